@@ -1,0 +1,1 @@
+"""The controller of a ZooKeeper-mode Kafka cluster, its admin tools and the `kwob` command."""

@@ -1,0 +1,155 @@
+"""Everything a recipe may ask of the shell, as values.
+
+A recipe is a generator: it yields one effect, the shell performs it and sends the named answer back. Between any two
+yields the process may crash or lose its office, so nothing after a yield may rely on what only memory knows.
+
+    Read     -> list[ZkResult], one per operation, in order
+    Write    -> list[ZkResult], one per operation, in order; ControllerMoved is thrown in when the fence broke
+    others   -> None, at once
+
+Order is part of the contract: effects take place in the order in which they are yielded; a request is queued for a
+broker after those queued before it, and only after the writes yielded before it were answered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from controller.core.events import Event
+from controller.wire.control import ControlRequest
+from controller.wire.errors import ErrorCode
+from controller.wire.types import Broker, BrokerId, ReplicaAssignment, TopicPartition
+from controller.wire.zk import Multi, ZkReadOp, ZkWriteOp
+
+
+class ControllerMoved(Exception):
+    """Another controller was elected: the write was refused by its fence. Thrown into recipes by the shell."""
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """Read znodes, pipelined."""
+
+    ops: tuple[ZkReadOp, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """Write znodes, pipelined, each operation on its own: one that is refused does not stop the others.
+
+    `epoch_zk_version` is the version that `/controller_epoch` must have (the fence); None writes unfenced.
+    The shell may pack many operations into one multi, and splits it when one of them is refused. `Multi`s (for the
+    election, unfenced) are passed on as they are.
+    """
+
+    ops: tuple[ZkWriteOp | Multi, ...]
+    epoch_zk_version: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Queue these requests, each for its broker, in this order. Those for brokers without a channel are dropped."""
+
+    requests: tuple[ControlRequest, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AddBrokers:
+    """Open channels to these brokers; a broker that has one keeps it."""
+
+    brokers: tuple[Broker, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveBrokers:
+    """Close the channels to these brokers and drop what they had queued."""
+
+    broker_ids: tuple[BrokerId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Enqueue:
+    """Put an event on the controller's own queue, now or after a while. Timers end with the office."""
+
+    event: Event
+    after_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class CancelTimers:
+    """Forget every event that waits for its time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """Answer whoever waits under this number. Each number is answered once; later answers are dropped."""
+
+    reply_to: int
+    answer: Answer
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """A log line: an event name of `log_events`, its keys, and a level of debug, info, warning or error."""
+
+    event: str
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    level: str = "info"
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """A row of the ISR trace that controllers emit (`assign`, `elect`, `broker_up`, `broker_down`): column values."""
+
+    ev: str
+    columns: Mapping[str, Any]
+
+
+Effect = Read | Write | Send | AddBrokers | RemoveBrokers | Enqueue | CancelTimers | Reply | Log | Trace
+#: What a recipe is: it yields effects, gets their answers, and returns T.
+Recipe = Generator[Effect, Any, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionOutcome:
+    """An error (NONE for success) with its text for the caller, and the leader where one was elected."""
+
+    error: ErrorCode = ErrorCode.NONE
+    message: str | None = None
+    leader: BrokerId | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ReassignmentAnswer:
+    """To ApiPartitionReassignment."""
+
+    error: ErrorCode
+    partitions: Mapping[TopicPartition, PartitionOutcome]
+
+
+@dataclass(frozen=True, slots=True)
+class ListingAnswer:
+    """To ListPartitionReassignments."""
+
+    error: ErrorCode
+    partitions: Mapping[TopicPartition, ReplicaAssignment]
+
+
+@dataclass(frozen=True, slots=True)
+class ElectionAnswer:
+    """To ReplicaLeaderElection."""
+
+    partitions: Mapping[TopicPartition, PartitionOutcome]
+
+
+@dataclass(frozen=True, slots=True)
+class ShutdownAnswer:
+    """To ControlledShutdown: the partitions the broker still leads."""
+
+    error: ErrorCode
+    remaining: tuple[TopicPartition, ...] = ()
+
+
+Answer = ReassignmentAnswer | ListingAnswer | ElectionAnswer | ShutdownAnswer

@@ -1,0 +1,59 @@
+"""Size-prefixed frames, sans-IO: bytes in, whole frames out.
+
+Source: spec broker.md §1.1. A size that is negative or above the limit ends the connection, as in Kafka.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import Final
+
+#: `socket.request.max.bytes` (100 MiB).
+MAX_REQUEST_BYTES: Final = 104_857_600
+_SIZE: Final = struct.Struct(">i")
+
+
+class FrameError(Exception):
+    """The peer does not speak the protocol; the connection must be closed. The message says why."""
+
+
+def frame(*parts: bytes) -> bytes:
+    """The parts as one frame: their total size as int32, then the parts."""
+    return b"".join((_SIZE.pack(sum(map(len, parts))), *parts))
+
+
+class FrameBuffer:
+    """Collects what a stream brings and yields each frame (without its size) once it is whole."""
+
+    __slots__ = ("_buffer", "_max_bytes")
+
+    def __init__(self, max_bytes: int = MAX_REQUEST_BYTES) -> None:
+        self._buffer = bytearray()
+        self._max_bytes = max_bytes
+
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        """Takes bytes and yields the frames they complete, in order.
+
+        Raises: FrameError, for a size that is negative or above the limit. Frames before it are yielded first;
+        memory never grows beyond the limit plus one read.
+        """
+        self._buffer += data
+        at = 0
+        try:
+            while len(self._buffer) - at >= _SIZE.size:
+                (size,) = _SIZE.unpack_from(self._buffer, at)
+                if not 0 <= size <= self._max_bytes:
+                    raise FrameError(f"frame of {size} bytes; allowed are 0 to {self._max_bytes}")
+                if len(self._buffer) - at - _SIZE.size < size:
+                    return
+                at += _SIZE.size
+                yield bytes(memoryview(self._buffer)[at : at + size])
+                at += size
+        finally:
+            del self._buffer[:at]
+
+    @property
+    def pending_bytes(self) -> int:
+        """Bytes of the frame that is not whole yet, its size included."""
+        return len(self._buffer)

@@ -1,0 +1,76 @@
+"""Every log event name: `noun.past_verb`, constant, the rest is keys.
+
+Keys carry Kafka's names (`topic`, `partition`, `leader`, `leader_epoch`, `controller_epoch`, ...); a line about
+something that was not done has `reason`. Tests assert these names, so a log line leads to its test.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+# Processes
+CONTROLLER_STARTED: Final = "controller.started"
+CONTROLLER_STOPPED: Final = "controller.stopped"
+BROKER_STARTED: Final = "broker.started"
+BROKER_STOPPED: Final = "broker.stopped"
+SETTING_IGNORED: Final = "setting.ignored"
+
+# Office
+CONTROLLER_ELECTED: Final = "controller.elected"
+CONTROLLER_NOT_ELECTED: Final = "controller.not_elected"
+CONTROLLER_READY: Final = "controller.ready"
+CONTROLLER_RESIGNED: Final = "controller.resigned"
+CONTROLLER_MOVED: Final = "controller.moved"
+CONTROLLER_FAULTED: Final = "controller.faulted"
+CONTROLLER_EVENT_PROCESSED: Final = "controller.event_processed"
+
+# State machines
+TRANSITION_REFUSED: Final = "transition.refused"
+PARTITION_STATE_CHANGED: Final = "partition.state_changed"
+PARTITION_LEADER_ELECTED: Final = "partition.leader_elected"
+PARTITION_ELECTION_FAILED: Final = "partition.election_failed"
+PARTITION_ISR_REDUCED: Final = "partition.isr_reduced"
+REPLICA_STATE_CHANGED: Final = "replica.state_changed"
+
+# Cluster changes
+BROKERS_CHANGED: Final = "brokers.changed"
+TOPICS_CHANGED: Final = "topics.changed"
+REASSIGNMENT_STARTED: Final = "reassignment.started"
+REASSIGNMENT_COMPLETED: Final = "reassignment.completed"
+REASSIGNMENT_REFUSED: Final = "reassignment.refused"
+TOPIC_DELETION_STARTED: Final = "topic.deletion_started"
+TOPIC_DELETION_WAITED: Final = "topic.deletion_waited"
+TOPIC_DELETED: Final = "topic.deleted"
+SHUTDOWN_GRANTED: Final = "shutdown.granted"
+
+# ZooKeeper
+ZK_CONNECTED: Final = "zk.connected"
+ZK_SESSION_EXPIRED: Final = "zk.session_expired"
+ZK_WRITE_CONFLICTED: Final = "zk.write_conflicted"
+ZK_DATA_REFUSED: Final = "zk.data_refused"
+
+# Requests
+REQUEST_SENT: Final = "request.sent"
+REQUEST_FAILED: Final = "request.failed"
+REQUEST_REFUSED: Final = "request.refused"
+CONNECTION_CLOSED: Final = "connection.closed"
+
+# Brokers
+BROKER_REGISTERED: Final = "broker.registered"
+LEADER_STARTED: Final = "leader.started"
+FOLLOWER_STARTED: Final = "follower.started"
+REPLICA_STOPPED: Final = "replica.stopped"
+ISR_SHRUNK: Final = "isr.shrunk"
+ISR_EXPANDED: Final = "isr.expanded"
+ISR_WRITE_REFUSED: Final = "isr.write_refused"
+FETCHER_ADDED: Final = "fetcher.added"
+FETCHER_REMOVED: Final = "fetcher.removed"
+LOG_CREATED: Final = "log.created"
+LOG_RECOVERED: Final = "log.recovered"
+LOG_TRUNCATED: Final = "log.truncated"
+LOG_DELETED: Final = "log.deleted"
+LOG_DIR_FAILED: Final = "log_dir.failed"
+CONFIG_CHANGED: Final = "config.changed"
+GROUP_REBALANCED: Final = "group.rebalanced"
+FAULT_STARTED: Final = "fault.started"
+FAULT_ENDED: Final = "fault.ended"

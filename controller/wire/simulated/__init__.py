@@ -1,0 +1,1 @@
+"""The simulated world behind the ports: virtual time, a network and a ZooKeeper in memory, all drawn from one seed."""

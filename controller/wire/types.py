@@ -1,0 +1,141 @@
+"""The nouns of the cluster, as values: brokers, partitions, assignments, leadership.
+
+Everything here is immutable and knows no encoding: `protocol`, `control` and `znodes` translate.
+Names are those of Kafka's schemas in snake_case; what Kafka calls `zkVersion` is `partition_epoch` here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, NamedTuple, NewType
+
+BrokerId = NewType("BrokerId", int)
+
+#: On the wire and in znodes only (`LeaderAndIsr.NoLeader`, `LeaderDuringDelete`, ...); inside, `None` or a named state.
+NO_LEADER: Final = -1
+LEADER_DURING_DELETE: Final = -2
+NO_EPOCH: Final = -1
+EPOCH_DURING_DELETE: Final = -2
+INITIAL_LEADER_EPOCH: Final = 0
+INITIAL_PARTITION_EPOCH: Final = 0
+#: A broker epoch that brokers never take for stale.
+NO_BROKER_EPOCH: Final = -1
+
+#: Topics that brokers create for themselves (`Topic.INTERNAL_TOPICS`).
+GROUP_METADATA_TOPIC: Final = "__consumer_offsets"
+TRANSACTION_STATE_TOPIC: Final = "__transaction_state"
+INTERNAL_TOPICS: Final = frozenset({GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC})
+
+
+class TopicPartition(NamedTuple):
+    """A partition of a topic. Prints as Kafka does: `orders-7`. Sorts by topic, then number."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+class PartitionReplica(NamedTuple):
+    """One replica of one partition. Prints as Kafka's tools do: `orders-7-2`."""
+
+    topic_partition: TopicPartition
+    replica: BrokerId
+
+    def __str__(self) -> str:
+        return f"{self.topic_partition}-{self.replica}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaderAndIsr:
+    """Who leads a partition and who is in sync, as the `state` znode says.
+
+    `partition_epoch` is the version of that znode. `controller_epoch` is that of the controller which made the last
+    decision about leadership; a leader that changes its ISR keeps it. `leader` is None when there is none.
+    Source: Kafka 3.9 `LeaderAndIsr`, `LeaderIsrAndControllerEpoch`.
+    """
+
+    leader: BrokerId | None
+    isr: tuple[BrokerId, ...]
+    leader_epoch: int = INITIAL_LEADER_EPOCH
+    partition_epoch: int = INITIAL_PARTITION_EPOCH
+    controller_epoch: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaAssignment:
+    """The replicas of one partition, in order (the first is the preferred leader), and what a reassignment changes.
+
+    Source: Kafka 3.9 `ReplicaAssignment` in ControllerContext.scala; spec controller.md §8.1.
+    """
+
+    replicas: tuple[BrokerId, ...]
+    adding_replicas: tuple[BrokerId, ...] = ()
+    removing_replicas: tuple[BrokerId, ...] = ()
+
+    @property
+    def origin_replicas(self) -> tuple[BrokerId, ...]:
+        """The replicas before the reassignment (ORS)."""
+        return tuple(r for r in self.replicas if r not in self.adding_replicas)
+
+    @property
+    def target_replicas(self) -> tuple[BrokerId, ...]:
+        """The replicas after the reassignment (TRS)."""
+        return tuple(r for r in self.replicas if r not in self.removing_replicas)
+
+    @property
+    def is_being_reassigned(self) -> bool:
+        """Whether replicas are being added or removed."""
+        return bool(self.adding_replicas or self.removing_replicas)
+
+    def reassign_to(self, target: Sequence[BrokerId]) -> ReplicaAssignment:
+        """The assignment on the way from the origin of this one to `target`."""
+        origin = self.origin_replicas
+        full = tuple(dict.fromkeys((*target, *origin)))
+        return ReplicaAssignment(
+            replicas=full,
+            adding_replicas=tuple(r for r in full if r not in origin),
+            removing_replicas=tuple(r for r in full if r not in target),
+        )
+
+    def without(self, replica: BrokerId) -> ReplicaAssignment:
+        """This assignment with `replica` dropped from all three lists."""
+        return ReplicaAssignment(
+            replicas=_drop(self.replicas, replica),
+            adding_replicas=_drop(self.adding_replicas, replica),
+            removing_replicas=_drop(self.removing_replicas, replica),
+        )
+
+
+def _drop(replicas: Iterable[BrokerId], replica: BrokerId) -> tuple[BrokerId, ...]:
+    return tuple(r for r in replicas if r != replica)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    """Where a broker listens. `security_protocol` is Kafka's id (0 PLAINTEXT, 1 SSL, 2 SASL_PLAINTEXT, 3 SASL_SSL)."""
+
+    host: str
+    port: int
+    listener: str = "PLAINTEXT"
+    security_protocol: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Broker:
+    """A registered broker. `broker_epoch` is the czxid of its registration znode."""
+
+    broker_id: BrokerId
+    endpoints: tuple[Endpoint, ...]
+    rack: str | None = None
+    broker_epoch: int = NO_BROKER_EPOCH
+
+    def endpoint(self, listener: str = "PLAINTEXT") -> Endpoint | None:
+        """The endpoint of that listener, or None."""
+        return next((e for e in self.endpoints if e.listener == listener), None)
+
+    def with_epoch(self, broker_epoch: int) -> Broker:
+        """The same broker in another registration."""
+        return replace(self, broker_epoch=broker_epoch)
