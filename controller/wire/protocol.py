@@ -143,7 +143,8 @@ def decode_response(api_key: int, api_version: int, data: bytes) -> tuple[int, A
 def _read(schema: Any, data: bytes, at: int, what: str) -> tuple[Any, int]:
     try:
         value, size = entity_reader(schema)(data, at)
-    except (SerialError, ValueError, TypeError, OverflowError, struct.error) as error:
+    except (SerialError, ValueError, TypeError, KeyError, OverflowError, struct.error) as error:
+        # KeyError: kio knows no way past a tagged field that the schema does not name.
         raise ProtocolError(f"{what} does not parse after byte {at}: {error}") from error
     return value, at + size
 
