@@ -1,0 +1,184 @@
+"""The settings of a simulated broker, under Kafka's property names, with Kafka's defaults.
+
+A field's name is the property with underscores for dots. Values may be strings as in a properties file. Where several
+properties mean one thing (`log.retention.ms|minutes|hours`), the method here resolves them as Kafka does.
+Source: spec broker.md §18, §17.2; Kafka 3.9 `KafkaConfig`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Final, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+LONG_MAX: Final = 2**63 - 1
+INT_MAX: Final = 2**31 - 1
+
+NonNegative = Annotated[int, Field(ge=0, le=LONG_MAX)]
+Positive = Annotated[int, Field(ge=1, le=LONG_MAX)]
+FromMinusOne = Annotated[int, Field(ge=-1, le=LONG_MAX)]
+
+#: Which versions' ISR rules the broker follows (`broker_sim.isr.PROFILES`).
+IsrProfile = Literal["P26", "P33", "P36", "P37"]
+
+
+class SettingsError(ValueError):
+    """A property has a value that it cannot have. One line per property, with name, value and what is allowed."""
+
+
+class BrokerSettings(BaseModel):
+    """What a broker reads at start. Durations in the unit that the name ends with; sizes in bytes."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="ignore", alias_generator=lambda name: name.replace("_", "."), populate_by_name=True
+    )
+
+    # Topics that brokers create, and what topics inherit
+    num_partitions: Positive = 1
+    default_replication_factor: Positive = 1
+    auto_create_topics_enable: bool = True
+    delete_topic_enable: bool = True
+    min_insync_replicas: Positive = 1
+    unclean_leader_election_enable: bool = False
+    compression_type: str = "producer"
+    message_max_bytes: NonNegative = 1_048_588
+    log_cleanup_policy: str = "delete"
+    log_retention_ms: FromMinusOne | None = None
+    log_retention_minutes: FromMinusOne | None = None
+    log_retention_hours: FromMinusOne = 168
+    log_retention_bytes: FromMinusOne = -1
+    log_retention_check_interval_ms: Positive = 300_000
+    log_segment_bytes: Annotated[int, Field(ge=14, le=INT_MAX)] = 1_073_741_824
+    log_segment_delete_delay_ms: NonNegative = 60_000
+    log_roll_ms: Positive | None = None
+    log_roll_hours: Positive = 168
+    log_roll_jitter_ms: NonNegative | None = None
+    log_roll_jitter_hours: NonNegative = 0
+    log_index_interval_bytes: NonNegative = 4096
+    log_index_size_max_bytes: NonNegative = 10_485_760
+    log_message_timestamp_type: Literal["CreateTime", "LogAppendTime"] = "CreateTime"
+    log_message_timestamp_difference_max_ms: NonNegative = LONG_MAX
+    log_message_downconversion_enable: bool = True
+    log_preallocate: bool = False
+    log_cleaner_delete_retention_ms: NonNegative = 86_400_000
+    log_cleaner_min_cleanable_ratio: Annotated[float, Field(ge=0, le=1)] = 0.5
+    log_cleaner_min_compaction_lag_ms: NonNegative = 0
+    log_cleaner_max_compaction_lag_ms: Positive = LONG_MAX
+    log_flush_interval_messages: Positive = LONG_MAX
+    log_flush_interval_ms: NonNegative | None = None
+    log_flush_scheduler_interval_ms: NonNegative = LONG_MAX
+    log_flush_offset_checkpoint_interval_ms: NonNegative = 60_000
+    log_flush_start_offset_checkpoint_interval_ms: NonNegative = 60_000
+
+    # Replication
+    num_replica_fetchers: Positive = 1
+    replica_lag_time_max_ms: Positive = 30_000
+    replica_fetch_wait_max_ms: NonNegative = 500
+    replica_fetch_min_bytes: NonNegative = 1
+    replica_fetch_max_bytes: NonNegative = 1_048_576
+    replica_fetch_response_max_bytes: NonNegative = 10_485_760
+    replica_fetch_backoff_ms: NonNegative = 1000
+    replica_socket_timeout_ms: Positive = 30_000
+    replica_high_watermark_checkpoint_interval_ms: Positive = 5000
+    replication_quota_window_num: Positive = 11
+    replication_quota_window_size_seconds: Positive = 1
+    leader_replication_throttled_rate: NonNegative = LONG_MAX
+    follower_replication_throttled_rate: NonNegative = LONG_MAX
+    replica_alter_log_dirs_io_max_bytes_per_second: NonNegative = LONG_MAX
+    num_replica_alter_log_dirs_threads: Positive | None = None
+
+    # Server
+    fetch_max_bytes: Annotated[int, Field(ge=1024)] = 57_671_680
+    max_incremental_fetch_session_cache_slots: NonNegative = 1000
+    socket_request_max_bytes: Positive = 104_857_600
+    connections_max_idle_ms: FromMinusOne = 600_000
+    max_connections: NonNegative = INT_MAX
+    advertised_listeners: str | None = None
+    broker_rack: str | None = None
+    request_timeout_ms: Positive = 30_000
+    controller_socket_timeout_ms: Positive = 30_000
+    controlled_shutdown_enable: bool = True
+    controlled_shutdown_max_retries: NonNegative = 3
+    controlled_shutdown_retry_backoff_ms: NonNegative = 5000
+
+    # ZooKeeper
+    zookeeper_session_timeout_ms: Positive = 18_000
+    zookeeper_connection_timeout_ms: Positive | None = None
+
+    # Groups
+    offsets_topic_num_partitions: Positive = 50
+    offsets_topic_replication_factor: Positive = 3
+    offsets_topic_segment_bytes: Positive = 104_857_600
+    offsets_retention_minutes: Positive = 10_080
+    offsets_retention_check_interval_ms: Positive = 600_000
+    offsets_commit_timeout_ms: Positive = 5000
+    offset_metadata_max_bytes: NonNegative = 4096
+    group_min_session_timeout_ms: NonNegative = 6000
+    group_max_session_timeout_ms: NonNegative = 1_800_000
+    group_initial_rebalance_delay_ms: NonNegative = 3000
+    group_max_size: Positive = INT_MAX
+
+    # kwob's own
+    kwob_isr_profile: IsrProfile = "P37"
+
+    @model_validator(mode="after")
+    def _check_together(self) -> Self:
+        if self.replica_fetch_wait_max_ms > self.replica_lag_time_max_ms:
+            raise ValueError("replica.fetch.wait.max.ms must be at most replica.lag.time.max.ms")
+        if self.group_min_session_timeout_ms > self.group_max_session_timeout_ms:
+            raise ValueError("group.min.session.timeout.ms must be at most group.max.session.timeout.ms")
+        return self
+
+    @classmethod
+    def parse(cls, properties: Mapping[str, Any]) -> Self:
+        """The settings of these properties; what kwob does not use is ignored (`controller.wire.settings` has told).
+
+        Raises: SettingsError, for a value that its property cannot have.
+        """
+        try:
+            return cls.model_validate(dict(properties))
+        except ValidationError as error:
+            raise SettingsError("\n".join(_explain(e) for e in error.errors())) from error
+
+    @property
+    def retention_ms(self) -> int:
+        """`log.retention.ms`, else minutes, else hours; -1 is for ever."""
+        if self.log_retention_ms is not None:
+            return self.log_retention_ms
+        if self.log_retention_minutes is not None:
+            return _scaled(self.log_retention_minutes, 60_000)
+        return _scaled(self.log_retention_hours, 3_600_000)
+
+    @property
+    def roll_ms(self) -> int:
+        """`log.roll.ms`, else hours."""
+        return self.log_roll_ms if self.log_roll_ms is not None else self.log_roll_hours * 3_600_000
+
+    @property
+    def roll_jitter_ms(self) -> int:
+        """`log.roll.jitter.ms`, else hours."""
+        return (
+            self.log_roll_jitter_ms if self.log_roll_jitter_ms is not None else self.log_roll_jitter_hours * 3_600_000
+        )
+
+    def property_values(self) -> dict[str, str]:
+        """Every property that has a value, as text, under Kafka's name: what DescribeConfigs tells."""
+        values = self.model_dump(by_alias=True)
+        return {name: property_text(value) for name, value in values.items() if value is not None}
+
+
+def property_text(value: Any) -> str:
+    """A value as Kafka prints it (`true`, not `True`)."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _scaled(value: int, unit_ms: int) -> int:
+    return -1 if value < 0 else value * unit_ms
+
+
+def _explain(error: Any) -> str:
+    name = ".".join(str(part) for part in error["loc"]) or "settings"
+    if error["type"] == "value_error":
+        return f"{name}: {error['ctx']['error']}"
+    return f"Invalid value {error['input']} for configuration {name}: {error['msg']}"
