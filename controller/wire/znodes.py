@@ -1,0 +1,544 @@
+"""Every znode of the cluster: its path, and its content to and from bytes. One class per znode, Kafka's names.
+
+Writing is byte-exact as Kafka 3.9 does at inter.broker.protocol 2.6 (key order included, no whitespace). Reading never
+depends on key order and follows one rule: content that does not parse, or lacks what it must have, counts as absent
+(None or empty). Exceptions are named where they are: a broker registration and `/feature` raise `ZnodeError`.
+
+Source: Kafka 3.9 `ZkData.scala`; spec controller.md §1.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+from urllib.parse import quote
+
+from controller.wire.types import (
+    NO_LEADER,
+    Broker,
+    BrokerId,
+    Endpoint,
+    LeaderAndIsr,
+    ReplicaAssignment,
+    TopicPartition,
+)
+
+
+class ZnodeError(ValueError):
+    """The content of a znode that must be right is not. The message names the znode and what is wrong."""
+
+
+_ENCODE: Final = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
+_DECODE: Final = json.JSONDecoder().decode
+#: What reading unchecked JSON values raises when they have another shape than expected.
+_MISSHAPEN: Final = (KeyError, TypeError, ValueError, AttributeError, IndexError)
+
+
+def _dump(value: Any) -> bytes:
+    return _ENCODE(value).encode()
+
+
+def _load(data: bytes | None) -> Any:
+    """The JSON value, or None when there is none."""
+    if not data:
+        return None
+    try:
+        return _DECODE(data.decode())
+    except (ValueError, RecursionError):
+        return None
+
+
+def _number(value: Any) -> int:
+    """A JSON integer, as Jackson reads an Int: no booleans, no fractions, no strings."""
+    if type(value) is not int:
+        raise TypeError(f"{value!r} is no integer")
+    return value
+
+
+def _ids(values: Any) -> tuple[BrokerId, ...]:
+    if type(values) is not list:
+        raise TypeError(f"{values!r} is no list")
+    return tuple(BrokerId(_number(v)) for v in values)
+
+
+class ControllerZNode:
+    """Ephemeral: who is the active controller."""
+
+    path: Final = "/controller"
+
+    @staticmethod
+    def encode(broker_id: BrokerId, timestamp_ms: int) -> bytes:
+        """Version 2, as 3.9 writes it."""
+        return _dump({"version": 2, "brokerid": broker_id, "timestamp": str(timestamp_ms), "kraftControllerEpoch": -1})
+
+    @staticmethod
+    def decode(data: bytes | None) -> BrokerId | None:
+        """The id of the active controller; None when there is none."""
+        try:
+            return BrokerId(_number(_load(data)["brokerid"]))
+        except _MISSHAPEN:
+            return None
+
+
+class ControllerEpochZNode:
+    """The epoch of the last controller; its own znode version fences every write."""
+
+    path: Final = "/controller_epoch"
+
+    @staticmethod
+    def encode(epoch: int) -> bytes:
+        """ASCII decimal."""
+        return str(epoch).encode()
+
+    @staticmethod
+    def decode(data: bytes | None) -> int:
+        """Raises ZnodeError when it is no number."""
+        try:
+            return int((data or b"").decode())
+        except ValueError as error:
+            raise ZnodeError(f"/controller_epoch holds {data!r}, which is no number") from error
+
+
+class ClusterIdZNode:
+    """The id of the cluster: 16 random bytes, URL-safe base64 without padding."""
+
+    path: Final = "/cluster/id"
+
+    @staticmethod
+    def encode(cluster_id: str) -> bytes:
+        """Its version is a string, unlike all others."""
+        return _dump({"version": "1", "id": cluster_id})
+
+    @staticmethod
+    def decode(data: bytes | None) -> str:
+        """Raises ZnodeError when there is no id in it."""
+        value = _load(data)
+        if isinstance(value, dict) and isinstance(value.get("id"), str):
+            return str(value["id"])
+        raise ZnodeError(f"/cluster/id holds {data!r}, in which there is no id")
+
+
+_PROTOCOLS: Final = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
+_PROTOCOL_NAMES: Final = {number: name for name, number in _PROTOCOLS.items()}
+_ENDPOINT: Final = re.compile(r"^(?P<listener>[^:]+)://(?:\[(?P<ipv6>[^\]]*)\]|(?P<host>[^:\[\]]*)):(?P<port>-?\d+)$")
+
+
+class BrokerIdsZNode:
+    """Parent of the registrations."""
+
+    path: Final = "/brokers/ids"
+
+
+class BrokerIdZNode:
+    """Ephemeral: a registered broker. Its czxid is the broker epoch."""
+
+    @staticmethod
+    def path(broker_id: int) -> str:
+        """`/brokers/ids/N`."""
+        return f"{BrokerIdsZNode.path}/{broker_id}"
+
+    @staticmethod
+    def encode(broker: Broker, timestamp_ms: int, *, jmx_port: int = -1) -> bytes:
+        """Version 4, the one for inter.broker.protocol 2.6."""
+        plaintext = next((e for e in broker.endpoints if e.security_protocol == 0), None)
+        value: dict[str, Any] = {
+            "listener_security_protocol_map": {
+                e.listener: _PROTOCOL_NAMES[e.security_protocol] for e in broker.endpoints
+            },
+            "endpoints": [_endpoint_text(e) for e in broker.endpoints],
+        }
+        if broker.rack is not None:
+            value["rack"] = broker.rack
+        value["jmx_port"] = jmx_port
+        value["port"] = plaintext.port if plaintext else -1
+        value["host"] = (plaintext.host or None) if plaintext else None
+        value["version"] = 4
+        value["timestamp"] = str(timestamp_ms)
+        return _dump(value)
+
+    @staticmethod
+    def decode(broker_id: BrokerId, data: bytes | None, broker_epoch: int = -1) -> Broker:
+        """Versions 1 to 5. Raises ZnodeError when it does not parse."""
+        value = _load(data)
+        try:
+            version = _number(value["version"])
+            if version < 1:
+                raise ValueError(f"version {version} is below 1")
+            endpoints = _endpoints(value, version)
+            rack = value.get("rack") if version >= 3 else None
+            if rack is not None and not isinstance(rack, str):
+                raise TypeError(f"rack {rack!r} is no string")
+        except _MISSHAPEN as error:
+            raise ZnodeError(f"{BrokerIdZNode.path(broker_id)} does not parse: {error!r}; it holds {data!r}") from error
+        return Broker(broker_id=broker_id, endpoints=endpoints, rack=rack, broker_epoch=broker_epoch)
+
+
+def _endpoint_text(endpoint: Endpoint) -> str:
+    host = f"[{endpoint.host}]" if ":" in endpoint.host else endpoint.host
+    return f"{endpoint.listener.upper()}://{host}:{endpoint.port}"
+
+
+def _endpoints(value: Mapping[str, Any], version: int) -> tuple[Endpoint, ...]:
+    if version == 1:
+        return (Endpoint(host=str(value["host"]), port=_number(value["port"])),)
+    protocols = value.get("listener_security_protocol_map")
+    found = []
+    for text in value["endpoints"]:
+        match = _ENDPOINT.match(text)
+        if match is None:
+            raise ValueError(f"endpoint {text!r} is not LISTENER://host:port")
+        listener = match["listener"].upper()
+        protocol = protocols[listener] if protocols is not None else listener
+        host = match["ipv6"] if match["ipv6"] is not None else match["host"]
+        found.append(
+            Endpoint(host=host, port=int(match["port"]), listener=listener, security_protocol=_PROTOCOLS[protocol])
+        )
+    return tuple(found)
+
+
+class BrokerSequenceIdZNode:
+    """Its version numbers generated broker ids."""
+
+    path: Final = "/brokers/seqid"
+
+
+class TopicsZNode:
+    """Parent of the topics."""
+
+    path: Final = "/brokers/topics"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicAssignment:
+    """What a topic znode says: the assignment of each partition, and the topic's id where it has one."""
+
+    partitions: Mapping[int, ReplicaAssignment] = field(default_factory=dict)
+    topic_id: str | None = None
+
+
+class TopicZNode:
+    """The assignment of a topic."""
+
+    @staticmethod
+    def path(topic: str) -> str:
+        """`/brokers/topics/T`."""
+        return f"{TopicsZNode.path}/{topic}"
+
+    @staticmethod
+    def encode(assignment: TopicAssignment) -> bytes:
+        """Version 3, as 3.9 writes it at every inter.broker.protocol; partitions in numeric order."""
+        partitions = dict(sorted(assignment.partitions.items()))
+        value: dict[str, Any] = {"partitions": {str(p): a.replicas for p, a in partitions.items()}}
+        if assignment.topic_id is not None:
+            value["topic_id"] = assignment.topic_id
+        value["adding_replicas"] = {str(p): a.adding_replicas for p, a in partitions.items() if a.adding_replicas}
+        value["removing_replicas"] = {str(p): a.removing_replicas for p, a in partitions.items() if a.removing_replicas}
+        value["version"] = 3
+        return _dump(value)
+
+    @staticmethod
+    def decode(data: bytes | None) -> TopicAssignment:
+        """Versions 1 to 3; empty when it does not parse."""
+        value = _load(data)
+        try:
+            adding, removing = value.get("adding_replicas") or {}, value.get("removing_replicas") or {}
+            partitions = {
+                int(p): ReplicaAssignment(
+                    replicas=_ids(replicas),
+                    adding_replicas=_ids(adding.get(p, [])),
+                    removing_replicas=_ids(removing.get(p, [])),
+                )
+                for p, replicas in (value.get("partitions") or {}).items()
+            }
+            topic_id = value.get("topic_id")
+            return TopicAssignment(partitions=partitions, topic_id=topic_id if isinstance(topic_id, str) else None)
+        except _MISSHAPEN:
+            return TopicAssignment()
+
+
+class TopicPartitionsZNode:
+    """Parent of a topic's partitions."""
+
+    @staticmethod
+    def path(topic: str) -> str:
+        """`/brokers/topics/T/partitions`."""
+        return f"{TopicsZNode.path}/{topic}/partitions"
+
+
+class TopicPartitionZNode:
+    """Parent of a partition's state."""
+
+    @staticmethod
+    def path(tp: TopicPartition) -> str:
+        """`/brokers/topics/T/partitions/P`."""
+        return f"{TopicsZNode.path}/{tp.topic}/partitions/{tp.partition}"
+
+
+class TopicPartitionStateZNode:
+    """Leader and in-sync replicas of a partition; its version is the partition epoch."""
+
+    _PATH: Final = re.compile(r"^/brokers/topics/([^/]+)/partitions/(\d+)/state$")
+
+    @staticmethod
+    def path(tp: TopicPartition) -> str:
+        """`/brokers/topics/T/partitions/P/state`."""
+        return f"{TopicsZNode.path}/{tp.topic}/partitions/{tp.partition}/state"
+
+    @classmethod
+    def partition(cls, path: str) -> TopicPartition | None:
+        """The partition whose state is at this path, or None for another path."""
+        match = cls._PATH.match(path)
+        return TopicPartition(match[1], int(match[2])) if match else None
+
+    @staticmethod
+    def encode(state: LeaderAndIsr) -> bytes:
+        """Version 1, without a recovery state (inter.broker.protocol below 3.2 has none)."""
+        leader = NO_LEADER if state.leader is None else state.leader
+        isr = ",".join(map(str, state.isr))
+        return (
+            f'{{"controller_epoch":{state.controller_epoch},"leader":{leader},"version":1,'
+            f'"leader_epoch":{state.leader_epoch},"isr":[{isr}]}}'
+        ).encode()
+
+    @staticmethod
+    def decode(data: bytes | None, partition_epoch: int) -> LeaderAndIsr | None:
+        """None when it does not parse."""
+        value = _load(data)
+        try:
+            leader = _number(value["leader"])
+            return LeaderAndIsr(
+                leader=None if leader == NO_LEADER else BrokerId(leader),
+                isr=_ids(value["isr"]),
+                leader_epoch=_number(value["leader_epoch"]),
+                partition_epoch=partition_epoch,
+                controller_epoch=_number(value["controller_epoch"]),
+            )
+        except _MISSHAPEN:
+            return None
+
+
+def encode_partitions(partitions: Iterable[TopicPartition]) -> bytes:
+    """`{"version":1,"partitions":[{"topic":...,"partition":...}]}`: elections and ISR changes share it."""
+    return _dump({"version": 1, "partitions": [{"topic": tp.topic, "partition": tp.partition} for tp in partitions]})
+
+
+def decode_partitions(data: bytes | None) -> frozenset[TopicPartition]:
+    """The partitions listed; empty when it does not parse."""
+    try:
+        return frozenset(_entry_partition(entry) for entry in _load(data)["partitions"])
+    except _MISSHAPEN:
+        return frozenset()
+
+
+def _entry_partition(entry: Mapping[str, Any]) -> TopicPartition:
+    topic = entry["topic"]
+    if not isinstance(topic, str):
+        raise TypeError(f"topic {topic!r} is no string")
+    return TopicPartition(topic, _number(entry["partition"]))
+
+
+class ReassignPartitionsZNode:
+    """An operator's wish to move replicas. Decoded strictly: what Kafka does not know makes the whole node invalid."""
+
+    path: Final = "/admin/reassign_partitions"
+
+    @staticmethod
+    def encode(targets: Mapping[TopicPartition, tuple[BrokerId, ...]]) -> bytes:
+        """In the order of the mapping."""
+        entries = [{"topic": tp.topic, "partition": tp.partition, "replicas": r} for tp, r in targets.items()]
+        return _dump({"version": 1, "partitions": entries})
+
+    @staticmethod
+    def decode(data: bytes | None) -> dict[TopicPartition, tuple[BrokerId, ...]]:
+        """The target replicas of each partition. Raises ZnodeError when it is not exactly such a document."""
+        value = _load(data)
+        try:
+            if value.keys() - {"version", "partitions"}:
+                raise ValueError(f"unknown properties {sorted(value.keys() - {'version', 'partitions'})}")
+            targets = {}
+            for entry in value["partitions"]:
+                if unknown := entry.keys() - {"topic", "partition", "replicas"}:
+                    raise ValueError(f"unknown properties {sorted(unknown)}")
+                targets[_entry_partition(entry)] = _ids(entry["replicas"])
+            return targets
+        except _MISSHAPEN as error:
+            raise ZnodeError(f"{ReassignPartitionsZNode.path} does not parse: {error!r}") from error
+
+
+class PreferredReplicaElectionZNode:
+    """An operator's wish for preferred leaders. Content: `encode_partitions`, `decode_partitions`."""
+
+    path: Final = "/admin/preferred_replica_election"
+
+
+class DeleteTopicsZNode:
+    """Parent of the topics to be deleted."""
+
+    path: Final = "/admin/delete_topics"
+
+
+class DeleteTopicsTopicZNode:
+    """A topic to be deleted. No data."""
+
+    @staticmethod
+    def path(topic: str) -> str:
+        """`/admin/delete_topics/T`."""
+        return f"{DeleteTopicsZNode.path}/{topic}"
+
+
+class IsrChangeNotificationZNode:
+    """Parent of the notices of leaders that changed their ISR. Content: `encode_partitions`, `decode_partitions`."""
+
+    path: Final = "/isr_change_notification"
+    #: Prefix for a sequential create.
+    sequence_path: Final = "/isr_change_notification/isr_change_"
+
+
+class LogDirEventNotificationZNode:
+    """Parent of the notices of brokers that lost a log directory."""
+
+    path: Final = "/log_dir_event_notification"
+    sequence_path: Final = "/log_dir_event_notification/log_dir_event_"
+
+    @staticmethod
+    def encode(broker_id: BrokerId) -> bytes:
+        """Event 1 is the failure of a log directory; there is no other."""
+        return _dump({"version": 1, "broker": broker_id, "event": 1})
+
+    @staticmethod
+    def decode(data: bytes | None) -> BrokerId | None:
+        """The broker that lost a directory; None when it does not parse."""
+        try:
+            return BrokerId(_number(_load(data)["broker"]))
+        except _MISSHAPEN:
+            return None
+
+
+#: The literal name of the node with an entity type's defaults.
+DEFAULT_ENTITY: Final = "<default>"
+
+
+class ConfigEntityZNode:
+    """Configs of a topic, broker, client or user. `entity_path` is what change notices carry, such as `topics/t`."""
+
+    @staticmethod
+    def path(entity_path: str) -> str:
+        """`/config/<entity path>`."""
+        return f"/config/{entity_path}"
+
+    @staticmethod
+    def topic(topic: str) -> str:
+        """The path of a topic's configs."""
+        return f"/config/topics/{topic}"
+
+    @staticmethod
+    def broker(broker_id: int | None) -> str:
+        """The path of a broker's configs; None for the cluster's defaults."""
+        return f"/config/brokers/{DEFAULT_ENTITY if broker_id is None else broker_id}"
+
+    @staticmethod
+    def sanitize(name: str) -> str:
+        """A user or client id as a node name (Kafka's `Sanitizer`)."""
+        return quote(name, safe="-_.*").replace("*", "%2A").replace("~", "%7E")
+
+    @staticmethod
+    def encode(configs: Mapping[str, str]) -> bytes:
+        """All values are JSON strings."""
+        return _dump({"version": 1, "config": dict(configs)})
+
+    @staticmethod
+    def decode(data: bytes | None) -> dict[str, str]:
+        """Empty when it does not parse."""
+        try:
+            return {str(name): str(value) for name, value in _load(data)["config"].items()}
+        except _MISSHAPEN:
+            return {}
+
+
+class ConfigChangesZNode:
+    """Parent of the notices that a config node changed."""
+
+    path: Final = "/config/changes"
+    prefix: Final = "config_change_"
+    sequence_path: Final = "/config/changes/config_change_"
+
+    @staticmethod
+    def encode(entity_path: str) -> bytes:
+        """Version 2."""
+        return _dump({"version": 2, "entity_path": entity_path})
+
+    @staticmethod
+    def decode(data: bytes | None) -> str | None:
+        """The entity path of versions 1 and 2; None when it does not parse."""
+        value = _load(data)
+        try:
+            if value["version"] == 1 and value["entity_type"] in ("topics", "clients"):
+                return f"{value['entity_type']}/{value['entity_name']}"
+            if value["version"] == 2 and isinstance(value["entity_path"], str):
+                return str(value["entity_path"])
+        except _MISSHAPEN:
+            pass
+        return None
+
+
+class FeatureZNode:
+    """Finalized features: at inter.broker.protocol 2.6 disabled and empty."""
+
+    path: Final = "/feature"
+    #: What 3.9 writes at 2.6.
+    DISABLED: Final = b'{"features":{},"version":1,"status":0}'
+
+    @staticmethod
+    def is_disabled(data: bytes | None) -> bool:
+        """Whether it says: disabled, no features. Raises ZnodeError when it does not parse."""
+        value = _load(data)
+        try:
+            _number(value["version"])
+            return bool(_number(value["status"]) == 0 and not value["features"])
+        except _MISSHAPEN as error:
+            raise ZnodeError(f"/feature does not parse: {error!r}; it holds {data!r}") from error
+
+
+class ProducerIdBlockZNode:
+    """The last block of producer ids that was handed out; both ends belong to it."""
+
+    path: Final = "/latest_producer_id_block"
+    BLOCK_SIZE: Final = 1000
+
+    @staticmethod
+    def encode(broker_id: BrokerId, block_start: int, block_end: int) -> bytes:
+        """The bounds are strings."""
+        return _dump({"version": 1, "broker": broker_id, "block_start": str(block_start), "block_end": str(block_end)})
+
+    @staticmethod
+    def decode(data: bytes | None) -> int | None:
+        """The end of the last block; None when none was handed out. Raises ZnodeError when it does not parse."""
+        if data is None:
+            return None
+        value = _load(data)
+        try:
+            return int(value["block_end"])
+        except _MISSHAPEN as error:
+            raise ZnodeError(f"{ProducerIdBlockZNode.path} does not parse: {error!r}; it holds {data!r}") from error
+
+
+#: Created by every broker at its start, in this order, without data (spec controller.md §1.2).
+PERSISTENT_PATHS: Final = (
+    "/consumers",
+    "/brokers/ids",
+    "/brokers/topics",
+    "/config/changes",
+    "/admin/delete_topics",
+    "/brokers/seqid",
+    "/isr_change_notification",
+    "/latest_producer_id_block",
+    "/log_dir_event_notification",
+    "/config/topics",
+    "/config/clients",
+    "/config/users",
+    "/config/brokers",
+    "/config/ips",
+)
