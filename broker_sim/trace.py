@@ -1,0 +1,91 @@
+"""The trace of one broker: JSON lines, numbered, in the order of the decisions they tell of. Source: isr-replay.md §7.
+
+Each row is handed to the operating system as it is written, so a killed process loses at most the line it was writing.
+Fetches that change nothing but the time a follower was last caught up are collapsed: of a run of them the first and the
+last are kept. The `n` of a row is the number of fetches it stands for, so that their sum is the number of fetches.
+Fetches of different followers at the leader's end do not disturb each other, so they do not end each other's runs; any
+other row of the partition does, and so does a row of the broker (a tick, a setting), because it may read those times.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from controller.wire.trace import TRACE_VERSION, TraceEvent, encode_row
+from controller.wire.types import BrokerId, TopicPartition
+
+
+@dataclass(slots=True)
+class _Run:
+    """The fetches of one follower since its last written row: how many, and the last of them."""
+
+    offset: int
+    leo: int
+    epoch: int
+    count: int = 0
+    ts: int = 0
+    columns: dict[str, Any] | None = None
+
+
+class TraceWriter:
+    """Writes the rows of one broker. A writer without a folder drops every row.
+
+    Not reusable after `close`. All `ts` are ms since the epoch on the broker's clock, the value used in the decision.
+    """
+
+    def __init__(self, broker_id: BrokerId, trace_dir: Path | None, *, start_ms: int) -> None:
+        """Opens `<trace_dir>/broker-<id>-<start_ms>.jsonl`. Raises OSError when that fails."""
+        self._broker = broker_id
+        self._seq = 0
+        self._runs: dict[TopicPartition, dict[BrokerId, _Run]] = {}
+        self._fd: int | None = None
+        self.path: Path | None = None
+        if trace_dir is not None:
+            trace_dir.mkdir(parents=True, exist_ok=True)
+            self.path = trace_dir / f"broker-{broker_id}-{start_ms}.jsonl"
+            self._fd = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+
+    @property
+    def is_on(self) -> bool:
+        """Whether rows go anywhere."""
+        return self._fd is not None
+
+    def start(self, ts: int, *, t0: int, settings: dict[str, str]) -> None:
+        """The ReplicaManager started: its tick phase, the version of the trace, the settings that the rules need."""
+        self.row(TraceEvent.START, ts, key="trace.version", value=str(TRACE_VERSION), offset=None, n=None, done=t0)
+
+    def row(self, ev: TraceEvent, ts: int, topic_partition: TopicPartition | None = None, **columns: Any) -> None:
+        """One row, after the runs that it ends."""
+        if self._fd is None:
+            return
+        if topic_partition is None:
+            self.flush_runs()
+        else:
+            self._end_runs(topic_partition)
+        self._write(ev, ts, topic_partition, columns)
+
+    def flush_runs(self) -> None:
+        """Writes the last row of every open run."""
+        for topic_partition in list(self._runs):
+            self._end_runs(topic_partition)
+
+    def close(self) -> None:
+        """Writes what is open and closes the file. Idempotent."""
+        if self._fd is not None:
+            self.flush_runs()
+            os.close(self._fd)
+            self._fd = None
+
+    def _end_runs(self, topic_partition: TopicPartition) -> None:
+        self._runs.pop(topic_partition, None)
+
+    def _write(self, ev: TraceEvent, ts: int, topic_partition: TopicPartition | None, columns: dict[str, Any]) -> None:
+        assert self._fd is not None
+        if topic_partition is not None:
+            columns = {"topic": topic_partition.topic, "partition": topic_partition.partition, **columns}
+        line = encode_row(seq=self._seq, ts=ts, broker=self._broker, ev=ev, **columns)
+        self._seq += 1
+        os.write(self._fd, line.encode())
