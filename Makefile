@@ -1,0 +1,40 @@
+# `make help` lists what there is. Needs Python >= 3.11; everything else is set up in .venv.
+SHELL := /bin/sh
+PY := .venv/bin/python
+ARGS :=
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test lint format lock image clean
+
+help:  ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup:  ## .venv with the locked packages; redone only when the lock file changed
+	@.ci/setup
+
+demo: setup  ## run a cluster, break it, heal it, replay its trace; ARGS="--out DIR --seed N"
+	@.venv/bin/kwob demo $(ARGS)
+
+test: setup  ## all tests that need neither Docker nor a real Kafka; ARGS="-k word"
+	@$(PY) -m pytest $(ARGS)
+
+lint: setup  ## ruff and mypy --strict
+	@$(PY) -m ruff check
+	@$(PY) -m ruff format --check
+	@$(PY) -m mypy
+
+format: setup  ## let ruff lay out the code
+	@$(PY) -m ruff format
+	@$(PY) -m ruff check --fix
+
+lock:  ## resolve pyproject.toml into requirements.lock again (needs uv)
+	@command -v uv >/dev/null || { echo "make lock needs uv: https://docs.astral.sh/uv/" >&2; exit 1; }
+	UV_CUSTOM_COMPILE_COMMAND="make lock" uv pip compile --quiet --universal --generate-hashes --extra dev \
+		--no-emit-index-url --no-emit-find-links pyproject.toml -o requirements.lock
+
+image:  ## the container image that docker-compose.yml uses (needs Docker)
+	docker build -t kwob .
+
+clean:  ## remove what was built, cached and demonstrated; keeps .venv
+	rm -rf kwob-demo build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis spark-warehouse metastore_db derby.log
+	find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +
