@@ -1,33 +1,24 @@
-"""Kafka's requests and responses <-> bytes. The only module that knows kio.
+"""Kafka's requests and responses <-> bytes. The only module that knows kio, whose schemas `codec` compiles.
 
-Reading: bodies are kio entities, read by attribute under kio's names (the schema's names in snake_case; a field of
-milliseconds loses its `_ms` and is a timedelta: pass it to `ms`). Writing: bodies are plain mappings with the same
-names, numbers for codes, milliseconds for durations; nested structures are sequences of mappings. `build` fills what is
-left out with the schema's default (else zero, empty, null), drops what the version does not have, and refuses a name
-that no version has. So one handler serves all versions of its API.
+Reading: bodies are structures with attributes under kio's names (the schema's names in snake_case; a field of
+milliseconds loses its `_ms`); codes, durations and times are ints. Writing: bodies are plain mappings with the same
+names; nested structures are sequences of mappings. What is left out gets the schema's default (else zero, empty, null),
+what the version does not have is dropped, and a name that no version has is refused. So one handler serves all
+versions of its API.
 """
 
 from __future__ import annotations
 
-import dataclasses
-import datetime
-import functools
-import io
 import struct
-import types
-import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Final
 
 from kio.index import load_request_schema, load_response_schema
-from kio.schema.errors import ErrorCode as KioErrorCode
-from kio.schema.index import api_key_map, schema_name_map
-from kio.serial import entity_reader, entity_writer
-from kio.serial.errors import SerialError
-from kio.static.constants import EntityType
+from kio.schema.index import api_key_map
 
+from controller.wire import codec
 from controller.wire.framing import frame
 
 
@@ -85,7 +76,7 @@ class UnsupportedRequest(ProtocolError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """One decoded request: header fields and body (a kio entity)."""
+    """One decoded request: header fields and body."""
 
     api_key: ApiKey
     api_version: int
@@ -118,15 +109,16 @@ def decode_request(data: bytes) -> Request:
         schema: Any = load_request_schema(api_key, api_version)
     except (ValueError, RuntimeError) as error:
         raise UnsupportedRequest(api_key, api_version, correlation_id) from error
-    header, at = _read(schema.__header_schema__, data, 0, f"{key.name} v{api_version} header")
-    body, end = _read(schema, data, at, f"{key.name} v{api_version} request")
+    what = f"{key.name} v{api_version} request"
+    client_id, at = _parse(_request_header_reader(schema), data, 0, what)
+    body, end = _parse(codec.reader(schema), data, at, what)
     if end != len(data):
-        raise ProtocolError(f"{key.name} v{api_version} request: {len(data) - end} bytes left over")
+        raise ProtocolError(f"{what}: {len(data) - end} bytes left over")
     return Request(
         api_key=key,
         api_version=api_version,
         correlation_id=correlation_id,
-        client_id=getattr(header, "client_id", None),
+        client_id=client_id,
         body=body,
     )
 
@@ -135,36 +127,52 @@ def decode_response(api_key: int, api_version: int, data: bytes) -> tuple[int, A
     """(correlation_id, body) of a response frame (without its size). Raises ProtocolError when it does not parse."""
     schema: Any = load_response_schema(api_key, api_version)
     what = f"{ApiKey(api_key).name} v{api_version} response"
-    header, at = _read(schema.__header_schema__, data, 0, what)
-    body, _ = _read(schema, data, at, what)
-    return header.correlation_id, body
+    at = _CORRELATION.size
+    if len(data) < at:
+        raise ProtocolError(f"{what} of {len(data)} bytes has no header")
+    if schema.__header_schema__.__version__ > 0:
+        _, at = _parse(_read_tags, data, at, what)
+    return _CORRELATION.unpack_from(data)[0], _parse(codec.reader(schema), data, at, what)[0]
 
 
-def _read(schema: Any, data: bytes, at: int, what: str) -> tuple[Any, int]:
+def _parse(reader: codec.Reader, data: bytes, at: int, what: str) -> tuple[Any, int]:
     try:
-        value, size = entity_reader(schema)(data, at)
-    except (SerialError, ValueError, TypeError, KeyError, OverflowError, struct.error) as error:
-        # KeyError: kio knows no way past a tagged field that the schema does not name.
-        raise ProtocolError(f"{what} does not parse after byte {at}: {error}") from error
-    return value, at + size
+        return reader(data, at)
+    except (codec.Malformed, struct.error, IndexError, UnicodeDecodeError) as error:
+        raise ProtocolError(f"{what} does not parse: {error}") from error
+
+
+def _request_header_reader(schema: Any) -> codec.Reader:
+    """Reads the header after its fixed part; its client id keeps the old length even in flexible versions."""
+    version = schema.__header_schema__.__version__
+
+    def read(data: bytes, _: int) -> tuple[str | None, int]:
+        client_id, at = codec.read_text(data, _HEAD.size) if version > 0 else (None, _HEAD.size)
+        return client_id, _read_tags(data, at)[1] if version > 1 else at
+
+    return read
+
+
+def _read_tags(data: bytes, at: int) -> tuple[None, int]:
+    count, at = codec.read_uvarint(data, at)
+    return None, codec.skip_tags(data, at, count)
 
 
 def encode_request(
     api_key: int, api_version: int, correlation_id: int, client_id: str | None, body: Mapping[str, Any] | bytes
 ) -> bytes:
-    """A whole request frame. `body` is a mapping (see `build`) or the body's bytes, encoded before.
+    """A whole request frame. `body` is a mapping or the body's bytes, encoded before.
 
     Raises: ValueError for a name or value that does not fit the schema.
     """
     schema: Any = load_request_schema(api_key, api_version)
-    header_schema = schema.__header_schema__
-    fields = {
-        "request_api_key": api_key,
-        "request_api_version": api_version,
-        "correlation_id": correlation_id,
-        "client_id": client_id,
-    }
-    return frame(_encode(_builder(header_schema)(fields)), encode_body(api_key, api_version, body, EntityType.request))
+    version = schema.__header_schema__.__version__
+    header = _HEAD.pack(api_key, api_version, correlation_id)
+    if version > 0:
+        header += codec.write_text(client_id)
+    if version > 1:
+        header += b"\x00"
+    return frame(header, encode_body(api_key, api_version, body))
 
 
 def encode_response(api_key: int, api_version: int, correlation_id: int, body: Mapping[str, Any] | bytes) -> bytes:
@@ -173,159 +181,45 @@ def encode_response(api_key: int, api_version: int, correlation_id: int, body: M
     header = _CORRELATION.pack(correlation_id)
     if schema.__header_schema__.__version__ > 0:
         header += b"\x00"
-    return frame(header, encode_body(api_key, api_version, body, EntityType.response))
+    return frame(header, encode_body(api_key, api_version, body, response=True))
 
 
-def encode_body(
-    api_key: int, api_version: int, body: Mapping[str, Any] | bytes, entity_type: EntityType = EntityType.request
-) -> bytes:
+def encode_body(api_key: int, api_version: int, body: Mapping[str, Any] | bytes, *, response: bool = False) -> bytes:
     """The bytes of a body alone, to be sent to several peers."""
     if isinstance(body, bytes):
         return body
-    return _encode(build(api_key, api_version, body, response=entity_type is EntityType.response))
+    load: Any = load_response_schema if response else load_request_schema
+    return _encode(load(api_key, api_version), body)
 
 
 def build(api_key: int, api_version: int, values: Mapping[str, Any], *, response: bool = False) -> Any:
-    """The kio entity with these values; see the module's docstring for names, defaults and refusals."""
+    """The structure that a reader of these values sees."""
     load: Any = load_response_schema if response else load_request_schema
-    return _builder(load(api_key, api_version))(values)
+    data = encode_body(api_key, api_version, values, response=response)
+    return codec.reader(load(api_key, api_version))(data, 0)[0]
 
 
-def ms(duration: datetime.timedelta | int) -> int:
+def ms(duration: int) -> int:
     """A duration as read from a message, in milliseconds."""
-    if isinstance(duration, int):
-        return duration
-    return round(duration.total_seconds() * 1000)
+    return duration
 
 
 def plain(value: Any) -> Any:
-    """A kio entity as dicts, lists, numbers and strings (milliseconds for durations): for logs, `--json` and tests."""
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    """A read structure as dicts, lists, numbers and strings: for logs, `--json` and tests."""
+    if isinstance(value, codec.Message):
+        return {name: plain(getattr(value, name)) for name in value.__slots__}
     if isinstance(value, (tuple, list)):
         return [plain(item) for item in value]
-    if isinstance(value, datetime.timedelta):
-        return ms(value)
-    if isinstance(value, datetime.datetime):
-        return round(value.timestamp() * 1000)
-    if isinstance(value, int) and not isinstance(value, bool):
-        return int(value)
     return value
 
 
-def _encode(entity: Any) -> bytes:
-    buffer = io.BytesIO()
+def _encode(schema: Any, values: Mapping[str, Any]) -> bytes:
+    parts: list[bytes] = []
     try:
-        entity_writer(type(entity))(buffer, entity)
-    except (struct.error, OverflowError, TypeError, SerialError) as error:
-        raise ValueError(f"{type(entity).__name__} cannot be encoded: {error}") from error
-    return buffer.getvalue()
-
-
-@functools.cache
-def _builder(schema: Any) -> Callable[[Mapping[str, Any]], Any]:
-    """Compiles, once per schema class, the way from plain values to the entity."""
-    hints = typing.get_type_hints(schema)
-    converters: dict[str, Callable[[Any], Any]] = {}
-    defaults: dict[str, Any] = {}
-    for field in dataclasses.fields(schema):
-        hint, kind = hints[field.name], field.metadata.get("kafka_type")
-        converters[field.name] = _converter(hint, kind)
-        defaults[field.name] = _default(field, hint, kind)
-    elsewhere = _names_in_other_versions(schema)
-    known = frozenset(converters)
-
-    def make(values: Mapping[str, Any]) -> Any:
-        unknown = values.keys() - known
-        if unknown and (wrong := unknown - elsewhere):
-            raise ValueError(f"{schema.__name__} has no field {sorted(wrong)}; it has {sorted(known | elsewhere)}")
-        return schema(
-            **{
-                name: convert(values[name]) if name in values else defaults[name]
-                for name, convert in converters.items()
-            }
-        )
-
-    return make
-
-
-def _inner(hint: Any) -> tuple[Any, bool]:
-    """(the type without `| None`, whether it had it)."""
-    if isinstance(hint, types.UnionType) or typing.get_origin(hint) is typing.Union:
-        args = [a for a in typing.get_args(hint) if a is not type(None)]
-        return args[0], True
-    return hint, False
-
-
-def _converter(hint: Any, kind: str | None) -> Callable[[Any], Any]:
-    inner, nullable = _inner(hint)
-    convert = _plain_converter(inner, kind)
-    return (lambda value: None if value is None else convert(value)) if nullable else convert
-
-
-def _plain_converter(inner: Any, kind: str | None) -> Callable[[Any], Any]:
-    if typing.get_origin(inner) is tuple:
-        item = _converter(typing.get_args(inner)[0], kind)
-        return lambda values: tuple(item(v) for v in values)
-    if dataclasses.is_dataclass(inner):
-        structure: Any = inner
-        return lambda value: _builder(structure)(value)
-    match kind:
-        case "error_code":
-            return lambda value: KioErrorCode(int(value))
-        case "timedelta_i32" | "timedelta_i64":
-            return lambda value: datetime.timedelta(milliseconds=value)
-        case "datetime_i64":
-            return lambda value: datetime.datetime.fromtimestamp(value / 1000, datetime.UTC)
-    return lambda value: value
-
-
-def _default(field: Any, hint: Any, kind: str | None) -> Any:
-    if field.default is not dataclasses.MISSING:
-        return field.default
-    inner, nullable = _inner(hint)
-    if nullable:
-        return None
-    if typing.get_origin(inner) is tuple:
-        return ()
-    if dataclasses.is_dataclass(inner):
-        structure: Any = inner
-        return _builder(structure)({})
-    match kind:
-        case "error_code":
-            return KioErrorCode(0)
-        case "timedelta_i32" | "timedelta_i64":
-            return datetime.timedelta()
-        case "string":
-            return ""
-        case "bytes" | "records":
-            return b""
-        case "bool":
-            return False
-        case "float64":
-            return 0.0
-    return 0
-
-
-def _names_in_other_versions(schema: Any) -> frozenset[str]:
-    """Field names that the structure of this name has in other versions of its message."""
-    if schema.__type__ is EntityType.header:
-        return frozenset({"client_id", "request_api_key", "request_api_version"})
-    name = schema.__module__.split(".")[2]
-    found: set[str] = set()
-    for version in schema_name_map[name]:
-        found |= _fields_by_structure(name, version, schema.__module__.rsplit(".", 1)[1]).get(schema.__name__, set())
-    return frozenset(found)
-
-
-@functools.cache
-def _fields_by_structure(name: str, version: int, module: str) -> dict[str, set[str]]:
-    entities = vars(__import__(f"kio.schema.{name}.v{version}.{module}", fromlist=["_"]))
-    return {
-        key: {f.name for f in dataclasses.fields(value)}
-        for key, value in entities.items()
-        if isinstance(value, type) and dataclasses.is_dataclass(value)
-    }
+        codec.writer(schema)(values, parts.append)
+    except (struct.error, AttributeError, TypeError, ValueError) as error:
+        raise ValueError(f"{schema.__name__} cannot be encoded: {error}") from error
+    return b"".join(parts)
 
 
 def api_name(api_key: int) -> str:
