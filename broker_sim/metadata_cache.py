@@ -1,0 +1,99 @@
+"""What the controller has told this broker of the cluster: live brokers, topics, leaders, who the controller is.
+
+Empty until the first UpdateMetadata. Merging follows spec broker.md §8 (Kafka 3.9 `ZkMetadataCache`): live brokers are
+replaced by every request, partitions are merged, a partition that is being deleted goes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final
+
+from controller.wire.control import UpdateMetadataEntry, UpdateMetadataRequest
+from controller.wire.types import Broker, BrokerId, Endpoint, TopicPartition
+
+DEFAULT_LISTENER: Final = "PLAINTEXT"
+
+
+class MetadataCache:
+    """The cluster as this broker knows it. Owned by the event loop; readers see whole updates only."""
+
+    def __init__(self) -> None:
+        self._brokers: dict[BrokerId, Broker] = {}
+        self._topics: dict[str, dict[int, UpdateMetadataEntry]] = {}
+        self._controller_id: BrokerId | None = None
+        self._changed = asyncio.Event()
+
+    def update(self, request: UpdateMetadataRequest) -> tuple[TopicPartition, ...]:
+        """Takes a request that passed the epoch checks. Returns the partitions that were deleted."""
+        self._controller_id = request.controller_id if request.controller_id >= 0 else None
+        self._brokers = {broker.broker_id: broker for broker in request.live_brokers}
+        deleted = []
+        for entry in request.partition_states:
+            if entry.being_deleted:
+                if self._remove(entry.topic_partition):
+                    deleted.append(entry.topic_partition)
+            else:
+                topic, partition = entry.topic_partition
+                self._topics.setdefault(topic, {})[partition] = entry
+        self._changed.set()
+        self._changed = asyncio.Event()
+        return tuple(deleted)
+
+    def _remove(self, tp: TopicPartition) -> bool:
+        partitions = self._topics.get(tp.topic, {})
+        removed = partitions.pop(tp.partition, None) is not None
+        if removed and not partitions:
+            del self._topics[tp.topic]
+        return removed
+
+    async def wait_until(self, condition: Callable[[], bool], timeout_s: float) -> bool:
+        """Waits, at most `timeout_s`, until `condition` holds after some update. Returns whether it does."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                while not condition():
+                    await self._changed.wait()
+        except TimeoutError:
+            return condition()
+        return True
+
+    @property
+    def controller_id(self) -> BrokerId | None:
+        """The controller that last sent an update; None when unknown."""
+        return self._controller_id
+
+    @property
+    def alive_brokers(self) -> Mapping[BrokerId, Broker]:
+        """Live brokers (and the controller, which is no broker) by id."""
+        return self._brokers
+
+    def is_alive(self, broker_id: BrokerId) -> bool:
+        """Whether the controller takes this broker for alive."""
+        return broker_id in self._brokers
+
+    def endpoint(self, broker_id: BrokerId, listener: str = DEFAULT_LISTENER) -> Endpoint | None:
+        """Where a live broker listens, None when it is not alive or lacks that listener."""
+        broker = self._brokers.get(broker_id)
+        return broker.endpoint(listener) if broker is not None else None
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """Names of all topics, sorted."""
+        return tuple(sorted(self._topics))
+
+    def partitions(self, topic: str) -> Mapping[int, UpdateMetadataEntry]:
+        """The partitions of a topic by number; empty when the topic is unknown."""
+        return self._topics.get(topic, {})
+
+    def partition(self, tp: TopicPartition) -> UpdateMetadataEntry | None:
+        """What is known of one partition."""
+        return self.partitions(tp.topic).get(tp.partition)
+
+    def __contains__(self, tp: TopicPartition) -> bool:
+        return self.partition(tp) is not None
+
+    def __iter__(self) -> Iterator[TopicPartition]:
+        for topic in self.topics:
+            for partition in sorted(self._topics[topic]):
+                yield TopicPartition(topic, partition)

@@ -1,0 +1,200 @@
+"""The broker's socket server: frames in, ordered answers out, one request in service per connection.
+
+A connection is not read while its request is in service (Kafka: muted), so a peer that sends without reading fills its
+own sockets and not this process. What is no request closes the connection with a log line that says why; nothing a
+peer sends reaches another connection. Source: spec broker.md §1.1 (Kafka `SocketServer`, `RequestChannel`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from broker_sim.faults import Action, ApiFault, FaultBoard, with_error_code
+from controller.wire import log_events as ev
+from controller.wire import protocol
+from controller.wire.errors import ErrorCode
+from controller.wire.framing import MAX_REQUEST_BYTES, FrameBuffer, FrameError
+from controller.wire.ports import Connection, Listener, Network
+from controller.wire.protocol import ApiKey, ProtocolError, Request
+
+#: A peer that takes none of its answers for so long is cut off.
+SLOW_CLIENT_LIMIT_S: Final = 60.0
+
+Answer = Mapping[str, Any] | bytes | None
+"""The body of an answer; None for a request that gets none (Produce with acks 0)."""
+
+
+class CloseConnection(Exception):
+    """Raised by a handler where Kafka answers by closing. The message is the reason that is logged."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """A request and where it came from. `client_host` is the peer's address, `connection` names the connection."""
+
+    request: Request
+    client_host: str
+    connection: str
+
+    @property
+    def body(self) -> Any:
+        """The body of the request (a kio entity)."""
+        return self.request.body
+
+    @property
+    def version(self) -> int:
+        """The version of the API."""
+        return self.request.api_version
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Api:
+    """One row of the API table: who answers, and for which versions (first and last)."""
+
+    handle: Callable[[Call], Awaitable[Answer]]
+    versions: tuple[int, int]
+
+    def serves(self, version: int) -> bool:
+        """Whether that version is offered."""
+        return self.versions[0] <= version <= self.versions[1]
+
+
+ApiTable = Mapping[ApiKey, Api]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerLimits:
+    """`idle_ms` -1 is no limit."""
+
+    max_request_bytes: int = MAX_REQUEST_BYTES
+    max_connections: int = 2**31 - 1
+    idle_ms: int = 600_000
+
+
+class SocketServer:
+    """Accepts from `listen` on; requests wait until `serve_requests`, in order, as at a broker that is starting."""
+
+    def __init__(self, apis: ApiTable, *, limits: ServerLimits, faults: FaultBoard, log: Any) -> None:
+        self._apis, self._limits, self._faults, self._log = apis, limits, faults, log
+        self._ready = asyncio.Event()
+        self._listener: Listener | None = None
+        self._open: dict[Connection, asyncio.Task[Any]] = {}
+
+    async def listen(self, network: Network, host: str, port: int) -> tuple[str, int]:
+        """Binds; returns the address really bound. Raises OSError."""
+        self._listener = await network.listen(host, port, self._serve)
+        return self._listener.address
+
+    def serve_requests(self) -> None:
+        """Lets the requests in that came so far and will come."""
+        self._ready.set()
+
+    @property
+    def connection_count(self) -> int:
+        """Connections that are open."""
+        return len(self._open)
+
+    async def close(self) -> None:
+        """Stops accepting and closes all connections; requests in service are abandoned. Idempotent."""
+        if self._listener is not None:
+            await self._listener.close()
+            self._listener = None
+        tasks = list(self._open.values())
+        for connection, task in list(self._open.items()):
+            connection.close()
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _serve(self, connection: Connection) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        if len(self._open) >= self._limits.max_connections:
+            self._closed(connection, f"max.connections {self._limits.max_connections} reached")
+            return
+        self._open[connection] = task
+        try:
+            await self._serve_until_closed(connection)
+        except (CloseConnection, FrameError, ProtocolError) as error:
+            self._closed(connection, str(error))
+        except TimeoutError as error:
+            self._closed(connection, str(error) or "timed out")
+        except OSError as error:
+            self._log.debug(ev.CONNECTION_CLOSED, peer=connection.peer, reason=f"connection broke: {error}")
+        finally:
+            del self._open[connection]
+            connection.close()
+
+    def _closed(self, connection: Connection, reason: str) -> None:
+        self._log.warning(ev.CONNECTION_CLOSED, peer=connection.peer, reason=reason)
+
+    async def _serve_until_closed(self, connection: Connection) -> None:
+        frames = FrameBuffer(self._limits.max_request_bytes)
+        while data := await self._receive(connection):
+            for frame in frames.feed(data):
+                await self._ready.wait()
+                answer = await self._answer(frame, connection)
+                if answer is not None:
+                    connection.send(answer)
+                    async with asyncio.timeout(SLOW_CLIENT_LIMIT_S):
+                        await connection.drain()
+
+    async def _receive(self, connection: Connection) -> bytes:
+        idle_s = None if self._limits.idle_ms < 0 else self._limits.idle_ms / 1000
+        try:
+            async with asyncio.timeout(idle_s):
+                return await connection.recv()
+        except TimeoutError:
+            raise TimeoutError(f"idle for connections.max.idle.ms {self._limits.idle_ms}") from None
+
+    async def _answer(self, frame: bytes, connection: Connection) -> bytes | None:
+        """The frame of the answer, None for none. Raises CloseConnection or ProtocolError."""
+        api_key, version, correlation_id = protocol.peek_header(frame)
+        api = self._apis.get(ApiKey(api_key)) if api_key in ApiKey._value2member_map_ else None
+        if api is None:
+            raise CloseConnection(f"api key {api_key} is not offered")
+        if not api.serves(version):
+            if api_key == ApiKey.API_VERSIONS:
+                return unsupported_api_versions(correlation_id, api)
+            raise CloseConnection(f"{protocol.api_name(api_key)} version {version} is not offered")
+        request = protocol.decode_request(frame)
+        call = Call(request=request, client_host=_host(connection.peer), connection=connection.peer)
+        fault = self._faults.strike(api_key)
+        if fault is not None:
+            await self._strike(fault)
+        body = await self._handle(api, call)
+        if body is None:
+            return None
+        if fault is not None and fault.action is Action.ERROR and not isinstance(body, bytes):
+            body = with_error_code(body, fault.error_code)
+        return protocol.encode_response(api_key, version, correlation_id, body)
+
+    async def _strike(self, fault: ApiFault) -> None:
+        if fault.action is Action.DROP:
+            raise CloseConnection(f"fault: {fault.api} dropped")
+        if fault.action is Action.DELAY:
+            await asyncio.sleep(fault.delay_ms / 1000)
+
+    async def _handle(self, api: Api, call: Call) -> Answer:
+        """The one place where any exception is caught: a bug in one handler costs one connection, not the broker."""
+        try:
+            return await api.handle(call)
+        except (CloseConnection, ProtocolError, OSError):
+            raise
+        except Exception as error:
+            name = call.request.api_key.name
+            self._log.exception(ev.REQUEST_FAILED, api=name, version=call.version, client_id=call.request.client_id)
+            raise CloseConnection(f"{name} v{call.version} failed: {error!r}") from error
+
+
+def unsupported_api_versions(correlation_id: int, api: Api) -> bytes:
+    """The answer to an ApiVersions of a version that is not offered: version 0's shape, naming the range."""
+    entry = {"api_key": ApiKey.API_VERSIONS, "min_version": api.versions[0], "max_version": api.versions[1]}
+    body = {"error_code": ErrorCode.UNSUPPORTED_VERSION, "api_keys": [entry]}
+    return protocol.encode_response(ApiKey.API_VERSIONS, 0, correlation_id, body)
+
+
+def _host(peer: str) -> str:
+    return peer.rpartition(":")[0].strip("[]") or peer
