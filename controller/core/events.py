@@ -1,8 +1,8 @@
 """Everything that can happen to a controller, as values: they print, store and replay.
 
 Events say what may have changed, not what did: the recipe that handles one reads the world again. The shell makes them
-from ZooKeeper's watches, from answers of brokers, from requests of clients and from timers. An event that somebody waits
-for carries `reply_to`, a number that the shell knows; the answer goes out as `effects.Reply`.
+from ZooKeeper's watches, from answers of brokers, from requests of clients and from timers. An event that somebody
+waits for carries `reply_to`, a number that the shell knows; the answer goes out as `effects.Reply`.
 
 Source: Kafka 3.9 `ControllerEvent`, `ControllerState`; spec controller.md §4.
 """

@@ -1,14 +1,27 @@
 """The three requests of the controller to its brokers: LeaderAndIsr v4, UpdateMetadata v6, StopReplica v3.
 
-Values on both sides; what is the same for several brokers is encoded once. Source: spec controller.md §7, broker.md §1.3.
+Values on both sides; what is the same for several brokers is encoded once.
+
+Source: spec controller.md §7, broker.md §1.3.
 """
 
 from __future__ import annotations
 
+import struct
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final, TypeVar, assert_never
 
-from controller.wire.types import Broker, BrokerId, LeaderAndIsr, ReplicaAssignment, TopicPartition
+from controller.wire.types import (
+    LEADER_DURING_DELETE,
+    NO_LEADER,
+    Broker,
+    BrokerId,
+    Endpoint,
+    LeaderAndIsr,
+    ReplicaAssignment,
+    TopicPartition,
+)
 
 LEADER_AND_ISR_VERSION: Final = 4
 UPDATE_METADATA_VERSION: Final = 6
@@ -82,3 +95,254 @@ class StopReplicaRequest:
 
 
 ControlRequest = LeaderAndIsrRequest | UpdateMetadataRequest | StopReplicaRequest
+_Entry = TypeVar("_Entry", LeaderAndIsrEntry, UpdateMetadataEntry, StopReplicaEntry)
+
+
+# --- to bytes: flexible encodings, packed by hand because a failover sends one entry per partition and replica
+
+_HEAD: Final = struct.Struct(">iiq")
+_I32: Final = struct.Struct(">i")
+
+
+def _varint(number: int) -> bytes:
+    if number < 0x80:
+        return _ONE_BYTE[number]
+    parts = bytearray()
+    while number >= 0x80:
+        parts.append(number & 0x7F | 0x80)
+        number >>= 7
+    parts.append(number)
+    return bytes(parts)
+
+
+_ONE_BYTE: Final = tuple(bytes((n,)) for n in range(0x80))
+
+
+def _text(text: str) -> bytes:
+    data = text.encode()
+    return _varint(len(data) + 1) + data
+
+
+def _ids(ids: tuple[BrokerId, ...]) -> bytes:
+    return _varint(len(ids) + 1) + struct.pack(f">{len(ids)}i", *ids)
+
+
+def _by_topic(entries: Iterable[_Entry], encode: Callable[[_Entry], bytes]) -> bytes:
+    """Entries grouped by topic, in the order in which topics and entries come."""
+    topics: dict[str, list[bytes]] = {}
+    for entry in entries:
+        topics.setdefault(entry.topic_partition.topic, []).append(encode(entry))
+    parts: list[bytes] = [_varint(len(topics) + 1)]
+    for topic, encoded in topics.items():
+        parts.append(_text(topic) + _varint(len(encoded) + 1) + b"".join(encoded) + b"\x00")
+    return b"".join(parts)
+
+
+def _leader(state: LeaderAndIsr) -> int:
+    return NO_LEADER if state.leader is None else state.leader
+
+
+def encode_leader_and_isr_entry(entry: LeaderAndIsrEntry) -> bytes:
+    """One partition state; the same bytes serve every broker that gets the same entry."""
+    state, assignment = entry.state, entry.assignment
+    return b"".join(
+        (
+            _STATE.pack(entry.topic_partition.partition, state.controller_epoch, _leader(state), state.leader_epoch),
+            _ids(state.isr),
+            _I32.pack(state.partition_epoch),
+            _ids(assignment.replicas),
+            _ids(assignment.adding_replicas),
+            _ids(assignment.removing_replicas),
+            b"\x01\x00" if entry.is_new else b"\x00\x00",
+        )
+    )
+
+
+_STATE: Final = struct.Struct(">iiii")
+
+
+def encode_leader_and_isr(request: LeaderAndIsrRequest) -> bytes:
+    """The body of a LeaderAndIsr request, version 4."""
+    leaders = [_varint(len(request.live_leaders) + 1)]
+    for broker in request.live_leaders:
+        endpoint = broker.endpoints[0]
+        leaders.append(_I32.pack(broker.broker_id) + _text(endpoint.host) + _I32.pack(endpoint.port) + b"\x00")
+    return b"".join(
+        (_head(request), _by_topic(request.partition_states, encode_leader_and_isr_entry), *leaders, b"\x00")
+    )
+
+
+def _head(request: ControlRequest) -> bytes:
+    return _HEAD.pack(request.controller_id, request.controller_epoch, request.broker_epoch)
+
+
+def _update_metadata_entry(entry: UpdateMetadataEntry) -> bytes:
+    state = entry.state
+    leader, leader_epoch, partition_epoch = _leader(state), state.leader_epoch, state.partition_epoch
+    if entry.being_deleted:
+        leader, leader_epoch, partition_epoch = LEADER_DURING_DELETE, 0, 0
+    return b"".join(
+        (
+            _STATE.pack(entry.topic_partition.partition, state.controller_epoch, leader, leader_epoch),
+            _ids(state.isr),
+            _I32.pack(partition_epoch),
+            _ids(entry.replicas),
+            _ids(entry.offline_replicas),
+            b"\x00",
+        )
+    )
+
+
+def _live_broker(broker: Broker) -> bytes:
+    endpoints = [
+        _I32.pack(e.port) + _text(e.host) + _text(e.listener) + struct.pack(">h", e.security_protocol) + b"\x00"
+        for e in broker.endpoints
+    ]
+    rack = b"\x00" if broker.rack is None else _text(broker.rack)
+    return b"".join((_I32.pack(broker.broker_id), _varint(len(endpoints) + 1), *endpoints, rack, b"\x00"))
+
+
+def encode_update_metadata_tail(request: UpdateMetadataRequest) -> bytes:
+    """What follows the epochs: the same for every addressee of one batch."""
+    brokers = [_live_broker(broker) for broker in request.live_brokers]
+    states = _by_topic(request.partition_states, _update_metadata_entry)
+    return b"".join((states, _varint(len(brokers) + 1), *brokers, b"\x00"))
+
+
+def encode_update_metadata(request: UpdateMetadataRequest, tail: bytes | None = None) -> bytes:
+    """The body of an UpdateMetadata request, version 6; `tail` is `encode_update_metadata_tail` of the same batch."""
+    return _head(request) + (encode_update_metadata_tail(request) if tail is None else tail)
+
+
+def _stop_replica_entry(entry: StopReplicaEntry) -> bytes:
+    return _STOP.pack(entry.topic_partition.partition, entry.leader_epoch, entry.delete_partition, 0)
+
+
+_STOP: Final = struct.Struct(">ii?B")
+
+
+def encode_stop_replica(request: StopReplicaRequest) -> bytes:
+    """The body of a StopReplica request, version 3."""
+    return _head(request) + _by_topic(request.partition_states, _stop_replica_entry) + b"\x00"
+
+
+class ControlEncoder:
+    """Encodes requests in the order in which they are queued, and what several brokers share only once.
+
+    UpdateMetadata requests of one batch hold the very same tuples, so the last tail is recognised by identity.
+    """
+
+    __slots__ = ("_brokers", "_states", "_tail")
+
+    def __init__(self) -> None:
+        self._states: object = None
+        self._brokers: object = None
+        self._tail = b""
+
+    def encode(self, request: ControlRequest) -> tuple[int, int, bytes]:
+        """(api key, version, body)."""
+        match request:
+            case LeaderAndIsrRequest():
+                return 4, LEADER_AND_ISR_VERSION, encode_leader_and_isr(request)
+            case StopReplicaRequest():
+                return 5, STOP_REPLICA_VERSION, encode_stop_replica(request)
+            case UpdateMetadataRequest():
+                if request.partition_states is not self._states or request.live_brokers is not self._brokers:
+                    self._states, self._brokers = request.partition_states, request.live_brokers
+                    self._tail = encode_update_metadata_tail(request)
+                return 6, UPDATE_METADATA_VERSION, encode_update_metadata(request, self._tail)
+            case _:
+                assert_never(request)
+
+
+# --- from decoded bodies (kio entities, read by attribute), for the brokers
+
+
+def decode_leader_and_isr(body: Any, to: BrokerId) -> LeaderAndIsrRequest:
+    """The values of a LeaderAndIsr body, version 4. Listener names are not part of this request."""
+    entries = tuple(
+        LeaderAndIsrEntry(
+            topic_partition=TopicPartition(topic.topic_name, int(s.partition_index)),
+            state=LeaderAndIsr(
+                leader=_read_leader(s.leader),
+                isr=tuple(s.isr),
+                leader_epoch=int(s.leader_epoch),
+                partition_epoch=int(s.partition_epoch),
+                controller_epoch=int(s.controller_epoch),
+            ),
+            assignment=ReplicaAssignment(
+                replicas=tuple(s.replicas),
+                adding_replicas=tuple(s.adding_replicas),
+                removing_replicas=tuple(s.removing_replicas),
+            ),
+            is_new=bool(s.is_new),
+        )
+        for topic in body.topic_states
+        for s in topic.partition_states
+    )
+    leaders = tuple(
+        Broker(
+            broker_id=BrokerId(int(b.broker_id)), endpoints=(Endpoint(host=b.host_name, port=int(b.port), listener=""),)
+        )
+        for b in body.live_leaders
+    )
+    return LeaderAndIsrRequest(to=to, partition_states=entries, live_leaders=leaders, **_read_head(body))
+
+
+def decode_update_metadata(body: Any, to: BrokerId) -> UpdateMetadataRequest:
+    """The values of an UpdateMetadata body, version 6."""
+    entries = tuple(
+        UpdateMetadataEntry(
+            topic_partition=TopicPartition(topic.topic_name, int(s.partition_index)),
+            state=LeaderAndIsr(
+                leader=_read_leader(s.leader),
+                isr=tuple(s.isr),
+                leader_epoch=int(s.leader_epoch),
+                partition_epoch=int(s.zk_version),
+                controller_epoch=int(s.controller_epoch),
+            ),
+            replicas=tuple(s.replicas),
+            offline_replicas=tuple(s.offline_replicas),
+            being_deleted=s.leader == LEADER_DURING_DELETE,
+        )
+        for topic in body.topic_states
+        for s in topic.partition_states
+    )
+    brokers = tuple(
+        Broker(
+            broker_id=BrokerId(int(b.id_)),
+            endpoints=tuple(
+                Endpoint(host=e.host, port=int(e.port), listener=e.listener, security_protocol=int(e.security_protocol))
+                for e in b.endpoints
+            ),
+            rack=b.rack,
+        )
+        for b in body.live_brokers
+    )
+    return UpdateMetadataRequest(to=to, partition_states=entries, live_brokers=brokers, **_read_head(body))
+
+
+def decode_stop_replica(body: Any, to: BrokerId) -> StopReplicaRequest:
+    """The values of a StopReplica body, version 3."""
+    entries = tuple(
+        StopReplicaEntry(
+            topic_partition=TopicPartition(topic.topic_name, int(s.partition_index)),
+            leader_epoch=int(s.leader_epoch),
+            delete_partition=bool(s.delete_partition),
+        )
+        for topic in body.topic_states
+        for s in topic.partition_states
+    )
+    return StopReplicaRequest(to=to, partition_states=entries, **_read_head(body))
+
+
+def _read_leader(leader: int) -> BrokerId | None:
+    return None if leader < 0 else BrokerId(int(leader))
+
+
+def _read_head(body: Any) -> dict[str, Any]:
+    return {
+        "controller_id": BrokerId(int(body.controller_id)),
+        "controller_epoch": int(body.controller_epoch),
+        "broker_epoch": int(body.broker_epoch),
+    }

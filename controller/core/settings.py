@@ -1,0 +1,25 @@
+"""What an operator may set of the controller's decisions, under Kafka's property names with underscores."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControllerSettings:
+    """Defaults are Kafka's. `unclean_leader_election_enable` is the cluster's default; topics may say otherwise.
+
+    `topic_config_defaults` are further topic configs that broker configs imply (unused by elections).
+    """
+
+    auto_leader_rebalance_enable: bool = True
+    leader_imbalance_check_interval_seconds: int = 300
+    leader_imbalance_per_broker_percentage: int = 10
+    delete_topic_enable: bool = True
+    unclean_leader_election_enable: bool = False
+    #: The listener whose endpoint of a leader LeaderAndIsr carries (`inter.broker.listener.name`).
+    inter_broker_listener_name: str = "PLAINTEXT"
+    #: How long after an election the first balance check comes (Kafka: 5 s, no property).
+    first_balance_check_after_ms: int = 5_000
+    topic_config_defaults: Mapping[str, str] = field(default_factory=dict)
