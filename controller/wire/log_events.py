@@ -45,6 +45,8 @@ SHUTDOWN_GRANTED: Final = "shutdown.granted"
 
 # ZooKeeper
 ZK_CONNECTED: Final = "zk.connected"
+ZK_CONNECTION_LOST: Final = "zk.connection_lost"
+ZK_CLIENT_WARNED: Final = "zk.client_warned"
 ZK_SESSION_EXPIRED: Final = "zk.session_expired"
 ZK_WRITE_CONFLICTED: Final = "zk.write_conflicted"
 ZK_DATA_REFUSED: Final = "zk.data_refused"
