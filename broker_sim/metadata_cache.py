@@ -21,6 +21,7 @@ class MetadataCache:
 
     def __init__(self) -> None:
         self._brokers: dict[BrokerId, Broker] = {}
+        self._alive: frozenset[BrokerId] = frozenset()
         self._topics: dict[str, dict[int, UpdateMetadataEntry]] = {}
         self._controller_id: BrokerId | None = None
         self._changed = asyncio.Event()
@@ -29,6 +30,7 @@ class MetadataCache:
         """Takes a request that passed the epoch checks. Returns the partitions that were deleted."""
         self._controller_id = request.controller_id if request.controller_id >= 0 else None
         self._brokers = {broker.broker_id: broker for broker in request.live_brokers}
+        self._alive = frozenset(self._brokers)
         deleted = []
         for entry in request.partition_states:
             if entry.being_deleted:
@@ -64,9 +66,13 @@ class MetadataCache:
         return self._controller_id
 
     @property
-    def alive_brokers(self) -> Mapping[BrokerId, Broker]:
-        """Live brokers (and the controller, which is no broker) by id."""
+    def brokers(self) -> Mapping[BrokerId, Broker]:
+        """Live brokers (and a controller that is no broker) by id."""
         return self._brokers
+
+    def alive_brokers(self) -> frozenset[BrokerId]:
+        """Ids of the live brokers of the last UpdateMetadata."""
+        return self._alive
 
     def is_alive(self, broker_id: BrokerId) -> bool:
         """Whether the controller takes this broker for alive."""
@@ -90,8 +96,9 @@ class MetadataCache:
         """What is known of one partition."""
         return self.partitions(tp.topic).get(tp.partition)
 
-    def __contains__(self, tp: TopicPartition) -> bool:
-        return self.partition(tp) is not None
+    def knows(self, topic_partition: TopicPartition) -> bool:
+        """Whether the partition is in the cache."""
+        return self.partition(topic_partition) is not None
 
     def __iter__(self) -> Iterator[TopicPartition]:
         for topic in self.topics:

@@ -1,0 +1,125 @@
+"""How a broker makes itself known: base paths, cluster id, and the ephemeral registration whose czxid is its epoch.
+
+Source: Kafka 3.9 `KafkaZkClient.registerBroker`, `CheckedEphemeral`, `KafkaServer.startup`; spec broker.md §2, §3.
+"""
+
+from __future__ import annotations
+
+import base64
+import random
+from typing import Any
+
+from broker_sim.zk import ZkClient, ZkError, ensure_paths
+from controller.wire import log_events as ev
+from controller.wire.ports import Clock
+from controller.wire.types import Broker, BrokerId, Endpoint
+from controller.wire.zk import Create, Delete, GetChildren, GetData, Multi, SetData, ZkCode
+from controller.wire.znodes import PERSISTENT_PATHS, BrokerIdsZNode, BrokerIdZNode, ClusterIdZNode, ZnodeError
+
+
+class RegistrationRefused(Exception):
+    """The broker cannot register: its id or its address is another's. The message says whose."""
+
+
+async def prepare_cluster(zk: ZkClient, chance: random.Random) -> str:
+    """Creates the paths that every broker creates, and returns the cluster's id (created where absent).
+
+    Raises: ZkError, ZnodeError.
+    """
+    await ensure_paths(zk, [*PERSISTENT_PATHS, "/cluster"])
+    proposed = base64.urlsafe_b64encode(chance.randbytes(16)).decode().rstrip("=")
+    found = await zk.perform_one(GetData(ClusterIdZNode.path))
+    if found.code is ZkCode.NO_NODE:
+        await zk.perform_one(Create(ClusterIdZNode.path, ClusterIdZNode.encode(proposed)))
+        found = await zk.perform_one(GetData(ClusterIdZNode.path))  # another broker may have been first
+    if not found.ok:
+        raise ZkError(ClusterIdZNode.path, found.code)
+    return ClusterIdZNode.decode(found.data)
+
+
+class Registration:
+    """Keeps the broker registered; `broker_epoch` is that of the current registration, -1 before the first."""
+
+    def __init__(self, zk: ZkClient, broker: Broker, *, clock: Clock, log: Any) -> None:
+        self._zk, self._broker, self._clock, self._log = zk, broker, clock, log
+        self._epoch = -1
+
+    @property
+    def broker_epoch(self) -> int:
+        """The czxid of `/brokers/ids/N`."""
+        return self._epoch
+
+    async def check_endpoints(self) -> None:
+        """Raises RegistrationRefused when another registered broker has one of this broker's addresses."""
+        listed = await self._zk.perform_one(GetChildren(BrokerIdsZNode.path))
+        others = sorted(int(name) for name in listed.children if name.isdigit() and int(name) != self._broker.broker_id)
+        results = await self._zk.perform([GetData(BrokerIdZNode.path(other)) for other in others])
+        mine = {_address(endpoint) for endpoint in self._broker.endpoints}
+        for other, result in zip(others, results, strict=True):
+            for endpoint in _endpoints(BrokerId(other), result.data if result.ok else None):
+                if _address(endpoint) in mine:
+                    raise RegistrationRefused(
+                        f"broker {self._broker.broker_id} cannot register: {endpoint.host}:{endpoint.port} is "
+                        f"registered by broker {other}; choose another --listener"
+                    )
+
+    async def register(self) -> int:
+        """Registers in the current session and returns the broker epoch.
+
+        A registration of the expired session of this broker is replaced; one of the current session is kept.
+        Raises: RegistrationRefused for one of any other session; ZkError.
+        """
+        path = BrokerIdZNode.path(self._broker.broker_id)
+        for _ in range(3):  # an expired registration may vanish between two looks at it
+            content = BrokerIdZNode.encode(self._broker, self._clock.now_ms())
+            created = await self._zk.perform_one(Multi((Create(path, None, ephemeral=True), SetData(path, content, 0))))
+            if created.ok:
+                stat = created.results[1].stat
+                return self._registered(stat.czxid if stat is not None and stat.czxid else await self._czxid(path))
+            if created.code is not ZkCode.NODE_EXISTS:
+                raise ZkError(path, created.code)
+            found = await self._zk.perform_one(GetData(path))
+            owner = found.stat.ephemeral_owner if found.stat is not None else 0
+            if found.stat is not None and owner == self._zk.session_id:
+                return self._registered(found.stat.czxid)
+            if found.stat is not None and owner != self._zk.previous_session_id:
+                raise RegistrationRefused(
+                    f"broker id {self._broker.broker_id} is taken: {path} exists, owner {owner:#x} does not match "
+                    f"session {self._zk.session_id:#x}; stop the other broker, or wait until its session has timed out"
+                )
+            if found.stat is not None:
+                await self._zk.perform_one(Delete(path))
+        raise RegistrationRefused(
+            f"{path} exists, vanishes and comes back; another broker {self._broker.broker_id} lives"
+        )
+
+    async def _czxid(self, path: str) -> int:
+        found = await self._zk.perform_one(GetData(path))
+        if found.stat is None:
+            raise ZkError(path, found.code)
+        return found.stat.czxid
+
+    def _registered(self, broker_epoch: int) -> int:
+        self._epoch = broker_epoch
+        addresses = [f"{e.listener}://{e.host}:{e.port}" for e in self._broker.endpoints]
+        path = BrokerIdZNode.path(self._broker.broker_id)
+        self._log.info(ev.BROKER_REGISTERED, path=path, endpoints=addresses, broker_epoch=broker_epoch)
+        return broker_epoch
+
+    async def register_again(self) -> None:
+        """After a new session: registers with a new epoch. A refusal is logged; the broker serves on, as in Kafka."""
+        try:
+            await self.register()
+        except (RegistrationRefused, ZkError) as error:
+            self._log.error(ev.BROKER_REGISTRATION_FAILED, reason=str(error))
+
+
+def _address(endpoint: Endpoint) -> tuple[str, int]:
+    return endpoint.host, endpoint.port
+
+
+def _endpoints(broker_id: BrokerId, data: bytes | None) -> tuple[Endpoint, ...]:
+    try:
+        return BrokerIdZNode.decode(broker_id, data).endpoints if data is not None else ()
+    except ZnodeError:
+        return ()  # one that nobody can read blocks nobody
