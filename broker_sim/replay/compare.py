@@ -1,0 +1,118 @@
+"""Derived against emitted ISR changes of one lane, one membership change at a time. Pure.
+
+The rules never see an emitted change; only this file does. A derived and an emitted change belong together when they
+move the same replica the same way within `tolerance_ms`; the nearest in time wins.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Final
+
+from broker_sim.replay.rows import Outcome, OutcomeKind
+from controller.wire.types import BrokerId
+
+#: How far apart in time a derived change and its emitted twin may be, at most. A write that is on its way defers
+#: another one by up to 1.8 s (isr-replay.md §3.5).
+TOLERANCE_MS: Final = 2_000
+#: After this long without a twin a change is given up: rows come in the broker's order, so its twin would have come.
+PATIENCE_MS: Final = 60_000
+#: How many high watermarks wait for their twin: a row may stand some events before or after the one that moved it.
+HW_REMEMBERED: Final = 256
+
+
+@dataclass(slots=True, kw_only=True)
+class _Change:
+    ts: int
+    epoch: int
+    kind: str
+    replica: BrokerId
+    err: int = 0
+
+
+@dataclass(slots=True, kw_only=True)
+class Comparison:
+    """Pairs changes as they come; what is said is drained by the caller through `said`."""
+
+    tolerance_ms: int = TOLERANCE_MS
+    said: list[Outcome] = field(default_factory=list)
+    _derived: list[_Change] = field(default_factory=list)
+    _emitted: list[_Change] = field(default_factory=list)
+    _hw_derived: deque[int] = field(default_factory=lambda: deque(maxlen=HW_REMEMBERED))
+    _hw_emitted: deque[int] = field(default_factory=lambda: deque(maxlen=HW_REMEMBERED))
+    _hw_rows: int = 0
+    _hw_agree: int = 0
+
+    def derived(self, *, ts: int, epoch: int, kind: str, replicas: tuple[BrokerId, ...]) -> None:
+        """The rules changed the ISR."""
+        for replica in replicas:
+            self._pair(_Change(ts=ts, epoch=epoch, kind=kind, replica=replica), self._derived, self._emitted)
+
+    def emitted(self, *, ts: int, epoch: int, kind: str, replica: BrokerId, err: int) -> None:
+        """The broker wrote that it changed the ISR, or tried to (`err` 95)."""
+        self._pair(_Change(ts=ts, epoch=epoch, kind=kind, replica=replica, err=err), self._emitted, self._derived)
+
+    def _pair(self, change: _Change, own: list[_Change], other: list[_Change]) -> None:
+        twins = [c for c in other if c.replica == change.replica and c.kind == change.kind and self._near(c, change)]
+        if not twins:
+            own.append(change)
+            return
+        twin = min(twins, key=lambda c: abs(c.ts - change.ts))
+        other.remove(twin)
+        emitted, derived = (change, twin) if own is self._emitted else (twin, change)
+        kind = OutcomeKind.REFUSED if emitted.err else OutcomeKind.MATCHED
+        self._say(kind, emitted, error_ms=emitted.ts - derived.ts)
+
+    def _near(self, one: _Change, two: _Change) -> bool:
+        return abs(one.ts - two.ts) <= self.tolerance_ms
+
+    def _say(self, kind: OutcomeKind, change: _Change, *, error_ms: int | None = None) -> None:
+        self.said.append(
+            Outcome(
+                kind=kind.value,
+                ts=change.ts,
+                epoch=change.epoch,
+                replica=change.replica,
+                change=change.kind,
+                error_ms=error_ms,
+            )
+        )
+
+    def give_up_before(self, ts: int) -> None:
+        """Changes older than `ts` find no twin any more: missing where emitted, spurious where derived."""
+        for change in [c for c in self._emitted if c.ts < ts]:
+            self._emitted.remove(change)
+            # An attempt that was refused changed nothing: whether the rules make it, too, is a matter of a race.
+            self._say(OutcomeKind.REFUSED if change.err else OutcomeKind.MISSING, change)
+        for change in [c for c in self._derived if c.ts < ts]:
+            self._derived.remove(change)
+            self._say(OutcomeKind.SPURIOUS, change)
+
+    @property
+    def waiting(self) -> bool:
+        """Whether a change waits for its twin."""
+        return bool(self._derived or self._emitted)
+
+    def hw_derived(self, hw: int) -> None:
+        """The rules moved the high watermark."""
+        if hw in self._hw_emitted:
+            self._hw_emitted.remove(hw)
+            self._hw_agree += 1
+        self._hw_derived.append(hw)
+
+    def hw_emitted(self, hw: int) -> None:
+        """The broker wrote its high watermark."""
+        self._hw_rows += 1
+        if hw in self._hw_derived:
+            self._hw_agree += 1
+        else:
+            self._hw_emitted.append(hw)
+
+    def finish(self, *, ts: int, epoch: int) -> None:
+        """The lane ends: nothing more will come."""
+        self.give_up_before(ts + PATIENCE_MS)
+        if self._hw_rows:
+            kind = OutcomeKind.HW.value
+            self.said.append(Outcome(kind=kind, ts=ts, epoch=epoch, amount=self._hw_agree, total=self._hw_rows))
+            self._hw_rows = self._hw_agree = 0

@@ -1,0 +1,371 @@
+"""From the changes of one partition to windows, catch-ups, flaps and reassignments. Pure, streaming, no Spark.
+
+The rows of a partition go in ordered by time. State znode epochs and versions decide where clocks of brokers disagree:
+a row that is older than what is known changes nothing. Windows are half-open [from, to); those still open at the end of
+the trace are closed there and marked. Source: isr-replay.md §5, §6, §9.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Final, NamedTuple
+
+from broker_sim.replay.rows import LeftBy, OutcomeKind
+from controller.wire.trace import TraceEvent
+
+#: A replica that comes back later than this after it was removed did not flap (§9).
+FLAP_WINDOW_MS: Final = 300_000
+
+
+class FactRow(NamedTuple):
+    """One thing known about a partition: a leadership, a change of the ISR, an assignment, or an `Outcome`."""
+
+    ts: int
+    kind: str
+    leader: int | None = None
+    epoch: int | None = None
+    zk_version: int | None = None
+    replica: int | None = None
+    isr_old: list[int] | None = None
+    isr: list[int] | None = None
+    replicas: list[int] | None = None
+    adding: list[int] | None = None
+    removing: list[int] | None = None
+    cu: int | None = None
+    left_ms: int | None = None
+    left_by: str | None = None
+    first_fetch_ms: int | None = None
+    joined_ms: int | None = None
+    amount: int | None = None
+
+
+class WindowKind(Enum):
+    """The predicates of §6; the value is the `window` column."""
+
+    UNDER_REPLICATED = "under_replicated"
+    UNDER_MIN_ISR = "under_min_isr"
+    AT_MIN_ISR = "at_min_isr"
+    OFFLINE = "offline"
+    REASSIGNING = "reassigning"
+    ORIGINAL_MISSING = "original_missing"
+
+
+class DerivedRow(NamedTuple):
+    """A row of `windows`, `catch_up`, `flaps` or `reassignments`; `table` tells which, unused columns are null."""
+
+    table: str
+    window: str | None = None
+    replica: int | None = None
+    leader: int | None = None
+    leader_epoch: int | None = None
+    from_ts: int | None = None
+    to_ts: int | None = None
+    is_open: bool | None = None
+    missing: int | None = None
+    deficit_ms: int | None = None
+    isr: list[int] | None = None
+    left_by: str | None = None
+    first_fetch_ts: int | None = None
+    condition_ts: int | None = None
+    catch_up_ms: int | None = None
+    outage_ms: int | None = None
+    out_of_isr_ms: int | None = None
+    replicas: list[int] | None = None
+    adding: list[int] | None = None
+    removing: list[int] | None = None
+    copied_bytes: int | None = None
+    bytes_per_second: float | None = None
+    original_shrinks: int | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class _Reassignment:
+    started: int
+    replicas: tuple[int, ...]
+    adding: tuple[int, ...]
+    removing: tuple[int, ...]
+    condition: int | None = None
+    finished: int | None = None
+    copied: int = 0
+    original_shrinks: int = 0
+
+    @property
+    def target(self) -> set[int]:
+        return set(self.replicas) - set(self.removing)
+
+    @property
+    def originals(self) -> set[int]:
+        return set(self.replicas) - set(self.adding)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Window:
+    """An open window: as it began, and how many replicas were missing how long since."""
+
+    since: int
+    leader: int | None
+    epoch: int
+    isr: tuple[int, ...]
+    counted_to: int
+    missing: int = 0
+    deepest: int = 0
+    deficit_ms: int = 0
+
+    def count(self, ts: int, missing: int) -> None:
+        self.deficit_ms += self.missing * max(0, ts - self.counted_to)
+        self.counted_to, self.missing = max(ts, self.counted_to), missing
+        self.deepest = max(self.deepest, missing)
+
+
+@dataclass(slots=True)
+class PartitionHistory:
+    """Folds the facts of one partition, ordered by (`ts`, epoch, version). Take `said` whenever you like."""
+
+    said: list[DerivedRow] = field(default_factory=list)
+    _leader: int | None = None
+    _leader_up: bool = True
+    _epoch: int = -1
+    _version: int = -1
+    _isr: tuple[int, ...] = ()
+    _replicas: tuple[int, ...] = ()
+    _adding: tuple[int, ...] = ()
+    _removing: tuple[int, ...] = ()
+    _min_isr: int = 1
+    _known: bool = False
+    _open: dict[WindowKind, _Window] = field(default_factory=dict)
+    _left: dict[int, tuple[int, LeftBy]] = field(default_factory=dict)
+    _reassignment: _Reassignment | None = None
+
+    def feed(self, row: FactRow) -> None:
+        """Takes the next fact; one of an older epoch or version changes nothing."""
+        if (handle := _FACTS.get(row.kind)) is not None:
+            handle(self, row)
+            self._evaluate(row.ts)
+
+    def finish(self, end_ts: int) -> None:
+        """The trace ends: open windows are closed at `end_ts` and marked, the last reassignment is told."""
+        for kind in list(self._open):
+            self._close(kind, end_ts, is_open=True)
+        self._tell_reassignment()
+
+    # -- facts ---------------------------------------------------------------------------------------------------
+
+    def _elected(self, row: FactRow) -> None:
+        if row.epoch is None or not self._is_news(row):
+            return
+        self._set_isr(row, by=LeftBy.CONTROLLER)
+        self._leader = row.replica if row.replica is not None and row.replica >= 0 else None
+        self._leader_up, self._known = True, True
+
+    def _led(self, row: FactRow) -> None:
+        if row.epoch is None or row.epoch < self._epoch:
+            return
+        if self._is_news(row):
+            self._set_isr(row, by=LeftBy.CONTROLLER)
+        self._leader, self._leader_up, self._known = row.leader, True, True
+        if row.replicas:
+            self._assign(row)
+
+    def _isr_changed(self, row: FactRow) -> None:
+        if row.epoch is not None and row.epoch < self._epoch:
+            return
+        if row.zk_version is not None and row.epoch == self._epoch and row.zk_version <= self._version:
+            return
+        if row.kind == OutcomeKind.SHRINK.value and (running := self._running()) is not None:
+            gone = set(row.isr_old or ()) - set(row.isr or ())
+            running.original_shrinks += len(gone & running.originals)
+        self._set_isr(row, by=LeftBy.LEADER)
+
+    def _assigned(self, row: FactRow) -> None:
+        if row.replicas:
+            self._assign(row)
+
+    def _leader_down(self, row: FactRow) -> None:
+        if row.leader == self._leader and (row.epoch is None or row.epoch >= self._epoch):
+            self._leader_up = False
+
+    def _set_min_isr(self, row: FactRow) -> None:
+        if row.amount is not None:
+            self._min_isr = row.amount
+
+    def _copied(self, row: FactRow) -> None:
+        if self._reassignment is not None:
+            self._reassignment.copied += row.amount or 0
+
+    def _caught_up(self, row: FactRow) -> None:
+        """A replica joined. Where its leader does not know when it left, the history of the partition does."""
+        replica, left_ms, by, cu = row.replica or 0, row.left_ms, row.left_by, row.cu
+        if by == LeftBy.BEFORE.value and replica in self._left:
+            left_ms, left_by = self._left[replica]
+            by = left_by.value
+        first, joined = row.first_fetch_ms, row.joined_ms
+        self.said.append(
+            DerivedRow(
+                table="catch_up",
+                replica=replica,
+                leader=row.leader,
+                leader_epoch=row.epoch,
+                from_ts=left_ms,
+                to_ts=joined,
+                is_open=joined is None,
+                left_by=by,
+                first_fetch_ts=first,
+                catch_up_ms=_span(first, joined),
+                outage_ms=_span(cu, first),
+                out_of_isr_ms=_span(left_ms, joined),
+            )
+        )
+        if (
+            by == LeftBy.LEADER.value
+            and joined is not None
+            and left_ms is not None
+            and joined - left_ms <= FLAP_WINDOW_MS
+        ):
+            self.said.append(
+                DerivedRow(
+                    table="flaps",
+                    replica=replica,
+                    leader=row.leader,
+                    leader_epoch=row.epoch,
+                    from_ts=left_ms,
+                    to_ts=joined,
+                    out_of_isr_ms=joined - left_ms,
+                )
+            )
+
+    # -- state ---------------------------------------------------------------------------------------------------
+
+    def _is_news(self, row: FactRow) -> bool:
+        epoch, version = row.epoch if row.epoch is not None else self._epoch, row.zk_version
+        return epoch > self._epoch or (epoch == self._epoch and version is not None and version > self._version)
+
+    def _set_isr(self, row: FactRow, *, by: LeftBy) -> None:
+        isr = tuple(row.isr or ())
+        if row.epoch is not None and row.epoch > self._epoch:
+            self._epoch, self._version = row.epoch, -1
+        if row.zk_version is not None:
+            self._version = row.zk_version
+        for gone in set(self._isr) - set(isr):
+            self._left[gone] = (row.ts, by)
+        self._isr = isr
+        if (running := self._running()) is not None and running.condition is None and running.target <= set(isr):
+            running.condition = row.ts
+
+    def _assign(self, row: FactRow) -> None:
+        self._replicas = tuple(row.replicas or ())
+        self._adding, self._removing = tuple(row.adding or ()), tuple(row.removing or ())
+        running = self._running()
+        if self._adding or self._removing:
+            if running is None or (running.replicas, running.removing) != (self._replicas, self._removing):
+                self._tell_reassignment()
+                self._reassignment = _Reassignment(
+                    started=row.ts, replicas=self._replicas, adding=self._adding, removing=self._removing
+                )
+                if self._reassignment.target <= set(self._isr):
+                    self._reassignment.condition = row.ts
+        elif running is not None:
+            running.finished = row.ts
+
+    def _running(self) -> _Reassignment | None:
+        r = self._reassignment
+        return r if r is not None and r.finished is None else None
+
+    def _tell_reassignment(self) -> None:
+        r, self._reassignment = self._reassignment, None
+        if r is None:
+            return
+        took = _span(r.started, r.finished)
+        self.said.append(
+            DerivedRow(
+                table="reassignments",
+                from_ts=r.started,
+                condition_ts=r.condition,
+                to_ts=r.finished,
+                is_open=r.finished is None,
+                replicas=list(r.replicas),
+                adding=list(r.adding),
+                removing=list(r.removing),
+                out_of_isr_ms=took,
+                copied_bytes=r.copied,
+                bytes_per_second=r.copied * 1000 / took if took else None,
+                original_shrinks=r.original_shrinks,
+            )
+        )
+
+    # -- windows -------------------------------------------------------------------------------------------------
+
+    def _evaluate(self, ts: int) -> None:
+        for kind in WindowKind:
+            self._set_window(kind, ts, holds=self._known and self._holds(kind))
+
+    def _holds(self, kind: WindowKind) -> bool:
+        led = self._leader is not None and self._leader_up
+        match kind:
+            case WindowKind.OFFLINE:
+                return not led
+            case WindowKind.UNDER_REPLICATED:
+                return led and self._deficit > 0
+            case WindowKind.UNDER_MIN_ISR:
+                return led and len(self._isr) < self._min_isr
+            case WindowKind.AT_MIN_ISR:
+                return led and len(self._isr) == self._min_isr
+            case WindowKind.REASSIGNING:
+                return bool(self._adding or self._removing)
+            case WindowKind.ORIGINAL_MISSING:
+                return bool(self._adding) and bool(self._originals - set(self._isr))
+
+    @property
+    def _originals(self) -> set[int]:
+        return set(self._replicas) - set(self._adding)
+
+    @property
+    def _deficit(self) -> int:
+        return max(0, len(self._replicas) - len(self._adding) - len(self._isr))
+
+    def _set_window(self, kind: WindowKind, ts: int, *, holds: bool) -> None:
+        window = self._open.get(kind)
+        if holds and window is None:
+            self._open[kind] = _Window(since=ts, leader=self._leader, epoch=self._epoch, isr=self._isr, counted_to=ts)
+        elif not holds and window is not None:
+            self._close(kind, ts, is_open=False)
+        if holds:
+            self._open[kind].count(ts, self._deficit)
+
+    def _close(self, kind: WindowKind, ts: int, *, is_open: bool) -> None:
+        window = self._open.pop(kind)
+        window.count(ts, 0)
+        if ts <= window.since and not is_open:
+            return
+        self.said.append(
+            DerivedRow(
+                table="windows",
+                window=kind.value,
+                from_ts=window.since,
+                to_ts=max(ts, window.since),
+                is_open=is_open,
+                missing=window.deepest,
+                deficit_ms=window.deficit_ms,
+                isr=list(window.isr),
+                leader=window.leader,
+                leader_epoch=window.epoch,
+            )
+        )
+
+
+def _span(start: int | None, end: int | None) -> int | None:
+    return None if start is None or end is None else end - start
+
+
+_FACTS: Final[dict[str, Callable[[PartitionHistory, FactRow], Any]]] = {
+    TraceEvent.ELECT.value: PartitionHistory._elected,
+    TraceEvent.LEADER.value: PartitionHistory._led,
+    TraceEvent.ASSIGN.value: PartitionHistory._assigned,
+    OutcomeKind.SHRINK.value: PartitionHistory._isr_changed,
+    OutcomeKind.EXPAND.value: PartitionHistory._isr_changed,
+    OutcomeKind.LEADER_DOWN.value: PartitionHistory._leader_down,
+    OutcomeKind.MIN_ISR.value: PartitionHistory._set_min_isr,
+    OutcomeKind.COPIED.value: PartitionHistory._copied,
+    OutcomeKind.CATCH_UP.value: PartitionHistory._caught_up,
+}

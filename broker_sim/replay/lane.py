@@ -1,0 +1,402 @@
+"""The row machine: one lane of a trace (what one broker wrote about one partition) through the ISR rules. Pure.
+
+Rows go in one by one, in the broker's order; outcomes come out. Memory is bounded by the state of one partition, never
+by its history. The rules look at no `isr_*` and no `hw` row, and take every ISR write for done at once; those rows go to
+the comparison alone. Source: isr-replay.md §3, §7.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from broker_sim.isr import PROFILES, IsrChange, IsrChangeKind, LedPartition, Profile
+from broker_sim.replay.compare import PATIENCE_MS, TOLERANCE_MS, Comparison
+from broker_sim.replay.rows import ALIVENESS_RUN, LaneRow, LeftBy, Outcome, OutcomeKind
+from controller.wire.trace import TraceEvent
+from controller.wire.types import BrokerId
+
+LAG_KEY: Final = "replica.lag.time.max.ms"
+MIN_ISR_KEY: Final = "min.insync.replicas"
+#: A config row with this key: no override is left.
+NO_OVERRIDES: Final = "*"
+VERSION_KEY: Final = "trace.version"
+DEFAULT_LAG_MS: Final = 30_000
+DEFAULT_MIN_ISR: Final = 1
+#: Ticks that are computed, not written: at most so many in one gap between two rows.
+COMPUTED_TICKS_MAX: Final = 1_000_000
+
+
+@dataclass(slots=True)
+class _Setting:
+    """One property on its three levels: a topic's override, a dynamic one of the broker, the broker's file."""
+
+    default: int
+    topic: int | None = None
+    broker: int | None = None
+    static: int | None = None
+
+    @property
+    def value(self) -> int:
+        return next((v for v in (self.topic, self.broker, self.static) if v is not None), self.default)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Outside:
+    """Since when and why a replica is outside the ISR, and when it was heard of first."""
+
+    left_ms: int
+    by: LeftBy
+    cu: int | None
+    first_fetch_ms: int | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class Lane:
+    """One broker and one partition. Feed it every row, then `finish`; take `said` whenever you like."""
+
+    broker: BrokerId
+    profile: Profile = PROFILES["P37"]
+    said: list[Outcome] = field(default_factory=list)
+    led: LedPartition | None = None
+    _comparison: Comparison = field(default_factory=Comparison)
+    _lag: _Setting = field(default_factory=lambda: _Setting(DEFAULT_LAG_MS))
+    _min_isr: _Setting = field(default_factory=lambda: _Setting(DEFAULT_MIN_ISR))
+    _aliveness: deque[tuple[int, BrokerId, bool]] = field(default_factory=deque)
+    _dead: set[BrokerId] = field(default_factory=set)
+    _outside: dict[BrokerId, _Outside] = field(default_factory=dict)
+    _min_isr_said: int | None = None
+    _copied: int = 0
+    _run: int | None = None
+    _last_ts: int = 0
+    _last_epoch: int = -1
+    _next_tick_ms: int | None = None
+    _run_end: int | None = None
+
+    # -- what the caller does --------------------------------------------------------------------------------
+
+    def feed(self, row: LaneRow) -> None:
+        """Takes the next row. A row that makes no sense here (a fetch while not leading, say) changes nothing."""
+        if row.run == ALIVENESS_RUN:
+            if row.replica is not None:
+                self._aliveness.append((row.ts, BrokerId(row.replica), row.ev == TraceEvent.BROKER_UP.value))
+            return
+        if self._aliveness and self._aliveness[0][0] <= row.ts:
+            self._apply_aliveness(row.ts)
+        if self._run is not None and row.run != self._run:
+            self._process_ended(self._last_ts)
+        self._run = row.run
+        if self._next_tick_ms is not None:
+            self._compute_ticks(row.ts)
+        self._last_ts = max(self._last_ts, row.ts)
+        if (handle := _HANDLERS.get(row.ev)) is not None:
+            handle(self, row)
+        if self._comparison.waiting:
+            self._comparison.give_up_before(row.ts - PATIENCE_MS)
+        if self._comparison.said:
+            self._drain_comparison()
+
+    def finish(self) -> None:
+        """The lane is over: what is left waiting is given up, who is still outside is named."""
+        if self._run_end is not None:
+            self._compute_ticks(self._run_end)
+        for replica, outside in sorted(self._outside.items()) if self.led is not None else ():
+            self._say_catch_up(self._last_ts, replica, outside, joined_ms=None)
+        if self._aliveness:
+            self._apply_aliveness(self._aliveness[-1][0])
+        self._stop_leading(self._last_ts)
+        self._comparison.finish(ts=self._last_ts, epoch=self._last_epoch)
+        self._drain_comparison()
+
+    def _drain_comparison(self) -> None:
+        self.said.extend(self._comparison.said)
+        self._comparison.said.clear()
+
+    def _say(self, kind: OutcomeKind, ts: int, amount: int | None = None) -> None:
+        self.said.append(Outcome(kind=kind.value, ts=ts, epoch=self._last_epoch, amount=amount))
+
+    # -- the broker itself ------------------------------------------------------------------------------------
+
+    def start(self, row: LaneRow) -> None:
+        """The process starts: it leads nothing; its ticks are computed when it wrote none."""
+        self._process_ended(row.ts)
+        self._run_end = row.run_end
+        if row.run_ticks == 0:
+            self._next_tick_ms = _tick_phase(row)
+
+    def down(self, row: LaneRow) -> None:
+        """The process ends."""
+        self._process_ended(row.ts)
+
+    def _process_ended(self, ts: int) -> None:
+        if self.led is not None:
+            self._say(OutcomeKind.LEADER_DOWN, ts)
+        self._stop_leading(ts)
+        self._next_tick_ms = self._run_end = None
+
+    def _stop_leading(self, ts: int) -> None:
+        self._flush_copied(ts)
+        self.led = None
+        self._outside.clear()
+        self._min_isr_said = None
+
+    def config(self, row: LaneRow) -> None:
+        """A property, on one of its levels. One that is no number is ignored: the broker would not have started."""
+        if row.key == NO_OVERRIDES:
+            for setting in (self._lag, self._min_isr):
+                self._set(setting, row, None)
+        elif row.key in (LAG_KEY, MIN_ISR_KEY):
+            value = int(row.value) if row.value is not None and row.value.isdigit() else None
+            self._set(self._lag if row.key == LAG_KEY else self._min_isr, row, value)
+        if self.led is not None:
+            self._apply_settings(self.led, row.ts)
+
+    def _set(self, setting: _Setting, row: LaneRow, value: int | None) -> None:
+        if row.of_topic:
+            setting.topic = value
+        elif row.replica is None:
+            setting.static = value
+        elif row.replica == self.broker:
+            setting.broker = value
+
+    def _apply_settings(self, led: LedPartition, ts: int) -> None:
+        led.lag_time_max_ms = self._lag.value
+        led.min_insync_replicas = self._min_isr.value
+        self._comparison.tolerance_ms = max(1, min(TOLERANCE_MS, self._lag.value // 2))
+        if (effective := led.effective_min_isr) != self._min_isr_said:
+            self._min_isr_said = effective
+            self._say(OutcomeKind.MIN_ISR, ts, amount=effective)
+
+    # -- who is alive -----------------------------------------------------------------------------------------
+
+    def _apply_aliveness(self, until: int) -> None:
+        while self._aliveness and self._aliveness[0][0] <= until:
+            ts, replica, up = self._aliveness.popleft()
+            self._set_alive(ts, replica, up=up)
+
+    def broker_up(self, row: LaneRow) -> None:
+        """This broker learnt that another is alive."""
+        if row.replica is not None:
+            self._set_alive(row.ts, BrokerId(row.replica), up=True)
+
+    def broker_down(self, row: LaneRow) -> None:
+        """This broker learnt that another is gone."""
+        if row.replica is not None:
+            self._set_alive(row.ts, BrokerId(row.replica), up=False)
+
+    def _set_alive(self, ts: int, replica: BrokerId, *, up: bool) -> None:
+        (self._dead.discard if up else self._dead.add)(replica)
+        if self.led is not None:
+            if replica == self.broker and not up:
+                self._say(OutcomeKind.LEADER_DOWN, ts)
+            self._apply_dead(self.led)
+
+    def _apply_dead(self, led: LedPartition) -> None:
+        led.alive = frozenset(led.replicas) - self._dead if self._dead else None
+
+    # -- leadership -------------------------------------------------------------------------------------------
+
+    def leader(self, row: LaneRow) -> None:
+        """A LeaderAndIsr names this broker (§3.1). One with an epoch already held changes nothing."""
+        if row.epoch is None or row.isr is None:
+            return
+        was = self.led
+        if was is not None and row.epoch <= was.epoch:
+            return
+        self._flush_copied(row.ts)
+        led = was or LedPartition(leader=self.broker, profile=self.profile)
+        before_isr, before = led.isr, {r: state.cu for r, state in led.followers.items()}
+        self._last_epoch = row.epoch
+        self.led = led
+        led.lag_time_max_ms, led.min_insync_replicas = self._lag.value, self._min_isr.value
+        led.replicas = _ids(row.replicas or row.isr)
+        self._apply_dead(led)
+        led.lead(
+            now_ms=row.ts,
+            epoch=row.epoch,
+            leo=_first(row.offset, row.leo, led.leo),
+            isr=_ids(row.isr),
+            replicas=led.replicas,
+            adding=_ids(row.adding),
+            removing=_ids(row.removing),
+            zk_version=row.zk_version if row.zk_version is not None else -1,
+            hw=row.hw if was is None else None,
+        )
+        self._apply_settings(led, row.ts)
+        self._comparison.hw_derived(led.hw)
+        self._note_outsiders(led, row.ts, before=before, before_isr=before_isr, took_over=was is None)
+
+    def _note_outsiders(
+        self,
+        led: LedPartition,
+        ts: int,
+        *,
+        before: dict[BrokerId, int],
+        before_isr: tuple[BrokerId, ...],
+        took_over: bool,
+    ) -> None:
+        outside = {r for r in led.followers if r not in led.isr}
+        for replica in self._outside.keys() - outside:
+            del self._outside[replica]
+        for replica in outside - self._outside.keys():
+            if replica in led.adding:
+                by, cu = LeftBy.ADDED, None
+            elif took_over:
+                by, cu = LeftBy.BEFORE, None
+            else:
+                by, cu = LeftBy.CONTROLLER, before.get(replica) if replica in before_isr else None
+            self._outside[replica] = _Outside(left_ms=ts, by=by, cu=cu or None)
+
+    def follower(self, row: LaneRow) -> None:
+        """Another broker leads now, or the replica is gone: the state is forgotten."""
+        if self.led is None or (row.epoch is not None and row.epoch < self.led.epoch):
+            return
+        self._stop_leading(row.ts)
+
+    # -- while leading ----------------------------------------------------------------------------------------
+
+    def append(self, row: LaneRow) -> None:
+        """The log grew (§3.2)."""
+        if self.led is not None and row.leo is not None and self.led.append(row.leo, row.ts):
+            self._comparison.hw_derived(self.led.hw)
+
+    def fetch(self, row: LaneRow) -> None:
+        """A follower's fetch (§3.3). One with an error did not count; the end offset is the one the broker saw."""
+        led = self.led
+        if led is None or row.err or row.replica is None or row.offset is None:
+            return
+        replica = BrokerId(row.replica)
+        if replica not in led.followers or (row.epoch is not None and row.epoch != led.epoch):
+            return
+        hw = led.hw
+        if row.leo is not None and row.leo > led.leo:
+            led.append(row.leo, row.ts)
+        if replica in led.adding:
+            self._copied += row.bytes or 0
+        if (outside := self._outside.get(replica)) is not None and outside.first_fetch_ms is None:
+            outside.first_fetch_ms = row.ts
+        change = led.fetch(replica, row.offset, row.ts)
+        if change is not None:
+            self._write(led, change, row.ts)
+        if led.hw != hw:
+            self._comparison.hw_derived(led.hw)
+
+    def tick(self, row: LaneRow) -> None:
+        """The periodic check (§3.4)."""
+        self._tick(row.ts)
+
+    def _tick(self, ts: int) -> None:
+        if self.led is not None and (change := self.led.tick(ts)) is not None:
+            self._write(self.led, change, ts)
+            self._comparison.hw_derived(self.led.hw)
+
+    def _compute_ticks(self, until: int) -> None:
+        """The ticks that were due before `until`, where the broker wrote none (§7)."""
+        due, period = self._next_tick_ms, max(1, self._lag.value // 2)
+        if due is None:
+            return
+        if self.led is None or (until - due) // period > COMPUTED_TICKS_MAX:
+            due += max(0, -(-(until - due) // period)) * period
+        while due < until:
+            self._tick(due)
+            due += period
+        self._next_tick_ms = due
+
+    def _write(self, led: LedPartition, change: IsrChange, ts: int) -> None:
+        led.write_succeeded(led.zk_version + 1, ts)
+        shrink = change.kind is IsrChangeKind.SHRINK
+        kind = OutcomeKind.SHRINK if shrink else OutcomeKind.EXPAND
+        first = change.replicas[0]
+        self.said.append(
+            Outcome(
+                kind=kind.value,
+                ts=ts,
+                epoch=led.epoch,
+                replica=first,
+                isr_old=list(change.isr_old),
+                isr=list(change.isr),
+                cu=change.last_caught_up_ms[0],
+            )
+        )
+        self._comparison.derived(ts=ts, epoch=led.epoch, kind=kind.value, replicas=change.replicas)
+        for replica, cu in zip(change.replicas, change.last_caught_up_ms, strict=True):
+            if shrink:
+                if replica in led.followers:
+                    self._outside[replica] = _Outside(left_ms=ts, by=LeftBy.LEADER, cu=cu or None)
+            elif (outside := self._outside.pop(replica, None)) is not None:
+                self._say_catch_up(ts, replica, outside, joined_ms=ts)
+
+    def _say_catch_up(self, ts: int, replica: BrokerId, outside: _Outside, *, joined_ms: int | None) -> None:
+        self.said.append(
+            Outcome(
+                kind=OutcomeKind.CATCH_UP.value,
+                ts=ts,
+                epoch=self._last_epoch,
+                replica=replica,
+                cu=outside.cu,
+                left_ms=outside.left_ms,
+                left_by=outside.by.value,
+                first_fetch_ms=outside.first_fetch_ms,
+                joined_ms=joined_ms,
+            )
+        )
+
+    def _flush_copied(self, ts: int) -> None:
+        if self._copied:
+            self._say(OutcomeKind.COPIED, ts, amount=self._copied)
+            self._copied = 0
+
+    # -- rows for the comparison only -----------------------------------------------------------------------------
+
+    def emitted_change(self, row: LaneRow) -> None:
+        """What the broker says it did to the ISR."""
+        if row.replica is None:
+            return
+        self._comparison.emitted(
+            ts=row.ts,
+            epoch=row.epoch if row.epoch is not None else self._last_epoch,
+            kind=row.ev,
+            replica=BrokerId(row.replica),
+            err=row.err or 0,
+        )
+
+    def emitted_hw(self, row: LaneRow) -> None:
+        """What the broker says its high watermark is."""
+        if row.hw is not None:
+            self._comparison.hw_emitted(row.hw)
+
+
+def _tick_phase(start: LaneRow) -> int | None:
+    """t0 of a `start` row: its `value`; where that is the version of the trace, `done`."""
+    if start.key == VERSION_KEY:
+        return start.done
+    return int(start.value) if start.value is not None and start.value.isdigit() else None
+
+
+def _ids(values: list[int] | None) -> tuple[BrokerId, ...]:
+    return tuple(BrokerId(v) for v in values or ())
+
+
+def _first(*values: int | None) -> int:
+    return next(v for v in values if v is not None)
+
+
+#: `assign` and `elect` are not here: they are the controller's, and reach the history without the rules.
+_HANDLERS: Final[dict[str, Callable[[Lane, LaneRow], None]]] = {
+    TraceEvent.START.value: Lane.start,
+    TraceEvent.DOWN.value: Lane.down,
+    TraceEvent.CONFIG.value: Lane.config,
+    TraceEvent.LEADER.value: Lane.leader,
+    TraceEvent.FOLLOWER.value: Lane.follower,
+    TraceEvent.STOP.value: Lane.follower,
+    TraceEvent.APPEND.value: Lane.append,
+    TraceEvent.FETCH.value: Lane.fetch,
+    TraceEvent.TICK.value: Lane.tick,
+    TraceEvent.BROKER_UP.value: Lane.broker_up,
+    TraceEvent.BROKER_DOWN.value: Lane.broker_down,
+    TraceEvent.ISR_SHRINK.value: Lane.emitted_change,
+    TraceEvent.ISR_EXPAND.value: Lane.emitted_change,
+    TraceEvent.HW.value: Lane.emitted_hw,
+}

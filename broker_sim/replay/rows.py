@@ -1,0 +1,98 @@
+"""The values that pass between the steps of the replay. Pure: no Spark, no Arrow.
+
+A `LaneRow` is a trace row as the row machine (`lane.py`) takes it; an `Outcome` is what the machine says. Both are
+flat, because they cross the border to Arrow as columns.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Final, NamedTuple
+
+#: `run` of the rows that tell who is alive: they stand before all others of a lane and take effect by their time.
+ALIVENESS_RUN: Final = -1
+
+
+class LaneRow(NamedTuple):
+    """One row of a lane; a lane is what one broker wrote about one partition. Names as in `controller.wire.trace`."""
+
+    run: int  #: start of the process in ms, from the file name; 0 where it is not known
+    seq: int
+    ts: int
+    ev: str
+    epoch: int | None = None
+    replica: int | None = None
+    offset: int | None = None
+    leo: int | None = None
+    hw: int | None = None
+    bytes: int | None = None
+    err: int | None = None
+    isr: list[int] | None = None
+    isr_old: list[int] | None = None
+    replicas: list[int] | None = None
+    adding: list[int] | None = None
+    removing: list[int] | None = None
+    zk_version: int | None = None
+    done: int | None = None
+    key: str | None = None
+    value: str | None = None
+    #: config rows only: whether the row is a topic's override.
+    of_topic: bool | None = None
+    #: start rows only: how many tick rows this run of the broker wrote, and its last ts.
+    run_ticks: int | None = None
+    run_end: int | None = None
+
+
+class OutcomeKind(Enum):
+    """What an `Outcome` tells; the value is its `kind` column."""
+
+    #: the rules changed the ISR
+    SHRINK = "isr_shrink"
+    EXPAND = "isr_expand"
+    #: emitted and derived changes of membership, compared
+    MATCHED = "matched"
+    MISSING = "missing"
+    SPURIOUS = "spurious"
+    REFUSED = "refused"
+    #: a replica joined (or is still outside at the end: `joined_ms` null)
+    CATCH_UP = "catch_up"
+    #: min.insync.replicas in force from `ts` on: `amount`
+    MIN_ISR = "min_isr"
+    #: the leader's process or session ended while it led
+    LEADER_DOWN = "leader_down"
+    #: `amount` bytes were fetched by replicas that a reassignment was adding
+    COPIED = "copied"
+    #: high watermark rows that agree (`amount` of `total`)
+    HW = "hw"
+
+
+class LeftBy(Enum):
+    """Why a replica is outside the ISR."""
+
+    LEADER = "leader"
+    CONTROLLER = "controller"
+    ADDED = "added"
+    #: it was outside when this broker took over
+    BEFORE = "before"
+
+
+class Outcome(NamedTuple):
+    """One thing the row machine says about its lane. Times are ms on the leader's clock."""
+
+    kind: str
+    ts: int
+    epoch: int
+    replica: int | None = None
+    isr_old: list[int] | None = None
+    isr: list[int] | None = None
+    #: shrinks: lastCaughtUpTimeMs of the replicas that left; catch-ups: of the one replica, when it left
+    cu: int | None = None
+    left_ms: int | None = None
+    left_by: str | None = None
+    first_fetch_ms: int | None = None
+    joined_ms: int | None = None
+    #: matched: emitted minus derived time, ms
+    error_ms: int | None = None
+    change: str | None = None
+    amount: int | None = None
+    total: int | None = None
