@@ -14,6 +14,7 @@ CONTROLLER_STOPPED: Final = "controller.stopped"
 BROKER_STARTED: Final = "broker.started"
 BROKER_STOPPED: Final = "broker.stopped"
 SETTING_IGNORED: Final = "setting.ignored"
+LIBRARY_WARNED: Final = "library.warned"
 
 # Office
 CONTROLLER_ELECTED: Final = "controller.elected"
@@ -44,6 +45,8 @@ TOPIC_DELETED: Final = "topic.deleted"
 SHUTDOWN_GRANTED: Final = "shutdown.granted"
 
 # ZooKeeper
+ZOOKEEPER_STARTED: Final = "zookeeper.started"
+ZOOKEEPER_STOPPED: Final = "zookeeper.stopped"
 ZK_CONNECTED: Final = "zk.connected"
 ZK_CONNECTION_LOST: Final = "zk.connection_lost"
 ZK_CLIENT_WARNED: Final = "zk.client_warned"

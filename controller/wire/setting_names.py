@@ -152,5 +152,8 @@ FORMER_NAMES: Final = _names(
     """
 )
 
+#: kwob's own.
+OWN_NAMES: Final = _names("kwob.isr.profile")
+
 #: What follows these is up to a plugin or a listener; any name is known.
 KNOWN_PREFIXES: Final = ("listener.name.", "rlmm.config.", "rsm.config.", "sasl.", "ssl.", "zookeeper.ssl.")

@@ -26,6 +26,7 @@ class SettingError(ValueError):
 #: name -> the values it may have, where Kafka lists them.
 CHOICES: Final[dict[str, tuple[str, ...]]] = {
     "compression.type": ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
+    "kwob.isr.profile": ("P26", "P33", "P36", "P37"),
     "log.cleanup.policy": ("compact", "delete"),
     "log.message.timestamp.type": ("CreateTime", "LogAppendTime"),
     "security.inter.broker.protocol": ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
@@ -85,6 +86,7 @@ _ALL_NAMES: Final = (
     | names.LIST_NAMES
     | names.STRING_NAMES
     | names.FORMER_NAMES
+    | names.OWN_NAMES
 )
 
 
@@ -179,7 +181,7 @@ def _unknown(name: str, value: str) -> str:
     near = difflib.get_close_matches(name, sorted(_ALL_NAMES), n=1, cutoff=0.0)[0]
     return (
         f"unknown setting {name} (value {value!r}): did you mean {near} ({_allowed_text(near)})? "
-        "Allowed are the broker properties of Kafka 3.9"
+        "Allowed are the broker properties of Kafka 3.9 and kwob.isr.profile"
     )
 
 

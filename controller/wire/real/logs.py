@@ -16,6 +16,8 @@ from typing import Any, Final, TextIO
 
 import structlog
 
+from controller.wire import log_events as ev
+
 _LEVELS: Final = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 #: A broker with many partitions writes many lines at once; the file is line-buffered so that a kill loses none.
 _LINE_BUFFERED: Final = 1
@@ -85,4 +87,4 @@ class _LibraryHandler(logging.Handler):
         """One event per record; never raises (logging's own rule)."""
         log = structlog.get_logger()
         say = log.error if record.levelno >= logging.ERROR else log.warning
-        say("library.warned", library=record.name, message=record.getMessage())
+        say(ev.LIBRARY_WARNED, library=record.name, message=record.getMessage())
