@@ -1,0 +1,224 @@
+"""Dynamic configs: reading and writing their znodes, and following the change notices that all brokers watch.
+
+A change counts for a broker when it processes the notice, not when the znode is written; so does everything here.
+Source: Kafka 3.9 `ZkConfigManager`, `ZkNodeChangeNotificationListener`, `ConfigHandler`; spec broker.md §15, §17.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, Protocol
+
+from broker_sim.zk import ZkClient, ZkError
+from controller.wire import log_events as ev
+from controller.wire import topic_configs
+from controller.wire.ports import Clock
+from controller.wire.types import BrokerId
+from controller.wire.zk import Create, Delete, GetChildren, GetData, SetData, ZkCode
+from controller.wire.znodes import DEFAULT_ENTITY, ConfigChangesZNode, ConfigEntityZNode
+
+#: Notices older than this are removed by whoever processes them (`ZkNodeChangeNotificationListener`).
+CHANGE_EXPIRATION_MS: Final = 15 * 60 * 1000
+
+LEADER_RATE: Final = "leader.replication.throttled.rate"
+FOLLOWER_RATE: Final = "follower.replication.throttled.rate"
+ALTER_LOG_DIRS_RATE: Final = "replica.alter.log.dirs.io.max.bytes.per.second"
+LEADER_REPLICAS: Final = "leader.replication.throttled.replicas"
+FOLLOWER_REPLICAS: Final = "follower.replication.throttled.replicas"
+
+
+class ConfigTarget(Protocol):
+    """What configs act on: the replicas of this broker."""
+
+    def set_topic_config(self, topic: str, overrides: Mapping[str, str]) -> None:
+        """See `ReplicaManager.set_topic_config`."""
+        ...
+
+    def set_throttled_replicas(self, topic: str, leader: str, follower: str) -> None:
+        """See `ReplicaManager.set_throttled_replicas`."""
+        ...
+
+    def set_throttle_rates(
+        self, *, leader: int | None = None, follower: int | None = None, alter_log_dirs: int | None = None
+    ) -> None:
+        """See `ReplicaManager.set_throttle_rates`."""
+        ...
+
+
+class ConfigStore:
+    """The config znodes, of topics and brokers."""
+
+    def __init__(self, zk: ZkClient) -> None:
+        self._zk = zk
+
+    async def read(self, entity_paths: Iterable[str]) -> dict[str, dict[str, str]]:
+        """The configs of each entity (`topics/t`, `brokers/1`); empty where there are none."""
+        paths = list(dict.fromkeys(entity_paths))
+        results = await self._zk.perform([GetData(ConfigEntityZNode.path(path)) for path in paths])
+        return {path: ConfigEntityZNode.decode(r.data) for path, r in zip(paths, results, strict=True)}
+
+    async def read_topic(self, topic: str) -> dict[str, str]:
+        """The configs of one topic."""
+        return (await self.read([topic_entity(topic)]))[topic_entity(topic)]
+
+    async def read_broker(self, broker_id: BrokerId | None) -> dict[str, str]:
+        """The dynamic configs of a broker; None: the cluster's defaults."""
+        return (await self.read([broker_entity(broker_id)]))[broker_entity(broker_id)]
+
+    async def write(self, entity_path: str, configs: Mapping[str, str]) -> None:
+        """Sets (or creates) the znode, then announces it. Raises ZkError."""
+        path, data = ConfigEntityZNode.path(entity_path), ConfigEntityZNode.encode(configs)
+        result = await self._zk.perform_one(SetData(path, data))
+        if result.code is ZkCode.NO_NODE:
+            result = await self._zk.perform_one(Create(path, data))
+            if result.code is ZkCode.NODE_EXISTS:
+                result = await self._zk.perform_one(SetData(path, data))
+        if not result.ok:
+            raise ZkError(path, result.code)
+        notice = Create(ConfigChangesZNode.sequence_path, ConfigChangesZNode.encode(entity_path), sequence=True)
+        announced = await self._zk.perform_one(notice)
+        if not announced.ok:
+            raise ZkError(ConfigChangesZNode.path, announced.code)
+
+
+class DynamicConfigs:
+    """The configs in force at this broker. `start` reads and watches; `load_topics` is for topics it gets to host."""
+
+    def __init__(
+        self, broker_id: BrokerId, store: ConfigStore, zk: ZkClient, target: ConfigTarget, *, clock: Clock, log: Any
+    ) -> None:
+        self._broker_id, self._store, self._zk, self._target = broker_id, store, zk, target
+        self._clock, self._log = clock, log
+        self._dynamic: dict[str, str] = {}
+        self._dynamic_default: dict[str, str] = {}
+        self._topics: dict[str, dict[str, str]] = {}
+        self._last_change = -1
+        self._wanted = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def dynamic(self) -> Mapping[str, str]:
+        """This broker's own dynamic configs."""
+        return self._dynamic
+
+    @property
+    def dynamic_default(self) -> Mapping[str, str]:
+        """The cluster's dynamic defaults."""
+        return self._dynamic_default
+
+    async def load_broker(self) -> None:
+        """Reads and applies the broker's configs (start-up step 3)."""
+        self._dynamic_default = await self._store.read_broker(None)
+        self._dynamic = await self._store.read_broker(self._broker_id)
+        self._apply_broker()
+
+    async def load_topics(self, topics: Iterable[str]) -> None:
+        """Reads the configs of topics that are not known yet. Throttles follow change notices only (§15)."""
+        missing = sorted(set(topics) - self._topics.keys())
+        if missing:
+            found = await self._store.read(topic_entity(topic) for topic in missing)
+            for topic in missing:
+                self._set_topic(topic, found[topic_entity(topic)])
+
+    def forget_topics(self, topics: Iterable[str]) -> None:
+        """The topics are gone; if they come back their configs are read again."""
+        for topic in topics:
+            self._topics.pop(topic, None)
+
+    async def start(self) -> None:
+        """Processes the notices that are there, and watches for more."""
+        self._zk.watch(ConfigChangesZNode.path, lambda _: self._wanted.set())
+        await self.process_changes()
+        self._task = asyncio.get_running_loop().create_task(self._follow())
+
+    def look_again(self) -> None:
+        """A new session: the watch is gone, notices may have come."""
+        self._wanted.set()
+
+    async def stop(self) -> None:
+        """Stops following. Idempotent."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+            self._task = None
+
+    async def _follow(self) -> None:
+        while True:
+            await self._wanted.wait()
+            self._wanted.clear()
+            await self.process_changes()
+
+    async def process_changes(self) -> None:
+        """Sets the watch, then applies the notices that are new, in order, and removes the old ones."""
+        listed = await self._zk.perform_one(GetChildren(ConfigChangesZNode.path, watch=True))
+        notices = sorted((n, name) for name in listed.children if (n := _sequence(name)) is not None)
+        paths = [f"{ConfigChangesZNode.path}/{name}" for _, name in notices]
+        results = await self._zk.perform([GetData(path) for path in paths])
+        expired = []
+        for (number, _), path, result in zip(notices, paths, results, strict=True):
+            if number > self._last_change and result.ok:
+                self._last_change = number
+                await self._apply_notice(ConfigChangesZNode.decode(result.data))
+            if result.stat is not None and result.stat.ctime + CHANGE_EXPIRATION_MS < self._clock.now_ms():
+                expired.append(path)
+        await self._zk.perform([Delete(path) for path in expired])
+
+    async def _apply_notice(self, entity_path: str | None) -> None:
+        kind, _, name = (entity_path or "").partition("/")
+        if kind == "topics" and name:
+            configs = await self._store.read_topic(name)
+            self._log.info(ev.CONFIG_CHANGED, entity_path=entity_path, config=configs)
+            self._set_topic(name, configs)
+            self._throttle(name, configs)
+        elif kind == "brokers" and name in (DEFAULT_ENTITY, str(self._broker_id)):
+            await self.load_broker()
+            self._log.info(
+                ev.CONFIG_CHANGED, entity_path=entity_path, config={**self._dynamic_default, **self._dynamic}
+            )
+
+    def _set_topic(self, topic: str, configs: dict[str, str]) -> None:
+        self._topics[topic] = configs
+        inherited = topic_configs.defaults_from({**self._dynamic_default, **self._dynamic})
+        self._target.set_topic_config(topic, {**inherited, **configs})
+
+    def _throttle(self, topic: str, configs: Mapping[str, str]) -> None:
+        try:
+            leader, follower = configs.get(LEADER_REPLICAS, ""), configs.get(FOLLOWER_REPLICAS, "")
+            self._target.set_throttled_replicas(topic, leader, follower)
+        except ValueError as error:
+            self._log.warning(ev.CONFIG_REFUSED, entity_path=topic_entity(topic), reason=str(error))
+
+    def _apply_broker(self) -> None:
+        merged = {**self._dynamic_default, **self._dynamic}
+        self._target.set_throttle_rates(
+            leader=self._rate(merged, LEADER_RATE),
+            follower=self._rate(merged, FOLLOWER_RATE),
+            alter_log_dirs=self._rate(merged, ALTER_LOG_DIRS_RATE),
+        )
+        for topic, configs in self._topics.items():
+            self._set_topic(topic, configs)
+
+    def _rate(self, merged: Mapping[str, str], name: str) -> int | None:
+        text = merged.get(name)
+        if text is None:
+            return None
+        if not text.strip().isdigit():
+            self._log.warning(ev.CONFIG_REFUSED, config=name, value=text, reason="not a number of bytes per second")
+            return None
+        return int(text)
+
+
+def topic_entity(topic: str) -> str:
+    """`topics/t`."""
+    return f"topics/{topic}"
+
+
+def broker_entity(broker_id: BrokerId | None) -> str:
+    """`brokers/1`, or `brokers/<default>`."""
+    return f"brokers/{DEFAULT_ENTITY if broker_id is None else broker_id}"
+
+
+def _sequence(name: str) -> int | None:
+    number = name.removeprefix(ConfigChangesZNode.prefix)
+    return int(number) if number != name and number.isdigit() else None
