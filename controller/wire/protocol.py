@@ -1,4 +1,4 @@
-"""Kafka's requests and responses <-> bytes. The only module that knows kio, whose schemas `codec` compiles.
+"""Kafka's requests and responses <-> bytes. The only module that loads kio, whose schemas the `codec_*` compile.
 
 Reading: bodies are structures with attributes under kio's names (the schema's names in snake_case; a field of
 milliseconds loses its `_ms`); codes, durations and times are ints. Writing: bodies are plain mappings with the same
@@ -18,7 +18,8 @@ from typing import Any, Final
 from kio.index import load_request_schema, load_response_schema
 from kio.schema.index import api_key_map
 
-from controller.wire import codec
+from controller.wire import codec_reader
+from controller.wire.codec_writer import write_text, writer
 from controller.wire.framing import frame
 
 
@@ -111,7 +112,7 @@ def decode_request(data: bytes) -> Request:
         raise UnsupportedRequest(api_key, api_version, correlation_id) from error
     what = f"{key.name} v{api_version} request"
     client_id, at = _parse(_request_header_reader(schema), data, 0, what)
-    body, end = _parse(codec.reader(schema), data, at, what)
+    body, end = _parse(codec_reader.reader(schema), data, at, what)
     if end != len(data):
         raise ProtocolError(f"{what}: {len(data) - end} bytes left over")
     return Request(
@@ -132,30 +133,30 @@ def decode_response(api_key: int, api_version: int, data: bytes) -> tuple[int, A
         raise ProtocolError(f"{what} of {len(data)} bytes has no header")
     if schema.__header_schema__.__version__ > 0:
         _, at = _parse(_read_tags, data, at, what)
-    return _CORRELATION.unpack_from(data)[0], _parse(codec.reader(schema), data, at, what)[0]
+    return _CORRELATION.unpack_from(data)[0], _parse(codec_reader.reader(schema), data, at, what)[0]
 
 
-def _parse(reader: codec.Reader, data: bytes, at: int, what: str) -> tuple[Any, int]:
+def _parse(reader: codec_reader.Reader, data: bytes, at: int, what: str) -> tuple[Any, int]:
     try:
         return reader(data, at)
-    except (codec.Malformed, struct.error, IndexError, UnicodeDecodeError) as error:
+    except (codec_reader.Malformed, struct.error, IndexError, UnicodeDecodeError) as error:
         raise ProtocolError(f"{what} does not parse: {error}") from error
 
 
-def _request_header_reader(schema: Any) -> codec.Reader:
+def _request_header_reader(schema: Any) -> codec_reader.Reader:
     """Reads the header after its fixed part; its client id keeps the old length even in flexible versions."""
     version = schema.__header_schema__.__version__
 
     def read(data: bytes, _: int) -> tuple[str | None, int]:
-        client_id, at = codec.read_text(data, _HEAD.size) if version > 0 else (None, _HEAD.size)
+        client_id, at = codec_reader.read_text(data, _HEAD.size) if version > 0 else (None, _HEAD.size)
         return client_id, _read_tags(data, at)[1] if version > 1 else at
 
     return read
 
 
 def _read_tags(data: bytes, at: int) -> tuple[None, int]:
-    count, at = codec.read_uvarint(data, at)
-    return None, codec.skip_tags(data, at, count)
+    count, at = codec_reader.read_uvarint(data, at)
+    return None, codec_reader.skip_tags(data, at, count)
 
 
 def encode_request(
@@ -169,7 +170,7 @@ def encode_request(
     version = schema.__header_schema__.__version__
     header = _HEAD.pack(api_key, api_version, correlation_id)
     if version > 0:
-        header += codec.write_text(client_id)
+        header += write_text(client_id)
     if version > 1:
         header += b"\x00"
     return frame(header, encode_body(api_key, api_version, body))
@@ -196,7 +197,7 @@ def build(api_key: int, api_version: int, values: Mapping[str, Any], *, response
     """The structure that a reader of these values sees."""
     load: Any = load_response_schema if response else load_request_schema
     data = encode_body(api_key, api_version, values, response=response)
-    return codec.reader(load(api_key, api_version))(data, 0)[0]
+    return codec_reader.reader(load(api_key, api_version))(data, 0)[0]
 
 
 def ms(duration: int) -> int:
@@ -206,7 +207,7 @@ def ms(duration: int) -> int:
 
 def plain(value: Any) -> Any:
     """A read structure as dicts, lists, numbers and strings: for logs, `--json` and tests."""
-    if isinstance(value, codec.Message):
+    if isinstance(value, codec_reader.Message):
         return {name: plain(getattr(value, name)) for name in value.__slots__}
     if isinstance(value, (tuple, list)):
         return [plain(item) for item in value]
@@ -216,7 +217,7 @@ def plain(value: Any) -> Any:
 def _encode(schema: Any, values: Mapping[str, Any]) -> bytes:
     parts: list[bytes] = []
     try:
-        codec.writer(schema)(values, parts.append)
+        writer(schema)(values, parts.append)
     except (struct.error, AttributeError, TypeError, ValueError) as error:
         raise ValueError(f"{schema.__name__} cannot be encoded: {error}") from error
     return b"".join(parts)

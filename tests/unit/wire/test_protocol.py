@@ -18,7 +18,7 @@ from kio.index import load_request_schema, load_response_schema
 from kio.schema.errors import ErrorCode as KioErrorCode
 from kio.serial import entity_writer
 
-from controller.wire import codec, protocol
+from controller.wire import codec_reader, protocol
 from controller.wire.protocol import ApiKey, ProtocolError, UnsupportedRequest
 
 #: The ranges of spec broker.md §1.2 (Kafka 2.6), which is what the programs offer or send.
@@ -120,7 +120,7 @@ def test_bytes_are_those_of_kio(api_key: ApiKey) -> None:
                 continue
             expected = io.BytesIO()
             entity_writer(schema)(expected, example(schema))
-            read, end = codec.reader(schema)(expected.getvalue(), 0)
+            read, end = codec_reader.reader(schema)(expected.getvalue(), 0)
             assert end == len(expected.getvalue())
             body = protocol.plain(read)
             assert protocol.encode_body(api_key, version, body, response=response) == expected.getvalue()
