@@ -1,0 +1,89 @@
+"""`kwob`: one table of subcommands. The composition root: the one place that knows every program.
+
+A subcommand gets its arguments as they are and parses them itself; nothing is imported before it is asked for, so that
+`kwob topics` does not wait for Spark.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.metadata import version
+from typing import Final, TextIO
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A subcommand: where its `main(argv) -> exit code` is, what it does, and the heading it stands under."""
+
+    target: str
+    summary: str
+    heading: str
+
+
+_LOCAL: Final = "A cluster on this machine"
+_TOOLS: Final = "Kafka's tools, with Kafka's flags"
+_PROGRAMS: Final = "The programs themselves"
+
+COMMANDS: Final[dict[str, Command]] = {
+    "demo": Command("controller.demo.command:main", "run a cluster, break it, heal it, replay its ISR trace", _LOCAL),
+    "up": Command("controller.local.up:main", "run a local cluster until Ctrl-C", _LOCAL),
+    "down": Command("controller.local.up:down_main", "end the cluster of a data folder", _LOCAL),
+    "status": Command("controller.local.status:main", "what runs in a data folder", _LOCAL),
+    "broker": Command("controller.cli:broker", "kill, stop or start a broker; `broker run` is the program", _LOCAL),
+    "fault": Command("controller.local.fault:main", "put faults in force for running brokers, and end them", _LOCAL),
+    "topics": Command("controller.admin.topics:main", "kafka-topics", _TOOLS),
+    "reassign-partitions": Command(
+        "controller.admin.reassign_partitions:main", "kafka-reassign-partitions", _TOOLS
+    ),
+    "leader-election": Command("controller.admin.leader_election:main", "kafka-leader-election", _TOOLS),
+    "log-dirs": Command("controller.admin.log_dirs:main", "kafka-log-dirs", _TOOLS),
+    "configs": Command("controller.admin.configs:main", "kafka-configs", _TOOLS),
+    "consumer-groups": Command("controller.admin.consumer_groups:main", "kafka-consumer-groups", _TOOLS),
+    "get-offsets": Command("controller.admin.get_offsets:main", "kafka-get-offsets", _TOOLS),
+    "controller": Command("controller.__main__:main", "`controller run`: one controller process", _PROGRAMS),
+    "replay": Command("broker_sim.replay.__main__:main", "`replay run`: replay ISR traces or logs on Spark", _PROGRAMS),
+}  # fmt: skip
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs a subcommand. Returns its exit code; 2 for a subcommand that there is not."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    if words[:1] == ["--version"]:
+        print(version("kwob"))
+        return 0
+    if not words or words[0] in ("--help", "-h", "help"):
+        _print_help(sys.stdout if words else sys.stderr)
+        return 0 if words else 2
+    if words[0] not in COMMANDS:
+        print(f"kwob: no command {words[0]!r}; there are {', '.join(COMMANDS)}", file=sys.stderr)
+        return 2
+    return _load(COMMANDS[words[0]].target)(words[1:])
+
+
+def broker(argv: Sequence[str]) -> int:
+    """`kwob broker run ...` is the broker program, anything else a command to a running `kwob up`."""
+    target = "broker_sim.__main__:main" if argv[:1] == ["run"] else "controller.local.control:broker_main"
+    return _load(target)(argv)
+
+
+def _load(target: str) -> Callable[[Sequence[str]], int]:
+    module, _, function = target.partition(":")
+    loaded: Callable[[Sequence[str]], int] = getattr(import_module(module), function)
+    return loaded
+
+
+def _print_help(out: TextIO) -> None:
+    print("usage: kwob COMMAND ...   (kwob COMMAND --help tells more)", file=out)
+    heading = ""
+    for name, command in COMMANDS.items():
+        if command.heading != heading:
+            heading = command.heading
+            print(f"\n{heading}:", file=out)
+        print(f"  {name:<20} {command.summary}", file=out)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

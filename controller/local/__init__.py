@@ -1,0 +1,1 @@
+"""A cluster on this machine: its processes, its data folder, and the commands that start, look at and break it."""

@@ -1,0 +1,331 @@
+"""The processes of one local cluster on one data folder: ZooKeeper, controllers, brokers.
+
+    DATA/cluster.json            what runs where (status.py)
+    DATA/zookeeper/              ZooKeeper's data
+    DATA/broker-1/data/          the log directory of broker 1
+    DATA/logs/broker-1.log       JSON lines of each process
+    DATA/traces/                 trace rows of brokers and controllers
+    DATA/faults.jsonl            the faults in force (see broker_sim/faults.py)
+
+State survives a restart. A broker keeps its port when it starts again; controllers take a free one each time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+import socket
+import sys
+from collections.abc import Coroutine, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from controller.embedded_zookeeper import EmbeddedZooKeeper, EmbeddedZooKeeperError
+from controller.local.processes import Child, ChildFailed, start_child
+from controller.local.status import CLUSTER_FILE, BrokerRow, ClusterError, ClusterRow, ControllerRow, write_cluster
+from controller.wire import log_events as ev
+from controller.wire.real.java import JavaNotFound
+
+HOST: Final = "127.0.0.1"
+#: Controllers are no brokers, so their ids must not meet: brokers count from 1.
+FIRST_CONTROLLER_ID: Final = 901
+_START_S: Final = 60.0
+#: How long a process may take to end by itself when the whole cluster ends.
+_END_GRACE_S: Final = 8.0
+#: A controlled shutdown retries `controlled.shutdown.max.retries` times, 5 s apart, and then goes anyway.
+_SHUTDOWN_GRACE_S: Final = 45.0
+#: Locked while a cluster runs; holds the process id of who locked it.
+LOCK_FILE: Final = "kwob.lock"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerPlan:
+    """One broker to run."""
+
+    broker_id: int
+    port: int
+    rack: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterPlan:
+    """What to run. Settings are `name=value` for controllers and brokers alike."""
+
+    data: Path
+    brokers: tuple[BrokerPlan, ...]
+    controller_ids: tuple[int, ...]
+    zookeeper_port: int
+    settings: tuple[str, ...] = ()
+
+    @property
+    def bootstrap(self) -> str:
+        """All brokers as clients take them."""
+        return ",".join(f"{HOST}:{broker.port}" for broker in self.brokers)
+
+    @property
+    def zookeeper(self) -> str:
+        """ZooKeeper as `--zookeeper` takes it."""
+        return f"{HOST}:{self.zookeeper_port}"
+
+    @property
+    def fault_file(self) -> Path:
+        """Where the faults in force stand."""
+        return self.data / "faults.jsonl"
+
+    @property
+    def trace_dir(self) -> Path:
+        """Where brokers and controllers write their traces."""
+        return self.data / "traces"
+
+    def log_path(self, name: str) -> Path:
+        """The log file of a process."""
+        return self.data / "logs" / f"{name}.log"
+
+    def log_dir(self, broker_id: int) -> Path:
+        """Where a broker keeps its partitions."""
+        return self.data / f"broker-{broker_id}" / "data"
+
+
+def plan_cluster(
+    *,
+    data: Path,
+    brokers: int,
+    controllers: int,
+    racks: Sequence[str],
+    ports: Sequence[int],
+    zookeeper_port: int,
+    settings: Sequence[str] = (),
+) -> ClusterPlan:
+    """Brokers 1, 2, ... with the racks in turn and the given ports; controllers 901, 902, ..."""
+    return ClusterPlan(
+        data=data.resolve(),
+        brokers=tuple(
+            BrokerPlan(broker_id=1 + index, port=ports[index], rack=racks[index % len(racks)] if racks else None)
+            for index in range(brokers)
+        ),
+        controller_ids=tuple(FIRST_CONTROLLER_ID + index for index in range(controllers)),
+        zookeeper_port=zookeeper_port,
+        settings=tuple(settings),
+    )  # fmt: skip
+
+
+@dataclass(slots=True)
+class Cluster:
+    """The running processes of a plan. `async with` starts them all and ends them all, whatever happens inside."""
+
+    plan: ClusterPlan
+    _zookeeper: EmbeddedZooKeeper | None = None
+    _controllers: dict[int, Child] = field(default_factory=dict)
+    _brokers: dict[int, Child] = field(default_factory=dict)
+    _lock: int | None = None
+
+    async def __aenter__(self) -> Cluster:
+        """Raises: ClusterError, when something does not come up; what did come up is ended."""
+        try:
+            await self._start()
+        except (ChildFailed, EmbeddedZooKeeperError, JavaNotFound) as error:
+            await self._end()
+            raise ClusterError(str(error)) from error
+        except BaseException:
+            await self._end()
+            raise
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self._end()
+
+    # -- single processes ----------------------------------------------------------------------------------------------
+
+    def broker(self, broker_id: int) -> Child:
+        """The process of a broker, alive or not. Raises: ClusterError for an id that is not in the plan."""
+        if broker_id not in self._brokers:
+            known = ", ".join(str(broker.broker_id) for broker in self.plan.brokers)
+            raise ClusterError(f"no broker {broker_id} in this cluster; there are {known}")
+        return self._brokers[broker_id]
+
+    def controller(self, controller_id: int) -> Child:
+        """The process of a controller, alive or not. Raises: ClusterError for an id that is not in the plan."""
+        if controller_id not in self._controllers:
+            raise ClusterError(f"no controller {controller_id} in this cluster; there are {self.plan.controller_ids}")
+        return self._controllers[controller_id]
+
+    async def kill_broker(self, broker_id: int) -> None:
+        """SIGKILL. Raises: ClusterError, when it does not run."""
+        child = self.broker(broker_id)
+        _require(child, running=True)
+        await child.kill()
+        self.write_file()
+
+    async def stop_broker(self, broker_id: int) -> bool:
+        """Controlled shutdown. Returns whether it ended by itself in time. Raises: ClusterError, if it does not run."""
+        child = self.broker(broker_id)
+        _require(child, running=True)
+        ended = await child.terminate(grace_s=_SHUTDOWN_GRACE_S)
+        self.write_file()
+        return ended
+
+    async def start_broker(self, broker_id: int) -> None:
+        """Starts it again, on its port and folder. Raises: ClusterError, when it runs or does not come up."""
+        _require(self.broker(broker_id), running=False)
+        plan = next(broker for broker in self.plan.brokers if broker.broker_id == broker_id)
+        try:
+            await self._start_broker(plan)
+        except ChildFailed as error:
+            raise ClusterError(str(error)) from error
+        finally:
+            self.write_file()
+
+    async def kill_controller(self, controller_id: int) -> None:
+        """SIGKILL. Raises: ClusterError, when it does not run."""
+        child = self.controller(controller_id)
+        _require(child, running=True)
+        await child.kill()
+        self.write_file()
+
+    @property
+    def children(self) -> dict[str, Child]:
+        """All controllers and brokers by name, alive or not."""
+        return {child.name: child for child in (*self._controllers.values(), *self._brokers.values())}
+
+    def row(self) -> ClusterRow:
+        """What runs now, as the cluster file tells it."""
+        return ClusterRow(
+            bootstrap=self.plan.bootstrap,
+            zookeeper=self.plan.zookeeper,
+            controllers=[ControllerRow(id=i, pid=_pid(self._controllers.get(i))) for i in self.plan.controller_ids],
+            brokers=[
+                BrokerRow(
+                    id=broker.broker_id,
+                    pid=_pid(self._brokers.get(broker.broker_id)),
+                    rack=broker.rack,
+                    listener=f"{HOST}:{broker.port}",
+                    log_dirs=[str(self.plan.log_dir(broker.broker_id))],
+                )
+                for broker in self.plan.brokers
+            ],
+        )
+
+    # -- all of them ---------------------------------------------------------------------------------------------------
+
+    async def _start(self) -> None:
+        self._lock = _take_folder(self.plan.data)
+        for broker in self.plan.brokers:
+            require_free_port(broker.port, f"broker {broker.broker_id}", "--bootstrap-port")
+        require_free_port(self.plan.zookeeper_port, "ZooKeeper", "--zookeeper-port")
+        self.write_file()
+        self.plan.fault_file.write_text("", encoding="utf-8")
+        self._zookeeper = EmbeddedZooKeeper(self.plan.data / "zookeeper", host=HOST, port=self.plan.zookeeper_port)
+        await self._zookeeper.start()
+        await _all_or_first_error(
+            *(self._start_controller(controller_id) for controller_id in self.plan.controller_ids),
+            *(self._start_broker(broker) for broker in self.plan.brokers),
+        )
+        self.write_file()
+
+    async def _start_controller(self, controller_id: int) -> None:
+        name = f"controller-{controller_id}"
+        argv = ["controller", "run", "--controller-id", str(controller_id), "--listener", f"{HOST}:0"]
+        child = self._controllers[controller_id] = await self._start_program(name, argv)
+        await child.wait_for_event(ev.CONTROLLER_STARTED, timeout_s=_START_S)
+
+    async def _start_broker(self, broker: BrokerPlan) -> None:
+        log_dir = self.plan.log_dir(broker.broker_id)
+        log_dir.mkdir(parents=True, exist_ok=True)
+        argv = ["broker_sim", "run", "--broker-id", str(broker.broker_id), "--listener", f"{HOST}:{broker.port}"]
+        argv += ["--log-dirs", str(log_dir), "--trace-dir", str(self.plan.trace_dir)]
+        argv += ["--fault-file", str(self.plan.fault_file)]
+        argv += ["--rack", broker.rack] if broker.rack is not None else []
+        child = self._brokers[broker.broker_id] = await self._start_program(f"broker-{broker.broker_id}", argv)
+        await child.wait_for_event(ev.BROKER_STARTED, timeout_s=_START_S)
+
+    async def _start_program(self, name: str, argv: Sequence[str]) -> Child:
+        settings = [word for setting in self.plan.settings for word in ("--override", setting)]
+        command = [sys.executable, "-m", *argv, "--zookeeper", self.plan.zookeeper, *settings]
+        return await start_child(name, command, log_path=self.plan.log_path(name), cwd=self.plan.data)
+
+    async def _end(self) -> None:
+        """Brokers, then controllers, then ZooKeeper; nothing that was started is left. Not to be cut half way."""
+        await asyncio.shield(asyncio.ensure_future(self._end_all()))
+
+    async def _end_all(self) -> None:
+        for children in (self._brokers, self._controllers):
+            await asyncio.gather(*(child.terminate(grace_s=_END_GRACE_S) for child in children.values()))
+        if self._zookeeper is not None:
+            await self._zookeeper.stop()
+            self._zookeeper = None
+        if self._lock is not None:
+            self.write_file()
+            os.close(self._lock)
+            self._lock = None
+
+    def write_file(self) -> None:
+        """Brings the cluster file up to date."""
+        write_cluster(self.plan.data, self.row())
+
+
+async def _all_or_first_error(*steps: Coroutine[Any, Any, None]) -> None:
+    """Runs all at once; the first that fails ends the others and is raised."""
+    tasks = [asyncio.ensure_future(step) for step in steps]
+    try:
+        await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _pid(child: Child | None) -> int | None:
+    return child.pid if child is not None and child.is_alive else None
+
+
+def _require(child: Child, *, running: bool) -> None:
+    if child.is_alive != running:
+        raise ClusterError(f"{child.name} {'runs already' if child.is_alive else 'does not run'}")
+
+
+# -- folder and ports --------------------------------------------------------------------------------------------------
+
+
+def _take_folder(data: Path) -> int:
+    """Makes or reuses a data folder and locks it. Returns the lock's file descriptor. Raises: ClusterError."""
+    try:
+        data.mkdir(parents=True, exist_ok=True)
+        if any(data.iterdir()) and not (data / CLUSTER_FILE).exists():
+            raise ClusterError(f"{data} is not empty and is no data folder of kwob; name another one with --data")
+        lock = os.open(data / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        raise ClusterError(f"{data} cannot be used as a data folder: {error.strerror}") from error
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(lock)
+        raise ClusterError(f"a cluster runs in {data} already; stop it with: kwob down --data {data}") from None
+    os.ftruncate(lock, 0)
+    os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
+    return lock
+
+
+def require_free_port(port: int, what: str, flag: str) -> None:
+    """Raises: ClusterError, when somebody listens on that port."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, port))
+        except OSError as error:
+            raise ClusterError(
+                f"port {port} for {what} cannot be used ({error.strerror}); choose another with {flag}"
+            ) from error
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that nobody uses now, all different."""
+    probes = [socket.socket() for _ in range(count)]
+    try:
+        for probe in probes:
+            probe.bind((HOST, 0))
+        return [probe.getsockname()[1] for probe in probes]
+    finally:
+        for probe in probes:
+            probe.close()

@@ -1,0 +1,168 @@
+"""Child processes that end with their parent: everything `kwob up` and `kwob demo` start goes through here.
+
+A child writes its JSON log lines to its standard error, which is a file. It leads a process group of its own, so that
+Ctrl-C in the terminal reaches only the parent, which ends the children in order; should the parent be killed, the
+kernel kills them (Linux).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ctypes
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+_PR_SET_PDEATHSIG: Final = 1
+_POLL_S: Final = 0.05
+#: How much of a log's end is searched for the reason why a child ended.
+_TAIL_BYTES: Final = 8192
+
+
+class ChildFailed(Exception):
+    """A child ended although it should run, or did not get ready. The message is one line, with its last words."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Child:
+    """One child process. `log_offset` is where in its log file this run began."""
+
+    name: str
+    log_path: Path
+    process: asyncio.subprocess.Process
+    log_offset: int
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self.process.pid
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it has not ended yet."""
+        return self.process.returncode is None
+
+    async def wait_for_event(self, event: str, *, timeout_s: float) -> Mapping[str, Any]:
+        """The first log line of this run with that event name.
+
+        Raises: ChildFailed, when the child ends before, or after `timeout_s`.
+        """
+        try:
+            async with asyncio.timeout(timeout_s):
+                while True:
+                    ended = not self.is_alive
+                    for row in log_rows(self.log_path, self.log_offset):
+                        if row.get("event") == event:
+                            return row
+                    if ended:
+                        raise ChildFailed(f"{self.name} ended ({self._exit()}): {self.last_words()}")
+                    await asyncio.sleep(_POLL_S)
+        except TimeoutError:
+            raise ChildFailed(
+                f"{self.name} did not log {event} within {timeout_s:g} s; its log: {self.log_path}"
+            ) from None
+
+    async def kill(self) -> None:
+        """SIGKILL to its whole group; returns when it is gone."""
+        self._signal(signal.SIGKILL)
+        await self.process.wait()
+
+    async def terminate(self, *, grace_s: float) -> bool:
+        """SIGTERM, then SIGKILL after `grace_s`. Returns whether it ended by itself; returns when it is gone."""
+        if self.is_alive:
+            with contextlib.suppress(ProcessLookupError):
+                self.process.terminate()
+        try:
+            async with asyncio.timeout(grace_s):
+                await self.process.wait()
+            return True
+        except TimeoutError:
+            return False
+        finally:
+            await self.kill()
+
+    def last_words(self) -> str:
+        """What the end of its log says about why it ended, in one line."""
+        with self.log_path.open("rb") as file:
+            file.seek(max(self.log_offset, file.seek(0, os.SEEK_END) - _TAIL_BYTES))
+            lines = [line for line in file.read().decode("utf-8", "replace").splitlines() if line.strip()]
+        if not lines:
+            return f"it wrote nothing to {self.log_path}"
+        return _readable(lines[-1])
+
+    def _exit(self) -> str:
+        code = self.process.returncode
+        return f"signal {-code}" if code is not None and code < 0 else f"exit code {code}"
+
+    def _signal(self, number: signal.Signals) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, number)
+
+
+def _readable(line: str) -> str:
+    try:
+        row = json.loads(line)
+    except ValueError:
+        return line.strip()
+    if not isinstance(row, dict):
+        return line.strip()
+    return str(row.get("message") or row.get("reason") or row.get("error") or row.get("event") or line.strip())
+
+
+async def start_child(
+    name: str, argv: Sequence[str], *, log_path: Path, env: Mapping[str, str] | None = None, cwd: Path | None = None
+) -> Child:
+    """Starts a program; its output is appended to `log_path`.
+
+    Raises: ChildFailed, when the program cannot be run.
+    """
+    log_path.parent.mkdir(parents=True, exist_ok=True)
+    with log_path.open("ab") as log:
+        offset = log.tell()
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *argv,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=None if env is None else {**os.environ, **env},
+                cwd=cwd,
+                start_new_session=True,
+                preexec_fn=die_with_parent(),
+            )
+        except OSError as error:
+            raise ChildFailed(f"{name}: cannot run {argv[0]}: {error.strerror}") from error
+    return Child(name=name, log_path=log_path, process=process, log_offset=offset)
+
+
+def die_with_parent() -> Callable[[], None] | None:
+    """What to run between fork and exec so that the kernel kills the child when its parent dies; None off Linux."""
+    if not sys.platform.startswith("linux"):
+        return None
+    prctl = ctypes.CDLL(None, use_errno=True).prctl
+    parent = os.getpid()
+
+    def arrange() -> None:
+        prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:
+            os._exit(1)
+
+    return arrange
+
+
+def log_rows(path: Path, offset: int = 0) -> Iterator[dict[str, Any]]:
+    """The JSON lines of a log file from `offset` on; lines that are none, and a torn last one, are left out."""
+    if not path.exists():
+        return
+    with path.open("rb") as file:
+        file.seek(offset)
+        for line in file:
+            if line.startswith(b"{") and line.endswith(b"\n"):
+                with contextlib.suppress(ValueError):
+                    yield json.loads(line)

@@ -1,0 +1,162 @@
+"""What runs in a data folder: the cluster file that `kwob up` keeps, and `kwob status`, which reads it.
+
+The cluster file (`cluster.json`) is what marks a folder as kwob's. It holds what `kwob status --json` prints, except
+which controller is active: that is asked of ZooKeeper.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+from rich.console import Console
+from rich.table import Table
+
+from controller.wire.zk import GetData, ZkSessionExpired, ZkUnreachable
+
+CLUSTER_FILE: Final = "cluster.json"
+DEFAULT_DATA: Final = Path("kwob-data")
+_ZK_ANSWER_S: Final = 5.0
+
+
+class ClusterError(Exception):
+    """A cluster that cannot be found, started or asked. The message is one line and says what to do."""
+
+
+class ControllerRow(BaseModel):
+    """One controller process; `pid` is None while it does not run."""
+
+    model_config = ConfigDict(extra="forbid")
+    id: int
+    pid: int | None
+    active: bool = False
+
+
+class BrokerRow(BaseModel):
+    """One broker process; `pid` is None while it does not run. `listener` is host:port."""
+
+    model_config = ConfigDict(extra="forbid")
+    id: int
+    pid: int | None
+    rack: str | None
+    listener: str
+    log_dirs: list[str]
+
+
+class ClusterRow(BaseModel):
+    """The whole cluster: what scripts read from `kwob status --json`."""
+
+    model_config = ConfigDict(extra="forbid")
+    bootstrap: str
+    zookeeper: str
+    controllers: list[ControllerRow]
+    brokers: list[BrokerRow]
+
+
+def write_cluster(data: Path, row: ClusterRow) -> None:
+    """Replaces the cluster file at once: a reader sees the old one or the new one."""
+    beside = data / (CLUSTER_FILE + ".new")
+    beside.write_text(row.model_dump_json(indent=2) + "\n", encoding="utf-8")
+    beside.replace(data / CLUSTER_FILE)
+
+
+def read_cluster(data: Path) -> ClusterRow:
+    """The cluster file, with `pid` None for processes that are gone. Raises: ClusterError."""
+    path = data / CLUSTER_FILE
+    try:
+        row = ClusterRow.model_validate_json(path.read_bytes())
+    except FileNotFoundError:
+        raise ClusterError(f"no cluster in {data}: there is no {path}; start one with: kwob up --data {data}") from None
+    except (OSError, ValidationError) as error:
+        raise ClusterError(f"{path} is not a cluster file of kwob ({type(error).__name__})") from error
+    processes: list[ControllerRow | BrokerRow] = [*row.controllers, *row.brokers]
+    for process in processes:
+        if process.pid is not None and not is_running(process.pid):
+            process.pid = None
+    return row
+
+
+def is_running(pid: int) -> bool:
+    """Whether a process with that id exists and is not a zombie."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (OSError, IndexError):
+        return True
+
+
+async def active_controller(zookeeper: str) -> int | None:
+    """The id that `/controller` holds, None if nobody is elected. Raises: ZkUnreachable."""
+    from controller.wire.real.zookeeper import KazooConnector
+
+    connector = KazooConnector(zookeeper, connect_timeout_s=_ZK_ANSWER_S)
+    session = await connector.connect(on_watch=lambda event: None, on_expired=lambda: None)
+    try:
+        result = (await session.perform([GetData("/controller")]))[0]
+    finally:
+        await session.close()
+    if not result.ok or not result.data:
+        return None
+    try:
+        return int(json.loads(result.data)["brokerid"])
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def status(data: Path) -> ClusterRow:
+    """The cluster of a data folder as it is now. Raises: ClusterError."""
+    row = read_cluster(data)
+    try:
+        active = asyncio.run(active_controller(row.zookeeper))
+    except (ZkUnreachable, ZkSessionExpired):
+        active = None
+    for controller in row.controllers:
+        controller.active = controller.pid is not None and controller.id == active
+    return row
+
+
+def main(argv: Sequence[str]) -> int:
+    """`kwob status`. Returns the exit code: 0, or 1 when there is no cluster."""
+    parser = argparse.ArgumentParser(prog="kwob status", description="What runs in a data folder.")
+    parser.add_argument("--data", type=Path, default=DEFAULT_DATA, help="folder of kwob up (default: %(default)s)")
+    parser.add_argument("--json", action="store_true", help="one JSON object, for scripts")
+    options = parser.parse_args(argv)
+    try:
+        row = status(options.data)
+    except ClusterError as error:
+        print(f"kwob status: {error}", file=sys.stderr)
+        return 1
+    if options.json:
+        print(row.model_dump_json())
+    else:
+        _print(row)
+    return 0
+
+
+def _print(row: ClusterRow) -> None:
+    table = Table("process", "pid", "state", "rack", "listener", "log dirs", box=None, pad_edge=False)
+    for controller in row.controllers:
+        state = "active" if controller.active else "standby"
+        table.add_row(f"controller {controller.id}", *_pid(controller.pid, state), "", "", "")
+    for broker in row.brokers:
+        dirs = ", ".join(broker.log_dirs)
+        table.add_row(f"broker {broker.id}", *_pid(broker.pid, "running"), broker.rack or "", broker.listener, dirs)
+    console = Console(soft_wrap=True, highlight=False)
+    console.print(f"bootstrap {row.bootstrap}\nzookeeper {row.zookeeper}")
+    console.print(table)
+
+
+def _pid(pid: int | None, state: str) -> tuple[str, str]:
+    return ("-", "not running") if pid is None else (str(pid), state)
