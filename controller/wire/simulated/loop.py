@@ -1,0 +1,221 @@
+"""An asyncio event loop whose time is virtual: when nothing is ready, time jumps to the next timer.
+
+What runs on it is deterministic: one thread, no real input or output, and tasks and futures hash by the order of
+their creation, so that even a set of them (asyncio keeps some) is walked in the same order in every run.
+A `ProcessGate` in the context of a task freezes everything that the task started, as SIGSTOP or SIGKILL would.
+
+It relies on the inner names `_ready`, `_scheduled`, `_run_once` of `asyncio.BaseEventLoop`, the same in 3.11 to 3.14.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import itertools
+from collections import deque
+from collections.abc import Callable, Coroutine
+from contextvars import Context, ContextVar
+from typing import Any, Final, NoReturn, TypeVar, TypeVarTuple
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+
+#: Steps without time moving on after which the run is taken for an endless loop.
+STEPS_PER_INSTANT_MAX: Final = 1_000_000
+
+
+_REAL_IO: Final = (
+    *("add_reader", "add_writer", "add_signal_handler"),
+    *("connect_accepted_socket", "connect_read_pipe", "connect_write_pipe", "start_tls"),
+    *("create_connection", "create_datagram_endpoint", "create_server", "create_unix_connection", "create_unix_server"),
+    *("getaddrinfo", "getnameinfo", "sendfile", "subprocess_exec", "subprocess_shell"),
+    *("sock_accept", "sock_connect", "sock_recv", "sock_recv_into", "sock_sendall", "sock_sendfile"),
+)
+
+
+class Deadlock(Exception):
+    """Every task waits and no timer is left, or time stands still for ever. The message names who waits where."""
+
+
+class RealIoRefused(Exception):
+    """Code on the virtual loop asked for a socket, pipe, process or resolver instead of the ports it was given."""
+
+
+class ProcessGate:
+    """Whether the callbacks of one simulated process run. Work that comes while it is shut waits for `open`."""
+
+    def __init__(self) -> None:
+        self.is_open = True
+        self._held: list[asyncio.Handle] = []
+
+    def shut(self) -> None:
+        """From now on nothing of the process runs; not even its `finally` blocks."""
+        self.is_open = False
+
+    def open(self, loop: VirtualTimeLoop) -> None:
+        """Lets it run again, beginning with what was held back, in order."""
+        self.is_open = True
+        held, self._held = self._held, []
+        loop._ready.extend(held)
+
+    def hold(self, handle: asyncio.Handle) -> None:
+        """Keeps a callback that came while the gate was shut."""
+        self._held.append(handle)
+
+
+#: The gate of the process that the current code belongs to; tasks and callbacks inherit it.
+current_gate: ContextVar[ProcessGate | None] = ContextVar("current_gate", default=None)
+
+
+class _Handle(asyncio.Handle):
+    _context: Context
+
+    def _run(self) -> None:
+        gate = self._context.get(current_gate)
+        if gate is None or gate.is_open:
+            super()._run()
+        else:
+            gate.hold(self)
+
+
+class _TimerHandle(asyncio.TimerHandle):
+    _context: Context
+
+    def _run(self) -> None:
+        gate = self._context.get(current_gate)
+        if gate is None or gate.is_open:
+            super()._run()
+        else:
+            gate.hold(self)
+
+
+class _Task(asyncio.Task[Any]):
+    def __init__(self, order: int, coro: Any, **arguments: Any) -> None:
+        self._order = order
+        super().__init__(coro, **arguments)
+
+    def __hash__(self) -> int:
+        return self._order
+
+
+class _Future(asyncio.Future[Any]):
+    def __init__(self, order: int, *, loop: asyncio.AbstractEventLoop) -> None:
+        self._order = order
+        super().__init__(loop=loop)
+
+    def __hash__(self) -> int:
+        return self._order
+
+
+class _Selector:
+    """Stands where the loop waits for sockets: waiting is what moves time."""
+
+    def __init__(self, loop: VirtualTimeLoop) -> None:
+        self._loop = loop
+
+    def select(self, timeout: float | None) -> list[Any]:
+        self._loop._idle(timeout)
+        return []
+
+
+class VirtualTimeLoop(asyncio.BaseEventLoop):
+    """The loop. `time()` starts at 0 seconds. Use `run`, or a `world.World`, which owns one."""
+
+    _ready: deque[asyncio.Handle]
+    _scheduled: list[asyncio.TimerHandle]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._now = 0.0
+        self._clock_resolution = 1e-6  # above the spacing of floats for 100 virtual years
+        self._selector = _Selector(self)
+        self._order = itertools.count(1)
+        self._steps_here = 0
+
+    def time(self) -> float:
+        """Virtual seconds since the loop was made."""
+        return self._now
+
+    def _idle(self, timeout: float | None) -> None:
+        """Called once per step. `timeout` is 0 when callbacks are ready, None when there is nothing to wait for."""
+        if timeout is None:
+            raise Deadlock("every task waits and no timer is left" + self._who_waits())
+        if timeout > 0:
+            self._now = max(self._now, self._scheduled[0].when())
+            self._steps_here = 0
+            return
+        self._steps_here += 1
+        if self._steps_here > STEPS_PER_INSTANT_MAX:
+            raise Deadlock(f"{STEPS_PER_INSTANT_MAX} steps without time moving on" + self._who_waits())
+
+    def _who_waits(self) -> str:
+        lines = []
+        for task in sorted(asyncio.all_tasks(self), key=hash):
+            stack = task.get_stack()
+            where = f"{stack[-1].f_code.co_filename}:{stack[-1].f_lineno}" if stack else "nowhere"
+            lines.append(f"\n  {task.get_name()} ({getattr(task.get_coro(), '__qualname__', '?')}) at {where}")
+        return "; tasks:" + "".join(lines) if lines else ""
+
+    # What asyncio asks of a loop. Handles are ours because of the gates, tasks and futures because of their hash.
+
+    def _call_soon(self, callback: Callable[..., object], args: Any, context: Context | None) -> asyncio.Handle:
+        handle = _Handle(callback, args, self, context)
+        self._ready.append(handle)
+        return handle
+
+    def call_at(
+        self, when: float, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        """Calls at a virtual time."""
+        timer = _TimerHandle(when, callback, args, self, context)
+        heapq.heappush(self._scheduled, timer)
+        timer._scheduled = True  # type: ignore[attr-defined]  # so that cancelling is counted
+        return timer
+
+    def call_later(
+        self, delay: float, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        """Calls after virtual seconds."""
+        return self.call_at(self._now + delay, callback, *args, context=context)
+
+    def create_task(self, coro: Any, *, name: object = None, context: Context | None = None, **_: Any) -> Any:
+        """A task, named by its number unless it is given a name."""
+        order = next(self._order)
+        return _Task(order, coro, loop=self, name=name if name is not None else f"task-{order}", context=context)
+
+    def create_future(self) -> Any:
+        """A future."""
+        return _Future(next(self._order), loop=self)
+
+    def run_in_executor(self, executor: Any, func: Callable[[*Ts], T], *args: *Ts) -> asyncio.Future[T]:
+        """Runs the function here and now: threads would bring chance in. It takes no virtual time."""
+        future: asyncio.Future[T] = self.create_future()
+        try:
+            future.set_result(func(*args))
+        except Exception as error:  # the caller's, handed to whoever awaits it
+            future.set_exception(error)
+        return future
+
+    def _process_events(self, event_list: list[Any]) -> None: ...
+
+    def _write_to_self(self) -> None: ...
+
+
+def _refuse(name: str) -> Callable[..., NoReturn]:
+    def refused(*_: object, **__: object) -> NoReturn:
+        raise RealIoRefused(f"loop.{name}() on the virtual-time loop; use the Network that was passed in")
+
+    return refused
+
+
+for _name in _REAL_IO:
+    setattr(VirtualTimeLoop, _name, _refuse(_name))
+
+
+def run(main: Coroutine[Any, Any, T]) -> T:
+    """Runs a coroutine to its end on a new virtual loop, then cancels what it left; as `asyncio.run`.
+
+    Raises: Deadlock.
+    """
+    with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
+        return runner.run(main)
