@@ -24,6 +24,7 @@ CONTROLLER_RESIGNED: Final = "controller.resigned"
 CONTROLLER_MOVED: Final = "controller.moved"
 CONTROLLER_FAULTED: Final = "controller.faulted"
 CONTROLLER_EVENT_PROCESSED: Final = "controller.event_processed"
+CONTROLLER_EVENTS_PREEMPTED: Final = "controller.events_preempted"
 
 # State machines
 TRANSITION_REFUSED: Final = "transition.refused"
@@ -59,7 +60,9 @@ ZK_DATA_REFUSED: Final = "zk.data_refused"
 REQUEST_SENT: Final = "request.sent"
 REQUEST_FAILED: Final = "request.failed"
 REQUEST_REFUSED: Final = "request.refused"
+REQUEST_QUEUE_MERGED: Final = "request.queue_merged"
 CONNECTION_CLOSED: Final = "connection.closed"
+CONNECTION_REFUSED: Final = "connection.refused"
 
 # Brokers
 BROKER_REGISTERED: Final = "broker.registered"
