@@ -1,8 +1,8 @@
 """The row machine: one lane of a trace (what one broker wrote about one partition) through the ISR rules. Pure.
 
 Rows go in one by one, in the broker's order; outcomes come out. Memory is bounded by the state of one partition, never
-by its history. The rules look at no `isr_*` and no `hw` row, and take every ISR write for done at once; those rows go to
-the comparison alone. Source: isr-replay.md §3, §7.
+by its history. The rules look at no `isr_*` and no `hw` row, and take every ISR write for done at once; those rows go
+to the comparison alone. Source: isr-replay.md §3, §7.
 """
 
 from __future__ import annotations

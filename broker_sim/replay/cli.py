@@ -1,0 +1,127 @@
+"""`python -m broker_sim.replay run`: parsing, exit codes, and what is printed. The work is in `job`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Final
+
+from rich.console import Console
+from rich.table import Table
+
+from broker_sim.isr import PROFILES
+from broker_sim.replay.errors import EXIT_DIFFERS, EXIT_FAILED, EXIT_USAGE, ReplayRefused
+
+_EPILOG: Final = """\
+exit codes: 0 replayed; 1 the job failed; 2 the command or its input is not right;
+3 with --check: derived and emitted ISR changes differ. Tables and limits: docs/replay.md
+"""
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line, fixed in part so that scripts can rely on it."""
+    top = argparse.ArgumentParser(prog="replay", description="Replay in-sync-replica traces on Spark.")
+    run = top.add_subparsers(dest="command", required=True).add_parser(
+        "run",
+        help="replay a trace into tables and a report",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    run.add_argument("--trace", type=Path, metavar="PATH", help="a trace (.jsonl, .jsonl.gz), or a folder of them")
+    run.add_argument(
+        "--kafka-logs", type=Path, metavar="PATH", help="log files of a real cluster (not in this version)"
+    )
+    run.add_argument("--out", type=Path, required=True, metavar="DIR", help="where the results go; must not exist")
+    run.add_argument("--master", default="local[*]", help="the Spark master (default: %(default)s)")
+    run.add_argument(
+        "--profile", default="P37", help=f"rules of which Kafka: {', '.join(PROFILES)} (default: %(default)s)"
+    )
+    run.add_argument("--what-if", action="append", default=[], metavar="K=V", help="not in this version")
+    run.add_argument("--overwrite", action="store_true", help="replace the results of an earlier replay in DIR")
+    run.add_argument("--check", action="store_true", help="exit with 3 when derived and emitted ISR changes differ")
+    run.add_argument("--json", action="store_true", help="print the summary as JSON, nothing else, on standard output")
+    return top
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command. Returns its exit code."""
+    try:
+        asked = parser().parse_args(argv)
+    except SystemExit as end:
+        return int(end.code or 0)
+    try:
+        return _run(asked)
+    except ReplayRefused as refused:
+        print(f"replay: {refused}", file=sys.stderr)
+        return refused.exit_code
+
+
+def _run(asked: argparse.Namespace) -> int:
+    _refuse(asked)
+    # Spark takes a second to import; a wrong command should not.
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+    from pyspark.errors import PySparkException
+
+    from broker_sim.replay import job, session
+    from broker_sim.replay.progress import StepProgress
+
+    settings = job.ReplaySettings(trace=asked.trace, out=asked.out, profile=asked.profile, overwrite=asked.overwrite)
+    files = job.check(settings)
+    with StepProgress(Console(stderr=True), quiet=asked.json) as progress, ExitStack() as stack:
+        with progress.step("start Spark"):
+            spark = stack.enter_context(session.spark_session(asked.master))
+        try:
+            done = job.run(spark, settings, files, progress)
+        except (PySparkException, Py4JError) as error:
+            raise ReplayRefused(f"the job failed: {_first_line(error)}", exit_code=EXIT_FAILED) from error
+    if asked.json:
+        print(json.dumps({**done.summary, "findings": [f.as_row() for f in done.findings]}))
+    else:
+        _print(Console(), asked.out, done.summary, [f.as_row() for f in done.findings])
+    return EXIT_DIFFERS if asked.check and not done.is_exact else 0
+
+
+def _refuse(asked: argparse.Namespace) -> None:
+    """What can be said without looking at any file."""
+    if asked.kafka_logs is not None:
+        raise ReplayRefused("--kafka-logs: not in this version; replay a trace with --trace")
+    if asked.what_if:
+        raise ReplayRefused("--what-if: not in this version")
+    if asked.trace is None:
+        raise ReplayRefused("--trace PATH is needed")
+    if asked.profile not in PROFILES:
+        raise ReplayRefused(f"no profile {asked.profile!r}; there are {', '.join(PROFILES)}", exit_code=EXIT_USAGE)
+
+
+def _first_line(error: BaseException) -> str:
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)
+
+
+_STYLES: Final = {"critical": "bold red", "warning": "yellow", "info": "green"}
+
+
+def _print(console: Console, out: Path, summary: dict[str, Any], findings: list[dict[str, Any]]) -> None:
+    compared = summary["comparison"]
+    table = Table(title="ISR changes: emitted by brokers, derived by the rules", title_justify="left")
+    columns = ("emitted", "replayed", "matched", "missing", "spurious", "refused")
+    for name in (*columns, "time error", "high watermarks"):
+        table.add_column(name, justify="right")
+    table.add_row(
+        *(str(compared[name]) for name in columns),
+        f"≤ {compared['time_error_ms_max']} ms",
+        f"{compared['hw_matched']} of {compared['hw_rows']}",
+    )
+    console.print(
+        f"{summary['rows']} rows of {summary['partitions']} partitions and {len(summary['brokers'])} brokers, "
+        f"{sum(summary['quarantined'].values())} lines quarantined, {summary['duplicates']} duplicates",
+        highlight=False,
+    )
+    console.print(table)
+    for finding in findings:
+        style = _STYLES[finding["severity"]]
+        console.print(f"[{style}]{finding['severity']:>8}[/]  {finding['text']}", highlight=False)
+    console.print(f"report: {out / 'report.html'}", highlight=False, soft_wrap=True)

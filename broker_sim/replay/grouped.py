@@ -1,0 +1,105 @@
+"""From Arrow batches, sorted by group, to the pure machines and back: what runs inside `mapInArrow`.
+
+Groups are streamed: of the input no more than one batch is held, of a group only its machine. Unlike `applyInPandas`,
+nothing here grows with the length of a partition's history.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+import pyarrow as pa
+
+from broker_sim.isr import PROFILES
+from broker_sim.replay.history import FactRow, PartitionHistory
+from broker_sim.replay.lane import Lane
+from broker_sim.replay.rows import LaneRow
+from controller.wire.types import BrokerId
+
+#: Rows per batch handed back.
+BATCH_ROWS: Final = 8192
+
+ArrowStep = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
+
+def replay_lanes(profile: str, schema: pa.Schema) -> ArrowStep:
+    """Rows of lanes (topic, partition, broker; then `LaneRow`) to outcomes of `schema`."""
+
+    def step(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        out = _Batches(schema)
+        key: tuple[Any, ...] | None = None
+        lane: Lane | None = None
+        for batch in batches:
+            for values in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+                if values[:3] != key:
+                    if lane is not None and key is not None:
+                        lane.finish()
+                        out.take(key, lane.said)
+                    key = values[:3]
+                    lane = Lane(broker=BrokerId(values[2]), profile=PROFILES[profile])
+                assert lane is not None
+                lane.feed(LaneRow._make(values[3:]))
+                if lane.said:
+                    out.take(key, lane.said)
+            yield from out.full()
+        if lane is not None and key is not None:
+            lane.finish()
+            out.take(key, lane.said)
+        yield from out.rest()
+
+    return step
+
+
+def fold_histories(end_ts: int, schema: pa.Schema) -> ArrowStep:
+    """Facts of partitions (topic, partition; then `FactRow`) to rows of the derived tables."""
+
+    def step(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        out = _Batches(schema)
+        key: tuple[Any, ...] | None = None
+        history = PartitionHistory()
+        for batch in batches:
+            for values in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+                if values[:2] != key:
+                    if key is not None:
+                        history.finish(end_ts)
+                        out.take(key, history.said)
+                    key, history = values[:2], PartitionHistory()
+                history.feed(FactRow._make(values[2:]))
+                if history.said:
+                    out.take(key, history.said)
+            yield from out.full()
+        if key is not None:
+            history.finish(end_ts)
+            out.take(key, history.said)
+        yield from out.rest()
+
+    return step
+
+
+class _Batches:
+    """Collects rows of `schema` and cuts them into batches."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self._schema = schema
+        self._rows: list[tuple[Any, ...]] = []
+
+    def take(self, key: tuple[Any, ...], said: list[Any]) -> None:
+        """Moves what a machine said here; its list is empty afterwards."""
+        self._rows.extend((*key, *row) for row in said)
+        said.clear()
+
+    def full(self) -> Iterator[pa.RecordBatch]:
+        """A batch, when enough rows are there."""
+        if len(self._rows) >= BATCH_ROWS:
+            yield from self.rest()
+
+    def rest(self) -> Iterator[pa.RecordBatch]:
+        """What is left as a batch, if anything."""
+        if self._rows:
+            columns = [
+                pa.array(values, type=field.type)
+                for values, field in zip(zip(*self._rows, strict=True), self._schema, strict=True)
+            ]
+            yield pa.RecordBatch.from_arrays(columns, schema=self._schema)
+            self._rows.clear()

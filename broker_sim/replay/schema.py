@@ -1,0 +1,154 @@
+"""The columns of every frame and table of the job: the one place. Explicit, so that no step infers anything.
+
+Spark types only here; the pure modules know the same names as named tuples.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from broker_sim.replay.history import DerivedRow, FactRow
+from broker_sim.replay.rows import LaneRow, Outcome
+from controller.wire.trace import COLUMNS, TraceEvent
+
+#: Where Spark puts a line that is no JSON of the schema.
+CORRUPT: Final = "_corrupt"
+#: A trace line as it is read.
+LINE_DDL: Final = ", ".join(f"`{name}` {kind}" for name, kind in COLUMNS.items()) + f", `{CORRUPT}` string"
+#: What ingest adds: who wrote the file (`broker` or `controller`), when that process started (0: not known), the file.
+TRACE_COLUMNS: Final = (*COLUMNS, "role", "run", "file")
+
+LANE_KEY: Final = ("topic", "partition", "broker")
+LANE_COLUMNS: Final = (*LANE_KEY, *LaneRow._fields)
+
+_OUTCOME_TYPES: Final = {
+    "kind": "string",
+    "ts": "bigint",
+    "epoch": "int",
+    "replica": "int",
+    "isr_old": "array<int>",
+    "isr": "array<int>",
+    "left_by": "string",
+    "change": "string",
+}
+OUTCOME_DDL: Final = "topic string, partition int, leader int, " + ", ".join(
+    f"{name} {_OUTCOME_TYPES.get(name, 'bigint')}" for name in Outcome._fields
+)
+
+PARTITION_KEY: Final = ("topic", "partition")
+FACT_TYPES: Final = {
+    "ts": "bigint",
+    "kind": "string",
+    "leader": "int",
+    "epoch": "int",
+    "zk_version": "int",
+    "replica": "int",
+    "isr_old": "array<int>",
+    "isr": "array<int>",
+    "replicas": "array<int>",
+    "adding": "array<int>",
+    "removing": "array<int>",
+    "left_by": "string",
+}
+FACT_COLUMNS: Final = FactRow._fields
+
+_DERIVED_TYPES: Final = {
+    "table": "string",
+    "window": "string",
+    "left_by": "string",
+    "replica": "int",
+    "leader": "int",
+    "leader_epoch": "int",
+    "missing": "int",
+    "original_shrinks": "int",
+    "is_open": "boolean",
+    "bytes_per_second": "double",
+    "isr": "array<int>",
+    "replicas": "array<int>",
+    "adding": "array<int>",
+    "removing": "array<int>",
+}
+DERIVED_DDL: Final = "topic string, partition int, " + ", ".join(
+    f"`{name}` {_DERIVED_TYPES.get(name, 'bigint')}" for name in DerivedRow._fields
+)
+
+#: ev -> columns without which a row means nothing (isr-replay.md §7).
+REQUIRED: Final[dict[str, tuple[str, ...]]] = {
+    TraceEvent.START.value: (),
+    TraceEvent.DOWN.value: (),
+    TraceEvent.TICK.value: (),
+    TraceEvent.CONFIG.value: ("key",),
+    TraceEvent.LEADER.value: ("topic", "partition", "epoch", "isr"),
+    TraceEvent.FOLLOWER.value: ("topic", "partition"),
+    TraceEvent.STOP.value: ("topic", "partition"),
+    TraceEvent.APPEND.value: ("topic", "partition", "leo"),
+    TraceEvent.FETCH.value: ("topic", "partition", "replica", "offset"),
+    TraceEvent.ISR_SHRINK.value: ("topic", "partition", "replica", "isr"),
+    TraceEvent.ISR_EXPAND.value: ("topic", "partition", "replica", "isr"),
+    TraceEvent.HW.value: ("topic", "partition", "hw"),
+    TraceEvent.ASSIGN.value: ("topic", "partition", "replicas"),
+    TraceEvent.ELECT.value: ("topic", "partition", "epoch", "replica", "isr"),
+    TraceEvent.BROKER_UP.value: ("replica",),
+    TraceEvent.BROKER_DOWN.value: ("replica",),
+}
+
+#: isr_history, fixed for scripts (design.md §7).
+ISR_HISTORY_COLUMNS: Final = (
+    "topic",
+    "partition",
+    "ts",
+    "event",
+    "leader",
+    "leader_epoch",
+    "isr_old",
+    "isr",
+    "source",
+)
+
+#: table -> {column: where it comes from in the derived rows}; the order is that of the table.
+DERIVED_TABLES: Final[dict[str, dict[str, str]]] = {
+    "windows": {
+        "window": "window",
+        "from_ts": "from_ts",
+        "to_ts": "to_ts",
+        "duration_ms": "to_ts - from_ts",
+        "is_open": "is_open",
+        "missing": "missing",
+        "deficit_ms": "deficit_ms",
+        "leader": "leader",
+        "leader_epoch": "leader_epoch",
+        "isr": "isr",
+    },
+    "catch_up": {
+        "replica": "replica",
+        "leader": "leader",
+        "leader_epoch": "leader_epoch",
+        "left_ts": "from_ts",
+        "left_by": "left_by",
+        "first_fetch_ts": "first_fetch_ts",
+        "joined_ts": "to_ts",
+        "catch_up_ms": "catch_up_ms",
+        "outage_ms": "outage_ms",
+        "out_of_isr_ms": "out_of_isr_ms",
+    },
+    "flaps": {
+        "replica": "replica",
+        "leader": "leader",
+        "leader_epoch": "leader_epoch",
+        "shrink_ts": "from_ts",
+        "expand_ts": "to_ts",
+        "out_of_isr_ms": "out_of_isr_ms",
+    },
+    "reassignments": {
+        "start_ts": "from_ts",
+        "condition_ts": "condition_ts",
+        "finish_ts": "to_ts",
+        "duration_ms": "to_ts - from_ts",
+        "replicas": "replicas",
+        "adding": "adding",
+        "removing": "removing",
+        "copied_bytes": "copied_bytes",
+        "bytes_per_second": "bytes_per_second",
+        "original_shrinks": "original_shrinks",
+    },
+}

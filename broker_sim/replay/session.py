@@ -1,0 +1,97 @@
+"""A Spark session that starts quickly and says nothing: local by default, any master unchanged."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from broker_sim.replay.errors import ReplayRefused
+from controller.wire.real.java import JavaNotFound, find_java, spark_java_home
+
+#: Quiet from the first line: log4j reads this before Spark can be told anything.
+_LOG4J: Final = """\
+rootLogger.level = error
+rootLogger.appenderRef.stderr.ref = stderr
+appender.stderr.type = Console
+appender.stderr.name = stderr
+appender.stderr.target = SYSTEM_ERR
+appender.stderr.layout.type = PatternLayout
+appender.stderr.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n
+"""
+#: Shuffle partitions of a local run; adaptive execution joins small ones. A cluster's own setting is kept.
+_LOCAL_SHUFFLE_PARTITIONS: Final = 16
+
+_CONF: Final = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.adaptive.enabled": "true",
+    "spark.sql.parquet.compression.codec": "zstd",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "16384",
+}
+_LOCAL_CONF: Final = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.sql.shuffle.partitions": str(_LOCAL_SHUFFLE_PARTITIONS),
+    "spark.driver.memory": "2g",
+}
+
+
+@contextmanager
+def spark_session(master: str = "local[*]") -> Iterator[SparkSession]:
+    """A session on `master`, stopped at the end. Files it needs for itself are removed with it.
+
+    Raises: ReplayRefused, when there is no Java 17 or later, or Spark does not start on this master.
+    """
+    with tempfile.TemporaryDirectory(prefix="kwob-spark-") as scratch:
+        _point_to_java(Path(scratch))
+        session = _start(master, Path(scratch))
+        try:
+            yield session
+        finally:
+            session.stop()
+
+
+def _point_to_java(scratch: Path) -> None:
+    """Sets JAVA_HOME for the JVM that pyspark is about to start."""
+    try:
+        os.environ["JAVA_HOME"] = str(spark_java_home(find_java(), scratch))
+    except JavaNotFound as error:
+        raise ReplayRefused(f"the replay runs on Spark, which needs Java: {error}") from error
+    # Workers must be this interpreter, with its libraries, not the first python3 of the PATH.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+
+
+def _start(master: str, scratch: Path) -> SparkSession:
+    log4j = scratch / "log4j2.properties"
+    log4j.write_text(_LOG4J)
+    local = master.startswith("local")
+    options = f"-Dlog4j2.configurationFile={log4j.as_uri()}"
+    builder = SparkSession.builder.appName("kwob replay").master(master)
+    settings = {**_CONF, **(_LOCAL_CONF if local else {}), "spark.driver.extraJavaOptions": options}
+    if local:
+        settings["spark.local.dir"] = str(scratch)
+        settings["spark.sql.warehouse.dir"] = str(scratch / "warehouse")
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    try:
+        session: SparkSession = builder.getOrCreate()
+    except (PySparkException, Py4JError, OSError, RuntimeError) as error:
+        raise ReplayRefused(f"Spark does not start on master {master}: {_first_line(error)}") from error
+    session.sparkContext.setLogLevel("ERROR")
+    return session
+
+
+def _first_line(error: Exception) -> str:
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)

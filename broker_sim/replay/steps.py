@@ -1,0 +1,263 @@
+"""The steps between the clean trace and the tables, each `DataFrame -> DataFrame`. Nothing here collects or writes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import reduce
+from typing import Final
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from broker_sim.replay.grouped import fold_histories, replay_lanes
+from broker_sim.replay.rows import ALIVENESS_RUN, OutcomeKind
+from broker_sim.replay.schema import (
+    DERIVED_DDL,
+    DERIVED_TABLES,
+    FACT_COLUMNS,
+    FACT_TYPES,
+    ISR_HISTORY_COLUMNS,
+    LANE_COLUMNS,
+    LANE_KEY,
+    OUTCOME_DDL,
+    PARTITION_KEY,
+)
+
+_LEADERSHIP: Final = ("leader", "follower", "stop")
+_OF_BROKER: Final = ("start", "down", "config")
+_ALIVENESS: Final = ("broker_up", "broker_down")
+_ISR_CHANGES: Final = ("isr_shrink", "isr_expand")
+_OF_CONTROLLER: Final = ("assign", "elect", *_ALIVENESS)
+#: Rows of one partition that happened in the same ms are taken in this order.
+_FACT_ORDER: Final = {
+    "leader_down": 0,
+    "elect": 1,
+    "copied": 2,
+    "leader": 3,
+    "assign": 4,
+    "min_isr": 5,
+    "isr_shrink": 6,
+    "isr_expand": 6,
+    "catch_up": 7,
+}
+#: Flaps of shrinks this close in time are taken for one event when their cause is guessed.
+_SAME_EVENT_MS: Final = 10_000
+
+
+# -- trace -> lanes -> outcomes -------------------------------------------------------------------------------------
+
+
+def lanes(trace: DataFrame) -> DataFrame:
+    """Every row a lane needs: its own, and those of its broker (ticks only while it leads) and of the live brokers."""
+    own = trace.filter(
+        (F.col("role") == "broker") & F.col("partition").isNotNull() & ~F.col("ev").isin(*_OF_CONTROLLER)
+    )
+    keys = own.filter(F.col("ev") == "leader").select(*LANE_KEY).distinct()
+    parts = (own.transform(_as_lane_rows), _broker_rows(trace, keys), _ticks(trace, own), _aliveness(trace, keys))
+    return reduce(DataFrame.unionByName, parts)
+
+
+def _as_lane_rows(rows: DataFrame, **extra: Column) -> DataFrame:
+    known = {name: F.col(name) for name in rows.columns}
+    values = {
+        "of_topic": F.lit(None).cast("boolean"),
+        "run_ticks": F.lit(None).cast("bigint"),
+        "run_end": F.lit(None).cast("bigint"),
+        **known,
+        **extra,
+    }
+    return rows.select(*(values[name].alias(name) for name in LANE_COLUMNS))
+
+
+def _broker_rows(trace: DataFrame, keys: DataFrame) -> DataFrame:
+    """Starts, ends and settings of a broker, once per partition that it ever led."""
+    rows = trace.filter((F.col("role") == "broker") & F.col("partition").isNull() & F.col("ev").isin(*_OF_BROKER))
+    runs = (
+        trace.filter(F.col("role") == "broker")
+        .groupBy("broker", "run")
+        .agg(F.count_if(F.col("ev") == "tick").alias("run_ticks"), F.max("ts").alias("run_end"))
+    )
+    with_runs = rows.join(F.broadcast(runs), on=["broker", "run"], how="left").alias("r")
+    of_broker = F.col("r.broker") == F.col("k.broker")
+    of_topic = F.col("r.topic").isNull() | (F.col("r.topic") == F.col("k.topic"))
+    joined = with_runs.join(keys.alias("k"), on=of_broker & of_topic, how="inner")
+    plain = [F.col(f"r.{c}") for c in with_runs.columns if c not in LANE_KEY]
+    return joined.select(
+        *plain, *(F.col(f"k.{c}") for c in LANE_KEY), F.col("r.topic").isNotNull().alias("of_topic")
+    ).transform(_as_lane_rows)
+
+
+def _ticks(trace: DataFrame, own: DataFrame) -> DataFrame:
+    """The broker's ticks, once per partition that it leads at that moment."""
+    ticks = trace.filter((F.col("role") == "broker") & (F.col("ev") == "tick") & F.col("partition").isNull()).alias("t")
+    run = Window.partitionBy(*LANE_KEY, "run").orderBy("seq")
+    led = (
+        own.filter(F.col("ev").isin(*_LEADERSHIP))
+        .select(*LANE_KEY, "run", "ev", F.col("seq").alias("from_seq"), F.lead("seq").over(run).alias("to_seq"))
+        .filter(F.col("ev") == "leader")
+        .alias("l")
+    )
+    while_leading = (
+        (F.col("t.broker") == F.col("l.broker"))
+        & (F.col("t.run") == F.col("l.run"))
+        & (F.col("t.seq") > F.col("l.from_seq"))
+        & (F.col("l.to_seq").isNull() | (F.col("t.seq") < F.col("l.to_seq")))
+    )
+    plain = [F.col(f"t.{c}") for c in trace.columns if c not in LANE_KEY]
+    joined = ticks.join(led, on=while_leading, how="inner")
+    return joined.select(*plain, *(F.col(f"l.{c}") for c in LANE_KEY)).transform(_as_lane_rows)
+
+
+def _aliveness(trace: DataFrame, keys: DataFrame) -> DataFrame:
+    """Brokers that came and went, once per lane; they take effect by their time."""
+    rows = trace.filter(F.col("ev").isin(*_ALIVENESS)).drop(*LANE_KEY)
+    # The seq of another emitter means nothing here: rows are ordered by time.
+    return rows.crossJoin(keys).transform(_as_lane_rows, run=F.lit(ALIVENESS_RUN).cast("bigint"), seq=F.col("ts"))
+
+
+def replayed(lane_rows: DataFrame, *, profile: str) -> DataFrame:
+    """The rules over every lane: outcomes, unordered."""
+    schema = to_arrow_schema(StructType.fromDDL(OUTCOME_DDL))
+    sorted_lanes = lane_rows.repartition(*LANE_KEY).sortWithinPartitions(*LANE_KEY, "run", "seq")
+    return sorted_lanes.mapInArrow(replay_lanes(profile, schema), schema=OUTCOME_DDL)
+
+
+# -- history ----------------------------------------------------------------------------------------------------------
+
+
+def emitted_changes(trace: DataFrame) -> DataFrame:
+    """ISR writes that succeeded, as the leaders wrote them: one row per write."""
+    done = F.col("err").isNull() | (F.col("err") == 0)
+    rows = trace.filter(F.col("ev").isin(*_ISR_CHANGES) & F.col("partition").isNotNull() & done)
+    one_write = [*LANE_KEY, "run", "ev", "epoch", "ts", "isr"]
+    return rows.dropDuplicates(one_write)
+
+
+def isr_history(trace: DataFrame, outcomes: DataFrame) -> DataFrame:
+    """One row per change: what brokers and controllers wrote, and what the rules derived beside it."""
+    source = F.when(F.col("src").isin("log", "zk"), "log").otherwise("trace")
+    leads = trace.filter(F.col("ev") == "leader").dropDuplicates([*PARTITION_KEY, "epoch", "broker"])
+    elects = trace.filter(F.col("ev") == "elect").withColumn("broker", F.col("replica"))
+    written = reduce(DataFrame.unionByName, (emitted_changes(trace), leads, elects)).select(
+        *PARTITION_KEY,
+        "ts",
+        F.when(F.col("ev") == "elect", "controller").otherwise(F.col("ev")).alias("event"),
+        F.col("broker").alias("leader"),
+        F.col("epoch").alias("leader_epoch"),
+        "isr_old",
+        "isr",
+        source.alias("source"),
+        "zk_version",
+    )
+    before = Window.partitionBy(*PARTITION_KEY).orderBy(
+        "leader_epoch", F.col("zk_version").asc_nulls_last(), "ts", "event"
+    )
+    with_old = written.withColumn("isr_old", F.coalesce("isr_old", F.lag("isr").over(before)))
+    derived = outcomes.filter(F.col("kind").isin(*_ISR_CHANGES)).select(
+        *PARTITION_KEY,
+        "ts",
+        F.col("kind").alias("event"),
+        "leader",
+        F.col("epoch").alias("leader_epoch"),
+        "isr_old",
+        "isr",
+        F.lit("replayed").alias("source"),
+    )
+    both = with_old.select(*ISR_HISTORY_COLUMNS).unionByName(derived)
+    return both.repartition(*PARTITION_KEY).sortWithinPartitions(
+        *PARTITION_KEY, "ts", "leader_epoch", "event", "source"
+    )
+
+
+def facts(trace: DataFrame, outcomes: DataFrame) -> DataFrame:
+    """What `PartitionHistory` folds: changes as written (derived where there are none), assignments, outcomes."""
+    changes = emitted_changes(trace).withColumn("leader", F.col("broker"))
+    others = trace.filter(F.col("ev").isin("leader", "elect", "assign")).withColumn(
+        "leader", F.when(F.col("ev") == "leader", F.col("broker"))
+    )
+    of_trace = changes.unionByName(others).withColumn("kind", F.col("ev"))
+    kinds = (*_ISR_CHANGES, *(k.value for k in (OutcomeKind.CATCH_UP, OutcomeKind.MIN_ISR)))
+    kinds += (OutcomeKind.LEADER_DOWN.value, OutcomeKind.COPIED.value)
+    of_rules = outcomes.filter(F.col("kind").isin(*kinds))
+    told = _as_facts(of_trace, told=True).unionByName(_as_facts(of_rules, told=False))
+    changed = F.col("kind").isin(*_ISR_CHANGES)
+    has_told = F.max(changed & F.col("told")).over(Window.partitionBy(*PARTITION_KEY))
+    return told.withColumn("has_told", has_told).filter(~changed | F.col("told") | ~F.col("has_told"))
+
+
+def _as_facts(rows: DataFrame, *, told: bool) -> DataFrame:
+    def column(name: str) -> Column:
+        value = F.col(name) if name in rows.columns else F.lit(None)
+        return value.cast(FACT_TYPES.get(name, "bigint")).alias(name)
+
+    return rows.select(*PARTITION_KEY, *(column(name) for name in FACT_COLUMNS), F.lit(told).alias("told"))
+
+
+def folded(fact_rows: DataFrame, *, end_ts: int) -> DataFrame:
+    """Windows, catch-ups, flaps and reassignments, told apart by `table`."""
+    order = F.create_map(*(F.lit(x) for pair in _FACT_ORDER.items() for x in pair))[F.col("kind")]
+    rows = fact_rows.withColumn("order", order).repartition(*PARTITION_KEY)
+    ordered = rows.sortWithinPartitions(
+        *PARTITION_KEY, "ts", "order", F.col("epoch").asc_nulls_first(), F.col("zk_version").asc_nulls_last()
+    ).select(*PARTITION_KEY, *FACT_COLUMNS)
+    schema = to_arrow_schema(StructType.fromDDL(DERIVED_DDL))
+    return ordered.mapInArrow(fold_histories(end_ts, schema), schema=DERIVED_DDL)
+
+
+def table_of(derived: DataFrame, name: str) -> DataFrame:
+    """One of `DERIVED_TABLES`, with its columns, sorted within topic and partition."""
+    columns: Mapping[str, str] = DERIVED_TABLES[name]
+    rows = derived.filter(F.col("table") == name).select(
+        *PARTITION_KEY, *(F.expr(source).alias(column) for column, source in columns.items())
+    )
+    if name == "flaps":
+        rows = rows.transform(_add_cause)
+    return rows.coalesce(1).sortWithinPartitions(*PARTITION_KEY, *list(columns)[:2])
+
+
+def _add_cause(flaps: DataFrame) -> DataFrame:
+    """A guess from what flapped at the same time: a follower, a leader, the pair of them, or one partition (§9)."""
+    event = flaps.withColumn("event", F.floor(F.col("shrink_ts") / _SAME_EVENT_MS))
+    of_replica = Window.partitionBy("replica", "event")
+    of_leader = Window.partitionBy("leader", "event")
+    of_pair = Window.partitionBy("leader", "replica", "event")
+    cause = (
+        F.when(F.size(F.collect_set("leader").over(of_replica)) > 1, "follower")
+        .when(F.size(F.collect_set("replica").over(of_leader)) > 1, "leader")
+        .when(F.count("*").over(of_pair) > 1, "follower_or_link")
+        .otherwise("partition")
+    )
+    return event.withColumn("cause", cause).drop("event")
+
+
+# -- comparison -------------------------------------------------------------------------------------------------------
+
+
+def comparison(outcomes: DataFrame) -> DataFrame:
+    """Derived against emitted membership changes, per partition."""
+
+    def count(kind: OutcomeKind) -> Column:
+        return F.count_if(F.col("kind") == kind.value)
+
+    matched, missing, spurious = (count(k) for k in (OutcomeKind.MATCHED, OutcomeKind.MISSING, OutcomeKind.SPURIOUS))
+    error = F.when(F.col("kind") == OutcomeKind.MATCHED.value, F.abs("error_ms"))
+    hw = F.col("kind") == OutcomeKind.HW.value
+    return (
+        outcomes.groupBy(*PARTITION_KEY)
+        .agg(
+            (matched + missing).alias("emitted"),
+            (matched + spurious).alias("replayed"),
+            matched.alias("matched"),
+            missing.alias("missing"),
+            spurious.alias("spurious"),
+            count(OutcomeKind.REFUSED).alias("refused"),
+            F.max(error).alias("time_error_ms_max"),
+            F.avg(error).alias("time_error_ms_mean"),
+            F.coalesce(F.sum(F.when(hw, F.col("total"))), F.lit(0)).alias("hw_rows"),
+            F.coalesce(F.sum(F.when(hw, F.col("amount"))), F.lit(0)).alias("hw_matched"),
+        )
+        .coalesce(1)
+        .sortWithinPartitions(*PARTITION_KEY)
+    )

@@ -1,0 +1,52 @@
+"""Tables on disk without Spark: CSV copies, small tables, bounded reads for the report. Nothing is held whole."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pa_csv
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+
+CSV_FOLDER: Final = "csv"
+
+
+def dataset(out: Path, name: str) -> Any:
+    """The Parquet table `name` as an Arrow dataset."""
+    return ds.dataset(str(out / name), format="parquet")
+
+
+def write_csv(out: Path, name: str) -> None:
+    """Copies a table to `csv/<name>.csv`, batch by batch; lists are space-separated (isr-replay.md §7)."""
+    folder = out / CSV_FOLDER
+    folder.mkdir(exist_ok=True)
+    table = dataset(out, name)
+    schema = pa.schema([(f.name, pa.string() if pa.types.is_list(f.type) else f.type) for f in table.schema])
+    with pa_csv.CSVWriter(str(folder / f"{name}.csv"), schema) as writer:
+        for batch in table.to_batches():
+            columns = [_flat(batch.column(i)) for i in range(batch.num_columns)]
+            writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=schema))
+
+
+def _flat(column: Any) -> Any:
+    if not pa.types.is_list(column.type):
+        return column
+    return pc.binary_join(column.cast(pa.list_(pa.string())), " ")
+
+
+def write_rows(out: Path, name: str, rows: list[dict[str, Any]]) -> None:
+    """A small table from rows, as Parquet and CSV. No rows: nothing is written."""
+    if not rows:
+        return
+    (out / name).mkdir()
+    pq.write_table(pa.Table.from_pylist(rows), str(out / name / "part-0.parquet"), compression="zstd")
+    write_csv(out, name)
+
+
+def read_rows(out: Path, name: str, *, where: Any = None, limit: int) -> Iterator[dict[str, Any]]:
+    """At most `limit` rows of a table that match `where`, in the order of the table."""
+    yield from dataset(out, name).head(limit, filter=where).to_pylist()
