@@ -1,0 +1,138 @@
+"""JSON files as Kafka's tools read them: the first value counts, and every refusal has Kafka's text. Pure.
+
+Source: Kafka 3.9 `org.apache.kafka.server.util.Json`, `JsonValue`; spec admin.md §3.2.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from controller.admin.console import compact
+from controller.admin.failures import ToolFailure
+
+_T = TypeVar("_T")
+#: Files of reassignments are read whole; a file above this is a mistake.
+FILE_BYTES_MAX: Final = 256 * 1024 * 1024
+_BLANKS: Final = " \t\r\n"
+
+
+class JsonFailure(ToolFailure):
+    """A file that is not the JSON it should be."""
+
+    def __init__(self, message: str, java_class: str = "com.fasterxml.jackson.databind.JsonMappingException") -> None:
+        super().__init__(message, java_class=java_class)
+
+
+class NotJson(JsonFailure):
+    """Text that is not JSON at all; the message is in the words of Kafka's parser."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, "com.fasterxml.jackson.core.JsonParseException")
+
+
+def read_file(path: str) -> str:
+    """The text of a file. Raises ToolFailure (`Unable to read file PATH`)."""
+    try:
+        file = Path(path)
+        if file.stat().st_size > FILE_BYTES_MAX:
+            raise ToolFailure(f"Unable to read file {path}: larger than {FILE_BYTES_MAX} bytes")
+        return file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError, ValueError) as error:
+        raise ToolFailure(f"Unable to read file {path}", java_class="java.io.IOException") from error
+
+
+def parse(text: str) -> Any:
+    """The first JSON value of the text; what follows it is ignored. Blank text is None of JSON's values: `BLANK`.
+
+    Raises: NotJson; JsonFailure for empty text.
+    """
+    if not text:
+        raise JsonFailure("The input string shouldn't be empty")
+    stripped = text.lstrip(_BLANKS)
+    if not stripped:
+        return BLANK
+    try:
+        value, _ = _DECODER.raw_decode(stripped)
+    except (json.JSONDecodeError, RecursionError, _Constant) as error:
+        raise NotJson(_unexpected(text, stripped, error)) from error
+    return value
+
+
+class _Blank:
+    """What a blank file holds."""
+
+
+BLANK: Final = _Blank()
+
+
+class _Constant(ValueError):
+    """NaN or Infinity, which JSON does not have."""
+
+
+def _refuse_constant(name: str) -> Any:
+    raise _Constant(name)
+
+
+_DECODER: Final = json.JSONDecoder(parse_constant=_refuse_constant)
+
+
+def _unexpected(text: str, stripped: str, error: Exception) -> str:
+    if not isinstance(error, json.JSONDecodeError):
+        return f"Unexpected value: {error}"
+    at = error.pos + len(text) - len(stripped)
+    if at >= len(text):
+        return f"Unexpected end-of-input (line: {text.count(chr(10)) + 1})"
+    line = text.count("\n", 0, at) + 1
+    column = at - text.rfind("\n", 0, at)
+    return (
+        f"Unexpected character ('{text[at]}' (code {ord(text[at])})): {error.msg[:1].lower()}{error.msg[1:]} "
+        f"(line: {line}, column: {column})"
+    )
+
+
+def show(value: Any) -> str:
+    """A value as Kafka's messages print it."""
+    return "" if isinstance(value, _Blank) else compact(value)
+
+
+def as_object(value: Any) -> dict[str, Any]:
+    """Raises JsonFailure unless it is an object."""
+    if not isinstance(value, dict):
+        raise JsonFailure(f"Expected JSON object, received {show(value)}")
+    return value
+
+
+def as_array(value: Any) -> list[Any]:
+    """Raises JsonFailure unless it is an array."""
+    if not isinstance(value, list):
+        raise JsonFailure(f"Expected JSON array, received {show(value)}")
+    return value
+
+
+def as_integer(value: Any) -> int:
+    """Raises JsonFailure unless it is a whole number that fits Java's int."""
+    if isinstance(value, bool) or not isinstance(value, int) or not -(2**31) <= value < 2**31:
+        raise JsonFailure(f"Expected `Integer` value, received {show(value)}")
+    return value
+
+
+def as_string(value: Any) -> str:
+    """Raises JsonFailure unless it is a string."""
+    if not isinstance(value, str):
+        raise JsonFailure(f"Expected `String` value, received {show(value)}")
+    return value
+
+
+def member(value: dict[str, Any], name: str) -> Any:
+    """A member that must be there. Raises JsonFailure."""
+    if name not in value:
+        raise JsonFailure(f"No such field exists: `{name}`")
+    return value[name]
+
+
+def array_of(value: Any, convert: Callable[[Any], _T]) -> list[_T]:
+    """An array of such members. Raises JsonFailure."""
+    return [convert(item) for item in as_array(value)]

@@ -1,0 +1,160 @@
+"""The JSON files of kafka-reassign-partitions and kafka-leader-election: parse, check, print. Pure.
+
+Source: Kafka 3.9 `ReassignPartitionsCommand`, `LeaderElectionCommand`; spec admin.md §3.2-3.4, §4.1.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from controller.admin import kafka_json as kj
+from controller.admin.console import compact
+from controller.admin.failures import ToolFailure
+from controller.admin.options import parse_integer
+from controller.wire.types import BrokerId, PartitionReplica, TopicPartition
+
+ANY_LOG_DIR: Final = "any"
+_COMMAND_FAILED: Final = "org.apache.kafka.server.common.AdminCommandFailedException"
+_OPERATION: Final = "org.apache.kafka.server.common.AdminOperationException"
+
+Targets = Mapping[TopicPartition, tuple[BrokerId, ...]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReassignmentPlan:
+    """What a reassignment file asks for. `rows` keeps the file's order and its repetitions."""
+
+    rows: tuple[tuple[TopicPartition, tuple[BrokerId, ...]], ...]
+    log_dirs: Mapping[PartitionReplica, str]
+
+    @property
+    def targets(self) -> dict[TopicPartition, tuple[BrokerId, ...]]:
+        """Target replicas by partition, in order; the last of a repeated partition."""
+        return dict(sorted(dict(self.rows).items()))
+
+
+def parse_plan(text: str) -> ReassignmentPlan:
+    """A reassignment file. Raises JsonFailure, ToolFailure (version, unequal lists)."""
+    value = kj.as_object(kj.parse(text))
+    _check_version(value)
+    rows = []
+    log_dirs: dict[PartitionReplica, str] = {}
+    for item in kj.as_array(value["partitions"]) if "partitions" in value else []:
+        row = kj.as_object(item)
+        partition = TopicPartition(kj.as_string(kj.member(row, "topic")), kj.as_integer(kj.member(row, "partition")))
+        replicas = tuple(BrokerId(r) for r in kj.array_of(kj.member(row, "replicas"), kj.as_integer))
+        rows.append((partition, replicas))
+        dirs = kj.array_of(row["log_dirs"], kj.as_string) if "log_dirs" in row else [ANY_LOG_DIR] * len(replicas)
+        if len(dirs) != len(replicas):
+            raise _command_failed(
+                f"Size of replicas list [{_list(replicas)}] is different from size of log dirs list "
+                f"[{_list(dirs)}] for partition {partition}"
+            )
+        log_dirs |= {PartitionReplica(partition, r): d for r, d in zip(replicas, dirs, strict=True) if d != ANY_LOG_DIR}
+    return ReassignmentPlan(rows=tuple(rows), log_dirs=log_dirs)
+
+
+def check_execute(plan: ReassignmentPlan) -> None:
+    """What can be refused without asking the cluster, in Kafka's order. Raises ToolFailure."""
+    if not plan.rows:
+        raise _command_failed("Partition reassignment list cannot be empty")
+    if any(not replicas for _, replicas in plan.rows):
+        raise _command_failed("Partition replica list cannot be empty")
+    twice = [str(p) for p, count in Counter(p for p, _ in plan.rows).items() if count > 1]
+    if twice:
+        raise _command_failed(f"Partition reassignment contains duplicate topic partitions: {','.join(sorted(twice))}")
+    repeated = [
+        f"{partition} contains multiple entries for {','.join(map(str, again))}"
+        for partition, replicas in plan.rows
+        if (again := [r for r, count in Counter(replicas).items() if count > 1])
+    ]
+    if repeated:
+        raise _command_failed(f"Partition replica lists may not contain duplicate entries: {'. '.join(repeated)}")
+
+
+def parse_topics_to_move(text: str) -> list[str]:
+    """The topics of a topics-to-move file, in order. Raises JsonFailure, ToolFailure."""
+    try:
+        parsed = kj.parse(text)
+    except kj.NotJson as error:
+        raise ToolFailure("The input string is not a valid JSON", java_class=_OPERATION) from error
+    value = kj.as_object(parsed)
+    _check_version(value)
+    items = kj.as_array(value["topics"]) if "topics" in value else []
+    topics = [kj.as_string(kj.member(kj.as_object(item), "topic")) for item in items]
+    twice = [topic for topic, count in Counter(topics).items() if count > 1]
+    if twice:
+        raise _command_failed(f"List of topics to reassign contains duplicate entries: [{_list(twice)}]")
+    return topics
+
+
+def parse_broker_list(text: str) -> list[BrokerId]:
+    """The ids of `0,1,2`, without blanks. Raises ToolFailure."""
+    brokers = [BrokerId(parse_integer(word)) for word in text.split(",")]
+    twice = [broker for broker, count in Counter(brokers).items() if count > 1]
+    if twice:
+        raise _command_failed(f"Broker list contains duplicate entries: [{_list(twice)}]")
+    return brokers
+
+
+def parse_election(text: str) -> list[TopicPartition]:
+    """The partitions of a leader-election file. Raises ToolFailure."""
+    try:
+        parsed = kj.parse(text)
+    except kj.JsonFailure as error:
+        raise _operation("Replica election data is empty") from error
+    value = kj.as_object(parsed)
+    if "partitions" not in value:
+        raise _operation('Replica election data is missing "partitions" field')
+    partitions = []
+    for item in kj.as_array(value["partitions"]):
+        row = kj.as_object(item)
+        partitions.append(
+            TopicPartition(kj.as_string(kj.member(row, "topic")), kj.as_integer(kj.member(row, "partition")))
+        )
+    twice = sorted(p for p, count in Counter(partitions).items() if count > 1)
+    if twice:
+        raise _operation(f"Replica election data contains duplicate partitions: [{_list(twice)}]")
+    return partitions
+
+
+def format_plan(targets: Mapping[TopicPartition, Sequence[BrokerId]]) -> str:
+    """A reassignment file on one line, by topic and partition, every log dir `any`."""
+    return compact(plan_value(targets))
+
+
+def plan_value(targets: Mapping[TopicPartition, Sequence[BrokerId]]) -> dict[str, Any]:
+    """The same as a JSON value."""
+    return {
+        "version": 1,
+        "partitions": [
+            {
+                "topic": partition.topic,
+                "partition": partition.partition,
+                "replicas": list(replicas),
+                "log_dirs": [ANY_LOG_DIR] * len(replicas),
+            }
+            for partition, replicas in sorted(targets.items(), key=lambda item: item[0])
+        ],
+    }
+
+
+def _check_version(value: Mapping[str, Any]) -> None:
+    version = kj.as_integer(value["version"]) if "version" in value else 1
+    if version != 1:
+        raise _operation(f"Not supported version field value {version}")
+
+
+def _command_failed(message: str) -> ToolFailure:
+    return ToolFailure(message, java_class=_COMMAND_FAILED)
+
+
+def _operation(message: str) -> ToolFailure:
+    return ToolFailure(message, java_class=_OPERATION)
+
+
+def _list(values: Sequence[object]) -> str:
+    return ", ".join(map(str, values))

@@ -1,0 +1,154 @@
+"""kafka-topics: create, delete, describe, or change a topic. Source: Kafka 3.9 `TopicCommand`; spec admin.md §2."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from controller.admin.console import Console
+from controller.admin.failures import Refused, ToolFailure, class_and_message
+from controller.admin.machine import Machine
+from controller.admin.options import Arguments
+from controller.admin.queries import create_partitions, create_topic, delete_topics, describe_topics, topic_names
+from controller.admin.tool import Run, Tool, message_and_trace, run, run_async
+from controller.admin.topic_describe import describe
+from controller.admin.topic_filter import matching
+from controller.admin.topic_options import ACTIONS, TABLE, check
+from controller.admin.topic_plan import parse_assignment, parse_configs
+from controller.wire import topic_configs
+from controller.wire.errors import ErrorCode
+from controller.wire.types import BrokerId
+
+COLLISION_WARNING = (
+    "WARNING: Due to limitations in metric names, topics with a period ('.') or underscore ('_') could collide. "
+    "To avoid issues it is best to use either, but not both."
+)
+
+
+def main(argv: Sequence[str], machine: Machine | None = None) -> int:
+    """Runs the tool. Returns the exit code."""
+    return run(TOOL, argv, machine)
+
+
+async def main_async(argv: Sequence[str], machine: Machine) -> int:
+    """As `main`, on the running loop."""
+    return await run_async(TOOL, argv, machine)
+
+
+async def perform(run_: Run) -> int:
+    """Does the one action asked for. Raises ToolFailure, Refused."""
+    action = next(name for name in ACTIONS if run_.args.has(name))
+    await {"create": create, "list": list_topics, "describe": describe, "alter": alter, "delete": delete}[action](run_)
+    return 0
+
+
+async def create(run_: Run) -> None:
+    """`--create`: the checks that need no cluster come first, so a refusal changes nothing."""
+    args, console = run_.args, run_.console
+    name = args.value("topic") or ""
+    partitions, replication_factor = _counts(args)
+    assignment = parse_assignment(args.value("replica-assignment") or "")
+    configs = parse_configs(args.values("config"))
+    if "." in name or "_" in name:
+        console.line(COLLISION_WARNING)
+    if replication_factor is not None and not 1 <= replication_factor <= 32767:
+        raise _illegal_argument("The replication factor must be between 1 and 32767 inclusive")
+    if partitions is not None and partitions < 1:
+        raise _illegal_argument("The partitions must be greater than 0")
+    topic_configs.validate(configs)
+    if "message.format.version" in configs:
+        console.line(_format_version_warning(configs["message.format.version"]))
+    if not name:
+        raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, "The given topic name '' cannot be represented in a request.")
+    try:
+        await create_topic(
+            run_.admin,
+            name,
+            partitions=-1 if assignment or partitions is None else partitions,
+            replication_factor=-1 if assignment or replication_factor is None else replication_factor,
+            assignment=assignment,
+            configs=configs,
+        )
+    except Refused as refused:
+        if refused.code is not ErrorCode.TOPIC_ALREADY_EXISTS or not args.has("if-not-exists"):
+            raise
+        console.result({"topic": name, "created": False})
+    else:
+        console.line(f"Created topic {name}.")
+        console.result({"topic": name, "created": True})
+
+
+def _counts(args: Arguments) -> tuple[int | None, int | None]:
+    return args.integer("partitions"), args.integer("replication-factor")
+
+
+def _format_version_warning(version: str) -> str:
+    return (
+        f"WARNING: The configuration message.format.version={version} is specified. This configuration will be ignored "
+        "if the version is newer than the inter.broker.protocol.version specified in the broker or if the "
+        "inter.broker.protocol.version is 3.0 or newer. This configuration is deprecated and it will be removed in "
+        "Apache Kafka 4.0."
+    )
+
+
+def _illegal_argument(message: str) -> ToolFailure:
+    return ToolFailure(message, java_class="java.lang.IllegalArgumentException")
+
+
+async def list_topics(run_: Run) -> None:
+    """`--list`: names, sorted; one empty line when there is none."""
+    names = matching(
+        await topic_names(run_.admin), run_.args.value("topic"), exclude_internal=run_.args.has("exclude-internal")
+    )
+    run_.console.line("\n".join(names))
+    run_.console.result({"topics": names})
+
+
+async def existing(run_: Run) -> list[str]:
+    """The topics that `--topic` means. Raises ToolFailure when there is none and `--if-exists` was not given."""
+    wanted = run_.args.value("topic") or ""
+    names = matching(await topic_names(run_.admin), wanted, exclude_internal=False)
+    if not names and not run_.args.has("if-exists"):
+        raise _illegal_argument(f"Topic 'Optional[{wanted}]' does not exist as expected")
+    return names
+
+
+async def alter(run_: Run) -> None:
+    """`--alter`: more partitions."""
+    total = run_.args.integer("partitions")
+    names = await existing(run_)
+    if names and total is not None:
+        described = await describe_topics(run_.admin, names)
+        manual = parse_assignment(run_.args.value("replica-assignment") or "")
+        assignments: dict[str, Sequence[Sequence[BrokerId]] | None] = {}
+        for name, topic in described.items():
+            if isinstance(topic, Refused):
+                raise topic
+            first_new = len(topic.partitions)
+            given = [replicas for number, replicas in sorted(manual.items()) if number >= first_new]
+            assignments[name] = given if manual else None
+        await create_partitions(run_.admin, dict.fromkeys(names, total), assignments)
+    run_.console.result({"topics": names, "partitions": total})
+
+
+async def delete(run_: Run) -> None:
+    """`--delete`: silent on success."""
+    names = await existing(run_)
+    if names:
+        await delete_topics(run_.admin, names)
+    run_.console.result({"deleted": names})
+
+
+def say_failed(console: Console, error: Exception, _args: Arguments) -> None:
+    """The message on standard output, the exception in the log."""
+    console.line(f"Error while executing topic command : {error}")
+    console.log("ERROR", class_and_message(error) + "\n", "org.apache.kafka.tools.TopicCommand")
+
+
+TOOL = Tool(
+    table=TABLE,
+    check=check,
+    perform=perform,
+    say_unparsed=message_and_trace,
+    say_failed=say_failed,
+    no_arguments="Create, delete, describe, or change a topic.",
+)
