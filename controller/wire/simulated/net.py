@@ -302,6 +302,7 @@ class _Connection:
         """The process is gone: nothing is sent or taken any more. What is under way still arrives."""
         self._closed = self._dead = True
         self._received.clear()
+        self._wake()
 
     def _peer_died(self, *, reset: bool) -> None:
         """After the other end's last bytes comes an end or a reset."""
