@@ -13,7 +13,7 @@ setup:  ## .venv with the locked packages; redone only when the lock file change
 	@.ci/setup
 
 demo: setup  ## run a cluster, break it, heal it, replay its trace; ARGS="--out DIR --seed N"
-	@.venv/bin/kwob demo $(ARGS)
+	@.venv/bin/kwob demo --overwrite $(ARGS)
 
 test: setup  ## all tests that need neither Docker nor a real Kafka; ARGS="-k word"
 	@$(PY) -m pytest $(ARGS)

@@ -1,0 +1,100 @@
+"""Act 9: the Spark job on the trace that the brokers just wrote, and its changes held against the live ones."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow.dataset
+
+from controller.demo.compare import Change, Comparison, compare, live_changes, replayed_changes
+from controller.demo.screen import Screen
+from controller.demo.stage import ActFailed
+from controller.local.processes import log_rows, start_child
+
+_REPLAY_S: Final = 300.0
+_SHOWN: Final = 6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replayed:
+    """What came out: the report, the comparison, and the job's own summary."""
+
+    report: Path
+    comparison: Comparison
+    summary: dict[str, Any]
+
+
+async def replay_trace(screen: Screen, *, data: Path, out: Path) -> Replayed:
+    """Runs the job on DATA/traces into OUT. Raises: ActFailed, when the job fails."""
+    screen.note("Spark: ingest, Parquet, replay, tables, report")
+    log_path = data / "logs" / "replay.log"
+    words = ["broker_sim.replay", "run", "--trace", str(data / "traces"), "--out", str(out), "--check", "--json"]
+    child = await start_child("replay", [sys.executable, "-m", *words], log_path=log_path)
+    try:
+        async with asyncio.timeout(_REPLAY_S):
+            code = await child.process.wait()
+    except TimeoutError:
+        raise ActFailed(f"the Spark job took longer than {_REPLAY_S:g} s; its log: {log_path}") from None
+    finally:
+        await child.kill()
+    if code not in (0, 3):
+        raise ActFailed(f"the Spark job failed (exit code {code}): {child.last_words()}; its log: {log_path}")
+    report = out / "report.html"
+    if not report.exists():
+        raise ActFailed(f"the Spark job left no {report}")
+    return Replayed(
+        report=report,
+        comparison=compare(live_changes(_broker_rows(data)), replayed_changes(_history(out))),
+        summary=_summary(out),
+    )
+
+
+def _broker_rows(data: Path) -> Iterator[dict[str, Any]]:
+    for path in sorted((data / "logs").glob("broker-*.log")):
+        yield from log_rows(path)
+
+
+def _history(out: Path) -> list[dict[str, Any]]:
+    table = pyarrow.dataset.dataset(out / "isr_history", format="parquet").to_table()
+    rows: list[dict[str, Any]] = table.to_pylist()
+    return rows
+
+
+def _summary(out: Path) -> dict[str, Any]:
+    summary: dict[str, Any] = json.loads((out / "summary.json").read_text(encoding="utf-8"))
+    return summary
+
+
+def differences(comparison: Comparison) -> list[str]:
+    """What only one side has, as lines; the first few."""
+    lines = [f"only live: {_told(change)}" for change in comparison.only_live[:_SHOWN]]
+    lines += [f"only replayed: {_told(change)}" for change in comparison.only_replayed[:_SHOWN]]
+    return lines
+
+
+def _told(change: Change) -> str:
+    isrs = f"{list(change.isr_old)} -> {list(change.isr)}"
+    return f"{change.topic}-{change.partition} {change.kind} {isrs} at leader epoch {change.leader_epoch}"
+
+
+def told(replayed: Replayed) -> str:
+    """The act's line."""
+    compared = replayed.summary["comparison"]
+    return (
+        f"{replayed.summary['rows']} trace rows -> Parquet -> replay -> tables -> {replayed.report.name}; the rules "
+        f"derived {compared['matched']} of {compared['emitted']} membership changes"
+    )
+
+
+def comparison_told(comparison: Comparison) -> str:
+    """The comparison in one line."""
+    return (
+        f"{comparison.shrinks} shrinks and {comparison.expands} expands in the brokers' logs, "
+        f"{comparison.agreed + len(comparison.only_replayed)} replayed"
+    )
