@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from controller.core.events import Event
 from controller.wire.control import ControlRequest
@@ -153,3 +153,7 @@ class ShutdownAnswer:
 
 
 Answer = ReassignmentAnswer | ListingAnswer | ElectionAnswer | ShutdownAnswer
+
+T = TypeVar("T")
+#: Part of a recipe, with what it returns to the part that called it.
+Steps = Generator[Effect, Any, T]

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerSettings:
-    """Defaults are Kafka's. `unclean_leader_election_enable` is the cluster's default; topics may say otherwise.
-
-    `topic_config_defaults` are further topic configs that broker configs imply (unused by elections).
-    """
+    """Defaults are Kafka's. `unclean_leader_election_enable` is the cluster's default; topics may say otherwise."""
 
     auto_leader_rebalance_enable: bool = True
     leader_imbalance_check_interval_seconds: int = 300
@@ -22,4 +18,5 @@ class ControllerSettings:
     inter_broker_listener_name: str = "PLAINTEXT"
     #: How long after an election the first balance check comes (Kafka: 5 s, no property).
     first_balance_check_after_ms: int = 5_000
-    topic_config_defaults: Mapping[str, str] = field(default_factory=dict)
+    #: Whether to yield rows of the ISR trace.
+    trace: bool = True

@@ -1,38 +1,171 @@
 """Read this first: one `match` says what happens at each event.
 
-handle(state, event, now_ms) -> Recipe    a generator of effects: see `effects` for what each is answered with
-preempted(event)             -> the answers for an event that is dropped unprocessed (session expired, shutting down)
-is_active(state)             -> whether this process is the active controller, as it believes
+    handle(state, event, now_ms)  -> a recipe: a generator of effects; `effects` says what each is answered with
+    preempted(event)              -> the answers owed for an event that is dropped unprocessed
+    is_active(state)              -> whether this process holds the office
+
+Then read `events`, `effects`, `transitions`, `election`; `failover` shows most other parts in their order.
 """
 
 from __future__ import annotations
 
-from controller.core.effects import Effect, Recipe
+from typing import Final, assert_never
+
+from controller.core import brokers, deletion, elections, events, notifications, office, reassignment, shutdown, topics
+from controller.core.effects import (
+    ControllerMoved,
+    Effect,
+    ElectionAnswer,
+    ListingAnswer,
+    Log,
+    PartitionOutcome,
+    ReassignmentAnswer,
+    Recipe,
+    Reply,
+    ShutdownAnswer,
+    Steps,
+)
 from controller.core.events import ControllerState, Event
+from controller.core.partitions import trigger_online
 from controller.core.state import ClusterState
+from controller.wire import log_events as ev
+from controller.wire.errors import ErrorCode
+from controller.wire.zk import ZkSessionExpired
+
+#: Events that every controller handles, whether it holds the office or not.
+OFFICE_EVENTS: Final = (
+    events.Startup,
+    events.ControllerChange,
+    events.Reelect,
+    events.RegisterBrokerAndReelect,
+    events.Expire,
+)
 
 
 def is_active(state: ClusterState) -> bool:
-    """Whether this process believes to be the active controller."""
-    return state.active_controller_id == state.controller_id
+    """Whether this process holds the office, as it believes."""
+    return state.serving
 
 
 def handle(state: ClusterState, event: Event, now_ms: int) -> Recipe:
     """The recipe for one event. The shell drives it to its end before it takes the next event.
 
-    The shell throws `ControllerMoved` into it at a Write whose fence broke, and `ZkSessionExpired` when the session is
-    gone. Both end the recipe (the first after a resignation, the second at once: `Expire` follows). Any other exception
-    is a fault: log it, go on with the next event.
+    The shell throws ControllerMoved into it at a Write whose fence broke, and ZkSessionExpired when the session is
+    gone. The first ends in a resignation, the second comes out again (the event Expire follows). Any other exception is
+    a fault: log it, go on with the next event. In each case whoever waits for an answer has got one.
     """
-    raise NotImplementedError
-    yield
+    try:
+        if isinstance(event, OFFICE_EVENTS) or is_active(state):
+            yield from _process(state, event, now_ms)
+        else:
+            yield from preempted(event)
+    except ControllerMoved as moved:
+        yield Log(ev.CONTROLLER_MOVED, {"reason": str(moved), "event": type(event).__name__})
+        yield from preempted(event)
+        yield from office.office_changed(state)
+    except ZkSessionExpired:
+        yield from preempted(event)
+        raise
+
+
+def _process(state: ClusterState, event: Event, now_ms: int) -> Steps[None]:
+    """One line per event: this is the table of contents."""
+    match event:
+        case events.Startup() | events.Reelect() | events.RegisterBrokerAndReelect():
+            yield from office.elect_again(state, now_ms)
+        case events.ControllerChange():
+            yield from office.office_changed(state)
+        case events.Expire():
+            yield from office.expired(state)
+        case events.BrokerChange():
+            yield from brokers.brokers_changed(state)
+        case events.BrokerModifications(broker_id):
+            yield from brokers.registration_changed(state, broker_id)
+        case events.TopicChange():
+            yield from topics.topics_changed(state)
+        case events.PartitionModifications(topic):
+            yield from topics.partitions_changed(state, topic)
+        case events.TopicDeletion():
+            yield from deletion.markers_changed(state)
+        case events.TopicDeletionStopReplicaResponseReceived(broker_id, error, partition_errors):
+            yield from deletion.answered(state, broker_id, error, partition_errors.items())
+        case events.ZkPartitionReassignment():
+            yield from reassignment.by_znode(state)
+        case events.ApiPartitionReassignment():
+            yield from reassignment.by_api(state, event)
+        case events.PartitionReassignmentIsrChange(topic_partition):
+            yield from reassignment.maybe_complete(state, topic_partition)
+        case events.ListPartitionReassignments(_, reply_to):
+            yield Reply(reply_to, reassignment.listing(state, event))
+        case events.ReplicaLeaderElection():
+            yield from elections.by_request(state, event)
+        case events.AutoPreferredReplicaLeaderElection():
+            yield from elections.balance(state)
+        case events.UncleanLeaderElectionEnable():
+            yield from trigger_online(state)
+        case events.TopicUncleanLeaderElectionEnable(topic):
+            yield from trigger_online(state, topic)
+        case events.ControlledShutdown():
+            yield from shutdown.shut_down(state, event)
+        case events.LeaderAndIsrResponseReceived():
+            yield from brokers.leader_and_isr_answered(state, event)
+        case events.UpdateMetadataResponseReceived(broker_id, error):
+            yield from brokers.update_metadata_answered(broker_id, error)
+        case events.IsrChangeNotification():
+            yield from notifications.isr_changed(state)
+        case events.LogDirEventNotification():
+            yield from notifications.log_dirs_failed(state)
+        case _:
+            assert_never(event)
+
+
+def preempted(event: Event) -> tuple[Effect, ...]:
+    """The answers owed for an event that is dropped unprocessed, or that meets an inactive controller.
+
+    Source: spec controller.md §4.2.
+    """
+    match event:
+        case events.ApiPartitionReassignment(_, reply_to):
+            return (Reply(reply_to, ReassignmentAnswer(ErrorCode.NOT_CONTROLLER, {})),)
+        case events.ListPartitionReassignments(_, reply_to):
+            return (Reply(reply_to, ListingAnswer(ErrorCode.NOT_CONTROLLER, {})),)
+        case events.ReplicaLeaderElection(partitions, _, _, int() as reply_to):
+            refused = PartitionOutcome(ErrorCode.NOT_CONTROLLER)
+            return (Reply(reply_to, ElectionAnswer(dict.fromkeys(sorted(partitions or ()), refused))),)
+        case events.ControlledShutdown(_, _, reply_to):
+            return (Reply(reply_to, ShutdownAnswer(ErrorCode.STALE_CONTROLLER_EPOCH)),)
+    return ()
+
+
+#: What the `ControllerState` gauge shows while an event is processed. Source: spec controller.md §4.2.
+_STATES: Final[dict[type[Event], ControllerState]] = {
+    events.Startup: ControllerState.CONTROLLER_CHANGE,
+    events.ControllerChange: ControllerState.CONTROLLER_CHANGE,
+    events.Reelect: ControllerState.CONTROLLER_CHANGE,
+    events.RegisterBrokerAndReelect: ControllerState.CONTROLLER_CHANGE,
+    events.Expire: ControllerState.CONTROLLER_CHANGE,
+    events.BrokerChange: ControllerState.BROKER_CHANGE,
+    events.BrokerModifications: ControllerState.BROKER_CHANGE,
+    events.TopicChange: ControllerState.TOPIC_CHANGE,
+    events.PartitionModifications: ControllerState.TOPIC_CHANGE,
+    events.TopicDeletion: ControllerState.TOPIC_DELETION,
+    events.TopicDeletionStopReplicaResponseReceived: ControllerState.TOPIC_DELETION,
+    events.ZkPartitionReassignment: ControllerState.ALTER_PARTITION_REASSIGNMENT,
+    events.ApiPartitionReassignment: ControllerState.ALTER_PARTITION_REASSIGNMENT,
+    events.PartitionReassignmentIsrChange: ControllerState.ALTER_PARTITION_REASSIGNMENT,
+    events.ListPartitionReassignments: ControllerState.LIST_PARTITION_REASSIGNMENT,
+    events.ReplicaLeaderElection: ControllerState.MANUAL_LEADER_BALANCE,
+    events.AutoPreferredReplicaLeaderElection: ControllerState.AUTO_LEADER_BALANCE,
+    events.UncleanLeaderElectionEnable: ControllerState.UNCLEAN_LEADER_ELECTION_ENABLE,
+    events.TopicUncleanLeaderElectionEnable: ControllerState.TOPIC_UNCLEAN_LEADER_ELECTION_ENABLE,
+    events.ControlledShutdown: ControllerState.CONTROLLED_SHUTDOWN,
+    events.LeaderAndIsrResponseReceived: ControllerState.LEADER_AND_ISR_RESPONSE_RECEIVED,
+    events.UpdateMetadataResponseReceived: ControllerState.UPDATE_METADATA_RESPONSE_RECEIVED,
+    events.IsrChangeNotification: ControllerState.ISR_CHANGE,
+    events.LogDirEventNotification: ControllerState.LOG_DIR_CHANGE,
+}
 
 
 def state_during(event: Event) -> ControllerState:
     """What the `ControllerState` gauge shows while the event is processed."""
-    raise NotImplementedError
-
-
-def preempted(event: Event) -> tuple[Effect, ...]:
-    """The answers owed when an event is dropped unprocessed. At most one Reply each."""
-    raise NotImplementedError
+    return _STATES[type(event)]

@@ -44,6 +44,7 @@ TOPIC_DELETION_STARTED: Final = "topic.deletion_started"
 TOPIC_DELETION_WAITED: Final = "topic.deletion_waited"
 TOPIC_DELETED: Final = "topic.deleted"
 SHUTDOWN_GRANTED: Final = "shutdown.granted"
+LEADERS_BALANCED: Final = "leaders.balanced"
 
 # ZooKeeper
 ZOOKEEPER_STARTED: Final = "zookeeper.started"
@@ -65,6 +66,7 @@ CONNECTION_CLOSED: Final = "connection.closed"
 CONNECTION_REFUSED: Final = "connection.refused"
 
 # Brokers
+BROKER_HALTED: Final = "broker.halted"
 BROKER_REGISTERED: Final = "broker.registered"
 BROKER_REGISTRATION_FAILED: Final = "broker.registration_failed"
 BROKER_SHUTDOWN_CONTROLLED: Final = "broker.shutdown_controlled"

@@ -1,0 +1,166 @@
+"""Brokers come, go, bounce, change their endpoints and lose log directories.
+
+Source: Kafka 3.9 `KafkaController.processBrokerChange`, `onBrokerStartup`, `onBrokerFailure`,
+`onReplicasBecomeOffline`; spec controller.md §11.1 to §11.4, §11.6.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+
+from controller.core.deletion import fail, resume_for
+from controller.core.effects import AddBrokers, Enqueue, Log, Read, RemoveBrokers, Steps, Trace
+from controller.core.events import BrokerChange, LeaderAndIsrResponseReceived
+from controller.core.leadership import Failure
+from controller.core.partitions import change_partitions, trigger_online
+from controller.core.reassignment import resume_all
+from controller.core.replicas import change_replicas
+from controller.core.requests import send_metadata, send_metadata_to_all
+from controller.core.state import ClusterState
+from controller.core.transitions import PartitionState, ReplicaState
+from controller.wire import log_events as ev
+from controller.wire.errors import ErrorCode
+from controller.wire.trace import TraceEvent
+from controller.wire.types import Broker, BrokerId, PartitionReplica, TopicPartition
+from controller.wire.zk import GetChildren, GetData, ZkResult
+from controller.wire.znodes import BrokerIdsZNode, BrokerIdZNode, ZnodeError
+
+
+def read_brokers() -> Steps[dict[BrokerId, Broker]]:
+    """All registered brokers with their epochs; watches the list and each registration. One read at processing time,
+    however many events are queued. A registration that does not parse is logged and left out (`deviations.CLOSED`)."""
+    (listed,) = yield Read((GetChildren(BrokerIdsZNode.path, watch=True),))
+    ids = sorted(BrokerId(int(child)) for child in listed.children if child.isdigit())
+    results: list[ZkResult] = yield Read(tuple(GetData(BrokerIdZNode.path(b), watch=True) for b in ids))
+    brokers: dict[BrokerId, Broker] = {}
+    for broker_id, result in zip(ids, results, strict=True):
+        if result.ok and result.stat is not None:
+            try:
+                brokers[broker_id] = BrokerIdZNode.decode(broker_id, result.data, result.stat.czxid)
+            except ZnodeError as error:
+                yield _unreadable(broker_id, error)
+    return brokers
+
+
+def _unreadable(broker_id: BrokerId, error: ZnodeError) -> Log:
+    return Log(ev.ZK_DATA_REFUSED, {"path": BrokerIdZNode.path(broker_id), "reason": str(error)}, "error")
+
+
+def brokers_changed(state: ClusterState) -> Steps[None]:
+    """New, bounced and dead brokers, in this order; a larger epoch alone tells a bounce."""
+    registered = yield from read_brokers()
+    known = state.live_brokers
+    new = sorted(registered.keys() - known.keys())
+    dead = sorted(known.keys() - registered.keys())
+    bounced = sorted(b for b in registered.keys() & known if registered[b].broker_epoch > known[b].broker_epoch)
+    if new or dead or bounced:
+        fields = {"new": new, "dead": dead, "bounced": bounced, "live": sorted(registered)}
+        yield Log(ev.BROKERS_CHANGED, fields)
+    if new:
+        yield AddBrokers(tuple(registered[b] for b in new))
+    if bounced:
+        yield RemoveBrokers(tuple(bounced))
+        yield AddBrokers(tuple(registered[b] for b in bounced))
+    if dead:
+        yield RemoveBrokers(tuple(dead))
+    if new:
+        yield from _start(state, [registered[b] for b in new])
+    if bounced:
+        yield from _fail(state, bounced)
+        yield from _start(state, [registered[b] for b in bounced])
+    if dead:
+        yield from _fail(state, dead)
+
+
+def _start(state: ClusterState, brokers: Sequence[Broker]) -> Steps[None]:
+    """The others learn of the new ones, these learn everything, then take up their replicas. Source: §11.2."""
+    ids = {broker.broker_id for broker in brokers}
+    for broker in brokers:
+        state.live_brokers[broker.broker_id] = broker
+        state.offline_dirs.pop(broker.broker_id, None)
+        yield from _trace(state, TraceEvent.BROKER_UP, broker.broker_id)
+    yield from send_metadata(state, state.live_brokers.keys() - ids)
+    yield from send_metadata(state, ids, state.partitions_with_leaders())
+    replicas = state.replicas_on(ids)
+    yield from change_replicas(state, replicas, ReplicaState.ONLINE)
+    yield from trigger_online(state)
+    yield from resume_all(state, lambda tp: not ids.isdisjoint(state.assignment(tp).target_replicas))
+    yield from resume_for(state, {replica.topic_partition.topic for replica in replicas})
+
+
+def _fail(state: ClusterState, broker_ids: Sequence[BrokerId]) -> Steps[None]:
+    """Their leaderships move, their replicas leave the ISRs. Source: §11.3."""
+    for broker_id in broker_ids:
+        state.live_brokers.pop(broker_id, None)
+        state.offline_dirs.pop(broker_id, None)
+        state.shutting_down.discard(broker_id)
+        yield from _trace(state, TraceEvent.BROKER_DOWN, broker_id)
+    yield from replicas_became_offline(state, state.replicas_on(broker_ids))
+
+
+def _trace(state: ClusterState, event: TraceEvent, broker_id: BrokerId) -> Steps[None]:
+    if state.settings.trace:
+        yield Trace(event.value, {"replica": broker_id})
+
+
+def replicas_became_offline(state: ClusterState, replicas: Collection[PartitionReplica]) -> Steps[None]:
+    """First new leaders, then smaller ISRs, then topics in deletion."""
+    in_deletion = [r for r in replicas if state.is_queued_for_deletion(r.topic_partition.topic)]
+    others = [r for r in replicas if not state.is_queued_for_deletion(r.topic_partition.topic)]
+    yield from change_partitions(state, state.partitions_with_offline_leader(), PartitionState.OFFLINE)
+    elected = yield from trigger_online(state)
+    yield from change_replicas(state, others, ReplicaState.OFFLINE)
+    if in_deletion:
+        yield from fail(state, in_deletion)
+    if not others and all(isinstance(outcome, Failure) for outcome in elected.values()):
+        yield from send_metadata_to_all(state)  # else nobody would learn that the broker is gone
+
+
+def registration_changed(state: ClusterState, broker_id: BrokerId) -> Steps[None]:
+    """A broker rewrote its registration: other endpoints are passed on, another rack alone is not. Source: §11.4."""
+    (result,) = yield Read((GetData(BrokerIdZNode.path(broker_id), watch=True),))
+    if not result.ok:
+        return
+    known = state.live_brokers.get(broker_id)
+    if known is None:  # a registration that could not be read before
+        yield Enqueue(BrokerChange())
+        return
+    try:
+        found = BrokerIdZNode.decode(broker_id, result.data, known.broker_epoch)
+    except ZnodeError as error:
+        yield _unreadable(broker_id, error)
+        return
+    if set(found.endpoints) != set(known.endpoints):
+        state.live_brokers[broker_id] = found
+        yield from send_metadata_to_all(state)
+
+
+def probe_log_dirs(state: ClusterState, broker_ids: Iterable[BrokerId]) -> Steps[None]:
+    """Asks these brokers about all their replicas, by LeaderAndIsr with the leader epochs they know."""
+    yield from change_replicas(state, state.replicas_on(set(broker_ids)), ReplicaState.ONLINE)
+
+
+def leader_and_isr_answered(state: ClusterState, event: LeaderAndIsrResponseReceived) -> Steps[None]:
+    """Learns from the answers which replicas are in failed log directories. Source: §11.6."""
+    if event.request_error is not ErrorCode.NONE:
+        yield _request_refused("LeaderAndIsr", event.broker_id, event.request_error)
+        return
+    known = state.offline_dirs.get(event.broker_id, set())
+    offline = {tp for tp, error in event.partition_errors.items() if error is ErrorCode.KAFKA_STORAGE_ERROR}
+    online = {tp for tp, error in event.partition_errors.items() if error is ErrorCode.NONE}
+    if not offline and not known:
+        return
+    new: set[TopicPartition] = offline - known
+    state.offline_dirs[event.broker_id] = (known - online) | offline
+    if new:
+        yield from replicas_became_offline(state, [PartitionReplica(tp, event.broker_id) for tp in sorted(new)])
+
+
+def update_metadata_answered(broker_id: BrokerId, error: ErrorCode) -> Steps[None]:
+    """Only a refusal is worth a line."""
+    if error is not ErrorCode.NONE:
+        yield _request_refused("UpdateMetadata", broker_id, error)
+
+
+def _request_refused(request: str, broker_id: BrokerId, error: ErrorCode) -> Log:
+    return Log(ev.REQUEST_REFUSED, {"request": request, "broker": broker_id, "error": error.name}, "error")

@@ -1,0 +1,206 @@
+"""Topic deletion: queued, started, tracked replica by replica, and completed when every replica is gone.
+
+What is to be deleted is known from `/admin/delete_topics` alone, so a successor starts over from there.
+
+Source: Kafka 3.9 `TopicDeletionManager`; spec controller.md §10.4 to §10.8.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from controller.core.effects import Log, Read, Steps, Write
+from controller.core.partitions import change_partitions
+from controller.core.replicas import change_replicas
+from controller.core.requests import send_metadata_to_all
+from controller.core.state import ClusterState
+from controller.core.transitions import PartitionState, ReplicaState
+from controller.wire import log_events as ev
+from controller.wire.errors import ErrorCode
+from controller.wire.types import BrokerId, PartitionReplica, TopicPartition
+from controller.wire.zk import Delete, GetChildren, ZkResult
+from controller.wire.znodes import (
+    ConfigEntityZNode,
+    DeleteTopicsTopicZNode,
+    DeleteTopicsZNode,
+    TopicPartitionStateZNode,
+    TopicPartitionsZNode,
+    TopicPartitionZNode,
+    TopicZNode,
+)
+
+
+def remove_markers(state: ClusterState, topics: Iterable[str]) -> Steps[None]:
+    """Deletes the markers of topics that will not be deleted."""
+    ops = tuple(Delete(DeleteTopicsTopicZNode.path(topic)) for topic in sorted(topics))
+    if ops:
+        yield Write(ops, state.epoch_zk_version)
+
+
+def initialize(state: ClusterState, topics: set[str], ineligible: set[str]) -> Steps[None]:
+    """What failover does with the markers it finds: queue them, or remove them where deletion is disabled."""
+    if not state.settings.delete_topic_enable:
+        yield from remove_markers(state, topics)
+        return
+    state.queue_deletion(topics)
+    state.topics_ineligible_for_deletion |= ineligible & state.topics_to_be_deleted
+
+
+def markers_changed(state: ClusterState) -> Steps[None]:
+    """`/admin/delete_topics` has other children. Source: Kafka `processTopicDeletion`."""
+    (listed,) = yield Read((GetChildren(DeleteTopicsZNode.path, watch=True),))
+    marked = set(listed.children)
+    unknown = marked - state.topics
+    for topic in sorted(unknown):
+        yield Log(ev.TOPIC_DELETION_WAITED, {"topic": topic, "reason": "there is no such topic"}, "warning")
+    yield from remove_markers(state, unknown)
+    marked -= unknown
+    if not state.settings.delete_topic_enable:
+        yield from remove_markers(state, marked)
+    elif marked:
+        # Kafka marks moving topics ineligible here, before they are queued, which has no effect: a deletion does not
+        # wait for a reassignment (spec controller.md §8.7).
+        moving = {tp.topic for tp in state.partitions_being_reassigned}
+        yield from mark_ineligible(state, marked & moving, "a partition is being reassigned")
+        state.queue_deletion(sorted(marked))
+        yield from resume(state)
+
+
+def mark_ineligible(state: ClusterState, topics: Iterable[str], reason: str) -> Steps[None]:
+    """Makes the deletion of these topics wait; those that are not queued are not affected."""
+    for topic in sorted(set(topics) & state.topics_to_be_deleted):
+        state.topics_ineligible_for_deletion.add(topic)
+        fields = {"topic": topic, "reason": reason, "brokers": _missing_brokers(state, topic)}
+        yield Log(ev.TOPIC_DELETION_WAITED, fields, "warning")
+
+
+def _missing_brokers(state: ClusterState, topic: str) -> list[BrokerId]:
+    """The brokers a deletion waits for (known-failures.md X2: made visible)."""
+    return sorted({r for a in state.topic_assignment(topic).values() for r in a.replicas if not state.is_live(r)})
+
+
+def resume_for(state: ClusterState, topics: Iterable[str]) -> Steps[None]:
+    """The obstacle to the deletion of these topics is gone."""
+    queued = set(topics) & state.topics_to_be_deleted
+    if state.settings.delete_topic_enable and queued:
+        state.topics_ineligible_for_deletion -= queued
+        yield from resume(state)
+
+
+def fail(state: ClusterState, replicas: Iterable[PartitionReplica]) -> Steps[None]:
+    """These replicas could not be deleted; their topics wait."""
+    failed = [r for r in replicas if state.is_queued_for_deletion(r.topic_partition.topic)]
+    if state.settings.delete_topic_enable and failed:
+        yield from change_replicas(state, failed, ReplicaState.DELETION_INELIGIBLE)
+        yield from mark_ineligible(state, {r.topic_partition.topic for r in failed}, "replicas could not be deleted")
+        yield from resume(state)
+
+
+def answered(
+    state: ClusterState,
+    broker_id: BrokerId,
+    request_error: ErrorCode,
+    partition_errors: Iterable[tuple[TopicPartition, ErrorCode]],
+) -> Steps[None]:
+    """A broker answered StopReplica with deletions. Only topics whose deletion has started matter: replicas that a
+    reassignment deletes are not tracked. Source: spec controller.md §7.7, §10.6."""
+    mine = [(tp, e) for tp, e in partition_errors if tp.topic in state.topics_with_deletion_started]
+    replicas = {PartitionReplica(tp, broker_id) for tp, _ in mine}
+    refused = request_error is not ErrorCode.NONE
+    failed = {PartitionReplica(tp, broker_id) for tp, error in mine if refused or error is not ErrorCode.NONE}
+    yield from fail(state, sorted(failed))
+    if replicas - failed:
+        yield from change_replicas(state, replicas - failed, ReplicaState.DELETION_SUCCESSFUL)
+        yield from resume(state)
+
+
+def resume(state: ClusterState) -> Steps[None]:
+    """Completes, retries and starts whatever can be, of all queued topics."""
+    if not state.settings.delete_topic_enable:
+        return
+    retry: list[str] = []
+    start: list[str] = []
+    for topic in sorted(state.topics_to_be_deleted):
+        found = {state.replica_state(r) for r in state.replicas_of(state.partitions_of((topic,)))}
+        if found <= {ReplicaState.DELETION_SUCCESSFUL}:
+            yield from _complete(state, topic)
+            continue
+        if ReplicaState.DELETION_STARTED in found:
+            continue
+        if ReplicaState.DELETION_INELIGIBLE in found:
+            retry.append(topic)
+        if topic not in state.topics_ineligible_for_deletion:
+            start.append(topic)
+    if retry:
+        stuck = [r for topic in retry for r in state.replicas_in(topic, ReplicaState.DELETION_INELIGIBLE)]
+        yield from change_replicas(state, stuck, ReplicaState.OFFLINE)
+    if start:
+        yield from _start(state, start)
+
+
+def _start(state: ClusterState, topics: Sequence[str]) -> Steps[None]:
+    """Tells brokers to forget the topics, then to stop and delete their replicas. Source: spec controller.md §10.5."""
+    fresh = [topic for topic in topics if topic not in state.topics_with_deletion_started]
+    if fresh:
+        partitions = state.partitions_of(fresh)
+        yield from change_partitions(state, partitions, PartitionState.OFFLINE)
+        yield from change_partitions(state, partitions, PartitionState.NON_EXISTENT)
+        state.topics_with_deletion_started.update(fresh)
+        for topic in fresh:
+            yield Log(ev.TOPIC_DELETION_STARTED, {"topic": topic})
+    yield from send_metadata_to_all(state, state.partitions_of(topics))
+    dead: list[PartitionReplica] = []
+    alive: list[PartitionReplica] = []
+    for replica in state.replicas_of(state.partitions_of(topics)):
+        if not state.is_online(replica.replica, replica.topic_partition):
+            dead.append(replica)
+        elif state.replica_state(replica) is not ReplicaState.DELETION_SUCCESSFUL:
+            alive.append(replica)
+    yield from change_replicas(state, dead, ReplicaState.DELETION_INELIGIBLE)
+    yield from change_replicas(state, alive, ReplicaState.OFFLINE)
+    yield from change_replicas(state, alive, ReplicaState.DELETION_STARTED)
+    yield from mark_ineligible(state, {r.topic_partition.topic for r in dead}, "replicas are offline")
+
+
+def _complete(state: ClusterState, topic: str) -> Steps[None]:
+    """Every replica is gone: the znodes follow, deepest first, then configs, then the marker.
+
+    The marker goes last, so a successor finds what is left. One level at a time is pipelined (known-failures.md X3).
+    """
+    gone = state.replicas_in(topic, ReplicaState.DELETION_SUCCESSFUL)
+    partitions = state.partitions_of((topic,))
+    yield from change_replicas(state, gone, ReplicaState.NON_EXISTENT)
+    yield from _delete_topic_znode(state, topic, partitions)
+    yield Write(
+        (Delete(ConfigEntityZNode.topic(topic)), Delete(DeleteTopicsTopicZNode.path(topic))), state.epoch_zk_version
+    )
+    state.remove_topic(topic)
+    yield Log(ev.TOPIC_DELETED, {"topic": topic})
+
+
+def _delete_topic_znode(state: ClusterState, topic: str, partitions: Sequence[TopicPartition]) -> Steps[None]:
+    """Deletes what is known to be there, level by level; if something else turns up, by listing."""
+    levels = (
+        tuple(Delete(TopicPartitionStateZNode.path(tp)) for tp in partitions),
+        tuple(Delete(TopicPartitionZNode.path(tp)) for tp in partitions),
+        (Delete(TopicPartitionsZNode.path(topic)),),
+        (Delete(TopicZNode.path(topic)),),
+    )
+    results: list[ZkResult] = []
+    for level in levels:
+        if level:
+            results = yield Write(level, state.epoch_zk_version)
+    if results and not results[-1].ok:
+        yield from delete_recursively(state, TopicZNode.path(topic))
+
+
+def delete_recursively(state: ClusterState, path: str) -> Steps[None]:
+    """Deletes a znode with all below it, level by level, fenced. That it is gone already is no harm."""
+    levels: list[list[str]] = [[path]]
+    while levels[-1]:
+        results: list[ZkResult] = yield Read(tuple(GetChildren(p) for p in levels[-1]))
+        levels.append(
+            [f"{p}/{child}" for p, r in zip(levels[-1], results, strict=True) for child in sorted(r.children)]
+        )
+    for level in reversed(levels[:-1]):
+        yield Write(tuple(Delete(p) for p in level), state.epoch_zk_version)

@@ -1,0 +1,152 @@
+"""Elections that are asked for: by an operator's request, by znode, or by the balance timer.
+
+Source: Kafka 3.9 `processReplicaLeaderElection`, `onReplicaElection`, `checkAndTriggerAutoLeaderRebalance`; spec
+controller.md §9.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable
+
+from controller.core.effects import ElectionAnswer, Enqueue, Log, PartitionOutcome, Read, Reply, Steps, Write
+from controller.core.election import OfflineElection, PreferredElection, elect_preferred
+from controller.core.events import (
+    AutoPreferredReplicaLeaderElection,
+    ElectionTrigger,
+    ElectionType,
+    ReplicaLeaderElection,
+)
+from controller.core.leadership import Failure, FailureKind
+from controller.core.partitions import Outcomes, change_partitions
+from controller.core.state import ClusterState
+from controller.core.transitions import PartitionState
+from controller.wire import log_events as ev
+from controller.wire.errors import ErrorCode
+from controller.wire.types import BrokerId, TopicPartition
+from controller.wire.zk import Delete, Exists, GetData
+from controller.wire.znodes import PreferredReplicaElectionZNode, decode_partitions
+
+#: What the next round of the election by znode is: it arms the watch again.
+_LOOK_AGAIN = ReplicaLeaderElection(None, ElectionType.PREFERRED, ElectionTrigger.ZK)
+_UNAVAILABLE = {
+    ElectionType.PREFERRED: ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
+    ElectionType.UNCLEAN: ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
+}
+
+
+def elect(
+    state: ClusterState, partitions: Iterable[TopicPartition], election_type: ElectionType, trigger: ElectionTrigger
+) -> Steps[Outcomes]:
+    """Runs the election; one by znode ends with the znode gone and an event that watches for the next. Source: §9.1."""
+    if election_type is ElectionType.PREFERRED:
+        strategy: PreferredElection | OfflineElection = PreferredElection()
+    else:
+        strategy = OfflineElection(allow_unclean=trigger is ElectionTrigger.ADMIN_CLIENT)
+    outcomes = yield from change_partitions(state, partitions, PartitionState.ONLINE, strategy)
+    if trigger is ElectionTrigger.ZK:
+        yield Write((Delete(PreferredReplicaElectionZNode.path),), state.epoch_zk_version)
+        yield Enqueue(_LOOK_AGAIN)
+    return outcomes
+
+
+def by_request(state: ClusterState, event: ReplicaLeaderElection) -> Steps[None]:
+    """An election of named partitions, or of those that the znode names. Source: §9.2."""
+    partitions = event.partitions
+    if event.trigger is ElectionTrigger.ZK:
+        (exists,) = yield Read((Exists(PreferredReplicaElectionZNode.path, watch=True),))
+        if not exists.ok:
+            return
+    if partitions is None:
+        partitions = yield from _read_znode()
+    results: dict[TopicPartition, PartitionOutcome] = {}
+    electable: list[TopicPartition] = []
+    for tp in sorted(partitions):
+        refusal = _refusal(state, tp, event.election_type)
+        if refusal is None:
+            electable.append(tp)
+        else:
+            results[tp] = refusal
+    outcomes = yield from elect(state, electable, event.election_type, event.trigger)
+    for tp in electable:
+        match outcomes.get(tp):
+            case None:  # an illegal transition; logged there
+                results[tp] = PartitionOutcome(ErrorCode.UNKNOWN_SERVER_ERROR, f"{tp} is in no state for an election.")
+            case Failure() as failure:
+                results[tp] = PartitionOutcome(_code(failure, event.election_type), failure.reason)
+            case elected:
+                results[tp] = PartitionOutcome(leader=elected.leader)
+    if event.reply_to is not None:
+        yield Reply(event.reply_to, ElectionAnswer(results))
+
+
+def _code(failure: Failure, election_type: ElectionType) -> ErrorCode:
+    known = failure.kind is FailureKind.STATE_CHANGE_FAILED
+    return _UNAVAILABLE[election_type] if known else ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def _refusal(state: ClusterState, tp: TopicPartition, election_type: ElectionType) -> PartitionOutcome | None:
+    """Why no election is held, or None."""
+    replicas = state.assignment(tp).replicas
+    if not replicas:
+        return PartitionOutcome(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The partition does not exist.")
+    if state.is_queued_for_deletion(tp.topic):
+        return PartitionOutcome(ErrorCode.INVALID_TOPIC_EXCEPTION, "The topic is being deleted.")
+    leadership = state.leadership(tp)
+    if leadership is None:
+        return PartitionOutcome(ErrorCode.UNKNOWN_SERVER_ERROR, "The partition never had a leader.")
+    leader = leadership.leader
+    if election_type is ElectionType.PREFERRED:
+        needed = leader != replicas[0]
+    else:
+        needed = leader is None or not state.is_live(leader)
+    return None if needed else PartitionOutcome(ErrorCode.ELECTION_NOT_NEEDED, "Leader election not needed.")
+
+
+def _read_znode() -> Steps[frozenset[TopicPartition]]:
+    (result,) = yield Read((GetData(PreferredReplicaElectionZNode.path, watch=True),))
+    return decode_partitions(result.data)
+
+
+def pending(state: ClusterState) -> Steps[list[TopicPartition]]:
+    """At failover: what the znode asks for, less what is not known, done already or to be deleted. Source: §9.2."""
+    asked = yield from _read_znode()
+    return [tp for tp in sorted(asked) if _refusal(state, tp, ElectionType.PREFERRED) is None]
+
+
+def balance(state: ClusterState) -> Steps[None]:
+    """Gives leadership back to first replicas, broker by broker, where more than the permitted share is elsewhere.
+
+    The next check is scheduled whatever happens. Source: §9.3.
+    """
+    yield Enqueue(AutoPreferredReplicaLeaderElection(), state.settings.leader_imbalance_check_interval_seconds * 1000)
+    preferred: defaultdict[BrokerId, list[TopicPartition]] = defaultdict(list)
+    for tp in state.all_partitions():
+        replicas = state.assignment(tp).replicas
+        if replicas and not state.is_queued_for_deletion(tp.topic):
+            preferred[replicas[0]].append(tp)
+    for broker_id, partitions in sorted(preferred.items()):
+        away = [tp for tp in partitions if _is_led_by_another(state, tp, broker_id)]
+        if len(away) / len(partitions) > state.settings.leader_imbalance_per_broker_percentage / 100:
+            candidates = [tp for tp in away if tp.topic in state.topics and _can_lead(state, tp)]
+            yield from _balance(state, broker_id, candidates)
+
+
+def _balance(state: ClusterState, broker_id: BrokerId, partitions: Collection[TopicPartition]) -> Steps[None]:
+    if partitions:
+        yield Log(ev.LEADERS_BALANCED, {"broker": broker_id, "partitions": len(partitions)})
+        yield from elect(state, partitions, ElectionType.PREFERRED, ElectionTrigger.AUTO)
+
+
+def _is_led_by_another(state: ClusterState, tp: TopicPartition, broker_id: BrokerId) -> bool:
+    leadership = state.leadership(tp)
+    return leadership is not None and leadership.leader != broker_id
+
+
+def _can_lead(state: ClusterState, tp: TopicPartition) -> bool:
+    """Whether the first replica is online and in the ISR as believed; else every round would fail (KAFKA-9866)."""
+    leadership, replicas = state.leadership(tp), state.assignment(tp).replicas
+    if leadership is None:
+        return False
+    online = [r for r in replicas if state.is_online(r, tp)]
+    return elect_preferred(replicas, leadership.isr, online) is not None

@@ -1,0 +1,114 @@
+"""Taking office: everything is read anew, then everybody is told, in an order that brokers depend on.
+
+Watches are set before or with the read they guard. Whatever happens meanwhile queues behind.
+
+Source: Kafka 3.9 `KafkaController.onControllerFailover`, `initializeControllerContext`; spec controller.md §3.
+"""
+
+from __future__ import annotations
+
+from controller.core import deletion, elections, notifications, reassignment
+from controller.core.brokers import read_brokers
+from controller.core.effects import AddBrokers, Enqueue, Log, Read, Steps, Write
+from controller.core.events import AutoPreferredReplicaLeaderElection, ElectionTrigger, ElectionType
+from controller.core.leadership import trace_assignments
+from controller.core.partitions import trigger_online
+from controller.core.replicas import change_replicas
+from controller.core.requests import send_metadata_to_all
+from controller.core.state import ClusterState
+from controller.core.topics import learn, list_topics, read_assignments
+from controller.core.transitions import PartitionState, ReplicaState
+from controller.wire import log_events as ev
+from controller.wire.types import PartitionReplica
+from controller.wire.zk import Create, Exists, GetChildren, GetData, SetData, ZkCode
+from controller.wire.znodes import (
+    DeleteTopicsZNode,
+    FeatureZNode,
+    PreferredReplicaElectionZNode,
+    ReassignPartitionsZNode,
+)
+
+
+def take_office(state: ClusterState) -> Steps[None]:
+    """The whole failover. The comments give the steps of the specification."""
+    yield from _disable_features()  # 0
+    yield Read(  # 1, 2
+        (
+            Exists(PreferredReplicaElectionZNode.path, watch=True),
+            Exists(ReassignPartitionsZNode.path, watch=True),
+        )
+    )
+    yield from notifications.discard_all(state)  # 3
+    yield from _read_cluster(state)  # 4
+    (marked,) = yield Read((GetChildren(DeleteTopicsZNode.path, watch=True),))  # 5
+    yield from deletion.initialize(state, set(marked.children), _ineligible(state))  # 6
+    yield from send_metadata_to_all(state)  # 7: brokers must know who is alive before they can follow
+    yield from _start_replicas(state)  # 8: before 9, so a leader that died meanwhile first goes, then is replaced
+    yield from _start_partitions(state)  # 9
+    yield Log(ev.CONTROLLER_READY, {"controller_epoch": state.epoch, "brokers": sorted(state.live_brokers)})
+    resumed = yield from reassignment.by_znode(state)  # 10
+    yield from reassignment.resume_all(state, lambda tp: tp not in resumed)
+    yield from deletion.resume(state)  # 11
+    wanted = yield from elections.pending(state)  # 12
+    yield from elections.elect(state, wanted, ElectionType.PREFERRED, ElectionTrigger.ZK)
+    if state.settings.auto_leader_rebalance_enable:  # 13
+        yield Enqueue(AutoPreferredReplicaLeaderElection(), state.settings.first_balance_check_after_ms)
+
+
+def _disable_features() -> Steps[None]:
+    """`/feature` says: none, disabled. Raises: ZnodeError, when it does not parse. Not fenced, as in Kafka."""
+    (found,) = yield Read((GetData(FeatureZNode.path),))
+    if found.code is ZkCode.NO_NODE:
+        yield Write((Create(FeatureZNode.path, FeatureZNode.DISABLED),), None)
+    elif found.ok and not FeatureZNode.is_disabled(found.data):
+        yield Write((SetData(FeatureZNode.path, FeatureZNode.DISABLED),), None)
+
+
+def _read_cluster(state: ClusterState) -> Steps[None]:
+    """Brokers, topics, assignments, leadership; then channels to all brokers."""
+    state.live_brokers = yield from read_brokers()
+    state.topics = yield from list_topics()
+    found = yield from read_assignments(state.topics)
+    learnt = [entry for topic in sorted(found) for entry in learn(state, topic, found[topic])]
+    state.partitions_being_reassigned.update(tp for tp, a in learnt if a.is_being_reassigned)
+    yield from trace_assignments(state, learnt)
+    if learnt:
+        yield from notifications.refresh(state, [tp for tp, _ in learnt])
+    if state.live_brokers:
+        yield AddBrokers(tuple(state.live_brokers[b] for b in sorted(state.live_brokers)))
+
+
+def _ineligible(state: ClusterState) -> set[str]:
+    """Topics whose deletion would wait: a replica is offline, or a partition is moving."""
+    offline = {
+        tp.topic
+        for tp in state.all_partitions()
+        if not all(state.is_online(r, tp) for r in state.assignment(tp).replicas)
+    }
+    return offline | {tp.topic for tp in state.partitions_being_reassigned}
+
+
+def _start_replicas(state: ClusterState) -> Steps[None]:
+    online: list[PartitionReplica] = []
+    offline: list[PartitionReplica] = []
+    for replica in state.replicas_of(state.all_partitions()):
+        if state.is_online(replica.replica, replica.topic_partition):
+            state.put_replica_state(replica, ReplicaState.ONLINE)
+            online.append(replica)
+        else:  # to be on the safe side should its topic be in deletion
+            state.put_replica_state(replica, ReplicaState.DELETION_INELIGIBLE)
+            offline.append(replica)
+    yield from change_replicas(state, online, ReplicaState.ONLINE)
+    yield from change_replicas(state, offline, ReplicaState.OFFLINE)
+
+
+def _start_partitions(state: ClusterState) -> Steps[None]:
+    for tp in state.all_partitions():
+        leadership = state.leadership(tp)
+        if leadership is None:
+            state.put_partition_state(tp, PartitionState.NEW)
+        elif leadership.leader is not None and state.is_online(leadership.leader, tp):
+            state.put_partition_state(tp, PartitionState.ONLINE)
+        else:
+            state.put_partition_state(tp, PartitionState.OFFLINE)
+    yield from trigger_online(state)

@@ -1,0 +1,156 @@
+"""Leadership in ZooKeeper: reading and writing the state znodes of partitions, and what follows from each answer.
+
+Shared by the two state machines and by reassignment. Every write is conditional on the partition epoch that was read
+and fenced by the controller epoch; a lost race is a result, not an error, and is decided anew.
+
+Source: Kafka 3.9 `KafkaZkClient.getTopicPartitionStatesRaw`, `updateLeaderAndIsr`; spec controller.md §2.4, §5.3, §5.4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from controller.core.effects import Log, Read, Steps, Trace, Write
+from controller.core.state import ClusterState
+from controller.wire import log_events as ev
+from controller.wire.trace import TraceEvent
+from controller.wire.types import NO_LEADER, BrokerId, LeaderAndIsr, ReplicaAssignment, TopicPartition
+from controller.wire.zk import GetData, SetData, ZkCode, ZkResult
+from controller.wire.znodes import TopicPartitionStateZNode
+
+
+class FailureKind(Enum):
+    """Why a partition did not change."""
+
+    STATE_CHANGE_FAILED = "state_change_failed"
+    ZOOKEEPER = "zookeeper"
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A partition did not change. `missing`: it has no readable state znode."""
+
+    reason: str
+    kind: FailureKind = FailureKind.STATE_CHANGE_FAILED
+    missing: bool = False
+
+
+Outcome = LeaderAndIsr | Failure
+
+
+class ReassignmentFailed(Exception):
+    """A step of one partition's reassignment failed; the rest of its steps must not run. The message says why."""
+
+
+def read_states(state: ClusterState, partitions: Sequence[TopicPartition]) -> Steps[dict[TopicPartition, Outcome]]:
+    """What ZooKeeper says of these partitions, or why they must not be changed. Re-arms the watches of moving ones."""
+    ops = tuple(GetData(TopicPartitionStateZNode.path(tp), tp in state.watched_states) for tp in partitions)
+    results: list[ZkResult] = yield Read(ops)
+    return {tp: _judge(state, tp, result) for tp, result in zip(partitions, results, strict=True)}
+
+
+def _judge(state: ClusterState, tp: TopicPartition, result: ZkResult) -> Outcome:
+    if result.ok and result.stat is not None:
+        found = TopicPartitionStateZNode.decode(result.data, result.stat.version)
+        if found is None:
+            return Failure(f"the state znode of {tp} does not parse", missing=True)
+        if found.controller_epoch > state.epoch:
+            return Failure(f"controller epoch {found.controller_epoch} wrote {tp}; this controller has {state.epoch}")
+        return found
+    if result.code is ZkCode.NO_NODE:
+        return Failure(f"{tp} has no state znode", missing=True)
+    return Failure(f"the state znode of {tp} cannot be read: {result.code.name}", FailureKind.ZOOKEEPER)
+
+
+def write_states(
+    state: ClusterState, wanted: Mapping[TopicPartition, LeaderAndIsr]
+) -> Steps[tuple[dict[TopicPartition, Outcome], list[TopicPartition]]]:
+    """Writes each state where its partition epoch still holds: (outcomes, partitions that lost a race).
+
+    `wanted` holds the new content with the partition epoch that was read. What was written is believed at once.
+    """
+    ops = tuple(
+        SetData(TopicPartitionStateZNode.path(tp), TopicPartitionStateZNode.encode(new), new.partition_epoch)
+        for tp, new in wanted.items()
+    )
+    results: list[ZkResult] = yield Write(ops, state.epoch_zk_version)
+    outcomes: dict[TopicPartition, Outcome] = {}
+    retry: list[TopicPartition] = []
+    for (tp, new), result in zip(wanted.items(), results, strict=True):
+        if result.ok:
+            version = new.partition_epoch + 1 if result.stat is None else result.stat.version
+            written = replace(new, partition_epoch=version)
+            state.lead(tp, written)
+            outcomes[tp] = written
+            yield from trace_election(state, tp, written)
+        elif result.code is ZkCode.BAD_VERSION:
+            retry.append(tp)
+            yield Log(ev.ZK_WRITE_CONFLICTED, {"topic": tp.topic, "partition": tp.partition}, "debug")
+        else:
+            outcomes[tp] = Failure(f"the state znode of {tp} refuses: {result.code.name}", FailureKind.ZOOKEEPER)
+    return outcomes, retry
+
+
+def decided(
+    state: ClusterState, found: LeaderAndIsr, *, leader: BrokerId | None, isr: tuple[BrokerId, ...]
+) -> LeaderAndIsr:
+    """What to write over `found`: every decision of a controller raises the leader epoch by one."""
+    return LeaderAndIsr(
+        leader=leader,
+        isr=isr,
+        leader_epoch=found.leader_epoch + 1,
+        partition_epoch=found.partition_epoch,
+        controller_epoch=state.epoch,
+    )
+
+
+def bump_leader_epoch(state: ClusterState, tp: TopicPartition) -> Steps[LeaderAndIsr]:
+    """Raises the leader epoch of a partition and changes nothing else.
+
+    Raises: ReassignmentFailed, when there is no state to raise, a newer controller wrote it, or ZooKeeper refuses.
+    """
+    while True:
+        found = (yield from read_states(state, (tp,)))[tp]
+        if isinstance(found, Failure):
+            raise ReassignmentFailed(found.reason)
+        wanted = decided(state, found, leader=found.leader, isr=found.isr)
+        outcomes, _ = yield from write_states(state, {tp: wanted})
+        match outcomes.get(tp):
+            case LeaderAndIsr() as written:
+                return written
+            case Failure(reason=reason):
+                raise ReassignmentFailed(reason)
+
+
+def trace_election(state: ClusterState, tp: TopicPartition, written: LeaderAndIsr) -> Steps[None]:
+    """The trace row of a decision about leadership."""
+    if state.settings.trace:
+        yield Trace(
+            TraceEvent.ELECT.value,
+            {
+                "topic": tp.topic,
+                "partition": tp.partition,
+                "epoch": written.leader_epoch,
+                "replica": NO_LEADER if written.leader is None else written.leader,
+                "isr": list(written.isr),
+            },
+        )
+
+
+def trace_assignments(state: ClusterState, assigned: Iterable[tuple[TopicPartition, ReplicaAssignment]]) -> Steps[None]:
+    """The trace rows of assignments that were learnt or changed."""
+    if not state.settings.trace:
+        return
+    for tp, assignment in assigned:
+        yield Trace(
+            TraceEvent.ASSIGN.value,
+            {
+                "topic": tp.topic,
+                "partition": tp.partition,
+                "replicas": list(assignment.replicas),
+                "adding": list(assignment.adding_replicas),
+                "removing": list(assignment.removing_replicas),
+            },
+        )

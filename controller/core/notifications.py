@@ -1,0 +1,74 @@
+"""What brokers leave in ZooKeeper for the controller: changed ISRs and failed log directories.
+
+The notices are deleted even when handling them failed, unless the office is lost.
+
+Source: Kafka 3.9 `processIsrChangeNotification`, `processLogDirEventNotification`; spec controller.md §11.6, §11.8.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from controller.core.brokers import probe_log_dirs
+from controller.core.effects import Read, Steps, Write
+from controller.core.leadership import Failure, read_states
+from controller.core.reassignment import maybe_complete
+from controller.core.requests import send_metadata_to_all
+from controller.core.state import ClusterState
+from controller.wire.types import TopicPartition
+from controller.wire.zk import Delete, GetChildren, GetData, ZkResult
+from controller.wire.znodes import IsrChangeNotificationZNode, LogDirEventNotificationZNode, decode_partitions
+
+_ISR_PREFIX: Final = "isr_change_"
+_LOG_DIR_PREFIX: Final = "log_dir_event_"
+
+
+def list_notices(parent: str, prefix: str) -> Steps[list[str]]:
+    """The paths of all notices, oldest first; watches the list."""
+    (listed,) = yield Read((GetChildren(parent, watch=True),))
+    return [f"{parent}/{child}" for child in sorted(listed.children) if child.startswith(prefix)]
+
+
+def delete_notices(state: ClusterState, paths: Sequence[str]) -> Steps[None]:
+    """Deletes them; one that is gone is no harm."""
+    if paths:
+        yield Write(tuple(Delete(path) for path in paths), state.epoch_zk_version)
+
+
+def discard_all(state: ClusterState) -> Steps[None]:
+    """Deletes all notices unread and arms the watches: at failover everything is read anyhow."""
+    for parent, prefix in (
+        (LogDirEventNotificationZNode.path, _LOG_DIR_PREFIX),
+        (IsrChangeNotificationZNode.path, _ISR_PREFIX),
+    ):
+        yield from delete_notices(state, (yield from list_notices(parent, prefix)))
+
+
+def isr_changed(state: ClusterState) -> Steps[None]:
+    """Leaders changed ISRs: every broker gets the metadata of exactly these partitions, none gets LeaderAndIsr."""
+    paths = yield from list_notices(IsrChangeNotificationZNode.path, _ISR_PREFIX)
+    results: list[ZkResult] = yield Read(tuple(GetData(path) for path in paths))
+    partitions = sorted({tp for result in results for tp in decode_partitions(result.data)})
+    if partitions:
+        yield from refresh(state, partitions)
+        yield from send_metadata_to_all(state, partitions)
+        for tp in partitions:
+            yield from maybe_complete(state, tp)
+    yield from delete_notices(state, paths)
+
+
+def refresh(state: ClusterState, partitions: Sequence[TopicPartition]) -> Steps[None]:
+    """Believes what ZooKeeper says of these partitions, whoever wrote it."""
+    for tp, found in (yield from read_states(state, partitions)).items():
+        if not isinstance(found, Failure):
+            state.lead(tp, found)
+
+
+def log_dirs_failed(state: ClusterState) -> Steps[None]:
+    """Brokers lost log directories: they are asked about all their replicas."""
+    paths = yield from list_notices(LogDirEventNotificationZNode.path, _LOG_DIR_PREFIX)
+    results: list[ZkResult] = yield Read(tuple(GetData(path) for path in paths))
+    brokers = {LogDirEventNotificationZNode.decode(result.data) for result in results}
+    yield from probe_log_dirs(state, [broker_id for broker_id in brokers if broker_id is not None])
+    yield from delete_notices(state, paths)

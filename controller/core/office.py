@@ -1,0 +1,206 @@
+"""The office of controller: who holds it, how it is won, given up and taken over.
+
+There is one `/controller` znode and one epoch; the version of the epoch's znode fences every write of its holder.
+Being named by the znode and serving are two things (known-failures.md X1): `state.serving` is the second.
+
+Source: Kafka 3.9 `KafkaController.elect`, `maybeResign`, `onControllerResignation`, `triggerControllerMove`;
+spec controller.md §2.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from controller.core.effects import CancelTimers, ControllerMoved, Enqueue, Log, Read, RemoveBrokers, Steps, Write
+from controller.core.events import Reelect
+from controller.core.failover import take_office
+from controller.core.state import ClusterState
+from controller.wire import log_events as ev
+from controller.wire.zk import (
+    Check,
+    Create,
+    Delete,
+    Exists,
+    GetData,
+    Multi,
+    SetData,
+    ZkCode,
+    ZkResult,
+    ZkSessionExpired,
+)
+from controller.wire.znodes import ControllerEpochZNode, ControllerZNode
+
+#: How long a controller waits before it runs again for an office that it could not take.
+RETRY_MS: Final = 1_000
+INITIAL_EPOCH: Final = 0
+
+
+def resign(state: ClusterState) -> Steps[None]:
+    """Stops serving: timers and channels go, everything believed is forgotten. Harmless when not serving.
+
+    Watches need no care: those still armed lead to events that an inactive controller ignores. Source: §2.3.
+    """
+    was_serving, epoch = state.serving, state.epoch
+    brokers = tuple(sorted(state.live_brokers))
+    yield CancelTimers()
+    if brokers:
+        yield RemoveBrokers(brokers)
+    state.reset()
+    if was_serving:
+        yield Log(ev.CONTROLLER_RESIGNED, {"controller_epoch": epoch})
+
+
+def maybe_resign(state: ClusterState) -> Steps[bool]:
+    """Looks who holds the office, watches it, and resigns if it was lost. Returns whether the office is vacant."""
+    _, named = yield Read((Exists(ControllerZNode.path, watch=True), GetData(ControllerZNode.path)))
+    state.active_controller_id = ControllerZNode.decode(named.data) if named.ok else None
+    if state.serving and not _is_own(state, named):
+        yield Log(ev.CONTROLLER_MOVED, {"active_controller": state.active_controller_id})
+        yield from resign(state)
+    return named.code is ZkCode.NO_NODE
+
+
+def _is_own(state: ClusterState, named: ZkResult) -> bool:
+    """Whether this znode is that of this process: its id, and its session where that is known."""
+    if not named.ok or ControllerZNode.decode(named.data) != state.controller_id:
+        return False
+    owner = named.stat.ephemeral_owner if named.stat else 0
+    return not owner or state.session_id is None or owner == state.session_id
+
+
+def office_changed(state: ClusterState) -> Steps[None]:
+    """`/controller` was created or changed, or a write met a newer controller. A vacancy leads to an election: its
+    deletion may have gone unseen."""
+    if (yield from maybe_resign(state)):
+        yield Enqueue(Reelect())
+
+
+def elect_again(state: ClusterState, now_ms: int) -> Steps[None]:
+    """`/controller` was deleted, or the session is new. After a failed term the next attempt waits."""
+    yield from maybe_resign(state)
+    if state.failed_to_take_office:
+        state.failed_to_take_office = False
+        yield Enqueue(Reelect(), RETRY_MS)
+        return
+    yield from run_for_office(state, now_ms)
+
+
+def expired(state: ClusterState) -> Steps[None]:
+    """The session is gone, and the office with it; nothing can be written."""
+    state.active_controller_id = None
+    yield from resign(state)
+
+
+def run_for_office(state: ClusterState, now_ms: int) -> Steps[None]:
+    """Elects, and serves when elected. Whatever goes wrong in taking office, it is given up in full (E4)."""
+    try:
+        if not (yield from elect(state, now_ms)):
+            return
+        yield from take_office(state)
+    except ControllerMoved:
+        yield from office_changed(state)
+    except ZkSessionExpired:
+        raise
+    except Exception as error:  # the one place: an office that cannot be taken must not be held
+        yield Log(ev.CONTROLLER_FAULTED, {"reason": repr(error), "controller_epoch": state.epoch}, "error")
+        state.failed_to_take_office = True
+        yield from trigger_controller_move(state)
+
+
+def trigger_controller_move(state: ClusterState) -> Steps[None]:
+    """Gives up the office and frees the znode, so that any controller can take over."""
+    epoch_zk_version = state.epoch_zk_version
+    (named,) = yield Read((GetData(ControllerZNode.path),))
+    own = _is_own(state, named)
+    yield from resign(state)
+    state.active_controller_id = None if own else ControllerZNode.decode(named.data)
+    if own:
+        try:
+            yield Write((Delete(ControllerZNode.path),), epoch_zk_version)
+        except ControllerMoved:
+            yield Log(ev.CONTROLLER_MOVED, {"reason": "another controller was elected meanwhile"})
+
+
+def elect(state: ClusterState, now_ms: int) -> Steps[bool]:
+    """Runs for office: True when won. Source: §2.1, whose steps the comments give.
+
+    Raises: ControllerMoved, when somebody else was faster.
+    """
+    epoch_node, named = yield Read((GetData(ControllerEpochZNode.path), GetData(ControllerZNode.path)))
+    if named.ok and not (yield from _cleared(state, epoch_node, named)):  # 1
+        return False
+    if epoch_node.code is ZkCode.NO_NODE:  # 2
+        yield Write((Create(ControllerEpochZNode.path, ControllerEpochZNode.encode(INITIAL_EPOCH)),), None)
+        (epoch_node,) = yield Read((GetData(ControllerEpochZNode.path),))
+    epoch = ControllerEpochZNode.decode(epoch_node.data) + 1
+    (result,) = yield Write(  # 3
+        (
+            Multi(
+                (
+                    Create(ControllerZNode.path, ControllerZNode.encode(state.controller_id, now_ms), ephemeral=True),
+                    SetData(ControllerEpochZNode.path, ControllerEpochZNode.encode(epoch), epoch_node.stat.version),
+                )
+            ),
+        ),
+        None,
+    )
+    if result.ok:  # 4
+        version = result.results[1].stat.version
+    elif result.code in (ZkCode.NODE_EXISTS, ZkCode.BAD_VERSION):  # 5
+        version = yield from _verify(state, epoch)
+    else:  # 6
+        raise RuntimeError(f"the election was answered {result.code.name}")
+    yield from _won(state, epoch, version)  # 7
+    return True
+
+
+def _cleared(state: ClusterState, epoch_node: ZkResult, named: ZkResult) -> Steps[bool]:
+    """Whether a znode that stands in the way was this process's own, left over, and is gone now (X1).
+
+    The check on the epoch makes sure that it is the znode that was read which goes.
+    """
+    state.active_controller_id = ControllerZNode.decode(named.data)
+    left_over = (
+        state.active_controller_id == state.controller_id
+        and not state.serving
+        and state.session_id is not None
+        and named.stat is not None
+        and named.stat.ephemeral_owner == state.session_id
+        and epoch_node.stat is not None
+    )
+    if not left_over or epoch_node.stat is None:
+        yield Log(ev.CONTROLLER_NOT_ELECTED, {"active_controller": state.active_controller_id})
+        return False
+    ops = (Check(ControllerEpochZNode.path, epoch_node.stat.version), Delete(ControllerZNode.path))
+    (result,) = yield Write((Multi(ops),), None)
+    state.active_controller_id = None
+    if not result.ok:
+        raise ControllerMoved(f"its own {ControllerZNode.path} was replaced")
+    return True
+
+
+def _verify(state: ClusterState, epoch: int) -> Steps[int]:
+    """A refused election may have been won, its answer lost: the version of the epoch's znode if so."""
+    named, epoch_node = yield Read((GetData(ControllerZNode.path), GetData(ControllerEpochZNode.path)))
+    won = (
+        _is_own(state, named)
+        and epoch_node.ok
+        and epoch_node.stat is not None
+        and ControllerEpochZNode.decode(epoch_node.data) == epoch
+    )
+    if not won:
+        raise ControllerMoved("another controller was elected first")
+    version: int = epoch_node.stat.version
+    return version
+
+
+def _won(state: ClusterState, epoch: int, epoch_zk_version: int) -> Steps[None]:
+    state.reset()
+    state.epoch, state.epoch_zk_version = epoch, epoch_zk_version
+    state.active_controller_id = state.controller_id
+    state.serving = True
+    state.failed_to_take_office = False
+    yield Log(ev.CONTROLLER_ELECTED, {"controller_epoch": epoch, "epoch_zk_version": epoch_zk_version})
+    (seen,) = yield Read((Exists(ControllerZNode.path, watch=True),))
+    if not seen.ok:  # gone already: look again once office is taken
+        yield Enqueue(Reelect())

@@ -1,0 +1,277 @@
+"""The partition state machine: new partitions get their first leader, others are elected one.
+
+One call is one batch: check what is legal, read, decide, write under fence, settle, and tell the brokers. Partitions
+that lost a race are read and decided again, at once and without limit. A failed election never writes "no leader": that
+is the replica machine's (spec controller.md §16.6).
+
+Source: Kafka 3.9 `ZkPartitionStateMachine`; spec controller.md §5.4, §5.5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from controller.core.effects import Log, Read, Steps, Write
+from controller.core.election import (
+    ControlledShutdownElection,
+    Election,
+    OfflineElection,
+    PreferredElection,
+    ReassignElection,
+    Strategy,
+    elect_for_reassignment,
+    elect_for_shutdown,
+    elect_offline,
+    elect_preferred,
+)
+from controller.core.leadership import Failure, FailureKind, Outcome, decided, read_states, trace_election, write_states
+from controller.core.requests import RequestBatch
+from controller.core.state import ClusterState
+from controller.core.transitions import PartitionState, legal_partition
+from controller.wire import log_events as ev
+from controller.wire.types import BrokerId, LeaderAndIsr, TopicPartition
+from controller.wire.zk import Create, GetData, ZkCode, ZkResult, ZkWriteOp
+from controller.wire.znodes import (
+    ConfigEntityZNode,
+    TopicPartitionStateZNode,
+    TopicPartitionsZNode,
+    TopicPartitionZNode,
+)
+
+Outcomes = dict[TopicPartition, Outcome]
+UNCLEAN_ELECTION = "unclean.leader.election.enable"
+
+
+def change_partitions(
+    state: ClusterState,
+    partitions: Iterable[TopicPartition],
+    target: PartitionState,
+    strategy: Strategy | None = None,
+) -> Steps[Outcomes]:
+    """Moves partitions to `target` and tells the brokers. Going online from ONLINE or OFFLINE needs a strategy.
+
+    The answer covers elections only: neither partitions that got their first leader nor those whose move is illegal.
+    """
+    valid: list[TopicPartition] = []
+    for tp in sorted(set(partitions)):
+        current = state.partition_state(tp)
+        if legal_partition(current, target):
+            valid.append(tp)
+        else:
+            yield _refused(tp, current, target)
+    if target is not PartitionState.ONLINE:
+        for tp in valid:
+            state.put_partition_state(tp, target)
+        return {}
+    batch = RequestBatch(state)
+    fresh = [tp for tp in valid if state.partition_state(tp) is PartitionState.NEW]
+    known = [tp for tp in valid if state.partition_state(tp) is not PartitionState.NEW]
+    outcomes: Outcomes = {}
+    if fresh:
+        yield from _initialize(state, batch, fresh)
+    if known:
+        assert strategy is not None, "an election needs a strategy"
+        outcomes = yield from _elect(state, batch, known, strategy)
+    yield from batch.send()
+    return outcomes
+
+
+def trigger_online(state: ClusterState, topic: str | None = None) -> Steps[Outcomes]:
+    """Tries to bring every new and offline partition (of one topic, or all) online, those queued for deletion not."""
+    waiting = [
+        tp
+        for tp in state.partitions_in(PartitionState.OFFLINE, PartitionState.NEW)
+        if not state.is_queued_for_deletion(tp.topic) and topic in (None, tp.topic)
+    ]
+    return (yield from change_partitions(state, waiting, PartitionState.ONLINE, OfflineElection()))
+
+
+def _refused(tp: TopicPartition, current: PartitionState, target: PartitionState) -> Log:
+    return Log(
+        ev.TRANSITION_REFUSED,
+        {"topic": tp.topic, "partition": tp.partition, "from": current.name, "to": target.name},
+        "error",
+    )
+
+
+def _failed(tp: TopicPartition, reason: str) -> Log:
+    return Log(ev.PARTITION_ELECTION_FAILED, {"topic": tp.topic, "partition": tp.partition, "reason": reason}, "error")
+
+
+def _elected(tp: TopicPartition, new: LeaderAndIsr, *, unclean: bool = False) -> Log:
+    return Log(
+        ev.PARTITION_LEADER_ELECTED,
+        {
+            "topic": tp.topic,
+            "partition": tp.partition,
+            "leader": new.leader,
+            "leader_epoch": new.leader_epoch,
+            "isr": list(new.isr),
+            "partition_epoch": new.partition_epoch,
+            "unclean": unclean,
+        },
+    )
+
+
+# --- the first leader
+
+
+def _initialize(state: ClusterState, batch: RequestBatch, partitions: Sequence[TopicPartition]) -> Steps[None]:
+    """All live replicas are in the first ISR, the first of them leads. Without one the partition stays new."""
+    wanted: dict[TopicPartition, LeaderAndIsr] = {}
+    for tp in partitions:
+        live = tuple(r for r in state.assignment(tp).replicas if state.is_online(r, tp))
+        if live:
+            wanted[tp] = LeaderAndIsr(leader=live[0], isr=live, controller_epoch=state.epoch)
+        else:
+            yield _failed(tp, "none of its replicas is alive")
+    if not wanted:
+        return
+    ops = _creations(wanted)
+    results: list[ZkResult] = yield Write(ops, state.epoch_zk_version)
+    for (tp, new), result in zip(wanted.items(), results[-len(wanted) :], strict=True):
+        if not result.ok:
+            yield _failed(tp, f"its state znode cannot be created: {result.code.name}")
+            continue
+        state.lead(tp, new)
+        batch.add_leader_and_isr(new.isr, tp, new, state.assignment(tp), is_new=True)
+        state.put_partition_state(tp, PartitionState.ONLINE)
+        yield from trace_election(state, tp, new)
+        yield _elected(tp, new)
+
+
+def _creations(wanted: Mapping[TopicPartition, LeaderAndIsr]) -> tuple[ZkWriteOp, ...]:
+    """Parents first, level by level; that a parent exists already is no harm. The states come last."""
+    topics = dict.fromkeys(tp.topic for tp in wanted)
+    parents = [Create(TopicPartitionsZNode.path(topic)) for topic in topics]
+    partitions = [Create(TopicPartitionZNode.path(tp)) for tp in wanted]
+    states = [
+        Create(TopicPartitionStateZNode.path(tp), TopicPartitionStateZNode.encode(new)) for tp, new in wanted.items()
+    ]
+    return (*parents, *partitions, *states)
+
+
+# --- elections
+
+
+@dataclass(frozen=True, slots=True)
+class _Decision:
+    election: Election
+    recipients: tuple[BrokerId, ...]
+
+
+def _elect(
+    state: ClusterState, batch: RequestBatch, partitions: Sequence[TopicPartition], strategy: Strategy
+) -> Steps[Outcomes]:
+    outcomes: Outcomes = {}
+    remaining = list(partitions)
+    while remaining:
+        done, remaining = yield from _elect_once(state, batch, remaining, strategy)
+        outcomes.update(done)
+    for tp in partitions:
+        match outcomes[tp]:
+            case Failure(reason=reason):
+                yield _failed(tp, reason)
+            case _:
+                state.put_partition_state(tp, PartitionState.ONLINE)
+    return outcomes
+
+
+def _elect_once(
+    state: ClusterState, batch: RequestBatch, partitions: Sequence[TopicPartition], strategy: Strategy
+) -> Steps[tuple[Outcomes, list[TopicPartition]]]:
+    """One round of read, decide, write: (outcomes, partitions that lost a race)."""
+    outcomes: Outcomes = {}
+    found: dict[TopicPartition, LeaderAndIsr] = {}
+    for tp, outcome in (yield from read_states(state, partitions)).items():
+        if isinstance(outcome, Failure):
+            outcomes[tp] = outcome
+        else:
+            found[tp] = outcome
+    if not found:
+        return outcomes, []
+    decisions, failures = yield from _decide(state, found, strategy)
+    outcomes.update(failures)
+    wanted = {
+        tp: decided(state, found[tp], leader=d.election.leader, isr=d.election.isr) for tp, d in decisions.items()
+    }
+    if not wanted:
+        return outcomes, []
+    written, retry = yield from write_states(state, wanted)
+    outcomes.update(written)
+    for tp, outcome in written.items():
+        if isinstance(outcome, LeaderAndIsr):
+            batch.add_leader_and_isr(decisions[tp].recipients, tp, outcome, state.assignment(tp), is_new=False)
+            yield _elected(tp, outcome, unclean=decisions[tp].election.unclean)
+    return outcomes, retry
+
+
+def _decide(
+    state: ClusterState, found: Mapping[TopicPartition, LeaderAndIsr], strategy: Strategy
+) -> Steps[tuple[dict[TopicPartition, _Decision], Outcomes]]:
+    allowed, failures = yield from _unclean_allowed(state, found, strategy)
+    decisions: dict[TopicPartition, _Decision] = {}
+    for tp in found:
+        if tp in failures:
+            continue
+        decision = _apply(state, tp, found[tp], strategy, unclean_allowed=tp in allowed)
+        if decision is None:
+            failures[tp] = Failure(f"no replica may lead {tp} by {type(strategy).__name__}")
+            continue
+        state.unclean_elections += decision.election.unclean
+        decisions[tp] = decision
+    return decisions, failures
+
+
+def _apply(
+    state: ClusterState, tp: TopicPartition, found: LeaderAndIsr, strategy: Strategy, *, unclean_allowed: bool
+) -> _Decision | None:
+    assignment = state.assignment(tp)
+    replicas = assignment.replicas
+    online = tuple(r for r in replicas if state.is_online(r, tp))
+    recipients = replicas
+    match strategy:
+        case OfflineElection():
+            # Brokers that are shutting down are not told (spec controller.md §16.16), but stay out of the ISR too.
+            election = elect_offline(replicas, found.isr, online, unclean_allowed=unclean_allowed)
+            recipients = online
+        case ReassignElection():
+            recipients = assignment.target_replicas
+            election = elect_for_reassignment(recipients, found.isr, online)
+        case PreferredElection():
+            election = elect_preferred(replicas, found.isr, online)
+        case ControlledShutdownElection():
+            recipients = tuple(r for r in replicas if state.is_registered_with_good_dir(r, tp))
+            election = elect_for_shutdown(replicas, found.isr, recipients, state.shutting_down)
+    return None if election is None else _Decision(election, recipients)
+
+
+def _unclean_allowed(
+    state: ClusterState, found: Mapping[TopicPartition, LeaderAndIsr], strategy: Strategy
+) -> Steps[tuple[set[TopicPartition], Outcomes]]:
+    """The partitions that may be led by a replica outside the ISR; only those without an online ISR member matter."""
+    if not isinstance(strategy, OfflineElection):
+        return set(), {}
+    helpless = [tp for tp, known in found.items() if not any(state.is_online(r, tp) for r in known.isr)]
+    if strategy.allow_unclean or not helpless:
+        return set(helpless), {}
+    topics = sorted({tp.topic for tp in helpless})
+    results: list[ZkResult] = yield Read(tuple(GetData(ConfigEntityZNode.topic(topic)) for topic in topics))
+    configs = dict(zip(topics, results, strict=True))
+    allowed: set[TopicPartition] = set()
+    failures: Outcomes = {}
+    for tp in helpless:
+        result = configs[tp.topic]
+        if not result.ok and result.code is not ZkCode.NO_NODE:
+            failures[tp] = Failure(
+                f"the configs of {tp.topic} cannot be read: {result.code.name}", FailureKind.ZOOKEEPER
+            )
+        elif _allows_unclean(state, result.data):
+            allowed.add(tp)
+    return allowed, failures
+
+
+def _allows_unclean(state: ClusterState, config: bytes | None) -> bool:
+    said = ConfigEntityZNode.decode(config).get(UNCLEAN_ELECTION)
+    return state.settings.unclean_leader_election_enable if said is None else said.strip().lower() == "true"

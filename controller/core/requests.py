@@ -1,0 +1,199 @@
+"""From decisions to requests: a batch collects what brokers must hear of one step and turns it into sorted requests.
+
+Per broker the order is LeaderAndIsr, UpdateMetadata, StopReplica. Every target of UpdateMetadata gets the very same
+tuples, so the shell encodes them once. Brokers that are not registered are left out, as they have no channel.
+
+Source: Kafka 3.9 `AbstractControllerBrokerRequestBatch`; spec controller.md §7.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from controller.core.effects import Send, Steps
+from controller.core.state import ClusterState
+from controller.wire.control import (
+    ControlRequest,
+    LeaderAndIsrEntry,
+    LeaderAndIsrRequest,
+    StopReplicaEntry,
+    StopReplicaRequest,
+    UpdateMetadataEntry,
+    UpdateMetadataRequest,
+)
+from controller.wire.types import (
+    EPOCH_DURING_DELETE,
+    NO_EPOCH,
+    Broker,
+    BrokerId,
+    LeaderAndIsr,
+    ReplicaAssignment,
+    TopicPartition,
+)
+
+
+class RequestBatch:
+    """Requests of one step. Entries are taken from the state at the moment they are added."""
+
+    def __init__(self, state: ClusterState) -> None:
+        self._state = state
+        self._leader_and_isr: dict[BrokerId, dict[TopicPartition, LeaderAndIsrEntry]] = {}
+        self._stop_replica: dict[BrokerId, dict[TopicPartition, StopReplicaEntry]] = {}
+        self._metadata: dict[TopicPartition, UpdateMetadataEntry] = {}
+        self._metadata_targets: set[BrokerId] = set()
+        self._metadata_to_all = False
+
+    def add_leader_and_isr(
+        self,
+        brokers: Iterable[BrokerId],
+        tp: TopicPartition,
+        leadership: LeaderAndIsr,
+        assignment: ReplicaAssignment,
+        *,
+        is_new: bool,
+    ) -> None:
+        """Tells these brokers of a partition they replicate, and all brokers its metadata. `is_new` once is for ever
+        within a batch. Negative ids are ignored."""
+        fresh = LeaderAndIsrEntry(topic_partition=tp, state=leadership, assignment=assignment, is_new=is_new)
+        newer = fresh if is_new else None
+        for broker_id in brokers:
+            if broker_id < 0:
+                continue
+            entries = self._leader_and_isr.setdefault(broker_id, {})
+            known = entries.get(tp)
+            if known is not None and known.is_new and not is_new:
+                newer = newer or LeaderAndIsrEntry(
+                    topic_partition=tp, state=leadership, assignment=assignment, is_new=True
+                )
+                entries[tp] = newer
+            else:
+                entries[tp] = fresh
+        self.add_update_metadata_to_all((tp,))
+
+    def add_stop_replica(self, broker_id: BrokerId, tp: TopicPartition, *, delete: bool) -> None:
+        """Tells a broker to stop a replica. `delete` once is for ever within a batch."""
+        if broker_id < 0:
+            return
+        entries = self._stop_replica.setdefault(broker_id, {})
+        known = entries.get(tp)
+        entries[tp] = StopReplicaEntry(
+            topic_partition=tp,
+            leader_epoch=self._stop_epoch(tp),
+            delete_partition=delete or (known is not None and known.delete_partition),
+        )
+
+    def _stop_epoch(self, tp: TopicPartition) -> int:
+        if self._state.is_queued_for_deletion(tp.topic):
+            return EPOCH_DURING_DELETE
+        leadership = self._state.leadership(tp)
+        return NO_EPOCH if leadership is None else leadership.leader_epoch
+
+    def add_update_metadata_to_all(self, partitions: Iterable[TopicPartition]) -> None:
+        """As `add_update_metadata`, to every registered broker."""
+        self._metadata_to_all = True
+        self._add_metadata(partitions)
+
+    def add_update_metadata(self, brokers: Iterable[BrokerId], partitions: Iterable[TopicPartition]) -> None:
+        """Tells brokers the live brokers and these partitions; those without leadership are left out."""
+        self._metadata_targets.update(b for b in brokers if b >= 0)
+        self._add_metadata(partitions)
+
+    def _add_metadata(self, partitions: Iterable[TopicPartition]) -> None:
+        state = self._state
+        for tp in partitions:
+            leadership = state.leadership(tp)
+            if leadership is None:
+                continue
+            replicas = state.assignment(tp).replicas
+            self._metadata[tp] = UpdateMetadataEntry(
+                topic_partition=tp,
+                state=leadership,
+                replicas=replicas,
+                offline_replicas=tuple(r for r in replicas if not state.is_online(r, tp)),
+                being_deleted=state.is_queued_for_deletion(tp.topic),
+            )
+
+    def send(self) -> Steps[None]:
+        """Sends what was collected, if anything, and leaves the batch empty."""
+        requests = self._requests()
+        self.__init__(self._state)  # type: ignore[misc]
+        if requests:
+            yield Send(requests)
+
+    def _requests(self) -> tuple[ControlRequest, ...]:
+        live = self._state.live_brokers
+        requests: list[ControlRequest] = []
+        for broker_id in sorted(self._leader_and_isr.keys() & live.keys()):
+            requests.append(self._leader_and_isr_request(live[broker_id]))
+        targets = live.keys() if self._metadata_to_all else self._metadata_targets & live.keys()
+        if targets:
+            states = tuple(self._metadata[tp] for tp in sorted(self._metadata))
+            brokers = live_brokers(self._state)
+            requests += (self._update_metadata_request(live[b], states, brokers) for b in sorted(targets))
+        for broker_id in sorted(self._stop_replica.keys() & live.keys()):
+            requests.append(self._stop_replica_request(live[broker_id]))
+        return tuple(requests)
+
+    def _leader_and_isr_request(self, to: Broker) -> LeaderAndIsrRequest:
+        entries = self._leader_and_isr[to.broker_id]
+        leaders = {e.state.leader for e in entries.values() if e.state.leader is not None}
+        return LeaderAndIsrRequest(
+            to=to.broker_id,
+            controller_id=self._state.controller_id,
+            controller_epoch=self._state.epoch,
+            broker_epoch=to.broker_epoch,
+            partition_states=tuple(entries[tp] for tp in sorted(entries)),
+            live_leaders=tuple(filter(None, (self._leader_address(b) for b in sorted(leaders)))),
+        )
+
+    def _leader_address(self, broker_id: BrokerId) -> Broker | None:
+        """The broker with the one endpoint that brokers use among themselves; None when it is not registered there."""
+        broker = self._state.live_brokers.get(broker_id)
+        endpoint = broker and broker.endpoint(self._state.settings.inter_broker_listener_name)
+        return Broker(broker_id=broker_id, endpoints=(endpoint,)) if endpoint else None
+
+    def _update_metadata_request(
+        self, to: Broker, states: tuple[UpdateMetadataEntry, ...], brokers: tuple[Broker, ...]
+    ) -> UpdateMetadataRequest:
+        return UpdateMetadataRequest(
+            to=to.broker_id,
+            controller_id=self._state.controller_id,
+            controller_epoch=self._state.epoch,
+            broker_epoch=to.broker_epoch,
+            partition_states=states,
+            live_brokers=brokers,
+        )
+
+    def _stop_replica_request(self, to: Broker) -> StopReplicaRequest:
+        entries = self._stop_replica[to.broker_id]
+        return StopReplicaRequest(
+            to=to.broker_id,
+            controller_id=self._state.controller_id,
+            controller_epoch=self._state.epoch,
+            broker_epoch=to.broker_epoch,
+            partition_states=tuple(entries[tp] for tp in sorted(entries)),
+        )
+
+
+def live_brokers(state: ClusterState) -> tuple[Broker, ...]:
+    """What UpdateMetadata says: every registered broker, and the controller's own endpoint, sorted by id."""
+    brokers = dict(state.live_brokers)
+    if state.endpoint is not None:
+        brokers.setdefault(state.controller_id, state.endpoint)
+    return tuple(brokers[broker_id] for broker_id in sorted(brokers))
+
+
+def send_metadata_to_all(state: ClusterState, partitions: Iterable[TopicPartition] = ()) -> Steps[None]:
+    """UpdateMetadata of these partitions to every registered broker."""
+    batch = RequestBatch(state)
+    batch.add_update_metadata_to_all(partitions)
+    yield from batch.send()
+
+
+def send_metadata(
+    state: ClusterState, brokers: Iterable[BrokerId], partitions: Iterable[TopicPartition] = ()
+) -> Steps[None]:
+    """UpdateMetadata of these partitions to these brokers."""
+    batch = RequestBatch(state)
+    batch.add_update_metadata(brokers, partitions)
+    yield from batch.send()

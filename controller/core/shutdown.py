@@ -1,0 +1,66 @@
+"""Controlled shutdown: a broker that wants to leave hands over its leaderships first.
+
+Source: Kafka 3.9 `KafkaController.doControlledShutdown`; spec controller.md §11.5, §13.
+"""
+
+from __future__ import annotations
+
+from controller.core.effects import ControllerMoved, Log, Reply, ShutdownAnswer, Steps
+from controller.core.election import ControlledShutdownElection
+from controller.core.events import ControlledShutdown
+from controller.core.partitions import change_partitions
+from controller.core.replicas import change_replicas
+from controller.core.requests import RequestBatch
+from controller.core.state import ClusterState
+from controller.core.transitions import PartitionState, ReplicaState
+from controller.wire import log_events as ev
+from controller.wire.errors import ErrorCode
+from controller.wire.types import NO_BROKER_EPOCH, BrokerId, PartitionReplica, TopicPartition
+
+
+def shut_down(state: ClusterState, event: ControlledShutdown) -> Steps[None]:
+    """Answers once all requests are queued, not delivered. A lost office is answered, not acted upon, as in Kafka."""
+    error = _refusal(state, event)
+    if error is not ErrorCode.NONE:
+        yield Log(ev.REQUEST_REFUSED, {"request": "ControlledShutdown", "broker": event.broker_id, "error": error.name})
+        yield Reply(event.reply_to, ShutdownAnswer(error))
+        return
+    try:
+        remaining = yield from _hand_over(state, event.broker_id)
+    except ControllerMoved:
+        yield Reply(event.reply_to, ShutdownAnswer(ErrorCode.STALE_CONTROLLER_EPOCH))
+        return
+    yield Log(ev.SHUTDOWN_GRANTED, {"broker": event.broker_id, "remaining": [str(tp) for tp in remaining]})
+    yield Reply(event.reply_to, ShutdownAnswer(ErrorCode.NONE, remaining))
+
+
+def _refusal(state: ClusterState, event: ControlledShutdown) -> ErrorCode:
+    broker = state.live_brokers.get(event.broker_id)
+    if event.broker_epoch != NO_BROKER_EPOCH:
+        if broker is None:
+            return ErrorCode.UNKNOWN_SERVER_ERROR
+        if event.broker_epoch < broker.broker_epoch:
+            return ErrorCode.STALE_BROKER_EPOCH
+    return ErrorCode.BROKER_NOT_AVAILABLE if broker is None else ErrorCode.NONE
+
+
+def _hand_over(state: ClusterState, broker_id: BrokerId) -> Steps[tuple[TopicPartition, ...]]:
+    state.shutting_down.add(broker_id)
+    led: list[TopicPartition] = []
+    followed: list[TopicPartition] = []
+    for tp in state.partitions_on(broker_id):
+        leadership = state.leadership(tp)
+        if leadership is not None and _is_replicated(state, tp):
+            (led if leadership.leader == broker_id else followed).append(tp)
+    yield from change_partitions(state, led, PartitionState.ONLINE, ControlledShutdownElection())
+    batch = RequestBatch(state)
+    for tp in followed:
+        batch.add_stop_replica(broker_id, tp, delete=False)
+    yield from batch.send()
+    yield from change_replicas(state, [PartitionReplica(tp, broker_id) for tp in followed], ReplicaState.OFFLINE)
+    return tuple(tp for tp in state.partitions_led_by(broker_id) if _is_replicated(state, tp))
+
+
+def _is_replicated(state: ClusterState, tp: TopicPartition) -> bool:
+    """Whether it has other replicas to go to, and is not to be deleted."""
+    return len(state.assignment(tp).replicas) > 1 and not state.is_queued_for_deletion(tp.topic)

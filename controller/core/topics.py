@@ -1,0 +1,96 @@
+"""Topics appear and vanish, and grow partitions.
+
+Source: Kafka 3.9 `KafkaController.processTopicChange`, `processPartitionModifications`; spec controller.md §10.2,
+§10.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from controller.core.effects import Log, Read, Steps, Write
+from controller.core.election import OfflineElection
+from controller.core.leadership import trace_assignments
+from controller.core.partitions import change_partitions
+from controller.core.replicas import change_replicas
+from controller.core.state import ClusterState
+from controller.core.transitions import PartitionState, ReplicaState
+from controller.wire import log_events as ev
+from controller.wire.types import ReplicaAssignment, TopicPartition
+from controller.wire.zk import GetChildren, GetData, SetData, ZkResult
+from controller.wire.znodes import TopicAssignment, TopicPartitionsZNode, TopicsZNode, TopicZNode
+
+
+def list_topics() -> Steps[set[str]]:
+    """The names of all topics; watches the list."""
+    (listed,) = yield Read((GetChildren(TopicsZNode.path, watch=True),))
+    return set(listed.children)
+
+
+def read_assignments(topics: Iterable[str]) -> Steps[dict[str, TopicAssignment]]:
+    """The assignments of these topics, those that vanished left out; watches each."""
+    names = sorted(topics)
+    if not names:
+        return {}
+    results: list[ZkResult] = yield Read(tuple(GetData(TopicZNode.path(topic), watch=True) for topic in names))
+    return {topic: TopicZNode.decode(r.data) for topic, r in zip(names, results, strict=True) if r.ok}
+
+
+def learn(state: ClusterState, topic: str, found: TopicAssignment) -> list[tuple[TopicPartition, ReplicaAssignment]]:
+    """Believes an assignment; returns its partitions."""
+    if found.topic_id is not None:
+        state.topic_ids[topic] = found.topic_id
+    learnt = [(TopicPartition(topic, p), a) for p, a in sorted(found.partitions.items())]
+    for tp, assignment in learnt:
+        state.assign(tp, assignment)
+    return learnt
+
+
+def topics_changed(state: ClusterState) -> Steps[None]:
+    """`/brokers/topics` has other children."""
+    listed = yield from list_topics()
+    new, deleted = listed - state.topics, state.topics - listed
+    state.topics = listed
+    found = yield from read_assignments(new)
+    for topic in deleted:
+        state.remove_topic(topic)
+    learnt = [entry for topic in sorted(found) for entry in learn(state, topic, found[topic])]
+    if new or deleted:
+        yield Log(ev.TOPICS_CHANGED, {"new": sorted(new), "deleted": sorted(deleted)})
+    yield from trace_assignments(state, learnt)
+    yield from _create(state, [tp for tp, _ in learnt])
+
+
+def _create(state: ClusterState, partitions: Sequence[TopicPartition]) -> Steps[None]:
+    """The way of new partitions: new, led by their first live replica, online. Only its ISR hears of each."""
+    replicas = state.replicas_of(partitions)
+    yield from change_partitions(state, partitions, PartitionState.NEW)
+    yield from change_replicas(state, replicas, ReplicaState.NEW)
+    yield from change_partitions(state, partitions, PartitionState.ONLINE, OfflineElection())
+    yield from change_replicas(state, replicas, ReplicaState.ONLINE)
+
+
+def partitions_changed(state: ClusterState, topic: str) -> Steps[None]:
+    """A topic znode was rewritten: new partitions are taken up, other changes to it are ignored."""
+    found = (yield from read_assignments((topic,))).get(topic, TopicAssignment())
+    added = {p: a for p, a in found.partitions.items() if not state.assignment(TopicPartition(topic, p)).replicas}
+    if not added:
+        return
+    if state.is_queued_for_deletion(topic):
+        yield from _restore(state, topic, found)
+        return
+    learnt = learn(state, topic, TopicAssignment(partitions=added, topic_id=found.topic_id))
+    yield from trace_assignments(state, learnt)
+    yield from _create(state, [tp for tp, _ in learnt])
+
+
+def _restore(state: ClusterState, topic: str, found: TopicAssignment) -> Steps[None]:
+    """A topic in deletion must not grow: only partitions that have a znode stay. Source: §10.3, §16.26."""
+    fields = {"topic": topic, "reason": "the topic is being deleted; its new partitions are taken back"}
+    yield Log(ev.TOPICS_CHANGED, fields, "warning")
+    (listed,) = yield Read((GetChildren(TopicPartitionsZNode.path(topic)),))
+    kept = {
+        p: state.assignment(TopicPartition(topic, p)) for p in sorted(found.partitions) if str(p) in listed.children
+    }
+    content = TopicAssignment(partitions=kept, topic_id=state.topic_ids.get(topic))
+    yield Write((SetData(TopicZNode.path(topic), TopicZNode.encode(content)),), state.epoch_zk_version)
