@@ -62,9 +62,10 @@ async def kill_broker(stage: Stage) -> str:
     again = time.monotonic()
     await stage.cluster.start_broker(KILLED)
     await stage.until(f"broker {KILLED} is in every ISR again", lambda truth: not truth.not_whole(), timeout_s=_HEAL_S)
+    session_s = SESSION_TIMEOUT_MS / 1000
     return (
-        f"broker {KILLED} by SIGKILL: {len(led)} leaders moved after {moved_s:.1f} s "
-        f"(session {SESSION_TIMEOUT_MS / 1000:g} s); started again, it was in every ISR after {time.monotonic() - again:.1f} s"
+        f"broker {KILLED} by SIGKILL: {len(led)} leaders moved after {moved_s:.1f} s (session {session_s:g} s); "
+        f"started again, it was in every ISR after {time.monotonic() - again:.1f} s"
     )
 
 
