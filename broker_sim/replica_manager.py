@@ -8,7 +8,20 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
+import structlog
+
+from broker_sim.fetcher import FetcherManager
+from broker_sim.housekeeping import Housekeeping
+from broker_sim.isr_updates import IsrUpdates
+from broker_sim.log.dirs import LogDir, LogDirs
+from broker_sim.log.errors import StorageFailure
+from broker_sim.offsets import OffsetQuestion, Offsets
+from broker_sim.produce_and_fetch import Fetching, FetchRequest, Producing
+from broker_sim.quota import ReplicationQuota, parse_throttled_replicas
+from broker_sim.replica_roles import ReplicaRoles, RoleChanges
+from broker_sim.replica_table import ReplicaTable
 from broker_sim.replica_types import (
     CONSUMER_REPLICA_ID,
     DeleteRecordsResult,
@@ -20,13 +33,20 @@ from broker_sim.replica_types import (
     LogDirDescription,
     MetadataView,
     ProduceResult,
+    ReplicaOnDisk,
     ReplicaSettings,
 )
 from broker_sim.trace import TraceWriter
+from controller.wire import log_events as ev
 from controller.wire.control import LeaderAndIsrEntry, StopReplicaEntry
 from controller.wire.errors import ErrorCode
 from controller.wire.ports import Clock, Network
+from controller.wire.trace import TraceEvent
 from controller.wire.types import Broker, BrokerId, TopicPartition
+
+#: A `-future` folder: `<topic>-<partition>.<32 hex digits>-future` must fit into a file name.
+_FUTURE_SUFFIX_LENGTH = 40
+_MAX_NAME = 255
 
 
 class ReplicaManager:
@@ -52,16 +72,39 @@ class ReplicaManager:
             lambda leaders, followers: None
         ),
         is_paused: Callable[[TopicPartition], bool] = lambda topic_partition: False,
+        log: Any = None,
     ) -> None:
         """`on_log_dir_failure(path)` is called once per failed dir (write the ZooKeeper notification there).
 
         `on_leadership_change(became_leader, became_follower)` is called after a LeaderAndIsr (or StopReplica with
-        delete: the partition counts as a follower) for group coordination. `is_paused` stops the fetching of a partition
-        by this broker's own fetchers while it says True.
+        delete: the partition counts as a follower) for group coordination. `is_paused` stops the fetching of a
+        partition by this broker's own fetchers while it says True.
         """
-        raise NotImplementedError
+        self._on_log_dir_failure, self._on_leadership_change = on_log_dir_failure, on_leadership_change
+        self._table = ReplicaTable(
+            broker_id=broker_id,
+            settings=settings,
+            clock=clock,
+            rng=rng,
+            metadata=metadata,
+            trace=trace,
+            log=log if log is not None else structlog.get_logger().bind(broker_id=broker_id),
+            on_storage_failure=self._storage_failed,
+            dirs=LogDirs(settings.log_dirs, rng),
+            leader_quota=_quota(broker_id, settings),
+            follower_quota=_quota(broker_id, settings),
+            alter_log_dirs_quota=_quota(broker_id, settings),
+        )
+        self._fetchers = FetcherManager(self._table, network, is_paused)
+        self._isr_updates = IsrUpdates(self._table, isr_writer)
+        self._housekeeping = Housekeeping(self._table)
+        self._roles = ReplicaRoles(self._table, self._fetchers, self._housekeeping.delete_later)
+        self._producing = Producing(self._table)
+        self._fetching = Fetching(self._table, self._isr_updates)
+        self._offsets = Offsets(self._table)
+        self._has_started = self._has_ended = False
 
-    # -- life ----------------------------------------------------------------------------------------------------
+    # -- life ---------------------------------------------------------------------------------------------------------
 
     def load_logs(self, *, cluster_id: str) -> None:
         """Locks the log dirs, checks `meta.properties`, loads all logs (recovers the unclean ones).
@@ -69,20 +112,61 @@ class ReplicaManager:
         Raises: LogDirsUnusable (from log.dirs) when no dir can be used, another process holds one, or the cluster or
         broker id differs.
         """
-        raise NotImplementedError
+        table = self._table
+        lost = table.dirs.open(
+            broker_id=table.broker_id, cluster_id=cluster_id, config_of=table.config_of, now_ms=table.now_ms()
+        )
+        for topic_partition, lost_bytes in lost.items():
+            table.log.warning(
+                ev.LOG_RECOVERED,
+                topic=topic_partition.topic,
+                partition=topic_partition.partition,
+                lost_bytes=lost_bytes,
+            )
+        for log_dir in table.dirs:
+            if not log_dir.is_online:
+                self._tell_failure(log_dir.name, "cannot be read")
 
     def startup(self) -> None:
         """Starts the periodic work: isr-expiration (first run at once), ISR propagation, checkpoints, retention."""
-        raise NotImplementedError
+        table = self._table
+        self._has_started = True
+        settings = {
+            "replica.lag.time.max.ms": str(table.settings.replica_lag_time_max_ms),
+            "min.insync.replicas": str(table.settings.min_insync_replicas),
+        }
+        table.trace.start(table.now_ms(), settings=settings)
+        for topic in sorted(table.overrides):
+            self._trace_min_isr(topic, None)
+        for log_dir in table.dirs:
+            if not log_dir.is_online:
+                self._on_log_dir_failure(log_dir.name)
+        self._isr_updates.start()
+        self._housekeeping.start()
 
     async def shutdown(self, *, clean: bool = True, broker_epoch: int = -1) -> None:
         """Stops fetchers and timers, completes what waits, checkpoints, closes logs and trace. Idempotent.
 
         `clean=False` leaves the disk as a kill would: no checkpoint, no clean-shutdown marker.
         """
-        raise NotImplementedError
+        if self._has_ended:
+            return
+        self._has_ended = True
+        table = self._table
+        await self._fetchers.stop()
+        await self._isr_updates.stop()
+        await self._housekeeping.stop()
+        watermarks = self._housekeeping.watermarks()
+        if clean:
+            table.trace.row(TraceEvent.DOWN, table.now_ms())
+        for partition in table.partitions.values():
+            partition.stop_leading()
+            partition.wake_all()
+        for path in table.dirs.close(clean=clean, broker_epoch=broker_epoch, high_watermarks=watermarks):
+            table.log.error(ev.LOG_DIR_FAILED, log_dir=str(path), reason="not closed cleanly")
+        table.trace.close()
 
-    # -- the controller's requests ----------------------------------------------------------------------------------
+    # -- the controller's requests ------------------------------------------------------------------------------------
 
     def leader_and_isr(
         self,
@@ -95,17 +179,28 @@ class ReplicaManager:
 
         A follower's leader is looked up in the metadata cache (§6.5), not in `live_leaders`.
         """
-        raise NotImplementedError
+        self._housekeeping.start_watermarks()
+        return self._apply(self._roles.leader_and_isr(entries))
 
     def stop_replica(self, entries: Sequence[StopReplicaEntry]) -> dict[TopicPartition, ErrorCode]:
         """§7, per partition; the caller has checked broker and controller epoch."""
-        raise NotImplementedError
+        return self._apply(self._roles.stop_replica(entries))
+
+    def _apply(self, changes: RoleChanges) -> dict[TopicPartition, ErrorCode]:
+        if changes.became_leader or changes.became_follower:
+            self._on_leadership_change(changes.became_leader, changes.became_follower)
+        return changes.errors
 
     def alive_brokers_changed(self) -> None:
         """The metadata cache has another set of live brokers: call after every UpdateMetadata."""
-        raise NotImplementedError
+        self._table.trace_aliveness()
+        alive = self._table.metadata.alive_brokers()
+        for partition in self._table.led():
+            if partition.led is not None:
+                partition.led.alive = alive
+            partition.log_starts_changed.wake()
 
-    # -- clients and followers ---------------------------------------------------------------------------------------
+    # -- clients and followers ----------------------------------------------------------------------------------------
 
     async def produce(
         self,
@@ -120,7 +215,9 @@ class ReplicaManager:
 
         `is_internal`: written by this broker itself (group offsets), so internal topics are allowed.
         """
-        raise NotImplementedError
+        return await self._producing.produce(
+            records, acks=acks, timeout_ms=timeout_ms, is_internal=is_internal, zstd_allowed=zstd_allowed
+        )
 
     async def fetch(
         self,
@@ -137,7 +234,16 @@ class ReplicaManager:
 
         A `replica_id` >= 0 is a follower: its fetch is recorded on arrival (broker.md §12.2).
         """
-        raise NotImplementedError
+        return await self._fetching.fetch(
+            FetchRequest(
+                partitions=partitions,
+                replica_id=replica_id,
+                max_wait_ms=max_wait_ms,
+                min_bytes=min_bytes,
+                max_bytes=max_bytes,
+                version=version,
+            )
+        )
 
     def list_offsets(
         self,
@@ -150,80 +256,181 @@ class ReplicaManager:
         version: int = 5,
     ) -> ListedOffset:
         """One partition of ListOffsets (clients.md §5)."""
-        raise NotImplementedError
+        question = OffsetQuestion(
+            timestamp=timestamp, replica_id=replica_id, current_leader_epoch=current_leader_epoch, version=version
+        )
+        return self._offsets.list_offset(topic_partition, question)
 
     def offset_for_leader_epoch(
         self, topic_partition: TopicPartition, *, leader_epoch: int, current_leader_epoch: int = -1
     ) -> EpochEnd:
         """One partition of OffsetForLeaderEpoch (broker.md §14)."""
-        raise NotImplementedError
+        return self._offsets.epoch_end(topic_partition, leader_epoch, current_leader_epoch)
 
     async def delete_records(
         self, offsets: Mapping[TopicPartition, int], *, timeout_ms: int
     ) -> dict[TopicPartition, DeleteRecordsResult]:
         """Raises log start offsets (-1: to the high watermark) and waits until all live followers have them."""
-        raise NotImplementedError
+        return await self._offsets.delete_records(offsets, timeout_ms)
 
     def read_records(self, topic_partition: TopicPartition) -> Iterable[bytes]:
         """The whole batches of a local log, in order, from its start to its end (to load group offsets).
 
         Empty when there is no such log. `broker_sim.log.records.iterate` decodes them.
         """
-        raise NotImplementedError
+        log = self._table.dirs.get(topic_partition)
+        return iter(()) if log is None else log.batches()
 
-    # -- log dirs -------------------------------------------------------------------------------------------------------
+    # -- log dirs -----------------------------------------------------------------------------------------------------
 
     def describe_log_dirs(self, partitions: Collection[TopicPartition] | None = None) -> list[LogDirDescription]:
         """One entry per configured dir, with these replicas (None: all)."""
-        raise NotImplementedError
+        return [self._describe(log_dir, partitions) for log_dir in self._table.dirs]
+
+    def _describe(self, log_dir: LogDir, partitions: Collection[TopicPartition] | None) -> LogDirDescription:
+        if not log_dir.is_online:
+            return LogDirDescription(path=log_dir.name, error=ErrorCode.KAFKA_STORAGE_ERROR)
+        replicas = tuple(
+            ReplicaOnDisk(topic_partition=tp, size_bytes=log.size_bytes, offset_lag=max(self._hw(tp) - log.leo, 0))
+            for tp, log in sorted(log_dir.logs.items())
+            if partitions is None or tp in partitions
+        )
+        total, usable = log_dir.space()
+        return LogDirDescription(path=log_dir.name, replicas=replicas, total_bytes=total, usable_bytes=usable)
+
+    def _hw(self, topic_partition: TopicPartition) -> int:
+        partition = self._table.partitions.get(topic_partition)
+        return 0 if partition is None else partition.hw
 
     def alter_replica_log_dirs(self, moves: Mapping[TopicPartition, str]) -> dict[TopicPartition, ErrorCode]:
         """§11.2. `moves` maps a partition to the target dir."""
-        raise NotImplementedError
+        return {tp: self._alter_log_dir(tp, target) for tp, target in moves.items()}
+
+    def _alter_log_dir(self, topic_partition: TopicPartition, target: str) -> ErrorCode:
+        """Moving a replica that exists is left out: there is no copying between dirs of one broker."""
+        dirs = self._table.dirs
+        log_dir, partition = dirs.by_name(target), self._table.partitions.get(topic_partition)
+        if log_dir is None:
+            return ErrorCode.LOG_DIR_NOT_FOUND
+        if not log_dir.is_online or (partition is not None and partition.is_offline):
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        if len(str(topic_partition)) + _FUTURE_SUFFIX_LENGTH > _MAX_NAME:
+            return ErrorCode.INVALID_TOPIC_EXCEPTION
+        log = dirs.get(topic_partition)
+        if log is None:
+            dirs.prefer(topic_partition, log_dir.name)
+            return ErrorCode.REPLICA_NOT_AVAILABLE
+        if log.log_dir == log_dir.path:
+            return ErrorCode.NONE
+        self._table.log.warning(
+            ev.REQUEST_REFUSED,
+            topic=topic_partition.topic,
+            partition=topic_partition.partition,
+            reason="an existing replica is not moved between log dirs",
+        )
+        return ErrorCode.POLICY_VIOLATION
 
     def fail_log_dir(self, path: str) -> None:
         """Takes a dir offline as an I/O error would (§11.1); for faults. Ignores an unknown or failed path."""
-        raise NotImplementedError
+        log_dir = self._table.dirs.by_name(path)
+        if log_dir is not None:
+            self._storage_failed(StorageFailure(log_dir.path, OSError("failed on purpose")))
 
-    # -- configuration ------------------------------------------------------------------------------------------------------
+    def _storage_failed(self, failure: StorageFailure) -> None:
+        log_dir = next((d for d in self._table.dirs if d.path == failure.log_dir), None)
+        partitions = None if log_dir is None else self._table.dirs.take_offline(log_dir.name)
+        if log_dir is None or partitions is None:
+            return
+        self._fetchers.remove(partitions)
+        for topic_partition in partitions:
+            if (partition := self._table.partitions.get(topic_partition)) is not None:
+                self._trace_stop(topic_partition, partition.leader_epoch)
+                partition.go_offline()
+        self._tell_failure(log_dir.name, str(failure))
+
+    def _trace_stop(self, topic_partition: TopicPartition, epoch: int) -> None:
+        self._table.trace.row(TraceEvent.STOP, self._table.now_ms(), topic_partition, epoch=epoch, value="keep")
+
+    def _tell_failure(self, name: str, reason: str) -> None:
+        self._table.log.error(ev.LOG_DIR_FAILED, log_dir=name, reason=reason)
+        if self._has_started:
+            self._on_log_dir_failure(name)
+
+    # -- configuration ------------------------------------------------------------------------------------------------
 
     def set_topic_config(self, topic: str, overrides: Mapping[str, str]) -> None:
         """The topic's overrides are now exactly these (`min.insync.replicas`, `segment.bytes`, ...).
 
         Unknown keys are kept for nobody. Does not touch throttles: they follow the change notification (§15).
         """
-        raise NotImplementedError
+        table = self._table
+        before = table.overrides.get(topic, {})
+        if overrides:
+            table.overrides[topic] = dict(overrides)
+        else:
+            table.overrides.pop(topic, None)
+        config = table.config_of(topic)
+        for log in table.dirs.all_logs():
+            if log.topic_partition.topic == topic:
+                log.config = config
+        if self._has_started:
+            self._trace_min_isr(topic, before.get("min.insync.replicas"))
+        for topic_partition, partition in table.partitions.items():
+            if topic_partition.topic == topic:
+                partition.min_insync_replicas = config.min_insync_replicas
+                if partition.led is not None:
+                    partition.led.min_insync_replicas = config.min_insync_replicas
+
+    def _trace_min_isr(self, topic: str, before: str | None) -> None:
+        now = self._table.overrides.get(topic, {}).get("min.insync.replicas")
+        if now != before:
+            key = "*" if now is None else "min.insync.replicas"
+            self._table.trace.topic_config(self._table.now_ms(), topic, key, now)
 
     def set_throttled_replicas(self, topic: str, leader: str, follower: str) -> None:
-        """The topic's throttled lists, as in its config: `p:b,p:b`, `*` or empty. Raises ValueError for another form."""
-        raise NotImplementedError
+        """The topic's throttled lists, as in its config: `p:b,p:b`, `*` or empty. Raises ValueError otherwise."""
+        for text in (leader, follower):
+            parse_throttled_replicas(text, self._table.broker_id)
+        self._table.leader_quota.set_throttled(topic, leader)
+        self._table.follower_quota.set_throttled(topic, follower)
 
     def set_throttle_rates(
         self, *, leader: int | None = None, follower: int | None = None, alter_log_dirs: int | None = None
     ) -> None:
         """Bytes per second; None: no limit. All three are set."""
-        raise NotImplementedError
+        self._table.leader_quota.bound = leader
+        self._table.follower_quota.bound = follower
+        self._table.alter_log_dirs_quota.bound = alter_log_dirs
 
-    # -- questions -----------------------------------------------------------------------------------------------------------
+    # -- questions ----------------------------------------------------------------------------------------------------
 
     def is_leader(self, topic_partition: TopicPartition) -> bool:
         """Whether this broker leads the partition now."""
-        raise NotImplementedError
+        partition = self._table.partitions.get(topic_partition)
+        return partition is not None and partition.led is not None
 
     def led_partitions(self) -> list[TopicPartition]:
         """All that this broker leads, sorted."""
-        raise NotImplementedError
+        return sorted(p.topic_partition for p in self._table.led())
 
     def under_replicated_count(self) -> int:
         """Kafka's UnderReplicatedPartitions gauge."""
-        raise NotImplementedError
+        return sum(p.led is not None and p.led.is_under_replicated for p in self._table.led())
 
     @property
     def all_log_dirs_failed(self) -> bool:
         """Whether the broker must halt (§11.1)."""
-        raise NotImplementedError
+        return self._table.dirs.all_offline
 
     @property
     def trace_path(self) -> Path | None:
         """The file of the trace, if any."""
-        raise NotImplementedError
+        return self._table.trace.path
+
+
+def _quota(broker_id: BrokerId, settings: ReplicaSettings) -> ReplicationQuota:
+    return ReplicationQuota(
+        broker_id,
+        samples=settings.replication_quota_window_num,
+        window_ms=settings.replication_quota_window_size_seconds * 1000,
+    )

@@ -10,6 +10,7 @@ other row of the partition does, and so does a row of the broker (a tick, a sett
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from controller.wire.types import BrokerId, TopicPartition
 
 @dataclass(slots=True)
 class _Run:
-    """The fetches of one follower since its last written row: how many, and the last of them."""
+    """Equal fetches of one follower: what they have in common, and the last of them that is not yet written."""
 
     offset: int
     leo: int
@@ -43,6 +44,8 @@ class TraceWriter:
         self._runs: dict[TopicPartition, dict[BrokerId, _Run]] = {}
         self._fd: int | None = None
         self.path: Path | None = None
+        #: why writing stopped, should it have.
+        self.failure: OSError | None = None
         if trace_dir is not None:
             trace_dir.mkdir(parents=True, exist_ok=True)
             self.path = trace_dir / f"broker-{broker_id}-{start_ms}.jsonl"
@@ -53,9 +56,11 @@ class TraceWriter:
         """Whether rows go anywhere."""
         return self._fd is not None
 
-    def start(self, ts: int, *, t0: int, settings: dict[str, str]) -> None:
-        """The ReplicaManager started: its tick phase, the version of the trace, the settings that the rules need."""
-        self.row(TraceEvent.START, ts, key="trace.version", value=str(TRACE_VERSION), offset=None, n=None, done=t0)
+    def start(self, ts: int, *, settings: Mapping[str, str]) -> None:
+        """The ReplicaManager started at `ts`, which is the phase of its ticks; the settings that the rules need."""
+        self.row(TraceEvent.START, ts, value=str(ts))
+        for key, value in {"trace.version": str(TRACE_VERSION), **settings}.items():
+            self.row(TraceEvent.CONFIG, ts, key=key, value=value)
 
     def row(self, ev: TraceEvent, ts: int, topic_partition: TopicPartition | None = None, **columns: Any) -> None:
         """One row, after the runs that it ends."""
@@ -67,8 +72,37 @@ class TraceWriter:
             self._end_runs(topic_partition)
         self._write(ev, ts, topic_partition, columns)
 
+    def topic_config(self, ts: int, topic: str, key: str, value: str | None) -> None:
+        """A topic's override of a setting is in force now; key `*` without a value: none is left."""
+        self.row(TraceEvent.CONFIG, ts, topic=topic, key=key, value=value)
+
+    def fetch(
+        self,
+        ts: int,
+        topic_partition: TopicPartition,
+        *,
+        replica: BrokerId,
+        offset: int,
+        leo: int,
+        epoch: int,
+        changes_nothing: bool,
+        **columns: Any,
+    ) -> None:
+        """A follower's fetch. `changes_nothing`: it counted, from a member of the ISR, at or above the leader's end."""
+        if self._fd is None:
+            return
+        run = self._runs.get(topic_partition, {}).get(replica)
+        is_more = run is not None and (run.offset, run.leo, run.epoch) == (offset, leo, epoch)
+        columns |= {"replica": replica, "offset": offset, "leo": leo, "epoch": epoch}
+        if changes_nothing and run is not None and is_more:
+            run.count, run.ts, run.columns = run.count + 1, ts, columns
+            return
+        self.row(TraceEvent.FETCH, ts, topic_partition, **columns)
+        if changes_nothing:
+            self._runs.setdefault(topic_partition, {})[replica] = _Run(offset, leo, epoch)
+
     def flush_runs(self) -> None:
-        """Writes the last row of every open run."""
+        """Writes the last row of every open run, and ends it."""
         for topic_partition in list(self._runs):
             self._end_runs(topic_partition)
 
@@ -76,16 +110,26 @@ class TraceWriter:
         """Writes what is open and closes the file. Idempotent."""
         if self._fd is not None:
             self.flush_runs()
+        if self._fd is not None:
             os.close(self._fd)
             self._fd = None
 
     def _end_runs(self, topic_partition: TopicPartition) -> None:
-        self._runs.pop(topic_partition, None)
+        runs = self._runs.pop(topic_partition, {}).values()
+        for run in sorted((r for r in runs if r.columns is not None), key=lambda r: r.ts):
+            assert run.columns is not None
+            self._write(TraceEvent.FETCH, run.ts, topic_partition, {**run.columns, "n": run.count})
 
     def _write(self, ev: TraceEvent, ts: int, topic_partition: TopicPartition | None, columns: dict[str, Any]) -> None:
-        assert self._fd is not None
+        if self._fd is None:
+            return
         if topic_partition is not None:
             columns = {"topic": topic_partition.topic, "partition": topic_partition.partition, **columns}
         line = encode_row(seq=self._seq, ts=ts, broker=self._broker, ev=ev, **columns)
         self._seq += 1
-        os.write(self._fd, line.encode())
+        try:
+            os.write(self._fd, line.encode())
+        except OSError as error:
+            # A trace is not worth a broker: what is written stays readable up to its torn last line.
+            os.close(self._fd)
+            self._fd, self.failure = None, error

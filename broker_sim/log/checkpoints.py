@@ -1,0 +1,118 @@
+"""The small files of a log dir: offset checkpoints, `meta.properties`, the clean-shutdown marker.
+
+All are replaced as a whole: written beside, synced, renamed. Every function may raise OSError.
+Source: spec broker.md §10.1, §4.2.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from controller.wire.types import TopicPartition
+
+HIGH_WATERMARK_FILE: Final = "replication-offset-checkpoint"
+RECOVERY_POINT_FILE: Final = "recovery-point-offset-checkpoint"
+LOG_START_FILE: Final = "log-start-offset-checkpoint"
+META_FILE: Final = "meta.properties"
+CLEAN_SHUTDOWN_FILE: Final = ".kafka_cleanshutdown"
+
+
+class CheckpointError(ValueError):
+    """A file that is not what it should be; the message names it."""
+
+    def __init__(self, path: Path, reason: str) -> None:
+        super().__init__(f"{path}: {reason}")
+
+
+def write_atomically(path: Path, text: str, *, sync: bool = True) -> None:
+    """Replaces a file; a reader sees the old or the new content, never a part."""
+    beside = path.with_name(path.name + ".tmp")
+    handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+    try:
+        os.write(handle, text.encode())
+        if sync:
+            os.fsync(handle)
+    finally:
+        os.close(handle)
+    beside.replace(path)
+    if sync:
+        sync_dir(path.parent)
+
+
+def sync_dir(folder: Path) -> None:
+    """Makes renames in a folder last."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def write_offsets(path: Path, offsets: Mapping[TopicPartition, int]) -> None:
+    """Writes an offset checkpoint: `0`, the number of entries, then `topic partition offset` lines."""
+    entries = [f"{tp.topic} {tp.partition} {offset}" for tp, offset in sorted(offsets.items())]
+    write_atomically(path, "\n".join(["0", str(len(entries)), *entries]) + "\n")
+
+
+def read_offsets(path: Path) -> dict[TopicPartition, int]:
+    """An offset checkpoint; empty when there is no file. Raises CheckpointError for another content."""
+    try:
+        lines = path.read_text().split("\n")
+    except FileNotFoundError:
+        return {}
+    found: dict[TopicPartition, int] = {}
+    try:
+        version, count = int(lines[0]), int(lines[1])
+        for line in lines[2 : 2 + count]:
+            topic, partition, offset = line.split()
+            found[TopicPartition(topic, int(partition))] = int(offset)
+    except (ValueError, IndexError) as error:
+        raise CheckpointError(path, f"malformed: {error}") from error
+    if version != 0 or len(found) != count:
+        raise CheckpointError(path, f"version {version}, {len(found)} of {count} entries")
+    return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetaProperties:
+    """Who a log dir belongs to. `cluster_id` is None in files of very old brokers."""
+
+    broker_id: int
+    cluster_id: str | None
+
+
+def read_meta(path: Path) -> MetaProperties | None:
+    """`meta.properties`, None when there is no file. Raises CheckpointError for another content."""
+    try:
+        lines = path.read_text().splitlines()
+    except FileNotFoundError:
+        return None
+    split = (line.partition("=") for line in lines if "=" in line and not line.startswith("#"))
+    pairs = {name.strip(): value.strip() for name, _, value in split}
+    try:
+        return MetaProperties(broker_id=int(pairs["broker.id"]), cluster_id=pairs.get("cluster.id"))
+    except (KeyError, ValueError) as error:
+        raise CheckpointError(path, f"broker.id is missing or no number: {error}") from error
+
+
+def write_meta(path: Path, meta: MetaProperties) -> None:
+    """Writes `meta.properties`, version 0."""
+    write_atomically(path, f"#\nversion=0\nbroker.id={meta.broker_id}\ncluster.id={meta.cluster_id}\n")
+
+
+def write_clean_shutdown(folder: Path, broker_epoch: int) -> None:
+    """Leaves the marker that spares the next start the recovery."""
+    write_atomically(folder / CLEAN_SHUTDOWN_FILE, json.dumps({"version": 0, "brokerEpoch": broker_epoch}))
+
+
+def take_clean_shutdown(folder: Path) -> bool:
+    """Whether the marker was there; it is gone now."""
+    marker = folder / CLEAN_SHUTDOWN_FILE
+    was_there = marker.exists()
+    marker.unlink(missing_ok=True)
+    return was_there

@@ -1,0 +1,155 @@
+"""The compression codecs of record batches, in Kafka's framing, with a limit on what a peer can make of few bytes.
+
+Snappy is framed as xerial's SnappyOutputStream does (a header, then blocks with their lengths); readers also take a
+bare block. LZ4 is the LZ4 frame format. Source: Kafka 3.9
+`SnappyCompression`, `Lz4BlockOutputStream`.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Callable
+from enum import Enum
+from typing import Final
+
+import lz4.frame
+import snappy
+import zstandard
+
+from controller.wire.errors import ErrorCode, KafkaError
+
+#: More than any real batch: a produced batch is at most `max.message.bytes` compressed.
+MAX_DECOMPRESSED_BYTES: Final = 64 * 1024 * 1024
+_XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
+_XERIAL_HEADER: Final = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
+_XERIAL_BLOCK_BYTES: Final = 32 * 1024
+_LENGTH: Final = struct.Struct(">i")
+
+
+class Codec(Enum):
+    """The numbers of the attributes' low bits."""
+
+    NONE = 0
+    GZIP = 1
+    SNAPPY = 2
+    LZ4 = 3
+    ZSTD = 4
+
+
+def compress(codec: Codec, data: bytes) -> bytes:
+    """The data in the codec's framing."""
+    return _COMPRESS[codec](data)
+
+
+def decompress(codec: Codec, data: bytes, *, limit: int = MAX_DECOMPRESSED_BYTES) -> bytes:
+    """The data again. Raises KafkaError CORRUPT_MESSAGE when it does not decompress or is larger than `limit`."""
+    try:
+        return _DECOMPRESS[codec](data, limit)
+    except _FAILURES as error:
+        raise KafkaError(
+            ErrorCode.CORRUPT_MESSAGE, f"{codec.name.lower()} data does not decompress: {error}"
+        ) from error
+
+
+class _TooLarge(ValueError):
+    def __init__(self, limit: int) -> None:
+        super().__init__(f"more than {limit} bytes")
+
+
+def _gzip(data: bytes) -> bytes:
+    worker = zlib.compressobj(wbits=31)
+    return worker.compress(data) + worker.flush()
+
+
+def _gunzip(data: bytes, limit: int) -> bytes:
+    worker = zlib.decompressobj(wbits=31)
+    out = worker.decompress(data, limit + 1)
+    if len(out) > limit or worker.unconsumed_tail:
+        raise _TooLarge(limit)
+    if not worker.eof:
+        raise ValueError("the stream is cut off")
+    return out
+
+
+def _snappy(data: bytes) -> bytes:
+    blocks = (snappy.compress(data[at : at + _XERIAL_BLOCK_BYTES]) for at in range(0, len(data), _XERIAL_BLOCK_BYTES))
+    return _XERIAL_HEADER + b"".join(_LENGTH.pack(len(block)) + block for block in blocks)
+
+
+def _unsnappy(data: bytes, limit: int) -> bytes:
+    if not data.startswith(_XERIAL_MAGIC):
+        return _unsnappy_block(data, limit)
+    out = bytearray()
+    at = len(_XERIAL_HEADER)
+    while at < len(data):
+        (length,) = _LENGTH.unpack_from(data, at)
+        at += _LENGTH.size
+        if not 0 < length <= len(data) - at:
+            raise ValueError(f"block of {length} bytes leaves the data")
+        out += _unsnappy_block(data[at : at + length], limit - len(out))
+        at += length
+    return bytes(out)
+
+
+def _unsnappy_block(block: bytes, limit: int) -> bytes:
+    size = shift = 0
+    for byte in block[:5]:
+        size |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            break
+    if size > limit:
+        raise _TooLarge(limit)
+    return bytes(snappy.decompress(block))
+
+
+def _lz4(data: bytes) -> bytes:
+    return bytes(lz4.frame.compress(data, block_linked=False))
+
+
+def _unlz4(data: bytes, limit: int) -> bytes:
+    worker = lz4.frame.LZ4FrameDecompressor()
+    out = bytes(worker.decompress(data, max_length=limit + 1))
+    if len(out) > limit:
+        raise _TooLarge(limit)
+    if not worker.eof:
+        raise ValueError("the frame is cut off")
+    return out
+
+
+def _zstd(data: bytes) -> bytes:
+    return zstandard.ZstdCompressor().compress(data)
+
+
+def _unzstd(data: bytes, limit: int) -> bytes:
+    with zstandard.ZstdDecompressor().stream_reader(data) as reader:
+        out = reader.read(limit + 1)
+    if len(out) > limit:
+        raise _TooLarge(limit)
+    return bytes(out)
+
+
+_COMPRESS: Final[dict[Codec, Callable[[bytes], bytes]]] = {
+    Codec.NONE: lambda data: data,
+    Codec.GZIP: _gzip,
+    Codec.SNAPPY: _snappy,
+    Codec.LZ4: _lz4,
+    Codec.ZSTD: _zstd,
+}
+_DECOMPRESS: Final[dict[Codec, Callable[[bytes, int], bytes]]] = {
+    Codec.NONE: lambda data, limit: data,
+    Codec.GZIP: _gunzip,
+    Codec.SNAPPY: _unsnappy,
+    Codec.LZ4: _unlz4,
+    Codec.ZSTD: _unzstd,
+}
+_FAILURES: Final = (
+    ValueError,
+    RuntimeError,
+    EOFError,
+    struct.error,
+    zlib.error,
+    zstandard.ZstdError,
+    snappy.UncompressError,
+)

@@ -1,0 +1,85 @@
+"""The settings of one log: the broker's defaults under the topic's overrides. Source: Kafka 3.9 `LogConfig`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from broker_sim.replica_types import ReplicaSettings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogConfig:
+    """Under the topic properties' names, with `.` as `_`. -1 means without limit where Kafka means it."""
+
+    segment_bytes: int = 1_073_741_824
+    segment_ms: int = 604_800_000
+    segment_index_bytes: int = 10_485_760
+    index_interval_bytes: int = 4_096
+    retention_ms: int = 604_800_000
+    retention_bytes: int = -1
+    max_message_bytes: int = 1_048_588
+    min_insync_replicas: int = 1
+    file_delete_delay_ms: int = 60_000
+    cleanup_policy: str = "delete"
+    message_timestamp_type: str = "CreateTime"
+    message_timestamp_before_max_ms: int = 9_223_372_036_854_775_807
+    message_timestamp_after_max_ms: int = 9_223_372_036_854_775_807
+
+    @property
+    def is_compacted(self) -> bool:
+        """Whether records need keys."""
+        return "compact" in self.cleanup_policy
+
+    @property
+    def deletes(self) -> bool:
+        """Whether old segments are deleted by age and size."""
+        return "delete" in self.cleanup_policy
+
+    @property
+    def is_log_append_time(self) -> bool:
+        """Whether the broker stamps records."""
+        return self.message_timestamp_type == "LogAppendTime"
+
+
+#: topic property -> (field, parser).
+_PROPERTIES: Final[dict[str, tuple[str, Callable[[str], Any]]]] = {
+    "segment.bytes": ("segment_bytes", int),
+    "segment.ms": ("segment_ms", int),
+    "segment.index.bytes": ("segment_index_bytes", int),
+    "index.interval.bytes": ("index_interval_bytes", int),
+    "retention.ms": ("retention_ms", int),
+    "retention.bytes": ("retention_bytes", int),
+    "max.message.bytes": ("max_message_bytes", int),
+    "min.insync.replicas": ("min_insync_replicas", int),
+    "file.delete.delay.ms": ("file_delete_delay_ms", int),
+    "cleanup.policy": ("cleanup_policy", str),
+    "message.timestamp.type": ("message_timestamp_type", str),
+    "message.timestamp.before.max.ms": ("message_timestamp_before_max_ms", int),
+    "message.timestamp.after.max.ms": ("message_timestamp_after_max_ms", int),
+}
+
+
+def log_config(settings: ReplicaSettings, overrides: Mapping[str, str]) -> LogConfig:
+    """The config of a topic's logs. Overrides that are no log's business are passed over.
+
+    Raises: ValueError for a value of the wrong type (they are validated where they are set).
+    """
+    defaults = LogConfig(
+        segment_bytes=settings.log_segment_bytes,
+        segment_ms=settings.log_roll_ms,
+        segment_index_bytes=settings.log_index_size_max_bytes,
+        index_interval_bytes=settings.log_index_interval_bytes,
+        retention_ms=settings.log_retention_ms,
+        retention_bytes=settings.log_retention_bytes,
+        max_message_bytes=settings.message_max_bytes,
+        min_insync_replicas=settings.min_insync_replicas,
+        file_delete_delay_ms=settings.log_segment_delete_delay_ms,
+        cleanup_policy=settings.log_cleanup_policy,
+        message_timestamp_type=settings.log_message_timestamp_type,
+        message_timestamp_before_max_ms=settings.log_message_timestamp_before_max_ms,
+        message_timestamp_after_max_ms=settings.log_message_timestamp_after_max_ms,
+    )
+    changes = {field: parse(overrides[name]) for name, (field, parse) in _PROPERTIES.items() if name in overrides}
+    return replace(defaults, **changes)

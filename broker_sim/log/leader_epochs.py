@@ -1,0 +1,98 @@
+"""Which leader epoch starts at which offset, and the file that says so. Pure but for `EpochFile`.
+
+Source: spec broker.md §14, Kafka 3.9 `LeaderEpochFileCache`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from broker_sim.log.checkpoints import CheckpointError, write_atomically
+
+UNDEFINED = -1
+FILE_NAME = "leader-epoch-checkpoint"
+
+
+@dataclass(slots=True)
+class LeaderEpochs:
+    """(epoch, start offset) pairs, both strictly rising."""
+
+    entries: list[tuple[int, int]] = field(default_factory=list)
+
+    @property
+    def latest(self) -> int:
+        """The newest epoch, -1 when there is none."""
+        return self.entries[-1][0] if self.entries else UNDEFINED
+
+    def assign(self, epoch: int, start_offset: int) -> bool:
+        """The epoch starts there. Returns whether anything changed.
+
+        Nothing, if it is the newest epoch and starts there or earlier; else entries that contradict it go.
+        """
+        if epoch < 0 or (self.entries and self.entries[-1][0] == epoch and self.entries[-1][1] <= start_offset):
+            return False
+        self.entries = [(e, o) for e, o in self.entries if e < epoch and o < start_offset]
+        self.entries.append((epoch, start_offset))
+        return True
+
+    def end_offset_for(self, epoch: int, *, leo: int) -> tuple[int, int]:
+        """(largest epoch not above `epoch`, offset where the next one starts); (-1, -1) when that is not known."""
+        if epoch == UNDEFINED or not self.entries:
+            return UNDEFINED, UNDEFINED
+        if epoch == self.latest:
+            return epoch, leo
+        higher = [start for e, start in self.entries if e > epoch]
+        if not higher:
+            return UNDEFINED, UNDEFINED
+        lower = [e for e, _ in self.entries if e <= epoch]
+        return (lower[-1] if lower else epoch), higher[0]
+
+    def epoch_for(self, offset: int) -> int:
+        """The epoch under which `offset` was written, -1 when that is not known."""
+        return next((e for e, start in reversed(self.entries) if start <= offset), UNDEFINED)
+
+    def truncate_from_end(self, offset: int) -> bool:
+        """Drops what starts at or after `offset`. Returns whether anything changed."""
+        kept = [(e, start) for e, start in self.entries if start < offset]
+        changed = len(kept) != len(self.entries)
+        self.entries = kept
+        return changed
+
+    def truncate_from_start(self, offset: int) -> bool:
+        """What starts at or before `offset` collapses into its last entry, which then starts at `offset`."""
+        before = [entry for entry in self.entries if entry[1] <= offset]
+        if not before or before == [(before[-1][0], offset)]:
+            return False
+        self.entries = [(before[-1][0], offset), *self.entries[len(before) :]]
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class EpochFile:
+    """`leader-epoch-checkpoint` of one log: `0`, the number of entries, then `epoch startOffset` lines."""
+
+    path: Path
+
+    def read(self) -> LeaderEpochs:
+        """The entries; none for a missing file. Raises CheckpointError for another content, OSError."""
+        try:
+            lines = self.path.read_text().split("\n")
+        except FileNotFoundError:
+            return LeaderEpochs()
+        try:
+            version, count = int(lines[0]), int(lines[1])
+            pairs = [(int(a), int(b)) for a, b in (line.split() for line in lines[2 : 2 + count])]
+        except (ValueError, IndexError) as error:
+            raise CheckpointError(self.path, str(error)) from error
+        if version != 0 or len(pairs) != count:
+            raise CheckpointError(self.path, f"version {version}, {len(pairs)} of {count} entries")
+        epochs = LeaderEpochs()
+        for epoch, start in pairs:
+            epochs.assign(epoch, start)
+        return epochs
+
+    def write(self, epochs: LeaderEpochs) -> None:
+        """Replaces the file. Not synced: it changes with every leader, and the batches know the epochs as well."""
+        lines = ["0", str(len(epochs.entries)), *(f"{epoch} {start}" for epoch, start in epochs.entries)]
+        write_atomically(self.path, "\n".join(lines) + "\n", sync=False)
