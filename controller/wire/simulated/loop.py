@@ -79,7 +79,15 @@ class _Handle(asyncio.Handle):
 
 
 class _TimerHandle(asyncio.TimerHandle):
+    """Timers of the same instant run in the order in which they were set (asyncio leaves that open)."""
+
     _context: Context
+    _order = 0
+
+    def __lt__(self, other: object) -> bool:
+        if not isinstance(other, _TimerHandle):
+            return NotImplemented
+        return (self.when(), self._order) < (other.when(), other._order)
 
     def _run(self) -> None:
         gate = self._context.get(current_gate)
@@ -168,6 +176,7 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
     ) -> asyncio.TimerHandle:
         """Calls at a virtual time."""
         timer = _TimerHandle(when, callback, args, self, context)
+        timer._order = next(self._order)
         heapq.heappush(self._scheduled, timer)
         timer._scheduled = True  # type: ignore[attr-defined]  # so that cancelling is counted
         return timer

@@ -115,7 +115,7 @@ class World:
 
 
 class Machine:
-    """A named host that runs one program at a time. `kill` is SIGKILL, `pause` SIGSTOP; to `start` again is a restart."""
+    """A named host that runs one program at a time. `kill` is SIGKILL, `pause` SIGSTOP; `start` again is a restart."""
 
     def __init__(self, world: World, name: str) -> None:
         self.name = name

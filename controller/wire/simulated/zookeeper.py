@@ -388,7 +388,8 @@ class SimulatedSession:
         for number in numbers:
             pending = self._unanswered.get(number)
             if pending is not None:
-                self._to_client.append(_Reply(number, self._server._perform(self, pending.op)))
+                result = self._server._perform(self, pending.op)  # first: what it fires flushes the list
+                self._to_client.append(_Reply(number, result))
         if lost:
             self._break_link()
         else:
