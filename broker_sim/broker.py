@@ -1,19 +1,43 @@
 """One simulated broker: puts its parts together, starts them in Kafka's order and stops them in Kafka's order.
 
 Given clock, network, ZooKeeper and chance, it runs in production and in tests on virtual time alike.
+Source: spec broker.md §3, §4; Kafka 3.9 `KafkaServer`.
 """
 
 from __future__ import annotations
 
+import asyncio
 import random
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Coroutine, Iterable
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from broker_sim.apis.context import BrokerContext
+from broker_sim.apis.table import api_table
 from broker_sim.config import BrokerSettings
+from broker_sim.config_store import ConfigStore, DynamicConfigs
+from broker_sim.faults import ExpireSession, FailLogDir, Fault, FaultBoard
+from broker_sim.fetch_session import FetchSessionCache
+from broker_sim.groups.coordinator import GroupCoordinator
+from broker_sim.isr_writer import ZkIsrWriter, notify_log_dir_failure
+from broker_sim.log.errors import LogDirsUnusable
+from broker_sim.metadata_cache import MetadataCache
+from broker_sim.producer_ids import ProducerIds
+from broker_sim.registration import Registration, RegistrationRefused, prepare_cluster
+from broker_sim.replica_manager import ReplicaManager
+from broker_sim.replica_types import ReplicaSettings
+from broker_sim.server import ServerLimits, SocketServer
+from broker_sim.shutdown import ControlledShutdown
+from broker_sim.topic_creation import TopicCreator
+from broker_sim.trace import TraceWriter
+from broker_sim.zk import ZkClient, ZkError
+from controller.wire import log_events as ev
 from controller.wire.ports import Clock, Network, ZkConnector
-from controller.wire.types import BrokerId, Endpoint
+from controller.wire.types import Broker as RegisteredBroker
+from controller.wire.types import BrokerId, Endpoint, TopicPartition
+from controller.wire.zk import ZkUnreachable
+from controller.wire.znodes import ZnodeError
 
 
 class StartRefused(Exception):
@@ -22,7 +46,10 @@ class StartRefused(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerIdentity:
-    """Who a broker is and where it lives. `port` 0 asks for a free one."""
+    """Who a broker is and where it lives. `port` 0 asks for a free one.
+
+    `advertised_host` and `advertised_port` are what others are told, where that differs from what is bound.
+    """
 
     broker_id: BrokerId
     host: str
@@ -30,6 +57,8 @@ class BrokerIdentity:
     log_dirs: tuple[Path, ...]
     rack: str | None = None
     trace_dir: Path | None = None
+    advertised_host: str | None = None
+    advertised_port: int | None = None
 
 
 class Broker:
@@ -46,29 +75,249 @@ class Broker:
         chance: random.Random,
         log: Any,
     ) -> None:
-        raise NotImplementedError
+        self._identity, self._settings = identity, settings
+        self._clock, self._network, self._chance = clock, network, chance
+        self._log = log.bind(broker_id=identity.broker_id)
+        self._metadata = MetadataCache()
+        self._faults = FaultBoard(identity.broker_id, random.Random(chance.random()))
+        self._zk = ZkClient(zookeeper, log=self._log)
+        self._endpoint: Endpoint | None = None
+        self._trace: TraceWriter | None = None
+        self._replicas: ReplicaManager | None = None
+        self._context: BrokerContext | None = None
+        self._server: SocketServer | None = None
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._halted = asyncio.Event()
+        self._ended = False
+
+    # -- what others see -----------------------------------------------------------------------------------------
+
+    @property
+    def broker_id(self) -> BrokerId:
+        """Its id."""
+        return self._identity.broker_id
+
+    @property
+    def endpoint(self) -> Endpoint:
+        """Where clients reach it (the real port). Only after `start`."""
+        assert self._endpoint is not None, "the broker has not been started"
+        return self._endpoint
+
+    @property
+    def context(self) -> BrokerContext:
+        """Its parts, for tests and gauges. Only after `start`."""
+        assert self._context is not None, "the broker has not been started"
+        return self._context
+
+    async def wait_halted(self) -> None:
+        """Returns once the broker cannot go on because every log dir has failed."""
+        await self._halted.wait()
+
+    # -- start ---------------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
         """Starts (spec broker.md §3). When it returns the broker is registered and answers requests.
 
         Raises: StartRefused, with nothing left open.
         """
-        raise NotImplementedError
+        try:
+            await self._start()
+        except (ZkUnreachable, ZkError, ZnodeError, RegistrationRefused, LogDirsUnusable, OSError) as error:
+            await self._close(clean=True)
+            raise StartRefused(f"broker {self.broker_id} cannot start: {error}") from error
+        except BaseException:
+            await self._close(clean=True)
+            raise
+
+    async def _start(self) -> None:
+        await self._zk.open()
+        cluster_id = await prepare_cluster(self._zk, self._chance)
+        self._replicas = self._make_replicas()
+        self._replicas.load_logs(cluster_id=cluster_id)
+        store = ConfigStore(self._zk)
+        configs = DynamicConfigs(self.broker_id, store, self._zk, self._replicas, clock=self._clock, log=self._log)
+        await configs.load_broker()
+        server, registration = await self._listen(cluster_id, self._replicas, store, configs)
+        self._replicas.startup()
+        await registration.check_endpoints()
+        await registration.register()
+        self._zk.on_new_session(registration.register_again)
+        self.context.groups.start()
+        await configs.start()
+        self._zk.on_new_session(_soon(configs.look_again))
+        server.serve_requests()
+        endpoint = self.endpoint
+        self._log.info(
+            ev.BROKER_STARTED,
+            host=endpoint.host,
+            port=endpoint.port,
+            rack=self._identity.rack,
+            broker_epoch=registration.broker_epoch,
+            log_dirs=[str(path) for path in self._identity.log_dirs],
+        )
+
+    def _make_replicas(self) -> ReplicaManager:
+        start_ms = self._clock.now_ms()
+        self._trace = TraceWriter(self.broker_id, self._identity.trace_dir, start_ms=start_ms)
+        return ReplicaManager(
+            broker_id=self.broker_id,
+            settings=replica_settings(self._settings, self._identity.log_dirs),
+            clock=self._clock,
+            network=self._network,
+            rng=random.Random(self._chance.random()),
+            isr_writer=ZkIsrWriter(self._zk, log=self._log),
+            metadata=self._metadata,
+            trace=self._trace,
+            on_log_dir_failure=self._log_dir_failed,
+            on_leadership_change=self._leadership_changed,
+            is_paused=lambda tp: self._faults.is_replication_paused(tp.topic),
+        )
+
+    async def _listen(
+        self, cluster_id: str, replicas: ReplicaManager, store: ConfigStore, configs: DynamicConfigs
+    ) -> tuple[SocketServer, Registration]:
+        """Binds before registering: what is registered is the port that is really bound."""
+        identity, settings = self._identity, self._settings
+        limits = ServerLimits(
+            max_request_bytes=settings.socket_request_max_bytes,
+            max_connections=settings.max_connections,
+            idle_ms=settings.connections_max_idle_ms,
+        )
+        apis: dict[Any, Any] = {}
+        server = SocketServer(apis, limits=limits, faults=self._faults, log=self._log)
+        self._server = server
+        try:
+            host, port = await server.listen(self._network, identity.host, identity.port)
+        except OSError as error:
+            raise OSError(f"cannot listen on {identity.host}:{identity.port}: {error.strerror or error}") from error
+        self._endpoint = Endpoint(
+            host=identity.advertised_host or identity.host or host, port=identity.advertised_port or port
+        )
+        me = RegisteredBroker(broker_id=self.broker_id, endpoints=(self._endpoint,), rack=identity.rack)
+        registration = Registration(self._zk, me, clock=self._clock, log=self._log)
+        self._context = self._make_context(cluster_id, replicas, store, configs, registration)
+        apis.update(api_table(self._context))
+        return server, registration
+
+    def _make_context(
+        self,
+        cluster_id: str,
+        replicas: ReplicaManager,
+        store: ConfigStore,
+        configs: DynamicConfigs,
+        registration: Registration,
+    ) -> BrokerContext:
+        slots = self._settings.max_incremental_fetch_session_cache_slots
+        return BrokerContext(
+            broker_id=self.broker_id,
+            cluster_id=cluster_id,
+            settings=self._settings,
+            clock=self._clock,
+            log=self._log,
+            registration=registration,
+            metadata=self._metadata,
+            replicas=replicas,
+            sessions=FetchSessionCache(random.Random(self._chance.random()), slots=slots),
+            config_store=store,
+            configs=configs,
+            topic_creator=TopicCreator(self._zk, self._settings, self._chance, log=self._log),
+            producer_ids=ProducerIds(self._zk, self.broker_id),
+            groups=GroupCoordinator(
+                self._settings, replicas, self._metadata, clock=self._clock, chance=self._chance, log=self._log
+            ),
+        )
+
+    # -- stop ----------------------------------------------------------------------------------------------------
 
     async def stop(self, *, controlled: bool = True) -> None:
         """Hands over leadership (unless not `controlled`), closes the logs cleanly, then leaves ZooKeeper (§4)."""
-        raise NotImplementedError
+        if self._ended:
+            return
+        if controlled and self._settings.controlled_shutdown_enable and self._context is not None:
+            shutdown = ControlledShutdown(
+                self.broker_id,
+                lambda: self.context.registration.broker_epoch,
+                metadata=self._metadata,
+                network=self._network,
+                settings=self._settings,
+                log=self._log,
+            )
+            await shutdown.run()
+        await self._close(clean=True)
+        self._log.info(ev.BROKER_STOPPED)
 
     async def kill(self) -> None:
         """Stops as `kill -9` does: sockets break, nothing is flushed; ZooKeeper notices when the session times out."""
-        raise NotImplementedError
+        await self._close(clean=False)
 
-    @property
-    def endpoint(self) -> Endpoint:
-        """Where clients reach it (the real port). Only after `start`."""
-        raise NotImplementedError
+    async def _close(self, *, clean: bool) -> None:
+        self._ended = True
+        if not clean:
+            await self._zk.abandon()
+        context = self._context
+        if context is not None:
+            await context.configs.stop()
+        if self._server is not None:
+            await self._server.close()
+        if context is not None:
+            await context.groups.stop()
+        if self._replicas is not None:
+            epoch = context.registration.broker_epoch if context is not None else -1
+            await self._replicas.shutdown(clean=clean, broker_epoch=epoch)
+        if self._trace is not None:
+            self._trace.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if clean:
+            await self._zk.close()
+
+    # -- what happens to it --------------------------------------------------------------------------------------
+
+    def set_faults(self, rows: Iterable[Fault]) -> None:
+        """Puts these faults in force, and no others."""
+        started, ended = self._faults.replace(rows)
+        for row in started:
+            self._log.info(ev.FAULT_STARTED, **row.model_dump(mode="json"))
+            if isinstance(row, FailLogDir) and self._replicas is not None:
+                self._replicas.fail_log_dir(row.log_dir)
+            elif isinstance(row, ExpireSession):
+                self._spawn(self._zk.expire())
+        for row in ended:
+            self._log.info(ev.FAULT_ENDED, **row.model_dump(mode="json"))
+
+    def _log_dir_failed(self, path: str) -> None:
+        self._spawn(notify_log_dir_failure(self._zk, self.broker_id))
+        if self._replicas is not None and self._replicas.all_log_dirs_failed:
+            self._log.error(ev.BROKER_HALTED, reason="every log dir has failed", log_dir=path)
+            self._halted.set()
+
+    def _leadership_changed(
+        self, became_leader: Collection[TopicPartition], became_follower: Collection[TopicPartition]
+    ) -> None:
+        if self._context is not None:
+            self._context.groups.leadership_changed(became_leader, became_follower)
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
 
-def parse_broker_ids(text: str) -> Sequence[BrokerId]:
-    """`1,2,5-9` as ids, in order. Raises ValueError."""
-    raise NotImplementedError
+def replica_settings(settings: BrokerSettings, log_dirs: Iterable[Path]) -> ReplicaSettings:
+    """The part of the settings that the data plane has; names are the same but where Kafka has several for one."""
+    values = settings.model_dump()
+    shared = {field.name: values[field.name] for field in fields(ReplicaSettings) if field.name in values}
+    shared.update(
+        log_dirs=tuple(str(path) for path in log_dirs),
+        log_roll_ms=settings.roll_ms,
+        log_retention_ms=settings.retention_ms,
+    )
+    return ReplicaSettings(**shared)
+
+
+def _soon(action: Any) -> Any:
+    async def run() -> None:
+        action()
+
+    return run

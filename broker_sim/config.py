@@ -42,6 +42,9 @@ class BrokerSettings(BaseModel):
     min_insync_replicas: Positive = 1
     unclean_leader_election_enable: bool = False
     compression_type: str = "producer"
+    compression_gzip_level: int = -1
+    compression_lz4_level: int = 9
+    compression_zstd_level: int = 3
     message_max_bytes: NonNegative = 1_048_588
     log_cleanup_policy: str = "delete"
     log_retention_ms: FromMinusOne | None = None
@@ -59,6 +62,8 @@ class BrokerSettings(BaseModel):
     log_index_size_max_bytes: NonNegative = 10_485_760
     log_message_timestamp_type: Literal["CreateTime", "LogAppendTime"] = "CreateTime"
     log_message_timestamp_difference_max_ms: NonNegative = LONG_MAX
+    log_message_timestamp_before_max_ms: NonNegative = LONG_MAX
+    log_message_timestamp_after_max_ms: NonNegative = LONG_MAX
     log_message_downconversion_enable: bool = True
     log_preallocate: bool = False
     log_cleaner_delete_retention_ms: NonNegative = 86_400_000
@@ -110,6 +115,7 @@ class BrokerSettings(BaseModel):
     offsets_topic_num_partitions: Positive = 50
     offsets_topic_replication_factor: Positive = 3
     offsets_topic_segment_bytes: Positive = 104_857_600
+    producer_id_expiration_ms: Positive = 86_400_000
     offsets_retention_minutes: Positive = 10_080
     offsets_retention_check_interval_ms: Positive = 600_000
     offsets_commit_timeout_ms: Positive = 5000
@@ -163,8 +169,13 @@ class BrokerSettings(BaseModel):
         )
 
     def property_values(self) -> dict[str, str]:
-        """Every property that has a value, as text, under Kafka's name: what DescribeConfigs tells."""
+        """Every property that has a value, as text, under Kafka's name."""
         values = self.model_dump(by_alias=True)
+        return {name: property_text(value) for name, value in values.items() if value is not None}
+
+    def given_values(self) -> dict[str, str]:
+        """The properties that were set, as text: Kafka's static broker configs."""
+        values = self.model_dump(by_alias=True, exclude_unset=True)
         return {name: property_text(value) for name, value in values.items() if value is not None}
 
 

@@ -1,1 +1,1 @@
-"""One module per group of APIs a broker answers; `table` lists them all, and ApiVersions is built from it."""
+"""What the broker answers: one module per group of APIs, and the table of all of them."""

@@ -1,0 +1,49 @@
+"""What the handlers of a broker share."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Any
+
+from broker_sim.config import BrokerSettings
+from broker_sim.config_store import ConfigStore, DynamicConfigs
+from broker_sim.fetch_session import FetchSessionCache
+from broker_sim.groups.coordinator import GroupCoordinator
+from broker_sim.metadata_cache import MetadataCache
+from broker_sim.producer_ids import ProducerIds
+from broker_sim.registration import Registration
+from broker_sim.replica_manager import ReplicaManager
+from broker_sim.topic_creation import TopicCreator
+from controller.wire.ports import Clock
+from controller.wire.types import BrokerId, TopicPartition
+
+
+@dataclass(slots=True, kw_only=True)
+class BrokerContext:
+    """The parts of one broker. `controller_epoch` is the highest seen; control requests are taken one at a time."""
+
+    broker_id: BrokerId
+    cluster_id: str
+    settings: BrokerSettings
+    clock: Clock
+    log: Any
+    registration: Registration
+    metadata: MetadataCache
+    replicas: ReplicaManager
+    sessions: FetchSessionCache
+    config_store: ConfigStore
+    configs: DynamicConfigs
+    topic_creator: TopicCreator
+    producer_ids: ProducerIds
+    groups: GroupCoordinator
+    controller_epoch: int = 0
+    control_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
+def by_topic(partitions: Iterable[TopicPartition]) -> Iterator[tuple[str, list[TopicPartition]]]:
+    """Partitions grouped by topic, in their order; a topic comes again when another was between."""
+    for topic, group in groupby(partitions, key=lambda tp: tp.topic):
+        yield topic, list(group)

@@ -1,0 +1,104 @@
+"""The controller's requests: LeaderAndIsr (4) version 4, StopReplica (5) version 3, UpdateMetadata (6) version 6.
+
+Each is checked in this order: broker epoch, controller epoch, then partition by partition; one at a time.
+Older versions lack the broker epoch or the grouping by topic and newer ones carry topic ids: a controller at
+inter.broker.protocol 2.6 sends neither, so they are not offered. Source: spec broker.md §5-8.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from broker_sim.apis.context import BrokerContext, by_topic
+from broker_sim.server import Answer, Call
+from controller.wire import log_events as ev
+from controller.wire.control import (
+    LEADER_AND_ISR_VERSION,
+    STOP_REPLICA_VERSION,
+    UPDATE_METADATA_VERSION,
+    ControlRequest,
+    decode_leader_and_isr,
+    decode_stop_replica,
+    decode_update_metadata,
+)
+from controller.wire.errors import ErrorCode
+from controller.wire.types import NO_BROKER_EPOCH, TopicPartition
+
+LEADER_AND_ISR_VERSIONS: Final = (LEADER_AND_ISR_VERSION, LEADER_AND_ISR_VERSION)
+STOP_REPLICA_VERSIONS: Final = (STOP_REPLICA_VERSION, STOP_REPLICA_VERSION)
+UPDATE_METADATA_VERSIONS: Final = (UPDATE_METADATA_VERSION, UPDATE_METADATA_VERSION)
+
+
+async def handle_leader_and_isr(context: BrokerContext, call: Call) -> Answer:
+    """Leads and follows as told. A stale request gets its error at the top and on every partition."""
+    request = decode_leader_and_isr(call.body, context.broker_id)
+    partitions = [entry.topic_partition for entry in request.partition_states]
+    async with context.control_lock:
+        await context.configs.load_topics(tp.topic for tp in partitions)
+        stale = take_epochs(context, request)
+        if stale is not None:
+            return {"error_code": stale, "partition_errors": _errors(dict.fromkeys(partitions, stale), partitions)}
+        results = context.replicas.leader_and_isr(
+            request.controller_id, request.controller_epoch, request.partition_states, request.live_leaders
+        )
+    return {"partition_errors": _errors(results, partitions)}
+
+
+async def handle_stop_replica(context: BrokerContext, call: Call) -> Answer:
+    """Stops and deletes replicas as told. A stale request gets its error and no partitions."""
+    request = decode_stop_replica(call.body, context.broker_id)
+    async with context.control_lock:
+        stale = take_epochs(context, request)
+        if stale is not None:
+            return {"error_code": stale}
+        results = context.replicas.stop_replica(request.partition_states)
+    return {"partition_errors": _errors(results, [entry.topic_partition for entry in request.partition_states])}
+
+
+async def handle_update_metadata(context: BrokerContext, call: Call) -> Answer:
+    """Merges the cluster's state into the cache."""
+    request = decode_update_metadata(call.body, context.broker_id)
+    async with context.control_lock:
+        stale = take_epochs(context, request)
+        if stale is not None:
+            return {"error_code": stale}
+        deleted = context.metadata.update(request)
+        context.replicas.alive_brokers_changed()
+        gone = {tp.topic for tp in deleted if not context.metadata.partitions(tp.topic)}
+        context.configs.forget_topics(gone)
+        context.groups.partitions_deleted(deleted)
+    return {}
+
+
+def take_epochs(context: BrokerContext, request: ControlRequest) -> ErrorCode | None:
+    """The error of a stale request; None for one that counts, whose controller epoch is then the highest seen.
+
+    A broker epoch above ours is fine: the controller saw a registration that this broker has not read back yet.
+    """
+    error = None
+    if request.broker_epoch != NO_BROKER_EPOCH and request.broker_epoch < context.registration.broker_epoch:
+        error = ErrorCode.STALE_BROKER_EPOCH
+    elif request.controller_epoch < context.controller_epoch:
+        error = ErrorCode.STALE_CONTROLLER_EPOCH
+    if error is None:
+        context.controller_epoch = request.controller_epoch
+        return None
+    context.log.warning(
+        ev.REQUEST_REFUSED,
+        request=type(request).__name__,
+        reason=error.name,
+        controller_id=request.controller_id,
+        controller_epoch=request.controller_epoch,
+        broker_epoch=request.broker_epoch,
+    )
+    return error
+
+
+def _errors(results: Mapping[TopicPartition, ErrorCode], order: Iterable[TopicPartition]) -> list[dict[str, Any]]:
+    """Flat: so are the answers of LeaderAndIsr and StopReplica at these versions."""
+    return [
+        {"topic_name": topic, "partition_index": tp.partition, "error_code": results[tp]}
+        for topic, partitions in by_topic(order)
+        for tp in partitions
+    ]

@@ -1,0 +1,41 @@
+"""FindCoordinator (10), versions 0-3: which broker coordinates a group.
+
+v1 added the key type and an error text, v3 is flexible. The topic of group offsets is created when it is missing. Left
+out: transaction coordinators (key type 1 is refused with INVALID_REQUEST), batches of keys (v4+).
+Source: spec clients.md §6.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from broker_sim.apis.context import BrokerContext
+from broker_sim.apis.produce import NO_TRANSACTIONS
+from broker_sim.server import Answer, Call
+from controller.wire.errors import ErrorCode
+from controller.wire.types import GROUP_METADATA_TOPIC, TopicPartition
+
+VERSIONS: Final = (0, 3)
+GROUP: Final = 0
+
+
+async def handle_find_coordinator(context: BrokerContext, call: Call) -> Answer:
+    """The leader of the group's partition; COORDINATOR_NOT_AVAILABLE while there is none."""
+    if getattr(call.body, "key_type", GROUP) != GROUP:
+        return _refusal(ErrorCode.INVALID_REQUEST, NO_TRANSACTIONS)
+    if not call.body.key:
+        return _refusal(ErrorCode.INVALID_GROUP_ID)
+    if not context.metadata.partitions(GROUP_METADATA_TOPIC):
+        await context.topic_creator.create(GROUP_METADATA_TOPIC)
+        return _refusal(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    partition = TopicPartition(GROUP_METADATA_TOPIC, context.groups.partition_of(call.body.key))
+    entry = context.metadata.partition(partition)
+    leader = entry.state.leader if entry is not None else None
+    endpoint = context.metadata.endpoint(leader) if leader is not None else None
+    if endpoint is None:
+        return _refusal(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    return {"node_id": leader, "host": endpoint.host, "port": endpoint.port}
+
+
+def _refusal(error: ErrorCode, message: str | None = None) -> dict[str, Any]:
+    return {"error_code": error, "error_message": message, "node_id": -1, "host": "", "port": -1}

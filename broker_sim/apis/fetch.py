@@ -1,0 +1,92 @@
+"""Fetch (1), versions 4-11, by consumers and by followers.
+
+v5 added log start offsets, v7 incremental sessions, v9 the client's leader epoch, v11 the client's rack and reads from
+followers. Versions below 4 carry old message formats; 12 and above have no user at inter.broker.protocol 2.6.
+Source: spec clients.md §4, broker.md §12.1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from broker_sim.apis.context import BrokerContext, by_topic
+from broker_sim.fetch_session import FetchContext
+from broker_sim.replica_types import FetchPartition, FetchResult
+from broker_sim.server import Answer, Call
+from controller.wire.errors import ErrorCode
+from controller.wire.protocol import ms
+from controller.wire.types import TopicPartition
+
+VERSIONS: Final = (4, 11)
+READ_COMMITTED: Final = 1
+_SESSIONLESS: Final = (0, -1)
+
+
+async def handle_fetch(context: BrokerContext, call: Call) -> Answer:
+    """Reads through the client's session; waits as it asks."""
+    body = call.body
+    session = _open_session(context, call)
+    if session.error is not ErrorCode.NONE:
+        return {"error_code": session.error}
+    results = await context.replicas.fetch(
+        session.partitions,
+        replica_id=int(body.replica_id),
+        max_wait_ms=ms(body.max_wait),
+        min_bytes=body.min_bytes,
+        max_bytes=min(body.max_bytes, context.settings.fetch_max_bytes),
+        read_committed=body.isolation_level == READ_COMMITTED,
+        version=call.version,
+    )
+    answer = session.answer(results)
+    return {
+        "error_code": answer.error,
+        "session_id": answer.session_id,
+        "responses": _topics(answer.partitions),
+    }
+
+
+def _open_session(context: BrokerContext, call: Call) -> FetchContext:
+    body = call.body
+    session_id, session_epoch = (body.session_id, body.session_epoch) if call.version >= 7 else _SESSIONLESS
+    return context.sessions.open(
+        session_id=int(session_id),
+        session_epoch=int(session_epoch),
+        partitions={
+            TopicPartition(topic.topic, int(p.partition)): FetchPartition(
+                fetch_offset=int(p.fetch_offset),
+                max_bytes=int(p.partition_max_bytes),
+                current_leader_epoch=int(getattr(p, "current_leader_epoch", -1)),
+                log_start_offset=int(getattr(p, "log_start_offset", -1)),
+            )
+            for topic in body.topics
+            for p in topic.partitions
+        },
+        forgotten=[
+            TopicPartition(topic.topic, int(partition))
+            for topic in getattr(body, "forgotten_topics_data", ())
+            for partition in topic.partitions
+        ],
+        is_from_follower=body.replica_id >= 0,
+        now_ms=context.clock.now_ms(),
+    )
+
+
+def _topics(partitions: Mapping[TopicPartition, FetchResult]) -> list[dict[str, Any]]:
+    return [
+        {"topic": topic, "partitions": [_partition(tp.partition, partitions[tp]) for tp in group]}
+        for topic, group in by_topic(partitions)
+    ]
+
+
+def _partition(index: int, result: FetchResult) -> dict[str, Any]:
+    return {
+        "partition_index": index,
+        "error_code": result.error,
+        "high_watermark": result.high_watermark,
+        "last_stable_offset": result.last_stable_offset,
+        "log_start_offset": result.log_start_offset,
+        "aborted_transactions": None,
+        "preferred_read_replica": result.preferred_read_replica,
+        "records": result.records,
+    }

@@ -1,0 +1,124 @@
+"""Metadata (3), versions 0-9, and DescribeCluster (60), version 0: what the metadata cache says, and auto-creation.
+
+Metadata: v1 added controller id, racks and null for all topics (in v0 empty is all); v2 the cluster id; v4 consent to
+auto-creation; v5 offline replicas; v7 leader epochs; v8 authorized operations, never computed (no authorizer);
+v9 is flexible. Left out: topic ids (v10+), which inter.broker.protocol 2.6 does not have.
+Source: spec broker.md §8.1, §8.2, §16.8, §16.9.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from broker_sim.apis.context import BrokerContext
+from broker_sim.metadata_cache import DEFAULT_LISTENER
+from broker_sim.server import Answer, Call
+from broker_sim.topic_creation import check_topic_name
+from controller.wire.control import UpdateMetadataEntry
+from controller.wire.errors import ErrorCode, KafkaError
+from controller.wire.types import INTERNAL_TOPICS, NO_LEADER
+
+METADATA_VERSIONS: Final = (0, 9)
+DESCRIBE_CLUSTER_VERSIONS: Final = (0, 0)
+#: "Not computed", for the fields of authorized operations.
+NO_OPERATIONS: Final = -2147483648
+
+
+async def handle_metadata(context: BrokerContext, call: Call) -> Answer:
+    """Brokers, controller and topics as the cache has them."""
+    cache, wanted = context.metadata, call.body.topics
+    if wanted is None or (call.version == 0 and not wanted):
+        topics = [_topic(context, topic, call.version) for topic in cache.topics]
+    else:
+        may_create = bool(getattr(call.body, "allow_auto_topic_creation", True))
+        names = list(dict.fromkeys(topic.name for topic in wanted))
+        topics = [await _topic_or_creation(context, name, call.version, may_create) for name in names]
+    return {
+        "brokers": [_broker(context, broker_id) for broker_id in _listening(context)],
+        "cluster_id": context.cluster_id,
+        "controller_id": cache.controller_id if cache.controller_id is not None else -1,
+        "topics": topics,
+        "cluster_authorized_operations": NO_OPERATIONS,
+    }
+
+
+async def handle_describe_cluster(context: BrokerContext, call: Call) -> Answer:
+    """The brokers of the cache, its controller, the cluster id."""
+    controller_id = context.metadata.controller_id
+    return {
+        "cluster_id": context.cluster_id,
+        "controller_id": controller_id if controller_id is not None else -1,
+        "brokers": [{_CLUSTER_NAMES.get(k, k): v for k, v in _broker(context, b).items()} for b in _listening(context)],
+        "cluster_authorized_operations": NO_OPERATIONS,
+    }
+
+
+_CLUSTER_NAMES: Final = {"node_id": "broker_id"}
+
+
+def _listening(context: BrokerContext) -> list[Any]:
+    cache = context.metadata
+    return [broker_id for broker_id in sorted(cache.brokers) if cache.endpoint(broker_id, DEFAULT_LISTENER) is not None]
+
+
+def _broker(context: BrokerContext, broker_id: Any) -> dict[str, Any]:
+    endpoint = context.metadata.endpoint(broker_id)
+    assert endpoint is not None
+    rack = context.metadata.brokers[broker_id].rack
+    return {"node_id": broker_id, "host": endpoint.host, "port": endpoint.port, "rack": rack}
+
+
+async def _topic_or_creation(context: BrokerContext, topic: str, version: int, may_create: bool) -> dict[str, Any]:
+    if context.metadata.partitions(topic):
+        return _topic(context, topic, version)
+    if may_create and context.settings.auto_create_topics_enable:
+        return _topic_error(topic, await context.topic_creator.create(topic))
+    try:
+        check_topic_name(topic)
+    except KafkaError as error:
+        return _topic_error(topic, error.code)
+    return _topic_error(topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+
+def _topic_error(topic: str, error: ErrorCode) -> dict[str, Any]:
+    return {
+        "name": topic,
+        "error_code": error,
+        "is_internal": topic in INTERNAL_TOPICS,
+        "topic_authorized_operations": NO_OPERATIONS,
+    }
+
+
+def _topic(context: BrokerContext, topic: str, version: int) -> dict[str, Any]:
+    partitions = context.metadata.partitions(topic)
+    return {
+        "name": topic,
+        "is_internal": topic in INTERNAL_TOPICS,
+        "partitions": [_partition(context, partitions[number], version) for number in sorted(partitions)],
+        "topic_authorized_operations": NO_OPERATIONS,
+    }
+
+
+def _partition(context: BrokerContext, entry: UpdateMetadataEntry, version: int) -> dict[str, Any]:
+    """One partition; v0 shows live replicas only and says so by REPLICA_NOT_AVAILABLE."""
+    cache, leader = context.metadata, entry.state.leader
+    replicas, isr, error = entry.replicas, entry.state.isr, ErrorCode.NONE
+    if version == 0:
+        replicas = tuple(r for r in replicas if cache.is_alive(r))
+        isr = tuple(r for r in isr if cache.is_alive(r))
+        if len(replicas) < len(entry.replicas) or len(isr) < len(entry.state.isr):
+            error = ErrorCode.REPLICA_NOT_AVAILABLE
+    if leader is None or not cache.is_alive(leader):
+        leader, error = None, ErrorCode.LEADER_NOT_AVAILABLE
+    elif cache.endpoint(leader, DEFAULT_LISTENER) is None:
+        leader = None
+        error = ErrorCode.LISTENER_NOT_FOUND if version >= 6 else ErrorCode.LEADER_NOT_AVAILABLE
+    return {
+        "error_code": error,
+        "partition_index": entry.topic_partition.partition,
+        "leader_id": NO_LEADER if leader is None else leader,
+        "leader_epoch": entry.state.leader_epoch,
+        "replica_nodes": replicas,
+        "isr_nodes": isr,
+        "offline_replicas": entry.offline_replicas,
+    }

@@ -1,0 +1,141 @@
+"""The command line of `python -m broker_sim run`, as values. Parsing only: nothing is opened here."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from broker_sim.broker import BrokerIdentity
+from broker_sim.config import BrokerSettings
+from controller.wire.types import BrokerId
+
+
+class CommandLineError(ValueError):
+    """An argument that cannot be used. One line: which, its value, what is allowed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Address:
+    """`host:port`; port 0 asks for a free one."""
+
+    host: str
+    port: int
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """The parser; `--help` shows it."""
+    parser = argparse.ArgumentParser(prog="python -m broker_sim", description="Simulated Kafka brokers.")
+    run = parser.add_subparsers(dest="command", required=True).add_parser(
+        "run",
+        help="run one or more brokers until SIGTERM",
+        description="Runs brokers until SIGTERM (controlled shutdown; a second signal stops at once). "
+        "Exit status: 0 stopped as asked, 1 could not start or lost all log dirs, 2 wrong arguments.",
+    )
+    run.add_argument("--zookeeper", required=True, metavar="H:P[/CHROOT]", help="zookeeper.connect of the cluster")
+    run.add_argument("--broker-id", required=True, metavar="1[,2,5-9]", help="ids of the brokers in this process")
+    run.add_argument(
+        "--listener",
+        required=True,
+        metavar="H:P[,...]",
+        help="address to listen on: one per broker, or one for all, whose ports then count up; port 0 is any free one",
+    )
+    run.add_argument(
+        "--log-dirs",
+        required=True,
+        metavar="A[,B]",
+        help="log directories; with several brokers each gets a folder broker-<id> inside of them",
+    )
+    run.add_argument("--rack", help="broker.rack of all brokers of this process")
+    run.add_argument("--trace-dir", type=Path, metavar="D", help="folder for traces of ISR decisions")
+    run.add_argument("--config", type=Path, metavar="F", help="settings in Kafka's server.properties format")
+    run.add_argument("--override", action="append", default=[], metavar="K=V", help="a setting; may be repeated")
+    run.add_argument("--fault-file", type=Path, metavar="F", help="faults, one JSON object per line; watched")
+    run.add_argument(
+        "--seed", type=int, metavar="N", help="of all chance in the brokers; drawn and logged if not given"
+    )
+    return parser
+
+
+def parse_broker_ids(text: str) -> tuple[BrokerId, ...]:
+    """`1,2,5-9` as ids, in order. Raises CommandLineError."""
+    ids: list[BrokerId] = []
+    for part in text.split(","):
+        first, dash, last = part.strip().partition("-")
+        if not first.isdigit() or (dash and not last.isdigit()) or (dash and int(last) < int(first)):
+            raise CommandLineError(f"--broker-id {text!r}: expected ids and ranges such as 1,2,5-9")
+        ids.extend(BrokerId(number) for number in range(int(first), int(last or first) + 1))
+    if len(set(ids)) != len(ids):
+        raise CommandLineError(f"--broker-id {text!r}: an id occurs twice")
+    return tuple(ids)
+
+
+def parse_listeners(text: str, count: int) -> tuple[Address, ...]:
+    """One address per broker. Raises CommandLineError."""
+    addresses = [_address(part.strip(), text) for part in text.split(",")]
+    if len(addresses) == count:
+        return tuple(addresses)
+    if len(addresses) != 1:
+        raise CommandLineError(
+            f"--listener {text!r}: {len(addresses)} addresses for {count} brokers; give 1 or {count}"
+        )
+    host, port = addresses[0].host, addresses[0].port
+    if port and port + count - 1 > 65535:
+        raise CommandLineError(f"--listener {text!r}: {count} consecutive ports from {port} go above 65535")
+    return tuple(Address(host=host, port=port + n if port else 0) for n in range(count))
+
+
+def _address(part: str, text: str) -> Address:
+    host, colon, port = part.removeprefix("PLAINTEXT://").rpartition(":")
+    if not colon or not port.isdigit() or int(port) > 65535:
+        raise CommandLineError(f"--listener {text!r}: expected host:port, for example 127.0.0.1:9092")
+    return Address(host=host.strip("[]"), port=int(port))
+
+
+def identities(arguments: argparse.Namespace, settings: BrokerSettings, host_name: str) -> tuple[BrokerIdentity, ...]:
+    """Who the brokers of this process are. `host_name` is what is advertised where an address names no host.
+
+    Raises: CommandLineError.
+    """
+    ids = parse_broker_ids(arguments.broker_id)
+    addresses = parse_listeners(arguments.listener, len(ids))
+    folders = [Path(part.strip()) for part in arguments.log_dirs.split(",") if part.strip()]
+    if not folders or len(set(folders)) != len(folders):
+        raise CommandLineError(
+            f"--log-dirs {arguments.log_dirs!r}: expected different directories, separated by commas"
+        )
+    advertised = _advertised(settings.advertised_listeners, len(ids))
+    return tuple(
+        BrokerIdentity(
+            broker_id=broker_id,
+            host=address.host,
+            port=address.port,
+            log_dirs=tuple(folder if len(ids) == 1 else folder / f"broker-{broker_id}" for folder in folders),
+            rack=arguments.rack or settings.broker_rack,
+            trace_dir=arguments.trace_dir,
+            advertised_host=(advertised.host or host_name) if advertised else _public_host(address.host, host_name),
+            advertised_port=advertised.port or None if advertised else None,
+        )
+        for broker_id, address in zip(ids, addresses, strict=True)
+    )
+
+
+def _advertised(text: str | None, count: int) -> Address | None:
+    if text is None:
+        return None
+    if count > 1:
+        raise CommandLineError(f"advertised.listeners {text!r}: possible with one broker per process only")
+    listener, _, address = text.partition("://")
+    if listener.upper() != "PLAINTEXT" or "," in text:
+        raise CommandLineError(f"advertised.listeners {text!r}: expected PLAINTEXT://host:port")
+    return _address(address, text)
+
+
+def _public_host(host: str, host_name: str) -> str:
+    return host_name if host in ("", "0.0.0.0", "::") else host
+
+
+def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
+    """Exits with status 2 and a message for arguments that are wrong."""
+    return make_parser().parse_args(argv)

@@ -1,0 +1,407 @@
+"""The group coordinator of one broker: gives the pure groups time, waiting connections and their log.
+
+It owns the groups of the `__consumer_offsets` partitions that this broker leads, loads them when it becomes leader and
+lets go of them when it no longer is. Source: Kafka 3.9 `GroupCoordinator`; spec clients.md §7, §8.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import random
+import uuid
+from collections.abc import Collection, Coroutine, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from broker_sim.config import BrokerSettings
+from broker_sim.groups.group import Group
+from broker_sim.groups.log import (
+    COMMIT_ERRORS,
+    GROUP_STORE_ERRORS,
+    GroupLog,
+    LoadedPartition,
+    Replicas,
+    restore_group,
+    stored_group,
+)
+from broker_sim.groups.records import (
+    CommittedOffset,
+    OffsetKey,
+    encode_group_key,
+    encode_group_value,
+    encode_offset_key,
+    encode_offset_value,
+    partition_for,
+)
+from broker_sim.groups.values import (
+    Effect,
+    GroupSettings,
+    GroupState,
+    Join,
+    JoinAnswer,
+    Reply,
+    Store,
+    Sync,
+    SyncAnswer,
+)
+from broker_sim.metadata_cache import MetadataCache
+from controller.wire import log_events as ev
+from controller.wire.errors import ErrorCode
+from controller.wire.ports import Clock
+from controller.wire.types import GROUP_METADATA_TOPIC, TopicPartition
+
+#: Batches read between two turns of the event loop while a partition loads.
+LOAD_BATCHES_PER_TURN: Final = 100
+
+
+@dataclass(slots=True)
+class GroupEntry:
+    """A group, the offsets it committed, and the timer that it asked for."""
+
+    group: Group
+    offsets: dict[TopicPartition, CommittedOffset] = field(default_factory=dict)
+    timer: asyncio.TimerHandle | None = None
+
+
+class GroupCoordinator:
+    """All groups that this broker coordinates."""
+
+    def __init__(
+        self,
+        settings: BrokerSettings,
+        replicas: Replicas,
+        metadata: MetadataCache,
+        *,
+        clock: Clock,
+        chance: random.Random,
+        log: Any,
+    ) -> None:
+        self._settings, self._metadata = settings, metadata
+        self._clock, self._chance, self._log = clock, chance, log
+        self._group_log = GroupLog(replicas, clock, timeout_ms=settings.offsets_commit_timeout_ms)
+        self._group_settings = GroupSettings(
+            initial_rebalance_delay_ms=settings.group_initial_rebalance_delay_ms, max_size=settings.group_max_size
+        )
+        self._entries: dict[str, GroupEntry] = {}
+        self._owned: set[int] = set()
+        self._loading: dict[int, asyncio.Task[None]] = {}
+        self._waiting: dict[int, asyncio.Future[Any]] = {}
+        self._tickets = itertools.count(1)
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._is_active = False
+
+    # -- life ----------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Serves from now on, and drops expired offsets from time to time."""
+        self._is_active = True
+        self._spawn(self._expire_offsets())
+
+    async def stop(self) -> None:
+        """Ends timers and tasks; requests that wait are told to look elsewhere. Idempotent."""
+        self._is_active = False
+        for partition in sorted(self._owned | self._loading.keys()):
+            self._unload(partition)
+        tasks = [*self._tasks, *self._loading.values()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def leadership_changed(
+        self, became_leader: Collection[TopicPartition], became_follower: Collection[TopicPartition]
+    ) -> None:
+        """Loads the groups of partitions that this broker leads now, lets go of those it no longer leads."""
+        for tp in sorted(became_follower):
+            if tp.topic == GROUP_METADATA_TOPIC:
+                self._unload(tp.partition)
+        for tp in sorted(became_leader):
+            partition = tp.partition
+            if tp.topic == GROUP_METADATA_TOPIC and partition not in self._owned and partition not in self._loading:
+                self._loading[partition] = asyncio.get_running_loop().create_task(self._load(partition))
+
+    async def _load(self, partition: int) -> None:
+        loaded = LoadedPartition()
+        for number, batch in enumerate(self._group_log.batches(partition)):
+            loaded.take(batch, self._log)
+            if number % LOAD_BATCHES_PER_TURN == LOAD_BATCHES_PER_TURN - 1:
+                await asyncio.sleep(0)
+        now_ms = self._clock.now_ms()
+        for group_id in sorted(loaded.groups.keys() | {g for g, offsets in loaded.offsets.items() if offsets}):
+            entry = GroupEntry(Group(group_id, self._group_settings), loaded.offsets.get(group_id, {}))
+            if group_id in loaded.groups:
+                restore_group(entry.group, loaded.groups[group_id], now_ms)
+            self._entries[group_id] = entry
+            self._reschedule(entry)
+        self._owned.add(partition)
+        del self._loading[partition]
+        self._log.info(ev.GROUP_LOADED, partition=partition, groups=len(loaded.groups))
+
+    def _unload(self, partition: int) -> None:
+        loading = self._loading.pop(partition, None)
+        if loading is not None:
+            loading.cancel()
+        if partition not in self._owned:
+            return
+        self._owned.discard(partition)
+        gone = [group_id for group_id in self._entries if self.partition_of(group_id) == partition]
+        for group_id in gone:
+            self._drop(self._entries.pop(group_id))
+        self._log.info(ev.GROUP_UNLOADED, partition=partition, groups=len(gone))
+
+    def _drop(self, entry: GroupEntry) -> None:
+        if entry.timer is not None:
+            entry.timer.cancel()
+            entry.timer = None
+        for effect in entry.group.die():
+            if isinstance(effect, Reply):
+                self._reply(effect)
+
+    # -- which group is where ------------------------------------------------------------------------------------
+
+    def partition_of(self, group_id: str) -> int:
+        """The partition of `__consumer_offsets` that the group lives in."""
+        partitions = len(self._metadata.partitions(GROUP_METADATA_TOPIC))
+        return partition_for(group_id, partitions or self._settings.offsets_topic_num_partitions)
+
+    def error_for(self, group_id: str, *, may_be_empty: bool = False) -> ErrorCode | None:
+        """Why no request about this group can be served here (clients.md §7.2); None if it can."""
+        if not group_id and not may_be_empty:
+            return ErrorCode.INVALID_GROUP_ID
+        if not self._is_active:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        partition = self.partition_of(group_id)
+        if partition in self._loading:
+            return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        return None if partition in self._owned else ErrorCode.NOT_COORDINATOR
+
+    def entry(self, group_id: str) -> GroupEntry | None:
+        """The group, if this broker has it."""
+        return self._entries.get(group_id)
+
+    def entries(self) -> Iterable[GroupEntry]:
+        """All groups of this broker, by id."""
+        return [self._entries[group_id] for group_id in sorted(self._entries)]
+
+    @property
+    def is_loading(self) -> bool:
+        """Whether some partition is still being read."""
+        return bool(self._loading)
+
+    def _make(self, group_id: str) -> GroupEntry:
+        return self._entries.setdefault(group_id, GroupEntry(Group(group_id, self._group_settings)))
+
+    # -- membership ----------------------------------------------------------------------------------------------
+
+    def new_member_id(self, prefix: str) -> str:
+        """`<client id or instance id>-<uuid>`."""
+        return f"{prefix}-{uuid.UUID(int=self._chance.getrandbits(128), version=4)}"
+
+    async def join(self, group_id: str, request: Join) -> JoinAnswer:
+        """Waits for the rebalance to complete."""
+        error = self.error_for(group_id)
+        settings = self._settings
+        low, high = settings.group_min_session_timeout_ms, settings.group_max_session_timeout_ms
+        if error is None and not low <= request.session_timeout_ms <= high:
+            error = ErrorCode.INVALID_SESSION_TIMEOUT
+        if error is None and request.member_id and group_id not in self._entries:
+            error = ErrorCode.UNKNOWN_MEMBER_ID
+        if error is not None:
+            return JoinAnswer(error=error, member_id=request.member_id)
+        entry = self._make(group_id)
+        ticket, answer = self._park()
+        self._perform(entry, entry.group.join(request, ticket, self._clock.now_ms()))
+        joined: JoinAnswer = await self._answer(ticket, answer)
+        return joined
+
+    async def sync(self, group_id: str, request: Sync) -> SyncAnswer:
+        """Waits for the leader's assignments, and for them to be stored."""
+        error = self.error_for(group_id)
+        if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+            error = ErrorCode.REBALANCE_IN_PROGRESS  # so that clients join again once it is loaded
+        entry = self._entries.get(group_id)
+        if error is not None or entry is None:
+            return SyncAnswer(error=error or ErrorCode.UNKNOWN_MEMBER_ID)
+        ticket, answer = self._park()
+        self._perform(entry, entry.group.sync(request, ticket, self._clock.now_ms()))
+        synced: SyncAnswer = await self._answer(ticket, answer)
+        return synced
+
+    def heartbeat(self, group_id: str, member_id: str, group_instance_id: str | None, generation: int) -> ErrorCode:
+        """Keeps a member alive."""
+        error = self.error_for(group_id)
+        if error is not None:
+            return ErrorCode.NONE if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS else error
+        entry = self._entries.get(group_id)
+        if entry is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        result = entry.group.heartbeat(member_id, group_instance_id, generation, self._clock.now_ms())
+        self._reschedule(entry)
+        return result
+
+    def leave(self, group_id: str, members: Iterable[tuple[str, str | None]]) -> tuple[ErrorCode, list[ErrorCode]]:
+        """(error of the group, error of each member)."""
+        error = self.error_for(group_id)
+        if error is not None:
+            return error, []
+        entry = self._entries.get(group_id)
+        results = []
+        for member_id, group_instance_id in members:
+            if entry is None:
+                results.append(ErrorCode.UNKNOWN_MEMBER_ID)
+                continue
+            result, effects = entry.group.leave(member_id, group_instance_id, self._clock.now_ms())
+            self._perform(entry, effects)
+            results.append(result)
+        return ErrorCode.NONE, results
+
+    # -- offsets -------------------------------------------------------------------------------------------------
+
+    async def commit(
+        self,
+        group_id: str,
+        offsets: Mapping[TopicPartition, CommittedOffset],
+        *,
+        member_id: str,
+        group_instance_id: str | None,
+        generation: int,
+    ) -> ErrorCode:
+        """Stores offsets; they count once all in-sync replicas have them."""
+        error = self.error_for(group_id, may_be_empty=True)
+        if error is not None:
+            return error
+        entry = self._entries.get(group_id)
+        if entry is None and generation >= 0:
+            return ErrorCode.ILLEGAL_GENERATION
+        entry = entry or self._make(group_id)
+        error = entry.group.commit_error(member_id, group_instance_id, generation, self._clock.now_ms())
+        self._reschedule(entry)
+        if error is not ErrorCode.NONE or not offsets:
+            return error
+        pairs = [(encode_offset_key(OffsetKey(group_id, tp)), encode_offset_value(o)) for tp, o in offsets.items()]
+        error = await self._group_log.append(self.partition_of(group_id), pairs)
+        if error is ErrorCode.NONE:
+            entry.offsets.update(offsets)
+        return COMMIT_ERRORS.get(error, error)
+
+    async def delete_offsets(self, entry: GroupEntry, partitions: Collection[TopicPartition]) -> ErrorCode:
+        """Removes committed offsets of a group."""
+        known = [tp for tp in sorted(partitions) if tp in entry.offsets]
+        if not known:
+            return ErrorCode.NONE
+        group_id = entry.group.group_id
+        pairs = [(encode_offset_key(OffsetKey(group_id, tp)), None) for tp in known]
+        error = await self._group_log.append(self.partition_of(group_id), pairs)
+        if error is ErrorCode.NONE:
+            for tp in known:
+                entry.offsets.pop(tp, None)
+        return COMMIT_ERRORS.get(error, error)
+
+    def partitions_deleted(self, partitions: Collection[TopicPartition]) -> None:
+        """Topics are gone: so are the offsets committed for them."""
+        for entry in self.entries():
+            if any(tp in entry.offsets for tp in partitions):
+                self._spawn(self.delete_offsets(entry, partitions))
+
+    async def delete_group(self, group_id: str) -> ErrorCode:
+        """Deletes an empty group with its offsets."""
+        error = self.error_for(group_id, may_be_empty=True)
+        entry = self._entries.get(group_id)
+        if error is not None or entry is None:
+            return error or ErrorCode.GROUP_ID_NOT_FOUND
+        if entry.group.has_members or entry.group.state is not GroupState.EMPTY:
+            return ErrorCode.NON_EMPTY_GROUP
+        return await self._delete(entry)
+
+    async def _delete(self, entry: GroupEntry) -> ErrorCode:
+        """The group dies first, so that nobody joins while its tombstones are written."""
+        group_id = entry.group.group_id
+        self._entries.pop(group_id, None)
+        self._drop(entry)
+        pairs: list[tuple[bytes, bytes | None]] = [
+            (encode_offset_key(OffsetKey(group_id, tp)), None) for tp in sorted(entry.offsets)
+        ]
+        pairs.append((encode_group_key(group_id), None))
+        error = await self._group_log.append(self.partition_of(group_id), pairs)
+        return COMMIT_ERRORS.get(error, error)
+
+    async def _expire_offsets(self) -> None:
+        """Every `offsets.retention.check.interval.ms`: drops what nobody has used for `offsets.retention.minutes`."""
+        while True:
+            await asyncio.sleep(self._settings.offsets_retention_check_interval_ms / 1000)
+            before_ms = self._clock.now_ms() - self._settings.offsets_retention_minutes * 60_000
+            for entry in self.entries():
+                expired = expired_offsets(entry, before_ms)
+                if expired and expired == entry.offsets.keys() and not entry.group.has_members:
+                    await self._delete(entry)
+                elif expired:
+                    await self.delete_offsets(entry, expired)
+
+    # -- effects and time ----------------------------------------------------------------------------------------
+
+    def _park(self) -> tuple[int, asyncio.Future[Any]]:
+        ticket = next(self._tickets)
+        self._waiting[ticket] = future = asyncio.get_running_loop().create_future()
+        return ticket, future
+
+    async def _answer(self, ticket: int, answer: asyncio.Future[Any]) -> Any:
+        try:
+            return await answer
+        finally:
+            self._waiting.pop(ticket, None)
+
+    def _reply(self, effect: Reply) -> None:
+        future = self._waiting.get(effect.ticket)
+        if future is not None and not future.done():
+            future.set_result(effect.answer)
+
+    def _perform(self, entry: GroupEntry, effects: Iterable[Effect]) -> None:
+        for effect in effects:
+            if isinstance(effect, Reply):
+                self._reply(effect)
+            else:
+                self._spawn(self._store(entry, effect))
+        self._reschedule(entry)
+
+    async def _store(self, entry: GroupEntry, store: Store) -> None:
+        group = entry.group
+        value = encode_group_value(stored_group(group, store.assignments))
+        error = await self._group_log.append(
+            self.partition_of(group.group_id), [(encode_group_key(group.group_id), value)]
+        )
+        self._log.info(
+            ev.GROUP_REBALANCED,
+            group_id=group.group_id,
+            generation=store.generation,
+            members=len(store.assignments or ()),
+            error=error.name,
+        )
+        self._perform(entry, group.stored(store, GROUP_STORE_ERRORS.get(error, error), self._clock.now_ms()))
+
+    def _reschedule(self, entry: GroupEntry) -> None:
+        if entry.timer is not None:
+            entry.timer.cancel()
+            entry.timer = None
+        deadline_ms = entry.group.next_deadline_ms
+        if deadline_ms is not None and entry.group.state is not GroupState.DEAD:
+            delay_ms = max(deadline_ms - self._clock.now_ms(), 1)
+            entry.timer = asyncio.get_running_loop().call_later(delay_ms / 1000, self._tick, entry)
+
+    def _tick(self, entry: GroupEntry) -> None:
+        self._perform(entry, entry.group.tick(self._clock.now_ms()))
+
+    def _spawn(self, work: Coroutine[Any, Any, Any]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+def expired_offsets(entry: GroupEntry, before_ms: int) -> set[TopicPartition]:
+    """Offsets that retention drops: of an empty group when it has been empty since before, of a group that never had
+    members when they were committed before. A group with members keeps all."""
+    group = entry.group
+    if group.has_members or group.state is not GroupState.EMPTY:
+        return set()
+    if group.protocol_type is not None and group.state_changed_ms >= 0:
+        return set(entry.offsets) if group.state_changed_ms <= before_ms else set()
+    return {tp for tp, offset in entry.offsets.items() if offset.commit_timestamp <= before_ms}

@@ -1,0 +1,32 @@
+"""Topics in the subscriptions of consumers: the one part of the consumers' own protocol that a broker looks into.
+
+Source: `ConsumerProtocolSubscription.json`; spec clients.md §9.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+
+_I16, _I32 = struct.Struct(">h"), struct.Struct(">i")
+
+
+def subscribed_topics(subscriptions: Iterable[bytes]) -> frozenset[str]:
+    """All topics named; bytes that are no subscription name none."""
+    found: set[str] = set()
+    for data in subscriptions:
+        try:
+            found.update(_topics(data))
+        except (struct.error, UnicodeDecodeError):
+            continue
+    return frozenset(found)
+
+
+def _topics(data: bytes) -> list[str]:
+    (count,) = _I32.unpack_from(data, 2)
+    at, topics = 6, []
+    for _ in range(count):
+        (size,) = _I16.unpack_from(data, at)
+        topics.append(data[at + 2 : at + 2 + size].decode())
+        at += 2 + size
+    return topics
