@@ -119,4 +119,6 @@ def class_and_message(error: Exception) -> str:
         return error.prefixed
     if isinstance(error, ToolFailure):
         return f"{error.java_class}: {error}"
+    if isinstance(error, KafkaError):
+        return f"{exception_class(error.code)}: {error}"
     return f"{type(error).__name__}: {error}"

@@ -71,6 +71,11 @@ class Arguments:
         """Whether the option was given."""
         return name in self._given
 
+    @property
+    def names(self) -> list[str]:
+        """The options that were given, in order."""
+        return list(self._given)
+
     def values(self, name: str) -> list[str]:
         """All values of the option in order; its default, if it has one and was not given."""
         if name not in self._given:

@@ -1,12 +1,35 @@
-"""A live view of a reassignment: bytes that the new replicas have copied, how fast, and partitions that are done."""
+"""A live view of a reassignment: bytes that the new replicas have copied, how fast, and partitions that are done.
+
+`watch` looks, `ProgressView` shows; who only wants numbers takes the first. Nothing here changes the cluster.
+"""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection
-from dataclasses import dataclass
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Collection, Mapping
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Final, Self, TextIO
+
+from rich.console import Console as RichConsole
+from rich.filesize import decimal
+from rich.progress import BarColumn, TextColumn
+from rich.progress import Progress as RichProgress
 
 from controller.admin.cluster import AdminClient
-from controller.wire.types import TopicPartition
+from controller.admin.failures import ClusterUnreachable, Refused
+from controller.admin.log_dir_queries import describe_log_dirs
+from controller.admin.queries import TopicInfo, describe_topics, list_reassignments
+from controller.admin.tool import Run
+from controller.wire.types import BrokerId, PartitionReplica, ReplicaAssignment, TopicPartition
+
+#: Over how long the rate is measured.
+RATE_WINDOW_S: Final = 5.0
+#: How long a broker may take to tell its log sizes; after that the last ones known are used.
+SIZES_TIMEOUT_S: Final = 5.0
+#: Without a terminal, a line is printed when so many more percent are done.
+_STEP_PERCENT: Final = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +51,68 @@ class Progress:
         """Whether no partition is being reassigned any more."""
         return self.partitions_done == self.partitions_total
 
+    @property
+    def percent(self) -> int:
+        """Of the bytes, rounded down; of the partitions when there is nothing to copy."""
+        if self.bytes_total:
+            return min(100, 100 * self.bytes_done // self.bytes_total)
+        return 100 * self.partitions_done // self.partitions_total if self.partitions_total else 100
+
+    @property
+    def seconds_left(self) -> float | None:
+        """At the present rate; None while there is none."""
+        return (self.bytes_total - self.bytes_done) / self.bytes_per_s if self.bytes_per_s else None
+
+
+@dataclass(slots=True)
+class Tally:
+    """What was seen so far. Pure: it is told what each look saw."""
+
+    partitions: frozenset[TopicPartition]
+    added: dict[TopicPartition, frozenset[BrokerId]] = field(default_factory=dict)
+    leader_bytes: dict[TopicPartition, int] = field(default_factory=dict)
+    copied_bytes: dict[PartitionReplica, int] = field(default_factory=dict)
+    looks: deque[tuple[float, int]] = field(default_factory=deque)
+
+    def see(
+        self,
+        at_s: float,
+        running: Mapping[TopicPartition, ReplicaAssignment],
+        leaders: Mapping[TopicPartition, BrokerId | None],
+        sizes: Mapping[PartitionReplica, int],
+    ) -> Progress:
+        """Takes one look in: what runs at `at_s`, who leads, and the size of the log of each replica that answered."""
+        for partition, reassignment in running.items():
+            known = self.added.get(partition, frozenset())
+            self.added[partition] = known | frozenset(reassignment.adding_replicas)
+            leader = leaders.get(partition)
+            if leader is not None and (size := sizes.get(PartitionReplica(partition, leader))) is not None:
+                self.leader_bytes[partition] = size
+            for broker in self.added[partition]:
+                replica = PartitionReplica(partition, broker)
+                self.copied_bytes[replica] = sizes.get(replica, self.copied_bytes.get(replica, 0))
+        return self._progress(at_s, running.keys())
+
+    def _progress(self, at_s: float, running: Collection[TopicPartition]) -> Progress:
+        total = done = 0
+        for partition, brokers in self.added.items():
+            full = self.leader_bytes.get(partition, 0)
+            total += full * len(brokers)
+            for broker in brokers:
+                copied = self.copied_bytes.get(PartitionReplica(partition, broker), 0)
+                done += min(copied, full) if partition in running else full
+        self.looks.append((at_s, done))
+        while len(self.looks) > 2 and self.looks[1][0] <= at_s - RATE_WINDOW_S:
+            self.looks.popleft()
+        (then_s, then_done) = self.looks[0]
+        return Progress(
+            bytes_done=done,
+            bytes_total=total,
+            partitions_done=len(self.partitions) - len(self.partitions & set(running)),
+            partitions_total=len(self.partitions),
+            bytes_per_s=max(0, done - then_done) / (at_s - then_s) if at_s > then_s else None,
+        )
+
 
 async def watch(
     admin: AdminClient, partitions: Collection[TopicPartition] | None = None, *, every_s: float = 0.5
@@ -37,5 +122,135 @@ async def watch(
     The last value has `is_done`. Ending the iteration early leaves the reassignment running.
     Raises: Refused, ClusterUnreachable.
     """
-    raise NotImplementedError
-    yield  # pragma: no cover
+    loop = asyncio.get_running_loop()
+    running = await list_reassignments(admin, partitions)
+    tally = Tally(frozenset(partitions if partitions is not None else running))
+    while True:
+        leaders = await _leaders(admin, running)
+        sizes = await _sizes(admin, running, leaders, tally)
+        progress = tally.see(loop.time(), running, leaders, sizes)
+        yield progress
+        if progress.is_done:
+            return
+        await asyncio.sleep(every_s)
+        running = await list_reassignments(admin, tally.partitions)
+
+
+async def _leaders(
+    admin: AdminClient, running: Mapping[TopicPartition, ReplicaAssignment]
+) -> dict[TopicPartition, BrokerId | None]:
+    topics = await describe_topics(admin, {p.topic for p in running})
+    return {
+        TopicPartition(topic.name, p.partition): p.leader
+        for topic in topics.values()
+        if isinstance(topic, TopicInfo)
+        for p in topic.partitions
+    }
+
+
+async def _sizes(
+    admin: AdminClient,
+    running: Mapping[TopicPartition, ReplicaAssignment],
+    leaders: Mapping[TopicPartition, BrokerId | None],
+    tally: Tally,
+) -> dict[PartitionReplica, int]:
+    """Sizes of the logs of leaders and added replicas; those of brokers that do not answer are left out."""
+    wanted: dict[BrokerId, set[TopicPartition]] = {}
+    for partition, reassignment in running.items():
+        brokers = {*reassignment.adding_replicas, *tally.added.get(partition, ()), leaders.get(partition)}
+        for broker in brokers:
+            if broker is not None:
+                wanted.setdefault(broker, set()).add(partition)
+    live = await admin.brokers() if wanted else {}
+    found = await asyncio.gather(*(_sizes_at(admin, b, wanted[b]) for b in sorted(wanted) if b in live))
+    return {replica: size for sizes in found for replica, size in sizes.items()}
+
+
+async def _sizes_at(
+    admin: AdminClient, broker: BrokerId, partitions: Collection[TopicPartition]
+) -> dict[PartitionReplica, int]:
+    try:
+        async with asyncio.timeout(SIZES_TIMEOUT_S):
+            dirs = (await describe_log_dirs(admin, [broker], partitions))[broker]
+    except (TimeoutError, Refused, ClusterUnreachable):
+        return {}
+    return {
+        PartitionReplica(log.partition, broker): log.size_bytes
+        for log_dir in dirs
+        for log in log_dir.replicas
+        if not log.is_future
+    }
+
+
+def describe(progress: Progress) -> str:
+    """One line of numbers: bytes, rate, partitions, time left."""
+    text = f"{decimal(progress.bytes_done)} of {decimal(progress.bytes_total)}"
+    if progress.bytes_per_s is not None:
+        text += f", {decimal(int(progress.bytes_per_s))}/s"
+    text += f", {progress.partitions_done} of {progress.partitions_total} partitions done"
+    left = progress.seconds_left
+    if left is not None and not progress.is_done:
+        text += f", about {int(left) // 60}:{int(left) % 60:02} left"
+    return text
+
+
+class ProgressView:
+    """Shows progress: a bar on a terminal, else a line at every few percent. Use as a context manager."""
+
+    def __init__(self, out: TextIO, title: str = "Reassigning") -> None:
+        self._out = out
+        self._title = title
+        self._last: tuple[int, int] | None = None
+        self._bar: RichProgress | None = None
+        if out.isatty():
+            columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f}%"))
+            self._bar = RichProgress(*columns, TextColumn("{task.fields[numbers]}"), console=RichConsole(file=out))
+            self._task = self._bar.add_task(title, total=100, numbers="")
+
+    def __enter__(self) -> Self:
+        if self._bar is not None:
+            self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def update(self, progress: Progress) -> None:
+        """Shows one more look."""
+        if self._bar is not None:
+            self._bar.update(self._task, completed=progress.percent, numbers=describe(progress))
+            return
+        step = (progress.percent // _STEP_PERCENT, progress.partitions_done)
+        if step != self._last:
+            self._last = step
+            self._out.write(f"{self._title} {progress.percent:>3}%  {describe(progress)}\n")
+            self._out.flush()
+
+
+async def show(run: Run, partitions: Collection[TopicPartition]) -> None:
+    """Follows a reassignment on the tool's output until it is done. Ctrl-C leaves it running and says so."""
+    try:
+        if run.console.as_json:
+            async for progress in watch(run.admin, partitions):
+                run.console.result(_as_json(progress))
+            return
+        with ProgressView(run.machine.out) as view:
+            async for progress in watch(run.admin, partitions):
+                view.update(progress)
+    except asyncio.CancelledError:
+        run.console.complain("Stopped watching. The reassignment goes on; --verify says how far it is.")
+        raise
+    run.console.line("Reassignment done. Run --verify to remove throttles.")
+
+
+def _as_json(progress: Progress) -> dict[str, float | int | None]:
+    return {
+        "bytes_done": progress.bytes_done,
+        "bytes_total": progress.bytes_total,
+        "bytes_per_s": progress.bytes_per_s,
+        "partitions_done": progress.partitions_done,
+        "partitions_total": progress.partitions_total,
+    }

@@ -14,7 +14,7 @@ from typing import Final
 
 from controller.admin.cluster import AdminClient, Timeouts
 from controller.admin.console import Console
-from controller.admin.failures import ClusterUnreachable, Refused, ToolFailure, class_and_message
+from controller.admin.failures import ClusterUnreachable, ToolFailure, class_and_message
 from controller.admin.machine import Machine, this_machine
 from controller.admin.options import Arguments, OptionTable, UsageExit, VersionAsked
 from controller.wire.errors import KafkaError
@@ -109,18 +109,10 @@ async def _perform(tool: Tool, args: Arguments, console: Console, machine: Machi
         except ClusterUnreachable as failure:
             console.complain(str(failure))
             console.result({"error": str(failure)})
-        except (ToolFailure, KafkaError) as failure:
-            error = as_refused(failure)
+        except (ToolFailure, KafkaError) as error:
             tool.say_failed(console, error, args)
             console.result({"error": str(error), "class": class_and_message(error).split(":")[0]})
         return 1
-
-
-def as_refused(error: Exception) -> Exception:
-    """A refusal made in this process (by wire.placement, by wire.topic_configs) as one made by the cluster."""
-    if isinstance(error, KafkaError) and not isinstance(error, Refused):
-        return Refused(error.code, error.message)
-    return error
 
 
 def _admin(tool: Tool, args: Arguments, machine: Machine) -> AdminClient:

@@ -1,0 +1,118 @@
+"""kafka-configs for topics and brokers. Source: Kafka 3.9 `ConfigCommand`; spec admin.md §4.3.
+
+Left out and refused: entities of other types (users, clients, ips, broker-loggers, client-metrics), ZooKeeper access.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from controller.admin.config_text import entry_line, parse_add_config, parse_delete_config, read_config_file
+from controller.admin.configs_options import TABLE, Entity, check, entity
+from controller.admin.console import Console
+from controller.admin.failures import Refused, ToolFailure, class_and_message
+from controller.admin.machine import Machine
+from controller.admin.options import Arguments
+from controller.admin.queries import ConfigEntry, ConfigSource, ConfigType, alter_configs, describe_configs, topic_names
+from controller.admin.tool import Run, Tool, message_only, run, run_async
+
+#: The sources that count as dynamic, per type and name.
+_DYNAMIC: Final = {
+    "topics": ConfigSource.DYNAMIC_TOPIC_CONFIG,
+    "brokers": ConfigSource.DYNAMIC_BROKER_CONFIG,
+    "default": ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG,
+}
+
+
+def main(argv: Sequence[str], machine: Machine | None = None) -> int:
+    """Runs the tool. Returns the exit code."""
+    return run(TOOL, argv, machine)
+
+
+async def main_async(argv: Sequence[str], machine: Machine) -> int:
+    """As `main`, on the running loop."""
+    return await run_async(TOOL, argv, machine)
+
+
+async def perform(run_: Run) -> int:
+    """Alters or describes. Raises ToolFailure, Refused."""
+    if run_.args.has("alter"):
+        await alter(run_, entity(run_.args))
+    else:
+        await describe(run_, entity(run_.args))
+    return 0
+
+
+async def alter(run_: Run, of: Entity) -> None:
+    """`--alter`: additions and deletions in one request; nothing is applied when a deleted key is not set."""
+    args = run_.args
+    added = read_config_file(args.value("add-config-file")) | parse_add_config(args.value("add-config") or "")
+    deleted = parse_delete_config(args.values("delete-config"))
+    name = of.name or ""
+    entries = (await describe_configs(run_.admin, of.type, [name])).get(name, [])
+    own = {e.name for e in entries if e.source is _DYNAMIC[of.level]}
+    unset = [key for key in deleted if key not in own]
+    if unset:
+        raise ToolFailure(
+            f"Invalid config(s): {','.join(unset)}",
+            java_class="org.apache.kafka.common.errors.InvalidConfigurationException",
+        )
+    changes: Mapping[str, str | None] = {**added, **dict.fromkeys(deleted)}
+    await alter_configs(run_.admin, of.type, {name: changes})
+    run_.console.line(
+        f"Completed updating config for {of.singular} {name}."
+        if of.name is not None
+        else f"Completed updating default config for {of.plural} in the cluster."
+    )
+    run_.console.result({"entity_type": of.plural, "entity_name": of.name, "changed": dict(changes)})
+
+
+async def describe(run_: Run, of: Entity) -> None:
+    """`--describe`: of one entity, or of every one of the type (brokers: their default last)."""
+    names = [of.name] if of.name is not None or of.is_default else await _all_names(run_, of)
+    shown = []
+    for name in names:
+        shown.append(await _describe_one(run_, of, name))
+    run_.console.result({"entity_type": of.plural, "entities": shown})
+
+
+async def _all_names(run_: Run, of: Entity) -> list[str | None]:
+    if of.type is ConfigType.TOPIC:
+        return [*await topic_names(run_.admin)]
+    return [*(str(b) for b in await run_.admin.brokers()), None]
+
+
+async def _describe_one(run_: Run, of: Entity, name: str | None) -> dict[str, object]:
+    everything = run_.args.has("all")
+    if name is None:
+        run_.console.line(f"Default configs for {of.plural} in the cluster are:")
+    else:
+        run_.console.line(f"{'All' if everything else 'Dynamic'} configs for {of.singular} {name} are:")
+    found = (await describe_configs(run_.admin, of.type, [name or ""], synonyms=True)).get(name or "", [])
+    source = _DYNAMIC["default" if name is None else of.plural]
+    entries = [e for e in found if (everything and name is not None) or e.source is source]
+    for entry in entries:
+        run_.console.line(entry_line(entry))
+    return {"name": name, "configs": [_as_json(e) for e in entries]}
+
+
+def _as_json(entry: ConfigEntry) -> dict[str, object]:
+    return {
+        "name": entry.name,
+        "value": entry.value,
+        "source": entry.source.name,
+        "sensitive": entry.is_sensitive,
+        "read_only": entry.read_only,
+        "synonyms": [{"source": s.name, "name": n, "value": v} for s, n, v in entry.synonyms],
+    }
+
+
+def say_failed(console: Console, error: Exception, args: Arguments) -> None:
+    """On standard error, with all arguments and the exception; what the cluster refused came out of a future."""
+    console.complain(f"Error while executing config command with args '{' '.join(args.argv)}'")
+    wrapper = "java.util.concurrent.ExecutionException: " if isinstance(error, Refused) else ""
+    console.complain(wrapper + class_and_message(error))
+
+
+TOOL = Tool(table=TABLE, check=check, perform=perform, say_unparsed=message_only, say_failed=say_failed)

@@ -1,0 +1,163 @@
+"""kafka-leader-election: preferred and unclean elections. Source: Kafka `LeaderElectionCommand`; spec admin.md §4.1."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from controller.admin.failures import Refused, ToolFailure
+from controller.admin.kafka_json import read_file
+from controller.admin.machine import Machine
+from controller.admin.options import Arguments, Option, OptionFailure, OptionTable
+from controller.admin.queries import Outcomes, elect_leaders
+from controller.admin.reassignment_json import parse_election
+from controller.admin.tool import Run, Tool, message_and_trace, run, run_async
+from controller.wire.errors import ErrorCode
+from controller.wire.types import TopicPartition
+
+#: Election types as they print, and on the wire.
+ELECTION_TYPES: Final = {"PREFERRED": 0, "UNCLEAN": 1}
+_SCOPES: Final = ("topic", "all-topic-partitions", "path-to-json-file")
+_COMMAND_FAILED: Final = "org.apache.kafka.server.common.AdminCommandFailedException"
+
+TABLE: Final = OptionTable(
+    "This tool attempts to elect a new leader for a set of topic partitions. The type of elections supported are "
+    "preferred replicas and unclean replicas.",
+    [
+        Option(name="bootstrap-server", argument="host:port", help="REQUIRED: brokers to ask, host:port[,host:port]."),
+        Option(
+            name="admin.config",
+            argument="config file",
+            help="Property file for the admin client. Used of it: client.id, request.timeout.ms, "
+            "default.api.timeout.ms.",
+        ),
+        Option(
+            name="election-type",
+            argument="election type",
+            type="[PREFERRED,UNCLEAN]",
+            help="REQUIRED: preferred makes the first replica lead where it is in sync; unclean lets any live replica "
+            "lead where none does, which may lose records.",
+        ),
+        Option(name="topic", argument="topic name", help="The topic; needs --partition."),
+        Option(name="partition", argument="partition id", type="Integer", help="The partition of --topic."),
+        Option(name="all-topic-partitions", help="Every partition that needs an election of this type."),
+        Option(
+            name="path-to-json-file",
+            argument="Path to JSON file",
+            help='The partitions: {"partitions":[{"topic":"foo","partition":1}]}.',
+        ),
+    ],
+)
+
+
+def main(argv: Sequence[str], machine: Machine | None = None) -> int:
+    """Runs the tool. Returns the exit code."""
+    return run(TOOL, argv, machine)
+
+
+async def main_async(argv: Sequence[str], machine: Machine) -> int:
+    """As `main`, on the running loop."""
+    return await run_async(TOOL, argv, machine)
+
+
+def check(args: Arguments) -> None:
+    """Raises ToolFailure for the first thing that is missing or does not go together."""
+    missing = [name for name in ("bootstrap-server", "election-type") if not args.has(name)]
+    if missing:
+        raise _failed(f"Missing required option(s): {', '.join(missing)}")
+    election_type(args)
+    if args.count(_SCOPES) != 1:
+        raise _failed(f"One and only one of the following options is required: {', '.join(_SCOPES)}")
+    if args.has("topic") and not args.has("partition"):
+        raise _failed("Missing required option(s): partition")
+    if args.has("partition") and not args.has("topic"):
+        raise _failed("Option partition is only allowed if topic is used")
+
+
+def election_type(args: Arguments) -> str:
+    """PREFERRED or UNCLEAN, given in any case. Raises OptionFailure."""
+    text = args.value("election-type") or ""
+    if text.upper() not in ELECTION_TYPES:
+        raise OptionFailure(
+            f"Cannot parse argument '{text}' of option election-type", "OptionArgumentConversionException"
+        )
+    return text.upper()
+
+
+def _failed(message: str) -> ToolFailure:
+    return ToolFailure(message, java_class=_COMMAND_FAILED)
+
+
+async def perform(run_: Run) -> int:
+    """Holds the elections. Raises ToolFailure when some leader could not be elected."""
+    kind = election_type(run_.args)
+    partitions = _partitions(run_.args)
+    if partitions is not None and not partitions:
+        run_.console.result(_as_json(kind, {}))
+        return 0
+    try:
+        outcomes = await elect_leaders(run_.admin, ELECTION_TYPES[kind], partitions)
+    except Refused as refused:
+        if refused.code is ErrorCode.REQUEST_TIMED_OUT:
+            raise _failed("Timeout waiting for election results") from refused
+        if refused.code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+            raise _failed("Not authorized to perform leader election") from refused
+        raise
+    return _say_outcomes(run_, kind, outcomes)
+
+
+def _partitions(args: Arguments) -> list[TopicPartition] | None:
+    """The partitions asked for; None for all."""
+    if args.has("path-to-json-file"):
+        return parse_election(read_file(args.value("path-to-json-file") or ""))
+    if args.has("topic"):
+        return [TopicPartition(args.value("topic") or "", args.integer("partition") or 0)]
+    return None
+
+
+def _say_outcomes(run_: Run, kind: str, outcomes: Outcomes) -> int:
+    elected = [p for p, refused in outcomes.items() if refused is None]
+    not_needed = [p for p, r in outcomes.items() if r is not None and r.code is ErrorCode.ELECTION_NOT_NEEDED]
+    failed = {p: r for p, r in outcomes.items() if r is not None and r.code is not ErrorCode.ELECTION_NOT_NEEDED}
+    if elected:
+        run_.console.line(f"Successfully completed leader election ({kind}) for partitions {_names(elected)}")
+    if not_needed:
+        run_.console.line(f"Valid replica already elected for partitions {_names(not_needed)}")
+    for partition, refused in failed.items():
+        run_.console.line(f"Error completing leader election ({kind}) for partition: {partition}: {refused.prefixed}")
+    run_.console.result(_as_json(kind, outcomes))
+    if not failed:
+        return 0
+    message = f"{len(failed)} replica(s) could not be elected"
+    run_.console.complain(message)
+    run_.console.complain(f"{_COMMAND_FAILED}: {message}")
+    return 1
+
+
+def _names(partitions: Sequence[TopicPartition]) -> str:
+    return ", ".join(map(str, partitions))
+
+
+def _as_json(kind: str, outcomes: Outcomes) -> dict[str, object]:
+    return {
+        "election_type": kind,
+        "partitions": [
+            {
+                "topic": p.topic,
+                "partition": p.partition,
+                "result": "ELECTED" if refused is None else refused.code.name,
+                "message": None if refused is None else str(refused),
+            }
+            for p, refused in outcomes.items()
+        ],
+    }
+
+
+TOOL = Tool(
+    table=TABLE,
+    check=check,
+    perform=perform,
+    say_unparsed=message_and_trace,
+    say_failed=message_and_trace,
+    config_option="admin.config",
+)
