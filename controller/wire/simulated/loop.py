@@ -139,6 +139,8 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
         self._selector = _Selector(self)
         self._order = itertools.count(1)
         self._steps_here = 0
+        self._tasks: list[_Task] = []
+        self._tasks_swept_at = 1000
 
     def time(self) -> float:
         """Virtual seconds since the loop was made."""
@@ -154,6 +156,7 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
             return
         self._steps_here += 1
         if self._steps_here > STEPS_PER_INSTANT_MAX:
+            self._steps_here = 0
             raise Deadlock(f"{STEPS_PER_INSTANT_MAX} steps without time moving on" + self._who_waits())
 
     def _who_waits(self) -> str:
@@ -190,7 +193,20 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
     def create_task(self, coro: Any, *, name: object = None, context: Context | None = None, **_: Any) -> Any:
         """A task, named by its number unless it is given a name."""
         order = next(self._order)
-        return _Task(order, coro, loop=self, name=name if name is not None else f"task-{order}", context=context)
+        task = _Task(order, coro, loop=self, name=name if name is not None else f"task-{order}", context=context)
+        self._keep(task)
+        return task
+
+    def _keep(self, task: _Task) -> None:
+        """Keeps a task that is not done from the garbage collector, which would run its `finally` blocks by chance."""
+        self._tasks.append(task)
+        if len(self._tasks) > self._tasks_swept_at:
+            self.forget_done_tasks()
+            self._tasks_swept_at = 2 * len(self._tasks) + 1000
+
+    def forget_done_tasks(self) -> None:
+        """Lets go of tasks that are done; those whose exception nobody took then reach the exception handler."""
+        self._tasks = [task for task in self._tasks if not task.done()]
 
     def create_future(self) -> Any:
         """A future."""

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import gc
 import random
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, TypeVar
@@ -200,6 +201,8 @@ def run_world(seed: int, scenario: Callable[[World], Coroutine[Any, Any, T]], *,
     world = World(loop, seed, latency=latency)
     try:
         result = loop.run_until_complete(scenario(world))
+        loop.forget_done_tasks()
+        gc.collect()  # exceptions that nobody took are reported when their tasks go
         world.check()
         return result
     finally:
