@@ -1,0 +1,172 @@
+"""kafka-get-offsets: offsets of partitions at a time. Source: Kafka 3.9 `GetOffsetShell`; spec admin.md §4.4."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+from controller.admin.console import Console
+from controller.admin.failures import Refused, ToolFailure
+from controller.admin.machine import Machine
+from controller.admin.offset_queries import list_offsets
+from controller.admin.options import COMMAND_CONFIG, Arguments, Option, OptionTable, UsageExit, java_integer
+from controller.admin.queries import TopicInfo, describe_topics, topic_names
+from controller.admin.tool import Run, Tool, run, run_async
+from controller.admin.topic_filter import matching, topic_pattern
+from controller.wire.types import BrokerId, TopicPartition
+
+#: Names of times, and the timestamps that stand for them on the wire.
+TIMES: Final = {"latest": -1, "earliest": -2, "max-timestamp": -3, "earliest-local": -4, "latest-tiered": -5}
+_PATTERN: Final = re.compile(r"([^:,]*)(?::(?:([0-9]*)|(?:([0-9]*)-([0-9]*))))?")
+Wanted = Callable[[TopicPartition], bool]
+
+TABLE: Final = OptionTable(
+    "An interactive shell for getting topic-partition offsets.",
+    [
+        Option(name="bootstrap-server", argument="HOST1:PORT1,...,HOST3:PORT3", help="REQUIRED. Brokers to ask first."),
+        Option(name="broker-list", argument="HOST1:PORT1,...,HOST3:PORT3", help="Old name of --bootstrap-server."),
+        COMMAND_CONFIG,
+        Option(name="topic", argument="topic", help="Only these topics; a regular expression, or several with commas."),
+        Option(name="partitions", argument="partition ids", help="Only these partitions: 0,1."),
+        Option(
+            name="topic-partitions",
+            argument="topic1:1,topic2:0-3,topic3,topic4:5-,topic5:-3",
+            help="Patterns of partitions; the topic is a regular expression and may be empty, upper bounds are "
+            "exclusive. Instead of --topic and --partitions.",
+        ),
+        Option(
+            name="time",
+            argument="timestamp / -1 or latest / -2 or earliest / -3 or max-timestamp / ...",
+            default="latest",
+            help="The first offset at or after this time (ms), or a name.",
+        ),
+        Option(name="exclude-internal-topics", help="Leave out internal topics."),
+    ],
+)
+
+
+def main(argv: Sequence[str], machine: Machine | None = None) -> int:
+    """Runs the tool. Returns the exit code."""
+    return run(TOOL, argv, machine)
+
+
+async def main_async(argv: Sequence[str], machine: Machine) -> int:
+    """As `main`, on the running loop."""
+    return await run_async(TOOL, argv, machine)
+
+
+def check(args: Arguments) -> None:
+    """Raises UsageExit, ToolFailure."""
+    if not args.count(("bootstrap-server", "broker-list")):
+        raise UsageExit('Missing required argument "[bootstrap-server]"')
+    if args.has("topic-partitions") and args.count(("topic", "partitions")):
+        raise ToolFailure("--topic-partitions cannot be used with --topic or --partitions")
+    timestamp(args.value("time") or "")
+
+
+def timestamp(text: str) -> int:
+    """The time that is meant. Raises ToolFailure."""
+    if text in TIMES:
+        return TIMES[text]
+    number = java_integer(text, range(-(2**63), 2**63))
+    if number is None:
+        raise ToolFailure(
+            f"Malformed time argument {text}. Please use -1 or latest / -2 or earliest / -3 or max-timestamp / "
+            "-4 or earliest-local / -5 or latest-tiered, or a specified long format timestamp"
+        )
+    return number
+
+
+async def perform(run_: Run) -> int:
+    """Prints `topic:partition:offset` per partition. Raises ToolFailure when nothing matches."""
+    args = run_.args
+    time = timestamp(args.value("time") or "")
+    wanted = wanted_partitions(args)
+    internal = await topic_names(run_.admin)
+    names = matching(internal, args.value("topic"), exclude_internal=args.has("exclude-internal-topics"))
+    leaders: dict[TopicPartition, BrokerId | None] = {}
+    for topic in (await describe_topics(run_.admin, names)).values():
+        if isinstance(topic, TopicInfo):
+            leaders |= {TopicPartition(topic.name, p.partition): p.leader for p in topic.partitions}
+    leaders = {partition: leader for partition, leader in leaders.items() if wanted(partition)}
+    if not leaders:
+        raise ToolFailure("Could not match any topic-partitions with the specified filters")
+    offsets = await _offsets(run_, leaders, time)
+    for partition in sorted(offsets, key=str):
+        run_.console.line(f"{partition.topic}:{partition.partition}:{offsets[partition]}")
+    run_.console.result(
+        {"offsets": [{"topic": p.topic, "partition": p.partition, "offset": o} for p, o in sorted(offsets.items())]}
+    )
+    return 0
+
+
+async def _offsets(
+    run_: Run, leaders: Mapping[TopicPartition, BrokerId | None], time: int
+) -> dict[TopicPartition, int]:
+    """The offsets that are known; a partition that was skipped is named on standard error."""
+    by_leader: dict[BrokerId, list[TopicPartition]] = defaultdict(list)
+    for partition, leader in leaders.items():
+        if leader is None:
+            run_.console.complain(f"Skip getting offsets for topic-partition {partition} since it has no leader")
+        else:
+            by_leader[leader].append(partition)
+    answers = await asyncio.gather(*(list_offsets(run_.admin, b, p, time) for b, p in sorted(by_leader.items())))
+    offsets: dict[TopicPartition, int] = {}
+    for answer in answers:
+        for partition, found in answer.items():
+            if isinstance(found, Refused):
+                run_.console.complain(f"Skip getting offsets for topic-partition {partition} due to error: {found}")
+            elif found >= 0:
+                offsets[partition] = found
+    return offsets
+
+
+def wanted_partitions(args: Arguments) -> Wanted:
+    """What `--partitions` or `--topic-partitions` lets through. Raises ToolFailure."""
+    if (patterns := args.value("topic-partitions")) is not None:
+        rules = [_rule(text) for text in patterns.split(",")]
+        return lambda partition: any(rule(partition) for rule in rules)
+    if (listed := args.value("partitions")) is None:
+        return lambda partition: True
+    numbers = {java_integer(text) for text in listed.split(",")}
+    if None in numbers:
+        raise ToolFailure(
+            f"--partitions expects a comma separated list of numeric partition ids, but received: {listed}"
+        )
+    return lambda partition: partition.partition in numbers
+
+
+def _rule(text: str) -> Wanted:
+    match = _PATTERN.fullmatch(text)
+    if match is None:
+        raise ToolFailure(f"Invalid rule: {text}")
+    topic, number, low, high = match.groups()
+    pattern = topic_pattern(topic) if topic else None
+    numbers = range(int(low or 0), int(high) if high else 2**31) if low is not None else None
+    if number:
+        numbers = range(int(number), int(number) + 1)
+
+    def rule(partition: TopicPartition) -> bool:
+        return (pattern is None or pattern.fullmatch(partition.topic) is not None) and (
+            numbers is None or partition.partition in numbers
+        )
+
+    return rule
+
+
+def say_failed(console: Console, error: Exception, _args: Arguments | None = None) -> None:
+    """The message on standard error."""
+    console.complain(f"Error occurred: {error}")
+
+
+TOOL = Tool(
+    table=TABLE,
+    check=check,
+    perform=perform,
+    say_unparsed=say_failed,
+    say_failed=say_failed,
+    servers=("bootstrap-server", "broker-list"),
+)
