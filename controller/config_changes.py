@@ -1,0 +1,149 @@
+"""Dynamic configs: what changed in `/config`, as far as the controller acts on it, and the broker defaults as they are.
+
+Follows `/config/changes` as every broker does: a notice only says which entity to read again. A topic whose unclean
+election was switched on, and the cluster's default being switched on, become events; the rest is remembered or skipped.
+
+Source: spec controller.md §1.5, §4.2; Kafka 3.9 `ZkConfigManager`, `ZkNodeChangeNotificationListener`, `ConfigHandler`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from structlog.typing import FilteringBoundLogger
+
+from controller.core.events import Event, TopicUncleanLeaderElectionEnable, UncleanLeaderElectionEnable
+from controller.core.state import ClusterState
+from controller.wire import log_events as ev
+from controller.wire.ports import Clock
+from controller.wire.topic_configs import BrokerLevels
+from controller.wire.types import BrokerId
+from controller.wire.zk import Delete, GetChildren, GetData, ZkSessionExpired
+from controller.wire.znodes import DEFAULT_ENTITY, ConfigChangesZNode, ConfigEntityZNode
+from controller.zk import Zk
+
+#: Notices older than this are deleted by whoever lists them.
+CHANGE_EXPIRATION_MS: Final = 15 * 60 * 1000
+UNCLEAN: Final = "unclean.leader.election.enable"
+_NUMBER: Final = re.compile(r"^config_change_(\d+)$")
+
+
+class DynamicConfigs:
+    """The dynamic broker configs, kept current. `notice` queues a pass; passes run one at a time, in a task of ours."""
+
+    def __init__(
+        self,
+        *,
+        controller_id: BrokerId,
+        static: Mapping[str, str],
+        zk: Zk,
+        state: ClusterState,
+        emit: Callable[[Event], None],
+        clock: Clock,
+        log: FilteringBoundLogger,
+    ) -> None:
+        self._own_entity = f"brokers/{controller_id}"
+        self._default_entity = f"brokers/{DEFAULT_ENTITY}"
+        self._static = dict(static)
+        self._zk = zk
+        self._state = state
+        self._emit = emit
+        self._clock = clock
+        self._log = log
+        self._dynamic: dict[str, str] = {}
+        self._dynamic_default: dict[str, str] = {}
+        self._last = -1
+        self._wanted = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def levels(self) -> BrokerLevels:
+        """Broker settings by where they come from."""
+        return BrokerLevels(dynamic=self._dynamic, dynamic_default=self._dynamic_default, static=self._static)
+
+    def start(self) -> None:
+        """Reads what is there, then follows."""
+        self._wanted.set()
+        self._task = asyncio.get_running_loop().create_task(self._run(), name="config-changes")
+
+    def notice(self) -> None:
+        """Something changed, or a new session has no watch yet: list again. Coalesces."""
+        self._wanted.set()
+
+    async def stop(self) -> None:
+        """Ends the task. Idempotent."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _run(self) -> None:
+        first = True
+        while True:
+            await self._wanted.wait()
+            self._wanted.clear()
+            try:
+                if first:
+                    await self._read_brokers()
+                    first = False
+                await self._pass()
+            except ZkSessionExpired:
+                continue  # the next session brings a notice
+
+    async def _read_brokers(self) -> None:
+        own, default = await self._zk.perform(
+            [GetData(ConfigEntityZNode.path(entity)) for entity in (self._own_entity, self._default_entity)]
+        )
+        self._dynamic = ConfigEntityZNode.decode(own.data)
+        self._dynamic_default = ConfigEntityZNode.decode(default.data)
+        self._apply()
+
+    async def _pass(self) -> None:
+        """Lists the notices (which arms the watch), acts on the new ones in order, deletes the old ones."""
+        (listed,) = await self._zk.perform([GetChildren(ConfigChangesZNode.path, watch=True)])
+        numbered = sorted((int(m[1]), name) for name in listed.children if (m := _NUMBER.match(name)))
+        paths = [f"{ConfigChangesZNode.path}/{name}" for _, name in numbered]
+        notices = await self._zk.perform([GetData(path) for path in paths])
+        expired = []
+        for (number, _), path, notice in zip(numbered, paths, notices, strict=True):
+            if number > self._last:
+                self._last = number
+                entity = ConfigChangesZNode.decode(notice.data)
+                if entity is None:
+                    self._log.warning(ev.CONFIG_REFUSED, path=path, reason="the notice does not parse")
+                else:
+                    await self._changed(entity)
+            if notice.stat is not None and self._clock.now_ms() - notice.stat.ctime > CHANGE_EXPIRATION_MS:
+                expired.append(Delete(path))
+        await self._zk.perform(expired)
+
+    async def _changed(self, entity: str) -> None:
+        kind, _, name = entity.partition("/")
+        if kind == "topics" and self._state.serving:
+            configs = await self._read(entity)
+            self._log.info(ev.CONFIG_CHANGED, entity=entity, configs=configs)
+            if configs.get(UNCLEAN, "").strip().lower() == "true":
+                self._emit(TopicUncleanLeaderElectionEnable(topic=name))
+        elif entity == self._default_entity:
+            self._dynamic_default = await self._read(entity)
+            self._log.info(ev.CONFIG_CHANGED, entity=entity, configs=self._dynamic_default)
+            self._apply()
+        elif entity == self._own_entity:
+            self._dynamic = await self._read(entity)
+            self._log.info(ev.CONFIG_CHANGED, entity=entity, configs=self._dynamic)
+            self._apply()
+
+    async def _read(self, entity: str) -> dict[str, str]:
+        (found,) = await self._zk.perform([GetData(ConfigEntityZNode.path(entity))])
+        return ConfigEntityZNode.decode(found.data)
+
+    def _apply(self) -> None:
+        """Takes over the default of unclean elections; switching it on wakes leaderless partitions."""
+        before = self._state.settings.unclean_leader_election_enable
+        after = self.levels.merged().get(UNCLEAN, "false").strip().lower() == "true"
+        if after != before:
+            self._state.change_settings(unclean_leader_election_enable=after)
+        if after and not before:
+            self._emit(UncleanLeaderElectionEnable())

@@ -1,0 +1,401 @@
+"""The controller's one task: take an event, drive its recipe, perform what it asks for, log one line.
+
+Nothing is decided here. The queue is first in, first out, without priorities; an event is processed or preempted, never
+both. Whoever waits for an answer gets exactly one: the recipe's, or the one owed to a preempted event.
+
+Source: spec controller.md §2.6, §4.1; Kafka 3.9 `ControllerEventManager`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Final, Protocol, assert_never
+
+from structlog.typing import FilteringBoundLogger
+
+from controller.channels import Channels
+from controller.core.effects import (
+    AddBrokers,
+    Answer,
+    CancelTimers,
+    ControllerMoved,
+    Effect,
+    Enqueue,
+    Log,
+    Read,
+    Recipe,
+    RemoveBrokers,
+    Reply,
+    Send,
+    Trace,
+    Write,
+)
+from controller.core.events import ControllerState, Event, Expire
+from controller.wire import log_events as ev
+from controller.wire.ports import Clock
+from controller.wire.zk import Multi, ZkOp, ZkResult, ZkSessionExpired, ZkWriteOp
+
+#: Times kept for the quantiles of queue and process time.
+TIMES_KEPT: Final = 1_000
+
+
+class Core(Protocol):
+    """What decides: the functions of `core.step`, bound to a state."""
+
+    def handle(self, event: Event, now_ms: int) -> Recipe:
+        """The recipe for one event."""
+        ...
+
+    def preempted(self, event: Event) -> Iterable[Effect]:
+        """The answers owed when an event is dropped unprocessed."""
+        ...
+
+    def state_during(self, event: Event) -> ControllerState:
+        """What the `ControllerState` gauge shows meanwhile."""
+        ...
+
+    @property
+    def epoch(self) -> int:
+        """The controller epoch, 0 when not active."""
+        ...
+
+
+class ZkAccess(Protocol):
+    """ZooKeeper as the loop uses it; see `zk.Zk`."""
+
+    async def perform(self, ops: Sequence[ZkOp]) -> list[ZkResult]:
+        """Operations, pipelined."""
+        ...
+
+    async def write(self, ops: Sequence[ZkWriteOp | Multi], epoch_zk_version: int | None) -> list[ZkResult]:
+        """Fenced writes."""
+        ...
+
+
+class EventLost(Exception):
+    """The event that was to answer failed; nothing is known about what it did. The caller may try again."""
+
+
+class Consequence(Enum):
+    """What an exception in a recipe costs (one table for all; nowhere else is `Exception` caught)."""
+
+    #: Office or session are gone and the core acts on it. Whoever waits is told so, as if the event had been preempted.
+    RESIGN = "resign"
+    #: A bug or a broken world: the event is lost, the next one is taken. Whoever waits learns of the failure.
+    FAULT = "fault"
+
+
+CONSEQUENCE: Final[dict[type[Exception], Consequence]] = {
+    ControllerMoved: Consequence.RESIGN,
+    ZkSessionExpired: Consequence.RESIGN,
+}
+
+
+@dataclass(slots=True)
+class _Queued:
+    event: Event
+    since_s: float
+
+
+@dataclass(slots=True)
+class Work:
+    """What one event did: the numbers of its log line."""
+
+    reads: int = 0
+    writes: int = 0
+    requests: int = 0
+
+
+@dataclass(slots=True)
+class LoopGauges:
+    """`ControllerEventManager` and `ControllerStats`. Times in ms, the last `TIMES_KEPT` of them."""
+
+    state: ControllerState = ControllerState.IDLE
+    queue_ms: deque[float] = field(default_factory=lambda: deque(maxlen=TIMES_KEPT))
+    events: dict[ControllerState, int] = field(default_factory=dict)
+    process_ms: dict[ControllerState, float] = field(default_factory=dict)
+    faults: int = 0
+
+
+class ControllerLoop:
+    """The queue, the task that empties it, timers and answers. All methods belong to one asyncio loop.
+
+    `trace` takes rows of the ISR trace. Start with `start`; `stop` preempts what is left.
+    """
+
+    def __init__(
+        self,
+        *,
+        core: Core,
+        zk: ZkAccess,
+        channels: Channels,
+        clock: Clock,
+        trace: Callable[[Trace], None],
+        log: FilteringBoundLogger,
+    ) -> None:
+        self._core = core
+        self._zk = zk
+        self._channels = channels
+        self._clock = clock
+        self._trace = trace
+        self._log = log
+        self._queue: deque[_Queued] = deque()
+        self._wake = asyncio.Event()
+        self._timers: set[asyncio.TimerHandle] = set()
+        self._numbers = itertools.count(1)
+        self._callers: dict[int, asyncio.Future[Answer]] = {}
+        self._waiters: dict[asyncio.Future[None], Callable[[], bool]] = {}
+        self._expire_taken: asyncio.Event | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._stopped = False
+        self.gauges = LoopGauges()
+
+    # --- the queue
+
+    def start(self) -> None:
+        """Starts taking events."""
+        self._task = asyncio.get_running_loop().create_task(self._run(), name="controller-event-thread")
+
+    async def stop(self, timeout_s: float = 5.0) -> None:
+        """Preempts what waits, lets the event in progress end for at most `timeout_s`, and stops. Idempotent."""
+        self._stopped = True
+        self._preempt_all()
+        self._cancel_timers()
+        self._wake.set()
+        if self._task is not None:
+            await asyncio.wait([self._task], timeout=timeout_s)
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        for caller in self._callers.values():
+            if not caller.done():
+                caller.set_exception(EventLost("the controller is stopping"))
+        for waiter in self._waiters:
+            waiter.cancel()
+
+    def put(self, event: Event) -> None:
+        """Queues an event. Once stopped, it is preempted at once."""
+        queued = _Queued(event, asyncio.get_running_loop().time())
+        if self._stopped:
+            self._preempt(queued)
+            return
+        self._queue.append(queued)
+        self._wake.set()
+
+    async def ask(self, make: Callable[[int], Event]) -> Answer:
+        """Queues the event that `make` returns for a `reply_to`, and waits for its answer.
+
+        Raises: EventLost, when the event failed or the controller stops.
+        """
+        number = next(self._numbers)
+        caller: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._callers[number] = caller
+        try:
+            self.put(make(number))
+            return await caller
+        finally:
+            self._callers.pop(number, None)
+
+    async def until(self, condition: Callable[[], bool], timeout_s: float) -> bool:
+        """Waits until `condition` holds, which is looked at after each event; False when that took too long."""
+        if condition():
+            return True
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiters[waiter] = condition
+        try:
+            async with asyncio.timeout(timeout_s):
+                await waiter
+        except TimeoutError:
+            return condition()
+        finally:
+            self._waiters.pop(waiter, None)
+        return True
+
+    def expire(self) -> asyncio.Event:
+        """Drains the queue, preempting what is in it, and queues `Expire`; set once that one is being processed.
+
+        Source: spec §2.6; F5 of the known failures: each caller that waits gets exactly one answer.
+        """
+        self._preempt_all()
+        taken = self._expire_taken = asyncio.Event()
+        self.put(Expire())
+        return taken
+
+    @property
+    def queue_size(self) -> int:
+        """Events that wait."""
+        return len(self._queue)
+
+    def _preempt_all(self) -> None:
+        drained, self._queue = self._queue, deque()
+        for queued in drained:
+            self._preempt(queued)
+        if drained:
+            self._log.info(ev.CONTROLLER_EVENTS_PREEMPTED, events=len(drained))
+
+    def _preempt(self, queued: _Queued) -> None:
+        for effect in self._core.preempted(queued.event):
+            if isinstance(effect, Reply):
+                self._reply(effect)
+
+    # --- one event
+
+    async def _run(self) -> None:
+        while True:
+            while not self._queue:
+                if self._stopped:
+                    return
+                self._wake.clear()
+                await self._wake.wait()
+            queued = self._queue.popleft()
+            if isinstance(queued.event, Expire) and self._expire_taken is not None:
+                self._expire_taken.set()
+            await self._process(queued)
+            self._wake_waiters()
+            await asyncio.sleep(0)  # a long queue must not keep senders and servers waiting
+
+    async def _process(self, queued: _Queued) -> None:
+        loop = asyncio.get_running_loop()
+        event, work, started_s = queued.event, Work(), loop.time()
+        failure: Exception | None = None
+        self.gauges.state = self._core.state_during(event)
+        try:
+            await self._drive(self._core.handle(event, self._clock.now_ms()), work)
+        except Exception as error:  # the one place: an event that fails must not end the controller (spec §4.1)
+            failure = error
+            self._settle(event, error)
+        queue_ms, process_ms = (started_s - queued.since_s) * 1000, (loop.time() - started_s) * 1000
+        self._count(queue_ms, process_ms)
+        self._log.info(
+            ev.CONTROLLER_EVENT_PROCESSED,
+            event_type=type(event).__name__,
+            state=self.gauges.state.name,
+            queue_ms=round(queue_ms, 3),
+            process_ms=round(process_ms, 3),
+            reads=work.reads,
+            writes=work.writes,
+            requests=work.requests,
+            controller_epoch=self._core.epoch,
+            failure=type(failure).__name__ if failure else None,
+        )
+        self.gauges.state = ControllerState.IDLE
+
+    def _count(self, queue_ms: float, process_ms: float) -> None:
+        gauges, state = self.gauges, self.gauges.state
+        gauges.queue_ms.append(queue_ms)
+        gauges.events[state] = gauges.events.get(state, 0) + 1
+        gauges.process_ms[state] = gauges.process_ms.get(state, 0.0) + process_ms
+
+    def _settle(self, event: Event, error: Exception) -> None:
+        """What follows from a failed event."""
+        consequence = next((c for kind, c in CONSEQUENCE.items() if isinstance(error, kind)), Consequence.FAULT)
+        match consequence:
+            case Consequence.RESIGN:
+                self._log.info(ev.CONTROLLER_MOVED, event_type=type(event).__name__, reason=str(error))
+                self._preempt(_Queued(event, 0.0))
+            case Consequence.FAULT:
+                self.gauges.faults += 1
+                self._log.error(ev.CONTROLLER_FAULTED, event_type=type(event).__name__, exc_info=error)
+                self._fail_caller(event, error)
+            case _:
+                assert_never(consequence)
+
+    def _fail_caller(self, event: Event, error: Exception) -> None:
+        caller = self._callers.get(getattr(event, "reply_to", None) or 0)
+        if caller is not None and not caller.done():
+            caller.set_exception(EventLost(f"{type(event).__name__} failed: {error}"))
+
+    async def _drive(self, recipe: Recipe, work: Work) -> None:
+        """Performs what the recipe yields, one after the other, until it ends. Raises what it raises."""
+        answer: Any = None
+        thrown: Exception | None = None
+        while True:
+            try:
+                effect = recipe.send(answer) if thrown is None else recipe.throw(thrown)
+            except StopIteration:
+                return
+            answer = thrown = None
+            try:
+                answer = await self._perform(effect, work)
+            except (ControllerMoved, ZkSessionExpired) as error:
+                thrown = error
+
+    async def _perform(self, effect: Effect, work: Work) -> list[ZkResult] | None:
+        match effect:
+            case Read(ops):
+                work.reads += len(ops)
+                return await self._zk.perform(ops)
+            case Write(ops, epoch_zk_version):
+                work.writes += len(ops)
+                return await self._zk.write(ops, epoch_zk_version)
+            case Send(requests):
+                work.requests += self._channels.send(requests)
+            case AddBrokers(brokers):
+                self._channels.add(brokers)
+            case RemoveBrokers(broker_ids):
+                self._channels.remove(broker_ids)
+            case Enqueue(event, after_ms):
+                self._enqueue(event, after_ms)
+            case CancelTimers():
+                self._cancel_timers()
+            case Reply():
+                self._reply(effect)
+            case Log(event=name, fields=fields, level=level):
+                getattr(self._log, level)(name, **{"controller_epoch": self._core.epoch, **fields})
+            case Trace():
+                self._trace(effect)
+            case _:
+                assert_never(effect)
+        return None
+
+    # --- small effects
+
+    def _enqueue(self, event: Event, after_ms: int) -> None:
+        if after_ms <= 0:
+            self.put(event)
+            return
+
+        def fire() -> None:
+            self._timers.discard(handle)
+            self.put(event)
+
+        handle = asyncio.get_running_loop().call_later(after_ms / 1000, fire)
+        self._timers.add(handle)
+
+    def _cancel_timers(self) -> None:
+        for handle in self._timers:
+            handle.cancel()
+        self._timers.clear()
+
+    def _reply(self, reply: Reply) -> None:
+        caller = self._callers.get(reply.reply_to)
+        if caller is not None and not caller.done():
+            caller.set_result(reply.answer)
+
+    def _wake_waiters(self) -> None:
+        for waiter, condition in list(self._waiters.items()):
+            if not waiter.done() and condition():
+                waiter.set_result(None)
+
+
+async def renew_session(
+    open_session: Callable[[], Awaitable[None]], unreachable: type[Exception], log: FilteringBoundLogger
+) -> None:
+    """Opens a new session, trying once a second for ever (spec §2.6)."""
+    attempt = 0
+    while True:
+        attempt += 1
+        try:
+            await open_session()
+            return
+        except unreachable as error:
+            log.warning(ev.ZK_RECONNECT_FAILED, attempt=attempt, reason=str(error))
+            await asyncio.sleep(SESSION_RETRY_S)
+
+
+#: Pause between attempts to open a new session (spec §2.6).
+SESSION_RETRY_S: Final = 1.0

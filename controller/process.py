@@ -1,0 +1,266 @@
+"""One controller, put together from its parts and the world it is given: real or simulated, it cannot tell.
+
+Wiring only: what to do about an event is `core`'s, what about a request `requests`'. The order of starting and stopping
+is what this file knows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from random import Random
+from typing import Final
+
+from structlog.typing import FilteringBoundLogger
+
+from controller import zk as zk_module
+from controller.channels import Channels
+from controller.config import Properties
+from controller.config_changes import DynamicConfigs
+from controller.core import step
+from controller.core.effects import Effect, Recipe, Trace
+from controller.core.events import ControllerState, Event, RegisterBrokerAndReelect, Startup
+from controller.core.state import ClusterState
+from controller.loop import ControllerLoop, renew_session
+from controller.requests.node import Node
+from controller.server import Limits, Server
+from controller.wire import log_events as ev
+from controller.wire import trace, znodes
+from controller.wire.ports import Clock, Network, ZkConnector
+from controller.wire.types import Broker, BrokerId, Endpoint
+from controller.wire.zk import Create, GetData, WatchEvent, ZkCode, ZkSessionExpired, ZkUnreachable
+from controller.zk import Zk
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class World:
+    """What is passed in: time of day, network, ZooKeeper and chance. `chance` draws placements and the cluster's id."""
+
+    clock: Clock
+    network: Network
+    connector: ZkConnector
+    chance: Random
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """Who this controller is and where it listens. Port 0 asks for a free one."""
+
+    controller_id: BrokerId
+    host: str
+    port: int
+
+
+class BoundCore:
+    """The functions of `core.step`, bound to one state; see `loop.Core`."""
+
+    def __init__(self, state: ClusterState) -> None:
+        self._state = state
+
+    def handle(self, event: Event, now_ms: int) -> Recipe:
+        """The recipe for one event."""
+        return step.handle(self._state, event, now_ms)
+
+    def preempted(self, event: Event) -> Iterable[Effect]:
+        """The answers owed when an event is dropped."""
+        return step.preempted(event)
+
+    def state_during(self, event: Event) -> ControllerState:
+        """What the gauge shows meanwhile."""
+        return step.state_during(event)
+
+    @property
+    def epoch(self) -> int:
+        """The controller epoch."""
+        return self._state.epoch
+
+
+class Controller:
+    """A controller process: `start`, then `stop`. `trace_line` takes lines of the ISR trace, one row each.
+
+    `given` are all settings as they were given, as text: what brokers would call their static configs.
+    """
+
+    def __init__(
+        self,
+        identity: Identity,
+        properties: Properties,
+        world: World,
+        log: FilteringBoundLogger,
+        *,
+        given: Mapping[str, str] | None = None,
+        trace_line: Callable[[str], None] | None = None,
+    ) -> None:
+        self._identity = identity
+        self._properties = properties
+        self._world = world
+        self._log = log.bind(controller=identity.controller_id)
+        self._trace_line = trace_line
+        self._trace_seq = 0
+        core_settings = replace(properties.core(), trace=trace_line is not None)
+        self.state = ClusterState(identity.controller_id, core_settings)
+        self._zk = Zk(world.connector, self._watched, self._expired)
+        self.channels = Channels(
+            controller_id=identity.controller_id,
+            network=world.network,
+            settings=properties.channels(),
+            emit=self._emit,
+            deletion_started=lambda topic: topic in self.state.topics_with_deletion_started,
+            log=self._log,
+        )
+        self.loop = ControllerLoop(
+            core=BoundCore(self.state),
+            zk=self._zk,
+            channels=self.channels,
+            clock=world.clock,
+            trace=self._trace,
+            log=self._log,
+        )
+        self._configs = DynamicConfigs(
+            controller_id=identity.controller_id,
+            static=given or {},
+            zk=self._zk,
+            state=self.state,
+            emit=self._emit,
+            clock=world.clock,
+            log=self._log,
+        )
+        self.server = Server(
+            Limits(
+                request_bytes=properties.socket_request_max_bytes,
+                connections=properties.max_connections,
+                idle_ms=properties.connections_max_idle_ms,
+            ),
+            self._log,
+        )
+        self._renewal: asyncio.Task[None] | None = None
+
+    async def start(self) -> Endpoint:
+        """Binds the listener, opens a session, creates what every cluster has, and runs for office.
+
+        Returns where it listens. Raises: OSError, when the address cannot be bound; ZkUnreachable. Then nothing of it
+        is left running.
+        """
+        try:
+            host, port = await self.server.listen(self._world.network, self._identity.host, self._identity.port)
+            endpoint = Endpoint(host=_advertised(self._identity.host, host), port=port)
+            self.state.endpoint = Broker(broker_id=self._identity.controller_id, endpoints=(endpoint,))
+            await self._open_session()
+            cluster_id = await self._prepare()
+        except BaseException:
+            await self.stop()
+            raise
+        self.loop.start()
+        self.loop.put(Startup())
+        self._configs.start()
+        self.server.open(self._node(cluster_id, self.state.endpoint))
+        self._log.info(ev.CONTROLLER_STARTED, host=endpoint.host, port=endpoint.port, cluster_id=cluster_id)
+        return endpoint
+
+    async def stop(self) -> None:
+        """Stops taking requests and events, drops what was queued for brokers, and ends the session. Idempotent."""
+        await self.server.close()
+        if self._renewal is not None:
+            self._renewal.cancel()
+            await asyncio.gather(self._renewal, return_exceptions=True)
+        await self._configs.stop()
+        await self.loop.stop()
+        self.channels.close()
+        await self._zk.close()
+        self._log.info(ev.CONTROLLER_STOPPED)
+
+    def _node(self, cluster_id: str, endpoint: Broker) -> Node:
+        return Node(
+            state=self.state,
+            loop=self.loop,
+            zk=self._zk,
+            properties=self._properties,
+            configs=self._configs,
+            cluster_id=cluster_id,
+            endpoint=endpoint,
+            chance=self._world.chance,
+            log=self._log,
+        )
+
+    def _emit(self, event: Event) -> None:
+        self.loop.put(event)
+
+    # --- sessions
+
+    async def _open_session(self) -> None:
+        await self._zk.open()
+        self.state.session_id = self._zk.session_id
+
+    async def _prepare(self) -> str:
+        """Creates the standard znodes and the cluster's id where they are missing; returns the id.
+
+        Raises: ZkUnreachable, when ZooKeeper refuses or loses the session meanwhile.
+        """
+        paths = [path for standard in znodes.PERSISTENT_PATHS for path in _with_parents(standard)]
+        try:
+            results = await self._zk.perform([Create(path) for path in dict.fromkeys(paths)])
+            bad = [r.code for r in results if r.code not in (ZkCode.OK, ZkCode.NODE_EXISTS)]
+            if bad:
+                raise ZkUnreachable(f"ZooKeeper refuses to create the standard znodes: {bad[0].name}")
+            return await self._cluster_id()
+        except ZkSessionExpired as error:
+            raise ZkUnreachable(f"the ZooKeeper session ended while the controller started: {error}") from error
+
+    async def _cluster_id(self) -> str:
+        path = znodes.ClusterIdZNode.path
+        fresh = base64.urlsafe_b64encode(self._world.chance.randbytes(_CLUSTER_ID_BYTES)).rstrip(b"=").decode()
+        (found,) = await self._zk.perform([GetData(path)])
+        if not found.ok:
+            await self._zk.perform([Create("/cluster"), Create(path, znodes.ClusterIdZNode.encode(fresh))])
+            (found,) = await self._zk.perform([GetData(path)])
+        return znodes.ClusterIdZNode.decode(found.data)
+
+    def _watched(self, watch: WatchEvent) -> None:
+        if watch.path == znodes.ConfigChangesZNode.path:
+            self._configs.notice()
+        elif (event := zk_module.event_of(watch)) is not None:
+            self.loop.put(event)
+
+    def _expired(self) -> None:
+        """Source: spec controller.md §2.6."""
+        self._log.warning(ev.ZK_SESSION_EXPIRED)
+        self.state.session_id = None
+        taken = self.loop.expire()
+        self._renewal = asyncio.get_running_loop().create_task(self._renew(taken), name="session-renewal")
+
+    async def _renew(self, expire_taken: asyncio.Event) -> None:
+        """Once `Expire` is being processed (so the event before has ended): a new session, then the election."""
+        await expire_taken.wait()
+        await renew_session(self._open_session, ZkUnreachable, self._log)
+        self._configs.notice()
+        self.loop.put(RegisterBrokerAndReelect())
+
+    # --- the trace
+
+    def _trace(self, row: Trace) -> None:
+        if self._trace_line is None:
+            return
+        self._trace_seq += 1
+        line = trace.encode_row(
+            seq=self._trace_seq,
+            ts=self._world.clock.now_ms(),
+            broker=self._identity.controller_id,
+            ev=trace.TraceEvent(row.ev),
+            **row.columns,
+        )
+        self._trace_line(line)
+
+
+_CLUSTER_ID_BYTES: Final = 16
+
+
+def _with_parents(path: str) -> list[str]:
+    parts = path.strip("/").split("/")
+    return ["/" + "/".join(parts[:depth]) for depth in range(1, len(parts) + 1)]
+
+
+def _advertised(asked: str, bound: str) -> str:
+    """The host that others are told: the one asked for, unless that means "all addresses"."""
+    return "localhost" if asked in ("", "0.0.0.0", "::") else asked or bound

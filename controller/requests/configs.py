@@ -1,0 +1,337 @@
+"""DescribeConfigs (32) v0-3, AlterConfigs (33) v0-1, IncrementalAlterConfigs (44) v0-1, active or not.
+
+Of topics, of the cluster's broker defaults (empty broker name), and of this controller's own broker settings. What is
+written is announced by a change notice; brokers and controllers act on the notice. DescribeConfigs v1 replaced
+`is_default` by the source and added synonyms, v3 types and texts. Left out: broker loggers, which are refused.
+
+Source: spec broker.md §17; Kafka 3.9 `ConfigAdminManager`, `ConfigHelper`, `ZkAdminManager`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from enum import IntEnum
+from typing import Any, Final
+
+from controller.requests.node import Body, Node, announce_config_change, write_entity_configs
+from controller.requests.topic_creation import check_topic_name
+from controller.wire import setting_names, settings, topic_configs, znodes
+from controller.wire.errors import ErrorCode, KafkaError
+from controller.wire.protocol import Request
+from controller.wire.topic_configs import TOPIC_CONFIGS, ConfigSource, ConfigType, InvalidConfig
+from controller.wire.zk import Exists, GetData
+
+
+class ResourceType(IntEnum):
+    """`ConfigResource.Type`."""
+
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+
+
+class Operation(IntEnum):
+    """`AlterConfigOp.OpType`."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+THROTTLE_RATES: Final = (
+    "leader.replication.throttled.rate",
+    "follower.replication.throttled.rate",
+    "replica.alter.log.dirs.io.max.bytes.per.second",
+)
+#: Broker settings that may change at run time for the whole cluster. Source: Kafka 3.9 `DynamicBrokerConfig`.
+DYNAMIC_BROKER_CONFIGS: Final = (
+    {broker.name for config in TOPIC_CONFIGS.values() for broker in config.broker_names}
+    - {"log.message.format.version", "log.flush.scheduler.interval.ms"}
+    | set(THROTTLE_RATES)
+    | {
+        "background.threads",
+        "log.cleaner.backoff.ms",
+        "log.cleaner.dedupe.buffer.size",
+        "log.cleaner.io.buffer.load.factor",
+        "log.cleaner.io.buffer.size",
+        "log.cleaner.io.max.bytes.per.second",
+        "log.cleaner.threads",
+        "max.connection.creation.rate",
+        "max.connections",
+        "max.connections.per.ip",
+        "max.connections.per.ip.overrides",
+        "metric.reporters",
+        "num.io.threads",
+        "num.network.threads",
+        "num.recovery.threads.per.data.dir",
+        "num.replica.fetchers",
+    }
+)
+
+
+async def handle_describe_configs(node: Node, request: Request) -> Body:
+    """The configs of each resource, with where their values come from."""
+    body = request.body
+    synonyms = bool(getattr(body, "include_synonyms", False))
+    docs = bool(getattr(body, "include_documentation", False))
+    return {"results": [await _described(node, resource, synonyms, docs) for resource in body.resources]}
+
+
+def describe_configs_failed(request: Request, code: ErrorCode, message: str | None) -> Body:
+    """The same failure for each resource."""
+    return {"results": [_result(resource, code, message) for resource in request.body.resources]}
+
+
+async def _described(node: Node, resource: Any, synonyms: bool, docs: bool) -> Body:
+    keys = None if resource.configuration_keys is None else list(resource.configuration_keys)
+    name = resource.resource_name
+    try:
+        match int(resource.resource_type):
+            case ResourceType.TOPIC:
+                check_topic_name(name)
+                entries = await _topic_entries(node, name, keys)
+            case ResourceType.BROKER:
+                entries = _broker_entries(node, _own_or_default(node, name), keys)
+            case other:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {_type_name(other)}")
+    except KafkaError as error:
+        return _result(resource, error.code, error.message)
+    for entry in entries:
+        if not synonyms:
+            entry["synonyms"] = ()
+        if not docs:
+            entry["documentation"] = None
+    return {**_result(resource, ErrorCode.NONE, None), "configs": entries}
+
+
+def _result(resource: Any, code: ErrorCode, message: str | None) -> Body:
+    return {
+        "error_code": code,
+        "error_message": message,
+        "resource_type": int(resource.resource_type),
+        "resource_name": resource.resource_name,
+    }
+
+
+async def _topic_entries(node: Node, topic: str, keys: Sequence[str] | None) -> list[Body]:
+    exists, configs = await node.zk.perform(
+        [Exists(znodes.TopicZNode.path(topic)), GetData(znodes.ConfigEntityZNode.topic(topic))]
+    )
+    if not exists.ok:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None)
+    own = znodes.ConfigEntityZNode.decode(configs.data)
+    entries = topic_configs.describe(own, node.configs.levels, keys)
+    return [
+        {
+            "name": entry.name,
+            "value": entry.value,
+            "read_only": False,
+            "is_default": entry.source is ConfigSource.DEFAULT_CONFIG,
+            "config_source": entry.source,
+            "is_sensitive": False,
+            "synonyms": [{"name": s.name, "value": s.value, "source": s.source} for s in entry.synonyms],
+            "config_type": entry.type,
+            "documentation": entry.doc,
+        }
+        for entry in entries
+    ]
+
+
+def _broker_entries(node: Node, own: bool, keys: Sequence[str] | None) -> list[Body]:
+    """The cluster's defaults, or this controller's settings: those it was given and those it uses."""
+    levels = node.configs.levels
+    sources: list[tuple[ConfigSource, Mapping[str, str]]] = [
+        (ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG, levels.dynamic_default)
+    ]
+    if own:
+        used = {
+            name.replace("_", "."): _property_text(value)
+            for name, value in node.properties.model_dump().items()
+            if value is not None
+        }
+        sources.insert(0, (ConfigSource.DYNAMIC_BROKER_CONFIG, levels.dynamic))
+        sources.append((ConfigSource.STATIC_BROKER_CONFIG, levels.static))
+        sources.append((ConfigSource.DEFAULT_CONFIG, {n: v for n, v in used.items() if n not in levels.static}))
+    names = sorted({name for _, values in sources for name in values})
+    return [_broker_entry(name, sources) for name in names if keys is None or name in keys]
+
+
+def _property_text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _broker_entry(name: str, sources: Sequence[tuple[ConfigSource, Mapping[str, str]]]) -> Body:
+    synonyms = [{"name": name, "value": values[name], "source": source} for source, values in sources if name in values]
+    sensitive = name.endswith((".password", ".secret", ".key")) or "jaas" in name
+    if sensitive:
+        synonyms = [{**synonym, "value": None} for synonym in synonyms]
+    return {
+        "name": name,
+        "value": synonyms[0]["value"],
+        "read_only": name not in DYNAMIC_BROKER_CONFIGS,
+        "is_default": synonyms[0]["source"] is ConfigSource.DEFAULT_CONFIG,
+        "config_source": synonyms[0]["source"],
+        "is_sensitive": sensitive,
+        "synonyms": synonyms,
+        "config_type": _broker_type(name),
+    }
+
+
+_BROKER_TYPES: Final = (
+    (setting_names.BOOLEAN_NAMES, ConfigType.BOOLEAN),
+    (setting_names.INT_NAMES, ConfigType.INT),
+    (setting_names.LONG_NAMES | frozenset(THROTTLE_RATES), ConfigType.LONG),
+    (setting_names.DOUBLE_NAMES, ConfigType.DOUBLE),
+    (setting_names.LIST_NAMES, ConfigType.LIST),
+)
+
+
+def _broker_type(name: str) -> ConfigType:
+    return next((type_ for names, type_ in _BROKER_TYPES if name in names), ConfigType.STRING)
+
+
+# --- changes
+
+
+async def handle_incremental_alter_configs(node: Node, request: Request) -> Body:
+    """Edits the configs of each resource."""
+    return await _alter(node, request, incremental=True)
+
+
+async def handle_alter_configs(node: Node, request: Request) -> Body:
+    """Replaces the configs of each resource."""
+    return await _alter(node, request, incremental=False)
+
+
+def alter_configs_failed(request: Request, code: ErrorCode, message: str | None) -> Body:
+    """The same failure for each resource."""
+    return {"responses": [_result(resource, code, message) for resource in request.body.resources]}
+
+
+async def _alter(node: Node, request: Request, *, incremental: bool) -> Body:
+    counts = Counter((int(r.resource_type), r.resource_name) for r in request.body.resources)
+    responses = {}
+    for resource in request.body.resources:
+        key = (int(resource.resource_type), resource.resource_name)
+        try:
+            if counts[key] > 1:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
+            await _alter_one(node, resource, bool(request.body.validate_only), incremental=incremental)
+        except KafkaError as error:
+            responses[key] = _result(resource, error.code, error.message)
+        else:
+            responses[key] = _result(resource, ErrorCode.NONE, None)
+    return {"responses": list(responses.values())}
+
+
+async def _alter_one(node: Node, resource: Any, validate_only: bool, *, incremental: bool) -> None:
+    """Raises: KafkaError, for the first check that fails; then nothing was written."""
+    _check_edits(resource, incremental=incremental)
+    kind, name = int(resource.resource_type), resource.resource_name
+    match kind:
+        case ResourceType.TOPIC:
+            entity = await _topic_entity(node, name)
+        case ResourceType.BROKER:
+            own = _own_or_default(node, name)
+            entity = f"brokers/{name if own else znodes.DEFAULT_ENTITY}"
+        case other:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {_type_name(other)}")
+    (stored,) = await node.zk.perform([GetData(znodes.ConfigEntityZNode.path(entity))])
+    before = znodes.ConfigEntityZNode.decode(stored.data)
+    try:
+        after = _edited(before, resource.configs) if incremental else {c.name: c.value for c in resource.configs}
+        if kind == ResourceType.TOPIC:
+            topic_configs.validate(after, topic_configs.defaults_from(node.configs.levels.merged()))
+        else:
+            edited = [c.name for c in resource.configs]
+            _check_broker_configs({name: value for name, value in after.items() if name in edited}, edited)
+    except InvalidConfig as error:
+        where = f"ConfigResource(type={_type_name(kind)}, name='{name}')"
+        raise InvalidConfig(f"Invalid config value for resource {where}: {error.message}") from error
+    if not validate_only:
+        await write_entity_configs(node, entity, after)
+        await announce_config_change(node, entity)
+
+
+def _check_edits(resource: Any, *, incremental: bool) -> None:
+    if any(count > 1 for count in Counter(c.name for c in resource.configs).values()):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
+    nulls = [
+        c.name
+        for c in resource.configs
+        if c.value is None and not (incremental and c.config_operation == Operation.DELETE)
+    ]
+    if nulls:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {','.join(nulls)}")
+
+
+async def _topic_entity(node: Node, topic: str) -> str:
+    if not topic:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
+    check_topic_name(topic)
+    (exists,) = await node.zk.perform([Exists(znodes.TopicZNode.path(topic))])
+    if not exists.ok:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{topic}' does not exist.")
+    return f"topics/{topic}"
+
+
+def _own_or_default(node: Node, name: str) -> bool:
+    """True for this controller's own id, False for the cluster's default. Raises: KafkaError, for another broker."""
+    if name == "":
+        return False
+    own = str(node.endpoint.broker_id)
+    if not name.removeprefix("-").isdecimal():
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}")
+    if name != own:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unexpected broker id, expected {own}, but received {name}")
+    return True
+
+
+def _edited(before: Mapping[str, str], edits: Sequence[Any]) -> dict[str, str]:
+    """The configs after the edits. Raises: InvalidConfig; KafkaError, for an unknown operation."""
+    after = dict(before)
+    for edit in edits:
+        match int(edit.config_operation):
+            case Operation.SET:
+                after[edit.name] = edit.value
+            case Operation.DELETE:
+                after.pop(edit.name, None)
+            case Operation.APPEND:
+                words = _words(after, edit.name, "append")
+                added = [word for word in topic_configs.split_list(edit.value) if word not in words]
+                after[edit.name] = ",".join((*words, *added))
+            case Operation.SUBTRACT:
+                taken = topic_configs.split_list(edit.value)
+                after[edit.name] = ",".join(w for w in _words(after, edit.name, "subtract") if w not in taken)
+            case other:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown config operation {other}")
+    return after
+
+
+def _words(configs: Mapping[str, str], name: str, operation: str) -> list[str]:
+    """The list a config holds, or its default. Raises: InvalidConfig, when it holds none."""
+    known = TOPIC_CONFIGS.get(name)
+    type_ = known.type if known else _broker_type(name)
+    if type_ is not ConfigType.LIST:
+        raise InvalidConfig(f"Config value {operation} is not allowed for config key: {name}")
+    return topic_configs.split_list(configs.get(name, known.default if known else ""))
+
+
+def _check_broker_configs(configs: Mapping[str, str], edited: Sequence[str]) -> None:
+    fixed = [name for name in edited if name not in DYNAMIC_BROKER_CONFIGS]
+    if fixed:
+        raise InvalidConfig(f"Cannot update these configs dynamically: Set({', '.join(fixed)})")
+    for name, value in configs.items():
+        if name in THROTTLE_RATES:
+            topic_configs.parse_as(ConfigType.LONG, name, value)
+            continue
+        try:
+            settings.check(name, value)
+        except settings.SettingError as error:
+            raise InvalidConfig(str(error)) from error
+
+
+def _type_name(kind: int) -> str:
+    return ResourceType(kind).name if kind in ResourceType._value2member_map_ else str(kind)

@@ -1,0 +1,149 @@
+"""The controller as a process of the real world: settings, sockets, ZooKeeper, signals, exit codes.
+
+    python -m controller run --zookeeper H:P[/chroot] --controller-id N --listener H:P [--config F] [--override k=v]...
+                             [--trace-dir D] [--metrics-listener H:P] [--log-level L]
+
+Composes only. SIGTERM and SIGINT end it cleanly: the session is closed, so another controller can take over at once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import random
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Final, TextIO
+
+import structlog
+
+from controller import config
+from controller.metrics import MetricsServer
+from controller.process import Controller, Identity, World
+from controller.wire import log_events as ev
+from controller.wire.real import logs
+from controller.wire.real.clock import SystemClock
+from controller.wire.real.net import TcpNetwork
+from controller.wire.real.zookeeper import KazooConnector
+from controller.wire.settings import SettingError
+from controller.wire.types import BrokerId
+from controller.wire.zk import ZkUnreachable
+
+EXIT_OK: Final = 0
+EXIT_FAILED: Final = 1
+EXIT_USAGE: Final = 2
+_PORT_MAX: Final = 65_535
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    top = argparse.ArgumentParser(prog="python -m controller", description="A ZooKeeper-mode Kafka controller.")
+    run = top.add_subparsers(dest="command", required=True).add_parser(
+        "run",
+        help="run one controller until SIGTERM or Ctrl-C",
+        epilog="Exit codes: 0 ended by a signal, 1 could not start (one line on stderr says why), 2 wrong arguments.",
+    )
+    run.add_argument("--zookeeper", required=True, metavar="H:P[/chroot]", help="as Kafka's zookeeper.connect")
+    run.add_argument("--controller-id", required=True, type=_controller_id, metavar="N", help="unlike every broker.id")
+    run.add_argument("--listener", required=True, type=_address, metavar="H:P", help="port 0 picks a free one")
+    run.add_argument("--config", type=Path, metavar="F", help="settings in Kafka's server.properties format")
+    run.add_argument("--override", action="append", default=[], metavar="k=v", help="a setting; repeatable")
+    run.add_argument("--trace-dir", type=Path, metavar="D", help="write rows of the ISR trace to D/controller-N.jsonl")
+    run.add_argument("--metrics-listener", type=_address, metavar="H:P", help="serve Prometheus metrics here")
+    run.add_argument("--log-level", default="info", choices=["debug", "info", "warning", "error"])
+    return top
+
+
+def _controller_id(text: str) -> BrokerId:
+    if not text.isdecimal() or int(text) >= 2**31:
+        raise argparse.ArgumentTypeError(f"{text!r} is no id; allowed are 0 to {2**31 - 1}")
+    return BrokerId(int(text))
+
+
+def _address(text: str) -> tuple[str, int]:
+    host, colon, port = text.rpartition(":")
+    if not colon or not port.isdecimal() or int(port) > _PORT_MAX:
+        raise argparse.ArgumentTypeError(f"{text!r} is not host:port, for example 127.0.0.1:9092")
+    return host.strip("[]"), int(port)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs until a signal; returns the exit code."""
+    options = parser().parse_args(arguments)
+    logs.configure("controller", level=options.log_level)
+    try:
+        properties, given = config.load(options.config, options.override)
+        connector = KazooConnector(
+            options.zookeeper,
+            session_timeout_ms=properties.zookeeper_session_timeout_ms,
+            connect_timeout_s=properties.connect_timeout_s,
+        )
+    except (SettingError, ValueError) as error:
+        return _failed(str(error))
+    log = structlog.get_logger()
+    for name in config.ignored(given):
+        log.info(ev.SETTING_IGNORED, setting=name, reason="the controller does not need it")
+    world = World(clock=SystemClock(), network=TcpNetwork(), connector=connector, chance=random.SystemRandom())
+    host, port = options.listener
+    with ExitStack() as files:
+        try:
+            trace_line = _trace_file(files, options.trace_dir, options.controller_id)
+        except OSError as error:
+            return _failed(f"the trace cannot be written to {options.trace_dir}: {error.strerror}")
+        controller = Controller(
+            Identity(controller_id=options.controller_id, host=host, port=port),
+            properties,
+            world,
+            log,
+            given=given,
+            trace_line=trace_line,
+        )
+        return asyncio.run(_run(controller, world, options.listener, options.metrics_listener))
+
+
+async def _run(
+    controller: Controller, world: World, listener: tuple[str, int], metrics_listener: tuple[str, int] | None
+) -> int:
+    stopping = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stopping.set)
+    metrics = MetricsServer(controller) if metrics_listener else None
+    try:
+        await controller.start()
+    except ZkUnreachable as error:
+        return _failed(str(error))
+    except OSError as error:
+        return _failed(f"cannot listen on {listener[0]}:{listener[1]}: {error.strerror or error}")
+    try:
+        if metrics is not None and metrics_listener is not None:
+            await metrics.listen(world.network, *metrics_listener)
+    except OSError as error:
+        await controller.stop()
+        return _failed(f"cannot serve metrics on {metrics_listener}: {error.strerror or error}")
+    await stopping.wait()
+    if metrics is not None:
+        await metrics.close()
+    await controller.stop()
+    return EXIT_OK
+
+
+def _trace_file(files: ExitStack, folder: Path | None, controller_id: BrokerId) -> Callable[[str], None] | None:
+    """Appends lines, flushed one by one: a killed controller loses none. Raises OSError."""
+    if folder is None:
+        return None
+    folder.mkdir(parents=True, exist_ok=True)
+    file: TextIO = files.enter_context((folder / f"controller-{controller_id}.jsonl").open("a", encoding="utf-8"))
+
+    def write(line: str) -> None:
+        file.write(line)
+        file.flush()
+
+    return write
+
+
+def _failed(message: str) -> int:
+    print(f"controller: {message}", file=sys.stderr)
+    return EXIT_FAILED
