@@ -1,0 +1,159 @@
+"""Scripts: a command, `----`, and everything that came out. `KWOB_REWRITE=1 pytest tests/unit/core/test_scripts.py`
+writes the output anew; commit that only if the reason for each changed line is known.
+
+Several commands may stand before one `----`; they happen in one go. `quietly` drops their output.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from controller.core import events
+from controller.core.effects import PartitionOutcome
+from controller.core.events import ElectionTrigger, ElectionType
+from controller.wire.types import BrokerId, TopicPartition
+from controller.wire.zk import Create, Delete, SetData
+from controller.wire.znodes import (
+    IsrChangeNotificationZNode,
+    LogDirEventNotificationZNode,
+    ReassignPartitionsZNode,
+    encode_partitions,
+)
+
+SCRIPTS = Path(__file__).parents[2] / "scripts"
+
+
+def partition(text: str) -> TopicPartition:
+    topic, _, number = text.rpartition("-")
+    return TopicPartition(topic, int(number))
+
+
+def replicas(text: str) -> tuple[BrokerId, ...]:
+    return tuple(BrokerId(int(r)) for r in text.split(",")) if text else ()
+
+
+def pairs(words: list[str]) -> dict[str, str]:
+    return dict(word.split("=", 1) for word in words)
+
+
+def command(world: Any, line: str) -> None:
+    """One command; see the table for what there is."""
+    verb, *words = line.split()
+    targets = (
+        {partition(k): None if v == "none" else replicas(v) for k, v in pairs(words).items()} if verb in MOVES else {}
+    )
+    numbers = [int(w) for w in words] if verb in NUMBERS else []
+    match verb:
+        case "start":
+            world.events.append(events.Startup())
+        case "new-controller":
+            world.new_controller()
+        case "brokers-start":
+            world.broker_starts(*numbers)
+        case "brokers-die":
+            world.broker_dies(*numbers)
+        case "topic":
+            world.topic(words[0], **{f"p{k}": replicas(v) for k, v in pairs(words[1:]).items()})
+        case "delete-topic":
+            world.make(f"/admin/delete_topics/{words[0]}")
+        case "config":
+            world.make(f"/config/topics/{words[0]}", words[1].encode())
+        case "set":
+            world.others_write(SetData(words[0], words[1].encode()))
+        case "delete":
+            assert world.others_write(Delete(words[0])).ok
+        case "isr":
+            for name, isr in pairs(words).items():
+                world.leader_writes(partition(name), replicas(isr))
+        case "notify":
+            data = encode_partitions(partition(w) for w in words)
+            world.others_write(Create(IsrChangeNotificationZNode.sequence_path, data, sequence=True))
+        case "log-dir-fails":
+            world.failed_dirs[int(words[0])] = {partition(w) for w in words[1:]}
+            data = LogDirEventNotificationZNode.encode(BrokerId(int(words[0])))
+            world.others_write(Create(LogDirEventNotificationZNode.sequence_path, data, sequence=True))
+        case "reassign":
+            world.events.append(events.ApiPartitionReassignment(targets, 1))
+        case "reassign-by-znode":
+            world.make(ReassignPartitionsZNode.path, ReassignPartitionsZNode.encode(targets))
+        case "list":
+            world.events.append(events.ListPartitionReassignments(None, 1))
+        case "prefer" | "elect-unclean":
+            kind = ElectionType.PREFERRED if verb == "prefer" else ElectionType.UNCLEAN
+            asked = frozenset(partition(w) for w in words)
+            world.events.append(events.ReplicaLeaderElection(asked, kind, ElectionTrigger.ADMIN_CLIENT, 1))
+        case "prefer-by-znode":
+            world.make("/admin/preferred_replica_election", encode_partitions(partition(w) for w in words))
+        case "balance":
+            world.events.append(events.AutoPreferredReplicaLeaderElection())
+        case "shutdown":
+            world.events.append(events.ControlledShutdown(BrokerId(numbers[0]), -1, 1))
+        case "unclean-enabled":
+            world.events.append(events.TopicUncleanLeaderElectionEnable(words[0]))
+        case "silence":
+            world.silent.update(numbers)
+        case "release":
+            world.release(numbers[0])
+        case _:
+            raise ValueError(f"no such command: {line}")
+
+
+MOVES = ("reassign", "reassign-by-znode")
+NUMBERS = ("brokers-start", "brokers-die", "shutdown", "silence", "release")
+
+
+def reply_text(reply: Any) -> list[str]:
+    """An answer, a line per partition."""
+    lines = [f"reply {reply.error.name}"] if hasattr(reply, "error") else []
+    for tp, outcome in getattr(reply, "partitions", {}).items():
+        if isinstance(outcome, PartitionOutcome):
+            leader = "" if outcome.leader is None else f" leader={outcome.leader}"
+            lines.append(f"reply {tp} {outcome.error.name}{leader}")
+        else:
+            lines.append(f"reply {tp} {outcome.replicas} {outcome.adding_replicas} {outcome.removing_replicas}")
+    if remaining := getattr(reply, "remaining", ()):
+        lines.append(f"reply remaining {' '.join(map(str, remaining))}")
+    return lines
+
+
+def play(world: Any, commands: list[str]) -> list[str]:
+    """What came out of these commands."""
+    for line in commands:
+        command(world, line.removeprefix("quietly "))
+        if line.startswith("quietly "):
+            world.run()
+            world.take_lines()
+            world.replies.clear()
+    world.run()
+    lines = [*world.take_lines(), *(text for reply in world.replies.values() for text in reply_text(reply))]
+    world.replies.clear()
+    return lines
+
+
+def blocks(text: str) -> list[tuple[str, list[str], list[str]]]:
+    """(comment, commands, output) of each block."""
+    found = []
+    for block in text.strip().split("\n\n"):
+        head, _, output = block.partition("\n----")
+        comment = "".join(f"{line}\n" for line in head.splitlines() if line.startswith("#"))
+        commands = [line for line in head.splitlines() if not line.startswith("#")]
+        found.append((comment, commands, output.strip("\n").splitlines()))
+    return found
+
+
+@pytest.mark.parametrize("script", sorted(SCRIPTS.glob("*.txt")), ids=lambda path: path.stem)
+def test_script(script: Path, World: Any) -> None:
+    world = World()
+    played = [
+        (comment, commands, play(world, commands), want) for comment, commands, want in blocks(script.read_text())
+    ]
+    if os.environ.get("KWOB_REWRITE"):
+        texts = [f"{c}{chr(10).join(cmds)}\n----\n{chr(10).join(got)}".rstrip() for c, cmds, got, _ in played]
+        script.write_text("\n\n".join(texts) + "\n")
+        return
+    for _, commands, got, want in played:
+        assert got == want, commands
