@@ -25,18 +25,19 @@ _FIRST_KEYS: Final = ("ts", "level", "event", "program")
 _ENCODE: Final = json.JSONEncoder(separators=(", ", ": "), ensure_ascii=False, default=str).encode
 
 
-def configure(program: str, *, json_file: Path | None = None, level: str = "info") -> None:
+def configure(program: str, *, json_file: Path | None = None, level: str = "info") -> TextIO:
     """Sets structlog up for this process: call once, at its start.
 
     Lines go to `json_file` (appended; its folder is made) or else to stderr: there readable when it is a terminal,
     else as JSON. `program` is in every line. What kazoo and others say through `logging` from WARNING on goes the
-    same way, as the event `library.warned`.
+    same way, as the event `library.warned`. Returns the stream that the lines go to.
 
     Raises: ValueError for an unknown level (debug, info, warning, error), OSError when the file cannot be opened.
     """
     if level not in _LEVELS:
         raise ValueError(f"log level {level!r}: allowed are {', '.join(_LEVELS)}")
     readable = json_file is None and sys.stderr.isatty()
+    stream = _open(json_file)
     renderer = structlog.dev.ConsoleRenderer() if readable else render_json
     structlog.configure(
         processors=[
@@ -48,10 +49,11 @@ def configure(program: str, *, json_file: Path | None = None, level: str = "info
             renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(_LEVELS[level]),
-        logger_factory=structlog.WriteLoggerFactory(_open(json_file)),
+        logger_factory=structlog.WriteLoggerFactory(stream),
         cache_logger_on_first_use=True,
     )
     logging.basicConfig(level=logging.WARNING, handlers=[_LibraryHandler()], force=True)
+    return stream
 
 
 def render_json(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> str:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import struct
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -30,10 +31,11 @@ from kazoo.protocol.states import KazooState
 
 from controller.wire import log_events as ev
 from controller.wire.real import jute
+from controller.wire.real.armed_watches import ArmedWatches
+from controller.wire.real.inbox import Inbox
 from controller.wire.zk import (
     Create,
     Exists,
-    GetChildren,
     GetData,
     WatchEvent,
     WatchKind,
@@ -54,7 +56,13 @@ MULTI_READ_OPS: Final = 200
 #: A reply larger than this is taken for garbage and the connection is dropped. Kafka reads 4 MiB per znode
 #: (`jute.maxbuffer`); a `multiRead` brings several.
 REPLY_BYTES_MAX: Final = 64 << 20
+#: Sent at most, and read at most, in one go.
+SEND_BYTES: Final = 256 * 1024
+RECEIVE_BYTES: Final = 256 * 1024
 
+_XID_MAX: Final = 2**31 - 1
+_LENGTH: Final = struct.Struct(">i")
+_XID_AND_TYPE: Final = struct.Struct(">ii")
 _WATCH_KINDS: Final = {
     1: WatchKind.CREATED,
     2: WatchKind.DELETED,
@@ -170,11 +178,11 @@ class KazooSession:
         self._ended = ""
         self._started: asyncio.Future[None] = self._loop.create_future()
         self._session_id = 0
-        self._inbox = _Inbox(self._loop)
+        self._inbox = Inbox(self._loop)
         self._fence = threading.Lock()
         self._connections = 0
         self._connection_seen = 0
-        self._watches = _Watches(chroot)
+        self._watches = ArmedWatches(chroot)
         client._connection = _Connection(client, self._fire)
         client.add_listener(self._on_state)
 
@@ -332,7 +340,7 @@ class KazooSession:
 
     def _fire(self, kind: int, path: str) -> None:
         if kind in _WATCH_KINDS:
-            self._watches.disarm(kind, path)
+            self._watches.disarm(_WATCH_KINDS[kind], path)
             self._inbox.post(self._watch_fired, WatchEvent(_WATCH_KINDS[kind], jute.relative(self._chroot, path)))
 
 
@@ -380,86 +388,72 @@ class _Ignored:
     def set_exception(self, _error: Exception) -> None: ...
 
 
-class _Watches:
-    """Which watches are armed, by absolute path, so that a new connection can arm them again."""
-
-    def __init__(self, chroot: str) -> None:
-        self._chroot = chroot
-        self._data: set[str] = set()
-        self._exist: set[str] = set()
-        self._child: set[str] = set()
-
-    def __bool__(self) -> bool:
-        return bool(self._data or self._exist or self._child)
-
-    def arm(self, op: ZkOp, *, found: bool) -> None:
-        """A watched read was answered. Only `Exists` leaves a watch on a znode that is not there."""
-        if not isinstance(op, GetData | Exists | GetChildren) or not op.watch:
-            return
-        path = jute.absolute(self._chroot, op.path)
-        if isinstance(op, GetChildren):
-            if found:
-                self._child.add(path)
-        elif found:
-            self._data.add(path)
-        elif isinstance(op, Exists):
-            self._exist.add(path)
-
-    def disarm(self, kind: int, path: str) -> None:
-        """A watch fired: a deletion takes all on the path, a change of children the child watch, else the other two."""
-        if _WATCH_KINDS[kind] is not WatchKind.CHILDREN_CHANGED:
-            self._data.discard(path)
-            self._exist.discard(path)
-        if _WATCH_KINDS[kind] in (WatchKind.CHILDREN_CHANGED, WatchKind.DELETED):
-            self._child.discard(path)
-
-    def request(self, last_zxid: int) -> jute.Request:
-        """What arms them on a new connection."""
-        return jute.encode_set_watches(last_zxid, self._data, self._exist, self._child)
-
-
 class _Connection(ConnectionHandler):  # type: ignore[misc]  # kazoo has no types
-    """kazoo's connection, with watch events handed over where they are read, and a limit on replies."""
+    """kazoo's connection, made to read and write many requests at a time and to hand over watch events where it
+    reads them. kazoo itself asks the kernel about five times per request, each time with a new epoll object."""
+
+    _xid: int
 
     def __init__(self, client: Any, fire: Callable[[int, str], None]) -> None:
         super().__init__(client, client._conn_retry.copy(), logger=client.logger)
         self._fire = fire
+        self._buffer = bytearray()
+        self._at = 0
 
-    def _read_watch_event(self, buffer: bytes, offset: int) -> None:
-        self._fire(*jute.decode_watch_event(buffer, offset))
+    def _connect(self, host: str, hostip: str, port: int) -> tuple[float, float]:
+        self._buffer.clear()
+        self._at = 0
+        timeouts: tuple[float, float] = super()._connect(host, hostip, port)
+        return timeouts
+
+    def _send_request(self, read_timeout: float, connect_timeout: float) -> None:
+        """Sends what is queued, up to a limit: kazoo would send one."""
+        client, parts, size = self.client, [], 0
+        while client._queue and size < SEND_BYTES:
+            request, reply = client._queue.popleft()
+            self._xid = self._xid % _XID_MAX + 1
+            client._pending.append((request, reply, self._xid))
+            body = _XID_AND_TYPE.pack(self._xid, request.type) + request.serialize()
+            parts.append(_LENGTH.pack(len(body)) + body)
+            size += len(body)
+        self._read_sock.recv(max(1, len(parts)))  # one byte per request woke this thread
+        if parts:
+            self._write(b"".join(parts), connect_timeout)
+
+    def _read_socket(self, read_timeout: float) -> Any:
+        """Takes the replies that have arrived: kazoo would take one."""
+        while True:
+            closed = super()._read_socket(read_timeout)
+            if closed is not None or not self._whole_frame():
+                return closed
+
+    def _whole_frame(self) -> bool:
+        waiting = len(self._buffer) - self._at
+        return waiting >= _LENGTH.size and waiting - _LENGTH.size >= _LENGTH.unpack_from(self._buffer, self._at)[0]
 
     def _read(self, length: int, timeout: float) -> bytes:
         if not 0 <= length <= REPLY_BYTES_MAX:
             raise ConnectionDropped(f"reply of {length} bytes; at most {REPLY_BYTES_MAX} are read")
-        reply: bytes = super()._read(length, timeout)
-        return reply
+        while len(self._buffer) - self._at < length:
+            self._receive(timeout)
+        start, self._at = self._at, self._at + length
+        found = bytes(memoryview(self._buffer)[start : self._at])
+        if self._at == len(self._buffer) or self._at > RECEIVE_BYTES:
+            del self._buffer[: self._at]
+            self._at = 0
+        return found
 
+    def _receive(self, timeout: float) -> None:
+        with self._socket_error_handling():
+            if not self.handler.select([self._socket], [], [], timeout)[0]:
+                raise self.handler.timeout_exception("socket time-out during read")
+            chunk = self._socket.recv(RECEIVE_BYTES)
+        if not chunk:
+            raise ConnectionDropped("the server closed the connection")
+        self._buffer += chunk
 
-class _Inbox:
-    """Calls from another thread, run on the loop in order; one wake-up for many."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
-        self._calls: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
-        self._scheduled = False
-
-    def post(self, call: Callable[..., None], *args: Any) -> None:
-        """Runs the call on the loop; vanishes when the loop is closed."""
-        self._calls.append((call, args))
-        if not self._scheduled:
-            self._scheduled = True
-            with contextlib.suppress(RuntimeError):
-                self._loop.call_soon_threadsafe(self._drain)
-
-    def _drain(self) -> None:
-        self._scheduled = False
-        try:
-            while self._calls:
-                call, args = self._calls.popleft()
-                call(*args)
-        finally:
-            if self._calls:
-                self._loop.call_soon(self._drain)
+    def _read_watch_event(self, buffer: bytes, offset: int) -> None:
+        self._fire(*jute.decode_watch_event(buffer, offset))
 
 
 class _ToStructlog(logging.Handler):
