@@ -345,7 +345,8 @@ class ControllerLoop:
             case Reply():
                 self._reply(effect)
             case Log(event=name, fields=fields, level=level):
-                getattr(self._log, level)(name, **{"controller_epoch": self._core.epoch, **fields})
+                keys = {"event_type" if key == "event" else key: value for key, value in fields.items()}
+                getattr(self._log, level)(name, **{"controller_epoch": self._core.epoch, **keys})
             case Trace():
                 self._trace(effect)
             case _:

@@ -78,9 +78,10 @@ class BoundCore:
 
 
 class Controller:
-    """A controller process: `start`, then `stop`. `trace_line` takes lines of the ISR trace, one row each.
+    """A controller process: make it on a running event loop, `start`, then `stop`.
 
-    `given` are all settings as they were given, as text: what brokers would call their static configs.
+    `given` are all settings as they were given, as text: what brokers would call their static configs. `trace_line`
+    takes lines of the ISR trace, one row each.
     """
 
     def __init__(

@@ -93,20 +93,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
             trace_line = _trace_file(files, options.trace_dir, options.controller_id)
         except OSError as error:
             return _failed(f"the trace cannot be written to {options.trace_dir}: {error.strerror}")
-        controller = Controller(
-            Identity(controller_id=options.controller_id, host=host, port=port),
-            properties,
-            world,
-            log,
-            given=given,
-            trace_line=trace_line,
-        )
-        return asyncio.run(_run(controller, world, options.listener, options.metrics_listener))
+
+        def make() -> Controller:
+            identity = Identity(controller_id=options.controller_id, host=host, port=port)
+            return Controller(identity, properties, world, log, given=given, trace_line=trace_line)
+
+        return asyncio.run(_run(make, world, options.listener, options.metrics_listener))
 
 
 async def _run(
-    controller: Controller, world: World, listener: tuple[str, int], metrics_listener: tuple[str, int] | None
+    make: Callable[[], Controller],
+    world: World,
+    listener: tuple[str, int],
+    metrics_listener: tuple[str, int] | None,
 ) -> int:
+    controller = make()
     stopping = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
