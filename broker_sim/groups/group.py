@@ -162,6 +162,7 @@ class Group:
             self._reply_sync(ticket, SyncAnswer(error=error))
             return self._flush()
         member = self.members[request.member_id]
+        self._has_synced(member.member_id)
         if self.state is GroupState.STABLE:
             self._beat(member, now_ms)
             self._reply_sync(ticket, self._assignment(member))
@@ -169,7 +170,6 @@ class Group:
         if member.sync is not None:
             self._reply_sync(member.sync, SyncAnswer(error=ErrorCode.REBALANCE_IN_PROGRESS))
         member.sync = ticket
-        self._pending_sync.discard(member.member_id)
         if member.member_id == self.leader:
             assignments = {m: request.assignments.get(m, b"") for m in self.members}
             self._effects.append(Store(self.generation, assignments))
@@ -496,7 +496,7 @@ class Group:
     def _remove_member(self, member_id: str, error: ErrorCode) -> None:
         member = self.members.pop(member_id)
         self._answer_parked(member, error)
-        self._pending_sync.discard(member_id)
+        self._has_synced(member_id)
         if member.group_instance_id is not None:
             self._static.pop(member.group_instance_id, None)
         if self.leader == member_id:
@@ -520,6 +520,11 @@ class Group:
         if member_id not in self.members:
             return ErrorCode.UNKNOWN_MEMBER_ID
         return ErrorCode.ILLEGAL_GENERATION if generation != self.generation else None
+
+    def _has_synced(self, member_id: str) -> None:
+        self._pending_sync.discard(member_id)
+        if not self._pending_sync:
+            self._sync_deadline_ms = None
 
     def _protocol_differs(self, request: Sync) -> bool:
         type_, name = request.protocol_type, request.protocol_name

@@ -1,0 +1,276 @@
+"""The group state machine on its own: requests and time in, answers and writes out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from broker_sim.groups.group import Group
+from broker_sim.groups.records import partition_for
+from broker_sim.groups.values import (
+    Effect,
+    GroupSettings,
+    GroupState,
+    Join,
+    JoinAnswer,
+    Reply,
+    Store,
+    Sync,
+    SyncAnswer,
+)
+from controller.wire.errors import ErrorCode
+
+SESSION_MS = 45_000
+REBALANCE_MS = 60_000
+
+
+def join_request(member_id: str = "", new: str = "m", **changes: Any) -> Join:
+    request = Join(
+        member_id=member_id,
+        new_member_id=new,
+        group_instance_id=None,
+        client_id="c",
+        client_host="/h",
+        session_timeout_ms=SESSION_MS,
+        rebalance_timeout_ms=REBALANCE_MS,
+        protocol_type="consumer",
+        protocols=(("range", b"r"),),
+        needs_known_member_id=True,
+    )
+    return replace(request, **changes)
+
+
+class Play:
+    """A group with a clock, tickets and a log that works (unless `log_error` says otherwise)."""
+
+    def __init__(self, **options: Any) -> None:
+        self.group = Group("g", GroupSettings(**options))
+        self.now = 0
+        self.answers: dict[int, JoinAnswer | SyncAnswer] = {}
+        self.stores: list[Store] = []
+        self.log_error = ErrorCode.NONE
+        self._ticket = 0
+
+    def perform(self, effects: list[Effect]) -> None:
+        for effect in effects:
+            if isinstance(effect, Reply):
+                assert effect.ticket not in self.answers, "answered twice"
+                self.answers[effect.ticket] = effect.answer
+            else:
+                self.stores.append(effect)
+                self.perform(self.group.stored(effect, self.log_error, self.now))
+
+    def join(self, request: Join) -> int:
+        self._ticket += 1
+        self.perform(self.group.join(request, self._ticket, self.now))
+        return self._ticket
+
+    def join_twice(self, member: str, **changes: Any) -> int:
+        """As clients from version 4 on: ask for an id, then join with it."""
+        asked = self.join(join_request("", member, **changes))
+        assert self.answers[asked].error is ErrorCode.MEMBER_ID_REQUIRED
+        return self.join(join_request(member, **changes))
+
+    def sync(self, member: str, **assignments: bytes) -> int:
+        self._ticket += 1
+        request = Sync(member_id=member, generation=self.group.generation, assignments=assignments)
+        self.perform(self.group.sync(request, self._ticket, self.now))
+        return self._ticket
+
+    def beat(self, member: str) -> ErrorCode:
+        return self.group.heartbeat(member, None, self.group.generation, self.now)
+
+    def until(self, now_ms: int) -> None:
+        """Lets time pass, ticking when the group wants it."""
+        while (due := self.group.next_deadline_ms) is not None and due <= now_ms:
+            self.now = max(self.now, due)
+            self.perform(self.group.tick(self.now))
+        self.now = now_ms
+
+    def stable(self, *members: str) -> None:
+        for member in members:
+            self.join_twice(member)
+        self.until(self.now + 6000)
+        for member in members:
+            self.sync(member, **{m: m.encode() for m in members})
+        assert self.group.state is GroupState.STABLE
+
+
+def test_the_timeline_of_the_specification() -> None:
+    play = Play()
+    first = play.join_twice("A")
+    assert (play.group.state, play.group.next_deadline_ms) == (GroupState.PREPARING_REBALANCE, 3000)
+    play.until(1000)
+    second = play.join_twice("B")
+    play.until(3000)
+    assert first not in play.answers
+    play.until(6000)
+    assert play.answers[first].generation == play.answers[second].generation == 1
+    assert play.answers[first].leader == "A"
+    assert [m.member_id for m in play.answers[first].members] == ["A", "B"]
+    assert play.answers[second].members == ()
+    waiting = play.sync("B")
+    assert waiting not in play.answers
+    play.sync("A", A=b"0", B=b"1")
+    assert play.answers[waiting].assignment == b"1"
+    assert play.group.state is GroupState.STABLE
+
+    play.now = 20_000
+    play.beat("A"), play.beat("B")
+    third = play.join_twice("C")
+    assert (play.beat("A"), play.beat("B")) == (ErrorCode.REBALANCE_IN_PROGRESS,) * 2
+    play.join(join_request("A"))
+    play.join(join_request("B"))
+    assert play.answers[third].generation == 2
+    for member in ("A", "B", "C"):
+        play.sync(member)
+
+    for second_ in range(21, 86):
+        play.until(second_ * 1000)
+        if second_ <= 40:
+            play.beat("B")
+        play.beat("A"), play.beat("C")
+    assert play.group.state is GroupState.PREPARING_REBALANCE
+    assert sorted(play.group.members) == ["A", "C"]
+
+
+def test_a_brand_new_group_waits_the_full_initial_delay_even_if_all_have_joined() -> None:
+    play = Play()
+    ticket = play.join_twice("A")
+    play.until(2999)
+    assert ticket not in play.answers
+    play.until(3000)
+    assert play.answers[ticket].generation == 1
+
+
+def test_a_member_that_never_syncs_is_removed() -> None:
+    play = Play()
+    for member in ("A", "B"):
+        play.join_twice(member)
+    play.until(6000)
+    waiting = play.sync("B")
+    for second in range(7, 67):
+        play.until(second * 1000)
+        if "A" in play.group.members:
+            play.beat("A")
+    assert "A" not in play.group.members
+    assert play.answers[waiting].error is ErrorCode.REBALANCE_IN_PROGRESS
+
+
+def test_the_last_member_that_leaves_makes_the_group_empty_and_stored() -> None:
+    play = Play()
+    play.stable("A")
+    error, effects = play.group.leave("A", None, play.now)
+    play.perform(effects)
+    assert (error, play.group.state, play.group.generation) == (ErrorCode.NONE, GroupState.EMPTY, 2)
+    assert play.stores[-1] == Store(2, None)
+
+
+def test_a_failed_write_of_the_assignments_rebalances() -> None:
+    play = Play()
+    play.join_twice("A")
+    play.until(6000)
+    play.log_error = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    ticket = play.sync("A", A=b"x")
+    assert play.answers[ticket].error is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert play.group.state is GroupState.PREPARING_REBALANCE
+
+
+def test_a_static_member_that_returns_without_its_id_does_not_rebalance() -> None:
+    play = Play()
+    ticket = play.join(join_request("", "i-1", group_instance_id="i"))
+    play.until(6000)
+    assert play.answers[ticket].leader == "i-1"
+    play.sync("i-1", **{"i-1": b"x"})
+    again = play.join(join_request("", "i-2", group_instance_id="i"))
+    answer = play.answers[again]
+    assert (answer.error, answer.generation, answer.member_id, answer.leader) == (ErrorCode.NONE, 1, "i-2", "i-1")
+    assert answer.members == ()
+    assert play.group.leader == "i-2"
+    assert play.group.heartbeat("i-1", "i", 1, play.now) is ErrorCode.FENCED_INSTANCE_ID
+    assert play.group.heartbeat("i-2", "i", 1, play.now) is ErrorCode.NONE
+
+
+REFUSED_JOINS = [
+    ("unknown id", join_request("x"), ErrorCode.UNKNOWN_MEMBER_ID),
+    ("other protocol type", join_request("", protocol_type="connect"), ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
+    ("no protocol in common", join_request("", protocols=(("z", b""),)), ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
+    ("no protocols", join_request("", protocols=()), ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
+    ("unknown instance with an id", join_request("A", group_instance_id="i"), ErrorCode.UNKNOWN_MEMBER_ID),
+]
+
+
+@pytest.mark.parametrize(("_", "request_", "error"), REFUSED_JOINS, ids=[row[0] for row in REFUSED_JOINS])
+def test_joins_that_are_refused(_: str, request_: Join, error: ErrorCode) -> None:
+    play = Play()
+    play.stable("A")
+    assert play.answers[play.join(request_)].error is error
+
+
+COMMITS = [
+    ("a member of the generation", "A", 1, ErrorCode.NONE),
+    ("another generation", "A", 7, ErrorCode.ILLEGAL_GENERATION),
+    ("a stranger", "Z", 1, ErrorCode.UNKNOWN_MEMBER_ID),
+    ("a simple consumer in a group with members", "", -1, ErrorCode.UNKNOWN_MEMBER_ID),
+    ("a member without generation", "A", -1, ErrorCode.ILLEGAL_GENERATION),
+]
+
+
+@pytest.mark.parametrize(("_", "member", "generation", "error"), COMMITS, ids=[row[0] for row in COMMITS])
+def test_who_may_commit(_: str, member: str, generation: int, error: ErrorCode) -> None:
+    play = Play()
+    play.stable("A")
+    assert play.group.commit_error(member, None, generation, play.now) is error
+
+
+def test_a_simple_consumer_may_commit_to_an_empty_group() -> None:
+    assert Play().group.commit_error("", None, -1, 0) is ErrorCode.NONE
+
+
+def test_the_group_size_is_limited() -> None:
+    play = Play(max_size=1)
+    play.stable("A")
+    assert play.answers[play.join(join_request("", "B"))].error is ErrorCode.GROUP_MAX_SIZE_REACHED
+
+
+PARTITIONS = [("my-group", 12), ("test", 48), ("group", 47), ("console-consumer", 40), ("g1", 42), ("", 0)]
+
+
+@pytest.mark.parametrize(("group_id", "partition"), [*PARTITIONS, ("connect-cluster", 13)])
+def test_a_group_lives_where_java_puts_it(group_id: str, partition: int) -> None:
+    assert partition_for(group_id, 50) == partition
+
+
+STEPS = st.lists(
+    st.tuples(st.sampled_from(["join", "rejoin", "sync", "leave", "beat", "wait"]), st.integers(0, 3)), max_size=40
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(STEPS)
+def test_whatever_happens_every_request_is_answered_once_in_the_end(steps: list[tuple[str, int]]) -> None:
+    play = Play()
+    for step, number in steps:
+        member = f"m{number}"
+        match step:
+            case "join":
+                play.join(join_request("", member))
+            case "rejoin":
+                play.join(join_request(member))
+            case "sync":
+                play.sync(member, **{m: b"x" for m in play.group.members})
+            case "leave":
+                play.perform(play.group.leave(member, None, play.now)[1])
+            case "beat":
+                play.beat(member)
+            case "wait":
+                play.until(play.now + 1000 * (number + 1))
+        assert (play.group.state is GroupState.EMPTY) == (not play.group.members and play.group._rebalance is None)
+        if play.group.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
+            assert play.group.leader in play.group.members
+    play.until(play.now + 10 * 600_000)
+    assert set(play.answers) == set(range(1, play._ticket + 1))
