@@ -1,0 +1,307 @@
+"""The loop drives recipes one at a time, answers each caller once, and survives events that fail."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from typing import Any
+
+import structlog
+from structlog.testing import capture_logs
+
+from controller.channels import Channels, ChannelSettings
+from controller.core.effects import (
+    CancelTimers,
+    ControllerMoved,
+    Effect,
+    Enqueue,
+    ListingAnswer,
+    Log,
+    Read,
+    Recipe,
+    Reply,
+    ShutdownAnswer,
+    Trace,
+    Write,
+)
+from controller.core.events import (
+    BrokerChange,
+    ControlledShutdown,
+    ControllerState,
+    Event,
+    Expire,
+    ListPartitionReassignments,
+    TopicChange,
+)
+from controller.loop import ControllerLoop, EventLost
+from controller.wire import log_events as ev
+from controller.wire.errors import ErrorCode
+from controller.wire.simulated.clock import SimulatedClock
+from controller.wire.simulated.loop import run
+from controller.wire.simulated.net import SimulatedNetwork
+from controller.wire.types import BrokerId
+from controller.wire.zk import Exists, Multi, SetData, ZkCode, ZkOp, ZkResult, ZkSessionExpired, ZkWriteOp
+
+
+class ScriptedCore:
+    """Plays one recipe per event type; what is not scripted does nothing."""
+
+    epoch = 7
+
+    def __init__(self, recipes: dict[type[Event], Callable[[Any], Recipe]]) -> None:
+        self.recipes = recipes
+        self.handled: list[str] = []
+
+    def handle(self, event: Event, now_ms: int) -> Recipe:
+        self.handled.append(type(event).__name__)
+        recipe = self.recipes.get(type(event))
+        if recipe is not None:
+            yield from recipe(event)
+
+    def preempted(self, event: Event) -> Iterable[Effect]:
+        match event:
+            case ListPartitionReassignments(_, reply_to):
+                yield Reply(reply_to, ListingAnswer(ErrorCode.NOT_CONTROLLER, {}))
+            case ControlledShutdown(_, _, reply_to):
+                yield Reply(reply_to, ShutdownAnswer(ErrorCode.STALE_CONTROLLER_EPOCH))
+
+    def state_during(self, event: Event) -> ControllerState:
+        return ControllerState.BROKER_CHANGE
+
+
+class ScriptedZk:
+    """Answers reads with OK and writes as told."""
+
+    def __init__(self) -> None:
+        self.failure: Exception | None = None
+        self.gate: asyncio.Event | None = None
+
+    async def perform(self, ops: Sequence[ZkOp]) -> list[ZkResult]:
+        if self.gate is not None:
+            await self.gate.wait()
+        return [ZkResult(ZkCode.OK) for _ in ops]
+
+    async def write(self, ops: Sequence[ZkWriteOp | Multi], epoch_zk_version: int | None) -> list[ZkResult]:
+        if self.failure is not None:
+            raise self.failure
+        return [ZkResult(ZkCode.OK) for _ in ops]
+
+
+class Bench:
+    def __init__(self, recipes: dict[type[Event], Callable[[Any], Recipe]]) -> None:
+        loop = asyncio.get_running_loop()
+        log = structlog.get_logger()
+        self.core = ScriptedCore(recipes)
+        self.zk = ScriptedZk()
+        self.rows: list[Trace] = []
+        channels = Channels(
+            controller_id=BrokerId(0),
+            network=SimulatedNetwork(random.Random(1)).view("controller"),
+            settings=ChannelSettings(),
+            emit=lambda event: None,
+            deletion_started=lambda topic: False,
+            log=log,
+        )
+        self.loop = ControllerLoop(
+            core=self.core, zk=self.zk, channels=channels, clock=SimulatedClock(loop), trace=self.rows.append, log=log
+        )
+        self.loop.start()
+
+    async def idle(self) -> None:
+        await asyncio.sleep(0.01)
+
+
+def play(
+    scenario: Callable[[Bench], Coroutine[Any, Any, None]],
+    recipes: dict[type[Event], Callable[[Any], Recipe]] | None = None,
+) -> list[Any]:
+    async def main() -> list[Any]:
+        bench = Bench(recipes or {})
+        with capture_logs() as lines:
+            await scenario(bench)
+            await bench.loop.stop()
+        return list(lines)
+
+    return run(main())
+
+
+def listing(number: int) -> Event:
+    return ListPartitionReassignments(partitions=None, reply_to=number)
+
+
+def shutdown(number: int) -> Event:
+    return ControlledShutdown(broker_id=BrokerId(1), broker_epoch=5, reply_to=number)
+
+
+def answer_listing(event: ListPartitionReassignments) -> Recipe:
+    yield Reply(event.reply_to, ListingAnswer(ErrorCode.NONE, {}))
+    yield Reply(event.reply_to, ListingAnswer(ErrorCode.UNKNOWN_SERVER_ERROR, {}))
+
+
+def test_events_are_processed_one_after_the_other_and_logged_once() -> None:
+    def recipe(event: BrokerChange) -> Recipe:
+        yield Read((Exists("/a"), Exists("/b")))
+        yield Write((SetData("/a", b""),), 1)
+        yield Enqueue(TopicChange())
+        yield Log("noun.verbed", {"event": "x", "topic": "t"})
+
+    async def scenario(bench: Bench) -> None:
+        bench.loop.put(BrokerChange())
+        bench.loop.put(Expire())
+        await bench.idle()
+        assert bench.core.handled == ["BrokerChange", "Expire", "TopicChange"]
+        assert bench.loop.gauges.events == {ControllerState.BROKER_CHANGE: 3}
+
+    lines = play(scenario, {BrokerChange: recipe})
+    wide = [line for line in lines if line["event"] == ev.CONTROLLER_EVENT_PROCESSED]
+    assert [line["event_type"] for line in wide] == ["BrokerChange", "Expire", "TopicChange"]
+    assert (wide[0]["reads"], wide[0]["writes"], wide[0]["requests"], wide[0]["controller_epoch"]) == (2, 1, 0, 7)
+    assert wide[0]["state"] == "BROKER_CHANGE"
+    assert {"queue_ms", "process_ms"} <= wide[0].keys()
+    said = next(line for line in lines if line["event"] == "noun.verbed")
+    assert (said["event_type"], said["topic"], said["controller_epoch"]) == ("x", "t", 7)
+
+
+def test_a_caller_gets_the_first_answer_only() -> None:
+    async def scenario(bench: Bench) -> None:
+        assert await bench.loop.ask(listing) == ListingAnswer(ErrorCode.NONE, {})
+
+    play(scenario, {ListPartitionReassignments: answer_listing})
+
+
+def test_expiry_answers_everyone_who_waits_before_anything_else() -> None:
+    """F5 of the known failures: exactly one answer each, while an event is in progress."""
+
+    def reads(event: BrokerChange) -> Recipe:
+        yield Read((Exists("/a"),))
+
+    async def scenario(bench: Bench) -> None:
+        bench.zk.gate = asyncio.Event()
+        bench.loop.put(BrokerChange())
+        await bench.idle()
+        callers = [asyncio.ensure_future(bench.loop.ask(make)) for make in (listing, shutdown, listing)]
+        await bench.idle()
+        taken = bench.loop.expire()
+        await bench.idle()
+        assert [caller.result() for caller in callers] == [
+            ListingAnswer(ErrorCode.NOT_CONTROLLER, {}),
+            ShutdownAnswer(ErrorCode.STALE_CONTROLLER_EPOCH),
+            ListingAnswer(ErrorCode.NOT_CONTROLLER, {}),
+        ]
+        assert not taken.is_set()
+        bench.zk.gate.set()
+        await bench.idle()
+        assert taken.is_set()
+        assert bench.core.handled == ["BrokerChange", "Expire"]
+
+    play(scenario, {BrokerChange: reads})
+
+
+def test_a_broken_fence_is_thrown_into_the_recipe_and_callers_learn_of_it() -> None:
+    seen = []
+
+    def writes(event: ListPartitionReassignments) -> Recipe:
+        try:
+            yield Write((SetData("/a", b""),), 1)
+        except ControllerMoved as error:
+            seen.append(str(error))
+            yield Log("controller.resigned")
+            raise
+
+    async def scenario(bench: Bench) -> None:
+        bench.zk.failure = ControllerMoved("a newer one")
+        assert await bench.loop.ask(listing) == ListingAnswer(ErrorCode.NOT_CONTROLLER, {})
+
+    lines = play(scenario, {ListPartitionReassignments: writes})
+    assert seen == ["a newer one"]
+    assert ev.CONTROLLER_MOVED in [line["event"] for line in lines]
+
+
+def test_a_lost_session_answers_whoever_asked() -> None:
+    def writes(event: ControlledShutdown) -> Recipe:
+        yield Write((SetData("/a", b""),), 1)
+
+    async def scenario(bench: Bench) -> None:
+        bench.zk.failure = ZkSessionExpired("gone")
+        assert await bench.loop.ask(shutdown) == ShutdownAnswer(ErrorCode.STALE_CONTROLLER_EPOCH)
+
+    play(scenario, {ControlledShutdown: writes})
+
+
+def test_a_failing_event_is_lost_but_not_the_next_one() -> None:
+    def breaks(event: ListPartitionReassignments) -> Recipe:
+        yield Read(())
+        raise RuntimeError("a bug")
+
+    async def scenario(bench: Bench) -> None:
+        try:
+            await bench.loop.ask(listing)
+        except EventLost as error:
+            assert "a bug" in str(error)
+        else:
+            raise AssertionError("no answer was owed")
+        bench.loop.put(BrokerChange())
+        await bench.idle()
+        assert bench.core.handled[-1] == "BrokerChange"
+        assert bench.loop.gauges.faults == 1
+        assert bench.loop.gauges.state is ControllerState.IDLE
+
+    lines = play(scenario, {ListPartitionReassignments: breaks})
+    assert ev.CONTROLLER_FAULTED in [line["event"] for line in lines]
+    wide = next(line for line in lines if line["event"] == ev.CONTROLLER_EVENT_PROCESSED)
+    assert wide["failure"] == "RuntimeError"
+
+
+def test_timers_fire_later_and_end_when_cancelled() -> None:
+    def schedules(event: BrokerChange) -> Recipe:
+        yield Enqueue(TopicChange(), after_ms=5_000)
+
+    def cancels(event: Expire) -> Recipe:
+        yield CancelTimers()
+
+    async def scenario(bench: Bench) -> None:
+        bench.loop.put(BrokerChange())
+        await asyncio.sleep(4.9)
+        assert bench.core.handled == ["BrokerChange"]
+        await asyncio.sleep(0.2)
+        assert bench.core.handled == ["BrokerChange", "TopicChange"]
+        bench.loop.put(BrokerChange())
+        await asyncio.sleep(1)
+        bench.loop.put(Expire())
+        await asyncio.sleep(60)
+        assert bench.core.handled == ["BrokerChange", "TopicChange", "BrokerChange", "Expire"]
+
+    play(scenario, {BrokerChange: schedules, Expire: cancels})
+
+
+def test_waiting_ends_with_the_event_that_makes_it_true_or_with_time() -> None:
+    async def scenario(bench: Bench) -> None:
+        waiting = asyncio.ensure_future(bench.loop.until(lambda: "TopicChange" in bench.core.handled, 10))
+        await bench.idle()
+        bench.loop.put(BrokerChange())
+        await bench.idle()
+        assert not waiting.done()
+        bench.loop.put(TopicChange())
+        await bench.idle()
+        assert waiting.result() is True
+        assert await bench.loop.until(lambda: False, 3) is False
+
+    play(scenario)
+
+
+def test_stopping_preempts_what_waits_and_what_comes() -> None:
+    async def scenario(bench: Bench) -> None:
+        bench.zk.gate = asyncio.Event()
+        bench.loop.put(BrokerChange())
+        await bench.idle()
+        caller = asyncio.ensure_future(bench.loop.ask(listing))
+        await bench.idle()
+        await bench.loop.stop(timeout_s=1)
+        assert (await caller) == ListingAnswer(ErrorCode.NOT_CONTROLLER, {})
+        assert await bench.loop.ask(shutdown) == ShutdownAnswer(ErrorCode.STALE_CONTROLLER_EPOCH)
+
+    def reads(event: BrokerChange) -> Recipe:
+        yield Read((Exists("/a"),))
+
+    play(scenario, {BrokerChange: reads})

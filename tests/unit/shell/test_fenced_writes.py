@@ -1,0 +1,204 @@
+"""Writes packed into fenced multis must look as if each had been sent alone, in order; and what watches stand for."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from controller import zk
+from controller.core.effects import ControllerMoved
+from controller.core.events import (
+    BrokerChange,
+    BrokerModifications,
+    ControllerChange,
+    ElectionTrigger,
+    ElectionType,
+    Event,
+    IsrChangeNotification,
+    LogDirEventNotification,
+    PartitionModifications,
+    PartitionReassignmentIsrChange,
+    Reelect,
+    ReplicaLeaderElection,
+    TopicChange,
+    TopicDeletion,
+    ZkPartitionReassignment,
+)
+from controller.wire.simulated.znode_tree import ZnodeTree
+from controller.wire.types import BrokerId, TopicPartition
+from controller.wire.zk import (
+    Check,
+    Create,
+    Delete,
+    Exists,
+    GetChildren,
+    GetData,
+    Multi,
+    SetData,
+    WatchEvent,
+    WatchKind,
+    ZkCode,
+    ZkOp,
+    ZkResult,
+    ZkWriteOp,
+)
+
+EPOCH_VERSION = 3
+
+
+class TreeSession:
+    """A session on a tree in memory; counts round trips and multis."""
+
+    session_id = 1
+
+    def __init__(self) -> None:
+        self.tree = ZnodeTree()
+        self.round_trips = 0
+        self.multis: list[int] = []
+        for path in ("/controller_epoch", "/a", "/b"):
+            self.do(Create(path))
+        for _ in range(EPOCH_VERSION):
+            self.do(SetData("/controller_epoch", b"x"))
+
+    def do(self, op: ZkOp) -> ZkResult:
+        if isinstance(op, GetData | Exists | GetChildren):
+            return self.tree.read(op)
+        return self.tree.write(op, session=1, now_ms=0).result
+
+    async def perform(self, ops: Sequence[ZkOp]) -> list[ZkResult]:
+        self.round_trips += 1
+        self.multis += [len(op.ops) - 1 for op in ops if isinstance(op, Multi)]
+        return [self.do(op) for op in ops]
+
+    async def close(self) -> None: ...
+
+
+def write(session: TreeSession, ops: Sequence[ZkWriteOp | Multi], fence: int | None = EPOCH_VERSION) -> list[ZkResult]:
+    return asyncio.run(zk.write(session, ops, fence))
+
+
+def contents(tree: ZnodeTree) -> dict[str, tuple[bytes | None, int]]:
+    found = {}
+    for path in tree.paths():
+        result = tree.read(GetData(path))
+        assert result.stat is not None
+        found[path] = (result.data, result.stat.version)
+    return found
+
+
+PATHS = st.sampled_from(["/a", "/b", "/a/x", "/a/y", "/b/x", "/a/x/state", "/b/x/state", "/c"])
+OPS = st.one_of(
+    st.builds(Create, PATHS, st.sampled_from([b"1", None])),
+    st.builds(SetData, PATHS, st.sampled_from([b"2", b"3"]), st.sampled_from([-1, 0, 1])),
+    st.builds(Delete, PATHS, st.sampled_from([-1, 0])),
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(ops=st.lists(OPS, max_size=25), size=st.integers(1, 6))
+def test_packing_cannot_be_seen(ops: list[ZkWriteOp], size: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(zk, "OPS_PER_MULTI", size)
+        packed, alone = TreeSession(), TreeSession()
+        results = write(packed, ops)
+        expected = [alone.do(Multi((Check("/controller_epoch", EPOCH_VERSION), op))).results[1] for op in ops]
+    assert [r.code for r in results] == [r.code for r in expected]
+    assert [r.stat.version for r in results if r.stat] == [r.stat.version for r in expected if r.stat]
+    assert contents(packed.tree) == contents(alone.tree)
+
+
+def test_independent_writes_travel_together() -> None:
+    session = TreeSession()
+    results = write(session, [Create(f"/a/{n}") for n in range(1000)])
+    assert all(r.ok for r in results)
+    assert (session.round_trips, session.multis) == (1, [200] * 5)
+
+
+def test_large_writes_are_split_by_size() -> None:
+    session = TreeSession()
+    write(session, [Create(f"/a/{n}", b"x" * 100_000) for n in range(5)])
+    assert session.multis == [2, 2, 1]
+
+
+def test_a_child_waits_for_its_parent_in_another_multi() -> None:
+    session = TreeSession()
+    ops = [*(Create(f"/a/{n}") for n in range(300)), *(Create(f"/a/{n}/state") for n in range(300))]
+    assert all(r.ok for r in write(session, ops))
+    assert session.round_trips == 2
+
+
+def test_one_refusal_costs_only_its_own_multi() -> None:
+    session = TreeSession()
+    session.do(Create("/a/7"))
+    results = write(session, [Create(f"/a/{n}") for n in range(400)])
+    assert [n for n, r in enumerate(results) if not r.ok] == [7]
+    assert results[7].code is ZkCode.NODE_EXISTS
+    assert session.multis == [200, 200, *[1] * 199]
+
+
+@pytest.mark.parametrize("count", [1, 500], ids=["one write", "many writes"])
+def test_a_broken_fence_means_another_controller(count: int) -> None:
+    session = TreeSession()
+    with pytest.raises(ControllerMoved):
+        write(session, [Create(f"/a/{n}") for n in range(count)], fence=EPOCH_VERSION - 1)
+    assert session.tree.get("/a/0") is None
+
+
+def test_a_missing_fence_is_no_answer() -> None:
+    session = TreeSession()
+    session.do(Delete("/controller_epoch"))
+    with pytest.raises(zk.ZkWriteFailed, match="NO_NODE"):
+        write(session, [Create("/a/1")])
+
+
+def test_unfenced_writes_and_multis_go_out_as_they_are() -> None:
+    session = TreeSession()
+    multi = Multi((Create("/a/1"), Check("/b", 9)))
+    results = write(session, [Create("/b/1"), multi], fence=None)
+    assert [r.code for r in results] == [ZkCode.OK, ZkCode.BAD_VERSION]
+    with pytest.raises(ValueError, match="outside of a Multi"):
+        write(session, [Check("/b", 0)], fence=None)
+
+
+def test_a_fenced_multi_keeps_its_own_results() -> None:
+    session = TreeSession()
+    (result,) = write(session, [Multi((Create("/a/1"), SetData("/b", b"1")))])
+    assert result.ok
+    assert [r.code for r in result.results] == [ZkCode.OK, ZkCode.OK]
+
+
+STATE = "/brokers/topics/t/partitions/3/state"
+WATCHES: list[tuple[str, WatchKind, Event | None]] = [
+    ("/controller", WatchKind.CREATED, ControllerChange()),
+    ("/controller", WatchKind.DATA_CHANGED, ControllerChange()),
+    ("/controller", WatchKind.DELETED, Reelect()),
+    ("/brokers/ids", WatchKind.CHILDREN_CHANGED, BrokerChange()),
+    ("/brokers/ids/7", WatchKind.DATA_CHANGED, BrokerModifications(broker_id=BrokerId(7))),
+    ("/brokers/ids/7", WatchKind.DELETED, None),
+    ("/brokers/topics", WatchKind.CHILDREN_CHANGED, TopicChange()),
+    ("/brokers/topics/t", WatchKind.DATA_CHANGED, PartitionModifications(topic="t")),
+    ("/brokers/topics/t", WatchKind.DELETED, None),
+    (STATE, WatchKind.DATA_CHANGED, PartitionReassignmentIsrChange(topic_partition=TopicPartition("t", 3))),
+    ("/admin/delete_topics", WatchKind.CHILDREN_CHANGED, TopicDeletion()),
+    ("/admin/reassign_partitions", WatchKind.CREATED, ZkPartitionReassignment()),
+    ("/admin/reassign_partitions", WatchKind.DATA_CHANGED, None),
+    ("/admin/reassign_partitions", WatchKind.DELETED, None),
+    (
+        "/admin/preferred_replica_election",
+        WatchKind.CREATED,
+        ReplicaLeaderElection(partitions=None, election_type=ElectionType.PREFERRED, trigger=ElectionTrigger.ZK),
+    ),
+    ("/admin/preferred_replica_election", WatchKind.DELETED, None),
+    ("/isr_change_notification", WatchKind.CHILDREN_CHANGED, IsrChangeNotification()),
+    ("/log_dir_event_notification", WatchKind.CHILDREN_CHANGED, LogDirEventNotification()),
+    ("/somewhere", WatchKind.DATA_CHANGED, None),
+]
+
+
+@pytest.mark.parametrize(("path", "kind", "event"), WATCHES, ids=[f"{p} {k.value}" for p, k, _ in WATCHES])
+def test_watches_stand_for_events(path: str, kind: WatchKind, event: Event | None) -> None:
+    assert zk.event_of(WatchEvent(kind, path)) == event
