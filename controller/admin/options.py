@@ -154,24 +154,24 @@ class OptionTable:
                 break
             if not _looks_like_option(word):
                 continue
-            option, given_value = self._recognise(word)
-            value: str | None = given_value
+            option, value = self._recognise(word)
             found = given.setdefault(option.name, [])
             if option.argument is None:
                 continue
-            if not value:
+            if value is None:
                 value, at = _next_value(option, words, at)
             if value is not None:
                 found.append(value)
         return Arguments(self, given, argv)
 
-    def _recognise(self, word: str) -> tuple[Option, str]:
-        name, _, value = word.lstrip("-").partition("=") if word.startswith("--") else word[1:].partition("=")
+    def _recognise(self, word: str) -> tuple[Option, str | None]:
+        """The option, and the value behind `=` (an empty one is a value, too)."""
+        name, equals, value = word.removeprefix("-").removeprefix("-").partition("=")
         option = self._options.get(name)
         if option is None:
             unknown = name if word.startswith("--") else name[:1]
             raise OptionFailure(f"{unknown} is not a recognized option", "UnrecognizedOptionException")
-        return option, value
+        return option, value if equals else None
 
     def help(self) -> str:
         """The table of options, two columns, 80 wide."""

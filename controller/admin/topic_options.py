@@ -78,7 +78,7 @@ TABLE: Final = OptionTable(
 
 _EXCEPT: Final = {
     "config": ("list", "describe", "alter", "delete"),
-    "delete-config": ("create", "list", "describe", "delete"),
+    "delete-config": ("create", "list", "describe", "delete", "bootstrap-server"),
     "partitions": ("list", "describe", "delete"),
     "replication-factor": ("list", "describe", "alter", "delete"),
     "replica-assignment": ("list", "describe", "delete"),
@@ -106,19 +106,15 @@ def _check_topic(args: Arguments) -> None:
 
 def _check_alter(args: Arguments) -> None:
     if args.has("alter"):
-        refuse_set(args, ("bootstrap-server", "config"), "alter")
+        _refuse_config(args)
         args.require("partitions")
-    if args.has("delete-config"):
-        refuse_set(args, ("bootstrap-server",), "delete-config")
 
 
-def refuse_set(args: Arguments, used: tuple[str, ...], with_: str) -> None:
-    """Raises UsageExit when all of `used` were given together with the other."""
-    if args.has(with_) and all(args.has(name) for name in used):
-        listed = ", ".join(f"[{name}]" for name in used)
+def _refuse_config(args: Arguments) -> None:
+    if args.has("config"):
         raise UsageExit(
-            f'Option combination "[{listed}]" can\'t be used with option "[{with_}]" (the kafka-configs CLI supports '
-            "altering topic configs with a --bootstrap-server option)"
+            'Option combination "[[bootstrap-server], [config]]" can\'t be used with option "[alter]" (the kafka-configs '
+            "CLI supports altering topic configs with a --bootstrap-server option)"
         )
 
 
@@ -133,4 +129,3 @@ def _check_conflicts(args: Arguments) -> None:
     args.refuse_with("if-exists", "create", "list")
     args.refuse_with("if-not-exists", "alter", "delete", "describe", "list")
     args.refuse_with("exclude-internal", "create", "alter", "delete")
-    args.refuse_with("partition-size-limit-per-response", "create", "alter", "delete", "list")

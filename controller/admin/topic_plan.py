@@ -52,8 +52,8 @@ def parse_configs(given: Sequence[str]) -> dict[str, str]:
 
 
 def _split(text: str, separator: str) -> list[str]:
-    """As Java splits: empty pieces at the end are dropped, but one piece is left."""
+    """As Java splits: empty pieces at the end are dropped, but empty text is one empty piece."""
     pieces = text.split(separator)
     while len(pieces) > 1 and not pieces[-1]:
         pieces.pop()
-    return pieces
+    return [] if pieces == [""] and text else pieces

@@ -47,16 +47,13 @@ async def create(run_: Run) -> None:
     name = args.value("topic") or ""
     partitions, replication_factor = _counts(args)
     assignment = parse_assignment(args.value("replica-assignment") or "")
-    configs = parse_configs(args.values("config"))
+    configs = _configs(args, console)
     if "." in name or "_" in name:
         console.line(COLLISION_WARNING)
     if replication_factor is not None and not 1 <= replication_factor <= 32767:
         raise _illegal_argument("The replication factor must be between 1 and 32767 inclusive")
     if partitions is not None and partitions < 1:
         raise _illegal_argument("The partitions must be greater than 0")
-    topic_configs.validate(configs)
-    if "message.format.version" in configs:
-        console.line(_format_version_warning(configs["message.format.version"]))
     if not name:
         raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, "The given topic name '' cannot be represented in a request.")
     try:
@@ -79,6 +76,25 @@ async def create(run_: Run) -> None:
 
 def _counts(args: Arguments) -> tuple[int | None, int | None]:
     return args.integer("partitions"), args.integer("replication-factor")
+
+
+def _configs(args: Arguments, console: Console) -> dict[str, str]:
+    """The checked `--config` values. Raises ToolFailure."""
+    configs = parse_configs(args.values("config"))
+    try:
+        topic_configs.validate(configs)
+    except topic_configs.InvalidConfig as invalid:
+        about_value = str(invalid).startswith("Invalid value")
+        package = "org.apache.kafka.common"
+        raise ToolFailure(
+            str(invalid),
+            java_class=f"{package}.config.ConfigException"
+            if about_value
+            else f"{package}.errors.InvalidConfigurationException",
+        ) from invalid
+    if "message.format.version" in configs:
+        console.line(_format_version_warning(configs["message.format.version"]))
+    return configs
 
 
 def _format_version_warning(version: str) -> str:
