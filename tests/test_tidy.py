@@ -6,6 +6,7 @@ import ast
 import re
 import subprocess
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -113,9 +114,14 @@ def modules() -> dict[str, Path]:
 MODULES = modules()
 
 
+@cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
 def imports(path: Path) -> Iterator[str]:
     """Every module that a file imports, also inside functions; `from a import b` counts as a.b where that is one."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -162,7 +168,7 @@ def test_what_decides_is_pure(module: str) -> None:
 def test_time_chance_and_sockets_are_passed_in(module: str) -> None:
     called = {
         (node.func.value.id, node.func.attr)
-        for node in ast.walk(ast.parse(MODULES[module].read_text(encoding="utf-8")))
+        for node in ast.walk(tree_of(MODULES[module]))
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Name)
     }
     assert not called & FORBIDDEN_CALLS, f"{module} calls {sorted(called & FORBIDDEN_CALLS)}"
@@ -170,7 +176,7 @@ def test_time_chance_and_sockets_are_passed_in(module: str) -> None:
 
 @pytest.mark.parametrize("module", sorted(MODULES))
 def test_a_module_says_what_it_is_for(module: str) -> None:
-    tree = ast.parse(MODULES[module].read_text(encoding="utf-8"))
+    tree = tree_of(MODULES[module])
     assert ast.get_docstring(tree), f"{module} has no docstring"
     if MODULES[module].name == "__init__.py":
         assert len(tree.body) == 1, f"{module}: an __init__ holds a docstring only; importing a submodule runs it"

@@ -31,8 +31,8 @@ def main(argv: Sequence[str]) -> int:
     out: Path = options.out.resolve()
     try:
         _prepare(out, overwrite=options.overwrite)
-        logs.configure("demo", json_file=out / LOG_NAME)
-        return run_until_signal(_demo(out, seed=options.seed))
+        with logs.configure("demo", json_file=out / LOG_NAME):
+            return run_until_signal(_demo(out, seed=options.seed))
     except (ActFailed, ClusterError, OSError) as error:
         print(f"kwob demo: {error}", file=sys.stderr)
         return _FAILED

@@ -16,7 +16,7 @@ from controller.demo.screen import Screen
 from controller.demo.stage import ActFailed, Stage
 from controller.demo.verdict import check_all
 from controller.demo.workload import Workload
-from controller.local.cluster import Cluster, ClusterPlan, free_ports, plan_cluster
+from controller.local.cluster import Cluster, ClusterPlan, free_ports, own_folder, plan_cluster
 from controller.wire.real.zookeeper import KazooConnector
 
 RACKS: Final = ("a", "b", "c")
@@ -60,7 +60,9 @@ async def run_story(screen: Screen, *, out: Path, seed: int) -> bool:
     """
     plan = plan_demo(out)
     screen.note("starting ZooKeeper, two controllers and three brokers, each a process of its own")
-    async with Cluster(plan) as cluster:
+    async with contextlib.AsyncExitStack() as stack:
+        stack.enter_context(own_folder(plan.data))
+        cluster = await stack.enter_async_context(Cluster(plan))
         screen.line(f"bootstrap {plan.bootstrap}\nzookeeper {plan.zookeeper}\nlogs      {plan.data / 'logs'}")
         holds = await _acts_on_the_cluster(screen, cluster, out=out, seed=seed)
         screen.begin(9, "replay on Spark")

@@ -13,11 +13,12 @@ State survives a restart. A broker keeps its port when it starts again; controll
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import fcntl
 import os
 import socket
 import sys
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -32,8 +33,9 @@ HOST: Final = "127.0.0.1"
 #: Controllers are no brokers, so their ids must not meet: brokers count from 1.
 FIRST_CONTROLLER_ID: Final = 901
 _START_S: Final = 60.0
-#: How long a process may take to end by itself when the whole cluster ends.
-_END_GRACE_S: Final = 8.0
+#: How long a process may take to end when the whole cluster ends: in order (a controlled shutdown, which the last
+#: brokers cannot have), then at once.
+_END_GRACE_S: Final = (2.0, 5.0)
 #: A controlled shutdown retries `controlled.shutdown.max.retries` times, 5 s apart, and then goes anyway.
 _SHUTDOWN_GRACE_S: Final = 45.0
 #: Locked while a cluster runs; holds the process id of who locked it.
@@ -113,13 +115,15 @@ def plan_cluster(
 
 @dataclass(slots=True)
 class Cluster:
-    """The running processes of a plan. `async with` starts them all and ends them all, whatever happens inside."""
+    """The running processes of a plan, in a folder that the caller owns (`own_folder`).
+
+    `async with` starts them all and ends them all, whatever happens inside.
+    """
 
     plan: ClusterPlan
     _zookeeper: EmbeddedZooKeeper | None = None
     _controllers: dict[int, Child] = field(default_factory=dict)
     _brokers: dict[int, Child] = field(default_factory=dict)
-    _lock: int | None = None
 
     async def __aenter__(self) -> Cluster:
         """Raises: ClusterError, when something does not come up; what did come up is ended."""
@@ -162,7 +166,7 @@ class Cluster:
         """Controlled shutdown. Returns whether it ended by itself in time. Raises: ClusterError, if it does not run."""
         child = self.broker(broker_id)
         _require(child, running=True)
-        ended = await child.terminate(grace_s=_SHUTDOWN_GRACE_S)
+        ended = await child.terminate(_SHUTDOWN_GRACE_S)
         self.write_file()
         return ended
 
@@ -210,7 +214,6 @@ class Cluster:
     # -- all of them ---------------------------------------------------------------------------------------------------
 
     async def _start(self) -> None:
-        self._lock = _take_folder(self.plan.data)
         for broker in self.plan.brokers:
             require_free_port(broker.port, f"broker {broker.broker_id}", "--bootstrap-port")
         require_free_port(self.plan.zookeeper_port, "ZooKeeper", "--zookeeper-port")
@@ -251,14 +254,11 @@ class Cluster:
 
     async def _end_all(self) -> None:
         for children in (self._brokers, self._controllers):
-            await asyncio.gather(*(child.terminate(grace_s=_END_GRACE_S) for child in children.values()))
+            await asyncio.gather(*(child.terminate(*_END_GRACE_S) for child in children.values()))
         if self._zookeeper is not None:
             await self._zookeeper.stop()
             self._zookeeper = None
-        if self._lock is not None:
-            self.write_file()
-            os.close(self._lock)
-            self._lock = None
+        self.write_file()
 
     def write_file(self) -> None:
         """Brings the cluster file up to date."""
@@ -288,11 +288,20 @@ def _require(child: Child, *, running: bool) -> None:
 # -- folder and ports --------------------------------------------------------------------------------------------------
 
 
+@contextlib.contextmanager
+def own_folder(data: Path) -> Iterator[None]:
+    """Makes or reuses a data folder, and holds its lock inside the block. Raises: ClusterError."""
+    lock = _take_folder(data)
+    try:
+        yield
+    finally:
+        os.close(lock)
+
+
 def _take_folder(data: Path) -> int:
-    """Makes or reuses a data folder and locks it. Returns the lock's file descriptor. Raises: ClusterError."""
     try:
         data.mkdir(parents=True, exist_ok=True)
-        if any(data.iterdir()) and not (data / CLUSTER_FILE).exists():
+        if any(data.iterdir()) and not any((data / name).exists() for name in (CLUSTER_FILE, LOCK_FILE)):
             raise ClusterError(f"{data} is not empty and is no data folder of kwob; name another one with --data")
         lock = os.open(data / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     except OSError as error:

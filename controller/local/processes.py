@@ -73,17 +73,20 @@ class Child:
         self._signal(signal.SIGKILL)
         await self.process.wait()
 
-    async def terminate(self, *, grace_s: float) -> bool:
-        """SIGTERM, then SIGKILL after `grace_s`. Returns whether it ended by itself; returns when it is gone."""
-        if self.is_alive:
-            with contextlib.suppress(ProcessLookupError):
-                self.process.terminate()
+    async def terminate(self, *grace_s: float) -> bool:
+        """SIGTERM, again after each of `grace_s` but the last, and SIGKILL after that; returns when it is gone.
+
+        Returns whether it ended by itself.
+        """
         try:
-            async with asyncio.timeout(grace_s):
-                await self.process.wait()
-            return True
-        except TimeoutError:
-            return False
+            for patience_s in grace_s:
+                with contextlib.suppress(ProcessLookupError):
+                    self.process.terminate()
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(patience_s):
+                        await self.process.wait()
+                        return True
+            return not self.is_alive
         finally:
             await self.kill()
 

@@ -16,7 +16,7 @@ from typing import Any, Final, TypeVar
 
 from rich.console import Console
 
-from controller.local.cluster import LOCK_FILE, Cluster, ClusterPlan, plan_cluster
+from controller.local.cluster import LOCK_FILE, Cluster, ClusterPlan, own_folder, plan_cluster
 from controller.local.control import serve_control
 from controller.local.status import DEFAULT_DATA, ClusterError, read_cluster
 from controller.wire import settings
@@ -61,8 +61,8 @@ def main(argv: Sequence[str]) -> int:
             zookeeper_port=options.zookeeper_port,
             settings=options.override,
         )
-        logs.configure("up", json_file=plan.log_path("up"))
-        return run_until_signal(_up(plan), interrupted=0)
+        with own_folder(plan.data), logs.configure("up", json_file=plan.log_path("up")):
+            return run_until_signal(_up(plan), interrupted=0)
     except (ClusterError, settings.SettingError, OSError) as error:
         print(f"kwob up: {error}", file=sys.stderr)
         return 1

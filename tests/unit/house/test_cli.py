@@ -1,0 +1,278 @@
+"""The `kwob` command: one table, lazily imported; and the commands about a data folder."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib.util
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from controller import cli
+from controller.demo import command as demo
+from controller.local import cluster, control, fault, status, up
+from controller.local.cluster import ClusterPlan, plan_cluster
+
+
+@pytest.mark.parametrize("name", sorted(cli.COMMANDS))
+def test_every_subcommand_is_there(name: str) -> None:
+    module, _, function = cli.COMMANDS[name].target.partition(":")
+    assert importlib.util.find_spec(module) is not None
+    assert callable(getattr(importlib.import_module(module), function))
+
+
+def test_help_lists_every_subcommand(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["--help"]) == 0
+    said = capsys.readouterr().out
+    assert all(f"  {name} " in said for name in cli.COMMANDS)
+
+
+def test_without_or_with_a_wrong_subcommand_it_fails(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main([]) == 2
+    assert cli.main(["topic"]) == 2
+    assert "no command 'topic'" in capsys.readouterr().err
+
+
+def test_nothing_heavy_is_imported_before_it_is_needed() -> None:
+    code = "import sys; from controller import cli; cli.main(['--help']); print([m for m in sys.modules if m in %r])"
+    heavy = ["pyspark", "kazoo", "kio", "confluent_kafka", "rich", "pydantic"]
+    ran = subprocess.run([sys.executable, "-c", code % heavy], capture_output=True, text=True, check=True, timeout=60)
+    assert ran.stdout.splitlines()[-1] == "[]"
+
+
+# -- a data folder -----------------------------------------------------------------------------------------------------
+
+
+def plan(data: Path, **changes: Any) -> ClusterPlan:
+    given: dict[str, Any] = {"brokers": 2, "controllers": 1, "racks": ["a", "b"], "ports": [1, 2], "zookeeper_port": 3}
+    return plan_cluster(data=data, **{**given, **changes})
+
+
+def write(data: Path) -> None:
+    status.write_cluster(data, cluster.Cluster(plan(data)).row())
+
+
+def test_racks_are_given_in_turn_and_controllers_have_ids_of_their_own(tmp_path: Path) -> None:
+    wide = plan(tmp_path, brokers=3, controllers=2, ports=[1, 2, 3])
+    assert [(b.broker_id, b.rack) for b in wide.brokers] == [(1, "a"), (2, "b"), (3, "a")]
+    assert wide.controller_ids == (901, 902)
+    assert plan(tmp_path, racks=[]).brokers[0].rack is None
+
+
+def test_status_json_has_the_fixed_form(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    row = cluster.Cluster(plan(tmp_path)).row()
+    row.brokers[0].pid = os.getpid()
+    row.zookeeper = "127.0.0.1:1"
+    status.write_cluster(tmp_path, row)
+    assert status.read_cluster(tmp_path) == row
+    shape = json.loads(row.model_dump_json())
+    assert list(shape) == ["bootstrap", "zookeeper", "controllers", "brokers"]
+    assert list(shape["controllers"][0]) == ["id", "pid", "active"]
+    assert list(shape["brokers"][0]) == ["id", "pid", "rack", "listener", "log_dirs"]
+
+
+def test_a_process_that_is_gone_has_no_pid(tmp_path: Path) -> None:
+    row = cluster.Cluster(plan(tmp_path)).row()
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    row.brokers[0].pid = gone.pid
+    status.write_cluster(tmp_path, row)
+    assert status.read_cluster(tmp_path).brokers[0].pid is None
+
+
+@pytest.mark.parametrize(
+    ("main", "argv"),
+    [
+        (status.main, []),
+        (up.down_main, []),
+        (control.broker_main, ["kill", "1"]),
+        (fault.main, ["list"]),
+    ],
+    ids=["status", "down", "broker", "fault"],
+)
+def test_a_folder_without_a_cluster_is_told_in_one_line(
+    main: Any, argv: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*argv, "--data", str(tmp_path)]) == 1
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1 and "kwob up" in said
+
+
+def test_a_broken_cluster_file_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / status.CLUSTER_FILE).write_text("{}")
+    assert status.main(["--data", str(tmp_path)]) == 1
+    assert "is not a cluster file" in capsys.readouterr().err
+
+
+REFUSED_UP = [
+    ("an unknown setting", ["--override", "num.partition=3"], "did you mean num.partitions"),
+    ("a port in use", ["--bootstrap-port", "{port}"], "port {port} for broker 1 cannot be used"),
+    ("ZooKeeper's port in use", ["--zookeeper-port", "{port}"], "port {port} for ZooKeeper cannot be used"),
+]
+
+
+@pytest.mark.parametrize(("argv", "message"), [row[1:] for row in REFUSED_UP], ids=[row[0] for row in REFUSED_UP])
+def test_up_refuses_in_one_line(
+    argv: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with taken_port() as port:
+        base = ["--brokers", "1", "--data", str(tmp_path / "data")]
+        free, zookeeper_port = cluster.free_ports(2)
+        base += ["--bootstrap-port", str(free), "--zookeeper-port", str(zookeeper_port)]
+        assert up.main([*base, *(word.format(port=port) for word in argv)]) == 1
+        said = capsys.readouterr().err
+        assert message.format(port=port) in said
+        assert said.count("\n") == 1
+
+
+def test_up_leaves_a_folder_of_something_else_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "thesis.tex").write_text("x")
+    assert up.main(["--data", str(tmp_path)]) == 1
+    assert "is no data folder of kwob" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+def test_one_cluster_per_folder(tmp_path: Path) -> None:
+    lock = cluster._take_folder(tmp_path)
+    try:
+        write(tmp_path)
+        assert up.lock_owner(tmp_path / cluster.LOCK_FILE) == os.getpid()
+        with pytest.raises(status.ClusterError, match=r"runs in .* already"):
+            cluster._take_folder(tmp_path)
+    finally:
+        os.close(lock)
+    assert up.lock_owner(tmp_path / cluster.LOCK_FILE) is None
+
+
+@contextlib.contextmanager
+def taken_port() -> Iterator[int]:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield server.getsockname()[1]
+
+
+# -- commands to a running `kwob up` -----------------------------------------------------------------------------------
+
+
+@dataclass
+class FakeCluster:
+    """Keeps what it was asked for."""
+
+    plan: ClusterPlan
+    done: list[tuple[str, int]] = field(default_factory=list)
+
+    async def kill_broker(self, broker_id: int) -> None:
+        self.done.append(("kill", broker_id))
+
+    async def start_broker(self, broker_id: int) -> None:
+        raise status.ClusterError("broker-1 runs already")
+
+    async def stop_broker(self, broker_id: int) -> bool:
+        self.done.append(("stop", broker_id))
+        return broker_id != 2
+
+
+def asked(data: Path, *commands: control.BrokerCommand) -> tuple[list[str], FakeCluster]:
+    """What a cluster says to commands that come one after another."""
+    fake = FakeCluster(plan(data))
+
+    async def main() -> list[str]:
+        async with control.serve_control(fake):  # type: ignore[arg-type]
+            said = []
+            for command in commands:
+                try:
+                    said.append(await asyncio.to_thread(control.ask, data, command))
+                except status.ClusterError as error:
+                    said.append(f"refused: {error}")
+            return said
+
+    return asyncio.run(main()), fake
+
+
+def test_commands_are_done_and_answered(tmp_path: Path) -> None:
+    said, fake = asked(
+        tmp_path,
+        control.BrokerCommand(action="kill", broker=1),
+        control.BrokerCommand(action="stop", broker=2),
+        control.BrokerCommand(action="start", broker=1),
+    )
+    assert said == [
+        "broker 1 killed",
+        "broker 2 did not end by itself in time and was killed",
+        "refused: broker-1 runs already",
+    ]
+    assert fake.done == [("kill", 1), ("stop", 2)]
+
+
+@pytest.mark.parametrize("line", [b"\n", b"{}\n", b'{"action": "explode", "broker": 1}\n', b"x" * 10_000 + b"\n"])
+def test_garbage_is_refused_and_the_next_command_served(line: bytes, tmp_path: Path) -> None:
+    fake = FakeCluster(plan(tmp_path))
+
+    def send() -> str:
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.connect(str(tmp_path / control.SOCKET_NAME))
+            with contextlib.suppress(OSError):
+                connection.sendall(line)
+                return connection.makefile().readline()
+        return ""
+
+    async def main() -> None:
+        async with control.serve_control(fake):  # type: ignore[arg-type]
+            answer = await asyncio.to_thread(send)
+            assert answer == "" or "error" in json.loads(answer)
+            good = control.BrokerCommand(action="kill", broker=1)
+            assert await asyncio.to_thread(control.ask, tmp_path, good) == "broker 1 killed"
+
+    asyncio.run(main())
+
+
+def test_without_a_running_up_it_says_so(tmp_path: Path) -> None:
+    with pytest.raises(status.ClusterError, match="no kwob up runs"):
+        control.ask(tmp_path, control.BrokerCommand(action="kill", broker=1))
+
+
+# -- faults ------------------------------------------------------------------------------------------------------------
+
+
+def test_faults_add_up_and_are_cleared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(tmp_path)
+    data = ["--data", str(tmp_path)]
+    assert fault.main(["pause-replication", "--broker", "2", "--topic", "t", *data]) == 0
+    row = '{"fault": "api", "broker": 1, "api": "Fetch", "action": "drop"}'
+    assert fault.main(["row", row, *data]) == 0
+    rows = [json.loads(line) for line in (tmp_path / fault.FAULT_FILE).read_text().splitlines()]
+    assert [(row["fault"], row["broker"]) for row in rows] == [("pause_replication", 2), ("api", 1)]
+    assert fault.main(["clear", *data]) == 0
+    assert (tmp_path / fault.FAULT_FILE).read_text() == ""
+    assert capsys.readouterr().out.endswith("no fault is in force\n")
+
+
+@pytest.mark.parametrize(
+    "row", ["", "[]", '{"fault": "rust"}', '{"fault":"expire_session"}\n{"fault":"expire_session"}']
+)
+def test_a_row_that_is_none_is_refused(row: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(tmp_path)
+    assert fault.main(["row", row, "--data", str(tmp_path)]) == 1
+    assert capsys.readouterr().err.startswith("kwob fault: ")
+    assert not (tmp_path / fault.FAULT_FILE).exists()
+
+
+# -- the demo's folder -------------------------------------------------------------------------------------------------
+
+
+def test_the_demo_refuses_a_folder_that_holds_something(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "x").write_text("x")
+    assert demo.main(["--out", str(tmp_path), "--overwrite"]) == 1
+    assert "is not the folder of a demo" in capsys.readouterr().err
+    (tmp_path / demo.LOG_NAME).touch()
+    assert demo.main(["--out", str(tmp_path)]) == 1
+    assert "--overwrite" in capsys.readouterr().err
+    assert (tmp_path / "x").exists()
