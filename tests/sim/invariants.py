@@ -1,0 +1,64 @@
+"""What must hold in ZooKeeper after every single change, whatever fails."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from controller.wire.simulated.znode_tree import ZnodeTree
+from controller.wire.zk import WatchEvent, WatchKind
+
+NO_LEADER = -1
+_STATE = re.compile(r"/brokers/topics/([^/]+)/partitions/(\d+)/state")
+
+
+class Invariants:
+    """Called after each commit. Collects what is broken instead of raising inside the server."""
+
+    def __init__(self, tree: ZnodeTree) -> None:
+        self._tree = tree
+        self._leaders: dict[tuple[int, str, int], dict[int, int]] = {}  # (czxid of topic, topic, partition) -> by epoch
+        self._controller_epoch = -1
+        self.broken: list[str] = []
+        self.checked = 0
+
+    def raise_if_broken(self) -> None:
+        assert not self.broken, "\n".join(self.broken)
+
+    def check(self, events: Sequence[WatchEvent]) -> None:
+        for event in events:
+            if event.kind in (WatchKind.CREATED, WatchKind.DATA_CHANGED):
+                if match := _STATE.fullmatch(event.path):
+                    self._check_state(event.path, match[1], int(match[2]))
+                elif event.path == "/controller_epoch":
+                    self._check_controller_epoch()
+
+    def _check_controller_epoch(self) -> None:
+        znode = self._tree.get("/controller_epoch")
+        epoch = int(znode.payload or b"0") if znode is not None else 0
+        self._expect(epoch > self._controller_epoch, f"controller epoch {epoch} after {self._controller_epoch}")
+        self._controller_epoch = max(epoch, self._controller_epoch)
+
+    def _check_state(self, path: str, topic: str, partition: int) -> None:
+        znode, parent = self._tree.get(path), self._tree.get(f"/brokers/topics/{topic}")
+        if znode is None or parent is None:
+            return  # changed again, or deleted, in the same transaction
+        self.checked += 1
+        state: dict[str, Any] = json.loads(znode.payload or b"{}")
+        replicas = json.loads(parent.payload or b"{}")["partitions"].get(str(partition), [])
+        leader, epoch, isr = state["leader"], state["leader_epoch"], state["isr"]
+        name = f"{topic}-{partition} {state} replicas {replicas}"
+        self._expect(bool(isr), f"empty ISR: {name}")
+        self._expect(len(set(isr)) == len(isr), f"ISR with doubles: {name}")
+        self._expect(set(isr) <= set(replicas), f"ISR beyond the replicas: {name}")
+        self._expect(leader == NO_LEADER or leader in isr, f"leader outside the ISR: {name}")
+        self._expect(state["controller_epoch"] <= self._controller_epoch, f"controller epoch of the future: {name}")
+        leaders = self._leaders.setdefault((parent.czxid, topic, partition), {})
+        self._expect(epoch >= max(leaders, default=0), f"leader epoch falls from {max(leaders, default=0)}: {name}")
+        self._expect(leaders.setdefault(epoch, leader) == leader, f"second leader of an epoch, {leaders}: {name}")
+
+    def _expect(self, holds: bool, otherwise: str) -> None:
+        if not holds:
+            self.broken.append(otherwise)

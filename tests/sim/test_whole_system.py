@@ -1,0 +1,61 @@
+"""The real controller and real brokers on virtual time: one seed, one run; and nothing breaks that must not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from controller.wire.simulated.world import World, run_world
+
+from .cluster import Cluster
+
+pytestmark = pytest.mark.sim
+
+
+def play(seed: int, folder: Path, scenario: Callable[[Cluster], Coroutine[Any, Any, None]], **shape: int) -> Cluster:
+    async def run(world: World) -> Cluster:
+        cluster = Cluster(world, folder, **shape)
+        with cluster.logging():
+            try:
+                await scenario(cluster)
+            finally:
+                for number in (*cluster.brokers, *cluster.controllers):
+                    cluster.kill(number)
+        return cluster
+
+    return run_world(seed, run)
+
+
+async def a_broker_dies(cluster: Cluster) -> None:
+    await cluster.start()
+    await cluster.create_topic("t", [(1, 2, 3), (2, 3, 1), (3, 1, 2)])
+    cluster.world.machine("client").start(cluster.keep_producing("t", 3))
+    await cluster.until(cluster.healthy, within_s=30, what="a healthy topic")
+    await cluster.sleep(5)
+    cluster.kill(2)
+    await cluster.until(
+        lambda: all(cluster.state("t", n)["leader"] in (1, 3) for n in range(3)), within_s=30, what="new leaders"
+    )
+    assert cluster.registered() == {1, 3}
+    assert all(2 not in cluster.state("t", n)["isr"] for n in range(3))
+    await cluster.sleep(10)
+    await cluster.heal()
+    await cluster.sleep(60)
+    assert [cluster.state("t", n)["leader"] for n in range(3)] == [1, 2, 3], "the preferred leaders lead again"
+    await cluster.check_nothing_acknowledged_is_lost()
+    assert sum(map(len, cluster.acked.values())) > 100
+    assert cluster.invariants.checked > 10
+
+
+def test_a_broker_dies_and_comes_back(tmp_path: Path) -> None:
+    play(1, tmp_path, a_broker_dies)
+
+
+def test_one_seed_gives_the_same_output_twice(tmp_path: Path) -> None:
+    first, second = (play(8123, tmp_path / str(n), a_broker_dies) for n in range(2))
+    assert first.lines, "the programs log"
+    assert first.lines == second.lines
+    assert first.acked == second.acked
