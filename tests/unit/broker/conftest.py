@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -174,9 +175,11 @@ class BrokerCluster:
 def in_memory(tmp_path: Path) -> Callable[[Callable[[BrokerCluster], Coroutine[Any, Any, T]]], T]:
     """Runs a scenario with a cluster on virtual time."""
 
+    runs = itertools.count()
+
     def run(scenario: Callable[[BrokerCluster], Coroutine[Any, Any, T]], seed: int = 7) -> T:
         async def play(world: World) -> T:
-            return await scenario(BrokerCluster(world, tmp_path))
+            return await scenario(BrokerCluster(world, tmp_path / str(next(runs))))
 
         return run_world(seed, play)
 
