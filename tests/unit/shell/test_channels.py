@@ -1,0 +1,383 @@
+"""One ordered sender per broker: retries, liars, stalled brokers, answers as events, merged backlogs."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any
+
+import pytest
+import structlog
+from structlog.testing import capture_logs
+
+from controller import channels
+from controller.channels import Channels, ChannelSettings, event_of_answer, merged
+from controller.core.events import (
+    Event,
+    LeaderAndIsrResponseReceived,
+    TopicDeletionStopReplicaResponseReceived,
+    UpdateMetadataResponseReceived,
+)
+from controller.wire import log_events as ev
+from controller.wire import protocol
+from controller.wire.control import (
+    ControlRequest,
+    LeaderAndIsrEntry,
+    LeaderAndIsrRequest,
+    StopReplicaEntry,
+    StopReplicaRequest,
+    UpdateMetadataEntry,
+    UpdateMetadataRequest,
+)
+from controller.wire.errors import ErrorCode
+from controller.wire.framing import FrameBuffer, frame
+from controller.wire.ports import Connection
+from controller.wire.simulated.loop import run
+from controller.wire.simulated.net import SimulatedNetwork
+from controller.wire.types import Broker, BrokerId, Endpoint, LeaderAndIsr, ReplicaAssignment, TopicPartition
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+def broker(number: int, listener: str = "PLAINTEXT") -> Broker:
+    return Broker(
+        broker_id=BrokerId(number), endpoints=(Endpoint(host=f"broker-{number}", port=9092, listener=listener),)
+    )
+
+
+def metadata(to: int, tp: TopicPartition = T0, epoch: int = 0) -> UpdateMetadataRequest:
+    state = LeaderAndIsr(leader=BrokerId(1), isr=(BrokerId(1),), leader_epoch=epoch)
+    return UpdateMetadataRequest(
+        to=BrokerId(to),
+        controller_id=BrokerId(0),
+        controller_epoch=1,
+        broker_epoch=9,
+        partition_states=(UpdateMetadataEntry(topic_partition=tp, state=state, replicas=(BrokerId(1),)),),
+        live_brokers=(broker(1),),
+    )
+
+
+def leaders(to: int, tp: TopicPartition = T0, epoch: int = 0, *, is_new: bool = False) -> LeaderAndIsrRequest:
+    state = LeaderAndIsr(leader=BrokerId(1), isr=(BrokerId(1),), leader_epoch=epoch)
+    entry = LeaderAndIsrEntry(
+        topic_partition=tp, state=state, assignment=ReplicaAssignment(replicas=(BrokerId(1),)), is_new=is_new
+    )
+    return LeaderAndIsrRequest(
+        to=BrokerId(to),
+        controller_id=BrokerId(0),
+        controller_epoch=1,
+        broker_epoch=9,
+        partition_states=(entry,),
+        live_leaders=(broker(1),),
+    )
+
+
+def stop(to: int, *, delete: bool = True) -> StopReplicaRequest:
+    return StopReplicaRequest(
+        to=BrokerId(to),
+        controller_id=BrokerId(0),
+        controller_epoch=1,
+        broker_epoch=9,
+        partition_states=(
+            StopReplicaEntry(topic_partition=T0, leader_epoch=-2, delete_partition=delete),
+            StopReplicaEntry(topic_partition=T1, leader_epoch=-2, delete_partition=False),
+        ),
+    )
+
+
+class StubBroker:
+    """Records requests; answers with what `script` returns: a body, raw bytes to send, or None for silence."""
+
+    def __init__(
+        self, script: Callable[[int, protocol.Request], Mapping[str, Any] | bytes | None] | None = None
+    ) -> None:
+        self.script = script or (lambda count, request: {})
+        self.seen: list[str] = []
+        self.epochs: list[int] = []
+        self.clients: set[str | None] = set()
+        self.connections = 0
+
+    async def serve(self, connection: Connection) -> None:
+        self.connections += 1
+        frames = FrameBuffer()
+        while data := await connection.recv():
+            for request_frame in frames.feed(data):
+                request = protocol.decode_request(request_frame)
+                self.seen.append(request.api_key.name)
+                self.clients.add(request.client_id)
+                for topic in getattr(request.body, "topic_states", ()):
+                    self.epochs += [getattr(state, "leader_epoch", -9) for state in topic.partition_states]
+                answer = self.script(len(self.seen), request)
+                if isinstance(answer, bytes):
+                    connection.send(answer)
+                    if not answer:
+                        return
+                elif answer is not None:
+                    connection.send(
+                        protocol.encode_response(request.api_key, request.api_version, request.correlation_id, answer)
+                    )
+
+
+class Bench:
+    def __init__(self) -> None:
+        self.network = SimulatedNetwork(random.Random(1))
+        self.events: list[Event] = []
+        self.channels = Channels(
+            controller_id=BrokerId(7),
+            network=self.network.view("controller"),
+            settings=ChannelSettings(request_timeout_ms=1_000, connect_timeout_ms=1_000),
+            emit=self.events.append,
+            deletion_started=lambda topic: topic == "t",
+            log=structlog.get_logger(),
+        )
+
+    async def start(self, number: int, stub: StubBroker) -> StubBroker:
+        await self.network.view(f"broker-{number}").listen(f"broker-{number}", 9092, stub.serve)
+        return stub
+
+
+def play(scenario: Callable[[Bench], Coroutine[Any, Any, None]]) -> list[Any]:
+    async def main() -> list[Any]:
+        bench = Bench()
+        with capture_logs() as lines:
+            await scenario(bench)
+            bench.channels.close()
+            await asyncio.sleep(0.1)
+        return list(lines)
+
+    return run(main())
+
+
+def test_requests_arrive_in_order_and_answers_are_events() -> None:
+    async def scenario(bench: Bench) -> None:
+        stub = await bench.start(1, StubBroker())
+        bench.channels.add([broker(1)])
+        assert bench.channels.send([leaders(1), metadata(1), stop(1)]) == 3
+        await asyncio.sleep(1)
+        assert stub.seen == ["LEADER_AND_ISR", "UPDATE_METADATA", "STOP_REPLICA"]
+        assert stub.clients == {"7"}
+        assert stub.connections == 1
+        assert bench.events == [
+            LeaderAndIsrResponseReceived(broker_id=BrokerId(1), request_error=ErrorCode.NONE, partition_errors={}),
+            UpdateMetadataResponseReceived(broker_id=BrokerId(1), request_error=ErrorCode.NONE),
+        ]
+        gauge = bench.channels.gauges()[BrokerId(1)]
+        assert (gauge.requests, gauge.failures, gauge.queue_size) == (3, 0, 0)
+
+    play(scenario)
+
+
+def _wrong_number(count: int, request: protocol.Request) -> Mapping[str, Any] | bytes:
+    return protocol.encode_response(request.api_key, request.api_version, 999, {}) if count == 1 else {}
+
+
+def _garbage(count: int, request: protocol.Request) -> Mapping[str, Any] | bytes:
+    head = request.correlation_id.to_bytes(4, "big")
+    return frame(head, b"\xff\xff\xff") if count == 1 else {}
+
+
+def _bad_size(count: int, request: protocol.Request) -> Mapping[str, Any] | bytes:
+    return b"\xff\xff\xff\xff" if count == 1 else {}
+
+
+def _closes(count: int, request: protocol.Request) -> Mapping[str, Any] | bytes:
+    return b"" if count == 1 else {}
+
+
+def _silent(count: int, request: protocol.Request) -> Mapping[str, Any] | None:
+    return None if count == 1 else {}
+
+
+@pytest.mark.parametrize(
+    "script",
+    [_wrong_number, _garbage, _bad_size, _closes, _silent],
+    ids=["answers another request", "answers garbage", "announces a bad size", "closes", "never answers"],
+)
+def test_a_request_that_failed_is_sent_again_first(script: Any) -> None:
+    async def scenario(bench: Bench) -> None:
+        stub = await bench.start(1, StubBroker(script))
+        bench.channels.add([broker(1)])
+        bench.channels.send([leaders(1), metadata(1)])
+        await asyncio.sleep(3)
+        assert stub.seen == ["LEADER_AND_ISR", "LEADER_AND_ISR", "UPDATE_METADATA"]
+        assert stub.connections == 2
+        assert len(bench.events) == 2
+
+    lines = play(scenario)
+    failed = [line for line in lines if line["event"] == ev.REQUEST_FAILED]
+    assert [line["request"] for line in failed] == ["LeaderAndIsr"]
+    assert failed[0]["reason"]
+
+
+def test_a_broker_that_is_not_there_yet_is_tried_until_it_is() -> None:
+    async def scenario(bench: Bench) -> None:
+        bench.channels.add([broker(1)])
+        bench.channels.send([metadata(1)])
+        await asyncio.sleep(10)
+        assert bench.channels.gauges()[BrokerId(1)].failures > 50
+        stub = await bench.start(1, StubBroker())
+        await asyncio.sleep(1)
+        assert stub.seen == ["UPDATE_METADATA"]
+
+    lines = play(scenario)
+    assert len([line for line in lines if line["event"] == ev.REQUEST_FAILED]) < 10
+
+
+def test_a_stalled_broker_delays_only_itself() -> None:
+    """C2 of the known failures."""
+
+    async def scenario(bench: Bench) -> None:
+        await bench.start(1, StubBroker(lambda count, request: None))
+        other = await bench.start(2, StubBroker())
+        bench.channels.add([broker(1), broker(2)])
+        for epoch in range(20):
+            bench.channels.send([metadata(1, epoch=epoch), metadata(2, epoch=epoch)])
+        await asyncio.sleep(0.9)
+        assert other.epochs == list(range(20))
+        assert bench.channels.gauges()[BrokerId(1)].queue_size == 19
+
+    play(scenario)
+
+
+def test_a_backlog_grows_with_the_cluster_and_not_with_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(channels, "MERGE_ABOVE", 10)
+
+    async def scenario(bench: Bench) -> None:
+        stalled = True
+        stub = await bench.start(1, StubBroker(lambda count, request: None if stalled else {}))
+        bench.channels.add([broker(1)])
+        for epoch in range(200):
+            bench.channels.send([leaders(1, epoch=epoch, is_new=epoch == 0), metadata(1, epoch=epoch)])
+        assert bench.channels.gauges()[BrokerId(1)].queue_size <= 12
+        await asyncio.sleep(0.5)
+        stalled = False
+        await asyncio.sleep(5)
+        assert stub.epochs[-1] == 199
+        assert bench.channels.gauges()[BrokerId(1)].queue_size == 0
+
+    lines = play(scenario)
+    assert ev.REQUEST_QUEUE_MERGED in [line["event"] for line in lines]
+
+
+def test_removing_a_broker_drops_what_waits_and_adding_it_starts_afresh() -> None:
+    async def scenario(bench: Bench) -> None:
+        stub = await bench.start(1, StubBroker(lambda count, request: None))
+        bench.channels.add([broker(1)])
+        bench.channels.send([leaders(1), metadata(1)])
+        await asyncio.sleep(0.5)
+        bench.channels.remove([BrokerId(1)])
+        assert bench.channels.send([metadata(1)]) == 0
+        stub.script = lambda count, request: {}
+        bench.channels.add([broker(1)])
+        bench.channels.send([stop(1)])
+        await asyncio.sleep(5)
+        assert stub.seen == ["LEADER_AND_ISR", "STOP_REPLICA"]
+
+    lines = play(scenario)
+    assert [line["reason"] for line in lines if line["event"] == ev.REQUEST_REFUSED] == ["the broker has no channel"]
+
+
+def test_a_broker_without_our_listener_is_no_reason_to_fail() -> None:
+    """C3 of the known failures."""
+
+    async def scenario(bench: Bench) -> None:
+        other = await bench.start(2, StubBroker())
+        bench.channels.add([broker(1, listener="EXTERNAL"), broker(2)])
+        bench.channels.send([metadata(1), metadata(2)])
+        await asyncio.sleep(1)
+        assert other.seen == ["UPDATE_METADATA"]
+
+    lines = play(scenario)
+    reasons = {line["reason"] for line in lines if line["event"] == ev.REQUEST_FAILED}
+    assert reasons == {"broker 1 has no listener PLAINTEXT"}
+
+
+def test_a_request_that_cannot_be_encoded_does_not_block_the_next() -> None:
+    async def scenario(bench: Bench) -> None:
+        stub = await bench.start(1, StubBroker())
+        bench.channels.add([broker(1)])
+        bench.channels.send([leaders(1, epoch=2**40), metadata(1)])
+        await asyncio.sleep(1)
+        assert stub.seen == ["UPDATE_METADATA"]
+
+    lines = play(scenario)
+    assert "it cannot be encoded" in next(line["reason"] for line in lines if line["event"] == ev.REQUEST_REFUSED)
+
+
+# --- answers
+
+
+def answer_to(request: ControlRequest, body: Mapping[str, Any]) -> Event | None:
+    keys = {LeaderAndIsrRequest: (4, 4), StopReplicaRequest: (5, 3), UpdateMetadataRequest: (6, 6)}
+    built = protocol.build(*keys[type(request)], body, response=True)
+    return event_of_answer(request, built, lambda topic: topic == "t")
+
+
+def partition_error(tp: TopicPartition, code: ErrorCode) -> dict[str, Any]:
+    return {"topic_name": tp.topic, "partition_index": tp.partition, "error_code": code}
+
+
+def test_only_partitions_that_were_asked_about_are_heard_of() -> None:
+    body = {
+        "partition_errors": [
+            partition_error(T0, ErrorCode.KAFKA_STORAGE_ERROR),
+            partition_error(TopicPartition("other", 3), ErrorCode.KAFKA_STORAGE_ERROR),
+        ]
+    }
+    assert answer_to(leaders(1), body) == LeaderAndIsrResponseReceived(
+        broker_id=BrokerId(1), request_error=ErrorCode.NONE, partition_errors={T0: ErrorCode.KAFKA_STORAGE_ERROR}
+    )
+
+
+def test_a_stop_counts_only_for_what_was_to_be_deleted() -> None:
+    """D3 of the known failures: T1 was stopped, not deleted."""
+    body = {"partition_errors": [partition_error(T0, ErrorCode.NONE), partition_error(T1, ErrorCode.NONE)]}
+    assert answer_to(stop(1), body) == TopicDeletionStopReplicaResponseReceived(
+        broker_id=BrokerId(1), request_error=ErrorCode.NONE, partition_errors={T0: ErrorCode.NONE}
+    )
+
+
+@pytest.mark.parametrize(
+    ("request_", "body"),
+    [
+        (stop(1, delete=False), {"partition_errors": [partition_error(T0, ErrorCode.NONE)]}),
+        (stop(1), {"error_code": ErrorCode.STALE_BROKER_EPOCH}),
+    ],
+    ids=["nothing was to be deleted", "a refusal as a whole names no partition"],
+)
+def test_a_stop_without_deletions_is_no_event(request_: StopReplicaRequest, body: Mapping[str, Any]) -> None:
+    assert answer_to(request_, body) is None
+
+
+# --- merging
+
+
+def test_merging_keeps_the_latest_state_and_never_passes_a_stop() -> None:
+    left = merged(
+        [
+            leaders(1, T0, 1, is_new=True),
+            metadata(1, T0, 1),
+            leaders(1, T0, 2),
+            leaders(1, T1, 5),
+            metadata(1, T0, 2),
+            stop(1),
+            leaders(1, T0, 3, is_new=True),
+        ]
+    )
+    assert [type(request).__name__ for request in left] == [
+        "UpdateMetadataRequest",
+        "LeaderAndIsrRequest",
+        "StopReplicaRequest",
+        "LeaderAndIsrRequest",
+    ]
+    first, second, _, last = left
+    assert isinstance(first, UpdateMetadataRequest)
+    assert [e.state.leader_epoch for e in first.partition_states] == [2]
+    assert isinstance(second, LeaderAndIsrRequest)
+    assert [(e.topic_partition, e.state.leader_epoch, e.is_new) for e in second.partition_states] == [
+        (T0, 2, True),
+        (T1, 5, False),
+    ]
+    assert isinstance(last, LeaderAndIsrRequest)
+    assert last.partition_states[0].state.leader_epoch == 3
