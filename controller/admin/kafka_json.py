@@ -50,7 +50,9 @@ def parse(text: str) -> Any:
     Raises: NotJson; JsonFailure for empty text.
     """
     if not text:
-        raise JsonFailure("The input string shouldn't be empty")
+        raise JsonFailure(
+            "The input string shouldn't be empty", "org.apache.kafka.server.common.AdminOperationException"
+        )
     stripped = text.lstrip(_BLANKS)
     if not stripped:
         return BLANK

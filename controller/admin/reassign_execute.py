@@ -43,8 +43,9 @@ Replicas = dict[TopicPartition, tuple[BrokerId, ...]]
 async def execute(run: Run) -> None:
     """`--execute`. Raises ToolFailure, Refused; what was started before a failure goes on."""
     args, console = run.args, run.console
+    text = read_file(args.value("reassignment-json-file") or "")
     throttle, log_dir_throttle, timeout_ms = (_long(run, name) for name in _NUMBERS)
-    plan = parse_plan(read_file(args.value("reassignment-json-file") or ""))
+    plan = parse_plan(text)
     check_execute(plan)
     running = await list_reassignments(run.admin)
     if running and not args.has("additional"):

@@ -113,8 +113,8 @@ def _check_alter(args: Arguments) -> None:
 def _refuse_config(args: Arguments) -> None:
     if args.has("config"):
         raise UsageExit(
-            'Option combination "[[bootstrap-server], [config]]" can\'t be used with option "[alter]" (the kafka-configs '
-            "CLI supports altering topic configs with a --bootstrap-server option)"
+            'Option combination "[[bootstrap-server], [config]]" can\'t be used with option "[alter]" (the '
+            "kafka-configs CLI supports altering topic configs with a --bootstrap-server option)"
         )
 
 

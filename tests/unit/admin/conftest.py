@@ -1,4 +1,4 @@
-"""A small cluster that speaks the wire protocol on the simulated network: enough for a tool to talk to, and scriptable."""
+"""A small, scriptable cluster that speaks the wire protocol on the simulated network, for tools to talk to."""
 
 from __future__ import annotations
 

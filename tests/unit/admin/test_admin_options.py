@@ -63,9 +63,9 @@ def _used(argv: list[str], name: str) -> int | None:
 
 def test_values_are_converted_when_used() -> None:
     args = TABLE.parse(["--partitions", "abc", "--topic", "a", "--topic", "b"])
-    with pytest.raises(OptionFailure, match="^Cannot parse argument 'abc' of option partitions$"):
+    with pytest.raises(OptionFailure, match=r"^Cannot parse argument 'abc' of option partitions$"):
         args.integer("partitions")
-    with pytest.raises(OptionFailure, match="^Found multiple arguments for option topic, but you asked for only one$"):
+    with pytest.raises(OptionFailure, match=r"^Found multiple arguments for option topic, but you asked for only one$"):
         args.value("topic")
 
 

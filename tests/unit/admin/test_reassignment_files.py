@@ -64,7 +64,7 @@ def test_unreadable_plans(text: str, message: str) -> None:
 
 @pytest.mark.parametrize("text", ["x", "{", '{"a" 1}', '{"a":nul}', "NaN", '{"version":1,}', "[" * 100_000])
 def test_what_is_not_json_is_refused_in_one_line(text: str) -> None:
-    with pytest.raises(ToolFailure, match="^Unexpected ") as refused:
+    with pytest.raises(ToolFailure, match=r"^Unexpected ") as refused:
         parse_plan(text)
     assert len(str(refused.value)) < 300
 
@@ -99,7 +99,7 @@ def test_plans_that_are_not_executed(text: str, message: str) -> None:
 
 def test_reads_a_plan_with_log_dirs() -> None:
     plan = parse_plan(
-        '{"version":1,"extra":0,"partitions":[{"topic":"foo","partition":0,"replicas":[1,2],"log_dirs":["any","/d"]}]} x'
+        '{"version":1,"x":0,"partitions":[{"topic":"foo","partition":0,"replicas":[1,2],"log_dirs":["any","/d"]}]} x'
     )
     assert plan.targets == {FOO_0: (1, 2)}
     assert plan.log_dirs == {PartitionReplica(FOO_0, BrokerId(2)): "/d"}
