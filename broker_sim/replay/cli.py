@@ -73,7 +73,9 @@ def _run(asked: argparse.Namespace) -> int:
     files = job.check(settings)
     with StepProgress(Console(stderr=True), quiet=asked.json) as progress, ExitStack() as stack:
         with progress.step("start Spark"):
-            spark = stack.enter_context(session.spark_session(asked.master))
+            spark = stack.enter_context(
+                session.spark_session(asked.master, input_bytes=sum(f.stat().st_size for f in files))
+            )
         try:
             done = job.run(spark, settings, files, progress)
         except (PySparkException, Py4JError) as error:

@@ -180,7 +180,7 @@ def _windows(_: dict[str, Any], troubles: dict[str, Any]) -> Iterator[Finding]:
         yield Finding(severity=Severity.INFO, text="No partition was under-replicated.", table="windows", rows=0)
     at_min = troubles["windows"].get("at_min_isr")
     if at_min is not None and at_min["degraded"]:
-        text = f"{count(at_min['degraded'], 'time')} a partition with replicas missing was one loss from refusing acks=all."
+        text = f"{count(at_min['degraded'], 'time')} a degraded partition was one loss from refusing acks=all."
         yield Finding(severity=Severity.INFO, text=text, table="windows", rows=at_min["degraded"])
 
 

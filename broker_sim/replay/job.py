@@ -9,6 +9,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +27,7 @@ from broker_sim.replay.tables import write_csv, write_rows
 
 #: Folder of intermediate results; gone when the job ends.
 _STAGE: Final = ".stage"
+_TABLES_AT_ONCE: Final = 3
 SUMMARY_FILE: Final = "summary.json"
 REPORT_FILE: Final = "report.html"
 
@@ -95,7 +97,7 @@ def run(spark: SparkSession, settings: ReplaySettings, files: list[Path], progre
         with progress.step("write the report"):
             summary = _summary(settings, counts, troubles)
             findings = find(summary, troubles)
-            _finish(out, summary, findings)
+            _finish(out, summary, troubles, findings)
         shutil.rmtree(stage)
     return Replayed(summary=summary, findings=findings)
 
@@ -119,9 +121,15 @@ def _write_tables(trace: DataFrame, outcomes: DataFrame, derived: DataFrame, out
         "comparison": steps.comparison(outcomes),
         **{name: steps.table_of(derived, name) for name in DERIVED_TABLES},
     }
-    for name, frame in tables.items():
-        frame.write.parquet(str(out / name))
-        write_csv(out, name)
+    # Small jobs, most of whose time is planning on the driver.
+    with ThreadPoolExecutor(_TABLES_AT_ONCE) as pool:
+        for written in [pool.submit(_write_table, frame, out, name) for name, frame in tables.items()]:
+            written.result()
+
+
+def _write_table(frame: DataFrame, out: Path, name: str) -> None:
+    frame.write.parquet(str(out / name))
+    write_csv(out, name)
 
 
 def _summary(settings: ReplaySettings, counts: dict[str, Any], troubles: dict[str, Any]) -> dict[str, Any]:
@@ -137,10 +145,10 @@ def _summary(settings: ReplaySettings, counts: dict[str, Any], troubles: dict[st
     }
 
 
-def _finish(out: Path, summary: dict[str, Any], findings: list[Finding]) -> None:
+def _finish(out: Path, summary: dict[str, Any], troubles: dict[str, Any], findings: list[Finding]) -> None:
     write_rows(out, "findings", [finding.as_row() for finding in findings])
     write_rows(out, "summary", [{"metric": k, "value": json.dumps(v)} for k, v in summary.items()])
-    write_report(out, out / REPORT_FILE, summary, findings)
+    write_report(out, out / REPORT_FILE, summary, troubles, findings)
     told = {**summary, "findings": [finding.as_row() for finding in findings]}
     (out / SUMMARY_FILE).write_text(json.dumps(told, indent=2) + "\n", encoding="utf-8")
 

@@ -28,7 +28,9 @@ appender.stderr.layout.type = PatternLayout
 appender.stderr.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n
 """
 #: Shuffle partitions of a local run; adaptive execution joins small ones. A cluster's own setting is kept.
-_LOCAL_SHUFFLE_PARTITIONS: Final = 16
+_LOCAL_SHUFFLE_PARTITIONS: Final = 64
+#: An input smaller than this is replayed faster by code that is not optimized first.
+SMALL_INPUT_BYTES: Final = 64 * 1024 * 1024
 
 _CONF: Final = {
     "spark.ui.enabled": "false",
@@ -44,17 +46,26 @@ _LOCAL_CONF: Final = {
     "spark.sql.shuffle.partitions": str(_LOCAL_SHUFFLE_PARTITIONS),
     "spark.driver.memory": "2g",
 }
+#: For small inputs: starting is most of the work, so nothing is planned or compiled that need not be.
+_SMALL_CONF: Final = {
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.adaptive.enabled": "false",
+}
+_SMALL_JVM: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 @contextmanager
-def spark_session(master: str = "local[*]") -> Iterator[SparkSession]:
+def spark_session(master: str = "local[*]", *, input_bytes: int = SMALL_INPUT_BYTES) -> Iterator[SparkSession]:
     """A session on `master`, stopped at the end. Files it needs for itself are removed with it.
+
+    `input_bytes` is what will be read: a local session for a small input is tuned to start quickly.
 
     Raises: ReplayRefused, when there is no Java 17 or later, or Spark does not start on this master.
     """
     with tempfile.TemporaryDirectory(prefix="kwob-spark-") as scratch:
         _point_to_java(Path(scratch))
-        session = _start(master, Path(scratch))
+        small = input_bytes < SMALL_INPUT_BYTES
+        session = _start(master, Path(scratch), small=small)
         try:
             yield session
         finally:
@@ -73,14 +84,15 @@ def _point_to_java(scratch: Path) -> None:
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
 
 
-def _start(master: str, scratch: Path) -> SparkSession:
+def _start(master: str, scratch: Path, *, small: bool) -> SparkSession:
     log4j = scratch / "log4j2.properties"
     log4j.write_text(_LOG4J)
     local = master.startswith("local")
-    options = f"-Dlog4j2.configurationFile={log4j.as_uri()}"
+    options = f"-Dlog4j2.configurationFile={log4j.as_uri()}" + (f" {_SMALL_JVM}" if local and small else "")
     builder = SparkSession.builder.appName("kwob replay").master(master)
-    settings = {**_CONF, **(_LOCAL_CONF if local else {}), "spark.driver.extraJavaOptions": options}
+    settings = {**_CONF, "spark.driver.extraJavaOptions": options}
     if local:
+        settings |= _LOCAL_CONF | (_SMALL_CONF if small else {})
         settings["spark.local.dir"] = str(scratch)
         settings["spark.sql.warehouse.dir"] = str(scratch / "warehouse")
     for key, value in settings.items():
