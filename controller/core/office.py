@@ -78,9 +78,9 @@ def office_changed(state: ClusterState) -> Steps[None]:
 def elect_again(state: ClusterState, now_ms: int) -> Steps[None]:
     """`/controller` was deleted, or the session is new. After a failed term the next attempt waits."""
     yield from maybe_resign(state)
-    if state.failed_to_take_office:
-        state.failed_to_take_office = False
-        yield Enqueue(Reelect(), RETRY_MS)
+    wait_ms = state.election_not_before_ms - now_ms
+    if wait_ms > 0:
+        yield Enqueue(Reelect(), wait_ms)
         return
     yield from run_for_office(state, now_ms)
 
@@ -103,7 +103,7 @@ def run_for_office(state: ClusterState, now_ms: int) -> Steps[None]:
         raise
     except Exception as error:  # the one place: an office that cannot be taken must not be held
         yield Log(ev.CONTROLLER_FAULTED, {"reason": repr(error), "controller_epoch": state.epoch}, "error")
-        state.failed_to_take_office = True
+        state.election_not_before_ms = now_ms + RETRY_MS
         yield from trigger_controller_move(state)
 
 
@@ -199,7 +199,6 @@ def _won(state: ClusterState, epoch: int, epoch_zk_version: int) -> Steps[None]:
     state.epoch, state.epoch_zk_version = epoch, epoch_zk_version
     state.active_controller_id = state.controller_id
     state.serving = True
-    state.failed_to_take_office = False
     yield Log(ev.CONTROLLER_ELECTED, {"controller_epoch": epoch, "epoch_zk_version": epoch_zk_version})
     (seen,) = yield Read((Exists(ControllerZNode.path, watch=True),))
     if not seen.ok:  # gone already: look again once office is taken

@@ -34,8 +34,8 @@ class ClusterState:
         self.active_controller_id: BrokerId | None = None
         #: Whether this process holds the office. Not the same as being named (known-failures.md X1).
         self.serving = False
-        #: Set when taking office failed: the next attempt waits a little.
-        self.failed_to_take_office = False
+        #: After a failure to take office the next attempt waits until then.
+        self.election_not_before_ms = 0
         #: Elections that may have lost records (`UncleanLeaderElectionsPerSec`), since the process started.
         self.unclean_elections = 0
         self.reset()

@@ -73,6 +73,7 @@ class World:
         self.channels: set[int] = set()
         self._sessions = 10
         self.session = 0
+        self.now_ms = 1_000
         self._broker_sessions: dict[int, int] = {}
         self.steps = 0
         self.cut_at: int | None = None
@@ -107,7 +108,7 @@ class World:
 
     def process(self, event: Event) -> None:
         """Drives one recipe to its end; then its counters must equal a recount."""
-        recipe, answer = step.handle(self.state, event, 1_000), None
+        recipe, answer = step.handle(self.state, event, self.now_ms), None
         while True:
             try:
                 effect = recipe.send(answer)

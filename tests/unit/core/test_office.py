@@ -1,0 +1,218 @@
+"""Winning, keeping and losing the office."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from controller.core import events, step
+from controller.core.effects import ElectionAnswer, ListingAnswer, Reply, ShutdownAnswer
+from controller.core.events import ElectionTrigger, ElectionType
+from controller.core.office import RETRY_MS
+from controller.wire import log_events as ev
+from controller.wire.errors import ErrorCode
+from controller.wire.types import BrokerId, TopicPartition
+from controller.wire.zk import Create, Delete, GetData, Multi, SetData, ZkCode, ZkResult
+
+TP = TopicPartition("t", 0)
+
+
+def named(world: Any) -> tuple[int | None, int]:
+    """Who `/controller` names, and the session that owns it."""
+    result = world.tree.read(GetData("/controller"))
+    return (json.loads(result.data)["brokerid"], result.stat.ephemeral_owner) if result.ok else (None, 0)
+
+
+def started(world: Any) -> Any:
+    world.broker_starts(1, 2)
+    world.topic("t", p0=(1, 2))
+    world.start()
+    world.take_lines()
+    return world
+
+
+def another_takes_over(world: Any, controller_id: int = 99) -> None:
+    """Another controller wins: the znode names it, the epoch and its version rise."""
+    world.others_write(Delete("/controller"))
+    world.others_write(Create("/controller", json.dumps({"version": 2, "brokerid": controller_id}).encode()))
+    world.others_write(SetData("/controller_epoch", b"7"))
+
+
+def test_the_first_controller_has_epoch_1_and_version_1(world: Any) -> None:
+    started(world)
+    assert (world.state.epoch, world.state.epoch_zk_version) == (1, 1)
+    assert named(world) == (100, world.session)
+    assert step.is_active(world.state)
+
+
+def test_a_second_term_behaves_like_the_first(world: Any) -> None:
+    """F2: the session expires, the same process wins again, everything is handled."""
+    started(world)
+    world._end_session(world.session)
+    world.events.clear()
+    world.run(events.Expire())
+    assert not step.is_active(world.state) and world.state.gauges()["ActiveControllerCount"] == 0
+    world.session += 100
+    world.state.session_id = world.session
+    world.run(events.RegisterBrokerAndReelect())
+    assert world.state.epoch == 2
+    world.topic("u", p0=(2, 1))
+    world.broker_starts(3)
+    world.run()
+    assert world.leadership(TopicPartition("u", 0)).leader == 2
+    assert sorted(world.state.live_brokers) == [1, 2, 3]
+
+
+def test_the_loser_of_an_election_waits(world: Any) -> None:
+    world.make("/controller", b'{"version":2,"brokerid":99}')
+    world.make("/controller_epoch", b"4")
+    world.take_lines()
+    world.start()
+    assert world.state.active_controller_id == 99 and not step.is_active(world.state)
+    assert world.take_lines() == []
+    world.others_write(Delete("/controller"))
+    world.run()
+    assert world.state.epoch == 5
+
+
+def test_a_write_that_meets_a_newer_controller_ends_the_term(world: Any) -> None:
+    """E1, E2: nothing of the old controller reaches ZooKeeper, and its own epoch stays what its election made it."""
+    started(world)
+    another_takes_over(world)
+    world.events.clear()
+    world.broker_dies(1)
+    before = world.leadership(TP)
+    world.run()
+    assert world.take_lines() == []
+    assert world.leadership(TP) == before
+    assert not step.is_active(world.state) and world.channels == set()
+
+
+def test_a_state_written_by_a_newer_controller_is_left_alone(world: Any) -> None:
+    started(world)
+    state = b'{"controller_epoch":9,"leader":1,"version":1,"leader_epoch":3,"isr":[1,2]}'
+    world.make("/brokers/topics/t/partitions/0/state", state)
+    world.broker_dies(1)
+    world.run()
+    assert world.leadership(TP).leader_epoch == 3
+    assert step.is_active(world.state)
+    assert ev.PARTITION_ELECTION_FAILED in {line.event for line in world.logs}
+
+
+def test_a_left_over_znode_of_the_own_session_is_cleared(world: Any) -> None:
+    """X1: named, but not serving. Kafka would stop here and nobody would lead the cluster."""
+    started(world)
+    world.run(events.Expire())
+    assert named(world) == (100, world.session)
+    world.run(events.RegisterBrokerAndReelect())
+    assert step.is_active(world.state) and world.state.epoch == 2
+    world.topic("u", p0=(2, 1))
+    world.run()
+    assert world.leadership(TopicPartition("u", 0)).leader == 2
+
+
+def test_a_left_over_znode_of_a_foreign_session_is_waited_for(world: Any) -> None:
+    """X1: an earlier process with this id died; its session has not ended yet."""
+    world.make("/controller", b'{"version":2,"brokerid":100}')
+    world.start()
+    assert not step.is_active(world.state)
+    world.topic("t", p0=(1,))
+    world.run()
+    assert named(world)[0] == 100 and world.state.epoch == 0
+    world.others_write(Delete("/controller"))
+    world.run()
+    assert step.is_active(world.state)
+
+
+def test_an_election_that_was_won_although_its_answer_was_lost(world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    write = type(world)._write
+
+    def losing(self: Any, op: Any, session: int) -> ZkResult:
+        result: ZkResult = write(self, op, session)
+        return ZkResult(ZkCode.NODE_EXISTS) if isinstance(op, Multi) else result
+
+    monkeypatch.setattr(type(world), "_write", losing)
+    world.start()
+    assert step.is_active(world.state) and world.state.epoch_zk_version == 1
+
+
+def test_a_deletion_during_the_failover_is_not_missed(world: Any) -> None:
+    """The watch is one-shot: in Kafka it fires for the own creation and sees nothing until that is worked off."""
+    world.broker_starts(1)
+    world.topic("t", p0=(1,))
+    recipe, answer = step.handle(world.state, events.Startup(), 0), None
+    try:
+        while True:
+            effect = recipe.send(answer)
+            answer = world.perform(effect)
+            if world.state.serving and named(world)[0] is not None and world.state.live_brokers:
+                world.others_write(Delete("/controller"))
+    except StopIteration:
+        pass
+    world.run()
+    assert step.is_active(world.state) and world.state.epoch == 2
+    assert named(world) == (100, world.session)
+
+
+def test_a_failover_that_fails_gives_the_office_up_in_full(world: Any) -> None:
+    """E4: a znode that cannot be read; once it is sound the second term works, and epochs do not race meanwhile."""
+    world.broker_starts(1)
+    world.topic("t", p0=(1,))
+    world.make("/feature", b"not json")
+    world.start()
+    assert not step.is_active(world.state)
+    assert named(world) == (None, 0)
+    assert {(timer.event, timer.after_ms) for timer in world.timers} == {(events.Reelect(), RETRY_MS)}
+    assert world.tree.read(GetData("/controller_epoch")).data == b"1"
+    world.now_ms += RETRY_MS
+    world.others_write(Delete("/feature"))
+    world.run(events.Reelect())
+    assert step.is_active(world.state) and world.state.epoch == 2
+    assert world.leadership(TP).leader == 1
+
+
+CALLERS = [
+    (events.ApiPartitionReassignment({TP: None}, 5), ErrorCode.NOT_CONTROLLER),
+    (events.ListPartitionReassignments(None, 5), ErrorCode.NOT_CONTROLLER),
+    (events.ControlledShutdown(BrokerId(1), -1, 5), ErrorCode.STALE_CONTROLLER_EPOCH),
+]
+
+
+@pytest.mark.parametrize(("event", "error"), CALLERS, ids=lambda value: type(value).__name__)
+def test_callers_of_an_inactive_controller_are_told(world: Any, event: Any, error: ErrorCode) -> None:
+    """F5: also when the event is drained unprocessed."""
+    world.run(event)
+    assert world.replies[5].error is error
+    (reply,) = step.preempted(event)
+    assert isinstance(reply, Reply) and reply.reply_to == 5
+    assert isinstance(reply.answer, ListingAnswer | ShutdownAnswer | type(world.replies[5]))
+
+
+def test_elections_of_an_inactive_controller_are_refused_one_by_one(world: Any) -> None:
+    event = events.ReplicaLeaderElection(frozenset({TP}), ElectionType.PREFERRED, ElectionTrigger.ADMIN_CLIENT, 5)
+    world.run(event)
+    assert isinstance(world.replies[5], ElectionAnswer)
+    assert world.replies[5].partitions[TP].error is ErrorCode.NOT_CONTROLLER
+
+
+@pytest.mark.parametrize("event_type", events.Event.__args__, ids=lambda t: t.__name__)  # type: ignore[attr-defined]
+def test_every_event_has_a_state(event_type: type[Any]) -> None:
+    """C4: no event is lost because its instrumentation is missing."""
+    assert event_type in step._STATES
+
+
+def test_after_resigning_nothing_is_sent_or_written(world: Any) -> None:
+    """F4: whatever is queued or fires later."""
+    started(world)
+    another_takes_over(world)
+    world.run()
+    assert not step.is_active(world.state)
+    world.sent.clear()
+    world.take_lines()
+    world.make("/admin/reassign_partitions", b'{"version":1,"partitions":[]}')
+    world.topic("u", p0=(1,))
+    world.broker_starts(3)
+    world.run(events.TopicChange(), events.IsrChangeNotification(), events.AutoPreferredReplicaLeaderElection())
+    assert world.sent == [] and world.take_lines() == [] and world.timers == []
