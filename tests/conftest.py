@@ -30,3 +30,8 @@ def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedZooK
 def zk_connect(zookeeper: EmbeddedZooKeeper) -> str:
     """A `zookeeper.connect` with a chroot that no other test uses."""
     return f"{zookeeper.address}/test-{next(_chroots)}"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--seed N`, repeatable: the simulated worlds to run instead of the usual ones."""
+    parser.addoption("--seed", action="append", type=int, default=[], help="run simulations on this seed (repeatable)")

@@ -11,7 +11,7 @@ from typing import Any
 
 import structlog
 
-from broker_sim.broker import Broker, BrokerIdentity
+from broker_sim.broker import Broker, BrokerIdentity, StartRefused
 from broker_sim.config import BrokerSettings
 from broker_sim.log.records import build_values, iterate
 from controller import config as controller_config
@@ -21,6 +21,7 @@ from controller.wire.client import BrokerConnection
 from controller.wire.protocol import ApiKey, ProtocolError
 from controller.wire.simulated.world import Machine, World
 from controller.wire.types import BrokerId
+from controller.wire.zk import ZkUnreachable
 
 from .invariants import Invariants
 
@@ -63,11 +64,11 @@ class Cluster:
         if number in self.controllers or number in self.brokers:
             return
         if number in self.controller_ids:
-            self.controllers[number] = controller = self._controller(number)
-            self.machine(number).start(self._run_controller(controller))
+            self.controllers[number] = self._controller(number)
+            self.machine(number).start(self._run_controller(number))
         else:
-            self.brokers[number] = broker = self._broker(number)
-            self.machine(number).start(self._run_broker(broker))
+            self.brokers[number] = self._broker(number)
+            self.machine(number).start(self._run_broker(number))
 
     def kill(self, number: int) -> None:
         """SIGKILL; the end of a process also gives up its file locks."""
@@ -119,13 +120,27 @@ class Cluster:
             log=structlog.get_logger(),
         )
 
-    async def _run_controller(self, controller: Controller) -> None:
-        await controller.start()
+    async def _run_controller(self, number: int) -> None:
+        """With a supervisor: what cannot start (ZooKeeper is out of reach) is started again."""
+        while True:
+            try:
+                await self.controllers[number].start()
+                break
+            except ZkUnreachable:
+                await asyncio.sleep(1)
+                self.controllers[number] = self._controller(number)
         await asyncio.Event().wait()
 
-    async def _run_broker(self, broker: Broker) -> None:
-        await broker.start()
-        await broker.wait_halted()
+    async def _run_broker(self, number: int) -> None:
+        """With a supervisor: a broker is refused while the session of its predecessor lives."""
+        while True:
+            try:
+                await self.brokers[number].start()
+                break
+            except StartRefused:
+                await asyncio.sleep(1)
+                self.brokers[number] = self._broker(number)
+        await self.brokers[number].wait_halted()
 
     @contextmanager
     def logging(self) -> Iterator[None]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import hashlib
 import itertools
 import random
 from collections import deque
@@ -50,6 +51,12 @@ class SimulatedNetwork:
         self._numbers = itertools.count(1)
         self._ports = itertools.count(_FIRST_PORT)
         self._changed: asyncio.Event = asyncio.Event()
+        self._transcript = hashlib.blake2b(digest_size=16)
+
+    @property
+    def transcript(self) -> str:
+        """A digest of all that was sent so far: by whom, to whom, when, which bytes. Equal runs have equal ones."""
+        return self._transcript.hexdigest()
 
     def view(self, machine: str) -> MachineNetwork:
         """The network as one run of one machine sees it. After `kill` a restarted machine takes a new view."""
@@ -263,6 +270,8 @@ class _Connection:
         delay = self._network._delay(self.machine, self._other.machine)
         self._last_arrival = max(self._last_arrival, self._loop.time() + delay)
         self._unacknowledged += len(data)
+        note = f"{self.machine} {self._other.machine} {self.number} {self._loop.time():.9f} {len(data)}\n"
+        self._network._transcript.update(note.encode() + data)
         self._outgoing.append((self._last_arrival, data))
         self._loop.call_at(self._last_arrival, self._flush, context=contextvars.Context())
 
