@@ -109,7 +109,13 @@ def _as_json(entry: ConfigEntry) -> dict[str, object]:
 
 
 def say_failed(console: Console, error: Exception, args: Arguments) -> None:
-    """On standard error, with all arguments and the exception; what the cluster refused came out of a future."""
+    """On standard error: a wrong argument by its message; else all arguments and the exception.
+
+    What the cluster refused came out of a future, and is wrapped accordingly.
+    """
+    if isinstance(error, ToolFailure) and error.java_class == "java.lang.IllegalArgumentException":
+        console.complain(str(error))
+        return
     console.complain(f"Error while executing config command with args '{' '.join(args.argv)}'")
     wrapper = "java.util.concurrent.ExecutionException: " if isinstance(error, Refused) else ""
     console.complain(wrapper + class_and_message(error))

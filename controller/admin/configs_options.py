@@ -11,8 +11,9 @@ from controller.admin.queries import ConfigType
 
 _ACTIONS: Final = ("alter", "describe")
 _ADDITIONS: Final = ("add-config", "add-config-file", "delete-config")
-#: Kafka's entity types; only the first two are served.
-_TYPES: Final = ("topics", "brokers", "clients", "users", "broker-loggers", "ips", "client-metrics", "groups")
+#: Kafka's entity types; topics and brokers are served.
+_TYPES: Final = ("topics", "clients", "users", "brokers", "ips", "broker-loggers", "client-metrics")
+_SERVED: Final = ("topics", "brokers")
 
 TABLE: Final = OptionTable(
     "This tool helps to manipulate and describe entity config for a topic or a broker",
@@ -94,7 +95,7 @@ def _check_type(kind: str) -> None:
             f"Invalid entity type {kind}, the entity type must be one of {', '.join(_TYPES)} with a "
             "--bootstrap-server or --bootstrap-controller argument"
         )
-    if kind not in _TYPES[:2]:
+    if kind not in _SERVED:
         raise _illegal(f"Entity type {kind} is not served here; topics and brokers are")
 
 

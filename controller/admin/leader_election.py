@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from controller.admin.failures import Refused, ToolFailure
-from controller.admin.kafka_json import read_file
+from controller.admin.kafka_json import JsonFailure, read_file
 from controller.admin.machine import Machine
 from controller.admin.options import Arguments, Option, OptionFailure, OptionTable
 from controller.admin.queries import Outcomes, elect_leaders
@@ -109,7 +109,11 @@ async def perform(run_: Run) -> int:
 def _partitions(args: Arguments) -> list[TopicPartition] | None:
     """The partitions asked for; None for all."""
     if args.has("path-to-json-file"):
-        return parse_election(read_file(args.value("path-to-json-file") or ""))
+        text = read_file(args.value("path-to-json-file") or "")
+        try:
+            return parse_election(text)
+        except JsonFailure as error:
+            raise ToolFailure(f"{error.java_class}: {error}") from error
     if args.has("topic"):
         return [TopicPartition(args.value("topic") or "", args.integer("partition") or 0)]
     return None
