@@ -133,6 +133,8 @@ class Server:
 
     async def _handle(self, api: Api, request: Request) -> Body:
         node = await asyncio.shield(self._node)
+        if request.api_key is not ApiKey.API_VERSIONS:
+            await node.settled()
         try:
             return await api.handle(node, request)
         except KafkaError as error:

@@ -14,6 +14,7 @@ from structlog.typing import FilteringBoundLogger
 
 from controller.config import Properties
 from controller.config_changes import DynamicConfigs
+from controller.core.events import ControllerState
 from controller.core.state import ClusterState
 from controller.loop import ControllerLoop
 from controller.wire import znodes
@@ -26,6 +27,8 @@ from controller.zk import Zk
 
 Body = dict[str, Any]
 
+#: How long a request waits at most for a failover in progress.
+SETTLE_S: Final = 30.0
 NOT_CONTROLLER_TEXT: Final = "This is not the correct controller for this cluster."
 #: `Errors.UNKNOWN_SERVER_ERROR` in words.
 UNKNOWN_ERROR_TEXT: Final = "The server experienced an unexpected error when processing the request."
@@ -68,6 +71,14 @@ class Node:
         """Whether each of these partitions has a leader."""
         states = (self.state.leadership(TopicPartition(topic, partition)) for partition in partitions)
         return all(state is not None and state.leader is not None for state in states)
+
+    async def settled(self) -> None:
+        """Waits until no election or failover is in progress: half-loaded, the state would say "no such topic"."""
+        if self._is_changing():
+            await self.loop.until(lambda: not self._is_changing(), SETTLE_S)
+
+    def _is_changing(self) -> bool:
+        return self.loop.gauges.state is ControllerState.CONTROLLER_CHANGE
 
     async def wait(self, condition: Callable[[], bool], timeout_ms: int) -> None:
         """Waits until `condition` holds, this process loses the office, or the time is over."""

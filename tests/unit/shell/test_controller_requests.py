@@ -1,0 +1,434 @@
+"""What a controller answers: the checks of each request in their order, waiting, and refusals when it has no office."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+
+from controller.requests.table import APIS
+from controller.wire.errors import ErrorCode
+from controller.wire.protocol import ApiKey
+from controller.wire.zk import Create, Delete, Multi, SetData
+
+Play = Callable[..., list[Any]]
+
+
+def topic(name: str, partitions: int = 1, factor: int = 1, **more: Any) -> dict[str, Any]:
+    return {"name": name, "num_partitions": partitions, "replication_factor": factor, **more}
+
+
+def manual(*replicas: tuple[int, ...]) -> dict[str, Any]:
+    return {
+        "num_partitions": -1,
+        "replication_factor": -1,
+        "assignments": [{"partition_index": p, "broker_ids": r} for p, r in enumerate(replicas)],
+    }
+
+
+def configs(**values: str | None) -> dict[str, Any]:
+    return {"configs": [{"name": name.replace("_", "."), "value": value} for name, value in values.items()]}
+
+
+async def create(cluster: Any, *topics: Mapping[str, Any], version: int = 5, timeout: int = 5_000, **more: Any) -> Any:
+    answer = await cluster.ask(ApiKey.CREATE_TOPICS, version, {"topics": topics, "timeout": timeout, **more})
+    return answer["topics"]
+
+
+CREATE_REFUSED: list[tuple[str, dict[str, Any], ErrorCode, str]] = [
+    ("exists", topic("old"), ErrorCode.TOPIC_ALREADY_EXISTS, "Topic 'old' already exists."),
+    ("a config without a value", topic("new", **configs(retention_ms=None)), ErrorCode.INVALID_CONFIG,
+     "Null value not supported for topic configs: retention.ms"),
+    ("replicas and a count", topic("new", assignments=[{"partition_index": 0, "broker_ids": [1]}]),
+     ErrorCode.INVALID_REQUEST, "Both numPartitions or replicationFactor and replicasAssignments were set. "
+     "Both cannot be used at the same time."),
+    ("no partitions", topic("new", 0), ErrorCode.INVALID_PARTITIONS, "Number of partitions must be larger than 0."),
+    ("no replicas", topic("new", 1, 0), ErrorCode.INVALID_REPLICATION_FACTOR,
+     "Replication factor must be larger than 0."),
+    ("more replicas than brokers, before a bad name", topic("b@d", 1, 4), ErrorCode.INVALID_REPLICATION_FACTOR,
+     "Replication factor: 4 larger than available brokers: 3."),
+    ("a million partitions", topic("new", 1_000_000), ErrorCode.INVALID_PARTITIONS,
+     "1000000 partitions are too many; 100000 fit into a request."),
+    ("an empty name", topic(""), ErrorCode.INVALID_TOPIC_EXCEPTION,
+     "Topic name is invalid: the empty string is not allowed"),
+    ("a dot", topic("."), ErrorCode.INVALID_TOPIC_EXCEPTION, "Topic name is invalid: '.' is not allowed"),
+    ("a path", topic("../ids/1"), ErrorCode.INVALID_TOPIC_EXCEPTION, "Topic name is invalid: '../ids/1' contains one "
+     "or more characters other than ASCII alphanumerics, '.', '_' and '-'"),
+    ("a long name", topic("x" * 250), ErrorCode.INVALID_TOPIC_EXCEPTION, "Topic name is invalid: the length of "
+     f"'{'x' * 250}' is longer than the max allowed length 249"),
+    ("marked for deletion", topic("marked"), ErrorCode.TOPIC_ALREADY_EXISTS, "Topic 'marked' is marked for deletion."),
+    ("exists in ZooKeeper only", topic("unled"), ErrorCode.TOPIC_ALREADY_EXISTS, "Topic 'unled' already exists."),
+    ("collides", topic("a.b"), ErrorCode.INVALID_TOPIC_EXCEPTION, "Topic 'a.b' collides with existing topics: a_b"),
+    ("unequal replica counts", {"name": "new", **manual((1, 2), (1,))}, ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+     "All partitions should have the same number of replicas"),
+    ("a broker twice", {"name": "new", **manual((1, 1))}, ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+     "Duplicate replica assignment found: Map(0 -> List(1, 1))"),
+    ("an unknown config", topic("new", **configs(foo="1")), ErrorCode.INVALID_CONFIG, "Unknown topic config name: foo"),
+]  # fmt: skip
+
+
+def test_topics_are_refused_by_the_first_check_that_fails(play: Play) -> None:
+    async def scenario(cluster: Any) -> None:
+        await create(cluster, topic("old"), topic("a_b"))
+        await cluster.zk(Create("/brokers/topics/unled", b'{"partitions":{"0":[77]}}'))
+        await cluster.zk(Create("/admin/delete_topics/marked"))
+        await cluster.zk(Create("/brokers/topics/marked", b'{"partitions":{"0":[77]}}'))
+        for name, wanted, code, message in CREATE_REFUSED:
+            if name == "marked for deletion":
+                await cluster.zk(Create("/admin/delete_topics/marked"))
+            (answer,) = await create(cluster, wanted)
+            assert (answer["error_code"], answer["error_message"]) == (code, message), name
+
+    play(scenario)
+
+
+def test_a_topic_is_answered_with_what_was_created(play: Play) -> None:
+    async def scenario(cluster: Any) -> None:
+        good, twice = await create(cluster, topic("t", 4, 2, **configs(retention_ms="5")), topic("x"), topic("x"))
+        assert (good["error_code"], good["num_partitions"], good["replication_factor"]) == (0, 4, 2)
+        shown = {c["name"]: (c["value"], c["config_source"]) for c in good["configs"]}
+        assert (shown["retention.ms"], shown["segment.bytes"]) == (("5", 1), ("1073741824", 5))
+        assert (twice["error_code"], twice["error_message"]) == (42, "Found multiple entries for this topic.")
+        assert json.loads(await cluster.read("/config/topics/t")) == {"version": 1, "config": {"retention.ms": "5"}}
+        assert await cluster.read("/brokers/topics/x") is None
+        metadata = await cluster.ask(ApiKey.METADATA, 9, {"topics": [{"name": "t"}]})
+        assert [p["error_code"] for p in metadata["topics"][0]["partitions"]] == [0] * 4
+
+    play(scenario)
+
+
+def test_validation_writes_nothing(play: Play) -> None:
+    async def scenario(cluster: Any) -> None:
+        (answer,) = await create(cluster, topic("t"), validate_only=True)
+        assert (answer["error_code"], answer["num_partitions"]) == (0, 1)
+        assert await cluster.read("/config/topics/t") is None
+
+    play(scenario)
+
+
+def test_waiting_for_leaders_ends_with_the_time(play: Play) -> None:
+    async def scenario(cluster: Any) -> None:
+        before = cluster.world.loop.time()
+        (dead,) = await create(cluster, {"name": "dead", **manual((9,))}, timeout=700)
+        assert dead["error_code"] == ErrorCode.REQUEST_TIMED_OUT
+        assert 0.7 <= cluster.world.loop.time() - before < 2
+        (hurry,) = await create(cluster, topic("hurry"), timeout=0)
+        assert hurry["error_code"] == ErrorCode.REQUEST_TIMED_OUT
+        assert await cluster.read("/brokers/topics/hurry") is not None
+
+    play(scenario)
+
+
+def test_racks_on_some_brokers_only(play: Play) -> None:
+    async def scenario(cluster: Any) -> None:
+        await cluster.register(4, rack="r1")
+        (created,) = await create(cluster, topic("t"))
+        text = "Not all brokers have rack information for replica rack aware assignment."
+        assert (created["error_code"], created["error_message"]) == (-1, text)
+        grown = await grow(cluster, "t", 2)
+        assert grown["error_code"] == -1
+
+    play(scenario)
+
+
+async def grow(cluster: Any, name: str, count: int, replicas: list[list[int]] | None = None, **more: Any) -> Any:
+    lists = None if replicas is None else [{"broker_ids": r} for r in replicas]
+    body = {"topics": [{"name": name, "count": count, "assignments": lists}], "timeout": 5_000, **more}
+    return (await cluster.ask(ApiKey.CREATE_PARTITIONS, 2, body))["results"][0]
+
+
+def test_partitions_are_added_or_refused(play: Play) -> None:
+    refused: list[tuple[str, int, list[list[int]] | None, ErrorCode, str]] = [
+        ("none", 2, None, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The topic 'none' does not exist."),
+        ("t", 1, None, ErrorCode.INVALID_PARTITIONS,
+         "Topic currently has 2 partitions, which is higher than the requested 1."),
+        ("t", 2, None, ErrorCode.INVALID_PARTITIONS, "Topic already has 2 partitions."),
+        ("t", 3, [[9, 1]], ErrorCode.INVALID_REPLICA_ASSIGNMENT, "Unknown broker(s) in replica assignment: 9."),
+        ("t", 4, [[1, 2]], ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+         "Increasing the number of partitions by 2 but 1 assignments provided."),
+        ("t", 3, [[1]], ErrorCode.INVALID_REPLICA_ASSIGNMENT, "Inconsistent replication factor between partitions, "
+         "partition 0 has 2 while partitions [2] have replication factors [1], respectively."),
+        ("moving", 2, None, ErrorCode.REASSIGNMENT_IN_PROGRESS,
+         "A partition reassignment is in progress for the topic 'moving'."),
+    ]  # fmt: skip
+
+    async def scenario(cluster: Any) -> None:
+        moving = b'{"version":3,"partitions":{"0":[2,1]},"adding_replicas":{"0":[2]},"removing_replicas":{"0":[1]}}'
+        await create(cluster, {"name": "t", **manual((1, 2), (2, 3))}, {"name": "moving", **manual((1,))})
+        await cluster.zk(SetData("/brokers/topics/moving", moving))
+        for name, count, replicas, code, message in refused:
+            answer = await grow(cluster, name, count, replicas)
+            assert (answer["error_code"], answer["error_message"]) == (code, message)
+        assert (await grow(cluster, "t", 3, [[3, 1]]))["error_code"] == 0
+        assert (await grow(cluster, "t", 5))["error_code"] == 0
+        assignment = json.loads(await cluster.read("/brokers/topics/t"))["partitions"]
+        assert assignment == {"0": [1, 2], "1": [2, 3], "2": [3, 1], "3": [1, 3], "4": [2, 1]}
+
+    play(scenario)
+
+
+def test_deletion_is_answered_once_it_shows(play: Play) -> None:
+    async def delete(cluster: Any, *names: str, timeout: int = 5_000) -> list[int]:
+        answer = await cluster.ask(ApiKey.DELETE_TOPICS, 4, {"topic_names": names, "timeout": timeout})
+        return [r["error_code"] for r in answer["responses"]]
+
+    async def scenario(cluster: Any) -> None:
+        await create(cluster, topic("t"), topic("u"))
+        assert await delete(cluster, "t", "none", "../ids", "") == [0, 3, 3, 3]
+        assert await delete(cluster, "u", timeout=0) == [ErrorCode.REQUEST_TIMED_OUT]
+        await cluster.world.sleep(2)
+        assert await cluster.read("/brokers/topics/t") is None
+        assert await cluster.read("/brokers/topics/u") is None
+
+    play(scenario)
+
+
+@pytest.mark.parametrize(("version", "code"), [(2, ErrorCode.INVALID_REQUEST), (3, ErrorCode.TOPIC_DELETION_DISABLED)])
+def test_deletion_may_be_disabled(play: Play, version: int, code: ErrorCode) -> None:
+    async def scenario(cluster: Any) -> None:
+        answer = await cluster.ask(ApiKey.DELETE_TOPICS, version, {"topic_names": ["t"], "timeout": 5})
+        assert answer["responses"][0]["error_code"] == code
+
+    play(scenario, brokers=0, settings={"delete.topic.enable": "false"})
+
+
+def test_reassignments_and_elections_pass_through_the_queue(play: Play) -> None:
+    async def scenario(cluster: Any) -> None:
+        await create(cluster, {"name": "t", **manual((1, 2), (2, 3))})
+        move = {"topics": [{"name": "t", "partitions": [
+            {"partition_index": 0, "replicas": [1, 3]}, {"partition_index": 1, "replicas": [9]},
+            {"partition_index": 7, "replicas": [1]}]}], "timeout": 1}  # fmt: skip
+        answer = await cluster.ask(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, move)
+        codes = {p["partition_index"]: p["error_code"] for p in answer["responses"][0]["partitions"]}
+        assert (answer["error_code"], codes) == (0, {0: 0, 1: 39, 7: 3})
+        listed = await cluster.ask(ApiKey.LIST_PARTITION_REASSIGNMENTS, 0, {"topics": None, "timeout": 1})
+        (moving,) = listed["topics"][0]["partitions"]
+        assert (moving["replicas"], moving["adding_replicas"], moving["removing_replicas"]) == ([1, 3, 2], [3], [2])
+        elect = {"election_type": 0, "timeout": 1_000}
+        named = {**elect, "topic_partitions": [{"topic": "t", "partitions": [1, 7]}]}
+        answer = await cluster.ask(ApiKey.ELECT_LEADERS, 2, named)
+        codes = {p["partition_id"]: p["error_code"] for p in answer["replica_election_results"][0]["partition_result"]}
+        assert codes == {1: ErrorCode.ELECTION_NOT_NEEDED, 7: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+        answer = await cluster.ask(ApiKey.ELECT_LEADERS, 2, {**elect, "topic_partitions": None})
+        assert (answer["error_code"], answer["replica_election_results"]) == (0, [])
+        answer = await cluster.ask(ApiKey.ELECT_LEADERS, 2, {**named, "election_type": 5})
+        assert answer["replica_election_results"][0]["partition_result"][0]["error_code"] == ErrorCode.INVALID_REQUEST
+
+    play(scenario)
+
+
+def test_controlled_shutdown_moves_leaders(play: Play) -> None:
+    async def scenario(cluster: Any) -> None:
+        await create(cluster, {"name": "t", **manual((1, 2))})
+        unknown = await cluster.ask(ApiKey.CONTROLLED_SHUTDOWN, 3, {"broker_id": 9, "broker_epoch": 4})
+        assert unknown["error_code"] == ErrorCode.UNKNOWN_SERVER_ERROR
+        gone = await cluster.ask(ApiKey.CONTROLLED_SHUTDOWN, 1, {"broker_id": 9})
+        assert gone["error_code"] == ErrorCode.BROKER_NOT_AVAILABLE
+        epoch = cluster.controller.state.live_brokers[1].broker_epoch
+        left = await cluster.ask(ApiKey.CONTROLLED_SHUTDOWN, 3, {"broker_id": 1, "broker_epoch": epoch})
+        assert (left["error_code"], left["remaining_partitions"]) == (0, [])
+        metadata = await cluster.ask(ApiKey.METADATA, 7, {"topics": [{"name": "t"}]})
+        assert metadata["topics"][0]["partitions"][0]["leader_id"] == 2
+
+    play(scenario)
+
+
+def test_configs_are_edited_and_shown(play: Play) -> None:
+    async def alter(cluster: Any, kind: int, name: str, *edits: tuple[str, int, str | None], **more: Any) -> Any:
+        resource = {"resource_type": kind, "resource_name": name, "configs": [
+            {"name": n, "config_operation": op, "value": v} for n, op, v in edits]}  # fmt: skip
+        answer = await cluster.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, {"resources": [resource], **more})
+        return answer["responses"][0]["error_code"], answer["responses"][0]["error_message"]
+
+    where = "Invalid config value for resource ConfigResource(type=TOPIC, name='t'): "
+    refused = [
+        (2, "none", [("retention.ms", 0, "1")], (3, "The topic 'none' does not exist.")),
+        (2, "", [("retention.ms", 0, "1")], (42, "Default topic resources are not allowed.")),
+        (2, "t", [("foo", 0, "1")], (40, where + "Unknown topic config name: foo")),
+        (2, "t", [("retention.ms", 0, "x")],
+         (40, where + "Invalid value x for configuration retention.ms: Not a number of type LONG")),
+        (2, "t", [("retention.ms", 2, "1")],
+         (40, where + "Config value append is not allowed for config key: retention.ms")),
+        (2, "t", [("retention.ms", 0, None)], (42, "Null value not supported for : retention.ms")),
+        (2, "t", [("retention.ms", 0, "1"), ("retention.ms", 0, "2")], (42, "Error due to duplicate config keys")),
+        (4, "1", [("num.io.threads", 0, "1")], (42, "Unexpected broker id, expected 100, but received 1")),
+        (4, "x", [("num.io.threads", 0, "1")], (42, "Broker id must be an integer, but it is: x")),
+        (4, "", [("broker.id", 0, "1")], (40, "Invalid config value for resource ConfigResource(type=BROKER, name=''): "
+         "Cannot update these configs dynamically: Set(broker.id)")),
+        (8, "1", [("a", 0, "b")], (42, "Unsupported resource type: BROKER_LOGGER")),
+    ]  # fmt: skip
+
+    async def scenario(cluster: Any) -> None:
+        await create(cluster, topic("t"))
+        for kind, name, edits, expected in refused:
+            assert await alter(cluster, kind, name, *edits) == expected
+        assert (await cluster.read("/config/topics/t")) == b'{"version":1,"config":{}}'
+        ok = (0, None)
+        assert await alter(cluster, 2, "t", ("cleanup.policy", 2, "compact"), ("retention.ms", 0, "5")) == ok
+        assert await alter(cluster, 2, "t", ("retention.ms", 1, None)) == ok
+        assert await alter(cluster, 2, "t", ("retention.ms", 0, "7"), validate_only=True) == ok
+        stored = json.loads(await cluster.read("/config/topics/t"))
+        assert stored["config"] == {"cleanup.policy": "delete,compact"}
+        assert await alter(cluster, 4, "", ("log.retention.ms", 0, "9")) == ok
+        await cluster.world.sleep(1)
+        described = await cluster.ask(
+            ApiKey.DESCRIBE_CONFIGS, 3, {"include_synonyms": True, "resources": [
+                {"resource_type": 2, "resource_name": "t", "configuration_keys": ["retention.ms"]},
+                {"resource_type": 4, "resource_name": "", "configuration_keys": None},
+                {"resource_type": 4, "resource_name": "100", "configuration_keys": ["auto.leader.rebalance.enable"]},
+                {"resource_type": 2, "resource_name": "no", "configuration_keys": None},
+                {"resource_type": 2, "resource_name": "../no", "configuration_keys": None}]})  # fmt: skip
+        of_topic, of_default, own, missing, bad = described["results"]
+        (entry,) = of_topic["configs"]
+        assert (entry["value"], entry["config_source"]) == ("9", 3)
+        assert [(s["name"], s["value"]) for s in entry["synonyms"]] == [("log.retention.ms", "9")]
+        assert [(c["name"], c["value"]) for c in of_default["configs"]] == [("log.retention.ms", "9")]
+        assert [(c["value"], c["config_source"]) for c in own["configs"]] == [("false", 4)]
+        assert (missing["error_code"], bad["error_code"]) == (3, 17)
+
+    play(scenario)
+
+
+def test_replacing_configs_forgets_the_others(play: Play) -> None:
+    async def scenario(cluster: Any) -> None:
+        await create(cluster, topic("t", **configs(retention_ms="1")))
+        resource = {"resource_type": 2, "resource_name": "t", "configs": [{"name": "segment.ms", "value": "2"}]}
+        answer = await cluster.ask(ApiKey.ALTER_CONFIGS, 1, {"resources": [resource]})
+        assert answer["responses"][0]["error_code"] == 0
+        assert json.loads(await cluster.read("/config/topics/t"))["config"] == {"segment.ms": "2"}
+
+    play(scenario)
+
+
+def test_unclean_election_switched_on_for_the_cluster_wakes_leaderless_partitions(play: Play) -> None:
+    async def scenario(cluster: Any) -> None:
+        await create(cluster, {"name": "t", **manual((1, 2))})
+        state = json.loads(await cluster.read("/brokers/topics/t/partitions/0/state"))
+        (written,) = await cluster.zk(
+            SetData("/brokers/topics/t/partitions/0/state", json.dumps({**state, "isr": [1]}).encode())
+        )
+        assert written.ok
+        await cluster.unregister(1)
+        await cluster.world.sleep(1)
+        leader = json.loads(await cluster.read("/brokers/topics/t/partitions/0/state"))["leader"]
+        assert leader == -1
+        edit = {"name": "unclean.leader.election.enable", "config_operation": 0, "value": "true"}
+        resource = {"resource_type": 4, "resource_name": "", "configs": [edit]}
+        await cluster.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, {"resources": [resource]})
+        await cluster.world.sleep(1)
+        leader = json.loads(await cluster.read("/brokers/topics/t/partitions/0/state"))["leader"]
+        assert leader == 2
+
+    play(scenario, brokers=2)
+
+
+def test_metadata_names_the_controller_and_creates_topics(play: Play) -> None:
+    async def scenario(cluster: Any) -> None:
+        first = await cluster.ask(ApiKey.METADATA, 9, {"topics": [{"name": "auto"}, {"name": "b@d"}],
+                                                       "allow_auto_topic_creation": True})  # fmt: skip
+        assert [t["error_code"] for t in first["topics"]] == [5, 17]
+        await cluster.world.sleep(1)
+        again = await cluster.ask(ApiKey.METADATA, 0, {"topics": []})
+        assert [t["name"] for t in again["topics"]] == ["auto"]
+        unasked = {"topics": [{"name": "no"}], "allow_auto_topic_creation": False}
+        none = await cluster.ask(ApiKey.METADATA, 9, unasked)
+        assert none["topics"][0]["error_code"] == 3
+        assert (none["controller_id"], len(none["cluster_id"])) == (100, 22)
+        assert [(b["node_id"], b["host"]) for b in none["brokers"]] == [
+            (1, "broker-1"), (2, "broker-2"), (3, "broker-3"), (100, "controller")]  # fmt: skip
+        described = await cluster.ask(ApiKey.DESCRIBE_CLUSTER, 0, {})
+        assert (described["controller_id"], [b["broker_id"] for b in described["brokers"]]) == (100, [1, 2, 3, 100])
+        nothing = await cluster.ask(ApiKey.METADATA, 1, {"topics": []})
+        assert nothing["topics"] == []
+
+    play(scenario)
+
+
+#: request -> body and how the refusal shows when another process holds the office.
+INACTIVE: list[tuple[ApiKey, int, dict[str, Any], Callable[[Any], int], ErrorCode]] = [
+    (ApiKey.CREATE_TOPICS, 5, {"topics": [topic("t")], "timeout": 1},
+     lambda a: a["topics"][0]["error_code"], ErrorCode.NOT_CONTROLLER),
+    (ApiKey.DELETE_TOPICS, 4, {"topic_names": ["t"], "timeout": 1},
+     lambda a: a["responses"][0]["error_code"], ErrorCode.NOT_CONTROLLER),
+    (ApiKey.CREATE_PARTITIONS, 2, {"topics": [{"name": "t", "count": 2, "assignments": None}], "timeout": 1},
+     lambda a: a["results"][0]["error_code"], ErrorCode.NOT_CONTROLLER),
+    (ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, {"topics": [], "timeout": 1},
+     lambda a: a["error_code"], ErrorCode.NOT_CONTROLLER),
+    (ApiKey.LIST_PARTITION_REASSIGNMENTS, 0, {"topics": None, "timeout": 1},
+     lambda a: a["error_code"], ErrorCode.NOT_CONTROLLER),
+    (ApiKey.ELECT_LEADERS, 2, {"topic_partitions": [{"topic": "t", "partitions": [0]}], "timeout": 1},
+     lambda a: a["replica_election_results"][0]["partition_result"][0]["error_code"], ErrorCode.NOT_CONTROLLER),
+    (ApiKey.CONTROLLED_SHUTDOWN, 3, {"broker_id": 1, "broker_epoch": 1},
+     lambda a: a["error_code"], ErrorCode.STALE_CONTROLLER_EPOCH),
+]  # fmt: skip
+
+
+def test_a_standby_refuses_and_names_the_controller(play: Play) -> None:
+    async def scenario(cluster: Any) -> None:
+        standby = cluster.make(200, "standby")
+        await cluster.world.machine("standby").run(standby.start())
+        await cluster.world.sleep(1)
+        for key, version, body, code, expected in INACTIVE:
+            assert code(await cluster.ask(key, version, body, host="standby")) == expected, key.name
+        metadata = await cluster.ask(ApiKey.METADATA, 9, {"topics": [{"name": "t"}]}, host="standby")
+        assert (metadata["controller_id"], metadata["topics"][0]["error_code"]) == (100, 5)
+        await cluster.world.machine("standby").run(standby.stop())
+
+    play(scenario, brokers=1)
+
+
+def test_a_standby_takes_over_when_the_controller_ends(play: Play) -> None:
+    async def scenario(cluster: Any) -> None:
+        standby = cluster.make(200, "standby")
+        await cluster.world.machine("standby").run(standby.start())
+        await create(cluster, topic("t"))
+        await cluster.machine.run(cluster.controller.stop())
+        await cluster.world.until(lambda: standby.state.serving, within_s=5, what="the standby is in office")
+        answer = await cluster.ask(ApiKey.METADATA, 9, {"topics": [{"name": "t"}]}, host="standby")
+        assert (answer["controller_id"], answer["topics"][0]["partitions"][0]["error_code"]) == (200, 0)
+        await cluster.world.machine("standby").run(standby.stop())
+
+    play(scenario, brokers=1)
+
+
+def test_a_lost_session_is_replaced_and_the_office_won_again(play: Play) -> None:
+    async def scenario(cluster: Any) -> None:
+        await create(cluster, topic("t"))
+        controller = cluster.controller
+        for _ in range(2):
+            epoch = controller.state.epoch
+            cluster.world.zookeeper.expire_session(controller.state.session_id)
+            await cluster.world.until(
+                lambda epoch=epoch: controller.state.serving and controller.state.epoch > epoch,
+                within_s=10,
+                what="the office is won again",
+            )
+        (answer,) = await create(cluster, topic("u"))
+        assert answer["error_code"] == 0
+
+    play(scenario, brokers=1)
+
+
+def test_answers_wait_neither_for_a_lost_office_nor_for_ever(play: Play) -> None:
+    async def scenario(cluster: Any) -> None:
+        before = cluster.world.loop.time()
+        waiting = cluster.world.loop.create_task(create(cluster, {"name": "dead", **manual((9,))}, timeout=50_000))
+        await cluster.world.sleep(1)
+        other = b'{"version":2,"brokerid":77,"timestamp":"0","kraftControllerEpoch":-1}'
+        await cluster.zk(Multi((Delete("/controller"), Create("/controller", other, ephemeral=True))))
+        (answer,) = await waiting
+        assert answer["error_code"] == ErrorCode.REQUEST_TIMED_OUT
+        assert cluster.world.loop.time() - before < 10
+
+    play(scenario, brokers=1)
+
+
+def test_every_api_has_a_refusal(play: Play) -> None:
+    async def scenario(cluster: Any) -> None:
+        answer = await cluster.ask(ApiKey.API_VERSIONS, 2, {})
+        offered = {(r["api_key"], r["min_version"], r["max_version"]) for r in answer["api_keys"]}
+        assert offered == {(int(key), *api.versions) for key, api in APIS.items()}
+
+    play(scenario, brokers=0)
