@@ -103,7 +103,7 @@ class ReplicaFetcher:
                     await self._rest()
             except OSError as error:
                 self._client.close()
-                self._table.log.debug(ev.REQUEST_FAILED, leader=self._leader, reason=str(error))
+                self._table.log.debug(ev.REQUEST_FAILED, leader=self._leader, reason=repr(error))
                 self._delay(self._states.values())
 
     async def _rest(self) -> None:
@@ -199,7 +199,7 @@ class ReplicaFetcher:
             self._table.error_of(error)
             self._fail(topic_partition, state, str(error))
         except KafkaError as error:
-            self._log(ev.REQUEST_FAILED, topic_partition, reason=str(error))
+            self._log(ev.REQUEST_FAILED, topic_partition, reason=repr(error))
             self._delay([state])
         else:
             state.offset = log.leo

@@ -166,6 +166,11 @@ class ReplicaManager:
             table.log.error(ev.LOG_DIR_FAILED, log_dir=str(path), reason="not closed cleanly")
         table.trace.close()
 
+    def abandon(self) -> None:
+        """Gives up the locks of the log dirs, as the end of a process would; for the simulation of a kill only."""
+        self._has_ended = True
+        self._table.dirs.unlock()
+
     # -- the controller's requests ------------------------------------------------------------------------------------
 
     def leader_and_isr(

@@ -3,14 +3,16 @@
 Each row is handed to the operating system as it is written, so a killed process loses at most the line it was writing.
 Fetches that change nothing but the time a follower was last caught up are collapsed: of a run of them the first and the
 last are kept. The `n` of a row is the number of fetches it stands for, so that their sum is the number of fetches.
-Fetches of different followers at the leader's end do not disturb each other, so they do not end each other's runs; any
-other row of the partition does, and so does a row of the broker (a tick, a setting), because it may read those times.
+Fetches of different followers at the leader's end do not disturb each other, so they do not end each other's runs
+unless the high watermark moved; any other row of the partition does, and so does a row of the broker (a tick, a
+setting), because it may read those times.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,6 +28,7 @@ class _Run:
     offset: int
     leo: int
     epoch: int
+    hw: int | None = None
     count: int = 0
     ts: int = 0
     columns: dict[str, Any] | None = None
@@ -97,9 +100,14 @@ class TraceWriter:
         if changes_nothing and run is not None and is_more:
             run.count, run.ts, run.columns = run.count + 1, ts, columns
             return
-        self.row(TraceEvent.FETCH, ts, topic_partition, **columns)
-        if changes_nothing:
-            self._runs.setdefault(topic_partition, {})[replica] = _Run(offset, leo, epoch)
+        if not changes_nothing:
+            self.row(TraceEvent.FETCH, ts, topic_partition, **columns)
+            return
+        hw = columns.get("hw")
+        runs = self._runs.setdefault(topic_partition, {})
+        self._write_runs(topic_partition, [runs.pop(r) for r in list(runs) if r == replica or runs[r].hw != hw])
+        self._write(TraceEvent.FETCH, ts, topic_partition, columns)
+        runs[replica] = _Run(offset, leo, epoch, hw)
 
     def flush_runs(self) -> None:
         """Writes the last row of every open run, and ends it."""
@@ -115,7 +123,9 @@ class TraceWriter:
             self._fd = None
 
     def _end_runs(self, topic_partition: TopicPartition) -> None:
-        runs = self._runs.pop(topic_partition, {}).values()
+        self._write_runs(topic_partition, self._runs.pop(topic_partition, {}).values())
+
+    def _write_runs(self, topic_partition: TopicPartition, runs: Iterable[_Run]) -> None:
         for run in sorted((r for r in runs if r.columns is not None), key=lambda r: r.ts):
             assert run.columns is not None
             self._write(TraceEvent.FETCH, run.ts, topic_partition, {**run.columns, "n": run.count})
@@ -131,5 +141,6 @@ class TraceWriter:
             os.write(self._fd, line.encode())
         except OSError as error:
             # A trace is not worth a broker: what is written stays readable up to its torn last line.
-            os.close(self._fd)
-            self._fd, self.failure = None, error
+            fd, self._fd, self.failure = self._fd, None, error
+            with contextlib.suppress(OSError):
+                os.close(fd)

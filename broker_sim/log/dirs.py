@@ -161,6 +161,11 @@ class LogDirs:
             self._unlock(log_dir)
         return failed
 
+    def unlock(self) -> None:
+        """Lets another process have the dirs. Idempotent."""
+        for log_dir in self._dirs.values():
+            self._unlock(log_dir)
+
     def _close_one(self, log_dir: LogDir, broker_epoch: int, high_watermarks: Mapping[TopicPartition, int]) -> None:
         for log in log_dir.logs.values():
             log.flush()

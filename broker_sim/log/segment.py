@@ -267,6 +267,8 @@ class Segment:
                 header = parse_header(window, position - window_at)
                 if position + header.size > end or header.base_offset < least:
                     return
+                if header.last_offset - self.base_offset > MAX_RELATIVE_OFFSET:
+                    return
                 if check:
                     if position + header.size > window_at + len(window):
                         window = os.pread(handle, max(chunk, header.size), position)

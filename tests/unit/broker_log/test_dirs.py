@@ -1,0 +1,150 @@
+"""Log dirs: whose they are, where logs go, what comes back after a start."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from broker_sim.log import checkpoints
+from broker_sim.log.config import LogConfig
+from broker_sim.log.dirs import LogDirs, deleted_name, folder_name, parse_folder_name
+from broker_sim.log.errors import LogDirsUnusable
+from broker_sim.log.records import build_values
+from controller.wire.types import TopicPartition
+
+TP = TopicPartition("t", 0)
+
+
+def opened(tmp_path, *names: str, broker_id: int = 1, cluster_id: str = "c") -> LogDirs:
+    dirs = LogDirs(tuple(str(tmp_path / name) for name in names or ("a", "b")), random.Random(1))
+    dirs.open(broker_id=broker_id, cluster_id=cluster_id, config_of=lambda topic: LogConfig(), now_ms=0)
+    return dirs
+
+
+def closed(dirs: LogDirs, *, clean: bool = True, **watermarks: int) -> None:
+    known = {log.topic_partition: watermarks.get(log.topic_partition.topic, 0) for log in dirs.all_logs()}
+    assert dirs.close(clean=clean, broker_epoch=3, high_watermarks=known) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("orders-7", TopicPartition("orders", 7)),
+        ("a-b-10", TopicPartition("a-b", 10)),
+        ("__consumer_offsets-0", TopicPartition("__consumer_offsets", 0)),
+        ("t-0.0123456789abcdef0123456789abcdef-delete", None),
+        ("t-0.0123456789abcdef0123456789abcdef-future", None),
+        ("t-0.0123456789abcdef0123456789abcdef-stray", None),
+        ("lost+found", None),
+        ("-3", None),
+    ],
+)
+def test_folder_names(name, expected) -> None:
+    assert parse_folder_name(name) == expected
+    if expected is not None:
+        assert folder_name(expected) == name
+
+
+def test_the_name_of_a_deleted_log_fits() -> None:
+    name = deleted_name(TopicPartition("t" * 249, 12), "0" * 32)
+    assert len(name) == 255
+    assert name.endswith("-12." + "0" * 32 + "-delete")
+
+
+def test_a_new_log_goes_where_the_fewest_are(tmp_path) -> None:
+    dirs = opened(tmp_path)
+    places = [dirs.create(TopicPartition("t", p), LogConfig()).log_dir.name for p in range(4)]
+    assert places == ["a", "b", "a", "b"]
+    dirs.prefer(TP._replace(partition=9), str(tmp_path / "b"))
+    assert dirs.create(TP._replace(partition=9), LogConfig()).log_dir.name == "b"
+    closed(dirs)
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_logs_and_checkpoints_come_back(tmp_path, clean) -> None:
+    dirs = opened(tmp_path)
+    log = dirs.create(TP, LogConfig())
+    log.append_as_leader(build_values([(None, b"v")] * 5, timestamp=1), leader_epoch=0, now_ms=1)
+    log.raise_log_start(2)
+    dirs.checkpoint_high_watermarks({TP: 4})
+    dirs.checkpoint_recovery_points()
+    closed(dirs, clean=clean, t=4)
+    assert (tmp_path / "a" / ".kafka_cleanshutdown").exists() is clean
+    assert (tmp_path / "a" / "replication-offset-checkpoint").read_text() == "0\n1\nt 0 4\n"
+    assert (tmp_path / "a" / "log-start-offset-checkpoint").read_text() == "0\n1\nt 0 2\n"
+    again = opened(tmp_path)
+    found = again.get(TP)
+    assert (found.leo, found.log_start_offset, again.checkpointed_high_watermark(found)) == (5, 2, 4)
+    assert not (tmp_path / "a" / ".kafka_cleanshutdown").exists()
+    closed(again, t=4)
+
+
+def test_a_dir_in_use_is_refused(tmp_path) -> None:
+    first = opened(tmp_path)
+    with pytest.raises(LogDirsUnusable, match="in use"):
+        opened(tmp_path)
+    closed(first)
+    closed(opened(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("who", "message"),
+    [({"broker_id": 2}, "broker.id is 1"), ({"cluster_id": "d"}, "cluster.id is c")],
+)
+def test_a_dir_of_another_broker_or_cluster_is_refused(tmp_path, who, message) -> None:
+    closed(opened(tmp_path))
+    with pytest.raises(LogDirsUnusable, match=message):
+        opened(tmp_path, **who)
+
+
+def test_kafkas_own_meta_properties_are_read(tmp_path) -> None:
+    path = tmp_path / "meta.properties"
+    path.write_text("#\n#Sat Jan 01 00:00:00 UTC 2022\ncluster.id=abc\nversion=0\nbroker.id=4\n")
+    assert checkpoints.read_meta(path) == checkpoints.MetaProperties(broker_id=4, cluster_id="abc")
+    path.write_text("version=0\n")
+    with pytest.raises(checkpoints.CheckpointError, match=r"broker\.id"):
+        checkpoints.read_meta(path)
+
+
+def test_a_dir_that_cannot_be_read_is_offline_and_the_others_serve(tmp_path) -> None:
+    (tmp_path / "b").write_text("a file where a dir should be")
+    dirs = opened(tmp_path)
+    assert [d.is_online for d in dirs] == [True, False]
+    assert dirs.any_offline
+    closed(dirs)
+    with pytest.raises(LogDirsUnusable, match="none of the log dirs"):
+        opened(tmp_path, "b")
+
+
+def test_a_deleted_log_is_renamed_then_removed_at_the_latest_by_the_next_start(tmp_path) -> None:
+    dirs = opened(tmp_path, "a")
+    renamed = dirs.delete(dirs.create(TP, LogConfig()))
+    assert renamed.exists()
+    assert dirs.get(TP) is None
+    assert dirs.create(TP, LogConfig()).leo == 0
+    dirs.purge(renamed)
+    assert not renamed.exists()
+    left = dirs.delete(dirs.get(TP))
+    closed(dirs)
+    closed(opened(tmp_path, "a"))
+    assert not left.exists()
+
+
+def test_two_logs_of_one_partition_are_refused(tmp_path) -> None:
+    dirs = opened(tmp_path)
+    dirs.create(TP, LogConfig())
+    closed(dirs)
+    (tmp_path / "b" / "t-0").mkdir()
+    with pytest.raises(LogDirsUnusable, match="two logs of t-0"):
+        opened(tmp_path)
+
+
+@pytest.mark.parametrize("text", ["", "0\n", "0\n1\n", "0\n1\nt 0\n", "0\n1\nt x 1\n", "2\n0\n"])
+def test_a_damaged_checkpoint_is_an_error_that_names_the_file(tmp_path, text) -> None:
+    path = tmp_path / "replication-offset-checkpoint"
+    path.write_text(text)
+    with pytest.raises(checkpoints.CheckpointError, match="replication-offset-checkpoint"):
+        checkpoints.read_offsets(path)
+    path.unlink()
+    assert checkpoints.read_offsets(path) == {}

@@ -1,0 +1,94 @@
+"""The leader-epoch cache: the examples of Kafka's rules, and its file."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from broker_sim.log.checkpoints import CheckpointError
+from broker_sim.log.leader_epochs import EpochFile, LeaderEpochs
+
+EXAMPLE = [(0, 0), (2, 100), (5, 180)]
+
+
+@pytest.mark.parametrize(
+    ("epoch", "expected"),
+    [(0, (0, 100)), (1, (0, 100)), (2, (2, 180)), (4, (2, 180)), (5, (5, 250)), (7, (-1, -1)), (-1, (-1, -1))],
+)
+def test_end_offset_for(epoch, expected) -> None:
+    assert LeaderEpochs(list(EXAMPLE)).end_offset_for(epoch, leo=250) == expected
+
+
+def test_end_offset_for_at_the_edges() -> None:
+    assert LeaderEpochs().end_offset_for(3, leo=9) == (-1, -1)
+    assert LeaderEpochs([(4, 10), (6, 20)]).end_offset_for(2, leo=30) == (2, 10)
+
+
+ASSIGNMENTS = [
+    pytest.param((5, 200), EXAMPLE, False, id="the newest epoch again, later: nothing"),
+    pytest.param((5, 180), EXAMPLE, False, id="the newest epoch again: nothing"),
+    pytest.param((6, 250), [*EXAMPLE, (6, 250)], True, id="a newer one"),
+    pytest.param((6, 150), [(0, 0), (2, 100), (6, 150)], True, id="a newer one that starts earlier removes"),
+    pytest.param((3, 190), [(0, 0), (2, 100), (3, 190)], True, id="an older one removes the newer"),
+    pytest.param((-1, 300), EXAMPLE, False, id="no epoch: nothing"),
+]
+
+
+@pytest.mark.parametrize(("entry", "expected", "changed"), ASSIGNMENTS)
+def test_assign(entry, expected, changed) -> None:
+    epochs = LeaderEpochs(list(EXAMPLE))
+    assert epochs.assign(*entry) is changed
+    assert epochs.entries == expected
+
+
+@pytest.mark.parametrize(
+    ("offset", "expected"), [(250, EXAMPLE), (180, [(0, 0), (2, 100)]), (101, [(0, 0), (2, 100)]), (0, [])]
+)
+def test_truncate_from_end(offset, expected) -> None:
+    epochs = LeaderEpochs(list(EXAMPLE))
+    assert epochs.truncate_from_end(offset) is (expected != EXAMPLE)
+    assert epochs.entries == expected
+
+
+@pytest.mark.parametrize(
+    ("offset", "expected"),
+    [(0, EXAMPLE), (50, [(0, 50), (2, 100), (5, 180)]), (100, [(2, 100), (5, 180)]), (999, [(5, 999)])],
+)
+def test_truncate_from_start(offset, expected) -> None:
+    epochs = LeaderEpochs(list(EXAMPLE))
+    epochs.truncate_from_start(offset)
+    assert epochs.entries == expected
+
+
+@settings(max_examples=80)
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 90)), max_size=12), st.integers(0, 10))
+def test_entries_rise_and_lookups_agree_with_the_definition(pairs, epoch) -> None:
+    epochs = LeaderEpochs()
+    for pair in pairs:
+        epochs.assign(*pair)
+    found = epochs.entries
+    assert found == sorted(found)
+    assert all(a[0] < b[0] and a[1] < b[1] for a, b in itertools.pairwise(found))
+    got, end = epochs.end_offset_for(epoch, leo=100)
+    if got != -1:
+        assert end == next((o for e, o in found if e > got), 100)
+        assert all(e <= epoch for e in [got])
+
+
+def test_the_file_in_kafkas_format(tmp_path) -> None:
+    file = EpochFile(tmp_path / "leader-epoch-checkpoint")
+    assert file.read().entries == []
+    file.write(LeaderEpochs(list(EXAMPLE)))
+    assert file.path.read_text() == "0\n3\n0 0\n2 100\n5 180\n"
+    assert file.read().entries == EXAMPLE
+
+
+@pytest.mark.parametrize("text", ["", "1\n0\n", "0\n2\n0 0\n", "0\n1\nx y\n", "0\n1\n1 2 3\n"])
+def test_another_content_is_refused(tmp_path, text) -> None:
+    path = tmp_path / "leader-epoch-checkpoint"
+    path.write_text(text)
+    with pytest.raises(CheckpointError, match="leader-epoch-checkpoint"):
+        EpochFile(path).read()

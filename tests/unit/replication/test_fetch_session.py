@@ -1,0 +1,129 @@
+"""Fetch sessions: who gets one, what an incremental answer carries, what is refused."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from broker_sim.fetch_session import FetchSessionCache
+from broker_sim.replica_types import FetchPartition, FetchResult
+from controller.wire.errors import ErrorCode
+from controller.wire.types import TopicPartition
+
+A, B = TopicPartition("t", 0), TopicPartition("t", 1)
+WANTED = FetchPartition(fetch_offset=0, max_bytes=100)
+QUIET = FetchResult(high_watermark=5, log_start_offset=0)
+
+
+def cache(**limits) -> FetchSessionCache:
+    return FetchSessionCache(random.Random(3), **limits)
+
+
+def ask(sessions, session_id, epoch, partitions=(), forgotten=(), *, follower=False, now_ms=0):
+    return sessions.open(
+        session_id=session_id,
+        session_epoch=epoch,
+        partitions=dict.fromkeys(partitions, WANTED),
+        forgotten=list(forgotten),
+        is_from_follower=follower,
+        now_ms=now_ms,
+    )
+
+
+def opened(sessions, partitions=(A, B), **keys) -> int:
+    return ask(sessions, 0, 0, partitions, **keys).answer(dict.fromkeys(partitions, QUIET)).session_id
+
+
+def test_a_full_fetch_opens_a_session_and_gets_everything() -> None:
+    sessions = cache()
+    answer = ask(sessions, 0, 0, [A, B]).answer({A: QUIET, B: QUIET})
+    assert answer.session_id != 0
+    assert list(answer.partitions) == [A, B]
+
+
+CHANGES = [
+    pytest.param(QUIET, False, id="nothing new"),
+    pytest.param(FetchResult(high_watermark=5, log_start_offset=0, records=b"x"), True, id="records"),
+    pytest.param(FetchResult(high_watermark=6, log_start_offset=0), True, id="another high watermark"),
+    pytest.param(FetchResult(high_watermark=5, log_start_offset=1), True, id="another log start"),
+    pytest.param(FetchResult(error=ErrorCode.NOT_LEADER_OR_FOLLOWER), True, id="an error"),
+]
+
+
+@pytest.mark.parametrize(("result", "is_sent"), CHANGES)
+def test_an_incremental_answer_has_what_changed(result, is_sent) -> None:
+    sessions = cache()
+    session_id = opened(sessions)
+    context = ask(sessions, session_id, 1)
+    assert list(context.partitions) == [A, B]
+    answer = context.answer({A: result, B: QUIET})
+    assert (list(answer.partitions), answer.session_id) == ([A] if is_sent else [], session_id)
+
+
+def test_after_an_error_the_partition_is_sent_again() -> None:
+    sessions = cache()
+    session_id = opened(sessions, [A])
+    ask(sessions, session_id, 1).answer({A: FetchResult(error=ErrorCode.KAFKA_STORAGE_ERROR)})
+    assert list(ask(sessions, session_id, 2).answer({A: QUIET}).partitions) == [A]
+
+
+def test_a_partition_with_records_is_read_last_next_time() -> None:
+    sessions = cache()
+    session_id = opened(sessions)
+    ask(sessions, session_id, 1).answer({A: FetchResult(high_watermark=6, log_start_offset=0, records=b"x"), B: QUIET})
+    assert list(ask(sessions, session_id, 2).partitions) == [B, A]
+
+
+def test_forgotten_partitions_go_and_named_ones_are_added() -> None:
+    sessions = cache()
+    session_id = opened(sessions, [A])
+    assert list(ask(sessions, session_id, 1, [B], [A]).partitions) == [B]
+    gone = ask(sessions, session_id, 2, [], [B])
+    assert (gone.partitions, gone.answer({}).session_id, len(sessions)) == ({}, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("session_id", "epoch", "expected"),
+    [
+        pytest.param(None, 2, ErrorCode.INVALID_FETCH_SESSION_EPOCH, id="an epoch too far"),
+        pytest.param(12345, 1, ErrorCode.FETCH_SESSION_ID_NOT_FOUND, id="an unknown session"),
+        pytest.param(0, 1, ErrorCode.FETCH_SESSION_ID_NOT_FOUND, id="no session"),
+    ],
+)
+def test_a_request_of_no_such_session_is_refused(session_id, epoch, expected) -> None:
+    sessions = cache()
+    known = opened(sessions)
+    context = ask(sessions, known if session_id is None else session_id, epoch)
+    assert (context.error, context.partitions) == (expected, {})
+    assert context.answer({}).session_id == 0
+
+
+def test_a_sessionless_request_closes_the_session_it_names() -> None:
+    sessions = cache()
+    session_id = opened(sessions)
+    answer = ask(sessions, session_id, -1, [A]).answer({A: QUIET})
+    assert (answer.session_id, list(answer.partitions), len(sessions)) == (0, [A], 0)
+
+
+def test_a_full_cache_gives_no_session_but_an_answer() -> None:
+    sessions = cache(slots=1)
+    assert opened(sessions, now_ms=0) != 0
+    assert opened(sessions, now_ms=120_000) == 0
+    assert opened(sessions, now_ms=120_001) != 0
+
+
+def test_a_follower_takes_the_place_of_a_client() -> None:
+    sessions = cache(slots=1)
+    client = opened(sessions)
+    assert opened(sessions, follower=True) != 0
+    assert ask(sessions, client, 1).error is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert opened(sessions, follower=True) == 0
+
+
+def test_epochs_wrap_to_one() -> None:
+    sessions = cache()
+    session_id = opened(sessions)
+    sessions._sessions[session_id].epoch = 0x7FFFFFFF
+    assert ask(sessions, session_id, 0x7FFFFFFF).error is ErrorCode.NONE
+    assert ask(sessions, session_id, 1).error is ErrorCode.NONE
