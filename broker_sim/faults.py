@@ -76,8 +76,8 @@ class Action(StrEnum):
 class ApiFault(_Row):
     """Requests of one API go wrong: only the `nth` since the row appeared (from 1), or each with the given chance.
 
-    drop closes the connection without an answer; delay waits `delay_ms` first; error answers with `error_code` in every
-    place of the answer that has one.
+    drop closes the connection and does nothing; delay waits `delay_ms` first; error carries the request out and puts
+    `error_code` into every place of the answer that has one, as if the true answer had been lost on the way.
     """
 
     fault: Literal["api"] = "api"

@@ -168,7 +168,8 @@ class SocketServer:
         if body is None:
             return None
         if fault is not None and fault.action is Action.ERROR and not isinstance(body, bytes):
-            body = with_error_code(body, fault.error_code)
+            full = protocol.plain(protocol.build(api_key, version, body, response=True))
+            body = with_error_code(full, fault.error_code)
         return protocol.encode_response(api_key, version, correlation_id, body)
 
     async def _strike(self, fault: ApiFault) -> None:

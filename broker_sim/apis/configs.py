@@ -33,6 +33,7 @@ from controller.wire.topic_configs import (
     InvalidConfig,
     defaults_from,
     describe,
+    effective,
     validate,
 )
 from controller.wire.types import BrokerId
@@ -42,6 +43,7 @@ ALTER_CONFIGS_VERSIONS: Final = (0, 1)
 INCREMENTAL_ALTER_CONFIGS_VERSIONS: Final = (0, 1)
 TOPIC: Final = 2
 BROKER: Final = 4
+_TOPIC_TYPES: Final = {name: config.type for name, config in TOPIC_CONFIGS.items()}
 _TYPE_NAMES: Final = {TOPIC: "TOPIC", BROKER: "BROKER"}
 
 
@@ -183,8 +185,9 @@ async def _alter_resource(
     stored = {} if replace else (await context.config_store.read([entity]))[entity]
     try:
         if kind == TOPIC:
-            configs = edited(stored, edits, {n: c.type for n, c in TOPIC_CONFIGS.items()}, _topic_defaults(context))
-            validate(configs, _topic_defaults(context))
+            broker_values = _levels(context).merged()
+            configs = edited(stored, edits, _TOPIC_TYPES, effective({}, broker_values))
+            validate(configs, defaults_from(broker_values))
         else:
             types = {edit.name: ConfigType(broker_config_type(edit.name)) for edit in edits}
             configs = edited(stored, edits, types, context.settings.property_values())
@@ -195,10 +198,6 @@ async def _alter_resource(
         raise KafkaError(ErrorCode.INVALID_CONFIG, message) from error
     if not dry:
         await context.config_store.write(entity, configs)
-
-
-def _topic_defaults(context: BrokerContext) -> dict[str, str]:
-    return defaults_from(_levels(context).merged())
 
 
 def _check_edits(edits: Iterable[Edit]) -> None:

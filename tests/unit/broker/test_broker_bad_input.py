@@ -82,7 +82,7 @@ def test_garbage_of_any_kind_never_stops_the_broker(in_memory: Any) -> None:
                   st.integers(0, 255)),
     )  # fmt: skip
 
-    @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
     @given(st.lists(bodies, min_size=1, max_size=15))
     def check(frames: list[bytes]) -> None:
         async def scenario(cluster: Any) -> None:

@@ -262,7 +262,7 @@ def test_whatever_happens_every_request_is_answered_once_in_the_end(steps: list[
             case "rejoin":
                 play.join(join_request(member))
             case "sync":
-                play.sync(member, **{m: b"x" for m in play.group.members})
+                play.sync(member, **dict.fromkeys(play.group.members, b"x"))
             case "leave":
                 play.perform(play.group.leave(member, None, play.now)[1])
             case "beat":

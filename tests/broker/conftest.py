@@ -1,0 +1,87 @@
+"""A cluster of processes for real clients: embedded ZooKeeper, one controller, three brokers in one process."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from queue import Empty, Queue
+from typing import Any
+
+import pytest
+
+START_LIMIT_S = 60.0
+
+
+class Program:
+    """A child process whose log lines (JSON on stderr) can be waited for."""
+
+    def __init__(self, *arguments: str) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", *arguments], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
+        )
+        self.lines: list[str] = []
+        self._events: Queue[dict[str, Any] | None] = Queue()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            self.lines.append(line)
+            try:
+                self._events.put(json.loads(line))
+            except ValueError:
+                continue
+        self._events.put(None)
+
+    def wait_for(self, event: str) -> dict[str, Any]:
+        """The next line with this event; fails with the last lines when the process ends or is too slow."""
+        while True:
+            try:
+                line = self._events.get(timeout=START_LIMIT_S)
+            except Empty:
+                line = None
+            if line is None:
+                pytest.fail(f"no {event}; the last lines were:\n{''.join(self.lines[-20:])}", pytrace=False)
+            if line["event"] == event:
+                return line
+
+    def stop(self) -> int:
+        """SIGTERM, then SIGKILL; the exit status."""
+        self.process.terminate()
+        try:
+            status = self.process.wait(timeout=30)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            status = self.process.wait()
+        self._reader.join(timeout=5)
+        if self.process.stderr is not None:
+            self.process.stderr.close()
+        return status
+
+
+@pytest.fixture(scope="module")
+def bootstrap(zookeeper: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """`host:port` of a running cluster of three brokers."""
+    folder: Path = tmp_path_factory.mktemp("cluster")
+    connect = f"{zookeeper.address}/clients"
+    listener = ("--listener", "127.0.0.1:0")
+    brokers = Program(
+        "broker_sim", "run", "--zookeeper", connect, "--broker-id", "1-3", *listener, "--log-dirs", str(folder),
+        "--override", "offsets.topic.num.partitions=3",
+        "--override", "group.initial.rebalance.delay.ms=200",
+        "--override", "controlled.shutdown.retry.backoff.ms=100",
+    )  # fmt: skip
+    controller = Program("controller", "run", "--zookeeper", connect, "--controller-id", "100", *listener)
+    try:
+        ports = [brokers.wait_for("broker.started")["port"] for _ in range(3)]
+        controller.wait_for("controller.ready")
+        yield f"127.0.0.1:{ports[0]}"
+    finally:
+        statuses = (brokers.stop(), controller.stop())
+        print(*brokers.lines[-60:], *controller.lines[-60:], sep="")
+    assert statuses[0] == 0, "".join(brokers.lines[-20:])
