@@ -91,7 +91,7 @@ def _ineligible(state: ClusterState) -> set[str]:
 def _start_replicas(state: ClusterState) -> Steps[None]:
     online: list[PartitionReplica] = []
     offline: list[PartitionReplica] = []
-    for replica in state.replicas_of(state.all_partitions()):
+    for replica in state.replicas_of(state.partitions_of(state.topics)):
         if state.is_online(replica.replica, replica.topic_partition):
             state.put_replica_state(replica, ReplicaState.ONLINE)
             online.append(replica)

@@ -54,7 +54,7 @@ def change_partitions(
     The answer covers elections only: neither partitions that got their first leader nor those whose move is illegal.
     """
     valid: list[TopicPartition] = []
-    for tp in sorted(set(partitions)):
+    for tp in sorted(dict.fromkeys(partitions)):  # mostly in order already, which a set would not keep
         current = state.partition_state(tp)
         if legal_partition(current, target):
             valid.append(tp)

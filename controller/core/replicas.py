@@ -10,8 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from itertools import groupby
-from operator import attrgetter
 
 from controller.core.effects import Log, Steps
 from controller.core.leadership import Failure, Outcome, decided, read_states, write_states
@@ -25,10 +23,12 @@ from controller.wire.types import BrokerId, LeaderAndIsr, PartitionReplica, Topi
 def change_replicas(state: ClusterState, replicas: Iterable[PartitionReplica], target: ReplicaState) -> Steps[None]:
     """Moves replicas to `target` and tells the brokers; replicas whose move is illegal are logged and left."""
     batch = RequestBatch(state)
-    ordered = sorted(set(replicas), key=attrgetter("replica", "topic_partition"))
-    for broker_id, group in groupby(ordered, key=attrgetter("replica")):
+    by_broker: dict[BrokerId, dict[PartitionReplica, None]] = {}
+    for replica in replicas:
+        by_broker.setdefault(replica.replica, {})[replica] = None
+    for broker_id in sorted(by_broker):
         valid: list[PartitionReplica] = []
-        for replica in group:
+        for replica in sorted(by_broker[broker_id]):
             current = state.replica_state(replica)
             if legal_replica(current, target):
                 valid.append(replica)

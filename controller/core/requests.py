@@ -38,6 +38,7 @@ class RequestBatch:
     def __init__(self, state: ClusterState) -> None:
         self._state = state
         self._leader_and_isr: dict[BrokerId, dict[TopicPartition, LeaderAndIsrEntry]] = {}
+        self._last_entries: dict[tuple[TopicPartition, bool], LeaderAndIsrEntry] = {}
         self._stop_replica: dict[BrokerId, dict[TopicPartition, StopReplicaEntry]] = {}
         self._metadata: dict[TopicPartition, UpdateMetadataEntry] = {}
         self._metadata_targets: set[BrokerId] = set()
@@ -54,21 +55,27 @@ class RequestBatch:
     ) -> None:
         """Tells these brokers of a partition they replicate, and all brokers its metadata. `is_new` once is for ever
         within a batch. Negative ids are ignored."""
-        fresh = LeaderAndIsrEntry(topic_partition=tp, state=leadership, assignment=assignment, is_new=is_new)
-        newer = fresh if is_new else None
+        fresh = self._entry(tp, leadership, assignment, is_new=is_new)
         for broker_id in brokers:
             if broker_id < 0:
                 continue
             entries = self._leader_and_isr.setdefault(broker_id, {})
             known = entries.get(tp)
             if known is not None and known.is_new and not is_new:
-                newer = newer or LeaderAndIsrEntry(
-                    topic_partition=tp, state=leadership, assignment=assignment, is_new=True
-                )
-                entries[tp] = newer
+                entries[tp] = self._entry(tp, leadership, assignment, is_new=True)
             else:
                 entries[tp] = fresh
         self.add_update_metadata_to_all((tp,))
+
+    def _entry(
+        self, tp: TopicPartition, leadership: LeaderAndIsr, assignment: ReplicaAssignment, *, is_new: bool
+    ) -> LeaderAndIsrEntry:
+        """The same values give the same entry, whoever it is for."""
+        known = self._last_entries.get((tp, is_new))
+        if known is None or known.state is not leadership or known.assignment is not assignment:
+            known = LeaderAndIsrEntry(topic_partition=tp, state=leadership, assignment=assignment, is_new=is_new)
+            self._last_entries[tp, is_new] = known
+        return known
 
     def add_stop_replica(self, broker_id: BrokerId, tp: TopicPartition, *, delete: bool) -> None:
         """Tells a broker to stop a replica. `delete` once is for ever within a batch."""
@@ -105,6 +112,9 @@ class RequestBatch:
             if leadership is None:
                 continue
             replicas = state.assignment(tp).replicas
+            known = self._metadata.get(tp)
+            if known is not None and known.state is leadership and known.replicas is replicas:
+                continue
             self._metadata[tp] = UpdateMetadataEntry(
                 topic_partition=tp,
                 state=leadership,

@@ -79,7 +79,9 @@ class ClusterState:
 
     def is_online(self, broker_id: BrokerId, tp: TopicPartition) -> bool:
         """Whether that replica is on a live broker and in a good log directory."""
-        return self.is_live(broker_id) and tp not in self.offline_dirs.get(broker_id, ())
+        if broker_id not in self.live_brokers or broker_id in self.shutting_down:
+            return False
+        return not self.offline_dirs or tp not in self.offline_dirs.get(broker_id, ())
 
     def is_registered_with_good_dir(self, broker_id: BrokerId, tp: TopicPartition) -> bool:
         """As `is_online`, but brokers that are shutting down count."""

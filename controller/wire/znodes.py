@@ -37,6 +37,9 @@ _DECODE: Final = json.JSONDecoder().decode
 _MISSHAPEN: Final = (KeyError, TypeError, ValueError, AttributeError, IndexError)
 
 
+_INTEGERS: Final = frozenset({int})
+
+
 def _dump(value: Any) -> bytes:
     return _ENCODE(value).encode()
 
@@ -61,7 +64,9 @@ def _number(value: Any) -> int:
 def _ids(values: Any) -> tuple[BrokerId, ...]:
     if type(values) is not list:
         raise TypeError(f"{values!r} is no list")
-    return tuple(BrokerId(_number(v)) for v in values)
+    if not _INTEGERS.issuperset(map(type, values)):
+        raise TypeError(f"{values!r} does not hold integers alone")
+    return tuple(values)
 
 
 class ControllerZNode:
