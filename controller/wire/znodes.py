@@ -9,13 +9,18 @@ Source: Kafka 3.9 `ZkData.scala`; spec controller.md §1.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
-from urllib.parse import quote
 
+from controller.wire.config_znodes import (
+    DEFAULT_ENTITY,
+    ConfigChangesZNode,
+    ConfigEntityZNode,
+    FeatureZNode,
+    ProducerIdBlockZNode,
+)
 from controller.wire.types import (
     NO_LEADER,
     Broker,
@@ -25,48 +30,16 @@ from controller.wire.types import (
     ReplicaAssignment,
     TopicPartition,
 )
+from controller.wire.znode_json import MISSHAPEN, ZnodeError, broker_ids, dump, load, number
 
-
-class ZnodeError(ValueError):
-    """The content of a znode that must be right is not. The message names the znode and what is wrong."""
-
-
-_ENCODE: Final = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
-_DECODE: Final = json.JSONDecoder().decode
-#: What reading unchecked JSON values raises when they have another shape than expected.
-_MISSHAPEN: Final = (KeyError, TypeError, ValueError, AttributeError, IndexError)
-
-
-_INTEGERS: Final = frozenset({int})
-
-
-def _dump(value: Any) -> bytes:
-    return _ENCODE(value).encode()
-
-
-def _load(data: bytes | None) -> Any:
-    """The JSON value, or None when there is none."""
-    if not data:
-        return None
-    try:
-        return _DECODE(data.decode())
-    except (ValueError, RecursionError):
-        return None
-
-
-def _number(value: Any) -> int:
-    """A JSON integer, as Jackson reads an Int: no booleans, no fractions, no strings."""
-    if type(value) is not int:
-        raise TypeError(f"{value!r} is no integer")
-    return value
-
-
-def _ids(values: Any) -> tuple[BrokerId, ...]:
-    if type(values) is not list:
-        raise TypeError(f"{values!r} is no list")
-    if not _INTEGERS.issuperset(map(type, values)):
-        raise TypeError(f"{values!r} does not hold integers alone")
-    return tuple(values)
+__all__ = [
+    "DEFAULT_ENTITY",
+    "ConfigChangesZNode",
+    "ConfigEntityZNode",
+    "FeatureZNode",
+    "ProducerIdBlockZNode",
+    "ZnodeError",
+]
 
 
 class ControllerZNode:
@@ -77,14 +50,14 @@ class ControllerZNode:
     @staticmethod
     def encode(broker_id: BrokerId, timestamp_ms: int) -> bytes:
         """Version 2, as 3.9 writes it."""
-        return _dump({"version": 2, "brokerid": broker_id, "timestamp": str(timestamp_ms), "kraftControllerEpoch": -1})
+        return dump({"version": 2, "brokerid": broker_id, "timestamp": str(timestamp_ms), "kraftControllerEpoch": -1})
 
     @staticmethod
     def decode(data: bytes | None) -> BrokerId | None:
         """The id of the active controller; None when there is none."""
         try:
-            return BrokerId(_number(_load(data)["brokerid"]))
-        except _MISSHAPEN:
+            return BrokerId(number(load(data)["brokerid"]))
+        except MISSHAPEN:
             return None
 
 
@@ -115,12 +88,12 @@ class ClusterIdZNode:
     @staticmethod
     def encode(cluster_id: str) -> bytes:
         """Its version is a string, unlike all others."""
-        return _dump({"version": "1", "id": cluster_id})
+        return dump({"version": "1", "id": cluster_id})
 
     @staticmethod
     def decode(data: bytes | None) -> str:
         """Raises ZnodeError when there is no id in it."""
-        value = _load(data)
+        value = load(data)
         if isinstance(value, dict) and isinstance(value.get("id"), str):
             return str(value["id"])
         raise ZnodeError(f"/cluster/id holds {data!r}, in which there is no id")
@@ -162,21 +135,21 @@ class BrokerIdZNode:
         value["host"] = (plaintext.host or None) if plaintext else None
         value["version"] = 4
         value["timestamp"] = str(timestamp_ms)
-        return _dump(value)
+        return dump(value)
 
     @staticmethod
     def decode(broker_id: BrokerId, data: bytes | None, broker_epoch: int = -1) -> Broker:
         """Versions 1 to 5. Raises ZnodeError when it does not parse."""
-        value = _load(data)
+        value = load(data)
         try:
-            version = _number(value["version"])
+            version = number(value["version"])
             if version < 1:
                 raise ValueError(f"version {version} is below 1")
             endpoints = _endpoints(value, version)
             rack = value.get("rack") if version >= 3 else None
             if rack is not None and not isinstance(rack, str):
                 raise TypeError(f"rack {rack!r} is no string")
-        except _MISSHAPEN as error:
+        except MISSHAPEN as error:
             raise ZnodeError(f"{BrokerIdZNode.path(broker_id)} does not parse: {error!r}; it holds {data!r}") from error
         return Broker(broker_id=broker_id, endpoints=endpoints, rack=rack, broker_epoch=broker_epoch)
 
@@ -188,7 +161,7 @@ def _endpoint_text(endpoint: Endpoint) -> str:
 
 def _endpoints(value: Mapping[str, Any], version: int) -> tuple[Endpoint, ...]:
     if version == 1:
-        return (Endpoint(host=str(value["host"]), port=_number(value["port"])),)
+        return (Endpoint(host=str(value["host"]), port=number(value["port"])),)
     protocols = value.get("listener_security_protocol_map")
     found = []
     for text in value["endpoints"]:
@@ -242,25 +215,25 @@ class TopicZNode:
         value["adding_replicas"] = {str(p): a.adding_replicas for p, a in partitions.items() if a.adding_replicas}
         value["removing_replicas"] = {str(p): a.removing_replicas for p, a in partitions.items() if a.removing_replicas}
         value["version"] = 3
-        return _dump(value)
+        return dump(value)
 
     @staticmethod
     def decode(data: bytes | None) -> TopicAssignment:
         """Versions 1 to 3; empty when it does not parse."""
-        value = _load(data)
+        value = load(data)
         try:
             adding, removing = value.get("adding_replicas") or {}, value.get("removing_replicas") or {}
             partitions = {
                 int(p): ReplicaAssignment(
-                    replicas=_ids(replicas),
-                    adding_replicas=_ids(adding.get(p, [])),
-                    removing_replicas=_ids(removing.get(p, [])),
+                    replicas=broker_ids(replicas),
+                    adding_replicas=broker_ids(adding.get(p, [])),
+                    removing_replicas=broker_ids(removing.get(p, [])),
                 )
                 for p, replicas in (value.get("partitions") or {}).items()
             }
             topic_id = value.get("topic_id")
             return TopicAssignment(partitions=partitions, topic_id=topic_id if isinstance(topic_id, str) else None)
-        except _MISSHAPEN:
+        except MISSHAPEN:
             return TopicAssignment()
 
 
@@ -311,30 +284,30 @@ class TopicPartitionStateZNode:
     @staticmethod
     def decode(data: bytes | None, partition_epoch: int) -> LeaderAndIsr | None:
         """None when it does not parse."""
-        value = _load(data)
+        value = load(data)
         try:
-            leader = _number(value["leader"])
+            leader = number(value["leader"])
             return LeaderAndIsr(
                 leader=None if leader == NO_LEADER else BrokerId(leader),
-                isr=_ids(value["isr"]),
-                leader_epoch=_number(value["leader_epoch"]),
+                isr=broker_ids(value["isr"]),
+                leader_epoch=number(value["leader_epoch"]),
                 partition_epoch=partition_epoch,
-                controller_epoch=_number(value["controller_epoch"]),
+                controller_epoch=number(value["controller_epoch"]),
             )
-        except _MISSHAPEN:
+        except MISSHAPEN:
             return None
 
 
 def encode_partitions(partitions: Iterable[TopicPartition]) -> bytes:
     """`{"version":1,"partitions":[{"topic":...,"partition":...}]}`: elections and ISR changes share it."""
-    return _dump({"version": 1, "partitions": [{"topic": tp.topic, "partition": tp.partition} for tp in partitions]})
+    return dump({"version": 1, "partitions": [{"topic": tp.topic, "partition": tp.partition} for tp in partitions]})
 
 
 def decode_partitions(data: bytes | None) -> frozenset[TopicPartition]:
     """The partitions listed; empty when it does not parse."""
     try:
-        return frozenset(_entry_partition(entry) for entry in _load(data)["partitions"])
-    except _MISSHAPEN:
+        return frozenset(_entry_partition(entry) for entry in load(data)["partitions"])
+    except MISSHAPEN:
         return frozenset()
 
 
@@ -342,7 +315,7 @@ def _entry_partition(entry: Mapping[str, Any]) -> TopicPartition:
     topic = entry["topic"]
     if not isinstance(topic, str):
         raise TypeError(f"topic {topic!r} is no string")
-    return TopicPartition(topic, _number(entry["partition"]))
+    return TopicPartition(topic, number(entry["partition"]))
 
 
 class ReassignPartitionsZNode:
@@ -354,12 +327,12 @@ class ReassignPartitionsZNode:
     def encode(targets: Mapping[TopicPartition, tuple[BrokerId, ...]]) -> bytes:
         """In the order of the mapping."""
         entries = [{"topic": tp.topic, "partition": tp.partition, "replicas": r} for tp, r in targets.items()]
-        return _dump({"version": 1, "partitions": entries})
+        return dump({"version": 1, "partitions": entries})
 
     @staticmethod
     def decode(data: bytes | None) -> dict[TopicPartition, tuple[BrokerId, ...]]:
         """The target replicas of each partition. Raises ZnodeError when it is not exactly such a document."""
-        value = _load(data)
+        value = load(data)
         try:
             if value.keys() - {"version", "partitions"}:
                 raise ValueError(f"unknown properties {sorted(value.keys() - {'version', 'partitions'})}")
@@ -367,9 +340,9 @@ class ReassignPartitionsZNode:
             for entry in value["partitions"]:
                 if unknown := entry.keys() - {"topic", "partition", "replicas"}:
                     raise ValueError(f"unknown properties {sorted(unknown)}")
-                targets[_entry_partition(entry)] = _ids(entry["replicas"])
+                targets[_entry_partition(entry)] = broker_ids(entry["replicas"])
             return targets
-        except _MISSHAPEN as error:
+        except MISSHAPEN as error:
             raise ZnodeError(f"{ReassignPartitionsZNode.path} does not parse: {error!r}") from error
 
 
@@ -411,123 +384,15 @@ class LogDirEventNotificationZNode:
     @staticmethod
     def encode(broker_id: BrokerId) -> bytes:
         """Event 1 is the failure of a log directory; there is no other."""
-        return _dump({"version": 1, "broker": broker_id, "event": 1})
+        return dump({"version": 1, "broker": broker_id, "event": 1})
 
     @staticmethod
     def decode(data: bytes | None) -> BrokerId | None:
         """The broker that lost a directory; None when it does not parse."""
         try:
-            return BrokerId(_number(_load(data)["broker"]))
-        except _MISSHAPEN:
+            return BrokerId(number(load(data)["broker"]))
+        except MISSHAPEN:
             return None
-
-
-#: The literal name of the node with an entity type's defaults.
-DEFAULT_ENTITY: Final = "<default>"
-
-
-class ConfigEntityZNode:
-    """Configs of a topic, broker, client or user. `entity_path` is what change notices carry, such as `topics/t`."""
-
-    @staticmethod
-    def path(entity_path: str) -> str:
-        """`/config/<entity path>`."""
-        return f"/config/{entity_path}"
-
-    @staticmethod
-    def topic(topic: str) -> str:
-        """The path of a topic's configs."""
-        return f"/config/topics/{topic}"
-
-    @staticmethod
-    def broker(broker_id: int | None) -> str:
-        """The path of a broker's configs; None for the cluster's defaults."""
-        return f"/config/brokers/{DEFAULT_ENTITY if broker_id is None else broker_id}"
-
-    @staticmethod
-    def sanitize(name: str) -> str:
-        """A user or client id as a node name (Kafka's `Sanitizer`)."""
-        return quote(name, safe="-_.*").replace("*", "%2A").replace("~", "%7E")
-
-    @staticmethod
-    def encode(configs: Mapping[str, str]) -> bytes:
-        """All values are JSON strings."""
-        return _dump({"version": 1, "config": dict(configs)})
-
-    @staticmethod
-    def decode(data: bytes | None) -> dict[str, str]:
-        """Empty when it does not parse."""
-        try:
-            return {str(name): str(value) for name, value in _load(data)["config"].items()}
-        except _MISSHAPEN:
-            return {}
-
-
-class ConfigChangesZNode:
-    """Parent of the notices that a config node changed."""
-
-    path: Final = "/config/changes"
-    prefix: Final = "config_change_"
-    sequence_path: Final = "/config/changes/config_change_"
-
-    @staticmethod
-    def encode(entity_path: str) -> bytes:
-        """Version 2."""
-        return _dump({"version": 2, "entity_path": entity_path})
-
-    @staticmethod
-    def decode(data: bytes | None) -> str | None:
-        """The entity path of versions 1 and 2; None when it does not parse."""
-        value = _load(data)
-        try:
-            if value["version"] == 1 and value["entity_type"] in ("topics", "clients"):
-                return f"{value['entity_type']}/{value['entity_name']}"
-            if value["version"] == 2 and isinstance(value["entity_path"], str):
-                return str(value["entity_path"])
-        except _MISSHAPEN:
-            pass
-        return None
-
-
-class FeatureZNode:
-    """Finalized features: at inter.broker.protocol 2.6 disabled and empty."""
-
-    path: Final = "/feature"
-    #: What 3.9 writes at 2.6.
-    DISABLED: Final = b'{"features":{},"version":1,"status":0}'
-
-    @staticmethod
-    def is_disabled(data: bytes | None) -> bool:
-        """Whether it says: disabled, no features. Raises ZnodeError when it does not parse."""
-        value = _load(data)
-        try:
-            _number(value["version"])
-            return bool(_number(value["status"]) == 0 and not value["features"])
-        except _MISSHAPEN as error:
-            raise ZnodeError(f"/feature does not parse: {error!r}; it holds {data!r}") from error
-
-
-class ProducerIdBlockZNode:
-    """The last block of producer ids that was handed out; both ends belong to it."""
-
-    path: Final = "/latest_producer_id_block"
-    BLOCK_SIZE: Final = 1000
-
-    @staticmethod
-    def encode(broker_id: BrokerId, block_start: int, block_end: int) -> bytes:
-        """The bounds are strings."""
-        return _dump({"version": 1, "broker": broker_id, "block_start": str(block_start), "block_end": str(block_end)})
-
-    @staticmethod
-    def decode(data: bytes | None) -> int | None:
-        """The end of the last block; None when none was handed out. Raises ZnodeError when it does not parse."""
-        if data is None:
-            return None
-        value = _load(data)
-        try:
-            return int(value["block_end"])
-        except _MISSHAPEN as error:
-            raise ZnodeError(f"{ProducerIdBlockZNode.path} does not parse: {error!r}; it holds {data!r}") from error
 
 
 #: Created by every broker at its start, in this order, without data (spec controller.md §1.2).

@@ -1,0 +1,117 @@
+"""The znodes of configs, features and producer ids. Import them from `znodes`, whose rules hold here too."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+from urllib.parse import quote
+
+from controller.wire.types import BrokerId
+from controller.wire.znode_json import MISSHAPEN, ZnodeError, dump, load, number
+
+#: The literal name of the node with an entity type's defaults.
+DEFAULT_ENTITY: Final = "<default>"
+
+
+class ConfigEntityZNode:
+    """Configs of a topic, broker, client or user. `entity_path` is what change notices carry, such as `topics/t`."""
+
+    @staticmethod
+    def path(entity_path: str) -> str:
+        """`/config/<entity path>`."""
+        return f"/config/{entity_path}"
+
+    @staticmethod
+    def topic(topic: str) -> str:
+        """The path of a topic's configs."""
+        return f"/config/topics/{topic}"
+
+    @staticmethod
+    def broker(broker_id: int | None) -> str:
+        """The path of a broker's configs; None for the cluster's defaults."""
+        return f"/config/brokers/{DEFAULT_ENTITY if broker_id is None else broker_id}"
+
+    @staticmethod
+    def sanitize(name: str) -> str:
+        """A user or client id as a node name (Kafka's `Sanitizer`)."""
+        return quote(name, safe="-_.*").replace("*", "%2A").replace("~", "%7E")
+
+    @staticmethod
+    def encode(configs: Mapping[str, str]) -> bytes:
+        """All values are JSON strings."""
+        return dump({"version": 1, "config": dict(configs)})
+
+    @staticmethod
+    def decode(data: bytes | None) -> dict[str, str]:
+        """Empty when it does not parse."""
+        try:
+            return {str(name): str(value) for name, value in load(data)["config"].items()}
+        except MISSHAPEN:
+            return {}
+
+
+class ConfigChangesZNode:
+    """Parent of the notices that a config node changed."""
+
+    path: Final = "/config/changes"
+    prefix: Final = "config_change_"
+    sequence_path: Final = "/config/changes/config_change_"
+
+    @staticmethod
+    def encode(entity_path: str) -> bytes:
+        """Version 2."""
+        return dump({"version": 2, "entity_path": entity_path})
+
+    @staticmethod
+    def decode(data: bytes | None) -> str | None:
+        """The entity path of versions 1 and 2; None when it does not parse."""
+        value = load(data)
+        try:
+            if value["version"] == 1 and value["entity_type"] in ("topics", "clients"):
+                return f"{value['entity_type']}/{value['entity_name']}"
+            if value["version"] == 2 and isinstance(value["entity_path"], str):
+                return str(value["entity_path"])
+        except MISSHAPEN:
+            pass
+        return None
+
+
+class FeatureZNode:
+    """Finalized features: at inter.broker.protocol 2.6 disabled and empty."""
+
+    path: Final = "/feature"
+    #: What 3.9 writes at 2.6.
+    DISABLED: Final = b'{"features":{},"version":1,"status":0}'
+
+    @staticmethod
+    def is_disabled(data: bytes | None) -> bool:
+        """Whether it says: disabled, no features. Raises ZnodeError when it does not parse."""
+        value = load(data)
+        try:
+            number(value["version"])
+            return bool(number(value["status"]) == 0 and not value["features"])
+        except MISSHAPEN as error:
+            raise ZnodeError(f"/feature does not parse: {error!r}; it holds {data!r}") from error
+
+
+class ProducerIdBlockZNode:
+    """The last block of producer ids that was handed out; both ends belong to it."""
+
+    path: Final = "/latest_producer_id_block"
+    BLOCK_SIZE: Final = 1000
+
+    @staticmethod
+    def encode(broker_id: BrokerId, block_start: int, block_end: int) -> bytes:
+        """The bounds are strings."""
+        return dump({"version": 1, "broker": broker_id, "block_start": str(block_start), "block_end": str(block_end)})
+
+    @staticmethod
+    def decode(data: bytes | None) -> int | None:
+        """The end of the last block; None when none was handed out. Raises ZnodeError when it does not parse."""
+        if data is None:
+            return None
+        value = load(data)
+        try:
+            return int(value["block_end"])
+        except MISSHAPEN as error:
+            raise ZnodeError(f"{ProducerIdBlockZNode.path} does not parse: {error!r}; it holds {data!r}") from error

@@ -1,0 +1,52 @@
+"""JSON of znodes: written byte by byte as Kafka does, read with suspicion. Shared by the znode modules."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+from controller.wire.types import BrokerId
+
+
+class ZnodeError(ValueError):
+    """The content of a znode that must be right is not. The message names the znode and what is wrong."""
+
+
+_ENCODE: Final = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
+_DECODE: Final = json.JSONDecoder().decode
+#: What reading unchecked JSON values raises when they have another shape than expected.
+MISSHAPEN: Final = (KeyError, TypeError, ValueError, AttributeError, IndexError)
+
+
+_INTEGERS: Final = frozenset({int})
+
+
+def dump(value: Any) -> bytes:
+    """As Jackson writes by default: UTF-8, no whitespace, keys in the order given."""
+    return _ENCODE(value).encode()
+
+
+def load(data: bytes | None) -> Any:
+    """The JSON value, or None when there is none."""
+    if not data:
+        return None
+    try:
+        return _DECODE(data.decode())
+    except (ValueError, RecursionError):
+        return None
+
+
+def number(value: Any) -> int:
+    """A JSON integer, as Jackson reads an Int: no booleans, no fractions, no strings."""
+    if type(value) is not int:
+        raise TypeError(f"{value!r} is no integer")
+    return value
+
+
+def broker_ids(values: Any) -> tuple[BrokerId, ...]:
+    """A JSON list of integers. Raises TypeError for anything else."""
+    if type(values) is not list:
+        raise TypeError(f"{values!r} is no list")
+    if not _INTEGERS.issuperset(map(type, values)):
+        raise TypeError(f"{values!r} does not hold integers alone")
+    return tuple(values)
