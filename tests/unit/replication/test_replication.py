@@ -398,3 +398,27 @@ def test_a_fetcher_whose_leader_dies_goes_on_with_the_next_one(cluster_of, tmp_p
         assert cluster.nodes[3].log_end(TP) == 2
 
     run(cluster_of, tmp_path, scenario)
+
+
+def test_a_changed_min_isr_counts_at_once_and_stands_in_the_trace(cluster_of, tmp_path) -> None:
+    async def scenario(cluster):
+        cluster.appoint(TP, 1, (1,), ALL, to=(1,), is_new=True)
+        await cluster.produce(TP, 1)
+        assert cluster.nodes[1].partition(TP).hw == 1
+        cluster.nodes[1].manager.set_topic_config("t", {"min.insync.replicas": "2"})
+        await cluster.produce(TP, 1)
+        assert cluster.nodes[1].partition(TP).hw == 1
+        assert (await cluster.produce(TP, 1, acks=-1)).error is ErrorCode.NOT_ENOUGH_REPLICAS
+        cluster.nodes[1].manager.set_topic_config("t", {})
+        await cluster.produce(TP, 1)
+        assert cluster.nodes[1].partition(TP).hw == 3
+        told = [(r["ev"], r.get("key"), r.get("value"), r.get("hw")) for r in cluster.rows(1) if r.get("topic") == "t"]
+        assert told[1:] == [
+            ("append", None, None, 1),
+            ("config", "min.insync.replicas", "2", None),
+            ("append", None, None, 1),
+            ("config", "*", None, None),
+            ("append", None, None, 3),
+        ]
+
+    run(cluster_of, tmp_path, scenario)

@@ -147,7 +147,7 @@ async def scripted_run(world, cluster) -> None:
                 live = [r for r in cluster.isr(tp) if r in cluster.nodes]
                 cluster.appoint(tp, chance.choice([leader, *live]), cluster.isr(tp), ALL)
             case 7:
-                value = {"min.insync.replicas": str(chance.randrange(1, 4))} if chance.random() < 0.7 else {}
+                value = {"min.insync.replicas": str(chance.randrange(1, 5))} if chance.random() < 0.7 else {}
                 for node in cluster.nodes.values():
                     node.manager.set_topic_config(tp.topic, value)
             case 8:
