@@ -1,0 +1,194 @@
+"""The listener: bad bytes close one connection and no other, answers keep the order of their requests, limits hold."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from controller.wire import log_events as ev
+from controller.wire import protocol
+from controller.wire.framing import FrameBuffer, frame
+from controller.wire.ports import Connection
+from controller.wire.protocol import ApiKey
+
+Play = Callable[..., list[Any]]
+
+
+async def connect(cluster: Any) -> Connection:
+    connection: Connection = await cluster.client.network.connect("controller", 9090)
+    return connection
+
+
+async def frames_of(connection: Connection, count: int) -> list[bytes]:
+    buffer, found = FrameBuffer(), []
+    while len(found) < count and (data := await connection.recv()):
+        found += list(buffer.feed(data))
+    return found
+
+
+def request(key: int, version: int, correlation_id: int = 1, body: dict[str, Any] | None = None) -> bytes:
+    return protocol.encode_request(key, version, correlation_id, "client", body or {})
+
+
+GOOD = request(ApiKey.METADATA, 1, 1, {"topics": []})
+MALFORMED = [
+    ("a size that is negative", b"\xff\xff\xff\xff", "frame of -1 bytes"),
+    ("a size above the limit", struct.pack(">i", 1_000_001), "frame of 1000001 bytes"),
+    ("an HTTP request", b"GET / HTTP/1.1\r\n\r\n", "frame of 1195725856 bytes"),
+    ("no header", frame(b"\x00\x03"), "has no header"),
+    ("an api that nobody has", frame(struct.pack(">hhi", 999, 0, 1)), "does not answer 999"),
+    ("an api that only brokers have", request(ApiKey.FETCH, 11), "does not answer Fetch"),
+    ("a version that is too new", frame(struct.pack(">hhih", 3, 12, 1, -1)), "supported are 0 to 9"),
+    ("a negative version", frame(struct.pack(">hhih", 3, -1, 1, -1)), "supported are 0 to 9"),
+    ("a body that ends early", frame(struct.pack(">hhih", 3, 1, 1, -1)), "does not parse"),
+    ("a body that is too long", frame(GOOD[4:] + b"x"), "1 bytes left over"),
+    ("a list with two billion entries", frame(struct.pack(">hhihi", 3, 1, 1, -1, 2**31 - 1)), "does not parse"),
+    ("text that is no text", frame(struct.pack(">hhihi", 3, 1, 1, -1, 1) + b"\x00\x02\xff\xfe"), "does not parse"),
+]
+
+
+@pytest.mark.parametrize(("data", "reason"), [m[1:] for m in MALFORMED], ids=[m[0] for m in MALFORMED])
+def test_bad_bytes_close_their_connection_only(play: Play, data: bytes, reason: str) -> None:
+    async def scenario(cluster: Any) -> None:
+        bystander = await connect(cluster)
+        connection = await connect(cluster)
+        connection.send(GOOD + data + GOOD)
+        assert len(await frames_of(connection, 2)) == 1
+        assert await connection.recv() == b""
+        bystander.send(GOOD)
+        assert len(await frames_of(bystander, 1)) == 1
+        assert cluster.controller.server.connections == 1
+        bystander.close()
+
+    lines = play(scenario, brokers=0, settings={"socket.request.max.bytes": "1000000"})
+    reasons = [line["reason"] for line in lines if line["event"] == ev.CONNECTION_CLOSED]
+    assert any(reason in each for each in reasons), reasons
+
+
+def test_pipelined_requests_are_answered_in_order(play: Play) -> None:
+    """The first waits half a second for a leader that never comes; the others wait behind it."""
+
+    async def scenario(cluster: Any) -> None:
+        topic = {"name": "t", "num_partitions": -1, "replication_factor": -1,
+                 "assignments": [{"partition_index": 0, "broker_ids": [9]}]}  # fmt: skip
+        connection, other = await connect(cluster), await connect(cluster)
+        connection.send(request(ApiKey.CREATE_TOPICS, 4, 5, {"topics": [topic], "timeout": 500}))
+        connection.send(request(ApiKey.METADATA, 1, 6, {"topics": []}) + request(ApiKey.API_VERSIONS, 0, 7))
+        other.send(GOOD)
+        started = cluster.world.loop.time()
+        await frames_of(other, 1)
+        assert cluster.world.loop.time() - started < 0.4
+        answers = await frames_of(connection, 3)
+        assert cluster.world.loop.time() - started >= 0.5
+        assert [int.from_bytes(answer[:4], "big") for answer in answers] == [5, 6, 7]
+
+    play(scenario, brokers=1)
+
+
+def test_an_unknown_api_versions_request_is_answered_in_the_oldest_format(play: Play) -> None:
+    async def scenario(cluster: Any) -> None:
+        connection = await connect(cluster)
+        connection.send(frame(struct.pack(">hhih", 18, 99, 3, -1) + b"\x00whatever"))
+        (answer,) = await frames_of(connection, 1)
+        number, body = protocol.decode_response(ApiKey.API_VERSIONS, 0, answer)
+        rows = [(int(r.api_key), int(r.min_version), int(r.max_version)) for r in body.api_keys]
+        assert (number, int(body.error_code), rows) == (3, 35, [(18, 0, 3)])
+        connection.send(
+            request(ApiKey.API_VERSIONS, 3, 4, {"client_software_name": "x", "client_software_version": "1"})
+        )
+        (answer,) = await frames_of(connection, 1)
+        _, body = protocol.decode_response(ApiKey.API_VERSIONS, 3, answer)
+        assert (int(body.error_code), len(body.api_keys)) == (0, 13)
+        connection.send(
+            request(ApiKey.API_VERSIONS, 3, 4, {"client_software_name": "-", "client_software_version": "1"})
+        )
+        (answer,) = await frames_of(connection, 1)
+        assert int(protocol.decode_response(ApiKey.API_VERSIONS, 3, answer)[1].error_code) == 42
+
+    play(scenario, brokers=0)
+
+
+def test_connections_are_limited(play: Play) -> None:
+    async def scenario(cluster: Any) -> None:
+        kept = [await connect(cluster) for _ in range(2)]
+        for connection in kept:
+            connection.send(GOOD)
+            await frames_of(connection, 1)
+        refused = await connect(cluster)
+        refused.send(GOOD)
+        assert await frames_of(refused, 1) == []
+        kept[0].close()
+        await cluster.world.sleep(1)
+        again = await connect(cluster)
+        again.send(GOOD)
+        assert len(await frames_of(again, 1)) == 1
+
+    lines = play(scenario, brokers=0, settings={"max.connections": "2"})
+    assert [line["reason"] for line in lines if line["event"] == ev.CONNECTION_REFUSED] == ["2 connections are open"]
+
+
+def test_idle_connections_are_closed(play: Play) -> None:
+    async def scenario(cluster: Any) -> None:
+        connection = await connect(cluster)
+        await cluster.world.sleep(4)
+        connection.send(GOOD)
+        assert len(await frames_of(connection, 1)) == 1
+        assert await connection.recv() == b""
+        assert 8.9 < cluster.world.loop.time() < 10
+
+    play(scenario, brokers=0, settings={"connections.max.idle.ms": "5000"})
+
+
+def test_a_peer_that_reads_nothing_is_closed_in_the_end(play: Play) -> None:
+    async def scenario(cluster: Any) -> None:
+        connection = await connect(cluster)
+
+        async def flood() -> None:
+            for _ in range(100_000):
+                connection.send(request(ApiKey.API_VERSIONS, 0))
+                await connection.drain()
+
+        flooding = asyncio.ensure_future(flood())
+        await cluster.world.sleep(120)
+        assert cluster.controller.server.connections == 0
+        flooding.cancel()
+        await asyncio.gather(flooding, return_exceptions=True)
+
+    play(scenario, brokers=0)
+
+
+def test_metrics_are_served(play: Play) -> None:
+    from controller.metrics import MetricsServer
+
+    async def ask(cluster: Any, data: bytes) -> str:
+        connection = await cluster.client.network.connect("controller", 9404)
+        connection.send(data)
+        text = b""
+        while data := await connection.recv():
+            text += data
+        return text.decode()
+
+    async def scenario(cluster: Any) -> None:
+        metrics = MetricsServer(cluster.controller)
+        await cluster.machine.run(metrics.listen(cluster.machine.network, "controller", 9404))
+        await cluster.world.sleep(1)
+        page = await ask(cluster, b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert page.startswith("HTTP/1.1 200 OK\r\n")
+        for line in (
+            "kafka_controller_kafkacontroller_activecontrollercount 1",
+            "kafka_controller_kafkacontroller_offlinepartitionscount 0",
+            "kafka_controller_kafkacontroller_preferredreplicaimbalancecount 0",
+            "kafka_controller_controllereventmanager_eventqueuesize 0",
+            'kafka_controller_controllerchannelmanager_queuesize{broker_id="1"} 0',
+            "kafka_controller_controllerstats_controllerchangerateandtimems_count 2",
+        ):
+            assert f"\n{line}\n" in page, line
+        assert (await ask(cluster, b"GET /etc/passwd HTTP/1.1\r\n\r\n")).startswith("HTTP/1.1 404")
+        assert (await ask(cluster, b"\x00" * 9000)).startswith("HTTP/1.1 404")
+        await metrics.close()
+
+    play(scenario, brokers=1)
