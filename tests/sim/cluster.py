@@ -309,7 +309,12 @@ class Cluster:
         self.world.heal()
         for number in (*self.controller_ids, *self.broker_ids):
             self.start_one(number)
-        await self.until(self.healthy, within_s=300, what=f"a healthy cluster; {self.ill()}")
+        await self.sleep(2 * int(SETTINGS["zookeeper.session.timeout.ms"]) / 1000)  # sessions of the dead are gone
+        for _ in range(60):
+            if self.healthy():
+                return
+            await self.sleep(5)
+        raise AssertionError(f"the cluster does not come right: {self.ill()}")
 
     def ill(self) -> str:
         """What is not as it should be."""

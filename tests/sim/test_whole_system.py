@@ -81,7 +81,10 @@ def chaos(seed: int, folder: Path) -> Cluster:
             await faults.heal()
             await cluster.check_nothing_acknowledged_is_lost()
         except BaseException as error:
-            error.add_note("\n".join((*faults.taken, f"reproduce: pytest tests/sim --seed {seed}")))
+            (folder / "log").write_text("\n".join(cluster.lines))
+            error.add_note(
+                "\n".join((*faults.taken, f"log: {folder / 'log'}", f"reproduce: pytest tests/sim --seed {seed}"))
+            )
             raise
 
     return play(seed, folder, scenario, brokers=4, controllers=2)
