@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -30,11 +31,25 @@ class Replayed:
     summary: dict[str, Any]
 
 
-async def replay_trace(screen: Screen, *, data: Path, out: Path) -> Replayed:
-    """Runs the job on DATA/traces into OUT. Raises: ActFailed, when the job fails."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recording:
+    """The traces as they stood at one moment, and the ISR changes that the brokers had logged until then."""
+
+    traces: Path
+    live: tuple[Change, ...]
+
+
+def record(*, data: Path, traces: Path) -> Recording:
+    """Takes the traces of a running cluster, before its end makes every broker leave every ISR. Raises: OSError."""
+    live = tuple(live_changes(_broker_rows(data)))
+    shutil.copytree(data / "traces", traces)
+    return Recording(traces=traces, live=live)
+
+
+async def replay_trace(screen: Screen, recording: Recording, *, out: Path, log_path: Path) -> Replayed:
+    """Runs the job on the recording, into OUT. Raises: ActFailed, when the job fails."""
     screen.note("Spark: ingest, Parquet, replay, tables, report")
-    log_path = data / "logs" / "replay.log"
-    words = ["broker_sim.replay", "run", "--trace", str(data / "traces"), "--out", str(out), "--check", "--json"]
+    words = ["broker_sim.replay", "run", "--trace", str(recording.traces), "--out", str(out), "--check", "--json"]
     child = await start_child("replay", [sys.executable, "-m", *words], log_path=log_path)
     try:
         async with asyncio.timeout(_REPLAY_S):
@@ -50,7 +65,7 @@ async def replay_trace(screen: Screen, *, data: Path, out: Path) -> Replayed:
         raise ActFailed(f"the Spark job left no {report}")
     return Replayed(
         report=report,
-        comparison=compare(live_changes(_broker_rows(data)), replayed_changes(_history(out))),
+        comparison=compare(recording.live, replayed_changes(_history(out))),
         summary=_summary(out),
     )
 

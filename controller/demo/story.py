@@ -11,7 +11,8 @@ from typing import Final
 from controller.demo.breaks import LAG_TIME_MAX_MS, SESSION_TIMEOUT_MS, kill_broker, kill_controller, pause_replication
 from controller.demo.build import LOADS, create_topics, start_load
 from controller.demo.changes import delete_and_stop, reassign
-from controller.demo.replay import comparison_told, differences, replay_trace, told
+from controller.demo.compare import Comparison
+from controller.demo.replay import comparison_told, differences, record, replay_trace, told
 from controller.demo.screen import Screen
 from controller.demo.stage import ActFailed, Stage
 from controller.demo.verdict import check_all
@@ -67,7 +68,9 @@ async def run_story(screen: Screen, *, out: Path, seed: int) -> bool:
         holds = await _acts_on_the_cluster(screen, cluster, out=out, seed=seed)
         screen.begin(9, "replay on Spark")
         screen.note("ending the cluster")
-    return await _replay_act(screen, data=plan.data, out=out) and holds
+        recording = record(data=plan.data, traces=out / "traces")
+    replayed = await replay_trace(screen, recording, out=out / "replay", log_path=plan.log_path("replay"))
+    return _told_replay(screen, replayed.comparison, told(replayed)) and holds
 
 
 async def _acts_on_the_cluster(screen: Screen, cluster: Cluster, *, out: Path, seed: int) -> bool:
@@ -114,10 +117,8 @@ async def _check_act(stage: Stage) -> bool:
     return holds
 
 
-async def _replay_act(screen: Screen, *, data: Path, out: Path) -> bool:
-    replayed = await replay_trace(screen, data=data, out=out / "replay")
-    comparison = replayed.comparison
-    screen.finish(told(replayed), holds=comparison.holds)
+def _told_replay(screen: Screen, comparison: Comparison, line: str) -> bool:
+    screen.finish(line, holds=comparison.holds)
     screen.statement(
         "the replay derived every change that the live leaders made, and nothing else",
         comparison_told(comparison),

@@ -1,8 +1,9 @@
 """The load of the demo: one thread produces, one consumes, with an unmodified client library, from start to end.
 
 Each partition gets records numbered 0, 1, 2, ...; the number is the key. Acknowledged numbers are remembered with their
-offsets: they are what the cluster has promised to keep. One request is in flight per broker, so that the library's own
-retries keep the order; idempotence is off, so a retry may leave a duplicate.
+offsets: they are what the cluster has promised to keep. A partition's next record is sent when the one before has been
+settled: without idempotence the library does not keep the order while a partition changes its leader (what waited for
+the old leader is tried again after what was sent to the new one). A retry may leave a duplicate.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ Consumed = dict[types.TopicPartition, list[tuple[int, int]]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """What goes to each partition of a topic, ten times a second."""
+    """What goes to each partition of a topic, at most ten times a second."""
 
     topic: str
     partitions: int
@@ -67,6 +68,7 @@ class Workload:
         self._stopping = threading.Event()
         self._threads: list[threading.Thread] = []
         self._next: dict[types.TopicPartition, int] = defaultdict(int)
+        self._unsettled: set[types.TopicPartition] = set()
         self._lock = threading.Lock()
         self.acknowledged: Acknowledged = defaultdict(dict)
         self.counts = Counts()
@@ -116,26 +118,31 @@ class Workload:
                 "bootstrap.servers": self._bootstrap,
                 "acks": "all",
                 "enable.idempotence": False,
-                "max.in.flight.requests.per.connection": 1,
-                "linger.ms": 20,
+                "linger.ms": 5,
                 "retry.backoff.ms": 50,
                 "topic.metadata.refresh.interval.ms": 5000,
                 "error_cb": self._note_error,
             }
         )
         while not self._stopping.is_set():
+            started = time.monotonic()
             with self._lock:
                 loads = list(self._loads.values())
             for load in loads:
                 for partition in range(load.partitions):
                     self._send(producer, types.TopicPartition(load.topic, partition), load.value_bytes)
-            producer.poll(_PAUSE_S)
+            while (left_s := started + _PAUSE_S - time.monotonic()) > 0:
+                producer.poll(left_s)
         producer.flush(_FLUSH_S)
 
     def _send(self, producer: Producer, tp: types.TopicPartition, value_bytes: int) -> None:
+        """Sends the next record of a partition, unless the one before is still under way."""
+        if tp in self._unsettled:
+            return
         number = self._next[tp]
 
         def settled(error: KafkaError | None, message: Any) -> None:
+            self._unsettled.discard(tp)
             if error is not None:
                 self.counts.failed += 1
                 self._note_error(error)
@@ -149,6 +156,7 @@ class Workload:
         with contextlib.suppress(BufferError):  # the library's queue is full: this number waits for the next round
             producer.produce(tp.topic, value, key=str(number).encode(), partition=tp.partition, on_delivery=settled)
             self._next[tp] = number + 1
+            self._unsettled.add(tp)
 
     # -- consuming -----------------------------------------------------------------------------------------------------
 

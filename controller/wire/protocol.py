@@ -1,4 +1,4 @@
-"""Kafka's requests and responses <-> bytes. The only module that loads kio, whose schemas the `codec_*` compile.
+"""Kafka's requests and responses <-> bytes. kio brings the schemas, which the `codec_*` compile.
 
 Reading: bodies are structures with attributes under kio's names (the schema's names in snake_case; a field of
 milliseconds loses its `_ms`); codes, durations and times are ints. Writing: bodies are plain mappings with the same
@@ -15,12 +15,10 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Final
 
-from kio.index import load_request_schema, load_response_schema
-from kio.schema.index import api_key_map
-
 from controller.wire import codec_reader
 from controller.wire.codec_writer import write_text, writer
 from controller.wire.framing import frame
+from controller.wire.kio_schemas import api_key_map, load_request_schema, load_response_schema
 
 
 class ApiKey(IntEnum):
