@@ -31,7 +31,7 @@ def test_every_scenario_is_strictly_the_same(tmp_path: Path) -> None:
         pytest.skip(f"there is no conformance player at {CONFORMANCE}; set KWOB_CONFORMANCE")
     if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
         pytest.skip("the player starts Kafka's own ZooKeeper, which needs java on PATH or JAVA_HOME")
-    port_base = 20_000 + os.getpid() % 400 * 50
+    port_base = 20_000 + os.getpid() % 200 * 50
     played = subprocess.run(
         [sys.executable, "run.py", "check", "--scratch", str(tmp_path), "--port-base", str(port_base),
          "--controller-command", COMMAND],
