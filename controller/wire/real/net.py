@@ -78,6 +78,7 @@ class TcpConnection(asyncio.Protocol):
         self._received_bytes = 0
         self._reading_paused = False
         self._ended = False
+        self._lost = asyncio.Event()
         self._error: Exception | None = None
         self._reader: asyncio.Future[None] | None = None
         self._writable: asyncio.Future[None] | None = None
@@ -165,6 +166,7 @@ class TcpConnection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """asyncio: the connection is gone, by an error or by `close`."""
         self._end(exc)
+        self._lost.set()
         self.resume_writing()
 
     def pause_writing(self) -> None:

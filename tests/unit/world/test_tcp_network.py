@@ -1,0 +1,168 @@
+"""Real sockets on the loopback interface: order, ends, resets, and peers that are too slow."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+
+import pytest
+
+from controller.wire.ports import Connection
+from controller.wire.real import net
+from controller.wire.real.net import TcpNetwork
+
+LIMIT_S = 20
+
+
+async def pair() -> tuple[Connection, Connection]:
+    """A client's and a server's end of one connection, on a listener that is closed again."""
+    accepted: asyncio.Future[Connection] = asyncio.get_running_loop().create_future()
+
+    async def serve(connection: Connection) -> None:
+        accepted.set_result(connection)
+        await asyncio.Event().wait()
+
+    network = TcpNetwork()
+    listener = await network.listen("127.0.0.1", 0, serve)
+    near = await network.connect(*listener.address)
+    far = await accepted
+    await listener.close()
+    with pytest.raises(OSError):
+        await network.connect(*listener.address)
+    return near, far
+
+
+async def read_all(connection: Connection) -> bytes:
+    found = b""
+    while chunk := await connection.recv():
+        found += chunk
+    return found
+
+
+def run(scenario: object) -> None:
+    async def limited() -> None:
+        async with asyncio.timeout(LIMIT_S):
+            await scenario()  # type: ignore[operator]
+
+    asyncio.run(limited())
+
+
+def test_bytes_arrive_in_order_and_then_the_end() -> None:
+    async def scenario() -> None:
+        near, far = await pair()
+        for number in range(1000):
+            near.send(b"%d," % number)
+        near.close()
+        near.close()
+        near.send(b"late")
+        assert await read_all(far) == b"".join(b"%d," % number for number in range(1000))
+        assert await far.recv() == b""
+        assert await near.recv() == b""
+        with pytest.raises(ConnectionError):
+            await near.drain()
+
+    run(scenario)
+
+
+def test_a_connection_names_its_peer_and_does_not_wait_to_send() -> None:
+    async def scenario() -> None:
+        near, far = await pair()
+        assert near.peer.startswith("127.0.0.1:") and far.peer.startswith("127.0.0.1:")
+        assert isinstance(near, net.TcpConnection) and near._transport is not None
+        raw = near._transport.get_extra_info("socket")
+        assert raw.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+        near.close()
+        far.close()
+
+    run(scenario)
+
+
+def test_a_reset_is_an_error_for_who_reads_and_who_writes() -> None:
+    async def scenario() -> None:
+        near, far = await pair()
+        assert isinstance(far, net.TcpConnection) and far._transport is not None
+        raw = far._transport.get_extra_info("socket")
+        raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        far._transport.abort()
+        with pytest.raises(ConnectionError):
+            await near.recv()
+        with pytest.raises(ConnectionError):
+            await near.drain()
+        near.close()
+
+    run(scenario)
+
+
+def test_a_reader_that_is_slow_stops_the_sender_and_memory_stays_bounded() -> None:
+    async def scenario() -> None:
+        near, far = await pair()
+        assert isinstance(far, net.TcpConnection)
+        total, chunk = 0, bytes(256 * 1024)
+        try:
+            async with asyncio.timeout(1):
+                while True:
+                    near.send(chunk)
+                    total += len(chunk)
+                    await near.drain()
+        except TimeoutError:
+            pass
+        assert far._received_bytes <= net.READ_AHEAD_BYTES + len(chunk)
+        draining = asyncio.ensure_future(near.drain())
+        received = 0
+        while received < total:
+            received += len(await far.recv())
+        await draining
+        near.close()
+        far.close()
+
+    run(scenario)
+
+
+def test_closing_does_not_wait_for_ever_for_a_peer_that_does_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(net, "CLOSE_LINGER_S", 0.1)
+
+    async def scenario() -> None:
+        near, far = await pair()
+        assert isinstance(near, net.TcpConnection)
+        near.send(bytes(64 << 20))
+        near.close()
+        lost = near._lost
+        await lost.wait()
+        far.close()
+
+    run(scenario)
+
+
+def test_a_server_may_end_a_connection_by_returning() -> None:
+    async def scenario() -> None:
+        async def serve(connection: Connection) -> None:
+            connection.send((await connection.recv()).upper())
+
+        network = TcpNetwork()
+        listener = await network.listen("localhost", 0, serve)
+        near = await network.connect(*listener.address)
+        near.send(b"hello")
+        assert await read_all(near) == b"HELLO"
+        near.close()
+        await listener.close()
+
+    run(scenario)
+
+
+def test_an_address_in_use_is_an_error_and_a_freed_one_can_be_taken_at_once() -> None:
+    async def scenario() -> None:
+        async def serve(connection: Connection) -> None:
+            await connection.recv()
+
+        network = TcpNetwork()
+        listener = await network.listen("127.0.0.1", 0, serve)
+        with pytest.raises(OSError):
+            await network.listen(*listener.address, serve)
+        near = await network.connect(*listener.address)
+        await listener.close()
+        again = await network.listen(*listener.address, serve)
+        await again.close()
+        near.close()
+
+    run(scenario)

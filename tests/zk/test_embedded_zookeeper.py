@@ -1,0 +1,114 @@
+"""The embedded server as a process: it says why it does not start, and it never outlives who started it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from controller import embedded_zookeeper
+from controller.embedded_zookeeper import EmbeddedZooKeeper, EmbeddedZooKeeperError
+from controller.wire.real.java import Java
+from controller.wire.real.zookeeper import KazooConnector
+from controller.wire.zk import Create, GetData, ZkResult, ZkUnreachable
+
+pytestmark = pytest.mark.zk
+
+
+def test_a_port_in_use_is_named(zookeeper: EmbeddedZooKeeper, tmp_path: Path) -> None:
+    host, _, port = zookeeper.address.partition(":")
+    with pytest.raises(EmbeddedZooKeeperError, match=rf"cannot listen on {host}:{port}: Address already in use"):
+        asyncio.run(EmbeddedZooKeeper(tmp_path, port=int(port)).start())
+
+
+def test_a_server_that_dies_early_shows_the_end_of_its_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "java").write_text("#!/bin/sh\necho no room on the heap\nexit 1\n")
+    (tmp_path / "java").chmod(0o755)
+    java = Java(executable=tmp_path / "java", home=tmp_path, version=17, found_by="PATH")
+    monkeypatch.setattr(embedded_zookeeper, "find_java", lambda: java)
+    with pytest.raises(EmbeddedZooKeeperError, match=r"(?s)ended before it answered.*no room on the heap"):
+        asyncio.run(EmbeddedZooKeeper(tmp_path / "data").start())
+
+
+def test_a_server_that_hangs_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "java").write_text("#!/bin/sh\nexec sleep 600\n")
+    (tmp_path / "java").chmod(0o755)
+    java = Java(executable=tmp_path / "java", home=tmp_path, version=17, found_by="PATH")
+    monkeypatch.setattr(embedded_zookeeper, "find_java", lambda: java)
+    server = EmbeddedZooKeeper(tmp_path / "data", start_timeout_s=0.3)
+    with pytest.raises(EmbeddedZooKeeperError, match=r"did not answer within 0\.3 s; .* is empty"):
+        asyncio.run(server.start())
+    assert not server.running
+
+
+def test_nobody_at_the_address_is_an_error_in_time() -> None:
+    connector = KazooConnector("127.0.0.1:1/chroot", connect_timeout_s=0.5)
+    with pytest.raises(ZkUnreachable, match=r"no ZooKeeper server answered at 127\.0\.0\.1:1 within 0\.5 s"):
+        asyncio.run(connector.connect(on_watch=lambda _: None, on_expired=lambda: None))
+    with pytest.raises(ValueError, match="names no server"):
+        KazooConnector("/chroot")
+
+
+PARENT = """
+import asyncio, sys
+from pathlib import Path
+from controller.embedded_zookeeper import EmbeddedZooKeeper
+
+async def main():
+    server = await EmbeddedZooKeeper(Path(sys.argv[1])).start()
+    print("started", server.address, server.pid, flush=True)
+    await asyncio.Event().wait()
+
+asyncio.run(main())
+"""
+
+
+async def exchange(address: str, *ops: Create | GetData) -> list[ZkResult]:
+    connector = KazooConnector(address, session_timeout_ms=4000, connect_timeout_s=20)
+    session = await connector.connect(on_watch=lambda _: None, on_expired=lambda: None)
+    try:
+        return await session.perform(ops)
+    finally:
+        await session.close()
+
+
+def test_it_dies_with_a_killed_parent_and_what_it_stored_is_there_after_a_restart(tmp_path: Path) -> None:
+    parent = subprocess.Popen(
+        [sys.executable, "-c", PARENT, str(tmp_path)], stdout=subprocess.PIPE, text=True, start_new_session=True
+    )
+    assert parent.stdout is not None
+    with parent.stdout:
+        address, pid = next(line for line in parent.stdout if line.startswith("started ")).split()[1:]
+        assert asyncio.run(exchange(address, Create("/kept", b"data")))[0].ok
+        parent.send_signal(signal.SIGKILL)
+        parent.wait()
+    assert ended(int(pid)), "the server outlived its parent"
+
+    async def again() -> ZkResult:
+        async with EmbeddedZooKeeper(tmp_path) as server:
+            return (await exchange(server.address, GetData("/kept")))[0]
+
+    assert asyncio.run(again()).data == b"data"
+
+
+def ended(pid: int) -> bool:
+    async def wait() -> bool:
+        async with asyncio.timeout(20):
+            while group_lives(pid):  # noqa: ASYNC110  # another process: nothing tells us
+                await asyncio.sleep(0.05)
+        return True
+
+    return asyncio.run(wait())
+
+
+def group_lives(pid: int) -> bool:
+    try:
+        os.killpg(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
