@@ -123,6 +123,8 @@ class Lane:
         """The process starts: it leads nothing; its ticks are computed when it wrote none."""
         self._process_ended(row.ts)
         self._run_end = row.run_end
+        if row.run > 0:
+            self._dead.clear()  # its own view, which it begins without
         if row.run_ticks == 0:
             self._next_tick_ms = _tick_phase(row)
 

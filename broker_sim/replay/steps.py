@@ -27,6 +27,8 @@ from broker_sim.replay.schema import (
 
 _LEADERSHIP: Final = ("leader", "follower", "stop")
 _OF_BROKER: Final = ("start", "down", "config")
+#: The many: one row per append, fetch and step of the high watermark.
+_BULK: Final = ("append", "fetch", "hw")
 _ALIVENESS: Final = ("broker_up", "broker_down")
 _ISR_CHANGES: Final = ("isr_shrink", "isr_expand")
 _OF_CONTROLLER: Final = ("assign", "elect", *_ALIVENESS)
@@ -51,12 +53,25 @@ _SAME_EVENT_MS: Final = 10_000
 
 def lanes(trace: DataFrame) -> DataFrame:
     """Every row a lane needs: its own, and those of its broker (ticks only while it leads) and of the live brokers."""
-    own = trace.filter(
-        (F.col("role") == "broker") & F.col("partition").isNotNull() & ~F.col("ev").isin(*_OF_CONTROLLER)
+    of_lanes = (F.col("role") == "broker") & F.col("partition").isNotNull() & ~F.col("ev").isin(*_OF_CONTROLLER)
+    # Everything but the bulk is small, and used several times.
+    few = trace.filter(~F.col("ev").isin(*_BULK)).persist()
+    # A file of one process of one broker tells what that broker knew; a trace of unknown origin may be of controllers.
+    has_own_view = (F.max("run") > 0).alias("has_own_view")
+    keys = few.filter(of_lanes & (F.col("ev") == "leader")).groupBy(*LANE_KEY).agg(has_own_view)
+    parts = (
+        trace.filter(of_lanes).transform(_as_lane_rows),
+        _broker_rows(few, _runs(trace), keys),
+        _ticks(few.filter(F.col("role") == "broker")),
+        _aliveness(few, keys),
     )
-    keys = own.filter(F.col("ev") == "leader").select(*LANE_KEY).distinct()
-    parts = (own.transform(_as_lane_rows), _broker_rows(trace, keys), _ticks(trace, own), _aliveness(trace, keys))
     return reduce(DataFrame.unionByName, parts)
+
+
+def _runs(trace: DataFrame) -> DataFrame:
+    """Each process of a broker: how many ticks it wrote, and the last thing it did."""
+    ticks = F.count_if(F.col("ev") == "tick").alias("run_ticks")
+    return trace.filter("role = 'broker'").groupBy("broker", "run").agg(ticks, F.max("ts").alias("run_end"))
 
 
 def _as_lane_rows(rows: DataFrame, **extra: Column) -> DataFrame:
@@ -71,14 +86,10 @@ def _as_lane_rows(rows: DataFrame, **extra: Column) -> DataFrame:
     return rows.select(*(values[name].alias(name) for name in LANE_COLUMNS))
 
 
-def _broker_rows(trace: DataFrame, keys: DataFrame) -> DataFrame:
-    """Starts, ends and settings of a broker, once per partition that it ever led."""
-    rows = trace.filter((F.col("role") == "broker") & F.col("partition").isNull() & F.col("ev").isin(*_OF_BROKER))
-    runs = (
-        trace.filter(F.col("role") == "broker")
-        .groupBy("broker", "run")
-        .agg(F.count_if(F.col("ev") == "tick").alias("run_ticks"), F.max("ts").alias("run_end"))
-    )
+def _broker_rows(few: DataFrame, runs: DataFrame, keys: DataFrame) -> DataFrame:
+    """Starts, ends, settings of a broker, and its view of the others, once per partition that it ever led."""
+    rows = few.filter((F.col("role") == "broker") & F.col("partition").isNull())
+    rows = rows.filter(F.col("ev").isin(*_OF_BROKER) | (F.col("ev").isin(*_ALIVENESS) & (F.col("run") > 0)))
     with_runs = rows.join(F.broadcast(runs), on=["broker", "run"], how="left").alias("r")
     of_broker = F.col("r.broker") == F.col("k.broker")
     of_topic = F.col("r.topic").isNull() | (F.col("r.topic") == F.col("k.topic"))
@@ -89,12 +100,12 @@ def _broker_rows(trace: DataFrame, keys: DataFrame) -> DataFrame:
     ).transform(_as_lane_rows)
 
 
-def _ticks(trace: DataFrame, own: DataFrame) -> DataFrame:
+def _ticks(few: DataFrame) -> DataFrame:
     """The broker's ticks, once per partition that it leads at that moment."""
-    ticks = trace.filter((F.col("role") == "broker") & (F.col("ev") == "tick") & F.col("partition").isNull()).alias("t")
+    ticks = few.filter((F.col("ev") == "tick") & F.col("partition").isNull()).alias("t")
     run = Window.partitionBy(*LANE_KEY, "run").orderBy("seq")
     led = (
-        own.filter(F.col("ev").isin(*_LEADERSHIP))
+        few.filter(F.col("ev").isin(*_LEADERSHIP))
         .select(*LANE_KEY, "run", "ev", F.col("seq").alias("from_seq"), F.lead("seq").over(run).alias("to_seq"))
         .filter(F.col("ev") == "leader")
         .alias("l")
@@ -105,16 +116,21 @@ def _ticks(trace: DataFrame, own: DataFrame) -> DataFrame:
         & (F.col("t.seq") > F.col("l.from_seq"))
         & (F.col("l.to_seq").isNull() | (F.col("t.seq") < F.col("l.to_seq")))
     )
-    plain = [F.col(f"t.{c}") for c in trace.columns if c not in LANE_KEY]
+    plain = [F.col(f"t.{c}") for c in few.columns if c not in LANE_KEY]
     joined = ticks.join(led, on=while_leading, how="inner")
     return joined.select(*plain, *(F.col(f"l.{c}") for c in LANE_KEY)).transform(_as_lane_rows)
 
 
-def _aliveness(trace: DataFrame, keys: DataFrame) -> DataFrame:
-    """Brokers that came and went, once per lane; they take effect by their time."""
-    rows = trace.filter(F.col("ev").isin(*_ALIVENESS)).drop(*LANE_KEY)
+def _aliveness(few: DataFrame, keys: DataFrame) -> DataFrame:
+    """Brokers that came and went as controllers saw it, once per lane; they take effect by their time.
+
+    A lane whose broker tells its own view needs them for one thing: that the leader itself died.
+    """
+    rows = few.filter(F.col("ev").isin(*_ALIVENESS)).drop(*LANE_KEY)
+    concerns = ~F.col("has_own_view") | ((F.col("role") == "controller") & (F.col("replica") == F.col("broker")))
+    every = rows.crossJoin(keys).filter(concerns)
     # The seq of another emitter means nothing here: rows are ordered by time.
-    return rows.crossJoin(keys).transform(_as_lane_rows, run=F.lit(ALIVENESS_RUN).cast("bigint"), seq=F.col("ts"))
+    return every.transform(_as_lane_rows, run=F.lit(ALIVENESS_RUN).cast("bigint"), seq=F.col("ts"))
 
 
 def replayed(lane_rows: DataFrame, *, profile: str) -> DataFrame:
