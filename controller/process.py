@@ -24,6 +24,7 @@ from controller.core.effects import Effect, Recipe, Trace
 from controller.core.events import ControllerState, Event, RegisterBrokerAndReelect, Startup
 from controller.core.state import ClusterState
 from controller.loop import ControllerLoop, renew_session
+from controller.producer_ids import ProducerIds
 from controller.requests.node import Node
 from controller.server import Limits, Server
 from controller.wire import log_events as ev
@@ -182,6 +183,7 @@ class Controller:
             cluster_id=cluster_id,
             endpoint=endpoint,
             chance=self._world.chance,
+            producer_ids=ProducerIds(self._zk, self._identity.controller_id),
             log=self._log,
         )
 

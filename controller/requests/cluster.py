@@ -39,7 +39,8 @@ async def handle_metadata(node: Node, request: Request) -> Body:
         topics = [_topic(node, name, version) for name in sorted(node.state.topics) if node.knows_topic(name)]
     else:
         may_create = version < _SAYS_WHETHER_TO_CREATE or bool(body.allow_auto_topic_creation)
-        topics = [await _named_topic(node, t.name, version, may_create=may_create) for t in body.topics]
+        names = dict.fromkeys(topic.name for topic in body.topics)
+        topics = [await _named_topic(node, name, version, may_create=may_create) for name in names]
     return {
         "brokers": [_broker(broker) for broker in _brokers(node)],
         "cluster_id": node.cluster_id,

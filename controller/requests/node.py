@@ -17,6 +17,7 @@ from controller.config_changes import DynamicConfigs
 from controller.core.events import ControllerState
 from controller.core.state import ClusterState
 from controller.loop import ControllerLoop
+from controller.producer_ids import ProducerIds
 from controller.wire import znodes
 from controller.wire.errors import ErrorCode, KafkaError
 from controller.wire.placement import Chance
@@ -46,6 +47,7 @@ class Node:
     cluster_id: str
     endpoint: Broker
     chance: Chance
+    producer_ids: ProducerIds
     log: FilteringBoundLogger
 
     @property

@@ -1,6 +1,6 @@
 """All requests a controller answers, in one table; ApiVersions (18), versions 0 to 3, is answered from it.
 
-Nothing is advertised that is not done: what brokers do for clients (Produce, Fetch, groups) is not here.
+Nothing is advertised that is not done: what leaders and coordinators do (Produce, Fetch, JoinGroup) is not here.
 Source: spec broker.md §1.1, §1.2, §16.1.
 """
 
@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from controller.requests import cluster, configs, leadership, partitions, topic_creation, topic_deletion
+from controller.requests import any_node, cluster, configs, leadership, partitions, topic_creation, topic_deletion
 from controller.requests.node import Api, Body, Node
 from controller.wire.errors import ErrorCode
 from controller.wire.protocol import ApiKey, Request
@@ -46,6 +46,10 @@ APIS: Final[Mapping[ApiKey, Api]] = {
     ApiKey.CONTROLLED_SHUTDOWN: Api(
         handle=leadership.handle_controlled_shutdown, failed=leadership.controlled_shutdown_failed, versions=(0, 3)
     ),
+    ApiKey.FIND_COORDINATOR: Api(
+        handle=any_node.handle_find_coordinator, failed=any_node.find_coordinator_failed, versions=(0, 3)
+    ),
+    ApiKey.LIST_GROUPS: Api(handle=any_node.handle_list_groups, failed=any_node.code_only_failed, versions=(0, 4)),
     ApiKey.API_VERSIONS: Api(handle=handle_api_versions, failed=api_versions_failed, versions=(0, 3)),
     ApiKey.CREATE_TOPICS: Api(
         handle=topic_creation.handle_create_topics, failed=topic_creation.create_topics_failed, versions=(0, 5)
@@ -53,11 +57,17 @@ APIS: Final[Mapping[ApiKey, Api]] = {
     ApiKey.DELETE_TOPICS: Api(
         handle=topic_deletion.handle_delete_topics, failed=topic_deletion.delete_topics_failed, versions=(0, 4)
     ),
+    ApiKey.INIT_PRODUCER_ID: Api(
+        handle=any_node.handle_init_producer_id, failed=any_node.init_producer_id_failed, versions=(0, 3)
+    ),
     ApiKey.DESCRIBE_CONFIGS: Api(
         handle=configs.handle_describe_configs, failed=configs.describe_configs_failed, versions=(0, 3)
     ),
     ApiKey.ALTER_CONFIGS: Api(
         handle=configs.handle_alter_configs, failed=configs.alter_configs_failed, versions=(0, 1)
+    ),
+    ApiKey.DESCRIBE_LOG_DIRS: Api(
+        handle=any_node.handle_describe_log_dirs, failed=any_node.describe_log_dirs_failed, versions=(0, 2)
     ),
     ApiKey.CREATE_PARTITIONS: Api(
         handle=partitions.handle_create_partitions, failed=partitions.create_partitions_failed, versions=(0, 2)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from controller.requests.any_node import group_partition
 from controller.requests.table import APIS
 from controller.wire.errors import ErrorCode
 from controller.wire.protocol import ApiKey
@@ -344,6 +345,40 @@ def test_metadata_names_the_controller_and_creates_topics(play: Play) -> None:
         assert nothing["topics"] == []
 
     play(scenario)
+
+
+def test_clients_that_take_the_controller_for_a_broker_are_helped(play: Play) -> None:
+    async def scenario(cluster: Any) -> None:
+        group = {"key": "my-group", "key_type": 0}
+        first = await cluster.ask(ApiKey.FIND_COORDINATOR, 3, group)
+        assert (first["error_code"], first["node_id"]) == (15, -1)
+        await cluster.world.sleep(2)
+        again = await cluster.ask(ApiKey.FIND_COORDINATOR, 3, group)
+        leader = cluster.controller.state.leadership(("__consumer_offsets", 12)).leader
+        assert (again["error_code"], again["node_id"], again["host"]) == (0, leader, f"broker-{leader}")
+        transaction = await cluster.ask(ApiKey.FIND_COORDINATOR, 1, {"key": "t", "key_type": 1})
+        assert transaction["error_code"] == 15
+        ids = [
+            (await cluster.ask(ApiKey.INIT_PRODUCER_ID, 3, {"transactional_id": None}))["producer_id"] for _ in range(2)
+        ]
+        assert ids == [0, 1]
+        block = json.loads(await cluster.read("/latest_producer_id_block"))
+        assert (block["broker"], block["block_start"], block["block_end"]) == (100, "0", "999")
+        refused = await cluster.ask(ApiKey.INIT_PRODUCER_ID, 3, {"transactional_id": "x"})
+        assert (refused["error_code"], refused["producer_id"]) == (42, -1)
+        assert (await cluster.ask(ApiKey.LIST_GROUPS, 3, {}))["groups"] == []
+        assert (await cluster.ask(ApiKey.DESCRIBE_LOG_DIRS, 2, {"topics": None}))["results"] == []
+
+    play(scenario, settings={"offsets.topic.replication.factor": "1"})
+
+
+@pytest.mark.parametrize(
+    ("group", "partition"),
+    [("my-group", 12), ("test", 48), ("group", 47), ("console-consumer", 40), ("g1", 42), ("connect-cluster", 13),
+     ("", 0)],
+)  # fmt: skip
+def test_groups_live_where_java_hashes_them(group: str, partition: int) -> None:
+    assert group_partition(group, 50) == partition
 
 
 #: request -> body and how the refusal shows when another process holds the office.

@@ -1,0 +1,101 @@
+"""What clients ask of whichever node they happen to know: FindCoordinator (10) v0-3, InitProducerId (22) v0-3,
+ListGroups (16) v0-4, DescribeLogDirs (35) v0-2.
+
+Clients take the controller for one more broker, since metadata lists it: a consumer may look for its group's
+coordinator here, an idempotent producer for its id, a tool for groups and log directories on every node. A controller
+has neither groups nor log directories of its own and says so. Left out: transactions, as on the brokers.
+
+Source: spec clients.md §3.1, §6, broker.md §16.1; Kafka 3.9 `KafkaApis`.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from controller.requests.cluster import group_metadata_topic
+from controller.requests.node import Body, Node
+from controller.requests.topic_creation import plan_topic, write_topic
+from controller.wire.errors import ErrorCode, KafkaError
+from controller.wire.protocol import Request
+from controller.wire.types import GROUP_METADATA_TOPIC, TopicPartition
+
+_GROUP: Final = 0
+
+
+def java_hash(text: str) -> int:
+    """`String.hashCode`: over UTF-16 units, 32 bits, signed."""
+    value = 0
+    for low, high in zip(*[iter(text.encode("utf-16-le", "surrogatepass"))] * 2, strict=True):
+        value = (31 * value + (low | high << 8)) & 0xFFFFFFFF
+    return value - (1 << 32) if value >= 1 << 31 else value
+
+
+def group_partition(group_id: str, partitions: int) -> int:
+    """The partition of `__consumer_offsets` that keeps a group (`Utils.abs`: the least int becomes 0)."""
+    value = java_hash(group_id)
+    return (0 if value == -(1 << 31) else abs(value)) % partitions
+
+
+async def handle_find_coordinator(node: Node, request: Request) -> Body:
+    """The leader of the group's partition; the topic is created where it is missing."""
+    if int(getattr(request.body, "key_type", _GROUP)) != _GROUP:
+        raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "Transactions are not offered.")
+    if not node.is_active:
+        raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    partitions = node.state.topic_assignment(GROUP_METADATA_TOPIC)
+    if not node.knows_topic(GROUP_METADATA_TOPIC):
+        await _create_group_topic(node)
+        raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    tp = TopicPartition(GROUP_METADATA_TOPIC, group_partition(request.body.key, len(partitions)))
+    state = node.state.leadership(tp)
+    broker = node.state.live_brokers.get(state.leader) if state is not None and state.leader is not None else None
+    endpoint = broker.endpoint() if broker is not None else None
+    if broker is None or endpoint is None:
+        raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    return {"node_id": broker.broker_id, "host": endpoint.host, "port": endpoint.port}
+
+
+async def _create_group_topic(node: Node) -> None:
+    """Raises: KafkaError COORDINATOR_NOT_AVAILABLE, also when it cannot be created (too few brokers)."""
+    wanted = group_metadata_topic(node)
+    try:
+        await write_topic(node, wanted, await plan_topic(node, wanted))
+    except KafkaError as error:
+        raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, error.message) from error
+
+
+def find_coordinator_failed(request: Request, code: ErrorCode, message: str | None) -> Body:
+    """No node."""
+    return {"error_code": code, "error_message": message, "node_id": -1, "host": "", "port": -1}
+
+
+async def handle_init_producer_id(node: Node, request: Request) -> Body:
+    """An id for an idempotent producer, epoch 0."""
+    if request.body.transactional_id is not None:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Transactions are not offered.")
+    return {"producer_id": await node.producer_ids.take(), "producer_epoch": 0}
+
+
+def init_producer_id_failed(request: Request, code: ErrorCode, message: str | None) -> Body:
+    """No id."""
+    return {"error_code": code, "producer_id": -1, "producer_epoch": -1}
+
+
+async def handle_list_groups(node: Node, request: Request) -> Body:
+    """None: brokers coordinate groups."""
+    return {"groups": []}
+
+
+def code_only_failed(request: Request, code: ErrorCode, message: str | None) -> Body:
+    """A failure as a whole."""
+    return {"error_code": code}
+
+
+async def handle_describe_log_dirs(node: Node, request: Request) -> Body:
+    """None: brokers have logs."""
+    return {"results": []}
+
+
+def describe_log_dirs_failed(request: Request, code: ErrorCode, message: str | None) -> Body:
+    """Before version 3 there is no place for a failure as a whole."""
+    return {"results": []}
