@@ -174,7 +174,8 @@ class KazooSession:
         self._outbox: deque[_Unit] = deque()
         self._lost: list[_Unit] = []
         self._in_flight = 0
-        self._multi_read = True
+        self._multi_read: bool | None = None  # None: not known yet; the first one goes alone, as `_probe`
+        self._probe: _Unit | None = None
         self._ended = ""
         self._started: asyncio.Future[None] = self._loop.create_future()
         self._session_id = 0
@@ -231,15 +232,17 @@ class KazooSession:
             first = end
 
     def _pump(self) -> None:
-        while self._outbox and self._in_flight < IN_FLIGHT_MAX and not self._ended:
+        while self._outbox and self._in_flight < IN_FLIGHT_MAX and not self._ended and self._probe is None:
             unit = self._outbox[0]
-            if len(unit.ops) > 1 and not self._multi_read:
+            if len(unit.ops) > 1 and self._multi_read is False:
                 self._outbox.popleft()
                 self._outbox.extendleft(reversed(list(unit.singly())))
                 continue
             if not self._submit(unit):
                 return
             self._outbox.popleft()
+            if len(unit.ops) > 1 and self._multi_read is None:
+                self._probe = unit
 
     def _submit(self, unit: _Unit) -> bool:
         """Hands a unit to kazoo; False when a new connection stands whose lost units are not back in the outbox yet."""
@@ -255,19 +258,21 @@ class KazooSession:
 
     def _answered(self, unit: _Unit, results: Sequence[ZkResult]) -> None:
         self._in_flight -= 1
+        if unit is self._probe:
+            self._probe, self._multi_read = None, True
         if unit.call.settle(unit.first, results):
             self._calls.discard(unit.call)
         self._pump()
 
     def _multi_read_refused(self, unit: _Unit) -> None:
-        self._in_flight -= 1
         self._multi_read = False
-        self._outbox.appendleft(unit)
-        self._pump()
+        self._connection_lost(unit)
 
     def _connection_lost(self, unit: _Unit) -> None:
         self._in_flight -= 1
         self._lost.append(unit)
+        if unit is self._probe:
+            self._probe = None
 
     def _connected(self, connection: int, session_id: int) -> None:
         self._outbox.extendleft(reversed(self._lost))
@@ -371,6 +376,7 @@ class _Reply:
             session._inbox.post(session._connection_lost, unit)
         elif len(unit.ops) > 1:
             session._inbox.post(session._multi_read_refused, unit)
+            raise ConnectionDropped("the server does not know multiRead")  # it ends the connection itself
         else:
             code = jute.code_of(getattr(error, "code", int(ZkCode.OTHER)))
             session._inbox.post(session._answered, unit, [ZkResult(code)])
