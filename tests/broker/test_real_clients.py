@@ -61,3 +61,29 @@ def test_confluent_kafka_creates_produces_and_consumes_by_group_with_a_rebalance
     finally:
         first.close()
         second.close()
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_kafka_python_creates_produces_and_consumes_by_group(bootstrap: str) -> None:
+    from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer  # warns when it is imported
+    from kafka import TopicPartition as PythonPartition
+    from kafka.admin import NewTopic as PythonTopic
+
+    admin = KafkaAdminClient(bootstrap_servers=bootstrap)
+    admin.create_topics([PythonTopic("events", num_partitions=2, replication_factor=2)])
+    admin.close()
+    producer = KafkaProducer(bootstrap_servers=bootstrap, acks="all")
+    sent = [producer.send("events", key=str(n).encode(), value=f"value {n}".encode()) for n in range(50)]
+    assert all(future.get(timeout=LIMIT_S).offset >= 0 for future in sent)
+    producer.close()
+    consumer = KafkaConsumer("events", bootstrap_servers=bootstrap, group_id="python", auto_offset_reset="earliest")
+    values: set[bytes] = set()
+    deadline = time.monotonic() + LIMIT_S
+    while len(values) < 50 and time.monotonic() < deadline:
+        for records in consumer.poll(timeout_ms=500).values():
+            values.update(record.value for record in records)
+    assert len(values) == 50
+    consumer.commit()
+    partitions = [PythonPartition("events", n) for n in range(2)]
+    assert sum(consumer.committed(tp) for tp in partitions) == 50
+    consumer.close()
