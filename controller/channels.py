@@ -128,6 +128,11 @@ class Channels:
         """Closes all channels."""
         self.remove(list(self._channels))
 
+    def pending(self, but: BrokerId) -> Callable[[], bool]:
+        """Whether something that is queued now, for any broker but one, is still unanswered: ask again and again."""
+        marks = [(c, c.queued) for broker_id, c in self._channels.items() if broker_id != but]
+        return lambda: any(channel.done < queued and channel in self._channels.values() for channel, queued in marks)
+
     def gauges(self) -> dict[BrokerId, ChannelGauges]:
         """Of each broker with a channel."""
         return {broker_id: channel.gauges() for broker_id, channel in sorted(self._channels.items())}
@@ -163,6 +168,9 @@ class _Channel:
         self._wake = asyncio.Event()
         self._connection: BrokerConnection | None = None
         self._gauges = ChannelGauges()
+        #: Requests queued, and those of them that are answered or superseded, since the channel was opened.
+        self.queued = 0
+        self.done = 0
         self._task = asyncio.get_running_loop().create_task(
             self._run(), name=f"Controller-{client_id}-to-broker-{broker.broker_id}-send-thread"
         )
@@ -170,6 +178,7 @@ class _Channel:
     def put(self, request: ControlRequest) -> None:
         """Queues a request behind all others."""
         self._queue.append((asyncio.get_running_loop().time(), request))
+        self.queued += 1
         if len(self._queue) > self._merge_at:
             self._merge()
         self._wake.set()
@@ -189,6 +198,7 @@ class _Channel:
         before = len(self._queue)
         queued_s = self._queue[0][0]
         self._queue = deque((queued_s, request) for request in merged(r for _, r in self._queue))
+        self.done += before - len(self._queue)
         self._merge_at = max(MERGE_ABOVE, 2 * len(self._queue))
         self._log.warning(ev.REQUEST_QUEUE_MERGED, requests=before, left=len(self._queue), limit=MERGE_ABOVE)
 
@@ -200,6 +210,7 @@ class _Channel:
                 await self._wake.wait()
             queued_s, request = self._queue.popleft()
             await self._deliver(request)
+            self.done += 1
             self._gauges.requests += 1
             self._gauges.total_ms += (loop.time() - queued_s) * 1000
 

@@ -31,7 +31,7 @@ from controller.wire import log_events as ev
 from controller.wire import trace, znodes
 from controller.wire.ports import Clock, Network, ZkConnector
 from controller.wire.types import Broker, BrokerId, Endpoint
-from controller.wire.zk import Create, GetData, WatchEvent, ZkCode, ZkSessionExpired, ZkUnreachable
+from controller.wire.zk import Create, Exists, GetData, WatchEvent, ZkCode, ZkSessionExpired, ZkUnreachable
 from controller.zk import Zk
 
 
@@ -52,6 +52,10 @@ class Identity:
     controller_id: BrokerId
     host: str
     port: int
+
+
+class IdTaken(Exception):
+    """The id of this controller is a broker's. The message says what to do."""
 
 
 class BoundCore:
@@ -142,8 +146,8 @@ class Controller:
     async def start(self) -> Endpoint:
         """Binds the listener, opens a session, creates what every cluster has, and runs for office.
 
-        Returns where it listens. Raises: OSError, when the address cannot be bound; ZkUnreachable. Then nothing of it
-        is left running.
+        Returns where it listens. Raises: OSError, when the address cannot be bound; ZkUnreachable; ZnodeError, when
+        `/cluster/id` cannot be read; IdTaken. Then nothing of it is left running.
         """
         try:
             host, port = await self.server.listen(self._world.network, self._identity.host, self._identity.port)
@@ -151,6 +155,7 @@ class Controller:
             self.state.endpoint = Broker(broker_id=self._identity.controller_id, endpoints=(endpoint,))
             await self._open_session()
             cluster_id = await self._prepare()
+            await self._check_id()
         except BaseException:
             await self.stop()
             raise
@@ -177,6 +182,7 @@ class Controller:
         return Node(
             state=self.state,
             loop=self.loop,
+            channels=self.channels,
             zk=self._zk,
             properties=self._properties,
             configs=self._configs,
@@ -219,6 +225,13 @@ class Controller:
             await self._zk.perform([Create("/cluster"), Create(path, znodes.ClusterIdZNode.encode(fresh))])
             (found,) = await self._zk.perform([GetData(path)])
         return znodes.ClusterIdZNode.decode(found.data)
+
+    async def _check_id(self) -> None:
+        """A controller is no broker: under one id, brokers and clients could not tell them apart. Raises: IdTaken."""
+        controller_id = self._identity.controller_id
+        (registered,) = await self._zk.perform([Exists(znodes.BrokerIdZNode.path(controller_id))])
+        if registered.ok:
+            raise IdTaken(f"a broker with id {controller_id} is registered; choose another --controller-id")
 
     def _watched(self, watch: WatchEvent) -> None:
         if watch.path == znodes.ConfigChangesZNode.path:

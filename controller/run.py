@@ -22,7 +22,7 @@ import structlog
 
 from controller import config
 from controller.metrics import MetricsServer
-from controller.process import Controller, Identity, World
+from controller.process import Controller, Identity, IdTaken, World
 from controller.wire import log_events as ev
 from controller.wire.real import logs
 from controller.wire.real.clock import SystemClock
@@ -31,6 +31,7 @@ from controller.wire.real.zookeeper import KazooConnector
 from controller.wire.settings import SettingError
 from controller.wire.types import BrokerId
 from controller.wire.zk import ZkUnreachable
+from controller.wire.znodes import ZnodeError
 
 EXIT_OK: Final = 0
 EXIT_FAILED: Final = 1
@@ -112,9 +113,16 @@ async def _run(
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
     metrics = MetricsServer(controller) if metrics_listener else None
+    starting = asyncio.ensure_future(controller.start())
+    signalled = asyncio.ensure_future(stopping.wait())
+    await asyncio.wait({starting, signalled}, return_when=asyncio.FIRST_COMPLETED)
+    if not starting.done():
+        starting.cancel()
+        await asyncio.gather(starting, return_exceptions=True)
+        return EXIT_OK
     try:
-        await controller.start()
-    except ZkUnreachable as error:
+        await starting
+    except (ZkUnreachable, ZnodeError, IdTaken) as error:
         return _failed(str(error))
     except OSError as error:
         return _failed(f"cannot listen on {listener[0]}:{listener[1]}: {error.strerror or error}")
@@ -124,7 +132,7 @@ async def _run(
     except OSError as error:
         await controller.stop()
         return _failed(f"cannot serve metrics on {metrics_listener}: {error.strerror or error}")
-    await stopping.wait()
+    await signalled
     if metrics is not None:
         await metrics.close()
     await controller.stop()

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from structlog.typing import FilteringBoundLogger
 
+from controller.channels import Channels
 from controller.config import Properties
 from controller.config_changes import DynamicConfigs
 from controller.core.events import ControllerState
@@ -41,6 +42,7 @@ class Node:
 
     state: ClusterState
     loop: ControllerLoop
+    channels: Channels
     zk: Zk
     properties: Properties
     configs: DynamicConfigs

@@ -236,6 +236,51 @@ def test_controlled_shutdown_moves_leaders(play: Play) -> None:
     play(scenario)
 
 
+@pytest.mark.parametrize(
+    ("stalled", "least_s", "most_s"), [(False, 0.0, 1.0), (True, 1.9, 2.5)], ids=["all answer", "one is stalled"]
+)
+def test_a_shutdown_is_answered_once_the_others_were_told(
+    play: Play, stalled: bool, least_s: float, most_s: float
+) -> None:
+    """X6 of the known failures, and its limit."""
+
+    async def scenario(cluster: Any) -> None:
+        await create(cluster, {"name": "t", **manual((1, 2))})
+        if stalled:
+            cluster.world.network.partition("controller", "broker-2")
+        started = cluster.world.loop.time()
+        left = await cluster.ask(ApiKey.CONTROLLED_SHUTDOWN, 3, {"broker_id": 1, "broker_epoch": -1})
+        assert left["error_code"] == 0
+        assert least_s <= cluster.world.loop.time() - started < most_s
+        assert (cluster.controller.channels.gauges()[2].queue_size > 0) is stalled
+
+    play(scenario, brokers=2)
+
+
+def test_what_the_controller_decides_is_traced(play: Play) -> None:
+    async def scenario(cluster: Any) -> None:
+        await create(cluster, {"name": "t", **manual((1, 2))})
+        await cluster.unregister(1)
+        await cluster.world.sleep(1)
+        rows = [json.loads(line) for line in cluster.trace]
+        assert [row["seq"] for row in rows] == list(range(1, len(rows) + 1))
+        assert {row["broker"] for row in rows} == {100}
+        assert {"broker_up", "assign", "elect", "broker_down"} <= {row["ev"] for row in rows}
+        assert [row["replicas"] for row in rows if row["ev"] == "assign"] == [[1, 2]]
+
+    play(scenario, brokers=2)
+
+
+def test_an_id_of_a_broker_is_refused(play: Play) -> None:
+    from controller.process import IdTaken
+
+    async def scenario(cluster: Any) -> None:
+        with pytest.raises(IdTaken, match="a broker with id 1 is registered; choose another --controller-id"):
+            await cluster.world.machine("second").run(cluster.make(1, "second").start())
+
+    play(scenario, brokers=1)
+
+
 def test_configs_are_edited_and_shown(play: Play) -> None:
     async def alter(cluster: Any, kind: int, name: str, *edits: tuple[str, int, str | None], **more: Any) -> Any:
         resource = {"resource_type": kind, "resource_name": name, "configs": [
