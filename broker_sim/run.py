@@ -33,7 +33,6 @@ from controller.wire.real.zookeeper import KazooConnector
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs until the brokers have stopped. Returns the exit status (see `--help`)."""
     arguments = parse_arguments(argv)
-    logs.configure("broker")
     try:
         given = wire_settings.load(arguments.config, arguments.override)
         settings = BrokerSettings.parse(given)
@@ -41,6 +40,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (wire_settings.SettingError, SettingsError, CommandLineError) as error:
         print(f"broker_sim: {error}", file=sys.stderr)
         return 2
+    logs.configure("broker")
     log = structlog.get_logger()
     used = {field.alias for field in BrokerSettings.model_fields.values() if field.alias is not None}
     for name in wire_settings.ignored(given, used):

@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from queue import Empty, Queue
 from typing import Any
@@ -59,9 +59,23 @@ class Program:
             self.process.kill()
             status = self.process.wait()
         self._reader.join(timeout=5)
-        if self.process.stderr is not None:
+        if self.process.stderr is not None and not self._reader.is_alive():
             self.process.stderr.close()
         return status
+
+
+@pytest.fixture
+def program() -> Iterator[Callable[..., Program]]:
+    """Starts programs, which end with the test."""
+    started: list[Program] = []
+
+    def start(*arguments: str) -> Program:
+        started.append(Program(*arguments))
+        return started[-1]
+
+    yield start
+    for one in started:
+        one.stop()
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,153 @@
+"""Arguments of `python -m broker_sim run`, settings, and fault files: what is meant, what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from broker_sim.broker import replica_settings
+from broker_sim.command_line import CommandLineError, identities, parse_arguments, parse_broker_ids, parse_listeners
+from broker_sim.config import BrokerSettings, SettingsError
+from broker_sim.faults import API_NAMES, Action, ApiFault, FaultError, PauseReplication, decode, encode
+from broker_sim.run import main
+
+IDS = [("1", (1,)), ("1,2,5-9", (1, 2, 5, 6, 7, 8, 9)), ("0-2", (0, 1, 2))]
+
+
+@pytest.mark.parametrize(("text", "expected"), IDS)
+def test_broker_ids(text: str, expected: tuple[int, ...]) -> None:
+    assert parse_broker_ids(text) == expected
+
+
+@pytest.mark.parametrize("text", ["", "x", "1,,2", "3-1", "1,1", "-1", "1-"])
+def test_broker_ids_that_are_none(text: str) -> None:
+    with pytest.raises(CommandLineError, match="--broker-id"):
+        parse_broker_ids(text)
+
+
+LISTENERS = [
+    ("127.0.0.1:9092", 3, [9092, 9093, 9094]),
+    ("127.0.0.1:0", 2, [0, 0]),
+    ("a:1,b:7", 2, [1, 7]),
+    ("PLAINTEXT://[::1]:5", 1, [5]),
+]
+
+
+@pytest.mark.parametrize(("text", "count", "ports"), LISTENERS)
+def test_listeners(text: str, count: int, ports: list[int]) -> None:
+    assert [address.port for address in parse_listeners(text, count)] == ports
+
+
+@pytest.mark.parametrize(("text", "count"), [("a", 1), ("a:x", 1), ("a:1,b:2", 3), ("a:65535", 2), ("a:70000", 1)])
+def test_listeners_that_are_none(text: str, count: int) -> None:
+    with pytest.raises(CommandLineError, match="--listener"):
+        parse_listeners(text, count)
+
+
+def arguments(**changes: str) -> Any:
+    values = {"zookeeper": "z:1", "broker-id": "1", "listener": "h:1", "log-dirs": "/a,/b", **changes}
+    return parse_arguments(["run", *(part for name, value in values.items() for part in (f"--{name}", value))])
+
+
+def test_each_of_several_brokers_gets_a_folder_in_each_log_dir() -> None:
+    brokers = identities(arguments(**{"broker-id": "1-2", "rack": "r"}), BrokerSettings(), "name")
+    assert [broker.log_dirs for broker in brokers] == [
+        (Path("/a/broker-1"), Path("/b/broker-1")),
+        (Path("/a/broker-2"), Path("/b/broker-2")),
+    ]
+    assert {broker.rack for broker in brokers} == {"r"}
+
+
+ADVERTISED = [
+    ("the address itself", "h:1", None, ("h", None)),
+    ("the machine's name where all addresses are bound", "0.0.0.0:1", None, ("name", None)),
+    ("what the setting says", "0.0.0.0:1", "PLAINTEXT://x:7", ("x", 7)),
+]
+
+
+@pytest.mark.parametrize(("_", "listener", "setting", "expected"), ADVERTISED, ids=[row[0] for row in ADVERTISED])
+def test_what_is_advertised(_: str, listener: str, setting: str | None, expected: tuple[str, int | None]) -> None:
+    properties = {} if setting is None else {"advertised.listeners": setting}
+    (broker,) = identities(arguments(listener=listener), BrokerSettings.parse(properties), "name")
+    assert (broker.advertised_host, broker.advertised_port) == expected
+
+
+def test_settings_come_from_text_and_reach_the_replicas() -> None:
+    given_ = {"log.retention.hours": "2", "log.roll.ms": "5", "auto.create.topics.enable": "false", "listeners": "x"}
+    parsed = BrokerSettings.parse(given_)
+    assert (parsed.retention_ms, parsed.roll_ms, parsed.auto_create_topics_enable) == (7_200_000, 5, False)
+    replicas = replica_settings(parsed, [Path("/a")])
+    assert (replicas.log_retention_ms, replicas.log_roll_ms, replicas.log_dirs) == (7_200_000, 5, ("/a",))
+    assert parsed.given_values() == {
+        "log.retention.hours": "2",
+        "log.roll.ms": "5",
+        "auto.create.topics.enable": "false",
+    }
+
+
+@pytest.mark.parametrize(
+    "properties", [{"num.partitions": "0"}, {"num.partitions": "x"}, {"replica.fetch.wait.max.ms": "40000"}]
+)
+def test_settings_that_cannot_be(properties: dict[str, str]) -> None:
+    with pytest.raises(SettingsError, match=next(iter(properties)).replace(".", r"\.")):
+        BrokerSettings.parse(properties)
+
+
+REFUSALS = [
+    ("an unknown setting", ["--override", "num.partition=3"], "num.partitions"),
+    ("a value of a wrong type", ["--override", "num.partitions=x"], "num.partitions"),
+    ("a settings file that is not there", ["--config", "/nowhere"], "/nowhere"),
+    ("wrong ids", ["--broker-id", "x"], "--broker-id"),
+]
+
+
+@pytest.mark.parametrize(("_", "more", "text"), REFUSALS, ids=[row[0] for row in REFUSALS])
+def test_a_wrong_command_line_ends_with_status_2_and_one_line(
+    _: str, more: list[str], text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    base = ["run", "--zookeeper", "z:1", "--broker-id", "1", "--listener", "h:1", "--log-dirs", "/nowhere"]
+    assert main([*base, *more]) == 2
+    line = capsys.readouterr().err
+    assert text in line
+    assert line.count("\n") == 1
+
+
+FAULTS = st.lists(
+    st.one_of(
+        st.builds(PauseReplication, broker=st.none() | st.integers(0, 9), topic=st.none() | st.text(max_size=5)),
+        st.builds(
+            ApiFault,
+            broker=st.none() | st.integers(0, 9),
+            api=st.sampled_from(sorted(API_NAMES)),
+            action=st.sampled_from(Action),
+            nth=st.none() | st.integers(1, 5),
+            delay_ms=st.integers(0, 9),
+        ),
+    ),
+    max_size=5,
+)
+
+
+@settings(max_examples=30)
+@given(FAULTS)
+def test_a_fault_file_gives_back_its_rows(rows: list[Any]) -> None:
+    assert decode(encode(rows)) == tuple(rows)
+
+
+BAD_FAULTS = [
+    ("not JSON", "x", "line 1"),
+    ("another fault", '{"fault": "x"}', "line 1"),
+    ("an API that does not exist", '\n{"fault": "api", "api": "X", "action": "drop"}', "line 2: .*api"),
+    ("an unknown key", '{"fault": "pause_replication", "brokr": 1}', "brokr"),
+    ("a list", "[]", "line 1"),
+]
+
+
+@pytest.mark.parametrize(("_", "text", "message"), BAD_FAULTS, ids=[row[0] for row in BAD_FAULTS])
+def test_a_wrong_fault_file_is_refused_with_its_line(_: str, text: str, message: str) -> None:
+    with pytest.raises(FaultError, match=message):
+        decode(text)
