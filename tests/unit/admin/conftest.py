@@ -57,6 +57,8 @@ class FakeCluster:
     groups: dict[str, dict[str, Any]] = field(default_factory=dict)
     committed: dict[str, dict[TopicPartition, int]] = field(default_factory=dict)
     end_offset: int = 100
+    #: What a server that is no Kafka says first.
+    greeting: bytes = b""
 
     def topic(self, name: str, *replicas: Sequence[int]) -> None:
         """Creates a topic, its leaders first and all in sync."""
@@ -82,6 +84,8 @@ class FakeCluster:
     def _serve(self, broker: int) -> Callable[[Connection], Awaitable[None]]:
         async def serve(connection: Connection) -> None:
             frames = FrameBuffer()
+            if self.greeting:
+                connection.send(self.greeting)
             while data := await connection.recv():
                 for frame in frames.feed(data):
                     request = protocol.decode_request(frame)
