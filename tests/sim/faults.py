@@ -11,6 +11,8 @@ from controller.wire.simulated.world import ZOOKEEPER
 from .cluster import Cluster
 
 TOPIC = "t"
+#: Topics that come and go.
+SIDE_TOPICS = ("side-1", "side-2")
 
 
 class Chaos:
@@ -33,8 +35,9 @@ class Chaos:
         )
         self._note(step.__name__.strip("_"), step())
         await self._cluster.sleep(self._chance.choice((0.05, 0.5, 2.0, 8.0)))
-        if self._chance.random() < 0.2:
-            await self._reassign()
+        operation = self._chance.choice([self._reassign, self._create, self._delete, None, None, None, None, None])
+        if operation is not None:
+            await operation()
 
     async def heal(self) -> None:
         """The second act: no more faults; everything must come right."""
@@ -124,11 +127,22 @@ class Chaos:
         cluster = self._cluster
         partition = self._chance.choice([tp[1] for tp in cluster.partitions() if tp[0] == TOPIC])
         replicas = self._chance.sample(list(cluster.broker_ids), self._chance.choice((2, 3)))
-        active = cluster.active_controller()
-        self._note("reassign", f"{partition} to {replicas}, asking {active}")
         rows = [{"name": TOPIC, "partitions": [{"partition_index": partition, "replicas": replicas}]}]
-        if active is not None:
-            try:
-                await cluster.call(active, ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, {"timeout": 10_000, "topics": rows})
-            except OSError as error:
-                self._note("reassign", f"unanswered: {type(error).__name__}")
+        body = {"timeout": 10_000, "topics": rows}
+        went = await cluster.ask_once(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, body)
+        self._note("reassign", f"{partition} to {replicas}: {went}")
+
+    async def _create(self) -> None:
+        """Asks for another topic, or the same again."""
+        cluster, topic = self._cluster, self._chance.choice(SIDE_TOPICS)
+        cluster.deletable.add(topic)
+        rows = [{"partition_index": n, "broker_ids": self._chance.sample(list(cluster.broker_ids), 2)} for n in (0, 1)]
+        wanted = {"name": topic, "num_partitions": -1, "replication_factor": -1, "assignments": rows, "configs": []}
+        body = {"topics": [wanted], "timeout": 1_000, "validate_only": False}
+        self._note("create", f"{topic}: {await cluster.ask_once(ApiKey.CREATE_TOPICS, 4, body)}")
+
+    async def _delete(self) -> None:
+        """Asks for the end of such a topic."""
+        topic = self._chance.choice(SIDE_TOPICS)
+        body = {"topic_names": [topic], "timeout": 1_000}
+        self._note("delete", f"{topic}: {await self._cluster.ask_once(ApiKey.DELETE_TOPICS, 3, body)}")
