@@ -168,6 +168,10 @@ def _windows(_: dict[str, Any], troubles: dict[str, Any]) -> Iterator[Finding]:
     for kind, (severity, words) in _WINDOW_WORDS.items():
         if (of_kind := troubles["windows"].get(kind)) is None:
             continue
+        if kind == "offline" and of_kind["count"] == of_kind["open"]:
+            text = f"The trace ends with {count(of_kind['partitions'], 'partition')} without a live leader."
+            yield Finding(severity=Severity.INFO, text=text, table="windows", rows=of_kind["count"])
+            continue
         still = f"; {of_kind['open']} still at the end" if of_kind["open"] else ""
         yield Finding(
             severity=severity,

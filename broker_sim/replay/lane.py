@@ -149,8 +149,8 @@ class Lane:
         if row.key == NO_OVERRIDES:
             for setting in (self._lag, self._min_isr):
                 self._set(setting, row, None)
-        elif row.key in (LAG_KEY, MIN_ISR_KEY):
-            value = int(row.value) if row.value is not None and row.value.isdigit() else None
+        elif row.key in (LAG_KEY, MIN_ISR_KEY) and (row.value is None or row.value.isdigit()):
+            value = None if row.value is None else int(row.value)
             self._set(self._lag if row.key == LAG_KEY else self._min_isr, row, value)
         if self.led is not None:
             self._apply_settings(self.led, row.ts)

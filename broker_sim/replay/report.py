@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -25,6 +25,8 @@ _TIME_MARKS: Final = 4
 _CATCH_UPS_SHOWN: Final = 25
 #: A segment narrower than this (percent) has no room for its number.
 _LABEL_MIN: Final = 1.6
+#: Leaders that follow each other closer than this (percent): only the last is named.
+_MARK_ROOM: Final = 2.5
 _SHOWN_WINDOWS: Final = ("under_replicated", "under_min_isr", "offline", "reassigning")
 
 
@@ -158,12 +160,16 @@ def _as_written(history: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _leader_marks(span: Span, changes: list[dict[str, Any]]) -> list[Segment]:
-    marks, last = [], None
+    marks: list[Segment] = []
+    last = None
     for row in changes:
         if row["leader"] != last:
             look = "leader" if row["leader"] is not None and row["leader"] >= 0 else "nobody"
             title = f"{clock(row['ts'])} leader {row['leader']}, epoch {row['leader_epoch']}"
-            marks.append(Segment(left=span.at(row["ts"]), width=0, look=look, label=str(row["leader"]), title=title))
+            left = span.at(row["ts"])
+            if marks and left - marks[-1].left < _MARK_ROOM:
+                marks[-1] = replace(marks[-1], label="")
+            marks.append(Segment(left=left, width=0, look=look, label=str(row["leader"]), title=title))
             last = row["leader"]
     return marks
 

@@ -1,0 +1,154 @@
+"""The fold from changes of one partition to windows, catch-ups, flaps and reassignments."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker_sim.replay.history import DerivedRow, FactRow, PartitionHistory
+
+END = 10_000
+LEADER = FactRow(ts=0, kind="leader", leader=1, epoch=0, zk_version=0, isr=[1, 2, 3], replicas=[1, 2, 3])
+MIN_ISR = FactRow(ts=0, kind="min_isr", epoch=0, amount=2)
+
+
+def change(ts: int, old: list[int], new: list[int], version: int, epoch: int = 0) -> FactRow:
+    kind = "isr_shrink" if len(new) < len(old) else "isr_expand"
+    return FactRow(ts=ts, kind=kind, leader=1, epoch=epoch, zk_version=version, isr_old=old, isr=new)
+
+
+def fold(*facts: FactRow) -> list[DerivedRow]:
+    history = PartitionHistory()
+    for fact in facts:
+        history.feed(fact)
+    history.finish(END)
+    return history.said
+
+
+def windows(*facts: FactRow) -> dict[str, list[tuple[int | None, int | None, bool | None]]]:
+    found: dict[str, list[tuple[int | None, int | None, bool | None]]] = {}
+    for row in fold(*facts):
+        if row.table == "windows" and row.window is not None:
+            found.setdefault(row.window, []).append((row.from_ts, row.to_ts, row.is_open))
+    return found
+
+
+OUT = change(1000, [1, 2, 3], [1, 2], 1)
+ALONE = change(2000, [1, 2], [1], 2)
+HALF = change(3000, [1], [1, 2], 3)
+FULL = change(4000, [1, 2], [1, 2, 3], 4)
+
+CASES = [
+    ("a full ISR opens no window", [], {}),
+    (
+        "a shrink opens, the expansion back closes, at the moment of the change",
+        [OUT, change(4000, [1, 2], [1, 2, 3], 2)],
+        {"under_replicated": [(1000, 4000, False)], "at_min_isr": [(1000, 4000, False)]},
+    ),
+    (
+        "below the minimum and back, within one under-replicated window",
+        [OUT, ALONE, HALF, FULL],
+        {
+            "under_replicated": [(1000, 4000, False)],
+            "at_min_isr": [(1000, 2000, False), (3000, 4000, False)],
+            "under_min_isr": [(2000, 3000, False)],
+        },
+    ),
+    (
+        "a window that does not end is closed at the end of the trace and marked",
+        [OUT],
+        {"under_replicated": [(1000, END, True)], "at_min_isr": [(1000, END, True)]},
+    ),
+    (
+        "no leader elected is offline, and not under-replicated",
+        [FactRow(ts=5000, kind="elect", epoch=1, zk_version=1, replica=-1, isr=[1])],
+        {"offline": [(5000, END, True)]},
+    ),
+    (
+        "a dead leader is offline until its successor is elected",
+        [
+            FactRow(ts=5000, kind="leader_down", leader=1, epoch=0),
+            FactRow(ts=5200, kind="elect", epoch=1, zk_version=1, replica=2, isr=[1, 2, 3]),
+        ],
+        {"offline": [(5000, 5200, False)]},
+    ),
+    (
+        "the end of a former leader's process is nothing",
+        [
+            FactRow(ts=5000, kind="elect", epoch=1, zk_version=1, replica=2, isr=[1, 2, 3]),
+            FactRow(ts=5200, kind="leader_down", leader=1, epoch=0),
+        ],
+        {},
+    ),
+    ("a change of an older epoch changes nothing", [change(1000, [1, 2, 3], [1, 2], 1, epoch=-1)], {}),
+    ("a change told twice counts once", [OUT, FULL, OUT._replace(ts=5000)], {
+        "under_replicated": [(1000, 4000, False)], "at_min_isr": [(1000, 4000, False)],
+    }),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("facts", "expected"), [c[1:] for c in CASES], ids=[c[0] for c in CASES])
+def test_windows(facts: list[FactRow], expected: dict[str, list[tuple[int, int, bool]]]) -> None:
+    assert windows(LEADER, MIN_ISR, *facts) == expected
+
+
+def test_the_deficit_is_replicas_times_time() -> None:
+    (window,) = [r for r in fold(LEADER, MIN_ISR, OUT, ALONE, HALF, FULL) if r.window == "under_replicated"]
+    assert (window.missing, window.deficit_ms) == (2, 1000 * 1 + 1000 * 2 + 1000 * 1)
+
+
+def caught_up(left_by: str, left_ms: int | None, joined_ms: int | None) -> FactRow:
+    return FactRow(
+        ts=joined_ms or END, kind="catch_up", leader=1, epoch=0, replica=3, cu=500, left_ms=left_ms, left_by=left_by,
+        first_fetch_ms=3000, joined_ms=joined_ms,
+    )  # fmt: skip
+
+
+def test_a_catch_up_has_three_durations() -> None:
+    (row,) = [r for r in fold(LEADER, OUT, caught_up("leader", 1000, 3400)) if r.table == "catch_up"]
+    assert (row.catch_up_ms, row.outage_ms, row.out_of_isr_ms) == (400, 2500, 2400)
+
+
+def test_a_new_leader_learns_from_the_history_when_a_replica_left() -> None:
+    (row,) = [r for r in fold(LEADER, OUT, caught_up("before", 2500, 3400)) if r.table == "catch_up"]
+    assert (row.from_ts, row.left_by, row.out_of_isr_ms) == (1000, "leader", 2400)
+
+
+FLAPS = [
+    ("removed by the leader and back soon is a flap", caught_up("leader", 1000, 3400), 1),
+    ("removed by the controller is none", caught_up("controller", 1000, 3400), 0),
+    ("back after the window is none", caught_up("leader", 1000, 301_001), 0),
+    ("not back is none", caught_up("leader", 1000, None), 0),
+]
+
+
+@pytest.mark.parametrize(("fact", "flaps"), [c[1:] for c in FLAPS], ids=[c[0] for c in FLAPS])
+def test_flaps(fact: FactRow, flaps: int) -> None:
+    assert sum(r.table == "flaps" for r in fold(LEADER, fact)) == flaps
+
+
+def test_a_reassignment_from_start_to_finish() -> None:
+    both = {"replicas": [4, 2, 3, 1], "adding": [4], "removing": [1]}
+    said = fold(
+        LEADER,
+        FactRow(ts=1000, kind="assign", **both),
+        FactRow(ts=1010, kind="leader", leader=1, epoch=1, zk_version=1, isr=[1, 2, 3], **both),
+        change(2000, [1, 2, 3], [1, 3], 2, epoch=1),
+        change(2500, [1, 3], [1, 3, 2], 3, epoch=1),
+        change(3000, [1, 3, 2], [1, 3, 2, 4], 4, epoch=1),
+        FactRow(ts=3100, kind="elect", epoch=2, zk_version=5, replica=4, isr=[4, 2, 3]),
+        FactRow(ts=3100, kind="copied", epoch=1, amount=4200),
+        FactRow(ts=3110, kind="assign", replicas=[4, 2, 3]),
+    )
+    (row,) = [r for r in said if r.table == "reassignments"]
+    assert (row.from_ts, row.condition_ts, row.to_ts, row.is_open) == (1000, 3000, 3110, False)
+    assert (row.copied_bytes, row.bytes_per_second, row.original_shrinks) == (4200, 4200 * 1000 / 2110, 1)
+    missing = [(r.from_ts, r.to_ts) for r in said if r.window == "original_missing"]
+    assert missing == [(2000, 2500), (3100, 3110)], "the second is 1, taken out as it was asked"
+    (moving,) = [r for r in said if r.window == "reassigning"]
+    assert (moving.from_ts, moving.to_ts) == (1000, 3110)
+
+
+def test_a_reassignment_that_does_not_finish_is_marked() -> None:
+    said = fold(LEADER, FactRow(ts=1000, kind="assign", replicas=[1, 2, 3, 4], adding=[4]))
+    (row,) = [r for r in said if r.table == "reassignments"]
+    assert (row.condition_ts, row.to_ts, row.is_open) == (None, None, True)

@@ -1,0 +1,170 @@
+"""The ISR rule on the worked example and the further cases of isr-replay.md §4."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from broker_sim.isr import PROFILES, LedPartition, Profile
+from controller.wire.errors import ErrorCode
+from controller.wire.types import BrokerId
+
+ONE, TWO, THREE = BrokerId(1), BrokerId(2), BrokerId(3)
+LAG_MS = 30_000
+
+
+def led(
+    profile: str = "P26", *, isr: tuple[BrokerId, ...] = (ONE, TWO, THREE), leo: int = 1000, min_isr: int = 1
+) -> LedPartition:
+    partition = LedPartition(
+        leader=ONE, profile=PROFILES[profile], lag_time_max_ms=LAG_MS, min_insync_replicas=min_isr, hw=leo
+    )
+    partition.lead(now_ms=0, epoch=0, leo=leo, isr=isr, replicas=(ONE, TWO, THREE), zk_version=0)
+    return partition
+
+
+def wrote(partition: LedPartition, now_ms: int) -> tuple[BrokerId, ...]:
+    partition.write_succeeded(partition.zk_version + 1, now_ms)
+    return partition.isr
+
+
+def test_the_worked_example_of_the_specification_step_by_step() -> None:
+    p = led()
+    for follower in (TWO, THREE):
+        p.fetch(follower, 1000, 10_000)
+    assert not p.append(1100, 12_000)
+    p.fetch(TWO, 1100, 12_010)
+    assert p.hw == 1000, "3 is at 1000"
+    assert p.tick(15_000) is None and p.tick(30_000) is None
+    p.append(2000, 40_000)
+    p.fetch(TWO, 2000, 40_010)
+
+    shrink = p.tick(45_000)
+    assert shrink is not None and (shrink.replicas, shrink.last_caught_up_ms) == ((THREE,), (10_000,))
+    assert wrote(p, 45_000) == (ONE, TWO) and p.hw == 2000
+
+    assert p.fetch(THREE, 1000, 60_000) is None
+    assert p.followers[THREE].cu == 10_000, "reaching the leader's old end counts as of the fetch before"
+    p.append(2020, 60_100)
+    p.fetch(TWO, 2020, 60_110)
+    assert p.fetch(THREE, 1600, 60_200) is None and p.followers[THREE].cu == 10_000
+    p.append(2040, 60_300)
+    p.fetch(TWO, 2040, 60_310)
+    assert p.fetch(THREE, 2020, 60_400) is None, "below the high watermark"
+    assert p.followers[THREE].cu == 60_200
+    p.append(2060, 60_500)
+    p.fetch(TWO, 2060, 60_500)
+    assert p.hw == 2040, "held by the outsider that is caught up"
+    expand = p.fetch(THREE, 2060, 60_600)
+    assert expand is not None and expand.isr == (ONE, TWO, THREE)
+    assert wrote(p, 60_600) == (ONE, TWO, THREE) and p.hw == 2060
+
+
+def test_a_silent_follower_at_the_end_stays_until_an_append() -> None:
+    p = led()
+    for follower in (TWO, THREE):
+        p.fetch(follower, 1000, 10_000)
+    assert p.tick(3_600_000) is None
+    p.append(1001, 3_600_001)
+    shrink = p.tick(3_600_002)
+    assert shrink is not None and shrink.replicas == (TWO, THREE), "both in one write"
+
+
+def test_below_min_insync_replicas_the_high_watermark_stands_still_since_37() -> None:
+    old, new = led("P36", isr=(ONE,), min_isr=2), led("P37", isr=(ONE,), min_isr=2)
+    for p in (old, new):
+        # The others were never caught up, so they do not hold it either.
+        p.append(1500, 50_000)
+    assert (old.hw, new.hw) == (1500, 1000)
+    assert new.is_under_min_isr
+
+
+def test_after_an_epoch_bump_an_outsider_must_reach_the_start_of_the_epoch() -> None:
+    p = led("P26", isr=(ONE, TWO))
+    p.append(2000, 100)
+    p.lead(now_ms=200, epoch=1, leo=2000, isr=(ONE, TWO), replicas=(ONE, TWO, THREE), zk_version=1)
+    assert p.hw < 1500
+    assert p.fetch(THREE, 1500, 300) is None, "above the high watermark, below the start of the epoch"
+    assert p.fetch(THREE, 2000, 400) is not None
+
+
+def test_a_refused_write_is_tried_again_only_before_28() -> None:
+    for profile, again in (("P26", True), ("P37", False)):
+        p = led(profile)
+        p.append(2000, 1)
+        assert p.tick(LAG_MS + 2) is not None
+        p.write_refused()
+        assert (p.tick(LAG_MS + 3) is not None) is again, profile
+
+
+DEAD_CASES = [
+    ("joins before 3.3, dead or not", "P26", frozenset({ONE, TWO}), True),
+    ("does not join since 3.3 when the leader takes it for dead", "P33", frozenset({ONE, TWO}), False),
+    ("joins when it is alive", "P33", frozenset({ONE, TWO, THREE}), True),
+    ("joins when nothing is known", "P37", None, True),
+]
+
+
+@pytest.mark.parametrize(("profile", "alive", "joins"), [c[1:] for c in DEAD_CASES], ids=[c[0] for c in DEAD_CASES])
+def test_an_outsider_that_reached_the_end(profile: str, alive: frozenset[BrokerId] | None, joins: bool) -> None:
+    p = led(profile, isr=(ONE, TWO))
+    p.alive = alive
+    assert (p.fetch(THREE, 1000, 5) is not None) is joins
+
+
+FETCH_ERRORS = [
+    ("an older epoch is fenced", THREE, 1000, 4, ErrorCode.FENCED_LEADER_EPOCH),
+    ("a newer epoch is not known yet", THREE, 1000, 6, ErrorCode.UNKNOWN_LEADER_EPOCH),
+    ("a stranger is no follower", BrokerId(9), 1000, -1, ErrorCode.NOT_LEADER_OR_FOLLOWER),
+    ("beyond the end is out of range", THREE, 1001, 5, ErrorCode.OFFSET_OUT_OF_RANGE),
+    ("before the start is out of range", THREE, 9, 5, ErrorCode.OFFSET_OUT_OF_RANGE),
+    ("at the end is fine", THREE, 1000, 5, ErrorCode.NONE),
+]
+
+
+@pytest.mark.parametrize(
+    ("replica", "offset", "epoch", "error"), [c[1:] for c in FETCH_ERRORS], ids=[c[0] for c in FETCH_ERRORS]
+)
+def test_a_fetch(replica: BrokerId, offset: int, epoch: int, error: ErrorCode) -> None:
+    p = led()
+    p.lead(now_ms=0, epoch=5, leo=1000, isr=(ONE, TWO), replicas=(ONE, TWO, THREE), zk_version=1)
+    assert p.fetch_error(replica, offset=offset, req_epoch=epoch, log_start=10) is error
+
+
+EVENTS = st.lists(
+    st.tuples(st.sampled_from(["append", "fetch", "tick"]), st.sampled_from([TWO, THREE]), st.integers(0, 400)),
+    max_size=60,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(events=EVENTS, profile=st.sampled_from(sorted(PROFILES)))
+def test_whatever_happens_the_leader_stays_in_and_the_high_watermark_never_falls(
+    events: list[tuple[str, BrokerId, int]], profile: str
+) -> None:
+    p = replace(led(profile), lag_time_max_ms=500)
+    now = 0
+    for kind, follower, amount in events:
+        now += amount
+        hw = p.hw
+        change = None
+        if kind == "append":
+            p.append(p.leo + amount % 7, now)
+        elif kind == "fetch":
+            change = p.fetch(follower, max(0, p.leo - amount % 9), now)
+        else:
+            change = p.tick(now)
+        if change is not None:
+            wrote(p, now)
+        assert ONE in p.isr and set(p.isr) <= {ONE, TWO, THREE} and len(set(p.isr)) == len(p.isr)
+        assert hw <= p.hw <= p.leo
+        assert not p.out_of_sync(now) or kind != "tick"
+
+
+def test_profiles_differ_in_the_order_of_versions() -> None:
+    flags = [f for f in Profile.__dataclass_fields__ if f != "name"]
+    changes = [sum(getattr(PROFILES[name], flag) for flag in flags) for name in ("P26", "P33", "P36", "P37")]
+    assert changes == sorted(set(changes)), "each profile adds rules to the one before"

@@ -1,0 +1,152 @@
+"""The row machine: rows of one lane in, outcomes out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from broker_sim.replay.lane import Lane
+from broker_sim.replay.rows import ALIVENESS_RUN, LaneRow, Outcome
+from controller.wire.types import BrokerId
+
+ONE = BrokerId(1)
+RUN = 1000
+
+
+def rows(*told: tuple[int, str, dict[str, Any]], run: int = RUN) -> list[LaneRow]:
+    return [LaneRow(run=run, seq=seq, ts=ts, ev=ev, **columns) for seq, (ts, ev, columns) in enumerate(told)]
+
+
+def outcomes(lane_rows: list[LaneRow]) -> list[Outcome]:
+    lane = Lane(broker=ONE)
+    for row in lane_rows:
+        lane.feed(row)
+    lane.finish()
+    return lane.said
+
+
+def of(said: list[Outcome], *kinds: str) -> list[Outcome]:
+    return [o for o in said if o.kind in kinds]
+
+
+LAG = (0, "config", {"key": "replica.lag.time.max.ms", "value": "1000"})
+LEADER = (10, "leader", {"epoch": 0, "offset": 0, "hw": 0, "isr": [1, 2], "replicas": [1, 2], "zk_version": 0})
+APPEND = (20, "append", {"leo": 5})
+BACK = (3000, "fetch", {"replica": 2, "offset": 5, "leo": 5, "err": 0, "epoch": 0})
+
+
+def fetch(ts: int, offset: int, leo: int, replica: int = 2) -> tuple[int, str, dict[str, Any]]:
+    return ts, "fetch", {"replica": replica, "offset": offset, "leo": leo, "err": 0, "epoch": 0}
+
+
+def emitted(ts: int, ev: str, old: list[int], new: list[int], err: int = 0) -> tuple[int, str, dict[str, Any]]:
+    return ts, ev, {"epoch": 0, "replica": 2, "isr_old": old, "isr": new, "err": err}
+
+
+def test_a_silent_follower_leaves_at_the_tick_and_rejoins_at_its_fetch() -> None:
+    said = outcomes(rows(LAG, LEADER, APPEND, (1000, "tick", {}), (1500, "tick", {}), fetch(2900, 0, 5), BACK))
+    shrink, expand = of(said, "isr_shrink", "isr_expand")
+    assert (shrink.ts, shrink.isr_old, shrink.isr, shrink.cu) == (1500, [1, 2], [1], 10)
+    assert (expand.ts, expand.isr) == (3000, [1, 2])
+    (catch_up,) = of(said, "catch_up")
+    assert (catch_up.left_ms, catch_up.left_by, catch_up.first_fetch_ms, catch_up.joined_ms) == (
+        1500,
+        "leader",
+        2900,
+        3000,
+    )
+
+
+def test_emitted_changes_are_matched_and_do_not_reach_the_rules() -> None:
+    said = outcomes(rows(LAG, LEADER, APPEND, (1500, "tick", {}), emitted(1502, "isr_shrink", [1, 2], [1]), BACK,
+                         emitted(3000, "isr_expand", [1], [1, 2])))  # fmt: skip
+    assert [(o.change, o.error_ms) for o in of(said, "matched")] == [("isr_shrink", 2), ("isr_expand", 0)]
+    assert not of(said, "missing", "spurious")
+    alone = outcomes(rows(LAG, LEADER, APPEND, emitted(1502, "isr_shrink", [1, 2], [1])))
+    assert not of(alone, "isr_shrink") and len(of(alone, "missing")) == 1
+
+
+UNMATCHED = [
+    ("a change that was not emitted is spurious", [], ["spurious"]),
+    (
+        "one emitted at another time is missing, too",
+        [emitted(9000, "isr_shrink", [1, 2], [1])],
+        ["missing", "spurious"],
+    ),
+    ("a refused attempt is neither", [emitted(1501, "isr_shrink", [1, 2], [1], 95)], ["refused"]),
+]
+
+
+@pytest.mark.parametrize(("more", "kinds"), [c[1:] for c in UNMATCHED], ids=[c[0] for c in UNMATCHED])
+def test_comparison(more: list[tuple[int, str, dict[str, Any]]], kinds: list[str]) -> None:
+    said = outcomes(rows(LAG, LEADER, APPEND, (1500, "tick", {}), *more))
+    assert sorted(o.kind for o in of(said, "matched", "missing", "spurious", "refused")) == kinds
+
+
+def test_without_tick_rows_the_ticks_are_computed_from_the_start() -> None:
+    start = (5, "start", {"value": "5", "run_ticks": 0, "run_end": 4000})
+    (shrink,) = of(outcomes(rows(start, LAG, LEADER, APPEND)), "isr_shrink")
+    assert shrink.ts == 5 + 3 * 500, "the first on the grid after 10 + lag"
+
+
+def test_where_ticks_were_written_none_are_computed() -> None:
+    start = (5, "start", {"value": "5", "run_ticks": 3, "run_end": 4000})
+    assert not of(outcomes(rows(start, LAG, LEADER, APPEND)), "isr_shrink")
+
+
+def test_a_restart_forgets_everything() -> None:
+    before = rows(LAG, LEADER, APPEND)
+    after = rows((2000, "start", {}), (2100, "tick", {}), (2200, "fetch", {"replica": 2, "offset": 0}), run=2000)
+    said = outcomes([*before, *after])
+    assert not of(said, "isr_shrink", "isr_expand")
+    assert len(of(said, "leader_down")) == 1
+
+
+def test_a_repeated_epoch_changes_nothing() -> None:
+    again = (900, "leader", {**LEADER[2], "isr": [1]})
+    (shrink,) = of(outcomes(rows(LAG, LEADER, APPEND, again, (1500, "tick", {}))), "isr_shrink")
+    assert shrink.isr_old == [1, 2] and shrink.cu == 10
+
+
+def test_following_another_leader_ends_the_state() -> None:
+    follower = (900, "follower", {"epoch": 1, "replica": 2})
+    assert not of(outcomes(rows(LAG, LEADER, APPEND, follower, (1500, "tick", {}))), "isr_shrink")
+
+
+def test_a_dead_broker_does_not_join_until_it_is_seen_again() -> None:
+    def seen(ts: int, ev: str) -> LaneRow:
+        return LaneRow(run=ALIVENESS_RUN, seq=ts, ts=ts, ev=ev, replica=2)
+
+    live = [*rows(LAG, LEADER, APPEND, (1500, "tick", {}), BACK, fetch(3500, 5, 5), run=0)]
+    (expand,) = of(outcomes([seen(1600, "broker_down"), seen(3400, "broker_up"), *live]), "isr_expand")
+    assert expand.ts == 3500
+
+
+NONSENSE = [
+    ("a fetch before any leadership", (1, "fetch", {"replica": 2, "offset": 3})),
+    ("a fetch of a stranger", (30, "fetch", {"replica": 77, "offset": 3, "leo": 5})),
+    ("a fetch with an error", (30, "fetch", {"replica": 2, "offset": 99, "err": 1})),
+    ("a leader row without an ISR", (30, "leader", {"epoch": 5})),
+    ("a setting that is no number", (30, "config", {"key": "replica.lag.time.max.ms", "value": "soon"})),
+    ("an event of the controller", (30, "elect", {"epoch": 4, "replica": 9, "isr": [9]})),
+    ("an event that does not exist", (30, "party", {})),
+]
+
+
+@pytest.mark.parametrize("row", [c[1] for c in NONSENSE], ids=[c[0] for c in NONSENSE])
+def test_a_row_that_makes_no_sense_changes_no_result(row: tuple[int, str, dict[str, Any]]) -> None:
+    def replay(*told: tuple[int, str, dict[str, Any]]) -> list[Outcome]:
+        return of(outcomes(rows(*told)), "isr_shrink", "isr_expand")
+
+    # Times matter, so the row goes where its time is.
+    story = sorted([LAG, LEADER, APPEND, (1600, "tick", {}), BACK, row], key=lambda told: told[0])
+    assert [(o.kind, o.ts) for o in replay(*story)] == [("isr_shrink", 1600), ("isr_expand", 3000)]
+
+
+def test_high_watermarks_are_compared_whether_they_stand_before_or_after_their_cause() -> None:
+    told = rows(
+        LAG, LEADER, APPEND, (30, "hw", {"hw": 5}), fetch(31, 5, 5), (32, "hw", {"hw": 5}), (33, "hw", {"hw": 4})
+    )
+    (hw,) = of(outcomes(told), "hw")
+    assert (hw.amount, hw.total) == (2, 3)
