@@ -20,7 +20,7 @@ _BY_ZNODE_REPLICAS: Final = {0: (1, 2), 1: (2,), 2: (1, 2), 3: (2, 1)}
 
 LOADS: Final = (
     Load(topic=ORDERS, partitions=6, value_bytes=200),
-    Load(topic=PAYMENTS, partitions=12, value_bytes=4000),
+    Load(topic=PAYMENTS, partitions=12, value_bytes=10_000),
     Load(topic=BY_ZNODE, partitions=4, value_bytes=100),
 )
 _CREATE_S: Final = 20.0

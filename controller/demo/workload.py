@@ -9,6 +9,7 @@ the old leader is tried again after what was sent to the new one). A retry may l
 from __future__ import annotations
 
 import contextlib
+import itertools
 import logging
 import random
 import threading
@@ -24,6 +25,9 @@ from controller.wire import types
 
 GROUP: Final = "demo-readers"
 _PAUSE_S: Final = 0.1
+#: A broker answers the requests of a connection one after another, and the library sends one partition per request: a
+#: partition that waits for its ISR holds up all others of that connection. Several producers share the partitions.
+_PRODUCERS: Final = 6
 _FLUSH_S: Final = 30.0
 _READ_ALL_S: Final = 30.0
 _LIBRARY_LOG: Final = logging.getLogger("confluent_kafka")
@@ -112,28 +116,26 @@ class Workload:
     # -- producing -----------------------------------------------------------------------------------------------------
 
     def _produce(self) -> None:
-        producer = Producer(
-            {
-                **_CLIENT,
-                "bootstrap.servers": self._bootstrap,
-                "acks": "all",
-                "enable.idempotence": False,
-                "linger.ms": 5,
-                "retry.backoff.ms": 50,
-                "topic.metadata.refresh.interval.ms": 5000,
-                "error_cb": self._note_error,
-            }
-        )
-        while not self._stopping.is_set():
-            started = time.monotonic()
+        settings = {
+            **_CLIENT,
+            "bootstrap.servers": self._bootstrap,
+            "acks": "all",
+            "enable.idempotence": False,
+            "retry.backoff.ms": 50,
+            "error_cb": self._note_error,
+        }
+        producers = [Producer(settings) for _ in range(_PRODUCERS)]
+        while not self._stopping.wait(_PAUSE_S):
             with self._lock:
                 loads = list(self._loads.values())
-            for load in loads:
-                for partition in range(load.partitions):
-                    self._send(producer, types.TopicPartition(load.topic, partition), load.value_bytes)
-            while (left_s := started + _PAUSE_S - time.monotonic()) > 0:
-                producer.poll(left_s)
-        producer.flush(_FLUSH_S)
+            partitions = [(load, partition) for load in loads for partition in range(load.partitions)]
+            for (load, partition), producer in zip(partitions, itertools.cycle(producers), strict=False):
+                self._send(producer, types.TopicPartition(load.topic, partition), load.value_bytes)
+            for producer in producers:
+                producer.poll(0)
+        limit = time.monotonic() + _FLUSH_S
+        for producer in producers:
+            producer.flush(max(0.1, limit - time.monotonic()))
 
     def _send(self, producer: Producer, tp: types.TopicPartition, value_bytes: int) -> None:
         """Sends the next record of a partition, unless the one before is still under way."""
