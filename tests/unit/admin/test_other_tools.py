@@ -1,4 +1,4 @@
-# ruff: noqa: E501  (Kafka's texts stay on one line)
+
 """kafka-leader-election, -configs, -log-dirs, -get-offsets, -consumer-groups against a scripted cluster (§4)."""
 
 from __future__ import annotations
