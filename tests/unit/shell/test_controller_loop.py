@@ -166,6 +166,8 @@ def test_events_are_processed_one_after_the_other_and_logged_once() -> None:
 def test_a_caller_gets_the_first_answer_only() -> None:
     async def scenario(bench: Bench) -> None:
         assert await bench.loop.ask(listing) == ListingAnswer(ErrorCode.NONE, {})
+        await bench.idle()
+        assert bench.loop.gauges.faults == 0
 
     play(scenario, {ListPartitionReassignments: answer_listing})
 
