@@ -19,9 +19,6 @@ NonNegative = Annotated[int, Field(ge=0, le=LONG_MAX)]
 Positive = Annotated[int, Field(ge=1, le=LONG_MAX)]
 FromMinusOne = Annotated[int, Field(ge=-1, le=LONG_MAX)]
 
-#: Which versions' ISR rules the broker follows (`broker_sim.isr.PROFILES`).
-IsrProfile = Literal["P26", "P33", "P36", "P37"]
-
 
 class SettingsError(ValueError):
     """A property has a value that it cannot have. One line per property, with name, value and what is allowed."""
@@ -124,9 +121,6 @@ class BrokerSettings(BaseModel):
     group_max_session_timeout_ms: NonNegative = 1_800_000
     group_initial_rebalance_delay_ms: NonNegative = 3000
     group_max_size: Positive = INT_MAX
-
-    # kwob's own
-    kwob_isr_profile: IsrProfile = "P37"
 
     @model_validator(mode="after")
     def _check_together(self) -> Self:

@@ -315,24 +315,29 @@ class GroupCoordinator:
 
     async def _delete(self, entry: GroupEntry) -> ErrorCode:
         """The group dies first, so that nobody joins while its tombstones are written."""
-        group_id = entry.group.group_id
+        group_id, generation = entry.group.group_id, entry.group.generation
         self._entries.pop(group_id, None)
         self._drop(entry)
         pairs: list[tuple[bytes, bytes | None]] = [
             (encode_offset_key(OffsetKey(group_id, tp)), None) for tp in sorted(entry.offsets)
         ]
-        pairs.append((encode_group_key(group_id), None))
+        if generation > 0:
+            pairs.append((encode_group_key(group_id), None))
+        if not pairs:
+            return ErrorCode.NONE
         error = await self._group_log.append(self.partition_of(group_id), pairs)
         return COMMIT_ERRORS.get(error, error)
 
     async def _expire_offsets(self) -> None:
-        """Every `offsets.retention.check.interval.ms`: drops what nobody has used for `offsets.retention.minutes`."""
+        """Every `offsets.retention.check.interval.ms`: drops what nobody has used for `offsets.retention.minutes`, and
+        empty groups that have nothing left."""
         while True:
             await asyncio.sleep(self._settings.offsets_retention_check_interval_ms / 1000)
             before_ms = self._clock.now_ms() - self._settings.offsets_retention_minutes * 60_000
             for entry in self.entries():
-                expired = expired_offsets(entry, before_ms)
-                if expired and expired == entry.offsets.keys() and not entry.group.has_members:
+                group, expired = entry.group, expired_offsets(entry, before_ms)
+                is_idle = group.state is GroupState.EMPTY and not group.has_members
+                if is_idle and expired == entry.offsets.keys():
                     await self._delete(entry)
                 elif expired:
                     await self.delete_offsets(entry, expired)

@@ -361,3 +361,25 @@ def test_a_broker_stops_cleanly_and_starts_again_with_its_records(in_memory: Any
         assert listed.topics[0].partitions[0].offset == 1
 
     in_memory(scenario)
+
+
+def test_offsets_and_empty_groups_go_after_their_retention(in_memory: Any) -> None:
+    async def scenario(cluster: Any) -> None:
+        settings = {"offsets_topic_num_partitions": 1, "offsets_retention_minutes": 60}
+        await cluster.start(1, connections_max_idle_ms=-1, **settings)
+        await cluster.create_topic("t", [(1,)])
+        await cluster.create_topic(GROUP_METADATA_TOPIC, [(1,)])
+        await cluster.call(1, ApiKey.OFFSET_COMMIT, 7, commit("", -1, 5))
+        other = {"group_id": "h", "generation_id_or_member_epoch": -1, "member_id": "", "topics": []}
+        await cluster.call(1, ApiKey.OFFSET_COMMIT, 7, other)
+
+        async def groups() -> list[str]:
+            return [g.group_id for g in (await cluster.call(1, ApiKey.LIST_GROUPS, 4, {})).groups]
+
+        assert await groups() == ["g", "h"]
+        await cluster.world.sleep(50 * 60)
+        assert await groups() == ["g"]
+        await cluster.world.sleep(30 * 60)
+        assert await groups() == []
+
+    in_memory(scenario)
