@@ -4,7 +4,7 @@ PY := .venv/bin/python
 ARGS :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format lock image clean
+.PHONY: help setup demo test lint format lock image docs bench clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -26,6 +26,12 @@ lint: setup  ## ruff and mypy --strict
 format: setup  ## let ruff lay out the code
 	@$(PY) -m ruff format
 	@$(PY) -m ruff check --fix
+
+docs: setup  ## draw docs/state-machines.md from the tables of the state machines
+	@$(PY) -m controller.core.diagram > docs/state-machines.md.new && mv docs/state-machines.md.new docs/state-machines.md
+
+bench: setup  ## measure the controller beside Kafka's (needs java and ../shared/bench); ARGS="--controller kafka --brokers 20"
+	@.ci/bench $(ARGS)
 
 lock:  ## resolve pyproject.toml into requirements.lock again (needs uv)
 	@command -v uv >/dev/null || { echo "make lock needs uv: https://docs.astral.sh/uv/" >&2; exit 1; }

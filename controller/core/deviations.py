@@ -22,6 +22,10 @@ CLOSED: Final[dict[str, tuple[str, str]]] = {
         "the znodes of a deleted topic go one blocking request at a time",
         "deletion._delete_topic_znode: level by level, pipelined",
     ),
+    "X6": (
+        "a controlled shutdown is answered when requests are queued; the broker may end before its successors lead",
+        "requests.leadership holds the answer, for a while, until the other brokers have answered what was queued",
+    ),
     "vacant office": (
         "a deletion of /controller while a failover runs is seen by nobody: its one-shot watch is armed later",
         "office.elect arms the watch right after the election; a vacancy found later leads to an election",
@@ -62,5 +66,4 @@ KEPT: Final[dict[str, str]] = {
     "stranded deletion": "a refused StopReplica request leaves its replicas in deletion until the broker bounces "
     "(deletion.answered gets no partitions for it)",
     "two raises at failover": "a leader that died with the old controller costs two leader epochs (failover)",
-    "early answer": "a controlled shutdown is answered when requests are queued, not when new leaders lead (shutdown)",
 }

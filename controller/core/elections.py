@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable
 
+from controller.core import texts
 from controller.core.effects import ElectionAnswer, Enqueue, Log, PartitionOutcome, Read, Reply, Steps, Write
 from controller.core.election import OfflineElection, PreferredElection, elect_preferred
 from controller.core.events import (
@@ -89,9 +90,9 @@ def _refusal(state: ClusterState, tp: TopicPartition, election_type: ElectionTyp
     """Why no election is held, or None."""
     replicas = state.assignment(tp).replicas
     if not replicas:
-        return PartitionOutcome(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The partition does not exist.")
+        return PartitionOutcome(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, texts.NO_SUCH_PARTITION)
     if state.is_queued_for_deletion(tp.topic):
-        return PartitionOutcome(ErrorCode.INVALID_TOPIC_EXCEPTION, "The topic is being deleted.")
+        return PartitionOutcome(ErrorCode.INVALID_TOPIC_EXCEPTION, texts.TOPIC_IN_DELETION)
     leadership = state.leadership(tp)
     if leadership is None:
         return PartitionOutcome(ErrorCode.UNKNOWN_SERVER_ERROR, "The partition never had a leader.")
@@ -100,7 +101,7 @@ def _refusal(state: ClusterState, tp: TopicPartition, election_type: ElectionTyp
         needed = leader != replicas[0]
     else:
         needed = leader is None or not state.is_live(leader)
-    return None if needed else PartitionOutcome(ErrorCode.ELECTION_NOT_NEEDED, "Leader election not needed.")
+    return None if needed else PartitionOutcome(ErrorCode.ELECTION_NOT_NEEDED, texts.ELECTION_NOT_NEEDED)
 
 
 def _read_znode() -> Steps[frozenset[TopicPartition]]:

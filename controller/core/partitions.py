@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from controller.core import texts
 from controller.core.effects import Log, Read, Steps, Write
 from controller.core.election import (
     ControlledShutdownElection,
@@ -217,7 +218,7 @@ def _decide(
             continue
         decision = _apply(state, tp, found[tp], strategy, unclean_allowed=tp in allowed)
         if decision is None:
-            failures[tp] = Failure(f"no replica may lead {tp} by {type(strategy).__name__}")
+            failures[tp] = Failure(texts.no_leader(tp, strategy))
             continue
         state.unclean_elections += decision.election.unclean
         decisions[tp] = decision

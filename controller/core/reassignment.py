@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
+from controller.core import texts
 from controller.core.deletion import delete_recursively, mark_ineligible, resume_for
 from controller.core.effects import (
     Enqueue,
@@ -38,10 +39,8 @@ from controller.wire.zk import Create, Exists, GetData, SetData, ZkCode, ZkResul
 from controller.wire.znodes import ReassignPartitionsZNode, TopicAssignment, TopicZNode, ZnodeError
 
 Results = dict[TopicPartition, PartitionOutcome]
-_NO_SUCH_PARTITION = PartitionOutcome(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The partition does not exist.")
-_NOTHING_TO_CANCEL = PartitionOutcome(
-    ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "No reassignment of the partition is in progress."
-)
+_NO_SUCH_PARTITION = PartitionOutcome(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, texts.NO_SUCH_PARTITION)
+_NOTHING_TO_CANCEL = PartitionOutcome(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, texts.NOTHING_TO_CANCEL)
 
 
 # --- what is asked for
@@ -72,14 +71,15 @@ def _refusal(state: ClusterState, tp: TopicPartition, target: tuple[BrokerId, ..
     """Why this target is refused, or None. Dead brokers may stay, but not be added."""
     reason = None
     if not target:
-        reason = "The list of replicas is empty."
+        reason = texts.EMPTY_REPLICAS
     elif len(set(target)) != len(target):
-        reason = f"The list of replicas names a broker twice: {list(target)}."
+        reason = texts.doubled_replicas(target)
     elif min(target) < 0:
-        reason = f"The list of replicas holds a negative broker id: {list(target)}."
-    elif dead := [r for r in state.assignment(tp).reassign_to(target).adding_replicas if not state.is_live(r)]:
-        live = sorted(b for b in state.live_brokers if state.is_live(b))
-        reason = f"Replicas cannot be added on brokers that are not alive: {dead}. Live brokers: {live}."
+        reason = texts.invalid_replicas(target)
+    else:
+        adding = state.assignment(tp).reassign_to(target).adding_replicas
+        if not all(state.is_live(r) for r in adding):
+            reason = texts.dead_replicas(adding, filter(state.is_live, state.live_brokers))
     return None if reason is None else PartitionOutcome(ErrorCode.INVALID_REPLICA_ASSIGNMENT, reason)
 
 

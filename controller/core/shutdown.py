@@ -19,7 +19,8 @@ from controller.wire.types import NO_BROKER_EPOCH, BrokerId, PartitionReplica, T
 
 
 def shut_down(state: ClusterState, event: ControlledShutdown) -> Steps[None]:
-    """Answers once all requests are queued, not delivered. A lost office is answered, not acted upon, as in Kafka."""
+    """Answers once all requests are queued; the shell holds the answer until they are answered (X6). A lost office is
+    answered, not acted upon, as in Kafka."""
     error = _refusal(state, event)
     if error is not ErrorCode.NONE:
         yield Log(ev.REQUEST_REFUSED, {"request": "ControlledShutdown", "broker": event.broker_id, "error": error.name})
