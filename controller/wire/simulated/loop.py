@@ -63,6 +63,9 @@ class ProcessGate:
         self._held.append(handle)
 
 
+#: How early a timer may fire; above the spacing of floats for 100 virtual years.
+RESOLUTION_S: Final = 1e-6
+
 #: The gate of the process that the current code belongs to; tasks and callbacks inherit it.
 current_gate: ContextVar[ProcessGate | None] = ContextVar("current_gate", default=None)
 
@@ -135,7 +138,7 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
     def __init__(self) -> None:
         super().__init__()
         self._now = 0.0
-        self._clock_resolution = 1e-6  # above the spacing of floats for 100 virtual years
+        self._clock_resolution = RESOLUTION_S
         self._selector = _Selector(self)
         self._order = itertools.count(1)
         self._steps_here = 0

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from controller.wire.ports import Connection, Listener, ServeConnection
+from controller.wire.simulated.loop import RESOLUTION_S
 
 #: Bytes sent and not yet taken by the receiver before `drain` waits: about a socket's two buffers.
 WINDOW_BYTES: Final = 256 * 1024
@@ -279,7 +280,9 @@ class _Connection:
         """Delivers what has come due, unless a partition holds it."""
         if self._network.is_cut(self.machine, self._other.machine):
             return
-        while self._outgoing and self._outgoing[0][0] <= self._loop.time():
+        # A timer may come as early as the clock can tell apart (asyncio's rule); nothing comes after it to deliver.
+        due = self._loop.time() + RESOLUTION_S
+        while self._outgoing and self._outgoing[0][0] <= due:
             _, data = self._outgoing.popleft()
             self._other._arrive(data)
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from controller.wire.ports import Connection, Listener
-from controller.wire.simulated.loop import run
+from controller.wire.simulated.loop import RESOLUTION_S, run
 from controller.wire.simulated.net import CONNECT_TIMEOUT_S, WINDOW_BYTES, Latency, SimulatedNetwork
 
 
@@ -175,5 +175,19 @@ def test_closing_ends_both_directions_and_more_bytes_vanish() -> None:
         assert await far.recv() == b""
         with pytest.raises(ConnectionResetError):
             await near.drain()
+
+    world(scenario)
+
+
+def test_bytes_arrive_although_another_timer_wakes_the_loop_just_before_they_are_due() -> None:
+    """asyncio runs timers up to the clock's resolution early; bytes that it came for then waited for the next send."""
+
+    async def scenario(network: SimulatedNetwork) -> None:
+        near, far, _ = await pair(network)
+        near.send(b"due")
+        due = near._outgoing[0][0]  # type: ignore[attr-defined]
+        asyncio.get_running_loop().call_at(due - RESOLUTION_S / 2, lambda: None)
+        async with asyncio.timeout(10):
+            assert await far.recv() == b"due"
 
     world(scenario)
