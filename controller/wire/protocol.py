@@ -99,8 +99,8 @@ def peek_header(data: bytes) -> tuple[int, int, int]:
 def decode_request(data: bytes) -> Request:
     """Decodes a request frame (without its size).
 
-    Raises: UnsupportedRequest, for an unknown key or version; ProtocolError, for a body that does not parse or that
-    leaves bytes over.
+    Bytes behind the body are ignored, as Kafka does: librdkafka's Metadata v9 for all topics has one.
+    Raises: UnsupportedRequest, for an unknown key or version; ProtocolError, for a body that does not parse.
     """
     api_key, api_version, correlation_id = peek_header(data)
     try:
@@ -110,9 +110,7 @@ def decode_request(data: bytes) -> Request:
         raise UnsupportedRequest(api_key, api_version, correlation_id) from error
     what = f"{key.name} v{api_version} request"
     client_id, at = _parse(_request_header_reader(schema), data, 0, what)
-    body, end = _parse(codec_reader.reader(schema), data, at, what)
-    if end != len(data):
-        raise ProtocolError(f"{what}: {len(data) - end} bytes left over")
+    body, _ = _parse(codec_reader.reader(schema), data, at, what)
     return Request(
         api_key=key,
         api_version=api_version,
