@@ -8,10 +8,10 @@ clients.md §7.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from broker_sim.groups.members import Member, Members
 from broker_sim.groups.values import (
     GROUP_TRANSITIONS,
     NEW_MEMBER_JOIN_TIMEOUT_MS,
@@ -21,7 +21,6 @@ from broker_sim.groups.values import (
     GroupState,
     Join,
     JoinAnswer,
-    MemberEntry,
     Reply,
     Store,
     Sync,
@@ -29,33 +28,6 @@ from broker_sim.groups.values import (
     Ticket,
 )
 from controller.wire.errors import ErrorCode
-
-
-@dataclass(slots=True, kw_only=True)
-class Member:
-    """A member. `join` and `sync` are tickets of parked requests; `expires_at_ms` counts while none is parked."""
-
-    member_id: str
-    group_instance_id: str | None
-    client_id: str
-    client_host: str
-    session_timeout_ms: int
-    rebalance_timeout_ms: int
-    protocols: tuple[tuple[str, bytes], ...]
-    assignment: bytes = b""
-    is_new: bool = False
-    join: Ticket | None = None
-    sync: Ticket | None = None
-    expires_at_ms: int = 0
-
-    def metadata(self, protocol_name: str | None) -> bytes:
-        """What the member sent for this protocol."""
-        return next((data for name, data in self.protocols if name == protocol_name), b"")
-
-    @property
-    def protocol_names(self) -> list[str]:
-        """In the member's order of preference."""
-        return [name for name, _ in self.protocols]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -79,9 +51,8 @@ class Group:
         self.protocol_type: str | None = None
         self.protocol_name: str | None = None
         self.leader: str | None = None
-        self.members: dict[str, Member] = {}
+        self.members = Members()
         self.state_changed_ms = -1
-        self._static: dict[str, str] = {}
         self._pending: dict[str, int] = {}
         self._pending_sync: set[str] = set()
         self._sync_deadline_ms: int | None = None
@@ -105,17 +76,16 @@ class Group:
         self.generation, self.protocol_type, self.protocol_name = generation, protocol_type, protocol_name
         self.leader, self.state_changed_ms = leader, state_changed_ms
         self.state = GroupState.STABLE if members else GroupState.EMPTY
-        self.members = {member.member_id: member for member in members}
-        self._static = {m.group_instance_id: m.member_id for m in members if m.group_instance_id is not None}
+        self.members = Members((member.member_id, member) for member in members)
         for member in members:
-            self._beat(member, now_ms)
+            member.beat(now_ms)
 
     # -- questions -----------------------------------------------------------------------------------------------
 
     @property
     def next_deadline_ms(self) -> int | None:
         """When `tick` has something to do; None when nothing is due ever."""
-        deadlines = [m.expires_at_ms for m in self.members.values() if self._may_expire(m)]
+        deadlines = [m.expires_at_ms for m in self.members.values() if m.may_expire]
         deadlines += self._pending.values()
         if self._sync_deadline_ms is not None:
             deadlines.append(self._sync_deadline_ms)
@@ -142,7 +112,7 @@ class Group:
             return self._refuse_join(ticket, request, error)
         if request.member_id:
             self._join_known(request, ticket, now_ms)
-        elif request.group_instance_id is not None and request.group_instance_id in self._static:
+        elif self.members.static_id(request.group_instance_id) is not None:
             self._rejoin_static(request, ticket, now_ms)
         elif request.group_instance_id is None and request.needs_known_member_id:
             self._pending[request.new_member_id] = now_ms + request.session_timeout_ms
@@ -164,7 +134,7 @@ class Group:
         member = self.members[request.member_id]
         self._has_synced(member.member_id)
         if self.state is GroupState.STABLE:
-            self._beat(member, now_ms)
+            member.beat(now_ms)
             self._reply_sync(ticket, self._assignment(member))
             return self._flush()
         if member.sync is not None:
@@ -198,7 +168,7 @@ class Group:
             return error
         if self.state is GroupState.EMPTY:
             return ErrorCode.UNKNOWN_MEMBER_ID
-        self._beat(self.members[member_id], now_ms)
+        self.members[member_id].beat(now_ms)
         return ErrorCode.REBALANCE_IN_PROGRESS if self.state is GroupState.PREPARING_REBALANCE else ErrorCode.NONE
 
     def leave(self, member_id: str, group_instance_id: str | None, now_ms: int) -> tuple[ErrorCode, list[Effect]]:
@@ -206,7 +176,7 @@ class Group:
         if self.state is GroupState.DEAD:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE, []
         if group_instance_id is not None:
-            known = self._static.get(group_instance_id)
+            known = self.members.static_id(group_instance_id)
             if known is None:
                 return ErrorCode.UNKNOWN_MEMBER_ID, []
             if member_id and member_id != known:
@@ -235,7 +205,7 @@ class Group:
             return ErrorCode.REBALANCE_IN_PROGRESS
         if self.state is GroupState.EMPTY:
             return ErrorCode.UNKNOWN_MEMBER_ID
-        self._beat(self.members[member_id], now_ms)
+        self.members[member_id].beat(now_ms)
         return ErrorCode.NONE
 
     def die(self) -> list[Effect]:
@@ -254,7 +224,7 @@ class Group:
         if self.state is GroupState.DEAD:
             return []
         self._expire_pending(now_ms)
-        expired = [m.member_id for m in self.members.values() if self._may_expire(m) and m.expires_at_ms <= now_ms]
+        expired = [m.member_id for m in self.members.values() if m.may_expire and m.expires_at_ms <= now_ms]
         if self._sync_deadline_ms is not None and self._sync_deadline_ms <= now_ms:
             self._sync_deadline_ms = None
             expired += [m for m in sorted(self._pending_sync) if m in self.members and m not in expired]
@@ -272,12 +242,6 @@ class Group:
             del self._pending[member_id]
         if gone:
             self._try_complete_join(now_ms)
-
-    def _may_expire(self, member: Member) -> bool:
-        return member.is_new or (member.join is None and member.sync is None)
-
-    def _beat(self, member: Member, now_ms: int) -> None:
-        member.expires_at_ms = now_ms + member.session_timeout_ms
 
     def _rebalance_wait_over(self, rebalance: _Rebalance, now_ms: int) -> None:
         if rebalance.is_initial and rebalance.member_added and rebalance.remaining_ms > 0:
@@ -300,7 +264,7 @@ class Group:
         if not request.member_id or request.member_id in self._pending:
             return None
         if request.group_instance_id is not None:
-            known = self._static.get(request.group_instance_id)
+            known = self.members.static_id(request.group_instance_id)
             if known is None:
                 return ErrorCode.UNKNOWN_MEMBER_ID
             if known != request.member_id:
@@ -313,7 +277,7 @@ class Group:
         """Kafka's `acceptJoiningMember`: those that wait in JoinGroup have places, then the others as they come."""
         if self.state in (GroupState.EMPTY, GroupState.DEAD):
             return False
-        known = request.member_id in self.members or request.group_instance_id in self._static
+        known = request.member_id in self.members or self.members.static_id(request.group_instance_id) is not None
         if self.state is GroupState.PREPARING_REBALANCE:
             awaiting = sum(m.join is not None for m in self.members.values())
             is_awaiting = (
@@ -328,11 +292,7 @@ class Group:
             return False
         if self.state is GroupState.EMPTY or not self.members:
             return True
-        return request.protocol_type == self.protocol_type and bool(names & self._common_protocols())
-
-    def _common_protocols(self) -> set[str]:
-        supported = Counter(name for m in self.members.values() for name in set(m.protocol_names))
-        return {name for name, count in supported.items() if count == len(self.members)}
+        return request.protocol_type == self.protocol_type and bool(names & self.members.common_protocols())
 
     def _join_known(self, request: Join, ticket: Ticket, now_ms: int) -> None:
         if request.member_id in self._pending:
@@ -341,10 +301,10 @@ class Group:
         member = self.members[request.member_id]
         unchanged = member.protocols == request.protocols
         if self.state is GroupState.COMPLETING_REBALANCE and unchanged:
-            self._beat(member, now_ms)
+            member.beat(now_ms)
             self._reply_join(ticket, self._current_generation(member))
         elif self.state is GroupState.STABLE and unchanged and member.member_id != self.leader:
-            self._beat(member, now_ms)
+            member.beat(now_ms)
             self._reply_join(ticket, replace(self._current_generation(member), members=()))
         else:
             self._update_member(member, request, ticket)
@@ -366,8 +326,6 @@ class Group:
             join=ticket,
             expires_at_ms=now_ms + NEW_MEMBER_JOIN_TIMEOUT_MS,
         )
-        if request.group_instance_id is not None:
-            self._static[request.group_instance_id] = member_id
         if self.leader is None:
             self.leader = member_id
         if self._rebalance is not None and self.generation == 0:
@@ -384,19 +342,17 @@ class Group:
 
     def _rejoin_static(self, request: Join, ticket: Ticket, now_ms: int) -> None:
         """A static member came back without its id: a new id takes the place of the old one."""
-        assert request.group_instance_id is not None
-        old_leader = self.leader
-        member = self._replace_static(request.group_instance_id, request.new_member_id)
+        old_id, old_leader = self.members.static_id(request.group_instance_id), self.leader
+        assert old_id is not None
+        member = self._replace(self.members[old_id], request.new_member_id)
         if self.state is GroupState.STABLE:
-            old = (member.protocols, member.session_timeout_ms, member.rebalance_timeout_ms)
             self._update_member(member, request, ticket)
-            if self._selected_protocol() != self.protocol_name:
+            if self.members.selected_protocol() != self.protocol_name:
                 self._maybe_prepare_rebalance(now_ms)
                 return
-            if old[0] != member.protocols:
-                self._effects.append(Store(self.generation, self._assignments()))
+            self._effects.append(Store(self.generation, self.members.assignments()))
             member.join = None
-            self._beat(member, now_ms)
+            member.beat(now_ms)
             answer = replace(self._current_generation(member), leader=old_leader or "", members=())
             self._reply_join(ticket, answer)
             return
@@ -406,22 +362,16 @@ class Group:
         else:
             self._maybe_prepare_rebalance(now_ms)
 
-    def _replace_static(self, group_instance_id: str, member_id: str) -> Member:
-        old_id = self._static[group_instance_id]
-        member = self.members.pop(old_id)
+    def _replace(self, member: Member, new_id: str) -> Member:
+        old_id = member.member_id
         self._answer_parked(member, ErrorCode.FENCED_INSTANCE_ID)
-        member.member_id = member_id
-        self.members[member_id] = member
-        self._static[group_instance_id] = member_id
+        self.members.rename(old_id, new_id)
         if old_id in self._pending_sync:
             self._pending_sync.remove(old_id)
-            self._pending_sync.add(member_id)
+            self._pending_sync.add(new_id)
         if self.leader == old_id:
-            self.leader = member_id
+            self.leader = new_id
         return member
-
-    def _assignments(self) -> dict[str, bytes]:
-        return {member.member_id: member.assignment for member in self.members.values()}
 
     # -- rebalancing ---------------------------------------------------------------------------------------------
 
@@ -443,14 +393,11 @@ class Group:
             self._rebalance = _Rebalance(
                 deadline_ms=now_ms + delay_ms,
                 is_initial=True,
-                remaining_ms=max(self._rebalance_timeout_ms() - delay_ms, 0),
+                remaining_ms=max(self.members.rebalance_timeout_ms() - delay_ms, 0),
             )
         else:
-            self._rebalance = _Rebalance(deadline_ms=now_ms + self._rebalance_timeout_ms())
+            self._rebalance = _Rebalance(deadline_ms=now_ms + self.members.rebalance_timeout_ms())
             self._try_complete_join(now_ms)
-
-    def _rebalance_timeout_ms(self) -> int:
-        return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
     def _try_complete_join(self, now_ms: int) -> None:
         if self._rebalance is None or self._rebalance.is_initial or self._pending:
@@ -463,7 +410,7 @@ class Group:
             self._remove_member(member.member_id, ErrorCode.UNKNOWN_MEMBER_ID)
         rejoined = [member for member in self.members.values() if member.join is not None]
         if self.members and not rejoined:
-            self._rebalance = _Rebalance(deadline_ms=now_ms + self._rebalance_timeout_ms())
+            self._rebalance = _Rebalance(deadline_ms=now_ms + self.members.rebalance_timeout_ms())
             return
         self._rebalance = None
         if rejoined and self.leader not in {member.member_id for member in rejoined}:
@@ -474,31 +421,21 @@ class Group:
             self._enter(GroupState.EMPTY, now_ms)
             self._effects.append(Store(self.generation, None))
             return
-        self.protocol_name = self._selected_protocol()
+        self.protocol_name = self.members.selected_protocol()
         self._enter(GroupState.COMPLETING_REBALANCE, now_ms)
         for member in self.members.values():
             member.assignment, member.is_new = b"", False
-            self._beat(member, now_ms)
+            member.beat(now_ms)
             self._pending_sync.add(member.member_id)
             if member.join is not None:
                 self._reply_join(member.join, self._current_generation(member))
                 member.join = None
-        self._sync_deadline_ms = now_ms + self._rebalance_timeout_ms()
-
-    def _selected_protocol(self) -> str:
-        """Each member votes for the first of its protocols that all support; ties go to the first voted for."""
-        common = self._common_protocols()
-        votes = Counter(
-            next(name for name in member.protocol_names if name in common) for member in self.members.values()
-        )
-        return votes.most_common(1)[0][0]
+        self._sync_deadline_ms = now_ms + self.members.rebalance_timeout_ms()
 
     def _remove_member(self, member_id: str, error: ErrorCode) -> None:
         member = self.members.pop(member_id)
         self._answer_parked(member, error)
         self._has_synced(member_id)
-        if member.group_instance_id is not None:
-            self._static.pop(member.group_instance_id, None)
         if self.leader == member_id:
             self.leader = next(iter(self.members), None)
 
@@ -512,7 +449,7 @@ class Group:
         if self.state is GroupState.DEAD:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         if group_instance_id is not None:
-            known = self._static.get(group_instance_id)
+            known = self.members.static_id(group_instance_id)
             if known is None:
                 return ErrorCode.UNKNOWN_MEMBER_ID
             if known != member_id:
@@ -538,17 +475,7 @@ class Group:
             protocol_type=self.protocol_type,
             protocol_name=self.protocol_name,
             leader=self.leader or "",
-            members=self._entries() if is_leader else (),
-        )
-
-    def _entries(self) -> tuple[MemberEntry, ...]:
-        return tuple(
-            MemberEntry(
-                member_id=member.member_id,
-                group_instance_id=member.group_instance_id,
-                metadata=member.metadata(self.protocol_name),
-            )
-            for member in self.members.values()
+            members=self.members.entries(self.protocol_name) if is_leader else (),
         )
 
     def _assignment(self, member: Member) -> SyncAnswer:
@@ -564,7 +491,7 @@ class Group:
                 answer = self._assignment(member) if error is ErrorCode.NONE else SyncAnswer(error=error)
                 self._reply_sync(member.sync, answer)
                 member.sync = None
-                self._beat(member, now_ms)
+                member.beat(now_ms)
 
     def _answer_parked(self, member: Member, error: ErrorCode) -> None:
         if member.join is not None:

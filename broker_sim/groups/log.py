@@ -9,7 +9,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
-from broker_sim.groups.group import Group, Member
+from broker_sim.groups.group import Group
+from broker_sim.groups.members import Member
 from broker_sim.groups.records import (
     CommittedOffset,
     GroupKey,

@@ -274,3 +274,12 @@ def test_whatever_happens_every_request_is_answered_once_in_the_end(steps: list[
             assert play.group.leader in play.group.members
     play.until(play.now + 10 * 600_000)
     assert set(play.answers) == set(range(1, play._ticket + 1))
+
+
+def test_the_new_id_of_a_returning_static_member_is_stored() -> None:
+    play = Play()
+    play.join(join_request("", "i-1", group_instance_id="i"))
+    play.until(6000)
+    play.sync("i-1", **{"i-1": b"x"})
+    play.join(join_request("", "i-2", group_instance_id="i"))
+    assert play.stores[-1] == Store(1, {"i-2": b"x"})
