@@ -63,7 +63,7 @@ def test_one_seed_gives_the_same_output_twice(tmp_path: Path) -> None:
     assert first.world.network.transcript == second.world.network.transcript, "every byte at the same time"
 
 
-SEEDS = range(6)
+SEEDS = range(5)
 STEPS = 25
 
 
