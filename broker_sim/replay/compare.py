@@ -18,6 +18,10 @@ from controller.wire.types import BrokerId
 TOLERANCE_MS: Final = 2_000
 #: After this long without a twin a change is given up: rows come in the broker's order, so its twin would have come.
 PATIENCE_MS: Final = 60_000
+#: A change decided this short before the last sign of a process may have been under way when it ended: nothing tells.
+UNFINISHED_MS: Final = 200
+#: How many refused attempts are remembered.
+REFUSED_REMEMBERED: Final = 64
 #: How many high watermarks wait for their twin: a row may stand some events before or after the one that moved it.
 HW_REMEMBERED: Final = 256
 
@@ -39,6 +43,7 @@ class Comparison:
     said: list[Outcome] = field(default_factory=list)
     _derived: list[_Change] = field(default_factory=list)
     _emitted: list[_Change] = field(default_factory=list)
+    _refused: deque[tuple[int, int]] = field(default_factory=lambda: deque(maxlen=REFUSED_REMEMBERED))
     _hw_derived: deque[int] = field(default_factory=lambda: deque(maxlen=HW_REMEMBERED))
     _hw_emitted: deque[int] = field(default_factory=lambda: deque(maxlen=HW_REMEMBERED))
     _hw_rows: int = 0
@@ -51,6 +56,8 @@ class Comparison:
 
     def emitted(self, *, ts: int, epoch: int, kind: str, replica: BrokerId, err: int) -> None:
         """The broker wrote that it changed the ISR, or tried to (`err` 95)."""
+        if err:
+            self._refused.append((epoch, ts))
         self._pair(_Change(ts=ts, epoch=epoch, kind=kind, replica=replica, err=err), self._emitted, self._derived)
 
     def _pair(self, change: _Change, own: list[_Change], other: list[_Change]) -> None:
@@ -87,7 +94,17 @@ class Comparison:
             self._say(OutcomeKind.REFUSED if change.err else OutcomeKind.MISSING, change)
         for change in [c for c in self._derived if c.ts < ts]:
             self._derived.remove(change)
-            self._say(OutcomeKind.SPURIOUS, change)
+            self._say(OutcomeKind.REFUSED if self._follows_refusal(change) else OutcomeKind.SPURIOUS, change)
+
+    def _follows_refusal(self, change: _Change) -> bool:
+        """After a refused write a leader tries no other in that epoch; the rules, which wrote, go on."""
+        return any(epoch == change.epoch and ts <= change.ts for epoch, ts in self._refused)
+
+    def process_ended(self, last_ts: int) -> None:
+        """The broker was last heard of at `last_ts`: what it decided just before may be written, but not told."""
+        for change in [c for c in self._derived if c.ts > last_ts - UNFINISHED_MS]:
+            self._derived.remove(change)
+            self._say(OutcomeKind.REFUSED, change)
 
     @property
     def waiting(self) -> bool:

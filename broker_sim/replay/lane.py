@@ -86,6 +86,7 @@ class Lane:
         if self._aliveness and self._aliveness[0][0] <= row.ts:
             self._apply_aliveness(row.ts)
         if self._run is not None and row.run != self._run:
+            self._forgive_unfinished()
             self._process_ended(self._last_ts)
         self._run = row.run
         if self._next_tick_ms is not None:
@@ -106,9 +107,14 @@ class Lane:
             self._say_catch_up(self._last_ts, replica, outside, joined_ms=None)
         if self._aliveness:
             self._apply_aliveness(self._aliveness[-1][0])
+        self._forgive_unfinished()
         self._stop_leading(self._last_ts)
         self._comparison.finish(ts=self._last_ts, epoch=self._last_epoch)
         self._drain_comparison()
+
+    def _forgive_unfinished(self) -> None:
+        if self._run_end is not None:
+            self._comparison.process_ended(self._run_end)
 
     def _drain_comparison(self) -> None:
         self.said.extend(self._comparison.said)
@@ -136,7 +142,7 @@ class Lane:
         if self.led is not None:
             self._say(OutcomeKind.LEADER_DOWN, ts)
         self._stop_leading(ts)
-        self._next_tick_ms = self._run_end = None
+        self._next_tick_ms = None
 
     def _stop_leading(self, ts: int) -> None:
         self._flush_copied(ts)

@@ -84,6 +84,25 @@ def test_comparison(more: list[tuple[int, str, dict[str, Any]]], kinds: list[str
     assert sorted(o.kind for o in of(said, "matched", "missing", "spurious", "refused")) == kinds
 
 
+def test_what_the_rules_do_after_a_refused_write_of_the_same_epoch_is_not_held_against_the_broker() -> None:
+    refused = emitted(1501, "isr_shrink", [1, 2], [1], 95)
+    story = (LAG, LEADER, APPEND, (1500, "tick", {}), refused, BACK, (200_000, "tick", {}))
+    assert {o.kind for o in of(outcomes(rows(*story)), "missing", "spurious", "refused")} == {"refused"}
+
+
+ENDS = [
+    ("just before the end of the process, a write may have been under way", 1600, ["refused"]),
+    ("long before it, the broker would have told", 9000, ["spurious"]),
+]
+
+
+@pytest.mark.parametrize(("end", "kinds"), [c[1:] for c in ENDS], ids=[c[0] for c in ENDS])
+def test_a_change_that_was_not_emitted(end: int, kinds: list[str]) -> None:
+    start = (5, "start", {"value": "5", "run_ticks": 1, "run_end": end})
+    said = outcomes(rows(start, LAG, LEADER, APPEND, (1500, "tick", {})))
+    assert [o.kind for o in of(said, "missing", "spurious", "refused")] == kinds
+
+
 def test_without_tick_rows_the_ticks_are_computed_from_the_start() -> None:
     start = (5, "start", {"value": "5", "run_ticks": 0, "run_end": 4000})
     (shrink,) = of(outcomes(rows(start, LAG, LEADER, APPEND)), "isr_shrink")
