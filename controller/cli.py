@@ -23,6 +23,9 @@ class Command:
     heading: str
 
 
+#: What shells have for a command that SIGINT ended.
+INTERRUPTED: Final = 130
+
 _LOCAL: Final = "A cluster on this machine"
 _TOOLS: Final = "Kafka's tools, with Kafka's flags"
 _PROGRAMS: Final = "The programs themselves"
@@ -49,7 +52,7 @@ COMMANDS: Final[dict[str, Command]] = {
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs a subcommand. Returns its exit code; 2 for a subcommand that there is not."""
+    """Runs a subcommand. Returns its exit code; 2 for a subcommand that there is not, 130 after Ctrl-C."""
     words = list(sys.argv[1:] if argv is None else argv)
     if words[:1] == ["--version"]:
         print(version("kwob"))
@@ -60,7 +63,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     if words[0] not in COMMANDS:
         print(f"kwob: no command {words[0]!r}; there are {', '.join(COMMANDS)}", file=sys.stderr)
         return 2
-    return _load(COMMANDS[words[0]].target)(words[1:])
+    try:
+        return _load(COMMANDS[words[0]].target)(words[1:])
+    except KeyboardInterrupt:
+        return INTERRUPTED
 
 
 def broker(argv: Sequence[str]) -> int:

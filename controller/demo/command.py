@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import shutil
 import sys
 from collections.abc import Sequence
@@ -33,7 +34,7 @@ def main(argv: Sequence[str]) -> int:
         _prepare(out, overwrite=options.overwrite)
         with logs.configure("demo", json_file=out / LOG_NAME):
             return run_until_signal(_demo(out, seed=options.seed))
-    except (ActFailed, ClusterError, OSError) as error:
+    except (ClusterError, OSError) as error:
         print(f"kwob demo: {error}", file=sys.stderr)
         return _FAILED
 
@@ -41,7 +42,14 @@ def main(argv: Sequence[str]) -> int:
 async def _demo(out: Path, *, seed: int) -> int:
     console = Console(highlight=False, soft_wrap=True)
     with Screen(console) as screen:
-        holds = await run_story(screen, out=out, seed=seed)
+        try:
+            holds = await run_story(screen, out=out, seed=seed)
+        except (ActFailed, ClusterError) as error:
+            screen.finish(str(error), holds=False)
+            return _FAILED
+        except asyncio.CancelledError:
+            console.print("ended by a signal; nothing is left running")
+            raise
     looked = how_to_look.write(out)
     console.print(f"report    {out / 'replay' / 'report.html'}\nlook      {looked}: five commands worth typing next")
     if not holds:

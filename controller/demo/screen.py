@@ -41,9 +41,9 @@ class Screen:
         self._note = Text("")
         self._live = Live(Group(self._acts, self._bytes, self._note), console=console, transient=True)
         self._all: TaskID | None = None
-        self._started = 0.0
+        self._started = time.monotonic()
         self._number = 0
-        self._title = ""
+        self._title = "start"
 
     def __enter__(self) -> Self:
         if self.console.is_terminal:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import json
 import os
 import sys
@@ -19,11 +20,14 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from rich.console import Console
 from rich.table import Table
 
+from controller.wire.real import logs
 from controller.wire.zk import GetData, ZkSessionExpired, ZkUnreachable
 
 CLUSTER_FILE: Final = "cluster.json"
 DEFAULT_DATA: Final = Path("kwob-data")
 _ZK_ANSWER_S: Final = 5.0
+#: Paths are told whole: a terminal may wrap them, the table does not cut them.
+_WIDTH: Final = 400
 
 
 class ClusterError(Exception):
@@ -118,10 +122,10 @@ async def active_controller(zookeeper: str) -> int | None:
 def status(data: Path) -> ClusterRow:
     """The cluster of a data folder as it is now. Raises: ClusterError."""
     row = read_cluster(data)
-    try:
-        active = asyncio.run(active_controller(row.zookeeper))
-    except (ZkUnreachable, ZkSessionExpired):
-        active = None
+    active = None
+    if any(controller.pid is not None for controller in row.controllers):
+        with contextlib.suppress(ZkUnreachable, ZkSessionExpired):
+            active = asyncio.run(active_controller(row.zookeeper))
     for controller in row.controllers:
         controller.active = controller.pid is not None and controller.id == active
     return row
@@ -133,6 +137,7 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--data", type=Path, default=DEFAULT_DATA, help="folder of kwob up (default: %(default)s)")
     parser.add_argument("--json", action="store_true", help="one JSON object, for scripts")
     options = parser.parse_args(argv)
+    logs.configure("status", level="error")
     try:
         row = status(options.data)
     except ClusterError as error:
@@ -153,7 +158,7 @@ def _print(row: ClusterRow) -> None:
     for broker in row.brokers:
         dirs = ", ".join(broker.log_dirs)
         table.add_row(f"broker {broker.id}", *_pid(broker.pid, "running"), broker.rack or "", broker.listener, dirs)
-    console = Console(soft_wrap=True, highlight=False)
+    console = Console(width=_WIDTH, highlight=False)
     console.print(f"bootstrap {row.bootstrap}\nzookeeper {row.zookeeper}")
     console.print(table)
 
