@@ -10,6 +10,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final
 
+from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
 
@@ -108,14 +109,14 @@ _STYLES: Final = {"critical": "bold red", "warning": "yellow", "info": "green"}
 
 def _print(console: Console, out: Path, summary: dict[str, Any], findings: list[dict[str, Any]]) -> None:
     compared = summary["comparison"]
-    table = Table(title="ISR changes: emitted by brokers, derived by the rules", title_justify="left")
+    table = Table(title="ISR changes: emitted by brokers, derived by the rules", title_justify="left", box=SIMPLE)
     columns = ("emitted", "replayed", "matched", "missing", "spurious", "refused")
-    for name in (*columns, "time error", "high watermarks"):
+    for name in (*columns, "time error", "HW agree"):
         table.add_column(name, justify="right")
     table.add_row(
         *(str(compared[name]) for name in columns),
         f"≤ {compared['time_error_ms_max']} ms",
-        f"{compared['hw_matched']} of {compared['hw_rows']}",
+        f"{compared['hw_matched']}/{compared['hw_rows']}",
     )
     console.print(
         f"{summary['rows']} rows of {summary['partitions']} partitions and {len(summary['brokers'])} brokers, "

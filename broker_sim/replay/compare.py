@@ -1,7 +1,7 @@
 """Derived against emitted ISR changes of one lane, one membership change at a time. Pure.
 
 The rules never see an emitted change; only this file does. A derived and an emitted change belong together when they
-move the same replica the same way within `tolerance_ms`; the nearest in time wins.
+move the same replica the same way within `tolerance_ms`; the nearest in time wins. An expansion may be emitted later.
 """
 
 from __future__ import annotations
@@ -61,18 +61,25 @@ class Comparison:
         self._pair(_Change(ts=ts, epoch=epoch, kind=kind, replica=replica, err=err), self._emitted, self._derived)
 
     def _pair(self, change: _Change, own: list[_Change], other: list[_Change]) -> None:
-        twins = [c for c in other if c.replica == change.replica and c.kind == change.kind and self._near(c, change)]
-        if not twins:
+        def sides(twin: _Change) -> tuple[_Change, _Change]:
+            return (change, twin) if own is self._emitted else (twin, change)
+
+        same = [c for c in other if c.replica == change.replica and c.kind == change.kind and self._belong(*sides(c))]
+        if not same:
             own.append(change)
             return
-        twin = min(twins, key=lambda c: abs(c.ts - change.ts))
+        twin = min(same, key=lambda c: abs(c.ts - change.ts))
         other.remove(twin)
-        emitted, derived = (change, twin) if own is self._emitted else (twin, change)
+        emitted, derived = sides(twin)
         kind = OutcomeKind.REFUSED if emitted.err else OutcomeKind.MATCHED
         self._say(kind, emitted, error_ms=emitted.ts - derived.ts)
 
-    def _near(self, one: _Change, two: _Change) -> bool:
-        return abs(one.ts - two.ts) <= self.tolerance_ms
+    def _belong(self, emitted: _Change, derived: _Change) -> bool:
+        late = emitted.ts - derived.ts
+        if emitted.kind == OutcomeKind.EXPAND.value and emitted.epoch == derived.epoch and 0 <= late <= PATIENCE_MS:
+            # While a write is on its way no other replica joins; it does with its next fetch, whenever that comes.
+            return True
+        return abs(late) <= self.tolerance_ms
 
     def _say(self, kind: OutcomeKind, change: _Change, *, error_ms: int | None = None) -> None:
         self.said.append(
