@@ -109,7 +109,12 @@ _STYLES: Final = {"critical": "bold red", "warning": "yellow", "info": "green"}
 
 def _print(console: Console, out: Path, summary: dict[str, Any], findings: list[dict[str, Any]]) -> None:
     compared = summary["comparison"]
-    table = Table(title="ISR changes: emitted by brokers, derived by the rules", title_justify="left", box=SIMPLE)
+    table = Table(
+        title="ISR changes: emitted by brokers, derived by the rules",
+        title_justify="left",
+        box=SIMPLE,
+        padding=(0, 1, 0, 0),
+    )
     columns = ("emitted", "replayed", "matched", "missing", "spurious", "refused")
     for name in (*columns, "time error", "HW agree"):
         table.add_column(name, justify="right")
