@@ -126,13 +126,13 @@ class Workload:
         }
         producers = [Producer(settings) for _ in range(_PRODUCERS)]
         while not self._stopping.wait(_PAUSE_S):
+            for producer in producers:
+                producer.poll(0)
             with self._lock:
                 loads = list(self._loads.values())
             partitions = [(load, partition) for load in loads for partition in range(load.partitions)]
             for (load, partition), producer in zip(partitions, itertools.cycle(producers), strict=False):
                 self._send(producer, types.TopicPartition(load.topic, partition), load.value_bytes)
-            for producer in producers:
-                producer.poll(0)
         limit = time.monotonic() + _FLUSH_S
         for producer in producers:
             producer.flush(max(0.1, limit - time.monotonic()))
