@@ -6,7 +6,7 @@ Source: Kafka 3.9 `KafkaController.processBrokerChange`, `onBrokerStartup`, `onB
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 from controller.core.deletion import fail, resume_for
 from controller.core.effects import AddBrokers, Enqueue, Log, Read, RemoveBrokers, Steps, Trace
@@ -14,9 +14,9 @@ from controller.core.events import BrokerChange, LeaderAndIsrResponseReceived
 from controller.core.leadership import Failure
 from controller.core.partitions import change_partitions, trigger_online
 from controller.core.reassignment import resume_all
-from controller.core.replicas import change_replicas
+from controller.core.replicas import change_replicas_on
 from controller.core.requests import send_metadata, send_metadata_to_all
-from controller.core.state import ClusterState
+from controller.core.state import ClusterState, Replicas
 from controller.core.transitions import PartitionState, ReplicaState
 from controller.wire import log_events as ev
 from controller.wire.errors import ErrorCode
@@ -82,10 +82,10 @@ def _start(state: ClusterState, brokers: Sequence[Broker]) -> Steps[None]:
     yield from send_metadata(state, state.live_brokers.keys() - ids)
     yield from send_metadata(state, ids, state.partitions_with_leaders())
     replicas = state.replicas_on(ids)
-    yield from change_replicas(state, replicas, ReplicaState.ONLINE)
+    yield from change_replicas_on(state, replicas, ReplicaState.ONLINE)
     yield from trigger_online(state)
     yield from resume_all(state, lambda tp: not ids.isdisjoint(state.assignment(tp).target_replicas))
-    yield from resume_for(state, {replica.topic_partition.topic for replica in replicas})
+    yield from resume_for(state, {tp.topic for partitions in replicas.values() for tp in partitions})
 
 
 def _fail(state: ClusterState, broker_ids: Sequence[BrokerId]) -> Steps[None]:
@@ -103,13 +103,18 @@ def _trace(state: ClusterState, event: TraceEvent, broker_id: BrokerId) -> Steps
         yield Trace(event.value, {"replica": broker_id})
 
 
-def replicas_became_offline(state: ClusterState, replicas: Collection[PartitionReplica]) -> Steps[None]:
+def replicas_became_offline(state: ClusterState, replicas: Replicas) -> Steps[None]:
     """First new leaders, then smaller ISRs, then topics in deletion."""
-    in_deletion = [r for r in replicas if state.is_queued_for_deletion(r.topic_partition.topic)]
-    others = [r for r in replicas if not state.is_queued_for_deletion(r.topic_partition.topic)]
+    in_deletion: list[PartitionReplica] = []
+    others: dict[BrokerId, list[TopicPartition]] = {}
+    for broker_id, partitions in replicas.items():
+        kept = [tp for tp in partitions if not state.is_queued_for_deletion(tp.topic)]
+        if kept:
+            others[broker_id] = kept
+        in_deletion += (PartitionReplica(tp, broker_id) for tp in partitions if state.is_queued_for_deletion(tp.topic))
     yield from change_partitions(state, state.partitions_with_offline_leader(), PartitionState.OFFLINE)
     elected = yield from trigger_online(state)
-    yield from change_replicas(state, others, ReplicaState.OFFLINE)
+    yield from change_replicas_on(state, others, ReplicaState.OFFLINE)
     if in_deletion:
         yield from fail(state, in_deletion)
     if not others and all(isinstance(outcome, Failure) for outcome in elected.values()):
@@ -137,7 +142,7 @@ def registration_changed(state: ClusterState, broker_id: BrokerId) -> Steps[None
 
 def probe_log_dirs(state: ClusterState, broker_ids: Iterable[BrokerId]) -> Steps[None]:
     """Asks these brokers about all their replicas, by LeaderAndIsr with the leader epochs they know."""
-    yield from change_replicas(state, state.replicas_on(set(broker_ids)), ReplicaState.ONLINE)
+    yield from change_replicas_on(state, state.replicas_on(set(broker_ids)), ReplicaState.ONLINE)
 
 
 def leader_and_isr_answered(state: ClusterState, event: LeaderAndIsrResponseReceived) -> Steps[None]:
@@ -153,7 +158,7 @@ def leader_and_isr_answered(state: ClusterState, event: LeaderAndIsrResponseRece
     new: set[TopicPartition] = offline - known
     state.offline_dirs[event.broker_id] = (known - online) | offline
     if new:
-        yield from replicas_became_offline(state, [PartitionReplica(tp, event.broker_id) for tp in sorted(new)])
+        yield from replicas_became_offline(state, {event.broker_id: sorted(new)})
 
 
 def update_metadata_answered(broker_id: BrokerId, error: ErrorCode) -> Steps[None]:

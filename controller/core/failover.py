@@ -7,19 +7,21 @@ Source: Kafka 3.9 `KafkaController.onControllerFailover`, `initializeControllerC
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+
 from controller.core import deletion, elections, notifications, reassignment
 from controller.core.brokers import read_brokers
 from controller.core.effects import AddBrokers, Enqueue, Log, Read, Steps, Write
 from controller.core.events import AutoPreferredReplicaLeaderElection, ElectionTrigger, ElectionType
 from controller.core.leadership import trace_assignments
 from controller.core.partitions import trigger_online
-from controller.core.replicas import change_replicas
+from controller.core.replicas import change_replicas_on
 from controller.core.requests import send_metadata_to_all
 from controller.core.state import ClusterState
 from controller.core.topics import learn, list_topics, read_assignments
 from controller.core.transitions import PartitionState, ReplicaState
 from controller.wire import log_events as ev
-from controller.wire.types import PartitionReplica
+from controller.wire.types import BrokerId, TopicPartition
 from controller.wire.zk import Create, Exists, GetChildren, GetData, SetData, ZkCode
 from controller.wire.znodes import (
     DeleteTopicsZNode,
@@ -41,7 +43,7 @@ def take_office(state: ClusterState) -> Steps[None]:
     yield from notifications.discard_all(state)  # 3
     yield from _read_cluster(state)  # 4
     (marked,) = yield Read((GetChildren(DeleteTopicsZNode.path, watch=True),))  # 5
-    yield from deletion.initialize(state, set(marked.children), _ineligible(state))  # 6
+    yield from deletion.initialize(state, set(marked.children), _ineligible(state, marked.children))  # 6
     yield from send_metadata_to_all(state)  # 7: brokers must know who is alive before they can follow
     yield from _start_replicas(state)  # 8: before 9, so a leader that died meanwhile first goes, then is replaced
     yield from _start_partitions(state)  # 9
@@ -78,28 +80,28 @@ def _read_cluster(state: ClusterState) -> Steps[None]:
         yield AddBrokers(tuple(state.live_brokers[b] for b in sorted(state.live_brokers)))
 
 
-def _ineligible(state: ClusterState) -> set[str]:
-    """Topics whose deletion would wait: a replica is offline, or a partition is moving."""
+def _ineligible(state: ClusterState, marked: Iterable[str]) -> set[str]:
+    """Those of the marked topics whose deletion would wait: a replica is offline, or a partition is moving."""
     offline = {
         tp.topic
-        for tp in state.all_partitions()
+        for tp in state.partitions_of(marked)
         if not all(state.is_online(r, tp) for r in state.assignment(tp).replicas)
     }
     return offline | {tp.topic for tp in state.partitions_being_reassigned}
 
 
 def _start_replicas(state: ClusterState) -> Steps[None]:
-    online: list[PartitionReplica] = []
-    offline: list[PartitionReplica] = []
-    for replica in state.replicas_of(state.partitions_of(state.topics)):
-        if state.is_online(replica.replica, replica.topic_partition):
-            state.put_replica_state(replica, ReplicaState.ONLINE)
-            online.append(replica)
+    online: dict[BrokerId, Sequence[TopicPartition]] = {}
+    offline: dict[BrokerId, Sequence[TopicPartition]] = {}
+    for broker_id, partitions in state.replicas_by_broker(state.partitions_of(state.topics)).items():
+        if state.is_live(broker_id):  # its log directories count as good until it says otherwise
+            state.put_replica_states(broker_id, partitions, ReplicaState.ONLINE)
+            online[broker_id] = partitions
         else:  # to be on the safe side should its topic be in deletion
-            state.put_replica_state(replica, ReplicaState.DELETION_INELIGIBLE)
-            offline.append(replica)
-    yield from change_replicas(state, online, ReplicaState.ONLINE)
-    yield from change_replicas(state, offline, ReplicaState.OFFLINE)
+            state.put_replica_states(broker_id, partitions, ReplicaState.DELETION_INELIGIBLE)
+            offline[broker_id] = partitions
+    yield from change_replicas_on(state, online, ReplicaState.ONLINE)
+    yield from change_replicas_on(state, offline, ReplicaState.OFFLINE)
 
 
 def _start_partitions(state: ClusterState) -> Steps[None]:

@@ -14,26 +14,36 @@ from dataclasses import replace
 from controller.core.effects import Log, Steps
 from controller.core.leadership import Failure, Outcome, decided, read_states, write_states
 from controller.core.requests import RequestBatch
-from controller.core.state import ClusterState
-from controller.core.transitions import ReplicaState, legal_replica
+from controller.core.state import ClusterState, Replicas
+from controller.core.transitions import REPLICA_TRANSITIONS, ReplicaState
 from controller.wire import log_events as ev
 from controller.wire.types import BrokerId, LeaderAndIsr, PartitionReplica, TopicPartition
 
 
 def change_replicas(state: ClusterState, replicas: Iterable[PartitionReplica], target: ReplicaState) -> Steps[None]:
-    """Moves replicas to `target` and tells the brokers; replicas whose move is illegal are logged and left."""
+    """As `change_replicas_on`, of replicas one by one."""
+    by_broker: dict[BrokerId, dict[TopicPartition, None]] = {}
+    for tp, broker_id in replicas:
+        by_broker.setdefault(broker_id, {})[tp] = None
+    yield from change_replicas_on(state, {b: sorted(partitions) for b, partitions in by_broker.items()}, target)
+
+
+def change_replicas_on(state: ClusterState, replicas: Replicas, target: ReplicaState) -> Steps[None]:
+    """Moves replicas to `target` and tells the brokers; replicas whose move is illegal are logged and left.
+
+    `replicas` names the partitions of each broker, sorted.
+    """
     batch = RequestBatch(state)
-    by_broker: dict[BrokerId, dict[PartitionReplica, None]] = {}
-    for replica in replicas:
-        by_broker.setdefault(replica.replica, {})[replica] = None
-    for broker_id in sorted(by_broker):
-        valid: list[PartitionReplica] = []
-        for replica in sorted(by_broker[broker_id]):
-            current = state.replica_state(replica)
-            if legal_replica(current, target):
-                valid.append(replica)
+    allowed = tuple(REPLICA_TRANSITIONS[target])
+    for broker_id in sorted(replicas):
+        states = state.replica_states_on(broker_id)
+        valid: list[TopicPartition] = []
+        for tp in dict.fromkeys(replicas[broker_id]):  # an assignment by znode may name a broker twice
+            current = states.get(tp, ReplicaState.NON_EXISTENT)
+            if current in allowed:
+                valid.append(tp)
             else:
-                yield _refused(replica, current, target)
+                yield _refused(PartitionReplica(tp, broker_id), current, target)
         if valid:
             yield from _change_on(state, batch, broker_id, valid, target)
     yield from batch.send()
@@ -49,61 +59,61 @@ def _change_on(
     state: ClusterState,
     batch: RequestBatch,
     broker_id: BrokerId,
-    replicas: Sequence[PartitionReplica],
+    partitions: Sequence[TopicPartition],
     target: ReplicaState,
 ) -> Steps[None]:
     match target:
         case ReplicaState.NEW:
-            yield from _to_new(state, batch, replicas)
+            yield from _to_new(state, batch, broker_id, partitions)
         case ReplicaState.ONLINE:
-            yield from _to_online(state, batch, replicas)
+            yield from _to_online(state, batch, broker_id, partitions)
         case ReplicaState.OFFLINE:
-            yield from _to_offline(state, batch, broker_id, replicas)
+            yield from _to_offline(state, batch, broker_id, partitions)
         case ReplicaState.DELETION_STARTED:
-            for replica in replicas:
-                state.put_replica_state(replica, target)
-                batch.add_stop_replica(broker_id, replica.topic_partition, delete=True)
+            state.put_replica_states(broker_id, partitions, target)
+            for tp in partitions:
+                batch.add_stop_replica(broker_id, tp, delete=True)
         case ReplicaState.DELETION_INELIGIBLE | ReplicaState.DELETION_SUCCESSFUL:
-            for replica in replicas:
-                state.put_replica_state(replica, target)
+            state.put_replica_states(broker_id, partitions, target)
         case ReplicaState.NON_EXISTENT:
-            for replica in replicas:
-                tp = replica.topic_partition
+            for tp in partitions:
                 state.assign(tp, state.assignment(tp).without(broker_id))
-                state.put_replica_state(replica, target)
+            state.put_replica_states(broker_id, partitions, target)
 
 
-def _to_new(state: ClusterState, batch: RequestBatch, replicas: Sequence[PartitionReplica]) -> Steps[None]:
-    for replica in replicas:
-        tp = replica.topic_partition
+def _to_new(
+    state: ClusterState, batch: RequestBatch, broker_id: BrokerId, partitions: Sequence[TopicPartition]
+) -> Steps[None]:
+    follow: list[TopicPartition] = []
+    for tp in partitions:
         leadership = state.leadership(tp)
-        if leadership is not None:
-            if leadership.leader == replica.replica:
-                yield _refused(replica, state.replica_state(replica), ReplicaState.NEW)
-                continue
-            batch.add_leader_and_isr((replica.replica,), tp, leadership, state.assignment(tp), is_new=True)
-        state.put_replica_state(replica, ReplicaState.NEW)
+        if leadership is not None and leadership.leader == broker_id:
+            yield _refused(PartitionReplica(tp, broker_id), ReplicaState.NON_EXISTENT, ReplicaState.NEW)
+        else:
+            follow.append(tp)
+    batch.add_believed(broker_id, follow, is_new=True)
+    state.put_replica_states(broker_id, follow, ReplicaState.NEW)
 
 
-def _to_online(state: ClusterState, batch: RequestBatch, replicas: Sequence[PartitionReplica]) -> Steps[None]:
-    for replica in replicas:
-        tp = replica.topic_partition
-        assignment, leadership = state.assignment(tp), state.leadership(tp)
-        if state.replica_state(replica) is ReplicaState.NEW:
-            if replica.replica not in assignment.replicas:
-                yield _refused(replica, ReplicaState.NEW, ReplicaState.ONLINE)
-                state.assign(tp, replace(assignment, replicas=(*assignment.replicas, replica.replica)))
-        elif leadership is not None:
-            batch.add_leader_and_isr((replica.replica,), tp, leadership, assignment, is_new=False)
-        state.put_replica_state(replica, ReplicaState.ONLINE)
+def _to_online(
+    state: ClusterState, batch: RequestBatch, broker_id: BrokerId, partitions: Sequence[TopicPartition]
+) -> Steps[None]:
+    """New replicas were told when their partition got its leader; the others are told now."""
+    states = state.replica_states_on(broker_id)
+    for tp in (tp for tp in partitions if states[tp] is ReplicaState.NEW):
+        assignment = state.assignment(tp)
+        if broker_id not in assignment.replicas:
+            yield _refused(PartitionReplica(tp, broker_id), ReplicaState.NEW, ReplicaState.ONLINE)
+            state.assign(tp, replace(assignment, replicas=(*assignment.replicas, broker_id)))
+    batch.add_believed(broker_id, (tp for tp in partitions if states[tp] is not ReplicaState.NEW), is_new=False)
+    state.put_replica_states(broker_id, partitions, ReplicaState.ONLINE)
 
 
 def _to_offline(
-    state: ClusterState, batch: RequestBatch, broker_id: BrokerId, replicas: Sequence[PartitionReplica]
+    state: ClusterState, batch: RequestBatch, broker_id: BrokerId, partitions: Sequence[TopicPartition]
 ) -> Steps[None]:
-    for replica in replicas:  # with the leader epoch of before the change
-        batch.add_stop_replica(broker_id, replica.topic_partition, delete=False)
-    partitions = [replica.topic_partition for replica in replicas]
+    for tp in partitions:  # with the leader epoch of before the change
+        batch.add_stop_replica(broker_id, tp, delete=False)
     led = [tp for tp in partitions if state.leadership(tp) is not None]
     never_led = [tp for tp in partitions if state.leadership(tp) is None]
     outcomes = (yield from _remove_from_isr(state, broker_id, led)) if led else {}

@@ -38,11 +38,15 @@ class RequestBatch:
     def __init__(self, state: ClusterState) -> None:
         self._state = state
         self._leader_and_isr: dict[BrokerId, dict[TopicPartition, LeaderAndIsrEntry]] = {}
-        self._last_entries: dict[tuple[TopicPartition, bool], LeaderAndIsrEntry] = {}
+        #: The last entry of each partition: one of replicas that are new, one of the others.
+        self._fresh: dict[TopicPartition, LeaderAndIsrEntry] = {}
+        self._known: dict[TopicPartition, LeaderAndIsrEntry] = {}
         self._stop_replica: dict[BrokerId, dict[TopicPartition, StopReplicaEntry]] = {}
         self._metadata: dict[TopicPartition, UpdateMetadataEntry] = {}
         self._metadata_targets: set[BrokerId] = set()
         self._metadata_to_all = False
+        #: Offline replicas by list of replicas, as long as no log directory has failed.
+        self._offline: dict[tuple[BrokerId, ...], tuple[BrokerId, ...]] = {}
 
     def add_leader_and_isr(
         self,
@@ -67,14 +71,32 @@ class RequestBatch:
                 entries[tp] = fresh
         self.add_update_metadata_to_all((tp,))
 
+    def add_believed(self, broker_id: BrokerId, partitions: Iterable[TopicPartition], *, is_new: bool) -> None:
+        """As `add_leader_and_isr`, of many partitions of one broker, with what the state says of each; those without
+        leadership are left out. What a batch says of a partition must not change between two calls."""
+        state, told = self._state, []
+        entries = self._leader_and_isr.get(broker_id, {})
+        for tp in partitions:
+            leadership = state.leadership(tp)
+            if leadership is not None:
+                known = entries.get(tp)
+                stays_new = is_new or (known is not None and known.is_new)
+                entries[tp] = self._entry(tp, leadership, state.assignment(tp), is_new=stays_new)
+                told.append(tp)
+        if told and broker_id >= 0:
+            self._leader_and_isr[broker_id] = entries
+        if told:
+            self.add_update_metadata_to_all(tp for tp in told if tp not in self._metadata)
+
     def _entry(
         self, tp: TopicPartition, leadership: LeaderAndIsr, assignment: ReplicaAssignment, *, is_new: bool
     ) -> LeaderAndIsrEntry:
         """The same values give the same entry, whoever it is for."""
-        known = self._last_entries.get((tp, is_new))
+        entries = self._fresh if is_new else self._known
+        known = entries.get(tp)
         if known is None or known.state is not leadership or known.assignment is not assignment:
             known = LeaderAndIsrEntry(topic_partition=tp, state=leadership, assignment=assignment, is_new=is_new)
-            self._last_entries[tp, is_new] = known
+            entries[tp] = known
         return known
 
     def add_stop_replica(self, broker_id: BrokerId, tp: TopicPartition, *, delete: bool) -> None:
@@ -106,22 +128,41 @@ class RequestBatch:
         self._add_metadata(partitions)
 
     def _add_metadata(self, partitions: Iterable[TopicPartition]) -> None:
-        state = self._state
+        """What was told last is told again where it still holds: its bytes are known."""
+        state, told, metadata = self._state, self._state.told_metadata, self._metadata
         for tp in partitions:
             leadership = state.leadership(tp)
             if leadership is None:
                 continue
             replicas = state.assignment(tp).replicas
-            known = self._metadata.get(tp)
+            known = metadata.get(tp)
             if known is not None and known.state is leadership and known.replicas is replicas:
                 continue
-            self._metadata[tp] = UpdateMetadataEntry(
-                topic_partition=tp,
-                state=leadership,
-                replicas=replicas,
-                offline_replicas=tuple(r for r in replicas if not state.is_online(r, tp)),
-                being_deleted=state.is_queued_for_deletion(tp.topic),
-            )
+            offline, being_deleted = self._offline_replicas(tp, replicas), tp[0] in state.topics_to_be_deleted
+            known = told.get(tp)
+            if (
+                known is None
+                or known.state is not leadership
+                or known.replicas != replicas
+                or known.offline_replicas != offline
+                or known.being_deleted is not being_deleted
+            ):
+                known = told[tp] = UpdateMetadataEntry(
+                    topic_partition=tp,
+                    state=leadership,
+                    replicas=replicas,
+                    offline_replicas=offline,
+                    being_deleted=being_deleted,
+                )
+            metadata[tp] = known
+
+    def _offline_replicas(self, tp: TopicPartition, replicas: tuple[BrokerId, ...]) -> tuple[BrokerId, ...]:
+        if self._state.offline_dirs:
+            return tuple(r for r in replicas if not self._state.is_online(r, tp))
+        offline = self._offline.get(replicas)
+        if offline is None:
+            offline = self._offline[replicas] = tuple(r for r in replicas if not self._state.is_live(r))
+        return offline
 
     def send(self) -> Steps[None]:
         """Sends what was collected, if anything, and leaves the batch empty."""

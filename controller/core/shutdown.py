@@ -9,13 +9,13 @@ from controller.core.effects import ControllerMoved, Log, Reply, ShutdownAnswer,
 from controller.core.election import ControlledShutdownElection
 from controller.core.events import ControlledShutdown
 from controller.core.partitions import change_partitions
-from controller.core.replicas import change_replicas
+from controller.core.replicas import change_replicas_on
 from controller.core.requests import RequestBatch
 from controller.core.state import ClusterState
 from controller.core.transitions import PartitionState, ReplicaState
 from controller.wire import log_events as ev
 from controller.wire.errors import ErrorCode
-from controller.wire.types import NO_BROKER_EPOCH, BrokerId, PartitionReplica, TopicPartition
+from controller.wire.types import NO_BROKER_EPOCH, BrokerId, TopicPartition
 
 
 def shut_down(state: ClusterState, event: ControlledShutdown) -> Steps[None]:
@@ -58,7 +58,7 @@ def _hand_over(state: ClusterState, broker_id: BrokerId) -> Steps[tuple[TopicPar
     for tp in followed:
         batch.add_stop_replica(broker_id, tp, delete=False)
     yield from batch.send()
-    yield from change_replicas(state, [PartitionReplica(tp, broker_id) for tp in followed], ReplicaState.OFFLINE)
+    yield from change_replicas_on(state, {broker_id: followed}, ReplicaState.OFFLINE)
     return tuple(tp for tp in state.partitions_led_by(broker_id) if _is_replicated(state, tp))
 
 

@@ -9,13 +9,17 @@ Source: Kafka 3.9 `ControllerContext`; spec controller.md §4.4, §8.2.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
 from controller.core.settings import ControllerSettings
 from controller.core.transitions import PartitionState, ReplicaState
+from controller.wire.control import UpdateMetadataEntry
 from controller.wire.types import Broker, BrokerId, LeaderAndIsr, PartitionReplica, ReplicaAssignment, TopicPartition
+
+#: Replicas, by broker: what a batch of the replica machine works on.
+Replicas = Mapping[BrokerId, Sequence[TopicPartition]]
 
 _UNASSIGNED: Final = ReplicaAssignment(replicas=())
 
@@ -61,8 +65,11 @@ class ClusterState:
         self._assignments: dict[str, dict[int, ReplicaAssignment]] = {}
         self._leadership: dict[TopicPartition, LeaderAndIsr] = {}
         self._partition_states: dict[TopicPartition, PartitionState] = {}
-        self._replica_states: dict[TopicPartition, dict[BrokerId, ReplicaState]] = {}
-        self._partitions_by_broker: defaultdict[BrokerId, set[TopicPartition]] = defaultdict(set)
+        self._replica_states: defaultdict[BrokerId, dict[TopicPartition, ReplicaState]] = defaultdict(dict)
+        #: What brokers were last told of each partition; `requests` uses an entry again while it holds.
+        self.told_metadata: dict[TopicPartition, UpdateMetadataEntry] = {}
+        #: Dicts as sets that keep their order, so that sorting finds it.
+        self._partitions_by_broker: defaultdict[BrokerId, dict[TopicPartition, None]] = defaultdict(dict)
         self._partitions_by_leader: defaultdict[BrokerId | None, set[TopicPartition]] = defaultdict(set)
         self._partitions_by_state: defaultdict[PartitionState, set[TopicPartition]] = defaultdict(set)
         self._imbalanced: set[TopicPartition] = set()
@@ -91,7 +98,8 @@ class ClusterState:
 
     def assignment(self, tp: TopicPartition) -> ReplicaAssignment:
         """The assignment, empty for an unknown partition."""
-        return self._assignments.get(tp.topic, {}).get(tp.partition, _UNASSIGNED)
+        partitions = self._assignments.get(tp[0])
+        return _UNASSIGNED if partitions is None else partitions.get(tp[1], _UNASSIGNED)
 
     def assign(self, tp: TopicPartition, assignment: ReplicaAssignment) -> None:
         """Sets the assignment of one partition."""
@@ -101,9 +109,9 @@ class ClusterState:
 
     def _index_replicas(self, tp: TopicPartition, old: Iterable[BrokerId], new: Iterable[BrokerId]) -> None:
         for broker_id in old:
-            self._partitions_by_broker[broker_id].discard(tp)
+            self._partitions_by_broker[broker_id].pop(tp, None)
         for broker_id in new:
-            self._partitions_by_broker[broker_id].add(tp)
+            self._partitions_by_broker[broker_id][tp] = None
 
     def topic_assignment(self, topic: str) -> dict[int, ReplicaAssignment]:
         """The assignments of a topic's partitions. Not to be changed."""
@@ -121,13 +129,21 @@ class ClusterState:
         """Partitions with a replica on that broker, sorted."""
         return sorted(self._partitions_by_broker.get(broker_id, ()))
 
-    def replicas_on(self, broker_ids: Iterable[BrokerId]) -> list[PartitionReplica]:
+    def replicas_on(self, broker_ids: Iterable[BrokerId]) -> Replicas:
         """All replicas on these brokers, by broker and partition."""
-        return [PartitionReplica(tp, b) for b in sorted(broker_ids) for tp in self.partitions_on(b)]
+        return {broker_id: self.partitions_on(broker_id) for broker_id in sorted(broker_ids)}
 
     def replicas_of(self, partitions: Iterable[TopicPartition]) -> list[PartitionReplica]:
         """All replicas of these partitions."""
         return [PartitionReplica(tp, replica) for tp in partitions for replica in self.assignment(tp).replicas]
+
+    def replicas_by_broker(self, partitions: Iterable[TopicPartition]) -> Replicas:
+        """All replicas of these partitions by broker, each broker's partitions in the order given."""
+        found: defaultdict[BrokerId, list[TopicPartition]] = defaultdict(list)
+        for tp in partitions:
+            for replica in self.assignment(tp).replicas:
+                found[replica].append(tp)
+        return found
 
     def remove_topic(self, topic: str) -> None:
         """Forgets a topic. The states of its partitions and replicas stay, as in Kafka (`deviations.KEPT`)."""
@@ -136,6 +152,7 @@ class ClusterState:
             self._index_replicas(tp, self.assignment(tp).replicas, ())
             self._forget_leadership(tp)
             self._imbalanced.discard(tp)
+            self.told_metadata.pop(tp, None)
         self._assignments.pop(topic, None)
         self.topics_to_be_deleted.discard(topic)
         self.topics_with_deletion_started.discard(topic)
@@ -189,10 +206,14 @@ class ClusterState:
 
     def put_partition_state(self, tp: TopicPartition, state: PartitionState) -> None:
         """Sets the state, whatever it was."""
-        known = self._partition_states.pop(tp, None)
+        known = self._partition_states.get(tp)
+        if known is state:
+            return
         if known is not None:
             self._partitions_by_state[known].discard(tp)
-        if state is not PartitionState.NON_EXISTENT:
+        if state is PartitionState.NON_EXISTENT:
+            self._partition_states.pop(tp, None)
+        else:
             self._partition_states[tp] = state
             self._partitions_by_state[state].add(tp)
 
@@ -202,17 +223,26 @@ class ClusterState:
 
     def replica_state(self, replica: PartitionReplica) -> ReplicaState:
         """NON_EXISTENT for an unknown replica."""
-        return self._replica_states.get(replica.topic_partition, {}).get(replica.replica, ReplicaState.NON_EXISTENT)
+        return self.replica_states_on(replica.replica).get(replica.topic_partition, ReplicaState.NON_EXISTENT)
+
+    def replica_states_on(self, broker_id: BrokerId) -> Mapping[TopicPartition, ReplicaState]:
+        """The states of all known replicas of a broker."""
+        return self._replica_states.get(broker_id) or {}
 
     def put_replica_state(self, replica: PartitionReplica, state: ReplicaState) -> None:
-        """Sets the state, whatever it was; NON_EXISTENT forgets the replica."""
-        states = self._replica_states.setdefault(replica.topic_partition, {})
+        """As `put_replica_states`, of one."""
+        self.put_replica_states(replica.replica, (replica.topic_partition,), state)
+
+    def put_replica_states(
+        self, broker_id: BrokerId, partitions: Iterable[TopicPartition], state: ReplicaState
+    ) -> None:
+        """Sets the states of a broker's replicas, whatever they were; NON_EXISTENT forgets them."""
+        states = self._replica_states[broker_id]
         if state is not ReplicaState.NON_EXISTENT:
-            states[replica.replica] = state
+            states.update(dict.fromkeys(partitions, state))
             return
-        states.pop(replica.replica, None)
-        if not states:
-            del self._replica_states[replica.topic_partition]
+        for tp in partitions:
+            states.pop(tp, None)
 
     def replicas_in(self, topic: str, state: ReplicaState) -> list[PartitionReplica]:
         """Assigned replicas of a topic in that state, sorted."""
@@ -235,12 +265,15 @@ class ClusterState:
     def _refresh_imbalance(self, tp: TopicPartition) -> None:
         if self._counts_as_imbalanced(tp):
             self._imbalanced.add(tp)
-        else:
+        elif self._imbalanced:
             self._imbalanced.discard(tp)
 
     def _counts_as_imbalanced(self, tp: TopicPartition) -> bool:
-        assignment, leadership = self.assignment(tp), self._leadership.get(tp)
-        if leadership is None or not assignment.replicas or tp.topic in self.topics_to_be_deleted:
+        leadership = self._leadership.get(tp)
+        if leadership is None:
+            return False
+        assignment = self.assignment(tp)
+        if not assignment.replicas or tp.topic in self.topics_to_be_deleted:
             return False
         preferred = assignment.replicas[0]
         if preferred in assignment.adding_replicas:

@@ -12,7 +12,7 @@ from controller.core.effects import Log, Read, Steps, Write
 from controller.core.election import OfflineElection
 from controller.core.leadership import trace_assignments
 from controller.core.partitions import change_partitions
-from controller.core.replicas import change_replicas
+from controller.core.replicas import change_replicas_on
 from controller.core.state import ClusterState
 from controller.core.transitions import PartitionState, ReplicaState
 from controller.wire import log_events as ev
@@ -63,11 +63,11 @@ def topics_changed(state: ClusterState) -> Steps[None]:
 
 def _create(state: ClusterState, partitions: Sequence[TopicPartition]) -> Steps[None]:
     """The way of new partitions: new, led by their first live replica, online. Only its ISR hears of each."""
-    replicas = state.replicas_of(partitions)
+    replicas = state.replicas_by_broker(partitions)
     yield from change_partitions(state, partitions, PartitionState.NEW)
-    yield from change_replicas(state, replicas, ReplicaState.NEW)
+    yield from change_replicas_on(state, replicas, ReplicaState.NEW)
     yield from change_partitions(state, partitions, PartitionState.ONLINE, OfflineElection())
-    yield from change_replicas(state, replicas, ReplicaState.ONLINE)
+    yield from change_replicas_on(state, replicas, ReplicaState.ONLINE)
 
 
 def partitions_changed(state: ClusterState, topic: str) -> Steps[None]:

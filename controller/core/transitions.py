@@ -17,6 +17,8 @@ class PartitionState(Enum):
     OFFLINE = 2
     NON_EXISTENT = 3
 
+    __hash__ = object.__hash__  # members are alone in the world; Enum's own asks Python code
+
 
 class ReplicaState(Enum):
     """The value is Kafka's number of the state."""
@@ -28,6 +30,8 @@ class ReplicaState(Enum):
     DELETION_SUCCESSFUL = 5
     DELETION_INELIGIBLE = 6
     NON_EXISTENT = 7
+
+    __hash__ = object.__hash__
 
 
 #: target state -> the states it may be entered from

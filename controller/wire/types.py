@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Final, NamedTuple, NewType
 
 BrokerId = NewType("BrokerId", int)
@@ -107,6 +108,12 @@ class ReplicaAssignment:
             adding_replicas=_drop(self.adding_replicas, replica),
             removing_replicas=_drop(self.removing_replicas, replica),
         )
+
+
+@lru_cache(maxsize=16_384)
+def settled(replicas: tuple[BrokerId, ...]) -> ReplicaAssignment:
+    """The assignment of a partition that does not move; the same object for the same replicas, to save memory."""
+    return ReplicaAssignment(replicas=replicas)
 
 
 def _drop(replicas: Iterable[BrokerId], replica: BrokerId) -> tuple[BrokerId, ...]:

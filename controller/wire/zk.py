@@ -1,4 +1,8 @@
-"""ZooKeeper's operations and answers as values. Pure: who performs them stands behind `ports.ZkSession`."""
+"""ZooKeeper's operations and answers as values. Pure: who performs them stands behind `ports.ZkSession`.
+
+What a failover makes a hundred thousand of is not frozen, because that triples the time to make one; nobody changes
+such a value once it is made.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +39,7 @@ class ZkUnreachable(Exception):
     """No ZooKeeper server answered in time. The message names the servers and what to do."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)
 class Stat:
     """What ZooKeeper knows about a znode besides its data. Times in ms since the epoch; `ephemeral_owner` 0 if none."""
 
@@ -48,7 +52,7 @@ class Stat:
     num_children: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)
 class GetData:
     """Data and stat; `watch` fires at the next change or deletion of the data."""
 
@@ -72,7 +76,7 @@ class GetChildren:
     watch: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)
 class Create:
     """Creates a znode (not its parents). `data` None means no payload at all, as Kafka writes it."""
 
@@ -82,7 +86,7 @@ class Create:
     sequence: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)
 class SetData:
     """Sets the data; `version` -1 is any version."""
 
@@ -91,7 +95,7 @@ class SetData:
     version: int = -1
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)
 class Delete:
     """Deletes a childless znode; `version` -1 is any version."""
 
@@ -122,7 +126,7 @@ class Multi:
 ZkOp = GetData | Exists | GetChildren | Create | SetData | Delete | Multi
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)
 class ZkResult:
     """The answer to one operation; which fields are set depends on the operation.
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Final
 
 from controller.wire.config_znodes import (
@@ -29,6 +30,7 @@ from controller.wire.types import (
     LeaderAndIsr,
     ReplicaAssignment,
     TopicPartition,
+    settled,
 )
 from controller.wire.znode_json import MISSHAPEN, ZnodeError, broker_ids, dump, load, number
 
@@ -223,14 +225,15 @@ class TopicZNode:
         value = load(data)
         try:
             adding, removing = value.get("adding_replicas") or {}, value.get("removing_replicas") or {}
-            partitions = {
-                int(p): ReplicaAssignment(
-                    replicas=broker_ids(replicas),
-                    adding_replicas=broker_ids(adding.get(p, [])),
-                    removing_replicas=broker_ids(removing.get(p, [])),
-                )
-                for p, replicas in (value.get("partitions") or {}).items()
-            }
+            listed = value.get("partitions") or {}
+            partitions = {int(p): settled(broker_ids(replicas)) for p, replicas in listed.items()}
+            for p in adding.keys() | removing.keys():
+                if p in listed:
+                    partitions[int(p)] = ReplicaAssignment(
+                        replicas=broker_ids(listed[p]),
+                        adding_replicas=broker_ids(adding.get(p, [])),
+                        removing_replicas=broker_ids(removing.get(p, [])),
+                    )
             topic_id = value.get("topic_id")
             return TopicAssignment(partitions=partitions, topic_id=topic_id if isinstance(topic_id, str) else None)
         except MISSHAPEN:
@@ -284,18 +287,30 @@ class TopicPartitionStateZNode:
     @staticmethod
     def decode(data: bytes | None, partition_epoch: int) -> LeaderAndIsr | None:
         """None when it does not parse."""
-        value = load(data)
-        try:
-            leader = number(value["leader"])
-            return LeaderAndIsr(
-                leader=None if leader == NO_LEADER else BrokerId(leader),
-                isr=broker_ids(value["isr"]),
-                leader_epoch=number(value["leader_epoch"]),
-                partition_epoch=partition_epoch,
-                controller_epoch=number(value["controller_epoch"]),
-            )
-        except MISSHAPEN:
-            return None
+        if data is None or len(data) > _CACHED_BYTES:
+            return _decode_state.__wrapped__(data, partition_epoch)
+        return _decode_state(data, partition_epoch)
+
+
+#: Larger ones than these are read each time: whoever writes a huge znode must not fill the memory.
+_CACHED_BYTES: Final = 512
+
+
+@lru_cache(maxsize=16_384)
+def _decode_state(data: bytes | None, partition_epoch: int) -> LeaderAndIsr | None:
+    """Many partitions have the same leader and ISR: they share the value, and the work of reading it."""
+    value = load(data)
+    try:
+        leader = number(value["leader"])
+        return LeaderAndIsr(
+            leader=None if leader == NO_LEADER else BrokerId(leader),
+            isr=broker_ids(value["isr"]),
+            leader_epoch=number(value["leader_epoch"]),
+            partition_epoch=partition_epoch,
+            controller_epoch=number(value["controller_epoch"]),
+        )
+    except MISSHAPEN:
+        return None
 
 
 def encode_partitions(partitions: Iterable[TopicPartition]) -> bytes:

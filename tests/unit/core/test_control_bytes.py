@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from controller.wire import control, protocol
 from controller.wire.control import (
-    ControlEncoder,
     ControlRequest,
     LeaderAndIsrEntry,
     LeaderAndIsrRequest,
@@ -99,6 +98,18 @@ stop_replica = st.builds(
         max_size=4,
     ).map(grouped),
 )
+ENCODE: dict[type, Any] = {
+    LeaderAndIsrRequest: (4, 4, control.encode_leader_and_isr),
+    StopReplicaRequest: (5, 3, control.encode_stop_replica),
+    UpdateMetadataRequest: (6, 6, control.encode_update_metadata),
+}
+
+
+def encode(request: ControlRequest) -> tuple[int, int, bytes]:
+    key, version, to_bytes = ENCODE[type(request)]
+    return key, version, to_bytes(request)
+
+
 DECODE: dict[int, Any] = {
     4: control.decode_leader_and_isr,
     5: control.decode_stop_replica,
@@ -109,7 +120,7 @@ DECODE: dict[int, Any] = {
 @settings(max_examples=60, deadline=None)
 @given(st.one_of(leader_and_isr, update_metadata, stop_replica))
 def test_a_request_comes_back_as_it_was(request: ControlRequest) -> None:
-    key, version, body = ControlEncoder().encode(request)
+    key, version, body = encode(request)
     decoded = protocol.decode_request(protocol.encode_request(key, version, 1, "100", body)[4:])
     assert DECODE[key](decoded.body, HEAD["to"]) == request
 
@@ -119,24 +130,27 @@ def test_a_topic_in_deletion_goes_out_with_sentinels() -> None:
     entry = UpdateMetadataEntry(
         topic_partition=TopicPartition("t", 0), state=known, replicas=(BrokerId(1),), being_deleted=True
     )
-    key, version, body = ControlEncoder().encode(
-        UpdateMetadataRequest(**HEAD, partition_states=(entry,), live_brokers=())
-    )
+    key, version, body = encode(UpdateMetadataRequest(**HEAD, partition_states=(entry,), live_brokers=()))
     decoded = protocol.decode_request(protocol.encode_request(key, version, 1, None, body)[4:]).body
     (state,) = decoded.topic_states[0].partition_states
     assert (state.leader, state.leader_epoch, state.zk_version, tuple(state.isr)) == (-2, 0, 0, (1,))
     assert control.decode_update_metadata(decoded, BrokerId(7)).partition_states[0].being_deleted
 
 
-def test_what_brokers_share_is_encoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    calls: list[UpdateMetadataRequest] = []
-    encode = control.encode_update_metadata_tail
-    monkeypatch.setattr(control, "encode_update_metadata_tail", lambda r: calls.append(r) or encode(r))
-    states: Any = (object(),)
-    monkeypatch.setattr(control, "_update_metadata_entry", lambda entry: b"")
-    monkeypatch.setattr(control, "_by_topic", lambda entries, encode: b"")
-    encoder, live = ControlEncoder(), ()
-    for to in (1, 2, 3):
-        request = UpdateMetadataRequest(**{**HEAD, "to": BrokerId(to)}, partition_states=states, live_brokers=live)
-        encoder.encode(request)
-    assert len(calls) == 1
+def test_an_entry_is_put_into_bytes_once_for_all_brokers(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[LeaderAndIsrEntry] = []
+    rest = control._leader_and_isr_rest
+    monkeypatch.setattr(control, "_leader_and_isr_rest", lambda e: (calls.append(e), rest(e))[1])
+    known = LeaderAndIsr(leader=BrokerId(1), isr=(BrokerId(1),))
+    assignment = ReplicaAssignment(replicas=(BrokerId(1), BrokerId(2)))
+    entries = tuple(
+        LeaderAndIsrEntry(topic_partition=TopicPartition("t", p), state=known, assignment=assignment) for p in range(3)
+    )
+    bodies = [
+        control.encode_leader_and_isr(
+            LeaderAndIsrRequest(**{**HEAD, "to": BrokerId(to)}, partition_states=entries, live_leaders=())
+        )
+        for to in (1, 2)
+    ]
+    assert len(calls) == 1  # the partitions differ in nothing but their numbers
+    assert bodies[0] == bodies[1]
