@@ -6,6 +6,7 @@ A subcommand gets its arguments as they are and parses them itself; nothing is i
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -25,6 +26,8 @@ class Command:
 
 #: What shells have for a command that SIGINT ended.
 INTERRUPTED: Final = 130
+#: The same for SIGPIPE.
+PIPE_CLOSED: Final = 141
 
 _LOCAL: Final = "A cluster on this machine"
 _TOOLS: Final = "Kafka's tools, with Kafka's flags"
@@ -67,6 +70,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _load(COMMANDS[words[0]].target)(words[1:])
     except KeyboardInterrupt:
         return INTERRUPTED
+    except BrokenPipeError:
+        # The reader, such as `head`, has seen enough. What is still buffered must not complain at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return PIPE_CLOSED
 
 
 def broker(argv: Sequence[str]) -> int:
