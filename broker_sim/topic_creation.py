@@ -7,9 +7,8 @@ Source: Kafka 3.9 `DefaultAutoTopicCreationManager`, `AdminZkClient.createTopic`
 from __future__ import annotations
 
 import random
-import re
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 from broker_sim.config import BrokerSettings
 from broker_sim.config_store import topic_entity
@@ -17,6 +16,7 @@ from broker_sim.zk import ZkClient, ZkError
 from controller.wire import log_events as ev
 from controller.wire.errors import ErrorCode, KafkaError
 from controller.wire.placement import BrokerRack, RackMode, assign_replicas, draw_start, usable_brokers
+from controller.wire.topic_names import check_topic_name
 from controller.wire.types import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, BrokerId, ReplicaAssignment
 from controller.wire.zk import Create, GetChildren, GetData, SetData, ZkCode
 from controller.wire.znodes import (
@@ -28,24 +28,6 @@ from controller.wire.znodes import (
     TopicZNode,
     ZnodeError,
 )
-
-MAX_TOPIC_NAME_LENGTH: Final = 249
-_LEGAL: Final = re.compile(r"[a-zA-Z0-9._-]+")
-
-
-def check_topic_name(topic: str) -> None:
-    """Raises KafkaError (INVALID_TOPIC_EXCEPTION) for a name that no topic can have. Source: Kafka `Topic.validate`."""
-    if not topic:
-        why = "the empty string is not allowed"
-    elif topic in (".", ".."):
-        why = f"'{topic}' is not allowed"
-    elif len(topic) > MAX_TOPIC_NAME_LENGTH:
-        why = f"the length of '{topic}' is longer than the max allowed length {MAX_TOPIC_NAME_LENGTH}"
-    elif not _LEGAL.fullmatch(topic):
-        why = f"'{topic}' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"
-    else:
-        return
-    raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {why}")
 
 
 class TopicCreator:

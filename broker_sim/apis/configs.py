@@ -9,21 +9,23 @@ written to ZooKeeper and announced; it counts once a broker has processed the an
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
 from typing import Any, Final
 
-from broker_sim.apis.config_edits import (
-    ALTERABLE_BROKER_CONFIGS,
-    Edit,
-    broker_config_type,
-    check_broker_configs,
-    edited,
-)
 from broker_sim.apis.context import BrokerContext
 from broker_sim.config_store import broker_entity, topic_entity
 from broker_sim.server import Answer, Call
-from broker_sim.topic_creation import check_topic_name
 from broker_sim.zk import ZkError
+from controller.wire.config_edits import (
+    ALTERABLE_BROKER_CONFIGS,
+    Edit,
+    ResourceType,
+    broker_config_type,
+    check_broker_configs,
+    check_edits,
+    edited,
+    own_broker_id,
+    resource_type_name,
+)
 from controller.wire.errors import ErrorCode, KafkaError
 from controller.wire.topic_configs import (
     TOPIC_CONFIGS,
@@ -36,15 +38,12 @@ from controller.wire.topic_configs import (
     effective,
     validate,
 )
-from controller.wire.types import BrokerId
+from controller.wire.topic_names import check_topic_name
 
 DESCRIBE_CONFIGS_VERSIONS: Final = (0, 3)
 ALTER_CONFIGS_VERSIONS: Final = (0, 1)
 INCREMENTAL_ALTER_CONFIGS_VERSIONS: Final = (0, 1)
-TOPIC: Final = 2
-BROKER: Final = 4
 _TOPIC_TYPES: Final = {name: config.type for name, config in TOPIC_CONFIGS.items()}
-_TYPE_NAMES: Final = {TOPIC: "TOPIC", BROKER: "BROKER"}
 
 
 # -- describing ------------------------------------------------------------------------------------------------------
@@ -61,12 +60,14 @@ async def _described(context: BrokerContext, resource: Any, synonyms: bool, docu
     head = {"resource_type": int(resource.resource_type), "resource_name": resource.resource_name}
     names = None if resource.configuration_keys is None else list(resource.configuration_keys)
     try:
-        if head["resource_type"] == TOPIC:
+        if head["resource_type"] == ResourceType.TOPIC:
             entries = await _topic_entries(context, resource.resource_name, names)
-        elif head["resource_type"] == BROKER:
+        elif head["resource_type"] == ResourceType.BROKER:
             entries = _broker_entries(context, resource.resource_name, names)
         else:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {head['resource_type']}")
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {resource_type_name(head['resource_type'])}"
+            )
     except KafkaError as error:
         return {**head, "error_code": error.code, "error_message": error.message}
     if not synonyms:
@@ -106,7 +107,7 @@ def _levels(context: BrokerContext) -> BrokerLevels:
 
 
 def _broker_entries(context: BrokerContext, name: str, names: list[str] | None) -> list[dict[str, Any]]:
-    broker_id, levels = _broker_id(context, name), _levels(context)
+    broker_id, levels = own_broker_id(name, context.broker_id), _levels(context)
     if broker_id is None:
         values = dict(levels.dynamic_default)
     else:
@@ -172,19 +173,19 @@ async def _alter(context: BrokerContext, call: Call, *, replace: bool) -> Answer
 async def _alter_resource(
     context: BrokerContext, kind: int, name: str, edits: list[Edit], *, replace: bool, dry: bool
 ) -> None:
-    _check_edits(edits)
-    if kind == TOPIC:
+    check_edits(edits)
+    if kind == ResourceType.TOPIC:
         if not name:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
         _check_topic_exists(context, name)
         entity = topic_entity(name)
-    elif kind == BROKER:
-        entity = broker_entity(_broker_id(context, name))
+    elif kind == ResourceType.BROKER:
+        entity = broker_entity(own_broker_id(name, context.broker_id))
     else:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {kind}")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {resource_type_name(kind)}")
     stored = {} if replace else (await context.config_store.read([entity]))[entity]
     try:
-        if kind == TOPIC:
+        if kind == ResourceType.TOPIC:
             broker_values = _levels(context).merged()
             configs = edited(stored, edits, _TOPIC_TYPES, effective({}, broker_values))
             validate(configs, defaults_from(broker_values))
@@ -193,34 +194,13 @@ async def _alter_resource(
             configs = edited(stored, edits, types, context.settings.property_values())
             check_broker_configs(configs, edits)
     except InvalidConfig as error:
-        where = f"ConfigResource(type={_TYPE_NAMES[kind]}, name='{name}')"
+        where = f"ConfigResource(type={resource_type_name(kind)}, name='{name}')"
         message = f"Invalid config value for resource {where}: {error.message}"
         raise KafkaError(ErrorCode.INVALID_CONFIG, message) from error
     if not dry:
         await context.config_store.write(entity, configs)
 
 
-def _check_edits(edits: Iterable[Edit]) -> None:
-    twice = sorted(name for name, count in Counter(edit.name for edit in edits).items() if count > 1)
-    if twice:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Error due to duplicate config keys : {','.join(twice)}")
-    empty = [edit.name for edit in edits if edit.value is None and not edit.is_delete]
-    if empty:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {','.join(empty)}")
-
-
 def _check_topic_exists(context: BrokerContext, topic: str) -> None:
     if not context.metadata.partitions(topic):
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{topic}' does not exist.")
-
-
-def _broker_id(context: BrokerContext, name: str) -> BrokerId | None:
-    """None for the cluster's defaults. Raises KafkaError for a broker that is not this one."""
-    if not name:
-        return None
-    if not name.lstrip("-").isdigit():
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}")
-    if int(name) != context.broker_id:
-        message = f"Unexpected broker id, expected {context.broker_id}, but received {name}"
-        raise KafkaError(ErrorCode.INVALID_REQUEST, message)
-    return context.broker_id

@@ -13,9 +13,10 @@ from collections.abc import Iterable
 from typing import Final
 
 from controller.requests.node import Body, Node
-from controller.requests.topic_creation import WantedTopic, check_topic_name, plan_topic, write_topic
+from controller.requests.topic_creation import WantedTopic, plan_topic, write_topic
 from controller.wire.errors import ErrorCode, KafkaError
 from controller.wire.protocol import Request
+from controller.wire.topic_names import check_topic_name
 from controller.wire.types import (
     GROUP_METADATA_TOPIC,
     INTERNAL_TOPICS,

@@ -11,64 +11,28 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from enum import IntEnum
 from typing import Any, Final
 
 from controller.requests.node import Body, Node, announce_config_change, write_entity_configs
-from controller.requests.topic_creation import check_topic_name
-from controller.wire import setting_names, settings, topic_configs, znodes
+from controller.wire import topic_configs, znodes
+from controller.wire.config_edits import (
+    ALTERABLE_BROKER_CONFIGS,
+    Edit,
+    ResourceType,
+    broker_config_type,
+    check_broker_configs,
+    check_edits,
+    edited,
+    own_broker_id,
+    resource_type_name,
+)
 from controller.wire.errors import ErrorCode, KafkaError
 from controller.wire.protocol import Request
-from controller.wire.topic_configs import TOPIC_CONFIGS, ConfigSource, ConfigType, InvalidConfig
+from controller.wire.topic_configs import TOPIC_CONFIGS, ConfigSource, InvalidConfig
+from controller.wire.topic_names import check_topic_name
 from controller.wire.zk import Exists, GetData
 
-
-class ResourceType(IntEnum):
-    """`ConfigResource.Type`."""
-
-    TOPIC = 2
-    BROKER = 4
-    BROKER_LOGGER = 8
-
-
-class Operation(IntEnum):
-    """`AlterConfigOp.OpType`."""
-
-    SET = 0
-    DELETE = 1
-    APPEND = 2
-    SUBTRACT = 3
-
-
-THROTTLE_RATES: Final = (
-    "leader.replication.throttled.rate",
-    "follower.replication.throttled.rate",
-    "replica.alter.log.dirs.io.max.bytes.per.second",
-)
-#: Broker settings that may change at run time for the whole cluster. Source: Kafka 3.9 `DynamicBrokerConfig`.
-DYNAMIC_BROKER_CONFIGS: Final = (
-    {broker.name for config in TOPIC_CONFIGS.values() for broker in config.broker_names}
-    - {"log.message.format.version", "log.flush.scheduler.interval.ms"}
-    | set(THROTTLE_RATES)
-    | {
-        "background.threads",
-        "log.cleaner.backoff.ms",
-        "log.cleaner.dedupe.buffer.size",
-        "log.cleaner.io.buffer.load.factor",
-        "log.cleaner.io.buffer.size",
-        "log.cleaner.io.max.bytes.per.second",
-        "log.cleaner.threads",
-        "max.connection.creation.rate",
-        "max.connections",
-        "max.connections.per.ip",
-        "max.connections.per.ip.overrides",
-        "metric.reporters",
-        "num.io.threads",
-        "num.network.threads",
-        "num.recovery.threads.per.data.dir",
-        "num.replica.fetchers",
-    }
-)
+_TOPIC_TYPES: Final = {name: config.type for name, config in TOPIC_CONFIGS.items()}
 
 
 async def handle_describe_configs(node: Node, request: Request) -> Body:
@@ -93,9 +57,9 @@ async def _described(node: Node, resource: Any, synonyms: bool, docs: bool) -> B
                 check_topic_name(name)
                 entries = await _topic_entries(node, name, keys)
             case ResourceType.BROKER:
-                entries = _broker_entries(node, _own_or_default(node, name), keys)
+                entries = _broker_entries(node, own_broker_id(name, node.endpoint.broker_id) is not None, keys)
             case other:
-                raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {_type_name(other)}")
+                raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {resource_type_name(other)}")
     except KafkaError as error:
         return _result(resource, error.code, error.message)
     for entry in entries:
@@ -170,26 +134,13 @@ def _broker_entry(name: str, sources: Sequence[tuple[ConfigSource, Mapping[str, 
     return {
         "name": name,
         "value": synonyms[0]["value"],
-        "read_only": name not in DYNAMIC_BROKER_CONFIGS,
+        "read_only": name not in ALTERABLE_BROKER_CONFIGS,
         "is_default": synonyms[0]["source"] is ConfigSource.DEFAULT_CONFIG,
         "config_source": synonyms[0]["source"],
         "is_sensitive": sensitive,
         "synonyms": synonyms,
-        "config_type": _broker_type(name),
+        "config_type": broker_config_type(name),
     }
-
-
-_BROKER_TYPES: Final = (
-    (setting_names.BOOLEAN_NAMES, ConfigType.BOOLEAN),
-    (setting_names.INT_NAMES, ConfigType.INT),
-    (setting_names.LONG_NAMES | frozenset(THROTTLE_RATES), ConfigType.LONG),
-    (setting_names.DOUBLE_NAMES, ConfigType.DOUBLE),
-    (setting_names.LIST_NAMES, ConfigType.LIST),
-)
-
-
-def _broker_type(name: str) -> ConfigType:
-    return next((type_ for names, type_ in _BROKER_TYPES if name in names), ConfigType.STRING)
 
 
 # --- changes
@@ -228,43 +179,32 @@ async def _alter(node: Node, request: Request, *, incremental: bool) -> Body:
 
 async def _alter_one(node: Node, resource: Any, validate_only: bool, *, incremental: bool) -> None:
     """Raises: KafkaError, for the first check that fails; then nothing was written."""
-    _check_edits(resource, incremental=incremental)
+    edits = [Edit.of(config, replace=not incremental) for config in resource.configs]
+    check_edits(edits)
     kind, name = int(resource.resource_type), resource.resource_name
     match kind:
         case ResourceType.TOPIC:
             entity = await _topic_entity(node, name)
         case ResourceType.BROKER:
-            own = _own_or_default(node, name)
-            entity = f"brokers/{name if own else znodes.DEFAULT_ENTITY}"
+            own = own_broker_id(name, node.endpoint.broker_id)
+            entity = f"brokers/{znodes.DEFAULT_ENTITY if own is None else own}"
         case other:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {_type_name(other)}")
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {resource_type_name(other)}")
     (stored,) = await node.zk.perform([GetData(znodes.ConfigEntityZNode.path(entity))])
-    before = znodes.ConfigEntityZNode.decode(stored.data)
+    before = znodes.ConfigEntityZNode.decode(stored.data) if incremental else {}
     try:
-        after = _edited(before, resource.configs) if incremental else {c.name: c.value for c in resource.configs}
         if kind == ResourceType.TOPIC:
+            after = edited(before, edits, _TOPIC_TYPES, {name: c.default for name, c in TOPIC_CONFIGS.items()})
             topic_configs.validate(after, topic_configs.defaults_from(node.configs.levels.merged()))
         else:
-            edited = [c.name for c in resource.configs]
-            _check_broker_configs({name: value for name, value in after.items() if name in edited}, edited)
+            after = edited(before, edits, {edit.name: broker_config_type(edit.name) for edit in edits}, {})
+            check_broker_configs(after, edits)
     except InvalidConfig as error:
-        where = f"ConfigResource(type={_type_name(kind)}, name='{name}')"
+        where = f"ConfigResource(type={resource_type_name(kind)}, name='{name}')"
         raise InvalidConfig(f"Invalid config value for resource {where}: {error.message}") from error
     if not validate_only:
         await write_entity_configs(node, entity, after)
         await announce_config_change(node, entity)
-
-
-def _check_edits(resource: Any, *, incremental: bool) -> None:
-    if any(count > 1 for count in Counter(c.name for c in resource.configs).values()):
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
-    nulls = [
-        c.name
-        for c in resource.configs
-        if c.value is None and not (incremental and c.config_operation == Operation.DELETE)
-    ]
-    if nulls:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {','.join(nulls)}")
 
 
 async def _topic_entity(node: Node, topic: str) -> str:
@@ -275,63 +215,3 @@ async def _topic_entity(node: Node, topic: str) -> str:
     if not exists.ok:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{topic}' does not exist.")
     return f"topics/{topic}"
-
-
-def _own_or_default(node: Node, name: str) -> bool:
-    """True for this controller's own id, False for the cluster's default. Raises: KafkaError, for another broker."""
-    if name == "":
-        return False
-    own = str(node.endpoint.broker_id)
-    if not name.removeprefix("-").isdecimal():
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}")
-    if name != own:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unexpected broker id, expected {own}, but received {name}")
-    return True
-
-
-def _edited(before: Mapping[str, str], edits: Sequence[Any]) -> dict[str, str]:
-    """The configs after the edits. Raises: InvalidConfig; KafkaError, for an unknown operation."""
-    after = dict(before)
-    for edit in edits:
-        match int(edit.config_operation):
-            case Operation.SET:
-                after[edit.name] = edit.value
-            case Operation.DELETE:
-                after.pop(edit.name, None)
-            case Operation.APPEND:
-                words = _words(after, edit.name, "append")
-                added = [word for word in topic_configs.split_list(edit.value) if word not in words]
-                after[edit.name] = ",".join((*words, *added))
-            case Operation.SUBTRACT:
-                taken = topic_configs.split_list(edit.value)
-                after[edit.name] = ",".join(w for w in _words(after, edit.name, "subtract") if w not in taken)
-            case other:
-                raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown config operation {other}")
-    return after
-
-
-def _words(configs: Mapping[str, str], name: str, operation: str) -> list[str]:
-    """The list a config holds, or its default. Raises: InvalidConfig, when it holds none."""
-    known = TOPIC_CONFIGS.get(name)
-    type_ = known.type if known else _broker_type(name)
-    if type_ is not ConfigType.LIST:
-        raise InvalidConfig(f"Config value {operation} is not allowed for config key: {name}")
-    return topic_configs.split_list(configs.get(name, known.default if known else ""))
-
-
-def _check_broker_configs(configs: Mapping[str, str], edited: Sequence[str]) -> None:
-    fixed = [name for name in edited if name not in DYNAMIC_BROKER_CONFIGS]
-    if fixed:
-        raise InvalidConfig(f"Cannot update these configs dynamically: Set({', '.join(fixed)})")
-    for name, value in configs.items():
-        if name in THROTTLE_RATES:
-            topic_configs.parse_as(ConfigType.LONG, name, value)
-            continue
-        try:
-            settings.check(name, value)
-        except settings.SettingError as error:
-            raise InvalidConfig(str(error)) from error
-
-
-def _type_name(kind: int) -> str:
-    return ResourceType(kind).name if kind in ResourceType._value2member_map_ else str(kind)

@@ -7,9 +7,8 @@ Left out: create-topic policies, which are plug-ins. Source: spec broker.md §16
 
 from __future__ import annotations
 
-import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -25,11 +24,10 @@ from controller.wire.placement import (
     draw_start,
 )
 from controller.wire.protocol import Request
+from controller.wire.topic_names import check_topic_name, collisions
 from controller.wire.types import BrokerId, ReplicaAssignment
 from controller.wire.zk import Exists, GetChildren, ZkCode
 
-_LEGAL_NAME: Final = re.compile(r"[A-Za-z0-9._-]+")
-_NAME_LENGTH_MAX: Final = 249
 #: "Use the broker's default" (`CreateTopicsRequest.NO_NUM_PARTITIONS`, `NO_REPLICATION_FACTOR`).
 _DEFAULT: Final = -1
 _ANSWERS_CONFIGS: Final = 5
@@ -117,21 +115,6 @@ def _automatic(node: Node, wanted: WantedTopic) -> Assignment:
     return assign_replicas(brokers, partitions=partitions, replication_factor=factor, start=start)
 
 
-def check_topic_name(name: str) -> None:
-    """Raises: KafkaError INVALID_TOPIC_EXCEPTION, with the words of 3.9."""
-    if not name:
-        reason = "the empty string is not allowed"
-    elif name in (".", ".."):
-        reason = f"'{name}' is not allowed"
-    elif len(name) > _NAME_LENGTH_MAX:
-        reason = f"the length of '{name}' is longer than the max allowed length {_NAME_LENGTH_MAX}"
-    elif not _LEGAL_NAME.fullmatch(name):
-        reason = f"'{name}' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"
-    else:
-        return
-    raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {reason}")
-
-
 async def _check_free(node: Node, name: str) -> None:
     marked, exists = await node.zk.perform(
         [Exists(znodes.DeleteTopicsTopicZNode.path(name)), Exists(znodes.TopicZNode.path(name))]
@@ -142,16 +125,11 @@ async def _check_free(node: Node, name: str) -> None:
         raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
     if "." in name or "_" in name:
         (topics,) = await node.zk.perform([GetChildren(znodes.TopicsZNode.path)])
-        if clashes := _collisions(name, topics.children):
+        if clashes := collisions(name, topics.children):
             raise KafkaError(
                 ErrorCode.INVALID_TOPIC_EXCEPTION,
                 f"Topic '{name}' collides with existing topics: {', '.join(clashes)}",
             )
-
-
-def _collisions(name: str, topics: Iterable[str]) -> list[str]:
-    """Topics whose metrics would have the same name."""
-    return sorted(topic for topic in topics if topic.replace(".", "_") == name.replace(".", "_"))
 
 
 async def write_topic(node: Node, wanted: WantedTopic, assignment: Assignment) -> None:

@@ -1,10 +1,11 @@
-"""Edits of stored configs, and what a running broker lets be altered. Pure.
+"""Edits of stored configs, and what a running cluster lets be altered: the rules of (Incremental)AlterConfigs. Pure.
 
 Source: Kafka 3.9 `ConfigAdminManager.prepareIncrementalConfigs`, `DynamicBrokerConfig`; spec broker.md §17.1.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
@@ -12,7 +13,8 @@ from typing import Any, Final
 
 from controller.wire import setting_names, settings
 from controller.wire.errors import ErrorCode, KafkaError
-from controller.wire.topic_configs import TOPIC_CONFIGS, ConfigType, InvalidConfig, split_list
+from controller.wire.topic_configs import TOPIC_CONFIGS, ConfigType, InvalidConfig, parse_as, split_list
+from controller.wire.types import BrokerId
 
 THROTTLE_RATES: Final = frozenset(
     {
@@ -51,6 +53,33 @@ _TOPIC_SYNONYMS: Final = frozenset(
 ALTERABLE_BROKER_CONFIGS: Final = THROTTLE_RATES | _BROKER_WIDE | _TOPIC_SYNONYMS
 
 
+class ResourceType(IntEnum):
+    """`ConfigResource.Type`."""
+
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+
+
+def resource_type_name(kind: int) -> str:
+    """Kafka's word for a resource type; the number for one that does not exist."""
+    return ResourceType(kind).name if kind in ResourceType._value2member_map_ else str(kind)
+
+
+def own_broker_id(name: str, own: BrokerId) -> BrokerId | None:
+    """The broker that a resource of type BROKER names: `own`, or None for the cluster's defaults (empty name).
+
+    Raises: KafkaError, for another broker, which must be asked itself.
+    """
+    if not name:
+        return None
+    if not name.removeprefix("-").isdecimal():
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}")
+    if int(name) != own:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unexpected broker id, expected {own}, but received {name}")
+    return own
+
+
 class Operation(IntEnum):
     """`AlterConfigOp.OpType`."""
 
@@ -82,6 +111,16 @@ class Edit:
             message = f"Unknown config operation {config.config_operation} for {config.name}"
             raise KafkaError(ErrorCode.INVALID_REQUEST, message) from error
         return cls(name=config.name, operation=operation, value=config.value)
+
+
+def check_edits(edits: Iterable[Edit]) -> None:
+    """Raises KafkaError when a config is edited twice, or set to null."""
+    edits = tuple(edits)
+    if any(count > 1 for count in Counter(edit.name for edit in edits).values()):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
+    empty = [edit.name for edit in edits if edit.value is None and not edit.is_delete]
+    if empty:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {','.join(empty)}")
 
 
 def edited(
@@ -120,7 +159,8 @@ def check_broker_configs(configs: Mapping[str, str], edits: Iterable[Edit]) -> N
         raise InvalidConfig(f"Cannot update these configs dynamically: Set({', '.join(fixed)})")
     for name, value in configs.items():
         if name in THROTTLE_RATES:
-            if not value.strip().isascii() or not value.strip().isdigit():
+            rate = parse_as(ConfigType.LONG, name, value)
+            if isinstance(rate, int) and rate < 0:
                 raise InvalidConfig(f"Invalid value {value} for configuration {name}: Value must be at least 0")
             continue
         try:
