@@ -50,6 +50,7 @@ COMMANDS: Final[dict[str, Command]] = {
     "consumer-groups": Command("controller.admin.consumer_groups:main", "kafka-consumer-groups", _TOOLS),
     "get-offsets": Command("controller.admin.get_offsets:main", "kafka-get-offsets", _TOOLS),
     "controller": Command("controller.__main__:main", "`controller run`: one controller process", _PROGRAMS),
+    "health": Command("controller.admin.health:main", "whether a controller or a broker serves", _PROGRAMS),
     "replay": Command("broker_sim.replay.cli:main", "`replay run`: replay ISR traces or logs on Spark", _PROGRAMS),
 }  # fmt: skip
 

@@ -1,0 +1,81 @@
+"""`kwob health HOST:PORT --id N`: whether a controller or broker serves, for container health checks and scripts.
+
+A port that accepts says little. This asks for Metadata as a client does: a broker is healthy once it lists itself, that
+is, once it is registered and the controller has told it so; a controller, active or not, once it answers with itself.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+from collections.abc import Sequence
+from typing import Final
+
+from controller.admin.machine import Machine, this_machine
+from controller.wire.client import BrokerConnection, Disconnected
+from controller.wire.protocol import ApiKey, ProtocolError
+
+EXIT_HEALTHY: Final = 0
+EXIT_UNHEALTHY: Final = 1
+#: The first version in which an empty list of topics asks for none of them, and nothing is created.
+_METADATA_VERSION: Final = 4
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    made = argparse.ArgumentParser(
+        prog="kwob health",
+        description="Tells whether a controller or a broker serves: it answers, and its answer lists it.",
+        epilog="Exit codes: 0 it serves, 1 it does not (one line on stderr says why), 2 wrong arguments.",
+    )
+    made.add_argument("address", type=_address, metavar="HOST:PORT", help="its listener")
+    made.add_argument("--id", type=int, required=True, metavar="N", help="its broker.id or controller id")
+    made.add_argument("--timeout-s", type=float, default=5.0, metavar="S", help="limit for the whole check (default 5)")
+    return made
+
+
+def main(argv: Sequence[str], machine: Machine | None = None) -> int:
+    """Runs the check. Returns the exit code."""
+    return asyncio.run(main_async(argv, machine or this_machine()))
+
+
+async def main_async(argv: Sequence[str], machine: Machine) -> int:
+    """As `main`, on the running loop."""
+    options = parser().parse_args(argv)
+    host, port = options.address
+    complaint = await unhealthy(machine, host, port, node_id=options.id, timeout_s=options.timeout_s)
+    if complaint is None:
+        return EXIT_HEALTHY
+    machine.err.write(f"{host}:{port} is not healthy: {complaint}\n")
+    return EXIT_UNHEALTHY
+
+
+async def unhealthy(machine: Machine, host: str, port: int, *, node_id: int, timeout_s: float) -> str | None:
+    """What is wrong with the node at `host:port`, or None."""
+    try:
+        async with asyncio.timeout(timeout_s):
+            listed = await _listed(machine, host, port, timeout_s)
+    except TimeoutError:
+        return f"no answer within {timeout_s:g} s"
+    except (OSError, Disconnected, ProtocolError) as error:
+        return str(error) or type(error).__name__
+    if node_id not in listed:
+        return f"it does not list {node_id} among the nodes it knows ({', '.join(map(str, listed)) or 'none'})"
+    return None
+
+
+async def _listed(machine: Machine, host: str, port: int, timeout_s: float) -> list[int]:
+    connection = await BrokerConnection.open(machine.network, host, port, client_id="health", timeout_s=timeout_s)
+    try:
+        asked = {"topics": [], "allow_auto_topic_creation": False}
+        answer = await connection.call(ApiKey.METADATA, _METADATA_VERSION, asked, timeout_s=timeout_s)
+        return sorted(int(broker.node_id) for broker in answer.brokers)
+    finally:
+        connection.close()
+
+
+def _address(text: str) -> tuple[str, int]:
+    host, colon, port = text.rpartition(":")
+    if not colon or not host or not (port.isascii() and port.isdigit()) or not 0 < int(port) < 1 << 16:
+        raise argparse.ArgumentTypeError(f"{text!r} is not host:port, for example localhost:9092")
+    return host.strip("[]"), int(port)

@@ -1,0 +1,70 @@
+"""`kwob health`: what it takes to be called healthy, and what is said of each other state."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from controller.admin.health import main_async as health
+from controller.wire.protocol import ApiKey
+
+
+def check(tool: Any, cluster: Any, *argv: str) -> Any:
+    return tool(health, cluster, argv, bootstrap=None)
+
+
+def test_a_node_that_lists_itself_is_healthy(cluster: Any, tool: Any) -> None:
+    outcome = check(tool, cluster, "b1:9092", "--id", "1")
+    assert (outcome.code, outcome.out, outcome.err) == (0, "", "")
+    (asked,) = cluster.requests(ApiKey.METADATA)
+    assert (list(asked.topics), asked.allow_auto_topic_creation) == ([], False), "a check creates nothing"
+
+
+def test_a_broker_that_no_controller_told_of_itself_is_not(cluster: Any, tool: Any) -> None:
+    cluster.answers[ApiKey.METADATA] = lambda broker, body: {"brokers": [], "controller_id": -1, "topics": []}
+    outcome = check(tool, cluster, "b1:9092", "--id", "1")
+    assert (outcome.code, outcome.err) == (
+        1,
+        "b1:9092 is not healthy: it does not list 1 among the nodes it knows (none)\n",
+    )
+
+
+def test_another_node_at_the_address_is_not(cluster: Any, tool: Any) -> None:
+    outcome = check(tool, cluster, "b1:9092", "--id", "7")
+    assert (outcome.code, outcome.err) == (
+        1,
+        "b1:9092 is not healthy: it does not list 7 among the nodes it knows (0, 1, 2)\n",
+    )
+
+
+def test_nobody_there_is_one_line(cluster: Any, tool: Any) -> None:
+    cluster.down = {1}
+    outcome = check(tool, cluster, "b1:9092", "--id", "1")
+    assert outcome.code == 1
+    assert outcome.err.startswith("b1:9092 is not healthy: ") and outcome.err.count("\n") == 1
+
+
+def test_what_speaks_another_protocol_is_one_line(cluster: Any, tool: Any) -> None:
+    cluster.greeting = b"SSH-2.0-OpenSSH_9.2\r\n"
+    outcome = check(tool, cluster, "b1:9092", "--id", "1")
+    assert outcome.code == 1
+    assert outcome.err.startswith("b1:9092 is not healthy: ") and outcome.err.count("\n") == 1
+
+
+def test_a_frozen_node_is_given_up_at_the_limit(cluster: Any, tool: Any) -> None:
+    # A frame of 64 kB is announced, and most of it never comes.
+    cluster.greeting = (1 << 16).to_bytes(4, "big")
+    outcome = check(tool, cluster, "b1:9092", "--id", "1", "--timeout-s", "2")
+    assert (outcome.code, outcome.err) == (1, "b1:9092 is not healthy: no answer within 2 s\n")
+    assert outcome.took_s == pytest.approx(2, abs=0.1)
+
+
+@pytest.mark.parametrize("address", ["b1", ":9092", "b1:", "b1:0", "b1:65536", "b1:x"])
+def test_an_address_that_is_none_is_refused(
+    cluster: Any, tool: Any, capsys: pytest.CaptureFixture[str], address: str
+) -> None:
+    with pytest.raises(SystemExit) as end:
+        check(tool, cluster, address, "--id", "1")
+    assert end.value.code == 2
+    assert "is not host:port" in capsys.readouterr().err
