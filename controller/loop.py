@@ -12,7 +12,7 @@ import asyncio
 import itertools
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, Final, Protocol, assert_never
 
@@ -35,7 +35,7 @@ from controller.core.effects import (
     Trace,
     Write,
 )
-from controller.core.events import ControllerState, Event, Expire
+from controller.core.events import ControllerState, Event, Expire, PartitionReassignmentIsrChange
 from controller.wire import log_events as ev
 from controller.wire.ports import Clock
 from controller.wire.zk import Multi, ZkOp, ZkResult, ZkSessionExpired, ZkWriteOp
@@ -251,12 +251,25 @@ class ControllerLoop:
                     return
                 self._wake.clear()
                 await self._wake.wait()
-            queued = self._queue.popleft()
+            queued = self._take()
             if isinstance(queued.event, Expire) and self._expire_taken is not None:
                 self._expire_taken.set()
             await self._process(queued)
             self._wake_waiters()
             await asyncio.sleep(0)  # a long queue must not keep senders and servers waiting
+
+    def _take(self) -> _Queued:
+        """The next event. Changed states of moving partitions that wait in a row are taken as one event: the state of
+        each is read when it is processed, and one step serves all."""
+        queued = self._queue.popleft()
+        if isinstance(queued.event, PartitionReassignmentIsrChange):
+            others = set()
+            while self._queue and isinstance(following := self._queue[0].event, PartitionReassignmentIsrChange):
+                others |= {following.topic_partition, *following.others}
+                self._queue.popleft()
+            if others:
+                queued = replace(queued, event=replace(queued.event, others=frozenset(others)))
+        return queued
 
     async def _process(self, queued: _Queued) -> None:
         loop = asyncio.get_running_loop()

@@ -118,12 +118,13 @@ def resume(state: ClusterState) -> Steps[None]:
     """Completes, retries and starts whatever can be, of all queued topics."""
     if not state.settings.delete_topic_enable:
         return
+    done: list[str] = []
     retry: list[str] = []
     start: list[str] = []
     for topic in sorted(state.topics_to_be_deleted):
         found = {state.replica_state(r) for r in state.replicas_of(state.partitions_of((topic,)))}
         if found <= {ReplicaState.DELETION_SUCCESSFUL}:
-            yield from _complete(state, topic)
+            done.append(topic)
             continue
         if ReplicaState.DELETION_STARTED in found:
             continue
@@ -131,6 +132,8 @@ def resume(state: ClusterState) -> Steps[None]:
             retry.append(topic)
         if topic not in state.topics_ineligible_for_deletion:
             start.append(topic)
+    if done:
+        yield from _complete(state, done)
     if retry:
         stuck = [r for topic in retry for r in state.replicas_in(topic, ReplicaState.DELETION_INELIGIBLE)]
         yield from change_replicas(state, stuck, ReplicaState.OFFLINE)
@@ -162,36 +165,40 @@ def _start(state: ClusterState, topics: Sequence[str]) -> Steps[None]:
     yield from mark_ineligible(state, {r.topic_partition.topic for r in dead}, "replicas are offline")
 
 
-def _complete(state: ClusterState, topic: str) -> Steps[None]:
+def _complete(state: ClusterState, topics: Sequence[str]) -> Steps[None]:
     """Every replica is gone: the znodes follow, deepest first, then configs, then the marker.
 
-    The marker goes last, so a successor finds what is left. One level at a time is pipelined (known-failures.md X3).
+    The marker goes last, so a successor finds what is left. One level at a time is pipelined, over all topics
+    (known-failures.md X3).
     """
-    gone = state.replicas_in(topic, ReplicaState.DELETION_SUCCESSFUL)
-    partitions = state.partitions_of((topic,))
+    gone = [r for topic in topics for r in state.replicas_in(topic, ReplicaState.DELETION_SUCCESSFUL)]
+    partitions = state.partitions_of(topics)
     yield from change_replicas(state, gone, ReplicaState.NON_EXISTENT)
-    yield from _delete_topic_znode(state, topic, partitions)
-    yield Write(
-        (Delete(ConfigEntityZNode.topic(topic)), Delete(DeleteTopicsTopicZNode.path(topic))), state.epoch_zk_version
-    )
-    state.remove_topic(topic)
-    yield Log(ev.TOPIC_DELETED, {"topic": topic})
+    yield from _delete_topic_znodes(state, topics, partitions)
+    yield Write(tuple(Delete(ConfigEntityZNode.topic(topic)) for topic in topics), state.epoch_zk_version)
+    yield Write(tuple(Delete(DeleteTopicsTopicZNode.path(topic)) for topic in topics), state.epoch_zk_version)
+    for topic in topics:
+        state.remove_topic(topic)
+        yield Log(ev.TOPIC_DELETED, {"topic": topic})
 
 
-def _delete_topic_znode(state: ClusterState, topic: str, partitions: Sequence[TopicPartition]) -> Steps[None]:
-    """Deletes what is known to be there, level by level; if something else turns up, by listing."""
+def _delete_topic_znodes(
+    state: ClusterState, topics: Sequence[str], partitions: Sequence[TopicPartition]
+) -> Steps[None]:
+    """Deletes what is known to be there, level by level; where something else turns up, by listing."""
     levels = (
         tuple(Delete(TopicPartitionStateZNode.path(tp)) for tp in partitions),
         tuple(Delete(TopicPartitionZNode.path(tp)) for tp in partitions),
-        (Delete(TopicPartitionsZNode.path(topic)),),
-        (Delete(TopicZNode.path(topic)),),
+        tuple(Delete(TopicPartitionsZNode.path(topic)) for topic in topics),
+        tuple(Delete(TopicZNode.path(topic)) for topic in topics),
     )
     results: list[ZkResult] = []
     for level in levels:
         if level:
             results = yield Write(level, state.epoch_zk_version)
-    if results and not results[-1].ok:
-        yield from delete_recursively(state, TopicZNode.path(topic))
+    for topic, result in zip(topics, results, strict=True):
+        if not result.ok:
+            yield from delete_recursively(state, TopicZNode.path(topic))
 
 
 def delete_recursively(state: ClusterState, path: str) -> Steps[None]:

@@ -132,9 +132,11 @@ class ApiPartitionReassignment:
 
 @dataclass(frozen=True, slots=True)
 class PartitionReassignmentIsrChange:
-    """The state znode of a partition that is being reassigned changed."""
+    """The state znode of a partition that is being reassigned changed; those of `others` too, when their events were
+    waiting right behind: the shell takes them together, so that one step serves them all."""
 
     topic_partition: TopicPartition
+    others: frozenset[TopicPartition] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

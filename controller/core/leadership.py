@@ -40,10 +40,6 @@ class Failure:
 Outcome = LeaderAndIsr | Failure
 
 
-class ReassignmentFailed(Exception):
-    """A step of one partition's reassignment failed; the rest of its steps must not run. The message says why."""
-
-
 def read_states(state: ClusterState, partitions: Sequence[TopicPartition]) -> Steps[dict[TopicPartition, Outcome]]:
     """What ZooKeeper says of these partitions, or why they must not be changed. Re-arms the watches of moving ones."""
     ops = tuple(GetData(TopicPartitionStateZNode.path(tp), tp in state.watched_states) for tp in partitions)
@@ -106,22 +102,44 @@ def decided(
     )
 
 
-def bump_leader_epoch(state: ClusterState, tp: TopicPartition) -> Steps[LeaderAndIsr]:
-    """Raises the leader epoch of a partition and changes nothing else.
+def bump_leader_epochs(
+    state: ClusterState, partitions: Sequence[TopicPartition]
+) -> Steps[dict[TopicPartition, Outcome]]:
+    """Raises the leader epochs of partitions and changes nothing else. Starts from what is believed."""
+    outcomes: dict[TopicPartition, Outcome] = {}
+    found, unknown = believed_states(state, partitions)
+    remaining = list(partitions)
+    while remaining:
+        for tp, read in (yield from read_states(state, unknown)).items() if unknown else ():
+            if isinstance(read, Failure):
+                outcomes[tp] = read
+            else:
+                found[tp] = read
+        wanted = {
+            tp: decided(state, found[tp], leader=found[tp].leader, isr=found[tp].isr) for tp in remaining if tp in found
+        }
+        if not wanted:
+            break
+        written, remaining = yield from write_states(state, wanted)
+        outcomes.update(written)
+        found, unknown = {}, remaining
+    return {tp: outcomes[tp] for tp in partitions}
 
-    Raises: ReassignmentFailed, when there is no state to raise, a newer controller wrote it, or ZooKeeper refuses.
-    """
-    while True:
-        found = (yield from read_states(state, (tp,)))[tp]
-        if isinstance(found, Failure):
-            raise ReassignmentFailed(found.reason)
-        wanted = decided(state, found, leader=found.leader, isr=found.isr)
-        outcomes, _ = yield from write_states(state, {tp: wanted})
-        match outcomes.get(tp):
-            case LeaderAndIsr() as written:
-                return written
-            case Failure(reason=reason):
-                raise ReassignmentFailed(reason)
+
+def believed_states(
+    state: ClusterState, partitions: Sequence[TopicPartition]
+) -> tuple[dict[TopicPartition, LeaderAndIsr], list[TopicPartition]]:
+    """(what is believed, the partitions of which nothing is). No read: a conditional write says whether it still holds,
+    since a state znode with the same version has the same content."""
+    found: dict[TopicPartition, LeaderAndIsr] = {}
+    unknown: list[TopicPartition] = []
+    for tp in partitions:
+        believed = state.leadership(tp)
+        if believed is None:
+            unknown.append(tp)
+        else:
+            found[tp] = believed
+    return found, unknown
 
 
 def trace_election(state: ClusterState, tp: TopicPartition, written: LeaderAndIsr) -> Steps[None]:

@@ -53,8 +53,7 @@ def isr_changed(state: ClusterState) -> Steps[None]:
     if partitions:
         yield from refresh(state, partitions)
         yield from send_metadata_to_all(state, partitions)
-        for tp in partitions:
-            yield from maybe_complete(state, tp)
+        yield from maybe_complete(state, partitions)
     yield from delete_notices(state, paths)
 
 

@@ -158,6 +158,7 @@ def _creations(wanted: Mapping[TopicPartition, LeaderAndIsr]) -> tuple[ZkWriteOp
 
 @dataclass(frozen=True, slots=True)
 class _Decision:
+    found: LeaderAndIsr
     election: Election
     recipients: tuple[BrokerId, ...]
 
@@ -167,9 +168,11 @@ def _elect(
 ) -> Steps[Outcomes]:
     outcomes: Outcomes = {}
     remaining = list(partitions)
+    believe = True
     while remaining:
-        done, remaining = yield from _elect_once(state, batch, remaining, strategy)
+        done, remaining = yield from _elect_once(state, batch, remaining, strategy, believe=believe)
         outcomes.update(done)
+        believe = False
     for tp in partitions:
         match outcomes[tp]:
             case Failure(reason=reason):
@@ -180,25 +183,39 @@ def _elect(
 
 
 def _elect_once(
-    state: ClusterState, batch: RequestBatch, partitions: Sequence[TopicPartition], strategy: Strategy
+    state: ClusterState,
+    batch: RequestBatch,
+    partitions: Sequence[TopicPartition],
+    strategy: Strategy,
+    *,
+    believe: bool,
 ) -> Steps[tuple[Outcomes, list[TopicPartition]]]:
-    """One round of read, decide, write: (outcomes, partitions that lost a race)."""
+    """One round of read, decide, write: (outcomes, partitions that lost a race).
+
+    With `believe`, what is believed is read only where it names nobody who may lead: the conditional write says
+    whether it still held, and if not, the next round reads.
+    """
+    decisions = _from_belief(state, partitions, strategy) if believe else {}
     outcomes: Outcomes = {}
-    found: dict[TopicPartition, LeaderAndIsr] = {}
-    for tp, outcome in (yield from read_states(state, partitions)).items():
-        if isinstance(outcome, Failure):
-            outcomes[tp] = outcome
-        else:
-            found[tp] = outcome
-    if not found:
+    read: dict[TopicPartition, LeaderAndIsr] = {}
+    unsure = [tp for tp in partitions if tp not in decisions]
+    if unsure:
+        for tp, outcome in (yield from read_states(state, unsure)).items():
+            if isinstance(outcome, Failure):
+                outcomes[tp] = outcome
+            else:
+                read[tp] = outcome
+    if read:
+        more, failures = yield from _decide(state, read, strategy)
+        decisions |= more
+        outcomes.update(failures)
+    if not decisions:
         return outcomes, []
-    decisions, failures = yield from _decide(state, found, strategy)
-    outcomes.update(failures)
     wanted = {
-        tp: decided(state, found[tp], leader=d.election.leader, isr=d.election.isr) for tp, d in decisions.items()
+        tp: decided(state, d.found, leader=d.election.leader, isr=d.election.isr)
+        for tp in partitions
+        if (d := decisions.get(tp)) is not None
     }
-    if not wanted:
-        return outcomes, []
     written, retry = yield from write_states(state, wanted)
     outcomes.update(written)
     for tp, outcome in written.items():
@@ -206,6 +223,19 @@ def _elect_once(
             batch.add_leader_and_isr(decisions[tp].recipients, tp, outcome, state.assignment(tp), is_new=False)
             yield _elected(tp, outcome, unclean=decisions[tp].election.unclean)
     return outcomes, retry
+
+
+def _from_belief(
+    state: ClusterState, partitions: Sequence[TopicPartition], strategy: Strategy
+) -> dict[TopicPartition, _Decision]:
+    """The decisions that what is believed allows without losing a record."""
+    decisions: dict[TopicPartition, _Decision] = {}
+    for tp in partitions:
+        believed = state.leadership(tp)
+        decision = None if believed is None else _apply(state, tp, believed, strategy, unclean_allowed=False)
+        if decision is not None:
+            decisions[tp] = decision
+    return decisions
 
 
 def _decide(
@@ -245,7 +275,7 @@ def _apply(
         case ControlledShutdownElection():
             recipients = tuple(r for r in replicas if state.is_registered_with_good_dir(r, tp))
             election = elect_for_shutdown(replicas, found.isr, recipients, state.shutting_down)
-    return None if election is None else _Decision(election, recipients)
+    return None if election is None else _Decision(found, election, recipients)
 
 
 def _unclean_allowed(

@@ -1,8 +1,7 @@
 """Reassignment of replicas: asked for over the wire or by znode, in two phases, resumed by whoever is controller.
 
 While a partition moves, its topic znode holds the union of old and new replicas with what is added and removed; that is
-the only durable copy of where it came from, so it is rewritten last. Phase A announces the new replicas, phase B, once
-all targets are in the ISR, moves the leader and removes the old ones.
+the only durable copy of where it came from. `moves` has the phases, `moves_znode` the znode.
 
 Source: Kafka 3.9 `KafkaController.onPartitionReassignment`; spec controller.md §8.
 """
@@ -12,9 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from controller.core import texts
-from controller.core.deletion import delete_recursively, mark_ineligible, resume_for
 from controller.core.effects import (
-    Enqueue,
     ListingAnswer,
     Log,
     PartitionOutcome,
@@ -22,21 +19,16 @@ from controller.core.effects import (
     ReassignmentAnswer,
     Reply,
     Steps,
-    Write,
 )
-from controller.core.election import ReassignElection
-from controller.core.events import ApiPartitionReassignment, ListPartitionReassignments, ZkPartitionReassignment
-from controller.core.leadership import Failure, ReassignmentFailed, bump_leader_epoch, read_states, trace_assignments
-from controller.core.partitions import change_partitions
-from controller.core.replicas import change_replicas
-from controller.core.requests import RequestBatch, send_metadata_to_all
+from controller.core.events import ApiPartitionReassignment, ListPartitionReassignments
+from controller.core.moves import complete_ones, move
+from controller.core.moves_znode import read_znode, remove_from_znode
 from controller.core.state import ClusterState
-from controller.core.transitions import PartitionState, ReplicaState
 from controller.wire import log_events as ev
 from controller.wire.errors import ErrorCode
-from controller.wire.types import BrokerId, PartitionReplica, ReplicaAssignment, TopicPartition
-from controller.wire.zk import Create, Exists, GetData, SetData, ZkCode, ZkResult
-from controller.wire.znodes import ReassignPartitionsZNode, TopicAssignment, TopicZNode, ZnodeError
+from controller.wire.types import BrokerId, ReplicaAssignment, TopicPartition
+from controller.wire.zk import Exists
+from controller.wire.znodes import ReassignPartitionsZNode
 
 Results = dict[TopicPartition, PartitionOutcome]
 _NO_SUCH_PARTITION = PartitionOutcome(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, texts.NO_SUCH_PARTITION)
@@ -59,7 +51,7 @@ def by_api(state: ClusterState, event: ApiPartitionReassignment) -> Steps[None]:
             accepted[tp] = wanted
         else:
             results[tp] = _NOTHING_TO_CANCEL
-    yield from _remove_from_znode(state, lambda tp, _: tp in accepted)
+    yield from remove_from_znode(state, lambda tp, _: tp in accepted)
     results.update((yield from _trigger(state, accepted)))
     for tp, outcome in results.items():
         if outcome.error is not ErrorCode.NONE:
@@ -97,13 +89,13 @@ def by_znode(state: ClusterState) -> Steps[frozenset[TopicPartition]]:
     (exists,) = yield Read((Exists(ReassignPartitionsZNode.path, watch=True),))
     if not exists.ok:
         return frozenset()
-    targets = yield from _read_znode()
+    targets = yield from read_znode()
     results = yield from _trigger(state, {tp: state.assignment(tp).reassign_to(t) for tp, t in targets.items()})
     failed = {tp for tp, outcome in results.items() if outcome.error is not ErrorCode.NONE}
     for tp in sorted(failed):
         yield _refused(tp, results[tp])
     if failed:
-        yield from _remove_from_znode(state, lambda tp, _: tp in failed)
+        yield from remove_from_znode(state, lambda tp, _: tp in failed)
     return frozenset(results.keys() - failed)
 
 
@@ -113,18 +105,23 @@ def _refused(tp: TopicPartition, outcome: PartitionOutcome) -> Log:
 
 
 def _trigger(state: ClusterState, wanted: Mapping[TopicPartition, ReplicaAssignment]) -> Steps[Results]:
-    """Starts each of these reassignments; one that fails does not stop the others."""
-    results: Results = {}
-    for tp, assignment in wanted.items():
-        if state.is_queued_for_deletion(tp.topic) or not state.assignment(tp).replicas:
-            results[tp] = _NO_SUCH_PARTITION
-            continue
-        try:
-            yield from reassign(state, tp, assignment)
-            results[tp] = PartitionOutcome()
-        except ReassignmentFailed as error:
-            results[tp] = PartitionOutcome(ErrorCode.UNKNOWN_SERVER_ERROR, str(error))
+    """Starts these reassignments; one that fails does not stop the others."""
+    results: Results = dict.fromkeys(wanted, _NO_SUCH_PARTITION)
+    known = {
+        tp: assignment
+        for tp, assignment in wanted.items()
+        if not state.is_queued_for_deletion(tp.topic) and state.assignment(tp).replicas
+    }
+    if known:
+        failures = yield from move(state, known)
+        for tp in known:
+            reason = failures.get(tp)
+            results[tp] = PartitionOutcome() if reason is None else _failed(reason)
     return results
+
+
+def _failed(reason: str) -> PartitionOutcome:
+    return PartitionOutcome(ErrorCode.UNKNOWN_SERVER_ERROR, reason)
 
 
 def listing(state: ClusterState, event: ListPartitionReassignments) -> ListingAnswer:
@@ -140,172 +137,21 @@ def listing(state: ClusterState, event: ListPartitionReassignments) -> ListingAn
 
 
 def resume_all(state: ClusterState, should_resume: Callable[[TopicPartition], bool]) -> Steps[None]:
-    """Takes up the moves in progress for which `should_resume` holds. One that fails is logged and left."""
-    for tp in sorted(state.partitions_being_reassigned):
-        if should_resume(tp):
-            yield from reassign_or_log(state, tp, state.assignment(tp))
+    """Takes up the moves in progress for which `should_resume` holds. Those that fail are logged and left."""
+    moving = [tp for tp in sorted(state.partitions_being_reassigned) if should_resume(tp)]
+    if moving:
+        yield from _log_refused((yield from move(state, {tp: state.assignment(tp) for tp in moving})))
 
 
-def reassign_or_log(state: ClusterState, tp: TopicPartition, assignment: ReplicaAssignment) -> Steps[None]:
-    """As `reassign`, when nobody waits for an answer."""
-    try:
-        yield from reassign(state, tp, assignment)
-    except ReassignmentFailed as error:
-        yield _refused(tp, PartitionOutcome(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)))
+def maybe_complete(state: ClusterState, partitions: Iterable[TopicPartition]) -> Steps[None]:
+    """The ISRs of moving partitions may have changed. Source: §8.6."""
+    moving = {tp: state.assignment(tp) for tp in sorted(partitions) if tp in state.partitions_being_reassigned}
+    complete = yield from complete_ones(state, moving)
+    if complete:
+        done = {tp: assignment for tp, assignment in moving.items() if tp in complete}
+        yield from _log_refused((yield from move(state, done, complete)))
 
 
-def maybe_complete(state: ClusterState, tp: TopicPartition) -> Steps[None]:
-    """The ISR of a moving partition may have changed. Source: §8.6."""
-    if tp in state.partitions_being_reassigned:
-        assignment = state.assignment(tp)
-        if (yield from _is_complete(state, tp, assignment)):
-            yield from reassign_or_log(state, tp, assignment)
-
-
-# --- one partition
-
-
-def reassign(state: ClusterState, tp: TopicPartition, assignment: ReplicaAssignment) -> Steps[None]:
-    """Phase A, or phase B if the targets are in the ISR. Source: §8.5, whose step names the comments give.
-
-    Raises: ReassignmentFailed, when a step failed; what was done before it stays, and a later event takes it up.
-    """
-    yield from mark_ineligible(state, (tp.topic,), "a partition is being reassigned")
-    yield from _update_current(state, tp, assignment)
-    if not (yield from _is_complete(state, tp, assignment)):
-        yield from _bump_and_tell(state, tp, assignment)  # A1
-        for replica in assignment.adding_replicas:  # A2, one call each
-            yield from change_replicas(state, (PartitionReplica(tp, replica),), ReplicaState.NEW)
-        return
-    adding = [PartitionReplica(tp, r) for r in assignment.adding_replicas]
-    yield from change_replicas(state, adding, ReplicaState.ONLINE)  # B1
-    completed = ReplicaAssignment(replicas=assignment.target_replicas)
-    state.assign(tp, completed)  # B2
-    yield from _move_leader(state, tp, completed)  # B3
-    yield from _stop(state, tp, assignment.removing_replicas)  # B4, B5
-    yield from _write_assignment(state, tp, completed)  # B6
-    yield from _forget(state, tp, completed)  # B7
-    yield from send_metadata_to_all(state, (tp,))  # B8
-    yield Log(
-        ev.REASSIGNMENT_COMPLETED,
-        {"topic": tp.topic, "partition": tp.partition, "replicas": list(completed.replicas)},
-    )
-    yield from resume_for(state, (tp.topic,))  # B9
-
-
-def _update_current(state: ClusterState, tp: TopicPartition, assignment: ReplicaAssignment) -> Steps[None]:
-    """U1 to U4: the assignment is written, believed, and replicas that it no longer needs are stopped."""
-    current = state.assignment(tp)
-    if current != assignment:
-        yield from _write_assignment(state, tp, assignment)  # U1
-        state.assign(tp, assignment)  # U2
-        yield Log(
-            ev.REASSIGNMENT_STARTED,
-            {
-                "topic": tp.topic,
-                "partition": tp.partition,
-                "replicas": list(assignment.replicas),
-                "adding_replicas": list(assignment.adding_replicas),
-                "removing_replicas": list(assignment.removing_replicas),
-            },
-        )
-        yield from _stop(state, tp, [r for r in current.replicas if r not in assignment.replicas])  # U3
-    state.watched_states.add(tp)  # U4
-    state.partitions_being_reassigned.add(tp)
-
-
-def _write_assignment(state: ClusterState, tp: TopicPartition, assignment: ReplicaAssignment) -> Steps[None]:
-    """The whole topic znode, with this partition as given and the others as believed."""
-    partitions = {**state.topic_assignment(tp.topic), tp.partition: assignment}
-    content = TopicAssignment(partitions=partitions, topic_id=state.topic_ids.get(tp.topic))
-    (result,) = yield Write((SetData(TopicZNode.path(tp.topic), TopicZNode.encode(content)),), state.epoch_zk_version)
-    if not result.ok:
-        raise ReassignmentFailed(f"the znode of topic {tp.topic} cannot be written: {result.code.name}")
-    yield from trace_assignments(state, ((tp, assignment),))
-
-
-def _is_complete(state: ClusterState, tp: TopicPartition, assignment: ReplicaAssignment) -> Steps[bool]:
-    """Whether all target replicas are in the ISR, as ZooKeeper says (which arms the watch of the state)."""
-    if not assignment.is_being_reassigned:
-        return True
-    found = (yield from read_states(state, (tp,)))[tp]
-    return not isinstance(found, Failure) and set(assignment.target_replicas) <= set(found.isr)
-
-
-def _bump_and_tell(state: ClusterState, tp: TopicPartition, assignment: ReplicaAssignment) -> Steps[None]:
-    """A new leader epoch makes leader and followers take the new list of replicas."""
-    leadership = yield from bump_leader_epoch(state, tp)
-    batch = RequestBatch(state)
-    batch.add_leader_and_isr(assignment.origin_replicas, tp, leadership, assignment, is_new=False)
-    batch.add_leader_and_isr(assignment.adding_replicas, tp, leadership, assignment, is_new=True)
-    yield from batch.send()
-
-
-def _move_leader(state: ClusterState, tp: TopicPartition, completed: ReplicaAssignment) -> Steps[None]:
-    """The leader must be a live target replica. That nobody can be elected is logged only."""
-    leadership = state.leadership(tp)
-    if leadership is None:
-        raise ReassignmentFailed(f"{tp} never had a leader")
-    leader = leadership.leader
-    if leader is not None and leader in completed.replicas and state.is_online(leader, tp):
-        yield from _bump_and_tell(state, tp, completed)
-    else:
-        yield from change_partitions(state, (tp,), PartitionState.ONLINE, ReassignElection())
-
-
-def _stop(state: ClusterState, tp: TopicPartition, replicas: Iterable[BrokerId]) -> Steps[None]:
-    """Out of the ISR, stopped, deleted, forgotten, without waiting for answers."""
-    stopped = [PartitionReplica(tp, r) for r in replicas]
-    for target in (
-        ReplicaState.OFFLINE,
-        ReplicaState.DELETION_STARTED,
-        ReplicaState.DELETION_SUCCESSFUL,
-        ReplicaState.NON_EXISTENT,
-    ):
-        yield from change_replicas(state, stopped, target)
-
-
-def _forget(state: ClusterState, tp: TopicPartition, completed: ReplicaAssignment) -> Steps[None]:
-    """The move is done; its entry goes if it asked for exactly these replicas in this order."""
-    state.watched_states.discard(tp)
-    yield from _remove_from_znode(state, lambda p, target: p == tp and target == completed.replicas)
-    state.partitions_being_reassigned.discard(tp)
-
-
-# --- the znode
-
-
-def _read_znode() -> Steps[dict[TopicPartition, tuple[BrokerId, ...]]]:
-    """Its entries; none, with a warning, when it does not parse."""
-    (result,) = yield Read((GetData(ReassignPartitionsZNode.path, watch=True),))
-    if not result.ok:
-        return {}
-    try:
-        return ReassignPartitionsZNode.decode(result.data)
-    except ZnodeError as error:
-        yield Log(ev.ZK_DATA_REFUSED, {"path": ReassignPartitionsZNode.path, "reason": str(error)}, "warning")
-        return {}
-
-
-def _remove_from_znode(
-    state: ClusterState, matches: Callable[[TopicPartition, tuple[BrokerId, ...]], bool]
-) -> Steps[None]:
-    """Rewrites the znode, if it is there, without the entries that match; deletes it when nothing is left.
-
-    As in Kafka it is rewritten even when nothing matches, and a document that does not parse counts as empty.
-    Only its creation is noticed, hence the event that looks again after a deletion.
-    """
-    path = ReassignPartitionsZNode.path
-    (exists,) = yield Read((Exists(path, watch=True),))
-    if not exists.ok:
-        return
-    entries = yield from _read_znode()
-    kept = {tp: target for tp, target in entries.items() if not matches(tp, target)}
-    if not kept:
-        yield from delete_recursively(state, path)
-        yield Enqueue(ZkPartitionReassignment())
-        return
-    data = ReassignPartitionsZNode.encode(kept)
-    results: list[ZkResult] = yield Write((SetData(path, data),), state.epoch_zk_version)
-    if results[0].code is ZkCode.NO_NODE:
-        yield Write((Create(path, data),), state.epoch_zk_version)
+def _log_refused(failures: Mapping[TopicPartition, str]) -> Steps[None]:
+    for tp, reason in failures.items():
+        yield _refused(tp, _failed(reason))

@@ -145,26 +145,43 @@ def _remove_from_isr(
     state: ClusterState, broker_id: BrokerId, partitions: Sequence[TopicPartition]
 ) -> Steps[dict[TopicPartition, Outcome]]:
     """Takes a broker out of the ISR of these partitions. Where it is not in the ISR nothing is written, yet that is
-    success and what was read is believed. Partitions that are queued for deletion and have no state are left out."""
+    success and what was read is believed. Partitions that are queued for deletion and have no state are left out.
+
+    That it is in the ISR is believed, since the write will tell; that it is not is read (known-failures.md R1).
+    """
     outcomes: dict[TopicPartition, Outcome] = {}
+    found = {tp: known for tp in partitions if (known := state.leadership(tp)) and broker_id in known.isr}
     remaining = list(partitions)
     while remaining:
+        unsure = [tp for tp in remaining if tp not in found]
+        for tp, read in (yield from read_states(state, unsure)).items() if unsure else ():
+            if not isinstance(read, Failure):
+                found[tp] = read
+            elif not (read.missing and state.is_queued_for_deletion(tp.topic)):
+                outcomes[tp] = read
         wanted: dict[TopicPartition, LeaderAndIsr] = {}
-        for tp, found in (yield from read_states(state, remaining)).items():
-            if isinstance(found, Failure):
-                if not (found.missing and state.is_queued_for_deletion(tp.topic)):
-                    outcomes[tp] = found
-            elif broker_id in found.isr:
-                wanted[tp] = without(state, found, broker_id)
+        for tp in remaining:
+            known = found.get(tp)
+            if known is None:
+                continue
+            if broker_id in known.isr:
+                wanted[tp] = without(state, known, broker_id)
             else:
-                believed = replace(found, controller_epoch=state.epoch)
-                state.lead(tp, believed)
-                outcomes[tp] = believed
-        remaining = []
+                outcomes[tp] = _believe(state, tp, known)
+        found, remaining = {}, []
         if wanted:
             written, remaining = yield from write_states(state, wanted)
             outcomes.update(written)
     return outcomes
+
+
+def _believe(state: ClusterState, tp: TopicPartition, read: LeaderAndIsr) -> LeaderAndIsr:
+    """As read, with the epoch of this controller, which Kafka notes without writing it."""
+    believed = state.leadership(tp)
+    if believed is None or believed != read or read.controller_epoch != state.epoch:
+        believed = replace(read, controller_epoch=state.epoch)
+        state.lead(tp, believed)
+    return believed
 
 
 def without(state: ClusterState, found: LeaderAndIsr, broker_id: BrokerId) -> LeaderAndIsr:

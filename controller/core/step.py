@@ -93,8 +93,8 @@ def _process(state: ClusterState, event: Event, now_ms: int) -> Steps[None]:
             yield from reassignment.by_znode(state)
         case events.ApiPartitionReassignment():
             yield from reassignment.by_api(state, event)
-        case events.PartitionReassignmentIsrChange(topic_partition):
-            yield from reassignment.maybe_complete(state, topic_partition)
+        case events.PartitionReassignmentIsrChange(topic_partition, others):
+            yield from reassignment.maybe_complete(state, {topic_partition, *others})
         case events.ListPartitionReassignments(_, reply_to):
             yield Reply(reply_to, reassignment.listing(state, event))
         case events.ReplicaLeaderElection():

@@ -1,0 +1,53 @@
+"""`/admin/reassign_partitions`: an operator's wish to move replicas, kept until it is granted or refused.
+
+Source: Kafka 3.9 `KafkaController.maybeRemoveFromZkReassignment`; spec controller.md §8.4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from controller.core.deletion import delete_recursively
+from controller.core.effects import Enqueue, Log, Read, Steps, Write
+from controller.core.events import ZkPartitionReassignment
+from controller.core.state import ClusterState
+from controller.wire import log_events as ev
+from controller.wire.types import BrokerId, TopicPartition
+from controller.wire.zk import Create, Exists, GetData, SetData, ZkCode, ZkResult
+from controller.wire.znodes import ReassignPartitionsZNode, ZnodeError
+
+
+def read_znode() -> Steps[dict[TopicPartition, tuple[BrokerId, ...]]]:
+    """Its entries; none, with a warning, when it does not parse."""
+    (result,) = yield Read((GetData(ReassignPartitionsZNode.path, watch=True),))
+    if not result.ok:
+        return {}
+    try:
+        return ReassignPartitionsZNode.decode(result.data)
+    except ZnodeError as error:
+        yield Log(ev.ZK_DATA_REFUSED, {"path": ReassignPartitionsZNode.path, "reason": str(error)}, "warning")
+        return {}
+
+
+def remove_from_znode(
+    state: ClusterState, matches: Callable[[TopicPartition, tuple[BrokerId, ...]], bool]
+) -> Steps[None]:
+    """Rewrites the znode, if it is there, without the entries that match; deletes it when nothing is left.
+
+    As in Kafka it is rewritten even when nothing matches, and a document that does not parse counts as empty.
+    Only its creation is noticed, hence the event that looks again after a deletion.
+    """
+    path = ReassignPartitionsZNode.path
+    (exists,) = yield Read((Exists(path, watch=True),))
+    if not exists.ok:
+        return
+    entries = yield from read_znode()
+    kept = {tp: target for tp, target in entries.items() if not matches(tp, target)}
+    if not kept:
+        yield from delete_recursively(state, path)
+        yield Enqueue(ZkPartitionReassignment())
+        return
+    data = ReassignPartitionsZNode.encode(kept)
+    results: list[ZkResult] = yield Write((SetData(path, data),), state.epoch_zk_version)
+    if results[0].code is ZkCode.NO_NODE:
+        yield Write((Create(path, data),), state.epoch_zk_version)
