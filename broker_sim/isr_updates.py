@@ -27,6 +27,7 @@ MAX_WRITES: Final = 500
 PROPAGATION_INTERVAL_MS: Final = 2_500
 PROPAGATION_QUIET_MS: Final = 5_000
 PROPAGATION_LIMIT_MS: Final = 60_000
+_DECIDED: Final = {IsrChangeKind.SHRINK: ev.ISR_SHRINK_DECIDED, IsrChangeKind.EXPAND: ev.ISR_EXPAND_DECIDED}
 _ERROR: Final = {
     IsrWriteOutcome.WRITTEN: ErrorCode.NONE,
     IsrWriteOutcome.REFUSED: ErrorCode.INVALID_UPDATE_VERSION,
@@ -87,8 +88,23 @@ class IsrUpdates:
                 self.write(partition, change, decided_ms=now_ms)
 
     def write(self, partition: Partition, change: IsrChange, *, decided_ms: int) -> None:
-        """Starts the write of a change that the rule has just made pending."""
+        """Starts the write of a change that the rule has just made pending.
+
+        The decision is logged before the write, as in Kafka: a process killed meanwhile has decided all the same.
+        """
         assert partition.led is not None
+        self._table.log.info(
+            _DECIDED[change.kind],
+            topic=partition.topic_partition.topic,
+            partition=partition.topic_partition.partition,
+            leader_epoch=partition.led.epoch,
+            isr_old=list(change.isr_old),
+            isr=list(change.isr),
+            replicas=list(change.replicas),
+            last_caught_up_ms=list(change.last_caught_up_ms),
+            hw=partition.led.hw,
+            leo=partition.led.leo,
+        )
         self._spawn(self._write(partition, partition.led, change, decided_ms))
 
     async def _write(self, partition: Partition, led: LedPartition, change: IsrChange, decided_ms: int) -> None:

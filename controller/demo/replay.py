@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import pyarrow.dataset
 
-from controller.demo.compare import Change, Comparison, compare, live_changes, replayed_changes
+from controller.demo.compare import Change, Comparison, Live, compare, live_changes, replayed_changes
 from controller.demo.screen import Screen
 from controller.demo.stage import ActFailed
 from controller.local.processes import log_rows, start_child
@@ -36,12 +36,13 @@ class Recording:
     """The traces as they stood at one moment, and the ISR changes that the brokers had logged until then."""
 
     traces: Path
-    live: tuple[Change, ...]
+    live: Live
 
 
 def record(*, data: Path, traces: Path) -> Recording:
     """Takes the traces of a running cluster, before its end makes every broker leave every ISR. Raises: OSError."""
-    live = tuple(live_changes(_broker_rows(data)))
+    # First the logs: a decision stands in the trace before it stands in the log.
+    live = live_changes(_broker_rows(data))
     shutil.copytree(data / "traces", traces)
     return Recording(traces=traces, live=live)
 
@@ -109,7 +110,9 @@ def told(replayed: Replayed) -> str:
 
 def comparison_told(comparison: Comparison) -> str:
     """The comparison in one line."""
-    return (
-        f"{comparison.shrinks} shrinks and {comparison.expands} expands in the brokers' logs, "
-        f"{comparison.agreed + len(comparison.only_replayed)} replayed"
+    line = (
+        f"{comparison.shrinks} shrinks and {comparison.expands} expands in the brokers' logs and in the replay, "
+        f"{len(comparison.only_live)} only in the logs, {len(comparison.only_replayed)} only in the replay"
     )
+    after = f"; {comparison.after_refusal} more after a refused write" if comparison.after_refusal else ""
+    return line + after
