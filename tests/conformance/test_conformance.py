@@ -22,9 +22,7 @@ COMMAND = (
     "--config {config}"
 )
 #: Semantically the same only, and why (docs/benchmark.md).
-BATCHED = {
-    "reassign_by_znode": "the moves of two partitions are announced in one LeaderAndIsr per broker; Kafka sends one each"
-}
+BATCHED = {"reassign_by_znode": "its two moves are announced in one LeaderAndIsr per broker; Kafka sends one each"}
 ROW = re.compile(r"^(\w+) +\| +(\w+) +\| +(\w+)$", re.MULTILINE)
 
 
