@@ -11,6 +11,7 @@ from typing import Any
 from controller.admin.cluster import AdminClient
 from controller.admin.failures import Refused, check
 from controller.admin.queries import outcome
+from controller.wire.errors import ErrorCode
 from controller.wire.protocol import ApiKey
 from controller.wire.types import BrokerId, PartitionReplica, TopicPartition
 
@@ -51,6 +52,9 @@ async def _describe(
         topics = [{"topic": t, "partitions": n} for t, n in _by_topic(partitions).items()]
     answer = await admin.call_broker(broker, ApiKey.DESCRIBE_LOG_DIRS, {"topics": topics})
     check(getattr(answer, "error_code", 0))
+    if not answer.results:
+        # Before version 3 there is no place for a failure as a whole; Kafka's `KafkaAdminClient` reads it so too.
+        check(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     return [_log_dir(result) for result in sorted(answer.results, key=lambda r: str(r.log_dir))]
 
 

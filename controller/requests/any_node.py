@@ -3,7 +3,7 @@ ListGroups (16) v0-4, DescribeLogDirs (35) v0-2.
 
 Clients take the controller for one more broker, since metadata lists it: a consumer may look for its group's
 coordinator here, an idempotent producer for its id, a tool for groups and log directories on every node. A controller
-has neither groups nor log directories of its own and says so. Left out: transactions, as on the brokers.
+has neither groups nor replicas of its own and says so. Left out: transactions, as on the brokers.
 
 Source: spec clients.md §3.1, §6, broker.md §16.1; Kafka 3.9 `KafkaApis`.
 """
@@ -19,6 +19,8 @@ from controller.wire.errors import ErrorCode, KafkaError
 from controller.wire.protocol import Request
 from controller.wire.types import GROUP_METADATA_TOPIC, TopicPartition
 
+#: How DescribeLogDirs names the directory that a controller does not have.
+NO_LOG_DIR: Final = "(none)"
 _GROUP: Final = 0
 
 
@@ -92,8 +94,10 @@ def code_only_failed(request: Request, code: ErrorCode, message: str | None) -> 
 
 
 async def handle_describe_log_dirs(node: Node, request: Request) -> Body:
-    """None: brokers have logs."""
-    return {"results": []}
+    """One directory without replicas. None at all would fail a tool as a whole: to Kafka's `KafkaAdminClient` an answer
+    without directories means CLUSTER_AUTHORIZATION_FAILED.
+    """
+    return {"results": [{"error_code": ErrorCode.NONE, "log_dir": NO_LOG_DIR, "topics": []}]}
 
 
 def describe_log_dirs_failed(request: Request, code: ErrorCode, message: str | None) -> Body:

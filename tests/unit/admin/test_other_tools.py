@@ -157,6 +157,12 @@ def test_log_dirs_json(cluster: Any, tool: Any) -> None:
     )
 
 
+def test_a_broker_without_a_log_dir_refused_the_question(cluster: Any, tool: Any) -> None:
+    cluster.answers[ApiKey.DESCRIBE_LOG_DIRS] = lambda broker, body: {"results": []}
+    outcome = tool(log_dirs, cluster, ["--describe"])
+    assert (outcome.code, "Cluster authorization failed." in outcome.out + outcome.err) == (1, True)
+
+
 OFFSETS = [
     ("all, sorted as strings", [], ["b:0", "t:0", "t:1", "t:10", "t:2"]),
     ("one topic", ["--topic", "b"], ["b:0"]),
