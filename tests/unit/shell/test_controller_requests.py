@@ -413,7 +413,7 @@ def test_clients_that_take_the_controller_for_a_broker_are_helped(play: Play) ->
         assert (refused["error_code"], refused["producer_id"]) == (42, -1)
         assert (await cluster.ask(ApiKey.LIST_GROUPS, 3, {}))["groups"] == []
         dirs = (await cluster.ask(ApiKey.DESCRIBE_LOG_DIRS, 2, {"topics": None}))["results"]
-        assert [(row["error_code"], row["topics"]) for row in dirs] == [(0, [])], "to Kafka's tools, no row is a failure"
+        assert [(row["error_code"], row["topics"]) for row in dirs] == [(0, [])], "no row is a failure"
 
     play(scenario, settings={"offsets.topic.replication.factor": "1"})
 
