@@ -8,9 +8,11 @@ Source: Kafka 3.9 `KafkaZkClient.getTopicPartitionStatesRaw`, `updateLeaderAndIs
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
+from typing import Final
 
 from controller.core.effects import Log, Read, Steps, Trace, Write
 from controller.core.state import ClusterState
@@ -80,7 +82,8 @@ def write_states(
             written = replace(new, partition_epoch=version)
             state.lead(tp, written)
             outcomes[tp] = written
-            yield from trace_election(state, tp, written)
+            if state.settings.trace:
+                yield from trace_election(state, tp, written)
         elif result.code is ZkCode.BAD_VERSION:
             retry.append(tp)
             yield Log(ev.ZK_WRITE_CONFLICTED, {"topic": tp.topic, "partition": tp.partition}, "debug")
@@ -140,6 +143,46 @@ def believed_states(
         else:
             found[tp] = believed
     return found, unknown
+
+
+#: Partitions decided in one go above which one line speaks of all: a broker that dies must not write 10,000 lines.
+LOGGED_SINGLY: Final = 100
+
+
+def log_elected(
+    elected: Mapping[TopicPartition, LeaderAndIsr], unclean: Collection[TopicPartition] = ()
+) -> Steps[None]:
+    """The lines of new leaders. Each unclean election has its own."""
+    many = len(elected) > LOGGED_SINGLY
+    for tp, new in elected.items():
+        if many and tp not in unclean:
+            continue
+        yield Log(
+            ev.PARTITION_LEADER_ELECTED,
+            {
+                "topic": tp.topic,
+                "partition": tp.partition,
+                "leader": new.leader,
+                "leader_epoch": new.leader_epoch,
+                "isr": list(new.isr),
+                "partition_epoch": new.partition_epoch,
+                "unclean": tp in unclean,
+            },
+        )
+    if many:
+        by_leader = Counter(new.leader for new in elected.values())
+        leaders = {str(leader): by_leader[leader] for leader in sorted(by_leader, key=str)}
+        yield Log(ev.PARTITION_LEADERS_ELECTED, {"partitions": len(elected), "leaders": leaders})
+
+
+def log_reduced(broker_id: BrokerId, reduced: Mapping[TopicPartition, LeaderAndIsr]) -> Steps[None]:
+    """The lines of ISRs that a broker has left."""
+    if len(reduced) > LOGGED_SINGLY:
+        yield Log(ev.PARTITION_ISRS_REDUCED, {"replica": broker_id, "partitions": len(reduced)})
+        return
+    for tp, known in reduced.items():
+        fields = {"topic": tp.topic, "partition": tp.partition, "replica": broker_id, "leader": known.leader}
+        yield Log(ev.PARTITION_ISR_REDUCED, {**fields, "isr": list(known.isr), "leader_epoch": known.leader_epoch})
 
 
 def trace_election(state: ClusterState, tp: TopicPartition, written: LeaderAndIsr) -> Steps[None]:

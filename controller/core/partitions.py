@@ -26,7 +26,16 @@ from controller.core.election import (
     elect_offline,
     elect_preferred,
 )
-from controller.core.leadership import Failure, FailureKind, Outcome, decided, read_states, trace_election, write_states
+from controller.core.leadership import (
+    Failure,
+    FailureKind,
+    Outcome,
+    decided,
+    log_elected,
+    read_states,
+    trace_election,
+    write_states,
+)
 from controller.core.requests import RequestBatch
 from controller.core.state import ClusterState
 from controller.core.transitions import PartitionState, legal_partition
@@ -100,21 +109,6 @@ def _failed(tp: TopicPartition, reason: str) -> Log:
     return Log(ev.PARTITION_ELECTION_FAILED, {"topic": tp.topic, "partition": tp.partition, "reason": reason}, "error")
 
 
-def _elected(tp: TopicPartition, new: LeaderAndIsr, *, unclean: bool = False) -> Log:
-    return Log(
-        ev.PARTITION_LEADER_ELECTED,
-        {
-            "topic": tp.topic,
-            "partition": tp.partition,
-            "leader": new.leader,
-            "leader_epoch": new.leader_epoch,
-            "isr": list(new.isr),
-            "partition_epoch": new.partition_epoch,
-            "unclean": unclean,
-        },
-    )
-
-
 # --- the first leader
 
 
@@ -131,6 +125,7 @@ def _initialize(state: ClusterState, batch: RequestBatch, partitions: Sequence[T
         return
     ops = _creations(wanted)
     results: list[ZkResult] = yield Write(ops, state.epoch_zk_version)
+    online: dict[TopicPartition, LeaderAndIsr] = {}
     for (tp, new), result in zip(wanted.items(), results[-len(wanted) :], strict=True):
         if not result.ok:
             yield _failed(tp, f"its state znode cannot be created: {result.code.name}")
@@ -138,8 +133,10 @@ def _initialize(state: ClusterState, batch: RequestBatch, partitions: Sequence[T
         state.lead(tp, new)
         batch.add_leader_and_isr(new.isr, tp, new, state.assignment(tp), is_new=True)
         state.put_partition_state(tp, PartitionState.ONLINE)
-        yield from trace_election(state, tp, new)
-        yield _elected(tp, new)
+        online[tp] = new
+        if state.settings.trace:
+            yield from trace_election(state, tp, new)
+    yield from log_elected(online)
 
 
 def _creations(wanted: Mapping[TopicPartition, LeaderAndIsr]) -> tuple[ZkWriteOp, ...]:
@@ -218,10 +215,10 @@ def _elect_once(
     }
     written, retry = yield from write_states(state, wanted)
     outcomes.update(written)
-    for tp, outcome in written.items():
-        if isinstance(outcome, LeaderAndIsr):
-            batch.add_leader_and_isr(decisions[tp].recipients, tp, outcome, state.assignment(tp), is_new=False)
-            yield _elected(tp, outcome, unclean=decisions[tp].election.unclean)
+    elected = {tp: outcome for tp, outcome in written.items() if isinstance(outcome, LeaderAndIsr)}
+    for tp, new in elected.items():
+        batch.add_leader_and_isr(decisions[tp].recipients, tp, new, state.assignment(tp), is_new=False)
+    yield from log_elected(elected, frozenset(tp for tp in elected if decisions[tp].election.unclean))
     return outcomes, retry
 
 

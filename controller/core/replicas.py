@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from controller.core.effects import Log, Steps
-from controller.core.leadership import Failure, Outcome, decided, read_states, write_states
+from controller.core.leadership import Failure, Outcome, decided, log_reduced, read_states, write_states
 from controller.core.requests import RequestBatch
 from controller.core.state import ClusterState, Replicas
 from controller.core.transitions import REPLICA_TRANSITIONS, ReplicaState
@@ -117,28 +117,24 @@ def _to_offline(
     led = [tp for tp in partitions if state.leadership(tp) is not None]
     never_led = [tp for tp in partitions if state.leadership(tp) is None]
     outcomes = (yield from _remove_from_isr(state, broker_id, led)) if led else {}
+    reduced: dict[TopicPartition, LeaderAndIsr] = {}
     for tp in led:
         match outcomes.get(tp):
             case LeaderAndIsr() as known:
-                yield _reduced(tp, broker_id, known)
+                reduced[tp] = known
                 if not state.is_queued_for_deletion(tp.topic):
                     assignment = state.assignment(tp)
                     others = tuple(r for r in assignment.replicas if r != broker_id)
                     batch.add_leader_and_isr(others, tp, known, assignment, is_new=False)
-                state.put_replica_state(PartitionReplica(tp, broker_id), ReplicaState.OFFLINE)
             case Failure(reason=reason):
                 fields = {"topic": tp.topic, "partition": tp.partition, "replica": broker_id, "reason": reason}
                 yield Log(ev.TRANSITION_REFUSED, fields, "error")
             case None:  # queued for deletion and its znode is gone: neither success nor failure
                 pass
-    for tp in never_led:
-        batch.add_update_metadata_to_all((tp,))
-        state.put_replica_state(PartitionReplica(tp, broker_id), ReplicaState.OFFLINE)
-
-
-def _reduced(tp: TopicPartition, broker_id: BrokerId, known: LeaderAndIsr) -> Log:
-    fields = {"topic": tp.topic, "partition": tp.partition, "replica": broker_id, "leader": known.leader}
-    return Log(ev.PARTITION_ISR_REDUCED, {**fields, "isr": list(known.isr), "leader_epoch": known.leader_epoch})
+    yield from log_reduced(broker_id, reduced)
+    if never_led:
+        batch.add_update_metadata_to_all(never_led)
+    state.put_replica_states(broker_id, (*reduced, *never_led), ReplicaState.OFFLINE)
 
 
 def _remove_from_isr(
