@@ -1,4 +1,3 @@
-
 """kafka-leader-election, -configs, -log-dirs, -get-offsets, -consumer-groups against a scripted cluster (§4)."""
 
 from __future__ import annotations
