@@ -150,7 +150,7 @@ LOGGED_SINGLY: Final = 100
 
 
 def log_elected(
-    elected: Mapping[TopicPartition, LeaderAndIsr], unclean: Collection[TopicPartition] = ()
+    elected: Mapping[TopicPartition, LeaderAndIsr], unclean: frozenset[TopicPartition] = frozenset()
 ) -> Steps[None]:
     """The lines of new leaders. Each unclean election has its own."""
     many = len(elected) > LOGGED_SINGLY
