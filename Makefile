@@ -4,7 +4,7 @@ PY := .venv/bin/python
 ARGS :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format lock image docs bench clean
+.PHONY: help setup demo test test-kafka test-conformance lint format lock image docs bench clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -17,6 +17,12 @@ demo: setup  ## run a cluster, break it, heal it, replay its trace; ARGS="--out 
 
 test: setup  ## all tests that need neither Docker nor a real Kafka; ARGS="-k word"
 	@$(PY) -m pytest $(ARGS)
+
+test-kafka: setup  ## the suites beside a real Kafka (needs java, mvn and ../shared/tools/real-kafka or KWOB_REAL_KAFKA)
+	@$(PY) -m pytest -m kafka -rs $(ARGS)
+
+test-conformance: setup  ## the recordings of Kafka's controller alone (needs java and ../shared/conformance)
+	@$(PY) -m pytest -m kafka -rs tests/conformance $(ARGS)
 
 lint: setup  ## ruff and mypy --strict
 	@$(PY) -m ruff check
