@@ -8,6 +8,7 @@ Source: Kafka 3.9 `KafkaController.onControllerFailover`, `initializeControllerC
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 from controller.core import deletion, elections, notifications, reassignment
 from controller.core.brokers import read_brokers
@@ -105,12 +106,18 @@ def _start_replicas(state: ClusterState) -> Steps[None]:
 
 
 def _start_partitions(state: ClusterState) -> Steps[None]:
-    for tp in state.all_partitions():
-        leadership = state.leadership(tp)
+    found: dict[PartitionState, list[TopicPartition]] = {at_start: [] for at_start in _AT_START}
+    leaderships, live = state.leaderships, frozenset(filter(state.is_live, state.live_brokers))
+    for tp in state.all_partitions():  # log directories count as good until a broker says otherwise
+        leadership = leaderships.get(tp)
         if leadership is None:
-            state.put_partition_state(tp, PartitionState.NEW)
-        elif leadership.leader is not None and state.is_online(leadership.leader, tp):
-            state.put_partition_state(tp, PartitionState.ONLINE)
+            found[PartitionState.NEW].append(tp)
+        elif leadership.leader in live:
+            found[PartitionState.ONLINE].append(tp)
         else:
-            state.put_partition_state(tp, PartitionState.OFFLINE)
+            found[PartitionState.OFFLINE].append(tp)
+    state.start_partition_states(found)
     yield from trigger_online(state)
+
+
+_AT_START: Final = (PartitionState.NEW, PartitionState.ONLINE, PartitionState.OFFLINE)

@@ -100,12 +100,14 @@ def _to_online(
 ) -> Steps[None]:
     """New replicas were told when their partition got its leader; the others are told now."""
     states = state.replica_states_on(broker_id)
-    for tp in (tp for tp in partitions if states[tp] is ReplicaState.NEW):
+    fresh = {tp for tp in partitions if states[tp] is ReplicaState.NEW}
+    for tp in sorted(fresh):
         assignment = state.assignment(tp)
         if broker_id not in assignment.replicas:
             yield _refused(PartitionReplica(tp, broker_id), ReplicaState.NEW, ReplicaState.ONLINE)
             state.assign(tp, replace(assignment, replicas=(*assignment.replicas, broker_id)))
-    batch.add_believed(broker_id, (tp for tp in partitions if states[tp] is not ReplicaState.NEW), is_new=False)
+    known = [tp for tp in partitions if tp not in fresh] if fresh else partitions
+    batch.add_believed(broker_id, known, is_new=False)
     state.put_replica_states(broker_id, partitions, ReplicaState.ONLINE)
 
 

@@ -74,19 +74,26 @@ class RequestBatch:
     def add_believed(self, broker_id: BrokerId, partitions: Iterable[TopicPartition], *, is_new: bool) -> None:
         """As `add_leader_and_isr`, of many partitions of one broker, with what the state says of each; those without
         leadership are left out. What a batch says of a partition must not change between two calls."""
-        state, told = self._state, []
+        leaderships, assignment_of = self._state.leaderships, self._state.assignment
         entries = self._leader_and_isr.get(broker_id, {})
+        had, shared = bool(entries), self._fresh if is_new else self._known
+        told: list[TopicPartition] = []
         for tp in partitions:
-            leadership = state.leadership(tp)
-            if leadership is not None:
-                known = entries.get(tp)
-                stays_new = is_new or (known is not None and known.is_new)
-                entries[tp] = self._entry(tp, leadership, state.assignment(tp), is_new=stays_new)
-                told.append(tp)
+            leadership = leaderships.get(tp)
+            if leadership is None:
+                continue
+            entry = shared.get(tp)
+            if entry is None or entry.state is not leadership:
+                entry = self._entry(tp, leadership, assignment_of(tp), is_new=is_new)
+            if had and tp in entries and entries[tp].is_new and not is_new:
+                entry = self._entry(tp, leadership, assignment_of(tp), is_new=True)
+            entries[tp] = entry
+            told.append(tp)
         if told and broker_id >= 0:
             self._leader_and_isr[broker_id] = entries
         if told:
-            self.add_update_metadata_to_all(tp for tp in told if tp not in self._metadata)
+            metadata = self._metadata
+            self.add_update_metadata_to_all([tp for tp in told if tp not in metadata])
 
     def _entry(
         self, tp: TopicPartition, leadership: LeaderAndIsr, assignment: ReplicaAssignment, *, is_new: bool
@@ -130,8 +137,9 @@ class RequestBatch:
     def _add_metadata(self, partitions: Iterable[TopicPartition]) -> None:
         """What was told last is told again where it still holds: its bytes are known."""
         state, told, metadata = self._state, self._state.told_metadata, self._metadata
+        leaderships = state.leaderships
         for tp in partitions:
-            leadership = state.leadership(tp)
+            leadership = leaderships.get(tp)
             if leadership is None:
                 continue
             replicas = state.assignment(tp).replicas
@@ -193,7 +201,7 @@ class RequestBatch:
             controller_id=self._state.controller_id,
             controller_epoch=self._state.epoch,
             broker_epoch=to.broker_epoch,
-            partition_states=tuple(entries[tp] for tp in sorted(entries)),
+            partition_states=tuple(map(entries.__getitem__, sorted(entries))),
             live_leaders=tuple(filter(None, (self._leader_address(b) for b in sorted(leaders)))),
         )
 

@@ -166,12 +166,19 @@ class ClusterState:
         """Leader and ISR as last read or written; None while the partition never had a leader."""
         return self._leadership.get(tp)
 
+    @property
+    def leaderships(self) -> Mapping[TopicPartition, LeaderAndIsr]:
+        """All that is known of leadership, for loops over very many partitions."""
+        return self._leadership
+
     def lead(self, tp: TopicPartition, leadership: LeaderAndIsr) -> None:
         """Sets leader and ISR."""
         known = self._leadership.get(tp)
-        if known is not None and known.leader != leadership.leader:
+        if known is None:
+            self._partitions_by_leader[leadership.leader].add(tp)
+        elif known.leader != leadership.leader:
             self._partitions_by_leader[known.leader].discard(tp)
-        self._partitions_by_leader[leadership.leader].add(tp)
+            self._partitions_by_leader[leadership.leader].add(tp)
         self._leadership[tp] = leadership
         self._refresh_imbalance(tp)
 
@@ -216,6 +223,12 @@ class ClusterState:
         else:
             self._partition_states[tp] = state
             self._partitions_by_state[state].add(tp)
+
+    def start_partition_states(self, partitions: Mapping[PartitionState, Sequence[TopicPartition]]) -> None:
+        """Sets the states of all partitions at once, when a failover starts."""
+        for state, members in partitions.items():
+            self._partition_states.update(dict.fromkeys(members, state))
+            self._partitions_by_state[state] = set(members)
 
     def partitions_in(self, *states: PartitionState) -> list[TopicPartition]:
         """Partitions in one of these states, sorted."""
