@@ -15,6 +15,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("controller", "broker_sim")
 TOP_LEVEL = {
     ".ci",
+    ".dockerignore",
     ".gitignore",
     "CHANGELOG.md",
     "Dockerfile",
