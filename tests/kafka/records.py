@@ -1,0 +1,124 @@
+"""Records that were acknowledged, and whether they can still be read. With confluent-kafka, unmodified."""
+
+from __future__ import annotations
+
+import threading
+import time
+from types import TracebackType
+from typing import Any, Self
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer, TopicPartition
+
+from .cluster import LIMIT_S, Cluster, until
+
+
+class Writer:
+    """Writes numbered records to a topic with acks=all, on a thread, until it is left."""
+
+    def __init__(self, bootstrap: str, topic: str, *, idempotent: bool = True) -> None:
+        self.topic = topic
+        self.acknowledged: list[str] = []
+        self.failed: list[KafkaError] = []
+        self._producer = Producer(
+            {
+                "bootstrap.servers": bootstrap,
+                "acks": "all",
+                "enable.idempotence": idempotent,
+                "message.timeout.ms": int(LIMIT_S * 1000),
+                "socket.timeout.ms": 10_000,
+                "topic.metadata.refresh.interval.ms": 5_000,
+                "linger.ms": 5,
+            }
+        )
+        self._ending = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def _run(self) -> None:
+        number = 0
+        while not self._ending.is_set():
+            value = f"{self.topic} {number}"
+            self._producer.produce(self.topic, key=str(number), value=value, on_delivery=self._settle)
+            number += 1
+            self._producer.poll(0)
+            self._ending.wait(0.005)
+        self._producer.flush(LIMIT_S)
+
+    def _settle(self, error: KafkaError | None, message: Any) -> None:
+        if error is None:
+            self.acknowledged.append(message.value().decode())
+        else:
+            self.failed.append(error)
+
+    def until_more(self, count: int = 100) -> None:
+        """Waits until so many more records than now are acknowledged."""
+        goal = len(self.acknowledged) + count
+        until(f"{count} more records of {self.topic} are acknowledged", lambda: len(self.acknowledged) >= goal)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        self.until_more(20)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._ending.set()
+        self._thread.join(LIMIT_S)
+
+
+def read_all(bootstrap: str, topic: str, partitions: int) -> list[str]:
+    """Every record of a topic up to the high watermarks of now."""
+    ends = until(f"the ends of {topic} are known", lambda: _ends(bootstrap, topic, partitions))
+    places = dict.fromkeys(ends, 0)
+    values: list[str] = []
+    consumer = _consumer(bootstrap)
+    try:
+        consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in ends])
+        deadline = time.monotonic() + LIMIT_S
+        while any(places[number] < end for number, end in ends.items()):
+            assert time.monotonic() < deadline, f"read {places} of {ends}"
+            message = consumer.poll(0.5)
+            if message is None or message.error() is not None:
+                continue
+            values.append(message.value().decode())
+            places[message.partition()] = message.offset() + 1
+    finally:
+        consumer.close()
+    return values
+
+
+def _ends(bootstrap: str, topic: str, partitions: int) -> dict[int, int] | None:
+    """The high watermarks; None as long as the brokers do not know who leads. A new client asks, since librdkafka
+    keeps on believing metadata without a leader for this question.
+    """
+    consumer = _consumer(bootstrap)
+    try:
+        return {
+            number: consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=10)[1]
+            for number in range(partitions)
+        }
+    except KafkaException:
+        return None
+    finally:
+        consumer.close()
+
+
+def _consumer(bootstrap: str) -> Consumer:
+    return Consumer(
+        {"bootstrap.servers": bootstrap, "group.id": "nobody", "enable.auto.commit": False, "check.crcs": True}
+    )
+
+
+def assert_nothing_lost(cluster: Cluster, writer: Writer, *, duplicates: bool = False) -> None:
+    """Every acknowledged record can be read; an idempotent writer's exactly once."""
+    assert not writer.failed, writer.failed[:3]
+    wanted, values = set(writer.acknowledged), []
+
+    def lost() -> set[str]:
+        values[:] = read_all(cluster.bootstrap, writer.topic, len(cluster.partitions(writer.topic)))
+        return wanted - set(values)
+
+    # A new leader's high watermark may be behind for as long as its followers have not asked.
+    until(f"all {len(wanted)} acknowledged records are there", lambda: not lost(), 30)
+    if not duplicates:
+        assert len(values) == len(set(values)), "an idempotent producer's records are there twice"
