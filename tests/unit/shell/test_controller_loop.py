@@ -32,6 +32,7 @@ from controller.core.events import (
     Event,
     Expire,
     ListPartitionReassignments,
+    PartitionReassignmentIsrChange,
     TopicChange,
 )
 from controller.loop import ControllerLoop, EventLost
@@ -40,7 +41,7 @@ from controller.wire.errors import ErrorCode
 from controller.wire.simulated.clock import SimulatedClock
 from controller.wire.simulated.loop import run
 from controller.wire.simulated.net import SimulatedNetwork
-from controller.wire.types import BrokerId
+from controller.wire.types import BrokerId, TopicPartition
 from controller.wire.zk import Exists, Multi, SetData, ZkCode, ZkOp, ZkResult, ZkSessionExpired, ZkWriteOp
 
 
@@ -307,3 +308,28 @@ def test_stopping_preempts_what_waits_and_what_comes() -> None:
         yield Read((Exists("/a"),))
 
     play(scenario, {BrokerChange: reads})
+
+
+def test_changed_states_of_moving_partitions_that_wait_in_a_row_are_one_event() -> None:
+    taken: list[PartitionReassignmentIsrChange] = []
+
+    def recipe(event: PartitionReassignmentIsrChange) -> Recipe:
+        taken.append(event)
+        yield from ()
+
+    async def scenario(bench: Bench) -> None:
+        for partition in range(3):
+            bench.loop.put(PartitionReassignmentIsrChange(TopicPartition("t", partition)))
+        bench.loop.put(BrokerChange())
+        bench.loop.put(PartitionReassignmentIsrChange(TopicPartition("t", 0)))
+        await bench.idle()
+        assert bench.core.handled == [
+            "PartitionReassignmentIsrChange",
+            "BrokerChange",
+            "PartitionReassignmentIsrChange",
+        ]
+
+    play(scenario, {PartitionReassignmentIsrChange: recipe})
+    first, last = taken
+    assert {first.topic_partition, *first.others} == {TopicPartition("t", p) for p in range(3)}
+    assert last == PartitionReassignmentIsrChange(TopicPartition("t", 0))

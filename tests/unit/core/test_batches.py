@@ -1,0 +1,107 @@
+"""What one event concerns is done at once: one write per topic znode, one request per broker and step, few reads."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from controller.core import events
+from controller.wire import log_events as ev
+from controller.wire.control import LeaderAndIsrRequest, StopReplicaRequest
+from controller.wire.errors import ErrorCode
+from controller.wire.types import BrokerId, TopicPartition
+from controller.wire.zk import Delete
+
+MANY = [TopicPartition("t", p) for p in range(150)]
+
+
+def grown(world: Any) -> None:
+    world.broker_starts(1, 2, 3)
+    world.topic("t", **{f"p{tp.partition}": (1, 2) for tp in MANY})
+    world.start()
+    world.take_lines()
+    world.sent.clear()
+
+
+def test_many_partitions_move_with_one_write_per_topic_and_one_request_per_broker_and_step(world: Any) -> None:
+    grown(world)
+    world.run(events.ApiPartitionReassignment({tp: (BrokerId(1), BrokerId(3)) for tp in MANY}, 1))
+    assert {outcome.error for outcome in world.replies[1].partitions.values()} == {ErrorCode.NONE}
+    assert sum(line.startswith("zk   set /brokers/topics/t ") for line in world.take_lines()) == 1
+    announced = Counter(r.to for r in world.sent if isinstance(r, LeaderAndIsrRequest))
+    assert announced == {1: 1, 2: 1, 3: 2}  # to 3 once more as a new replica, as in Kafka
+
+    world.sent.clear()
+    for tp in MANY:
+        world.leader_writes(tp, (1, 2, 3))
+    first, *rest = [world.events.popleft() for _ in range(len(world.events))]
+    assert isinstance(first, events.PartitionReassignmentIsrChange)
+    world.run(events.PartitionReassignmentIsrChange(first.topic_partition, frozenset(e.topic_partition for e in rest)))
+    assert sum(line.startswith("zk   set /brokers/topics/t ") for line in world.take_lines()) == 1
+    assert all(set(world.leadership(tp).isr) == {1, 3} for tp in MANY)
+    stopped = [r for r in world.sent if isinstance(r, StopReplicaRequest)]
+    assert [(r.to, {e.delete_partition for e in r.partition_states}) for r in stopped] == [(2, {False}), (2, {True})]
+    assert not world.state.partitions_being_reassigned
+
+
+def test_one_partition_that_cannot_move_does_not_stop_the_others(world: Any) -> None:
+    grown(world)
+    world.others_write(Delete("/brokers/topics/t/partitions/7/state"))
+    world.run(events.ApiPartitionReassignment({tp: (BrokerId(1), BrokerId(3)) for tp in MANY}, 1))
+    outcomes = world.replies[1].partitions
+    assert [tp.partition for tp in MANY if outcomes[tp].error is not ErrorCode.NONE] == [7]
+    assert world.leadership(MANY[8]).leader_epoch == 1
+
+
+def test_a_dead_broker_costs_a_read_only_where_the_isr_is_not_known_to_hold_it(world: Any) -> None:
+    grown(world)
+    world.leader_writes(MANY[0], (1,))  # nobody told the controller: its conditional write loses, then it reads
+    world.broker_dies(1)
+    world.run()
+    assert world.leadership(MANY[0]).leader is None, "2 had left the ISR, so it must not lead"
+    assert world.leadership(MANY[0]).isr == (1,)
+    assert all(world.leadership(tp).leader == 2 and world.leadership(tp).isr == (2,) for tp in MANY[1:])
+
+
+def test_a_replica_that_joined_unseen_leaves_the_isr_too(world: Any) -> None:
+    grown(world)
+    world.broker_dies(2)
+    world.run()
+    world.broker_starts(2)
+    world.run()
+    world.leader_writes(MANY[3], (1, 2))  # no notice of it yet
+    world.broker_dies(2)
+    world.run()
+    assert world.leadership(MANY[3]).isr == (1,)
+
+
+def test_many_elections_are_one_line(world: Any) -> None:
+    grown(world)
+    world.logs.clear()
+    world.broker_dies(1)
+    world.run()
+    said = Counter(log.event for log in world.logs)
+    assert said[ev.PARTITION_LEADERS_ELECTED] == 1
+    assert said[ev.PARTITION_LEADER_ELECTED] == 0
+    line = next(log for log in world.logs if log.event == ev.PARTITION_LEADERS_ELECTED)
+    assert line.fields == {"partitions": len(MANY), "leaders": {"2": len(MANY)}}
+
+
+def test_topics_are_deleted_level_by_level_and_markers_last(world: Any) -> None:
+    world.broker_starts(1)
+    for name in ("a", "b"):
+        world.topic(name, p0=(1,))
+    world.start()
+    world.take_lines()
+    world.make("/admin/delete_topics/a")
+    world.make("/admin/delete_topics/b")
+    world.run()
+    deleted = [line.split()[-1] for line in world.take_lines() if line.startswith("zk   delete")]
+    assert deleted == [
+        *(f"/brokers/topics/{t}/partitions/0/state" for t in "ab"),
+        *(f"/brokers/topics/{t}/partitions/0" for t in "ab"),
+        *(f"/brokers/topics/{t}/partitions" for t in "ab"),
+        *(f"/brokers/topics/{t}" for t in "ab"),
+        *(f"/config/topics/{t}" for t in "ab"),
+        *(f"/admin/delete_topics/{t}" for t in "ab"),
+    ]
