@@ -7,7 +7,7 @@ ARGS :=
 .PHONY: help setup demo test test-kafka test-conformance lint format lock image docs bench clean
 
 help:  ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup:  ## .venv with the locked packages; redone only when the lock file changed
 	@.ci/setup
