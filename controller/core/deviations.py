@@ -50,6 +50,10 @@ CLOSED: Final[dict[str, tuple[str, str]]] = {
         "an election that names a partition which never had a leader dies unanswered; at failover it aborts that",
         "elections.by_request answers UNKNOWN_SERVER_ERROR for it alone; elections.pending leaves it out",
     ),
+    "replicas on the controller": (
+        "does not arise: its controller is a broker, this one is shown as a broker to be found, and has no logs",
+        "topics.topics_changed gives a new topic's replicas that a real broker placed on it to other brokers",
+    ),
 }
 
 #: Oddities of Kafka 3.9 that are kept, because tools and tests may rely on them: key -> what they are, where.

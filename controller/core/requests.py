@@ -9,6 +9,7 @@ Source: Kafka 3.9 `AbstractControllerBrokerRequestBatch`; spec controller.md §7
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from controller.core.effects import Send, Steps
 from controller.core.state import ClusterState
@@ -235,10 +236,16 @@ class RequestBatch:
 
 
 def live_brokers(state: ClusterState) -> tuple[Broker, ...]:
-    """What UpdateMetadata says: every registered broker, and the controller's own endpoint, sorted by id."""
+    """What UpdateMetadata says: every registered broker, and the controller's own endpoint, sorted by id.
+
+    Where all brokers have racks the controller shows one too: a real broker that creates a topic by itself fails when
+    only some of the brokers that it knows have a rack (`AdminUtils.assignReplicasToBrokers`).
+    """
     brokers = dict(state.live_brokers)
     if state.endpoint is not None:
-        brokers.setdefault(state.controller_id, state.endpoint)
+        racks = [broker.rack for broker in brokers.values() if broker.rack is not None]
+        rack = min(racks) if racks and len(racks) == len(brokers) else None
+        brokers.setdefault(state.controller_id, replace(state.endpoint, rack=rack))
     return tuple(brokers[broker_id] for broker_id in sorted(brokers))
 
 

@@ -6,7 +6,8 @@ Source: Kafka 3.9 `KafkaController.processTopicChange`, `processPartitionModific
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from controller.core.effects import Log, Read, Steps, Write
 from controller.core.election import OfflineElection
@@ -16,7 +17,7 @@ from controller.core.replicas import change_replicas_on
 from controller.core.state import ClusterState
 from controller.core.transitions import PartitionState, ReplicaState
 from controller.wire import log_events as ev
-from controller.wire.types import ReplicaAssignment, TopicPartition
+from controller.wire.types import BrokerId, ReplicaAssignment, TopicPartition
 from controller.wire.zk import GetChildren, GetData, SetData, ZkResult
 from controller.wire.znodes import TopicAssignment, TopicPartitionsZNode, TopicsZNode, TopicZNode
 
@@ -51,7 +52,7 @@ def topics_changed(state: ClusterState) -> Steps[None]:
     listed = yield from list_topics()
     new, deleted = listed - state.topics, state.topics - listed
     state.topics = listed
-    found = yield from read_assignments(new)
+    found = yield from _off_the_controller(state, (yield from read_assignments(new)))
     for topic in deleted:
         state.remove_topic(topic)
     learnt = [entry for topic in sorted(found) for entry in learn(state, topic, found[topic])]
@@ -59,6 +60,43 @@ def topics_changed(state: ClusterState) -> Steps[None]:
         yield Log(ev.TOPICS_CHANGED, {"new": sorted(new), "deleted": sorted(deleted)})
     yield from trace_assignments(state, learnt)
     yield from _create(state, [tp for tp, _ in learnt])
+
+
+def _off_the_controller(state: ClusterState, found: Mapping[str, TopicAssignment]) -> Steps[dict[str, TopicAssignment]]:
+    """New topics without replicas on this controller. A real broker that creates a topic by itself (the group
+    metadata topic, say) takes the controller for one more broker, since metadata lists it.
+    """
+    kept = dict(found)
+    if state.controller_id in state.live_brokers:
+        return kept
+    placed = {
+        topic: replace(content, partitions={p: _elsewhere(state, p, a) for p, a in content.partitions.items()})
+        for topic, content in kept.items()
+        if any(state.controller_id in a.replicas for a in content.partitions.values())
+    }
+    if not placed:
+        return kept
+    sets = tuple(SetData(TopicZNode.path(topic), TopicZNode.encode(content)) for topic, content in placed.items())
+    results: list[ZkResult] = yield Write(sets, state.epoch_zk_version)
+    for (topic, content), result in zip(placed.items(), results, strict=True):
+        fields = {"topic": topic, "controller": state.controller_id, "moved": result.ok}
+        yield Log(ev.TOPIC_PLACED_ON_CONTROLLER, fields, "warning")
+        if result.ok:
+            kept[topic] = content
+    return kept
+
+
+def _elsewhere(state: ClusterState, partition: int, assignment: ReplicaAssignment) -> ReplicaAssignment:
+    """The live brokers without a replica of it take turns as substitute. Where there is none, there is one replica
+    less, or the same assignment if that would be none.
+    """
+    own, replicas = state.controller_id, assignment.replicas
+    if own not in replicas:
+        return assignment
+    free = sorted(broker for broker in state.live_brokers if broker not in replicas)
+    substitute: tuple[BrokerId, ...] = (free[partition % len(free)],) if free else ()
+    at = replicas.index(own)
+    return replace(assignment, replicas=(*replicas[:at], *substitute, *replicas[at + 1 :]) or replicas)
 
 
 def _create(state: ClusterState, partitions: Sequence[TopicPartition]) -> Steps[None]:

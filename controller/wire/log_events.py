@@ -41,6 +41,7 @@ REPLICA_STATE_CHANGED: Final = "replica.state_changed"
 # Cluster changes
 BROKERS_CHANGED: Final = "brokers.changed"
 TOPICS_CHANGED: Final = "topics.changed"
+TOPIC_PLACED_ON_CONTROLLER: Final = "topic.placed_on_controller"
 REASSIGNMENT_STARTED: Final = "reassignment.started"
 REASSIGNMENT_COMPLETED: Final = "reassignment.completed"
 REASSIGNMENT_REFUSED: Final = "reassignment.refused"

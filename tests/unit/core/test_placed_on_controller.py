@@ -1,0 +1,63 @@
+"""A real broker that creates a topic by itself takes the controller for a broker, since metadata shows it as one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from controller.core.requests import live_brokers
+from controller.wire import log_events as ev
+from controller.wire.types import Broker, BrokerId, Endpoint, TopicPartition
+from controller.wire.zk import GetData
+from controller.wire.znodes import TopicZNode
+
+PLACED = [  # live brokers, what was written -> what becomes of it
+    ("the only replica goes to a live broker", (1, 2), {"p0": (100,)}, {0: (1,)}),
+    ("partitions take turns", (1, 2), {"p0": (100,), "p1": (100,)}, {0: (1,), 1: (2,)}),
+    ("its place in the order stays", (1, 2, 3), {"p0": (2, 100, 1)}, {0: (2, 3, 1)}),
+    ("where no other broker is left, there is a replica less", (1, 2), {"p0": (100, 2, 1)}, {0: (2, 1)}),
+    ("others are left alone", (1, 2), {"p0": (2, 1), "p1": (100, 2)}, {0: (2, 1), 1: (1, 2)}),
+]
+
+
+@pytest.mark.parametrize(("live", "written", "kept"), [row[1:] for row in PLACED], ids=[row[0] for row in PLACED])
+def test_replicas_on_the_controller_are_moved_before_they_exist(
+    world: Any, live: tuple[int, ...], written: dict[str, tuple[int, ...]], kept: dict[int, tuple[int, ...]]
+) -> None:
+    world.broker_starts(*live)
+    world.start()
+    world.topic("auto", **written)
+    world.run()
+    stored = TopicZNode.decode(world.tree.read(GetData("/brokers/topics/auto")).data).partitions
+    assert {number: found.replicas for number, found in stored.items()} == kept
+    for number, replicas in kept.items():
+        tp = TopicPartition("auto", number)
+        assert world.state.assignment(tp).replicas == replicas
+        assert world.leadership(tp).leader == replicas[0]
+        assert set(world.leadership(tp).isr) == set(replicas)
+    assert [log.event for log in world.logs].count(ev.TOPIC_PLACED_ON_CONTROLLER) == 1
+
+
+def test_without_a_live_broker_nothing_changes(world: Any) -> None:
+    world.start()
+    world.topic("auto", p0=(100,))
+    world.run()
+    assert world.state.assignment(TopicPartition("auto", 0)).replicas == (100,)
+
+
+RACKS = [
+    ("no racks", (None, None), None),
+    ("all have one", ("b", "a"), "a"),
+    ("only some have one", ("b", None), None),
+]
+
+
+@pytest.mark.parametrize(("racks", "own"), [row[1:] for row in RACKS], ids=[row[0] for row in RACKS])
+def test_the_controller_shows_a_rack_where_all_brokers_have_one(
+    world: Any, racks: tuple[str | None, ...], own: str | None
+) -> None:
+    for number, rack in enumerate(racks):
+        endpoints = (Endpoint(host="h", port=number),)
+        world.state.live_brokers[BrokerId(number)] = Broker(broker_id=BrokerId(number), endpoints=endpoints, rack=rack)
+    assert {broker.broker_id: broker.rack for broker in live_brokers(world.state)}[100] == own
