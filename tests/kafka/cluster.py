@@ -31,7 +31,7 @@ REAL_BROKER_SETTINGS = {
     "zookeeper.session.timeout.ms": SESSION_TIMEOUT_MS,
     "controlled.shutdown.retry.backoff.ms": 500,
     "replica.lag.time.max.ms": 10_000,
-    "offsets.topic.num.partitions": 2,
+    "offsets.topic.num.partitions": 8,
     "offsets.topic.replication.factor": 3,
     "group.initial.rebalance.delay.ms": 0,
     "log.cleaner.dedupe.buffer.size": 2 << 20,

@@ -109,6 +109,29 @@ def _consumer(bootstrap: str) -> Consumer:
     )
 
 
+def consume(cluster: Cluster, topic: str, group: str, count: int) -> list[str]:
+    """So many records as a member of a group, each committed."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": cluster.bootstrap,
+            "group.id": group,
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+        }
+    )
+    consumer.subscribe([topic])
+    values: list[str] = []
+    try:
+        while len(values) < count:
+            message = until("a record comes", lambda: consumer.poll(0.5))
+            if message.error() is None:
+                values.append(message.value().decode())
+                consumer.commit(message, asynchronous=False)
+    finally:
+        consumer.close()
+    return values
+
+
 def assert_nothing_lost(cluster: Cluster, writer: Writer, *, duplicates: bool = False) -> None:
     """Every acknowledged record can be read; an idempotent writer's exactly once."""
     assert not writer.failed, writer.failed[:3]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import pytest
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Producer
 
 from .cluster import LIMIT_S, Cluster, until
-from .records import Writer, assert_nothing_lost, read_all
+from .records import Writer, assert_nothing_lost, consume, read_all
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(400)]
 REAL, SIMULATED = 0, (1, 2, 3)
@@ -153,37 +153,15 @@ def test_a_group_on_a_mixed_cluster(cluster: Cluster) -> None:
     for number in range(20):
         producer.produce("grouped", value=str(number))
     assert producer.flush(LIMIT_S) == 0
-    assert _consume(cluster, 10) == [str(number) for number in range(10)]
+    assert consume(cluster, "grouped", "mixed", 10) == [str(number) for number in range(10)]
     cluster.until_in_sync("__consumer_offsets")
     cluster.kill(1)
     cluster.until_in_sync("__consumer_offsets", "grouped", among={0, 2, 3})
-    assert _consume(cluster, 10) == [str(number) for number in range(10, 20)]
+    assert consume(cluster, "grouped", "mixed", 10) == [str(number) for number in range(10, 20)]
     printed = cluster.tool("consumer-groups", "--describe", "--group", "mixed")
     assert [line.split()[:6] for line in printed.splitlines() if "grouped" in line] == [
         ["mixed", "grouped", "0", "20", "20", "0"]
     ]
-
-
-def _consume(cluster: Cluster, count: int) -> list[str]:
-    consumer = Consumer(
-        {
-            "bootstrap.servers": cluster.bootstrap,
-            "group.id": "mixed",
-            "auto.offset.reset": "earliest",
-            "enable.auto.commit": False,
-        }
-    )
-    consumer.subscribe(["grouped"])
-    values: list[str] = []
-    try:
-        while len(values) < count:
-            message = until("a record comes", lambda: consumer.poll(0.5))
-            if message.error() is None:
-                values.append(message.value().decode())
-                consumer.commit(message, asynchronous=False)
-    finally:
-        consumer.close()
-    return values
 
 
 def test_kafkas_controller_has_no_complaint(cluster: Cluster) -> None:
