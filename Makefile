@@ -4,7 +4,7 @@ PY := .venv/bin/python
 ARGS :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-kafka test-conformance lint format lock image docs bench clean
+.PHONY: help setup demo test test-docker test-kafka test-conformance lint format lock image docs bench clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -23,6 +23,9 @@ test-kafka: setup  ## the suites beside a real Kafka (needs java, mvn and ../sha
 
 test-conformance: setup  ## the recordings of Kafka's controller alone (needs java and ../shared/conformance)
 	@$(PY) -m pytest -m kafka -rs tests/conformance $(ARGS)
+
+test-docker: setup  ## build the image, run docker-compose.yml's cluster and test it (needs Docker); ARGS="-v"
+	@$(PY) -m pytest -m docker -rs tests/docker $(ARGS)
 
 lint: setup  ## ruff and mypy --strict
 	@$(PY) -m ruff check

@@ -1,0 +1,88 @@
+"""The cluster of docker-compose.yml, built and started once, under a project name of its own."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from testcontainers.compose import DockerCompose
+
+ROOT = Path(__file__).resolve().parents[2]
+PROJECT = "kwob-test"
+#: One call of the command line: a replay on a busy machine is the longest. Building has the test's own limit.
+CALL_LIMIT_S = 300
+BASE_IMAGES = ("python:3.11-slim", "zookeeper:3.9")
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """What runs. `compose` runs one `docker compose` command and returns its standard output."""
+
+    bootstrap: str = "10.231.90.11:9092,10.231.90.12:9092,10.231.90.13:9092"
+
+    def compose(self, *words: str) -> str:
+        ran = self.try_compose(*words)
+        assert ran.returncode == 0, f"docker compose {' '.join(words)}:\n{ran.stdout}\n{ran.stderr}"
+        return ran.stdout
+
+    def try_compose(self, *words: str) -> subprocess.CompletedProcess[str]:
+        return docker("compose", "--project-name", PROJECT, *words)
+
+    def eventually(self, what: str, holds: Callable[[], bool], *, limit_s: float = 90) -> None:
+        """Waits until it holds: the other side is a container, which tells us nothing."""
+        limit = time.monotonic() + limit_s
+        while not holds():
+            assert time.monotonic() < limit, f"not within {limit_s:g} s: {what}\n{self.compose('ps', '--all')}"
+            time.sleep(0.5)
+
+
+def docker(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["docker", *words], cwd=ROOT, capture_output=True, text=True, timeout=CALL_LIMIT_S, check=False
+    )
+
+
+def why_not() -> str | None:
+    """Why these tests cannot run here, or None."""
+    if not sys.platform.startswith("linux"):
+        return "the addresses of containers are reached from a Linux host only"
+    if shutil.which("docker") is None:
+        return "there is no docker command"
+    if docker("info").returncode != 0:
+        return "no Docker engine answers"
+    if docker("compose", "version").returncode != 0:
+        return "docker has no compose plugin (version 2)"
+    for image in BASE_IMAGES:
+        if docker("image", "inspect", image).returncode != 0 and docker("pull", image).returncode != 0:
+            return f"the image {image} is not here and cannot be pulled"
+    return None
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[Cluster]:
+    """Healthy at the start, gone with its volumes at the end."""
+    reason = why_not()
+    if reason is not None:
+        pytest.skip(reason)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(os.environ, "COMPOSE_PROJECT_NAME", PROJECT)
+        compose = DockerCompose(ROOT, build=True, wait=True)
+        try:
+            try:
+                compose.start()
+            except subprocess.CalledProcessError as error:
+                said = (error.stderr or b"").decode(errors="replace")[-4000:]
+                pytest.fail(f"docker compose up --build --wait:\n{said}", pytrace=False)
+            yield Cluster()
+        finally:
+            docker("compose", "--project-name", PROJECT, "--profile", "*", "down", "--volumes", "--timeout", "20")
+    label = f"label=com.docker.compose.project={PROJECT}"
+    left = [docker(kind, "ls", "--quiet", "--filter", label).stdout for kind in ("container", "volume", "network")]
+    assert left == ["", "", ""], "down left containers, volumes or networks"

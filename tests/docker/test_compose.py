@@ -1,0 +1,123 @@
+"""docker-compose.yml as a user runs it: one cluster, started once; the tests follow each other.
+
+`make test-docker`. Building the image the first time takes minutes; afterwards the run takes two or three.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pandas
+import pytest
+from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+pytestmark = [pytest.mark.docker, pytest.mark.timeout(540)]
+
+NODES = {"zookeeper", "controller-901", "controller-902", "broker-1", "broker-2", "broker-3"}
+TOPIC, PARTITIONS, RECORDS = "orders", 6, 300
+IMAGE_BYTES_MAX = 2_000_000_000
+CLIENT_LIMIT_S = 60.0
+
+
+def states(cluster: Any) -> dict[str, str]:
+    """Health of each service."""
+    rows = [json.loads(line) for line in cluster.compose("ps", "--format", "json").splitlines()]
+    return {row["Service"]: row["Health"] for row in rows}
+
+
+def partitions(cluster: Any) -> list[Any]:
+    """The topic's partitions as broker 1 lists them."""
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap.split(",")[0]})
+    return list(admin.list_topics(TOPIC, timeout=CLIENT_LIMIT_S).topics[TOPIC].partitions.values())
+
+
+def produce(cluster: Any, first: int) -> None:
+    """`RECORDS` records, numbered from `first`, each acknowledged by all in-sync replicas."""
+    failed: list[Any] = []
+    producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all"})
+    for number in range(first, first + RECORDS):
+        producer.produce(TOPIC, str(number), on_delivery=lambda error, _: failed.append(error) if error else None)
+    assert producer.flush(CLIENT_LIMIT_S) == 0
+    assert failed == []
+
+
+def consume(cluster: Any, group: str, count: int) -> set[int]:
+    """What a new group reads from the beginning, up to `count` different numbers."""
+    settings = {"bootstrap.servers": cluster.bootstrap, "group.id": group, "auto.offset.reset": "earliest"}
+    consumer = Consumer(settings)
+    consumer.subscribe([TOPIC])
+    found: set[int] = set()
+    limit = time.monotonic() + CLIENT_LIMIT_S
+    try:
+        while len(found) < count and time.monotonic() < limit:
+            found |= {int(message.value()) for message in consumer.consume(500, 0.5) if message.error() is None}
+    finally:
+        consumer.close()
+    return found
+
+
+def test_every_node_is_healthy_once_up_returns(cluster: Any) -> None:
+    assert states(cluster) == dict.fromkeys(NODES, "healthy")
+
+
+def test_the_programs_do_not_run_as_root_and_the_image_is_no_larger_than_it_was(cluster: Any) -> None:
+    assert cluster.compose("exec", "-T", "broker-1", "id", "-u").strip() != "0"
+    (image,) = json.loads(cluster.compose("images", "--format", "json", "broker-1"))
+    assert image["Size"] < IMAGE_BYTES_MAX
+
+
+def test_a_client_on_the_host_creates_a_topic_produces_and_consumes(cluster: Any) -> None:
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    admin.create_topics([NewTopic(TOPIC, PARTITIONS, 3)])[TOPIC].result(CLIENT_LIMIT_S)
+    produce(cluster, 0)
+    assert consume(cluster, "first", RECORDS) == set(range(RECORDS))
+
+
+def test_the_tools_service_sees_the_same_cluster(cluster: Any) -> None:
+    said = cluster.compose(
+        "run", "--rm", "-T", "tools", "topics", "--bootstrap-server", cluster.bootstrap, "--describe", "--topic", TOPIC
+    )
+    assert f"PartitionCount: {PARTITIONS}\tReplicationFactor: 3" in said
+
+
+def test_leaders_leave_a_killed_broker_and_it_comes_back(cluster: Any) -> None:
+    assert any(partition.leader == 2 for partition in partitions(cluster)), "otherwise killing it would move nothing"
+    cluster.compose("kill", "broker-2")
+    cluster.eventually("no leader on broker 2", lambda: all(p.leader in (1, 3) for p in partitions(cluster)))
+    assert all(2 not in partition.isrs for partition in partitions(cluster))
+    checked = cluster.try_compose("exec", "-T", "broker-1", "kwob", "health", "10.231.90.12:9092", "--id", "2")
+    assert checked.returncode == 1 and "10.231.90.12:9092 is not healthy: " in checked.stderr
+
+    produce(cluster, RECORDS)
+    cluster.compose("up", "--no-build", "--wait", "broker-2")
+    cluster.eventually("every ISR is full", lambda: all(len(p.isrs) == 3 for p in partitions(cluster)))
+    assert states(cluster) == dict.fromkeys(NODES, "healthy")
+    assert consume(cluster, "second", 2 * RECORDS) == set(range(2 * RECORDS))
+
+
+def test_the_other_controller_takes_over_from_a_stopped_one(cluster: Any) -> None:
+    def active() -> int:
+        return int(
+            AdminClient({"bootstrap.servers": cluster.bootstrap}).list_topics(timeout=CLIENT_LIMIT_S).controller_id
+        )
+
+    before = active()
+    cluster.compose("stop", f"controller-{before}")
+    cluster.eventually("another controller", lambda: active() not in (before, -1))
+    cluster.compose("up", "--no-build", "--wait", f"controller-{before}")
+
+
+def test_the_replay_profile_derives_the_shrink_and_the_expand(cluster: Any, tmp_path: Path) -> None:
+    cluster.compose("run", "--rm", "-T", "replay")
+    cluster.compose("cp", "broker-1:/data/replay", str(tmp_path))
+    assert "<html" in (tmp_path / "replay" / "report.html").read_text(encoding="utf-8")[:1000].lower()
+    history = pandas.read_parquet(tmp_path / "replay" / "isr_history")
+    ours = history[history["topic"] == TOPIC]
+    without = {partition for partition, isr in zip(ours["partition"], ours["isr"], strict=True) if 2 not in isr}
+    back = ours[(ours["event"] == "isr_expand") & (ours["source"] == "replayed")]
+    assert without == set(range(PARTITIONS)), "the controller took the killed broker out of every ISR"
+    assert set(back["partition"]) == set(range(PARTITIONS)), "the leaders took it back"
