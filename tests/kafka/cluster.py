@@ -203,14 +203,15 @@ class Cluster:
         command += [word for name, value in given.items() for word in ("--override", f"{name}={value}")]
         return self._node(node_id, port, command, r"broker\.started")
 
-    def controller(self, node_id: int) -> Node:
+    def controller(self, node_id: int, **settings: Any) -> Node:
         """Our controller. Not started."""
         port = free_port()
+        given = {**CONTROLLER_SETTINGS, **{name.replace("_", "."): value for name, value in settings.items()}}
         command = [
             sys.executable, "-m", "controller", "run", "--zookeeper", self.connect, "--controller-id", str(node_id),
             "--listener", f"127.0.0.1:{port}",
         ]  # fmt: skip
-        command += [word for name, value in CONTROLLER_SETTINGS.items() for word in ("--override", f"{name}={value}")]
+        command += [word for name, value in given.items() for word in ("--override", f"{name}={value}")]
         return self._node(node_id, port, command, r"controller\.started")
 
     def _node(self, node_id: int, port: int, command: list[str], ready: str, **environment: str) -> Node:

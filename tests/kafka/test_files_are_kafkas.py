@@ -18,6 +18,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.timeout(400)]
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 #: Small segments and dense indexes: many files, many entries.
 SMALL = ("--config", "segment.bytes=8000", "--config", "index.interval.bytes=200")
+#: For brokers and controller alike: whichever is asked first for a group's coordinator creates the topic.
 ONE_BROKER = {"offsets_topic_replication_factor": 1, "offsets_topic_num_partitions": 1}
 #: What DumpLogSegments prints about a file that is not as it should be.
 COMPLAINTS = re.compile(
@@ -29,7 +30,7 @@ COMPLAINTS = re.compile(
 @pytest.fixture
 def cluster(new_cluster: Callable[[], Cluster]) -> Cluster:
     made = new_cluster()
-    made.controller(100)
+    made.controller(100, **ONE_BROKER)
     made.start(100)
     until("this controller is in office", lambda: made.active_controller() == 100)
     return made
