@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
-from typing import Final
 
 from broker_sim.fetch_client import FetchClient
 from broker_sim.log.errors import StorageFailure
@@ -19,27 +18,15 @@ from broker_sim.replica_tasks import report_failure
 from broker_sim.replica_types import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, EpochEnd, FetchPartition, FetchResult
 from controller.wire import log_events as ev
 from controller.wire.errors import ErrorCode, KafkaError
+from controller.wire.hashing import java_hash, positive
 from controller.wire.ports import Network
 from controller.wire.types import BrokerId, TopicPartition
-
-_INT_MASK: Final = 0xFFFFFFFF
-
-
-def java_hash(text: str) -> int:
-    """`String.hashCode`, as a signed 32-bit number."""
-    value = 0
-    units = text.encode("utf-16-be")
-    for at in range(0, len(units), 2):
-        value = (31 * value + (units[at] << 8 | units[at + 1])) & _INT_MASK
-    return value - (1 << 32) if value >= 1 << 31 else value
 
 
 def fetcher_id(topic_partition: TopicPartition, num_replica_fetchers: int) -> int:
     """Which fetcher of a leader serves a partition. Source: `AbstractFetcherManager.getFetcherId`."""
-    value = (31 * java_hash(topic_partition.topic) + topic_partition.partition) & _INT_MASK
-    if value >= 1 << 31:
-        value -= 1 << 32
-    return (0 if value == -(1 << 31) else abs(value)) % num_replica_fetchers
+    hashed = 31 * java_hash(topic_partition.topic) + topic_partition.partition
+    return positive(hashed) % num_replica_fetchers
 
 
 @dataclass(slots=True, kw_only=True)

@@ -32,7 +32,6 @@ from broker_sim.groups.records import (
     encode_group_value,
     encode_offset_key,
     encode_offset_value,
-    partition_for,
 )
 from broker_sim.groups.values import (
     Effect,
@@ -48,6 +47,7 @@ from broker_sim.groups.values import (
 from broker_sim.metadata_cache import MetadataCache
 from controller.wire import log_events as ev
 from controller.wire.errors import ErrorCode
+from controller.wire.hashing import group_partition
 from controller.wire.ports import Clock
 from controller.wire.types import GROUP_METADATA_TOPIC, TopicPartition
 
@@ -162,7 +162,7 @@ class GroupCoordinator:
     def partition_of(self, group_id: str) -> int:
         """The partition of `__consumer_offsets` that the group lives in."""
         partitions = len(self._metadata.partitions(GROUP_METADATA_TOPIC))
-        return partition_for(group_id, partitions or self._settings.offsets_topic_num_partitions)
+        return group_partition(group_id, partitions or self._settings.offsets_topic_num_partitions)
 
     def error_for(self, group_id: str, *, may_be_empty: bool = False) -> ErrorCode | None:
         """Why no request about this group can be served here (clients.md §7.2); None if it can."""

@@ -8,7 +8,7 @@ clients.md §8.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -236,20 +236,3 @@ def _read_member(reader: _Reader, version: int) -> StoredMember:
         subscription=reader.data(),
         assignment=reader.data(),
     )
-
-
-def java_hash(text: str) -> int:
-    """`String.hashCode`: signed 32-bit."""
-    units: Sequence[int] = struct.unpack(
-        f">{len(text.encode('utf-16-be', 'surrogatepass')) // 2}H", text.encode("utf-16-be", "surrogatepass")
-    )
-    value = 0
-    for unit in units:
-        value = (31 * value + unit) & 0xFFFFFFFF
-    return value - (1 << 32) if value & 0x80000000 else value
-
-
-def partition_for(group_id: str, partitions: int) -> int:
-    """The partition of `__consumer_offsets` that a group lives in. Source: Kafka `Utils.abs`, `partitionFor`."""
-    hashed = java_hash(group_id)
-    return (0 if hashed == -(1 << 31) else abs(hashed)) % partitions

@@ -15,27 +15,15 @@ from typing import Final
 from controller.requests.cluster import group_metadata_topic
 from controller.requests.node import Body, Node
 from controller.requests.topic_creation import plan_topic, write_topic
+from controller.wire import log_events as ev
 from controller.wire.errors import ErrorCode, KafkaError
+from controller.wire.hashing import group_partition
 from controller.wire.protocol import Request
 from controller.wire.types import GROUP_METADATA_TOPIC, TopicPartition
 
 #: How DescribeLogDirs names the directory that a controller does not have.
 NO_LOG_DIR: Final = "(none)"
 _GROUP: Final = 0
-
-
-def java_hash(text: str) -> int:
-    """`String.hashCode`: over UTF-16 units, 32 bits, signed."""
-    value = 0
-    for low, high in zip(*[iter(text.encode("utf-16-le", "surrogatepass"))] * 2, strict=True):
-        value = (31 * value + (low | high << 8)) & 0xFFFFFFFF
-    return value - (1 << 32) if value >= 1 << 31 else value
-
-
-def group_partition(group_id: str, partitions: int) -> int:
-    """The partition of `__consumer_offsets` that keeps a group (`Utils.abs`: the least int becomes 0)."""
-    value = java_hash(group_id)
-    return (0 if value == -(1 << 31) else abs(value)) % partitions
 
 
 async def handle_find_coordinator(node: Node, request: Request) -> Body:
@@ -63,6 +51,8 @@ async def _create_group_topic(node: Node) -> None:
     try:
         await write_topic(node, wanted, await plan_topic(node, wanted))
     except KafkaError as error:
+        # The client only learns to try again: the reason (too few brokers, mostly) must be found somewhere.
+        node.log.warning(ev.TOPIC_AUTO_CREATION_FAILED, topic=wanted.name, reason=str(error))
         raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, error.message) from error
 
 

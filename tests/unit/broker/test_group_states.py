@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker_sim.groups.group import Group
-from broker_sim.groups.records import partition_for
 from broker_sim.groups.values import (
     Effect,
     GroupSettings,
@@ -23,6 +22,7 @@ from broker_sim.groups.values import (
     SyncAnswer,
 )
 from controller.wire.errors import ErrorCode
+from controller.wire.hashing import group_partition
 
 SESSION_MS = 45_000
 REBALANCE_MS = 60_000
@@ -242,7 +242,7 @@ PARTITIONS = [("my-group", 12), ("test", 48), ("group", 47), ("console-consumer"
 
 @pytest.mark.parametrize(("group_id", "partition"), [*PARTITIONS, ("connect-cluster", 13)])
 def test_a_group_lives_where_java_puts_it(group_id: str, partition: int) -> None:
-    assert partition_for(group_id, 50) == partition
+    assert group_partition(group_id, 50) == partition
 
 
 STEPS = st.lists(

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from controller.requests.any_node import group_partition
 from controller.requests.table import APIS
 from controller.wire.errors import ErrorCode
+from controller.wire.hashing import group_partition
 from controller.wire.protocol import ApiKey
 from controller.wire.zk import Create, Delete, Multi, SetData
 
