@@ -18,9 +18,11 @@ from rich.console import Console
 
 from controller.local.cluster import LOCK_FILE, Cluster, ClusterPlan, own_folder, plan_cluster
 from controller.local.control import serve_control
+from controller.local.readiness import wait_until_whole
 from controller.local.status import DEFAULT_DATA, ClusterError, read_cluster
 from controller.wire import settings
 from controller.wire.real import logs
+from controller.wire.types import BrokerId
 
 #: An exit code of its own for "ended by the user", as shells have it for SIGINT.
 INTERRUPTED: Final = 130
@@ -74,6 +76,9 @@ async def _up(plan: ClusterPlan) -> int:
     try:
         async with Cluster(plan) as cluster, serve_control(cluster):
             console.print(f"bootstrap {plan.bootstrap}\nzookeeper {plan.zookeeper}\nlogs      {plan.data / 'logs'}")
+            missing = await wait_until_whole(plan.bootstrap, [BrokerId(b.broker_id) for b in plan.brokers])
+            if missing is not None:
+                console.print(f"not whole yet: {missing}; going on")
             console.print("ready; Ctrl-C ends it. In another terminal: kwob status, kwob topics, kwob broker kill 1")
             await _tell_ends(cluster, console)
     finally:
