@@ -336,10 +336,6 @@ class FetcherManager:
             task.add_done_callback(self._stopping.discard)
             self._table.log.info(ev.FETCHER_REMOVED, leader=key[0], fetcher_id=key[1])
 
-    def is_following(self, topic_partition: TopicPartition) -> bool:
-        """Whether a fetcher serves the partition."""
-        return any(topic_partition in fetcher for fetcher in self._fetchers.values())
-
     async def stop(self) -> None:
         """Ends all fetchers. Idempotent."""
         fetchers, self._fetchers = list(self._fetchers.values()), {}

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import structlog
@@ -414,23 +413,10 @@ class ReplicaManager:
         partition = self._table.partitions.get(topic_partition)
         return partition is not None and partition.led is not None
 
-    def led_partitions(self) -> list[TopicPartition]:
-        """All that this broker leads, sorted."""
-        return sorted(p.topic_partition for p in self._table.led())
-
-    def under_replicated_count(self) -> int:
-        """Kafka's UnderReplicatedPartitions gauge."""
-        return sum(p.led is not None and p.led.is_under_replicated for p in self._table.led())
-
     @property
     def all_log_dirs_failed(self) -> bool:
         """Whether the broker must halt (§11.1)."""
         return self._table.dirs.all_offline
-
-    @property
-    def trace_path(self) -> Path | None:
-        """The file of the trace, if any."""
-        return self._table.trace.path
 
 
 def _quota(broker_id: BrokerId, settings: ReplicaSettings) -> ReplicationQuota:

@@ -92,11 +92,6 @@ class SocketServer:
         """Lets the requests in that came so far and will come."""
         self._ready.set()
 
-    @property
-    def connection_count(self) -> int:
-        """Connections that are open."""
-        return len(self._open)
-
     async def close(self) -> None:
         """Stops accepting and closes all connections; requests in service are abandoned. Idempotent."""
         if self._listener is not None:

@@ -15,7 +15,6 @@ from broker_sim.fetch_session import FetchContext
 from broker_sim.replica_types import FetchPartition, FetchResult
 from broker_sim.server import Answer, Call
 from controller.wire.errors import ErrorCode
-from controller.wire.protocol import ms
 from controller.wire.types import TopicPartition
 
 VERSIONS: Final = (4, 11)
@@ -32,7 +31,7 @@ async def handle_fetch(context: BrokerContext, call: Call) -> Answer:
     results = await context.replicas.fetch(
         session.partitions,
         replica_id=int(body.replica_id),
-        max_wait_ms=ms(body.max_wait),
+        max_wait_ms=body.max_wait,
         min_bytes=body.min_bytes,
         max_bytes=min(body.max_bytes, context.settings.fetch_max_bytes),
         read_committed=body.isolation_level == READ_COMMITTED,

@@ -13,7 +13,6 @@ from broker_sim.apis.context import BrokerContext
 from broker_sim.groups.values import Join, JoinAnswer, Sync
 from broker_sim.server import Answer, Call
 from controller.wire.errors import ErrorCode
-from controller.wire.protocol import ms
 
 JOIN_GROUP_VERSIONS: Final = (0, 7)
 SYNC_GROUP_VERSIONS: Final = (0, 5)
@@ -24,7 +23,7 @@ LEAVE_GROUP_VERSIONS: Final = (0, 4)
 async def handle_join_group(context: BrokerContext, call: Call) -> Answer:
     """Answered when the rebalance that it takes part in is complete."""
     body, client_id = call.body, call.request.client_id or ""
-    session_timeout_ms = ms(body.session_timeout)
+    session_timeout_ms = body.session_timeout
     group_instance_id = getattr(body, "group_instance_id", None)
     request = Join(
         member_id=body.member_id,
@@ -33,7 +32,7 @@ async def handle_join_group(context: BrokerContext, call: Call) -> Answer:
         client_id=client_id,
         client_host="/" + call.client_host,
         session_timeout_ms=session_timeout_ms,
-        rebalance_timeout_ms=ms(getattr(body, "rebalance_timeout", session_timeout_ms)),
+        rebalance_timeout_ms=getattr(body, "rebalance_timeout", session_timeout_ms),
         protocol_type=body.protocol_type,
         protocols=tuple((protocol.name, bytes(protocol.metadata)) for protocol in body.protocols),
         needs_known_member_id=call.version >= 4,

@@ -14,7 +14,6 @@ from broker_sim.apis.context import BrokerContext
 from broker_sim.replica_types import ListedOffset
 from broker_sim.server import Answer, Call
 from controller.wire.errors import ErrorCode
-from controller.wire.protocol import ms
 from controller.wire.types import TopicPartition
 
 LIST_OFFSETS_VERSIONS: Final = (1, 5)
@@ -83,7 +82,7 @@ async def handle_delete_records(context: BrokerContext, call: Call) -> Answer:
     """Raises log start offsets."""
     body = call.body
     offsets = {TopicPartition(t.name, int(p.partition_index)): int(p.offset) for t in body.topics for p in t.partitions}
-    results = await context.replicas.delete_records(offsets, timeout_ms=ms(body.timeout))
+    results = await context.replicas.delete_records(offsets, timeout_ms=body.timeout)
 
     def answer(topic: str, index: int) -> dict[str, Any]:
         result = results[TopicPartition(topic, index)]

@@ -14,7 +14,6 @@ from broker_sim.replica_types import ProduceResult
 from broker_sim.server import Answer, Call, CloseConnection
 from broker_sim.zk import ZkError
 from controller.wire.errors import ErrorCode
-from controller.wire.protocol import ms
 from controller.wire.types import TopicPartition
 from controller.wire.znodes import ZnodeError
 
@@ -63,7 +62,7 @@ async def _produce(
     return await context.replicas.produce(
         records,
         acks=call.body.acks,
-        timeout_ms=ms(call.body.timeout),
+        timeout_ms=call.body.timeout,
         is_internal=call.request.client_id == ADMIN_CLIENT_ID,
         zstd_allowed=call.version >= 7,
     )

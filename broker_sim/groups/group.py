@@ -94,11 +94,6 @@ class Group:
         return min(deadlines, default=None)
 
     @property
-    def pending_members(self) -> frozenset[str]:
-        """Ids that were handed out and have not joined yet."""
-        return frozenset(self._pending)
-
-    @property
     def has_members(self) -> bool:
         """Whether anybody belongs to it, or is about to."""
         return bool(self.members or self._pending)

@@ -63,10 +63,6 @@ class Members(dict[str, Member]):
         self[new_id] = member
         return member
 
-    def waiting_to_join(self) -> list[Member]:
-        """Those whose JoinGroup is parked."""
-        return [member for member in self.values() if member.join is not None]
-
     def rebalance_timeout_ms(self) -> int:
         """The longest that any member asks for."""
         return max((member.rebalance_timeout_ms for member in self.values()), default=0)

@@ -242,10 +242,6 @@ class ClusterState:
         """The states of all known replicas of a broker."""
         return self._replica_states.get(broker_id) or {}
 
-    def put_replica_state(self, replica: PartitionReplica, state: ReplicaState) -> None:
-        """As `put_replica_states`, of one."""
-        self.put_replica_states(replica.replica, (replica.topic_partition,), state)
-
     def put_replica_states(
         self, broker_id: BrokerId, partitions: Iterable[TopicPartition], state: ReplicaState
     ) -> None:

@@ -102,11 +102,6 @@ class Workload:
             gone = [tp for tp in self.acknowledged if tp.topic == topic]
             return sum(len(self.acknowledged.pop(tp)) for tp in gone)
 
-    def acknowledged_in(self, topic: str) -> int:
-        """How many records of a topic are acknowledged so far."""
-        with self._lock:
-            return sum(len(numbers) for tp, numbers in self.acknowledged.items() if tp.topic == topic)
-
     def _guarded(self, work: Any) -> None:
         try:
             work()

@@ -27,7 +27,6 @@ from controller.core.events import (
     ReplicaLeaderElection,
 )
 from controller.requests.node import NOT_CONTROLLER_TEXT, Body, Node
-from controller.wire import protocol
 from controller.wire.errors import ErrorCode, KafkaError
 from controller.wire.protocol import Request
 from controller.wire.types import NO_BROKER_EPOCH, BrokerId, TopicPartition
@@ -120,7 +119,7 @@ async def handle_elect_leaders(node: Node, request: Request) -> Body:
     outcomes = dict(answer.partitions)
     if wanted is None:
         outcomes = {tp: o for tp, o in outcomes.items() if o.error is not ErrorCode.ELECTION_NOT_NEEDED}
-    return _election_body(await _seen(node, outcomes, protocol.ms(body.timeout)))
+    return _election_body(await _seen(node, outcomes, body.timeout))
 
 
 async def _seen(

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from controller.requests.node import Body, Node, check_size, check_written
-from controller.wire import protocol, znodes
+from controller.wire import znodes
 from controller.wire.errors import ErrorCode, KafkaError
 from controller.wire.placement import (
     BrokerRack,
@@ -39,7 +39,7 @@ async def handle_create_partitions(node: Node, request: Request) -> Body:
     """Adds partitions and waits until each partition of the topics has a leader, or the time is over."""
     node.check_active()
     body = request.body
-    timeout_ms, validate_only = protocol.ms(body.timeout), bool(body.validate_only)
+    timeout_ms, validate_only = body.timeout, bool(body.validate_only)
     brokers = usable_brokers(await _registered_brokers(node), RackMode.ENFORCED)
     twice = {name for name, count in Counter(t.name for t in body.topics).items() if count > 1}
     results: dict[str, Body] = {}

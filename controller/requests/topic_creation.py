@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from controller.requests.node import Body, Node, check_size, check_written, create_recursive, write_entity_configs
-from controller.wire import protocol, topic_configs, znodes
+from controller.wire import topic_configs, znodes
 from controller.wire.errors import ErrorCode, KafkaError
 from controller.wire.placement import (
     Assignment,
@@ -48,7 +48,7 @@ async def handle_create_topics(node: Node, request: Request) -> Body:
     """Creates topics and waits until each partition has a leader, or the time is over."""
     node.check_active()
     body = request.body
-    timeout_ms, validate_only = protocol.ms(body.timeout), bool(getattr(body, "validate_only", False))
+    timeout_ms, validate_only = body.timeout, bool(getattr(body, "validate_only", False))
     results: dict[str, Body] = {}
     created: dict[str, Assignment] = {}
     twice = {name for name, count in Counter(t.name for t in body.topics).items() if count > 1}

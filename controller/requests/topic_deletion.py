@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from controller.requests.node import Body, Node, check_written
-from controller.wire import protocol, znodes
+from controller.wire import znodes
 from controller.wire.errors import ErrorCode, KafkaError
 from controller.wire.protocol import Request
 from controller.wire.zk import Create, Exists, ZkCode
@@ -27,7 +27,7 @@ async def handle_delete_topics(node: Node, request: Request) -> Body:
         if request.api_version < _KNOWS_DISABLED:
             code = ErrorCode.INVALID_REQUEST
         raise KafkaError(code, _DISABLED_TEXT)
-    timeout_ms = protocol.ms(request.body.timeout)
+    timeout_ms = request.body.timeout
     results: dict[str, ErrorCode] = {}
     for name in request.body.topic_names:
         if name not in results:

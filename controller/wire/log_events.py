@@ -29,14 +29,12 @@ CONTROLLER_EVENTS_PREEMPTED: Final = "controller.events_preempted"
 
 # State machines
 TRANSITION_REFUSED: Final = "transition.refused"
-PARTITION_STATE_CHANGED: Final = "partition.state_changed"
 PARTITION_LEADER_ELECTED: Final = "partition.leader_elected"
 #: In the place of one line per partition when many were elected, or left, in one go.
 PARTITION_LEADERS_ELECTED: Final = "partition.leaders_elected"
 PARTITION_ISRS_REDUCED: Final = "partition.isrs_reduced"
 PARTITION_ELECTION_FAILED: Final = "partition.election_failed"
 PARTITION_ISR_REDUCED: Final = "partition.isr_reduced"
-REPLICA_STATE_CHANGED: Final = "replica.state_changed"
 
 # Cluster changes
 BROKERS_CHANGED: Final = "brokers.changed"

@@ -10,7 +10,7 @@ versions of its API.
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Final
@@ -196,11 +196,6 @@ def build(api_key: int, api_version: int, values: Mapping[str, Any], *, response
     return codec_reader.reader(load(api_key, api_version))(data, 0)[0]
 
 
-def ms(duration: int) -> int:
-    """A duration as read from a message, in milliseconds."""
-    return duration
-
-
 def plain(value: Any) -> Any:
     """A read structure as dicts, lists, numbers and strings: for logs, `--json` and tests."""
     if isinstance(value, codec_reader.Message):
@@ -223,8 +218,3 @@ def api_name(api_key: int) -> str:
     """Kafka's name of an API, such as `LeaderAndIsr`; the number for an unknown one."""
     name = api_key_map.get(api_key)
     return "".join(part.capitalize() for part in name.split("_")) if name else str(api_key)
-
-
-Body = Mapping[str, Any]
-Struct = dict[str, Any]
-Structs = Sequence[Struct]

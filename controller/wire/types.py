@@ -7,7 +7,7 @@ Names are those of Kafka's schemas in snake_case; what Kafka calls `zkVersion` i
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, NamedTuple, NewType
 
@@ -142,7 +142,3 @@ class Broker:
     def endpoint(self, listener: str = "PLAINTEXT") -> Endpoint | None:
         """The endpoint of that listener, or None."""
         return next((e for e in self.endpoints if e.listener == listener), None)
-
-    def with_epoch(self, broker_epoch: int) -> Broker:
-        """The same broker in another registration."""
-        return replace(self, broker_epoch=broker_epoch)

@@ -151,7 +151,7 @@ class Node:
         results = await self.manager.fetch(
             context.partitions,
             replica_id=body.replica_id,
-            max_wait_ms=protocol.ms(body.max_wait),
+            max_wait_ms=body.max_wait,
             min_bytes=body.min_bytes,
             max_bytes=body.max_bytes,
         )
