@@ -35,3 +35,8 @@ def zk_connect(zookeeper: EmbeddedZooKeeper) -> str:
 def pytest_addoption(parser: pytest.Parser) -> None:
     """`--seed N`, repeatable: the simulated worlds to run instead of the usual ones."""
     parser.addoption("--seed", action="append", type=int, default=[], help="run simulations on this seed (repeatable)")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """The marker from which docs/known-failures.md is drawn."""
+    config.addinivalue_line("markers", "known_failure(key, ...): covers these rows of the known failures")

@@ -78,8 +78,9 @@ def office_changed(state: ClusterState) -> Steps[None]:
 def elect_again(state: ClusterState, now_ms: int) -> Steps[None]:
     """`/controller` was deleted, or the session is new. After a failed term the next attempt waits."""
     yield from maybe_resign(state)
-    wait_ms = state.election_not_before_ms - now_ms
-    if wait_ms > 0:
+    wait_ms = min(state.election_not_before_ms - now_ms, RETRY_MS)  # the clock may have been set back
+    if wait_ms > 0 and not state.serving:
+        yield CancelTimers()  # one attempt waits, however many events ask for it
         yield Enqueue(Reelect(), wait_ms)
         return
     yield from run_for_office(state, now_ms)

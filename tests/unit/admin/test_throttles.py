@@ -70,6 +70,7 @@ def _running(replicas: tuple[int, ...], adding: tuple[int, ...], removing: tuple
     return ReplicaAssignment(replicas=replicas, adding_replicas=adding, removing_replicas=removing)  # type: ignore[arg-type]
 
 
+@pytest.mark.known_failure("A1")
 def test_t6_a_proposal_on_top_of_running_reassignments() -> None:
     running = {
         TopicPartition("foo", 0): _running((1, 2, 3, 4), (4,), (3,)),

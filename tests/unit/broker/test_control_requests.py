@@ -35,6 +35,7 @@ EPOCHS = [
 
 
 @pytest.mark.parametrize(("_", "shift", "controller_epoch", "error"), EPOCHS, ids=[row[0] for row in EPOCHS])
+@pytest.mark.known_failure("E1", "S5")
 def test_epochs(in_memory: Any, _: str, shift: int | None, controller_epoch: int, error: ErrorCode) -> None:
     async def scenario(cluster: Any) -> None:
         broker = await cluster.start(1)
@@ -110,6 +111,7 @@ def test_a_partition_whose_leader_is_dead_is_said_to_have_none(in_memory: Any) -
     in_memory(scenario)
 
 
+@pytest.mark.known_failure("Z2")
 def test_a_broker_whose_session_expired_registers_again_with_a_new_epoch(in_memory: Any) -> None:
     async def scenario(cluster: Any) -> None:
         broker = await cluster.start(1)
@@ -127,6 +129,7 @@ def test_a_broker_whose_session_expired_registers_again_with_a_new_epoch(in_memo
     in_memory(scenario)
 
 
+@pytest.mark.known_failure("Z1")
 def test_a_second_broker_with_the_same_id_is_refused(in_memory: Any) -> None:
     async def scenario(cluster: Any) -> None:
         await cluster.start(1)

@@ -57,6 +57,7 @@ def test_other_strategies(got: Election | None, expected: Election | None) -> No
     assert got == expected
 
 
+@pytest.mark.known_failure("S2")
 def test_the_load_of_a_dead_broker_spreads_as_the_assignment_says() -> None:
     """S2: every ISR lists 3 before its other followers, yet 2 and 3 share what 1 led."""
     leaders: Counter[int] = Counter()

@@ -47,6 +47,7 @@ def test_the_first_controller_has_epoch_1_and_version_1(world: Any) -> None:
     assert step.is_active(world.state)
 
 
+@pytest.mark.known_failure("F2")
 def test_a_second_term_behaves_like_the_first(world: Any) -> None:
     """F2: the session expires, the same process wins again, everything is handled."""
     started(world)
@@ -77,6 +78,7 @@ def test_the_loser_of_an_election_waits(world: Any) -> None:
     assert world.state.epoch == 5
 
 
+@pytest.mark.known_failure("E1", "E2")
 def test_a_write_that_meets_a_newer_controller_ends_the_term(world: Any) -> None:
     """E1, E2: nothing of the old controller reaches ZooKeeper, and its own epoch stays what its election made it."""
     started(world)
@@ -90,6 +92,7 @@ def test_a_write_that_meets_a_newer_controller_ends_the_term(world: Any) -> None
     assert not step.is_active(world.state) and world.channels == set()
 
 
+@pytest.mark.known_failure("E1")
 def test_a_state_written_by_a_newer_controller_is_left_alone(world: Any) -> None:
     started(world)
     state = b'{"controller_epoch":9,"leader":1,"version":1,"leader_epoch":3,"isr":[1,2]}'
@@ -101,6 +104,7 @@ def test_a_state_written_by_a_newer_controller_is_left_alone(world: Any) -> None
     assert ev.PARTITION_ELECTION_FAILED in {line.event for line in world.logs}
 
 
+@pytest.mark.known_failure("X1")
 def test_a_left_over_znode_of_the_own_session_is_cleared(world: Any) -> None:
     """X1: named, but not serving. Kafka would stop here and nobody would lead the cluster."""
     started(world)
@@ -113,6 +117,7 @@ def test_a_left_over_znode_of_the_own_session_is_cleared(world: Any) -> None:
     assert world.leadership(TopicPartition("u", 0)).leader == 2
 
 
+@pytest.mark.known_failure("X1")
 def test_a_left_over_znode_of_a_foreign_session_is_waited_for(world: Any) -> None:
     """X1: an earlier process with this id died; its session has not ended yet."""
     world.make("/controller", b'{"version":2,"brokerid":100}')
@@ -138,6 +143,7 @@ def test_an_election_that_was_won_although_its_answer_was_lost(world: Any, monke
     assert step.is_active(world.state) and world.state.epoch_zk_version == 1
 
 
+@pytest.mark.known_failure("X1")
 def test_a_deletion_during_the_failover_is_not_missed(world: Any) -> None:
     """The watch is one-shot: in Kafka it fires for the own creation and sees nothing until that is worked off."""
     world.broker_starts(1)
@@ -156,6 +162,7 @@ def test_a_deletion_during_the_failover_is_not_missed(world: Any) -> None:
     assert named(world) == (100, world.session)
 
 
+@pytest.mark.known_failure("E4")
 def test_a_failover_that_fails_gives_the_office_up_in_full(world: Any) -> None:
     """E4: a znode that cannot be read; once it is sound the second term works, and epochs do not race meanwhile."""
     world.broker_starts(1)
@@ -181,6 +188,7 @@ CALLERS = [
 
 
 @pytest.mark.parametrize(("event", "error"), CALLERS, ids=lambda value: type(value).__name__)
+@pytest.mark.known_failure("F5")
 def test_callers_of_an_inactive_controller_are_told(world: Any, event: Any, error: ErrorCode) -> None:
     """F5: also when the event is drained unprocessed."""
     world.run(event)
@@ -198,11 +206,13 @@ def test_elections_of_an_inactive_controller_are_refused_one_by_one(world: Any) 
 
 
 @pytest.mark.parametrize("event_type", events.Event.__args__, ids=lambda t: t.__name__)  # type: ignore[attr-defined]
+@pytest.mark.known_failure("C4")
 def test_every_event_has_a_state(event_type: type[Any]) -> None:
     """C4: no event is lost because its instrumentation is missing."""
     assert event_type in step._STATES
 
 
+@pytest.mark.known_failure("F4")
 def test_after_resigning_nothing_is_sent_or_written(world: Any) -> None:
     """F4: whatever is queued or fires later."""
     started(world)

@@ -63,6 +63,7 @@ def test_the_worked_example_of_the_specification_step_by_step() -> None:
     assert wrote(p, 60_600) == (ONE, TWO, THREE) and p.hw == 2060
 
 
+@pytest.mark.known_failure("I3")
 def test_a_silent_follower_at_the_end_stays_until_an_append() -> None:
     p = led()
     for follower in (TWO, THREE):

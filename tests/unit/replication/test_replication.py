@@ -63,6 +63,7 @@ def test_a_silent_follower_leaves_the_isr_and_returns(cluster_of, tmp_path) -> N
     run(cluster_of, tmp_path, scenario)
 
 
+@pytest.mark.known_failure("I3")
 def test_a_follower_at_the_end_of_an_idle_log_stays_in_the_isr(cluster_of, tmp_path) -> None:
     async def scenario(cluster):
         cluster.appoint(TP, 1, ALL, ALL, is_new=True)
@@ -154,6 +155,7 @@ def test_a_waiting_producer_learns_that_leadership_moved(cluster_of, tmp_path) -
     run(cluster_of, tmp_path, scenario)
 
 
+@pytest.mark.known_failure("I5")
 def test_a_refused_isr_write_stays_pending_until_the_next_leader_and_isr(cluster_of, tmp_path) -> None:
     async def scenario(cluster):
         cluster.appoint(TP, 1, ALL, ALL, is_new=True)
@@ -181,6 +183,7 @@ CLASSES = [
 
 
 @pytest.mark.parametrize(("age", "replicas", "expected"), CLASSES)
+@pytest.mark.known_failure("C1")
 def test_leader_and_isr_is_classified_by_its_leader_epoch(cluster_of, tmp_path, age, replicas, expected) -> None:
     from controller.wire.control import LeaderAndIsrEntry
     from controller.wire.types import LeaderAndIsr, ReplicaAssignment
@@ -218,6 +221,7 @@ STOPS = [
 
 
 @pytest.mark.parametrize(("ahead", "delete", "expected", "is_kept"), STOPS)
+@pytest.mark.known_failure("D4")
 def test_stop_replica(cluster_of, tmp_path, ahead, delete, expected, is_kept) -> None:
     async def scenario(cluster):
         for _ in range(3):

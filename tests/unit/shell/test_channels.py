@@ -224,6 +224,7 @@ def test_a_broker_that_is_not_there_yet_is_tried_until_it_is() -> None:
     assert len([line for line in lines if line["event"] == ev.REQUEST_FAILED]) < 10
 
 
+@pytest.mark.known_failure("C2")
 def test_a_stalled_broker_delays_only_itself() -> None:
     """C2 of the known failures."""
 
@@ -240,6 +241,7 @@ def test_a_stalled_broker_delays_only_itself() -> None:
     play(scenario)
 
 
+@pytest.mark.known_failure("C2")
 def test_a_backlog_grows_with_the_cluster_and_not_with_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(channels, "MERGE_ABOVE", 10)
 
@@ -278,6 +280,7 @@ def test_removing_a_broker_drops_what_waits_and_adding_it_starts_afresh() -> Non
     assert [line["reason"] for line in lines if line["event"] == ev.REQUEST_REFUSED] == ["the broker has no channel"]
 
 
+@pytest.mark.known_failure("C3")
 def test_a_broker_without_our_listener_is_no_reason_to_fail() -> None:
     """C3 of the known failures."""
 
@@ -293,6 +296,7 @@ def test_a_broker_without_our_listener_is_no_reason_to_fail() -> None:
     assert reasons == {"broker 1 has no listener PLAINTEXT"}
 
 
+@pytest.mark.known_failure("C3")
 def test_a_request_that_cannot_be_encoded_does_not_block_the_next() -> None:
     async def scenario(bench: Bench) -> None:
         stub = await bench.start(1, StubBroker())

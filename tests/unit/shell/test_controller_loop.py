@@ -7,6 +7,7 @@ import random
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any
 
+import pytest
 import structlog
 from structlog.testing import capture_logs
 
@@ -173,6 +174,7 @@ def test_a_caller_gets_the_first_answer_only() -> None:
     play(scenario, {ListPartitionReassignments: answer_listing})
 
 
+@pytest.mark.known_failure("F5")
 def test_expiry_answers_everyone_who_waits_before_anything_else() -> None:
     """F5 of the known failures: exactly one answer each, while an event is in progress."""
 

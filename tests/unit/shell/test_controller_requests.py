@@ -239,6 +239,7 @@ def test_controlled_shutdown_moves_leaders(play: Play) -> None:
 @pytest.mark.parametrize(
     ("stalled", "least_s", "most_s"), [(False, 0.0, 1.0), (True, 1.9, 2.5)], ids=["all answer", "one is stalled"]
 )
+@pytest.mark.known_failure("X6")
 def test_a_shutdown_is_answered_once_the_others_were_told(
     play: Play, stalled: bool, least_s: float, most_s: float
 ) -> None:
