@@ -37,3 +37,21 @@ def test_reads_fall_back_to_one_by_one(zk_connect: str, monkeypatch: pytest.Monk
 
     asyncio.run(scenario())
     assert events == [WatchEvent(WatchKind.DATA_CHANGED, "/n3")]
+
+
+def test_watched_reads_fall_back_too(zk_connect: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jute, "MULTI_READ", UNKNOWN_OPERATION)
+    events: list[WatchEvent] = []
+
+    async def scenario() -> None:
+        connector = KazooConnector(zk_connect, session_timeout_ms=4000, connect_timeout_s=10)
+        session = await connector.connect(on_watch=events.append, on_expired=lambda: pytest.fail("expired"))
+        await session.perform([Create(f"/n{n}", b"%d" % n) for n in range(0, 100, 2)])
+        for _ in range(2):
+            found = await session.perform([GetData(f"/n{n}", watch=True) for n in range(100)])
+            assert [result.data for result in found] == [None if n % 2 else b"%d" % n for n in range(100)]
+        await session.perform([SetData("/n4", b""), SetData("/n98", b"")])
+        await session.close()
+
+    asyncio.run(scenario())
+    assert events == [WatchEvent(WatchKind.DATA_CHANGED, "/n4"), WatchEvent(WatchKind.DATA_CHANGED, "/n98")]

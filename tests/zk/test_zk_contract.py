@@ -294,6 +294,64 @@ def test_thousands_of_reads_in_one_call(zk: Zk) -> None:
     zk.run(scenario)
 
 
+def test_many_watched_reads_in_one_call(zk: Zk) -> None:
+    """They travel together, yet each is as if read alone: watched where there is a znode, silent where there is none."""
+
+    async def scenario() -> None:
+        a, b = await zk.client(), await zk.client()
+        await a.session.perform([Create(f"/n{n}", b"%d" % n) for n in range(0, 200, 2)])
+        await codes(a, Exists("/n3", watch=True))
+        found = await a.session.perform([GetData(f"/n{n}", watch=True) for n in range(200)])
+        for n, result in enumerate(found):
+            assert (result.code, result.data) == ((NO_NODE, None) if n % 2 else (OK, b"%d" % n))
+        assert a.events == []
+        await codes(b, SetData("/n0", b""), SetData("/n0", b""), Create("/n1"), Create("/n3"), Delete("/n198"))
+        await codes(a, Exists("/"))
+        await codes(b, Create("/end"))
+        await a.until(lambda: len(a.events) == 3)
+        await codes(a, Exists("/n0"))
+        assert a.events == [WatchEvent(D, "/n0"), WatchEvent(C, "/n3"), WatchEvent(X, "/n198")]
+
+    zk.run(scenario)
+
+
+def test_watched_reads_under_way_survive_a_lost_connection(zk: Zk) -> None:
+    async def scenario() -> None:
+        a, b = await zk.client(), await zk.client()
+        await a.session.perform([Create(f"/n{n}") for n in range(0, 100, 2)])
+        for round_number in range(5):
+            reading = asyncio.ensure_future(a.session.perform([GetData(f"/n{n}", watch=True) for n in range(100)]))
+            await asyncio.sleep(0)
+            await zk.disconnect(a)
+            assert [result.ok for result in await reading] == [n % 2 == 0 for n in range(100)]
+            await codes(b, *(SetData(f"/n{n}", b"") for n in range(0, 100, 2)))
+            await a.until(lambda: len(a.events) == 50)
+            assert sorted(event.path for event in a.events) == sorted(f"/n{n}" for n in range(0, 100, 2)), round_number
+            a.events.clear()
+        assert a.expirations == 0
+
+    zk.run(scenario)
+
+
+def test_more_watches_than_one_request_may_name_survive_a_lost_connection(zk: Zk) -> None:
+    """A server refuses requests above 1 MiB."""
+
+    async def scenario() -> None:
+        a, b = await zk.client(), await zk.client()
+        paths = [f"/{'n' * 240}{n}" for n in range(6_000)]
+        for first in range(0, len(paths), 1_000):
+            await a.session.perform([Multi(tuple(Create(path) for path in paths[first : first + 1_000]))])
+        await a.session.perform([GetData(path, watch=True) for path in paths])
+        await zk.disconnect(a)
+        await a.session.perform([Exists("/")])
+        await codes(b, SetData(paths[0], b""), SetData(paths[-1], b""))
+        await a.until(lambda: len(a.events) == 2)
+        assert a.events == [WatchEvent(D, paths[0]), WatchEvent(D, paths[-1])]
+        assert a.expirations == 0
+
+    zk.run(scenario)
+
+
 def test_a_lost_connection_costs_no_answer_and_no_watch(zk: Zk) -> None:
     async def scenario() -> None:
         a, b = await zk.client(), await zk.client()
