@@ -281,6 +281,55 @@ def check_manual(assignment: Mapping[int, Sequence[BrokerId]]) -> None:
         raise InvalidReplicaAssignment("partitions should be a consecutive 0-based integer sequence")
 
 
+def assign_naively(brokers: Sequence[BrokerRack], *, partitions: int, replication_factor: int) -> Assignment:
+    """The obvious scheme, kept to show what is wrong with it: replica j of partition i on broker (i + j) mod n.
+
+    Its flaws: every topic starts at the first broker, so that what does not divide evenly always lands on the first
+    ones; and partitions i and i + n have the same replicas, so that all leaderships of a broker that dies go to one
+    neighbour. Racks are not looked at. Raises: InvalidPartitions, InvalidReplicationFactor. Source: spec admin.md §1.9.
+    """
+    check_counts(partitions=partitions, replication_factor=replication_factor, broker_count=len(brokers))
+    ids, count = [b.broker_id for b in brokers], len(brokers)
+    return {i: tuple(ids[(i + j) % count] for j in range(replication_factor)) for i in range(partitions)}
+
+
+def infer_start(brokers: Sequence[BrokerRack], assignment: Mapping[int, Sequence[BrokerId]]) -> Start | None:
+    """The start from which the arithmetic on these brokers gives exactly this layout; None when no start does.
+
+    The start index is where the first partition's leader stands. The shift is known modulo brokers - 1 only, so the
+    least one is given; without followers it is 0, for nothing shows it.
+    """
+    if not assignment or not assignment[min(assignment)]:
+        return None
+    first, factor = min(assignment), len(assignment[min(assignment)])
+    racks = {b.broker_id: b.rack for b in brokers if b.rack is not None}
+    if list(assignment) != list(range(first, first + len(assignment))) or factor > len(brokers):
+        return None
+    if racks and len(racks) != len(brokers):
+        return None
+    ids = alternate_racks(racks) if racks else [b.broker_id for b in brokers]
+    leader = assignment[first][0]
+    if leader not in ids:
+        return None
+    wanted = {number: tuple(replicas) for number, replicas in assignment.items()}
+    for shift in range(max(1, len(ids) - 1)):
+        start = Start(start_index=(ids.index(leader) - first) % len(ids), shift=shift)
+        if _begins_with(brokers, start, wanted) and wanted == assign_replicas(
+            brokers, partitions=len(wanted), replication_factor=factor, start=start, first_partition=first
+        ):
+            return start
+    return None
+
+
+def _begins_with(brokers: Sequence[BrokerRack], start: Start, wanted: Assignment) -> bool:
+    """A quick look at the first partition, before all are placed."""
+    first = min(wanted)
+    placed = assign_replicas(
+        brokers, partitions=1, replication_factor=len(wanted[first]), start=start, first_partition=first
+    )
+    return placed[first] == wanted[first]
+
+
 def duplicates(values: Iterable[int]) -> list[int]:
     """The values that occur more than once, in order of first occurrence."""
     return [value for value, count in Counter(values).items() if count > 1]
