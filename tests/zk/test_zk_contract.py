@@ -333,25 +333,6 @@ def test_watched_reads_under_way_survive_a_lost_connection(zk: Zk) -> None:
     zk.run(scenario)
 
 
-def test_more_watches_than_one_request_may_name_survive_a_lost_connection(zk: Zk) -> None:
-    """A server refuses requests above 1 MiB."""
-
-    async def scenario() -> None:
-        a, b = await zk.client(), await zk.client()
-        paths = [f"/{'n' * 240}{n}" for n in range(6_000)]
-        for first in range(0, len(paths), 1_000):
-            await a.session.perform([Multi(tuple(Create(path) for path in paths[first : first + 1_000]))])
-        await a.session.perform([GetData(path, watch=True) for path in paths])
-        await zk.disconnect(a)
-        await a.session.perform([Exists("/")])
-        await codes(b, SetData(paths[0], b""), SetData(paths[-1], b""))
-        await a.until(lambda: len(a.events) == 2)
-        assert a.events == [WatchEvent(D, paths[0]), WatchEvent(D, paths[-1])]
-        assert a.expirations == 0
-
-    zk.run(scenario)
-
-
 def test_a_lost_connection_costs_no_answer_and_no_watch(zk: Zk) -> None:
     async def scenario() -> None:
         a, b = await zk.client(), await zk.client()
