@@ -16,7 +16,34 @@ CORRUPT: Final = "_corrupt"
 #: A trace line as it is read.
 LINE_DDL: Final = ", ".join(f"`{name}` {kind}" for name, kind in COLUMNS.items()) + f", `{CORRUPT}` string"
 #: What ingest adds: who wrote the file (`broker` or `controller`), when that process started (0: not known), the file.
-TRACE_COLUMNS: Final = (*COLUMNS, "role", "run", "file")
+ADDED_COLUMNS: Final[dict[str, str]] = {"role": "string", "run": "bigint", "file": "string"}
+TRACE_COLUMNS: Final = (*COLUMNS, *ADDED_COLUMNS)
+TRACE_DDL: Final = ", ".join(f"`{name}` {kind}" for name, kind in {**COLUMNS, **ADDED_COLUMNS}.items())
+
+#: `src` of a row: written by a simulated broker, read from a log line, put together from what other lines imply.
+SRC_TRACE: Final = "trace"
+SRC_LOG: Final = "log"
+SRC_INFERRED: Final = "inferred"
+
+#: What could not be used, line by line.
+QUARANTINE_COLUMNS: Final = ("reason", "source", "file", "line")
+#: What was used although it is odd: counted per lane.
+NOTICE_COLUMNS: Final = ("reason", "topic", "partition", "broker", "rows", "first_ts")
+#: The input files: what each was taken for, whose it is, and how that is known.
+FILES_DDL: Final = "file string, kind string, broker int, broker_from string, bytes bigint"
+#: Every write of a partition's state znode that is told of: one row per version.
+STATE_WRITE_COLUMNS: Final = (
+    "topic",
+    "partition",
+    "generation",
+    "zk_version",
+    "leader_epoch",
+    "leader",
+    "isr",
+    "ts",
+    "written_by",
+    "source",
+)
 
 LANE_KEY: Final = ("topic", "partition", "broker")
 LANE_COLUMNS: Final = (*LANE_KEY, *LaneRow._fields)
