@@ -37,6 +37,7 @@ from controller.wire.types import BrokerId
 from controller.wire.zk import (
     Check,
     Create,
+    Delete,
     Multi,
     SetData,
     WatchEvent,
@@ -133,13 +134,14 @@ def _bare(op: ZkWriteOp) -> ZkOp:
 
 
 def _waves(ops: Sequence[ZkWriteOp | Multi]) -> Iterator[list[_Chunk | tuple[int, Multi]]]:
-    """Chunks that may be under way together: nothing in one depends on anything in another of the same wave.
-
-    Two operations depend on each other when they concern the same znode, or a znode and its parent.
+    """Chunks that may be under way together. ZooKeeper performs those of one session in order, so a chunk may rest on
+    one before it; but should that be refused as a whole, this one must come to nothing by itself, to be sent again
+    behind it. So it is with children of created znodes and with parents of deleted ones, and with nothing else: any
+    other two operations on one znode, or on a znode and its parent, are never under way together.
     """
     wave: list[_Chunk | tuple[int, Multi]] = []
     chunk, size = _Chunk([], []), 0
-    closed = _Paths()
+    sent = _Paths()
     for index, op in enumerate(ops):
         if isinstance(op, Multi):
             if chunk.ops:
@@ -147,18 +149,18 @@ def _waves(ops: Sequence[ZkWriteOp | Multi]) -> Iterator[list[_Chunk | tuple[int
             if wave:
                 yield wave
             yield [(index, op)]
-            wave, chunk, size, closed = [], _Chunk([], []), 0, _Paths()
+            wave, chunk, size, sent = [], _Chunk([], []), 0, _Paths()
             continue
         weight = _OP_OVERHEAD_BYTES + len(op.path) + (len(op.data or b"") if isinstance(op, Create | SetData) else 0)
         if chunk.ops and (len(chunk.ops) >= OPS_PER_MULTI or size + weight > BYTES_PER_MULTI):
             wave.append(chunk)
-            closed.add(chunk.ops)
+            sent.add(chunk.ops)
             chunk, size = _Chunk([], []), 0
-        if closed.concern(op.path):
+        if wave and not sent.allow(op):
             if chunk.ops:
                 wave.append(chunk)
             yield wave
-            wave, chunk, size, closed = [], _Chunk([], []), 0, _Paths()
+            wave, chunk, size, sent = [], _Chunk([], []), 0, _Paths()
         chunk.indices.append(index)
         chunk.ops.append(op)
         size += weight
@@ -169,21 +171,39 @@ def _waves(ops: Sequence[ZkWriteOp | Multi]) -> Iterator[list[_Chunk | tuple[int
 
 
 class _Paths:
-    """Znodes that operations under way concern."""
+    """Znodes that chunks under way create, delete, or concern otherwise, and the parents of all but the deleted ones.
 
-    __slots__ = ("_parents", "_paths")
+    The parent of what is deleted may be deleted next: it cannot go before its children.
+    """
+
+    __slots__ = ("_created", "_deleted", "_others", "_parents")
 
     def __init__(self) -> None:
-        self._paths: set[str] = set()
+        self._created: set[str] = set()
+        self._deleted: set[str] = set()
+        self._others: set[str] = set()
         self._parents: set[str] = set()
 
     def add(self, ops: Sequence[ZkWriteOp]) -> None:
         for op in ops:
-            self._paths.add(op.path)
-            self._parents.add(_parent(op.path))
+            match op:
+                case Create():
+                    self._created.add(op.path)
+                    self._parents.add(_parent(op.path))
+                case Delete():
+                    self._deleted.add(op.path)
+                case _:
+                    self._others.add(op.path)
+                    self._parents.add(_parent(op.path))
 
-    def concern(self, path: str) -> bool:
-        return path in self._paths or path in self._parents or _parent(path) in self._paths
+    def allow(self, op: ZkWriteOp) -> bool:
+        """Whether this operation may follow at once."""
+        path, parent = op.path, _parent(op.path)
+        if path in self._created or path in self._deleted or path in self._others or path in self._parents:
+            return False
+        if parent in self._deleted or parent in self._others:
+            return False
+        return parent not in self._created or isinstance(op, Create)
 
 
 def _parent(path: str) -> str:
@@ -196,7 +216,8 @@ async def _perform_wave(
     epoch_zk_version: int,
     results: list[ZkResult | None],
 ) -> None:
-    """Fills in the results of a wave. A chunk in which one operation is refused is sent again, one by one."""
+    """Fills in the results of a wave. A chunk in which one operation is refused is sent again, one by one; so is the
+    refused one itself when it may have rested on a chunk that was refused before it."""
     fence = Check(znodes.ControllerEpochZNode.path, epoch_zk_version)
     multis = [Multi((fence, *(part.ops if isinstance(part, _Chunk) else part[1].ops))) for part in wave]
     answers = await session.perform(multis)
@@ -210,9 +231,9 @@ async def _perform_wave(
             for index, result in zip(part.indices, inner, strict=True):
                 results[index] = result
             continue
-        refused = _first_refused(inner, answer)
+        first, refused = not again, _first_refused(inner, answer)
         for at, (index, op) in enumerate(zip(part.indices, part.ops, strict=True)):
-            if at == refused:
+            if at == refused and first:
                 results[index] = ZkResult(code=inner[at].code)
             else:
                 again.append((index, op))

@@ -295,7 +295,7 @@ def test_thousands_of_reads_in_one_call(zk: Zk) -> None:
 
 
 def test_many_watched_reads_in_one_call(zk: Zk) -> None:
-    """They travel together, yet each is as if read alone: watched where there is a znode, silent where there is none."""
+    """They travel together, yet each is as if alone: watched where there is a znode, silent where there is none."""
 
     async def scenario() -> None:
         a, b = await zk.client(), await zk.client()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 from hypothesis import given, settings
@@ -95,7 +95,7 @@ def contents(tree: ZnodeTree) -> dict[str, tuple[bytes | None, int]]:
     return found
 
 
-PATHS = st.sampled_from(["/a", "/b", "/a/x", "/a/y", "/b/x", "/a/x/state", "/b/x/state", "/c"])
+PATHS = st.sampled_from(["/a", "/b", "/a/x", "/a/y", "/b/x", "/a/x/state", "/b/x/state", "/c", "/c/x", "/c/x/state"])
 OPS = st.one_of(
     st.builds(Create, PATHS, st.sampled_from([b"1", None])),
     st.builds(SetData, PATHS, st.sampled_from([b"2", b"3"]), st.sampled_from([-1, 0, 1])),
@@ -103,7 +103,7 @@ OPS = st.one_of(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=400, deadline=None)
 @given(ops=st.lists(OPS, max_size=25), size=st.integers(1, 6))
 def test_packing_cannot_be_seen(ops: list[ZkWriteOp], size: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
@@ -129,11 +129,47 @@ def test_large_writes_are_split_by_size() -> None:
     assert session.multis == [2, 2, 1]
 
 
-def test_a_child_waits_for_its_parent_in_another_multi() -> None:
+ROUND_TRIPS = [  # operations, 300 and 300 -> how often is waited for ZooKeeper
+    ("children follow their parents at once", "Create", "", "Create", "/state", 1),
+    ("parents are deleted right behind their children", "Delete", "/state", "Delete", "", 1),
+    ("what is created anew waits for its deletion", "Delete", "", "Create", "", 2),
+    ("what is deleted waits for its creation", "Create", "", "Delete", "", 2),
+    ("what is written waits for its creation", "Create", "", "SetData", "", 2),
+    ("children wait for the deletion of what was their parent", "Delete", "", "Create", "/state", 2),
+]
+
+
+@pytest.mark.parametrize(
+    ("first", "first_end", "then", "then_end", "round_trips"),
+    [row[1:] for row in ROUND_TRIPS],
+    ids=[row[0] for row in ROUND_TRIPS],
+)
+def test_who_waits_for_whom(first: str, first_end: str, then: str, then_end: str, round_trips: int) -> None:
+    makes: dict[str, Callable[[str], ZkWriteOp]] = {
+        "Create": Create,
+        "Delete": Delete,
+        "SetData": lambda path: SetData(path, b"x"),
+    }
     session = TreeSession()
-    ops = [*(Create(f"/a/{n}") for n in range(300)), *(Create(f"/a/{n}/state") for n in range(300))]
-    assert all(r.ok for r in write(session, ops))
-    assert session.round_trips == 2
+    paths = [f"/a/{n}" for n in range(300)]
+    for path in paths if first == "Delete" else ():
+        session.do(Create(path))
+        if first_end:
+            session.do(Create(path + first_end))
+    ops = [*(makes[first](path + first_end) for path in paths), *(makes[then](path + then_end) for path in paths)]
+    expect_ok = not (first == "Delete" and then_end)
+    assert [r.ok for r in write(session, ops)] == [True] * 300 + [expect_ok] * 300
+    assert session.round_trips == round_trips + (not expect_ok)
+
+
+def test_children_whose_parents_were_refused_together_are_made_all_the_same() -> None:
+    session = TreeSession()
+    session.do(Create("/a/7"))
+    results = write(
+        session, [*(Create(f"/a/{n}") for n in range(200)), *(Create(f"/a/{n}/state", b"s") for n in range(200))]
+    )
+    assert [n for n, r in enumerate(results) if not r.ok] == [7]
+    assert all(session.tree.read(GetData(f"/a/{n}/state")).data == b"s" for n in range(200))
 
 
 def test_one_refusal_costs_only_its_own_multi() -> None:
