@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from enum import Enum
 from typing import Any
 
@@ -14,7 +15,7 @@ from controller.core.effects import ControllerMoved, Effect, Read, Write
 from controller.core.events import Event
 from controller.wire.control import LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest
 from controller.wire.types import BrokerId, LeaderAndIsr, ReplicaAssignment, TopicPartition
-from controller.wire.zk import Create, Delete, GetData, SetData, ZkCode, ZkResult, ZkSessionExpired
+from controller.wire.zk import Create, Delete, GetData, SetData, ZkSessionExpired
 from controller.wire.znodes import TopicZNode
 
 from ..unit.core.conftest import CONTROLLER, Cut, World
@@ -42,6 +43,8 @@ class Stage(World):
         self.fault: Fault | None = None
         self.fault_at: int | None = None
         self.struck = False
+        #: Whether the counters are compared with a recount after each event.
+        self.recounts = True
         self.controllers_of: dict[int, set[int]] = {}
         super().__init__(**settings)
 
@@ -65,6 +68,8 @@ class Stage(World):
                 answer = self.perform(effect)
             except (ControllerMoved, ZkSessionExpired) as error:
                 thrown = error
+        if not self.recounts:
+            return
         gauges = self.state.gauges()
         assert {name: gauges[name] for name in self.state.recount()} == self.state.recount(), event
 
@@ -185,10 +190,8 @@ def faults_everywhere(
         for at_step in range(1, 400):
             stage = make()
             stage.strike(fault, at_step)
-            try:
+            with suppress(Cut):
                 act(stage)
-            except Cut:
-                pass
             stage.fault = None
             if not stage.struck:
                 check(stage)
@@ -213,4 +216,4 @@ def move_to(stage: Stage, *target: int, tp: TopicPartition = TP, reply_to: int =
     stage.run(events.ApiPartitionReassignment({tp: tuple(BrokerId(r) for r in target)}, reply_to))
 
 
-__all__ = ["CONTROLLER", "TP", "Cut", "Fault", "Stage", "ZkCode", "ZkResult"]
+__all__ = ["CONTROLLER", "TP", "Cut", "Fault", "Stage"]

@@ -1,6 +1,7 @@
-"""Draws docs/known-failures.md: `python -m tests.known_failures.table`. Finds tests by their marker, without running any.
+"""Draws docs/known-failures.md: `python -m tests.known_failures.table`.
 
-A test covers the rows that the marker `known_failure` names: on the function, or on all of a module by `pytestmark`.
+Tests are found by their marker `known_failure`, without running any. It names the rows that a test covers: on the
+function, or on all of a module by `pytestmark`.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ MARKER = "known_failure"
 _HEAD = """\
 # Known failures
 
-Failures that controllers of Kafka's ZooKeeper mode really had, what must hold instead, and the tests that say so. Drawn
-by `python -m tests.known_failures.table` from `tests/known_failures/rows.py` and the tests' markers; a test fails when
-this file is out of date or a row has no test. Where this controller goes beyond Kafka 3.9, or keeps one of its oddities,
-is listed in `controller/core/deviations.py`.
+Failures that controllers of Kafka's ZooKeeper mode really had, what must hold instead, and the tests that say so.
+Drawn by `python -m tests.known_failures.table` from `tests/known_failures/rows.py` and the tests' markers; a test fails
+when this file is out of date or a row has no test. Where this controller goes beyond Kafka 3.9, or keeps one of its
+oddities, is listed in `controller/core/deviations.py`.
 """
 
 

@@ -17,6 +17,8 @@ from controller.wire.zk import Create, GetData
 
 from .stage import CONTROLLER, TP, Fault, Stage, faults_everywhere, leaders_in, metadata_in
 
+NOTICE = b'{"version":1,"partitions":[{"topic":"t","partition":0}]}'
+
 
 def live_in(request: Any) -> set[int]:
     return {broker.broker_id for broker in request.live_brokers} - {CONTROLLER}
@@ -125,7 +127,7 @@ def test_a_change_of_membership_reaches_everybody_whatever_fails() -> None:
 
     def check(stage: Stage) -> None:
         last = {request.to: live_in(request) for request in metadata_in(stage.sent)}
-        assert last == dict.fromkeys((1, 2, 3), {1, 2, 3})
+        assert last == {broker: {1, 2, 3} for broker in (1, 2, 3)}
 
     assert faults_everywhere(make, act, check) > 3
 
@@ -202,8 +204,7 @@ def test_the_balance_leaves_alone_what_cannot_be_elected(preferred: str) -> None
     assert stage.timers[-1].event == events.AutoPreferredReplicaLeaderElection(), "the next round is planned"
     if preferred == "is catching up":
         stage.leader_writes(TP, (2, 1))
-        note = Create("/isr_change_notification/isr_change_", b'{"version":1,"partitions":[{"topic":"t","partition":0}]}', sequence=True)  # fmt: skip
-        stage.others_write(note)
+        stage.others_write(Create("/isr_change_notification/isr_change_", NOTICE, sequence=True))
         stage.run(events.AutoPreferredReplicaLeaderElection())
         assert stage.leader()[0] == 1
 
@@ -245,7 +246,7 @@ def test_a_notice_reaches_every_broker_and_goes_whatever_fails() -> None:
 
     def act(stage: Stage) -> None:
         stage.leader_writes(TP, (1,))
-        for data in (b'{"version":1,"partitions":[{"topic":"t","partition":0}]}', b"\xff{", b""):
+        for data in (NOTICE, b"\xff{", b""):
             stage.others_write(Create("/isr_change_notification/isr_change_", data, sequence=True))
         stage.run()
 
