@@ -122,7 +122,7 @@ def resume(state: ClusterState) -> Steps[None]:
     retry: list[str] = []
     start: list[str] = []
     for topic in sorted(state.topics_to_be_deleted):
-        found = {state.replica_state(r) for r in state.replicas_of(state.partitions_of((topic,)))}
+        found = state.deletion_states(topic)
         if found <= {ReplicaState.DELETION_SUCCESSFUL}:
             done.append(topic)
             continue

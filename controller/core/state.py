@@ -9,10 +9,11 @@ Source: Kafka 3.9 `ControllerContext`; spec controller.md §4.4, §8.2.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
+from controller.core.deletion_counts import DeletionCounts
 from controller.core.settings import ControllerSettings
 from controller.core.transitions import PartitionState, ReplicaState
 from controller.wire.control import UpdateMetadataEntry
@@ -73,6 +74,7 @@ class ClusterState:
         self._partitions_by_leader: defaultdict[BrokerId | None, set[TopicPartition]] = defaultdict(set)
         self._partitions_by_state: defaultdict[PartitionState, set[TopicPartition]] = defaultdict(set)
         self._imbalanced: set[TopicPartition] = set()
+        self._deletion_counts = DeletionCounts()
 
     def change_settings(self, **changes: object) -> None:
         """Replaces settings that may change at run time (`unclean_leader_election_enable`, balance settings)."""
@@ -103,7 +105,12 @@ class ClusterState:
 
     def assign(self, tp: TopicPartition, assignment: ReplicaAssignment) -> None:
         """Sets the assignment of one partition."""
-        self._index_replicas(tp, self.assignment(tp).replicas, assignment.replicas)
+        known = self.assignment(tp)
+        self._index_replicas(tp, known.replicas, assignment.replicas)
+        if self._deletion_counts and tp.topic in self._deletion_counts:
+            for replicas, times in ((known.replicas, -1), (assignment.replicas, 1)):
+                for broker_id in replicas:
+                    self._deletion_counts.add(tp.topic, self.replica_state(PartitionReplica(tp, broker_id)), times)
         self._assignments.setdefault(tp.topic, {})[tp.partition] = assignment
         self._refresh_imbalance(tp)
 
@@ -154,6 +161,7 @@ class ClusterState:
             self._imbalanced.discard(tp)
             self.told_metadata.pop(tp, None)
         self._assignments.pop(topic, None)
+        self._deletion_counts.stop(topic)
         self.topics_to_be_deleted.discard(topic)
         self.topics_with_deletion_started.discard(topic)
         self.topics_ineligible_for_deletion.discard(topic)
@@ -243,10 +251,12 @@ class ClusterState:
         return self._replica_states.get(broker_id) or {}
 
     def put_replica_states(
-        self, broker_id: BrokerId, partitions: Iterable[TopicPartition], state: ReplicaState
+        self, broker_id: BrokerId, partitions: Collection[TopicPartition], state: ReplicaState
     ) -> None:
         """Sets the states of a broker's replicas, whatever they were; NON_EXISTENT forgets them."""
         states = self._replica_states[broker_id]
+        if self._deletion_counts:
+            self._count_deletions(broker_id, partitions, state)
         if state is not ReplicaState.NON_EXISTENT:
             states.update(dict.fromkeys(partitions, state))
             return
@@ -263,9 +273,24 @@ class ClusterState:
         """Whether an operator asked for the topic's deletion."""
         return topic in self.topics_to_be_deleted
 
+    def deletion_states(self, topic: str) -> set[ReplicaState]:
+        """The states that the assigned replicas of a topic queued for deletion are in."""
+        return self._deletion_counts.states(topic)
+
+    def _count_deletions(self, broker_id: BrokerId, partitions: Iterable[TopicPartition], state: ReplicaState) -> None:
+        counts, states = self._deletion_counts, self._replica_states[broker_id]
+        for tp in partitions:
+            if tp.topic in counts:
+                times = self.assignment(tp).replicas.count(broker_id)
+                counts.add(tp.topic, states.get(tp, ReplicaState.NON_EXISTENT), -times)
+                counts.add(tp.topic, state, times)
+
     def queue_deletion(self, topics: Iterable[str]) -> None:
         """Queues topics for deletion; their partitions no longer count as imbalanced."""
         for topic in topics:
+            if topic not in self._deletion_counts:
+                replicas = self.replicas_of(self.partitions_of((topic,)))
+                self._deletion_counts.start(topic, [self.replica_state(r) for r in replicas])
             self.topics_to_be_deleted.add(topic)
             self._imbalanced.difference_update(TopicPartition(topic, p) for p in self._assignments.get(topic, ()))
 
@@ -293,7 +318,6 @@ class ClusterState:
         """The gauges of `kafka.controller:type=KafkaController` by Kafka's names; all 0 when not active, except
         `ZkMigrationState`, which is 4 (no migration) always."""
         queued = self.topics_to_be_deleted
-        waiting = [self.replica_state(r) for r in self.replicas_of(self.partitions_of(queued))] if queued else []
         return {
             "ActiveControllerCount": int(self.serving),
             "OfflinePartitionsCount": len(self._partitions_by_state.get(PartitionState.OFFLINE, ())),
@@ -301,9 +325,9 @@ class ClusterState:
             "GlobalTopicCount": len(self.topics),
             "GlobalPartitionCount": len(self._leadership),
             "TopicsToDeleteCount": len(queued),
-            "ReplicasToDeleteCount": sum(s is not ReplicaState.DELETION_SUCCESSFUL for s in waiting),
+            "ReplicasToDeleteCount": self._deletion_counts.waiting(),
             "TopicsIneligibleToDeleteCount": len(self.topics_ineligible_for_deletion & queued),
-            "ReplicasIneligibleToDeleteCount": sum(s is ReplicaState.DELETION_INELIGIBLE for s in waiting),
+            "ReplicasIneligibleToDeleteCount": self._deletion_counts.ineligible(),
             "ActiveBrokerCount": len(self.live_brokers),
             "FencedBrokerCount": 0,
             "ZkMigrationState": 4,
@@ -312,7 +336,10 @@ class ClusterState:
     def recount(self) -> dict[str, int]:
         """The counters that are kept incrementally, from scratch: the oracle of the tests."""
         offline = [tp for tp, s in self._partition_states.items() if s is PartitionState.OFFLINE]
+        waiting = [self.replica_state(r) for r in self.replicas_of(self.partitions_of(self.topics_to_be_deleted))]
         return {
             "OfflinePartitionsCount": len(offline),
             "PreferredReplicaImbalanceCount": sum(self._counts_as_imbalanced(tp) for tp in self.all_partitions()),
+            "ReplicasToDeleteCount": sum(s is not ReplicaState.DELETION_SUCCESSFUL for s in waiting),
+            "ReplicasIneligibleToDeleteCount": sum(s is ReplicaState.DELETION_INELIGIBLE for s in waiting),
         }
