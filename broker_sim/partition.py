@@ -202,9 +202,7 @@ class Partition:
 
     # -- what the leader does --------------------------------------------------------------------------------------
 
-    def append(
-        self, batch: bytes, *, now_ms: int, needs_min_isr: bool, zstd_allowed: bool, is_client: bool
-    ) -> Appended:
+    def append(self, batch: bytes, *, now_ms: int, needs_min_isr: bool, is_client: bool) -> Appended:
         """Appends a produced batch as leader. Raises KafkaError (19 and those of `Log.append_as_leader`)."""
         log, led = self.local_log(), self.leading()
         if needs_min_isr and led.is_under_min_isr:
@@ -212,9 +210,7 @@ class Partition:
                 ErrorCode.NOT_ENOUGH_REPLICAS,
                 f"{len(led.isr)} in-sync replicas of {self.topic_partition}, {led.effective_min_isr} needed",
             )
-        appended = log.append_as_leader(
-            batch, leader_epoch=led.epoch, now_ms=now_ms, zstd_allowed=zstd_allowed, is_client=is_client
-        )
+        appended = log.append_as_leader(batch, leader_epoch=led.epoch, now_ms=now_ms, is_client=is_client)
         if not appended.is_duplicate:
             self._appended(led, appended, now_ms)
         return appended

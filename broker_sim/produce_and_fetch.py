@@ -12,15 +12,25 @@ from typing import Final
 
 from broker_sim.isr_updates import IsrUpdates
 from broker_sim.log.log import Log
+from broker_sim.log.produced import RejectedRecords
 from broker_sim.partition import Partition, Waiters
 from broker_sim.replica_table import ReplicaTable
 from broker_sim.replica_types import FetchPartition, FetchResult, ProduceResult
 from controller.wire.errors import ErrorCode, KafkaError
-from controller.wire.types import INTERNAL_TOPICS, BrokerId, TopicPartition
+from controller.wire.types import BrokerId, TopicPartition
 
-ACKS_NONE: Final = 0
-ACKS_LEADER: Final = 1
 ACKS_ALL: Final = -1
+#: Errors of a Produce that come without the log's start (`ReplicaManager.appendToLocalLog`).
+_WITHOUT_LOG_START: Final = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.MESSAGE_TOO_LARGE,
+        ErrorCode.RECORD_LIST_TOO_LARGE,
+        ErrorCode.CORRUPT_MESSAGE,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+    }
+)
 #: What a partition costs in a Fetch answer v11 beside its records, in bytes.
 _PARTITION_OVERHEAD_BYTES: Final = 42
 #: From this version on the first batch is returned even above the limits (KIP-74).
@@ -85,39 +95,26 @@ class Producing:
         *,
         acks: int,
         timeout_ms: int,
-        is_internal: bool,
-        zstd_allowed: bool,
+        is_client: bool,
     ) -> dict[TopicPartition, ProduceResult]:
         """See `ReplicaManager.produce`."""
-        if acks not in (ACKS_NONE, ACKS_LEADER, ACKS_ALL):
-            return {tp: ProduceResult(error=ErrorCode.INVALID_REQUIRED_ACKS) for tp in records}
         results: dict[TopicPartition, ProduceResult] = {}
         waiting: dict[TopicPartition, _Unacknowledged] = {}
         for topic_partition, batch in records.items():
             try:
-                appended = self._append(
-                    topic_partition, batch, acks=acks, is_internal=is_internal, zstd_allowed=zstd_allowed
-                )
+                appended = self._append(topic_partition, batch, acks=acks, is_client=is_client)
             except KafkaError as error:
-                results[topic_partition] = ProduceResult(error=self._table.error_of(error), message=error.message)
+                results[topic_partition] = self._failed(topic_partition, error)
                 continue
             results[topic_partition] = appended.result
             if acks == ACKS_ALL:
                 waiting[topic_partition] = appended
         return results | await self._acknowledge(waiting, timeout_ms) if waiting else results
 
-    def _append(
-        self, topic_partition: TopicPartition, batch: bytes, *, acks: int, is_internal: bool, zstd_allowed: bool
-    ) -> _Unacknowledged:
-        if topic_partition.topic in INTERNAL_TOPICS and not is_internal:
-            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic_partition.topic} is an internal topic")
+    def _append(self, topic_partition: TopicPartition, batch: bytes, *, acks: int, is_client: bool) -> _Unacknowledged:
         partition = self._table.get(topic_partition)
         appended = partition.append(
-            batch,
-            now_ms=self._table.now_ms(),
-            needs_min_isr=acks == ACKS_ALL,
-            zstd_allowed=zstd_allowed,
-            is_client=not is_internal,
+            batch, now_ms=self._table.now_ms(), needs_min_isr=acks == ACKS_ALL, is_client=is_client
         )
         return _Unacknowledged(
             partition=partition,
@@ -128,6 +125,17 @@ class Producing:
                 log_start_offset=partition.local_log().log_start_offset,
             ),
         )
+
+    def _failed(self, topic_partition: TopicPartition, error: KafkaError) -> ProduceResult:
+        """Kafka tells the log's start with errors of the batch's content, and a text with those of single records."""
+        code = self._table.error_of(error)
+        partition = self._table.partitions.get(topic_partition)
+        has_start = code not in _WITHOUT_LOG_START and partition is not None and partition.log is not None
+        start = partition.log.log_start_offset if has_start and partition and partition.log else -1
+        if not isinstance(error, RejectedRecords):
+            return ProduceResult(error=code, log_start_offset=start)
+        faults = tuple((fault.batch_index, fault.message) for fault in error.faults)
+        return ProduceResult(error=code, log_start_offset=start, message=error.message, record_errors=faults)
 
     @staticmethod
     async def _acknowledge(
@@ -195,6 +203,7 @@ class Fetching:
             results = self._read_all(request, is_arrival=False)
         if request.follower is not None:
             self._count_throttled(results)
+        await self._table.wait_for_disks((tp, len(result.records)) for tp, result in results.items())
         return results
 
     # -- reading -------------------------------------------------------------------------------------------------

@@ -71,13 +71,15 @@ class ReplicaManager:
             lambda leaders, followers: None
         ),
         is_paused: Callable[[TopicPartition], bool] = lambda topic_partition: False,
+        disk_wait_s: Callable[[str, int], float] = lambda log_dir, size_bytes: 0.0,
         log: Any = None,
     ) -> None:
         """`on_log_dir_failure(path)` is called once per failed dir (write the ZooKeeper notification there).
 
         `on_leadership_change(became_leader, became_follower)` is called after a LeaderAndIsr (or StopReplica with
         delete: the partition counts as a follower) for group coordination. `is_paused` stops the fetching of a
-        partition by this broker's own fetchers while it says True.
+        partition by this broker's own fetchers while it says True. `disk_wait_s(log_dir, bytes)` is how long a disk
+        takes longer than it does, now, for so many bytes.
         """
         self._on_log_dir_failure, self._on_leadership_change = on_log_dir_failure, on_leadership_change
         self._table = ReplicaTable(
@@ -89,6 +91,7 @@ class ReplicaManager:
             trace=trace,
             log=log if log is not None else structlog.get_logger().bind(broker_id=broker_id),
             on_storage_failure=self._storage_failed,
+            disk_wait_s=disk_wait_s,
             dirs=LogDirs(settings.log_dirs, rng),
             leader_quota=_quota(broker_id, settings),
             follower_quota=_quota(broker_id, settings),
@@ -212,16 +215,13 @@ class ReplicaManager:
         *,
         acks: int,
         timeout_ms: int,
-        is_internal: bool = False,
-        zstd_allowed: bool = True,
+        is_client: bool = True,
     ) -> dict[TopicPartition, ProduceResult]:
         """Appends one batch per partition and waits as `acks` says (clients.md §3, broker.md §12.6).
 
-        `is_internal`: written by this broker itself (group offsets), so internal topics are allowed.
+        Not `is_client`: written by this broker itself (groups and their offsets), not checked again.
         """
-        return await self._producing.produce(
-            records, acks=acks, timeout_ms=timeout_ms, is_internal=is_internal, zstd_allowed=zstd_allowed
-        )
+        return await self._producing.produce(records, acks=acks, timeout_ms=timeout_ms, is_client=is_client)
 
     async def fetch(
         self,

@@ -106,18 +106,23 @@ class ReplicaSettings:
     log_message_timestamp_after_max_ms: int = 9_223_372_036_854_775_807
     log_initial_task_delay_ms: int = 30_000
     message_max_bytes: int = 1_048_588
+    compression_type: str = "producer"
     producer_id_expiration_ms: int = 86_400_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProduceResult:
-    """One partition of a Produce answer. With an error, offsets are -1 and nothing more is promised."""
+    """One partition of a Produce answer. With an error, `base_offset` is -1.
+
+    `message` and `record_errors` (place in the batch, what is wrong with it) come with errors of single records.
+    """
 
     error: ErrorCode = ErrorCode.NONE
     base_offset: int = -1
     log_append_time_ms: int = -1
     log_start_offset: int = -1
     message: str | None = None
+    record_errors: tuple[tuple[int, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,20 +1,23 @@
 """Produce (0), versions 3-8, and InitProducerId (22), versions 0-3.
 
 Produce: v5 added the log start offset to the answer, v7 allows zstd, v8 added error texts. Versions below 3 carry old
-message formats, which Kafka 4 dropped as well; they are not offered. Transactions are not part of this broker: a
-transactional id is refused with INVALID_REQUEST. Source: spec clients.md §3.
+message formats, which Kafka 4 dropped as well; they are not offered. Transactions are not part of this broker: whoever
+begins one, or writes in one, is refused with TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which every client takes for final.
+Source: spec clients.md §3; Kafka 3.9 `KafkaApis.handleProduceRequest`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 from broker_sim.apis.context import BrokerContext
+from broker_sim.log.produced import MalformedRecords, check_request, is_transactional
 from broker_sim.replica_types import ProduceResult
 from broker_sim.server import Answer, Call, CloseConnection
 from broker_sim.zk import ZkError
-from controller.wire.errors import ErrorCode
-from controller.wire.types import TopicPartition
+from controller.wire.errors import ErrorCode, KafkaError
+from controller.wire.types import INTERNAL_TOPICS, TopicPartition
 from controller.wire.znodes import ZnodeError
 
 PRODUCE_VERSIONS: Final = (3, 8)
@@ -22,7 +25,12 @@ INIT_PRODUCER_ID_VERSIONS: Final = (0, 3)
 #: The client id that may write to internal topics.
 ADMIN_CLIENT_ID: Final = "__admin_client"
 VALID_ACKS: Final = frozenset({-1, 0, 1})
+#: What a transaction gets. No code says "not supported"; this one ends the client's attempts at once.
+TRANSACTIONS_REFUSED: Final = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 NO_TRANSACTIONS: Final = "transactions are not part of this broker"
+
+_Records = dict[TopicPartition, bytes]
+_Results = dict[TopicPartition, ProduceResult]
 
 
 async def handle_produce(context: BrokerContext, call: Call) -> Answer:
@@ -52,20 +60,47 @@ async def handle_produce(context: BrokerContext, call: Call) -> Answer:
     }
 
 
-async def _produce(
-    context: BrokerContext, call: Call, records: dict[TopicPartition, bytes]
-) -> dict[TopicPartition, ProduceResult]:
+async def _produce(context: BrokerContext, call: Call, records: _Records) -> _Results:
+    """In Kafka's order: what fails the request, what fails a partition before its log is asked, and the rest."""
+    refused = _refusal(call, records)
+    if refused is not None:
+        return dict.fromkeys(records, refused)
+    results, wanted = _checked(context, call, records)
     if call.body.acks not in VALID_ACKS:
-        return dict.fromkeys(records, ProduceResult(error=ErrorCode.INVALID_REQUIRED_ACKS))
-    if call.body.transactional_id is not None:
-        return dict.fromkeys(records, ProduceResult(error=ErrorCode.INVALID_REQUEST, message=NO_TRANSACTIONS))
-    return await context.replicas.produce(
-        records,
-        acks=call.body.acks,
-        timeout_ms=call.body.timeout,
-        is_internal=call.request.client_id == ADMIN_CLIENT_ID,
-        zstd_allowed=call.version >= 7,
-    )
+        return results | dict.fromkeys(wanted, ProduceResult(error=ErrorCode.INVALID_REQUIRED_ACKS, log_start_offset=0))
+    if call.request.client_id != ADMIN_CLIENT_ID:
+        for tp in [tp for tp in wanted if tp.topic in INTERNAL_TOPICS]:
+            del wanted[tp]
+            results[tp] = ProduceResult(error=ErrorCode.INVALID_TOPIC_EXCEPTION)
+    if wanted:
+        results |= await context.replicas.produce(wanted, acks=call.body.acks, timeout_ms=call.body.timeout)
+    return results
+
+
+def _refusal(call: Call, records: Mapping[TopicPartition, bytes]) -> ProduceResult | None:
+    """What all partitions are told, if bytes are no batches or belong to a transaction."""
+    try:
+        found = [is_transactional(data) for data in records.values()]
+    except MalformedRecords as error:
+        return ProduceResult(error=error.code, message=error.message)
+    if any(found) or call.body.transactional_id is not None:
+        return ProduceResult(error=TRANSACTIONS_REFUSED, message=NO_TRANSACTIONS)
+    return None
+
+
+def _checked(context: BrokerContext, call: Call, records: _Records) -> tuple[_Results, _Records]:
+    """(those that are refused, the one batch of each of the others)."""
+    results: _Results = {}
+    wanted: _Records = {}
+    for tp, data in records.items():
+        if not context.metadata.knows(tp):
+            results[tp] = ProduceResult(error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            continue
+        try:
+            wanted[tp] = check_request(data, call.version)
+        except KafkaError as error:
+            results[tp] = ProduceResult(error=error.code)
+    return results, wanted
 
 
 def _partition(index: int, result: ProduceResult) -> dict[str, Any]:
@@ -75,17 +110,27 @@ def _partition(index: int, result: ProduceResult) -> dict[str, Any]:
         "base_offset": result.base_offset,
         "log_append_time": result.log_append_time_ms,
         "log_start_offset": result.log_start_offset,
+        "record_errors": [
+            {"batch_index": n, "batch_index_error_message": message} for n, message in result.record_errors
+        ],
         "error_message": result.message,
     }
 
 
 async def handle_init_producer_id(context: BrokerContext, call: Call) -> Answer:
-    """An id from this broker's block, epoch 0, for an idempotent producer."""
+    """A new id from this broker's block, epoch 0, for an idempotent producer, whatever it had before."""
     body = call.body
-    producer_id, producer_epoch = int(getattr(body, "producer_id", -1)), int(getattr(body, "producer_epoch", -1))
-    if body.transactional_id is not None or (producer_id, producer_epoch) != (-1, -1):
-        return {"error_code": ErrorCode.INVALID_REQUEST, "producer_id": -1, "producer_epoch": -1}
+    error = _init_error(body)
+    if error is not None:
+        return {"error_code": error, "producer_id": -1, "producer_epoch": -1}
     try:
         return {"producer_id": await context.producer_ids.next_id(), "producer_epoch": 0}
     except (ZkError, ZnodeError):
         return {"error_code": ErrorCode.COORDINATOR_NOT_AVAILABLE, "producer_id": -1, "producer_epoch": -1}
+
+
+def _init_error(body: Any) -> ErrorCode | None:
+    has_id, has_epoch = (int(getattr(body, name, -1)) != -1 for name in ("producer_id", "producer_epoch"))
+    if has_id != has_epoch:
+        return ErrorCode.INVALID_REQUEST
+    return TRANSACTIONS_REFUSED if body.transactional_id is not None else None

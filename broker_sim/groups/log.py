@@ -41,8 +41,7 @@ class Replicas(Protocol):
         *,
         acks: int,
         timeout_ms: int,
-        is_internal: bool = False,
-        zstd_allowed: bool = True,
+        is_client: bool = True,
     ) -> dict[TopicPartition, ProduceResult]:
         """See `ReplicaManager.produce`."""
         ...
@@ -62,7 +61,7 @@ class GroupLog:
         """Appends the records as one batch and waits for all in-sync replicas. Returns the log's error."""
         tp = TopicPartition(GROUP_METADATA_TOPIC, partition)
         batch = build_values(pairs, timestamp=self._clock.now_ms())
-        results = await self._replicas.produce({tp: batch}, acks=-1, timeout_ms=self._timeout_ms, is_internal=True)
+        results = await self._replicas.produce({tp: batch}, acks=-1, timeout_ms=self._timeout_ms, is_client=False)
         return results[tp].error
 
     def batches(self, partition: int) -> Iterable[bytes]:

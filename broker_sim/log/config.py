@@ -23,6 +23,7 @@ class LogConfig:
     min_insync_replicas: int = 1
     file_delete_delay_ms: int = 60_000
     cleanup_policy: str = "delete"
+    compression_type: str = "producer"
     message_timestamp_type: str = "CreateTime"
     message_timestamp_before_max_ms: int = 9_223_372_036_854_775_807
     message_timestamp_after_max_ms: int = 9_223_372_036_854_775_807
@@ -55,6 +56,7 @@ _PROPERTIES: Final[dict[str, tuple[str, Callable[[str], Any]]]] = {
     "min.insync.replicas": ("min_insync_replicas", int),
     "file.delete.delay.ms": ("file_delete_delay_ms", int),
     "cleanup.policy": ("cleanup_policy", str),
+    "compression.type": ("compression_type", str),
     "message.timestamp.type": ("message_timestamp_type", str),
     "message.timestamp.before.max.ms": ("message_timestamp_before_max_ms", int),
     "message.timestamp.after.max.ms": ("message_timestamp_after_max_ms", int),
@@ -77,6 +79,7 @@ def log_config(settings: ReplicaSettings, overrides: Mapping[str, str]) -> LogCo
         min_insync_replicas=settings.min_insync_replicas,
         file_delete_delay_ms=settings.log_segment_delete_delay_ms,
         cleanup_policy=settings.log_cleanup_policy,
+        compression_type=settings.compression_type,
         message_timestamp_type=settings.log_message_timestamp_type,
         message_timestamp_before_max_ms=settings.log_message_timestamp_before_max_ms,
         message_timestamp_after_max_ms=settings.log_message_timestamp_after_max_ms,

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from broker_sim.log import records
+from broker_sim.log import produced, records
 from broker_sim.log.checkpoints import CheckpointError
 from broker_sim.log.config import LogConfig
 from broker_sim.log.errors import OffsetOutOfRange, storage_failures
@@ -156,14 +156,17 @@ class Log:
 
     # -- appending -----------------------------------------------------------------------------------------------
 
-    def append_as_leader(
-        self, batch: bytes, *, leader_epoch: int, now_ms: int, zstd_allowed: bool = True, is_client: bool = True
-    ) -> Appended:
+    def append_as_leader(self, batch: bytes, *, leader_epoch: int, now_ms: int, is_client: bool = True) -> Appended:
         """Checks a produced batch and writes it at the end, under `leader_epoch`.
 
-        Raises: KafkaError with the code of clients.md §3, nothing written; StorageFailure.
+        A batch of this broker itself (not `is_client`) is one of the coordinator: intact, with keys.
+        Raises: KafkaError as `produced.prepare`, and for sequences (`ProducerStates`), nothing written; StorageFailure.
         """
-        header = self._check_produced(batch, now_ms=now_ms, zstd_allowed=zstd_allowed, is_client=is_client)
+        if is_client:
+            prepared = produced.prepare(batch, self.config, self.topic_partition, now_ms=now_ms)
+            batch, header = prepared.batch, prepared.header
+        else:
+            header = self._own_header(batch)
         duplicate = self.producers.duplicate_of(header)
         if duplicate is not None:
             return Appended(
@@ -173,8 +176,6 @@ class Log:
                 size_bytes=0,
                 is_duplicate=True,
             )
-        if self.config.is_log_append_time:
-            batch = records.stamp(batch, now_ms)
         batch = records.place(batch, base_offset=self.leo, partition_leader_epoch=leader_epoch)
         base_offset = self.leo
         with storage_failures(self.log_dir):
@@ -187,34 +188,11 @@ class Log:
             log_append_time_ms=now_ms if self.config.is_log_append_time else -1,
         )
 
-    def _check_produced(self, batch: bytes, *, now_ms: int, zstd_allowed: bool, is_client: bool) -> BatchHeader:
+    def _own_header(self, batch: bytes) -> BatchHeader:
         if len(batch) > self.config.max_message_bytes:
-            raise KafkaError(
-                ErrorCode.MESSAGE_TOO_LARGE,
-                f"batch of {len(batch)} bytes is above max.message.bytes {self.config.max_message_bytes}",
-            )
-        if len(batch) > self.config.segment_bytes:
-            raise KafkaError(
-                ErrorCode.RECORD_LIST_TOO_LARGE,
-                f"batch of {len(batch)} bytes is above segment.bytes {self.config.segment_bytes}",
-            )
-        header = records.check_produced(
-            batch, needs_key=self.config.is_compacted and is_client, zstd_allowed=zstd_allowed
-        )
-        if not self.config.is_log_append_time and header.max_timestamp >= 0:
-            self._check_time(header, now_ms)
-        return header
-
-    def _check_time(self, header: BatchHeader, now_ms: int) -> None:
-        for timestamp in (header.base_timestamp, header.max_timestamp):
-            if (
-                now_ms - timestamp > self.config.message_timestamp_before_max_ms
-                or timestamp - now_ms > self.config.message_timestamp_after_max_ms
-            ):
-                raise KafkaError(
-                    ErrorCode.INVALID_TIMESTAMP,
-                    f"timestamp {timestamp} is too far from the broker's time {now_ms}",
-                )
+            limit = self.config.max_message_bytes
+            raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, f"batch of {len(batch)} bytes is above {limit}")
+        return records.parse_header(batch)
 
     def append_as_follower(self, data: bytes, *, now_ms: int) -> int:
         """Writes batches of the leader as they are; returns the bytes written. Checks all before it writes any.

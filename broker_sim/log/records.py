@@ -120,6 +120,16 @@ class Record:
     headers: tuple[tuple[str, bytes | None], ...] = ()
 
 
+def read_header(data: bytes | memoryview, at: int = 0) -> BatchHeader:
+    """The header at `at` as it stands, unchecked; there must be `HEADER_BYTES`."""
+    offset, length, epoch, _, crc, attributes, delta, base_ts, max_ts, pid, pepoch, sequence, count = (
+        _HEADER.unpack_from(data, at)
+    )
+    return BatchHeader(
+        offset, length + LOG_OVERHEAD, epoch, crc, attributes, delta, base_ts, max_ts, pid, pepoch, sequence, count
+    )
+
+
 def parse_header(data: bytes | memoryview, at: int = 0) -> BatchHeader:
     """The header at `at`. Checks lengths and magic, not the checksum, and not that the whole batch is there.
 
@@ -168,8 +178,16 @@ def place(batch: bytes, *, base_offset: int, partition_leader_epoch: int) -> byt
 
 def stamp(batch: bytes, timestamp: int) -> bytes:
     """The batch with LogAppendTime `timestamp`, and so with a new checksum."""
-    attributes, delta, base_ts, _ = _ATTRIBUTES_TO_MAX_TIMESTAMP.unpack_from(batch, _CRC_FROM)
-    head = _ATTRIBUTES_TO_MAX_TIMESTAMP.pack(attributes | _LOG_APPEND_TIME, delta, base_ts, timestamp)
+    return with_timestamp(batch, timestamp, is_append_time=True)
+
+
+def with_timestamp(batch: bytes, max_timestamp: int, *, is_append_time: bool) -> bytes:
+    """The batch with this kind of timestamp and this largest one; the same bytes where both are so already."""
+    attributes, delta, base_ts, old = _ATTRIBUTES_TO_MAX_TIMESTAMP.unpack_from(batch, _CRC_FROM)
+    wanted = attributes | _LOG_APPEND_TIME if is_append_time else attributes & ~_LOG_APPEND_TIME
+    if (wanted, max_timestamp) == (attributes, old):
+        return batch
+    head = _ATTRIBUTES_TO_MAX_TIMESTAMP.pack(wanted, delta, base_ts, max_timestamp)
     body = head + batch[_CRC_FROM + _ATTRIBUTES_TO_MAX_TIMESTAMP.size :]
     return batch[:_CRC_AT] + _CRC.pack(crc32c.crc32c(body)) + body
 
@@ -204,16 +222,16 @@ def iterate(data: bytes) -> Iterator[Record]:
 
 
 def _read_record(body: bytes, at: int, header: BatchHeader) -> tuple[Record, int]:
-    length, at = _read_varint(body, at)
+    length, at = read_varint(body, at)
     end = at + length
     if length < 0 or end > len(body):
         raise IndexError(f"length {length} leaves the batch")
     at += 1
-    timestamp_delta, at = _read_varint(body, at)
-    offset_delta, at = _read_varint(body, at)
+    timestamp_delta, at = read_varint(body, at)
+    offset_delta, at = read_varint(body, at)
     key, at = _read_bytes(body, at, end)
     value, at = _read_bytes(body, at, end)
-    header_count, at = _read_varint(body, at)
+    header_count, at = read_varint(body, at)
     if not 0 <= header_count <= end - at:
         raise IndexError(f"{header_count} headers in {end - at} bytes")
     headers: list[tuple[str, bytes | None]] = []
@@ -228,7 +246,7 @@ def _read_record(body: bytes, at: int, header: BatchHeader) -> tuple[Record, int
 
 
 def _read_bytes(body: bytes, at: int, end: int) -> tuple[bytes | None, int]:
-    length, at = _read_varint(body, at)
+    length, at = read_varint(body, at)
     if length < 0:
         return None, at
     if at + length > end:
@@ -236,7 +254,7 @@ def _read_bytes(body: bytes, at: int, end: int) -> tuple[bytes | None, int]:
     return body[at : at + length], at + length
 
 
-def _read_varint(body: bytes, at: int) -> tuple[int, int]:
+def read_varint(body: bytes, at: int) -> tuple[int, int]:
     """A zig-zag varint of up to 64 bits. Raises IndexError at the end of the bytes."""
     raw = shift = 0
     while True:
@@ -330,35 +348,3 @@ def build_values(
     return build_batch(
         [Record(offset, timestamp, key, value) for offset, (key, value) in enumerate(pairs)], codec=codec
     )
-
-
-def check_produced(data: bytes, *, needs_key: bool, zstd_allowed: bool = True) -> BatchHeader:
-    """The header of the one batch that a client sent, after every check that needs no log (clients.md §3).
-
-    Raises: KafkaError with CORRUPT_MESSAGE, INVALID_RECORD or UNSUPPORTED_COMPRESSION_TYPE.
-    """
-    found = list(batches(data))
-    if len(found) != 1:
-        raise InvalidRecord(f"Produce requests must have exactly one batch per partition, not {len(found)}")
-    header = found[0][1]
-    check_crc(data, header)
-    if header.codec is Codec.ZSTD and not zstd_allowed:
-        raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Produce version 7 or later")
-    if header.base_offset != 0:
-        raise InvalidRecord(f"base offset of a produced batch is {header.base_offset}, not 0")
-    if header.count != header.last_offset_delta + 1:
-        raise InvalidRecord(f"{header.count} records, but last offset delta {header.last_offset_delta}")
-    if header.is_control:
-        raise InvalidRecord("clients may not write control batches")
-    if header.is_transactional:
-        raise InvalidRecord("transactional batches are refused: this broker has no transaction coordinator")
-    _check_records(data, header, needs_key=needs_key)
-    return header
-
-
-def _check_records(data: bytes, header: BatchHeader, *, needs_key: bool) -> None:
-    for index, record in enumerate(records_of(data)):
-        if record.offset != index:
-            raise InvalidRecord(f"record {index} has offset delta {record.offset}")
-        if needs_key and record.key is None:
-            raise InvalidRecord(f"record {index} has no key, which a compacted topic needs")
