@@ -1,8 +1,8 @@
-"""What a leader makes of the bytes that a producer sent: refused for Kafka's reasons in Kafka's order, or ready to append.
+"""What a leader makes of the bytes that a producer sent: refused for Kafka's reasons in Kafka's order, or to be appended.
 
 Two steps, as in Kafka. `check_request` looks at the shape of the bytes before it is known where they go;
-`prepare` looks at the one batch with the topic's settings: sizes, checksum, counts, every record, timestamps. It changes
-what a broker changes: the codec (`compression.type`), the largest timestamp, the kind of timestamp.
+`prepare` looks at the one batch with the topic's settings: sizes, checksum, counts, every record, timestamps. It
+changes what a broker changes: the codec (`compression.type`), the largest timestamp, the kind of timestamp.
 Source: Kafka 3.9 `ByteBufferLogInputStream`, `ProduceRequest.validateRecords`, `UnifiedLog.analyzeAndValidateRecords`,
 `LogValidator`, `DefaultRecord`; spec clients.md §2, §3.
 """
@@ -156,25 +156,20 @@ def prepare(data: bytes, config: LogConfig, topic_partition: TopicPartition, *, 
     scan = scan_records(body, header)
     _check_records(scan, header, config, topic_partition, now_ms=now_ms)
     stamp = now_ms if config.is_log_append_time else None
-    if source is target and scan.in_order:
-        batch = records.with_timestamp(
-            data, scan.max_timestamp if stamp is None else stamp, is_append_time=stamp is not None
-        )
-    elif source is target and source is not Codec.NONE:
-        raise UnreadableRecords("offsets within a compressed batch are not in order")
-    elif source is target:
-        batch = records.with_timestamp(
-            data, scan.max_timestamp if stamp is None else stamp, is_append_time=stamp is not None
-        )
-    else:
+    if source is not target:
         batch = _recompressed(data, header, target, stamp)
         if len(batch) > config.max_message_bytes:
             raise _too_large(len(batch), config)
+    elif source is not Codec.NONE and not scan.in_order:
+        raise UnreadableRecords("offsets within a compressed batch are not in order")
+    else:
+        newest = scan.max_timestamp if stamp is None else stamp
+        batch = records.with_timestamp(data, newest, is_append_time=stamp is not None)
     if len(batch) > config.segment_bytes:
         raise KafkaError(
             ErrorCode.RECORD_LIST_TOO_LARGE,
-            f"Message batch size is {len(batch)} bytes in append to partition {topic_partition}, which exceeds the maximum "
-            f"configured segment size of {config.segment_bytes}.",
+            f"Message batch size is {len(batch)} bytes in append to partition {topic_partition}, which exceeds the "
+            f"maximum configured segment size of {config.segment_bytes}.",
         )
     return Prepared(batch, records.parse_header(batch))
 
@@ -209,13 +204,15 @@ def _check_counts(header: BatchHeader, topic_partition: TopicPartition) -> None:
         raise InvalidRecord(f"Invalid reported count for record batch: {header.count} {where}")
     if header.last_offset_delta + 1 != header.count:
         raise InvalidRecord(
-            f"Inconsistent batch offset range [0, {header.last_offset_delta}] and count of records {header.count} {where}"
+            f"Inconsistent batch offset range [0, {header.last_offset_delta}] and count of records "
+            f"{header.count} {where}"
         )
     if header.is_control:
         raise InvalidRecord(f"Clients are not allowed to write control records {where}")
     if header.producer_id > records.NO_PRODUCER_ID and header.base_sequence < 0:
         raise InvalidRecord(
-            f"Invalid sequence number {header.base_sequence} in record batch with producerId {header.producer_id} {where}"
+            f"Invalid sequence number {header.base_sequence} in record batch with producerId "
+            f"{header.producer_id} {where}"
         )
 
 
