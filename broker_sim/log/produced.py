@@ -1,4 +1,4 @@
-"""What a leader makes of the bytes that a producer sent: refused for Kafka's reasons in Kafka's order, or to be appended.
+"""What a leader makes of the bytes that a producer sent: refused for Kafka's reasons in their order, or to append.
 
 Two steps, as in Kafka. `check_request` looks at the shape of the bytes before it is known where they go;
 `prepare` looks at the one batch with the topic's settings: sizes, checksum, counts, every record, timestamps. It
