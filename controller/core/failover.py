@@ -19,7 +19,7 @@ from controller.core.partitions import trigger_online
 from controller.core.replicas import change_replicas_on
 from controller.core.requests import send_metadata_to_all
 from controller.core.state import ClusterState
-from controller.core.topics import learn, list_topics, read_assignments
+from controller.core.topics import learn, list_topics, off_the_controller, read_assignments
 from controller.core.transitions import PartitionState, ReplicaState
 from controller.wire import log_events as ev
 from controller.wire.types import BrokerId, TopicPartition
@@ -71,7 +71,7 @@ def _read_cluster(state: ClusterState) -> Steps[None]:
     """Brokers, topics, assignments, leadership; then channels to all brokers."""
     state.live_brokers = yield from read_brokers()
     state.topics = yield from list_topics()
-    found = yield from read_assignments(state.topics)
+    found = yield from off_the_controller(state, (yield from read_assignments(state.topics)))
     learnt = [entry for topic in sorted(found) for entry in learn(state, topic, found[topic])]
     state.partitions_being_reassigned.update(tp for tp, a in learnt if a.is_being_reassigned)
     yield from trace_assignments(state, learnt)

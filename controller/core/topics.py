@@ -18,8 +18,14 @@ from controller.core.state import ClusterState
 from controller.core.transitions import PartitionState, ReplicaState
 from controller.wire import log_events as ev
 from controller.wire.types import BrokerId, ReplicaAssignment, TopicPartition
-from controller.wire.zk import GetChildren, GetData, SetData, ZkResult
-from controller.wire.znodes import TopicAssignment, TopicPartitionsZNode, TopicsZNode, TopicZNode
+from controller.wire.zk import GetChildren, GetData, SetData, ZkCode, ZkResult
+from controller.wire.znodes import (
+    TopicAssignment,
+    TopicPartitionStateZNode,
+    TopicPartitionsZNode,
+    TopicsZNode,
+    TopicZNode,
+)
 
 
 def list_topics() -> Steps[set[str]]:
@@ -52,7 +58,7 @@ def topics_changed(state: ClusterState) -> Steps[None]:
     listed = yield from list_topics()
     new, deleted = listed - state.topics, state.topics - listed
     state.topics = listed
-    found = yield from _off_the_controller(state, (yield from read_assignments(new)))
+    found = yield from off_the_controller(state, (yield from read_assignments(new)))
     for topic in deleted:
         state.remove_topic(topic)
     learnt = [entry for topic in sorted(found) for entry in learn(state, topic, found[topic])]
@@ -62,28 +68,47 @@ def topics_changed(state: ClusterState) -> Steps[None]:
     yield from _create(state, [tp for tp, _ in learnt])
 
 
-def _off_the_controller(state: ClusterState, found: Mapping[str, TopicAssignment]) -> Steps[dict[str, TopicAssignment]]:
-    """New topics without replicas on this controller. A real broker that creates a topic by itself (the group
-    metadata topic, say) takes the controller for one more broker, since metadata lists it.
+def off_the_controller(state: ClusterState, found: Mapping[str, TopicAssignment]) -> Steps[dict[str, TopicAssignment]]:
+    """The assignments without replicas on this controller, moved before anything of them exists. A real broker that
+    creates a topic by itself (the group metadata topic, say) takes the controller for one more broker, since metadata
+    lists it; and it may do so while nobody is in office.
+
+    A partition that has a state already is left as it is: it was created with these replicas.
     """
     kept = dict(found)
-    if state.controller_id in state.live_brokers:
-        return kept
-    placed = {
-        topic: replace(content, partitions={p: _elsewhere(state, p, a) for p, a in content.partitions.items()})
-        for topic, content in kept.items()
-        if any(state.controller_id in a.replicas for a in content.partitions.values())
-    }
+    placed = _placed_on_controller(state, found)
     if not placed:
         return kept
-    sets = tuple(SetData(TopicZNode.path(topic), TopicZNode.encode(content)) for topic, content in placed.items())
+    states: list[ZkResult] = yield Read(tuple(GetData(TopicPartitionStateZNode.path(tp)) for tp in placed))
+    moved: dict[str, dict[int, ReplicaAssignment]] = {}
+    for tp, existing in zip(placed, states, strict=True):
+        if existing.code is ZkCode.NO_NODE:
+            elsewhere = _elsewhere(state, tp.partition, found[tp.topic].partitions[tp.partition])
+            moved.setdefault(tp.topic, {})[tp.partition] = elsewhere
+    contents = {topic: replace(found[topic], partitions={**found[topic].partitions, **moved[topic]}) for topic in moved}
+    if not contents:
+        return kept
+    sets = tuple(SetData(TopicZNode.path(topic), TopicZNode.encode(content)) for topic, content in contents.items())
     results: list[ZkResult] = yield Write(sets, state.epoch_zk_version)
-    for (topic, content), result in zip(placed.items(), results, strict=True):
+    for (topic, content), result in zip(contents.items(), results, strict=True):
         fields = {"topic": topic, "controller": state.controller_id, "moved": result.ok}
         yield Log(ev.TOPIC_PLACED_ON_CONTROLLER, fields, "warning")
         if result.ok:
             kept[topic] = content
     return kept
+
+
+def _placed_on_controller(state: ClusterState, found: Mapping[str, TopicAssignment]) -> list[TopicPartition]:
+    """None where the controller's id is a broker's too."""
+    own = state.controller_id
+    if own in state.live_brokers:
+        return []
+    return [
+        TopicPartition(topic, p)
+        for topic, content in found.items()
+        for p, assignment in content.partitions.items()
+        if own in assignment.replicas
+    ]
 
 
 def _elsewhere(state: ClusterState, partition: int, assignment: ReplicaAssignment) -> ReplicaAssignment:

@@ -39,6 +39,35 @@ def test_replicas_on_the_controller_are_moved_before_they_exist(
     assert [log.event for log in world.logs].count(ev.TOPIC_PLACED_ON_CONTROLLER) == 1
 
 
+@pytest.mark.parametrize(("live", "written", "kept"), [row[1:] for row in PLACED], ids=[row[0] for row in PLACED])
+def test_they_are_moved_too_when_they_were_placed_while_nobody_was_in_office(
+    world: Any, live: tuple[int, ...], written: dict[str, tuple[int, ...]], kept: dict[int, tuple[int, ...]]
+) -> None:
+    world.broker_starts(*live)
+    world.topic("auto", **written)
+    world.start()
+    stored = TopicZNode.decode(world.tree.read(GetData("/brokers/topics/auto")).data).partitions
+    assert {number: found.replicas for number, found in stored.items()} == kept
+    for number, replicas in kept.items():
+        assert world.state.assignment(TopicPartition("auto", number)).replicas == replicas
+        assert world.leadership(TopicPartition("auto", number)).leader == replicas[0]
+        assert set(world.leadership(TopicPartition("auto", number)).isr) == set(replicas)
+
+
+def test_at_failover_a_partition_that_exists_keeps_its_replicas(world: Any) -> None:
+    """Records may be there: only what does not exist yet may be moved without a reassignment."""
+    world.broker_starts(1, 2)
+    world.start()
+    world.topic("old", p0=(1, 2))
+    world.run()
+    world.topic("old", p0=(1, 2, 100), p1=(100,))
+    world.new_controller()
+    world.start()
+    stored = TopicZNode.decode(world.tree.read(GetData("/brokers/topics/old")).data).partitions
+    assert {number: found.replicas for number, found in stored.items()} == {0: (1, 2, 100), 1: (2,)}
+    assert world.leadership(TopicPartition("old", 1)).leader == 2
+
+
 def test_without_a_live_broker_nothing_changes(world: Any) -> None:
     world.start()
     world.topic("auto", p0=(100,))
