@@ -5,9 +5,10 @@ Source: Kafka 3.9 `KafkaZkClient.registerBroker`, `CheckedEphemeral`, `KafkaServ
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import random
-from typing import Any
+from typing import Any, Final
 
 from broker_sim.zk import ZkClient, ZkError, ensure_paths
 from controller.wire import log_events as ev
@@ -15,6 +16,15 @@ from controller.wire.ports import Clock
 from controller.wire.types import Broker, BrokerId, Endpoint
 from controller.wire.zk import Create, Delete, GetChildren, GetData, Multi, SetData, ZkCode
 from controller.wire.znodes import PERSISTENT_PATHS, BrokerIdsZNode, BrokerIdZNode, ClusterIdZNode, ZnodeError
+
+#: `zookeeper.session.timeout.ms`, Kafka's default.
+SESSION_TIMEOUT_MS: Final = 18_000
+#: ZooKeeper ends sessions in steps of its tick, so a dead one may live a little longer than its timeout.
+_TICK_MS: Final = 3_000
+#: Pause between looks at a registration that may be on its way out.
+_LOOK_S: Final = 1.0
+#: How often a registration may vanish under the one who looks at it, before that is called another broker.
+_ATTEMPTS: Final = 5
 
 
 class RegistrationRefused(Exception):
@@ -40,8 +50,11 @@ async def prepare_cluster(zk: ZkClient, chance: random.Random) -> str:
 class Registration:
     """Keeps the broker registered; `broker_epoch` is that of the current registration, -1 before the first."""
 
-    def __init__(self, zk: ZkClient, broker: Broker, *, clock: Clock, log: Any) -> None:
+    def __init__(
+        self, zk: ZkClient, broker: Broker, *, clock: Clock, log: Any, session_timeout_ms: int = SESSION_TIMEOUT_MS
+    ) -> None:
         self._zk, self._broker, self._clock, self._log = zk, broker, clock, log
+        self._outlive_s = (session_timeout_ms + _TICK_MS) / 1000
         self._epoch = -1
 
     @property
@@ -66,11 +79,14 @@ class Registration:
     async def register(self) -> int:
         """Registers in the current session and returns the broker epoch.
 
-        A registration of the expired session of this broker is replaced; one of the current session is kept.
-        Raises: RegistrationRefused for one of any other session; ZkError.
+        A registration of the expired session of this broker is replaced; one of the current session is kept. One of any
+        other session is another broker's when this broker starts. Later it may be of a session of its own that it never
+        learnt of, because the answer to its handshake was lost: then it is another's only if it outlives a session
+        timeout (known failures X4, where Kafka gives up at once).
+        Raises: RegistrationRefused; ZkError.
         """
         path = BrokerIdZNode.path(self._broker.broker_id)
-        for _ in range(3):  # an expired registration may vanish between two looks at it
+        for _ in range(_ATTEMPTS):  # a registration may vanish between two looks at it (X5)
             content = BrokerIdZNode.encode(self._broker, self._clock.now_ms())
             created = await self._zk.perform_one(Multi((Create(path, None, ephemeral=True), SetData(path, content, 0))))
             if created.ok:
@@ -79,19 +95,34 @@ class Registration:
             if created.code is not ZkCode.NODE_EXISTS:
                 raise ZkError(path, created.code)
             found = await self._zk.perform_one(GetData(path))
-            owner = found.stat.ephemeral_owner if found.stat is not None else 0
-            if found.stat is not None and owner == self._zk.session_id:
+            if found.stat is None:
+                continue
+            owner = found.stat.ephemeral_owner
+            if owner == self._zk.session_id:
                 return self._registered(found.stat.czxid)
-            if found.stat is not None and owner != self._zk.previous_session_id:
+            if owner == self._zk.previous_session_id:
+                await self._zk.perform_one(Delete(path))
+            elif self._epoch < 0 or await self._outlives(path, owner):
                 raise RegistrationRefused(
                     f"broker id {self._broker.broker_id} is taken: {path} exists, owner {owner:#x} does not match "
                     f"session {self._zk.session_id:#x}; stop the other broker, or wait until its session has timed out"
                 )
-            if found.stat is not None:
-                await self._zk.perform_one(Delete(path))
         raise RegistrationRefused(
             f"{path} exists, vanishes and comes back; another broker {self._broker.broker_id} lives"
         )
+
+    async def _outlives(self, path: str, owner: int) -> bool:
+        """Whether that session still owns the registration after a session timeout."""
+        reason = f"session {owner:#x} owns it; waiting at most {self._outlive_s:g} s for that session to end"
+        self._log.warning(ev.BROKER_REGISTRATION_WAITED, path=path, reason=reason)
+        loop = asyncio.get_running_loop()
+        until = loop.time() + self._outlive_s
+        while loop.time() < until:
+            await asyncio.sleep(_LOOK_S)
+            found = await self._zk.perform_one(GetData(path))
+            if found.stat is None or found.stat.ephemeral_owner != owner:
+                return False
+        return True
 
     async def _czxid(self, path: str) -> int:
         found = await self._zk.perform_one(GetData(path))

@@ -24,8 +24,8 @@ CLOSED: Final[dict[str, tuple[str, str]]] = {
     ),
     "X4": (
         "a broker that meets its own registration under a session that it never learnt of stays out until restarted",
-        "broker_sim.registration: a foreign owner is final only if it outlives a session timeout; at the first start at "
-        "once, as in Kafka",
+        "broker_sim.registration: a foreign owner is final only if it outlives a session timeout (at the first start "
+        "at once, as in Kafka)",
     ),
     "X5": (
         "a registration that vanishes between the refused create and the look at its owner fails the broker",
