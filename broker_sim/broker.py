@@ -17,7 +17,9 @@ from broker_sim.apis.context import BrokerContext
 from broker_sim.apis.table import api_table
 from broker_sim.config import BrokerSettings
 from broker_sim.config_store import ConfigStore, DynamicConfigs
-from broker_sim.faults import ExpireSession, FailLogDir, Fault, FaultBoard
+from broker_sim.faults.board import FaultBoard
+from broker_sim.faults.links import FaultyNetwork
+from broker_sim.faults.rows import ExpireSession, FailLogDir, Fault
 from broker_sim.fetch_session import FetchSessionCache
 from broker_sim.groups.coordinator import GroupCoordinator
 from broker_sim.isr_writer import ZkIsrWriter, notify_log_dir_failure
@@ -33,7 +35,7 @@ from broker_sim.topic_creation import TopicCreator
 from broker_sim.trace import TraceWriter
 from broker_sim.zk import ZkClient, ZkError
 from controller.wire import log_events as ev
-from controller.wire.ports import Clock, Network, ZkConnector
+from controller.wire.ports import Clock, Network, ZkConnector, ZkSession
 from controller.wire.types import Broker as RegisteredBroker
 from controller.wire.types import BrokerId, Endpoint, TopicPartition
 from controller.wire.zk import ZkUnreachable
@@ -74,14 +76,22 @@ class Broker:
         zookeeper: ZkConnector,
         chance: random.Random,
         log: Any,
+        faults: FaultBoard | None = None,
     ) -> None:
+        """`faults`: a board that outlives this broker (see `host`); without one it has its own."""
         self._identity, self._settings = identity, settings
-        self._clock, self._network, self._chance = clock, network, chance
+        self._clock, self._chance = clock, chance
         self._log = log.bind(broker_id=identity.broker_id)
         self._metadata = MetadataCache()
-        self._faults = FaultBoard(identity.broker_id, random.Random(chance.random()))
+        board_chance = random.Random(chance.random())
+        self._faults = faults or FaultBoard(
+            identity.broker_id, board_chance, clock=clock, log=self._log, rack=identity.rack
+        )
+        self._network = FaultyNetwork(network, self._faults, self._metadata.broker_at)
+        self._unsubscribe = self._faults.subscribe(self._fault_started, lambda row: None)
         self._zk = ZkClient(zookeeper, log=self._log)
         self._endpoint: Endpoint | None = None
+        self._bound_port = identity.port
         self._trace: TraceWriter | None = None
         self._replicas: ReplicaManager | None = None
         self._context: BrokerContext | None = None
@@ -102,6 +112,11 @@ class Broker:
         """Where clients reach it (the real port). Only after `start`."""
         assert self._endpoint is not None, "the broker has not been started"
         return self._endpoint
+
+    @property
+    def bound_port(self) -> int:
+        """The port that is really bound, once started."""
+        return self._bound_port
 
     @property
     def context(self) -> BrokerContext:
@@ -145,6 +160,7 @@ class Broker:
         self.context.groups.start()
         await configs.start()
         self._zk.on_new_session(_soon(configs.look_again))
+        self._fail_log_dirs_again()
         server.serve_requests()
         endpoint = self.endpoint
         self._log.info(
@@ -155,6 +171,12 @@ class Broker:
             broker_epoch=registration.broker_epoch,
             log_dirs=[str(path) for path in self._identity.log_dirs],
         )
+
+    def _fail_log_dirs_again(self) -> None:
+        """A disk that is broken is broken at a start, too."""
+        for row in self._faults.rows:
+            if isinstance(row, FailLogDir):
+                self._fault_started(row)
 
     def _make_replicas(self) -> ReplicaManager:
         start_ms = self._clock.now_ms()
@@ -170,7 +192,8 @@ class Broker:
             trace=self._trace,
             on_log_dir_failure=self._log_dir_failed,
             on_leadership_change=self._leadership_changed,
-            is_paused=lambda tp: self._faults.is_replication_paused(tp.topic),
+            is_paused=self._faults.is_replication_paused,
+            disk_wait_s=self._faults.disk_wait_s,
         )
 
     async def _listen(
@@ -190,6 +213,7 @@ class Broker:
             host, port = await server.listen(self._network, identity.host, identity.port)
         except OSError as error:
             raise OSError(f"cannot listen on {identity.host}:{identity.port}: {error.strerror or error}") from error
+        self._bound_port = port
         self._endpoint = Endpoint(
             host=identity.advertised_host or identity.host or host, port=identity.advertised_port or port
         )
@@ -246,12 +270,19 @@ class Broker:
         await self._close(clean=True)
         self._log.info(ev.BROKER_STOPPED)
 
-    async def kill(self) -> None:
-        """Stops as `kill -9` does: sockets break, nothing is flushed; ZooKeeper notices when the session times out."""
+    async def kill(self) -> ZkSession | None:
+        """Stops as `kill -9` does: sockets break, nothing is flushed; ZooKeeper notices when the session times out.
+
+        Returns the session that a process would have taken along, for the caller to end after its time.
+        """
+        session = self._zk.abandoned_session()
         await self._close(clean=False)
+        return session
 
     async def _close(self, *, clean: bool) -> None:
         self._ended = True
+        self._unsubscribe()
+        self._unsubscribe = lambda: None
         if not clean:
             await self._zk.abandon()
         context = self._context
@@ -275,16 +306,16 @@ class Broker:
     # -- what happens to it --------------------------------------------------------------------------------------
 
     def set_faults(self, rows: Iterable[Fault]) -> None:
-        """Puts these faults in force, and no others."""
-        started, ended = self._faults.replace(rows)
-        for row in started:
-            self._log.info(ev.FAULT_STARTED, **row.model_dump(mode="json"))
-            if isinstance(row, FailLogDir) and self._replicas is not None:
-                self._replicas.fail_log_dir(row.log_dir)
-            elif isinstance(row, ExpireSession):
-                self._spawn(self._zk.expire())
-        for row in ended:
-            self._log.info(ev.FAULT_ENDED, **row.model_dump(mode="json"))
+        """Has these faults in force, each in its window, and no others."""
+        self._faults.replace(rows)
+
+    def _fault_started(self, row: Fault) -> None:
+        if isinstance(row, FailLogDir) and self._replicas is not None:
+            self._faults.acted(row)
+            self._replicas.fail_log_dir(row.log_dir)
+        elif isinstance(row, ExpireSession):
+            self._faults.acted(row)
+            self._spawn(self._zk.expire())
 
     def _log_dir_failed(self, path: str) -> None:
         self._spawn(notify_log_dir_failure(self._zk, self.broker_id))

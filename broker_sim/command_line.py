@@ -51,6 +51,12 @@ def make_parser() -> argparse.ArgumentParser:
     run.add_argument("--trace-dir", type=Path, metavar="D", help="folder for traces of ISR decisions")
     run.add_argument("--config", type=Path, metavar="F", help="settings in Kafka's server.properties format")
     run.add_argument("--override", action="append", default=[], metavar="K=V", help="a setting; may be repeated")
+    run.add_argument(
+        "--faults",
+        type=Path,
+        metavar="F",
+        help="a scenario (YAML): faults with times from the start on; see docs/faults.md",
+    )
     run.add_argument("--fault-file", type=Path, metavar="F", help="faults, one JSON object per line; watched")
     run.add_argument(
         "--seed", type=int, metavar="N", help="of all chance in the brokers; drawn and logged if not given"

@@ -142,6 +142,7 @@ class ReplicaFetcher:
     async def _fetch(self, wanted: dict[TopicPartition, FetchPartition]) -> None:
         sent = {tp: self._states[tp] for tp in wanted}
         results = await self._client.fetch(wanted)
+        await self._table.wait_for_disks((tp, len(result.records)) for tp, result in results.items())
         throttled_bytes = 0
         for topic_partition, result in results.items():
             state = self._states.get(topic_partition)

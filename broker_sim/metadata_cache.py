@@ -50,6 +50,11 @@ class MetadataCache:
             del self._topics[tp.topic]
         return removed
 
+    def broker_at(self, host: str, port: int) -> Broker | None:
+        """The live broker that listens at that address."""
+        place = (host, port)
+        return next((b for b in self._brokers.values() if any((e.host, e.port) == place for e in b.endpoints)), None)
+
     async def wait_until(self, condition: Callable[[], bool], timeout_s: float) -> bool:
         """Waits, at most `timeout_s`, until `condition` holds after some update. Returns whether it does."""
         try:

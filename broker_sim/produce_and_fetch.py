@@ -98,6 +98,7 @@ class Producing:
         is_client: bool,
     ) -> dict[TopicPartition, ProduceResult]:
         """See `ReplicaManager.produce`."""
+        await self._table.wait_for_disks((tp, len(batch)) for tp, batch in records.items())
         results: dict[TopicPartition, ProduceResult] = {}
         waiting: dict[TopicPartition, _Unacknowledged] = {}
         for topic_partition, batch in records.items():

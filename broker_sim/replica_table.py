@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,6 +33,7 @@ class ReplicaTable:
     trace: TraceWriter
     log: Any
     on_storage_failure: Callable[[StorageFailure], None]
+    disk_wait_s: Callable[[str, int], float]
     dirs: LogDirs
     leader_quota: ReplicationQuota
     follower_quota: ReplicationQuota
@@ -60,6 +62,18 @@ class ReplicaTable:
         if partition.is_offline:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the log dir of {topic_partition} is offline")
         return partition
+
+    async def wait_for_disks(self, sizes: Iterable[tuple[TopicPartition, int]]) -> None:
+        """Waits as long as slow disks take for so many bytes of these partitions; not at all where none is slow."""
+        by_dir: dict[str, int] = {}
+        for topic_partition, size_bytes in sizes:
+            partition = self.partitions.get(topic_partition)
+            if size_bytes and partition is not None and partition.log is not None:
+                log_dir = self.dirs.dir_of(partition.log).name
+                by_dir[log_dir] = by_dir.get(log_dir, 0) + size_bytes
+        wait_s = max((self.disk_wait_s(name, size_bytes) for name, size_bytes in by_dir.items()), default=0.0)
+        if wait_s > 0:
+            await asyncio.sleep(wait_s)
 
     def led(self) -> Iterator[Partition]:
         """All partitions that this broker leads."""

@@ -18,10 +18,14 @@ from typing import Any
 
 import structlog
 
-from broker_sim import faults
 from broker_sim.broker import Broker, BrokerIdentity, StartRefused
 from broker_sim.command_line import CommandLineError, identities, parse_arguments
 from broker_sim.config import BrokerSettings, SettingsError
+from broker_sim.faults import scenario
+from broker_sim.faults.board import FaultBoard
+from broker_sim.faults.rows import FaultError
+from broker_sim.faults.watch import watch_faults
+from broker_sim.host import BrokerHost
 from controller.wire import log_events as ev
 from controller.wire import settings as wire_settings
 from controller.wire.real import logs
@@ -37,7 +41,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         given = wire_settings.load(arguments.config, arguments.override)
         settings = BrokerSettings.parse(given)
         brokers = identities(arguments, settings, socket.getfqdn())
-    except (wire_settings.SettingError, SettingsError, CommandLineError) as error:
+        plan = read_scenario(arguments.faults)
+    except (wire_settings.SettingError, SettingsError, CommandLineError, FaultError) as error:
         print(f"broker_sim: {error}", file=sys.stderr)
         return 2
     logs.configure("broker")
@@ -45,34 +50,42 @@ def main(argv: Sequence[str] | None = None) -> int:
     used = {field.alias for field in BrokerSettings.model_fields.values() if field.alias is not None}
     for name in wire_settings.ignored(given, used):
         log.info(ev.SETTING_IGNORED, setting=name, value=given[name])
-    return asyncio.run(_run(arguments, settings, brokers, log))
+    return asyncio.run(_run(arguments, settings, brokers, plan, log))
 
 
-async def _run(arguments: argparse.Namespace, settings: BrokerSettings, who: Sequence[BrokerIdentity], log: Any) -> int:
+async def _run(
+    arguments: argparse.Namespace,
+    settings: BrokerSettings,
+    who: Sequence[BrokerIdentity],
+    plan: scenario.Scenario | None,
+    log: Any,
+) -> int:
     seed = arguments.seed if arguments.seed is not None else secrets.randbits(32)
     log.info(ev.SEED_CHOSEN, seed=seed)
-    chance = random.Random(seed)
+    chance, clock = random.Random(seed), SystemClock()
     timeout_ms = settings.zookeeper_session_timeout_ms
     connector = KazooConnector(
         arguments.zookeeper,
         session_timeout_ms=timeout_ms,
         connect_timeout_s=(settings.zookeeper_connection_timeout_ms or timeout_ms) / 1000,
     )
-    brokers = [
-        Broker(
+
+    def make(identity: BrokerIdentity, board: FaultBoard) -> Broker:
+        return Broker(
             identity,
             settings,
-            clock=SystemClock(),
+            clock=clock,
             network=TcpNetwork(),
             zookeeper=connector,
             chance=random.Random(chance.random()),
             log=log,
+            faults=board,
         )
-        for identity in who
-    ]
+
+    host = BrokerHost(who, make, clock=clock, chance=chance, session_timeout_ms=timeout_ms, log=log)
     signals = _Signals()
     try:
-        return await _serve(brokers, arguments.fault_file, signals, log)
+        return await _serve(host, arguments.fault_file, plan, signals, log)
     finally:
         signals.remove()
 
@@ -95,34 +108,30 @@ class _Signals:
             loop.remove_signal_handler(number)
 
 
-async def _serve(brokers: Sequence[Broker], fault_file: Path | None, signals: _Signals, log: Any) -> int:
-    started: list[Broker] = []
+async def _serve(
+    host: BrokerHost, fault_file: Path | None, plan: scenario.Scenario | None, signals: _Signals, log: Any
+) -> int:
     try:
-        for broker in brokers:
-            await broker.start()
-            started.append(broker)
+        await host.start()
     except StartRefused as error:
         print(f"broker_sim: {error}", file=sys.stderr)
-        await asyncio.gather(*(broker.stop(controlled=False) for broker in started))
         return 1
-    watcher = asyncio.create_task(watch_fault_file(fault_file, brokers, log)) if fault_file is not None else None
-    stop, halt = asyncio.create_task(_wait(signals.once)), asyncio.create_task(_all_halted(brokers))
+    rows = () if plan is None else plan.rows(SystemClock().now_ms())
+    host.set_faults(rows)
+    watcher = asyncio.create_task(watch_faults(fault_file, rows, host, log)) if fault_file is not None else None
+    stop, halt = asyncio.create_task(_wait(signals.once)), asyncio.create_task(host.wait_all_halted())
     await asyncio.wait([stop, halt], return_when=asyncio.FIRST_COMPLETED)
     halted = halt.done()
     for task in (stop, halt, watcher):
         if task is not None:
             task.cancel()
-    await _stop(brokers, signals, controlled=not halted)
+    await _stop(host, signals, controlled=not halted)
     return 1 if halted else 0
 
 
-async def _all_halted(brokers: Sequence[Broker]) -> None:
-    await asyncio.gather(*(broker.wait_halted() for broker in brokers))
-
-
-async def _stop(brokers: Sequence[Broker], signals: _Signals, *, controlled: bool) -> None:
+async def _stop(host: BrokerHost, signals: _Signals, *, controlled: bool) -> None:
     """Controlled, until a second signal says that it takes too long."""
-    orderly = asyncio.create_task(_stop_all(brokers, controlled=controlled))
+    orderly = asyncio.create_task(host.stop(controlled=controlled))
     impatient = asyncio.create_task(_wait(signals.twice))
     await asyncio.wait([orderly, impatient], return_when=asyncio.FIRST_COMPLETED)
     if orderly.done():
@@ -130,43 +139,19 @@ async def _stop(brokers: Sequence[Broker], signals: _Signals, *, controlled: boo
     else:
         orderly.cancel()
         await asyncio.gather(orderly, return_exceptions=True)
-        await _stop_all(brokers, controlled=False)
+        await host.stop(controlled=False)
     impatient.cancel()
-
-
-async def _stop_all(brokers: Sequence[Broker], *, controlled: bool) -> None:
-    await asyncio.gather(*(broker.stop(controlled=controlled) for broker in brokers))
 
 
 async def _wait(event: asyncio.Event) -> None:
     await event.wait()
 
 
-async def watch_fault_file(path: Path, brokers: Sequence[Broker], log: Any) -> None:
-    """Puts the rows of the file in force whenever it has changed; a missing file has no rows."""
-    seen: tuple[int, int] | None = None
-    while True:
-        version = _version(path)
-        if version != seen:
-            seen = version
-            _apply_fault_file(path, brokers, log)
-        await asyncio.sleep(faults.FAULT_FILE_POLL_MS / 1000)
-
-
-def _version(path: Path) -> tuple[int, int] | None:
-    """What changes when the file is written or replaced; None when it is not there."""
-    try:
-        stat = path.stat()
-    except OSError:
+def read_scenario(path: Path | None) -> scenario.Scenario | None:
+    """The scenario of `--faults`. Raises FaultError, also when the file cannot be read."""
+    if path is None:
         return None
-    return stat.st_mtime_ns, stat.st_ino
-
-
-def _apply_fault_file(path: Path, brokers: Sequence[Broker], log: Any) -> None:
     try:
-        rows = faults.decode(path.read_text(encoding="utf-8")) if path.exists() else ()
-    except (faults.FaultError, OSError, UnicodeDecodeError) as error:
-        log.warning(ev.FAULT_FILE_REFUSED, path=str(path), reason=str(error))
-        return
-    for broker in brokers:
-        broker.set_faults(rows)
+        return scenario.parse(path.read_text(encoding="utf-8"), str(path))
+    except (OSError, UnicodeDecodeError) as error:
+        raise FaultError(f"--faults {path} cannot be read: {error}") from error

@@ -12,7 +12,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from broker_sim.faults import Action, ApiFault, FaultBoard, with_error_code
+from broker_sim.faults.board import FaultBoard
+from broker_sim.faults.rows import Action, ApiFault, with_error_code
 from controller.wire import log_events as ev
 from controller.wire import protocol
 from controller.wire.errors import ErrorCode
@@ -156,7 +157,7 @@ class SocketServer:
             raise CloseConnection(f"{protocol.api_name(api_key)} version {version} is not offered")
         request = protocol.decode_request(frame)
         call = Call(request=request, client_host=_host(connection.peer), connection=connection.peer)
-        fault = self._faults.strike(api_key)
+        fault = self._faults.strike(api_key, sender=_sender(request.body), client_id=request.client_id)
         if fault is not None:
             await self._strike(fault)
         body = await self._handle(api, call)
@@ -171,7 +172,7 @@ class SocketServer:
         if fault.action is Action.DROP:
             raise CloseConnection(f"fault: {fault.api} dropped")
         if fault.action is Action.DELAY:
-            await asyncio.sleep(fault.delay_ms / 1000)
+            await asyncio.sleep(self._faults.delay_s(fault))
 
     async def _handle(self, api: Api, call: Call) -> Answer:
         """The one place where any exception is caught: a bug in one handler costs one connection, not the broker."""
@@ -190,6 +191,15 @@ def unsupported_api_versions(correlation_id: int, api: Api) -> bytes:
     entry = {"api_key": ApiKey.API_VERSIONS, "min_version": api.versions[0], "max_version": api.versions[1]}
     body = {"error_code": ErrorCode.UNSUPPORTED_VERSION, "api_keys": [entry]}
     return protocol.encode_response(ApiKey.API_VERSIONS, 0, correlation_id, body)
+
+
+def _sender(body: Any) -> int | None:
+    """The broker or controller that says in its request who it is; None for a client."""
+    for name in ("replica_id", "controller_id", "broker_id"):
+        sender = getattr(body, name, None)
+        if isinstance(sender, int) and sender >= 0:
+            return sender
+    return None
 
 
 def _host(peer: str) -> str:

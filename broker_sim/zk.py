@@ -119,6 +119,10 @@ class ZkClient:
             await session.close()
             self._expired(session)
 
+    def abandoned_session(self) -> ZkSession | None:
+        """The session that `abandon` lets go of."""
+        return self._session
+
     async def abandon(self) -> None:
         """Lets go of the session without ending it, as a killed process does: it lives until it times out.
 

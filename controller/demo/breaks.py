@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Final
 
-from broker_sim.faults import PauseReplication
+from broker_sim.faults.rows import PauseReplication
 from controller.demo.stage import ActFailed, Stage
 from controller.local.fault import write_faults
 from controller.wire.types import BrokerId

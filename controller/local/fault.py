@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from broker_sim import faults
+from broker_sim.faults import rows as faults
 from controller.local.status import DEFAULT_DATA, ClusterError, read_cluster
 
 FAULT_FILE: Final = "faults.jsonl"

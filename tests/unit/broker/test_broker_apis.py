@@ -9,7 +9,7 @@ import pytest
 from kio.index import load_request_schema, load_response_schema
 
 from broker_sim.apis.table import REFUSED, SERVED
-from broker_sim.faults import decode
+from broker_sim.faults.rows import decode
 from broker_sim.log.records import build_values
 from controller.wire.errors import ErrorCode
 from controller.wire.protocol import ApiKey

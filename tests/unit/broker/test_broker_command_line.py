@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from broker_sim.broker import replica_settings
 from broker_sim.command_line import CommandLineError, identities, parse_arguments, parse_broker_ids, parse_listeners
 from broker_sim.config import BrokerSettings, SettingsError
-from broker_sim.faults import API_NAMES, Action, ApiFault, FaultError, PauseReplication, decode, encode
+from broker_sim.faults.rows import API_NAMES, Action, ApiFault, FaultError, PauseReplication, decode, encode
 from broker_sim.run import main
 
 IDS = [("1", (1,)), ("1,2,5-9", (1, 2, 5, 6, 7, 8, 9)), ("0-2", (0, 1, 2))]
@@ -125,7 +125,7 @@ FAULTS = st.lists(
             api=st.sampled_from(sorted(API_NAMES)),
             action=st.sampled_from(Action),
             nth=st.none() | st.integers(1, 5),
-            delay_ms=st.integers(0, 9),
+            delay_ms=st.integers(1, 9),
         ),
     ),
     max_size=5,

@@ -1,0 +1,215 @@
+"""The brokers of one process: starts them, lets faults end and start again single ones, and stops them all.
+
+A broker that a `kill` or `stop` row ended stays down while the row is in force. Its fault board outlives it, so that
+counts and windows go on. Nothing here knows the real world: what a broker is made of is passed in.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from broker_sim.broker import Broker, BrokerIdentity, StartRefused
+from broker_sim.faults.board import FaultBoard
+from broker_sim.faults.rows import Fault, Kill, Stop
+from controller.wire import log_events as ev
+from controller.wire.ports import Clock, ZkSession
+from controller.wire.types import BrokerId
+
+#: Brokers that start at the same time: enough to keep ZooKeeper busy while logs load.
+STARTS_AT_ONCE: Final = 8
+#: Pause between attempts to start a broker again; its predecessor's session must end first.
+RESTART_PAUSE_S: Final = 1.0
+
+MakeBroker = Callable[[BrokerIdentity, FaultBoard], Broker]
+
+
+class BrokerHost:
+    """Start it once, stop it once. `session_timeout_ms` is how long ZooKeeper takes a killed broker for alive."""
+
+    def __init__(
+        self,
+        identities: Sequence[BrokerIdentity],
+        make: MakeBroker,
+        *,
+        clock: Clock,
+        chance: random.Random,
+        session_timeout_ms: int,
+        log: Any,
+    ) -> None:
+        self._sessions = _OrphanedSessions(session_timeout_ms)
+        self._seats = {
+            identity.broker_id: _Seat(
+                identity,
+                make,
+                FaultBoard(
+                    identity.broker_id,
+                    random.Random(chance.random()),
+                    clock=clock,
+                    log=log.bind(broker_id=identity.broker_id),
+                    rack=identity.rack,
+                ),
+                self._sessions,
+                log.bind(broker_id=identity.broker_id),
+            )
+            for identity in identities
+        }
+
+    @property
+    def brokers(self) -> dict[BrokerId, Broker]:
+        """The brokers that run now."""
+        return {broker_id: seat.broker for broker_id, seat in self._seats.items() if seat.broker is not None}
+
+    async def start(self, on_started: Callable[[BrokerId], None] = lambda broker_id: None) -> None:
+        """Starts all, several at a time. Raises StartRefused, with none left running."""
+        slots = asyncio.Semaphore(STARTS_AT_ONCE)
+
+        async def start_one(broker_id: BrokerId, seat: _Seat) -> None:
+            async with slots:
+                await seat.start()
+            on_started(broker_id)
+
+        tasks = [asyncio.ensure_future(start_one(*item)) for item in self._seats.items()]
+        try:
+            await asyncio.gather(*tasks)
+        except BaseException:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            await self.stop(controlled=False)
+            raise
+
+    def set_faults(self, rows: Iterable[Fault]) -> None:
+        """Has these faults in force, each at the brokers and in the window it names, and no others."""
+        wanted = tuple(rows)
+        for seat in self._seats.values():
+            seat.board.replace(wanted)
+
+    async def wait_all_halted(self) -> None:
+        """Returns once no broker can go on, because each has lost all its log dirs."""
+        await asyncio.gather(*(seat.halted.wait() for seat in self._seats.values()))
+
+    async def stop(self, *, controlled: bool = True) -> None:
+        """Stops all brokers and ends what killed ones left in ZooKeeper. Idempotent."""
+        await asyncio.gather(*(seat.close(controlled=controlled) for seat in self._seats.values()))
+        await self._sessions.close()
+
+
+class _Seat:
+    """Where one broker runs, or will run again."""
+
+    def __init__(
+        self, identity: BrokerIdentity, make: MakeBroker, board: FaultBoard, sessions: _OrphanedSessions, log: Any
+    ) -> None:
+        self.board = board
+        self.broker: Broker | None = None
+        self.halted = asyncio.Event()
+        self._identity, self._make, self._log = identity, make, log
+        self._sessions = sessions
+        self._work: asyncio.Task[None] | None = None
+        self._watch: asyncio.Task[None] | None = None
+        self._closed = False
+        board.subscribe(self._changed, self._changed)
+
+    async def start(self) -> None:
+        """The first start. Raises StartRefused."""
+        await self._start()
+
+    async def _start(self) -> None:
+        broker = self._make(self._identity, self.board)
+        try:
+            await broker.start()
+        except asyncio.CancelledError:
+            await broker.stop(controlled=False)
+            raise
+        self.broker = broker
+        self._identity = replace(self._identity, port=broker.bound_port)
+        self.halted.clear()
+        self._watch = asyncio.ensure_future(self._note_halt(broker))
+
+    async def _note_halt(self, broker: Broker) -> None:
+        await broker.wait_halted()
+        self.halted.set()
+
+    async def close(self, *, controlled: bool) -> None:
+        """Ends what runs here."""
+        self._closed = True
+        self.board.close()
+        await _cancel(self._work)
+        if self.broker is not None:
+            await self.broker.stop(controlled=controlled)
+        await _cancel(self._watch)
+
+    # -- faults --------------------------------------------------------------------------------------------------
+
+    def _changed(self, row: Fault) -> None:
+        if isinstance(row, (Kill, Stop)) and not self._closed and (self._work is None or self._work.done()):
+            self._work = asyncio.ensure_future(self._settle())
+
+    def _down_by(self) -> Kill | Stop | None:
+        return next((row for row in self.board.rows if isinstance(row, (Kill, Stop))), None)
+
+    async def _settle(self) -> None:
+        """Until the broker runs exactly when no row has it down."""
+        while True:
+            row = self._down_by()
+            if row is not None and self.broker is not None:
+                await self._end(self.broker, row)
+            elif row is None and self.broker is None:
+                await self._start_again()
+            else:
+                return
+
+    async def _end(self, broker: Broker, row: Kill | Stop) -> None:
+        self.board.acted(row)
+        self.broker = None
+        await _cancel(self._watch)
+        if isinstance(row, Stop):
+            await broker.stop()
+            return
+        self._log.warning(ev.BROKER_KILLED, reason=f"fault {row.id or row.fault}")
+        session = await broker.kill()
+        if session is not None:
+            self._sessions.add(session)
+
+    async def _start_again(self) -> None:
+        try:
+            await self._start()
+        except StartRefused as error:
+            self._log.warning(ev.BROKER_START_REFUSED, reason=str(error))
+            await asyncio.sleep(RESTART_PAUSE_S)
+
+
+class _OrphanedSessions:
+    """The ZooKeeper sessions of killed brokers: they live for the session timeout, as if their heartbeats had ended."""
+
+    def __init__(self, timeout_ms: int) -> None:
+        self._timeout_s = timeout_ms / 1000
+        self._waiting: dict[asyncio.Task[None], ZkSession] = {}
+
+    def add(self, session: ZkSession) -> None:
+        """From now on it has its timeout to live."""
+        task = asyncio.ensure_future(self._let_expire(session))
+        self._waiting[task] = session
+        task.add_done_callback(lambda done: self._waiting.pop(done, None))
+
+    async def _let_expire(self, session: ZkSession) -> None:
+        await asyncio.sleep(self._timeout_s)
+        await session.close()
+
+    async def close(self) -> None:
+        """Ends them now."""
+        waiting = dict(self._waiting)
+        for task in waiting:
+            task.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
+        await asyncio.gather(*(session.close() for session in waiting.values()))
+
+
+async def _cancel(task: asyncio.Task[None] | None) -> None:
+    if task is not None:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
