@@ -101,6 +101,7 @@ def test_cancel_also_ends_what_only_adds_replicas(foo: Any, tool: Any, plan: Any
     assert foo.topics["foo"][0].replicas == (0, 1)
 
 
+@pytest.mark.known_failure("A1")
 def test_additional_reassignments_and_plurals(foo: Any, tool: Any, plan: Any) -> None:
     foo.topic("bar", (0,))
     tool(reassign, foo, ["--execute", *plan()])

@@ -1,0 +1,35 @@
+"""Each known failure has a test, and the table of them is that of the tests."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from .rows import ROWS, SECTIONS
+from .table import FILE, covered, document
+
+LIST = Path(os.environ.get("KWOB_SHARED", FILE.parents[2] / "shared")) / "spec" / "known-failures.md"
+
+
+def test_the_file_is_up_to_date() -> None:
+    assert FILE.read_text(encoding="utf-8") == document(), "draw it anew: make docs"
+
+
+def test_every_row_has_a_test_and_no_marker_names_another() -> None:
+    found = covered()
+    assert sorted(ROWS.keys() - found.keys()) == [], "rows without a test"
+    assert sorted(found.keys() - ROWS.keys()) == [], "no such row"
+
+
+def test_every_row_has_a_section() -> None:
+    assert {key[0] for key in ROWS} == set(SECTIONS.values())
+
+
+def test_the_rows_are_those_of_the_list() -> None:
+    if not LIST.is_file():
+        pytest.skip("the list of known failures is not here")
+    listed = re.findall(r"^\| ([A-Z]\d) \|", LIST.read_text(encoding="utf-8"), re.MULTILINE)
+    assert sorted(listed) == sorted(ROWS)
