@@ -31,6 +31,7 @@ PIPE_CLOSED: Final = 141
 
 _LOCAL: Final = "A cluster on this machine"
 _TOOLS: Final = "Kafka's tools, with Kafka's flags"
+_ANSWERS: Final = "What Kafka's tools do not tell"
 _PROGRAMS: Final = "The programs themselves"
 
 COMMANDS: Final[dict[str, Command]] = {
@@ -49,8 +50,12 @@ COMMANDS: Final[dict[str, Command]] = {
     "configs": Command("controller.admin.configs:main", "kafka-configs", _TOOLS),
     "consumer-groups": Command("controller.admin.consumer_groups:main", "kafka-consumer-groups", _TOOLS),
     "get-offsets": Command("controller.admin.get_offsets:main", "kafka-get-offsets", _TOOLS),
+    "explain": Command("controller.admin.explain:main", "what would happen, and why, without doing it", _ANSWERS),
     "controller": Command("controller.__main__:main", "`controller run`: one controller process", _PROGRAMS),
     "health": Command("controller.admin.health:main", "whether a controller or a broker serves", _PROGRAMS),
+    "trace": Command(
+        "broker_sim.replay.generator.command:main", "`trace generate`: a synthetic cluster's trace", _PROGRAMS
+    ),
     "replay": Command("broker_sim.replay.cli:main", "`replay run`: replay ISR traces or logs on Spark", _PROGRAMS),
 }  # fmt: skip
 

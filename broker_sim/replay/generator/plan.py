@@ -1,4 +1,4 @@
-"""What a generated cluster looks like, and what befalls it: settings, who has which replica, the schedule of faults. Pure.
+"""What a generated cluster looks like, and what befalls it: settings, replicas, the schedule of faults. Pure.
 
 Faults come one after the other, with time to recover between, so that what each must cause can be told exactly.
 """
@@ -6,6 +6,7 @@ Faults come one after the other, with time to recover between, so that what each
 from __future__ import annotations
 
 import random
+from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
@@ -169,9 +170,42 @@ class ClusterPlan:
         chance = random.Random(f"{self.seed} ticks")
         return {b: self.start_ms + chance.randrange(1, 1_000) for b in self.broker_ids}
 
-    def restarted_ms(self, fault: Fault) -> int:
+    @staticmethod
+    def restarted_ms(fault: Fault) -> int:
         """t0 of the process that comes after a kill."""
         return fault.to_ms - 500
+
+    @cached_property
+    def runs(self) -> Mapping[BrokerId, tuple[int, ...]]:
+        """When each process of each broker started, which is also its t0, in order."""
+        runs = {b: [t0] for b, t0 in self.tick_phase_ms.items()}
+        for fault in self.faults:
+            if fault.kind is FaultKind.KILL and fault.broker is not None:
+                runs[fault.broker].append(self.restarted_ms(fault))
+        return {b: tuple(starts) for b, starts in runs.items()}
+
+    def run_of(self, broker: BrokerId, ts: int) -> int:
+        """The start of the process of the broker that is there at `ts`."""
+        starts = self.runs[broker]
+        return starts[max(0, bisect_right(starts, ts) - 1)]
+
+    @cached_property
+    def gaps(self) -> Mapping[BrokerId, tuple[tuple[FaultKind, int, int], ...]]:
+        """When each broker does not fetch as it should: the kind of fault, from, to."""
+        gaps: dict[BrokerId, list[tuple[FaultKind, int, int]]] = {}
+        for fault in self.faults:
+            if fault.broker is not None:
+                gaps.setdefault(fault.broker, []).extend((fault.kind, *gap) for gap in fault.gaps)
+        return {b: tuple(of_broker) for b, of_broker in gaps.items()}
+
+    def controller_at(self, ts: int) -> int:
+        """The id of the controller in office at `ts`."""
+        return FIRST_CONTROLLER + sum(f.kind is FaultKind.CONTROLLER and f.from_ms <= ts for f in self.faults)
+
+    def fault_before(self, ts: int) -> Fault | None:
+        """The latest fault that had begun at `ts`."""
+        at = bisect_right(self.faults, ts, key=lambda f: f.from_ms)
+        return self.faults[at - 1] if at else None
 
     @cached_property
     def faults(self) -> tuple[Fault, ...]:

@@ -1,7 +1,7 @@
 """Appends to a partition and the fetches of its followers, as columns. Pure; numpy arrays of int64, times in ms.
 
-A healthy follower fetches once after each append, some slots later, at the offset that the append ended at; while nothing
-is appended it asks again every half second, of which a trace keeps the first and the last.
+A healthy follower fetches once after each append, some slots later, at the offset that the append ended at; while
+nothing is appended it asks again every half second, of which a trace keeps the first and the last.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from broker_sim.replay.generator.plan import SLOTS, ClusterPlan
 
 Longs = npt.NDArray[np.int64]
 
+#: The first append comes so long after the start.
+FIRST_APPEND_MS: Final = 3_000
 #: A follower waits so long for data that does not come (`replica.fetch.wait.max.ms` is 500), in whole slots.
 WAIT_MS: Final = 63 * SLOTS
 #: Fetches of a follower that catches up: how many, and how far apart.
@@ -61,7 +63,7 @@ def draw_appends(plan: ClusterPlan, index: int, *, quiet: Sequence[tuple[int, in
     rng = np.random.default_rng([plan.seed, index])
     mean = plan.append_interval_ms / (plan.skew if index == 0 else 1.0)
     low, high = max(2, round(mean / 2 / SLOTS)), max(3, round(mean * 3 / 2 / SLOTS) + 1)
-    first = aligned(plan.start_ms + 1_000, 0)
+    first = aligned(plan.start_ms + FIRST_APPEND_MS, 0)
     count = round((plan.end_ms - first) / (SLOTS * (low + high - 1) / 2) * 1.1) + 16
     ts = first + SLOTS * np.cumsum(rng.integers(low, high, count))
     keep = ts < plan.end_ms
@@ -76,7 +78,7 @@ def draw_appends(plan: ClusterPlan, index: int, *, quiet: Sequence[tuple[int, in
 class Fetches:
     """Fetches of one follower in order of arrival: when, which offset, where the leader's log ended just then.
 
-    `runs` is how many equal fetches a row stands for; `size` the bytes answered.
+    `runs` is how many equal fetches a row stands for.
     """
 
     ts: Longs
@@ -96,9 +98,7 @@ class Follower:
         """`position` is where the follower's log ends; `slot` the one that its fetches fall into."""
         self.position = position
         self._appends, self._slot, self._chance = appends, slot, chance
-        self._ts: list[Longs] = []
-        self._offsets: list[Longs] = []
-        self._throttled: list[npt.NDArray[np.bool_]] = []
+        self._parts: list[tuple[Longs, Longs, Longs, npt.NDArray[np.bool_]]] = []
 
     def follow(self, from_ms: int, to_ms: int, *, steps: int = CATCH_UP_FETCHES) -> None:
         """Fetches all it can in [`from_ms`, `to_ms`): what it lacks first, in so many `steps`, then each append."""
@@ -137,38 +137,31 @@ class Follower:
             at += SLOW_STEP_MS
         self._add(ts, offsets, to_ms, throttled=True)
 
-    def _add(self, ts: Sequence[int] | Longs, offsets: Sequence[int] | Longs, to_ms: int, *, throttled: bool = False) -> None:
+    def _add(
+        self, ts: Sequence[int] | Longs, offsets: Sequence[int] | Longs, to_ms: int, *, throttled: bool = False
+    ) -> None:
         times, at = np.asarray(ts, np.int64), np.asarray(offsets, np.int64)
         inside = times < to_ms
         times, at = times[inside], at[inside]
         if len(times):
-            self._ts.append(times)
-            self._offsets.append(at)
-            self._throttled.append(np.full(len(times), throttled))
+            self._parts.append((times, at, np.full(len(times), to_ms), np.full(len(times), throttled)))
             self.position = int(at[-1])
 
-    def fetches(self, to_ms: int) -> Fetches:
-        """All of them, with the last of each run of waits; the term ends at `to_ms`."""
-        if not self._ts:
+    def fetches(self) -> Fetches:
+        """All of them, with the last of each run of waits."""
+        if not self._parts:
             none = np.zeros(0, np.int64)
             return Fetches(none, none, none, none, np.zeros(0, np.bool_))
-        ts, offset = np.concatenate(self._ts), np.concatenate(self._offsets)
-        throttled = np.concatenate(self._throttled)
+        ts, offset, until = (np.concatenate([part[i] for part in self._parts]) for i in range(3))
+        throttled = np.concatenate([part[3] for part in self._parts])
         leo = self._appends.leo_at(ts)
-        following = np.append(ts[1:], to_ms)
-        after = np.searchsorted(self._appends.ts, ts, side="right")
-        appended = np.append(self._appends.ts, to_ms)[after]
-        waits = np.where(offset >= leo, (np.minimum(np.minimum(following, appended), self._quiet_from(ts, to_ms)) - 1 - ts) // WAIT_MS, 0)
+        # A wait ends with the next append, the follower's own next fetch, or when it stops fetching.
+        appended = np.append(self._appends.ts, until[-1])[np.searchsorted(self._appends.ts, ts, side="right")]
+        ends = np.minimum(np.minimum(appended, until), np.append(ts[1:], until[-1]))
+        waits = np.where(offset >= leo, (ends - 1 - ts) // WAIT_MS, 0)
         again = np.flatnonzero(waits > 0)
-        order = np.argsort(np.concatenate((ts, ts[again] + WAIT_MS * waits[again])), kind="stable")
-
-        def both(column: npt.NDArray[np.generic], extra: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
-            return np.concatenate((column, extra))[order]
-
-        return Fetches(
-            np.asarray(both(ts, ts[again] + WAIT_MS * waits[again]), np.int64),
-            np.asarray(both(offset, offset[again]), np.int64),
-            np.asarray(both(leo, leo[again]), np.int64),
-            np.asarray(both(np.ones(len(ts), np.int64), waits[again]), np.int64),
-            np.asarray(both(throttled, throttled[again]), np.bool_),
-        )
+        all_ts = np.concatenate((ts, ts[again] + WAIT_MS * waits[again]))
+        order = np.argsort(all_ts, kind="stable")
+        row = np.concatenate((np.arange(len(ts)), again))[order]
+        runs = np.concatenate((np.ones(len(ts), np.int64), waits[again]))[order]
+        return Fetches(all_ts[order], offset[row], leo[row], runs, throttled[row])
