@@ -73,6 +73,12 @@ TABLE: Final = OptionTable(
             type="Integer",
             help="Accepted for describe; answers are not paged here.",
         ),
+        Option(
+            name="explain",
+            help="kwob's own: say of each partition why its replicas are where they are, and how even that is; with "
+            "--create, --alter or --describe. Without an action: a layout from flags (see kwob explain layout --help).",
+        ),
+        Option(name="picture", argument="file", help="With --explain: also write it as file.html or file.svg."),
     ],
 )
 
@@ -93,6 +99,7 @@ def check(args: Arguments) -> None:
     if not args.has("bootstrap-server"):
         raise ToolFailure("--bootstrap-server must be specified", java_class="java.lang.IllegalArgumentException")
     _check_topic(args)
+    _check_explain(args)
     _check_alter(args)
     _check_conflicts(args)
 
@@ -102,6 +109,12 @@ def _check_topic(args: Arguments) -> None:
         raise UsageExit("--topic or --topic-id is required to describe a topic")
     if not args.has("list") and not args.has("describe"):
         args.require("topic")
+
+
+def _check_explain(args: Arguments) -> None:
+    args.refuse_with("explain", "list", "delete")
+    if args.has("picture"):
+        args.require("explain")
 
 
 def _check_alter(args: Arguments) -> None:

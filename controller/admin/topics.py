@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from controller.admin import explain
 from controller.admin.console import Console
 from controller.admin.failures import Refused, ToolFailure, class_and_message
+from controller.admin.layout.command import explain_topics
 from controller.admin.machine import Machine
 from controller.admin.options import Arguments
 from controller.admin.queries import create_partitions, create_topic, delete_topics, describe_topics, topic_names
 from controller.admin.tool import Run, Tool, message_and_trace, run, run_async
-from controller.admin.topic_describe import describe
+from controller.admin.topic_describe import chosen, describe
 from controller.admin.topic_filter import matching
 from controller.admin.topic_options import ACTIONS, TABLE, check
 from controller.admin.topic_plan import parse_assignment, parse_configs
@@ -26,18 +28,34 @@ COLLISION_WARNING = (
 
 def main(argv: Sequence[str], machine: Machine | None = None) -> int:
     """Runs the tool. Returns the exit code."""
+    if layout_only(argv):
+        return explain.main(["layout", *argv], machine)
     return run(TOOL, argv, machine)
+
+
+def layout_only(argv: Sequence[str]) -> bool:
+    """Whether `--explain` stands without an action: then flags describe the layout."""
+    words = {word.lstrip("-").partition("=")[0] for word in argv if word.startswith("-")}
+    return "explain" in words and not words & {*ACTIONS, "help", "version"}
 
 
 async def main_async(argv: Sequence[str], machine: Machine) -> int:
     """As `main`, on the running loop."""
+    if layout_only(argv):
+        return await explain.main_async(["layout", *argv], machine)
     return await run_async(TOOL, argv, machine)
 
 
 async def perform(run_: Run) -> int:
     """Does the one action asked for. Raises ToolFailure, Refused."""
     action = next(name for name in ACTIONS if run_.args.has(name))
+    if action == "describe" and run_.args.has("explain"):
+        await explain_topics(run_, await chosen(run_))
+        return 0
     await {"create": create, "list": list_topics, "describe": describe, "alter": alter, "delete": delete}[action](run_)
+    if run_.args.has("explain"):
+        names = [run_.args.value("topic") or ""] if action == "create" else await existing(run_)
+        await explain_topics(run_, names, at_least=run_.args.integer("partitions") or 1)
     return 0
 
 

@@ -6,14 +6,15 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from rich.text import Text
 
 from controller.admin.cluster import AdminClient
-from controller.admin.failures import ToolFailure
-from controller.admin.layout.picture import picture, reasons_table, save, show, skew_table
+from controller.admin.failures import Refused, ToolFailure
+from controller.admin.layout.picture import check_picture, picture, reasons_table, save, show, skew_table
 from controller.admin.layout.reasons import Explanation, explain
 from controller.admin.layout.skew import Skew, leader_imbalance, measure
 from controller.admin.machine import Machine
@@ -30,12 +31,21 @@ from controller.wire.placement import (
 )
 from controller.wire.types import BrokerId
 
+#: How long a new topic may take to be known to the broker that is asked, and how often that is looked at.
+_APPEARS_WITHIN_S: Final = 10.0
+_LOOK_EVERY_S: Final = 0.1
 
-async def explain_topics(run: Run, names: Collection[str]) -> None:
-    """Explains how these topics lie on the brokers that live now. Raises Refused for a topic that there is not."""
+
+async def explain_topics(run: Run, names: Collection[str], *, at_least: int = 0) -> None:
+    """Explains how these topics lie on the brokers that live now.
+
+    With `at_least` it first waits, within a limit, until brokers know of so many partitions of each: what was just
+    created takes a moment. Raises Refused for a topic that there is not.
+    """
+    check_picture(run.args.value("picture"))
     brokers = [BrokerRack(broker_id=n.broker_id, rack=n.rack) for n in (await run.admin.brokers()).values()]
     told, parts = [], []
-    for topic in (await describe_topics(run.admin, names)).values():
+    for topic in (await _known(run.admin, names, at_least)).values():
         if not isinstance(topic, TopicInfo):
             raise topic
         layout = {p.partition: p.replicas for p in topic.partitions}
@@ -49,6 +59,17 @@ async def explain_topics(run: Run, names: Collection[str]) -> None:
     run.console.result({"layouts": told})
     if (path := run.args.value("picture")) is not None:
         save(path, "Layout of " + ", ".join(sorted(names)), parts)
+
+
+async def _known(admin: AdminClient, names: Collection[str], at_least: int) -> dict[str, TopicInfo | Refused]:
+    loop = asyncio.get_running_loop()
+    give_up = loop.time() + (_APPEARS_WITHIN_S if at_least else 0)
+    while True:
+        topics = await describe_topics(admin, names)
+        there = [isinstance(t, TopicInfo) and len(t.partitions) >= at_least for t in topics.values()]
+        if all(there) or loop.time() >= give_up:
+            return topics
+        await asyncio.sleep(_LOOK_EVERY_S)
 
 
 def _parts(layout: Mapping[int, Sequence[BrokerId]], brokers: Sequence[BrokerRack]) -> list[Any]:
@@ -135,6 +156,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 async def explain_flags(options: argparse.Namespace, machine: Machine) -> dict[str, Any]:
     """Places and explains; returns the same as a JSON value. Raises ToolFailure, KafkaError."""
+    check_picture(options.picture)
     brokers = await _brokers(options, machine)
     if options.scheme == "naive":
         layout = assign_naively(brokers, partitions=options.partitions, replication_factor=options.replication_factor)

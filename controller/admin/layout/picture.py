@@ -23,6 +23,7 @@ from controller.wire.types import BrokerId
 _BAR: Final = 24
 #: Wide enough for any layout in a file; a terminal has its own width.
 _FILE_WIDTH: Final = 160
+_PIPE_WIDTH: Final = 400
 _LEADER_STYLE, _FOLLOWER_STYLE = "bold green", "cyan"
 #: A picture of more partitions than this is cut; counts and skew still tell of all.
 ROWS_MAX: Final = 200
@@ -117,24 +118,33 @@ def run_line(run: Run) -> str:
 
 
 def show(out: TextIO, parts: Iterable[RenderableType]) -> None:
-    """Prints these below one another, an empty line between two; colours on a terminal only."""
-    console = _console(out)
+    """Prints these below one another, an empty line between two; colours and cut lines on a terminal only."""
+    if out.isatty():
+        _print(Console(file=out, highlight=False), parts)
+        return
+    text = io.StringIO()
+    _print(Console(file=text, highlight=False, width=_PIPE_WIDTH), parts)
+    out.write("".join(line.rstrip() + "\n" for line in text.getvalue().splitlines()))
+    out.flush()
+
+
+def _print(console: Console, parts: Iterable[RenderableType]) -> None:
     for at, part in enumerate(parts):
         if at:
             console.print()
         console.print(part)
 
 
-def _console(out: TextIO) -> Console:
-    """A pipe or a file gets lines that are not cut."""
-    return Console(file=out, highlight=False) if out.isatty() else Console(file=out, highlight=False, width=400)
+def check_picture(path: str | None) -> None:
+    """Raises ToolFailure for a file name that says neither HTML nor SVG."""
+    if path is not None and Path(path).suffix not in (".html", ".svg"):
+        raise ToolFailure(f"--picture {path}: the name must end in .html or .svg")
 
 
 def save(path: str, title: str, parts: Iterable[RenderableType]) -> None:
     """Writes the same as an `.html` or `.svg` file. Raises ToolFailure for another ending or a path not to write."""
+    check_picture(path)
     target = Path(path)
-    if target.suffix not in (".html", ".svg"):
-        raise ToolFailure(f"--picture {path}: the name must end in .html or .svg")
     console = Console(file=io.StringIO(), record=True, highlight=False, width=_FILE_WIDTH)
     for part in parts:
         console.print(part)

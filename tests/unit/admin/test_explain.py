@@ -1,0 +1,254 @@
+"""`kwob explain` and `kwob topics --explain`: what they print, and what they refuse."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import itertools
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from controller.admin.explain import main_async as explain
+from controller.admin.machine import Machine
+from controller.admin.partitioners import keyed, keyed_by_crc32, murmur2, round_robin, sticky
+from controller.admin.topics import main_async as topics
+from controller.wire.ports import Network
+
+
+class NoNetwork:
+    """What needs no cluster connects to none."""
+
+    async def connect(self, host: str, port: int) -> Any:
+        raise AssertionError("connected")
+
+    listen = connect
+
+
+class Epoch:
+    def now_ms(self) -> int:
+        return 0
+
+
+def told(*argv: str) -> tuple[int, str, str]:
+    out, err = io.StringIO(), io.StringIO()
+    network: Network = NoNetwork()  # type: ignore[assignment]
+    machine = Machine(network=network, clock=Epoch(), chance=random.Random(5), out=out, err=err)
+    return asyncio.run(explain(argv, machine)), out.getvalue(), err.getvalue()
+
+
+MURMUR2 = [
+    ("21", -973932308, 1173551340), ("foobar", -790332482, 1357151166),
+    ("a-little-bit-long-string", -985981536, 1161502112), ("a-little-bit-longer-string", -1486304829, 661178819),
+    ("lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8", -58897971, 2088585677), ("abc", 479470107, 479470107),
+    ("", 275646681, 275646681), ("kafka", -798503068, 1348980580), ("key", -1079937367, 1067546281),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("key", "value", "masked"), MURMUR2, ids=[row[0] or "empty" for row in MURMUR2])
+def test_murmur2(key: str, value: int, masked: int) -> None:
+    assert (murmur2(key.encode()), murmur2(key.encode()) & 0x7FFFFFFF) == (value, masked)
+
+
+def test_keys_go_to_partitions() -> None:
+    assert [keyed(str(n).encode(), 3) for n in range(10)] == [2, 0, 2, 2, 1, 0, 1, 0, 0, 2]
+    assert [keyed(k, 10) for k in (b"21", b"foobar", b"abc", b"kafka", b"key")] == [0, 6, 7, 0, 1]
+    assert keyed_by_crc32(b"123456789", 1 << 32) == 0xCBF43926, "the check value of this CRC"
+
+
+def test_records_without_a_key() -> None:
+    assert round_robin([0, 2, 5], 1, 7) == [2, 5, 0, 2, 5, 0, 2]
+    drawn = list(sticky([0, 2, 5], 30, 3, random.Random(1)))
+    batches = [drawn[at : at + 3] for at in range(0, 30, 3)]
+    assert all(len(set(batch)) == 1 for batch in batches)
+    assert all(one[0] != two[0] for one, two in itertools.pairwise(batches))
+    assert set(drawn) == {0, 2, 5}
+    assert list(sticky([4], 3, 1, random.Random(1))) == [4, 4, 4]
+
+
+def test_a_layout_from_flags() -> None:
+    code, out, _ = told(
+        "layout", "--partitions", "4", "--replication-factor", "2", "--brokers", "0:a,1:b,2:a", "--start-index", "0"
+    )  # fmt: skip
+    assert code == 0
+    lines = out.splitlines()
+    assert lines[0] == "broker list: 0,1,2 (one of each rack in turn)"
+    assert lines[1] == "partitions 0 to 3: placed when the topic was created, start index 0, shift 0"
+    assert "1          leader   1       b     (1 + 0) mod 3 = 1\n" in out
+    assert "replica skew 1.5, leader skew 1.5 (1 is perfect), rack violations 0" in out
+    assert [line for line in lines if line.endswith((" L", " 2", " ."))], "the picture"
+    assert all(line == line.rstrip() for line in lines)
+
+
+def test_the_naive_scheme_from_flags() -> None:
+    code, out, _ = told(
+        "layout", "--partitions", "7", "--replication-factor", "3", "--brokers", "0,1,2,3,4", "--scheme", "naive",
+        "--json",
+    )  # fmt: skip
+    value = json.loads(out)
+    assert code == 0
+    assert [p["replicas"] for p in value["partitions"]][:2] == [[0, 1, 2], [1, 2, 3]]
+    assert value["skew"]["leader_skew"] == pytest.approx(10 / 7)
+
+
+def test_a_drawn_start_is_told_in_json() -> None:
+    _, out, _ = told("layout", "--partitions", "9", "--replication-factor", "2", "--brokers", "7,3,5", "--json")
+    value = json.loads(out)
+    assert value["broker_list"] == [3, 5, 7]
+    assert value["runs"][0]["start_index"] in (0, 1, 2)
+
+
+def test_pictures_in_files(tmp_path: Path) -> None:
+    for name, mark in (("layout.html", "<html"), ("layout.svg", "<svg")):
+        argv = ("layout", "--partitions", "3", "--replication-factor", "1", "--brokers", "1,2,3")
+        assert told(*argv, "--picture", str(tmp_path / name))[0] == 0
+        assert mark in (tmp_path / name).read_text().lower()
+
+
+REFUSED = [
+    ("no replicas to place", "layout --partitions 3 --replication-factor 4 --brokers 1,2",
+     "Replication factor: 4 larger than available brokers: 2."),
+    ("only some have a rack", "layout --partitions 3 --replication-factor 1 --brokers 1:a,2",
+     "Not all brokers have rack information."),
+    ("a broker twice", "layout --partitions 3 --replication-factor 1 --brokers 1,1", "broker 1 is listed twice"),
+    ("not a broker", "layout --partitions 3 --replication-factor 1 --brokers x", "'x' is not ID or ID:RACK"),
+    ("a start beyond the brokers", "layout --partitions 3 --replication-factor 1 --brokers 1,2 --start-index 2",
+     "--start-index 2: must be 0 to 1, for there are 2 brokers"),
+    ("another kind of picture", "layout --partitions 1 --replication-factor 1 --brokers 1 --picture a.png",
+     "the name must end in .html or .svg"),
+    ("a topic without a number", "assignors --topic t --members A", "expected NAME=PARTITIONS"),
+    ("too many partitions", "assignors --topic t=999999999 --members A", "at most 100000"),
+    ("nobody", "assignors --topic t=1 --members ,", "name at least one"),
+    ("twice", "assignors --topic t=1 --members A,A", "A twice"),
+    ("no such topic", "assignors --topic t=1 --members A --subscribe A=u", "no --topic u; there are t"),
+    ("no such partition", "assignors --topic t=1 --members A --owned A=t:0-4", "t has partitions 0 to 0"),
+    ("leaves without being there", "assignors --topic t=1 --members A --leave B", "there is no such member"),
+    ("joins again", "assignors --topic t=1 --members A --join A", "it is a member already"),
+    ("nobody left", "assignors --topic t=1 --members A --leave A", "nobody would be left"),
+    ("no partitions", "partitioner --key a", "give --partitions N, at least 1"),
+    ("no topic", "partitioner --bootstrap-server h:1", "--bootstrap-server needs --topic"),
+    ("not a partition", "partitioner --partitions 3 --unavailable x", "expected partition numbers"),
+    ("no group partitions", "coordinator --group g --offsets-partitions 0", "must be at least 1"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("argv", "message"), [r[1:] for r in REFUSED], ids=[r[0] for r in REFUSED])
+def test_refusals(argv: str, message: str) -> None:
+    code, out, err = told(*argv.split())
+    assert (code, out) == (1, "")
+    assert message in err and err.startswith("kwob explain ") and err.count("\n") == 1
+    code, out, _ = told(*argv.split(), "--json")
+    assert code == 1 and message in json.loads(out)["error"]
+
+
+def test_a_join_takes_two_rounds_when_nobody_stops() -> None:
+    _, out, _ = told(
+        "assignors", "--topic", "t=10", "--members", "A,B,C", "--assignor", "cooperative-sticky", "--join", "D",
+        "--json",
+    )  # fmt: skip
+    rounds = json.loads(out)["cooperative-sticky"]["after"]
+    assert [r["generation"] for r in rounds] == [2, 3]
+    assert rounds[0]["withheld"] == ["t-8", "t-9"]
+    assert rounds[0]["members"]["D"]["partitions"] == []
+    assert rounds[1]["members"]["D"]["gained"] == ["t-8", "t-9"]
+    assert rounds[0]["paused"] == []
+
+
+def test_a_leave_in_words() -> None:
+    _, out, _ = told("assignors", "--topic", "t=10", "--members", "A,B,C", "--leave", "C", "--assignor", "range")
+    assert out.endswith(
+        "1 partition taken from a member that stays, in 1 rebalance; every member stops all its partitions meanwhile "
+        "(A, B)\n"
+    )
+    assert "B             t:5-9            5  t:7-9   t:4\n" in out
+
+
+def test_all_four_assignors_side_by_side() -> None:
+    _, out, _ = told("assignors", "--topic", "t=4", "--members", "A,B", "--subscribe", "B=t", "--owned", "A=t:0-3")
+    assert [line for line in out.splitlines() if line in ("range", "roundrobin", "sticky", "cooperative-sticky")] == [
+        "range", "roundrobin", "sticky", "cooperative-sticky"
+    ]  # fmt: skip
+
+
+def test_which_partition() -> None:
+    _, out, _ = told("partitioner", "--partitions", "10", "--key", "21", "--key", "foobar", "--unavailable", "6")
+    assert "21      -973932308    1173551340       0                   2\n" in out
+    assert "has no leader: the producer waits" in out
+    _, out, _ = told("partitioner", "--partitions", "2", "--unavailable", "0,1")
+    assert out == "without a key: no partition has a leader; the producer waits\n"
+
+
+GROUPS = [
+    ("test-group", 12), ("group1", 40), ("my-group", 12), ("console-consumer-12345", 6), ("polygenelubricants", 0),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("group", "partition"), GROUPS)
+def test_which_partition_keeps_a_group(group: str, partition: int) -> None:
+    _, out, _ = told("coordinator", "--group", group, "--json")
+    assert json.loads(out)["groups"][0]["partition"] == partition
+
+
+def test_the_coordinator_in_a_cluster(cluster: Any, tool: Any) -> None:
+    async def main(argv: Any, machine: Machine) -> int:
+        return await explain(["coordinator", *argv], machine)
+
+    outcome = tool(main, cluster, ["--group", "g"])
+    assert "__consumer_offsets does not exist; the first group creates it\n" in outcome.out
+    cluster.topic("__consumer_offsets", (0,), (1,))
+    outcome = tool(main, cluster, ["--group", "b"])
+    assert "the partition is led by 0, but the cluster names 1: it is moving\n" in outcome.out
+    assert "broker 1\n" in tool(main, cluster, ["--group", "a"]).out
+    assert cluster.topics.keys() == {"__consumer_offsets"}
+
+
+def test_partitions_and_layouts_of_a_cluster(cluster: Any, tool: Any) -> None:
+    cluster.topic("t", (0, 1), (1, 2))
+    cluster.topics["t"][1].leader = -1
+
+    async def partitioner(argv: Any, machine: Machine) -> int:
+        return await explain(["partitioner", "--topic", "t", "--json", "--key", "a", *argv], machine)
+
+    assert json.loads(tool(partitioner, cluster, []).out)["available"] == [0]
+
+    async def layout(argv: Any, machine: Machine) -> int:
+        return await explain(["layout", "--partitions", "3", "--replication-factor", "3", "--json", *argv], machine)
+
+    assert json.loads(tool(layout, cluster, []).out)["broker_list"] == [0, 1, 2]
+    assert len(cluster.topics["t"]) == 2
+
+
+def test_topics_of_a_cluster_are_explained(cluster: Any, tool: Any, tmp_path: Path) -> None:
+    cluster.brokers = {0: "a", 1: "b", 2: "c"}
+    cluster.topic("t", (1, 2), (2, 0), (0, 1))
+    cluster.topics["t"][2].leader = 1
+    outcome = tool(topics, cluster, ["--describe", "--topic", "t", "--explain", "--picture", str(tmp_path / "t.html")])
+    assert outcome.code == 0, outcome.err
+    assert outcome.out.startswith("Topic t\n\nbroker list: 0,1,2 (one of each rack in turn)\npartitions 0 to 2: placed")
+    assert "rack a  rack b  rack c\n" in outcome.out
+    assert outcome.out.endswith("led elsewhere than preferred: broker 0 100 %\n")
+    assert "rack a" in (tmp_path / "t.html").read_text()
+    value = json.loads(tool(topics, cluster, ["--describe", "--topic", "t", "--explain", "--json"]).out)
+    assert value["layouts"][0]["leader_imbalance"] == {"0": 1.0, "1": 0.0, "2": 0.0}
+    assert value["layouts"][0]["skew"]["leader_skew"] == 1.0
+
+
+def test_what_was_created_or_added_is_explained(cluster: Any, tool: Any) -> None:
+    created = tool(topics, cluster, ["--create", "--topic", "new", "--replica-assignment", "0:1,2:0", "--explain"])
+    assert created.out.startswith("Created topic new.\nTopic new\n\nbroker list: 0,1,2\n")
+    assert "placed by hand" in created.out
+    altered = tool(topics, cluster, ["--alter", "--topic", "new", "--partitions", "4", "--explain"])
+    assert altered.out.count("by hand") > 1 and len(cluster.topics["new"]) == 4
+
+
+def test_explain_without_an_action_needs_no_cluster(cluster: Any, tool: Any) -> None:
+    words = ["--explain", "--partitions", "2", "--replication-factor", "1", "--brokers", "4,5", "--start-index", "1"]
+    outcome = tool(topics, cluster, words, bootstrap=None)
+    assert outcome.out.startswith("broker list: 4,5\npartitions 0 to 1: placed when the topic was created, start index")
+    assert not cluster.seen
+    refused = tool(topics, cluster, ["--list", "--explain"])
+    assert (refused.code, refused.err.splitlines()[0]) == (1, 'Option "[explain]" can\'t be used with option "[list]"')
+    assert tool(topics, cluster, ["--list", "--picture", "x.svg"]).err.startswith('Missing required argument "[explain')
