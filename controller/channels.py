@@ -128,9 +128,9 @@ class Channels:
         """Closes all channels."""
         self.remove(list(self._channels))
 
-    def pending(self, but: BrokerId) -> Callable[[], bool]:
-        """Whether something that is queued now, for any broker but one, is still unanswered: ask again and again."""
-        marks = [(c, c.queued) for broker_id, c in self._channels.items() if broker_id != but]
+    def pending(self, broker_ids: Iterable[BrokerId]) -> Callable[[], bool]:
+        """Whether something that is queued now for one of these is still unanswered: ask again and again."""
+        marks = [(c, c.queued) for c in map(self._channels.get, broker_ids) if c is not None]
         return lambda: any(channel.done < queued and channel in self._channels.values() for channel, queued in marks)
 
     def gauges(self) -> dict[BrokerId, ChannelGauges]:

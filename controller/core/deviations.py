@@ -33,7 +33,7 @@ CLOSED: Final[dict[str, tuple[str, str]]] = {
     ),
     "X6": (
         "a controlled shutdown is answered when requests are queued; the broker may end before its successors lead",
-        "requests.leadership holds the answer, for a while, until the other brokers have answered what was queued",
+        "requests.leadership holds the answer, for a while, until the new leaders have answered theirs",
     ),
     "vacant office": (
         "a deletion of /controller while a failover runs is seen by nobody: its one-shot watch is armed later",

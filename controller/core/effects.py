@@ -146,10 +146,11 @@ class ElectionAnswer:
 
 @dataclass(frozen=True, slots=True)
 class ShutdownAnswer:
-    """To ControlledShutdown: the partitions the broker still leads."""
+    """To ControlledShutdown: the partitions the broker still leads, and who leads those that it gave away."""
 
     error: ErrorCode
     remaining: tuple[TopicPartition, ...] = ()
+    successors: frozenset[BrokerId] = frozenset()
 
 
 Answer = ReassignmentAnswer | ListingAnswer | ElectionAnswer | ShutdownAnswer

@@ -19,20 +19,20 @@ from controller.wire.types import NO_BROKER_EPOCH, BrokerId, TopicPartition
 
 
 def shut_down(state: ClusterState, event: ControlledShutdown) -> Steps[None]:
-    """Answers once all requests are queued; the shell holds the answer until they are answered (X6). A lost office is
-    answered, not acted upon, as in Kafka."""
+    """Answers once all requests are queued; the shell holds the answer until the new leaders have answered theirs (X6).
+    A lost office is answered, not acted upon, as in Kafka."""
     error = _refusal(state, event)
     if error is not ErrorCode.NONE:
         yield Log(ev.REQUEST_REFUSED, {"request": "ControlledShutdown", "broker": event.broker_id, "error": error.name})
         yield Reply(event.reply_to, ShutdownAnswer(error))
         return
     try:
-        remaining = yield from _hand_over(state, event.broker_id)
+        remaining, successors = yield from _hand_over(state, event.broker_id)
     except ControllerMoved:
         yield Reply(event.reply_to, ShutdownAnswer(ErrorCode.STALE_CONTROLLER_EPOCH))
         return
     yield Log(ev.SHUTDOWN_GRANTED, {"broker": event.broker_id, "remaining": [str(tp) for tp in remaining]})
-    yield Reply(event.reply_to, ShutdownAnswer(ErrorCode.NONE, remaining))
+    yield Reply(event.reply_to, ShutdownAnswer(ErrorCode.NONE, remaining, successors))
 
 
 def _refusal(state: ClusterState, event: ControlledShutdown) -> ErrorCode:
@@ -45,7 +45,10 @@ def _refusal(state: ClusterState, event: ControlledShutdown) -> ErrorCode:
     return ErrorCode.BROKER_NOT_AVAILABLE if broker is None else ErrorCode.NONE
 
 
-def _hand_over(state: ClusterState, broker_id: BrokerId) -> Steps[tuple[TopicPartition, ...]]:
+def _hand_over(
+    state: ClusterState, broker_id: BrokerId
+) -> Steps[tuple[tuple[TopicPartition, ...], frozenset[BrokerId]]]:
+    """The partitions that it still leads, and the leaders of the others."""
     state.shutting_down.add(broker_id)
     led: list[TopicPartition] = []
     followed: list[TopicPartition] = []
@@ -59,7 +62,9 @@ def _hand_over(state: ClusterState, broker_id: BrokerId) -> Steps[tuple[TopicPar
         batch.add_stop_replica(broker_id, tp, delete=False)
     yield from batch.send()
     yield from change_replicas_on(state, {broker_id: followed}, ReplicaState.OFFLINE)
-    return tuple(tp for tp in state.partitions_led_by(broker_id) if _is_replicated(state, tp))
+    remaining = tuple(tp for tp in state.partitions_led_by(broker_id) if _is_replicated(state, tp))
+    leaders = {known.leader for tp in led if (known := state.leadership(tp)) is not None}
+    return remaining, frozenset(leader for leader in leaders if leader not in (None, broker_id))
 
 
 def _is_replicated(state: ClusterState, tp: TopicPartition) -> bool:

@@ -173,18 +173,18 @@ async def handle_controlled_shutdown(node: Node, request: Request) -> Body:
     )
     assert isinstance(answer, ShutdownAnswer)
     if answer.error is ErrorCode.NONE:
-        await _told(node, broker_id)
+        await _told(node, answer.successors)
     remaining = [{"topic_name": tp.topic, "partition_index": tp.partition} for tp in sorted(answer.remaining)]
     return {"error_code": answer.error, "remaining_partitions": remaining}
 
 
-async def _told(node: Node, leaving: BrokerId) -> None:
-    """Waits until the other brokers have answered what the shutdown queued for them, so that the new leaders lead.
+async def _told(node: Node, successors: Iterable[BrokerId]) -> None:
+    """Waits until the new leaders have answered what the shutdown queued for them: then they lead.
 
     Deviation X6 of the known failures: Kafka 3.9 answers as soon as requests are queued, and the broker may end before
     its successors lead. Bounded well below the caller's `request.timeout.ms`; only this answer waits.
     """
-    pending = node.channels.pending(leaving)
+    pending = node.channels.pending(successors)
     await node.wait(lambda: not pending(), SHUTDOWN_HELD_MS)
 
 
