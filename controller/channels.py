@@ -23,6 +23,7 @@ from controller.core.events import (
     TopicDeletionStopReplicaResponseReceived,
     UpdateMetadataResponseReceived,
 )
+from controller.timings import Times
 from controller.wire import control, protocol
 from controller.wire import log_events as ev
 from controller.wire.client import BrokerConnection
@@ -45,6 +46,8 @@ RETRY_PAUSE_S: Final = 0.1
 MERGE_ABOVE: Final = 1_000
 #: Encoded UpdateMetadata bodies kept for the other brokers of a batch. Senders work on the same few batches.
 BODIES_KEPT: Final = 8
+#: Queue times of one broker that are kept for quantiles.
+QUEUE_TIMES_KEPT: Final = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,10 +63,10 @@ class ChannelSettings:
 class ChannelGauges:
     """What one channel has done so far: for metrics."""
 
+    #: How long requests waited before they were first sent (`RequestRateAndQueueTimeMs`).
+    queue: Times
     requests: int = 0
     failures: int = 0
-    #: Time from queueing to answer, of all answered requests.
-    total_ms: float = 0.0
     queue_size: int = 0
 
 
@@ -167,7 +170,7 @@ class _Channel:
         self._merge_at = MERGE_ABOVE
         self._wake = asyncio.Event()
         self._connection: BrokerConnection | None = None
-        self._gauges = ChannelGauges()
+        self._gauges = ChannelGauges(queue=Times(QUEUE_TIMES_KEPT))
         #: Requests queued, and those of them that are answered or superseded, since the channel was opened.
         self.queued = 0
         self.done = 0
@@ -190,7 +193,7 @@ class _Channel:
         self._queue.clear()
 
     def gauges(self) -> ChannelGauges:
-        """A copy, with the queue's size as it is now."""
+        """With the queue's size as it is now."""
         return replace(self._gauges, queue_size=len(self._queue))
 
     def _merge(self) -> None:
@@ -209,10 +212,10 @@ class _Channel:
                 self._wake.clear()
                 await self._wake.wait()
             queued_s, request = self._queue.popleft()
+            self._gauges.queue.add((loop.time() - queued_s) * 1000)
             await self._deliver(request)
             self.done += 1
             self._gauges.requests += 1
-            self._gauges.total_ms += (loop.time() - queued_s) * 1000
 
     async def _deliver(self, request: ControlRequest) -> None:
         """Sends one request until it is answered; one that cannot be put into bytes is dropped."""

@@ -11,14 +11,14 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
-from enum import Enum
-from typing import Any, Final, Protocol, assert_never
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, assert_never
 
 from structlog.typing import FilteringBoundLogger
 
 from controller.channels import Channels
+from controller.consequences import Consequence, EventLost, consequence_of
 from controller.core.effects import (
     AddBrokers,
     Answer,
@@ -36,12 +36,10 @@ from controller.core.effects import (
     Write,
 )
 from controller.core.events import ControllerState, Event, Expire, PartitionReassignmentIsrChange
+from controller.timings import LoopGauges, Work
 from controller.wire import log_events as ev
 from controller.wire.ports import Clock
 from controller.wire.zk import Multi, ZkOp, ZkResult, ZkSessionExpired, ZkWriteOp
-
-#: Times kept for the quantiles of queue and process time.
-TIMES_KEPT: Final = 1_000
 
 
 class Core(Protocol):
@@ -77,49 +75,10 @@ class ZkAccess(Protocol):
         ...
 
 
-class EventLost(Exception):
-    """The event that was to answer failed; nothing is known about what it did. The caller may try again."""
-
-
-class Consequence(Enum):
-    """What an exception in a recipe costs (one table for all; nowhere else is `Exception` caught)."""
-
-    #: Office or session are gone and the core acts on it. Whoever waits is told so, as if the event had been preempted.
-    RESIGN = "resign"
-    #: A bug or a broken world: the event is lost, the next one is taken. Whoever waits learns of the failure.
-    FAULT = "fault"
-
-
-CONSEQUENCE: Final[dict[type[Exception], Consequence]] = {
-    ControllerMoved: Consequence.RESIGN,
-    ZkSessionExpired: Consequence.RESIGN,
-}
-
-
 @dataclass(slots=True)
 class _Queued:
     event: Event
     since_s: float
-
-
-@dataclass(slots=True)
-class Work:
-    """What one event did: the numbers of its log line."""
-
-    reads: int = 0
-    writes: int = 0
-    requests: int = 0
-
-
-@dataclass(slots=True)
-class LoopGauges:
-    """`ControllerEventManager` and `ControllerStats`. Times in ms, the last `TIMES_KEPT` of them."""
-
-    state: ControllerState = ControllerState.IDLE
-    queue_ms: deque[float] = field(default_factory=lambda: deque(maxlen=TIMES_KEPT))
-    events: dict[ControllerState, int] = field(default_factory=dict)
-    process_ms: dict[ControllerState, float] = field(default_factory=dict)
-    faults: int = 0
 
 
 class ControllerLoop:
@@ -282,7 +241,7 @@ class ControllerLoop:
             failure = error
             self._settle(event, error)
         queue_ms, process_ms = (started_s - queued.since_s) * 1000, (loop.time() - started_s) * 1000
-        self._count(queue_ms, process_ms)
+        self.gauges.took(queue_ms, process_ms, loop.time())
         self._log.info(
             ev.CONTROLLER_EVENT_PROCESSED,
             event_type=type(event).__name__,
@@ -297,16 +256,9 @@ class ControllerLoop:
         )
         self.gauges.state = ControllerState.IDLE
 
-    def _count(self, queue_ms: float, process_ms: float) -> None:
-        gauges, state = self.gauges, self.gauges.state
-        gauges.queue_ms.append(queue_ms)
-        gauges.events[state] = gauges.events.get(state, 0) + 1
-        gauges.process_ms[state] = gauges.process_ms.get(state, 0.0) + process_ms
-
     def _settle(self, event: Event, error: Exception) -> None:
         """What follows from a failed event."""
-        consequence = next((c for kind, c in CONSEQUENCE.items() if isinstance(error, kind)), Consequence.FAULT)
-        match consequence:
+        match consequence := consequence_of(error):
             case Consequence.RESIGN:
                 self._log.info(ev.CONTROLLER_MOVED, event_type=type(event).__name__, reason=str(error))
                 self._preempt(_Queued(event, 0.0))
@@ -394,22 +346,3 @@ class ControllerLoop:
         for waiter, condition in list(self._waiters.items()):
             if not waiter.done() and condition():
                 waiter.set_result(None)
-
-
-async def renew_session(
-    open_session: Callable[[], Awaitable[None]], unreachable: type[Exception], log: FilteringBoundLogger
-) -> None:
-    """Opens a new session, trying once a second for ever (spec §2.6)."""
-    attempt = 0
-    while True:
-        attempt += 1
-        try:
-            await open_session()
-            return
-        except unreachable as error:
-            log.warning(ev.ZK_RECONNECT_FAILED, attempt=attempt, reason=str(error))
-            await asyncio.sleep(SESSION_RETRY_S)
-
-
-#: Pause between attempts to open a new session (spec §2.6).
-SESSION_RETRY_S: Final = 1.0

@@ -1,21 +1,28 @@
-"""Prometheus metrics over HTTP, named as the usual jmx_exporter rules name Kafka's MBeans.
+"""Prometheus metrics over HTTP, named as jmx_exporter's usual rules (all lower case) name Kafka's MBeans.
 
-Read-only and small: one page, rendered from the gauges at the time of asking. Source: spec controller.md §4.3, §4.4.
+Read-only: a page is rendered by prometheus_client from the gauges as they are when it is asked for, and costs the same
+however many partitions there are. Source: spec controller.md §4.3, §4.4; Kafka 3.9 `ControllerStats`,
+`ControllerEventManager`, `ControllerChannelManager`.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
+
+from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric, SummaryMetricFamily
+from prometheus_client.registry import Collector
 
 from controller.core.events import ControllerState
 from controller.process import Controller
+from controller.timings import Times
 from controller.wire.ports import Connection, Listener, Network
 
 _REQUEST_BYTES_MAX: Final = 8_192
 _REQUEST_S: Final = 10.0
-_QUANTILES: Final = (0.5, 0.95, 0.99)
+_CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 #: `ControllerStats` timers with a historic name (spec §4.3).
 _TIMER_NAMES: Final = {
     ControllerState.BROKER_CHANGE: "leaderelection",
@@ -23,56 +30,109 @@ _TIMER_NAMES: Final = {
 }
 _UNTIMED: Final = frozenset({ControllerState.IDLE, ControllerState.UPDATE_METADATA_RESPONSE_RECEIVED})
 
-
-def render(controller: Controller) -> str:
-    """The metrics page."""
-    lines: list[str] = []
-    gauges = {**controller.state.gauges(), "ControllerState": controller.loop.gauges.state.value}
-    for name, value in gauges.items():
-        _metric(lines, f"kafka_controller_kafkacontroller_{name.lower()}", "gauge", [("", value)])
-    _metric(
-        lines, "kafka_controller_controllereventmanager_eventqueuesize", "gauge", [("", controller.loop.queue_size)]
-    )
-    times = sorted(controller.loop.gauges.queue_ms)
-    quantiles = [(f'{{quantile="{q}"}}', times[min(len(times) - 1, int(q * len(times)))]) for q in _QUANTILES if times]
-    _metric(lines, "kafka_controller_controllereventmanager_eventqueuetimems", "summary", quantiles)
-    lines.extend(_timers(controller))
-    stats = "kafka_controller_controllerstats"
-    _metric(lines, f"{stats}_uncleanleaderelections_total", "counter", [("", controller.state.unclean_elections)])
-    channels = controller.channels.gauges()
-    prefix = "kafka_controller_controllerchannelmanager"
-    _metric(lines, f"{prefix}_totalqueuesize", "gauge", [("", sum(c.queue_size for c in channels.values()))])
-    by_broker = [(f'{{broker_id="{broker}"}}', gauge) for broker, gauge in channels.items()]
-    _metric(lines, f"{prefix}_queuesize", "gauge", [(label, g.queue_size) for label, g in by_broker])
-    _metric(lines, f"{prefix}_requests_total", "counter", [(label, g.requests) for label, g in by_broker])
-    _metric(lines, f"{prefix}_requestfailures_total", "counter", [(label, g.failures) for label, g in by_broker])
-    _metric(lines, f"{prefix}_requestandqueuetimems_total", "counter", [(label, g.total_ms) for label, g in by_broker])
-    return "\n".join(lines) + "\n"
+_KAFKA_CONTROLLER: Final = "kafka_controller_kafkacontroller"
+_EVENT_MANAGER: Final = "kafka_controller_controllereventmanager"
+_STATS: Final = "kafka_controller_controllerstats"
+_CHANNELS: Final = "kafka_controller_controllerchannelmanager"
+_SESSIONS: Final = "kafka_server_sessionexpirelistener"
+_ZK_CLIENT: Final = "kafka_server_zookeeperclientmetrics"
+_BROKER: Final = ("broker_id",)
 
 
-def _timers(controller: Controller) -> Iterator[str]:
-    gauges = controller.loop.gauges
-    for state in ControllerState:
-        if state in _UNTIMED:
-            continue
-        name = _TIMER_NAMES.get(state, state.name.replace("_", "").lower())
-        lines: list[str] = []
-        prefix = f"kafka_controller_controllerstats_{name}rateandtimems"
-        _metric(lines, f"{prefix}_count", "counter", [("", gauges.events.get(state, 0))])
-        _metric(lines, f"{prefix}_sum", "counter", [("", round(gauges.process_ms.get(state, 0.0), 3))])
-        yield from lines
+class ControllerCollector(Collector):
+    """The families of one controller. `now_s` is the clock of its event loop."""
+
+    def __init__(self, controller: Controller, now_s: Callable[[], float]) -> None:
+        self._controller = controller
+        self._now_s = now_s
+
+    def collect(self) -> Iterable[Metric]:
+        """All families, as they are now."""
+        yield from self._gauges()
+        yield from self._events()
+        yield from self._channels()
+        yield from self._zookeeper()
+
+    def _gauges(self) -> Iterator[Metric]:
+        controller = self._controller
+        for name, value in controller.state.gauges().items():
+            yield GaugeMetricFamily(f"{_KAFKA_CONTROLLER}_{name.lower()}", f"Kafka's {name}", value)
+        state = controller.loop.gauges.state
+        yield GaugeMetricFamily(
+            f"{_KAFKA_CONTROLLER}_controllerstate", "what is being processed, as Kafka numbers it", state.value
+        )
+
+    def _events(self) -> Iterator[Metric]:
+        loop = self._controller.loop
+        gauges = loop.gauges
+        yield GaugeMetricFamily(f"{_EVENT_MANAGER}_eventqueuesize", "events that wait", loop.queue_size)
+        waited = SummaryMetricFamily(f"{_EVENT_MANAGER}_eventqueuetimems", "how long events waited, in ms")
+        _add_times(waited, {}, gauges.queue, gauges.queue_quantiles(self._now_s()))
+        yield waited
+        for state in ControllerState:
+            if state not in _UNTIMED:
+                name = _TIMER_NAMES.get(state, state.name.replace("_", "").lower())
+                took = SummaryMetricFamily(f"{_STATS}_{name}rateandtimems", "events, and how long they took, in ms")
+                _add_times(took, {}, times := gauges.events.get(state, _NO_TIMES), times.quantiles())
+                yield took
+        yield CounterMetricFamily(
+            f"{_STATS}_uncleanleaderelections",
+            "leaders elected from outside of the ISR",
+            self._controller.state.unclean_elections,
+        )
+        yield CounterMetricFamily(f"{_EVENT_MANAGER}_faults", "events lost to an error", gauges.faults)
+
+    def _channels(self) -> Iterator[Metric]:
+        channels = self._controller.channels.gauges()
+        total = sum(gauges.queue_size for gauges in channels.values())
+        yield GaugeMetricFamily(f"{_CHANNELS}_totalqueuesize", "requests that wait, for all brokers", total)
+        size = GaugeMetricFamily(f"{_CHANNELS}_queuesize", "requests that wait for this broker", labels=_BROKER)
+        waited = SummaryMetricFamily(
+            f"{_CHANNELS}_requestrateandqueuetimems", "requests, and how long they waited, in ms", labels=_BROKER
+        )
+        answered = CounterMetricFamily(f"{_CHANNELS}_requests", "requests answered", labels=_BROKER)
+        failed = CounterMetricFamily(f"{_CHANNELS}_requestfailures", "attempts that failed", labels=_BROKER)
+        for broker_id, gauges in channels.items():
+            label = (str(broker_id),)
+            size.add_metric(label, gauges.queue_size)
+            _add_times(waited, {_BROKER[0]: label[0]}, gauges.queue, gauges.queue.quantiles())
+            answered.add_metric(label, gauges.requests)
+            failed.add_metric(label, gauges.failures)
+        yield from (size, waited, answered, failed)
+
+    def _zookeeper(self) -> Iterator[Metric]:
+        gauges = self._controller.zk.gauges
+        took = SummaryMetricFamily(f"{_ZK_CLIENT}_zookeeperrequestlatencyms", "how long calls of ZooKeeper took, in ms")
+        _add_times(took, {}, gauges.latency, gauges.latency.quantiles())
+        yield took
+        yield CounterMetricFamily(f"{_SESSIONS}_zookeepersyncconnects", "sessions opened", gauges.sessions)
+        yield CounterMetricFamily(f"{_SESSIONS}_zookeeperexpires", "sessions that expired", gauges.expirations)
 
 
-def _metric(lines: list[str], name: str, kind: str, samples: list[tuple[str, float]]) -> None:
-    lines.append(f"# TYPE {name} {kind}")
-    lines.extend(f"{name}{label} {value}" for label, value in samples)
+_NO_TIMES: Final = Times()
+
+
+def _add_times(family: Metric, labels: dict[str, str], times: Times, quantiles: dict[float, float]) -> None:
+    """The samples of a timer. Kafka's timers have no sum; with it, a mean over any span can be had."""
+    for quantile, ms in quantiles.items():
+        family.add_sample(family.name, {**labels, "quantile": str(quantile)}, round(ms, 3))
+    family.add_sample(f"{family.name}_count", labels, times.count)
+    family.add_sample(f"{family.name}_sum", labels, round(times.total_ms, 3))
+
+
+def process_collector() -> Collector:
+    """CPU, memory and open files of this process (`process_*`), where the system tells them."""
+    return ProcessCollector(registry=None)
 
 
 class MetricsServer:
-    """Serves the page at `/metrics`; everything else is 404."""
+    """Serves the page at `/metrics`; everything else is 404. `more` are collectors besides the controller's own."""
 
-    def __init__(self, controller: Controller) -> None:
-        self._controller = controller
+    def __init__(self, controller: Controller, more: Iterable[Collector] = ()) -> None:
+        self._registry = CollectorRegistry()
+        self._registry.register(ControllerCollector(controller, asyncio.get_running_loop().time))
+        for collector in more:
+            self._registry.register(collector)
         self._listener: Listener | None = None
 
     async def listen(self, network: Network, host: str, port: int) -> tuple[str, int]:
@@ -104,14 +164,13 @@ class MetricsServer:
         words = head.split(b"\r\n", 1)[0].split(b" ")
         path = words[1].split(b"?")[0] if len(words) == 3 else b""
         if words[0] != b"GET" or path not in (b"/metrics", b"/"):
-            return _http("404 Not Found", "try /metrics\n")
-        return _http("200 OK", render(self._controller))
+            return _http("404 Not Found", b"try /metrics\n")
+        return _http("200 OK", generate_latest(self._registry))
 
 
-def _http(status: str, text: str) -> bytes:
-    body = text.encode()
+def _http(status: str, body: bytes) -> bytes:
     head = (
-        f"HTTP/1.1 {status}\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\n"
+        f"HTTP/1.1 {status}\r\nContent-Type: {_CONTENT_TYPE}\r\n"
         f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
     )
     return head.encode() + body

@@ -23,7 +23,7 @@ from controller.core import step
 from controller.core.effects import Effect, Recipe, Trace
 from controller.core.events import ControllerState, Event, RegisterBrokerAndReelect, Startup
 from controller.core.state import ClusterState
-from controller.loop import ControllerLoop, renew_session
+from controller.loop import ControllerLoop
 from controller.producer_ids import ProducerIds
 from controller.requests.node import Node
 from controller.server import Limits, Server
@@ -33,6 +33,9 @@ from controller.wire.ports import Clock, Network, ZkConnector
 from controller.wire.types import Broker, BrokerId, Endpoint
 from controller.wire.zk import Create, Exists, GetData, WatchEvent, ZkCode, ZkSessionExpired, ZkUnreachable
 from controller.zk import Zk
+
+#: Pause between attempts to open a new session (spec controller.md §2.6).
+SESSION_RETRY_S: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +110,7 @@ class Controller:
         self._trace_seq = 0
         core_settings = replace(properties.core(), trace=trace_line is not None)
         self.state = ClusterState(identity.controller_id, core_settings)
-        self._zk = Zk(world.connector, self._watched, self._expired)
+        self.zk = Zk(world.connector, self._watched, self._expired)
         self.channels = Channels(
             controller_id=identity.controller_id,
             network=world.network,
@@ -118,7 +121,7 @@ class Controller:
         )
         self.loop = ControllerLoop(
             core=BoundCore(self.state),
-            zk=self._zk,
+            zk=self.zk,
             channels=self.channels,
             clock=world.clock,
             trace=self._trace,
@@ -127,7 +130,7 @@ class Controller:
         self._configs = DynamicConfigs(
             controller_id=identity.controller_id,
             static=given or {},
-            zk=self._zk,
+            zk=self.zk,
             state=self.state,
             emit=self._emit,
             clock=world.clock,
@@ -175,7 +178,7 @@ class Controller:
         await self._configs.stop()
         await self.loop.stop()
         self.channels.close()
-        await self._zk.close()
+        await self.zk.close()
         self._log.info(ev.CONTROLLER_STOPPED)
 
     def _node(self, cluster_id: str, endpoint: Broker) -> Node:
@@ -183,13 +186,13 @@ class Controller:
             state=self.state,
             loop=self.loop,
             channels=self.channels,
-            zk=self._zk,
+            zk=self.zk,
             properties=self._properties,
             configs=self._configs,
             cluster_id=cluster_id,
             endpoint=endpoint,
             chance=self._world.chance,
-            producer_ids=ProducerIds(self._zk, self._identity.controller_id),
+            producer_ids=ProducerIds(self.zk, self._identity.controller_id),
             log=self._log,
         )
 
@@ -199,8 +202,8 @@ class Controller:
     # --- sessions
 
     async def _open_session(self) -> None:
-        await self._zk.open()
-        self.state.session_id = self._zk.session_id
+        await self.zk.open()
+        self.state.session_id = self.zk.session_id
 
     async def _prepare(self) -> str:
         """Creates the standard znodes and the cluster's id where they are missing; returns the id.
@@ -209,7 +212,7 @@ class Controller:
         """
         paths = [path for standard in znodes.PERSISTENT_PATHS for path in _with_parents(standard)]
         try:
-            results = await self._zk.perform([Create(path) for path in dict.fromkeys(paths)])
+            results = await self.zk.perform([Create(path) for path in dict.fromkeys(paths)])
             bad = [r.code for r in results if r.code not in (ZkCode.OK, ZkCode.NODE_EXISTS)]
             if bad:
                 raise ZkUnreachable(f"ZooKeeper refuses to create the standard znodes: {bad[0].name}")
@@ -220,16 +223,16 @@ class Controller:
     async def _cluster_id(self) -> str:
         path = znodes.ClusterIdZNode.path
         fresh = base64.urlsafe_b64encode(self._world.chance.randbytes(_CLUSTER_ID_BYTES)).rstrip(b"=").decode()
-        (found,) = await self._zk.perform([GetData(path)])
+        (found,) = await self.zk.perform([GetData(path)])
         if not found.ok:
-            await self._zk.perform([Create("/cluster"), Create(path, znodes.ClusterIdZNode.encode(fresh))])
-            (found,) = await self._zk.perform([GetData(path)])
+            await self.zk.perform([Create("/cluster"), Create(path, znodes.ClusterIdZNode.encode(fresh))])
+            (found,) = await self.zk.perform([GetData(path)])
         return znodes.ClusterIdZNode.decode(found.data)
 
     async def _check_id(self) -> None:
         """A controller is no broker: under one id, brokers and clients could not tell them apart. Raises: IdTaken."""
         controller_id = self._identity.controller_id
-        (registered,) = await self._zk.perform([Exists(znodes.BrokerIdZNode.path(controller_id))])
+        (registered,) = await self.zk.perform([Exists(znodes.BrokerIdZNode.path(controller_id))])
         if registered.ok:
             raise IdTaken(f"a broker with id {controller_id} is registered; choose another --controller-id")
 
@@ -247,9 +250,18 @@ class Controller:
         self._renewal = asyncio.get_running_loop().create_task(self._renew(taken), name="session-renewal")
 
     async def _renew(self, expire_taken: asyncio.Event) -> None:
-        """Once `Expire` is being processed (so the event before has ended): a new session, then the election."""
+        """Once `Expire` is being processed (so the event before has ended): a new session, then the election. It is
+        tried once a second for ever (spec §2.6)."""
         await expire_taken.wait()
-        await renew_session(self._open_session, ZkUnreachable, self._log)
+        attempt = 0
+        while True:
+            attempt += 1
+            try:
+                await self._open_session()
+                break
+            except ZkUnreachable as error:
+                self._log.warning(ev.ZK_RECONNECT_FAILED, attempt=attempt, reason=str(error))
+                await asyncio.sleep(SESSION_RETRY_S)
         self._configs.notice()
         self.loop.put(RegisterBrokerAndReelect())
 

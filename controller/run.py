@@ -22,7 +22,7 @@ from typing import Final, TextIO
 import structlog
 
 from controller import config
-from controller.metrics import MetricsServer
+from controller.metrics import MetricsServer, process_collector
 from controller.process import Controller, Identity, IdTaken, World
 from controller.wire import log_events as ev
 from controller.wire.real import logs
@@ -117,7 +117,7 @@ async def _run(
     stopping = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
-    metrics = MetricsServer(controller) if metrics_listener else None
+    metrics = MetricsServer(controller, [process_collector()]) if metrics_listener else None
     starting = asyncio.ensure_future(controller.start())
     signalled = asyncio.ensure_future(stopping.wait())
     await asyncio.wait({starting, signalled}, return_when=asyncio.FIRST_COMPLETED)

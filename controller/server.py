@@ -15,7 +15,7 @@ from typing import Final
 
 from structlog.typing import FilteringBoundLogger
 
-from controller.loop import EventLost
+from controller.consequences import EventLost
 from controller.requests.node import NOT_CONTROLLER_TEXT, UNKNOWN_ERROR_TEXT, Api, Body, Node
 from controller.requests.table import APIS, advertised
 from controller.wire import log_events as ev

@@ -1,19 +1,16 @@
-"""ZooKeeper for the shell: what a fired watch means, how a Write becomes fenced multis, and the session as it is now.
+"""ZooKeeper for the shell: what a fired watch means, and the session as it is now.
 
-Decides nothing: the core says what to read and write. Writes of one effect take place as if each had been sent alone
-and in order; packing many into one multi is an optimisation that no caller can see.
-
-Source: spec controller.md §2.4, §4.2, §12; Kafka 3.9 `KafkaZkClient`.
+Decides nothing: the core says what to read and write. Source: spec controller.md §4.2, §12; Kafka 3.9 `KafkaZkClient`.
 """
 
 from __future__ import annotations
 
+import asyncio
 import re
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
-from controller.core.effects import ControllerMoved
 from controller.core.events import (
     BrokerChange,
     BrokerModifications,
@@ -31,35 +28,12 @@ from controller.core.events import (
     TopicDeletion,
     ZkPartitionReassignment,
 )
+from controller.fenced_writes import write
+from controller.timings import Times
 from controller.wire import znodes
 from controller.wire.ports import ZkConnector, ZkSession
 from controller.wire.types import BrokerId
-from controller.wire.zk import (
-    Check,
-    Create,
-    Delete,
-    Multi,
-    SetData,
-    WatchEvent,
-    WatchKind,
-    ZkCode,
-    ZkOp,
-    ZkResult,
-    ZkSessionExpired,
-    ZkWriteOp,
-)
-
-#: Operations of one fenced multi. Measured: 27k conditional sets/s at 500; smaller ones keep a refusal cheap.
-OPS_PER_MULTI: Final = 200
-#: Payload of one multi: ZooKeeper refuses requests above `jute.maxbuffer` (1 MiB by default).
-BYTES_PER_MULTI: Final = 256 * 1024
-_OP_OVERHEAD_BYTES: Final = 64
-_NOT_THE_CAUSE: Final = frozenset({ZkCode.OK, ZkCode.RUNTIME_INCONSISTENCY})
-
-
-class ZkWriteFailed(Exception):
-    """A fenced write was refused for a reason that is no answer to any operation of it. The message names the code."""
-
+from controller.wire.zk import Multi, WatchEvent, WatchKind, ZkOp, ZkResult, ZkSessionExpired, ZkWriteOp
 
 # --- watches to events
 
@@ -100,176 +74,33 @@ def event_of(watch: WatchEvent) -> Event | None:
     return None
 
 
-# --- writes to fenced multis
+# --- the session as it is now
 
 
 @dataclass(slots=True)
-class _Chunk:
-    """Operations that go into one multi, with the indices of their results."""
+class ZkGauges:
+    """`SessionExpireListener` and `ZooKeeperClientMetrics`: latency is that of one call, of one operation or many."""
 
-    indices: list[int]
-    ops: list[ZkWriteOp]
-
-
-async def write(session: ZkSession, ops: Sequence[ZkWriteOp | Multi], epoch_zk_version: int | None) -> list[ZkResult]:
-    """Performs the operations, each as if it had been sent alone and in this order; one result each.
-
-    `epoch_zk_version` fences each by the version of `/controller_epoch`; None sends them bare.
-    Raises: ControllerMoved, when the fence broke (operations before that may have been done); ZkWriteFailed, when the
-    fence could not be checked at all; ZkSessionExpired.
-    """
-    if epoch_zk_version is None:
-        return await session.perform([op if isinstance(op, Multi) else _bare(op) for op in ops])
-    results: list[ZkResult | None] = [None] * len(ops)
-    for wave in _waves(ops):
-        await _perform_wave(session, wave, epoch_zk_version, results)
-    assert all(result is not None for result in results)
-    return [result for result in results if result is not None]
+    latency: Times = field(default_factory=Times)
+    sessions: int = 0
+    expirations: int = 0
 
 
-def _bare(op: ZkWriteOp) -> ZkOp:
-    if isinstance(op, Check):
-        raise ValueError(f"{op} stands outside of a Multi")
-    return op
+class _Timed:
+    """A session whose calls are timed."""
 
+    __slots__ = ("_latency", "_loop", "session")
 
-def _waves(ops: Sequence[ZkWriteOp | Multi]) -> Iterator[list[_Chunk | tuple[int, Multi]]]:
-    """Chunks that may be under way together. ZooKeeper performs those of one session in order, so a chunk may rest on
-    one before it; but should that be refused as a whole, this one must come to nothing by itself, to be sent again
-    behind it. So it is with children of created znodes and with parents of deleted ones, and with nothing else: any
-    other two operations on one znode, or on a znode and its parent, are never under way together.
-    """
-    wave: list[_Chunk | tuple[int, Multi]] = []
-    chunk, size = _Chunk([], []), 0
-    sent = _Paths()
-    for index, op in enumerate(ops):
-        if isinstance(op, Multi):
-            if chunk.ops:
-                wave.append(chunk)
-            if wave:
-                yield wave
-            yield [(index, op)]
-            wave, chunk, size, sent = [], _Chunk([], []), 0, _Paths()
-            continue
-        weight = _OP_OVERHEAD_BYTES + len(op.path) + (len(op.data or b"") if isinstance(op, Create | SetData) else 0)
-        if chunk.ops and (len(chunk.ops) >= OPS_PER_MULTI or size + weight > BYTES_PER_MULTI):
-            wave.append(chunk)
-            sent.add(chunk.ops)
-            chunk, size = _Chunk([], []), 0
-        if wave and not sent.allow(op):
-            if chunk.ops:
-                wave.append(chunk)
-            yield wave
-            wave, chunk, size, sent = [], _Chunk([], []), 0, _Paths()
-        chunk.indices.append(index)
-        chunk.ops.append(op)
-        size += weight
-    if chunk.ops:
-        wave.append(chunk)
-    if wave:
-        yield wave
+    def __init__(self, session: ZkSession, latency: Times) -> None:
+        self.session = session
+        self._latency = latency
+        self._loop = asyncio.get_running_loop()
 
-
-class _Paths:
-    """Znodes that chunks under way create, delete, or concern otherwise, and the parents of all but the deleted ones.
-
-    The parent of what is deleted may be deleted next: it cannot go before its children.
-    """
-
-    __slots__ = ("_created", "_deleted", "_others", "_parents")
-
-    def __init__(self) -> None:
-        self._created: set[str] = set()
-        self._deleted: set[str] = set()
-        self._others: set[str] = set()
-        self._parents: set[str] = set()
-
-    def add(self, ops: Sequence[ZkWriteOp]) -> None:
-        for op in ops:
-            match op:
-                case Create():
-                    self._created.add(op.path)
-                    self._parents.add(_parent(op.path))
-                case Delete():
-                    self._deleted.add(op.path)
-                case _:
-                    self._others.add(op.path)
-                    self._parents.add(_parent(op.path))
-
-    def allow(self, op: ZkWriteOp) -> bool:
-        """Whether this operation may follow at once."""
-        path, parent = op.path, _parent(op.path)
-        if path in self._created or path in self._deleted or path in self._others or path in self._parents:
-            return False
-        if parent in self._deleted or parent in self._others:
-            return False
-        return parent not in self._created or isinstance(op, Create)
-
-
-def _parent(path: str) -> str:
-    return path.rpartition("/")[0]
-
-
-async def _perform_wave(
-    session: ZkSession,
-    wave: Sequence[_Chunk | tuple[int, Multi]],
-    epoch_zk_version: int,
-    results: list[ZkResult | None],
-) -> None:
-    """Fills in the results of a wave. A chunk in which one operation is refused is sent again, one by one; so is the
-    refused one itself when it may have rested on a chunk that was refused before it."""
-    fence = Check(znodes.ControllerEpochZNode.path, epoch_zk_version)
-    multis = [Multi((fence, *(part.ops if isinstance(part, _Chunk) else part[1].ops))) for part in wave]
-    answers = await session.perform(multis)
-    again: list[tuple[int, ZkWriteOp]] = []
-    for part, answer in zip(wave, answers, strict=True):
-        inner = _unfence(answer)
-        if not isinstance(part, _Chunk):
-            results[part[0]] = ZkResult(code=answer.code, results=inner)
-            continue
-        if answer.ok:
-            for index, result in zip(part.indices, inner, strict=True):
-                results[index] = result
-            continue
-        first, refused = not again, _first_refused(inner, answer)
-        for at, (index, op) in enumerate(zip(part.indices, part.ops, strict=True)):
-            if at == refused and first:
-                results[index] = ZkResult(code=inner[at].code)
-            else:
-                again.append((index, op))
-    if again:
-        await _perform_singly(session, again, fence, results)
-
-
-async def _perform_singly(
-    session: ZkSession, ops: Sequence[tuple[int, ZkWriteOp]], fence: Check, results: list[ZkResult | None]
-) -> None:
-    answers = await session.perform([Multi((fence, op)) for _, op in ops])
-    for (index, _), answer in zip(ops, answers, strict=True):
-        inner = _unfence(answer)
-        results[index] = inner[0] if answer.ok else ZkResult(code=inner[0].code)
-
-
-def _unfence(answer: ZkResult) -> tuple[ZkResult, ...]:
-    """The results behind the fence's own. Raises: ControllerMoved, ZkWriteFailed."""
-    if not answer.results:
-        raise ZkWriteFailed(f"a fenced write was answered {answer.code.name} as a whole")
-    fence = answer.results[0]
-    if fence.code is ZkCode.BAD_VERSION:
-        raise ControllerMoved("/controller_epoch has another version: a newer controller was elected")
-    if fence.code not in _NOT_THE_CAUSE:
-        raise ZkWriteFailed(f"the check of /controller_epoch was answered {fence.code.name}")
-    return answer.results[1:]
-
-
-def _first_refused(inner: Sequence[ZkResult], answer: ZkResult) -> int:
-    for at, result in enumerate(inner):
-        if result.code not in _NOT_THE_CAUSE:
-            return at
-    raise ZkWriteFailed(f"a multi was answered {answer.code.name}, but none of its operations was refused")
-
-
-# --- the session as it is now
+    async def perform(self, ops: Sequence[ZkOp]) -> list[ZkResult]:
+        started_s = self._loop.time()
+        results = await self.session.perform(ops)
+        self._latency.add((self._loop.time() - started_s) * 1000)
+        return results
 
 
 class Zk:
@@ -284,8 +115,9 @@ class Zk:
         self._connector = connector
         self._on_watch = on_watch
         self._on_expired = on_expired
-        self._session: ZkSession | None = None
+        self._session: _Timed | None = None
         self._generation = 0
+        self.gauges = ZkGauges()
 
     async def open(self) -> None:
         """Opens a session in the place of the last one. Raises ZkUnreachable."""
@@ -299,31 +131,34 @@ class Zk:
         def expired() -> None:
             if generation == self._generation:
                 self._session = None
+                self.gauges.expirations += 1
                 self._on_expired()
 
-        self._session = await self._connector.connect(on_watch=watch, on_expired=expired)
+        session = await self._connector.connect(on_watch=watch, on_expired=expired)
+        self._session = _Timed(session, self.gauges.latency)
+        self.gauges.sessions += 1
 
     @property
     def session_id(self) -> int | None:
         """Of the current session."""
-        return self._session.session_id if self._session is not None else None
+        return self._session.session.session_id if self._session is not None else None
 
     async def perform(self, ops: Sequence[ZkOp]) -> list[ZkResult]:
         """As `ZkSession.perform`. Raises ZkSessionExpired also while there is no session."""
         return await self._current().perform(ops)
 
     async def write(self, ops: Sequence[ZkWriteOp | Multi], epoch_zk_version: int | None) -> list[ZkResult]:
-        """As the function `write`."""
+        """As `fenced_writes.write`."""
         return await write(self._current(), ops, epoch_zk_version)
 
     async def close(self) -> None:
         """Ends the session; no callback comes afterwards."""
         self._generation += 1
-        session, self._session = self._session, None
-        if session is not None:
-            await session.close()
+        timed, self._session = self._session, None
+        if timed is not None:
+            await timed.session.close()
 
-    def _current(self) -> ZkSession:
+    def _current(self) -> _Timed:
         if self._session is None:
             raise ZkSessionExpired("there is no ZooKeeper session at the moment")
         return self._session

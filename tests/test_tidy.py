@@ -71,6 +71,7 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
     "kio": ("controller.wire.kio_schemas", "controller.wire.codec_schema"),
     "pyspark": ("broker_sim.replay",),
     "confluent_kafka": ("controller.demo",),
+    "prometheus_client": ("controller.metrics",),
 }
 #: What decides does no I/O and has no clock: neither of these, nor asyncio.
 IMPURE = {"asyncio", "kazoo", "pyspark", "random", "socket", "structlog", "subprocess", "threading", "time"}

@@ -173,36 +173,3 @@ def test_a_peer_that_reads_nothing_is_closed_in_the_end(play: Play) -> None:
         await asyncio.gather(flooding, return_exceptions=True)
 
     play(scenario, brokers=0)
-
-
-def test_metrics_are_served(play: Play) -> None:
-    from controller.metrics import MetricsServer
-
-    async def ask(cluster: Any, data: bytes) -> str:
-        connection = await cluster.client.network.connect("controller", 9404)
-        connection.send(data)
-        text = b""
-        while data := await connection.recv():
-            text += data
-        return text.decode()
-
-    async def scenario(cluster: Any) -> None:
-        metrics = MetricsServer(cluster.controller)
-        await cluster.machine.run(metrics.listen(cluster.machine.network, "controller", 9404))
-        await cluster.world.sleep(1)
-        page = await ask(cluster, b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
-        assert page.startswith("HTTP/1.1 200 OK\r\n")
-        for line in (
-            "kafka_controller_kafkacontroller_activecontrollercount 1",
-            "kafka_controller_kafkacontroller_offlinepartitionscount 0",
-            "kafka_controller_kafkacontroller_preferredreplicaimbalancecount 0",
-            "kafka_controller_controllereventmanager_eventqueuesize 0",
-            'kafka_controller_controllerchannelmanager_queuesize{broker_id="1"} 0',
-            "kafka_controller_controllerstats_controllerchangerateandtimems_count 2",
-        ):
-            assert f"\n{line}\n" in page, line
-        assert (await ask(cluster, b"GET /etc/passwd HTTP/1.1\r\n\r\n")).startswith("HTTP/1.1 404")
-        assert (await ask(cluster, b"\x00" * 9000)).startswith("HTTP/1.1 404")
-        await metrics.close()
-
-    play(scenario, brokers=1)

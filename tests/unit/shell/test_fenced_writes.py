@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller import zk
+from controller import fenced_writes, zk
 from controller.core.effects import ControllerMoved
 from controller.core.events import (
     BrokerChange,
@@ -79,7 +79,7 @@ class TreeSession:
 def write(session: TreeSession, ops: Sequence[ZkWriteOp | Multi], fence: int | None = EPOCH_VERSION) -> list[ZkResult]:
     """Without an event loop: this session never waits."""
     try:
-        zk.write(session, ops, fence).send(None)
+        fenced_writes.write(session, ops, fence).send(None)
     except StopIteration as done:
         results: list[ZkResult] = done.value
         return results
@@ -107,7 +107,7 @@ OPS = st.one_of(
 @given(ops=st.lists(OPS, max_size=25), size=st.integers(1, 6))
 def test_packing_cannot_be_seen(ops: list[ZkWriteOp], size: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(zk, "OPS_PER_MULTI", size)
+        patch.setattr(fenced_writes, "OPS_PER_MULTI", size)
         packed, alone = TreeSession(), TreeSession()
         results = write(packed, ops)
         expected = [alone.do(Multi((Check("/controller_epoch", EPOCH_VERSION), op))).results[1] for op in ops]
@@ -192,7 +192,7 @@ def test_a_broken_fence_means_another_controller(count: int) -> None:
 def test_a_missing_fence_is_no_answer() -> None:
     session = TreeSession()
     session.do(Delete("/controller_epoch"))
-    with pytest.raises(zk.ZkWriteFailed, match="NO_NODE"):
+    with pytest.raises(fenced_writes.ZkWriteFailed, match="NO_NODE"):
         write(session, [Create("/a/1")])
 
 
