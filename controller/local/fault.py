@@ -1,4 +1,7 @@
-"""`kwob fault`: the rows of the fault file of a running cluster. What a row means is told in broker_sim/faults.py."""
+"""`kwob fault`: puts faults in force at the brokers of a running cluster, shows them, ends them, runs scenarios.
+
+Each kind of fault is a subcommand whose flags are the columns of its row (broker_sim/faults/rows.py).
+"""
 
 from __future__ import annotations
 
@@ -9,72 +12,195 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from broker_sim.faults import rows as faults
-from controller.local.status import DEFAULT_DATA, ClusterError, read_cluster
+from rich.console import Console
 
-FAULT_FILE: Final = "faults.jsonl"
+from broker_sim.faults import scenario
+from broker_sim.faults.rows import FAULT_FILE, KINDS, Action, Fault, FaultError, decode, parse_row
+from controller.local.fault_rows import (
+    check_against,
+    edit_faults,
+    now_ms,
+    print_faults,
+    read_faults,
+    write_faults,
+)
+from controller.local.fault_run import run_scenario
+from controller.local.status import DEFAULT_DATA, ClusterError, ClusterRow, read_cluster
 
+__all__ = ["FAULT_FILE", "main", "write_faults"]
 
-def write_faults(path: Path, rows: Sequence[faults.Fault]) -> None:
-    """Puts exactly these faults in force: brokers that watch the file take it over within a fraction of a second."""
-    beside = path.with_name(path.name + ".new")
-    beside.write_text(faults.encode(rows), encoding="utf-8")
-    beside.replace(path)
+_WIDTH: Final = 200
+#: kind -> (what it does, its flags: name, type, help)
+_FLAGS: Final[dict[str, tuple[str, tuple[tuple[str, Any, str], ...]]]] = {
+    "pause_replication": (
+        "followers stop fetching",
+        (("topic", str, "only of this topic (default: of all)"), ("partition", int, "only this one of the topic")),
+    ),
+    "slow_disk": (
+        "writes to and reads from disk take longer",
+        (
+            ("bytes-per-second", int, "how much the disk takes"),
+            ("delay-ms", int, "how long each turn takes on top"),
+            ("jitter-ms", int, "up to so much longer, drawn"),
+            ("log-dir", str, "only this log directory (default: all)"),
+        ),
+    ),
+    "slow_link": (
+        "bytes travel slowly, each direction on its own",
+        (
+            ("peer", int, "only between these brokers and this one (default: all that they send and get)"),
+            ("bytes-per-second", int, "how much the link takes"),
+            ("delay-ms", int, "how long everything is under way"),
+            ("jitter-ms", int, "up to so much longer, drawn"),
+        ),
+    ),
+    "cut_link": (
+        "connections break and no new one comes about",
+        (("peer", int, "only between these brokers and this one (default: all connections)"),),
+    ),
+    "api": (
+        "requests of one API are dropped, delayed or answered with an error",
+        (
+            ("api", str, "Kafka's name of the API, such as Fetch (required)"),
+            ("action", Action, f"{', '.join(Action)} (required)"),
+            ("sender", int, "only requests of this broker or controller"),
+            ("client", str, "only of client ids that fit this pattern, such as 'billing-*'"),
+            ("nth", int, "only the nth of them"),
+            ("every", int, "only every nth of them"),
+            ("chance", float, "each with this probability, 0 to 1"),
+            ("delay-ms", int, "for delay"),
+            ("jitter-ms", int, "for delay: up to so much longer, drawn"),
+            ("error-code", str, "for error: number or Kafka's name (default: UNKNOWN_SERVER_ERROR)"),
+        ),
+    ),
+    "fail_log_dir": ("a log directory fails, as a broken disk would make it", (("log-dir", str, "(required)"),)),
+    "expire_session": ("the ZooKeeper session ends, once", ()),
+    "kill": ("the broker ends as by SIGKILL, and starts again when the fault ends", ()),
+    "stop": ("controlled shutdown; the broker starts again when the fault ends", ()),
+}
 
 
 def main(argv: Sequence[str]) -> int:
-    """`kwob fault`. Returns the exit code."""
+    """`kwob fault`. Returns the exit code: 0, or 1 when nothing was changed."""
     options = _parser().parse_args(argv)
+    console = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else _WIDTH)
     try:
-        read_cluster(options.data)
+        cluster = read_cluster(options.data)
         path: Path = options.data / FAULT_FILE
-        rows = list(faults.decode(path.read_text(encoding="utf-8") if path.exists() else ""))
-        if options.command == "clear":
-            rows = []
-        elif options.command != "list":
-            rows.append(_row(options))
-        if options.command != "list":
-            write_faults(path, rows)
-        print(faults.encode(rows) or "no fault is in force\n", end="")
-    except (ClusterError, faults.FaultError, OSError) as error:
+        match options.command:
+            case "list":
+                rows = read_faults(path)
+                if options.json:
+                    print(json.dumps([row.model_dump(mode="json") for row in rows]))
+                else:
+                    print_faults(rows, console)
+            case "clear":
+                print_faults(edit_faults(path, lambda present: _without(present, options.ids)), console)
+            case "run":
+                run_scenario(options.file, path, cluster, console, detach=options.detach)
+            case _:
+                row = _checked(options, cluster)
+                print_faults(edit_faults(path, lambda present: (*present, row)), console)
+    except (ClusterError, FaultError, OSError) as error:
         print(f"kwob fault: {error}", file=sys.stderr)
         return 1
     return 0
 
 
-def _row(options: argparse.Namespace) -> faults.Fault:
+def _without(rows: tuple[Fault, ...], names: Sequence[str]) -> list[Fault]:
+    """The rows that are left when those with these ids, or of these kinds, go; no names: none is left."""
+    if not names:
+        return []
+    kinds = {name.replace("-", "_") for name in names}
+    known = {row.id for row in rows} | {row.fault for row in rows}
+    for name in names:
+        if name not in known and name.replace("-", "_") not in known:
+            present = ", ".join(str(row.id) for row in rows) or "none"
+            raise FaultError(f"no fault {name!r} is in force; there are {present}")
+    return [row for row in rows if row.id not in names and row.fault not in kinds]
+
+
+def _checked(options: argparse.Namespace, cluster: ClusterRow) -> Fault:
     """The fault that the options tell. Raises: FaultError."""
     if options.command == "row":
-        text: str = options.row
+        decoded = decode(options.row)
+        if len(decoded) != 1:
+            raise FaultError("expected one JSON object")
+        row = decoded[0]
     else:
-        values: dict[str, Any] = {"fault": options.command.replace("-", "_"), "broker": options.broker}
-        if options.command == "pause-replication":
-            values["topic"] = options.topic
-        if options.command == "fail-log-dir":
-            values["log_dir"] = options.log_dir
-        text = json.dumps(values)
-    decoded = faults.decode(text)
-    if len(decoded) != 1:
-        raise faults.FaultError("expected one JSON object")
-    return decoded[0]
+        row = parse_row(_columns(options))
+    check_against(row, cluster)
+    return row
+
+
+def _columns(options: argparse.Namespace) -> dict[str, Any]:
+    kind = options.command.replace("-", "_")
+    if not options.broker and options.rack is None and not options.all:
+        raise FaultError("which brokers? give --broker ID[,ID...], --rack NAME or --all")
+    values: dict[str, Any] = {"fault": kind}
+    if options.broker:
+        values["broker"] = options.broker[0] if len(options.broker) == 1 else options.broker
+    if options.rack is not None:
+        values["rack"] = options.rack
+    for flag, _, _ in _FLAGS[kind][1]:
+        name = flag.replace("-", "_")
+        if (value := getattr(options, name)) is not None:
+            values[name] = value
+    if options.at is not None:
+        values["from_ms"] = now_ms() + options.at
+    if options.lasting is not None:
+        values["until_ms"] = values.get("from_ms", now_ms()) + options.lasting
+    return values
 
 
 def _parser() -> argparse.ArgumentParser:
     data = argparse.ArgumentParser(add_help=False)
     data.add_argument("--data", type=Path, default=DEFAULT_DATA, metavar="DIR", help="default: %(default)s")
-    broker = argparse.ArgumentParser(add_help=False)
-    broker.add_argument("--broker", type=int, required=True, metavar="ID")
     parser = argparse.ArgumentParser(
-        prog="kwob fault", description="Faults of the brokers of a running kwob up. A fault is in force until cleared."
+        prog="kwob fault",
+        description="Faults of the brokers of a running kwob up. A fault is in force until it is cleared, or for as "
+        "long as --for says. Flags of one: kwob fault KIND --help. Files: docs/faults.md.",
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    commands.add_parser("list", parents=[data], help="the faults in force")
-    commands.add_parser("clear", parents=[data], help="end all faults")
-    pause = commands.add_parser("pause-replication", parents=[data, broker], help="a broker's followers stop fetching")
-    pause.add_argument("--topic", metavar="NAME", help="only of this topic (default: of all)")
-    commands.add_parser("expire-session", parents=[data, broker], help="a broker's ZooKeeper session ends")
-    fail = commands.add_parser("fail-log-dir", parents=[data, broker], help="a broker's log directory fails")
-    fail.add_argument("--log-dir", required=True, metavar="DIR")
+    listed = commands.add_parser("list", parents=[data], help="the faults in force, and those to come")
+    listed.add_argument("--json", action="store_true", help="one JSON array, for scripts")
+    clear = commands.add_parser("clear", parents=[data], help="end faults: those named, or all")
+    clear.add_argument("ids", nargs="*", metavar="ID", help="the id of a fault, or a kind")
+    run = commands.add_parser("run", parents=[data], help="run a scenario: a YAML file of faults with times")
+    run.add_argument("file", type=Path, metavar="FILE")
+    run.add_argument("--detach", action="store_true", help="do not wait for its end")
+    for kind in KINDS:
+        summary, flags = _FLAGS[kind]
+        command = commands.add_parser(kind.replace("_", "-"), parents=[data, _whom_and_when()], help=summary)
+        for flag, read, text in flags:
+            command.add_argument(
+                f"--{flag}", type=read, metavar=flag.upper().replace("-", "_"), help=text,
+                required=text.endswith("(required)"),
+            )  # fmt: skip
     row = commands.add_parser("row", parents=[data], help="any fault, as the fault file has it")
     row.add_argument("row", metavar="JSON", help='{"fault": "api", "broker": 1, "api": "Fetch", "action": "drop"}')
     return parser
+
+
+def _whom_and_when() -> argparse.ArgumentParser:
+    common = argparse.ArgumentParser(add_help=False)
+    common.add_argument("--broker", type=_ids, metavar="ID[,ID]", help="the brokers it is about")
+    common.add_argument("--rack", metavar="NAME", help="only brokers of this rack")
+    common.add_argument("--all", action="store_true", help="every broker")
+    common.add_argument("--in", dest="at", type=_time, metavar="TIME", help="begin so much later (250ms, 5s, 2m)")
+    common.add_argument("--for", dest="lasting", type=_time, metavar="TIME", help="end by itself after so long")
+    return common
+
+
+def _ids(text: str) -> list[int]:
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isascii() and part.isdigit() for part in parts):
+        raise argparse.ArgumentTypeError(f"{text!r}: expected broker ids such as 2 or 1,2")
+    return [int(part) for part in parts]
+
+
+def _time(text: str) -> int:
+    try:
+        return scenario.parse_time_ms(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error

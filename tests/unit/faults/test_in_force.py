@@ -1,0 +1,385 @@
+"""Faults in force at brokers on virtual time: windows, what they do to links, disks and requests, what is logged."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+import structlog
+from structlog.testing import capture_logs
+
+from broker_sim.broker import Broker, BrokerIdentity, StartRefused
+from broker_sim.config import BrokerSettings
+from broker_sim.faults.board import FaultBoard
+from broker_sim.faults.links import FaultyNetwork
+from broker_sim.faults.rows import parse_row
+from broker_sim.host import BrokerHost
+from controller.wire.protocol import ApiKey
+from controller.wire.simulated.world import World, run_world
+from controller.wire.types import Broker as RegisteredBroker
+from controller.wire.types import BrokerId, Endpoint, TopicPartition
+
+SESSION_MS = 6_000
+
+
+def board_of(world: World, broker_id: int = 1, **keys: Any) -> FaultBoard:
+    return FaultBoard(BrokerId(broker_id), random.Random(1), clock=world.clock, log=structlog.get_logger(), **keys)
+
+
+def row(fault: str, **columns: Any) -> Any:
+    return parse_row({"fault": fault, **columns})
+
+
+def test_a_row_is_in_force_in_its_window_and_says_so() -> None:
+    async def scenario(world: World) -> None:
+        board, now = board_of(world), world.clock.now_ms()
+        pause = row("pause_replication", id="p", from_ms=now + 1000, until_ms=now + 3000)
+        always = row("pause_replication", topic="u")
+        elsewhere = row("pause_replication", broker=2)
+        board.replace([pause, always, elsewhere])
+        assert board.rows == (always,)
+        await world.sleep(1.01)
+        assert set(board.rows) == {pause, always}
+        assert board.is_replication_paused(TopicPartition("t", 0))
+        await world.sleep(2)
+        assert board.rows == (always,)
+        assert not board.is_replication_paused(TopicPartition("t", 0))
+        board.replace([])
+
+    with capture_logs() as logs:
+        run_world(1, scenario)
+    told = [(line["event"], line["id"], line.get("acted"), line.get("reason")) for line in logs]
+    assert told == [
+        ("fault.started", None, None, None),
+        ("fault.started", "p", None, None),
+        ("fault.acted", "p", None, None),
+        ("fault.ended", "p", 1, "time is over"),
+        ("fault.ended", None, 0, "cleared"),
+    ]
+
+
+def test_what_acts_all_the_time_is_told_now_and_then_with_how_often() -> None:
+    async def scenario(world: World) -> None:
+        board = board_of(world)
+        board.replace([row("pause_replication")])
+        for _ in range(120):
+            board.is_replication_paused(TopicPartition("t", 0))
+            await world.sleep(0.1)
+        board.replace([])
+
+    with capture_logs() as logs:
+        run_world(1, scenario)
+    times = [line["times"] for line in logs if line["event"] == "fault.acted"]
+    assert len(times) == 3
+    assert times[0] == 1
+    assert logs[-1]["acted"] == 120
+
+
+HITS = [
+    ("always", {}, [1, 1, 1, 1, 1, 1]),
+    ("the third", {"nth": 3}, [0, 0, 1, 0, 0, 0]),
+    ("every second", {"every": 2}, [0, 1, 0, 1, 0, 1]),
+    ("never by chance", {"chance": 0}, [0, 0, 0, 0, 0, 0]),
+    ("another client", {"client": "other-*"}, [0, 0, 0, 0, 0, 0]),
+    ("this client", {"client": "te*"}, [1, 1, 1, 1, 1, 1]),
+    ("another broker", {"sender": 9}, [0, 0, 0, 0, 0, 0]),
+]
+
+
+@pytest.mark.parametrize(("_", "columns", "expected"), HITS, ids=[case[0] for case in HITS])
+def test_which_requests_are_struck(_: str, columns: dict[str, Any], expected: list[int]) -> None:
+    async def scenario(world: World) -> list[int]:
+        board = board_of(world)
+        board.replace([row("api", api="Fetch", action="drop", **columns)])
+        assert board.strike(ApiKey.PRODUCE, client_id="test") is None
+        return [int(board.strike(ApiKey.FETCH, sender=2, client_id="test") is not None) for _ in range(6)]
+
+    assert run_world(1, scenario) == expected
+
+
+def test_chance_comes_from_the_seed() -> None:
+    async def scenario(world: World) -> list[bool]:
+        board = board_of(world)
+        board.replace([row("api", api="Fetch", action="drop", chance=0.5)])
+        return [board.strike(ApiKey.FETCH) is not None for _ in range(50)]
+
+    first = run_world(1, scenario)
+    assert first == run_world(1, scenario)
+    assert 10 < sum(first) < 40
+
+
+def test_turns_of_a_slow_disk_wait_for_each_other_and_dirs_do_not() -> None:
+    async def scenario(world: World) -> None:
+        board = board_of(world)
+        board.replace([row("slow_disk", bytes_per_second=1000, delay_ms=100)])
+        assert board.disk_wait_s("a", 500) == pytest.approx(0.6)
+        assert board.disk_wait_s("a", 500) == pytest.approx(1.2)
+        assert board.disk_wait_s("b", 500) == pytest.approx(0.6)
+        await world.sleep(10)
+        assert board.disk_wait_s("a", 500) == pytest.approx(0.6)
+        board.replace([row("slow_disk", bytes_per_second=1000, log_dir="b")])
+        assert board.disk_wait_s("a", 500) == 0
+
+    run_world(1, scenario)
+
+
+# -- links ------------------------------------------------------------------------------------------------------------
+
+
+async def echo(connection: Any) -> None:
+    while data := await connection.recv():
+        connection.send(data)
+        await connection.drain()
+
+
+class Pair:
+    """Machine one (broker 1) connects to machine two (broker 2), which echoes."""
+
+    def __init__(self, world: World) -> None:
+        self.world, self.board = world, board_of(world)
+        peer = RegisteredBroker(broker_id=BrokerId(2), endpoints=(Endpoint(host="two", port=1),))
+        self.network = FaultyNetwork(
+            world.machine("one").network, self.board, lambda host, port: peer if (host, port) == ("two", 1) else None
+        )
+
+    async def open(self) -> Any:
+        await self.world.machine("two").network.listen("two", 1, echo)
+        return await self.network.connect("two", 1)
+
+    async def round_trip_s(self, connection: Any, size: int = 10) -> float:
+        before, left = self.world.loop.time(), size
+        connection.send(b"x" * size)
+        while left:
+            left -= len(await connection.recv())
+        return self.world.loop.time() - before
+
+
+def test_a_slow_link_delays_both_directions_and_shares_its_rate() -> None:
+    async def scenario(world: World) -> None:
+        pair = Pair(world)
+        connection = await pair.open()
+        healthy = await pair.round_trip_s(connection)
+        pair.board.replace([row("slow_link", broker=1, peer=2, delay_ms=500)])
+        assert await pair.round_trip_s(connection) == pytest.approx(healthy + 1.0, abs=0.1)
+        pair.board.replace([row("slow_link", broker=2, peer=1, bytes_per_second=10_000)])
+        assert await pair.round_trip_s(connection, 20_000) == pytest.approx(4.0, abs=0.3)
+        pair.board.replace([row("slow_link", broker=1, peer=3, delay_ms=500)])
+        assert await pair.round_trip_s(connection) < 0.1
+
+    run_world(1, scenario)
+
+
+def test_bytes_under_way_stay_in_order_when_the_link_heals() -> None:
+    async def scenario(world: World) -> None:
+        pair = Pair(world)
+        connection = await pair.open()
+        pair.board.replace([row("slow_link", delay_ms=300)])
+        connection.send(b"1")
+        pair.board.replace([])
+        connection.send(b"2")
+        received = b""
+        while len(received) < 2:
+            received += await connection.recv()
+        assert received == b"12"
+
+    run_world(1, scenario)
+
+
+def test_a_cut_link_breaks_what_is_open_and_refuses_what_is_new() -> None:
+    async def scenario(world: World) -> None:
+        pair = Pair(world)
+        connection = await pair.open()
+        pair.board.replace([row("cut_link", broker=1, peer=2)])
+        with pytest.raises(OSError, match=r"cut|closed|reset"):
+            if await connection.recv() == b"":
+                raise ConnectionResetError("closed")
+        with pytest.raises(ConnectionRefusedError, match="the link to two:1 is cut"):
+            await pair.network.connect("two", 1)
+        pair.board.replace([])
+        assert await pair.round_trip_s(await pair.network.connect("two", 1)) < 1
+
+    run_world(1, scenario)
+
+
+def test_a_broker_without_network_is_cut_off_from_outside_too() -> None:
+    async def scenario(world: World) -> None:
+        board = board_of(world)
+        network = FaultyNetwork(world.machine("one").network, board, lambda host, port: None)
+        await network.listen("one", 1, echo)
+        outside = world.machine("two").network
+        connection = await outside.connect("one", 1)
+        board.replace([row("cut_link", broker=1)])
+        connection.send(b"x")
+        assert await received(connection) == b""
+        assert await received(await outside.connect("one", 1)) == b""
+        board.replace([])
+        connection = await outside.connect("one", 1)
+        connection.send(b"x")
+        assert await received(connection) == b"x"
+
+    run_world(1, scenario)
+
+
+async def received(connection: Any) -> bytes:
+    try:
+        return bytes(await connection.recv())
+    except ConnectionError:
+        return b""
+
+
+# -- the host ---------------------------------------------------------------------------------------------------------
+
+
+class Hosted:
+    """Two brokers of one process."""
+
+    def __init__(self, world: World, folder: Path) -> None:
+        self.world = world
+        machine = world.machine("host")
+        identities = [
+            BrokerIdentity(
+                broker_id=BrokerId(n), host="host", port=9090 + n, log_dirs=(folder / str(n),), rack="ab"[n - 1]
+            )
+            for n in (1, 2)
+        ]
+
+        def make(identity: BrokerIdentity, board: FaultBoard) -> Broker:
+            return Broker(
+                identity,
+                BrokerSettings(controlled_shutdown_retry_backoff_ms=10),
+                clock=machine.clock,
+                network=machine.network,
+                zookeeper=machine.connector(session_timeout_ms=SESSION_MS),
+                chance=machine.chance,
+                log=structlog.get_logger(),
+                faults=board,
+            )
+
+        self.host = BrokerHost(
+            identities,
+            make,
+            clock=machine.clock,
+            chance=machine.chance,
+            session_timeout_ms=SESSION_MS,
+            log=structlog.get_logger(),
+        )
+
+    def registered(self) -> list[str]:
+        found = self.world.zookeeper.tree.get("/brokers/ids")
+        return sorted(found.children) if found is not None else []
+
+    async def until_registered(self, *ids: str, within_s: float) -> float:
+        before = self.world.loop.time()
+        await self.world.until(lambda: self.registered() == list(ids), within_s=within_s, what=f"{ids} registered")
+        return self.world.loop.time() - before
+
+
+def hosted(folder: Path, scenario: Any) -> None:
+    async def play(world: World) -> None:
+        both = Hosted(world, folder)
+        done = asyncio.Event()
+
+        async def program() -> None:
+            await both.host.start()
+            try:
+                await scenario(both)
+            finally:
+                await both.host.stop(controlled=False)
+                done.set()
+
+        world.machine("host").start(program())
+        await world.until(done.is_set, within_s=600, what="the scenario's end")
+
+    run_world(3, play)
+
+
+def test_a_killed_broker_dies_for_zookeeper_later_and_comes_back_when_the_row_ends(tmp_path: Path) -> None:
+    async def scenario(both: Hosted) -> None:
+        now, epoch = both.world.clock.now_ms(), both.host.brokers[BrokerId(1)].context.registration.broker_epoch
+        both.host.set_faults([row("kill", broker=1, until_ms=now + 20_000)])
+        await both.world.sleep(0.5)
+        assert list(both.host.brokers) == [2]
+        assert both.registered() == ["1", "2"]  # its session lives on, as a killed process's does
+        assert await both.until_registered("2", within_s=10) == pytest.approx(SESSION_MS / 1000 - 0.5, abs=0.2)
+        took = await both.until_registered("1", "2", within_s=30)
+        assert took == pytest.approx(20 - SESSION_MS / 1000, abs=0.5)
+        assert both.host.brokers[BrokerId(1)].context.registration.broker_epoch > epoch
+
+    with capture_logs() as logs:
+        hosted(tmp_path, scenario)
+    events = [line["event"] for line in logs if line["event"].startswith(("fault", "broker.k"))]
+    assert events == ["fault.started", "fault.acted", "broker.killed", "fault.ended"]
+
+
+def test_a_broker_that_is_back_too_early_waits_for_its_old_session(tmp_path: Path) -> None:
+    async def scenario(both: Hosted) -> None:
+        both.host.set_faults([row("kill", broker=1)])
+        await both.world.sleep(0.2)
+        both.host.set_faults([])
+        await both.world.until(lambda: len(both.host.brokers) == 2, within_s=SESSION_MS / 1000 + 5, what="1 is back")
+
+    hosted(tmp_path, scenario)
+
+
+def test_a_whole_rack_stops_in_order_and_returns(tmp_path: Path) -> None:
+    async def scenario(both: Hosted) -> None:
+        both.host.set_faults([row("stop", rack="b")])
+        assert await both.until_registered("1", within_s=5) < SESSION_MS / 1000 / 2
+        both.host.set_faults([])
+        await both.until_registered("1", "2", within_s=5)
+
+    hosted(tmp_path, scenario)
+
+
+def test_an_expired_session_is_followed_by_a_new_registration_once(tmp_path: Path) -> None:
+    async def scenario(both: Hosted) -> None:
+        first = both.host.brokers[BrokerId(1)].context.registration
+        before = first.broker_epoch
+        expire = row("expire_session", broker=1)
+        both.host.set_faults([expire])
+        await both.world.until(lambda: first.broker_epoch > before, within_s=20, what="registered again")
+        again = first.broker_epoch
+        both.host.set_faults([expire, row("pause_replication")])
+        await both.world.sleep(30)
+        assert first.broker_epoch == again
+
+    hosted(tmp_path, scenario)
+
+
+def test_a_failed_disk_is_still_failed_at_the_next_start(tmp_path: Path) -> None:
+    async def scenario(both: Hosted) -> None:
+        broken = row("fail_log_dir", broker=1, log_dir=str(tmp_path / "1"))
+        both.host.set_faults([broken])
+        await both.world.sleep(0.1)
+        assert both.host.brokers[BrokerId(1)].context.replicas.all_log_dirs_failed
+        both.host.set_faults([broken, row("stop", broker=1)])
+        await both.world.until(lambda: 1 not in both.host.brokers, within_s=10, what="1 is down")
+        both.host.set_faults([broken])
+        await both.world.until(lambda: 1 in both.host.brokers, within_s=20, what="1 is up")
+        assert both.host.brokers[BrokerId(1)].context.replicas.all_log_dirs_failed
+        both.host.set_faults([row("stop", broker=1)])
+        await both.world.until(lambda: 1 not in both.host.brokers, within_s=10, what="1 is down")
+        both.host.set_faults([])
+        await both.world.until(lambda: 1 in both.host.brokers, within_s=20, what="1 is up")
+        assert not both.host.brokers[BrokerId(1)].context.replicas.all_log_dirs_failed
+
+    hosted(tmp_path, scenario)
+
+
+def test_when_one_cannot_start_none_is_left(tmp_path: Path) -> None:
+    async def play(world: World) -> None:
+        both = Hosted(world, tmp_path)
+        (tmp_path / "2").mkdir()
+        (tmp_path / "2" / "meta.properties").write_text("version=0\nbroker.id=7\ncluster.id=x\n")
+
+        async def program() -> None:
+            with pytest.raises(StartRefused):
+                await both.host.start()
+
+        await world.machine("host").start(program())
+        assert both.registered() == []
+
+    run_world(3, play)

@@ -1,0 +1,169 @@
+"""`kwob fault`: rows by flags, the table, ends, scenarios; what does not fit the cluster is refused."""
+
+from __future__ import annotations
+
+import json
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker_sim.faults.rows import FAULT_FILE, decode
+from controller.local import cluster, fault, fault_rows, fault_run, status
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """A folder with three brokers in racks a, b, a."""
+    plan = cluster.plan_cluster(
+        data=tmp_path, brokers=3, controllers=1, racks=["a", "b"], ports=[1, 2, 3], zookeeper_port=4
+    )
+    status.write_cluster(tmp_path, cluster.Cluster(plan).row())
+    return tmp_path
+
+
+def rows(data: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (data / FAULT_FILE).read_text().splitlines()]
+
+
+def run(data: Path, *argv: str) -> int:
+    return fault.main([*argv, "--data", str(data)])
+
+
+CALLS = [
+    (["slow-disk", "--broker", "1", "--bytes-per-second", "9"],
+     {"fault": "slow_disk", "broker": 1, "bytes_per_second": 9}),
+    (["slow-link", "--broker", "1,2", "--peer", "3", "--delay-ms", "5", "--jitter-ms", "2"],
+     {"fault": "slow_link", "broker": [1, 2], "peer": 3, "delay_ms": 5, "jitter_ms": 2}),
+    (["cut-link", "--rack", "b"], {"fault": "cut_link", "rack": "b"}),
+    (["api", "--all", "--api", "Fetch", "--action", "error", "--error-code", "FENCED_LEADER_EPOCH", "--every", "3"],
+     {"fault": "api", "api": "Fetch", "action": "error", "error_code": 74, "every": 3}),
+    (["kill", "--rack", "a"], {"fault": "kill", "rack": "a"}),
+    (["stop", "--broker", "3"], {"fault": "stop", "broker": 3}),
+    (["expire-session", "--broker", "2"], {"fault": "expire_session", "broker": 2}),
+    (["pause-replication", "--broker", "2", "--topic", "t", "--partition", "1"],
+     {"fault": "pause_replication", "broker": 2, "topic": "t", "partition": 1}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("argv", "expected"), CALLS, ids=[call[0][0] for call in CALLS])
+def test_flags_are_columns(data: Path, argv: list[str], expected: dict[str, Any]) -> None:
+    assert run(data, *argv) == 0
+    assert rows(data) == [{**expected, "id": "f1"}]
+
+
+def test_a_window_is_the_brokers_time_of_day(data: Path) -> None:
+    before = fault_rows.now_ms()
+    assert run(data, "kill", "--broker", "1", "--in", "1m", "--for", "2s") == 0
+    (row,) = rows(data)
+    assert before + 60_000 <= row["from_ms"] <= fault_rows.now_ms() + 60_000
+    assert row["until_ms"] - row["from_ms"] == 2_000
+
+
+REFUSED = [
+    (["kill"], "which brokers"),
+    (["kill", "--broker", "9"], "no broker 9 in this cluster; there are 1, 2, 3"),
+    (["kill", "--rack", "z"], "no broker has rack 'z'; there are a, b"),
+    (["kill", "--rack", "b", "--broker", "1"], "none of the brokers 1 is in rack 'b'"),
+    (["slow-link", "--broker", "1", "--peer", "7", "--delay-ms", "1"], "no broker 7"),
+    (["fail-log-dir", "--broker", "1", "--log-dir", "x"], "no such broker has a log directory x; there are "),
+    (["slow-disk", "--broker", "1"], "nothing is slow"),
+    (["clear", "f9"], "no fault 'f9' is in force; there are none"),
+    (["run", "absent.yaml"], "absent.yaml"),
+]
+
+
+@pytest.mark.parametrize(("argv", "message"), REFUSED, ids=[" ".join(case[0]) for case in REFUSED])
+def test_what_does_not_fit_is_refused_and_changes_nothing(
+    data: Path, argv: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(data, *argv) == 1
+    assert message in capsys.readouterr().err
+    assert not (data / FAULT_FILE).exists() or rows(data) == []
+
+
+def test_the_table_and_the_end_of_single_faults(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run(data, "kill", "--rack", "b", "--in", "1h")
+    run(data, "slow-disk", "--broker", "1,3", "--delay-ms", "7", "--for", "1h")
+    run(data, "expire-session", "--broker", "2")
+    capsys.readouterr()
+    assert run(data, "list") == 0
+    table = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert table[1][:4] == ["f1", "kill", "rack", "b"]
+    assert table[1][-2:] == ["in", "1h"]
+    assert table[2] == ["f2", "slow_disk", "1,", "3", "delay_ms=7", "in", "force,", "1h", "left"]
+    assert table[3][:3] == ["f3", "expire_session", "2"]
+    assert run(data, "clear", "f1", "expire-session") == 0
+    assert [row["id"] for row in rows(data)] == ["f2"]
+    assert run(data, "kill", "--broker", "1") == 0
+    assert [row["id"] for row in rows(data)] == ["f2", "f1"]
+    assert run(data, "list", "--json") == 0
+    assert json.loads(capsys.readouterr().out.splitlines()[-1])[1]["fault"] == "kill"
+
+
+def test_what_is_over_goes_at_the_next_change(data: Path) -> None:
+    (data / FAULT_FILE).write_text('{"fault":"kill","id":"old","until_ms":5}\n{"fault":"stop"}\n')
+    assert run(data, "kill", "--broker", "1") == 0
+    assert [(row["id"], row["fault"]) for row in rows(data)] == [("f1", "stop"), ("f2", "kill")]
+
+
+def test_two_that_add_at_once_lose_nothing(data: Path) -> None:
+    def add() -> None:
+        for _ in range(10):
+            assert run(data, "kill", "--broker", "1") == 0
+
+    threads = [threading.Thread(target=add) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(row["id"] for row in rows(data)) == sorted(f"f{n}" for n in range(1, 21))
+
+
+SCENARIO = """
+faults:
+  - {fault: kill, broker: 1, for: 300ms}
+  - {fault: stop, rack: b, at: 200ms, for: 200ms}
+"""
+
+
+def test_a_scenario_is_followed_to_its_end(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (data / "s.yaml").write_text(SCENARIO)
+    assert run(data, "run", str(data / "s.yaml")) == 0
+    out = capsys.readouterr().out
+    told = [line.split()[1:3] for line in out.splitlines() if "s  " in line]
+    assert told == [["begins", "kill,"], ["begins", "stop,"], ["ends", "kill,"], ["ends", "stop,"]]
+    assert "is over: 2 faults in 400ms" in out
+    assert rows(data) == []
+
+
+def test_detached_it_leaves_its_rows_with_their_windows(data: Path) -> None:
+    (data / "s.yaml").write_text(SCENARIO)
+    before = fault_rows.now_ms()
+    assert run(data, "run", "--detach", str(data / "s.yaml")) == 0
+    kill, stop = decode((data / FAULT_FILE).read_text())
+    assert kill.from_ms is not None and kill.until_ms is not None and stop.from_ms is not None
+    assert kill.from_ms >= before
+    assert (kill.until_ms - kill.from_ms, stop.from_ms - kill.from_ms) == (300, 200)
+
+
+def test_an_interrupted_scenario_takes_its_faults_along(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (data / "s.yaml").write_text("faults: [{fault: kill, broker: 1, for: 1h}]")
+    run(data, "stop", "--broker", "2")
+
+    def interrupt(seconds: float) -> None:
+        assert [row["fault"] for row in rows(data)] == ["stop", "kill"]
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(fault_run.time, "sleep", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        run(data, "run", str(data / "s.yaml"))
+    assert [row["fault"] for row in rows(data)] == ["stop"]
+
+
+def test_a_scenario_for_another_cluster_is_refused(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (data / "s.yaml").write_text("faults: [{fault: kill, broker: 12, for: 1s}]")
+    assert run(data, "run", str(data / "s.yaml")) == 1
+    assert "no broker 12" in capsys.readouterr().err
+    assert not (data / FAULT_FILE).exists()
