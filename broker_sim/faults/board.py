@@ -45,6 +45,7 @@ class FaultBoard:
         self._wanted: tuple[Fault, ...] = ()
         self._in_force: dict[Fault, _InForce] = {}
         self._timer: asyncio.TimerHandle | None = None
+        self._looked_ms = clock.now_ms()
         self._on_start: list[FaultHandler] = []
         self._on_end: list[FaultHandler] = []
         self._pauses: tuple[PauseReplication, ...] = ()
@@ -89,11 +90,19 @@ class FaultBoard:
         for row in [row for row in self._in_force if row not in due]:
             self._end(row)
         for row in self._wanted:
-            if row in due and row not in self._in_force:
+            if row not in self._in_force and (row in due or self._was_missed(row, now_ms)):
                 self._start(row)
+                if row not in due:
+                    self._end(row)
+        self._looked_ms = now_ms
         times = [t for row in self._wanted for t in (row.from_ms, row.until_ms) if t is not None and t > now_ms]
         if times:
             self._timer = asyncio.get_running_loop().call_later((min(times) - now_ms) / 1000, self._look)
+
+    def _was_missed(self, row: Fault, now_ms: int) -> bool:
+        """Whether its whole window lay between the last look and this one, which came late."""
+        begin, end = row.from_ms, row.until_ms
+        return begin is not None and end is not None and self._looked_ms < begin and end <= now_ms
 
     def _start(self, row: Fault) -> None:
         self._in_force[row] = _InForce()

@@ -61,6 +61,20 @@ def test_a_row_is_in_force_in_its_window_and_says_so() -> None:
     ]
 
 
+def test_a_window_that_a_late_look_missed_is_made_up_for() -> None:
+    async def scenario(world: World) -> list[str]:
+        board, now, seen = board_of(world), world.clock.now_ms(), []
+        board.subscribe(lambda row: seen.append("start"), lambda row: seen.append("end"))
+        board.replace([row("expire_session", from_ms=now + 1000, until_ms=now + 1001)])
+        board.close()  # its timer is as late as a busy machine makes it
+        await world.sleep(3)
+        board.replace([row("expire_session", from_ms=now + 1000, until_ms=now + 1001)])
+        board.replace([row("expire_session", from_ms=now + 1000, until_ms=now + 1001)])
+        return seen
+
+    assert run_world(1, scenario) == ["start", "end"]
+
+
 def test_what_acts_all_the_time_is_told_now_and_then_with_how_often() -> None:
     async def scenario(world: World) -> None:
         board = board_of(world)
