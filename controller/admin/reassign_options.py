@@ -17,12 +17,13 @@ _REQUIRED: Final = {
     "list": (),
 }
 _PERMITTED: Final = {
-    "verify": ("preserve-throttles",),
-    "generate": ("disable-rack-aware",),
-    "execute": ("additional", "throttle", "replica-alter-log-dirs-throttle", "timeout", "progress"),
+    "verify": ("preserve-throttles", "progress"),
+    "generate": ("disable-rack-aware", "strategy"),
+    "execute": ("additional", "throttle", "replica-alter-log-dirs-throttle", "timeout", "progress", "dry-run"),
     "cancel": ("preserve-throttles", "timeout"),
-    "list": (),
+    "list": ("progress",),
 }
+STRATEGIES: Final = ("kafka", "minimal")
 
 TABLE: Final = OptionTable(
     "This tool helps to move topic partitions between replicas.",
@@ -77,7 +78,23 @@ TABLE: Final = OptionTable(
         ),
         Option(name="additional", help="Start this reassignment although others are running."),
         Option(name="preserve-throttles", help="Leave the throttles of brokers and topics as they are."),
-        Option(name="progress", help="After --execute: show bytes copied until the reassignment is done."),
+        Option(
+            name="progress",
+            help="kwob's own: with --execute, --verify or --list, show bytes copied, rate and what is waited for until "
+            "the reassignment is done. Ctrl-C ends the view only.",
+        ),
+        Option(
+            name="dry-run",
+            help="kwob's own: say what --execute would do (bytes per broker and link, leaders moved, peak of each log "
+            "dir, steps of the controller) and change nothing.",
+        ),
+        Option(
+            name="strategy",
+            argument="kafka|minimal",
+            default="kafka",
+            help="kwob's own, for --generate: kafka places all partitions anew; minimal moves as few replicas as can "
+            "be and is as even.",
+        ),
     ],
 )
 
@@ -95,3 +112,5 @@ def check(args: Arguments) -> None:
     for name in args.names:
         if name not in permitted:
             raise UsageExit(f'Option "[{name}]" can\'t be used with action "[{action}]"')
+    if args.value("strategy") not in STRATEGIES:
+        raise UsageExit(f"--strategy {args.value('strategy')}: must be one of {', '.join(STRATEGIES)}")

@@ -11,6 +11,7 @@ from controller.admin.console import Console
 from controller.admin.failures import Refused, Terse, class_and_message
 from controller.admin.kafka_json import read_file
 from controller.admin.machine import Machine
+from controller.admin.minimal_moves import minimal
 from controller.admin.options import Arguments
 from controller.admin.queries import TopicInfo, describe_topics, list_reassignments
 from controller.admin.reassign_execute import cancel, execute
@@ -18,6 +19,7 @@ from controller.admin.reassign_options import ACTIONS, TABLE, check
 from controller.admin.reassign_verify import verify
 from controller.admin.reassignment_json import format_plan, parse_broker_list, parse_topics_to_move, plan_value
 from controller.admin.tool import Run, Tool, run, run_async, uncaught
+from controller.wire.errors import ErrorCode
 from controller.wire.placement import BrokerRack, RackMode, assign_replicas, draw_start, usable_brokers
 from controller.wire.types import BrokerId, ReplicaAssignment, TopicPartition
 
@@ -64,6 +66,8 @@ async def generate(run_: Run) -> None:
             start=draw_start(len(brokers), run_.machine.chance),
         )
         proposed |= {TopicPartition(topic, number): replicas for number, replicas in placed.items()}
+    if args.value("strategy") == "minimal":
+        proposed = minimal(current, brokers, proposed)
     run_.console.line(f"Current partition replica assignment\n{format_plan(current)}\n")
     run_.console.line(f"Proposed partition reassignment configuration\n{format_plan(proposed)}")
     run_.console.result({"current": plan_value(current), "proposed": plan_value(proposed)})
@@ -72,9 +76,10 @@ async def generate(run_: Run) -> None:
 async def current_assignment(run_: Run, topics: Sequence[str]) -> dict[TopicPartition, tuple[BrokerId, ...]]:
     """The replicas of all partitions of these topics, by topic and number. Raises Refused for a missing topic."""
     found: dict[TopicPartition, tuple[BrokerId, ...]] = {}
-    for topic in (await describe_topics(run_.admin, topics)).values():
+    for name, topic in (await describe_topics(run_.admin, topics)).items():
         if not isinstance(topic, TopicInfo):
-            raise topic
+            missing = topic.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            raise Refused(topic.code, f"Topic {name} not found.") if missing else topic
         found |= {TopicPartition(topic.name, p.partition): p.replicas for p in topic.partitions}
     return found
 
@@ -119,13 +124,17 @@ def _ids(replicas: Sequence[BrokerId]) -> str:
 
 
 def say_failed(console: Console, error: Exception, _args: Arguments) -> None:
-    """On standard output; a terse failure is its message, any other is followed by its exception."""
+    """On standard output; a terse failure is its message, any other is followed by its exception.
+
+    What the cluster refused came out of a future, and its exception is wrapped accordingly.
+    """
     if isinstance(error, Terse):
         console.line(str(error))
         return
     message = error.prefixed if isinstance(error, Refused) else str(error)
     console.line(f"Error: {message}")
-    console.line(class_and_message(error))
+    wrapper = "java.util.concurrent.ExecutionException: " if isinstance(error, Refused) else ""
+    console.line(wrapper + class_and_message(error))
 
 
 TOOL = Tool(

@@ -1,0 +1,152 @@
+"""`--strategy minimal`: valid, as even as Kafka's proposal, and never moving more; least by trying all small cases."""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from collections import Counter
+from itertools import permutations, product
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from controller.admin.layout.skew import measure
+from controller.admin.minimal_moves import Layout, minimal, moves
+from controller.admin.reassign_partitions import main_async as reassign
+from controller.wire.placement import BrokerRack, assign_replicas, draw_start
+from controller.wire.types import BrokerId, TopicPartition
+
+
+def brokers_of(racks: dict[int, str | None]) -> list[BrokerRack]:
+    return [BrokerRack(broker_id=BrokerId(b), rack=r) for b, r in racks.items()]
+
+
+def place(
+    topics: dict[str, tuple[int, int]], brokers: list[BrokerRack], seed: int
+) -> dict[TopicPartition, tuple[BrokerId, ...]]:
+    chance = random.Random(seed)
+    return {
+        TopicPartition(topic, number): replicas
+        for topic, (partitions, factor) in topics.items()
+        for number, replicas in assign_replicas(
+            brokers, partitions=partitions, replication_factor=factor, start=draw_start(len(brokers), chance)
+        ).items()
+    }
+
+
+def check(current: Layout, brokers: list[BrokerRack], proposal: Layout, found: Layout) -> None:
+    """Valid, within the bounds of the proposal, and no more moves than it."""
+    ids = {b.broker_id for b in brokers}
+    assert found.keys() == proposal.keys()
+    assert all(set(r) <= ids and len(set(r)) == len(r) == len(proposal[p]) for p, r in found.items())
+    everything = [*proposal], *([p for p in proposal if p.topic == t] for t in {p.topic for p in proposal})
+    for partitions in everything:
+        ours = measure([found[p] for p in partitions], brokers)
+        kafkas = measure([proposal[p] for p in partitions], brokers)
+        assert ours.replica_skew <= kafkas.replica_skew + 1e-9
+        assert ours.leader_skew <= kafkas.leader_skew + 1e-9
+        assert ours.rack_violations <= kafkas.rack_violations
+    assert moves(current, found) <= moves(current, proposal)
+
+
+@settings(max_examples=120, deadline=None)
+@given(
+    before=st.integers(1, 7),
+    after=st.lists(st.sampled_from("abc"), min_size=1, max_size=8),
+    first=st.integers(0, 4),
+    aware=st.booleans(),
+    shapes=st.lists(st.tuples(st.integers(1, 12), st.integers(1, 3)), min_size=1, max_size=3),
+    seed=st.integers(0, 10_000),
+)
+def test_valid_even_and_never_more_moves_than_kafkas(
+    before: int, after: list[str], first: int, aware: bool, shapes: list[tuple[int, int]], seed: int
+) -> None:
+    old = brokers_of(dict.fromkeys(range(before)))
+    new = brokers_of({first + n: rack if aware else None for n, rack in enumerate(after)})
+    topics = {f"t{n}": (count, min(factor, before, len(after))) for n, (count, factor) in enumerate(shapes)}
+    current, proposal = place(topics, old, seed), place(topics, new, seed + 1)
+    check(current, new, proposal, minimal(current, new, proposal))
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_nothing_moves_less_in_small_cases(seed: int) -> None:
+    """Against all layouts of three partitions by two on three or four brokers."""
+    chance = random.Random(seed)
+    new = brokers_of(dict.fromkeys(range(1, 4 + seed % 2)))
+    ids = [b.broker_id for b in new]
+    topics = {"t": (3, 2)}
+    current = {p: tuple(chance.sample(range(4), 2)) for p in place(topics, new, 0)}
+    proposal = place(topics, new, seed)
+    most = max(Counter(b for r in proposal.values() for b in r).values())
+    led = max(Counter(r[0] for r in proposal.values()).values())
+    found = minimal(current, new, proposal)  # type: ignore[arg-type]
+    least = min(
+        moves(current, dict(zip(proposal, rows, strict=True)))  # type: ignore[arg-type]
+        for rows in product(list(permutations(ids, 2)), repeat=3)
+        if max(Counter(b for r in rows for b in r).values()) <= most
+        and max(Counter(r[0] for r in rows).values()) <= led
+    )
+    assert moves(current, found) == least  # type: ignore[arg-type]
+
+
+def test_a_new_broker_gets_its_share_and_nothing_else_moves() -> None:
+    old, new = brokers_of(dict.fromkeys(range(5))), brokers_of(dict.fromkeys(range(6)))
+    current, proposal = place({"t": (30, 3)}, old, 1), place({"t": (30, 3)}, new, 2)
+    found = minimal(current, new, proposal)
+    assert moves(current, found) == 15, "a sixth of 90"
+    assert moves(current, proposal) > 40
+    assert all(5 in set(found[p]) - set(current[p]) for p in current if set(found[p]) != set(current[p]))
+
+
+def test_a_broker_that_leaves_gives_only_what_it_had() -> None:
+    old, new = brokers_of(dict.fromkeys(range(6))), brokers_of(dict.fromkeys(range(5)))
+    current, proposal = place({"t": (30, 3)}, old, 1), place({"t": (30, 3)}, new, 2)
+    found = minimal(current, new, proposal)
+    assert moves(current, found) == sum(5 in r for r in current.values())
+    check(current, new, proposal, found)
+
+
+def test_what_is_even_stays_as_it_is() -> None:
+    brokers = brokers_of({n: "abc"[n % 3] for n in range(6)})
+    current = place({"t": (12, 3), "u": (6, 2)}, brokers, 3)
+    assert minimal(current, brokers, place({"t": (12, 3), "u": (6, 2)}, brokers, 4)) == current
+
+
+def test_topics_of_one_partition_are_spread_together() -> None:
+    """Each alone would be even anywhere; all together are not."""
+    brokers = brokers_of(dict.fromkeys(range(4)))
+    topics = {f"t{n:02}": (1, 1) for n in range(40)}
+    current = {TopicPartition(t, 0): (BrokerId(0),) for t in topics}
+    proposal = place(topics, brokers, 9)
+    found = minimal(current, brokers, proposal)
+    check(current, brokers, proposal, found)
+    assert 0 < moves(current, found) < 40
+
+
+def test_a_thousand_partitions_take_seconds() -> None:
+    old, new = brokers_of(dict.fromkeys(range(20))), brokers_of(dict.fromkeys(range(21)))
+    current, proposal = place({"t": (1000, 3)}, old, 1), place({"t": (1000, 3)}, new, 2)
+    began = time.process_time()
+    found = minimal(current, new, proposal)
+    assert time.process_time() - began < 10
+    most = max(Counter(b for r in proposal.values() for b in r).values())
+    assert moves(current, found) == 3000 - 20 * most, "what is above the bound, and no more"
+
+
+def test_generate_by_the_minimal_strategy(cluster: Any, tool: Any, tmp_path: Path) -> None:
+    cluster.brokers = dict.fromkeys(range(4))
+    cluster.topic("foo", *[(n % 3, (n + 1) % 3) for n in range(6)])
+    file = tmp_path / "topics.json"
+    file.write_text('{"topics":[{"topic":"foo"}]}')
+    words = ["--generate", "--broker-list", "0,1,2,3", "--topics-to-move-json-file", str(file), "--json"]
+    told = json.loads(tool(reassign, cluster, [*words, "--strategy", "minimal"]).out)
+    before = {(r["topic"], r["partition"]): r["replicas"] for r in told["current"]["partitions"]}
+    after = {(r["topic"], r["partition"]): r["replicas"] for r in told["proposed"]["partitions"]}
+    changed = {p: set(after[p]) - set(before[p]) for p in before if set(after[p]) != set(before[p])}
+    assert 1 <= len(changed) <= 3 and set(map(frozenset, changed.values())) == {frozenset({3})}
+    refused = tool(reassign, cluster, [*words[:-1], "--strategy", "best"])
+    assert refused.err.startswith("--strategy best: must be one of kafka, minimal\n")
