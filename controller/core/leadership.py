@@ -77,9 +77,12 @@ def write_states(
     outcomes: dict[TopicPartition, Outcome] = {}
     retry: list[TopicPartition] = []
     for (tp, new), result in zip(wanted.items(), results, strict=True):
+    states: dict[tuple[LeaderAndIsr, int], LeaderAndIsr] = {}
         if result.ok:
             version = new.partition_epoch + 1 if result.stat is None else result.stat.version
-            written = replace(new, partition_epoch=version)
+            written = states.get((new, version)) or states.setdefault(
+                (new, version), replace(new, partition_epoch=version)
+            )
             state.lead(tp, written)
             outcomes[tp] = written
             if state.settings.trace:

@@ -115,10 +115,13 @@ def _failed(tp: TopicPartition, reason: str) -> Log:
 def _initialize(state: ClusterState, batch: RequestBatch, partitions: Sequence[TopicPartition]) -> Steps[None]:
     """All live replicas are in the first ISR, the first of them leads. Without one the partition stays new."""
     wanted: dict[TopicPartition, LeaderAndIsr] = {}
+    firsts: dict[tuple[BrokerId, ...], LeaderAndIsr] = {}  # one object for many partitions
     for tp in partitions:
-        live = tuple(r for r in state.assignment(tp).replicas if state.is_online(r, tp))
+        live = tuple([r for r in state.assignment(tp).replicas if state.is_online(r, tp)])
         if live:
-            wanted[tp] = LeaderAndIsr(leader=live[0], isr=live, controller_epoch=state.epoch)
+            wanted[tp] = firsts.get(live) or firsts.setdefault(
+                live, LeaderAndIsr(leader=live[0], isr=live, controller_epoch=state.epoch)
+            )
         else:
             yield _failed(tp, "none of its replicas is alive")
     if not wanted:
@@ -144,9 +147,8 @@ def _creations(wanted: Mapping[TopicPartition, LeaderAndIsr]) -> tuple[ZkWriteOp
     topics = dict.fromkeys(tp.topic for tp in wanted)
     parents = [Create(TopicPartitionsZNode.path(topic)) for topic in topics]
     partitions = [Create(TopicPartitionZNode.path(tp)) for tp in wanted]
-    states = [
-        Create(TopicPartitionStateZNode.path(tp), TopicPartitionStateZNode.encode(new)) for tp, new in wanted.items()
-    ]
+    contents = {id(new): TopicPartitionStateZNode.encode(new) for new in {id(n): n for n in wanted.values()}.values()}
+    states = [Create(TopicPartitionStateZNode.path(tp), contents[id(new)]) for tp, new in wanted.items()]
     return (*parents, *partitions, *states)
 
 

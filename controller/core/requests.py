@@ -138,16 +138,17 @@ class RequestBatch:
     def _add_metadata(self, partitions: Iterable[TopicPartition]) -> None:
         """What was told last is told again where it still holds: its bytes are known."""
         state, told, metadata = self._state, self._state.told_metadata, self._metadata
-        leaderships = state.leaderships
+        leaderships, assignment_of, queued = state.leaderships, state.assignment, state.topics_to_be_deleted
+        one_by_one, offline_of = bool(state.offline_dirs), self._offline
         for tp in partitions:
             leadership = leaderships.get(tp)
             if leadership is None:
                 continue
-            replicas = state.assignment(tp).replicas
-            known = metadata.get(tp)
-            if known is not None and known.state is leadership and known.replicas is replicas:
-                continue
-            offline, being_deleted = self._offline_replicas(tp, replicas), tp[0] in state.topics_to_be_deleted
+            replicas = assignment_of(tp).replicas
+            offline = None if one_by_one else offline_of.get(replicas)
+            if offline is None:
+                offline = self._offline_replicas(tp, replicas)
+            being_deleted = tp[0] in queued
             known = told.get(tp)
             if (
                 known is None

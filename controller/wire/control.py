@@ -60,9 +60,10 @@ class UpdateMetadataEntry:
     encoded: bytes | None = field(default=None, init=False, repr=False, compare=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, unsafe_hash=True)
 class StopReplicaEntry:
-    """One replica to stop. `leader_epoch` may be NO_EPOCH or EPOCH_DURING_DELETE."""
+    """One replica to stop. `leader_epoch` may be NO_EPOCH or EPOCH_DURING_DELETE. As the others, made by the thousand
+    and never changed."""
 
     topic_partition: TopicPartition
     leader_epoch: int
