@@ -19,6 +19,7 @@ from controller.admin.queries import (
     describe_topics,
     list_reassignments,
 )
+from controller.admin.reassign_preview import preview, warn_if_too_slow
 from controller.admin.reassign_progress import show
 from controller.admin.reassign_verify import clear_throttles
 from controller.admin.reassignment_json import ReassignmentPlan, check_execute, format_plan, parse_plan, plan_value
@@ -52,6 +53,11 @@ async def execute(run: Run) -> None:
         raise Terse(_IN_PROGRESS)
     await _check_brokers(run, plan)
     current = await _current(run, list(plan.targets))
+    if args.has("dry-run"):
+        await preview(run, plan, running, throttle)
+        return
+    if throttle >= 0:
+        await warn_if_too_slow(run, plan, running, throttle)
     console.line(f"Current partition replica assignment\n\n{format_plan(current)}\n")
     console.line("Save this to use as the --reassignment-json-file option during rollback")
     await _throttle(run, plan, running, current, throttle, log_dir_throttle)

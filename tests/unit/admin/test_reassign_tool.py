@@ -188,7 +188,11 @@ USAGE = [
     ("no action", [], "Command must include exactly one action: --generate, --execute, --verify, --cancel, --list"),
     ("file missing", ["--verify"], 'Missing required argument "[reassignment-json-file]"'),
     ("foreign option", ["--list", "--throttle", "3"], 'Option "[throttle]" can\'t be used with action "[list]"'),
-    ("progress is for execute", ["--list", "--progress"], 'Option "[progress]" can\'t be used with action "[list]"'),
+    (
+        "no progress of a cancellation",
+        ["--cancel", "--reassignment-json-file", "x", "--progress"],
+        'Option "[progress]" can\'t be used with action "[cancel]"',
+    ),
 ]
 
 
