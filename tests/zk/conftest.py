@@ -14,7 +14,8 @@ from controller.wire.ports import ZkSession
 from controller.wire.real.zookeeper import KazooConnector, KazooSession
 from controller.wire.simulated.clock import SimulatedClock
 from controller.wire.simulated.loop import VirtualTimeLoop, run
-from controller.wire.simulated.zookeeper import SimulatedSession, SimulatedZooKeeper
+from controller.wire.simulated.zk_session import SimulatedSession
+from controller.wire.simulated.zookeeper import SimulatedZooKeeper
 from controller.wire.zk import WatchEvent
 
 LIMIT_S = 20.0
