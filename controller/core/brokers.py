@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from controller.core.deletion import fail, resume_for
-from controller.core.effects import AddBrokers, Enqueue, Log, Read, RemoveBrokers, Steps, Trace
+from controller.core.effects import AddBrokers, Enqueue, Log, Read, RemoveBrokers, Steps, Trace, refused_znode
 from controller.core.events import BrokerChange, LeaderAndIsrResponseReceived
 from controller.core.leadership import Failure
 from controller.core.partitions import change_partitions, trigger_online
@@ -38,12 +38,8 @@ def read_brokers() -> Steps[dict[BrokerId, Broker]]:
             try:
                 brokers[broker_id] = BrokerIdZNode.decode(broker_id, result.data, result.stat.czxid)
             except ZnodeError as error:
-                yield _unreadable(broker_id, error)
+                yield refused_znode(BrokerIdZNode.path(broker_id), error)
     return brokers
-
-
-def _unreadable(broker_id: BrokerId, error: ZnodeError) -> Log:
-    return Log(ev.ZK_DATA_REFUSED, {"path": BrokerIdZNode.path(broker_id), "reason": str(error)}, "error")
 
 
 def brokers_changed(state: ClusterState) -> Steps[None]:
@@ -133,7 +129,7 @@ def registration_changed(state: ClusterState, broker_id: BrokerId) -> Steps[None
     try:
         found = BrokerIdZNode.decode(broker_id, result.data, known.broker_epoch)
     except ZnodeError as error:
-        yield _unreadable(broker_id, error)
+        yield refused_znode(BrokerIdZNode.path(broker_id), error)
         return
     if set(found.endpoints) != set(known.endpoints):
         state.live_brokers[broker_id] = found

@@ -43,6 +43,10 @@ CLOSED: Final[dict[str, tuple[str, str]]] = {
         "a failover that fails at once leads to the next, without a pause",
         "office.elect_again waits RETRY_MS after a failed failover; one attempt waits, however many events ask for it",
     ),
+    "no next attempt": (
+        "a controller that cannot even be elected, because /controller_epoch does not parse, does not try again",
+        "office.run_for_office tries again after RETRY_MS",
+    ),
     "lost answers": (
         "AlterPartitionReassignments and ElectLeaders are never answered when the office is lost while they run",
         "step.handle answers them as if they had been dropped from the queue: NOT_CONTROLLER",

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from controller.core.events import Event
+from controller.wire import log_events as ev
 from controller.wire.control import ControlRequest
 from controller.wire.errors import ErrorCode
 from controller.wire.types import Broker, BrokerId, ReplicaAssignment, TopicPartition
@@ -97,6 +98,11 @@ class Log:
     event: str
     fields: Mapping[str, Any] = field(default_factory=dict)
     level: str = "info"
+
+
+def refused_znode(path: str, reason: object) -> Log:
+    """A znode cannot be read and is taken for absent: which one, and why."""
+    return Log(ev.ZK_DATA_REFUSED, {"path": path, "reason": str(reason)}, "warning")
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,17 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable
 
 from controller.core import texts
-from controller.core.effects import ElectionAnswer, Enqueue, Log, PartitionOutcome, Read, Reply, Steps, Write
+from controller.core.effects import (
+    ElectionAnswer,
+    Enqueue,
+    Log,
+    PartitionOutcome,
+    Read,
+    Reply,
+    Steps,
+    Write,
+    refused_znode,
+)
 from controller.core.election import OfflineElection, PreferredElection, elect_preferred
 from controller.core.events import (
     AutoPreferredReplicaLeaderElection,
@@ -26,7 +36,7 @@ from controller.wire import log_events as ev
 from controller.wire.errors import ErrorCode
 from controller.wire.types import BrokerId, TopicPartition
 from controller.wire.zk import Delete, Exists, GetData
-from controller.wire.znodes import PreferredReplicaElectionZNode, decode_partitions
+from controller.wire.znodes import PreferredReplicaElectionZNode, ZnodeError, parse_partitions
 
 #: What the next round of the election by znode is: it arms the watch again.
 _LOOK_AGAIN = ReplicaLeaderElection(None, ElectionType.PREFERRED, ElectionTrigger.ZK)
@@ -68,6 +78,7 @@ def by_request(state: ClusterState, event: ReplicaLeaderElection) -> Steps[None]
             electable.append(tp)
         else:
             results[tp] = refusal
+            yield _refused(tp, refusal)
     outcomes = yield from elect(state, electable, event.election_type, event.trigger)
     for tp in electable:
         match outcomes.get(tp):
@@ -79,6 +90,13 @@ def by_request(state: ClusterState, event: ReplicaLeaderElection) -> Steps[None]
                 results[tp] = PartitionOutcome(leader=elected.leader)
     if event.reply_to is not None:
         yield Reply(event.reply_to, ElectionAnswer(results))
+
+
+def _refused(tp: TopicPartition, outcome: PartitionOutcome) -> Log:
+    """That an election is not needed is nothing to worry about."""
+    level = "debug" if outcome.error is ErrorCode.ELECTION_NOT_NEEDED else "warning"
+    fields = {"topic": tp.topic, "partition": tp.partition, "error": outcome.error.name, "reason": outcome.message}
+    return Log(ev.PARTITION_ELECTION_REFUSED, fields, level)
 
 
 def _code(failure: Failure, election_type: ElectionType) -> ErrorCode:
@@ -106,13 +124,26 @@ def _refusal(state: ClusterState, tp: TopicPartition, election_type: ElectionTyp
 
 def _read_znode() -> Steps[frozenset[TopicPartition]]:
     (result,) = yield Read((GetData(PreferredReplicaElectionZNode.path, watch=True),))
-    return decode_partitions(result.data)
+    if not result.ok:
+        return frozenset()
+    try:
+        return parse_partitions(result.data)
+    except ZnodeError as error:
+        yield refused_znode(PreferredReplicaElectionZNode.path, error)
+        return frozenset()
 
 
 def pending(state: ClusterState) -> Steps[list[TopicPartition]]:
     """At failover: what the znode asks for, less what is not known, done already or to be deleted. Source: §9.2."""
     asked = yield from _read_znode()
-    return [tp for tp in sorted(asked) if _refusal(state, tp, ElectionType.PREFERRED) is None]
+    wanted: list[TopicPartition] = []
+    for tp in sorted(asked):
+        refusal = _refusal(state, tp, ElectionType.PREFERRED)
+        if refusal is None:
+            wanted.append(tp)
+        else:
+            yield _refused(tp, refusal)
+    return wanted
 
 
 def balance(state: ClusterState) -> Steps[None]:

@@ -32,11 +32,13 @@ class FailureKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A partition did not change. `missing`: it has no readable state znode."""
+    """A partition did not change. `missing`: it has no readable state znode. `refused`: it has one, but what that says
+    is not believed."""
 
     reason: str
     kind: FailureKind = FailureKind.STATE_CHANGE_FAILED
     missing: bool = False
+    refused: bool = False
 
 
 Outcome = LeaderAndIsr | Failure
@@ -53,9 +55,10 @@ def _judge(state: ClusterState, tp: TopicPartition, result: ZkResult) -> Outcome
     if result.ok and result.stat is not None:
         found = TopicPartitionStateZNode.decode(result.data, result.stat.version)
         if found is None:
-            return Failure(f"the state znode of {tp} does not parse", missing=True)
+            return Failure(f"the state znode of {tp} does not parse", missing=True, refused=True)
         if found.controller_epoch > state.epoch:
-            return Failure(f"controller epoch {found.controller_epoch} wrote {tp}; this controller has {state.epoch}")
+            reason = f"controller epoch {found.controller_epoch} wrote {tp}; this controller has {state.epoch}"
+            return Failure(reason, refused=True)
         return found
     if result.code is ZkCode.NO_NODE:
         return Failure(f"{tp} has no state znode", missing=True)
@@ -74,10 +77,10 @@ def write_states(
         for tp, new in wanted.items()
     )
     results: list[ZkResult] = yield Write(ops, state.epoch_zk_version)
+    states: dict[tuple[LeaderAndIsr, int], LeaderAndIsr] = {}
     outcomes: dict[TopicPartition, Outcome] = {}
     retry: list[TopicPartition] = []
     for (tp, new), result in zip(wanted.items(), results, strict=True):
-    states: dict[tuple[LeaderAndIsr, int], LeaderAndIsr] = {}
         if result.ok:
             version = new.partition_epoch + 1 if result.stat is None else result.stat.version
             written = states.get((new, version)) or states.setdefault(

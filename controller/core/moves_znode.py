@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from controller.core.deletion import delete_recursively
-from controller.core.effects import Enqueue, Log, Read, Steps, Write
+from controller.core.effects import Enqueue, Read, Steps, Write, refused_znode
 from controller.core.events import ZkPartitionReassignment
 from controller.core.state import ClusterState
-from controller.wire import log_events as ev
 from controller.wire.types import BrokerId, TopicPartition
 from controller.wire.zk import Create, Exists, GetData, SetData, ZkCode, ZkResult
 from controller.wire.znodes import ReassignPartitionsZNode, ZnodeError
@@ -25,7 +24,7 @@ def read_znode() -> Steps[dict[TopicPartition, tuple[BrokerId, ...]]]:
     try:
         return ReassignPartitionsZNode.decode(result.data)
     except ZnodeError as error:
-        yield Log(ev.ZK_DATA_REFUSED, {"path": ReassignPartitionsZNode.path, "reason": str(error)}, "warning")
+        yield refused_znode(ReassignPartitionsZNode.path, error)
         return {}
 
 

@@ -11,14 +11,20 @@ from collections.abc import Sequence
 from typing import Final
 
 from controller.core.brokers import probe_log_dirs
-from controller.core.effects import Read, Steps, Write
+from controller.core.effects import Read, Steps, Write, refused_znode
 from controller.core.leadership import Failure, read_states
 from controller.core.reassignment import maybe_complete
 from controller.core.requests import send_metadata_to_all
 from controller.core.state import ClusterState
-from controller.wire.types import TopicPartition
+from controller.wire.types import BrokerId, TopicPartition
 from controller.wire.zk import Delete, GetChildren, GetData, ZkResult
-from controller.wire.znodes import IsrChangeNotificationZNode, LogDirEventNotificationZNode, decode_partitions
+from controller.wire.znodes import (
+    IsrChangeNotificationZNode,
+    LogDirEventNotificationZNode,
+    TopicPartitionStateZNode,
+    ZnodeError,
+    parse_partitions,
+)
 
 _ISR_PREFIX: Final = "isr_change_"
 _LOG_DIR_PREFIX: Final = "log_dir_event_"
@@ -49,7 +55,14 @@ def isr_changed(state: ClusterState) -> Steps[None]:
     """Leaders changed ISRs: every broker gets the metadata of exactly these partitions, none gets LeaderAndIsr."""
     paths = yield from list_notices(IsrChangeNotificationZNode.path, _ISR_PREFIX)
     results: list[ZkResult] = yield Read(tuple(GetData(path) for path in paths))
-    partitions = sorted({tp for result in results for tp in decode_partitions(result.data)})
+    changed: set[TopicPartition] = set()
+    for path, result in zip(paths, results, strict=True):
+        if result.ok:
+            try:
+                changed |= parse_partitions(result.data)
+            except ZnodeError as error:
+                yield refused_znode(path, error)
+    partitions = sorted(changed)
     if partitions:
         yield from refresh(state, partitions)
         yield from send_metadata_to_all(state, partitions)
@@ -62,12 +75,20 @@ def refresh(state: ClusterState, partitions: Sequence[TopicPartition]) -> Steps[
     for tp, found in (yield from read_states(state, partitions)).items():
         if not isinstance(found, Failure):
             state.lead(tp, found)
+        elif found.refused:
+            yield refused_znode(TopicPartitionStateZNode.path(tp), found.reason)
 
 
 def log_dirs_failed(state: ClusterState) -> Steps[None]:
     """Brokers lost log directories: they are asked about all their replicas."""
     paths = yield from list_notices(LogDirEventNotificationZNode.path, _LOG_DIR_PREFIX)
     results: list[ZkResult] = yield Read(tuple(GetData(path) for path in paths))
-    brokers = {LogDirEventNotificationZNode.decode(result.data) for result in results}
-    yield from probe_log_dirs(state, [broker_id for broker_id in brokers if broker_id is not None])
+    brokers: set[BrokerId] = set()
+    for path, result in zip(paths, results, strict=True):
+        broker_id = LogDirEventNotificationZNode.decode(result.data)
+        if broker_id is not None:
+            brokers.add(broker_id)
+        elif result.ok:
+            yield refused_znode(path, "it names no broker")
+    yield from probe_log_dirs(state, brokers)
     yield from delete_notices(state, paths)

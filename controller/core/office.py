@@ -11,7 +11,17 @@ from __future__ import annotations
 
 from typing import Final
 
-from controller.core.effects import CancelTimers, ControllerMoved, Enqueue, Log, Read, RemoveBrokers, Steps, Write
+from controller.core.effects import (
+    CancelTimers,
+    ControllerMoved,
+    Enqueue,
+    Log,
+    Read,
+    RemoveBrokers,
+    Steps,
+    Write,
+    refused_znode,
+)
 from controller.core.events import Reelect
 from controller.core.failover import take_office
 from controller.core.state import ClusterState
@@ -54,6 +64,8 @@ def maybe_resign(state: ClusterState) -> Steps[bool]:
     """Looks who holds the office, watches it, and resigns if it was lost. Returns whether the office is vacant."""
     _, named = yield Read((Exists(ControllerZNode.path, watch=True), GetData(ControllerZNode.path)))
     state.active_controller_id = ControllerZNode.decode(named.data) if named.ok else None
+    if named.ok and state.active_controller_id is None:
+        yield refused_znode(ControllerZNode.path, "it names no controller")
     if state.serving and not _is_own(state, named):
         yield Log(ev.CONTROLLER_MOVED, {"active_controller": state.active_controller_id})
         yield from resign(state)
@@ -106,6 +118,7 @@ def run_for_office(state: ClusterState, now_ms: int) -> Steps[None]:
         yield Log(ev.CONTROLLER_FAULTED, {"reason": repr(error), "controller_epoch": state.epoch}, "error")
         state.election_not_before_ms = now_ms + RETRY_MS
         yield from trigger_controller_move(state)
+        yield Enqueue(Reelect(), RETRY_MS)  # where no znode was made, none goes that would call for the next attempt
 
 
 def trigger_controller_move(state: ClusterState) -> Steps[None]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from controller.core.effects import Log, Read, Steps, Write
+from controller.core.effects import Log, Read, Steps, Write, refused_znode
 from controller.core.election import OfflineElection
 from controller.core.leadership import trace_assignments
 from controller.core.partitions import change_partitions
@@ -25,6 +25,7 @@ from controller.wire.znodes import (
     TopicPartitionsZNode,
     TopicsZNode,
     TopicZNode,
+    ZnodeError,
 )
 
 
@@ -35,12 +36,21 @@ def list_topics() -> Steps[set[str]]:
 
 
 def read_assignments(topics: Iterable[str]) -> Steps[dict[str, TopicAssignment]]:
-    """The assignments of these topics, those that vanished left out; watches each."""
+    """The assignments of these topics, those that vanished left out; watches each. One that does not parse is logged
+    and counts as empty."""
     names = sorted(topics)
     if not names:
         return {}
     results: list[ZkResult] = yield Read(tuple(GetData(TopicZNode.path(topic), watch=True) for topic in names))
-    return {topic: TopicZNode.decode(r.data) for topic, r in zip(names, results, strict=True) if r.ok}
+    found: dict[str, TopicAssignment] = {}
+    for topic, result in zip(names, results, strict=True):
+        if result.ok:
+            try:
+                found[topic] = TopicZNode.parse(result.data)
+            except ZnodeError as error:
+                found[topic] = TopicAssignment()
+                yield refused_znode(TopicZNode.path(topic), error)
+    return found
 
 
 def learn(state: ClusterState, topic: str, found: TopicAssignment) -> list[tuple[TopicPartition, ReplicaAssignment]]:

@@ -34,6 +34,7 @@ PARTITION_LEADER_ELECTED: Final = "partition.leader_elected"
 PARTITION_LEADERS_ELECTED: Final = "partition.leaders_elected"
 PARTITION_ISRS_REDUCED: Final = "partition.isrs_reduced"
 PARTITION_ELECTION_FAILED: Final = "partition.election_failed"
+PARTITION_ELECTION_REFUSED: Final = "partition.election_refused"
 PARTITION_ISR_REDUCED: Final = "partition.isr_reduced"
 
 # Cluster changes

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any, Final
 
 from controller.wire.types import BrokerId
@@ -19,6 +20,18 @@ MISSHAPEN: Final = (KeyError, TypeError, ValueError, AttributeError, IndexError)
 
 
 _INTEGERS: Final = frozenset({int})
+#: Most documents hold no number as long as this, so none that Jackson's Int would refuse.
+_LONG_NUMBER: Final = re.compile(rb"\d{10}")
+_INT_MIN, _INT_MAX = -(2**31), 2**31 - 1
+
+
+def _java_int(text: str) -> int | float:
+    """A number that is no Java int is no integer here either; who does not read it does not mind."""
+    value = int(text)
+    return value if _INT_MIN <= value <= _INT_MAX else float("inf")
+
+
+_DECODE_LONG: Final = json.JSONDecoder(parse_int=_java_int).decode
 
 
 def dump(value: Any) -> bytes:
@@ -31,13 +44,13 @@ def load(data: bytes | None) -> Any:
     if not data:
         return None
     try:
-        return _DECODE(data.decode())
+        return (_DECODE_LONG if _LONG_NUMBER.search(data) else _DECODE)(data.decode())
     except (ValueError, RecursionError):
         return None
 
 
 def number(value: Any) -> int:
-    """A JSON integer, as Jackson reads an Int: no booleans, no fractions, no strings."""
+    """A JSON integer, as Jackson reads an Int: no booleans, no fractions, no strings, nothing beyond 32 bits."""
     if type(value) is not int:
         raise TypeError(f"{value!r} is no integer")
     return value

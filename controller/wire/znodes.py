@@ -222,6 +222,14 @@ class TopicZNode:
     @staticmethod
     def decode(data: bytes | None) -> TopicAssignment:
         """Versions 1 to 3; empty when it does not parse."""
+        try:
+            return TopicZNode.parse(data)
+        except ZnodeError:
+            return TopicAssignment()
+
+    @staticmethod
+    def parse(data: bytes | None) -> TopicAssignment:
+        """As `decode`. Raises ZnodeError when it does not parse."""
         value = load(data)
         try:
             adding, removing = value.get("adding_replicas") or {}, value.get("removing_replicas") or {}
@@ -236,8 +244,8 @@ class TopicZNode:
                     )
             topic_id = value.get("topic_id")
             return TopicAssignment(partitions=partitions, topic_id=topic_id if isinstance(topic_id, str) else None)
-        except MISSHAPEN:
-            return TopicAssignment()
+        except MISSHAPEN as error:
+            raise ZnodeError(f"it holds no assignment: {error!r}") from error
 
 
 class TopicPartitionsZNode:
@@ -321,9 +329,17 @@ def encode_partitions(partitions: Iterable[TopicPartition]) -> bytes:
 def decode_partitions(data: bytes | None) -> frozenset[TopicPartition]:
     """The partitions listed; empty when it does not parse."""
     try:
-        return frozenset(_entry_partition(entry) for entry in load(data)["partitions"])
-    except MISSHAPEN:
+        return parse_partitions(data)
+    except ZnodeError:
         return frozenset()
+
+
+def parse_partitions(data: bytes | None) -> frozenset[TopicPartition]:
+    """The partitions listed. Raises ZnodeError when it does not parse."""
+    try:
+        return frozenset(_entry_partition(entry) for entry in load(data)["partitions"])
+    except MISSHAPEN as error:
+        raise ZnodeError(f"it lists no partitions: {error!r}") from error
 
 
 def _entry_partition(entry: Mapping[str, Any]) -> TopicPartition:

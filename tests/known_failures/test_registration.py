@@ -250,7 +250,7 @@ def test_whatever_the_client_tells_somebody_acts_afterwards(zk_connect: str, eve
         await registration(client).register()
         async with controller(server) as made:
             await until(lambda: BrokerId(1) in made.state.live_brokers)
-            session = made._zk._session
+            session = made.zk._session.session
             epoch = made.state.epoch
             match event:
                 case "an event without an end":
@@ -263,7 +263,7 @@ def test_whatever_the_client_tells_somebody_acts_afterwards(zk_connect: str, eve
             await until(lambda: event == "a lost connection" or made.state.epoch > epoch)
             await until(lambda: made.state.serving and BrokerId(1) in made.state.live_brokers)
             found = await client.perform_one(GetData("/controller"))
-            assert found.stat is not None and found.stat.ephemeral_owner == made._zk.session_id
+            assert found.stat is not None and found.stat.ephemeral_owner == made.zk.session_id
 
             assignment = TopicAssignment(partitions={0: ReplicaAssignment(replicas=(BrokerId(1),))})
             await client.perform_one(Create(TopicZNode.path("t"), TopicZNode.encode(assignment)))
