@@ -168,35 +168,29 @@ def _start(state: ClusterState, topics: Sequence[str]) -> Steps[None]:
 def _complete(state: ClusterState, topics: Sequence[str]) -> Steps[None]:
     """Every replica is gone: the znodes follow, deepest first, then configs, then the marker.
 
-    The marker goes last, so a successor finds what is left. One level at a time is pipelined, over all topics
+    The marker goes last, so a successor finds what is left; before it nothing is waited for
     (known-failures.md X3).
     """
     gone = [r for topic in topics for r in state.replicas_in(topic, ReplicaState.DELETION_SUCCESSFUL)]
     partitions = state.partitions_of(topics)
     yield from change_replicas(state, gone, ReplicaState.NON_EXISTENT)
-    yield from _delete_topic_znodes(state, topics, partitions)
-    yield Write(tuple(Delete(ConfigEntityZNode.topic(topic)) for topic in topics), state.epoch_zk_version)
+    yield from _delete_znodes(state, topics, partitions)
     yield Write(tuple(Delete(DeleteTopicsTopicZNode.path(topic)) for topic in topics), state.epoch_zk_version)
     for topic in topics:
         state.remove_topic(topic)
         yield Log(ev.TOPIC_DELETED, {"topic": topic})
 
 
-def _delete_topic_znodes(
-    state: ClusterState, topics: Sequence[str], partitions: Sequence[TopicPartition]
-) -> Steps[None]:
-    """Deletes what is known to be there, level by level; where something else turns up, by listing."""
-    levels = (
-        tuple(Delete(TopicPartitionStateZNode.path(tp)) for tp in partitions),
-        tuple(Delete(TopicPartitionZNode.path(tp)) for tp in partitions),
-        tuple(Delete(TopicPartitionsZNode.path(topic)) for topic in topics),
-        tuple(Delete(TopicZNode.path(topic)) for topic in topics),
-    )
-    results: list[ZkResult] = []
-    for level in levels:
-        if level:
-            results = yield Write(level, state.epoch_zk_version)
-    for topic, result in zip(topics, results, strict=True):
+def _delete_znodes(state: ClusterState, topics: Sequence[str], partitions: Sequence[TopicPartition]) -> Steps[None]:
+    """Deletes what is known to be there, level by level, and the configs; where something else turns up, by listing."""
+    deletes = [Delete(TopicPartitionStateZNode.path(tp)) for tp in partitions]
+    deletes += [Delete(TopicPartitionZNode.path(tp)) for tp in partitions]
+    deletes += [Delete(TopicPartitionsZNode.path(topic)) for topic in topics]
+    of_topics = len(deletes)
+    deletes += [Delete(TopicZNode.path(topic)) for topic in topics]
+    deletes += [Delete(ConfigEntityZNode.topic(topic)) for topic in topics]
+    results: list[ZkResult] = yield Write(tuple(deletes), state.epoch_zk_version)
+    for topic, result in zip(topics, results[of_topics:], strict=False):
         if not result.ok:
             yield from delete_recursively(state, TopicZNode.path(topic))
 

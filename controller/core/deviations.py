@@ -20,7 +20,7 @@ CLOSED: Final[dict[str, tuple[str, str]]] = {
     ),
     "X3": (
         "the znodes of a deleted topic go one blocking request at a time",
-        "deletion._delete_topic_znode: level by level, pipelined",
+        "deletion._delete_znodes: all levels of all topics behind each other, without a wait",
     ),
     "X4": (
         "a broker that meets its own registration under a session that it never learnt of stays out until restarted",
