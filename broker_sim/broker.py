@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Collection, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -77,10 +77,14 @@ class Broker:
         chance: random.Random,
         log: Any,
         faults: FaultBoard | None = None,
+        off_loop: Callable[[Callable[[], None]], Awaitable[None]] | None = None,
     ) -> None:
-        """`faults`: a board that outlives this broker (see `host`); without one it has its own."""
+        """`faults`: a board that outlives this broker (see `host`); without one it has its own.
+
+        `off_loop(work)` waits for disks without stopping the event loop (`asyncio.to_thread`); None: on the loop.
+        """
         self._identity, self._settings = identity, settings
-        self._clock, self._chance = clock, chance
+        self._clock, self._chance, self._off_loop = clock, chance, off_loop
         self._log = log.bind(broker_id=identity.broker_id)
         self._metadata = MetadataCache()
         board_chance = random.Random(chance.random())
@@ -194,6 +198,7 @@ class Broker:
             on_leadership_change=self._leadership_changed,
             is_paused=self._faults.is_replication_paused,
             disk_wait_s=self._faults.disk_wait_s,
+            off_loop=self._off_loop,
         )
 
     async def _listen(

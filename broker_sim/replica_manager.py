@@ -6,7 +6,7 @@ Source: spec broker.md §6, 7, 9.2, 10-15; Kafka 3.9 `ReplicaManager`.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import structlog
@@ -14,8 +14,9 @@ import structlog
 from broker_sim.fetcher import FetcherManager
 from broker_sim.housekeeping import Housekeeping
 from broker_sim.isr_updates import IsrUpdates
-from broker_sim.log.dirs import LogDir, LogDirs
+from broker_sim.log.dirs import LogDirs
 from broker_sim.log.errors import StorageFailure
+from broker_sim.log.log_dir import LogDir
 from broker_sim.offsets import OffsetQuestion, Offsets
 from broker_sim.produce_and_fetch import Fetching, FetchRequest, Producing
 from broker_sim.quota import ReplicationQuota, parse_throttled_replicas
@@ -72,6 +73,7 @@ class ReplicaManager:
         ),
         is_paused: Callable[[TopicPartition], bool] = lambda topic_partition: False,
         disk_wait_s: Callable[[str, int], float] = lambda log_dir, size_bytes: 0.0,
+        off_loop: Callable[[Callable[[], None]], Awaitable[None]] | None = None,
         log: Any = None,
     ) -> None:
         """`on_log_dir_failure(path)` is called once per failed dir (write the ZooKeeper notification there).
@@ -79,7 +81,8 @@ class ReplicaManager:
         `on_leadership_change(became_leader, became_follower)` is called after a LeaderAndIsr (or StopReplica with
         delete: the partition counts as a follower) for group coordination. `is_paused` stops the fetching of a
         partition by this broker's own fetchers while it says True. `disk_wait_s(log_dir, bytes)` is how long a disk
-        takes longer than it does, now, for so many bytes.
+        takes longer than it does, now, for so many bytes. `off_loop(work)` waits for disks where that does not stop
+        the event loop; without it they are waited for at once.
         """
         self._on_log_dir_failure, self._on_leadership_change = on_log_dir_failure, on_leadership_change
         self._table = ReplicaTable(
@@ -92,6 +95,7 @@ class ReplicaManager:
             log=log if log is not None else structlog.get_logger().bind(broker_id=broker_id),
             on_storage_failure=self._storage_failed,
             disk_wait_s=disk_wait_s,
+            off_loop=off_loop if off_loop is not None else _at_once,
             dirs=LogDirs(settings.log_dirs, rng),
             leader_quota=_quota(broker_id, settings),
             follower_quota=_quota(broker_id, settings),
@@ -115,15 +119,18 @@ class ReplicaManager:
         broker id differs.
         """
         table = self._table
-        lost = table.dirs.open(
+        report = table.dirs.open(
             broker_id=table.broker_id, cluster_id=cluster_id, config_of=table.config_of, now_ms=table.now_ms()
         )
-        for topic_partition, lost_bytes in lost.items():
+        for topic_partition, repair in report.repairs:
+            topic, partition = topic_partition if topic_partition is not None else (None, None)
             table.log.warning(
                 ev.LOG_RECOVERED,
-                topic=topic_partition.topic,
-                partition=topic_partition.partition,
-                lost_bytes=lost_bytes,
+                topic=topic,
+                partition=partition,
+                path=str(repair.path),
+                lost_bytes=repair.lost_bytes,
+                reason=repair.reason,
             )
         for log_dir in table.dirs:
             if not log_dir.is_online:
@@ -417,6 +424,10 @@ class ReplicaManager:
     def all_log_dirs_failed(self) -> bool:
         """Whether the broker must halt (§11.1)."""
         return self._table.dirs.all_offline
+
+
+async def _at_once(work: Callable[[], None]) -> None:
+    work()
 
 
 def _quota(broker_id: BrokerId, settings: ReplicaSettings) -> ReplicationQuota:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,7 +23,10 @@ from controller.wire.types import BrokerId, TopicPartition
 
 @dataclass(slots=True, kw_only=True)
 class ReplicaTable:
-    """All replicas of one broker. `on_storage_failure` takes the dir of a failure offline."""
+    """All replicas of one broker. `on_storage_failure` takes the dir of a failure offline.
+
+    `off_loop(work)` does what would stop the event loop for long (waiting for a disk) where it does not.
+    """
 
     broker_id: BrokerId
     settings: ReplicaSettings
@@ -34,6 +37,7 @@ class ReplicaTable:
     log: Any
     on_storage_failure: Callable[[StorageFailure], None]
     disk_wait_s: Callable[[str, int], float]
+    off_loop: Callable[[Callable[[], None]], Awaitable[None]]
     dirs: LogDirs
     leader_quota: ReplicationQuota
     follower_quota: ReplicationQuota

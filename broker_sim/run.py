@@ -80,6 +80,7 @@ async def _run(
             chance=random.Random(chance.random()),
             log=log,
             faults=board,
+            off_loop=asyncio.to_thread,
         )
 
     host = BrokerHost(who, make, clock=clock, chance=chance, session_timeout_ms=timeout_ms, log=log)

@@ -18,6 +18,7 @@ from controller.wire.types import TopicPartition
 HIGH_WATERMARK_FILE: Final = "replication-offset-checkpoint"
 RECOVERY_POINT_FILE: Final = "recovery-point-offset-checkpoint"
 LOG_START_FILE: Final = "log-start-offset-checkpoint"
+CLEANER_FILE: Final = "cleaner-offset-checkpoint"
 META_FILE: Final = "meta.properties"
 CLEAN_SHUTDOWN_FILE: Final = ".kafka_cleanshutdown"
 
@@ -29,12 +30,14 @@ class CheckpointError(ValueError):
         super().__init__(f"{path}: {reason}")
 
 
-def write_atomically(path: Path, text: str, *, sync: bool = True) -> None:
+def write_atomically(path: Path, content: str | bytes, *, sync: bool = True) -> None:
     """Replaces a file; a reader sees the old or the new content, never a part."""
+    rest = memoryview(content.encode() if isinstance(content, str) else content)
     beside = path.with_name(path.name + ".tmp")
     handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
     try:
-        os.write(handle, text.encode())
+        while rest:
+            rest = rest[os.write(handle, rest) :]
         if sync:
             os.fsync(handle)
     finally:
@@ -53,10 +56,15 @@ def sync_dir(folder: Path) -> None:
         os.close(handle)
 
 
-def write_offsets(path: Path, offsets: Mapping[TopicPartition, int]) -> None:
-    """Writes an offset checkpoint: `0`, the number of entries, then `topic partition offset` lines."""
+def offsets_text(offsets: Mapping[TopicPartition, int]) -> str:
+    """An offset checkpoint: `0`, the number of entries, then `topic partition offset` lines."""
     entries = [f"{tp.topic} {tp.partition} {offset}" for tp, offset in sorted(offsets.items())]
-    write_atomically(path, "\n".join(["0", str(len(entries)), *entries]) + "\n")
+    return "\n".join(["0", str(len(entries)), *entries]) + "\n"
+
+
+def write_offsets(path: Path, offsets: Mapping[TopicPartition, int]) -> None:
+    """Writes an offset checkpoint, synced."""
+    write_atomically(path, offsets_text(offsets))
 
 
 def read_offsets(path: Path) -> dict[TopicPartition, int]:

@@ -24,6 +24,14 @@ class LogConfig:
     file_delete_delay_ms: int = 60_000
     cleanup_policy: str = "delete"
     compression_type: str = "producer"
+    segment_jitter_ms: int = 0
+    flush_messages: int = 9_223_372_036_854_775_807
+    flush_ms: int = 9_223_372_036_854_775_807
+    delete_retention_ms: int = 86_400_000
+    min_cleanable_dirty_ratio: float = 0.5
+    min_compaction_lag_ms: int = 0
+    max_compaction_lag_ms: int = 9_223_372_036_854_775_807
+    producer_id_expiration_ms: int = 86_400_000
     message_timestamp_type: str = "CreateTime"
     message_timestamp_before_max_ms: int = 9_223_372_036_854_775_807
     message_timestamp_after_max_ms: int = 9_223_372_036_854_775_807
@@ -37,6 +45,11 @@ class LogConfig:
     def deletes(self) -> bool:
         """Whether old segments are deleted by age and size."""
         return "delete" in self.cleanup_policy
+
+    @property
+    def max_segment_ms(self) -> int:
+        """The age that closes a segment; sooner than `segment.ms` where its records must be compacted sooner."""
+        return min(self.segment_ms, self.max_compaction_lag_ms) if self.is_compacted else self.segment_ms
 
     @property
     def is_log_append_time(self) -> bool:
@@ -57,6 +70,13 @@ _PROPERTIES: Final[dict[str, tuple[str, Callable[[str], Any]]]] = {
     "file.delete.delay.ms": ("file_delete_delay_ms", int),
     "cleanup.policy": ("cleanup_policy", str),
     "compression.type": ("compression_type", str),
+    "segment.jitter.ms": ("segment_jitter_ms", int),
+    "flush.messages": ("flush_messages", int),
+    "flush.ms": ("flush_ms", int),
+    "delete.retention.ms": ("delete_retention_ms", int),
+    "min.cleanable.dirty.ratio": ("min_cleanable_dirty_ratio", float),
+    "min.compaction.lag.ms": ("min_compaction_lag_ms", int),
+    "max.compaction.lag.ms": ("max_compaction_lag_ms", int),
     "message.timestamp.type": ("message_timestamp_type", str),
     "message.timestamp.before.max.ms": ("message_timestamp_before_max_ms", int),
     "message.timestamp.after.max.ms": ("message_timestamp_after_max_ms", int),
@@ -80,9 +100,29 @@ def log_config(settings: ReplicaSettings, overrides: Mapping[str, str]) -> LogCo
         file_delete_delay_ms=settings.log_segment_delete_delay_ms,
         cleanup_policy=settings.log_cleanup_policy,
         compression_type=settings.compression_type,
+        segment_jitter_ms=_jitter_ms(settings),
+        flush_messages=settings.log_flush_interval_messages,
+        flush_ms=_flush_ms(settings),
+        delete_retention_ms=settings.log_cleaner_delete_retention_ms,
+        min_cleanable_dirty_ratio=settings.log_cleaner_min_cleanable_ratio,
+        min_compaction_lag_ms=settings.log_cleaner_min_compaction_lag_ms,
+        max_compaction_lag_ms=settings.log_cleaner_max_compaction_lag_ms,
+        producer_id_expiration_ms=settings.producer_id_expiration_ms,
         message_timestamp_type=settings.log_message_timestamp_type,
         message_timestamp_before_max_ms=settings.log_message_timestamp_before_max_ms,
         message_timestamp_after_max_ms=settings.log_message_timestamp_after_max_ms,
     )
     changes = {field: parse(overrides[name]) for name, (field, parse) in _PROPERTIES.items() if name in overrides}
     return replace(defaults, **changes)
+
+
+def _jitter_ms(settings: ReplicaSettings) -> int:
+    """`log.roll.jitter.ms`, else hours."""
+    hours = settings.log_roll_jitter_hours
+    return hours * 3_600_000 if settings.log_roll_jitter_ms is None else settings.log_roll_jitter_ms
+
+
+def _flush_ms(settings: ReplicaSettings) -> int:
+    """`log.flush.interval.ms`, else how often it is looked."""
+    every = settings.log_flush_interval_ms
+    return settings.log_flush_scheduler_interval_ms if every is None else every

@@ -1,189 +1,169 @@
-"""The log dirs of one broker: who holds them, which logs lie where, where a new one goes, what a failure takes along.
+"""The log dirs of one broker: which logs lie where, where a new one goes, how one moves, what a failure takes along.
 
 Source: spec broker.md §10, §11; Kafka 3.9 `LogManager`.
 """
 
 from __future__ import annotations
 
-import fcntl
-import os
 import random
-import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 from broker_sim.log import checkpoints
 from broker_sim.log.config import LogConfig
 from broker_sim.log.errors import LogDirsUnusable, StorageFailure, storage_failures
-from broker_sim.log.log import Log
+from broker_sim.log.files import Files
+from broker_sim.log.loading import Repair
+from broker_sim.log.log import Log, LogHooks
+from broker_sim.log.log_dir import (
+    DELETE_SUFFIX,
+    LogDir,
+    deleted_name,
+    folder_name,
+    future_name,
+    parse_folder_name,
+    parse_future_name,
+)
 from controller.wire.types import TopicPartition
 
-LOCK_FILE: Final = ".lock"
-_MAX_NAME: Final = 255
-_DELETE_SUFFIX: Final = "-delete"
-_SPECIAL: Final = re.compile(r"\.[0-9a-f]{32}-(delete|future|stray)$")
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadReport:
+    """What had to be repaired when the logs were loaded; no topic for files of the dir itself."""
 
-def folder_name(topic_partition: TopicPartition) -> str:
-    """The name of a log's folder, such as `orders-7`."""
-    return f"{topic_partition.topic}-{topic_partition.partition}"
-
-
-def parse_folder_name(name: str) -> TopicPartition | None:
-    """The partition whose log a folder holds; None for every other name, renamed logs included."""
-    topic, dash, number = name.rpartition("-")
-    if not topic or not dash or not number.isdigit() or _SPECIAL.search(name):
-        return None
-    return TopicPartition(topic, int(number))
-
-
-def deleted_name(topic_partition: TopicPartition, unique: str) -> str:
-    """`<topic>-<p>.<unique>-delete`, the topic cut so that file systems take the name."""
-    tail = f"-{topic_partition.partition}.{unique}{_DELETE_SUFFIX}"
-    return topic_partition.topic[: _MAX_NAME - len(tail)] + tail
-
-
-@dataclass(slots=True)
-class LogDir:
-    """One configured log dir. `high_watermarks` is what its checkpoint said at start."""
-
-    path: Path
-    name: str
-    is_online: bool = True
-    was_clean: bool = True
-    lock: int | None = None
-    logs: dict[TopicPartition, Log] = field(default_factory=dict)
-    high_watermarks: dict[TopicPartition, int] = field(default_factory=dict)
-    written: dict[str, dict[TopicPartition, int]] = field(default_factory=dict)
-
-    def space(self) -> tuple[int, int]:
-        """(total, usable) bytes of the volume; -1 where it cannot be asked."""
-        try:
-            usage = shutil.disk_usage(self.path)
-        except OSError:
-            return -1, -1
-        return usage.total, usage.free
+    repairs: tuple[tuple[TopicPartition | None, Repair], ...] = ()
 
 
 class LogDirs:
-    """All log dirs. After `open` every log found is loaded; a dir that fails is offline until the next start."""
+    """All log dirs. After `open` every log found is loaded; a dir that fails is offline until the next start.
 
-    def __init__(self, paths: tuple[str, ...], rng: random.Random) -> None:
-        self._dirs = {path: LogDir(Path(path), path) for path in paths}
+    `doom(log, names)` is told segment files that were renamed away and are to be removed later; None: at once.
+    """
+
+    def __init__(self, paths: tuple[str, ...], rng: random.Random, files: Files | None = None) -> None:
+        self.files = files if files is not None else Files()
+        self._dirs = {path: LogDir(Path(path), path, self.files) for path in paths}
         self._rng = rng
         self._preferred: dict[TopicPartition, str] = {}
+        self.doom: Callable[[Log, list[str]], None] | None = None
 
     # -- start and end -------------------------------------------------------------------------------------------
 
     def open(
         self, *, broker_id: int, cluster_id: str, config_of: Callable[[str], LogConfig], now_ms: int
-    ) -> dict[TopicPartition, int]:
-        """Locks, checks and loads all dirs; returns the logs that lost bytes in recovery, and how many.
+    ) -> LoadReport:
+        """Locks, checks and loads all dirs; returns what had to be repaired.
 
         Raises: LogDirsUnusable for a dir in use, of another broker or cluster, or when none is left. A dir that fails
         with an I/O error is offline.
         """
-        lost: dict[TopicPartition, int] = {}
+        repairs: list[tuple[TopicPartition | None, Repair]] = []
         for log_dir in self._dirs.values():
             try:
-                self._open_one(log_dir, broker_id=broker_id, cluster_id=cluster_id)
-                lost |= self._load_one(log_dir, config_of, now_ms)
+                log_dir.claim(broker_id=broker_id, cluster_id=cluster_id)
+                repairs += self._load_one(log_dir, config_of, now_ms)
             except (OSError, StorageFailure):
                 self.take_offline(log_dir.name)
         if not any(d.is_online for d in self._dirs.values()):
             raise LogDirsUnusable(f"none of the log dirs can be used: {', '.join(self._dirs)}")
-        return lost
-
-    def _open_one(self, log_dir: LogDir, *, broker_id: int, cluster_id: str) -> None:
-        log_dir.path.mkdir(parents=True, exist_ok=True)
-        log_dir.lock = self._lock(log_dir.path)
-        meta_path = log_dir.path / checkpoints.META_FILE
-        wanted = checkpoints.MetaProperties(broker_id=broker_id, cluster_id=cluster_id)
-        try:
-            found = checkpoints.read_meta(meta_path)
-        except checkpoints.CheckpointError as error:
-            raise LogDirsUnusable(str(error)) from error
-        if found is not None and found.cluster_id not in (None, cluster_id):
-            raise LogDirsUnusable(f"{meta_path}: cluster.id is {found.cluster_id}, but this cluster is {cluster_id}")
-        if found is not None and found.broker_id != broker_id:
-            raise LogDirsUnusable(f"{meta_path}: broker.id is {found.broker_id}, but this broker is {broker_id}")
-        if found != wanted:
-            checkpoints.write_meta(meta_path, wanted)
-
-    @staticmethod
-    def _lock(path: Path) -> int:
-        handle = os.open(path / LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o644)
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            os.close(handle)
-            raise LogDirsUnusable(f"{path} is in use by another process") from error
-        return handle
+        return LoadReport(repairs=tuple(repairs))
 
     def _load_one(
         self, log_dir: LogDir, config_of: Callable[[str], LogConfig], now_ms: int
-    ) -> dict[TopicPartition, int]:
+    ) -> Iterator[tuple[TopicPartition | None, Repair]]:
         log_dir.was_clean = checkpoints.take_clean_shutdown(log_dir.path)
-        log_dir.high_watermarks = _read_or_nothing(log_dir.path / checkpoints.HIGH_WATERMARK_FILE)
-        starts = _read_or_nothing(log_dir.path / checkpoints.LOG_START_FILE)
-        lost: dict[TopicPartition, int] = {}
+        unreadable: list[Repair] = []
+        log_dir.high_watermarks = log_dir.read_checkpoint(checkpoints.HIGH_WATERMARK_FILE, unreadable)
+        log_dir.cleaned = log_dir.read_checkpoint(checkpoints.CLEANER_FILE, unreadable)
+        starts = log_dir.read_checkpoint(checkpoints.LOG_START_FILE, unreadable)
+        points = log_dir.read_checkpoint(checkpoints.RECOVERY_POINT_FILE, unreadable)
+        yield from ((None, repair) for repair in unreadable)
         for folder in sorted(p for p in log_dir.path.iterdir() if p.is_dir()):
-            topic_partition = parse_folder_name(folder.name)
-            if folder.name.endswith(_DELETE_SUFFIX):
+            if folder.name.endswith(DELETE_SUFFIX):
                 shutil.rmtree(folder)
-            elif topic_partition is not None:
-                self._refuse_double(topic_partition, folder)
-                log = Log(topic_partition, folder, config_of(topic_partition.topic))
-                torn = log.load(
-                    is_clean=log_dir.was_clean, log_start_offset=starts.get(topic_partition, 0), now_ms=now_ms
+                continue
+            current, future = parse_folder_name(folder.name), parse_future_name(folder.name)
+            if (tp := current or future) is None:
+                continue
+            held = self.get(tp) if current is not None else self.future(tp)
+            if held is not None:
+                raise LogDirsUnusable(
+                    f"two logs of {tp}: {held.folder} and {folder}; remove the one that was moved from or is older"
                 )
-                log_dir.logs[topic_partition] = log
-                if torn:
-                    lost[topic_partition] = torn
-        return lost
+            log = self._new_log(tp, folder, config_of(tp.topic))
+            found = log.load(
+                is_clean=log_dir.was_clean,
+                log_start_offset=starts.get(tp, 0),
+                recovery_point=points.get(tp, 0),
+                now_ms=now_ms,
+            )
+            (log_dir.logs if current is not None else log_dir.futures)[tp] = log
+            yield from ((tp, repair) for repair in found)
 
-    def _refuse_double(self, topic_partition: TopicPartition, folder: Path) -> None:
-        if (log := self.get(topic_partition)) is not None:
-            raise LogDirsUnusable(f"two logs of {topic_partition}: {log.folder} and {folder}")
+    def _new_log(self, topic_partition: TopicPartition, folder: Path, config: LogConfig) -> Log:
+        hooks = LogHooks(doom=self._doom, cut=self._was_cut, jitter_of=lambda limit_ms: self._rng.randrange(limit_ms))
+        return Log(topic_partition, folder, config, files=self.files, hooks=hooks)
 
-    def close(self, *, clean: bool, broker_epoch: int, high_watermarks: Mapping[TopicPartition, int]) -> list[Path]:
+    def _doom(self, log: Log, names: list[str]) -> None:
+        if self.doom is not None:
+            self.doom(log, names)
+        else:
+            log.purge(names)
+
+    def _was_cut(self, log: Log) -> None:
+        for log_dir in self._online():
+            if log_dir.holds(log):
+                log_dir.was_cut(log)
+
+    def close(
+        self,
+        *,
+        clean: bool,
+        broker_epoch: int,
+        high_watermarks: Mapping[TopicPartition, int],
+        future_high_watermarks: Mapping[TopicPartition, int] | None = None,
+    ) -> list[Path]:
         """Gives the dirs up; `clean` flushes, checkpoints and leaves the marker. Returns dirs that failed meanwhile."""
         failed: list[Path] = []
         for log_dir in self._dirs.values():
             if clean and log_dir.is_online:
                 try:
-                    self._close_one(log_dir, broker_epoch, high_watermarks)
+                    self._close_one(log_dir, broker_epoch, high_watermarks, future_high_watermarks or {})
                 except (StorageFailure, OSError):
                     failed.append(log_dir.path)
-            self._unlock(log_dir)
+            log_dir.unlock()
         return failed
 
     def unlock(self) -> None:
         """Lets another process have the dirs. Idempotent."""
         for log_dir in self._dirs.values():
-            self._unlock(log_dir)
-
-    def _close_one(self, log_dir: LogDir, broker_epoch: int, high_watermarks: Mapping[TopicPartition, int]) -> None:
-        for log in log_dir.logs.values():
-            log.flush()
-        self._write_high_watermarks(log_dir, high_watermarks)
-        self._write_recovery_points(log_dir)
-        checkpoints.write_clean_shutdown(log_dir.path, broker_epoch)
+            log_dir.unlock()
 
     @staticmethod
-    def _unlock(log_dir: LogDir) -> None:
-        if log_dir.lock is not None:
-            os.close(log_dir.lock)
-            log_dir.lock = None
+    def _close_one(
+        log_dir: LogDir,
+        broker_epoch: int,
+        current: Mapping[TopicPartition, int],
+        future: Mapping[TopicPartition, int],
+    ) -> None:
+        for log in log_dir.all_logs():
+            log.close()
+        log_dir.write_high_watermarks(current, future)
+        log_dir.write_recovery_points()
+        log_dir.write_log_starts()
+        checkpoints.write_clean_shutdown(log_dir.path, broker_epoch)
 
     # -- questions -----------------------------------------------------------------------------------------------
 
     def get(self, topic_partition: TopicPartition) -> Log | None:
         """The log of a partition in an online dir."""
         return next((d.logs[topic_partition] for d in self._online() if topic_partition in d.logs), None)
+
+    def future(self, topic_partition: TopicPartition) -> Log | None:
+        """The log that is to replace the partition's, while it is being copied."""
+        return next((d.futures[topic_partition] for d in self._online() if topic_partition in d.futures), None)
 
     def __iter__(self) -> Iterator[LogDir]:
         return iter(self._dirs.values())
@@ -201,9 +181,9 @@ class LogDirs:
         return self._dirs.get(name) or next((d for d in self._dirs.values() if d.path == wanted), None)
 
     def all_logs(self) -> Iterator[Log]:
-        """The logs of all online dirs."""
+        """The current and future logs of all online dirs."""
         for log_dir in self._online():
-            yield from list(log_dir.logs.values())
+            yield from log_dir.all_logs()
 
     @property
     def any_offline(self) -> bool:
@@ -223,97 +203,127 @@ class LogDirs:
     # -- logs come and go ----------------------------------------------------------------------------------------
 
     def prefer(self, topic_partition: TopicPartition, name: str) -> None:
-        """Where the log is to be created, should it be."""
+        """Where the log is to be created, should it be; forgotten when one of its logs lies there already."""
+        for log in (self.get(topic_partition), self.future(topic_partition)):
+            if log is not None and self.dir_of(log).name == name:
+                return
         self._preferred[topic_partition] = name
 
-    def create(self, topic_partition: TopicPartition, config: LogConfig) -> Log:
+    def create(self, topic_partition: TopicPartition, config: LogConfig, *, now_ms: int = 0) -> Log:
         """A new, empty log in the preferred dir, else in the one with the fewest logs (ties in configured order).
 
         Raises: StorageFailure of the dir chosen: take it offline and try again while another is online.
         """
         preferred = self.by_name(self._preferred.get(topic_partition, ""))
-        candidates = sorted(self._online(), key=lambda d: (d is not preferred, len(d.logs)))
+        candidates = sorted(self._online(), key=lambda d: (d is not preferred, len(d.logs) + len(d.futures)))
         if not candidates:
             raise StorageFailure(Path(), OSError("no log dir is online"))
         log_dir = candidates[0]
-        log = Log(topic_partition, log_dir.path / folder_name(topic_partition), config)
-        log.create()
+        log = self._new_log(topic_partition, log_dir.path / folder_name(topic_partition), config)
+        log.create(now_ms=now_ms)
         log_dir.logs[topic_partition] = log
-        log_dir.high_watermarks.pop(topic_partition, None)
-        self._preferred.pop(topic_partition, None)
+        self._is_new(topic_partition, log_dir)
         return log
 
+    def create_future(self, topic_partition: TopicPartition, log_dir: LogDir, *, now_ms: int = 0) -> Log:
+        """An empty log that is to replace the partition's current one. Raises StorageFailure of that dir."""
+        current = self.get(topic_partition)
+        assert current is not None and self.future(topic_partition) is None, topic_partition
+        folder = log_dir.path / future_name(topic_partition, self._unique())
+        log = self._new_log(topic_partition, folder, current.config)
+        log.create(now_ms=now_ms)
+        log_dir.futures[topic_partition] = log
+        self._is_new(topic_partition, log_dir)
+        return log
+
+    def _is_new(self, topic_partition: TopicPartition, log_dir: LogDir) -> None:
+        log_dir.high_watermarks.pop(topic_partition, None)
+        self._preferred.pop(topic_partition, None)
+
+    def _unique(self) -> str:
+        return f"{self._rng.getrandbits(128):032x}"
+
+    def replace_by_future(self, topic_partition: TopicPartition) -> Path:
+        """The future log takes the name and place of the current one, whose renamed folder is to be purged later.
+
+        The new name comes first: a broker that dies between the two renames finds both logs, never none.
+        Raises: StorageFailure of either dir.
+        """
+        current, future = self.get(topic_partition), self.future(topic_partition)
+        assert current is not None and future is not None, topic_partition
+        source, target = self.dir_of(current), self.dir_of(future)
+        future.move(target.path / folder_name(topic_partition))
+        del target.futures[topic_partition]
+        target.logs[topic_partition] = future
+        cleaned = source.cleaned.pop(topic_partition, None)
+        if cleaned is not None:
+            target.cleaned[topic_partition] = cleaned
+            target.write_cleaned()
+        return self._rename_away(current, source)
+
     def delete(self, log: Log) -> Path:
-        """Renames a log to `-delete`; the folder returned is to be removed by `purge` later."""
+        """Renames a log to `-delete`; the folder returned is to be removed by `purge` later. Raises StorageFailure."""
         log_dir = self.dir_of(log)
-        unique = f"{self._rng.getrandbits(128):032x}"
-        renamed = log.folder.with_name(deleted_name(log.topic_partition, unique))
-        with storage_failures(log_dir.path):
-            log.folder.rename(renamed)
-        del log_dir.logs[log.topic_partition]
-        log_dir.high_watermarks.pop(log.topic_partition, None)
-        return renamed
+        if log_dir.logs.get(log.topic_partition) is log:
+            log_dir.cleaned.pop(log.topic_partition, None)
+        return self._rename_away(log, log_dir)
+
+    def _rename_away(self, log: Log, log_dir: LogDir) -> Path:
+        log.move(log_dir.path / deleted_name(log.topic_partition, self._unique()))
+        log_dir.forget(log)
+        return log.folder
 
     def purge(self, folder: Path) -> None:
         """Removes what `delete` renamed. Raises StorageFailure."""
         log_dir = next(d for d in self._dirs.values() if d.path == folder.parent)
         if log_dir.is_online:
             with storage_failures(log_dir.path):
-                shutil.rmtree(folder)
+                self.files.remove_folder(folder)
+
+    def purge_files(self, log: Log, names: list[str]) -> None:
+        """Removes segment files that were renamed away, unless their dir is offline. Raises StorageFailure."""
+        log_dir = self.dir_of(log)
+        if log_dir.is_online:
+            with storage_failures(log_dir.path):
+                log.purge(names)
 
     def take_offline(self, name: str) -> list[TopicPartition] | None:
-        """Gives up a dir; returns the partitions it held, None when it was offline already."""
+        """Gives up a dir; returns the partitions whose current log it held, None when it was offline already."""
         log_dir = self._dirs[name]
         if not log_dir.is_online:
             return None
         log_dir.is_online = False
-        self._unlock(log_dir)
+        log_dir.unlock()
         partitions = list(log_dir.logs)
         log_dir.logs.clear()
+        log_dir.futures.clear()
         return partitions
 
     # -- checkpoints ---------------------------------------------------------------------------------------------
 
-    def checkpoint_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
+    def checkpoint_high_watermarks(
+        self, current: Mapping[TopicPartition, int], future: Mapping[TopicPartition, int] | None = None
+    ) -> None:
         """Writes `replication-offset-checkpoint` of each online dir. Raises StorageFailure."""
         for log_dir in self._online():
-            self._write_high_watermarks(log_dir, high_watermarks)
-
-    def _write_high_watermarks(self, log_dir: LogDir, high_watermarks: Mapping[TopicPartition, int]) -> None:
-        for topic_partition in log_dir.logs:
-            if topic_partition in high_watermarks:
-                log_dir.high_watermarks[topic_partition] = high_watermarks[topic_partition]
-        kept = {tp: hw for tp, hw in log_dir.high_watermarks.items() if tp in log_dir.logs}
-        self._write(log_dir, checkpoints.HIGH_WATERMARK_FILE, kept)
+            log_dir.write_high_watermarks(current, future or {})
 
     def checkpoint_recovery_points(self) -> None:
-        """Writes `recovery-point-` and `log-start-offset-checkpoint` of each online dir. Raises StorageFailure."""
+        """Writes `recovery-point-offset-checkpoint` of each online dir. Raises StorageFailure."""
         for log_dir in self._online():
-            self._write_recovery_points(log_dir)
+            log_dir.write_recovery_points()
 
-    def _write_recovery_points(self, log_dir: LogDir) -> None:
-        points = {tp: log.recovery_point for tp, log in log_dir.logs.items()}
-        starts = {
-            tp: log.log_start_offset
-            for tp, log in log_dir.logs.items()
-            if log.log_start_offset > log.segments[0].base_offset
-        }
-        self._write(log_dir, checkpoints.RECOVERY_POINT_FILE, points)
-        self._write(log_dir, checkpoints.LOG_START_FILE, starts)
+    def checkpoint_log_starts(self) -> None:
+        """Writes `log-start-offset-checkpoint` of each online dir. Raises StorageFailure."""
+        for log_dir in self._online():
+            log_dir.write_log_starts()
 
-    @staticmethod
-    def _write(log_dir: LogDir, name: str, offsets: dict[TopicPartition, int]) -> None:
-        """Writes and syncs, unless the file says the same already."""
-        if log_dir.written.get(name) == offsets:
-            return
-        with storage_failures(log_dir.path):
-            checkpoints.write_offsets(log_dir.path / name, offsets)
-        log_dir.written[name] = dict(offsets)
+    def cleaned_up_to(self, log: Log) -> int | None:
+        """The offset below which a log is compacted, None while it never was."""
+        return self.dir_of(log).cleaned.get(log.topic_partition)
 
-
-def _read_or_nothing(path: Path) -> dict[TopicPartition, int]:
-    """A checkpoint that cannot be read is as good as none: recovery starts from the log's start."""
-    try:
-        return checkpoints.read_offsets(path)
-    except checkpoints.CheckpointError:
-        return {}
+    def set_cleaned_up_to(self, log: Log, offset: int) -> None:
+        """Writes it to `cleaner-offset-checkpoint`. Raises StorageFailure."""
+        log_dir = self.dir_of(log)
+        log_dir.cleaned[log.topic_partition] = offset
+        log_dir.write_cleaned()

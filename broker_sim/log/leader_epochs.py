@@ -8,7 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from broker_sim.log.checkpoints import CheckpointError, write_atomically
+from broker_sim.log.checkpoints import CheckpointError
+from broker_sim.log.files import Files
 
 UNDEFINED = -1
 FILE_NAME = "leader-epoch-checkpoint"
@@ -73,6 +74,7 @@ class EpochFile:
     """`leader-epoch-checkpoint` of one log: `0`, the number of entries, then `epoch startOffset` lines."""
 
     path: Path
+    files: Files = field(default_factory=Files)
 
     def read(self) -> LeaderEpochs:
         """The entries; none for a missing file. Raises CheckpointError for another content, OSError."""
@@ -95,4 +97,4 @@ class EpochFile:
     def write(self, epochs: LeaderEpochs) -> None:
         """Replaces the file. Not synced: it changes with every leader, and the batches know the epochs as well."""
         lines = ["0", str(len(epochs.entries)), *(f"{epoch} {start}" for epoch, start in epochs.entries)]
-        write_atomically(self.path, "\n".join(lines) + "\n", sync=False)
+        self.files.replace(self.path, ("\n".join(lines) + "\n").encode(), sync=False)

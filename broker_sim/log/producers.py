@@ -1,35 +1,70 @@
-"""What a log remembers of idempotent producers, so that a batch sent twice is stored once.
+"""What a log remembers of idempotent producers, so that a batch sent twice is stored once. Pure.
 
-Per producer id its epoch and the last five batches; rebuilt from the batches when a log is loaded.
-Source: spec clients.md §3.1, Kafka 3.9 `ProducerStateManager`.
+Per producer id its epoch and the last five batches. `snapshots.py` writes it down, with the last batch of each.
+Source: spec clients.md §3.1, Kafka 3.9 `ProducerStateManager`, `ProducerStateEntry`.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from broker_sim.log.records import BatchHeader
 from controller.wire.errors import ErrorCode, KafkaError
 
 KEPT_BATCHES: Final = 5
-_SEQUENCE_MASK: Final = 0x7FFFFFFF
+SEQUENCE_MASK: Final = 0x7FFFFFFF
 
 
-@dataclass(slots=True)
-class _Producer:
+class StoredBatch(NamedTuple):
+    """One batch of a producer, as Kafka's snapshots describe it."""
+
+    last_sequence: int
+    last_offset: int
+    offset_delta: int
+    timestamp: int
+
+    @property
+    def first_sequence(self) -> int:
+        """The sequence of its first record, which wraps to 0 after 2147483647."""
+        return (self.last_sequence - self.offset_delta) & SEQUENCE_MASK
+
+    @property
+    def base_offset(self) -> int:
+        """The offset of its first record."""
+        return self.last_offset - self.offset_delta
+
+
+@dataclass(slots=True, kw_only=True)
+class Producer:
+    """One producer id. `last_ms` is the newest timestamp of its last batch; the last two fields are transactions'."""
+
     epoch: int
     last_ms: int
-    #: (first sequence, last sequence, base offset), newest last.
-    batches: deque[tuple[int, int, int]] = field(default_factory=lambda: deque(maxlen=KEPT_BATCHES))
+    #: newest last
+    batches: deque[StoredBatch] = field(default_factory=lambda: deque(maxlen=KEPT_BATCHES))
+    coordinator_epoch: int = -1
+    current_txn_first_offset: int = -1
 
 
 class ProducerStates:
     """The producers of one log."""
 
     def __init__(self) -> None:
-        self._producers: dict[int, _Producer] = {}
+        self._producers: dict[int, Producer] = {}
+
+    def __len__(self) -> int:
+        return len(self._producers)
+
+    def __iter__(self) -> Iterator[tuple[int, Producer]]:
+        """(producer id, its state)."""
+        return iter(self._producers.items())
+
+    def put(self, producer_id: int, producer: Producer) -> None:
+        """A producer as a snapshot describes it."""
+        self._producers[producer_id] = producer
 
     def duplicate_of(self, header: BatchHeader) -> int | None:
         """The offset under which this batch is stored already, None when it is new and may be appended.
@@ -47,12 +82,11 @@ class ProducerStates:
         if header.producer_epoch > known.epoch:
             self._expect(header, 0)
             return None
-        span = (header.base_sequence, header.last_sequence)
-        for first, last, offset in known.batches:
-            if (first, last) == span:
-                return offset
+        for batch in known.batches:
+            if (batch.first_sequence, batch.last_sequence) == (header.base_sequence, header.last_sequence):
+                return batch.base_offset
         if known.batches:
-            self._expect(header, (known.batches[-1][1] + 1) & _SEQUENCE_MASK)
+            self._expect(header, (known.batches[-1].last_sequence + 1) & SEQUENCE_MASK)
         return None
 
     @staticmethod
@@ -63,25 +97,22 @@ class ProducerStates:
                 f"producer {header.producer_id} sent sequence {header.base_sequence}, expected {sequence}",
             )
 
-    def appended(self, header: BatchHeader, now_ms: int) -> None:
+    def appended(self, header: BatchHeader) -> None:
         """The batch is in the log, at its base offset."""
         if header.producer_id < 0 or header.base_sequence < 0:
             return
         known = self._producers.get(header.producer_id)
         if known is None or known.epoch != header.producer_epoch:
-            known = self._producers[header.producer_id] = _Producer(header.producer_epoch, now_ms)
-        known.last_ms = now_ms
-        known.batches.append((header.base_sequence, header.last_sequence, header.base_offset))
-
-    def truncated(self, offset: int) -> None:
-        """What was stored at or after `offset` is gone."""
-        for producer_id, known in list(self._producers.items()):
-            kept = [b for b in known.batches if b[2] < offset]
-            if not kept:
-                del self._producers[producer_id]
-            elif len(kept) != len(known.batches):
-                known.batches = deque(kept, maxlen=KEPT_BATCHES)
+            known = self._producers[header.producer_id] = Producer(epoch=header.producer_epoch, last_ms=0)
+        known.last_ms = header.max_timestamp
+        known.batches.append(
+            StoredBatch(header.last_sequence, header.last_offset, header.last_offset_delta, header.max_timestamp)
+        )
 
     def expire(self, before_ms: int) -> None:
         """Forgets producers that last wrote before that time."""
         self._producers = {p: known for p, known in self._producers.items() if known.last_ms >= before_ms}
+
+    def last_offsets(self) -> dict[int, int]:
+        """The last offset that each producer wrote: compaction must keep the batch that holds it."""
+        return {p: known.batches[-1].last_offset for p, known in self._producers.items() if known.batches}

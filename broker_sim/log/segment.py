@@ -1,21 +1,20 @@
-"""One segment of a log: Kafka's `.log`, `.index` and `.timeindex` files, and the two indexes in memory.
+"""One segment of a log: Kafka's `.log`, `.index` and `.timeindex` files, and their life from creation to removal.
 
 Files are opened per operation, so a broker with thousands of partitions needs no file handles while they are quiet, and
-each append has reached the operating system when it returns. Index files hold only their entries (Kafka preallocates
-those of the active segment and trims them at the roll). Every method may raise OSError.
-Source: spec broker.md §10.1, Kafka 3.9 `LogSegment`, `OffsetIndex`, `TimeIndex`.
+each append has reached the operating system when it returns. Every method may raise OSError.
+Source: spec broker.md §10.1, §10.2, Kafka 3.9 `LogSegment`.
 """
 
 from __future__ import annotations
 
-import itertools
 import os
-import struct
-from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from broker_sim.log.files import Files
+from broker_sim.log.indexes import Indexes
 from broker_sim.log.records import (
     HEADER_BYTES,
     NO_TIMESTAMP,
@@ -25,11 +24,14 @@ from broker_sim.log.records import (
     parse_header,
 )
 
-_INDEX_ENTRY: Final = struct.Struct(">ii")
-_TIME_ENTRY: Final = struct.Struct(">qi")
 _SCAN_BYTES: Final = 1 << 20
 _SEEK_BYTES: Final = 1 << 13
 MAX_RELATIVE_OFFSET: Final = 0x7FFFFFFF
+#: The files of a segment beside `.log`; `.txnindex` is only there where Kafka wrote transactions.
+COMPANIONS: Final = ("index", "timeindex", "txnindex")
+DELETED_SUFFIX: Final = ".deleted"
+CLEANED_SUFFIX: Final = ".cleaned"
+SWAP_SUFFIX: Final = ".swap"
 
 
 def file_name(base_offset: int, suffix: str) -> str:
@@ -37,187 +39,259 @@ def file_name(base_offset: int, suffix: str) -> str:
     return f"{base_offset:020d}.{suffix}"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentShape:
+    """How a log's segments are built: distance of index entries and room for them, both in bytes."""
+
+    index_interval_bytes: int = 4_096
+    max_index_bytes: int = 10_485_760
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loaded:
+    """What loading a segment found: bytes cut off its end, and why its indexes were rebuilt (None: they were not)."""
+
+    torn_bytes: int = 0
+    rebuilt: str | None = None
+
+
 class Segment:
     """Batches from `base_offset` on, in one file. `next_offset` is the offset after its last batch."""
 
-    def __init__(self, folder: Path, base_offset: int, *, index_interval_bytes: int) -> None:
-        """Describes a segment; `create` or `load` makes it usable."""
+    def __init__(
+        self,
+        folder: Path,
+        base_offset: int,
+        *,
+        shape: SegmentShape,
+        files: Files,
+        suffix: str = "",
+        created_ms: int = 0,
+    ) -> None:
+        """Describes a segment; `create` or `load` makes it usable. `suffix` is that of a segment being swapped in."""
         self.base_offset = base_offset
         self.next_offset = base_offset
         self.size = 0
         self.max_timestamp = NO_TIMESTAMP
-        self.first_timestamp = NO_TIMESTAMP
-        self.log_path = folder / file_name(base_offset, "log")
-        self.index_path = folder / file_name(base_offset, "index")
-        self.time_path = folder / file_name(base_offset, "timeindex")
-        self._interval = index_interval_bytes
+        self.created_ms = created_ms
+        self.jitter_ms = 0
+        self._folder, self._suffix, self._shape, self._files = folder, suffix, shape, files
         self._offset_of_max = base_offset
         self._since_entry = 0
-        self._offsets: list[int] = []
-        self._positions: list[int] = []
-        self._times: list[tuple[int, int]] = []
+        self._first_timestamp: int | None = NO_TIMESTAMP
+        self._indexes = Indexes(
+            self.path("index"), self.path("timeindex"), base_offset, max_bytes=shape.max_index_bytes, files=files
+        )
+        self.log_path = self.path("log")
+
+    def _place(self) -> None:
+        """After a change of folder or suffix."""
+        self.log_path = self.path("log")
+        self._indexes.index_path, self._indexes.time_path = self.path("index"), self.path("timeindex")
+
+    def path(self, suffix: str) -> Path:
+        """Where the file with that suffix lies."""
+        return self._folder / (file_name(self.base_offset, suffix) + self._suffix)
+
+    @property
+    def index_path(self) -> Path:
+        """The offset index."""
+        return self._indexes.index_path
+
+    @property
+    def time_path(self) -> Path:
+        """The time index."""
+        return self._indexes.time_path
 
     # -- life ----------------------------------------------------------------------------------------------------
 
     def create(self) -> None:
-        """Makes the three files, empty."""
-        for path in (self.log_path, self.index_path, self.time_path):
-            path.write_bytes(b"")
+        """Makes the files, empty; the segment may be written to."""
+        self._files.create(self.log_path)
+        self._indexes.create()
 
-    def load(self, *, check: bool, on_batch: Callable[[BatchHeader], None]) -> int:
-        """Reads what is on disk, cuts off what is no whole batch, and returns how many bytes that were.
+    def load(self, *, is_trusted: bool, on_batch: Callable[[BatchHeader], None] = lambda header: None) -> Loaded:
+        """Reads what is on disk and cuts off what is no whole batch.
 
-        With `check` every checksum is verified and the indexes are rebuilt; without, the index files are taken if
-        they fit the log. `on_batch` is told every batch that stays.
+        A trusted segment was written completely: its indexes are taken if they fit, and only the batches after their
+        last entry are looked at. Of any other every checksum is verified, `on_batch` is told every batch that stays,
+        and the indexes are built anew.
         """
         end = self.log_path.stat().st_size
-        for position, header in self._walk(0, end, check=check):
-            self._note(header, position)
-            on_batch(header)
+        wrong = self._indexes.read(log_size=end) if is_trusted else "it was not closed cleanly"
+        if wrong is None:
+            start = self._indexes.last_position
+            self.size, self.next_offset = start, self.base_offset
+            self.max_timestamp, self._offset_of_max = self._newest_indexed()
+            self._first_timestamp = None
+            self._read_tail(start, end)
+        else:
+            self._indexes.clear()
+            for position, header in self._walk(0, end, check=True):
+                self._note(header, position)
+                on_batch(header)
+        if self.size == 0:
+            self._first_timestamp = NO_TIMESTAMP
         torn = end - self.size
         if torn:
-            os.truncate(self.log_path, self.size)
-        if check or torn or not self._index_files_fit():
-            self._rewrite_indexes()
-        return torn
+            self._files.resize(self.log_path, self.size)
+        if wrong is not None or torn:
+            self._indexes.rewrite()
+        return Loaded(torn_bytes=torn, rebuilt=wrong)
 
-    def _index_files_fit(self) -> bool:
-        try:
-            index, times = self.index_path.read_bytes(), self.time_path.read_bytes()
-        except FileNotFoundError:
-            return False
-        if len(index) % _INDEX_ENTRY.size or len(times) % _TIME_ENTRY.size:
-            return False
-        entries = list(_INDEX_ENTRY.iter_unpack(index))
-        time_entries = [(t, self.base_offset + o) for t, o in _TIME_ENTRY.iter_unpack(times)]
-        offsets, positions = [self.base_offset + e[0] for e in entries], [e[1] for e in entries]
-        rising = all(a < b for a, b in itertools.pairwise(offsets))
-        if not rising or (offsets and (offsets[-1] >= self.next_offset or positions[-1] >= self.size)):
-            return False
-        if time_entries != sorted(time_entries) or (time_entries and time_entries[-1][1] >= self.next_offset):
-            return False
-        self._offsets, self._positions, self._times = offsets, positions, time_entries
-        self._since_entry = self.size - (positions[-1] if positions else 0)
-        return True
+    def _newest_indexed(self) -> tuple[int, int]:
+        timestamp, offset = self._indexes.last_time
+        return (timestamp, offset) if timestamp >= 0 else (NO_TIMESTAMP, self.base_offset)
 
-    def _rewrite_indexes(self) -> None:
-        self.index_path.write_bytes(
-            b"".join(
-                _INDEX_ENTRY.pack(o - self.base_offset, p) for o, p in zip(self._offsets, self._positions, strict=True)
-            )
-        )
-        self.time_path.write_bytes(b"".join(_TIME_ENTRY.pack(t, o - self.base_offset) for t, o in self._times))
+    def _read_tail(self, start: int, end: int) -> None:
+        """The state after the batches from an index entry on."""
+        for position, header in self._walk(start, end, check=False):
+            self.size, self.next_offset = position + header.size, header.next_offset
+            if header.max_timestamp > self.max_timestamp:
+                self.max_timestamp, self._offset_of_max = header.max_timestamp, header.last_offset
+        self._since_entry = self.size - start
+
+    def activate(self) -> None:
+        """The last segment of a log: it is written to, so its index files are made as long as they may get."""
+        self._indexes.stretch()
 
     def seal(self) -> None:
-        """No more appends: the time index gets the segment's newest timestamp as its last entry."""
-        self._add_time_entry()
+        """No more appends: the time index gets the newest timestamp as its last entry, the files end with theirs."""
+        if self._indexes.add_time(self.max_timestamp, self._offset_of_max):
+            self._indexes.write_last_time()
+        self._indexes.trim()
 
     def sync(self) -> None:
-        """Waits until the three files are on the disk."""
+        """Waits until the files are on the disk."""
         for path in (self.log_path, self.index_path, self.time_path):
-            handle = os.open(path, os.O_RDONLY)
-            try:
-                os.fsync(handle)
-            finally:
-                os.close(handle)
+            self._files.sync(path)
 
     def delete(self) -> None:
-        """Removes the files."""
-        for path in (self.log_path, self.index_path, self.time_path):
-            path.unlink(missing_ok=True)
+        """Removes the files, the log first: an index without it is removed at the next start."""
+        for suffix in ("log", *COMPANIONS):
+            self._files.remove(self.path(suffix))
+
+    def rename(self, suffix: str) -> list[str]:
+        """Gives the files another suffix; returns their new names. The log comes last: it makes the rest count."""
+        names: list[str] = []
+        for kind in (*COMPANIONS, "log"):
+            path, to = self.path(kind), self._folder / (file_name(self.base_offset, kind) + suffix)
+            if path.exists():
+                self._files.rename(path, to)
+                names.append(to.name)
+        self._suffix = suffix
+        self._place()
+        return names
+
+    def move(self, folder: Path) -> None:
+        """The folder has been renamed: the files are found there from now on."""
+        self._folder = folder
+        self._place()
 
     # -- writing -------------------------------------------------------------------------------------------------
 
     def append(self, batch: bytes, header: BatchHeader) -> None:
         """Writes one batch at the end. After an OSError the file is cut back, if the disk lets it."""
         try:
-            _append(self.log_path, batch)
+            self._files.append(self.log_path, batch)
         except OSError:
             os.truncate(self.log_path, self.size)
             raise
-        entries, times = len(self._offsets), len(self._times)
+        entries, times = len(self._indexes.offsets), len(self._indexes.times)
         self._note(header, self.size)
-        if len(self._offsets) > entries:
-            _append(self.index_path, _INDEX_ENTRY.pack(self._offsets[-1] - self.base_offset, self._positions[-1]))
-        if len(self._times) > times:
-            self._write_last_time()
+        if len(self._indexes.offsets) > entries:
+            self._indexes.write_last()
+        if len(self._indexes.times) > times:
+            self._indexes.write_last_time()
 
     def _note(self, header: BatchHeader, position: int) -> None:
         """The state after a batch at `position`, with an index entry when the last one is far enough back."""
         if self.size == 0:
-            self.first_timestamp = header.max_timestamp
+            self._first_timestamp = header.max_timestamp
         if header.max_timestamp > self.max_timestamp:
             self.max_timestamp, self._offset_of_max = header.max_timestamp, header.last_offset
-        if self._since_entry > self._interval:
-            self._offsets.append(header.last_offset)
-            self._positions.append(position)
-            if not self._times or self.max_timestamp > self._times[-1][0]:
-                self._times.append((self.max_timestamp, self._offset_of_max))
+        if self._since_entry > self._shape.index_interval_bytes and not self._indexes.is_full:
+            self._indexes.add(header.last_offset, position)
+            self._indexes.add_time(self.max_timestamp, self._offset_of_max)
             self._since_entry = 0
         self._since_entry += header.size
         self.size = position + header.size
         self.next_offset = header.next_offset
 
-    def _add_time_entry(self) -> None:
-        if self.max_timestamp > (self._times[-1][0] if self._times else NO_TIMESTAMP):
-            self._times.append((self.max_timestamp, self._offset_of_max))
-            self._write_last_time()
-
-    def _write_last_time(self) -> None:
-        timestamp, offset = self._times[-1]
-        _append(self.time_path, _TIME_ENTRY.pack(timestamp, offset - self.base_offset))
-
     def truncate(self, offset: int) -> int:
-        """Cuts off every batch that holds `offset` or a later one; returns the bytes removed."""
+        """Cuts off every batch that holds `offset` or a later one; returns the bytes removed. It may be written to."""
         found = self.find(offset)
         if found is None:
+            self.activate()
             return 0
         removed = self.size - found[0]
-        os.truncate(self.log_path, found[0])
-        keep = bisect_left(self._offsets, offset)
-        del self._offsets[keep:], self._positions[keep:]
-        self._times = [(t, o) for t, o in self._times if o < offset]
+        self._files.resize(self.log_path, found[0])
+        self._indexes.forget(offset)
         self._restate(found[0])
-        self._rewrite_indexes()
+        self._indexes.rewrite()
+        self.activate()
         return removed
 
     def _restate(self, size: int) -> None:
         """The state that follows from the first `size` bytes and the entries kept."""
         self.size, self.next_offset = size, self.base_offset
-        self.max_timestamp, self._offset_of_max = self._times[-1] if self._times else (NO_TIMESTAMP, self.base_offset)
-        position = self._positions[-1] if self._positions else 0
+        self.max_timestamp, self._offset_of_max = self._newest_indexed()
+        position = self._indexes.last_position
         self._since_entry = size - position
         # What lies before the batch of the last time entry is not newer than that entry.
-        start = self._position_of(self._times[-1][1]) if self._times else 0
-        for _, header in self._walk(start, size, check=False):
+        start = self._indexes.position_of(self._indexes.last_time[1]) if self._indexes.times else 0
+        for _, header in self._walk(min(start, position), size, check=False):
             self.next_offset = header.next_offset
             if header.max_timestamp > self.max_timestamp:
                 self.max_timestamp, self._offset_of_max = header.max_timestamp, header.last_offset
         if size == 0:
-            self.first_timestamp = NO_TIMESTAMP
+            self._first_timestamp = NO_TIMESTAMP
 
     # -- reading -------------------------------------------------------------------------------------------------
 
     @property
+    def first_timestamp(self) -> int:
+        """The newest timestamp of the first batch, -1 without one."""
+        if self._first_timestamp is None:
+            first = next(self._walk(0, self.size, check=False, chunk=_SEEK_BYTES), None)
+            self._first_timestamp = NO_TIMESTAMP if first is None else first[1].max_timestamp
+        return self._first_timestamp
+
+    @property
     def index_entries(self) -> list[tuple[int, int]]:
         """(offset, position) of the offset index."""
-        return list(zip(self._offsets, self._positions, strict=True))
+        return list(zip(self._indexes.offsets, self._indexes.positions, strict=True))
 
     @property
     def time_entries(self) -> list[tuple[int, int]]:
         """(timestamp, offset) of the time index."""
-        return list(self._times)
+        return list(self._indexes.times)
 
-    def _position_of(self, offset: int) -> int:
-        """A position at or before the batch that holds `offset`."""
-        at = bisect_right(self._offsets, offset) - 1
-        return self._positions[at] if at >= 0 else 0
+    @property
+    def indexes_are_full(self) -> bool:
+        """Whether the index files take no more entries."""
+        return self._indexes.is_full
+
+    @property
+    def index_bytes(self) -> tuple[int, int]:
+        """The bytes of the entries of the offset index and of the time index."""
+        return self._indexes.size_bytes
+
+    def last_modified_s(self) -> float:
+        """When the log file was written to last, in seconds since the epoch by the file system's clock."""
+        return self.log_path.stat().st_mtime
+
+    def set_last_modified(self, seconds: float) -> None:
+        """A rewritten segment keeps the time of what it was made from."""
+        for path in (self.log_path, self.index_path, self.time_path):
+            os.utime(path, (seconds, seconds))
 
     def find(self, offset: int) -> tuple[int, BatchHeader] | None:
         """(position, header) of the first batch whose last offset is `offset` or later; None when there is none."""
         if offset >= self.next_offset:
             return None
-        for position, header in self._walk(self._position_of(offset), self.size, check=False, chunk=_SEEK_BYTES):
+        start = self._indexes.position_of(offset)
+        for position, header in self._walk(start, self.size, check=False, chunk=_SEEK_BYTES):
             if header.last_offset >= offset:
                 return position, header
         return None
@@ -230,14 +304,7 @@ class Segment:
 
     def read(self, position: int, length: int) -> bytes:
         """Exactly these bytes of the log file. Raises OSError when it is shorter."""
-        handle = os.open(self.log_path, os.O_RDONLY)
-        try:
-            data = os.pread(handle, length, position)
-        finally:
-            os.close(handle)
-        if len(data) != length:
-            raise OSError(f"{self.log_path} ends before byte {position + length}")
-        return data
+        return self._files.read(self.log_path, length, position)
 
     def end_of_whole_batches(self, position: int, *, max_bytes: int, bound: int, min_one: bool) -> int:
         """Where a read from the batch at `position` must end: whole batches below `bound`, of at most `max_bytes`.
@@ -281,23 +348,8 @@ class Segment:
         finally:
             os.close(handle)
 
-    def position_for_time(self, timestamp: int) -> int:
-        """A position at or before the first batch with a record at or after `timestamp`."""
-        at = bisect_left(self._times, (timestamp, -1)) - 1
-        return self._position_of(self._times[at][1]) if at >= 0 else 0
-
     def find_time(self, timestamp: int, *, from_offset: int) -> Iterator[tuple[int, BatchHeader]]:
         """(position, header) of batches that may hold a record at or after both `timestamp` and `from_offset`."""
-        for position, header in self._walk(self.position_for_time(timestamp), self.size, check=False):
+        for position, header in self._walk(self._indexes.position_for_time(timestamp), self.size, check=False):
             if header.max_timestamp >= timestamp and header.last_offset >= from_offset:
                 yield position, header
-
-
-def _append(path: Path, data: bytes) -> None:
-    handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
-    try:
-        rest = memoryview(data)
-        while rest:
-            rest = rest[os.write(handle, rest) :]
-    finally:
-        os.close(handle)

@@ -8,8 +8,9 @@ import pytest
 
 from broker_sim.log import checkpoints
 from broker_sim.log.config import LogConfig
-from broker_sim.log.dirs import LogDirs, deleted_name, folder_name, parse_folder_name
+from broker_sim.log.dirs import LogDirs
 from broker_sim.log.errors import LogDirsUnusable
+from broker_sim.log.log_dir import deleted_name, folder_name, parse_folder_name
 from broker_sim.log.records import build_values
 from controller.wire.types import TopicPartition
 
@@ -69,6 +70,7 @@ def test_logs_and_checkpoints_come_back(tmp_path, clean) -> None:
     log.raise_log_start(2)
     dirs.checkpoint_high_watermarks({TP: 4})
     dirs.checkpoint_recovery_points()
+    dirs.checkpoint_log_starts()
     closed(dirs, clean=clean, t=4)
     assert (tmp_path / "a" / ".kafka_cleanshutdown").exists() is clean
     assert (tmp_path / "a" / "replication-offset-checkpoint").read_text() == "0\n1\nt 0 4\n"

@@ -1,0 +1,126 @@
+"""Opening a log that is on disk: what an interrupted broker left is tidied up, completed or cut off, and reported.
+
+Nothing is removed in silence: every repair is a `Repair`, which the broker logs. Functions may raise OSError.
+Source: Kafka 3.9 `LogLoader`, spec broker.md §4.2, §10.2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from broker_sim.log.files import Files
+from broker_sim.log.records import BatchHeader
+from broker_sim.log.segment import (
+    CLEANED_SUFFIX,
+    COMPANIONS,
+    DELETED_SUFFIX,
+    SWAP_SUFFIX,
+    Segment,
+    SegmentShape,
+)
+from broker_sim.log.segments import Segments
+
+_KINDS: Final = ("log", *COMPANIONS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Repair:
+    """Something on disk was not as a clean shutdown leaves it. `lost_bytes` of records are gone."""
+
+    path: Path
+    reason: str
+    lost_bytes: int = 0
+
+
+def base_offset(name: str) -> int | None:
+    """The offset in a segment file's name, None for other names."""
+    stem = name.partition(".")[0]
+    return int(stem) if len(stem) == 20 and stem.isdigit() else None
+
+
+def tidy_up(folder: Path, *, shape: SegmentShape, files: Files) -> list[Repair]:
+    """Removes what was to be removed, undoes an unfinished rewriting and completes a finished one.
+
+    `.deleted` and `.cleaned` files go; a `.swap` segment replaces the segments it was made from.
+    """
+    paths = [p for p in folder.iterdir() if p.is_file()]
+    least_cleaned = min((_base(p) for p in paths if p.name.endswith(CLEANED_SUFFIX)), default=None)
+    repairs: list[Repair] = []
+    for path in paths:
+        is_swap = path.name.endswith(SWAP_SUFFIX)
+        is_undone = is_swap and least_cleaned is not None and _base(path) >= least_cleaned
+        if is_undone or path.name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, ".tmp")):
+            files.remove(path)
+    swaps = sorted(p for p in folder.glob(f"*{SWAP_SUFFIX}") if base_offset(p.name) is not None)
+    for path in swaps:
+        if path.name.endswith(f".log{SWAP_SUFFIX}"):
+            _remove_replaced(folder, _base(path), shape=shape, files=files)
+            repairs.append(Repair(path=path, reason="an interrupted compaction was completed"))
+    for path in swaps:
+        files.rename(path, path.with_name(path.name.removesuffix(SWAP_SUFFIX)))
+    return repairs
+
+
+def _base(path: Path) -> int:
+    return base_offset(path.name) or 0
+
+
+def _remove_replaced(folder: Path, base: int, *, shape: SegmentShape, files: Files) -> None:
+    """The segments that a `.swap` segment was made from: those whose base offset lies within it."""
+    swapped = Segment(folder, base, shape=shape, files=files, suffix=SWAP_SUFFIX)
+    swapped.load(is_trusted=False)
+    for path in sorted(folder.iterdir()):
+        offset = base_offset(path.name)
+        is_plain = offset is not None and path.suffix.removeprefix(".") in _KINDS
+        if is_plain and offset is not None and (offset == base or base <= offset < swapped.next_offset):
+            files.remove(path)
+
+
+def load_segments(
+    folder: Path,
+    segments: Segments,
+    *,
+    shape: SegmentShape,
+    files: Files,
+    trusted_below: int | None,
+    on_batch: Callable[[BatchHeader], None],
+) -> Iterator[Repair]:
+    """Fills `segments` with what the folder holds; a repair is yielded for each thing that was not as it should be.
+
+    Segments that end at or before offset `trusted_below` are taken as they are (None: all of them, the log was closed
+    cleanly); of the others every batch is checked. The log ends before the first batch that is not intact: segments
+    after it are removed. `on_batch` is told the batches that were read from the start of a segment.
+    """
+    bases = sorted(o for p in folder.glob("*.log") if (o := base_offset(p.name)) is not None)
+    yield from _remove_orphans(folder, set(bases), files)
+    is_cut = False
+    for index, base in enumerate(bases):
+        segment = Segment(folder, base, shape=shape, files=files)
+        size = segment.log_path.stat().st_size
+        overlaps = len(segments) > 0 and base < segments.active.next_offset
+        if is_cut or overlaps:
+            segment.delete()
+            reason = "it begins within the segment before it" if overlaps else "the segment before it is cut off"
+            yield Repair(path=segment.log_path, reason=reason, lost_bytes=size)
+            continue
+        end = bases[index + 1] if index + 1 < len(bases) else None
+        is_trusted = trusted_below is None or (end is not None and end <= trusted_below)
+        loaded = segment.load(is_trusted=is_trusted, on_batch=on_batch)
+        if loaded.torn_bytes:
+            is_cut = True
+            reason = "the last bytes are no intact batch"
+            yield Repair(path=segment.log_path, reason=reason, lost_bytes=loaded.torn_bytes)
+        elif loaded.rebuilt is not None and is_trusted:
+            yield Repair(path=segment.log_path, reason=f"indexes were rebuilt: {loaded.rebuilt}")
+        segments.add(segment)
+
+
+def _remove_orphans(folder: Path, bases: set[int], files: Files) -> Iterator[Repair]:
+    for path in sorted(folder.iterdir()):
+        offset = base_offset(path.name)
+        if offset is not None and offset not in bases and path.suffix.removeprefix(".") in COMPANIONS:
+            files.remove(path)
+            yield Repair(path=path, reason="an index without its log was removed")
