@@ -133,6 +133,19 @@ class Comparison:
         else:
             self._hw_emitted.append(hw)
 
+    def hw_stretch(self, *, derived: list[int], emitted: list[int]) -> None:
+        """Many high watermarks at once, each list in order; those of a stretch may pair wherever they stand in it."""
+        near = {*derived, *self._hw_derived}
+        self._hw_rows += len(emitted)
+        unpaired = [hw for hw in emitted if hw not in near]
+        self._hw_agree += len(emitted) - len(unpaired)
+        if self._hw_emitted and (late := {*derived} & {*self._hw_emitted}):
+            for hw in late:
+                self._hw_emitted.remove(hw)
+            self._hw_agree += len(late)
+        self._hw_derived.extend(derived[-HW_REMEMBERED:])
+        self._hw_emitted.extend(unpaired[-HW_REMEMBERED:])
+
     def finish(self, *, ts: int, epoch: int) -> None:
         """The lane ends: nothing more will come."""
         self.give_up_before(ts + PATIENCE_MS)
