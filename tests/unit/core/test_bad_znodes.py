@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from controller.core import events, step
@@ -392,6 +392,7 @@ JSON = st.recursive(
 )
 
 
+@settings(deadline=None)
 @given(JSON)
 def test_any_json_is_read_or_refused(value: Any) -> None:
     data = json.dumps(value).encode()
@@ -402,6 +403,7 @@ def test_any_json_is_read_or_refused(value: Any) -> None:
             assert str(error)
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=60))
 def test_any_bytes_are_read_or_refused(data: bytes) -> None:
     load(data)
@@ -412,6 +414,7 @@ def test_any_bytes_are_read_or_refused(data: bytes) -> None:
             assert str(error)
 
 
+@settings(deadline=None)
 @given(st.sampled_from([path for path in PLACES if path not in NOTICES]), JSON)
 def test_any_json_anywhere_and_the_next_event_works(path: str, value: Any) -> None:
     world = in_office()
