@@ -45,9 +45,10 @@ def make_parser() -> argparse.ArgumentParser:
         "--log-dirs",
         required=True,
         metavar="A[,B]",
-        help="log directories; with several brokers each gets a folder broker-<id> inside of them",
+        help="log directories, {id} in them being the broker's id; without it, several brokers get a folder "
+        "broker-<id> inside of each",
     )
-    run.add_argument("--rack", help="broker.rack of all brokers of this process")
+    run.add_argument("--rack", metavar="R[,...]", help="broker.rack: one for all brokers, or one for each")
     run.add_argument("--trace-dir", type=Path, metavar="D", help="folder for traces of ISR decisions")
     run.add_argument("--config", type=Path, metavar="F", help="settings in Kafka's server.properties format")
     run.add_argument("--override", action="append", default=[], metavar="K=V", help="a setting; may be repeated")
@@ -111,20 +112,37 @@ def identities(arguments: argparse.Namespace, settings: BrokerSettings, host_nam
         raise CommandLineError(
             f"--log-dirs {arguments.log_dirs!r}: expected different directories, separated by commas"
         )
+    racks = _racks(arguments.rack or settings.broker_rack, len(ids))
     advertised = _advertised(settings.advertised_listeners, len(ids))
     return tuple(
         BrokerIdentity(
             broker_id=broker_id,
             host=address.host,
             port=address.port,
-            log_dirs=tuple(folder if len(ids) == 1 else folder / f"broker-{broker_id}" for folder in folders),
-            rack=arguments.rack or settings.broker_rack,
+            log_dirs=tuple(_log_dir(folder, broker_id, is_alone=len(ids) == 1) for folder in folders),
+            rack=rack,
             trace_dir=arguments.trace_dir,
             advertised_host=(advertised.host or host_name) if advertised else _public_host(address.host, host_name),
             advertised_port=advertised.port or None if advertised else None,
         )
-        for broker_id, address in zip(ids, addresses, strict=True)
+        for broker_id, address, rack in zip(ids, addresses, racks, strict=True)
     )
+
+
+def _log_dir(folder: Path, broker_id: BrokerId, *, is_alone: bool) -> Path:
+    if "{id}" in str(folder):
+        return Path(str(folder).replace("{id}", str(broker_id)))
+    return folder if is_alone else folder / f"broker-{broker_id}"
+
+
+def _racks(text: str | None, count: int) -> tuple[str | None, ...]:
+    """One rack per broker. Raises CommandLineError."""
+    if text is None:
+        return (None,) * count
+    racks = tuple(part.strip() for part in text.split(","))
+    if not all(racks) or len(racks) not in (1, count):
+        raise CommandLineError(f"--rack {text!r}: {len(racks)} racks for {count} brokers; give 1 or {count}")
+    return racks * count if len(racks) == 1 else racks
 
 
 def _advertised(text: str | None, count: int) -> Address | None:

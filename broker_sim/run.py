@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
+import errno
 import random
+import resource
 import secrets
 import signal
 import socket
@@ -47,10 +50,40 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     logs.configure("broker")
     log = structlog.get_logger()
+    raise_descriptor_limit()
     used = {field.alias for field in BrokerSettings.model_fields.values() if field.alias is not None}
     for name in wire_settings.ignored(given, used):
         log.info(ev.SETTING_IGNORED, setting=name, value=given[name])
     return asyncio.run(_run(arguments, settings, brokers, plan, log))
+
+
+def raise_descriptor_limit() -> None:
+    """As many open files as the system allows this process: a socket at either end for each broker that follows."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        with contextlib.suppress(OSError, ValueError):  # some systems allow less than they say
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def tell_descriptors(log: Any) -> None:
+    """Has the event loop say clearly, once, when there are no more open files; accepting then stops for a while."""
+    told = False
+
+    def handle(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        nonlocal told
+        error = context.get("exception")
+        if not isinstance(error, OSError) or error.errno not in (errno.EMFILE, errno.ENFILE):
+            loop.default_exception_handler(context)
+        elif not told:
+            told = True
+            limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+            log.error(
+                ev.DESCRIPTORS_EXHAUSTED,
+                limit=limit,
+                reason="no more open files; raise the limit (ulimit -n) or run fewer brokers in one process",
+            )
+
+    asyncio.get_running_loop().set_exception_handler(handle)
 
 
 async def _run(
@@ -60,6 +93,7 @@ async def _run(
     plan: scenario.Scenario | None,
     log: Any,
 ) -> int:
+    tell_descriptors(log)
     seed = arguments.seed if arguments.seed is not None else secrets.randbits(32)
     log.info(ev.SEED_CHOSEN, seed=seed)
     chance, clock = random.Random(seed), SystemClock()
@@ -80,7 +114,6 @@ async def _run(
             chance=random.Random(chance.random()),
             log=log,
             faults=board,
-            off_loop=asyncio.to_thread,
         )
 
     host = BrokerHost(who, make, clock=clock, chance=chance, session_timeout_ms=timeout_ms, log=log)

@@ -15,17 +15,28 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import fcntl
+import itertools
 import os
 import socket
 import sys
-from collections.abc import Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from broker_sim.faults.rows import Kill, Stop
 from controller.embedded_zookeeper import EmbeddedZooKeeper, EmbeddedZooKeeperError
+from controller.local.fault_rows import edit_faults, read_faults
 from controller.local.processes import Child, ChildFailed, start_child
-from controller.local.status import CLUSTER_FILE, BrokerRow, ClusterError, ClusterRow, ControllerRow, write_cluster
+from controller.local.status import (
+    CLUSTER_FILE,
+    BrokerRow,
+    ClusterError,
+    ClusterRow,
+    ControllerRow,
+    down_by,
+    write_cluster,
+)
 from controller.wire import log_events as ev
 from controller.wire.real.java import JavaNotFound
 
@@ -33,6 +44,9 @@ HOST: Final = "127.0.0.1"
 #: Controllers are no brokers, so their ids must not meet: brokers count from 1.
 FIRST_CONTROLLER_ID: Final = 901
 _START_S: Final = 60.0
+#: What each broker of a process adds to that, and to the time it may take to end.
+_START_EACH_S: Final = 5.0
+_END_EACH_S: Final = 0.5
 #: How long a process may take to end when the whole cluster ends: in order (a controlled shutdown, which the last
 #: brokers cannot have), then at once.
 _END_GRACE_S: Final = (2.0, 5.0)
@@ -51,20 +65,50 @@ class BrokerPlan:
     rack: str | None
 
 
+#: From more brokers on, several share a process.
+ALONE_MAX: Final = 10
+#: The least `replica.fetch.wait.max.ms` for so many brokers, unless it is set: an idle follower asks each leader that
+#: often, so the requests of an idle cluster grow with the square of the brokers.
+_FETCH_WAITS_MS: Final = ((60, 10_000), (30, 5_000), (10, 2_000))
+_FETCH_WAIT: Final = "replica.fetch.wait.max.ms"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterPlan:
-    """What to run. Settings are `name=value` for controllers and brokers alike."""
+    """What to run. Settings are `name=value` for controllers and brokers alike.
+
+    `broker_processes` is how many processes the brokers share; None: one each up to `ALONE_MAX` brokers, above it as
+    many as there are processors, and two at least.
+    """
 
     data: Path
     brokers: tuple[BrokerPlan, ...]
     controller_ids: tuple[int, ...]
     zookeeper_port: int
     settings: tuple[str, ...] = ()
+    broker_processes: int | None = None
 
     @property
     def bootstrap(self) -> str:
-        """All brokers as clients take them."""
-        return ",".join(f"{HOST}:{broker.port}" for broker in self.brokers)
+        """Brokers as clients take them: all, or the first ones of many."""
+        return ",".join(f"{HOST}:{broker.port}" for broker in self.brokers[:ALONE_MAX])
+
+    @property
+    def groups(self) -> tuple[tuple[BrokerPlan, ...], ...]:
+        """The brokers of each process."""
+        count = len(self.brokers)
+        wanted = self.broker_processes or (count if count <= ALONE_MAX else max(2, os.cpu_count() or 1))
+        each, more = divmod(count, min(wanted, count))
+        cuts = [n * each + min(n, more) for n in range(min(wanted, count) + 1)]
+        return tuple(self.brokers[a:b] for a, b in itertools.pairwise(cuts))
+
+    @property
+    def broker_settings(self) -> tuple[str, ...]:
+        """The settings of the brokers: a large cluster of idle brokers asks less often, unless told otherwise."""
+        least = next((ms for brokers, ms in _FETCH_WAITS_MS if len(self.brokers) > brokers), None)
+        if least is None or any(s.partition("=")[0].strip() == _FETCH_WAIT for s in self.settings):
+            return self.settings
+        return (f"{_FETCH_WAIT}={least}", *self.settings)
 
     @property
     def zookeeper(self) -> str:
@@ -99,6 +143,7 @@ def plan_cluster(
     ports: Sequence[int],
     zookeeper_port: int,
     settings: Sequence[str] = (),
+    broker_processes: int | None = None,
 ) -> ClusterPlan:
     """Brokers 1, 2, ... with the racks in turn and the given ports; controllers 901, 902, ..."""
     return ClusterPlan(
@@ -110,6 +155,7 @@ def plan_cluster(
         controller_ids=tuple(FIRST_CONTROLLER_ID + index for index in range(controllers)),
         zookeeper_port=zookeeper_port,
         settings=tuple(settings),
+        broker_processes=broker_processes,
     )  # fmt: skip
 
 
@@ -124,6 +170,8 @@ class Cluster:
     _zookeeper: EmbeddedZooKeeper | None = None
     _controllers: dict[int, Child] = field(default_factory=dict)
     _brokers: dict[int, Child] = field(default_factory=dict)
+    #: is told of each broker that is up.
+    on_broker_up: Callable[[int], None] = lambda broker_id: None
 
     async def __aenter__(self) -> Cluster:
         """Raises: ClusterError, when something does not come up; what did come up is ended."""
@@ -158,28 +206,74 @@ class Cluster:
     async def kill_broker(self, broker_id: int) -> None:
         """SIGKILL. Raises: ClusterError, when it does not run."""
         child = self.broker(broker_id)
-        _require(child, running=True)
-        await child.kill()
+        self._require_broker(broker_id, running=True)
+        if self._is_shared(broker_id):
+            await self._put_down(broker_id, Kill(id=f"kill-{broker_id}", broker=broker_id), ev.BROKER_KILLED)
+        else:
+            await child.kill()
         self.write_file()
 
     async def stop_broker(self, broker_id: int) -> bool:
         """Controlled shutdown. Returns whether it ended by itself in time. Raises: ClusterError, if it does not run."""
-        child = self.broker(broker_id)
-        _require(child, running=True)
-        ended = await child.terminate(_SHUTDOWN_GRACE_S)
+        child, ended = self.broker(broker_id), True
+        self._require_broker(broker_id, running=True)
+        if self._is_shared(broker_id):
+            await self._put_down(broker_id, Stop(id=f"stop-{broker_id}", broker=broker_id), ev.BROKER_STOPPED)
+        else:
+            ended = await child.terminate(_SHUTDOWN_GRACE_S)
         self.write_file()
         return ended
 
     async def start_broker(self, broker_id: int) -> None:
-        """Starts it again, on its port and folder. Raises: ClusterError, when it runs or does not come up."""
-        _require(self.broker(broker_id), running=False)
-        plan = next(broker for broker in self.plan.brokers if broker.broker_id == broker_id)
+        """Starts it again, on its port and folder. Raises: ClusterError, when it runs or does not come up.
+
+        When the process that it shares has ended, all brokers of that process start again.
+        """
+        self._require_broker(broker_id, running=False)
         try:
-            await self._start_broker(plan)
+            if self._is_shared(broker_id) and self.broker(broker_id).is_alive:
+                await self._let_up(broker_id)
+            else:
+                await self._start_group(self._group_of(broker_id))
         except ChildFailed as error:
             raise ClusterError(str(error)) from error
         finally:
             self.write_file()
+
+    # A broker that shares its process goes down by a fault of its own, and comes up when that is cleared.
+
+    def _group_of(self, broker_id: int) -> tuple[BrokerPlan, ...]:
+        return next(group for group in self.plan.groups if any(b.broker_id == broker_id for b in group))
+
+    def _is_shared(self, broker_id: int) -> bool:
+        return len(self._group_of(broker_id)) > 1
+
+    def _require_broker(self, broker_id: int, *, running: bool) -> None:
+        child = self.broker(broker_id)
+        plan = next(broker for broker in self.plan.brokers if broker.broker_id == broker_id)
+        is_down = down_by(self.plan.fault_file, broker_id, plan.rack) is not None
+        if not self._is_shared(broker_id):
+            _require(child, running=running)
+        elif (child.is_alive and not is_down) != running:
+            raise ClusterError(f"broker-{broker_id} {'does not run' if running else 'runs already'}")
+
+    async def _put_down(self, broker_id: int, row: Kill | Stop, event: str) -> None:
+        child = self.broker(broker_id)
+        offset = child.log_end()
+        edit_faults(self.plan.fault_file, lambda present: (*present, row))
+        try:
+            await child.wait_for_rows(_about(event, broker_id), 1, timeout_s=_SHUTDOWN_GRACE_S, offset=offset)
+        except ChildFailed as error:
+            raise ClusterError(str(error)) from error
+
+    async def _let_up(self, broker_id: int) -> None:
+        child = self.broker(broker_id)
+        offset, ids = child.log_end(), {f"kill-{broker_id}", f"stop-{broker_id}"}
+        rows = read_faults(self.plan.fault_file)
+        if not any(row.id in ids for row in rows):
+            raise ClusterError(f"broker-{broker_id} is down by a fault; end it with kwob fault clear")
+        edit_faults(self.plan.fault_file, lambda present: [row for row in present if row.id not in ids])
+        await child.wait_for_rows(_about(ev.BROKER_STARTED, broker_id), 1, timeout_s=_START_S, offset=offset)
 
     async def kill_controller(self, controller_id: int) -> None:
         """SIGKILL. Raises: ClusterError, when it does not run."""
@@ -223,7 +317,7 @@ class Cluster:
         await self._zookeeper.start()
         await _all_or_first_error(
             *(self._start_controller(controller_id) for controller_id in self.plan.controller_ids),
-            *(self._start_broker(broker) for broker in self.plan.brokers),
+            *(self._start_group(group) for group in self.plan.groups),
         )
         self.write_file()
 
@@ -233,19 +327,31 @@ class Cluster:
         child = self._controllers[controller_id] = await self._start_program(name, argv)
         await child.wait_for_event(ev.CONTROLLER_STARTED, timeout_s=_START_S)
 
-    async def _start_broker(self, broker: BrokerPlan) -> None:
-        log_dir = self.plan.log_dir(broker.broker_id)
-        log_dir.mkdir(parents=True, exist_ok=True)
-        argv = ["broker_sim", "run", "--broker-id", str(broker.broker_id), "--listener", f"{HOST}:{broker.port}"]
-        argv += ["--log-dirs", str(log_dir), "--trace-dir", str(self.plan.trace_dir)]
+    async def _start_group(self, group: Sequence[BrokerPlan]) -> None:
+        ids = [broker.broker_id for broker in group]
+        for broker_id in ids:
+            self.plan.log_dir(broker_id).mkdir(parents=True, exist_ok=True)
+        argv = ["broker_sim", "run", "--broker-id", ",".join(map(str, ids))]
+        argv += ["--listener", ",".join(f"{HOST}:{broker.port}" for broker in group)]
+        argv += ["--log-dirs", str(self.plan.data / "broker-{id}" / "data"), "--trace-dir", str(self.plan.trace_dir)]
         argv += ["--fault-file", str(self.plan.fault_file)]
-        argv += ["--rack", broker.rack] if broker.rack is not None else []
-        child = self._brokers[broker.broker_id] = await self._start_program(f"broker-{broker.broker_id}", argv)
-        await child.wait_for_event(ev.BROKER_STARTED, timeout_s=_START_S)
+        argv += ["--rack", ",".join(str(broker.rack) for broker in group)] if group[0].rack is not None else []
+        name = f"broker-{ids[0]}" if len(ids) == 1 else f"brokers-{ids[0]}-{ids[-1]}"
+        child = await self._start_program(name, argv, self.plan.broker_settings)
+        self._brokers.update(dict.fromkeys(ids, child))
 
-    async def _start_program(self, name: str, argv: Sequence[str]) -> Child:
-        settings = [word for setting in self.plan.settings for word in ("--override", setting)]
-        command = [sys.executable, "-m", *argv, "--zookeeper", self.plan.zookeeper, *settings]
+        def is_up(row: Mapping[str, Any]) -> bool:
+            if row.get("event") == ev.BROKER_STARTED:
+                self.on_broker_up(int(row["broker_id"]))
+                return True
+            return False
+
+        await child.wait_for_rows(is_up, len(ids), timeout_s=_START_S + _START_EACH_S * len(ids))
+
+    async def _start_program(self, name: str, argv: Sequence[str], settings: Sequence[str] | None = None) -> Child:
+        given = self.plan.settings if settings is None else settings
+        overrides = [word for setting in given for word in ("--override", setting)]
+        command = [sys.executable, "-m", *argv, "--zookeeper", self.plan.zookeeper, *overrides]
         return await start_child(name, command, log_path=self.plan.log_path(name), cwd=self.plan.data)
 
     async def _end(self) -> None:
@@ -253,8 +359,11 @@ class Cluster:
         await asyncio.shield(asyncio.ensure_future(self._end_all()))
 
     async def _end_all(self) -> None:
+        at_first, then = _END_GRACE_S
+        then += _END_EACH_S * max((len(group) for group in self.plan.groups), default=0)
         for children in (self._brokers, self._controllers):
-            await asyncio.gather(*(child.terminate(*_END_GRACE_S) for child in children.values()))
+            unique = {child.name: child for child in children.values()}
+            await asyncio.gather(*(child.terminate(at_first, then) for child in unique.values()))
         if self._zookeeper is not None:
             await self._zookeeper.stop()
             self._zookeeper = None
@@ -274,6 +383,10 @@ async def _all_or_first_error(*steps: Coroutine[Any, Any, None]) -> None:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _about(event: str, broker_id: int) -> Callable[[Mapping[str, Any]], bool]:
+    return lambda row: row.get("event") == event and row.get("broker_id") == broker_id
 
 
 def _pid(child: Child | None) -> int | None:

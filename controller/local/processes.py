@@ -68,6 +68,35 @@ class Child:
                 f"{self.name} did not log {event} within {timeout_s:g} s; its log: {self.log_path}"
             ) from None
 
+    async def wait_for_rows(
+        self, wanted: Callable[[Mapping[str, Any]], bool], count: int, *, timeout_s: float, offset: int | None = None
+    ) -> None:
+        """Returns once `count` log lines from `offset` on (default: of this run) are wanted; each is asked for once.
+
+        Raises: ChildFailed, when the child ends before, or after `timeout_s`.
+        """
+        at, found = self.log_offset if offset is None else offset, 0
+        try:
+            async with asyncio.timeout(timeout_s):
+                while True:
+                    ended = not self.is_alive
+                    rows, at = rows_from(self.log_path, at)
+                    found += sum(1 for row in rows if wanted(row))
+                    if found >= count:
+                        return
+                    if ended:
+                        raise ChildFailed(f"{self.name} ended ({self._exit()}): {self.last_words()}")
+                    await asyncio.sleep(_POLL_S)
+        except TimeoutError:
+            raise ChildFailed(
+                f"{self.name} logged {found} of {count} lines waited for within {timeout_s:g} s; "
+                f"its log: {self.log_path}"
+            ) from None
+
+    def log_end(self) -> int:
+        """How long its log is now."""
+        return self.log_path.stat().st_size
+
     async def kill(self) -> None:
         """SIGKILL to its whole group; returns when it is gone."""
         self._signal(signal.SIGKILL)
@@ -157,6 +186,20 @@ def die_with_parent() -> Callable[[], None] | None:
             os._exit(1)
 
     return arrange
+
+
+def rows_from(path: Path, offset: int) -> tuple[list[dict[str, Any]], int]:
+    """The whole JSON lines of a log file from `offset` on, and where to go on; lines that are none are left out."""
+    with path.open("rb") as file:
+        file.seek(offset)
+        text = file.read()
+    whole = text[: text.rfind(b"\n") + 1]
+    rows = []
+    for line in whole.splitlines():
+        if line.startswith(b"{"):
+            with contextlib.suppress(ValueError):
+                rows.append(json.loads(line))
+    return rows, offset + len(whole)
 
 
 def log_rows(path: Path, offset: int = 0) -> Iterator[dict[str, Any]]:

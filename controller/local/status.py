@@ -12,6 +12,7 @@ import contextlib
 import json
 import os
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -20,7 +21,9 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from rich.console import Console
 from rich.table import Table
 
+from broker_sim.faults.rows import FAULT_FILE, Kill, Stop, decode
 from controller.wire.real import logs
+from controller.wire.types import BrokerId
 from controller.wire.zk import GetData, ZkSessionExpired, ZkUnreachable
 
 CLUSTER_FILE: Final = "cluster.json"
@@ -80,11 +83,28 @@ def read_cluster(data: Path) -> ClusterRow:
         raise ClusterError(f"no cluster in {data}: there is no {path}; start one with: kwob up --data {data}") from None
     except (OSError, ValidationError) as error:
         raise ClusterError(f"{path} is not a cluster file of kwob ({type(error).__name__})") from error
+    for broker in row.brokers:
+        if down_by(data / FAULT_FILE, broker.id, broker.rack) is not None:
+            broker.pid = None
     processes: list[ControllerRow | BrokerRow] = [*row.controllers, *row.brokers]
     for process in processes:
         if process.pid is not None and not is_running(process.pid):
             process.pid = None
     return row
+
+
+def down_by(fault_file: Path, broker_id: int, rack: str | None) -> str | None:
+    """The id (or kind) of the fault that has a broker down although its process runs; None when there is none."""
+    try:
+        rows = decode(fault_file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    now_ms = time.time_ns() // 1_000_000
+    for row in rows:
+        is_due = (row.from_ms or 0) <= now_ms and (row.until_ms is None or now_ms < row.until_ms)
+        if isinstance(row, (Kill, Stop)) and is_due and row.concerns(BrokerId(broker_id), rack):
+            return row.id or row.fault
+    return None
 
 
 def is_running(pid: int) -> bool:

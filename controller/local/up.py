@@ -7,14 +7,16 @@ import asyncio
 import contextlib
 import fcntl
 import os
+import resource
 import signal
 import sys
 import time
-from collections.abc import Coroutine, Sequence
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from controller.local.cluster import LOCK_FILE, Cluster, ClusterPlan, own_folder, plan_cluster
 from controller.local.control import serve_control
@@ -39,6 +41,10 @@ def main(argv: Sequence[str]) -> int:
         description="Runs a local cluster (ZooKeeper, controllers, brokers) until Ctrl-C. Its state stays in --data.",
     )
     parser.add_argument("--brokers", type=_count(1, 200), default=3, metavar="N", help="1 to 200 (default: 3)")
+    parser.add_argument(
+        "--broker-processes", type=_count(1, 200), metavar="N",
+        help="processes that the brokers share (default: one each up to 10 brokers, else one per processor)",
+    )  # fmt: skip
     parser.add_argument("--controllers", type=_count(1, 9), default=1, metavar="N", help="1 to 9 (default: 1)")
     parser.add_argument("--racks", default="", metavar="A,B,C", help="racks, given to the brokers in turn")
     parser.add_argument("--data", type=Path, default=DEFAULT_DATA, metavar="DIR", help="default: %(default)s")
@@ -62,6 +68,7 @@ def main(argv: Sequence[str]) -> int:
             ports=range(options.bootstrap_port, options.bootstrap_port + options.brokers),
             zookeeper_port=options.zookeeper_port,
             settings=options.override,
+            broker_processes=options.broker_processes,
         )
         with own_folder(plan.data), logs.configure("up", json_file=plan.log_path("up")):
             return run_until_signal(_up(plan), interrupted=0)
@@ -72,9 +79,13 @@ def main(argv: Sequence[str]) -> int:
 
 async def _up(plan: ClusterPlan) -> int:
     console = Console(highlight=False, soft_wrap=True)
-    console.print(f"starting {len(plan.brokers)} brokers and {len(plan.controller_ids)} controllers in {plan.data}")
+    processes = "" if len(plan.groups) == len(plan.brokers) else f" in {len(plan.groups)} processes"
+    console.print(
+        f"starting {len(plan.brokers)} brokers{processes} and {len(plan.controller_ids)} controllers in {plan.data}"
+    )
+    tell_scale(plan, console)
     try:
-        async with Cluster(plan) as cluster, serve_control(cluster):
+        async with _started(plan, console) as cluster, serve_control(cluster):
             console.print(f"bootstrap {plan.bootstrap}\nzookeeper {plan.zookeeper}\nlogs      {plan.data / 'logs'}")
             missing = await wait_until_whole(plan.bootstrap, [BrokerId(b.broker_id) for b in plan.brokers])
             if missing is not None:
@@ -84,6 +95,41 @@ async def _up(plan: ClusterPlan) -> int:
     finally:
         console.print("ended; nothing is left running")
     return 0
+
+
+@contextlib.asynccontextmanager
+async def _started(plan: ClusterPlan, console: Console) -> AsyncIterator[Cluster]:
+    """The running cluster; on a terminal a bar shows how many brokers are up."""
+    progress = Progress(
+        TextColumn("brokers up"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
+        console=console, transient=True, disable=not console.is_terminal,
+    )  # fmt: skip
+    task = progress.add_task("", total=len(plan.brokers))
+    with progress:
+        cluster = await Cluster(plan, on_broker_up=lambda broker_id: progress.advance(task)).__aenter__()
+    try:
+        yield cluster
+    finally:
+        await cluster.__aexit__()
+
+
+def tell_scale(plan: ClusterPlan, console: Console) -> None:
+    """What a large cluster does otherwise, and whether this machine lets it open enough files."""
+    for setting in plan.broker_settings[: len(plan.broker_settings) - len(plan.settings)]:
+        console.print(f"{setting} for the brokers, because there are many; --override says otherwise")
+    needed = descriptors_needed(len(plan.brokers), max(len(group) for group in plan.groups))
+    _, allowed = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if allowed != resource.RLIM_INFINITY and needed > allowed:
+        console.print(
+            f"[bold]a broker process may come to need {needed} open files, and the limit is {allowed}[/]: when every "
+            f"broker follows every other, connections will be refused; raise it (ulimit -Hn {needed}) or use more "
+            f"processes (--broker-processes {min(len(plan.brokers), 2 * len(plan.groups))})"
+        )
+
+
+def descriptors_needed(brokers: int, in_one_process: int) -> int:
+    """Open files of a process with so many of the brokers, when each follows each, and some for clients and logs."""
+    return 2 * in_one_process * (brokers - 1) + 10 * in_one_process + 256
 
 
 async def _tell_ends(cluster: Cluster, console: Console) -> None:

@@ -151,3 +151,24 @@ BAD_FAULTS = [
 def test_a_wrong_fault_file_is_refused_with_its_line(_: str, text: str, message: str) -> None:
     with pytest.raises(FaultError, match=message):
         decode(text)
+
+
+def test_each_broker_may_have_its_rack_and_its_folder() -> None:
+    argv = ["run", "--zookeeper", "z:1", "--broker-id", "4-5", "--listener", "h:0", "--rack", "a,b"]
+    first, second = identities(parse_arguments([*argv, "--log-dirs", "/d/{id}/x,/e"]), BrokerSettings(), "host")
+    assert (first.rack, second.rack) == ("a", "b")
+    assert first.log_dirs == (Path("/d/4/x"), Path("/e/broker-4"))
+    assert second.log_dirs == (Path("/d/5/x"), Path("/e/broker-5"))
+    with pytest.raises(CommandLineError, match="3 racks for 2 brokers"):
+        identities(parse_arguments([*argv, "--rack", "a,b,c", "--log-dirs", "/d"]), BrokerSettings(), "host")
+
+
+def test_faults_with_times_are_checked_before_anything_starts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    argv = ["run", "--zookeeper", "z:1", "--broker-id", "1", "--listener", "h:0", "--log-dirs", str(tmp_path / "d")]
+    (tmp_path / "s.yaml").write_text("faults:\n- fault: rust\n")
+    assert main([*argv, "--faults", str(tmp_path / "s.yaml")]) == 2
+    assert "s.yaml, line 2, fault 1: fault: 'rust' does not exist" in capsys.readouterr().err
+    assert main([*argv, "--faults", str(tmp_path / "absent")]) == 2
+    assert "absent cannot be read" in capsys.readouterr().err

@@ -276,3 +276,48 @@ def test_the_demo_refuses_a_folder_that_holds_something(tmp_path: Path, capsys: 
     assert demo.main(["--out", str(tmp_path)]) == 1
     assert "--overwrite" in capsys.readouterr().err
     assert (tmp_path / "x").exists()
+
+
+# -- brokers that share processes --------------------------------------------------------------------------------------
+
+
+SHARING = [
+    ("one each up to ten", 3, None, [1, 1, 1]),
+    ("as told", 5, 2, [3, 2]),
+    ("no more processes than brokers", 2, 9, [1, 1]),
+    ("all in one", 20, 1, [20]),
+]
+
+
+@pytest.mark.parametrize(("_", "brokers", "processes", "sizes"), SHARING, ids=[case[0] for case in SHARING])
+def test_how_brokers_share_processes(
+    _: str, brokers: int, processes: int | None, sizes: list[int], tmp_path: Path
+) -> None:
+    shared = plan(tmp_path, brokers=brokers, ports=range(brokers), broker_processes=processes)
+    assert [len(group) for group in shared.groups] == sizes
+    assert [b for group in shared.groups for b in group] == list(shared.brokers)
+
+
+def test_many_brokers_share_few_processes_and_ask_less_often(tmp_path: Path) -> None:
+    many = plan(tmp_path, brokers=100, ports=range(100))
+    assert 2 <= len(many.groups) <= max(2, os.cpu_count() or 1)
+    assert many.broker_settings == ("replica.fetch.wait.max.ms=10000",)
+    told = plan(tmp_path, brokers=100, ports=range(100), settings=["replica.fetch.wait.max.ms=500"])
+    assert told.broker_settings == ("replica.fetch.wait.max.ms=500",)
+    assert plan(tmp_path).broker_settings == ()
+
+
+def test_a_broker_that_a_fault_has_down_does_not_run(tmp_path: Path) -> None:
+    row = cluster.Cluster(plan(tmp_path, brokers=2, ports=[1, 2])).row()
+    for broker in row.brokers:
+        broker.pid = os.getpid()
+    status.write_cluster(tmp_path, row)
+    assert fault.main(["kill", "--broker", "2", "--data", str(tmp_path)]) == 0
+    assert fault.main(["stop", "--broker", "1", "--in", "1h", "--data", str(tmp_path)]) == 0
+    assert [broker.pid for broker in status.read_cluster(tmp_path).brokers] == [os.getpid(), None]
+    assert status.down_by(tmp_path / fault.FAULT_FILE, 2, "b") == "f1"
+
+
+def test_open_files_are_foreseen(tmp_path: Path) -> None:
+    assert up.descriptors_needed(100, 50) > 2 * 50 * 99
+    assert up.descriptors_needed(3, 1) < 1024
