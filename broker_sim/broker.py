@@ -29,12 +29,14 @@ from broker_sim.producer_ids import ProducerIds
 from broker_sim.registration import Registration, RegistrationRefused, prepare_cluster
 from broker_sim.replica_manager import ReplicaManager
 from broker_sim.replica_types import ReplicaSettings
-from broker_sim.server import ServerLimits, SocketServer
+from broker_sim.server import SocketServer
+from broker_sim.server_limits import ServerLimits
 from broker_sim.shutdown import ControlledShutdown
 from broker_sim.topic_creation import TopicCreator
 from broker_sim.trace import TraceWriter
 from broker_sim.zk import ZkClient, ZkError
 from controller.wire import log_events as ev
+from controller.wire.broker_configs import per_address_limits
 from controller.wire.ports import Clock, Network, ZkConnector, ZkSession
 from controller.wire.types import Broker as RegisteredBroker
 from controller.wire.types import BrokerId, Endpoint, TopicPartition
@@ -209,11 +211,16 @@ class Broker:
         limits = ServerLimits(
             max_request_bytes=settings.socket_request_max_bytes,
             max_connections=settings.max_connections,
+            max_connections_per_ip=settings.max_connections_per_ip,
+            overrides=per_address_limits(settings.max_connections_per_ip_overrides),
+            max_connection_creation_rate=settings.max_connection_creation_rate,
+            queued_max_request_bytes=settings.queued_max_request_bytes,
             idle_ms=settings.connections_max_idle_ms,
         )
         apis: dict[Any, Any] = {}
         server = SocketServer(apis, limits=limits, faults=self._faults, log=self._log)
         self._server = server
+        configs.tell(server.reconfigure)
         try:
             host, port = await server.listen(self._network, identity.host, identity.port)
         except OSError as error:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError, model_validator
 
 LONG_MAX: Final = 2**63 - 1
 INT_MAX: Final = 2**31 - 1
@@ -94,8 +94,12 @@ class BrokerSettings(BaseModel):
     fetch_max_bytes: Annotated[int, Field(ge=1024)] = 57_671_680
     max_incremental_fetch_session_cache_slots: NonNegative = 1000
     socket_request_max_bytes: Positive = 104_857_600
+    queued_max_request_bytes: FromMinusOne = -1
     connections_max_idle_ms: FromMinusOne = 600_000
     max_connections: NonNegative = INT_MAX
+    max_connections_per_ip: NonNegative = INT_MAX
+    max_connections_per_ip_overrides: str = ""
+    max_connection_creation_rate: NonNegative = INT_MAX
     advertised_listeners: str | None = None
     broker_rack: str | None = None
     request_timeout_ms: Positive = 30_000
@@ -122,6 +126,8 @@ class BrokerSettings(BaseModel):
     group_initial_rebalance_delay_ms: NonNegative = 3000
     group_max_size: Positive = INT_MAX
 
+    _given: dict[str, str] = PrivateAttr(default_factory=dict)
+
     @model_validator(mode="after")
     def _check_together(self) -> Self:
         if self.replica_fetch_wait_max_ms > self.replica_lag_time_max_ms:
@@ -137,7 +143,9 @@ class BrokerSettings(BaseModel):
         Raises: SettingsError, for a value that its property cannot have.
         """
         try:
-            return cls.model_validate(dict(properties))
+            settings = cls.model_validate(dict(properties))
+            settings._given = {name: property_text(value) for name, value in properties.items()}
+            return settings
         except ValidationError as error:
             raise SettingsError("\n".join(_explain(e) for e in error.errors())) from error
 
@@ -168,9 +176,10 @@ class BrokerSettings(BaseModel):
         return {name: property_text(value) for name, value in values.items() if value is not None}
 
     def given_values(self) -> dict[str, str]:
-        """The properties that were set, as text: Kafka's static broker configs."""
+        """The properties that were set, as text, those too that are not used: Kafka's static broker configs."""
         values = self.model_dump(by_alias=True, exclude_unset=True)
-        return {name: property_text(value) for name, value in values.items() if value is not None}
+        used = {name: property_text(value) for name, value in values.items() if value is not None}
+        return {**self._given, **used}
 
 
 def property_text(value: Any) -> str:

@@ -7,12 +7,14 @@ Source: Kafka 3.9 `ZkConfigManager`, `ZkNodeChangeNotificationListener`, `Config
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Protocol
 
 from broker_sim.zk import ZkClient, ZkError
 from controller.wire import log_events as ev
 from controller.wire import topic_configs
+from controller.wire.broker_configs import check_broker_value
+from controller.wire.errors import KafkaError
 from controller.wire.ports import Clock
 from controller.wire.types import BrokerId
 from controller.wire.zk import Create, Delete, GetChildren, GetData, SetData, ZkCode
@@ -43,6 +45,10 @@ class ConfigTarget(Protocol):
         self, *, leader: int | None = None, follower: int | None = None, alter_log_dirs: int | None = None
     ) -> None:
         """See `ReplicaManager.set_throttle_rates`."""
+        ...
+
+    def set_broker_config(self, values: Mapping[str, str]) -> None:
+        """See `ReplicaManager.set_broker_config`."""
         ...
 
 
@@ -93,6 +99,7 @@ class DynamicConfigs:
         self._dynamic: dict[str, str] = {}
         self._dynamic_default: dict[str, str] = {}
         self._topics: dict[str, dict[str, str]] = {}
+        self._listeners: list[Callable[[Mapping[str, str]], None]] = []
         self._last_change = -1
         self._wanted = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -107,11 +114,31 @@ class DynamicConfigs:
         """The cluster's dynamic defaults."""
         return self._dynamic_default
 
+    def tell(self, listener: Callable[[Mapping[str, str]], None]) -> None:
+        """`listener` gets the broker's dynamic configs, as they apply, now and after each change."""
+        self._listeners.append(listener)
+        listener(self._merged())
+
+    def _merged(self) -> dict[str, str]:
+        return {**self._dynamic_default, **self._dynamic}
+
     async def load_broker(self) -> None:
         """Reads and applies the broker's configs (start-up step 3)."""
-        self._dynamic_default = await self._store.read_broker(None)
-        self._dynamic = await self._store.read_broker(self._broker_id)
+        self._dynamic_default = self._valid(await self._store.read_broker(None), None)
+        self._dynamic = self._valid(await self._store.read_broker(self._broker_id), self._broker_id)
         self._apply_broker()
+
+    def _valid(self, configs: dict[str, str], broker_id: BrokerId | None) -> dict[str, str]:
+        """Without those that have no meaning here, as Kafka ignores them: the znode may be written by other hands."""
+        found = {}
+        for name, value in configs.items():
+            try:
+                check_broker_value(name, value)
+            except KafkaError as error:
+                self._log.warning(ev.CONFIG_REFUSED, entity_path=broker_entity(broker_id), reason=str(error))
+            else:
+                found[name] = value
+        return found
 
     async def load_topics(self, topics: Iterable[str]) -> None:
         """Reads the configs of topics that are not known yet. Throttles follow change notices only (§15)."""
@@ -173,13 +200,11 @@ class DynamicConfigs:
             self._throttle(name, configs)
         elif kind == "brokers" and name in (DEFAULT_ENTITY, str(self._broker_id)):
             await self.load_broker()
-            self._log.info(
-                ev.CONFIG_CHANGED, entity_path=entity_path, config={**self._dynamic_default, **self._dynamic}
-            )
+            self._log.info(ev.CONFIG_CHANGED, entity_path=entity_path, config=self._merged())
 
     def _set_topic(self, topic: str, configs: dict[str, str]) -> None:
         self._topics[topic] = configs
-        inherited = topic_configs.defaults_from({**self._dynamic_default, **self._dynamic})
+        inherited = topic_configs.defaults_from(self._merged())
         self._target.set_topic_config(topic, {**inherited, **configs})
 
     def _throttle(self, topic: str, configs: Mapping[str, str]) -> None:
@@ -190,7 +215,10 @@ class DynamicConfigs:
             self._log.warning(ev.CONFIG_REFUSED, entity_path=topic_entity(topic), reason=str(error))
 
     def _apply_broker(self) -> None:
-        merged = {**self._dynamic_default, **self._dynamic}
+        merged = self._merged()
+        self._target.set_broker_config(merged)
+        for listener in self._listeners:
+            listener(merged)
         self._target.set_throttle_rates(
             leader=self._rate(merged, LEADER_RATE),
             follower=self._rate(merged, FOLLOWER_RATE),
@@ -199,14 +227,10 @@ class DynamicConfigs:
         for topic, configs in self._topics.items():
             self._set_topic(topic, configs)
 
-    def _rate(self, merged: Mapping[str, str], name: str) -> int | None:
+    @staticmethod
+    def _rate(merged: Mapping[str, str], name: str) -> int | None:
         text = merged.get(name)
-        if text is None:
-            return None
-        if not text.strip().isdigit():
-            self._log.warning(ev.CONFIG_REFUSED, config=name, value=text, reason="not a number of bytes per second")
-            return None
-        return int(text)
+        return None if text is None else int(text)
 
 
 def topic_entity(topic: str) -> str:

@@ -62,6 +62,11 @@ class Registration:
         """The czxid of `/brokers/ids/N`."""
         return self._epoch
 
+    @property
+    def endpoint(self) -> Endpoint:
+        """What is registered as this broker's address."""
+        return self._broker.endpoints[0]
+
     async def check_endpoints(self) -> None:
         """Raises RegistrationRefused when another registered broker has one of this broker's addresses."""
         listed = await self._zk.perform_one(GetChildren(BrokerIdsZNode.path))

@@ -14,10 +14,11 @@ from typing import Any, Final
 
 from broker_sim.faults.board import FaultBoard
 from broker_sim.faults.rows import Action, ApiFault, with_error_code
+from broker_sim.server_limits import ConnectionCounts, RequestMemory, ServerLimits
 from controller.wire import log_events as ev
 from controller.wire import protocol
 from controller.wire.errors import ErrorCode
-from controller.wire.framing import MAX_REQUEST_BYTES, FrameBuffer, FrameError
+from controller.wire.framing import FrameBuffer, FrameError
 from controller.wire.ports import Connection, Listener, Network
 from controller.wire.protocol import ApiKey, ProtocolError, Request
 
@@ -66,20 +67,14 @@ class Api:
 ApiTable = Mapping[ApiKey, Api]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServerLimits:
-    """`idle_ms` -1 is no limit."""
-
-    max_request_bytes: int = MAX_REQUEST_BYTES
-    max_connections: int = 2**31 - 1
-    idle_ms: int = 600_000
-
-
 class SocketServer:
     """Accepts from `listen` on; requests wait until `serve_requests`, in order, as at a broker that is starting."""
 
     def __init__(self, apis: ApiTable, *, limits: ServerLimits, faults: FaultBoard, log: Any) -> None:
         self._apis, self._limits, self._faults, self._log = apis, limits, faults, log
+        self._limits_at_start = limits
+        self._counts = ConnectionCounts()
+        self._memory = RequestMemory(limits.queued_max_request_bytes)
         self._ready = asyncio.Event()
         self._listener: Listener | None = None
         self._open: dict[Connection, asyncio.Task[Any]] = {}
@@ -88,6 +83,10 @@ class SocketServer:
         """Binds; returns the address really bound. Raises OSError."""
         self._listener = await network.listen(host, port, self._serve)
         return self._listener.address
+
+    def reconfigure(self, values: Mapping[str, str]) -> None:
+        """The broker's dynamic configs are now these. Connections that are open stay."""
+        self._limits = self._limits_at_start.changed(values)
 
     def serve_requests(self) -> None:
         """Lets the requests in that came so far and will come."""
@@ -105,13 +104,16 @@ class SocketServer:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _serve(self, connection: Connection) -> None:
-        task = asyncio.current_task()
+        task, host = asyncio.current_task(), _host(connection.peer)
         assert task is not None
-        if len(self._open) >= self._limits.max_connections:
-            self._closed(connection, f"max.connections {self._limits.max_connections} reached")
+        refusal = self._counts.refusal(host, self._limits)
+        if refusal is not None:
+            self._closed(connection, refusal)
             return
         self._open[connection] = task
+        self._counts.opened(host)
         try:
+            await self._wait_for_rate()
             await self._serve_until_closed(connection)
         except (CloseConnection, FrameError, ProtocolError) as error:
             self._closed(connection, str(error))
@@ -121,21 +123,38 @@ class SocketServer:
             self._log.debug(ev.CONNECTION_CLOSED, peer=connection.peer, reason=f"connection broke: {error}")
         finally:
             del self._open[connection]
+            self._counts.closed(host)
             connection.close()
+
+    async def _wait_for_rate(self) -> None:
+        delay_s = self._counts.delay_s(asyncio.get_running_loop().time(), self._limits)
+        if delay_s > 0:
+            await asyncio.sleep(delay_s)
 
     def _closed(self, connection: Connection, reason: str) -> None:
         self._log.warning(ev.CONNECTION_CLOSED, peer=connection.peer, reason=reason)
 
     async def _serve_until_closed(self, connection: Connection) -> None:
-        frames = FrameBuffer(self._limits.max_request_bytes)
-        while data := await self._receive(connection):
-            for frame in frames.feed(data):
-                await self._ready.wait()
-                answer = await self._answer(frame, connection)
-                if answer is not None:
-                    connection.send(answer)
-                    async with asyncio.timeout(SLOW_CLIENT_LIMIT_S):
-                        await connection.drain()
+        frames, memory, held = FrameBuffer(self._limits.max_request_bytes), self._memory, 0
+        try:
+            while data := await self._receive(connection):
+                for frame in frames.feed(data):
+                    held = held or await memory.take(len(frame))
+                    await self._ready.wait()
+                    await self._serve_one(frame, connection)
+                    memory.give(held)
+                    held = 0
+                if frames.wanted_bytes and not held:
+                    held = await memory.take(frames.wanted_bytes)
+        finally:
+            memory.give(held)
+
+    async def _serve_one(self, frame: bytes, connection: Connection) -> None:
+        answer = await self._answer(frame, connection)
+        if answer is not None:
+            connection.send(answer)
+            async with asyncio.timeout(SLOW_CLIENT_LIMIT_S):
+                await connection.drain()
 
     async def _receive(self, connection: Connection) -> bytes:
         idle_s = None if self._limits.idle_ms < 0 else self._limits.idle_ms / 1000

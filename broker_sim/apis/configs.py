@@ -1,37 +1,38 @@
 """Configs of topics and brokers: DescribeConfigs (32) 0-3, AlterConfigs (33) 0-1, IncrementalAlterConfigs (44) 0-1.
 
-DescribeConfigs: v1 replaced `is_default` by the source and added synonyms, v3 types and texts. Any broker answers for a
-topic and for the cluster's broker defaults (empty name); for a broker only that broker itself. What is altered is
-written to ZooKeeper and announced; it counts once a broker has processed the announcement. Left out: broker loggers
-(resource type 8), which are refused. Source: spec broker.md §17.
+DescribeConfigs: v1 replaced `is_default` (which Kafka 3.9 no longer fills) by the source and added synonyms, v3 types
+and texts. Any broker answers for a topic and for the cluster's broker defaults (empty name); for a broker only that
+broker itself. What is altered is written to ZooKeeper and announced; it counts once a broker has processed the
+announcement. Left out: broker loggers (resource type 8), which are refused.
+
+Source: spec broker.md §17; Kafka 3.9 `ConfigHelper`, `ConfigAdminManager`.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from broker_sim.apis.context import BrokerContext
 from broker_sim.config_store import broker_entity, topic_entity
 from broker_sim.server import Answer, Call
 from broker_sim.zk import ZkError
-from controller.wire.config_edits import (
-    ALTERABLE_BROKER_CONFIGS,
-    Edit,
-    ResourceType,
+from controller.wire.broker_config_names import BROKER_CONFIG_DEFAULTS, BROKER_CONFIG_TYPES
+from controller.wire.broker_configs import (
+    ALTERABLE,
     broker_config_type,
-    check_broker_configs,
-    check_edits,
-    edited,
-    own_broker_id,
-    resource_type_name,
+    check_broker_change,
+    documentation,
+    is_sensitive,
+    synonyms_of,
 )
+from controller.wire.config_edits import Edit, ResourceType, check_edits, edited, own_broker_id, resource_type_name
 from controller.wire.errors import ErrorCode, KafkaError
 from controller.wire.topic_configs import (
     TOPIC_CONFIGS,
     BrokerLevels,
     ConfigSource,
-    ConfigType,
     InvalidConfig,
     defaults_from,
     describe,
@@ -43,6 +44,8 @@ from controller.wire.topic_names import check_topic_name
 DESCRIBE_CONFIGS_VERSIONS: Final = (0, 3)
 ALTER_CONFIGS_VERSIONS: Final = (0, 1)
 INCREMENTAL_ALTER_CONFIGS_VERSIONS: Final = (0, 1)
+#: What this broker speaks to others, whatever its file says.
+INTER_BROKER_PROTOCOL: Final = "2.6"
 _TOPIC_TYPES: Final = {name: config.type for name, config in TOPIC_CONFIGS.items()}
 
 
@@ -52,43 +55,57 @@ _TOPIC_TYPES: Final = {name: config.type for name, config in TOPIC_CONFIGS.items
 async def handle_describe_configs(context: BrokerContext, call: Call) -> Answer:
     """The configs of each resource, with where each value comes from."""
     synonyms = bool(getattr(call.body, "include_synonyms", False))
-    documentation = bool(getattr(call.body, "include_documentation", False))
-    return {"results": [await _described(context, r, synonyms, documentation) for r in call.body.resources]}
+    texts = bool(getattr(call.body, "include_documentation", False))
+    return {"results": [await _described(context, r, synonyms, texts) for r in call.body.resources]}
 
 
-async def _described(context: BrokerContext, resource: Any, synonyms: bool, documentation: bool) -> dict[str, Any]:
+async def _described(context: BrokerContext, resource: Any, synonyms: bool, texts: bool) -> dict[str, Any]:
     head = {"resource_type": int(resource.resource_type), "resource_name": resource.resource_name}
-    names = None if resource.configuration_keys is None else list(resource.configuration_keys)
+    #: None and an empty list are the same to Kafka: all.
+    names = list(resource.configuration_keys or ()) or None
     try:
-        if head["resource_type"] == ResourceType.TOPIC:
-            entries = await _topic_entries(context, resource.resource_name, names)
-        elif head["resource_type"] == ResourceType.BROKER:
-            entries = _broker_entries(context, resource.resource_name, names)
-        else:
-            raise KafkaError(
-                ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {resource_type_name(head['resource_type'])}"
-            )
+        entries = await _entries(context, head["resource_type"], resource.resource_name, names)
     except KafkaError as error:
-        return {**head, "error_code": error.code, "error_message": error.message}
-    if not synonyms:
-        for entry in entries:
-            entry["synonyms"] = []
-    if not documentation:
-        for entry in entries:
+        return {**head, "error_code": error.code, "error_message": error.message or ""}
+    for entry in entries:
+        if not synonyms:
+            entry["synonyms"] = ()
+        if not texts:
             entry["documentation"] = None
-    return {**head, "configs": entries}
+    return {**head, "error_message": "", "configs": entries}
+
+
+async def _entries(context: BrokerContext, kind: int, name: str, names: list[str] | None) -> list[dict[str, Any]]:
+    if kind == ResourceType.TOPIC:
+        return await _topic_entries(context, name, names)
+    if kind == ResourceType.BROKER:
+        return _broker_entries(context, name, names)
+    if kind == ResourceType.BROKER_LOGGER:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {resource_type_name(kind)}")
+    raise KafkaError(ErrorCode.INVALID_REQUEST, _MALFORMED)
+
+
+_CLIENT_METRICS: Final = 16
+_NOT_CLIENT_METRICS: Final = (
+    "AlterConfigs is only supported for topics and brokers, but resource type is CLIENT_METRICS"
+)
+#: The text of `Errors.INVALID_REQUEST`, with which Kafka refuses resource types that it does not know.
+_MALFORMED: Final = (
+    "This most likely occurs because of a request being malformed by the client library or the message was sent to an "
+    "incompatible broker. See the broker logs for more details."
+)
 
 
 async def _topic_entries(context: BrokerContext, topic: str, names: list[str] | None) -> list[dict[str, Any]]:
     check_topic_name(topic)
-    _check_topic_exists(context, topic)
+    if not context.metadata.partitions(topic):
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "")
     configs = await context.config_store.read_topic(topic)
     return [
         {
             "name": entry.name,
             "value": entry.value,
             "read_only": False,
-            "is_default": entry.source is ConfigSource.DEFAULT_CONFIG,
             "config_source": entry.source,
             "synonyms": [{"name": s.name, "value": s.value, "source": s.source} for s in entry.synonyms],
             "config_type": entry.type,
@@ -100,40 +117,61 @@ async def _topic_entries(context: BrokerContext, topic: str, names: list[str] | 
 
 def _levels(context: BrokerContext) -> BrokerLevels:
     return BrokerLevels(
-        dynamic=context.configs.dynamic,
-        dynamic_default=context.configs.dynamic_default,
-        static=context.settings.given_values(),
+        dynamic=context.configs.dynamic, dynamic_default=context.configs.dynamic_default, static=_static(context)
     )
 
 
+def _static(context: BrokerContext) -> Mapping[str, str]:
+    """What the broker was started with; its id and its place come from the command line, its protocol from the code."""
+    endpoint = context.registration.endpoint
+    place = {
+        "broker.id": str(context.broker_id),
+        "node.id": str(context.broker_id),
+        "inter.broker.protocol.version": INTER_BROKER_PROTOCOL,
+        "listeners": f"PLAINTEXT://{endpoint.host}:{endpoint.port}",
+        "log.dirs": ",".join(context.replicas.log_dir_names),
+    }
+    return {**context.settings.given_values(), **place}
+
+
 def _broker_entries(context: BrokerContext, name: str, names: list[str] | None) -> list[dict[str, Any]]:
-    broker_id, levels = own_broker_id(name, context.broker_id), _levels(context)
-    if broker_id is None:
-        values = dict(levels.dynamic_default)
-    else:
-        values = {**context.settings.property_values(), **levels.merged()}
-    wanted = sorted(values.keys() if names is None else values.keys() & set(names))
-    return [_broker_entry(context, key, values[key], levels, with_static=broker_id is not None) for key in wanted]
+    """All settings that Kafka knows, of this broker; what is set for all, for the empty name."""
+    broker_id, levels = own_broker_id(name, context.broker_id, describing=True), _levels(context)
+    sources: list[tuple[ConfigSource, Mapping[str, str]]] = [
+        (ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG, levels.dynamic_default)
+    ]
+    known: Iterable[str] = levels.dynamic_default
+    if broker_id is not None:
+        sources.insert(0, (ConfigSource.DYNAMIC_BROKER_CONFIG, levels.dynamic))
+        sources += [
+            (ConfigSource.STATIC_BROKER_CONFIG, levels.static),
+            (ConfigSource.DEFAULT_CONFIG, BROKER_CONFIG_DEFAULTS),
+        ]
+        known = BROKER_CONFIG_TYPES.keys() | levels.merged().keys()
+    return [_broker_entry(key, sources) for key in sorted(known) if names is None or key in names]
 
 
-def _broker_entry(
-    context: BrokerContext, name: str, value: str, levels: BrokerLevels, *, with_static: bool
-) -> dict[str, Any]:
-    places = [(ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG, levels.dynamic_default)]
-    if with_static:
-        places.insert(0, (ConfigSource.DYNAMIC_BROKER_CONFIG, levels.dynamic))
-        places.append((ConfigSource.STATIC_BROKER_CONFIG, levels.static))
-        places.append((ConfigSource.DEFAULT_CONFIG, type(context.settings)().property_values()))
-    synonyms = [{"name": name, "value": at[name], "source": source} for source, at in places if name in at]
-    source = synonyms[0]["source"] if synonyms else ConfigSource.DEFAULT_CONFIG
+def _broker_entry(name: str, sources: list[tuple[ConfigSource, Mapping[str, str]]]) -> dict[str, Any]:
+    hidden = is_sensitive(name)
+    found = [
+        {"name": synonym, "value": None if hidden else values[synonym], "source": source}
+        for source, values in sources
+        for synonym in synonyms_of(name)
+        if synonym in values
+    ]
+    while found and found[0]["name"] != name:
+        found.pop(0)
+    value = next((values[name] for _, values in sources if name in values), None)
+    source = found[0]["source"] if found else ConfigSource.DEFAULT_CONFIG
     return {
         "name": name,
-        "value": value,
-        "read_only": name not in ALTERABLE_BROKER_CONFIGS,
-        "is_default": source is ConfigSource.DEFAULT_CONFIG,
+        "value": None if hidden else value,
+        "read_only": name not in ALTERABLE,
         "config_source": source,
-        "synonyms": synonyms,
+        "is_sensitive": hidden,
+        "synonyms": found,
         "config_type": broker_config_type(name),
+        "documentation": documentation(name),
     }
 
 
@@ -174,33 +212,48 @@ async def _alter_resource(
     context: BrokerContext, kind: int, name: str, edits: list[Edit], *, replace: bool, dry: bool
 ) -> None:
     check_edits(edits)
-    if kind == ResourceType.TOPIC:
-        if not name:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
-        _check_topic_exists(context, name)
-        entity = topic_entity(name)
-    elif kind == ResourceType.BROKER:
-        entity = broker_entity(own_broker_id(name, context.broker_id))
-    else:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {resource_type_name(kind)}")
+    entity = _entity(context, kind, name)
     stored = {} if replace else (await context.config_store.read([entity]))[entity]
-    try:
-        if kind == ResourceType.TOPIC:
-            broker_values = _levels(context).merged()
-            configs = edited(stored, edits, _TOPIC_TYPES, effective({}, broker_values))
-            validate(configs, defaults_from(broker_values))
-        else:
-            types = {edit.name: ConfigType(broker_config_type(edit.name)) for edit in edits}
-            configs = edited(stored, edits, types, context.settings.property_values())
-            check_broker_configs(configs, edits)
-    except InvalidConfig as error:
-        where = f"ConfigResource(type={resource_type_name(kind)}, name='{name}')"
-        message = f"Invalid config value for resource {where}: {error.message}"
-        raise KafkaError(ErrorCode.INVALID_CONFIG, message) from error
+    check = _changed_topic if kind == ResourceType.TOPIC else _changed_broker
+    configs = check(context, name, stored, edits)
     if not dry:
         await context.config_store.write(entity, configs)
 
 
-def _check_topic_exists(context: BrokerContext, topic: str) -> None:
-    if not context.metadata.partitions(topic):
-        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{topic}' does not exist.")
+def _entity(context: BrokerContext, kind: int, name: str) -> str:
+    """The path of the resource's znode. Raises KafkaError, where this broker cannot alter it."""
+    if kind == ResourceType.TOPIC:
+        if not name:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
+        if not context.metadata.partitions(name):
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
+        return topic_entity(name)
+    if kind == ResourceType.BROKER:
+        return broker_entity(own_broker_id(name, context.broker_id))
+    if kind == ResourceType.BROKER_LOGGER:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {resource_type_name(kind)}")
+    text = f"Unknown resource type {kind}" if kind != _CLIENT_METRICS else _NOT_CLIENT_METRICS
+    raise KafkaError(ErrorCode.INVALID_REQUEST, text)
+
+
+def _changed_topic(context: BrokerContext, name: str, stored: Mapping[str, str], edits: list[Edit]) -> dict[str, str]:
+    """The topic's configs after the edits. Raises KafkaError; only bad values name the resource, as in Kafka."""
+    inherited = _levels(context).merged()
+    configs = edited(stored, edits, _TOPIC_TYPES, effective({}, inherited))
+    unknown = next((key for key in configs if key not in TOPIC_CONFIGS), None)
+    if unknown is not None:
+        raise InvalidConfig(f"Unknown topic config name: {unknown}")
+    try:
+        validate(configs, defaults_from(inherited))
+    except InvalidConfig as error:
+        where = f"ConfigResource(type=TOPIC, name='{name}')"
+        message = f"Invalid config value for resource {where}: {error.message}"
+        raise KafkaError(ErrorCode.INVALID_CONFIG, message) from error
+    return configs
+
+
+def _changed_broker(context: BrokerContext, name: str, stored: Mapping[str, str], edits: list[Edit]) -> dict[str, str]:
+    current = {**BROKER_CONFIG_DEFAULTS, **_levels(context).merged()}
+    configs = edited(stored, edits, {edit.name: broker_config_type(edit.name) for edit in edits}, current)
+    check_broker_change(configs, current)
+    return configs

@@ -1,8 +1,8 @@
 """FindCoordinator (10), versions 0-3: which broker coordinates a group.
 
 v1 added the key type and an error text, v3 is flexible. The topic of group offsets is created when it is missing. Left
-out: transaction coordinators (key type 1 is refused with INVALID_REQUEST), batches of keys (v4+).
-Source: spec clients.md §6.
+out: transaction coordinators (key type 1 is refused, see `produce`), batches of keys (v4+).
+Source: spec clients.md §6; Kafka 3.9 `KafkaApis.getCoordinator`.
 """
 
 from __future__ import annotations
@@ -10,21 +10,28 @@ from __future__ import annotations
 from typing import Any, Final
 
 from broker_sim.apis.context import BrokerContext
-from broker_sim.apis.produce import NO_TRANSACTIONS
+from broker_sim.apis.produce import NO_TRANSACTIONS, TRANSACTIONS_REFUSED
 from broker_sim.server import Answer, Call
 from controller.wire.errors import ErrorCode
 from controller.wire.types import GROUP_METADATA_TOPIC, TopicPartition
 
 VERSIONS: Final = (0, 3)
 GROUP: Final = 0
+TRANSACTION: Final = 1
+#: What Kafka says to key types that it does not know (the text of `Errors.INVALID_REQUEST`).
+_UNKNOWN_KEY_TYPE: Final = (
+    "This most likely occurs because of a request being malformed by the client library or the message was sent to an "
+    "incompatible broker. See the broker logs for more details."
+)
 
 
 async def handle_find_coordinator(context: BrokerContext, call: Call) -> Answer:
     """The leader of the group's partition; COORDINATOR_NOT_AVAILABLE while there is none."""
-    if getattr(call.body, "key_type", GROUP) != GROUP:
-        return _refusal(ErrorCode.INVALID_REQUEST, NO_TRANSACTIONS)
-    if not call.body.key:
-        return _refusal(ErrorCode.INVALID_GROUP_ID)
+    key_type = getattr(call.body, "key_type", GROUP)
+    if key_type == TRANSACTION:
+        return _refusal(TRANSACTIONS_REFUSED, NO_TRANSACTIONS)
+    if key_type != GROUP:
+        return _refusal(ErrorCode.INVALID_REQUEST, _UNKNOWN_KEY_TYPE)
     if not context.metadata.partitions(GROUP_METADATA_TOPIC):
         await context.topic_creator.create(GROUP_METADATA_TOPIC)
         return _refusal(ErrorCode.COORDINATOR_NOT_AVAILABLE)
@@ -34,7 +41,7 @@ async def handle_find_coordinator(context: BrokerContext, call: Call) -> Answer:
     endpoint = context.metadata.endpoint(leader) if leader is not None else None
     if endpoint is None:
         return _refusal(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-    return {"node_id": leader, "host": endpoint.host, "port": endpoint.port}
+    return {"node_id": leader, "host": endpoint.host, "port": endpoint.port, "error_message": "NONE"}
 
 
 def _refusal(error: ErrorCode, message: str | None = None) -> dict[str, Any]:

@@ -38,10 +38,11 @@ async def handle_fetch(context: BrokerContext, call: Call) -> Answer:
         version=call.version,
     )
     answer = session.answer(results)
+    committed_only = body.isolation_level == READ_COMMITTED
     return {
         "error_code": answer.error,
         "session_id": answer.session_id,
-        "responses": _topics(answer.partitions),
+        "responses": _topics(answer.partitions, committed_only=committed_only),
     }
 
 
@@ -55,7 +56,7 @@ def _open_session(context: BrokerContext, call: Call) -> FetchContext:
             TopicPartition(topic.topic, int(p.partition)): FetchPartition(
                 fetch_offset=int(p.fetch_offset),
                 max_bytes=int(p.partition_max_bytes),
-                current_leader_epoch=int(getattr(p, "current_leader_epoch", -1)),
+                current_leader_epoch=max(int(getattr(p, "current_leader_epoch", -1)), -1),
                 log_start_offset=int(getattr(p, "log_start_offset", -1)),
             )
             for topic in body.topics
@@ -71,21 +72,25 @@ def _open_session(context: BrokerContext, call: Call) -> FetchContext:
     )
 
 
-def _topics(partitions: Mapping[TopicPartition, FetchResult]) -> list[dict[str, Any]]:
+def _topics(partitions: Mapping[TopicPartition, FetchResult], *, committed_only: bool) -> list[dict[str, Any]]:
     return [
-        {"topic": topic, "partitions": [_partition(tp.partition, partitions[tp]) for tp in group]}
+        {"topic": topic, "partitions": [_partition(tp.partition, partitions[tp], committed_only) for tp in group]}
         for topic, group in by_topic(partitions)
     ]
 
 
-def _partition(index: int, result: FetchResult) -> dict[str, Any]:
+def _partition(index: int, result: FetchResult, committed_only: bool) -> dict[str, Any]:
+    """Aborted transactions, of which there are none, are listed where Kafka lists them and else null."""
+    is_listed = result.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION or (
+        committed_only and result.error is ErrorCode.NONE
+    )
     return {
         "partition_index": index,
         "error_code": result.error,
         "high_watermark": result.high_watermark,
         "last_stable_offset": result.last_stable_offset,
         "log_start_offset": result.log_start_offset,
-        "aborted_transactions": None,
+        "aborted_transactions": () if is_listed else None,
         "preferred_read_replica": result.preferred_read_replica,
         "records": result.records,
     }

@@ -61,15 +61,15 @@ def _members(group: Group, protocol: str | None) -> list[dict[str, Any]]:
 
 
 async def handle_list_groups(context: BrokerContext, call: Call) -> Answer:
-    """The groups of this broker, in the states asked for (all, if none are)."""
-    states = set(getattr(call.body, "states_filter", ()) or ())
+    """The groups of this broker, in the states asked for, in any case (all, if none are)."""
+    states = {state.lower() for state in getattr(call.body, "states_filter", ()) or ()}
     groups = [entry.group for entry in context.groups.entries()]
     return {
         "error_code": ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if context.groups.is_loading else ErrorCode.NONE,
         "groups": [
             {"group_id": g.group_id, "protocol_type": g.protocol_type or "", "group_state": g.state.value}
             for g in groups
-            if not states or g.state.value in states
+            if not states or g.state.value.lower() in states
         ],
     }
 

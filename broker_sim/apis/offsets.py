@@ -11,10 +11,10 @@ from collections import Counter
 from typing import Any, Final
 
 from broker_sim.apis.context import BrokerContext
-from broker_sim.replica_types import ListedOffset
+from broker_sim.replica_types import DeleteRecordsResult, ListedOffset
 from broker_sim.server import Answer, Call
 from controller.wire.errors import ErrorCode
-from controller.wire.types import TopicPartition
+from controller.wire.types import INTERNAL_TOPICS, TopicPartition
 
 LIST_OFFSETS_VERSIONS: Final = (1, 5)
 OFFSET_FOR_LEADER_EPOCH_VERSIONS: Final = (0, 3)
@@ -78,11 +78,22 @@ async def handle_offset_for_leader_epoch(context: BrokerContext, call: Call) -> 
     }
 
 
+def _deletion_refusal(context: BrokerContext, tp: TopicPartition) -> DeleteRecordsResult | None:
+    """Kafka's `KafkaApis.handleDeleteRecordsRequest` and `deleteRecordsOnLocalLog`, before a log is asked."""
+    if not context.metadata.knows(tp):
+        return DeleteRecordsResult(error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    if tp.topic in INTERNAL_TOPICS:
+        return DeleteRecordsResult(error=ErrorCode.INVALID_TOPIC_EXCEPTION)
+    return None
+
+
 async def handle_delete_records(context: BrokerContext, call: Call) -> Answer:
     """Raises log start offsets."""
     body = call.body
     offsets = {TopicPartition(t.name, int(p.partition_index)): int(p.offset) for t in body.topics for p in t.partitions}
-    results = await context.replicas.delete_records(offsets, timeout_ms=body.timeout)
+    results = {tp: error for tp in offsets if (error := _deletion_refusal(context, tp)) is not None}
+    wanted = {tp: offset for tp, offset in offsets.items() if tp not in results}
+    results |= await context.replicas.delete_records(wanted, timeout_ms=body.timeout)
 
     def answer(topic: str, index: int) -> dict[str, Any]:
         result = results[TopicPartition(topic, index)]

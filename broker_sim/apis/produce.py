@@ -67,7 +67,7 @@ async def _produce(context: BrokerContext, call: Call, records: _Records) -> _Re
         return dict.fromkeys(records, refused)
     results, wanted = _checked(context, call, records)
     if call.body.acks not in VALID_ACKS:
-        return results | dict.fromkeys(wanted, ProduceResult(error=ErrorCode.INVALID_REQUIRED_ACKS, log_start_offset=0))
+        return results | dict.fromkeys(wanted, ProduceResult(error=ErrorCode.INVALID_REQUIRED_ACKS))
     if call.request.client_id != ADMIN_CLIENT_ID:
         for tp in [tp for tp in wanted if tp.topic in INTERNAL_TOPICS]:
             del wanted[tp]

@@ -11,46 +11,13 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Final
 
-from controller.wire import setting_names, settings
+from controller.wire import broker_configs
 from controller.wire.errors import ErrorCode, KafkaError
-from controller.wire.topic_configs import TOPIC_CONFIGS, ConfigType, InvalidConfig, parse_as, split_list
+from controller.wire.topic_configs import ConfigType, InvalidConfig, split_list
 from controller.wire.types import BrokerId
 
-THROTTLE_RATES: Final = frozenset(
-    {
-        "leader.replication.throttled.rate",
-        "follower.replication.throttled.rate",
-        "replica.alter.log.dirs.io.max.bytes.per.second",
-    }
-)
-_BROKER_WIDE: Final = frozenset(
-    {
-        "background.threads",
-        "log.cleaner.backoff.ms",
-        "log.cleaner.dedupe.buffer.size",
-        "log.cleaner.io.buffer.load.factor",
-        "log.cleaner.io.buffer.size",
-        "log.cleaner.io.max.bytes.per.second",
-        "log.cleaner.threads",
-        "max.connection.creation.rate",
-        "max.connections",
-        "max.connections.per.ip",
-        "max.connections.per.ip.overrides",
-        "metric.reporters",
-        "num.io.threads",
-        "num.network.threads",
-        "num.recovery.threads.per.data.dir",
-        "num.replica.fetchers",
-    }
-)
-_TOPIC_SYNONYMS: Final = frozenset(
-    broker.name
-    for config in TOPIC_CONFIGS.values()
-    for broker in config.broker_names
-    if not broker.name.startswith("log.flush.scheduler") and broker.name != "log.message.format.version"
-)
-#: What may be altered while a broker runs. Left out: listeners, SSL and SASL, which simulated brokers do not have.
-ALTERABLE_BROKER_CONFIGS: Final = THROTTLE_RATES | _BROKER_WIDE | _TOPIC_SYNONYMS
+#: What may be altered while a broker runs.
+ALTERABLE_BROKER_CONFIGS: Final = broker_configs.ALTERABLE
 
 
 class ResourceType(IntEnum):
@@ -66,17 +33,19 @@ def resource_type_name(kind: int) -> str:
     return ResourceType(kind).name if kind in ResourceType._value2member_map_ else str(kind)
 
 
-def own_broker_id(name: str, own: BrokerId) -> BrokerId | None:
+def own_broker_id(name: str, own: BrokerId, *, describing: bool = False) -> BrokerId | None:
     """The broker that a resource of type BROKER names: `own`, or None for the cluster's defaults (empty name).
 
-    Raises: KafkaError, for another broker, which must be asked itself.
+    Raises: KafkaError, for another broker, which must be asked itself; Kafka has other words for it in each request.
     """
     if not name:
         return None
     if not name.removeprefix("-").isdecimal():
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}")
+        what = "Broker" if describing else "Node"
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"{what} id must be an integer, but it is: {name}")
     if int(name) != own:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unexpected broker id, expected {own}, but received {name}")
+        expected = f"{own} or empty string" if describing else f"{own}"
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unexpected broker id, expected {expected}, but received {name}")
     return own
 
 
@@ -120,7 +89,7 @@ def check_edits(edits: Iterable[Edit]) -> None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
     empty = [edit.name for edit in edits if edit.value is None and not edit.is_delete]
     if empty:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {','.join(empty)}")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {', '.join(empty)}")
 
 
 def edited(
@@ -152,32 +121,13 @@ def _combined(old: list[str], words: list[str], operation: Operation) -> list[st
     return [word for word in old if word not in words]
 
 
-def check_broker_configs(configs: Mapping[str, str], edits: Iterable[Edit]) -> None:
-    """Raises InvalidConfig when an edit touches what cannot be altered at run time, or a value is of a wrong type."""
-    fixed = sorted(edit.name for edit in edits if edit.name not in ALTERABLE_BROKER_CONFIGS)
-    if fixed:
-        raise InvalidConfig(f"Cannot update these configs dynamically: Set({', '.join(fixed)})")
-    for name, value in configs.items():
-        if name in THROTTLE_RATES:
-            rate = parse_as(ConfigType.LONG, name, value)
-            if isinstance(rate, int) and rate < 0:
-                raise InvalidConfig(f"Invalid value {value} for configuration {name}: Value must be at least 0")
-            continue
-        try:
-            settings.check(name, value)
-        except settings.SettingError as error:
-            raise InvalidConfig(str(error)) from error
-
-
-_TYPES: Final = (
-    (setting_names.BOOLEAN_NAMES, ConfigType.BOOLEAN),
-    (setting_names.INT_NAMES, ConfigType.INT),
-    (setting_names.LONG_NAMES | THROTTLE_RATES, ConfigType.LONG),
-    (setting_names.DOUBLE_NAMES, ConfigType.DOUBLE),
-    (setting_names.LIST_NAMES, ConfigType.LIST),
-)
+def check_broker_configs(
+    configs: Mapping[str, str], _edits: Iterable[Edit], current: Mapping[str, str] | None = None
+) -> None:
+    """Raises KafkaError when what would be stored cannot be altered at run time, or has a value that it cannot have."""
+    broker_configs.check_broker_change(configs, current or {})
 
 
 def broker_config_type(name: str) -> ConfigType:
-    """The type of a broker config; STRING for what is not listed."""
-    return next((type_ for names, type_ in _TYPES if name in names), ConfigType.STRING)
+    """The type of a broker config."""
+    return broker_configs.broker_config_type(name)

@@ -95,9 +95,9 @@ ALTERATIONS = [
         BROKER,
         "",
         ("leader.replication.throttled.rate", SET, "-1"),
-        ErrorCode.INVALID_CONFIG,
+        ErrorCode.INVALID_REQUEST,
     ),
-    ("a setting of the start", BROKER, "1", ("zookeeper.connect", SET, "x"), ErrorCode.INVALID_CONFIG),
+    ("a setting of the start", BROKER, "1", ("zookeeper.connect", SET, "x"), ErrorCode.INVALID_REQUEST),
     ("a broker logger", 8, "1", ("root", SET, "DEBUG"), ErrorCode.INVALID_REQUEST),
 ]
 

@@ -82,11 +82,7 @@ def test_settings_come_from_text_and_reach_the_replicas() -> None:
     assert (parsed.retention_ms, parsed.roll_ms, parsed.auto_create_topics_enable) == (7_200_000, 5, False)
     replicas = replica_settings(parsed, [Path("/a")])
     assert (replicas.log_retention_ms, replicas.log_roll_ms, replicas.log_dirs) == (7_200_000, 5, ("/a",))
-    assert parsed.given_values() == {
-        "log.retention.hours": "2",
-        "log.roll.ms": "5",
-        "auto.create.topics.enable": "false",
-    }
+    assert parsed.given_values() == given_
 
 
 @pytest.mark.parametrize(

@@ -304,9 +304,8 @@ def test_configs_are_edited_and_shown(play: Play) -> None:
         (2, "t", [("retention.ms", 0, None)], (42, "Null value not supported for : retention.ms")),
         (2, "t", [("retention.ms", 0, "1"), ("retention.ms", 0, "2")], (42, "Error due to duplicate config keys")),
         (4, "1", [("num.io.threads", 0, "1")], (42, "Unexpected broker id, expected 100, but received 1")),
-        (4, "x", [("num.io.threads", 0, "1")], (42, "Broker id must be an integer, but it is: x")),
-        (4, "", [("broker.id", 0, "1")], (40, "Invalid config value for resource ConfigResource(type=BROKER, name=''): "
-         "Cannot update these configs dynamically: Set(broker.id)")),
+        (4, "x", [("num.io.threads", 0, "1")], (42, "Node id must be an integer, but it is: x")),
+        (4, "", [("broker.id", 0, "1")], (42, "Cannot update these configs dynamically: Set(broker.id)")),
         (8, "1", [("a", 0, "b")], (42, "Unsupported resource type: BROKER_LOGGER")),
     ]  # fmt: skip
 
