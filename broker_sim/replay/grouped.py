@@ -6,16 +6,14 @@ nothing here grows with the length of a partition's history.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
 import pyarrow as pa
 
 from broker_sim.isr import PROFILES
+from broker_sim.replay.feeding import LaneFeeder
 from broker_sim.replay.history import FactRow, PartitionHistory
-from broker_sim.replay.lane import Lane
-from broker_sim.replay.rows import LaneRow
-from controller.wire.types import BrokerId
 
 #: Rows per batch handed back.
 BATCH_ROWS: Final = 8192
@@ -27,25 +25,14 @@ def replay_lanes(profile: str, schema: pa.Schema) -> ArrowStep:
     """Rows of lanes (topic, partition, broker; then `LaneRow`) to outcomes of `schema`."""
 
     def step(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        out = _Batches(schema)
-        key: tuple[Any, ...] | None = None
-        lane: Lane | None = None
+        out = ArrowBatches(schema)
+        feeder = LaneFeeder(PROFILES[profile])
         for batch in batches:
-            for values in zip(*(column.to_pylist() for column in batch.columns), strict=True):
-                if values[:3] != key:
-                    if lane is not None and key is not None:
-                        lane.finish()
-                        out.take(key, lane.said)
-                    key = values[:3]
-                    lane = Lane(broker=BrokerId(values[2]), profile=PROFILES[profile])
-                assert lane is not None
-                lane.feed(LaneRow._make(values[3:]))
-                if lane.said:
-                    out.take(key, lane.said)
+            for key, said in feeder.feed(batch):
+                out.take(key, said)
             yield from out.full()
-        if lane is not None and key is not None:
-            lane.finish()
-            out.take(key, lane.said)
+        for key, said in feeder.finish():
+            out.take(key, said)
         yield from out.rest()
 
     return step
@@ -55,7 +42,7 @@ def fold_histories(end_ts: int, schema: pa.Schema) -> ArrowStep:
     """Facts of partitions (topic, partition; then `FactRow`) to rows of the derived tables."""
 
     def step(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        out = _Batches(schema)
+        out = ArrowBatches(schema)
         key: tuple[Any, ...] | None = None
         history = PartitionHistory()
         for batch in batches:
@@ -77,7 +64,7 @@ def fold_histories(end_ts: int, schema: pa.Schema) -> ArrowStep:
     return step
 
 
-class _Batches:
+class ArrowBatches:
     """Collects rows of `schema` and cuts them into batches."""
 
     def __init__(self, schema: pa.Schema) -> None:
@@ -88,6 +75,15 @@ class _Batches:
         """Moves what a machine said here; its list is empty afterwards."""
         self._rows.extend((*key, *row) for row in said)
         said.clear()
+
+    def drain(self, rows: list[tuple[Any, ...]]) -> None:
+        """Moves whole rows here; the list is empty afterwards."""
+        self._rows.extend(rows)
+        rows.clear()
+
+    def extend(self, rows: Iterable[tuple[Any, ...]]) -> None:
+        """Takes whole rows."""
+        self._rows.extend(rows)
 
     def full(self) -> Iterator[pa.RecordBatch]:
         """A batch, when enough rows are there."""

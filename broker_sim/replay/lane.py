@@ -12,9 +12,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
+import numpy as np
+
 from broker_sim.isr import PROFILES, IsrChange, IsrChangeKind, LedPartition, Profile
 from broker_sim.replay.compare import PATIENCE_MS, TOLERANCE_MS, Comparison
-from broker_sim.replay.rows import ALIVENESS_RUN, LaneRow, LeftBy, Outcome, OutcomeKind
+from broker_sim.replay.lane_measures import Measures
+from broker_sim.replay.rows import ALIVENESS_RUN, RULES_OFF, LaneRow, LeftBy, Measure, Outcome, OutcomeKind
+from broker_sim.replay.stretch import TICKS_MAX, BulkRows, Longs, Stretch
 from controller.wire.trace import TraceEvent
 from controller.wire.types import BrokerId
 
@@ -27,6 +31,9 @@ DEFAULT_LAG_MS: Final = 30_000
 DEFAULT_MIN_ISR: Final = 1
 #: Ticks that are computed, not written: at most so many in one gap between two rows.
 COMPUTED_TICKS_MAX: Final = 1_000_000
+#: Progress of a replica that catches up is told in about so many steps, and not more often than this.
+PROGRESS_STEPS: Final = 20
+PROGRESS_EVERY_MS: Final = 100
 
 
 @dataclass(slots=True)
@@ -50,7 +57,15 @@ class _Outside:
     left_ms: int
     by: LeftBy
     cu: int | None
+    #: where `cu` is not known: between which times it was
+    cu_between: tuple[int, int] | None = None
     first_fetch_ms: int | None = None
+    start: int = 0
+    backlog_records: int | None = None
+    backlog_bytes: int | None = None
+    #: offset and time of the last progress that was said
+    told: int = 0
+    told_ms: int = 0
 
 
 @dataclass(slots=True, kw_only=True)
@@ -62,6 +77,11 @@ class Lane:
     said: list[Outcome] = field(default_factory=list)
     led: LedPartition | None = None
     _comparison: Comparison = field(default_factory=Comparison)
+    _measures: Measures = field(default_factory=Measures)
+    _rules_on: bool = True
+    _ever_led: bool = False
+    _unled_rows: int = 0
+    _unled_ms: int = 0
     _lag: _Setting = field(default_factory=lambda: _Setting(DEFAULT_LAG_MS))
     _min_isr: _Setting = field(default_factory=lambda: _Setting(DEFAULT_MIN_ISR))
     _aliveness: deque[tuple[int, BrokerId, bool]] = field(default_factory=deque)
@@ -80,7 +100,9 @@ class Lane:
     def feed(self, row: LaneRow) -> None:
         """Takes the next row. A row that makes no sense here (a fetch while not leading, say) changes nothing."""
         if row.run == ALIVENESS_RUN:
-            if row.replica is not None:
+            if row.ev == RULES_OFF:
+                self._rules_on = False
+            elif row.replica is not None:
                 self._aliveness.append((row.ts, BrokerId(row.replica), row.ev == TraceEvent.BROKER_UP.value))
             return
         if self._aliveness and self._aliveness[0][0] <= row.ts:
@@ -99,6 +121,48 @@ class Lane:
         if self._comparison.said:
             self._drain_comparison()
 
+    def skip(self, rows: BulkRows) -> int:
+        """Takes rows of the many kinds, all of the process that wrote the last row, as far as they decide nothing.
+
+        Returns how many it took, from the first on. The rest may be tried again after the next row was fed.
+        """
+        if self.led is None or self.led.pending is not None or self._run is None:
+            return 0
+        if self._aliveness:
+            rows = rows[: _first_from(rows.ts, self._aliveness[0][0])]
+        ticks = self._computed_ticks(int(rows.ts.max(initial=0)))
+        if not len(rows) or ticks is None:
+            return 0
+        stretch = Stretch(self.led, rows, ticks=ticks)
+        if stretch.quiet:
+            self._pass(self.led, stretch, ticks)
+        return stretch.quiet
+
+    def _computed_ticks(self, until: int) -> Longs | None:
+        """Ticks due before `until` where the broker wrote none; None for more than make sense."""
+        if self._next_tick_ms is None:
+            return np.zeros(0, np.int64)
+        period = max(1, self._lag.value // 2)
+        if (until - self._next_tick_ms) // period > TICKS_MAX:
+            return None
+        return np.arange(self._next_tick_ms, until, period, dtype=np.int64)
+
+    def _pass(self, led: LedPartition, stretch: Stretch, ticks: Longs) -> None:
+        """What quiet rows change."""
+        for replica, outside in self._outside.items():
+            if outside.first_fetch_ms is None:
+                outside.first_fetch_ms = stretch.first_fetch_ms(replica)
+        self._copied += sum(stretch.bytes_fetched(r) for r in led.adding)
+        self._comparison.hw_stretch(derived=stretch.high_watermarks, emitted=stretch.told_high_watermarks)
+        self._last_ts = max(self._last_ts, stretch.last_ts)
+        if len(ticks):
+            later = stretch.next_tick_ms
+            self._next_tick_ms = int(ticks[-1]) + max(1, self._lag.value // 2) if later is None else later
+        stretch.apply()
+        if self._comparison.waiting:
+            self._comparison.give_up_before(self._last_ts - PATIENCE_MS)
+            self._drain_comparison()
+
     def finish(self) -> None:
         """The lane is over: what is left waiting is given up, who is still outside is named."""
         if self._run_end is not None:
@@ -111,6 +175,16 @@ class Lane:
         self._stop_leading(self._last_ts)
         self._comparison.finish(ts=self._last_ts, epoch=self._last_epoch)
         self._drain_comparison()
+        if self._unled_rows:
+            self.said.append(
+                Outcome(
+                    kind=OutcomeKind.MEASURE.value,
+                    ts=self._unled_ms,
+                    epoch=-1,
+                    change=Measure.ROWS_WITHOUT_LEADER.value,
+                    amount=self._unled_rows,
+                )
+            )
 
     def _forgive_unfinished(self) -> None:
         if self._run_end is not None:
@@ -146,6 +220,9 @@ class Lane:
 
     def _stop_leading(self, ts: int) -> None:
         self._flush_copied(ts)
+        if self.led is not None:
+            self._measures.stopped(self.led, ts)
+            self._drain_measures()
         self.led = None
         self._outside.clear()
         self._min_isr_said = None
@@ -217,7 +294,7 @@ class Lane:
         led = was or LedPartition(leader=self.broker, profile=self.profile)
         before_isr, before = led.isr, {r: state.cu for r, state in led.followers.items()}
         self._last_epoch = row.epoch
-        self.led = led
+        self.led, self._ever_led = led, True
         led.lag_time_max_ms, led.min_insync_replicas = self._lag.value, self._min_isr.value
         led.replicas = _ids(row.replicas or row.isr)
         self._apply_dead(led)
@@ -267,43 +344,106 @@ class Lane:
 
     def append(self, row: LaneRow) -> None:
         """The log grew (§3.2)."""
-        if self.led is not None and row.leo is not None and self.led.append(row.leo, row.ts):
-            self._comparison.hw_derived(self.led.hw)
+        led = self.led
+        if led is None or row.leo is None:
+            self._note_unled(row)
+            return
+        self._append(led, row.leo, row.ts, row.bytes)
+
+    def _append(self, led: LedPartition, leo: int, ts: int, size: int | None) -> None:
+        records = leo - led.leo
+        rose = led.append(leo, ts)
+        self._measures.appended(led, ts, records=records, size=size)
+        if rose:
+            self._hw_rose(led, ts)
+        if self._outside:
+            self._measures.outsiders(led, ts)
+
+    def _hw_rose(self, led: LedPartition, ts: int) -> None:
+        self._comparison.hw_derived(led.hw)
+        self._measures.hw_moved(led, ts)
+        if self._measures.said:
+            self._drain_measures()
+
+    def _drain_measures(self) -> None:
+        self.said.extend(self._measures.said)
+        self._measures.said.clear()
+
+    def _note_unled(self, row: LaneRow) -> None:
+        """A row that only a leader writes, before any that says that this broker leads."""
+        if not self._ever_led and not row.err:
+            self._unled_rows += 1
+            self._unled_ms = self._unled_ms or row.ts
 
     def fetch(self, row: LaneRow) -> None:
         """A follower's fetch (§3.3). One with an error did not count; the end offset is the one the broker saw."""
         led = self.led
         if led is None or row.err or row.replica is None or row.offset is None:
+            self._note_unled(row)
             return
         replica = BrokerId(row.replica)
         if replica not in led.followers or (row.epoch is not None and row.epoch != led.epoch):
             return
-        hw = led.hw
         if row.leo is not None and row.leo > led.leo:
-            led.append(row.leo, row.ts)
+            self._append(led, row.leo, row.ts, None)
+        hw = led.hw
         if replica in led.adding:
             self._copied += row.bytes or 0
-        if (outside := self._outside.get(replica)) is not None and outside.first_fetch_ms is None:
-            outside.first_fetch_ms = row.ts
+        if (outside := self._outside.get(replica)) is not None:
+            self._note_progress(led, outside, row)
         change = led.fetch(replica, row.offset, row.ts)
         if change is not None:
             self._write(led, change, row.ts)
         if led.hw != hw:
-            self._comparison.hw_derived(led.hw)
+            self._hw_rose(led, row.ts)
+        if self._outside:
+            self._measures.outsiders(led, row.ts)
+
+    def _note_progress(self, led: LedPartition, outside: _Outside, row: LaneRow) -> None:
+        """How far a replica outside the ISR is (§9 copy progress): its first fetch, then every step worth telling."""
+        offset, target = row.offset or 0, max(led.epoch_start, led.hw)
+        if outside.first_fetch_ms is None:
+            outside.first_fetch_ms, outside.start = row.ts, offset
+            outside.backlog_records = max(0, led.leo - offset)
+            outside.backlog_bytes = self._measures.size_of(outside.backlog_records)
+        elif (
+            offset - outside.told < max(1, (target - outside.start) // PROGRESS_STEPS)
+            or row.ts - outside.told_ms < PROGRESS_EVERY_MS
+        ):
+            return
+        outside.told, outside.told_ms = offset, row.ts
+        self.said.append(
+            Outcome(
+                kind=OutcomeKind.PROGRESS.value,
+                ts=row.ts,
+                epoch=led.epoch,
+                replica=row.replica,
+                left_ms=outside.start,
+                amount=offset,
+                total=target,
+            )
+        )
 
     def tick(self, row: LaneRow) -> None:
         """The periodic check (§3.4)."""
         self._tick(row.ts)
 
     def _tick(self, ts: int) -> None:
-        if self.led is not None and (change := self.led.tick(ts)) is not None:
-            self._write(self.led, change, ts)
-            self._comparison.hw_derived(self.led.hw)
+        led = self.led
+        if led is None or not self._rules_on:
+            return
+        hw = led.hw
+        if (change := led.tick(ts)) is not None:
+            self._write(led, change, ts)
+            self._comparison.hw_derived(led.hw)
+        self._measures.ticked(led, ts)
+        if led.hw != hw:
+            self._measures.hw_moved(led, ts)
 
     def _compute_ticks(self, until: int) -> None:
         """The ticks that were due before `until`, where the broker wrote none (§7)."""
         due, period = self._next_tick_ms, max(1, self._lag.value // 2)
-        if due is None:
+        if due is None or not self._rules_on:
             return
         if self.led is None or (until - due) // period > COMPUTED_TICKS_MAX:
             due += max(0, -(-(until - due) // period)) * period
@@ -335,6 +475,8 @@ class Lane:
                     self._outside[replica] = _Outside(left_ms=ts, by=LeftBy.LEADER, cu=cu or None)
             elif (outside := self._outside.pop(replica, None)) is not None:
                 self._say_catch_up(ts, replica, outside, joined_ms=ts)
+        if not self._outside:
+            self._measures.all_inside(ts)
 
     def _say_catch_up(self, ts: int, replica: BrokerId, outside: _Outside, *, joined_ms: int | None) -> None:
         self.said.append(
@@ -344,10 +486,15 @@ class Lane:
                 epoch=self._last_epoch,
                 replica=replica,
                 cu=outside.cu,
+                cu_min=outside.cu_between[0] if outside.cu_between else outside.cu,
+                cu_max=outside.cu_between[1] if outside.cu_between else outside.cu,
                 left_ms=outside.left_ms,
                 left_by=outside.by.value,
                 first_fetch_ms=outside.first_fetch_ms,
                 joined_ms=joined_ms,
+                backlog_records=outside.backlog_records,
+                backlog_bytes=outside.backlog_bytes,
+                ingress_bytes_per_second=self._measures.ingress(ts),
             )
         )
 
@@ -362,6 +509,9 @@ class Lane:
         """What the broker says it did to the ISR."""
         if row.replica is None:
             return
+        if not self._rules_on:
+            self._follow(row)
+            return
         self._comparison.emitted(
             ts=row.ts,
             epoch=row.epoch if row.epoch is not None else self._last_epoch,
@@ -369,6 +519,20 @@ class Lane:
             replica=BrokerId(row.replica),
             err=row.err or 0,
         )
+
+    def _follow(self, row: LaneRow) -> None:
+        """Nothing tells of fetches: the ISR is the one that was written, and what is not known has bounds (§8.5)."""
+        led = self.led
+        if led is None or row.err or row.isr is None:
+            return
+        led.isr = _ids(row.isr)
+        replica = BrokerId(row.replica or 0)
+        if row.ev == TraceEvent.ISR_SHRINK.value:
+            lag = led.lag_time_max_ms
+            between = None if row.cu else (row.ts - lag * 3 // 2, row.ts - lag)
+            self._outside[replica] = _Outside(left_ms=row.ts, by=LeftBy.LEADER, cu=row.cu, cu_between=between)
+        elif (outside := self._outside.pop(replica, None)) is not None:
+            self._say_catch_up(row.ts, replica, outside, joined_ms=row.ts)
 
     def emitted_hw(self, row: LaneRow) -> None:
         """What the broker says its high watermark is."""
@@ -385,6 +549,12 @@ def _tick_phase(start: LaneRow) -> int | None:
 
 def _ids(values: list[int] | None) -> tuple[BrokerId, ...]:
     return tuple(BrokerId(v) for v in values or ())
+
+
+def _first_from(ts: Longs, at: int) -> int:
+    """The first row with a time of `at` or later."""
+    later = np.flatnonzero(ts >= at)
+    return int(later[0]) if len(later) else len(ts)
 
 
 def _first(*values: int | None) -> int:

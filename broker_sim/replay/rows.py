@@ -13,6 +13,10 @@ from typing import Final, NamedTuple
 ALIVENESS_RUN: Final = -1
 
 
+#: `ev` of the row that says that nothing tells of the broker's fetches: what was written is taken as it stands.
+RULES_OFF: Final = "rules_off"
+
+
 class LaneRow(NamedTuple):
     """One row of a lane; a lane is what one broker wrote about one partition. Names as in `controller.wire.trace`."""
 
@@ -33,6 +37,7 @@ class LaneRow(NamedTuple):
     adding: list[int] | None = None
     removing: list[int] | None = None
     zk_version: int | None = None
+    cu: int | None = None
     done: int | None = None
     key: str | None = None
     value: str | None = None
@@ -64,6 +69,25 @@ class OutcomeKind(Enum):
     COPIED = "copied"
     #: high watermark rows that agree (`amount` of `total`)
     HW = "hw"
+    #: the high watermark stood still below the log's end, longer than the lag: `left_ms` to `joined_ms`
+    HW_STALLED = "hw_stalled"
+    #: one of `Measure`, in `change`
+    MEASURE = "measure"
+    #: how far a replica outside the ISR has copied: from offset `left_ms` it is at `amount`, and needs `total`
+    PROGRESS = "progress"
+
+
+class Measure(Enum):
+    """What a lane measures; the value is the `measure` column."""
+
+    #: how close a member came to being removed, ms: lag − (tick − last caught up), at the least
+    LAG_HEADROOM = "lag_headroom_ms"
+    #: from an append until the high watermark had passed it, ms: what acks=all takes at least; the median
+    ACK_LATENCY = "ack_latency_ms"
+    #: how long a caught-up replica outside the ISR held the high watermark, ms
+    HW_HELD_BY_OUTSIDERS = "hw_held_by_outsiders_ms"
+    #: rows that could not be used because no `leader` row stands before them
+    ROWS_WITHOUT_LEADER = "rows_without_leader"
 
 
 class LeftBy(Enum):
@@ -96,3 +120,12 @@ class Outcome(NamedTuple):
     change: str | None = None
     amount: int | None = None
     total: int | None = None
+    p95: int | None = None
+    worst: int | None = None
+    #: catch-ups: between which times the replica was last caught up, where that is not known exactly
+    cu_min: int | None = None
+    cu_max: int | None = None
+    #: catch-ups: what the replica had to copy at its first fetch, and what was appended meanwhile
+    backlog_records: int | None = None
+    backlog_bytes: int | None = None
+    ingress_bytes_per_second: float | None = None

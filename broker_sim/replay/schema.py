@@ -57,6 +57,7 @@ _OUTCOME_TYPES: Final = {
     "isr": "array<int>",
     "left_by": "string",
     "change": "string",
+    "ingress_bytes_per_second": "double",
 }
 OUTCOME_DDL: Final = "topic string, partition int, leader int, " + ", ".join(
     f"{name} {_OUTCOME_TYPES.get(name, 'bigint')}" for name in Outcome._fields

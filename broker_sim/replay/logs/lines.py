@@ -1,0 +1,87 @@
+"""A line of a Kafka log: its time, its message, whether it continues the line before. Pure.
+
+Kafka's shipped pattern is `[%d] %p %m (%c)%n`, `%d` in the time zone of the JVM. Also taken: a `T` between date and
+time, a point before the milliseconds, no brackets, and the name that `docker compose logs` puts in front.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Final, NamedTuple
+from zoneinfo import ZoneInfo
+
+#: As Spark and Python both read it; the groups are second, milliseconds, level, message.
+HEAD_PATTERN: Final = r"^(?:[\w.-]+ +\| )?\[?(\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d)[,.](\d{3})\]? +\[?([A-Z]+)\]? +(.*)$"
+_HEAD: Final = re.compile(HEAD_PATTERN)
+_LOGGER: Final = re.compile(r" \(([\w.$/]+)\)\s*$")
+#: In the hour that a clock passes twice, a step back of more than this means that it is the second time.
+_FOLD: Final = timedelta(minutes=30)
+_HOUR_MS: Final = 3_600_000
+
+
+class Head(NamedTuple):
+    """A line that begins a record."""
+
+    ts: int  #: ms since the epoch
+    level: str
+    text: str  #: the message (of a long one, its first line), without the logger's name
+    logger: str | None  #: null: the message goes on, or the line is torn
+
+
+class BadTime(ValueError):
+    """A line begins like a record, but its time is none."""
+
+
+@dataclass(slots=True)
+class Clock:
+    """From local time to ms since the epoch, for lines in the order of one file.
+
+    The hour that is passed twice when daylight saving ends is told apart by the step back; a local time that never was
+    is taken with the offset before the gap.
+    """
+
+    zone: ZoneInfo
+    _known: dict[str, int] = field(default_factory=dict)
+    _last: int = 0
+
+    def ms(self, second: str, millis: str) -> int:
+        """Raises: BadTime."""
+        at = self._known.get(second)
+        if at is None:
+            at = self._known_anew(second)
+        self._last = at
+        return at + int(millis)
+
+    def _known_anew(self, second: str) -> int:
+        try:
+            local = datetime.fromisoformat(second)
+        except ValueError as error:
+            raise BadTime(second) from error
+        first, again = (int(local.replace(tzinfo=self.zone, fold=fold).timestamp()) * 1000 for fold in (0, 1))
+        at = (
+            again
+            if first < again and first + _FOLD / timedelta(milliseconds=1) < self._last <= again + _HOUR_MS
+            else first
+        )
+        if len(self._known) > 4096 or first != again:
+            self._known.clear()
+        if first == again:
+            self._known[second] = at
+        return at
+
+
+def head_of(line: str, clock: Clock) -> Head | None:
+    """The line as the beginning of a record; None for one that continues another.
+
+    Raises: BadTime.
+    """
+    match = _HEAD.match(line)
+    if match is None:
+        return None
+    second, millis, level, text = match.groups()
+    logger = _LOGGER.search(text)
+    if logger is None:
+        return Head(clock.ms(second, millis), level, text, None)
+    return Head(clock.ms(second, millis), level, text[: logger.start()], logger[1])
