@@ -50,6 +50,7 @@ COMMANDS: Final[dict[str, Command]] = {
     "configs": Command("controller.admin.configs:main", "kafka-configs", _TOOLS),
     "consumer-groups": Command("controller.admin.consumer_groups:main", "kafka-consumer-groups", _TOOLS),
     "get-offsets": Command("controller.admin.get_offsets:main", "kafka-get-offsets", _TOOLS),
+    "why": Command("controller.local.why:main", "why a partition is offline, lagging or stuck; what to type", _ANSWERS),
     "explain": Command("controller.admin.explain:main", "what would happen, and why, without doing it", _ANSWERS),
     "controller": Command("controller.__main__:main", "`controller run`: one controller process", _PROGRAMS),
     "health": Command("controller.admin.health:main", "whether a controller or a broker serves", _PROGRAMS),

@@ -1,0 +1,150 @@
+"""`kwob why TOPIC[-PARTITION]`: asks the cluster and prints what is wrong, why, and what to type next."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from rich.markup import escape
+from rich.text import Text
+
+from controller.admin.cluster import AdminClient, Timeouts
+from controller.admin.failures import ClusterUnreachable, ToolFailure
+from controller.admin.layout.picture import show
+from controller.admin.machine import Machine
+from controller.admin.queries import topic_names
+from controller.admin.why.diagnosis import Commands, Finding, diagnose, split_target
+from controller.admin.why.facts import TopicFacts
+from controller.admin.why.from_zookeeper import ZkCluster, ZkTopic, ZkView
+from controller.admin.why.look import BrokerView, Locally, ask_brokers, facts
+from controller.wire.errors import KafkaError
+from controller.wire.ports import ZkConnector
+
+#: Exit codes, as `--help` tells them.
+NOTHING_WRONG: Final = 0
+CANNOT_TELL: Final = 1
+TROUBLE: Final = 3
+#: Partitions that are listed one by one when nothing is wrong.
+_SHOWN_MAX: Final = 50
+
+Connect = Callable[[str], ZkConnector]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The flags."""
+    parser.add_argument("target", metavar="TOPIC[-PARTITION]", help="a topic, or one partition of it, such as orders-3")
+    parser.add_argument("--bootstrap-server", metavar="H:P", help="brokers to ask, those of any Kafka cluster")
+    parser.add_argument("--zookeeper", metavar="H:P[/chroot]", help="ask ZooKeeper, too: tells more, also when no "
+                        "broker answers")  # fmt: skip
+    parser.add_argument("--json", action="store_true", help="one JSON value, for machines")
+    parser.epilog = "Exit codes: 0 nothing is wrong, 1 it cannot be told, 2 wrong arguments, 3 something is wrong."
+
+
+async def explain(
+    options: argparse.Namespace, machine: Machine, connect: Connect, locally: Locally | None = None
+) -> int:
+    """Asks and prints. `locally` is there for a cluster of `kwob up`. Returns the exit code."""
+    commands = Commands(bootstrap=options.bootstrap_server or "HOST:PORT", local=locally is not None)
+    try:
+        topic, partition = await _facts(options, machine, connect, locally or Locally())
+        known = {p.partition.partition for p in topic.partitions}
+        if partition is not None and partition not in known:
+            raise ToolFailure(f"{topic.topic} has no partition {partition}; it has 0 to {max(known, default=-1)}")
+    except (ToolFailure, KafkaError) as error:
+        machine.err.write(f"kwob why: {error}\n")
+        if options.json:
+            machine.out.write(json.dumps({"error": str(error)}) + "\n")
+        return CANNOT_TELL
+    found = diagnose(topic, commands, partition)
+    if options.json:
+        machine.out.write(json.dumps(as_json(topic, found), ensure_ascii=False) + "\n")
+    else:
+        show(machine.out, [Text.from_markup(text) for text in _texts(topic, found, partition)])
+    return TROUBLE if found else NOTHING_WRONG
+
+
+async def _facts(
+    options: argparse.Namespace, machine: Machine, connect: Connect, locally: Locally
+) -> tuple[TopicFacts, int | None]:
+    """The facts, and the partition that was named. Raises ToolFailure, KafkaError."""
+    if options.bootstrap_server is None and options.zookeeper is None:
+        raise ToolFailure("name a cluster: --bootstrap-server H:P, --zookeeper H:P, or --data of a kwob cluster")
+    view = await ZkView.open(connect(options.zookeeper)) if options.zookeeper is not None else None
+    try:
+        cluster = await view.cluster() if view is not None else None
+        return await _ask(options, machine, view, cluster, locally)
+    finally:
+        if view is not None:
+            await view.close()
+
+
+async def _ask(
+    options: argparse.Namespace, machine: Machine, view: ZkView | None, cluster: ZkCluster | None, locally: Locally
+) -> tuple[TopicFacts, int | None]:
+    said: BrokerView | None = None
+    names = set(cluster.topics) if cluster is not None else set()
+    unreachable: ClusterUnreachable | None = None
+    if options.bootstrap_server is not None:
+        # With ZooKeeper to fall back on, brokers that are gone are looked for only shortly.
+        timeouts = Timeouts(call_s=5.0, bootstrap_s=2.0) if cluster is not None else Timeouts()
+        async with AdminClient(machine.network, options.bootstrap_server, timeouts=timeouts) as admin:
+            try:
+                names |= set(await topic_names(admin))
+                name, partition = _named(options.target, names)
+                said = await ask_brokers(admin, name)
+            except ClusterUnreachable as error:
+                if view is None:
+                    raise
+                unreachable = error
+    name, partition = _named(options.target, names)
+    topic: ZkTopic | None = await view.topic(name) if view is not None else None
+    if unreachable is not None:
+        machine.err.write(f"no broker answers ({unreachable}); this is what ZooKeeper tells\n")
+    return facts(name, said, cluster, topic, locally), partition
+
+
+def _named(target: str, names: set[str]) -> tuple[str, int | None]:
+    found = split_target(target, names)
+    if found is None:
+        near = ", ".join(sorted(names)[:10]) or "none"
+        raise ToolFailure(f"There is no topic or partition {target}; topics are: {near}")
+    return (found, None) if isinstance(found, str) else (found.topic, found.partition)
+
+
+def _texts(topic: TopicFacts, found: Sequence[Finding], partition: int | None) -> list[str]:
+    if not found:
+        shown = [p for p in topic.partitions if partition is None or p.partition.partition == partition]
+        lines = ["[green]nothing is wrong[/green]"]
+        for p in shown[:_SHOWN_MAX]:
+            lines.append(f"{p.partition}: led by {p.leader}, all {len(p.replicas)} replicas in sync")
+        if len(shown) > _SHOWN_MAX:
+            lines.append(f"... and {len(shown) - _SHOWN_MAX} more")
+        return ["\n".join(lines)]
+    return [_text(finding) for finding in found]
+
+
+def _text(finding: Finding) -> str:
+    lines = [f"[bold]{escape(finding.subject)}[/bold] {escape(finding.summary)}"]
+    lines += [f"  {escape(line)}" for line in finding.because]
+    lines += [f"  [cyan]next:[/cyan] {escape(command)}" for command in finding.next]
+    return "\n".join(lines)
+
+
+def as_json(topic: TopicFacts, found: Sequence[Finding]) -> dict[str, Any]:
+    """The findings for machines."""
+    return {
+        "topic": topic.topic,
+        "controller": topic.controller,
+        "findings": [
+            {
+                "trouble": f.trouble.value,
+                "subject": f.subject,
+                "summary": f.summary,
+                "because": list(f.because),
+                "next": list(f.next),
+            }
+            for f in found
+        ],
+    }

@@ -1,0 +1,98 @@
+"""What is known of a partition: values only, from brokers, from ZooKeeper, or from both. Pure.
+
+None, or an empty mapping, stands for what nobody told; `diagnosis` says less then, never more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+from controller.wire.types import BrokerId, TopicPartition
+
+
+class Deletion(Enum):
+    """Whether a topic is being deleted."""
+
+    NOT_ASKED = "not asked for"
+    MARKED = "marked for deletion"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogOn:
+    """A replica's log on its broker: its directory and size now, and the size a moment before."""
+
+    path: str
+    size_bytes: int
+    offset_lag: int
+    size_before: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerFacts:
+    """A broker: whether it lives, what its disks say, its throttle rates, and what a local cluster knows of it.
+
+    `answers` is None when it was not asked. `local` says of a broker of `kwob up` whether its process runs. `faults`
+    are the rows of the fault file that are in force for it.
+    """
+
+    broker_id: BrokerId
+    is_alive: bool
+    answers: bool | None = None
+    failed_dirs: tuple[str, ...] = ()
+    leader_rate: int | None = None
+    follower_rate: int | None = None
+    local: bool | None = None
+    faults: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionFacts:
+    """One partition. `state_known` is False when there is no state znode and no broker tells of it."""
+
+    partition: TopicPartition
+    replicas: tuple[BrokerId, ...]
+    adding_replicas: tuple[BrokerId, ...] = ()
+    removing_replicas: tuple[BrokerId, ...] = ()
+    leader: BrokerId | None = None
+    isr: tuple[BrokerId, ...] = ()
+    state_known: bool = True
+    logs: Mapping[BrokerId, LogOn] = field(default_factory=dict)
+    leader_throttled: frozenset[BrokerId] = frozenset()
+    follower_throttled: frozenset[BrokerId] = frozenset()
+    #: What is asked for in /admin/reassign_partitions; None when nothing is.
+    asked_target: tuple[BrokerId, ...] | None = None
+    log_lines: tuple[str, ...] = ()
+
+    @property
+    def wanted_replicas(self) -> tuple[BrokerId, ...]:
+        """The replicas that are there when nothing is being moved: those that a reassignment is not adding."""
+        return tuple(r for r in self.replicas if r not in self.adding_replicas)
+
+    @property
+    def target_replicas(self) -> tuple[BrokerId, ...]:
+        """The replicas at the end of a reassignment."""
+        return tuple(r for r in self.replicas if r not in self.removing_replicas)
+
+    @property
+    def is_being_reassigned(self) -> bool:
+        """Whether a reassignment has begun."""
+        return bool(self.adding_replicas or self.removing_replicas)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicFacts:
+    """A topic with what its partitions share. `controller` is None when there is none, or nobody told."""
+
+    topic: str
+    partitions: tuple[PartitionFacts, ...]
+    brokers: Mapping[BrokerId, BrokerFacts]
+    controller: BrokerId | None
+    min_insync_replicas: int = 1
+    unclean_elections: bool = False
+    deletion: Deletion = Deletion.NOT_ASKED
+    delete_enabled: bool | None = None
+    asked_zookeeper: bool = False
+    asked_brokers: bool = False
+    sampled_s: float = 0.0

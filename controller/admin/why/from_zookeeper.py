@@ -1,0 +1,147 @@
+"""What ZooKeeper knows of a topic: the one place that still tells when no broker answers.
+
+Only reads. Source: Kafka 3.9 `KafkaZkClient`; spec admin.md §2.11.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from controller.admin.failures import ToolFailure
+from controller.wire.config_znodes import ConfigEntityZNode
+from controller.wire.ports import ZkConnector, ZkSession
+from controller.wire.types import BrokerId, LeaderAndIsr, ReplicaAssignment, TopicPartition
+from controller.wire.zk import Exists, GetChildren, GetData, ZkOp, ZkResult, ZkSessionExpired, ZkUnreachable
+from controller.wire.znode_json import ZnodeError
+from controller.wire.znodes import (
+    BrokerIdsZNode,
+    ControllerZNode,
+    DeleteTopicsTopicZNode,
+    ReassignPartitionsZNode,
+    TopicPartitionStateZNode,
+    TopicsZNode,
+    TopicZNode,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ZkTopic:
+    """A topic as ZooKeeper has it. `states` lacks partitions that never had a leader."""
+
+    assignment: Mapping[int, ReplicaAssignment]
+    states: Mapping[int, LeaderAndIsr]
+    configs: Mapping[str, str]
+    is_deleting: bool
+    asked_targets: Mapping[TopicPartition, tuple[BrokerId, ...]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ZkCluster:
+    """What ZooKeeper says of the cluster. `broker_configs` are the dynamic ones."""
+
+    topics: frozenset[str]
+    registered: frozenset[BrokerId]
+    controller: BrokerId | None
+    broker_configs: Mapping[BrokerId, Mapping[str, str]]
+
+
+class ZkView:
+    """Reads through one session. Close it."""
+
+    def __init__(self, session: ZkSession) -> None:
+        self._session = session
+
+    @classmethod
+    async def open(cls, connector: ZkConnector) -> ZkView:
+        """Raises ToolFailure when no server answers."""
+        try:
+            return cls(await connector.connect(on_watch=lambda event: None, on_expired=lambda: None))
+        except ZkUnreachable as error:
+            raise ToolFailure(str(error)) from error
+
+    async def close(self) -> None:
+        """Ends the session."""
+        await self._session.close()
+
+    async def cluster(self) -> ZkCluster:
+        """Brokers, topics and controller. Raises ToolFailure."""
+        brokers, topics, controller, configs = await self._perform(
+            [
+                GetChildren(BrokerIdsZNode.path),
+                GetChildren(TopicsZNode.path),
+                GetData(ControllerZNode.path),
+                GetChildren("/config/brokers"),
+            ]
+        )
+        with_configs = [BrokerId(int(name)) for name in configs.children if name.isdigit()]
+        rows = await self._perform([GetData(ConfigEntityZNode.broker(b)) for b in with_configs])
+        return ZkCluster(
+            topics=frozenset(topics.children),
+            registered=frozenset(BrokerId(int(name)) for name in brokers.children if name.isdigit()),
+            controller=ControllerZNode.decode(controller.data) if controller.ok else None,
+            broker_configs={
+                b: ConfigEntityZNode.decode(row.data) if row.ok else {}
+                for b, row in zip(with_configs, rows, strict=True)
+            },
+        )
+
+    async def topic(self, name: str) -> ZkTopic | None:
+        """One topic; None when there is no such znode. Raises ToolFailure."""
+        topic, config, deleting, asked = await self._perform(
+            [
+                GetData(TopicZNode.path(name)),
+                GetData(ConfigEntityZNode.topic(name)),
+                Exists(DeleteTopicsTopicZNode.path(name)),
+                GetData(ReassignPartitionsZNode.path),
+            ]
+        )
+        if not topic.ok:
+            return None
+        assignment = TopicZNode.decode(topic.data).partitions
+        numbers = sorted(assignment)
+        rows = await self._perform([GetData(TopicPartitionStateZNode.path(TopicPartition(name, n))) for n in numbers])
+        states = {
+            n: state
+            for n, row in zip(numbers, rows, strict=True)
+            if row.ok
+            and row.stat
+            and (state := TopicPartitionStateZNode.decode(row.data, row.stat.version)) is not None
+        }
+        return ZkTopic(
+            assignment=assignment,
+            states=states,
+            configs=ConfigEntityZNode.decode(config.data) if config.ok else {},
+            is_deleting=deleting.ok,
+            asked_targets=_asked(asked),
+        )
+
+    async def topic_configs(self, names: Sequence[str]) -> dict[str, dict[str, str]]:
+        """The own configs of topics. Raises ToolFailure."""
+        rows = await self._perform([GetData(ConfigEntityZNode.topic(name)) for name in names])
+        return {n: ConfigEntityZNode.decode(r.data) if r.ok else {} for n, r in zip(names, rows, strict=True)}
+
+    async def moving(self, names: Sequence[str]) -> set[TopicPartition]:
+        """The partitions of these topics that are being reassigned. Raises ToolFailure."""
+        asked, *rows = await self._perform(
+            [GetData(ReassignPartitionsZNode.path), *(GetData(TopicZNode.path(name)) for name in names)]
+        )
+        moving = set(_asked(asked))
+        for name, row in zip(names, rows, strict=True):
+            assignment = TopicZNode.decode(row.data).partitions if row.ok else {}
+            moving |= {TopicPartition(name, n) for n, a in assignment.items() if a.is_being_reassigned}
+        return moving
+
+    async def _perform(self, ops: Sequence[ZkOp]) -> list[ZkResult]:
+        try:
+            return await self._session.perform(ops) if ops else []
+        except ZkSessionExpired as error:
+            raise ToolFailure("the ZooKeeper session ended before it could be read; try again") from error
+
+
+def _asked(result: ZkResult) -> Mapping[TopicPartition, tuple[BrokerId, ...]]:
+    """What /admin/reassign_partitions asks for; nothing when it is not there or does not parse."""
+    try:
+        return ReassignPartitionsZNode.decode(result.data) if result.ok else {}
+    except ZnodeError:
+        return {}

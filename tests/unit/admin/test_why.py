@@ -1,0 +1,243 @@
+"""`kwob why`: reasons from facts, and the tool on a scripted cluster, with a ZooKeeper in memory, and with neither."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import random
+from argparse import ArgumentParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from controller.admin.machine import Machine
+from controller.admin.why.command import add_arguments, explain
+from controller.admin.why.diagnosis import Commands, Trouble, diagnose, split_target
+from controller.admin.why.facts import BrokerFacts, Deletion, LogOn, PartitionFacts, TopicFacts
+from controller.admin.why.look import Locally
+from controller.local.status import BrokerRow, ClusterRow
+from controller.local.why import log_lines, look
+from controller.wire.errors import ErrorCode
+from controller.wire.protocol import ApiKey
+from controller.wire.types import BrokerId, ReplicaAssignment, TopicPartition
+
+T0 = TopicPartition("t", 0)
+HERE = Commands(bootstrap="b:1", local=True)
+
+
+def broker(number: int, **changes: Any) -> BrokerFacts:
+    return BrokerFacts(**{"broker_id": BrokerId(number), "is_alive": True, "answers": True, **changes})
+
+
+def partition(**changes: Any) -> PartitionFacts:
+    """t-0 on 1,2,3, led by 1, all in sync."""
+    usual = {"partition": T0, "replicas": (1, 2, 3), "leader": 1, "isr": (1, 2, 3)}
+    return PartitionFacts(**{**usual, **changes})
+
+
+def topic(p: PartitionFacts, *brokers: BrokerFacts, **changes: Any) -> TopicFacts:
+    """Brokers 1, 2, 3 are well unless told otherwise; 9 is the controller."""
+    known = {BrokerId(n): broker(n) for n in (1, 2, 3)} | {b.broker_id: b for b in brokers}
+    usual = {"topic": "t", "partitions": (p,), "brokers": known, "controller": BrokerId(9), "asked_zookeeper": True}
+    return TopicFacts(**{**usual, **changes})
+
+
+def log(size: int, before: int | None = None) -> LogOn:
+    return LogOn(path="/d", size_bytes=size, offset_lag=0, size_before=before)
+
+
+DEAD_2 = broker(2, is_alive=False, local=False)
+LAGS = {"isr": (1, 3)}
+CASES: list[tuple[str, TopicFacts, Trouble, str, str]] = [
+    ("a dead broker", topic(partition(**LAGS), DEAD_2), Trouble.UNDER_REPLICATED,
+     "broker 2 is not alive: it is not registered and its process does not run", "kwob broker start 2"),
+    ("a dead process with a living session", topic(partition(**LAGS), broker(2, local=False)),
+     Trouble.UNDER_REPLICATED, "its ZooKeeper session has not run out yet", "kwob broker start 2"),
+    ("a failed log dir", topic(partition(**LAGS), broker(2, failed_dirs=("/disk1",))), Trouble.UNDER_REPLICATED,
+     "broker 2 is alive, but a log dir failed: /disk1", "repair or replace the disk, then start broker 2 again"),
+    ("a fault in force", topic(partition(**LAGS), broker(2, faults=("pause_replication",))), Trouble.UNDER_REPLICATED,
+     "with faults in force: pause_replication", "kwob fault clear"),
+    ("a throttled follower",
+     topic(partition(**LAGS, follower_throttled=frozenset({2}), logs={1: log(900), 2: log(100)}),
+           broker(2, follower_rate=7)), Trouble.UNDER_REPLICATED,
+     "broker 2 may copy at 7 B/s only (throttled), 800 bytes behind its leader", "# removes the throttle"),
+    ("a throttled leader", topic(partition(**LAGS, leader_throttled=frozenset({1})), broker(1, leader_rate=5)),
+     Trouble.UNDER_REPLICATED, "its leader 1 may send 5 B/s only (throttled)", "# removes the throttle"),
+    ("no answer", topic(partition(**LAGS), broker(2, answers=False)), Trouble.UNDER_REPLICATED,
+     "broker 2 is registered but does not answer", "look at the log of broker 2"),
+    ("no log", topic(partition(**LAGS)), Trouble.UNDER_REPLICATED,
+     "broker 2 is alive but has no log of it", "kwob log-dirs --bootstrap-server b:1 --describe"),
+    ("catching up", topic(partition(**LAGS, logs={1: log(1000, 900), 2: log(500, 300)}), sampled_s=1.0),
+     Trouble.UNDER_REPLICATED, "500 bytes behind its leader, catching up at 100 B/s: about 6 s", "log-dirs"),
+    ("falling behind", topic(partition(**LAGS, logs={1: log(1000, 800), 2: log(500, 400)}), sampled_s=1.0),
+     Trouble.UNDER_REPLICATED, "falling further behind: what is written is more than it copies", "log-dirs"),
+    ("standing still", topic(partition(**LAGS, logs={1: log(1000, 1000), 2: log(500, 500)}), sampled_s=2.0),
+     Trouble.UNDER_REPLICATED, "copied nothing in 2.0 s", "log-dirs"),
+    ("there already", topic(partition(**LAGS, logs={1: log(500), 2: log(500)})), Trouble.UNDER_REPLICATED,
+     "it is about to come into the ISR", "log-dirs"),
+    ("too few in sync", topic(partition(isr=(1,)), DEAD_2, min_insync_replicas=2), Trouble.UNDER_MIN_ISR,
+     "in sync: 1", "kwob broker start 2"),
+    ("offline, the last in sync is dead",
+     topic(partition(leader=None, isr=(2,)), DEAD_2), Trouble.OFFLINE,
+     "the last ISR is 2, and a leader must come from it", "kwob broker start 2"),
+    ("offline, others live",
+     topic(partition(leader=None, isr=(2,)), DEAD_2), Trouble.OFFLINE,
+     "broker 1,3 is alive but was not in sync; unclean.leader.election.enable is false",
+     "only if those records may be lost: kwob leader-election --bootstrap-server b:1 --election-type unclean"),
+    ("offline, its leader is dead", topic(partition(leader=2, isr=(2,)), DEAD_2), Trouble.OFFLINE,
+     "the last ISR is 2", "kwob broker start 2"),
+    ("offline for a moment", topic(partition(leader=None, isr=(2,))), Trouble.OFFLINE,
+     "the controller may be about to elect it", "--describe --topic t"),
+    ("never had a leader", topic(partition(state_known=False, leader=None, isr=(), replicas=(7,))), Trouble.OFFLINE,
+     "broker 7 of its replicas is not alive, or there is none of that id", "reassign-partitions"),
+    ("a move that waits",
+     topic(partition(adding_replicas=(3,), removing_replicas=(2,), isr=(1, 2)), broker(3, is_alive=False)),
+     Trouble.REASSIGNMENT, "it is done once 1,3 are all in the ISR, which is 1,2", "kwob broker start 3"),
+    ("a move without a leader",
+     topic(partition(adding_replicas=(3,), leader=None, isr=(2,)), DEAD_2), Trouble.REASSIGNMENT,
+     "it has no leader to copy from, so nothing will change until it has one", "--list --progress"),
+    ("a throttled move",
+     topic(partition(adding_replicas=(3,), isr=(1, 2), follower_throttled=frozenset({3})), broker(3, follower_rate=1)),
+     Trouble.REASSIGNMENT, "broker 3 may copy at 1 B/s only", "--additional --throttle MORE"),
+    ("a move about to end", topic(partition(adding_replicas=(3,))), Trouble.REASSIGNMENT,
+     "all of them are: the controller is about to finish it", "--list"),
+    ("a wish nobody took up", topic(partition(asked_target=(3, 4))), Trouble.REASSIGNMENT,
+     "/admin/reassign_partitions asks for it", "--list"),
+    ("deletion waits for a dead broker", topic(partition(), DEAD_2, deletion=Deletion.MARKED), Trouble.DELETION,
+     "broker 2 holds replicas and is not alive; deletion waits for it", "kwob broker start 2"),
+    ("deletion is disabled", topic(partition(), deletion=Deletion.MARKED, delete_enabled=False), Trouble.DELETION,
+     "delete.topic.enable is false", "set delete.topic.enable=true"),
+    ("deletion meets a move", topic(partition(adding_replicas=(3,), isr=(1, 2)), deletion=Deletion.MARKED),
+     Trouble.DELETION, "being reassigned: t-0", "--list"),
+    ("deletion under way", topic(partition(), deletion=Deletion.MARKED), Trouble.DELETION,
+     "it may just be going on", "--list --topic t"),
+    ("no controller", topic(partition(), controller=None), Trouble.NO_CONTROLLER,
+     "/controller does not exist", "kwob status"),
+    ("another leader than preferred", topic(partition(leader=3)), Trouble.NOT_PREFERRED,
+     "", "--election-type preferred --topic t --partition 0"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("facts", "trouble", "because", "then"), [case[1:] for case in CASES], ids=[case[0] for case in CASES]
+)
+def test_reasons(facts: TopicFacts, trouble: Trouble, because: str, then: str) -> None:
+    found = [f for f in diagnose(facts, HERE) if f.trouble is trouble]
+    assert len(found) == 1
+    assert not because or any(because in line for line in found[0].because), found[0]
+    assert any(then in command for command in found[0].next), found[0]
+
+
+def test_a_healthy_partition_has_nothing_wrong() -> None:
+    assert diagnose(topic(partition()), HERE) == []
+
+
+def test_the_worst_comes_first_and_other_partitions_are_left_out() -> None:
+    one = partition(partition=TopicPartition("t", 1), leader=None, isr=(2,))
+    facts = topic(partition(isr=(1, 3)), DEAD_2, partitions=(partition(isr=(1, 3)), one))
+    assert next(iter(diagnose(facts, HERE))).trouble is Trouble.OFFLINE
+    assert {f.subject for f in diagnose(facts, HERE, only=0)} == {"t-0"}
+
+
+def test_a_cluster_of_somebody_else_has_no_kwob_broker() -> None:
+    found = diagnose(topic(partition(isr=(1, 3)), DEAD_2), Commands(bootstrap="h:9"))
+    assert found[0].next == ("start broker 2 again (its log says why it ended)",)
+
+
+def test_what_a_target_names() -> None:
+    topics = {"a", "a-1", "b"}
+    assert split_target("a-1", topics) == "a-1"
+    assert split_target("a-2", topics) == TopicPartition("a", 2)
+    assert split_target("a-1-0", topics) == TopicPartition("a-1", 0)
+    assert split_target("c", topics) is None and split_target("b-x", topics) is None
+
+
+# -- through the tool --------------------------------------------------------------------------------------------------
+
+
+async def no_zookeeper(_: str) -> Any:
+    raise AssertionError("asked ZooKeeper")
+
+
+async def why(argv: Any, machine: Machine) -> int:
+    parser = ArgumentParser()
+    add_arguments(parser)
+    return await explain(parser.parse_args(list(argv)), machine, no_zookeeper, None)  # type: ignore[arg-type]
+
+
+def test_a_scripted_cluster(cluster: Any, tool: Any) -> None:
+    cluster.topic("t", (0, 1), (1, 2))
+    outcome = tool(why, cluster, ["t"])
+    assert (outcome.code, outcome.err) == (0, "")
+    assert outcome.out == (
+        "nothing is wrong\nt-0: led by 0, all 2 replicas in sync\nt-1: led by 1, all 2 replicas in sync\n"
+    )
+    cluster.topics["t"][1].isr = (1,)
+    cluster.configs[2, "t"] = {"follower.replication.throttled.replicas": "1:2"}
+    cluster.configs[4, "2"] = {"follower.replication.throttled.rate": "12"}
+    outcome = tool(why, cluster, ["t"])
+    assert outcome.code == 3
+    assert "t-1 is under-replicated: 1 of 2 replicas not in sync\n  broker 2 may copy at 12 B/s only" in outcome.out
+    assert tool(why, cluster, ["t-0"]).code == 0
+    told = json.loads(tool(why, cluster, ["t-1", "--json"]).out)
+    assert [f["trouble"] for f in told["findings"]] == ["under-replicated"]
+
+
+def test_a_move_in_a_scripted_cluster(cluster: Any, tool: Any) -> None:
+    cluster.topic("t", (0, 1))
+    cluster.topics["t"][0].replicas = (0, 1, 2)
+    cluster.running[T0] = ReplicaAssignment(replicas=(0, 1, 2), adding_replicas=(2,), removing_replicas=(1,))  # type: ignore[arg-type]
+    cluster.answers[ApiKey.DESCRIBE_LOG_DIRS] = lambda broker, body: (
+        {"results": [{"log_dir": "/d", "error_code": ErrorCode.KAFKA_STORAGE_ERROR, "topics": []}]}
+        if broker == 2
+        else None
+    )
+    outcome = tool(why, cluster, ["t-0"])
+    assert "t-0 is being moved to 0,2; waits for 2\n" in outcome.out
+    assert "broker 2 is alive, but a log dir failed: /d\n" in outcome.out
+
+
+REFUSED = [
+    ("no such topic", ["nix"], "There is no topic or partition nix; topics are: t"),
+    ("no such partition", ["t-9"], "t has no partition 9; it has 0 to 0"),
+]
+
+
+@pytest.mark.parametrize(("argv", "message"), [r[1:] for r in REFUSED], ids=[r[0] for r in REFUSED])
+def test_refusals(cluster: Any, tool: Any, argv: list[str], message: str) -> None:
+    cluster.topic("t", (0, 1))
+    outcome = tool(why, cluster, argv)
+    assert (outcome.code, outcome.out, outcome.err) == (1, "", f"kwob why: {message}\n")
+    assert json.loads(tool(why, cluster, [*argv, "--json"]).out) == {"error": message}
+
+
+def test_a_cluster_must_be_named() -> None:
+    err = io.StringIO()
+    machine = Machine(network=None, clock=None, chance=random.Random(), out=io.StringIO(), err=err)  # type: ignore[arg-type]
+    assert asyncio.run(why(["t"], machine)) == 1
+    assert "name a cluster" in err.getvalue()
+
+
+def test_what_a_data_folder_adds(tmp_path: Path) -> None:
+    (tmp_path / "logs").mkdir()
+    rows = [
+        {"event": "isr.shrunk", "ts": "2", "topic": "t", "partition": 0, "isr": [1]},
+        {"event": "partition.election_failed", "ts": "1", "topic": "t", "partition": 0, "reason": "nobody lives"},
+        {"event": "broker.started", "ts": "3", "topic": "t", "partition": 0},
+    ]
+    text = "\n".join(map(json.dumps, rows)) + '\n{"event": "isr.shr'
+    (tmp_path / "logs" / "broker-1.log").write_text(text)
+    (tmp_path / "faults.jsonl").write_text(
+        '{"kind":"kill","brokers":[2]}\nnot json\n{"kind":"slow_disk","delay_ms":5}\n'
+    )
+    assert log_lines(tmp_path / "cluster.json")[T0] == (
+        "log of broker-1: partition.election_failed reason nobody lives",
+        "log of broker-1: isr.shrunk isr [1]",
+    )
+    brokers = [BrokerRow(id=n, pid=None if n == 2 else 1, rack=None, listener="h:1", log_dirs=[]) for n in (1, 2)]
+    found = look(tmp_path, ClusterRow(bootstrap="h:1", zookeeper="h:2", controllers=[], brokers=brokers))
+    assert isinstance(found, Locally)
+    assert found.running == {1: True, 2: False}
+    assert found.faults == {1: ("slow_disk (delay_ms 5)",), 2: ("kill", "slow_disk (delay_ms 5)")}
