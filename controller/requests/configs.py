@@ -9,19 +9,17 @@ Source: spec broker.md §17; Kafka 3.9 `ConfigAdminManager`, `ConfigHelper`, `Zk
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from controller.requests.node import Body, Node, announce_config_change, write_entity_configs
 from controller.wire import topic_configs, znodes
+from controller.wire.config_alterations import Alteration, alterations
 from controller.wire.config_edits import (
     ALTERABLE_BROKER_CONFIGS,
-    Edit,
     ResourceType,
     broker_config_type,
     check_broker_configs,
-    check_edits,
     edited,
     own_broker_id,
     resource_type_name,
@@ -33,6 +31,7 @@ from controller.wire.topic_names import check_topic_name
 from controller.wire.zk import Exists, GetData
 
 _TOPIC_TYPES: Final = {name: config.type for name, config in TOPIC_CONFIGS.items()}
+_TOPIC_DEFAULTS: Final = {name: config.default for name, config in TOPIC_CONFIGS.items()}
 
 
 async def handle_describe_configs(node: Node, request: Request) -> Body:
@@ -49,7 +48,7 @@ def describe_configs_failed(request: Request, code: ErrorCode, message: str | No
 
 
 async def _described(node: Node, resource: Any, synonyms: bool, docs: bool) -> Body:
-    keys = None if resource.configuration_keys is None else list(resource.configuration_keys)
+    keys = list(resource.configuration_keys or ()) or None  # none named: all are meant
     name = resource.resource_name
     try:
         match int(resource.resource_type):
@@ -57,7 +56,8 @@ async def _described(node: Node, resource: Any, synonyms: bool, docs: bool) -> B
                 check_topic_name(name)
                 entries = await _topic_entries(node, name, keys)
             case ResourceType.BROKER:
-                entries = _broker_entries(node, own_broker_id(name, node.endpoint.broker_id) is not None, keys)
+                own = own_broker_id(name, node.endpoint.broker_id, describing=True)
+                entries = _broker_entries(node, own is not None, keys)
             case other:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {resource_type_name(other)}")
     except KafkaError as error:
@@ -67,7 +67,7 @@ async def _described(node: Node, resource: Any, synonyms: bool, docs: bool) -> B
             entry["synonyms"] = ()
         if not docs:
             entry["documentation"] = None
-    return {**_result(resource, ErrorCode.NONE, None), "configs": entries}
+    return {**_result(resource, ErrorCode.NONE, ""), "configs": entries}
 
 
 def _result(resource: Any, code: ErrorCode, message: str | None) -> Body:
@@ -84,7 +84,7 @@ async def _topic_entries(node: Node, topic: str, keys: Sequence[str] | None) -> 
         [Exists(znodes.TopicZNode.path(topic)), GetData(znodes.ConfigEntityZNode.topic(topic))]
     )
     if not exists.ok:
-        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None)
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "")
     own = znodes.ConfigEntityZNode.decode(configs.data)
     entries = topic_configs.describe(own, node.configs.levels, keys)
     return [
@@ -162,56 +162,43 @@ def alter_configs_failed(request: Request, code: ErrorCode, message: str | None)
 
 
 async def _alter(node: Node, request: Request, *, incremental: bool) -> Body:
-    counts = Counter((int(r.resource_type), r.resource_name) for r in request.body.resources)
-    responses = {}
-    for resource in request.body.resources:
-        key = (int(resource.resource_type), resource.resource_name)
+    body, responses = request.body, []
+    for wanted in alterations(body.resources, node.endpoint.broker_id, replace=not incremental):
         try:
-            if counts[key] > 1:
-                raise KafkaError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
-            await _alter_one(node, resource, bool(request.body.validate_only), incremental=incremental)
+            if wanted.refusal is not None:
+                raise wanted.refusal
+            await _alter_one(node, wanted, validate_only=bool(body.validate_only), incremental=incremental)
         except KafkaError as error:
-            responses[key] = _result(resource, error.code, error.message)
+            responses.append(wanted.answer(error))
         else:
-            responses[key] = _result(resource, ErrorCode.NONE, None)
-    return {"responses": list(responses.values())}
+            responses.append(wanted.answer())
+    return {"responses": responses}
 
 
-async def _alter_one(node: Node, resource: Any, validate_only: bool, *, incremental: bool) -> None:
+async def _alter_one(node: Node, wanted: Alteration, *, validate_only: bool, incremental: bool) -> None:
     """Raises: KafkaError, for the first check that fails; then nothing was written."""
-    edits = [Edit.of(config, replace=not incremental) for config in resource.configs]
-    check_edits(edits)
-    kind, name = int(resource.resource_type), resource.resource_name
-    match kind:
-        case ResourceType.TOPIC:
-            entity = await _topic_entity(node, name)
-        case ResourceType.BROKER:
-            own = own_broker_id(name, node.endpoint.broker_id)
-            entity = f"brokers/{znodes.DEFAULT_ENTITY if own is None else own}"
-        case other:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {resource_type_name(other)}")
-    (stored,) = await node.zk.perform([GetData(znodes.ConfigEntityZNode.path(entity))])
+    if wanted.is_topic:
+        await _check_topic(node, wanted.name)
+    (stored,) = await node.zk.perform([GetData(znodes.ConfigEntityZNode.path(wanted.entity))])
     before = znodes.ConfigEntityZNode.decode(stored.data) if incremental else {}
     try:
-        if kind == ResourceType.TOPIC:
-            after = edited(before, edits, _TOPIC_TYPES, {name: c.default for name, c in TOPIC_CONFIGS.items()})
+        if wanted.is_topic:
+            after = edited(before, wanted.edits, _TOPIC_TYPES, _TOPIC_DEFAULTS)
             topic_configs.validate(after, topic_configs.defaults_from(node.configs.levels.merged()))
         else:
-            after = edited(before, edits, {edit.name: broker_config_type(edit.name) for edit in edits}, {})
-            check_broker_configs(after, edits)
+            after = edited(before, wanted.edits, {e.name: broker_config_type(e.name) for e in wanted.edits}, {})
+            check_broker_configs(after, wanted.edits)
     except InvalidConfig as error:
-        where = f"ConfigResource(type={resource_type_name(kind)}, name='{name}')"
+        where = f"ConfigResource(type={resource_type_name(wanted.kind)}, name='{wanted.name}')"
         raise InvalidConfig(f"Invalid config value for resource {where}: {error.message}") from error
     if not validate_only:
-        await write_entity_configs(node, entity, after)
-        await announce_config_change(node, entity)
+        await write_entity_configs(node, wanted.entity, after)
+        await announce_config_change(node, wanted.entity)
 
 
-async def _topic_entity(node: Node, topic: str) -> str:
-    if not topic:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
+async def _check_topic(node: Node, topic: str) -> None:
+    """Raises: KafkaError, for a name that no topic can have, or that none has."""
     check_topic_name(topic)
     (exists,) = await node.zk.perform([Exists(znodes.TopicZNode.path(topic))])
     if not exists.ok:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{topic}' does not exist.")
-    return f"topics/{topic}"

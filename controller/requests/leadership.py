@@ -109,7 +109,7 @@ async def handle_elect_leaders(node: Node, request: Request) -> Body:
     try:
         election_type = ElectionType(int(getattr(body, "election_type", 0)))
     except ValueError as error:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown election type {body.election_type}") from error
+        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR) from error  # as Kafka, which does not expect it
     answer = await node.loop.ask(
         lambda number: ReplicaLeaderElection(
             partitions=partitions, election_type=election_type, trigger=ElectionTrigger.ADMIN_CLIENT, reply_to=number
@@ -144,7 +144,7 @@ def _election_body(outcomes: Mapping[TopicPartition, PartitionOutcome]) -> Body:
             {
                 "topic": topic,
                 "partition_result": [
-                    {"partition_id": p, "error_code": o.error, "error_message": o.message or _text(o.error)}
+                    {"partition_id": p, "error_code": o.error, "error_message": o.message}
                     for p, o in partitions.items()
                 ],
             }
@@ -154,11 +154,13 @@ def _election_body(outcomes: Mapping[TopicPartition, PartitionOutcome]) -> Body:
 
 
 def elect_leaders_failed(request: Request, code: ErrorCode, message: str | None) -> Body:
-    """The same failure for each named partition; the top level stays NONE unless nothing was named."""
+    """The same failure for each named partition. The top level stays NONE for another controller's business, and where
+    partitions tell it; else it tells."""
     wanted = request.body.topic_partitions or ()
     outcome = PartitionOutcome(error=code, message=message)
     body = _election_body({TopicPartition(t.topic, int(p)): outcome for t in wanted for p in t.partitions})
-    return body if wanted or request.api_version < 1 else {**body, "error_code": code}
+    is_told = bool(wanted) and code is ErrorCode.NOT_CONTROLLER
+    return body if is_told or request.api_version < 1 else {**body, "error_code": code}
 
 
 # --- controlled shutdown

@@ -58,9 +58,9 @@ class Node:
         return self.state.serving
 
     def check_active(self) -> None:
-        """Raises: KafkaError NOT_CONTROLLER."""
+        """Raises: KafkaError NOT_CONTROLLER, without a text: Kafka has one for it in the reassignment APIs only."""
         if not self.is_active:
-            raise KafkaError(ErrorCode.NOT_CONTROLLER, NOT_CONTROLLER_TEXT)
+            raise KafkaError(ErrorCode.NOT_CONTROLLER)
 
     def knows_topic(self, topic: str) -> bool:
         """Whether brokers' metadata has the topic: some partition had a leader once, deletion has not started."""

@@ -31,6 +31,8 @@ from controller.wire.zk import Exists, GetChildren, ZkCode
 #: "Use the broker's default" (`CreateTopicsRequest.NO_NUM_PARTITIONS`, `NO_REPLICATION_FACTOR`).
 _DEFAULT: Final = -1
 _ANSWERS_CONFIGS: Final = 5
+#: The log of KRaft controllers (`Topic.CLUSTER_METADATA_TOPIC_NAME`).
+CLUSTER_METADATA_TOPIC: Final = "__cluster_metadata"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +55,10 @@ async def handle_create_topics(node: Node, request: Request) -> Body:
     created: dict[str, Assignment] = {}
     twice = {name for name, count in Counter(t.name for t in body.topics).items() if count > 1}
     for topic in body.topics:
+        if topic.name == CLUSTER_METADATA_TOPIC:
+            text = f"Creation of internal topic {CLUSTER_METADATA_TOPIC} is prohibited."
+            results[topic.name] = _failed(topic.name, KafkaError(ErrorCode.INVALID_REQUEST, text))
+            continue
         if topic.name in twice:
             results[topic.name] = _failed(
                 topic.name, KafkaError(ErrorCode.INVALID_REQUEST, "Found multiple entries for this topic.")
@@ -72,13 +78,12 @@ async def handle_create_topics(node: Node, request: Request) -> Body:
     for name, assignment in created.items():
         if timeout_ms <= 0 or not node.has_leaders(name, assignment):
             results[name] = {"name": name, "error_code": ErrorCode.REQUEST_TIMED_OUT, "error_message": None}
-    return {"topics": list(results.values())}
+    return {"topics": [results[topic.name] for topic in body.topics]}
 
 
 def create_topics_failed(request: Request, code: ErrorCode, message: str | None) -> Body:
     """The same failure for each topic."""
-    names = dict.fromkeys(topic.name for topic in request.body.topics)
-    return {"topics": [_failed(name, KafkaError(code, message)) for name in names]}
+    return {"topics": [_failed(topic.name, KafkaError(code, message)) for topic in request.body.topics]}
 
 
 async def plan_topic(node: Node, wanted: WantedTopic) -> Assignment:

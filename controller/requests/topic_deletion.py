@@ -53,7 +53,10 @@ def delete_topics_failed(request: Request, code: ErrorCode, message: str | None)
 
 
 async def _mark(node: Node, topic: str) -> None:
-    """Raises: KafkaError UNKNOWN_TOPIC_OR_PARTITION. A topic that is marked already is fine."""
+    """Raises: KafkaError UNKNOWN_TOPIC_OR_PARTITION, also for a topic that brokers know nothing of (it never had a
+    leader, or its deletion has started). A topic that is marked already is fine."""
+    if not node.knows_topic(topic):
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     (exists,) = await node.zk.perform([Exists(znodes.TopicZNode.path(topic))]) if _is_node_name(topic) else (None,)
     if exists is None or not exists.ok:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Topic `{topic}` to delete does not exist")

@@ -147,7 +147,7 @@ ROWS: Final[dict[str, Row]] = {
         "KAFKA-13407", "An own left-over `/controller` is deleted and the office won again; a foreign one waited for"
     ),
     "X2": Row("KAFKA-10548", "A deletion that waits names the brokers that it waits for"),
-    "X3": Row("-", "The znodes of a deleted topic go level by level, pipelined"),
+    "X3": Row("-", "The znodes of a deleted topic go deepest first, in pipelined batches"),
     "X4": Row("KAFKA-14845", "A foreign registration is final only after a session timeout"),
     "X5": Row("-", "A registration that vanishes between two looks at it is created again"),
     "X6": Row("KAFKA-6029", "A controlled shutdown is answered when the new leaders lead, or after a limit"),

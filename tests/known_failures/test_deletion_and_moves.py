@@ -199,7 +199,7 @@ def test_a_deletion_that_waits_names_the_brokers_it_waits_for() -> None:
 
 
 @pytest.mark.known_failure("X3")
-def test_the_znodes_of_a_topic_go_level_by_level() -> None:
+def test_the_znodes_of_a_topic_go_in_batches() -> None:
     """1,000 partitions in a handful of steps; Kafka takes some 4,000 round trips on its event thread."""
     steps: dict[int, list[int]] = {}
     for count in (10, 1_000):
@@ -220,7 +220,7 @@ def test_the_znodes_of_a_topic_go_level_by_level() -> None:
         steps[count] = deletes
         assert [path for path in LEFT if stage.exists(path)] == []
     assert len(steps[1_000]) == len(steps[10]) <= 6
-    assert steps[1_000][:2] == [1_000, 1_000]
+    assert sum(steps[1_000]) > 2_000, "states and partitions, all at once"
 
 
 # --- moves

@@ -1,0 +1,221 @@
+"""Answers to the letter: what Kafka 3.9 says where clients and tools look, and requests that ask for the absurd."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from controller.requests.table import APIS
+from controller.wire.errors import ErrorCode
+from controller.wire.protocol import ApiKey
+
+Play = Callable[..., list[Any]]
+NOT_CONTROLLER_TEXT = "This is not the correct controller for this cluster."
+DESCRIBE_QUORUM, ALTER_PARTITION = 55, 56
+
+
+def test_what_a_controller_of_this_protocol_never_offers() -> None:
+    """A tool that finds DescribeQuorum takes the cluster for one with KRaft; AlterPartition came with 2.7."""
+    assert {DESCRIBE_QUORUM, ALTER_PARTITION}.isdisjoint(int(key) for key in APIS)
+
+
+TOPIC = {"name": "new", "num_partitions": 1, "replication_factor": 1}
+#: request, version, body -> (code, text) in the answer of a controller without office
+INACTIVE: list[tuple[ApiKey, int, dict[str, Any], Callable[[Any], Any], tuple[int, str | None]]] = [
+    (
+        ApiKey.CREATE_TOPICS,
+        5,
+        {"topics": [TOPIC], "timeout": 1},
+        lambda a: (a["topics"][0]["error_code"], a["topics"][0]["error_message"]),
+        (41, None),
+    ),
+    (
+        ApiKey.CREATE_PARTITIONS,
+        1,
+        {"topics": [{"name": "t", "count": 3, "assignments": None}], "timeout": 1, "validate_only": False},
+        lambda a: (a["results"][0]["error_code"], a["results"][0]["error_message"]),
+        (41, None),
+    ),
+    (
+        ApiKey.DELETE_TOPICS,
+        4,
+        {"topic_names": ["t"], "timeout": 1},
+        lambda a: (a["responses"][0]["error_code"], None),
+        (41, None),
+    ),
+    (
+        ApiKey.ELECT_LEADERS,
+        2,
+        {"election_type": 0, "topic_partitions": [{"topic": "t", "partitions": [0]}], "timeout": 1},
+        lambda a: (
+            a["replica_election_results"][0]["partition_result"][0]["error_code"],
+            a["replica_election_results"][0]["partition_result"][0]["error_message"],
+        ),
+        (41, None),
+    ),
+    (
+        ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+        0,
+        {"topics": [{"name": "t", "partitions": [{"partition_index": 0, "replicas": [1]}]}], "timeout": 1},
+        lambda a: (a["error_code"], a["error_message"]),
+        (41, NOT_CONTROLLER_TEXT),
+    ),
+    (
+        ApiKey.LIST_PARTITION_REASSIGNMENTS,
+        0,
+        {"topics": None, "timeout": 1},
+        lambda a: (a["error_code"], a["error_message"]),
+        (41, NOT_CONTROLLER_TEXT),
+    ),
+    (
+        ApiKey.CONTROLLED_SHUTDOWN,
+        3,
+        {"broker_id": 1, "broker_epoch": -1},
+        lambda a: (a["error_code"], None),
+        (11, None),
+    ),
+]
+
+
+def test_a_controller_without_office_answers_as_kafka_does(play: Play) -> None:
+    async def scenario(cluster: Any) -> None:
+        standby = cluster.make(200, "standby")
+        await cluster.world.machine("standby").run(standby.start())
+        await cluster.world.sleep(1)
+        for key, version, body, said, expected in INACTIVE:
+            answer = await cluster.ask(key, version, body, host="standby")
+            assert said(answer) == expected, key.name
+            assert answer.get("error_code", 0) in (0, expected[0])
+        await cluster.world.machine("standby").run(standby.stop())
+
+    play(scenario, brokers=1)
+
+
+def test_topics_that_nobody_may_create(play: Play) -> None:
+    """The log of KRaft controllers; and a name twice, which is answered twice."""
+
+    async def scenario(cluster: Any) -> None:
+        named = [{**TOPIC, "name": name} for name in ("__cluster_metadata", "twice", "fine", "twice")]
+        answer = await cluster.ask(ApiKey.CREATE_TOPICS, 5, {"topics": named, "timeout": 5_000})
+        assert [(t["name"], t["error_code"], t["error_message"]) for t in answer["topics"]] == [
+            ("__cluster_metadata", 42, "Creation of internal topic __cluster_metadata is prohibited."),
+            ("twice", 42, "Found multiple entries for this topic."),
+            ("fine", 0, None),
+            ("twice", 42, "Found multiple entries for this topic."),
+        ]
+
+    play(scenario, brokers=1)
+
+
+def test_deletion_of_what_brokers_do_not_know(play: Play) -> None:
+    """It never had a leader, or its deletion has started: as for Kafka, which asks its metadata."""
+
+    async def scenario(cluster: Any) -> None:
+        manual = {"num_partitions": -1, "replication_factor": -1}
+        rows = [{"name": n, **manual, "assignments": [{"partition_index": 0, "broker_ids": [b]}]}
+                for n, b in (("led", 1), ("unled", 9))]  # fmt: skip
+        await cluster.ask(ApiKey.CREATE_TOPICS, 5, {"topics": rows, "timeout": 500})
+        body = {"topic_names": ["none", "unled", "led", "../ids"], "timeout": 5_000}
+        answer = await cluster.ask(ApiKey.DELETE_TOPICS, 4, body)
+        assert {r["name"]: r["error_code"] for r in answer["responses"]} == {
+            "none": 3,
+            "unled": 3,
+            "led": 0,
+            "../ids": 3,
+        }
+        assert await cluster.read("/brokers/topics/unled") is not None
+
+    play(scenario, brokers=1)
+
+
+def test_an_election_of_no_known_type_is_told_at_the_top(play: Play) -> None:
+    async def scenario(cluster: Any) -> None:
+        body = {"election_type": 5, "topic_partitions": [{"topic": "t", "partitions": [0]}], "timeout": 1}
+        answer = await cluster.ask(ApiKey.ELECT_LEADERS, 2, body)
+        result = answer["replica_election_results"][0]["partition_result"][0]
+        assert (answer["error_code"], result["error_code"], result["error_message"]) == (-1, -1, None)
+
+    play(scenario, brokers=1)
+
+
+def test_describing_configs_by_no_name_means_all(play: Play) -> None:
+    async def scenario(cluster: Any) -> None:
+        await cluster.ask(ApiKey.CREATE_TOPICS, 5, {"topics": [{**TOPIC, "name": "t"}], "timeout": 5_000})
+        rows = [
+            {"resource_type": 2, "resource_name": "t", "configuration_keys": keys}
+            for keys in (None, [], ["retention.ms"], ["no.such"])
+        ]
+        answer = await cluster.ask(
+            ApiKey.DESCRIBE_CONFIGS, 3, {"resources": rows, "include_synonyms": False, "include_documentation": True}
+        )
+        every, none_named, one, other = answer["results"]
+        assert every["configs"] == none_named["configs"] and len(every["configs"]) > 20
+        assert [c["name"] for c in one["configs"]] == ["retention.ms"] and other["configs"] == []
+        assert one["configs"][0]["synonyms"] == [] and one["configs"][0]["documentation"]
+        assert {r["error_code"] for r in answer["results"]} == {0}
+
+    play(scenario, brokers=1)
+
+
+ALTERED: list[tuple[str, dict[str, Any], int, tuple[int, str | None]]] = [
+    ("twice the same resource", {"resource_type": 2, "resource_name": "twice", "configs": []}, 2,
+     (42, "Each resource must appear at most once.")),
+    ("a config twice before an unknown type",
+     {"resource_type": 99, "resource_name": "", "configs": [{"name": "a", "value": "1"}, {"name": "a", "value": "2"}]},
+     1, (42, "Error due to duplicate config keys")),
+    ("an unknown type", {"resource_type": 99, "resource_name": "", "configs": []}, 1, (42, "Unknown resource type 99")),
+    ("a default topic", {"resource_type": 2, "resource_name": "", "configs": []}, 1,
+     (42, "Default topic resources are not allowed.")),
+    ("a topic that is no path", {"resource_type": 2, "resource_name": "../x", "configs": []}, 1, (17, "")),
+    ("another broker", {"resource_type": 4, "resource_name": "1", "configs": []}, 1,
+     (42, "Unexpected broker id, expected 100, but received 1")),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("api_key", [ApiKey.ALTER_CONFIGS, ApiKey.INCREMENTAL_ALTER_CONFIGS], ids=lambda key: key.name)
+@pytest.mark.parametrize(
+    ("resource", "times", "expected"), [row[1:] for row in ALTERED], ids=[row[0] for row in ALTERED]
+)
+def test_configs_that_are_not_altered(
+    play: Play, api_key: ApiKey, resource: dict[str, Any], times: int, expected: tuple[int, str | None]
+) -> None:
+    """Both requests check alike, in one order, and answer each resource of the request."""
+
+    async def scenario(cluster: Any) -> None:
+        configs = [
+            {**config, **({"config_operation": 0} if api_key is ApiKey.INCREMENTAL_ALTER_CONFIGS else {})}
+            for config in resource["configs"]
+        ]
+        rows = [{**resource, "configs": configs}] * times
+        answer = await cluster.ask(api_key, 1, {"resources": rows, "validate_only": False})
+        assert [r["error_code"] for r in answer["responses"]] == [expected[0]] * times
+        assert all(r["error_message"].startswith(expected[1]) for r in answer["responses"])
+
+    play(scenario, brokers=1)
+
+
+def test_a_request_of_many_absurd_entries_is_answered(play: Play) -> None:
+    """Reassignments and elections of partitions that cannot be; each has its answer, and the next request works."""
+
+    async def scenario(cluster: Any) -> None:
+        numbers = [-(2**31), -1, 0, 2**31 - 1]
+        partitions = [
+            {"partition_index": p, "replicas": r} for p, r in zip(numbers, ([], [-1], None, [1]), strict=True)
+        ]
+        move = {"topics": [{"name": name, "partitions": partitions} for name in ("", "../t", "x" * 300)], "timeout": -5}
+        answer = await cluster.ask(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, move)
+        codes = {p["error_code"] for t in answer["responses"] for p in t["partitions"]}
+        assert codes <= {ErrorCode.INVALID_REPLICA_ASSIGNMENT, 85, 3} and len(answer["responses"]) == 3
+        elect = {"election_type": 1, "timeout": -1, "topic_partitions": [{"topic": "", "partitions": numbers}]}
+        answer = await cluster.ask(ApiKey.ELECT_LEADERS, 2, elect)
+        assert {p["error_code"] for p in answer["replica_election_results"][0]["partition_result"]} == {3}
+        grow = {"topics": [{"name": "none", "count": -(2**31), "assignments": [{"broker_ids": [-1, -1]}]}],
+                "timeout": 1, "validate_only": True}  # fmt: skip
+        answer = await cluster.ask(ApiKey.CREATE_PARTITIONS, 1, grow)
+        assert answer["results"][0]["error_code"] == 3
+        made = await cluster.ask(ApiKey.CREATE_TOPICS, 5, {"topics": [TOPIC], "timeout": 5_000})
+        assert made["topics"][0]["error_code"] == 0
+
+    play(scenario, brokers=1)
