@@ -1,7 +1,7 @@
 """What runs in a data folder: the cluster file that `kwob up` keeps, and `kwob status`, which reads it.
 
 The cluster file (`cluster.json`) is what marks a folder as kwob's. It holds what `kwob status --json` prints, except
-which controller is active: that is asked of ZooKeeper.
+which controller is active and which throttles were forgotten: that is asked of ZooKeeper.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ from rich.console import Console
 from rich.table import Table
 
 from broker_sim.faults.rows import FAULT_FILE, Kill, Stop, decode
+from controller.local.throttles import ThrottleRow, forgotten_throttles
 from controller.wire.real import logs
 from controller.wire.types import BrokerId
-from controller.wire.zk import GetData, ZkSessionExpired, ZkUnreachable
+from controller.wire.zk import GetData, ZkResult, ZkSessionExpired, ZkUnreachable
 
 CLUSTER_FILE: Final = "cluster.json"
 DEFAULT_DATA: Final = Path("kwob-data")
@@ -58,13 +59,14 @@ class BrokerRow(BaseModel):
 
 
 class ClusterRow(BaseModel):
-    """The whole cluster: what scripts read from `kwob status --json`."""
+    """The whole cluster: what scripts read from `kwob status --json`. The cluster file has no throttles."""
 
     model_config = ConfigDict(extra="forbid")
     bootstrap: str
     zookeeper: str
     controllers: list[ControllerRow]
     brokers: list[BrokerRow]
+    forgotten_throttles: list[ThrottleRow] = []
 
 
 def write_cluster(data: Path, row: ClusterRow) -> None:
@@ -122,15 +124,28 @@ def is_running(pid: int) -> bool:
 
 
 async def active_controller(zookeeper: str) -> int | None:
-    """The id that `/controller` holds, None if nobody is elected. Raises: ZkUnreachable."""
+    """The id that `/controller` holds, None if nobody is elected. Raises: ZkUnreachable, ZkSessionExpired."""
+    return (await _from_zookeeper(zookeeper, None))[0]
+
+
+async def _from_zookeeper(zookeeper: str, bootstrap: str | None) -> tuple[int | None, list[ThrottleRow]]:
+    """The active controller, and (unless `bootstrap` is None) the throttles that nobody needs.
+
+    Raises: ZkUnreachable, ZkSessionExpired.
+    """
     from controller.wire.real.zookeeper import KazooConnector
 
     connector = KazooConnector(zookeeper, connect_timeout_s=_ZK_ANSWER_S)
     session = await connector.connect(on_watch=lambda event: None, on_expired=lambda: None)
     try:
         result = (await session.perform([GetData("/controller")]))[0]
+        throttles = [] if bootstrap is None else await forgotten_throttles(session, bootstrap)
+        return _controller_id(result), throttles
     finally:
         await session.close()
+
+
+def _controller_id(result: ZkResult) -> int | None:
     if not result.ok or not result.data:
         return None
     try:
@@ -145,7 +160,7 @@ def status(data: Path) -> ClusterRow:
     active = None
     if any(controller.pid is not None for controller in row.controllers):
         with contextlib.suppress(ZkUnreachable, ZkSessionExpired):
-            active = asyncio.run(active_controller(row.zookeeper))
+            active, row.forgotten_throttles = asyncio.run(_from_zookeeper(row.zookeeper, row.bootstrap))
     for controller in row.controllers:
         controller.active = controller.pid is not None and controller.id == active
     return row
@@ -181,6 +196,16 @@ def _print(row: ClusterRow) -> None:
     console = Console(width=_WIDTH, highlight=False)
     console.print(f"bootstrap {row.bootstrap}\nzookeeper {row.zookeeper}")
     console.print(table)
+    if row.forgotten_throttles:
+        console.print(
+            "\n[yellow]forgotten throttles[/yellow]: nothing is being moved, and these still limit replication"
+        )
+        throttles = Table("where", "throttle", "value", box=None, pad_edge=False)
+        for throttle in row.forgotten_throttles:
+            throttles.add_row(throttle.entity, throttle.name, throttle.value)
+        console.print(throttles)
+        for command in dict.fromkeys(throttle.remove for throttle in row.forgotten_throttles):
+            console.print(f"next: {command}", markup=False)
 
 
 def _pid(pid: int | None, state: str) -> tuple[str, str]:

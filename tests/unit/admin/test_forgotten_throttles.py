@@ -1,0 +1,84 @@
+"""Throttles that nobody needs any more: which they are, how they are found in ZooKeeper, what removes them."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from controller.admin.forgotten_throttles import DEFAULT, forgotten
+from controller.local.throttles import forgotten_throttles
+from controller.wire.config_znodes import ConfigEntityZNode
+from controller.wire.simulated.world import World, run_world
+from controller.wire.types import BrokerId, ReplicaAssignment, TopicPartition
+from controller.wire.zk import Create, SetData
+from controller.wire.znodes import ReassignPartitionsZNode, TopicAssignment, TopicZNode
+
+RATE = {"follower.replication.throttled.rate": "1000", "log.cleaner.threads": "2"}
+LIST = {"leader.replication.throttled.replicas": "0:1", "retention.ms": "1"}
+T0 = TopicPartition("t", 0)
+
+CASES = [
+    ("nothing moves", set(), ["broker 1", "topic t"]),
+    ("this topic moves", {T0}, []),
+    ("another topic moves", {TopicPartition("u", 0)}, ["topic t"]),
+]
+
+
+@pytest.mark.parametrize(("moving", "entities"), [c[1:] for c in CASES], ids=[c[0] for c in CASES])
+def test_which_are_forgotten(moving: set[TopicPartition], entities: list[str]) -> None:
+    assert [t.entity for t in forgotten({"1": RATE, "2": {}}, {"t": LIST, "u": {}}, moving, "b:1")] == entities
+
+
+def test_the_command_removes_all_throttles_of_an_entity_and_nothing_else() -> None:
+    both = {"leader.replication.throttled.rate": "1", **RATE}
+    found = forgotten({DEFAULT: both}, {"t": LIST}, [], "b:1")
+    assert [(t.entity, t.name, t.value) for t in found] == [
+        ("all brokers", "leader.replication.throttled.rate", "1"),
+        ("all brokers", "follower.replication.throttled.rate", "1000"),
+        ("topic t", "leader.replication.throttled.replicas", "0:1"),
+    ]
+    assert (
+        found[0].remove
+        == found[1].remove
+        == (
+            "kwob configs --bootstrap-server b:1 --alter --entity-type brokers --entity-default --delete-config "
+            "leader.replication.throttled.rate,follower.replication.throttled.rate"
+        )
+    )
+    assert found[2].remove.endswith("--alter --topic t --delete-config leader.replication.throttled.replicas")
+
+
+def test_they_are_found_in_zookeeper() -> None:
+    async def scenario(world: World) -> list[list[str]]:
+        machine = world.machine("client")
+        session = await machine.connector(session_timeout_ms=6000).connect(
+            on_watch=lambda event: None, on_expired=lambda: None
+        )
+        looks = [await forgotten_throttles(session, "b:1")]
+        for path in ("/brokers", "/brokers/topics", "/config", "/config/brokers", "/config/topics", "/admin"):
+            await session.perform([Create(path)])
+        quiet = ReplicaAssignment(replicas=(BrokerId(1),))
+        moving = ReplicaAssignment(replicas=(BrokerId(1), BrokerId(2)), adding_replicas=(BrokerId(2),))
+        await session.perform(
+            [
+                Create(TopicZNode.path("t"), TopicZNode.encode(TopicAssignment(partitions={0: quiet}))),
+                Create(ConfigEntityZNode.topic("t"), ConfigEntityZNode.encode(LIST)),
+                Create(ConfigEntityZNode.broker(1), ConfigEntityZNode.encode(RATE)),
+            ]
+        )
+        looks.append(await forgotten_throttles(session, "b:1"))
+        asked = ReassignPartitionsZNode.encode({T0: (BrokerId(2),)})
+        await session.perform([Create(ReassignPartitionsZNode.path, asked)])
+        looks.append(await forgotten_throttles(session, "b:1"))
+        await session.perform(
+            [
+                SetData(ReassignPartitionsZNode.path, b"no json"),
+                SetData(TopicZNode.path("t"), TopicZNode.encode(TopicAssignment(partitions={0: moving}))),
+            ]
+        )
+        looks.append(await forgotten_throttles(session, "b:1"))
+        await session.close()
+        return [[row.entity for row in look] for look in looks]
+
+    assert run_world(random.Random(4).randrange(100), scenario) == [[], ["broker 1", "topic t"], [], []]
