@@ -59,14 +59,23 @@ class BrokerRow(BaseModel):
 
 
 class ClusterRow(BaseModel):
-    """The whole cluster: what scripts read from `kwob status --json`. The cluster file has no throttles."""
+    """The whole cluster: what scripts read from `kwob status --json`."""
 
     model_config = ConfigDict(extra="forbid")
     bootstrap: str
     zookeeper: str
     controllers: list[ControllerRow]
     brokers: list[BrokerRow]
+
+
+class StatusRow(ClusterRow):
+    """A cluster as it is now. The throttles are in its JSON only when there are some."""
+
     forgotten_throttles: list[ThrottleRow] = []
+
+    def to_json(self) -> str:
+        """What `kwob status --json` prints."""
+        return self.model_dump_json(exclude=set() if self.forgotten_throttles else {"forgotten_throttles"})
 
 
 def write_cluster(data: Path, row: ClusterRow) -> None:
@@ -154,9 +163,9 @@ def _controller_id(result: ZkResult) -> int | None:
         return None
 
 
-def status(data: Path) -> ClusterRow:
+def status(data: Path) -> StatusRow:
     """The cluster of a data folder as it is now. Raises: ClusterError."""
-    row = read_cluster(data)
+    row = StatusRow(**read_cluster(data).model_dump())
     active = None
     if any(controller.pid is not None for controller in row.controllers):
         with contextlib.suppress(ZkUnreachable, ZkSessionExpired):
@@ -179,13 +188,13 @@ def main(argv: Sequence[str]) -> int:
         print(f"kwob status: {error}", file=sys.stderr)
         return 1
     if options.json:
-        print(row.model_dump_json())
+        print(row.to_json())
     else:
         _print(row)
     return 0
 
 
-def _print(row: ClusterRow) -> None:
+def _print(row: StatusRow) -> None:
     table = Table("process", "pid", "state", "rack", "listener", "log dirs", box=None, pad_edge=False)
     for controller in row.controllers:
         state = "active" if controller.active else "standby"
