@@ -11,18 +11,14 @@ import itertools
 import random
 import uuid
 from collections.abc import Collection, Coroutine, Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
 from broker_sim.config import BrokerSettings
-from broker_sim.groups.group import Group
 from broker_sim.groups.log import (
     COMMIT_ERRORS,
     GROUP_STORE_ERRORS,
     GroupLog,
-    LoadedPartition,
     Replicas,
-    restore_group,
     stored_group,
 )
 from broker_sim.groups.records import (
@@ -33,9 +29,9 @@ from broker_sim.groups.records import (
     encode_offset_key,
     encode_offset_value,
 )
+from broker_sim.groups.registry import GroupEntry, GroupRegistry
 from broker_sim.groups.values import (
     Effect,
-    GroupSettings,
     GroupState,
     Join,
     JoinAnswer,
@@ -47,21 +43,8 @@ from broker_sim.groups.values import (
 from broker_sim.metadata_cache import MetadataCache
 from controller.wire import log_events as ev
 from controller.wire.errors import ErrorCode
-from controller.wire.hashing import group_partition
 from controller.wire.ports import Clock
-from controller.wire.types import GROUP_METADATA_TOPIC, TopicPartition
-
-#: Batches read between two turns of the event loop while a partition loads.
-LOAD_BATCHES_PER_TURN: Final = 100
-
-
-@dataclass(slots=True)
-class GroupEntry:
-    """A group, the offsets it committed, and the timer that it asked for."""
-
-    group: Group
-    offsets: dict[TopicPartition, CommittedOffset] = field(default_factory=dict)
-    timer: asyncio.TimerHandle | None = None
+from controller.wire.types import TopicPartition
 
 
 class GroupCoordinator:
@@ -77,33 +60,32 @@ class GroupCoordinator:
         chance: random.Random,
         log: Any,
     ) -> None:
-        self._settings, self._metadata = settings, metadata
-        self._clock, self._chance, self._log = clock, chance, log
+        self._settings, self._clock, self._chance, self._log = settings, clock, chance, log
         self._group_log = GroupLog(replicas, clock, timeout_ms=settings.offsets_commit_timeout_ms)
-        self._group_settings = GroupSettings(
-            initial_rebalance_delay_ms=settings.group_initial_rebalance_delay_ms, max_size=settings.group_max_size
+        self._registry = GroupRegistry(
+            settings,
+            metadata,
+            self._group_log,
+            clock=clock,
+            log=log,
+            on_loaded=self._reschedule,
+            on_dropped=self._dropped,
         )
-        self._entries: dict[str, GroupEntry] = {}
-        self._owned: set[int] = set()
-        self._loading: dict[int, asyncio.Task[None]] = {}
         self._waiting: dict[int, asyncio.Future[Any]] = {}
         self._tickets = itertools.count(1)
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._is_active = False
 
     # -- life ----------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
         """Serves from now on, and drops expired offsets from time to time."""
-        self._is_active = True
+        self._registry.is_active = True
         self._spawn(self._expire_offsets())
 
     async def stop(self) -> None:
         """Ends timers and tasks; requests that wait are told to look elsewhere. Idempotent."""
-        self._is_active = False
-        for partition in sorted(self._owned | self._loading.keys()):
-            self._unload(partition)
-        tasks = [*self._tasks, *self._loading.values()]
+        await self._registry.close()
+        tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -111,45 +93,10 @@ class GroupCoordinator:
     def leadership_changed(
         self, became_leader: Collection[TopicPartition], became_follower: Collection[TopicPartition]
     ) -> None:
-        """Loads the groups of partitions that this broker leads now, lets go of those it no longer leads."""
-        for tp in sorted(became_follower):
-            if tp.topic == GROUP_METADATA_TOPIC:
-                self._unload(tp.partition)
-        for tp in sorted(became_leader):
-            partition = tp.partition
-            if tp.topic == GROUP_METADATA_TOPIC and partition not in self._owned and partition not in self._loading:
-                self._loading[partition] = asyncio.get_running_loop().create_task(self._load(partition))
+        """See `GroupRegistry.leadership_changed`."""
+        self._registry.leadership_changed(became_leader, became_follower)
 
-    async def _load(self, partition: int) -> None:
-        loaded = LoadedPartition()
-        for number, batch in enumerate(self._group_log.batches(partition)):
-            loaded.take(batch, self._log)
-            if number % LOAD_BATCHES_PER_TURN == LOAD_BATCHES_PER_TURN - 1:
-                await asyncio.sleep(0)
-        now_ms = self._clock.now_ms()
-        for group_id in sorted(loaded.groups.keys() | {g for g, offsets in loaded.offsets.items() if offsets}):
-            entry = GroupEntry(Group(group_id, self._group_settings), loaded.offsets.get(group_id, {}))
-            if group_id in loaded.groups:
-                restore_group(entry.group, loaded.groups[group_id], now_ms)
-            self._entries[group_id] = entry
-            self._reschedule(entry)
-        self._owned.add(partition)
-        del self._loading[partition]
-        self._log.info(ev.GROUP_LOADED, partition=partition, groups=len(loaded.groups))
-
-    def _unload(self, partition: int) -> None:
-        loading = self._loading.pop(partition, None)
-        if loading is not None:
-            loading.cancel()
-        if partition not in self._owned:
-            return
-        self._owned.discard(partition)
-        gone = [group_id for group_id in self._entries if self.partition_of(group_id) == partition]
-        for group_id in gone:
-            self._drop(self._entries.pop(group_id))
-        self._log.info(ev.GROUP_UNLOADED, partition=partition, groups=len(gone))
-
-    def _drop(self, entry: GroupEntry) -> None:
+    def _dropped(self, entry: GroupEntry) -> None:
         if entry.timer is not None:
             entry.timer.cancel()
             entry.timer = None
@@ -161,35 +108,24 @@ class GroupCoordinator:
 
     def partition_of(self, group_id: str) -> int:
         """The partition of `__consumer_offsets` that the group lives in."""
-        partitions = len(self._metadata.partitions(GROUP_METADATA_TOPIC))
-        return group_partition(group_id, partitions or self._settings.offsets_topic_num_partitions)
+        return self._registry.partition_of(group_id)
 
     def error_for(self, group_id: str, *, may_be_empty: bool = False) -> ErrorCode | None:
-        """Why no request about this group can be served here (clients.md §7.2); None if it can."""
-        if not group_id and not may_be_empty:
-            return ErrorCode.INVALID_GROUP_ID
-        if not self._is_active:
-            return ErrorCode.COORDINATOR_NOT_AVAILABLE
-        partition = self.partition_of(group_id)
-        if partition in self._loading:
-            return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-        return None if partition in self._owned else ErrorCode.NOT_COORDINATOR
+        """See `GroupRegistry.error_for`."""
+        return self._registry.error_for(group_id, may_be_empty=may_be_empty)
 
     def entry(self, group_id: str) -> GroupEntry | None:
         """The group, if this broker has it."""
-        return self._entries.get(group_id)
+        return self._registry.entry(group_id)
 
     def entries(self) -> Iterable[GroupEntry]:
         """All groups of this broker, by id."""
-        return [self._entries[group_id] for group_id in sorted(self._entries)]
+        return self._registry.entries()
 
     @property
     def is_loading(self) -> bool:
         """Whether some partition is still being read."""
-        return bool(self._loading)
-
-    def _make(self, group_id: str) -> GroupEntry:
-        return self._entries.setdefault(group_id, GroupEntry(Group(group_id, self._group_settings)))
+        return self._registry.is_loading
 
     # -- membership ----------------------------------------------------------------------------------------------
 
@@ -204,11 +140,11 @@ class GroupCoordinator:
         low, high = settings.group_min_session_timeout_ms, settings.group_max_session_timeout_ms
         if error is None and not low <= request.session_timeout_ms <= high:
             error = ErrorCode.INVALID_SESSION_TIMEOUT
-        if error is None and request.member_id and group_id not in self._entries:
+        if error is None and request.member_id and self.entry(group_id) is None:
             error = ErrorCode.UNKNOWN_MEMBER_ID
         if error is not None:
             return JoinAnswer(error=error, member_id=request.member_id)
-        entry = self._make(group_id)
+        entry = self._registry.make(group_id)
         ticket, answer = self._park()
         self._perform(entry, entry.group.join(request, ticket, self._clock.now_ms()))
         joined: JoinAnswer = await self._answer(ticket, answer)
@@ -219,7 +155,7 @@ class GroupCoordinator:
         error = self.error_for(group_id)
         if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
             error = ErrorCode.REBALANCE_IN_PROGRESS  # so that clients join again once it is loaded
-        entry = self._entries.get(group_id)
+        entry = self.entry(group_id)
         if error is not None or entry is None:
             return SyncAnswer(error=error or ErrorCode.UNKNOWN_MEMBER_ID)
         ticket, answer = self._park()
@@ -232,7 +168,7 @@ class GroupCoordinator:
         error = self.error_for(group_id)
         if error is not None:
             return ErrorCode.NONE if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS else error
-        entry = self._entries.get(group_id)
+        entry = self.entry(group_id)
         if entry is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
         result = entry.group.heartbeat(member_id, group_instance_id, generation, self._clock.now_ms())
@@ -244,7 +180,7 @@ class GroupCoordinator:
         error = self.error_for(group_id)
         if error is not None:
             return error, []
-        entry = self._entries.get(group_id)
+        entry = self.entry(group_id)
         results = []
         for member_id, group_instance_id in members:
             if entry is None:
@@ -270,10 +206,10 @@ class GroupCoordinator:
         error = self.error_for(group_id, may_be_empty=True)
         if error is not None:
             return error
-        entry = self._entries.get(group_id)
+        entry = self.entry(group_id)
         if entry is None and generation >= 0:
             return ErrorCode.ILLEGAL_GENERATION
-        entry = entry or self._make(group_id)
+        entry = entry or self._registry.make(group_id)
         error = entry.group.commit_error(member_id, group_instance_id, generation, self._clock.now_ms())
         self._reschedule(entry)
         if error is not ErrorCode.NONE or not offsets:
@@ -306,7 +242,7 @@ class GroupCoordinator:
     async def delete_group(self, group_id: str) -> ErrorCode:
         """Deletes an empty group with its offsets."""
         error = self.error_for(group_id, may_be_empty=True)
-        entry = self._entries.get(group_id)
+        entry = self.entry(group_id)
         if error is not None or entry is None:
             return error or ErrorCode.GROUP_ID_NOT_FOUND
         if entry.group.has_members or entry.group.state is not GroupState.EMPTY:
@@ -316,8 +252,7 @@ class GroupCoordinator:
     async def _delete(self, entry: GroupEntry) -> ErrorCode:
         """The group dies first, so that nobody joins while its tombstones are written."""
         group_id, generation = entry.group.group_id, entry.group.generation
-        self._entries.pop(group_id, None)
-        self._drop(entry)
+        self._registry.remove(group_id)
         pairs: list[tuple[bytes, bytes | None]] = [
             (encode_offset_key(OffsetKey(group_id, tp)), None) for tp in sorted(entry.offsets)
         ]
