@@ -18,8 +18,10 @@ from structlog.typing import FilteringBoundLogger
 from controller.core.events import Event, TopicUncleanLeaderElectionEnable, UncleanLeaderElectionEnable
 from controller.core.state import ClusterState
 from controller.wire import log_events as ev
+from controller.wire.errors import KafkaError
 from controller.wire.ports import Clock
 from controller.wire.topic_configs import BrokerLevels
+from controller.wire.topic_names import check_topic_name
 from controller.wire.types import BrokerId
 from controller.wire.zk import Delete, GetChildren, GetData, ZkSessionExpired
 from controller.wire.znodes import DEFAULT_ENTITY, ConfigChangesZNode, ConfigEntityZNode
@@ -109,19 +111,28 @@ class DynamicConfigs:
         expired = []
         for (number, _), path, notice in zip(numbered, paths, notices, strict=True):
             if number > self._last:
-                self._last = number
-                entity = ConfigChangesZNode.decode(notice.data)
-                if entity is None:
-                    self._log.warning(ev.CONFIG_REFUSED, path=path, reason="the notice does not parse")
-                else:
-                    await self._changed(entity)
+                if notice.ok:
+                    await self._noticed(path, notice.data)
+                self._last = number  # not before: a session that ends meanwhile must not lose the change
             if notice.stat is not None and self._clock.now_ms() - notice.stat.ctime > CHANGE_EXPIRATION_MS:
                 expired.append(Delete(path))
         await self._zk.perform(expired)
 
+    async def _noticed(self, path: str, data: bytes | None) -> None:
+        entity = ConfigChangesZNode.decode(data)
+        if entity is None:
+            self._log.warning(ev.CONFIG_REFUSED, path=path, reason="the notice does not parse")
+            return
+        try:
+            await self._changed(entity)
+        except KafkaError as error:
+            self._log.warning(ev.CONFIG_REFUSED, path=path, entity=entity, reason=error.message)
+
     async def _changed(self, entity: str) -> None:
+        """Raises: KafkaError, for a topic that cannot be."""
         kind, _, name = entity.partition("/")
         if kind == "topics" and self._state.serving:
+            check_topic_name(name)
             configs = await self._read(entity)
             self._log.info(ev.CONFIG_CHANGED, entity=entity, configs=configs)
             if configs.get(UNCLEAN, "").strip().lower() == "true":

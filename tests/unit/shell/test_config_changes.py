@@ -1,0 +1,177 @@
+"""Notices of changed configs: what the controller acts on, what it leaves aside with a reason, and unclean elections in
+each form in which they can be switched on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from controller.wire import log_events as ev
+from controller.wire.protocol import ApiKey
+from controller.wire.types import BrokerId, TopicPartition
+from controller.wire.zk import Create, GetChildren, SetData
+
+Play = Callable[..., list[Any]]
+TP = TopicPartition("t", 0)
+UNCLEAN = "unclean.leader.election.enable"
+ON = json.dumps({"version": 1, "config": {UNCLEAN: "true"}}).encode()
+
+
+async def notify(cluster: Any, data: bytes | None) -> None:
+    await cluster.zk(Create("/config/changes/config_change_", data, sequence=True))
+
+
+async def leaderless(cluster: Any) -> None:
+    """t-0 on brokers 1 and 2; only 1 is in the ISR, and dies."""
+    rows = [{"name": "t", "num_partitions": -1, "replication_factor": -1,
+             "assignments": [{"partition_index": 0, "broker_ids": [1, 2]}]}]  # fmt: skip
+    await cluster.ask(ApiKey.CREATE_TOPICS, 5, {"topics": rows, "timeout": 5_000})
+    registered = await cluster.read("/brokers/ids/2")
+    await cluster.unregister(2)
+    await cluster.unregister(1)
+    await cluster.zk(Create("/brokers/ids/2", registered, ephemeral=True))
+    await cluster.world.sleep(1)
+    state = cluster.controller.state.leadership(TP)
+    assert (state.leader, state.isr) == (None, (1,))
+
+
+def leads(cluster: Any) -> bool:
+    state = cluster.controller.state.leadership(TP)
+    return state is not None and (state.leader, state.isr) == (2, (2,))
+
+
+async def by_topic(cluster: Any) -> None:
+    await cluster.zk(SetData("/config/topics/t", ON))
+    await notify(cluster, b'{"version":2,"entity_path":"topics/t"}')
+
+
+async def by_topic_in_version_1(cluster: Any) -> None:
+    await cluster.zk(SetData("/config/topics/t", ON))
+    await notify(cluster, b'{"version":1,"entity_type":"topics","entity_name":"t"}')
+
+
+async def by_cluster(cluster: Any) -> None:
+    await cluster.zk(Create("/config/brokers/<default>", ON))
+    await notify(cluster, b'{"version":2,"entity_path":"brokers/<default>"}')
+
+
+async def by_broker(cluster: Any) -> None:
+    await cluster.zk(Create("/config/brokers/100", ON))
+    await notify(cluster, b'{"version":2,"entity_path":"brokers/100"}')
+
+
+async def by_request(cluster: Any) -> None:
+    resource = {"resource_type": 2, "resource_name": "t",
+                "configs": [{"name": UNCLEAN, "config_operation": 0, "value": "true"}]}  # fmt: skip
+    answer = await cluster.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, {"resources": [resource]})
+    assert answer["responses"][0]["error_code"] == 0
+
+
+async def by_election(cluster: Any) -> None:
+    body = {"election_type": 1, "timeout": 5_000, "topic_partitions": [{"topic": "t", "partitions": [0]}]}
+    answer = await cluster.ask(ApiKey.ELECT_LEADERS, 2, body)
+    assert answer["replica_election_results"][0]["partition_result"][0]["error_code"] == 0
+
+
+FORMS = [by_topic, by_topic_in_version_1, by_cluster, by_broker, by_request, by_election]
+
+
+@pytest.mark.parametrize("switch_on", FORMS, ids=lambda form: form.__name__)
+def test_unclean_election_is_switched_on(play: Play, switch_on: Callable[..., Any]) -> None:
+    async def scenario(cluster: Any) -> None:
+        await leaderless(cluster)
+        await switch_on(cluster)
+        await cluster.world.until(lambda: leads(cluster), within_s=10, what="an unclean leader")
+        assert cluster.controller.state.unclean_elections == 1
+
+    play(scenario, brokers=2)
+
+
+def test_a_topic_may_forbid_what_the_cluster_permits(play: Play) -> None:
+    async def scenario(cluster: Any) -> None:
+        await leaderless(cluster)
+        off = ON.replace(b"true", b"false")
+        await cluster.zk(SetData("/config/topics/t", off))
+        await by_cluster(cluster)
+        await cluster.world.sleep(5)
+        assert not leads(cluster)
+        assert cluster.controller.state.settings.unclean_leader_election_enable
+
+    play(scenario, brokers=2)
+
+
+ASIDE: list[tuple[str, bytes | None]] = [
+    ("nothing", None),
+    ("no JSON", b"{"),
+    ("another version", b'{"version":3,"entity_path":"topics/t"}'),
+    ("no entity", b'{"version":2}'),
+    ("a path", b'{"version":2,"entity_path":"topics/../brokers"}'),
+    ("no name", b'{"version":2,"entity_path":"topics/"}'),
+    ("a long name", b'{"version":2,"entity_path":"topics/' + b"x" * 300 + b'"}'),
+]
+
+
+@pytest.mark.parametrize(("_", "data"), ASIDE, ids=[row[0] for row in ASIDE])
+def test_a_notice_that_cannot_be_is_left_aside_and_the_next_one_counts(play: Play, _: str, data: bytes | None) -> None:
+    async def scenario(cluster: Any) -> None:
+        await leaderless(cluster)
+        await notify(cluster, data)
+        await by_topic(cluster)
+        await cluster.world.until(lambda: leads(cluster), within_s=10, what="an unclean leader")
+
+    lines = play(scenario, brokers=2)
+    assert [line["reason"] for line in lines if line["event"] == ev.CONFIG_REFUSED]
+
+
+def test_a_change_is_not_lost_with_the_session_in_which_it_was_seen(play: Play) -> None:
+    """The session ends between the notice and the look at the configs: the next session looks again."""
+
+    async def scenario(cluster: Any) -> None:
+        await leaderless(cluster)
+        controller = cluster.controller
+        read = controller._configs._read
+        ended = False
+
+        async def ending(entity: str) -> dict[str, str]:
+            nonlocal ended
+            if not ended:
+                ended = True
+                cluster.world.zookeeper.expire_session(controller.state.session_id)
+                await cluster.world.sleep(0.5)
+            found: dict[str, str] = await read(entity)
+            return found
+
+        controller._configs._read = ending
+        await by_cluster(cluster)
+        await cluster.world.until(
+            lambda: controller.state.settings.unclean_leader_election_enable, within_s=20, what="the new default"
+        )
+        assert ended
+
+    play(scenario, brokers=2)
+
+
+def test_old_notices_are_deleted(play: Play) -> None:
+    async def scenario(cluster: Any) -> None:
+        await notify(cluster, b'{"version":2,"entity_path":"topics/t"}')
+        await cluster.world.sleep(16 * 60)
+        await notify(cluster, b'{"version":2,"entity_path":"topics/t"}')
+        await cluster.world.sleep(1)
+        (listed,) = await cluster.zk(GetChildren("/config/changes"))
+        assert len(listed.children) == 1
+
+    play(scenario, brokers=1)
+
+
+def test_only_the_broker_that_is_meant_takes_a_change(play: Play) -> None:
+    async def scenario(cluster: Any) -> None:
+        await cluster.zk(Create("/config/brokers/1", ON))
+        await notify(cluster, b'{"version":2,"entity_path":"brokers/1"}')
+        await cluster.world.sleep(2)
+        assert not cluster.controller.state.settings.unclean_leader_election_enable
+        assert BrokerId(1) in cluster.controller.state.live_brokers
+
+    play(scenario, brokers=1)
