@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from controller.admin.console import Console
-from controller.admin.failures import Refused, Terse, class_and_message
+from controller.admin.failures import Refused, Terse, ToolFailure, class_and_message
 from controller.admin.kafka_json import read_file
 from controller.admin.machine import Machine
 from controller.admin.minimal_moves import minimal
@@ -16,10 +16,11 @@ from controller.admin.options import Arguments
 from controller.admin.queries import TopicInfo, describe_topics, list_reassignments
 from controller.admin.reassign_execute import cancel, execute
 from controller.admin.reassign_options import ACTIONS, TABLE, check
+from controller.admin.reassign_progress import show
 from controller.admin.reassign_verify import verify
 from controller.admin.reassignment_json import format_plan, parse_broker_list, parse_topics_to_move, plan_value
 from controller.admin.tool import Run, Tool, run, run_async, uncaught
-from controller.wire.errors import ErrorCode
+from controller.wire.errors import ErrorCode, KafkaError
 from controller.wire.placement import BrokerRack, RackMode, assign_replicas, draw_start, usable_brokers
 from controller.wire.types import BrokerId, ReplicaAssignment, TopicPartition
 
@@ -55,7 +56,10 @@ async def generate(run_: Run) -> None:
     current = await current_assignment(run_, topics)
     nodes = await run_.admin.brokers()
     racks = [BrokerRack(broker_id=n.broker_id, rack=n.rack) for n in nodes.values() if n.broker_id in wanted]
-    brokers = usable_brokers(racks, mode)
+    try:
+        brokers = usable_brokers(racks, mode)
+    except KafkaError as error:
+        raise ToolFailure(str(error), java_class="org.apache.kafka.server.common.AdminOperationException") from error
     proposed: dict[TopicPartition, tuple[BrokerId, ...]] = {}
     for topic in dict.fromkeys(p.topic for p in current):
         mine = [replicas for partition, replicas in current.items() if partition.topic == topic]
@@ -102,6 +106,8 @@ async def list_running(run_: Run) -> None:
             ]
         }
     )
+    if running and run_.args.has("progress"):
+        await show(run_, list(running))
 
 
 def format_running(running: dict[TopicPartition, ReplicaAssignment]) -> str:

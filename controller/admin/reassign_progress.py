@@ -8,19 +8,22 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import TracebackType
-from typing import Final, Self, TextIO
+from typing import Any, Final, Self, TextIO
 
 from rich.console import Console as RichConsole
+from rich.console import Group, RenderableType
 from rich.filesize import decimal
-from rich.progress import BarColumn, TextColumn
-from rich.progress import Progress as RichProgress
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
 
 from controller.admin.cluster import AdminClient
 from controller.admin.failures import ClusterUnreachable, Refused
 from controller.admin.log_dir_queries import describe_log_dirs
-from controller.admin.queries import TopicInfo, describe_topics, list_reassignments
+from controller.admin.queries import PartitionInfo, TopicInfo, describe_topics, list_reassignments
 from controller.admin.tool import Run
 from controller.wire.types import BrokerId, PartitionReplica, ReplicaAssignment, TopicPartition
 
@@ -30,6 +33,9 @@ RATE_WINDOW_S: Final = 5.0
 SIZES_TIMEOUT_S: Final = 5.0
 #: Without a terminal, a line is printed when so many more percent are done.
 _STEP_PERCENT: Final = 5
+#: Partitions that a terminal shows, and looks without a byte after which a pipe gets a line.
+_WAITS_SHOWN: Final = 8
+_STANDSTILL_LOOKS: Final = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +44,7 @@ class Progress:
 
     `bytes_total` is the sum over all replicas that were or are being added of the size of the leader's log;
     `bytes_done` what those replicas hold of it. `bytes_per_s` is measured over the last looks; None at first.
+    `waits_for` has a line for each partition that is not done, those furthest behind first.
     """
 
     bytes_done: int
@@ -45,6 +52,7 @@ class Progress:
     partitions_done: int
     partitions_total: int
     bytes_per_s: float | None = None
+    waits_for: tuple[str, ...] = ()
 
     @property
     def is_done(self) -> bool:
@@ -126,22 +134,52 @@ async def watch(
     running = await list_reassignments(admin, partitions)
     tally = Tally(frozenset(partitions if partitions is not None else running))
     while True:
-        leaders = await _leaders(admin, running)
-        sizes = await _sizes(admin, running, leaders, tally)
+        states = await _states(admin, running)
+        leaders = {partition: state.leader for partition, state in states.items()}
+        live = frozenset(await admin.brokers()) if running else frozenset()
+        sizes = await _sizes(admin, running, leaders, tally, live)
         progress = tally.see(loop.time(), running, leaders, sizes)
-        yield progress
+        yield replace(progress, waits_for=waits(running, states, sizes, live))
         if progress.is_done:
             return
         await asyncio.sleep(every_s)
         running = await list_reassignments(admin, tally.partitions)
 
 
-async def _leaders(
+def waits(
+    running: Mapping[TopicPartition, ReplicaAssignment],
+    states: Mapping[TopicPartition, PartitionInfo],
+    sizes: Mapping[PartitionReplica, int],
+    live: Collection[BrokerId],
+) -> tuple[str, ...]:
+    """What each partition waits for, the one with most bytes to go first. Pure."""
+    found: list[tuple[int, TopicPartition, str]] = []
+    for partition, reassignment in running.items():
+        state = states.get(partition)
+        missing = [b for b in reassignment.target_replicas if state is None or b not in state.isr]
+        full = sizes.get(PartitionReplica(partition, state.leader), 0) if state and state.leader is not None else 0
+        told, behind = [], 0
+        for broker in missing:
+            size = sizes.get(PartitionReplica(partition, broker))
+            behind = max(behind, full - (size or 0))
+            if broker not in live:
+                told.append(f"broker {broker}, which is not alive")
+            elif size is None:
+                told.append(f"broker {broker} to begin")
+            else:
+                told.append(f"broker {broker} ({decimal(size)} of {decimal(max(full, size))})")
+        if state is None or state.leader is None:
+            told = ["a leader to copy from"]
+        found.append((-behind, partition, f"{partition} waits for {', '.join(told) or 'the controller'}"))
+    return tuple(text for _, _, text in sorted(found))
+
+
+async def _states(
     admin: AdminClient, running: Mapping[TopicPartition, ReplicaAssignment]
-) -> dict[TopicPartition, BrokerId | None]:
+) -> dict[TopicPartition, PartitionInfo]:
     topics = await describe_topics(admin, {p.topic for p in running})
     return {
-        TopicPartition(topic.name, p.partition): p.leader
+        TopicPartition(topic.name, p.partition): p
         for topic in topics.values()
         if isinstance(topic, TopicInfo)
         for p in topic.partitions
@@ -153,6 +191,7 @@ async def _sizes(
     running: Mapping[TopicPartition, ReplicaAssignment],
     leaders: Mapping[TopicPartition, BrokerId | None],
     tally: Tally,
+    live: Collection[BrokerId],
 ) -> dict[PartitionReplica, int]:
     """Sizes of the logs of leaders and added replicas; those of brokers that do not answer are left out."""
     wanted: dict[BrokerId, set[TopicPartition]] = {}
@@ -161,7 +200,6 @@ async def _sizes(
         for broker in brokers:
             if broker is not None:
                 wanted.setdefault(broker, set()).add(partition)
-    live = await admin.brokers() if wanted else {}
     found = await asyncio.gather(*(_sizes_at(admin, b, wanted[b]) for b in sorted(wanted) if b in live))
     return {replica: size for sizes in found for replica, size in sizes.items()}
 
@@ -191,47 +229,77 @@ def describe(progress: Progress) -> str:
     left = progress.seconds_left
     if left is not None and not progress.is_done:
         text += f", about {int(left) // 60}:{int(left) % 60:02} left"
+    if progress.waits_for and not progress.is_done:
+        text += f"; {progress.waits_for[0]}"
+        text += f" and {len(progress.waits_for) - 1} more" if len(progress.waits_for) > 1 else ""
     return text
 
 
 class ProgressView:
-    """Shows progress: a bar on a terminal, else a line at every few percent. Use as a context manager."""
+    """Shows progress: bars and what is waited for on a terminal, else a line at every few percent.
+
+    Use as a context manager.
+    """
 
     def __init__(self, out: TextIO, title: str = "Reassigning") -> None:
         self._out = out
         self._title = title
         self._last: tuple[int, int] | None = None
-        self._bar: RichProgress | None = None
+        self._standstill = 0
+        self._live: Live | None = None
         if out.isatty():
-            columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f}%"))
-            self._bar = RichProgress(*columns, TextColumn("{task.fields[numbers]}"), console=RichConsole(file=out))
-            self._task = self._bar.add_task(title, total=100, numbers="")
+            self._live = Live(console=RichConsole(file=out), auto_refresh=False)
 
     def __enter__(self) -> Self:
-        if self._bar is not None:
-            self._bar.start()
+        if self._live is not None:
+            self._live.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._bar is not None:
-            self._bar.stop()
+        if self._live is not None:
+            self._live.stop()
 
     def update(self, progress: Progress) -> None:
         """Shows one more look."""
-        if self._bar is not None:
-            self._bar.update(self._task, completed=progress.percent, numbers=describe(progress))
+        if self._live is not None:
+            self._live.update(panel(self._title, progress), refresh=True)
             return
+        self._standstill = 0 if progress.bytes_per_s or progress.is_done else self._standstill + 1
         step = (progress.percent // _STEP_PERCENT, progress.partitions_done)
-        if step != self._last:
+        if step != self._last or self._standstill == _STANDSTILL_LOOKS:
             self._last = step
             self._out.write(f"{self._title} {progress.percent:>3}%  {describe(progress)}\n")
             self._out.flush()
 
 
-async def show(run: Run, partitions: Collection[TopicPartition]) -> None:
-    """Follows a reassignment on the tool's output until it is done. Ctrl-C leaves it running and says so."""
+def panel(title: str, progress: Progress) -> RenderableType:
+    """What a terminal shows: a bar with numbers, and below it a line for each of the partitions furthest behind."""
+    bar = Table.grid(padding=(0, 1))
+    bar.add_row(Text(title), ProgressBar(total=100, completed=progress.percent, width=30), Text(f"{progress.percent}%"))
+    rate = "" if progress.bytes_per_s is None else f"{decimal(int(progress.bytes_per_s))}/s"
+    left = progress.seconds_left
+    eta = "" if left is None or progress.is_done else f", about {int(left) // 60}:{int(left) % 60:02} left"
+    parts: list[RenderableType] = [
+        bar,
+        Text(f"{decimal(progress.bytes_done)} of {decimal(progress.bytes_total)}  {rate}{eta}"),
+        Text(f"{progress.partitions_done} of {progress.partitions_total} partitions done"),
+    ]
+    parts += [Text("  " + line, style="dim") for line in progress.waits_for[:_WAITS_SHOWN]]
+    if len(progress.waits_for) > _WAITS_SHOWN:
+        parts.append(Text(f"  and {len(progress.waits_for) - _WAITS_SHOWN} more", style="dim"))
+    if progress.waits_for and progress.bytes_per_s == 0 and progress.bytes_done < progress.bytes_total:
+        first = progress.waits_for[0].split()[0]
+        parts.append(Text(f"nothing is being copied; kwob why {first} tells why", style="yellow"))
+    return Group(*parts)
+
+
+async def show(run: Run, partitions: Collection[TopicPartition], *, advice: bool = True) -> None:
+    """Follows a reassignment on the tool's output until it is done. Ctrl-C leaves it running and says so.
+
+    With `advice` the last line says how throttles are removed.
+    """
     try:
         if run.console.as_json:
             async for progress in watch(run.admin, partitions):
@@ -243,14 +311,16 @@ async def show(run: Run, partitions: Collection[TopicPartition]) -> None:
     except asyncio.CancelledError:
         run.console.complain("Stopped watching. The reassignment goes on; --verify says how far it is.")
         raise
-    run.console.line("Reassignment done. Run --verify to remove throttles.")
+    if advice:
+        run.console.line("Reassignment done. Run --verify to remove throttles.")
 
 
-def _as_json(progress: Progress) -> dict[str, float | int | None]:
+def _as_json(progress: Progress) -> dict[str, Any]:
     return {
         "bytes_done": progress.bytes_done,
         "bytes_total": progress.bytes_total,
         "bytes_per_s": progress.bytes_per_s,
         "partitions_done": progress.partitions_done,
         "partitions_total": progress.partitions_total,
+        "waits_for": list(progress.waits_for),
     }

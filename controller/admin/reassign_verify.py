@@ -9,6 +9,7 @@ from controller.admin import throttles
 from controller.admin.kafka_json import read_file
 from controller.admin.log_dir_queries import ReplicaPlace, replica_places
 from controller.admin.queries import ConfigType, TopicInfo, alter_configs, describe_topics, list_reassignments
+from controller.admin.reassign_progress import show
 from controller.admin.reassignment_json import ReassignmentPlan, parse_plan
 from controller.admin.tool import Run
 from controller.wire.types import BrokerId, PartitionReplica, ReplicaAssignment, TopicPartition
@@ -19,6 +20,8 @@ Replicas = Mapping[TopicPartition, Sequence[BrokerId]]
 async def verify(run: Run) -> None:
     """`--verify`. Raises ToolFailure, Refused."""
     plan = parse_plan(read_file(run.args.value("reassignment-json-file") or ""))
+    if run.args.has("progress"):
+        await show(run, list(plan.targets), advice=False)
     running = await list_reassignments(run.admin)
     current = await _current(run, plan)
     run.console.line("Status of partition reassignment:")
