@@ -13,6 +13,7 @@ from typing import Final
 
 from broker_sim.log.errors import StorageFailure, storage_failures
 from broker_sim.log.log import Log
+from broker_sim.log_cleaner import LogCleaner
 from broker_sim.replica_table import ReplicaTable
 from broker_sim.replica_tasks import report_failure
 from controller.wire import log_events as ev
@@ -30,6 +31,7 @@ class Housekeeping:
         self._tasks: set[asyncio.Task[None]] = set()
         self._removals: set[asyncio.TimerHandle] = set()
         self._has_watermarks = False
+        self.cleaner = LogCleaner(table)
         table.dirs.doom = self._remove_later
 
     def start(self) -> None:
@@ -41,6 +43,7 @@ class Housekeeping:
         self._every(settings.log_flush_scheduler_interval_ms, self.flush_due, delay_ms)
         self._every(settings.log_flush_offset_checkpoint_interval_ms, self.checkpoint_recovery_points, delay_ms)
         self._every(settings.log_flush_start_offset_checkpoint_interval_ms, dirs.checkpoint_log_starts, delay_ms)
+        self.cleaner.start()
 
     def start_watermarks(self) -> None:
         """Starts the high watermark checkpoint: at the first LeaderAndIsr. Idempotent."""
@@ -54,6 +57,7 @@ class Housekeeping:
         for timer in self._removals:
             timer.cancel()
         self._removals.clear()
+        await self.cleaner.stop()
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()

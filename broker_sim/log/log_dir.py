@@ -178,10 +178,13 @@ class LogDir:
         self._write(checkpoints.CLEANER_FILE, {tp: o for tp, o in self.cleaned.items() if tp in self.logs})
 
     def was_cut(self, log: Log) -> None:
-        """A log is shorter now: its recovery point on disk must not claim what will be written there next."""
-        written = self.written.get(checkpoints.RECOVERY_POINT_FILE, {})
-        if written.get(log.topic_partition, 0) > log.recovery_point:
+        """A log is shorter now: checkpoints on disk must not claim what will be written there next."""
+        tp = log.topic_partition
+        if self.written.get(checkpoints.RECOVERY_POINT_FILE, {}).get(tp, 0) > log.recovery_point:
             self.write_recovery_points()
+        if self.logs.get(tp) is log and self.cleaned.get(tp, 0) > log.leo:
+            self.cleaned[tp] = log.leo
+            self.write_cleaned()
 
     def _write(self, name: str, offsets: dict[TopicPartition, int]) -> None:
         """Writes and syncs, unless the file says the same already."""

@@ -37,6 +37,7 @@ _CODEC_MASK: Final = 0x07
 _LOG_APPEND_TIME: Final = 0x08
 _TRANSACTIONAL: Final = 0x10
 _CONTROL: Final = 0x20
+_DELETE_HORIZON: Final = 0x40
 
 
 class CorruptBatch(KafkaError):
@@ -102,6 +103,11 @@ class BatchHeader:
     def is_control(self) -> bool:
         """Whether it is a marker, not data."""
         return bool(self.attributes & _CONTROL)
+
+    @property
+    def delete_horizon_ms(self) -> int | None:
+        """When the tombstones in it may go, None before its first compaction; stored as its base timestamp."""
+        return self.base_timestamp if self.attributes & _DELETE_HORIZON else None
 
     @property
     def last_sequence(self) -> int:
@@ -328,6 +334,49 @@ def build_batch(
         ),
         base_offset=first.offset,
         partition_leader_epoch=partition_leader_epoch,
+    )
+
+
+def rebuilt_batch(header: BatchHeader, kept: Sequence[Record], *, delete_horizon_ms: int | None) -> bytes:
+    """The batch of that header with only these of its records, and its offsets, producer and codec as they were."""
+    flags = header.attributes & ~_DELETE_HORIZON
+    base_timestamp = kept[0].timestamp
+    if delete_horizon_ms is not None:
+        flags, base_timestamp = flags | _DELETE_HORIZON, delete_horizon_ms
+    encoded = b"".join(_encode_record(r, base_offset=header.base_offset, base_timestamp=base_timestamp) for r in kept)
+    return _assemble(
+        compress(header.codec, encoded),
+        (
+            flags,
+            header.last_offset_delta,
+            base_timestamp,
+            max(r.timestamp for r in kept),
+            header.producer_id,
+            header.producer_epoch,
+            header.base_sequence,
+            len(kept),
+        ),
+        base_offset=header.base_offset,
+        partition_leader_epoch=header.partition_leader_epoch,
+    )
+
+
+def empty_batch(header: BatchHeader) -> bytes:
+    """The batch of that header without records: what is left of a producer's last batch, for its sequence."""
+    return _assemble(
+        b"",
+        (
+            header.attributes & ~(_CODEC_MASK | _DELETE_HORIZON),
+            header.last_offset_delta,
+            NO_TIMESTAMP,
+            header.max_timestamp,
+            header.producer_id,
+            header.producer_epoch,
+            header.base_sequence,
+            0,
+        ),
+        base_offset=header.base_offset,
+        partition_leader_epoch=header.partition_leader_epoch,
     )
 
 

@@ -46,7 +46,7 @@ class Machines:
         self.brokers: dict[int, Program] = {}
         self._controller: Program | None = None
         self.bootstrap = ",".join(f"127.0.0.1:{port}" for port in self.ports.values())
-        self._admin = AdminClient({"bootstrap.servers": self.bootstrap})
+        self._admin: AdminClient
 
     def start_all(self) -> None:
         """Starts the processes and waits for them."""
@@ -59,6 +59,8 @@ class Machines:
         for broker in self.brokers.values():
             broker.wait_for("broker.started")
         self._controller.wait_for("controller.ready")
+        # A client that asked too early would keep to what it heard.
+        self._admin = AdminClient({"bootstrap.servers": self.bootstrap, "topic.metadata.refresh.interval.ms": 1_000})
 
     def start(self, number: int) -> None:
         """Starts a broker, on the files it left."""

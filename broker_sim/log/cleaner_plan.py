@@ -1,0 +1,106 @@
+"""Which log is compacted next, and how far. Pure: arithmetic on segments, checkpoints, settings and the time.
+
+Source: Kafka 3.9 `LogCleanerManager.cleanableOffsets`, `maxCompactionDelay`, `grabFilthiestCompactedLog`,
+`Cleaner.groupSegmentsBySize`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from broker_sim.log.config import LogConfig
+from broker_sim.log.segment import MAX_RELATIVE_OFFSET, Segment
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CleaningPlan:
+    """What a compaction of one log would do: offsets from `first_dirty` up to `first_uncleanable` are new to it."""
+
+    first_dirty: int
+    first_uncleanable: int
+    clean_bytes: int
+    cleanable_bytes: int
+    #: `max.compaction.lag.ms` is over
+    is_overdue: bool
+
+    @property
+    def dirty_ratio(self) -> float:
+        """The part of the bytes below `first_uncleanable` that is not compacted yet."""
+        total = self.clean_bytes + self.cleanable_bytes
+        return self.cleanable_bytes / total if total else 0.0
+
+    def is_due(self, config: LogConfig) -> bool:
+        """Whether it is worth while, by the topic's settings."""
+        if not self.cleanable_bytes:
+            return False
+        return self.is_overdue or self.dirty_ratio > config.min_cleanable_dirty_ratio
+
+
+def plan_cleaning(
+    segments: Sequence[Segment],
+    config: LogConfig,
+    *,
+    cleaned_up_to: int | None,
+    log_start: int,
+    leo: int,
+    high_watermark: int,
+    now_ms: int,
+) -> CleaningPlan:
+    """How far a log can be compacted: never the segment that is written to, nothing above the high watermark.
+
+    `cleaned_up_to` is the checkpoint; one that lies outside of the log counts for nothing.
+    """
+    first_dirty = log_start if cleaned_up_to is None or not log_start <= cleaned_up_to <= leo else cleaned_up_to
+    dirty = _closed_from(segments, first_dirty)
+    bounds = [high_watermark, segments[-1].base_offset]
+    if config.min_compaction_lag_ms > 0:
+        bounds += [s.base_offset for s in dirty if s.max_timestamp > now_ms - config.min_compaction_lag_ms][:1]
+    first_uncleanable = max(first_dirty, min(bounds))
+    bound = next((s.base_offset for s in _closed_from(segments, first_uncleanable)), segments[-1].base_offset)
+    return CleaningPlan(
+        first_dirty=first_dirty,
+        first_uncleanable=first_uncleanable,
+        # A segment that is compacted in part counts on both sides, as in Kafka.
+        clean_bytes=sum(s.size for s in segments if s.base_offset < first_dirty),
+        cleanable_bytes=sum(s.size for s in _closed_from(segments, min(first_dirty, bound)) if s.base_offset < bound),
+        is_overdue=_is_overdue(dirty, config, now_ms),
+    )
+
+
+def _closed_from(segments: Sequence[Segment], offset: int) -> list[Segment]:
+    """The segments, the last one left out, from the one that `offset` belongs to on."""
+    start = max((i for i, s in enumerate(segments) if s.base_offset <= offset), default=0)
+    return list(segments[start:-1])
+
+
+def _is_overdue(dirty: Sequence[Segment], config: LogConfig, now_ms: int) -> bool:
+    first = min((t for s in dirty if (t := s.first_timestamp) > 0), default=None)
+    return first is not None and first < now_ms - config.max_compaction_lag_ms
+
+
+def group_segments(
+    segments: Sequence[Segment], *, max_bytes: int, max_index_bytes: int, end: int
+) -> list[list[Segment]]:
+    """Neighbours that fit into one segment together: by bytes, by index entries, by the range of their offsets.
+
+    `segments` are those below the end of the cleaning, `end` is the first offset that is not cleaned.
+    """
+    groups: list[list[Segment]] = []
+    for index, segment in enumerate(segments):
+        last_offset = (segments[index + 1].base_offset if index + 1 < len(segments) else end) - 1
+        if groups and _fits(groups[-1], segment, max_bytes, max_index_bytes, last_offset):
+            groups[-1].append(segment)
+        else:
+            groups.append([segment])
+    return groups
+
+
+def _fits(group: Sequence[Segment], segment: Segment, max_bytes: int, max_index_bytes: int, last_offset: int) -> bool:
+    together = [*group, segment]
+    return (
+        sum(s.size for s in together) <= max_bytes
+        and sum(s.index_bytes[0] for s in together) <= max_index_bytes
+        and sum(s.index_bytes[1] for s in together) <= max_index_bytes
+        and (segment.size == 0 or last_offset - group[0].base_offset <= MAX_RELATIVE_OFFSET)
+    )

@@ -1,0 +1,322 @@
+"""Compaction: which records stay, what stays of a batch, when a log is due, and what a kill in the middle leaves."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from broker_sim.log.cleaner_plan import group_segments, plan_cleaning
+from broker_sim.log.compaction import OffsetMap, Retention, compacted
+from broker_sim.log.compression import Codec
+from broker_sim.log.config import LogConfig
+from broker_sim.log.dirs import LogDirs
+from broker_sim.log.errors import StorageFailure
+from broker_sim.log.files import Files
+from broker_sim.log.log import Log
+from broker_sim.log.records import Record, build_batch, iterate, parse_header, records_of
+from broker_sim.log_cleaner import LogCleaner
+from broker_sim.replica_types import ReplicaSettings
+from controller.wire.types import TopicPartition
+
+TP = TopicPartition("t", 0)
+NOW = 1_000_000
+COMPACT = LogConfig(
+    cleanup_policy="compact", segment_bytes=400, segment_index_bytes=1_000, index_interval_bytes=100,
+    min_cleanable_dirty_ratio=0.01, delete_retention_ms=1_000,
+)  # fmt: skip
+
+
+class World:
+    """One log in one dir, and the cleaner that would compact it."""
+
+    def __init__(self, folder: Path, config: LogConfig = COMPACT, files: Files | None = None) -> None:
+        self.now_ms, self.failed, self.events = NOW, [], []
+        self.dirs = LogDirs((str(folder),), random.Random(1), files)
+        self.dirs.open(broker_id=1, cluster_id="c", config_of=lambda topic: config, now_ms=NOW)
+        self.log = self.dirs.get(TP) or self.dirs.create(TP, config)
+        self.partition = SimpleNamespace(log=self.log, hw=0)
+        self.settings = ReplicaSettings(log_dirs=(str(folder),))
+        table = SimpleNamespace(
+            settings=self.settings,
+            dirs=self.dirs,
+            partitions={TP: self.partition},
+            now_ms=lambda: self.now_ms,
+            off_loop=self._at_once,
+            on_storage_failure=self.failed.append,
+            log=SimpleNamespace(
+                info=lambda event, **keys: self.events.append((event, keys)),
+                error=lambda event, **keys: self.events.append((event, keys)),
+            ),
+        )
+        self.cleaner = LogCleaner(table)
+
+    @staticmethod
+    async def _at_once(work) -> None:
+        work()
+
+    def write(self, *pairs, producer: int = -1, sequence: int = -1, codec: Codec = Codec.NONE, at: int = NOW) -> None:
+        found = [Record(n, at, key, value) for n, (key, value) in enumerate(pairs)]
+        epoch = 0 if producer >= 0 else -1
+        batch = build_batch(found, codec=codec, producer_id=producer, producer_epoch=epoch, base_sequence=sequence)
+        self.log.append_as_leader(batch, leader_epoch=0, now_ms=self.now_ms)
+        self.partition.hw = self.log.leo
+
+    def clean(self) -> bool:
+        return asyncio.run(self.cleaner.clean_one())
+
+    def records(self) -> list[Record]:
+        return list(iterate(b"".join(self.log.batches())))
+
+    def table(self) -> dict[bytes, bytes]:
+        return newest(self.records())
+
+    def reopened(self, *, clean: bool = False) -> World:
+        self.dirs.close(clean=clean, broker_epoch=1, high_watermarks={TP: self.partition.hw})
+        again = World(Path(self.settings.log_dirs[0]), self.log.config)
+        again.partition.hw = self.partition.hw
+        return again
+
+
+def newest(records) -> dict[bytes, bytes]:
+    found = {}
+    for record in records:
+        found[record.key] = record.value
+    return {key: value for key, value in found.items() if value is not None}
+
+
+KEYS = st.sampled_from([b"a", b"b", b"c", b"d"])
+WRITES = st.lists(
+    st.tuples(
+        st.lists(st.tuples(KEYS, st.none() | st.binary(max_size=40)), min_size=1, max_size=4),
+        st.sampled_from(list(Codec)),
+        st.sampled_from([-1, 7, 8]),
+    ),
+    min_size=5,
+    max_size=40,
+)
+
+
+def filled(folder: Path, writes, files: Files | None = None) -> World:
+    world, sequences = World(folder, files=files), {7: 0, 8: 0}
+    for pairs, codec, producer in writes:
+        world.write(*pairs, codec=codec, producer=producer, sequence=sequences.get(producer, -1))
+        if producer in sequences:
+            sequences[producer] += len(pairs)
+    return world
+
+
+@settings(max_examples=25, deadline=None)
+@given(WRITES, st.integers(0, 3_000))
+def test_the_newest_record_of_each_key_stays_at_its_offset_and_no_key_is_twice_below_the_end(writes, later) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        world = filled(Path(folder), writes)
+        before, active = world.records(), world.log.segments[-1].base_offset
+        producers = {p: (s.epoch, s.batches[-1]) for p, s in world.log.producers}
+        while world.clean():
+            world.now_ms += later
+        after = world.records()
+        assert newest(after) == newest(before)
+        assert set(after) <= set(before)
+        assert [r for r in after if r.offset >= active] == [r for r in before if r.offset >= active]
+        done = world.dirs.cleaned_up_to(world.log) or 0
+        old = [r.key for r in after if r.offset < done]
+        assert len(old) == len(set(old))
+        for clean in (False, True):
+            world = world.reopened(clean=clean)
+            assert world.records() == after
+            assert {p: (s.epoch, s.batches[-1]) for p, s in world.log.producers} == producers
+            assert world.dirs.cleaned_up_to(world.log) == (done or None)
+
+
+@settings(max_examples=12, deadline=None)
+@given(WRITES, st.data())
+def test_a_disk_that_fails_at_any_step_of_a_compaction_loses_nothing(writes, data) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        world = filled(Path(folder), writes)
+        wanted, steps, before = world.table(), [], world.records()
+        fails_at = data.draw(st.integers(0, 60))
+
+        def fail(operation: str, path: Path) -> None:
+            steps.append(operation)
+            if len(steps) > fails_at:
+                raise OSError(28, "No space left on device")
+
+        world.dirs.files.before = fail
+        world.clean()
+        world.dirs.files.before = None
+        assert bool(world.failed) == (len(steps) > fails_at)
+        world.dirs.unlock()
+        again = World(Path(folder))
+        assert again.table() == wanted
+        assert set(again.records()) <= set(before)
+        assert again.log.leo == world.log.leo
+        assert not [p for p in again.log.folder.iterdir() if p.suffix in (".cleaned", ".swap", ".deleted")]
+
+
+def test_tombstones_stay_until_their_time_is_over(tmp_path) -> None:
+    world = World(tmp_path)
+    world.write((b"gone", b"1"))
+    world.write((b"gone", None), (b"kept", b"2"))
+    for _ in range(12):
+        world.write((b"filler", b"x" * 60))
+    assert world.clean()
+    assert [(r.key, r.value, r.timestamp) for r in world.records()][:2] == [(b"gone", None, NOW), (b"kept", b"2", NOW)]
+    first = parse_header(next(world.log.batches()))
+    assert (first.base_offset, first.last_offset, first.delete_horizon_ms) == (1, 2, NOW + 1_000)
+    for waited, is_there in ((999, True), (1_000, False)):
+        world.now_ms = NOW + waited
+        for _ in range(12):
+            world.write((b"filler", b"x" * 60))
+        assert world.clean()
+        assert (b"gone" in {r.key for r in world.records()}) is is_there
+
+
+def test_the_last_batch_of_a_producer_stays_without_records(tmp_path) -> None:
+    world = World(tmp_path)
+    world.write((b"a", b"1"), (b"b", b"1"), producer=7, sequence=0)
+    for _ in range(12):
+        world.write((b"a", b"x" * 60), (b"b", b"y"))
+    assert world.clean()
+    header = parse_header(next(world.log.batches()))
+    assert (header.count, header.base_offset, header.last_offset, header.producer_id) == (0, 0, 1, 7)
+    assert (header.base_sequence, header.last_sequence, header.size) == (0, 1, 61)
+    again = world.reopened()
+    again.write((b"a", b"1"), (b"b", b"1"), producer=7, sequence=0)
+    assert again.log.leo == world.log.leo, "a batch sent again is known"
+
+
+def test_a_log_with_transactions_is_left_alone(tmp_path) -> None:
+    world = World(tmp_path)
+    for _ in range(12):
+        world.write((b"a", b"x" * 60))
+    segment = world.log.segments[0]
+    data = bytearray(segment.log_path.read_bytes())
+    data[22] |= 0x10
+    segment.log_path.write_bytes(data)
+    assert world.clean()
+    assert world.events[-1][0] == "log.cleaning_aborted"
+    assert not world.clean()
+    assert len(world.records()) == 12
+
+
+def test_a_log_that_is_cut_under_the_cleaner_stays_as_it_is(tmp_path) -> None:
+    world = World(tmp_path)
+    for _ in range(12):
+        world.write((b"a", b"x" * 60))
+
+    def cut(operation: str, path: Path) -> None:
+        if path.name.endswith(".log.cleaned") and operation == "create":
+            world.dirs.files.before = None
+            world.log.truncate(7)
+
+    world.dirs.files.before = cut
+    assert world.clean()
+    assert world.events[-1] == (
+        "log.cleaning_aborted", {"topic": "t", "partition": 0, "reason": "the log changed"}
+    )  # fmt: skip
+    assert [r.offset for r in world.records()] == list(range(7))
+    assert world.reopened().log.leo == 7
+
+
+def segments_of(*sizes_and_times: tuple[int, int]):
+    """Segments of ten offsets each."""
+    return [
+        SimpleNamespace(base_offset=10 * n, size=size, max_timestamp=time, first_timestamp=time, index_bytes=(8, 12))
+        for n, (size, time) in enumerate(sizes_and_times)
+    ]
+
+
+THREE = segments_of((100, 1_000), (100, 2_000), (100, 3_000), (50, 4_000))
+PLANS = [
+    ("everything but the active segment", None, 40, {}, (0, 30, 0, 300)),
+    ("what is above the checkpoint", 20, 40, {}, (20, 30, 200, 100)),
+    ("a segment that is clean in part counts twice", 15, 40, {}, (15, 30, 200, 200)),
+    ("not above the high watermark", None, 25, {}, (0, 25, 0, 200)),
+    ("a checkpoint above the end counts for nothing", 45, 40, {}, (0, 30, 0, 300)),
+    ("a checkpoint below the start counts for nothing", 3, 40, {"log_start": 10}, (10, 30, 100, 200)),
+    ("not what is younger than min.compaction.lag.ms", None, 40, {"min_compaction_lag_ms": 8_500}, (0, 10, 0, 100)),
+    ("nothing is dirty", 30, 40, {}, (30, 30, 300, 0)),
+]
+
+
+@pytest.mark.parametrize(("_", "cleaned", "hw", "changes", "expected"), PLANS, ids=[row[0] for row in PLANS])
+def test_how_far_a_log_is_compacted(_, cleaned, hw, changes, expected) -> None:
+    log_start = changes.get("log_start", 0)
+    config = replace(COMPACT, **{name: value for name, value in changes.items() if name != "log_start"})
+    plan = plan_cleaning(
+        THREE, config, cleaned_up_to=cleaned, log_start=log_start, leo=40, high_watermark=hw, now_ms=10_000
+    )
+    assert (plan.first_dirty, plan.first_uncleanable, plan.clean_bytes, plan.cleanable_bytes) == expected
+
+
+def test_a_log_is_due_by_its_dirty_part_or_by_age() -> None:
+    def plan(**changes):
+        config = replace(COMPACT, **changes)
+        return plan_cleaning(
+            THREE, config, cleaned_up_to=20, log_start=0, leo=40, high_watermark=40, now_ms=10_000
+        ).is_due(config)
+
+    assert plan(min_cleanable_dirty_ratio=0.3)
+    assert not plan(min_cleanable_dirty_ratio=0.34)
+    assert plan(min_cleanable_dirty_ratio=0.9, max_compaction_lag_ms=6_999)
+    assert not plan(min_cleanable_dirty_ratio=0.9, max_compaction_lag_ms=7_000)
+
+
+def test_neighbours_are_compacted_into_one_segment_as_far_as_they_fit() -> None:
+    def bases(**limits: int) -> list[list[int]]:
+        found = {"max_bytes": 10_000, "max_index_bytes": 1_000, "end": 40, **limits}
+        return [[s.base_offset for s in group] for group in group_segments(THREE, **found)]
+
+    assert bases() == [[0, 10, 20, 30]]
+    assert bases(max_bytes=200) == [[0, 10], [20, 30]]
+    assert bases(max_index_bytes=24) == [[0, 10], [20, 30]]
+    assert bases(end=(1 << 31) + 1) == [[0, 10, 20], [30]]
+
+
+def test_a_map_that_is_full_ends_the_cleaning_before_the_batch_that_does_not_fit(tmp_path) -> None:
+    newest_offsets = OffsetMap(2)
+    batch = build_batch([Record(0, 1, b"a", b"1"), Record(1, 1, b"b", b"1")])
+    assert newest_offsets.put_batch(batch, parse_header(batch), 0)
+    other = build_batch([Record(2, 1, b"a", b"2"), Record(3, 1, b"c", b"1")])
+    assert not newest_offsets.put_batch(other, parse_header(other), 0)
+    assert newest_offsets.latest_offset == 1
+    kept = compacted(other, parse_header(other), Retention(newest=newest_offsets, now_ms=0, delete_retention_ms=0))
+    assert kept == other, "what is above the map's end is not judged"
+
+
+def test_a_rewritten_batch_keeps_its_codec_and_the_time_of_its_records() -> None:
+    newest_offsets = OffsetMap(9)
+    found = [Record(5, 70, b"a", b"1"), Record(6, 50, b"b", None), Record(7, 60, b"a", b"2")]
+    batch = build_batch(found, codec=Codec.ZSTD, partition_leader_epoch=3)
+    newest_offsets.put_batch(batch, parse_header(batch), 0)
+    kept = compacted(
+        batch, parse_header(batch), Retention(newest=newest_offsets, now_ms=100, delete_retention_ms=11)
+    )  # fmt: skip
+    assert kept is not None
+    header = parse_header(kept)
+    assert records_of(kept) == found[1:]
+    assert (header.codec, header.base_offset, header.last_offset) == (Codec.ZSTD, 5, 7)
+    assert (header.partition_leader_epoch, header.max_timestamp, header.delete_horizon_ms) == (3, 60, 111)
+
+
+def test_a_storage_failure_is_told_to_the_broker(tmp_path) -> None:
+    world = World(tmp_path)
+    for _ in range(12):
+        world.write((b"a", b"x" * 60))
+
+    def fail(operation: str, path: Path) -> None:
+        if operation == "sync":
+            raise OSError(5, "Input/output error")
+
+    world.dirs.files.before = fail
+    assert world.clean()
+    assert isinstance(world.failed[0], StorageFailure)
+    assert isinstance(world.log, Log)
