@@ -1,0 +1,134 @@
+"""The view of a reassignment: what it waits for, on a terminal, through a pipe, and opened on one that runs."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+from rich.console import Console
+
+from controller.admin.queries import PartitionInfo
+from controller.admin.reassign_partitions import main_async as reassign
+from controller.admin.reassign_progress import Progress, ProgressView, panel, waits
+from controller.wire.protocol import ApiKey
+from controller.wire.types import BrokerId, PartitionReplica, ReplicaAssignment, TopicPartition
+
+FOO_0, FOO_1 = TopicPartition("foo", 0), TopicPartition("foo", 1)
+
+
+def ids(*brokers: int) -> tuple[BrokerId, ...]:
+    return tuple(map(BrokerId, brokers))
+
+
+def moving(*adding: int) -> ReplicaAssignment:
+    return ReplicaAssignment(replicas=ids(1, 2, *adding), adding_replicas=ids(*adding), removing_replicas=ids(2))
+
+
+def state(leader: int | None, *isr: int) -> PartitionInfo:
+    return PartitionInfo(
+        partition=0, leader=None if leader is None else BrokerId(leader), replicas=ids(1, 2, 3), isr=ids(*isr)
+    )
+
+
+def sizes(partition: TopicPartition, **known: int) -> dict[PartitionReplica, int]:
+    return {PartitionReplica(partition, BrokerId(int(b[1:]))): size for b, size in known.items()}
+
+
+def test_what_each_partition_waits_for() -> None:
+    running = {FOO_0: moving(3), FOO_1: moving(3)}
+    told = waits(
+        running,
+        {FOO_0: state(1, 1, 2), FOO_1: state(1, 1, 2)},
+        sizes(FOO_0, b1=1000, b3=900) | sizes(FOO_1, b1=5000, b3=1000),
+        ids(1, 2, 3),
+    )
+    assert told == ("foo-1 waits for broker 3 (1.0 kB of 5.0 kB)", "foo-0 waits for broker 3 (900 bytes of 1.0 kB)")
+
+
+def test_other_things_to_wait_for() -> None:
+    def one(at: PartitionInfo | None, *live: int) -> str:
+        states = {} if at is None else {FOO_0: at}
+        return waits({FOO_0: moving(3)}, states, sizes(FOO_0, b1=10), ids(*live))[0]
+
+    assert one(state(1, 1, 2), 1, 2) == "foo-0 waits for broker 3, which is not alive"
+    assert one(state(1, 1, 2), 1, 2, 3) == "foo-0 waits for broker 3 to begin"
+    assert one(state(None), 1, 2, 3) == one(None, 1, 2, 3) == "foo-0 waits for a leader to copy from"
+    assert one(state(1, 1, 2, 3), 1, 2, 3) == "foo-0 waits for the controller"
+
+
+HALF = Progress(
+    bytes_done=500, bytes_total=1000, partitions_done=1, partitions_total=11, bytes_per_s=0.0,
+    waits_for=tuple(f"foo-{n} waits for broker 3 to begin" for n in range(10)),
+)  # fmt: skip
+
+
+def drawn(progress: Progress) -> str:
+    out = io.StringIO()
+    Console(file=out, width=80).print(panel("Reassigning", progress))
+    return out.getvalue()
+
+
+def test_a_terminal_shows_a_bar_and_who_is_waited_for() -> None:
+    text = drawn(HALF)
+    assert "━" in text and "50%" in text and "500 bytes of 1.0 kB" in text and "1 of 11 partitions done" in text
+    assert text.count("waits for") == 8 and "and 2 more" in text
+    assert "nothing is being copied; kwob why foo-0 tells why" in text
+    done = Progress(bytes_done=1000, bytes_total=1000, partitions_done=2, partitions_total=2, bytes_per_s=10.0)
+    assert "100%" in drawn(done) and "left" not in drawn(done)
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_the_same_view_on_a_terminal_and_through_a_pipe() -> None:
+    for out, mark in ((Terminal(), "━"), (io.StringIO(), "Reassigning  50%  500 bytes of 1.0 kB, 0 bytes/s, 1 of 11")):
+        with ProgressView(out) as view:
+            view.update(HALF)
+        assert mark in out.getvalue()
+
+
+def test_a_pipe_gets_a_line_after_a_standstill() -> None:
+    out = io.StringIO()
+    with ProgressView(out) as view:
+        for _ in range(30):
+            view.update(HALF)
+    assert len(out.getvalue().splitlines()) == 2
+
+
+def follow(cluster: Any, tool: Any, *argv: str) -> Any:
+    """foo-0 is being copied to broker 2, a quarter with each look, and then it is done."""
+    cluster.topic("foo", (0, 1))
+    cluster.topics["foo"][0].replicas = (0, 1, 2)
+    cluster.running[FOO_0] = ReplicaAssignment(replicas=ids(0, 1, 2), adding_replicas=ids(2), removing_replicas=ids(1))
+    cluster.sizes = {PartitionReplica(FOO_0, BrokerId(0)): 1000}
+    looks = iter([250, 500, 750])
+
+    def copy(broker: int, body: Any) -> None:
+        if cluster.running and broker == 2:
+            size = next(looks, None)
+            if size is None:
+                cluster.finish()
+            else:
+                cluster.sizes[PartitionReplica(FOO_0, BrokerId(2))] = size
+
+    cluster.answers[ApiKey.DESCRIBE_LOG_DIRS] = copy
+    return tool(reassign, cluster, argv)
+
+
+def test_a_running_one_is_followed_from_the_list(cluster: Any, tool: Any) -> None:
+    outcome = follow(cluster, tool, "--list", "--progress")
+    assert outcome.out.startswith("Current partition reassignments:\nfoo-0: replicas: 0,1,2. adding: 2. removing: 1.\n")
+    assert "foo-0 waits for broker 2 (250 bytes of 1.0 kB)\n" in outcome.out
+    assert outcome.out.endswith("Reassignment done. Run --verify to remove throttles.\n")
+    assert tool(reassign, cluster, ["--list", "--progress"]).out == "No partition reassignments found.\n"
+
+
+def test_verify_follows_to_the_end_and_then_removes_the_throttles(cluster: Any, tool: Any, tmp_path: Any) -> None:
+    (tmp_path / "plan.json").write_text('{"partitions":[{"topic":"foo","partition":0,"replicas":[0,2]}]}')
+    file = ("--reassignment-json-file", str(tmp_path / "plan.json"))
+    outcome = follow(cluster, tool, "--verify", "--progress", *file)
+    assert outcome.out.index("Reassigning 100%") < outcome.out.index("Status of partition reassignment:\n")
+    assert outcome.out.endswith("Clearing topic-level throttles on topic foo\n")
+    assert "Run --verify" not in outcome.out
