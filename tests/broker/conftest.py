@@ -88,6 +88,7 @@ def bootstrap(zookeeper: Any, tmp_path_factory: pytest.TempPathFactory) -> Itera
         "broker_sim", "run", "--zookeeper", connect, "--broker-id", "1-3", *listener, "--log-dirs", str(folder),
         "--override", "offsets.topic.num.partitions=3",
         "--override", "group.initial.rebalance.delay.ms=200",
+        "--override", "group.min.session.timeout.ms=1000",
         "--override", "controlled.shutdown.retry.backoff.ms=100",
     )  # fmt: skip
     controller = Program("controller", "run", "--zookeeper", connect, "--controller-id", "100", *listener)
