@@ -71,8 +71,10 @@ class FetchClient:
 
     # -- fetch ---------------------------------------------------------------------------------------------------
 
-    async def fetch(self, wanted: Mapping[TopicPartition, FetchPartition]) -> dict[TopicPartition, FetchResult]:
-        """One fetch of all of `wanted`; the answer may leave out what has not changed.
+    async def fetch(
+        self, wanted: Mapping[TopicPartition, FetchPartition], *, max_wait_ms: int
+    ) -> dict[TopicPartition, FetchResult]:
+        """One fetch of all of `wanted`; the answer may leave out what has not changed, and may wait so long.
 
         A refused session is given up and nothing is answered; the next fetch is a full one. Raises FetchRefused for any
         other error of the whole answer.
@@ -86,7 +88,7 @@ class FetchClient:
             _FETCH_VERSION,
             {
                 "replica_id": self._broker_id,
-                "max_wait": settings.replica_fetch_wait_max_ms,
+                "max_wait": max_wait_ms,
                 "min_bytes": settings.replica_fetch_min_bytes,
                 "max_bytes": settings.replica_fetch_response_max_bytes,
                 "session_id": self._session_id,

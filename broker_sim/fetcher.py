@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
+from typing import Final
 
 from broker_sim.fetch_client import FetchClient
 from broker_sim.log.errors import StorageFailure
@@ -27,6 +28,11 @@ def fetcher_id(topic_partition: TopicPartition, num_replica_fetchers: int) -> in
     """Which fetcher of a leader serves a partition. Source: `AbstractFetcherManager.getFetcherId`."""
     hashed = 31 * java_hash(topic_partition.topic) + topic_partition.partition
     return positive(hashed) % num_replica_fetchers
+
+
+#: Kafka's `replica.fetch.wait.max.ms`: a follower waits no longer while there is something to copy. Where the setting
+#: allows more, one whose leader has had nothing new waits twice as long each time.
+FIRST_WAIT_MS: Final = 500
 
 
 @dataclass(slots=True, kw_only=True)
@@ -51,6 +57,9 @@ class ReplicaFetcher:
         self._table, self._client, self._is_paused, self._leader = table, client, is_paused, leader
         self._states: dict[TopicPartition, _Fetching] = {}
         self._changed = asyncio.Event()
+        self._wait_max_ms = table.settings.replica_fetch_wait_max_ms
+        self._wait_ms = min(FIRST_WAIT_MS, self._wait_max_ms)
+        self._is_given_up = False
         self._backoff_s = table.settings.replica_fetch_backoff_ms / 1000
         self._task = asyncio.ensure_future(self._run())
         self._task.add_done_callback(report_failure)
@@ -65,6 +74,10 @@ class ReplicaFetcher:
         """Follows a partition from `offset` (the high watermark) on, after truncation."""
         self._states[partition.topic_partition] = _Fetching(partition=partition, epoch=epoch, offset=offset)
         self._changed.set()
+        if self._wait_ms > FIRST_WAIT_MS and not self._is_given_up:
+            # The fetch under way does not have it, and may wait for very long.
+            self._is_given_up = True
+            self._client.close()
 
     def remove(self, topic_partition: TopicPartition) -> None:
         """No longer follows it; an answer under way is ignored."""
@@ -90,8 +103,11 @@ class ReplicaFetcher:
                     await self._rest()
             except OSError as error:
                 self._client.close()
-                self._table.log.debug(ev.REQUEST_FAILED, leader=self._leader, reason=repr(error))
-                self._delay(self._states.values())
+                if not self._is_given_up:
+                    self._table.log.debug(ev.REQUEST_FAILED, leader=self._leader, reason=repr(error))
+                    self._delay(self._states.values())
+            if self._is_given_up:
+                self._is_given_up, self._wait_ms = False, min(FIRST_WAIT_MS, self._wait_max_ms)
 
     async def _rest(self) -> None:
         """Nothing to fetch: for the backoff, or until a partition is added."""
@@ -141,7 +157,9 @@ class ReplicaFetcher:
 
     async def _fetch(self, wanted: dict[TopicPartition, FetchPartition]) -> None:
         sent = {tp: self._states[tp] for tp in wanted}
-        results = await self._client.fetch(wanted)
+        results = await self._client.fetch(wanted, max_wait_ms=self._wait_ms)
+        is_idle = not any(result.records or result.error is not ErrorCode.NONE for result in results.values())
+        self._wait_ms = min(self._wait_max_ms, 2 * self._wait_ms if is_idle else FIRST_WAIT_MS)
         await self._table.wait_for_disks((tp, len(result.records)) for tp, result in results.items())
         throttled_bytes = 0
         for topic_partition, result in results.items():

@@ -21,6 +21,7 @@ class MetadataCache:
 
     def __init__(self) -> None:
         self._brokers: dict[BrokerId, Broker] = {}
+        self._by_address: dict[tuple[str, int], Broker] = {}
         self._alive: frozenset[BrokerId] = frozenset()
         self._topics: dict[str, dict[int, UpdateMetadataEntry]] = {}
         self._controller_id: BrokerId | None = None
@@ -31,6 +32,7 @@ class MetadataCache:
         self._controller_id = request.controller_id if request.controller_id >= 0 else None
         self._brokers = {broker.broker_id: broker for broker in request.live_brokers}
         self._alive = frozenset(self._brokers)
+        self._by_address = {(e.host, e.port): b for b in request.live_brokers for e in b.endpoints}
         deleted = []
         for entry in request.partition_states:
             if entry.being_deleted:
@@ -52,8 +54,7 @@ class MetadataCache:
 
     def broker_at(self, host: str, port: int) -> Broker | None:
         """The live broker that listens at that address."""
-        place = (host, port)
-        return next((b for b in self._brokers.values() if any((e.host, e.port) == place for e in b.endpoints)), None)
+        return self._by_address.get((host, port))
 
     async def wait_until(self, condition: Callable[[], bool], timeout_s: float) -> bool:
         """Waits, at most `timeout_s`, until `condition` holds after some update. Returns whether it does."""

@@ -428,3 +428,48 @@ def test_a_changed_min_isr_counts_at_once_and_stands_in_the_trace(cluster_of, tm
         ]
 
     run(cluster_of, tmp_path, scenario)
+
+
+def test_an_idle_follower_asks_ever_less_often_and_a_new_partition_does_not_wait_for_it(cluster_of, tmp_path) -> None:
+    async def scenario(cluster):
+        asked = []
+        serve = cluster.nodes[1]._fetch
+
+        async def counted(body):
+            if body.replica_id == 2:
+                asked.append((cluster.world.loop.time(), body.max_wait))
+            return await serve(body)
+
+        cluster.nodes[1]._fetch = counted
+        cluster.appoint(TP, 1, (1, 2), (1, 2), is_new=True)
+        await cluster.world.sleep(60)
+        waits = [wait for _, wait in asked]
+        assert waits[:2] == [500, 1000]
+        assert waits[-1] == 10_000
+        assert len(asked) < 20
+        asked.clear()
+        other = TopicPartition("t", 1)
+        cluster.appoint(other, 1, (1, 2), (1, 2), is_new=True)
+        before = cluster.world.loop.time()
+        assert (await cluster.produce(other, 1, acks=-1, timeout_ms=5_000)).error is ErrorCode.NONE
+        assert cluster.world.loop.time() - before < 1
+        assert asked[0][1] == 500
+        before = cluster.world.loop.time()
+        assert (await cluster.produce(TP, 1, acks=-1, timeout_ms=5_000)).error is ErrorCode.NONE
+        assert cluster.world.loop.time() - before < 1
+        assert cluster.isr(TP) == (1, 2)
+
+    run(cluster_of, tmp_path, scenario, replica_fetch_wait_max_ms=10_000)
+
+
+def test_without_a_longer_setting_an_idle_follower_asks_every_half_second(cluster_of, tmp_path) -> None:
+    async def scenario(cluster):
+        cluster.appoint(TP, 1, (1, 2), (1, 2), is_new=True)
+        await cluster.world.sleep(5)
+        fetches = sum(row.get("n", 1) for row in cluster.rows(1) if row["ev"] == "fetch")
+        await cluster.world.sleep(10)
+        cluster.nodes[1].manager._table.trace.flush_runs()
+        after = sum(row.get("n", 1) for row in cluster.rows(1) if row["ev"] == "fetch")
+        assert 10 <= after - fetches <= 42
+
+    run(cluster_of, tmp_path, scenario)
