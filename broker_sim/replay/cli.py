@@ -26,26 +26,46 @@ exit codes: 0 replayed; 1 the job failed; 2 the command or its input is not righ
 def parser() -> argparse.ArgumentParser:
     """The command line, fixed in part so that scripts can rely on it."""
     top = argparse.ArgumentParser(prog="replay", description="Replay in-sync-replica traces on Spark.")
-    run = top.add_subparsers(dest="command", required=True).add_parser(
-        "run",
-        help="replay a trace into tables and a report",
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    run.add_argument("--trace", type=Path, metavar="PATH", help="a trace (.jsonl, .jsonl.gz), or a folder of them")
-    run.add_argument(
-        "--kafka-logs", type=Path, metavar="PATH", help="log files of a real cluster (not in this version)"
-    )
-    run.add_argument("--out", type=Path, required=True, metavar="DIR", help="where the results go; must not exist")
-    run.add_argument("--master", default="local[*]", help="the Spark master (default: %(default)s)")
+    commands = top.add_subparsers(dest="command", required=True)
+    run = _with_input(commands, "run", help="replay a trace or log files into tables and a report")
     run.add_argument(
         "--profile", default="P37", help=f"rules of which Kafka: {', '.join(PROFILES)} (default: %(default)s)"
     )
     run.add_argument("--what-if", action="append", default=[], metavar="K=V", help="not in this version")
-    run.add_argument("--overwrite", action="store_true", help="replace the results of an earlier replay in DIR")
     run.add_argument("--check", action="store_true", help="exit with 3 when derived and emitted ISR changes differ")
-    run.add_argument("--json", action="store_true", help="print the summary as JSON, nothing else, on standard output")
+    _with_input(commands, "ingest", help="only read: rows, state writes, and what could not be used")
     return top
+
+
+def _with_input(commands: Any, name: str, *, help: str) -> argparse.ArgumentParser:
+    """A subcommand that reads traces or logs into a folder."""
+    raw = argparse.RawDescriptionHelpFormatter
+    one: argparse.ArgumentParser = commands.add_parser(name, help=help, epilog=_EPILOG, formatter_class=raw)
+    paths: dict[str, Any] = {"type": Path, "metavar": "PATH", "action": "append", "default": []}
+    one.add_argument("--trace", **paths, help="a trace (.jsonl, .jsonl.gz), a folder of them, or ingested rows")
+    one.add_argument("--kafka-logs", **paths, help="log files of a real cluster, or a folder of them")
+    one.add_argument(
+        "--time-zone",
+        action="append",
+        default=[],
+        metavar="[BROKER=]ZONE",
+        help="of the JVMs that wrote the log files, as Europe/Berlin or 3=Europe/Berlin (default: UTC)",
+    )
+    one.add_argument(
+        "--only", action="append", default=[], metavar="GLOB", help="of the log files only those with such a name"
+    )
+    one.add_argument(
+        "--broker",
+        action="append",
+        default=[],
+        metavar="GLOB=ID",
+        help="whose the log files with such a path are, where neither their text nor their folder tells",
+    )
+    one.add_argument("--out", type=Path, required=True, metavar="DIR", help="where the results go; must not exist")
+    one.add_argument("--overwrite", action="store_true", help="replace the results of an earlier run in DIR")
+    one.add_argument("--master", default="local[*]", help="the Spark master (default: %(default)s)")
+    one.add_argument("--json", action="store_true", help="print the summary as JSON, nothing else, on standard output")
+    return one
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -68,34 +88,47 @@ def _run(asked: argparse.Namespace) -> int:
     from pyspark.errors import PySparkException
 
     from broker_sim.replay import job, session
+    from broker_sim.replay.ingest_job import Source
     from broker_sim.replay.progress import StepProgress
 
-    settings = job.ReplaySettings(trace=asked.trace, out=asked.out, profile=asked.profile, overwrite=asked.overwrite)
-    files = job.check(settings)
+    settings = job.ReplaySettings(
+        source=Source(
+            traces=tuple(asked.trace),
+            kafka_logs=tuple(asked.kafka_logs),
+            zones=tuple(asked.time_zone),
+            only=tuple(asked.only),
+            brokers=tuple(asked.broker),
+        ),
+        out=asked.out,
+        profile=asked.profile if asked.command == "run" else next(iter(PROFILES)),
+        overwrite=asked.overwrite,
+    )
+    inputs = job.check(settings)
+    work = job.run if asked.command == "run" else job.ingest_only
     with StepProgress(Console(stderr=True), quiet=asked.json) as progress, ExitStack() as stack:
         with progress.step("start Spark"):
-            spark = stack.enter_context(
-                session.spark_session(asked.master, input_bytes=sum(f.stat().st_size for f in files))
-            )
+            spark = stack.enter_context(session.spark_session(asked.master, input_bytes=inputs.bytes))
         try:
-            done = job.run(spark, settings, files, progress)
+            done = work(spark, settings, inputs, progress)
         except (PySparkException, Py4JError) as error:
             raise ReplayRefused(f"the job failed: {_first_line(error)}", exit_code=EXIT_FAILED) from error
     if asked.json:
         print(json.dumps({**done.summary, "findings": [f.as_row() for f in done.findings]}))
+    elif asked.command == "ingest":
+        _print_ingested(Console(), asked.out, done.summary)
     else:
         _print(Console(), asked.out, done.summary, [f.as_row() for f in done.findings])
-    return EXIT_DIFFERS if asked.check and not done.is_exact else 0
+    return EXIT_DIFFERS if asked.command == "run" and asked.check and not done.is_exact else 0
 
 
 def _refuse(asked: argparse.Namespace) -> None:
     """What can be said without looking at any file."""
-    if asked.kafka_logs is not None:
-        raise ReplayRefused("--kafka-logs: not in this version; replay a trace with --trace")
+    if not asked.trace and not asked.kafka_logs:
+        raise ReplayRefused("--trace PATH or --kafka-logs PATH is needed")
+    if asked.command != "run":
+        return
     if asked.what_if:
         raise ReplayRefused("--what-if: not in this version")
-    if asked.trace is None:
-        raise ReplayRefused("--trace PATH is needed")
     if asked.profile not in PROFILES:
         raise ReplayRefused(f"no profile {asked.profile!r}; there are {', '.join(PROFILES)}", exit_code=EXIT_USAGE)
 
@@ -104,6 +137,21 @@ def _first_line(error: BaseException) -> str:
     return next(iter(str(error).strip().splitlines()), type(error).__name__)
 
 
+def _print_ingested(console: Console, out: Path, summary: dict[str, Any]) -> None:
+    console.print(f"{summary['rows']} rows, {summary['duplicates']} duplicates", highlight=False)
+    _print_odd(console, summary)
+    console.print(f"rows: {out / 'trace'}", highlight=False, soft_wrap=True)
+
+
+def _print_odd(console: Console, summary: dict[str, Any]) -> None:
+    """Lines that were refused, and rows that were used but are odd."""
+    for words, counts in (("quarantined", summary["quarantined"]), ("noticed", summary["noticed"])):
+        told = ", ".join(f"{n} {reason.replace('_', ' ')}" for reason, n in counts.items() if n)
+        if told:
+            console.print(f"[yellow]{words}:[/] {told} (table {_TABLE_OF[words]})", highlight=False)
+
+
+_TABLE_OF: Final = {"quarantined": "quarantine", "noticed": "notices"}
 _STYLES: Final = {"critical": "bold red", "warning": "yellow", "info": "green"}
 
 
@@ -125,9 +173,10 @@ def _print(console: Console, out: Path, summary: dict[str, Any], findings: list[
     )
     console.print(
         f"{summary['rows']} rows of {summary['partitions']} partitions and {len(summary['brokers'])} brokers, "
-        f"{sum(summary['quarantined'].values())} lines quarantined, {summary['duplicates']} duplicates",
+        f"{summary['duplicates']} duplicates",
         highlight=False,
     )
+    _print_odd(console, summary)
     console.print(table)
     for finding in findings:
         style = _STYLES[finding["severity"]]

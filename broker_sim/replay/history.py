@@ -17,6 +17,8 @@ from controller.wire.trace import TraceEvent
 
 #: A replica that comes back later than this after it was removed did not flap (§9).
 FLAP_WINDOW_MS: Final = 300_000
+#: The rate at which a replica would have had to fetch is that to be back within this time (§9).
+REJOIN_WITHIN_MS: Final = 60_000
 
 
 class FactRow(NamedTuple):
@@ -39,6 +41,12 @@ class FactRow(NamedTuple):
     first_fetch_ms: int | None = None
     joined_ms: int | None = None
     amount: int | None = None
+    cu_min: int | None = None
+    cu_max: int | None = None
+    backlog_records: int | None = None
+    backlog_bytes: int | None = None
+    ingress_bytes_per_second: float | None = None
+    source: str | None = None
 
 
 class WindowKind(Enum):
@@ -50,6 +58,7 @@ class WindowKind(Enum):
     OFFLINE = "offline"
     REASSIGNING = "reassigning"
     ORIGINAL_MISSING = "original_missing"
+    HW_STALLED = "hw_stalled"
 
 
 class DerivedRow(NamedTuple):
@@ -78,6 +87,15 @@ class DerivedRow(NamedTuple):
     copied_bytes: int | None = None
     bytes_per_second: float | None = None
     original_shrinks: int | None = None
+    state_writes: int | None = None
+    isr_writes: int | None = None
+    cu_min: int | None = None
+    cu_max: int | None = None
+    backlog_records: int | None = None
+    backlog_bytes: int | None = None
+    ingress_bytes_per_second: float | None = None
+    needed_bytes_per_second: float | None = None
+    source: str | None = None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -90,6 +108,9 @@ class _Reassignment:
     finished: int | None = None
     copied: int = 0
     original_shrinks: int = 0
+    #: writes of the state znode meanwhile; those of leaders, each of which other brokers are notified of
+    state_writes: int = 0
+    isr_writes: int = 0
 
     @property
     def target(self) -> set[int]:
@@ -109,6 +130,7 @@ class _Window:
     epoch: int
     isr: tuple[int, ...]
     counted_to: int
+    source: str | None = None
     missing: int = 0
     deepest: int = 0
     deficit_ms: int = 0
@@ -137,10 +159,12 @@ class PartitionHistory:
     _open: dict[WindowKind, _Window] = field(default_factory=dict)
     _left: dict[int, tuple[int, LeftBy]] = field(default_factory=dict)
     _reassignment: _Reassignment | None = None
+    _source: str | None = None
 
     def feed(self, row: FactRow) -> None:
         """Takes the next fact; one of an older epoch or version changes nothing."""
         if (handle := _FACTS.get(row.kind)) is not None:
+            self._source = row.source
             handle(self, row)
             self._evaluate(row.ts)
 
@@ -215,6 +239,14 @@ class PartitionHistory:
                 catch_up_ms=_span(first, joined),
                 outage_ms=_span(cu, first),
                 out_of_isr_ms=_span(left_ms, joined),
+                cu_min=row.cu_min,
+                cu_max=row.cu_max,
+                backlog_records=row.backlog_records,
+                backlog_bytes=row.backlog_bytes,
+                ingress_bytes_per_second=row.ingress_bytes_per_second,
+                needed_bytes_per_second=_needed(row),
+                # Without fetches (the rules were off) the times are those of log lines.
+                source="log" if row.cu_min is not None and first is None and joined is not None else row.source,
             )
         )
         if (
@@ -247,6 +279,9 @@ class PartitionHistory:
             self._epoch, self._version = row.epoch, -1
         if row.zk_version is not None:
             self._version = row.zk_version
+        if (moving := self._running()) is not None:
+            moving.state_writes += 1
+            moving.isr_writes += by is LeftBy.LEADER
         for gone in set(self._isr) - set(isr):
             self._left[gone] = (row.ts, by)
         self._isr = isr
@@ -291,13 +326,15 @@ class PartitionHistory:
                 copied_bytes=r.copied,
                 bytes_per_second=r.copied * 1000 / took if took else None,
                 original_shrinks=r.original_shrinks,
+                state_writes=r.state_writes,
+                isr_writes=r.isr_writes,
             )
         )
 
     # -- windows -------------------------------------------------------------------------------------------------
 
     def _evaluate(self, ts: int) -> None:
-        for kind in WindowKind:
+        for kind in _BY_STATE:
             self._set_window(kind, ts, holds=self._known and self._holds(kind))
 
     def _holds(self, kind: WindowKind) -> bool:
@@ -315,6 +352,8 @@ class PartitionHistory:
                 return bool(self._adding or self._removing)
             case WindowKind.ORIGINAL_MISSING:
                 return bool(self._adding) and bool(self._originals - set(self._isr))
+            case WindowKind.HW_STALLED:
+                return False  # told by the lane
 
     @property
     def _originals(self) -> set[int]:
@@ -327,7 +366,14 @@ class PartitionHistory:
     def _set_window(self, kind: WindowKind, ts: int, *, holds: bool) -> None:
         window = self._open.get(kind)
         if holds and window is None:
-            self._open[kind] = _Window(since=ts, leader=self._leader, epoch=self._epoch, isr=self._isr, counted_to=ts)
+            self._open[kind] = _Window(
+                since=ts,
+                leader=self._leader,
+                epoch=self._epoch,
+                isr=self._isr,
+                counted_to=ts,
+                source=self._source,
+            )
         elif not holds and window is not None:
             self._close(kind, ts, is_open=False)
         if holds:
@@ -350,8 +396,37 @@ class PartitionHistory:
                 isr=list(window.isr),
                 leader=window.leader,
                 leader_epoch=window.epoch,
+                source=window.source,
             )
         )
+
+    def _hw_stalled(self, row: FactRow) -> None:
+        self.said.append(
+            DerivedRow(
+                table="windows",
+                window=WindowKind.HW_STALLED.value,
+                from_ts=row.left_ms,
+                to_ts=row.joined_ms,
+                is_open=False,
+                missing=self._deficit,
+                deficit_ms=0,
+                isr=list(self._isr),
+                leader=row.leader,
+                leader_epoch=row.epoch,
+                source=row.source,
+            )
+        )
+
+
+#: Windows that follow from the state; the others are told.
+_BY_STATE: Final = tuple(kind for kind in WindowKind if kind is not WindowKind.HW_STALLED)
+
+
+def _needed(row: FactRow) -> float | None:
+    """Bytes per second to be back within `REJOIN_WITHIN_MS` of the first fetch: what comes in, and the backlog."""
+    if row.backlog_bytes is None:
+        return None
+    return (row.ingress_bytes_per_second or 0.0) + row.backlog_bytes * 1000 / REJOIN_WITHIN_MS
 
 
 def _span(start: int | None, end: int | None) -> int | None:
@@ -368,4 +443,5 @@ _FACTS: Final[dict[str, Callable[[PartitionHistory, FactRow], Any]]] = {
     OutcomeKind.MIN_ISR.value: PartitionHistory._set_min_isr,
     OutcomeKind.COPIED.value: PartitionHistory._copied,
     OutcomeKind.CATCH_UP.value: PartitionHistory._caught_up,
+    OutcomeKind.HW_STALLED.value: PartitionHistory._hw_stalled,
 }

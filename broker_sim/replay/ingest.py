@@ -1,12 +1,16 @@
-"""Trace files in, one clean frame out: every line is kept, dropped as a duplicate, or quarantined with a reason.
+"""Traces in, one clean frame out: every line is kept, dropped as a duplicate, or quarantined with a reason.
 
 Steps are `DataFrame -> DataFrame`. A line is never fatal: a torn one (the last of a killed broker), one of an unknown
-event, one that lacks what its event needs, one that contradicts itself or another are quarantined.
+event or trace version, one that lacks what its event needs, one that contradicts itself or another are quarantined.
+Rows from log files (`logs.frames`) and rows ingested before (`ingest_layout`) take the same way.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import gzip
+import json
+import zlib
+from collections.abc import Collection, Sequence
 from functools import reduce
 from pathlib import Path
 from typing import Final
@@ -15,8 +19,8 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from broker_sim.replay.errors import ReplayRefused
-from broker_sim.replay.schema import CORRUPT, LINE_DDL, REQUIRED, TRACE_COLUMNS
-from controller.wire.trace import COLUMNS
+from broker_sim.replay.schema import CORRUPT, LINE_DDL, NOTICE_COLUMNS, QUARANTINE_COLUMNS, REQUIRED, TRACE_COLUMNS
+from controller.wire.trace import COLUMNS, TRACE_VERSION
 
 #: Endings of trace files in a folder.
 ENDINGS: Final = (".jsonl", ".jsonl.gz")
@@ -27,15 +31,26 @@ TORN: Final = "torn"
 UNKNOWN_EVENT: Final = "unknown_event"
 INCOMPLETE: Final = "incomplete"
 CONTRADICTORY: Final = "contradictory"
+UNKNOWN_VERSION: Final = "unknown_version"
 DUPLICATE: Final = "duplicate"
-QUARANTINE_REASONS: Final = (TORN, UNKNOWN_EVENT, INCOMPLETE, CONTRADICTORY)
+QUARANTINE_REASONS: Final = (TORN, UNKNOWN_EVENT, INCOMPLETE, CONTRADICTORY, UNKNOWN_VERSION)
+#: The clock of an emitter went back by more than `CLOCK_STEP_MS` between two rows of one lane.
+CLOCK_WENT_BACK: Final = "clock_went_back"
+CLOCK_STEP_MS: Final = 1000
+#: A process writes the version of its trace among its first lines: so much of a file is looked at.
+_HEAD_BYTES: Final = 16 * 1024
+_GZIP_MAGIC: Final = b"\x1f\x8b"
 
 
-def trace_files(path: Path) -> list[Path]:
-    """The trace files at `path`: itself, or those in and below the folder, sorted.
+def trace_files(paths: Sequence[Path]) -> list[Path]:
+    """The trace files at `paths`: themselves, or those in and below the folders, sorted.
 
     Raises: ReplayRefused, when there are none, or one cannot be read.
     """
+    return sorted({file for path in paths for file in _trace_files(path)})
+
+
+def _trace_files(path: Path) -> list[Path]:
     try:
         if not path.exists():
             raise ReplayRefused(f"no such file or folder: {path}")
@@ -52,10 +67,62 @@ def trace_files(path: Path) -> list[Path]:
     return files
 
 
-def read_lines(spark: SparkSession, files: Sequence[Path]) -> DataFrame:
-    """Every line as columns of the trace, with the file it stands in and what the file's name says."""
+def of_other_versions(files: Sequence[Path]) -> list[Path]:
+    """Files whose process wrote a version of the trace that is not this one. Looks at the head of each."""
+    return [file for file in files if _version_of(file) not in (None, str(TRACE_VERSION))]
+
+
+def _version_of(file: Path) -> str | None:
+    with file.open("rb") as stream:
+        head = stream.read(_HEAD_BYTES)
+    if head.startswith(_GZIP_MAGIC):
+        try:
+            head = zlib.decompressobj(wbits=31).decompress(head, _HEAD_BYTES)
+        except zlib.error:
+            return None
+    for line in head.splitlines():
+        if b"trace.version" in line:
+            try:
+                row = json.loads(line)
+                return str(row["value"]) if row.get("key") == "trace.version" else None
+            except (ValueError, KeyError, AttributeError):
+                return None
+    return None
+
+
+def torn_files(spark: SparkSession, files: Sequence[Path]) -> DataFrame:
+    """Packed files that end early or are damaged, as quarantine rows: Spark reads them as far as they go, silently."""
+    packed = [(str(file.absolute()),) for file in files if file.suffix == ".gz"]
+    listed = spark.createDataFrame(packed or [("",)], "path string").repartition(max(1, len(packed)))
+
+    def check(path: str) -> str | None:
+        try:
+            with gzip.open(path) as stream:
+                while stream.read(1024 * 1024):
+                    pass
+        except (EOFError, OSError, zlib.error) as error:
+            return str(error)
+        return None
+
+    verdict = listed.withColumn("error", F.udf(check, "string", useArrow=False)("path")).filter(
+        "error IS NOT NULL AND path != ''"
+    )
+    told = {"reason": F.lit(TORN), "source": F.lit("trace"), "file": F.col("path"), "line": F.col("error")}
+    return verdict.select(*(told[c].alias(c) for c in QUARANTINE_COLUMNS))
+
+
+def read_lines(spark: SparkSession, files: Sequence[Path], *, refused: Collection[Path] = ()) -> DataFrame:
+    """Every line as columns of the trace, with the file it stands in and what the file's name says.
+
+    Lines of a `refused` file (`of_other_versions`) are all quarantined. A packed file is read as far as it goes.
+    """
     lines = spark.read.schema(LINE_DDL).option("columnNameOfCorruptRecord", CORRUPT)
-    frame = lines.json([str(file.absolute()) for file in files]).withColumn("file", F.col("_metadata.file_name"))
+    frame = lines.option("ignoreCorruptFiles", "true").json([str(file.absolute()) for file in files])
+    frame = frame.withColumn("file", F.col("_metadata.file_name"))
+    other = F.lit(False)
+    if refused:
+        other = F.col("_metadata.file_path").isin([file.absolute().as_uri() for file in refused])
+    frame = frame.withColumn("of_other_version", other)
     run = F.regexp_extract("file", _FILE_NAME, 2)
     return frame.withColumns(
         {
@@ -77,9 +144,12 @@ def add_verdict(lines: DataFrame) -> DataFrame:
     same_place = reduce(Column.__and__, (F.lag(c).over(before) == F.col(c) for c in ("role", "run", "seq")))
     same_row = F.lag("digest").over(before) == F.col("digest")
     same_time = F.lag("ts").over(before) == F.col("ts")
+    same_run = (F.lag("role").over(before) == F.col("role")) & (F.lag("run").over(before) == F.col("run"))
+    went_back = same_run & (F.col("ts") < F.lag("ts").over(before) - CLOCK_STEP_MS)
     return (
         clustered.withColumn("digest", F.xxhash64(*COLUMNS))
         .withColumn("own_reason", _own_reason())
+        .withColumn(CLOCK_WENT_BACK, F.coalesce(went_back, F.lit(False)))
         .withColumn("same_place", F.coalesce(same_place, F.lit(False)))
         .withColumn("same_row", F.coalesce(same_row & same_time, F.lit(False)))
         .withColumn(
@@ -108,7 +178,8 @@ def _own_reason() -> Column:
         | (F.col("done") < 0)
     )
     return (
-        F.when(F.col(CORRUPT).isNotNull(), TORN)
+        F.when(F.col("of_other_version"), UNKNOWN_VERSION)
+        .when(F.col(CORRUPT).isNotNull(), TORN)
         .when(F.col("ev").isNull() | ~F.col("ev").isin(*REQUIRED), UNKNOWN_EVENT)
         .when(missing, INCOMPLETE)
         .when(F.coalesce(contradiction, F.lit(False)), CONTRADICTORY)
@@ -120,10 +191,20 @@ def kept(judged: DataFrame) -> DataFrame:
     return judged.filter(F.col("reason").isNull()).select(*TRACE_COLUMNS)
 
 
-def quarantined(judged: DataFrame) -> DataFrame:
+def quarantined(judged: DataFrame, *, source: str) -> DataFrame:
     """The lines that are not, each with its reason and, as far as it could be read, its text."""
     text = F.coalesce(F.col(CORRUPT), F.to_json(F.struct(*COLUMNS)))
-    return judged.filter(F.col("reason").isin(*QUARANTINE_REASONS)).select("reason", "file", text.alias("line"))
+    bad = judged.filter(F.col("reason").isin(*QUARANTINE_REASONS))
+    return bad.select("reason", F.lit(source).alias("source"), "file", text.alias("line"))
+
+
+def clock_notices(judged: DataFrame) -> DataFrame:
+    """Lanes whose clock went back: rows of `notices`."""
+    odd = judged.filter(F.col("reason").isNull() & F.col(CLOCK_WENT_BACK))
+    per_lane = odd.groupBy("topic", "partition", "broker").agg(
+        F.count("*").alias("rows"), F.min("ts").alias("first_ts"), F.lit(CLOCK_WENT_BACK).alias("reason")
+    )
+    return per_lane.select(*NOTICE_COLUMNS)
 
 
 def verdict_counts() -> list[Column]:
@@ -134,5 +215,6 @@ def verdict_counts() -> list[Column]:
         F.count_if(keep).alias("kept"),
         F.min(F.when(keep, F.col("ts"))).alias("from_ts"),
         F.max(F.when(keep, F.col("ts"))).alias("to_ts"),
+        F.count_if(keep & F.col(CLOCK_WENT_BACK)).alias(CLOCK_WENT_BACK),
         *counts,
     ]

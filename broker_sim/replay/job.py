@@ -1,6 +1,6 @@
-"""The job: the only place that reads and writes. Results appear whole or not at all.
+"""The job, from input to report. Results appear whole or not at all.
 
-ingest -> trace, quarantine | rules -> outcomes | fold -> tables | findings -> summary, report
+ingest (`ingest_job`) -> trace, quarantine | rules -> outcomes | fold -> tables | findings -> summary, report
 """
 
 from __future__ import annotations
@@ -12,17 +12,21 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import reduce
 from pathlib import Path
 from typing import Any, Final
 
-from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
-from broker_sim.replay import ingest, steps
+from broker_sim.isr import PROFILES
+from broker_sim.replay import ingest, ingest_job, ingest_layout, steps
 from broker_sim.replay.errors import ReplayRefused
 from broker_sim.replay.findings import Finding, find, troubles_of
+from broker_sim.replay.ingest_job import Inputs, Source
 from broker_sim.replay.progress import StepProgress
 from broker_sim.replay.report import write_report
 from broker_sim.replay.schema import DERIVED_TABLES
+from broker_sim.replay.state_writes import state_notices, state_writes
 from broker_sim.replay.tables import write_csv, write_rows
 
 #: Folder of intermediate results; gone when the job ends.
@@ -36,7 +40,7 @@ REPORT_FILE: Final = "report.html"
 class ReplaySettings:
     """What to replay, and where to. `profile` is a key of `isr.PROFILES`."""
 
-    trace: Path
+    source: Source
     out: Path
     profile: str = "P37"
     overwrite: bool = False
@@ -56,12 +60,14 @@ class Replayed:
         return not compared["missing"] and not compared["spurious"]
 
 
-def check(settings: ReplaySettings) -> list[Path]:
-    """What can be refused before Spark starts; returns the files to read.
+def check(settings: ReplaySettings) -> Inputs:
+    """What can be refused before Spark starts; returns what to read.
 
     Raises: ReplayRefused.
     """
-    files = ingest.trace_files(settings.trace)
+    if settings.profile not in PROFILES:
+        raise ReplayRefused(f"no profile {settings.profile!r}; there are {', '.join(PROFILES)}")
+    inputs = ingest_job.look(settings.source)
     out = settings.out
     if out.exists():
         is_result = out.is_dir() and ((out / SUMMARY_FILE).exists() or not any(out.iterdir()))
@@ -69,21 +75,21 @@ def check(settings: ReplaySettings) -> list[Path]:
             raise ReplayRefused(f"{out} exists and is not the result of a replay: choose another --out")
         if not settings.overwrite and any(out.iterdir()):
             raise ReplayRefused(f"{out} exists already: choose another --out, or --overwrite it")
-        if settings.trace.resolve().is_relative_to(out.resolve()):
-            raise ReplayRefused(f"the trace lies in {out}, which would be overwritten")
-    return files
+        if any(path.resolve().is_relative_to(out.resolve()) for path in settings.source.paths):
+            raise ReplayRefused(f"the input lies in {out}, which would be overwritten")
+    return inputs
 
 
-def run(spark: SparkSession, settings: ReplaySettings, files: list[Path], progress: StepProgress) -> Replayed:
-    """Replays `files` (from `check`) into `settings.out`.
+def run(spark: SparkSession, settings: ReplaySettings, inputs: Inputs, progress: StepProgress) -> Replayed:
+    """Replays `inputs` (from `check`) into `settings.out`.
 
     Raises: ReplayRefused, when nothing can be replayed or the folder cannot be written.
     """
     with _whole_or_nothing(settings.out) as out:
         stage = out / _STAGE
-        with progress.step("read and sort the trace", spark):
-            counts = _ingest(spark, files, out)
-        trace = spark.read.parquet(str(out / "trace"))
+        with progress.step(_ingest_words(inputs), spark):
+            counts = ingest_job.ingest_into(spark, inputs, out, stage)
+        trace = ingest_layout.read_rows(spark, out / ingest_job.TRACE)
         with progress.step("replay the rules", spark):
             lane_rows = steps.lanes(trace)
             steps.replayed(lane_rows, profile=settings.profile).write.parquet(str(stage / "outcomes"))
@@ -92,7 +98,11 @@ def run(spark: SparkSession, settings: ReplaySettings, files: list[Path], progre
             fact_rows = steps.facts(trace, outcomes)
             steps.folded(fact_rows, end_ts=counts["to_ts"]).write.parquet(str(stage / "derived"))
         with progress.step("write the tables", spark):
-            _write_tables(trace, outcomes, spark.read.parquet(str(stage / "derived")), out)
+            span_ms = counts["to_ts"] - counts["from_ts"]
+            derived = spark.read.parquet(str(stage / "derived"))
+            clock = spark.read.parquet(str(stage / "clock_notices"))
+            _write_all(_tables(trace, outcomes, derived, span_ms=span_ms) | _notices(trace, outcomes, clock), out)
+            counts["noticed"] = _noticed(spark, out)
             troubles = troubles_of(spark, out)
         with progress.step("write the report"):
             summary = _summary(settings, counts, troubles)
@@ -102,25 +112,57 @@ def run(spark: SparkSession, settings: ReplaySettings, files: list[Path], progre
     return Replayed(summary=summary, findings=findings)
 
 
-def _ingest(spark: SparkSession, files: list[Path], out: Path) -> dict[str, Any]:
-    judged = ingest.add_verdict(ingest.read_lines(spark, files))
-    seen = Observation("verdicts")
-    ingest.kept(judged.observe(seen, *ingest.verdict_counts())).write.parquet(str(out / "trace"))
-    counts: dict[str, Any] = dict(seen.get)
-    bad = sum(counts[reason] for reason in ingest.QUARANTINE_REASONS)
-    if not counts["kept"]:
-        raise ReplayRefused(f"nothing to replay: none of {bad} lines is a row of a trace")
-    refused = ingest.quarantined(judged) if bad else ingest.quarantined(judged.limit(0))
-    refused.coalesce(1).write.parquet(str(out / "quarantine"))
-    return counts
+def ingest_only(spark: SparkSession, settings: ReplaySettings, inputs: Inputs, progress: StepProgress) -> Replayed:
+    """Ingests `inputs` (from `check`) into `settings.out`, without replaying: rows, state writes, what was refused.
+
+    Raises: ReplayRefused, when no row can be used or the folder cannot be written.
+    """
+    with _whole_or_nothing(settings.out) as out:
+        stage = out / _STAGE
+        with progress.step(_ingest_words(inputs), spark):
+            counts = ingest_job.ingest_into(spark, inputs, out, stage)
+        trace = ingest_layout.read_rows(spark, out / ingest_job.TRACE)
+        with progress.step("write the tables", spark):
+            clock = spark.read.parquet(str(stage / "clock_notices"))
+            notices = reduce(DataFrame.unionByName, (clock, state_notices(trace)))
+            _write_all({"state_writes": state_writes(trace), "notices": notices.coalesce(1)}, out)
+            counts["noticed"] = _noticed(spark, out)
+        told = _ingested(settings, counts)
+        (out / SUMMARY_FILE).write_text(json.dumps(told, indent=2) + "\n", encoding="utf-8")
+        shutil.rmtree(stage)
+    return Replayed(summary=told, findings=[])
 
 
-def _write_tables(trace: DataFrame, outcomes: DataFrame, derived: DataFrame, out: Path) -> None:
-    tables = {
+def _ingest_words(inputs: Inputs) -> str:
+    return "read and sort the log files" if inputs.logs else "read and sort the trace"
+
+
+def _tables(trace: DataFrame, outcomes: DataFrame, derived: DataFrame, *, span_ms: int) -> dict[str, DataFrame]:
+    of_fold = {name: steps.table_of(derived, name) for name in DERIVED_TABLES}
+    totals = steps.partition_totals(of_fold["windows"], of_fold["flaps"], span_ms=span_ms)
+    return {
         "isr_history": steps.isr_history(trace, outcomes),
+        "state_writes": state_writes(trace),
         "comparison": steps.comparison(outcomes),
-        **{name: steps.table_of(derived, name) for name in DERIVED_TABLES},
+        "measures": steps.measures(outcomes),
+        "copy_progress": steps.copy_progress(outcomes),
+        "partition_totals": totals,
+        **of_fold,
     }
+
+
+def _notices(trace: DataFrame, outcomes: DataFrame, clock: DataFrame) -> dict[str, DataFrame]:
+    parts = (clock, state_notices(trace), steps.lane_notices(outcomes))
+    return {"notices": reduce(DataFrame.unionByName, parts).coalesce(1)}
+
+
+def _noticed(spark: SparkSession, out: Path) -> dict[str, int]:
+    """Rows by reason."""
+    told = spark.read.parquet(str(out / "notices")).groupBy("reason").sum("rows").collect()
+    return {row["reason"]: row["sum(rows)"] for row in sorted(told, key=lambda row: str(row["reason"]))}
+
+
+def _write_all(tables: dict[str, DataFrame], out: Path) -> None:
     # Small jobs, most of whose time is planning on the driver.
     with ThreadPoolExecutor(_TABLES_AT_ONCE) as pool:
         for written in [pool.submit(_write_table, frame, out, name) for name, frame in tables.items()]:
@@ -132,15 +174,22 @@ def _write_table(frame: DataFrame, out: Path, name: str) -> None:
     write_csv(out, name)
 
 
-def _summary(settings: ReplaySettings, counts: dict[str, Any], troubles: dict[str, Any]) -> dict[str, Any]:
+def _ingested(settings: ReplaySettings, counts: dict[str, Any]) -> dict[str, Any]:
     return {
-        "trace": str(settings.trace),
-        "profile": settings.profile,
+        "trace": " ".join(str(path) for path in settings.source.paths),
         "from_ts": counts["from_ts"],
         "to_ts": counts["to_ts"],
         "rows": counts["kept"],
         "duplicates": counts[ingest.DUPLICATE],
-        "quarantined": {reason: counts[reason] for reason in ingest.QUARANTINE_REASONS},
+        "quarantined": counts["quarantined"],
+        "noticed": counts["noticed"],
+    }
+
+
+def _summary(settings: ReplaySettings, counts: dict[str, Any], troubles: dict[str, Any]) -> dict[str, Any]:
+    return {
+        **_ingested(settings, counts),
+        "profile": settings.profile,
         **{key: troubles[key] for key in ("partitions", "brokers", "comparison", "windows", "changes")},
     }
 

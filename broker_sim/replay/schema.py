@@ -77,6 +77,8 @@ FACT_TYPES: Final = {
     "adding": "array<int>",
     "removing": "array<int>",
     "left_by": "string",
+    "ingress_bytes_per_second": "double",
+    "source": "string",
 }
 FACT_COLUMNS: Final = FactRow._fields
 
@@ -91,6 +93,11 @@ _DERIVED_TYPES: Final = {
     "original_shrinks": "int",
     "is_open": "boolean",
     "bytes_per_second": "double",
+    "ingress_bytes_per_second": "double",
+    "needed_bytes_per_second": "double",
+    "state_writes": "int",
+    "isr_writes": "int",
+    "source": "string",
     "isr": "array<int>",
     "replicas": "array<int>",
     "adding": "array<int>",
@@ -146,6 +153,7 @@ DERIVED_TABLES: Final[dict[str, dict[str, str]]] = {
         "leader": "leader",
         "leader_epoch": "leader_epoch",
         "isr": "isr",
+        "source": "source",
     },
     "catch_up": {
         "replica": "replica",
@@ -158,6 +166,13 @@ DERIVED_TABLES: Final[dict[str, dict[str, str]]] = {
         "catch_up_ms": "catch_up_ms",
         "outage_ms": "outage_ms",
         "out_of_isr_ms": "out_of_isr_ms",
+        "caught_up_min_ts": "cu_min",
+        "caught_up_max_ts": "cu_max",
+        "backlog_records": "backlog_records",
+        "backlog_bytes": "backlog_bytes",
+        "ingress_bytes_per_second": "ingress_bytes_per_second",
+        "needed_bytes_per_second": "needed_bytes_per_second",
+        "source": "source",
     },
     "flaps": {
         "replica": "replica",
@@ -178,5 +193,22 @@ DERIVED_TABLES: Final[dict[str, dict[str, str]]] = {
         "copied_bytes": "copied_bytes",
         "bytes_per_second": "bytes_per_second",
         "original_shrinks": "original_shrinks",
+        "state_writes": "state_writes",
+        "isr_writes": "isr_writes",
     },
 }
+
+#: What lanes measured: `rows.Measure`.
+MEASURE_COLUMNS: Final = (
+    *PARTITION_KEY,
+    "leader",
+    "leader_epoch",
+    "ts",
+    "measure",
+    "replica",
+    "value",
+    "count",
+    "p95",
+    "worst",
+)
+COPY_PROGRESS_COLUMNS: Final = (*PARTITION_KEY, "leader", "replica", "ts", "leo", "start", "target", "progress")

@@ -12,8 +12,10 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from broker_sim.replay.grouped import fold_histories, replay_lanes
-from broker_sim.replay.rows import ALIVENESS_RUN, OutcomeKind
+from broker_sim.replay.history import WindowKind
+from broker_sim.replay.rows import ALIVENESS_RUN, RULES_OFF, Measure, OutcomeKind
 from broker_sim.replay.schema import (
+    COPY_PROGRESS_COLUMNS,
     DERIVED_DDL,
     DERIVED_TABLES,
     FACT_COLUMNS,
@@ -21,8 +23,12 @@ from broker_sim.replay.schema import (
     ISR_HISTORY_COLUMNS,
     LANE_COLUMNS,
     LANE_KEY,
+    MEASURE_COLUMNS,
+    NOTICE_COLUMNS,
     OUTCOME_DDL,
     PARTITION_KEY,
+    SRC_INFERRED,
+    SRC_LOG,
 )
 
 _LEADERSHIP: Final = ("leader", "follower", "stop")
@@ -40,6 +46,7 @@ _FACT_ORDER: Final = {
     "leader": 3,
     "assign": 4,
     "min_isr": 5,
+    "hw_stalled": 5,
     "isr_shrink": 6,
     "isr_expand": 6,
     "catch_up": 7,
@@ -59,9 +66,11 @@ def lanes(trace: DataFrame) -> DataFrame:
     # A file of one process of one broker tells what that broker knew; a trace of unknown origin may be of controllers.
     has_own_view = (F.max("run") > 0).alias("has_own_view")
     keys = few.filter(of_lanes & (F.col("ev") == "leader")).groupBy(*LANE_KEY).agg(has_own_view)
+    runs = _runs(trace)
     parts = (
         trace.filter(of_lanes).transform(_as_lane_rows),
-        _broker_rows(few, _runs(trace), keys),
+        _broker_rows(few, runs, keys),
+        _rules_off(runs, keys),
         _ticks(few.filter(F.col("role") == "broker")),
         _aliveness(few, keys),
     )
@@ -70,8 +79,26 @@ def lanes(trace: DataFrame) -> DataFrame:
 
 def _runs(trace: DataFrame) -> DataFrame:
     """Each process of a broker: how many ticks it wrote, and the last thing it did."""
-    ticks = F.count_if(F.col("ev") == "tick").alias("run_ticks")
-    return trace.filter("role = 'broker'").groupBy("broker", "run").agg(ticks, F.max("ts").alias("run_end"))
+    return (
+        trace.filter("role = 'broker'")
+        .groupBy("broker", "run")
+        .agg(
+            F.count_if(F.col("ev") == "tick").alias("run_ticks"),
+            F.max("ts").alias("run_end"),
+            F.count_if(F.col("ev").isin("append", "fetch")).alias("run_bulk"),
+            F.count_if(F.col("src").isin(SRC_LOG, SRC_INFERRED)).alias("run_logged"),
+        )
+    )
+
+
+def _rules_off(runs: DataFrame, keys: DataFrame) -> DataFrame:
+    """One row per lane of a broker of which only log lines are known: they tell of no fetch, so no rule can be run."""
+    blind = runs.groupBy("broker").agg(F.sum("run_bulk").alias("bulk"), F.sum("run_logged").alias("logged"))
+    lanes_of = keys.join(F.broadcast(blind.filter("bulk = 0 AND logged > 0")), on="broker", how="left_semi")
+    said = {"run": F.lit(ALIVENESS_RUN).cast("bigint"), "seq": F.lit(-1).cast("bigint"), "ts": F.lit(0).cast("bigint")}
+    nulls = {name: F.lit(None) for name in LANE_COLUMNS if name not in (*LANE_KEY, *said, "ev")}
+    values = {**{k: F.col(k) for k in LANE_KEY}, **said, "ev": F.lit(RULES_OFF), **nulls}
+    return lanes_of.select(*(values[name].alias(name) for name in LANE_COLUMNS))
 
 
 def _as_lane_rows(rows: DataFrame, **extra: Column) -> DataFrame:
@@ -94,7 +121,7 @@ def _broker_rows(few: DataFrame, runs: DataFrame, keys: DataFrame) -> DataFrame:
     of_broker = F.col("r.broker") == F.col("k.broker")
     of_topic = F.col("r.topic").isNull() | (F.col("r.topic") == F.col("k.topic"))
     joined = with_runs.join(keys.alias("k"), on=of_broker & of_topic, how="inner")
-    plain = [F.col(f"r.{c}") for c in with_runs.columns if c not in LANE_KEY]
+    plain = [F.col(f"r.{c}") for c in with_runs.columns if c not in (*LANE_KEY, "run_bulk", "run_logged")]
     return joined.select(
         *plain, *(F.col(f"k.{c}") for c in LANE_KEY), F.col("r.topic").isNotNull().alias("of_topic")
     ).transform(_as_lane_rows)
@@ -151,9 +178,14 @@ def emitted_changes(trace: DataFrame) -> DataFrame:
     return rows.dropDuplicates(one_write)
 
 
+def source_of(src: Column) -> Column:
+    """The `source` column from a row's `src`: `trace`, `log` or `inferred`."""
+    return F.when(src.isin(SRC_LOG, "zk"), "log").when(src == SRC_INFERRED, SRC_INFERRED).otherwise("trace")
+
+
 def isr_history(trace: DataFrame, outcomes: DataFrame) -> DataFrame:
     """One row per change: what brokers and controllers wrote, and what the rules derived beside it."""
-    source = F.when(F.col("src").isin("log", "zk"), "log").otherwise("trace")
+    source = source_of(F.col("src"))
     leads = trace.filter(F.col("ev") == "leader").dropDuplicates([*PARTITION_KEY, "epoch", "broker"])
     elects = trace.filter(F.col("ev") == "elect").withColumn("broker", F.col("replica"))
     written = reduce(DataFrame.unionByName, (emitted_changes(trace), leads, elects)).select(
@@ -193,10 +225,10 @@ def facts(trace: DataFrame, outcomes: DataFrame) -> DataFrame:
     others = trace.filter(F.col("ev").isin("leader", "elect", "assign")).withColumn(
         "leader", F.when(F.col("ev") == "leader", F.col("broker"))
     )
-    of_trace = changes.unionByName(others).withColumn("kind", F.col("ev"))
+    of_trace = changes.unionByName(others).withColumns({"kind": F.col("ev"), "source": source_of(F.col("src"))})
     kinds = (*_ISR_CHANGES, *(k.value for k in (OutcomeKind.CATCH_UP, OutcomeKind.MIN_ISR)))
-    kinds += (OutcomeKind.LEADER_DOWN.value, OutcomeKind.COPIED.value)
-    of_rules = outcomes.filter(F.col("kind").isin(*kinds))
+    kinds += tuple(k.value for k in (OutcomeKind.LEADER_DOWN, OutcomeKind.COPIED, OutcomeKind.HW_STALLED))
+    of_rules = outcomes.filter(F.col("kind").isin(*kinds)).withColumn("source", F.lit("replayed"))
     told = _as_facts(of_trace, told=True).unionByName(_as_facts(of_rules, told=False))
     changed = F.col("kind").isin(*_ISR_CHANGES)
     has_told = F.max(changed & F.col("told")).over(Window.partitionBy(*PARTITION_KEY))
@@ -246,6 +278,54 @@ def _add_cause(flaps: DataFrame) -> DataFrame:
         .otherwise("partition")
     )
     return event.withColumn("cause", cause).drop("event")
+
+
+def measures(outcomes: DataFrame) -> DataFrame:
+    """What lanes measured (`rows.Measure`), once per leadership."""
+    said = outcomes.filter(F.col("kind") == OutcomeKind.MEASURE.value)
+    named = {"measure": F.col("change"), "value": F.col("amount"), "count": F.col("total"), "leader_epoch": "epoch"}
+    values = {**named, "p95": "p95", "worst": "worst", "ts": "ts", "replica": "replica", "leader": "leader"}
+    return (
+        said.select(*(_column(values.get(name, name)).alias(name) for name in MEASURE_COLUMNS))
+        .coalesce(1)
+        .sortWithinPartitions(*PARTITION_KEY, "measure", "ts")
+    )
+
+
+def _column(of: str | Column) -> Column:
+    return F.col(of) if isinstance(of, str) else of
+
+
+def copy_progress(outcomes: DataFrame) -> DataFrame:
+    """How far replicas outside the ISR had copied, over time (§9)."""
+    said = outcomes.filter(F.col("kind") == OutcomeKind.PROGRESS.value)
+    start, target, leo = F.col("left_ms"), F.col("total"), F.col("amount")
+    share = F.when(target > start, F.greatest(F.lit(0.0), F.least(F.lit(1.0), (leo - start) / (target - start))))
+    values = {"leo": leo, "start": start, "target": target, "progress": F.coalesce(share, F.lit(1.0))}
+    return said.select(*(values.get(c, F.col(c)).alias(c) for c in COPY_PROGRESS_COLUMNS)).sortWithinPartitions(
+        *PARTITION_KEY, "replica", "ts"
+    )
+
+
+def lane_notices(outcomes: DataFrame) -> DataFrame:
+    """Rows that were not used because no `leader` row stands before them: rows of `notices`."""
+    said = outcomes.filter(F.col("change") == Measure.ROWS_WITHOUT_LEADER.value)
+    values = {"reason": F.col("change"), "broker": F.col("leader"), "rows": F.col("amount"), "first_ts": F.col("ts")}
+    return said.select(*(values.get(c, F.col(c)).alias(c) for c in NOTICE_COLUMNS))
+
+
+def partition_totals(windows: DataFrame, flaps: DataFrame, *, span_ms: int) -> DataFrame:
+    """Per partition: time, number and longest of each kind of window, deficit, flaps and their rate (§9)."""
+    of = {kind.value: F.col("window") == kind.value for kind in WindowKind}
+    sums = [F.sum(F.when(holds, F.col("duration_ms")).otherwise(0)).alias(f"{kind}_ms") for kind, holds in of.items()]
+    counts = [F.count_if(holds).alias(f"{kind}_count") for kind, holds in of.items()]
+    longest = [F.max(F.when(holds, F.col("duration_ms"))).alias(f"{kind}_longest_ms") for kind, holds in of.items()]
+    deficit = F.sum(F.when(of[WindowKind.UNDER_REPLICATED.value], F.col("deficit_ms")).otherwise(0))
+    per_partition = windows.groupBy(*PARTITION_KEY).agg(*sums, *counts, *longest, deficit.alias("deficit_ms"))
+    flapped = flaps.groupBy(*PARTITION_KEY).agg(F.count("*").alias("flaps"))
+    hours = max(span_ms, 1) / 3_600_000
+    joined = per_partition.join(flapped, on=list(PARTITION_KEY), how="left").fillna(0, ["flaps"])
+    return joined.withColumn("flaps_per_hour", F.col("flaps") / F.lit(hours)).sortWithinPartitions(*PARTITION_KEY)
 
 
 # -- comparison -------------------------------------------------------------------------------------------------------

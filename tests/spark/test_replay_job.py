@@ -15,6 +15,7 @@ from rich.console import Console
 
 from broker_sim.replay import job
 from broker_sim.replay.errors import ReplayRefused
+from broker_sim.replay.ingest_job import Source
 from broker_sim.replay.job import Replayed, ReplaySettings
 from broker_sim.replay.progress import StepProgress
 from broker_sim.replay.schema import ISR_HISTORY_COLUMNS
@@ -78,7 +79,7 @@ BAD = [
 
 
 def replay(spark: SparkSession, trace: Path, out: Path) -> Replayed:
-    settings = ReplaySettings(trace=trace, out=out)
+    settings = ReplaySettings(source=Source(traces=(trace,)), out=out)
     progress = StepProgress(Console(stderr=True), quiet=True)
     return job.run(spark, settings, job.check(settings), progress)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import gzip
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from urllib.parse import unquote, urlparse
 from zoneinfo import ZoneInfo
 
@@ -25,7 +25,7 @@ from broker_sim.replay.logs.reader import KEPT_PATTERN, TORN, Bad, LogReader, Pl
 from broker_sim.replay.logs.requests import Sessions
 from broker_sim.replay.logs.ticks import Ticks
 from broker_sim.replay.logs.weave import Weave
-from broker_sim.replay.schema import CORRUPT
+from broker_sim.replay.schema import CORRUPT, QUARANTINE_COLUMNS
 from controller.wire.trace import COLUMNS
 
 #: `what` of a line that cannot be used: `key` is the reason, `value` the line.
@@ -132,29 +132,55 @@ def _check_packed(path: str) -> Iterator[Bad]:
 
 def rows(said: DataFrame) -> DataFrame:
     """The facts of all brokers as trace rows, with what ingest adds to a line of a trace. Reads `said` repeatedly."""
-    brokers = _brokers(said)
-    plain = said.filter(~F.col("what").isin(*_NOT_WOVEN))
-    every = plain.unionByName(_fetches(said)).unionByName(_ticks(said))
+    known = _brokers(said)
+    richer = F.col("broker").isin(*known.recording)
+    plain = said.filter(~F.col("what").isin(*_NOT_WOVEN) & ~((F.col("what") == What.PRODUCED) & richer))
+    of_requests = said.filter(~richer) if known.recording else said
+    every = plain.unionByName(_fetches(of_requests)).unionByName(_ticks(of_requests))
     of_broker = F.when(F.col("partition").isNull(), F.col("broker")).alias("of_broker")
     grouped = every.select("*", of_broker).repartition(*_GROUP)
     ordered = grouped.sortWithinPartitions(*_GROUP, "at_us", "file", "block", "line", "sub")
-    woven = ordered.mapInArrow(_weave(*brokers, _schema(ROW_DDL)), schema=ROW_DDL)
-    return woven.withColumns({"run": F.lit(0).cast("bigint"), CORRUPT: F.lit(None).cast("string")})
+    woven = ordered.mapInArrow(_weave(known.unsaid, known.every, _schema(ROW_DDL)), schema=ROW_DDL)
+    added = {"run": F.lit(0).cast("bigint"), CORRUPT: F.lit(None).cast("string"), "of_other_version": F.lit(False)}
+    return woven.withColumns(added)
 
 
 def bad_lines(said: DataFrame) -> DataFrame:
-    """What could not be used: reason, file, line."""
+    """What could not be used: rows of `quarantine`, each line once, whatever number of copies there are."""
     bad = said.filter(F.col("what") == BAD)
-    return bad.select(F.col("key").alias("reason"), "file", F.col("value").alias("line"))
+    once = bad.groupBy(F.col("key").alias("reason"), F.col("value").alias("line")).agg(F.min("file").alias("file"))
+    return once.withColumn("source", F.lit("log")).select(*QUARANTINE_COLUMNS)
 
 
-def _brokers(said: DataFrame) -> tuple[frozenset[int], frozenset[int]]:
-    """Brokers that tell of attempts to change the ISR but never of a write; and all that there are."""
-    of_broker = said.filter(F.col("broker").isNotNull()).groupBy("broker")
-    attempts, writes = (F.count_if(F.col("what").isin(*kinds)) for kinds in (_ATTEMPTS, (What.UPDATED,)))
-    told = of_broker.agg((attempts > 0).alias("tries"), (writes > 0).alias("writes")).collect()
-    unsaid = frozenset(row["broker"] for row in told if row["tries"] and not row["writes"])
-    return unsaid, frozenset(row["broker"] for row in told)
+class _Brokers(NamedTuple):
+    """What kinds of brokers there are; as many as brokers, which is few."""
+
+    every: frozenset[int]
+    #: up to Kafka 2.3 they tell of attempts to change the ISR, and of none that it was written
+    unsaid: frozenset[int]
+    #: they tell of each fetch and append themselves (DEBUG), which is better than what requests tell
+    recording: frozenset[int]
+
+
+def _brokers(said: DataFrame) -> _Brokers:
+    what = F.col("what")
+    has_cu = (what == What.SHRINKING) & F.col("value").rlike(r":\d+:\d")
+    modern = (what == What.UPDATED) | has_cu | ((what == What.LEADER) & F.col("isr").isNotNull())
+    told = (
+        said.filter(F.col("broker").isNotNull())
+        .groupBy("broker")
+        .agg(
+            F.max(what.isin(*_ATTEMPTS)).alias("tries"),
+            F.max(modern).alias("modern"),
+            F.max((what == What.FETCH) & F.col("session").isNull()).alias("records"),
+        )
+        .collect()
+    )
+    return _Brokers(
+        every=frozenset(row["broker"] for row in told),
+        unsaid=frozenset(row["broker"] for row in told if row["tries"] and not row["modern"]),
+        recording=frozenset(row["broker"] for row in told if row["records"]),
+    )
 
 
 _ATTEMPTS: Final = (What.SHRINKING, What.EXPANDING)

@@ -414,7 +414,8 @@ class Weave:
 def _give_up(broker: _Broker) -> None:
     """What was tried has no answer, and something else came: it was refused."""
     for row in broker.attempt:
-        row.columns.update(err=_REFUSED, src=SRC_INFERRED)
+        if row.columns["err"] == _UNDER_WAY:
+            row.columns.update(err=_REFUSED, src=SRC_INFERRED)
     broker.attempt = []
 
 

@@ -39,7 +39,8 @@ def test_input(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
 def test_options(capsys: pytest.CaptureFixture[str], tmp_path: Path, trace: Path) -> None:
     out = tmp_path / "out"
     assert "no profile 'P99'" in refused(capsys, "--trace", trace, "--out", out, "--profile", "P99")
-    assert "not in this version" in refused(capsys, "--kafka-logs", trace, "--out", out)
+    assert "no Kafka log in" in refused(capsys, "--kafka-logs", trace, "--out", out)
+    assert "only one" in refused(capsys, "--kafka-logs", trace, "--trace", trace, "--out", out)
     assert "not in this version" in refused(capsys, "--trace", trace, "--out", out, "--what-if", "a=1")
     assert "--trace" in refused(capsys, "--out", out)
 
