@@ -140,7 +140,6 @@ def test_a_change_is_not_lost_with_the_session_in_which_it_was_seen(play: Play) 
             if not ended:
                 ended = True
                 cluster.world.zookeeper.expire_session(controller.state.session_id)
-                await cluster.world.sleep(0.5)
             found: dict[str, str] = await read(entity)
             return found
 
