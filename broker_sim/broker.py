@@ -156,7 +156,9 @@ class Broker:
         self._replicas = self._make_replicas()
         self._replicas.load_logs(cluster_id=cluster_id)
         store = ConfigStore(self._zk)
-        configs = DynamicConfigs(self.broker_id, store, self._zk, self._replicas, clock=self._clock, log=self._log)
+        configs = DynamicConfigs(
+            self.broker_id, store, self._zk, self._replicas.configs, clock=self._clock, log=self._log
+        )
         await configs.load_broker()
         server, registration = await self._listen(cluster_id, self._replicas, store, configs)
         self._replicas.startup()
@@ -230,7 +232,8 @@ class Broker:
             host=identity.advertised_host or identity.host or host, port=identity.advertised_port or port
         )
         me = RegisteredBroker(broker_id=self.broker_id, endpoints=(self._endpoint,), rack=identity.rack)
-        registration = Registration(self._zk, me, clock=self._clock, log=self._log)
+        timeout_ms = self._settings.zookeeper_session_timeout_ms
+        registration = Registration(self._zk, me, clock=self._clock, log=self._log, session_timeout_ms=timeout_ms)
         self._context = self._make_context(cluster_id, replicas, store, configs, registration)
         apis.update(api_table(self._context))
         return server, registration

@@ -63,6 +63,12 @@ class BrokerSettings(BaseModel):
     log_message_timestamp_after_max_ms: NonNegative = LONG_MAX
     log_message_downconversion_enable: bool = True
     log_preallocate: bool = False
+    log_cleaner_enable: bool = True
+    log_cleaner_backoff_ms: NonNegative = 15_000
+    log_cleaner_dedupe_buffer_size: Annotated[int, Field(ge=1_048_577, le=LONG_MAX)] = 134_217_728
+    log_cleaner_io_buffer_load_factor: Annotated[float, Field(gt=0, le=1)] = 0.9
+    log_cleaner_io_max_bytes_per_second: Annotated[float, Field(ge=0)] = float("inf")
+    log_cleaner_threads: Positive = 1
     log_cleaner_delete_retention_ms: NonNegative = 86_400_000
     log_cleaner_min_cleanable_ratio: Annotated[float, Field(ge=0, le=1)] = 0.5
     log_cleaner_min_compaction_lag_ms: NonNegative = 0

@@ -34,21 +34,21 @@ class ConfigTarget(Protocol):
     """What configs act on: the replicas of this broker."""
 
     def set_topic_config(self, topic: str, overrides: Mapping[str, str]) -> None:
-        """See `ReplicaManager.set_topic_config`."""
+        """See `ReplicaConfigs.set_topic_config`."""
         ...
 
     def set_throttled_replicas(self, topic: str, leader: str, follower: str) -> None:
-        """See `ReplicaManager.set_throttled_replicas`."""
+        """See `ReplicaConfigs.set_throttled_replicas`."""
         ...
 
     def set_throttle_rates(
         self, *, leader: int | None = None, follower: int | None = None, alter_log_dirs: int | None = None
     ) -> None:
-        """See `ReplicaManager.set_throttle_rates`."""
+        """See `ReplicaConfigs.set_throttle_rates`."""
         ...
 
     def set_broker_config(self, values: Mapping[str, str]) -> None:
-        """See `ReplicaManager.set_broker_config`."""
+        """See `ReplicaConfigs.set_broker_config`."""
         ...
 
 

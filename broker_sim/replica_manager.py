@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import fields, replace
 from typing import Any
 
 import structlog
@@ -19,9 +18,9 @@ from broker_sim.log.dirs import LogDirs
 from broker_sim.log.errors import StorageFailure
 from broker_sim.log.log_dir import LogDir
 from broker_sim.offsets import OffsetQuestion, Offsets
-from broker_sim.partition import Partition
 from broker_sim.produce_and_fetch import Fetching, FetchRequest, Producing
-from broker_sim.quota import ReplicationQuota, parse_throttled_replicas
+from broker_sim.quota import ReplicationQuota
+from broker_sim.replica_configs import ReplicaConfigs
 from broker_sim.replica_roles import ReplicaRoles, RoleChanges
 from broker_sim.replica_table import ReplicaTable
 from broker_sim.replica_types import (
@@ -40,11 +39,9 @@ from broker_sim.replica_types import (
 )
 from broker_sim.trace import TraceWriter
 from controller.wire import log_events as ev
-from controller.wire.broker_configs import broker_config_type
 from controller.wire.control import LeaderAndIsrEntry, StopReplicaEntry
 from controller.wire.errors import ErrorCode
 from controller.wire.ports import Clock, Network
-from controller.wire.topic_configs import parse_as
 from controller.wire.trace import TraceEvent
 from controller.wire.types import Broker, BrokerId, TopicPartition
 
@@ -55,6 +52,8 @@ _MAX_NAME = 255
 
 class ReplicaManager:
     """The data plane of one broker. All methods run on one event loop; the order of calls is the order of effects.
+
+    `configs` takes settings of topics and dynamic settings of the broker.
 
     Life: construct, `load_logs()` (reads the disk), `startup()` (timers start; before the broker registers), serve,
     `shutdown()`.
@@ -89,7 +88,6 @@ class ReplicaManager:
         the event loop; without it they are waited for at once.
         """
         self._on_log_dir_failure, self._on_leadership_change = on_log_dir_failure, on_leadership_change
-        self._settings = settings
         self._table = ReplicaTable(
             broker_id=broker_id,
             settings=settings,
@@ -107,6 +105,7 @@ class ReplicaManager:
             alter_log_dirs_quota=_quota(broker_id, settings),
         )
         self._fetchers = FetcherManager(self._table, network, is_paused)
+        self.configs = ReplicaConfigs(self._table, self._fetchers)
         self._isr_updates = IsrUpdates(self._table, isr_writer)
         self._housekeeping = Housekeeping(self._table)
         self._roles = ReplicaRoles(self._table, self._fetchers, self._housekeeping.delete_later)
@@ -150,8 +149,7 @@ class ReplicaManager:
             "min.insync.replicas": str(table.settings.min_insync_replicas),
         }
         table.trace.start(table.now_ms(), settings=settings)
-        for topic in sorted(table.overrides):
-            self._trace_min_isr(topic, None)
+        self.configs.trace_all()
         for log_dir in table.dirs:
             if not log_dir.is_online:
                 self._on_log_dir_failure(log_dir.name)
@@ -377,85 +375,6 @@ class ReplicaManager:
         if self._has_started:
             self._on_log_dir_failure(name)
 
-    # -- configuration ------------------------------------------------------------------------------------------------
-
-    def set_topic_config(self, topic: str, overrides: Mapping[str, str]) -> None:
-        """The topic's overrides are now exactly these (`min.insync.replicas`, `segment.bytes`, ...).
-
-        Unknown keys are kept for nobody. Does not touch throttles: they follow the change notification (§15).
-        """
-        table = self._table
-        before = table.overrides.get(topic, {})
-        if overrides:
-            table.overrides[topic] = dict(overrides)
-        else:
-            table.overrides.pop(topic, None)
-        config = table.config_of(topic)
-        for log in table.dirs.all_logs():
-            if log.topic_partition.topic == topic:
-                log.config = config
-        if self._has_started:
-            self._trace_min_isr(topic, before.get("min.insync.replicas"))
-        for topic_partition, partition in table.partitions.items():
-            if topic_partition.topic == topic:
-                self._set_min_isr(partition, config.min_insync_replicas)
-
-    def _trace_min_isr(self, topic: str, before: str | None) -> None:
-        now = self._table.overrides.get(topic, {}).get("min.insync.replicas")
-        if now != before:
-            key = "*" if now is None else "min.insync.replicas"
-            self._table.trace.topic_config(self._table.now_ms(), topic, key, now)
-
-    def set_broker_config(self, values: Mapping[str, str]) -> None:
-        """The broker's dynamic configs are now exactly these; what is not among them is again as at the start.
-
-        They count for what looks at the settings from now on: logs, retention, cleaning, the number of fetchers.
-        """
-        table, known = self._table, {field.name for field in fields(ReplicaSettings)}
-        changes = {
-            name: _setting(key, text) for key, text in values.items() if (name := key.replace(".", "_")) in known
-        }
-        before, now = table.settings, replace(self._settings, **changes)
-        if now == before:
-            return
-        table.settings = now
-        for log in table.dirs.all_logs():
-            log.config = table.config_of(log.topic_partition.topic)
-        for partition in table.partitions.values():
-            self._set_min_isr(partition, table.config_of(partition.topic_partition.topic).min_insync_replicas)
-        if now.num_replica_fetchers != before.num_replica_fetchers:
-            self._spread_over_fetchers()
-
-    def _spread_over_fetchers(self) -> None:
-        """All that this broker follows, over the fetchers that there are to be now."""
-        following = [p for p in self._table.partitions.values() if p.led is None and p.log is not None]
-        self._fetchers.remove([partition.topic_partition for partition in following])
-        for partition in following:
-            if partition.leader is not None:
-                self._fetchers.add(partition, partition.leader)
-        self._fetchers.stop_idle()
-
-    @staticmethod
-    def _set_min_isr(partition: Partition, min_insync_replicas: int) -> None:
-        partition.min_insync_replicas = min_insync_replicas
-        if partition.led is not None:
-            partition.led.min_insync_replicas = min_insync_replicas
-
-    def set_throttled_replicas(self, topic: str, leader: str, follower: str) -> None:
-        """The topic's throttled lists, as in its config: `p:b,p:b`, `*` or empty. Raises ValueError otherwise."""
-        for text in (leader, follower):
-            parse_throttled_replicas(text, self._table.broker_id)
-        self._table.leader_quota.set_throttled(topic, leader)
-        self._table.follower_quota.set_throttled(topic, follower)
-
-    def set_throttle_rates(
-        self, *, leader: int | None = None, follower: int | None = None, alter_log_dirs: int | None = None
-    ) -> None:
-        """Bytes per second; None: no limit. All three are set."""
-        self._table.leader_quota.bound = leader
-        self._table.follower_quota.bound = follower
-        self._table.alter_log_dirs_quota.bound = alter_log_dirs
-
     # -- questions ----------------------------------------------------------------------------------------------------
 
     def is_leader(self, topic_partition: TopicPartition) -> bool:
@@ -479,9 +398,3 @@ def _quota(broker_id: BrokerId, settings: ReplicaSettings) -> ReplicationQuota:
         samples=settings.replication_quota_window_num,
         window_ms=settings.replication_quota_window_size_seconds * 1000,
     )
-
-
-def _setting(name: str, text: str) -> Any:
-    """The value of a property as the settings hold it: a list stays text."""
-    value = parse_as(broker_config_type(name), name, text)
-    return text if isinstance(value, list) else value

@@ -46,7 +46,7 @@ _DOCS: Final[Mapping[str, str]] = {
     "log.cleaner.io.buffer.load.factor": "How full an offset map may become.",
     "log.cleaner.io.buffer.size": "Memory for reading and writing of all cleaner threads, in bytes.",
     "log.cleaner.io.max.bytes.per.second": "Bytes that the cleaner reads and writes per second at most.",
-    "log.cleaner.threads": "Threads of the log cleaner.",
+    "log.cleaner.threads": "Cleaners that run at one time; a change counts from the next start on.",
     "max.connection.creation.rate": "Connections accepted per second at most.",
     "max.connections": "Connections at one time.",
     "max.connections.per.ip": "Connections from one address at one time.",

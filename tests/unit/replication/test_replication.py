@@ -117,7 +117,7 @@ def test_a_restarted_broker_has_its_log_and_catches_up(cluster_of, tmp_path, cle
 def test_min_insync_replicas_refuses_acks_all_only(cluster_of, tmp_path) -> None:
     async def scenario(cluster):
         for node in cluster.nodes.values():
-            node.manager.set_topic_config("t", {"min.insync.replicas": "2"})
+            node.manager.configs.set_topic_config("t", {"min.insync.replicas": "2"})
         cluster.appoint(TP, 1, (1,), ALL, to=(1,), is_new=True)
         assert (await cluster.produce(TP, 1, acks=-1)).error is ErrorCode.NOT_ENOUGH_REPLICAS
         assert cluster.nodes[1].log_end(TP) == 0
@@ -334,8 +334,8 @@ def test_a_throttled_new_replica_copies_at_about_the_rate(cluster_of, tmp_path) 
         for _ in range(40):
             await cluster.produce(TP, 1, [b"x" * 9_900])
         leader = cluster.nodes[1].manager
-        leader.set_throttled_replicas("t", "0:1", "")
-        leader.set_throttle_rates(leader=rate)
+        leader.configs.set_throttled_replicas("t", "0:1", "")
+        leader.configs.set_throttle_rates(leader=rate)
         cluster.appoint(TP, 1, (1,), (1, 2), is_new=True)
         before = cluster.world.loop.time()
         await cluster.world.until(lambda: 2 in cluster.isr(TP), within_s=60, what="2 has copied the log")
@@ -354,8 +354,8 @@ def test_a_throttled_follower_leaves_out_what_is_not_in_sync(cluster_of, tmp_pat
         for _ in range(40):
             await cluster.produce(TP, 1, [b"x" * 9_900])
         follower = cluster.nodes[2].manager
-        follower.set_throttled_replicas("t", "", "*")
-        follower.set_throttle_rates(follower=rate)
+        follower.configs.set_throttled_replicas("t", "", "*")
+        follower.configs.set_throttle_rates(follower=rate)
         cluster.appoint(TP, 1, (1,), (1, 2), is_new=True)
         before = cluster.world.loop.time()
         await cluster.world.until(lambda: 2 in cluster.isr(TP), within_s=60, what="2 has copied the log")
@@ -411,11 +411,11 @@ def test_a_changed_min_isr_counts_at_once_and_stands_in_the_trace(cluster_of, tm
         cluster.appoint(TP, 1, (1,), ALL, to=(1,), is_new=True)
         await cluster.produce(TP, 1)
         assert cluster.nodes[1].partition(TP).hw == 1
-        cluster.nodes[1].manager.set_topic_config("t", {"min.insync.replicas": "2"})
+        cluster.nodes[1].manager.configs.set_topic_config("t", {"min.insync.replicas": "2"})
         await cluster.produce(TP, 1)
         assert cluster.nodes[1].partition(TP).hw == 1
         assert (await cluster.produce(TP, 1, acks=-1)).error is ErrorCode.NOT_ENOUGH_REPLICAS
-        cluster.nodes[1].manager.set_topic_config("t", {})
+        cluster.nodes[1].manager.configs.set_topic_config("t", {})
         await cluster.produce(TP, 1)
         assert cluster.nodes[1].partition(TP).hw == 3
         told = [(r["ev"], r.get("key"), r.get("value"), r.get("hw")) for r in cluster.rows(1) if r.get("topic") == "t"]

@@ -149,7 +149,7 @@ async def scripted_run(world, cluster) -> None:
             case 7:
                 value = {"min.insync.replicas": str(chance.randrange(1, 5))} if chance.random() < 0.7 else {}
                 for node in cluster.nodes.values():
-                    node.manager.set_topic_config(tp.topic, value)
+                    node.manager.configs.set_topic_config(tp.topic, value)
             case 8:
                 await bounce(world, cluster, chance)
     await world.sleep(40)
