@@ -25,7 +25,10 @@ KNOWN_VERSIONS: Final[Mapping[ApiKey, tuple[int, int]]] = {
     ApiKey.OFFSET_FETCH: (2, 7),
     ApiKey.FIND_COORDINATOR: (0, 3),
     ApiKey.DESCRIBE_GROUPS: (0, 5),
-    ApiKey.LIST_GROUPS: (0, 4),
+    ApiKey.LIST_GROUPS: (0, 5),
+    ApiKey.OFFSET_COMMIT: (2, 8),
+    ApiKey.OFFSET_DELETE: (0, 0),
+    ApiKey.DELETE_GROUPS: (0, 2),
     ApiKey.API_VERSIONS: (0, 0),
     ApiKey.CREATE_TOPICS: (2, 7),
     ApiKey.DELETE_TOPICS: (0, 5),
@@ -185,7 +188,7 @@ class AdminClient:
     async def call_broker(self, broker_id: BrokerId, api_key: ApiKey, body: Mapping[str, Any]) -> Any:
         """Asks this broker. Raises Refused (version; REQUEST_TIMED_OUT when it is not there), ClusterUnreachable."""
         loop = asyncio.get_running_loop()
-        missing_until = loop.time() + self._timeouts.missing_broker_s
+        missing_until = loop.time() + min(self._timeouts.missing_broker_s, self._timeouts.call_s)
 
         async def attempt() -> Any:
             if self._stale or broker_id not in self._nodes:

@@ -14,7 +14,7 @@ from controller.wire.settings import SettingError, parse_properties
 #: A separator outside of square brackets.
 _COMMA: Final = re.compile(r",(?=[^\]]*(?:\[|$))")
 _EQUALS: Final = re.compile(r"\s*=\s*(?=[^\]]*(?:\[|$))")
-_KEY: Final = re.compile(r"[a-zA-Z0-9._-]+")
+_KEY: Final = re.compile(r"[a-zA-Z0-9._-]*")
 
 
 def parse_add_config(text: str) -> dict[str, str]:
@@ -45,6 +45,8 @@ def read_config_file(path: str | None) -> dict[str, str]:
     try:
         return dict(parse_properties(Path(path).read_text(encoding="utf-8")))
     except (OSError, UnicodeDecodeError, SettingError) as error:
+        if isinstance(error, FileNotFoundError):
+            raise ToolFailure(path, java_class="java.nio.file.NoSuchFileException") from error
         raise ToolFailure(f"{path}: {error}", java_class="java.io.IOException") from error
 
 

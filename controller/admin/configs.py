@@ -16,6 +16,7 @@ from controller.admin.machine import Machine
 from controller.admin.options import Arguments
 from controller.admin.queries import ConfigEntry, ConfigSource, ConfigType, alter_configs, describe_configs, topic_names
 from controller.admin.tool import Run, Tool, message_only, run, run_async
+from controller.wire.errors import ErrorCode
 
 #: The sources that count as dynamic, per type and name.
 _DYNAMIC: Final = {
@@ -54,11 +55,16 @@ async def alter(run_: Run, of: Entity) -> None:
     own = {e.name for e in entries if e.source is _DYNAMIC[of.level]}
     unset = [key for key in deleted if key not in own]
     if unset:
-        raise ToolFailure(
-            f"Invalid config(s): {','.join(unset)}",
-            java_class="org.apache.kafka.common.errors.InvalidConfigurationException",
-        )
+        raise _invalid(f"Invalid config(s): {','.join(unset)}")
+    if of.type is ConfigType.TOPIC and added.keys() & set(deleted):
+        raise Refused(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
     changes: Mapping[str, str | None] = {**added, **dict.fromkeys(deleted)}
+    hidden = [e.name for e in entries if e.source is _DYNAMIC[of.level] and e.value is None and e.name not in changes]
+    if hidden and of.type is ConfigType.BROKER:
+        raise _invalid(
+            "All sensitive broker config entries must be specified for --alter, missing entries: "
+            f"Set({', '.join(hidden)})"
+        )
     await alter_configs(run_.admin, of.type, {name: changes})
     run_.console.line(
         f"Completed updating config for {of.singular} {name}."
@@ -108,17 +114,25 @@ def _as_json(entry: ConfigEntry) -> dict[str, object]:
     }
 
 
+_INVALID_CONFIG: Final = "org.apache.kafka.common.errors.InvalidConfigurationException"
+
+
+def _invalid(message: str) -> ToolFailure:
+    return ToolFailure(message, java_class=_INVALID_CONFIG)
+
+
 def say_failed(console: Console, error: Exception, args: Arguments) -> None:
     """On standard error: a wrong argument by its message; else all arguments and the exception.
 
-    What the cluster refused came out of a future, and is wrapped accordingly.
+    What the cluster refused came out of a future, and is wrapped accordingly; a topic's name is checked before that.
     """
-    if isinstance(error, ToolFailure) and error.java_class == "java.lang.IllegalArgumentException":
+    plain = ("java.lang.IllegalArgumentException", _INVALID_CONFIG)
+    if isinstance(error, ToolFailure) and (error.java_class in plain or error.java_class.startswith("joptsimple")):
         console.complain(str(error))
         return
     console.complain(f"Error while executing config command with args '{' '.join(args.argv)}'")
-    wrapper = "java.util.concurrent.ExecutionException: " if isinstance(error, Refused) else ""
-    console.complain(wrapper + class_and_message(error))
+    by_future = isinstance(error, Refused) and error.code is not ErrorCode.INVALID_TOPIC_EXCEPTION
+    console.complain(("java.util.concurrent.ExecutionException: " if by_future else "") + class_and_message(error))
 
 
 TOOL = Tool(table=TABLE, check=check, perform=perform, say_unparsed=message_only, say_failed=say_failed)

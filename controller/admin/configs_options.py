@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -13,10 +15,27 @@ _ACTIONS: Final = ("alter", "describe")
 _ADDITIONS: Final = ("add-config", "add-config-file", "delete-config")
 #: Kafka's entity types; topics and brokers are served.
 _TYPES: Final = ("topics", "clients", "users", "brokers", "ips", "broker-loggers", "client-metrics")
+_ZOOKEEPER_TYPES: Final = ("users", "brokers")
 _SERVED: Final = ("topics", "brokers")
+#: Options that name an entity, and those that mean a type's default, with the type.
+_FLAGS: Final = {
+    "topic": "topics",
+    "client": "clients",
+    "user": "users",
+    "broker": "brokers",
+    "broker-logger": "broker-loggers",
+    "ip": "ips",
+}
+_DEFAULTS: Final = {
+    "client-defaults": "clients",
+    "user-defaults": "users",
+    "broker-defaults": "brokers",
+    "ip-defaults": "ips",
+}
+_NOT_SERVED: Final = "Not served here."
 
 TABLE: Final = OptionTable(
-    "This tool helps to manipulate and describe entity config for a topic or a broker",
+    "This tool helps to manipulate and describe entity config for a topic, client, user, broker, ip or client-metrics",
     [
         Option(name="bootstrap-server", argument="server to connect to", help="Brokers to ask, host:port[,host:port]."),
         COMMAND_CONFIG,
@@ -32,6 +51,8 @@ TABLE: Final = OptionTable(
         Option(name="add-config", argument="", help="k1=v1,k2=[v1,v2],k3=v3; brackets group values with commas."),
         Option(name="add-config-file", argument="", help="Properties file with configs to set."),
         Option(name="delete-config", argument="", help="Configs to remove: k1,k2."),
+        *(Option(name=name, argument="", help=_NOT_SERVED) for name in ("client", "user", "broker-logger", "ip")),
+        *(Option(name=name, help=_NOT_SERVED) for name in ("client-defaults", "user-defaults", "ip-defaults")),
         Option(name="force", help="No questions are asked anyway."),
     ],
 )
@@ -65,62 +86,89 @@ def check(args: Arguments) -> None:
     """Raises UsageExit or ToolFailure for the first thing that does not go together, in Kafka's order."""
     if args.count(_ACTIONS) != 1:
         raise UsageExit("Command must include exactly one action: --describe, --alter")
-    args.refuse_with("alter", "describe", "all")
-    args.refuse_with("describe", "alter", *_ADDITIONS)
+    args.refuse_with("describe", "alter", "add-config", "delete-config")
     types = _entity_types(args)
-    if not types:
-        raise _illegal("At least one entity type must be specified")
+    _check_types(args, types)
+    if (args.count(("entity-type", "entity-name", "entity-default"))) and args.count((*_FLAGS, *_DEFAULTS)):
+        raise _illegal("--entity-{type,name,default} should not be used in conjunction with specific entity flags")
     if not args.has("bootstrap-server"):
-        raise _illegal("Specify --bootstrap-server: configs are changed through a broker")
-    if len(types) > 1:
-        raise _illegal(f"Only one of the entity types can be given at a time: {', '.join(types)}")
-    _check_type(types[0])
-    _check_name(args)
-    if args.has("alter") and not args.count(_ADDITIONS):
         raise _illegal(
-            "At least one of --add-config, --add-config-file, or --delete-config must be specified with --alter"
+            "One of the required --bootstrap-server, --boostrap-controller, or --zookeeper arguments must be specified"
         )
-    if args.has("add-config") and args.has("add-config-file"):
-        raise _illegal("Only one of --add-config or --add-config-file must be specified")
+    _check_names(args, types)
+    if args.has("alter"):
+        _check_additions(args)
+    if types[0] not in _SERVED:
+        raise _illegal(f"Entity type {types[0]} is not served here; topics and brokers are")
 
 
 def _entity_types(args: Arguments) -> list[str]:
-    short = {"topic": "topics", "broker": "brokers", "broker-defaults": "brokers"}
-    return [*args.values("entity-type"), *(plural for name, plural in short.items() if args.has(name))]
+    named = [plural for name, plural in (_FLAGS | _DEFAULTS).items() if args.has(name)]
+    return [*args.values("entity-type"), *named]
 
 
-def _check_type(kind: str) -> None:
-    if kind not in _TYPES:
-        raise _illegal(
-            f"Invalid entity type {kind}, the entity type must be one of {', '.join(_TYPES)} with a "
-            "--bootstrap-server or --bootstrap-controller argument"
-        )
-    if kind not in _SERVED:
-        raise _illegal(f"Entity type {kind} is not served here; topics and brokers are")
+def _entity_names(args: Arguments) -> list[str]:
+    """The names in order; empty for a default."""
+    given = [*args.values("entity-name"), *([""] if args.has("entity-default") else [])]
+    flags = [args.value(name) or "" for name in _FLAGS if args.has(name)]
+    return [*given, *flags, *("" for name in _DEFAULTS if args.has(name))]
 
 
-def _check_name(args: Arguments) -> None:
-    of = entity(args)
-    if of.type is ConfigType.BROKER and of.name is not None and java_integer(of.name) is None:
-        raise _illegal(f"The entity name for brokers must be a valid integer broker id, but it is: {of.name}")
+def _check_types(args: Arguments, types: Sequence[str]) -> None:
+    twice = [kind for kind, count in Counter(types).items() if count > 1]
+    if twice:
+        raise _illegal(f"Duplicate entity type(s) specified: {','.join(twice)}")
+    by_broker = args.has("bootstrap-server")
+    allowed = _TYPES if by_broker else _ZOOKEEPER_TYPES
+    server = "--bootstrap-server or --bootstrap-controller" if by_broker else "--zookeeper"
+    for kind in types:
+        if kind not in allowed:
+            raise _illegal(
+                f"Invalid entity type {kind}, the entity type must be one of {', '.join(allowed)} with a {server} "
+                "argument"
+            )
+    if not types:
+        raise _illegal("At least one entity type must be specified")
+    if len(types) > 1 and set(types) != {"users", "clients"}:
+        raise _illegal("Only 'users' and 'clients' entity types may be specified together")
+
+
+def _check_names(args: Arguments, types: Sequence[str]) -> None:
+    names = _entity_names(args)
+    if any(names) and {"brokers", "broker-loggers"} & set(types):
+        for name in filter(None, names):
+            if java_integer(name) is None:
+                raise _illegal(f"The entity name for {types[0]} must be a valid integer broker id, but it is: {name}")
+    if args.has("describe") and "broker-loggers" in types and not any(names):
+        raise _illegal(f"an entity name must be specified with --describe of {','.join(types)}")
     if not args.has("alter"):
         return
-    if of.type is ConfigType.TOPIC and not of.name:
-        raise _illegal("an entity name must be specified with --alter of topics")
-    if of.type is ConfigType.BROKER and of.name is None and not of.is_default:
+    if {"users", "clients", "brokers", "ips"} & set(types):
+        if not names:
+            raise _illegal(
+                "an entity-name or default entity must be specified with --alter of users, clients, brokers or ips"
+            )
+    elif not any(names):
+        raise _illegal(f"an entity name must be specified with --alter of {','.join(types)}")
+
+
+def _check_additions(args: Arguments) -> None:
+    if args.has("add-config") and args.has("add-config-file"):
+        raise _illegal("Only one of --add-config or --add-config-file must be specified")
+    if not args.count(_ADDITIONS):
         raise _illegal(
-            "an entity-name or default entity must be specified with --alter of users, clients, brokers or ips"
+            "At least one of --add-config, --add-config-file, or --delete-config must be specified with --alter"
         )
 
 
 def entity(args: Arguments) -> Entity:
     """The entity that the options name."""
-    topic = args.has("topic") or args.values("entity-type")[:1] == ["topics"]
-    name = next((args.value(n) for n in ("topic", "broker", "entity-name") if args.has(n)), None)
-    is_default = args.has("entity-default") or args.has("broker-defaults") or (name == "" and not topic)
+    topic = _entity_types(args)[0] == "topics"
+    names = _entity_names(args)
+    is_default = bool(names) and not names[0] and not topic
     return Entity(
         type=ConfigType.TOPIC if topic else ConfigType.BROKER,
-        name=None if is_default else name,
+        name=None if is_default or not names else names[0],
         is_default=is_default,
     )
 

@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from controller.admin.console import Console
-from controller.admin.failures import Refused, ToolFailure
+from controller.admin.failures import Refused, ToolFailure, class_and_message
 from controller.admin.machine import Machine
 from controller.admin.offset_queries import list_offsets
-from controller.admin.options import COMMAND_CONFIG, Arguments, Option, OptionTable, UsageExit, java_integer
+from controller.admin.options import COMMAND_CONFIG, Arguments, Option, OptionTable, java_integer
 from controller.admin.queries import TopicInfo, describe_topics, topic_names
 from controller.admin.tool import Run, Tool, run, run_async
 from controller.admin.topic_filter import matching, topic_pattern
@@ -21,6 +21,7 @@ from controller.wire.types import BrokerId, TopicPartition
 #: Names of times, and the timestamps that stand for them on the wire.
 TIMES: Final = {"latest": -1, "earliest": -2, "max-timestamp": -3, "earliest-local": -4, "latest-tiered": -5}
 _PATTERN: Final = re.compile(r"([^:,]*)(?::(?:([0-9]*)|(?:([0-9]*)-([0-9]*))))?")
+_TERSE: Final = "org.apache.kafka.tools.TerseException"
 Wanted = Callable[[TopicPartition], bool]
 
 TABLE: Final = OptionTable(
@@ -59,11 +60,11 @@ async def main_async(argv: Sequence[str], machine: Machine) -> int:
 
 
 def check(args: Arguments) -> None:
-    """Raises UsageExit, ToolFailure."""
+    """Raises ToolFailure."""
     if not args.count(("bootstrap-server", "broker-list")):
-        raise UsageExit('Missing required argument "[bootstrap-server]"')
+        raise ToolFailure("Missing required option(s) [bootstrap-server]", java_class=_TERSE)
     if args.has("topic-partitions") and args.count(("topic", "partitions")):
-        raise ToolFailure("--topic-partitions cannot be used with --topic or --partitions")
+        raise _terse("--topic-partitions cannot be used with --topic or --partitions")
     timestamp(args.value("time") or "")
 
 
@@ -73,7 +74,7 @@ def timestamp(text: str) -> int:
         return TIMES[text]
     number = java_integer(text, range(-(2**63), 2**63))
     if number is None:
-        raise ToolFailure(
+        raise _terse(
             f"Malformed time argument {text}. Please use -1 or latest / -2 or earliest / -3 or max-timestamp / "
             "-4 or earliest-local / -5 or latest-tiered, or a specified long format timestamp"
         )
@@ -93,7 +94,7 @@ async def perform(run_: Run) -> int:
             leaders |= {TopicPartition(topic.name, p.partition): p.leader for p in topic.partitions}
     leaders = {partition: leader for partition, leader in leaders.items() if wanted(partition)}
     if not leaders:
-        raise ToolFailure("Could not match any topic-partitions with the specified filters")
+        raise _terse("Could not match any topic-partitions with the specified filters")
     offsets = await _offsets(run_, leaders, time)
     for partition in sorted(offsets, key=str):
         run_.console.line(f"{partition.topic}:{partition.partition}:{offsets[partition]}")
@@ -118,7 +119,9 @@ async def _offsets(
     for answer in answers:
         for partition, found in answer.items():
             if isinstance(found, Refused):
-                run_.console.complain(f"Skip getting offsets for topic-partition {partition} due to error: {found}")
+                run_.console.complain(
+                    f"Skip getting offsets for topic-partition {partition} due to error: {found.prefixed}"
+                )
             elif found >= 0:
                 offsets[partition] = found
     return offsets
@@ -133,16 +136,14 @@ def wanted_partitions(args: Arguments) -> Wanted:
         return lambda partition: True
     numbers = {java_integer(text) for text in listed.split(",")}
     if None in numbers:
-        raise ToolFailure(
-            f"--partitions expects a comma separated list of numeric partition ids, but received: {listed}"
-        )
+        raise _terse(f"--partitions expects a comma separated list of numeric partition ids, but received: {listed}")
     return lambda partition: partition.partition in numbers
 
 
 def _rule(text: str) -> Wanted:
     match = _PATTERN.fullmatch(text)
     if match is None:
-        raise ToolFailure(f"Invalid rule: {text}")
+        raise ToolFailure(f"{_TERSE}: Invalid rule specification: {text}")
     topic, number, low, high = match.groups()
     pattern = topic_pattern(topic) if topic else None
     numbers = range(int(low or 0), int(high) if high else 2**31) if low is not None else None
@@ -157,9 +158,16 @@ def _rule(text: str) -> Wanted:
     return rule
 
 
+def _terse(message: str) -> ToolFailure:
+    return ToolFailure(message, java_class=_TERSE)
+
+
 def say_failed(console: Console, error: Exception, _args: Arguments | None = None) -> None:
-    """The message on standard error."""
+    """The message on standard error; below it the exception, unless it is a terse one or of the command line."""
     console.complain(f"Error occurred: {error}")
+    short = isinstance(error, ToolFailure) and (error.java_class == _TERSE or error.java_class.startswith("joptsimple"))
+    if not short:
+        console.complain(class_and_message(error))
 
 
 TOOL = Tool(

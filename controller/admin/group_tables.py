@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from controller.admin.offset_queries import Group, GroupMember
+from controller.admin.group_queries import Group, GroupMember, Listed
 from controller.wire.types import TopicPartition
 
 _MISSING: Final = "-"
@@ -44,6 +44,16 @@ class OffsetRow:
         )
 
 
+def listing(groups: Mapping[str, Listed], *, with_type: bool, with_state: bool) -> str:
+    """The groups with their types and states."""
+    header = ["GROUP", *(["TYPE"] if with_type else []), *(["STATE"] if with_state else [])]
+    width = max([15, *map(len, groups)]) + 10
+    rows = [header]
+    for name, listed in groups.items():
+        rows.append([name, *([listed.type] if with_type else []), *([listed.state] if with_state else [])])
+    return "\n".join(" ".join([f"{row[0]:<{width}}", *(f"{cell:<20}" for cell in row[1:])]) for row in rows)
+
+
 def offset_table(rows: Sequence[OffsetRow]) -> str:
     """Offsets and lag per partition. Each row starts on a new line and the last ends without one."""
     header = (
@@ -61,7 +71,7 @@ def offset_table(rows: Sequence[OffsetRow]) -> str:
 
 
 def member_table(group: Group, *, verbose: bool) -> str:
-    """The members; `verbose` adds their partitions, with topics (which Kafka 3.9 omits)."""
+    """The members; `verbose` adds the numbers of their partitions. Rows end with a blank, as in Kafka."""
     with_instance = any(m.group_instance_id for m in group.members)
     header = [
         "GROUP",
@@ -74,20 +84,21 @@ def member_table(group: Group, *, verbose: bool) -> str:
     widths = [15, 15, *([17] if with_instance else []), 15, 15, 15]
     rows = []
     for m in group.members:
-        instance = [m.group_instance_id or _MISSING] if with_instance else []
+        instance = [m.group_instance_id or ""] if with_instance else []
         row = [group.group_id, m.member_id, *instance, m.host, m.client_id, str(len(m.assignment))]
         rows.append((*row, *([_assignment(m)] if verbose else [])))
-    if verbose:
-        header.append("ASSIGNMENT")
-        widths.append(0)
-    return _table(tuple(header), tuple(widths), rows, grow=tuple(range(len(header) - (2 if verbose else 1))))
+    header.append("ASSIGNMENT" if verbose else "")
+    widths.append(0)
+    rows = [(*row, *([] if verbose else [""])) for row in rows]
+    return _table(tuple(header), tuple(widths), rows, grow=tuple(range(len(header) - 2)))
 
 
 def _assignment(member: GroupMember) -> str:
+    """Partition numbers per topic, sorted as strings; Kafka 3.9 leaves the topics out."""
     topics: dict[str, list[str]] = defaultdict(list)
     for partition in member.assignment:
         topics[partition.topic].append(str(partition.partition))
-    return ", ".join(f"{topic}({','.join(numbers)})" for topic, numbers in topics.items()) or _MISSING
+    return ", ".join(sorted(f"({','.join(sorted(numbers))})" for numbers in topics.values())) or _MISSING
 
 
 def state_table(group: Group) -> str:
@@ -95,7 +106,8 @@ def state_table(group: Group) -> str:
     coordinator = f"{group.coordinator.host}:{group.coordinator.port}  ({group.coordinator.broker_id})"
     header = ("GROUP", "COORDINATOR (ID)", "ASSIGNMENT-STRATEGY", "STATE", "#MEMBERS")
     row = (group.group_id, coordinator, group.strategy, group.state, str(len(group.members)))
-    return _table(header, (15, 25, 20, 15, 0), [row], grow=(0, 1))
+    # Kafka 3.9 gives the group the width of the coordinator, and the coordinator 25.
+    return _table(header, (max(25, len(coordinator)), 25, 20, 15, 0), [row], grow=())
 
 
 def _cell(value: int | None) -> str:

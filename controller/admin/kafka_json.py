@@ -6,6 +6,7 @@ Source: Kafka 3.9 `org.apache.kafka.server.util.Json`, `JsonValue`; spec admin.m
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -20,17 +21,20 @@ _BLANKS: Final = " \t\r\n"
 
 
 class JsonFailure(ToolFailure):
-    """A file that is not the JSON it should be."""
+    """A file that is not the JSON it should be. `place` says where, on a line of its own, when that is known."""
 
-    def __init__(self, message: str, java_class: str = "com.fasterxml.jackson.databind.JsonMappingException") -> None:
-        super().__init__(message, java_class=java_class)
+    def __init__(
+        self, message: str, java_class: str = "com.fasterxml.jackson.databind.JsonMappingException", place: str = ""
+    ) -> None:
+        super().__init__(message + place, java_class=java_class)
+        self.place = place
 
 
 class NotJson(JsonFailure):
     """Text that is not JSON at all; the message is in the words of Kafka's parser."""
 
-    def __init__(self, message: str) -> None:
-        super().__init__(message, "com.fasterxml.jackson.core.JsonParseException")
+    def __init__(self, message: str, place: str) -> None:
+        super().__init__(message, "org.apache.kafka.server.common.AdminOperationException", place)
 
 
 def read_file(path: str) -> str:
@@ -59,7 +63,7 @@ def parse(text: str) -> Any:
     try:
         value, _ = _DECODER.raw_decode(stripped)
     except (json.JSONDecodeError, RecursionError, _Constant) as error:
-        raise NotJson(_unexpected(text, stripped, error)) from error
+        raise _not_json(text, stripped, error) from error
     return value
 
 
@@ -81,18 +85,45 @@ def _refuse_constant(name: str) -> Any:
 _DECODER: Final = json.JSONDecoder(parse_constant=_refuse_constant)
 
 
-def _unexpected(text: str, stripped: str, error: Exception) -> str:
+#: What Python's parser expected, in the words of Kafka's.
+_EXPECTED: Final = {
+    "Expecting ',' delimiter": "was expecting comma to separate {kind} entries",
+    "Expecting ':' delimiter": "was expecting a colon to separate field name and value",
+    "Expecting property name enclosed in double quotes": "was expecting double-quote to start field name",
+    "Illegal trailing comma before end of object": "was expecting double-quote to start field name",
+}
+_A_VALUE: Final = "(JSON String, Number, Array, Object or token 'null', 'true' or 'false')"
+_WORD: Final = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*")
+
+
+def _not_json(text: str, stripped: str, error: Exception) -> NotJson:
     if not isinstance(error, json.JSONDecodeError):
-        return f"Unexpected value: {error}"
+        return NotJson(f"Unexpected value: {error}", "")
     at = error.pos + len(text) - len(stripped)
-    if at >= len(text):
-        return f"Unexpected end-of-input (line: {text.count(chr(10)) + 1})"
+    while at < len(text) and text[at] in _BLANKS:
+        at += 1
     line = text.count("\n", 0, at) + 1
-    column = at - text.rfind("\n", 0, at)
-    return (
-        f"Unexpected character ('{text[at]}' (code {ord(text[at])})): {error.msg[:1].lower()}{error.msg[1:]} "
-        f"(line: {line}, column: {column})"
+    place = f"\n at [line: {line}, column: {at - text.rfind(chr(10), 0, at)}]"
+    if at >= len(text):
+        return NotJson(f"Unexpected end-of-input: expected close marker for {_innermost(text)}", place)
+    if word := _WORD.match(text, at):
+        return NotJson(f"Unrecognized token '{word[0]}': was expecting {_A_VALUE}", place)
+    expected = _EXPECTED.get(error.msg, f"expected a valid value {_A_VALUE}")
+    return NotJson(
+        f"Unexpected character ('{text[at]}' (code {ord(text[at])})): {expected.format(kind=_innermost(text[:at]))}",
+        place,
     )
+
+
+def _innermost(text: str) -> str:
+    """What is open at the end of the text: Object or Array."""
+    open_ones: list[str] = []
+    for found in re.finditer(r'"(?:[^"\\]|\\.)*"?|[][{}]', text):
+        if found[0] in "[{":
+            open_ones.append(found[0])
+        elif found[0] in "]}" and open_ones:
+            open_ones.pop()
+    return "Array" if open_ones and open_ones[-1] == "[" else "Object"
 
 
 def show(value: Any) -> str:

@@ -109,7 +109,10 @@ async def perform(run_: Run) -> int:
 def _partitions(args: Arguments) -> list[TopicPartition] | None:
     """The partitions asked for; None for all."""
     if args.has("path-to-json-file"):
-        text = read_file(args.value("path-to-json-file") or "")
+        try:
+            text = read_file(args.value("path-to-json-file") or "")
+        except ToolFailure as error:
+            raise ToolFailure(f"{error.java_class}: {error}") from error
         try:
             return parse_election(text)
         except JsonFailure as error:

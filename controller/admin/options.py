@@ -66,6 +66,12 @@ class Arguments:
         self._table = table
         self._given = given
         self.argv = tuple(argv)
+        #: What the checks have to say that is no refusal; the tool prints it on standard error before anything else.
+        self.warnings: list[str] = []
+
+    def warn(self, text: str) -> None:
+        """Notes a warning of the checks."""
+        self.warnings.append(text)
 
     def has(self, name: str) -> bool:
         """Whether the option was given."""

@@ -20,8 +20,9 @@ from controller.wire.errors import ErrorCode
 from controller.wire.protocol import ApiKey
 from controller.wire.types import NO_LEADER, BrokerId, ReplicaAssignment, TopicPartition
 
-#: How long the controller may take to finish, in its own words (`timeoutMs` of the requests).
-OPERATION_TIMEOUT_MS: Final = 30_000
+#: How long the controller may take to finish, in its own words (`timeoutMs` of the requests). It must be able to say
+#: so before the client gives the request up, or a creation that took too long would be tried again, and refused.
+OPERATION_TIMEOUT_MS: Final = 25_000
 _ZERO_ID: Final = uuid.UUID(int=0)
 #: Outcome per partition or topic: None for done.
 Outcomes = dict[TopicPartition, Refused | None]

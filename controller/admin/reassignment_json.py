@@ -79,8 +79,8 @@ def parse_topics_to_move(text: str) -> list[str]:
     """The topics of a topics-to-move file, in order. Raises JsonFailure, ToolFailure."""
     try:
         parsed = kj.parse(text)
-    except kj.NotJson as error:
-        raise ToolFailure("The input string is not a valid JSON", java_class=_OPERATION) from error
+    except kj.JsonFailure as error:
+        raise ToolFailure(f"The input string is not a valid JSON{error.place}", java_class=_OPERATION) from error
     value = kj.as_object(parsed)
     _check_version(value)
     items = kj.as_array(value["topics"]) if "topics" in value else []

@@ -16,7 +16,7 @@ from controller.admin.cluster import AdminClient, Timeouts
 from controller.admin.console import Console
 from controller.admin.failures import ClusterUnreachable, ToolFailure, class_and_message
 from controller.admin.machine import Machine, this_machine
-from controller.admin.options import Arguments, OptionTable, UsageExit, VersionAsked
+from controller.admin.options import Arguments, OptionFailure, OptionTable, UsageExit, VersionAsked
 from controller.wire.errors import KafkaError
 from controller.wire.settings import SettingError, parse_properties
 
@@ -51,6 +51,8 @@ class Tool:
     client_id: str = "adminclient-1"
     config_option: str = "command-config"
     servers: tuple[str, ...] = ("bootstrap-server",)
+    #: What a failure of the action itself exits with.
+    failed_exit: int = 1
 
 
 def run(tool: Tool, argv: Sequence[str], machine: Machine | None = None) -> int:
@@ -64,6 +66,7 @@ def run(tool: Tool, argv: Sequence[str], machine: Machine | None = None) -> int:
 async def run_async(tool: Tool, argv: Sequence[str], machine: Machine) -> int:
     """As `run`, on the running loop."""
     console = Console(machine, as_json="--json" in argv)
+    args: Arguments | None = None
     try:
         args = tool.table.parse(argv)
         _check(tool, args)
@@ -71,6 +74,7 @@ async def run_async(tool: Tool, argv: Sequence[str], machine: Machine) -> int:
         machine.out.write(COMPATIBLE_VERSION + "\n")
         return 0
     except UsageExit as usage:
+        _warn(console, args)
         console.complain(str(usage))
         console.complain(tool.table.help())
         console.result({"error": str(usage)})
@@ -79,7 +83,13 @@ async def run_async(tool: Tool, argv: Sequence[str], machine: Machine) -> int:
         tool.say_unparsed(console, failure)
         console.result({"error": str(failure)})
         return 1
+    _warn(console, args)
     return await _perform(tool, args, console, machine)
+
+
+def _warn(console: Console, args: Arguments | None) -> None:
+    for warning in args.warnings if args is not None else ():
+        console.complain(warning)
 
 
 def _check(tool: Tool, args: Arguments) -> None:
@@ -96,7 +106,8 @@ async def _perform(tool: Tool, args: Arguments, console: Console, machine: Machi
     try:
         admin = _admin(tool, args, machine)
     except ToolFailure as failure:
-        console.complain(str(failure))
+        say = tool.say_unparsed if isinstance(failure, OptionFailure) else message_only
+        say(console, failure)
         console.result({"error": str(failure)})
         return 1
     async with admin:
@@ -112,6 +123,7 @@ async def _perform(tool: Tool, args: Arguments, console: Console, machine: Machi
         except (ToolFailure, KafkaError) as error:
             tool.say_failed(console, error, args)
             console.result({"error": str(error), "class": class_and_message(error).split(":")[0]})
+            return tool.failed_exit
         return 1
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from controller.admin.failures import Refused, ToolFailure
 from controller.admin.queries import (
@@ -23,7 +24,9 @@ from controller.admin.topic_filter import matching
 from controller.admin.topic_options import REPORTS
 from controller.wire.types import BrokerId, ReplicaAssignment, TopicPartition
 
-_NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
+_NO_ID: Final = "AAAAAAAAAAAAAAAAAAAAAA"
+_ID_CHARACTERS_MAX: Final = 24
+_ID_BYTES: Final = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,6 +144,8 @@ async def chosen(run: Run) -> list[str]:
     """The topics to describe. Raises ToolFailure when none is left and `--if-exists` was not given."""
     args = run.args
     topic, topic_id = args.value("topic"), args.value("topic-id")
+    if topic_id is not None:
+        _check_id(topic_id)
     if topic_id is not None and topic_id != _NO_ID:
         if topic is not None:
             run.console.line(
@@ -152,6 +157,21 @@ async def chosen(run: Run) -> list[str]:
     if topic is not None and not names and not args.has("if-exists"):
         raise _missing(f"Topic 'Optional[{topic}]' does not exist as expected")
     return names
+
+
+def _check_id(text: str) -> None:
+    """Raises ToolFailure for what is no topic id (Kafka's `Uuid.fromString`)."""
+    if len(text) > _ID_CHARACTERS_MAX:
+        raise _missing(f"Input string with prefix `{text[:24]}` is too long to be decoded as a base64 UUID")
+    wrong = re.search(r"[^A-Za-z0-9_=-]", text)
+    if wrong is not None:
+        raise _missing(f"Illegal base64 character {ord(wrong[0]):x}")
+    size = len(text.rstrip("=")) * 3 // 4
+    if size != _ID_BYTES:
+        raise _missing(
+            f"Input string `{text}` decoded as {size} bytes, which is not equal to the expected 16 bytes of a "
+            "base64-encoded UUID"
+        )
 
 
 async def _by_id(run: Run, topic_id: str) -> list[str]:

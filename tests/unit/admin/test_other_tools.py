@@ -231,8 +231,6 @@ def test_consumer_group_offsets(cluster: Any, tool: Any) -> None:
 def test_consumer_group_that_is_not_there(cluster: Any, tool: Any) -> None:
     outcome = tool(groups, cluster, ["--describe", "--group", "nix"])
     assert (outcome.code, outcome.out) == (0, "\nError: Consumer group 'nix' does not exist.\n")
-    outcome = tool(groups, cluster, ["--delete", "--group", "g"])
-    assert (outcome.code, "--delete is not served here" in outcome.err) == (1, True)
 
 
 @pytest.mark.parametrize(

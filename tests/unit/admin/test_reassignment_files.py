@@ -62,9 +62,41 @@ def test_unreadable_plans(text: str, message: str) -> None:
     assert str(refused.value) == message
 
 
-@pytest.mark.parametrize("text", ["x", "{", '{"a" 1}', '{"a":nul}', "NaN", '{"version":1,}', "[" * 100_000])
-def test_what_is_not_json_is_refused_in_one_line(text: str) -> None:
-    with pytest.raises(ToolFailure, match=r"^Unexpected ") as refused:
+_VALUE = "(JSON String, Number, Array, Object or token 'null', 'true' or 'false')"
+#: text -> what Kafka's parser says of it (recorded), and where.
+NOT_JSON = [
+    ("x", f"Unrecognized token 'x': was expecting {_VALUE}", 1, 1),
+    ("{", "Unexpected end-of-input: expected close marker for Object", 1, 2),
+    ('{"a":[1,', "Unexpected end-of-input: expected close marker for Array", 1, 9),
+    (
+        '{"a" 1}',
+        "Unexpected character ('1' (code 49)): was expecting a colon to separate field name and value",
+        1,
+        6,
+    ),
+    ('{\n "a":\n  nul}', f"Unrecognized token 'nul': was expecting {_VALUE}", 3, 3),
+    (
+        '{"a":1 "b":2}',
+        "Unexpected character ('\"' (code 34)): was expecting comma to separate Object entries",
+        1,
+        8,
+    ),
+    ("[1 2]", "Unexpected character ('2' (code 50)): was expecting comma to separate Array entries", 1, 4),
+    ("{1:2}", "Unexpected character ('1' (code 49)): was expecting double-quote to start field name", 1, 2),
+    ('{"a":}', f"Unexpected character ('}}' (code 125)): expected a valid value {_VALUE}", 1, 6),
+]
+
+
+@pytest.mark.parametrize(("text", "message", "line", "column"), NOT_JSON, ids=[row[0] for row in NOT_JSON])
+def test_what_is_not_json_is_refused_with_its_place(text: str, message: str, line: int, column: int) -> None:
+    with pytest.raises(ToolFailure) as refused:
+        parse_plan(text)
+    assert str(refused.value) == f"{message}\n at [line: {line}, column: {column}]"
+
+
+@pytest.mark.parametrize("text", ["NaN", '{"version":1,}', "[" * 100_000])
+def test_what_is_hardly_json_is_refused_shortly(text: str) -> None:
+    with pytest.raises(ToolFailure, match=r"^(Unexpected|Unrecognized) ") as refused:
         parse_plan(text)
     assert len(str(refused.value)) < 300
 
@@ -155,7 +187,7 @@ def test_topics_to_move() -> None:
     assert parse_topics_to_move('{"topics":[{"topic":"foo"},{"topic":"bar"}]}') == ["foo", "bar"]
     assert parse_topics_to_move("{}") == []
     for text, message in (
-        ("nope", "The input string is not a valid JSON"),
+        ("nope", "The input string is not a valid JSON\n at [line: 1, column: 1]"),
         (
             '{"topics":[{"topic":"foo"},{"topic":"foo"}]}',
             "List of topics to reassign contains duplicate entries: [foo]",

@@ -157,8 +157,12 @@ def test_describe_overrides_and_missing_topics(cluster: Any, tool: Any) -> None:
     message = "Error while executing topic command : Topic 'Optional[nix]' does not exist as expected\n"
     assert (outcome.code, outcome.out) == (1, message)
     assert tool(topics, cluster, ["--describe", "--topic", "nix", "--if-exists"]).code == 0
-    outcome = tool(topics, cluster, ["--describe", "--topic-id", "x"])
-    assert outcome.out == "Error while executing topic command : TopicId 'x' does not exist as expected\n"
+    missing = "QUFBQUFBQUFBQUFBQUFBQQ"
+    outcome = tool(topics, cluster, ["--describe", "--topic-id", missing])
+    assert outcome.out == f"Error while executing topic command : TopicId '{missing}' does not exist as expected\n"
+    too_long = tool(topics, cluster, ["--describe", "--topic-id", "A" * 25])
+    assert "is too long to be decoded as a base64 UUID" in too_long.out
+    assert "Illegal base64 character 2e" in tool(topics, cluster, ["--describe", "--topic-id", "a.b"]).out
 
 
 def test_alter_and_delete_are_silent(cluster: Any, tool: Any) -> None:

@@ -1,0 +1,198 @@
+"""What is asked of and told to consumer groups: lists, descriptions, offsets, deletions. Functions over an AdminClient.
+
+Source: Kafka 3.9 `KafkaAdminClient`; spec clients.md §7-8.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from controller.admin.cluster import AdminClient, Node
+from controller.admin.failures import Refused, check
+from controller.admin.queries import Outcomes, outcome
+from controller.wire.errors import ErrorCode
+from controller.wire.protocol import ApiKey
+from controller.wire.types import BrokerId, TopicPartition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupMember:
+    """One member of a group."""
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    host: str
+    assignment: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """A consumer group as its coordinator describes it. `state` in Kafka's words: Stable, Empty, Dead, ..."""
+
+    group_id: str
+    state: str
+    strategy: str
+    members: tuple[GroupMember, ...]
+    coordinator: Node
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A group as ListGroups has it: its state and type, Unknown where the broker is too old to say."""
+
+    state: str
+    type: str
+
+
+async def list_groups(admin: AdminClient) -> dict[str, Listed]:
+    """Every consumer group by name, sorted. Raises Refused."""
+    groups: dict[str, Listed] = {}
+    for broker in await admin.brokers():
+        answer = await admin.call_broker(broker, ApiKey.LIST_GROUPS, {})
+        check(answer.error_code)
+        for group in answer.groups:
+            if group.protocol_type in ("", "consumer"):
+                state = getattr(group, "group_state", "") or "Unknown"
+                kind = getattr(group, "group_type", "") or "Classic"
+                groups[group.group_id] = Listed(state, kind.capitalize())
+    return dict(sorted(groups.items()))
+
+
+async def find_coordinator(admin: AdminClient, group: str) -> Node:
+    """The broker that coordinates a group. Raises Refused."""
+    answer = await admin.call_any(ApiKey.FIND_COORDINATOR, {"key": group, "key_type": 0})
+    check(answer.error_code, getattr(answer, "error_message", None))
+    return Node(broker_id=BrokerId(answer.node_id), host=answer.host, port=answer.port)
+
+
+async def describe_group(admin: AdminClient, group: str) -> Group:
+    """Raises Refused."""
+    coordinator = await find_coordinator(admin, group)
+    answer = await admin.call_broker(coordinator.broker_id, ApiKey.DESCRIBE_GROUPS, {"groups": [group]})
+    for described in answer.groups:
+        check(described.error_code)
+        return Group(
+            group_id=group,
+            state=described.group_state,
+            strategy=described.protocol_data,
+            coordinator=coordinator,
+            members=tuple(_member(m) for m in sorted(described.members, key=lambda m: str(m.member_id))),
+        )
+    raise Refused(ErrorCode.GROUP_ID_NOT_FOUND)
+
+
+def _member(member: Any) -> GroupMember:
+    return GroupMember(
+        member_id=member.member_id,
+        group_instance_id=getattr(member, "group_instance_id", None),
+        client_id=member.client_id,
+        host=member.client_host,
+        assignment=parse_member_assignment(member.member_assignment),
+    )
+
+
+def parse_member_assignment(data: bytes) -> tuple[TopicPartition, ...]:
+    """The partitions of `ConsumerProtocolAssignment`; none for bytes that are not one (another protocol's)."""
+    reader = _Reader(data)
+    try:
+        reader.number(2)
+        found = []
+        for _ in range(reader.number(4)):
+            topic = reader.text()
+            found += [TopicPartition(topic, reader.number(4)) for _ in range(reader.number(4))]
+    except (EOFError, UnicodeDecodeError):
+        return ()
+    return tuple(sorted(found))
+
+
+class _Reader:
+    """Big-endian numbers and strings out of bytes; EOFError at their end."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._at = 0
+
+    def number(self, size: int) -> int:
+        return int.from_bytes(self._take(size), "big", signed=True)
+
+    def text(self) -> str:
+        return self._take(self.number(2)).decode()
+
+    def _take(self, size: int) -> bytes:
+        taken = self._data[self._at : self._at + size]
+        if size < 0 or len(taken) != size:
+            raise EOFError
+        self._at += size
+        return taken
+
+
+async def committed_offsets(admin: AdminClient, group: Group) -> dict[TopicPartition, int]:
+    """What a group has committed. Raises Refused."""
+    body = {"group_id": group.group_id, "topics": None, "require_stable": False}
+    answer = await admin.call_broker(group.coordinator.broker_id, ApiKey.OFFSET_FETCH, body)
+    check(answer.error_code)
+    return {
+        TopicPartition(topic.name, p.partition_index): p.committed_offset
+        for topic in answer.topics
+        for p in topic.partitions
+        if p.error_code == ErrorCode.NONE and p.committed_offset >= 0
+    }
+
+
+async def commit_offsets(admin: AdminClient, group: Group, offsets: Mapping[TopicPartition, int]) -> Outcomes:
+    """Commits offsets for a group without members, as nobody's member. One outcome each."""
+    if not offsets:
+        return {}
+    topics: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for partition, offset in sorted(offsets.items()):
+        topics[partition.topic].append(
+            {
+                "partition_index": partition.partition,
+                "committed_offset": offset,
+                "committed_leader_epoch": -1,
+                "committed_metadata": "",
+            }
+        )
+    body = {
+        "group_id": group.group_id,
+        "generation_id_or_member_epoch": -1,
+        "member_id": "",
+        "group_instance_id": None,
+        "topics": [{"name": name, "partitions": listed} for name, listed in topics.items()],
+    }
+    answer = await admin.call_broker(group.coordinator.broker_id, ApiKey.OFFSET_COMMIT, body)
+    return {
+        TopicPartition(topic.name, p.partition_index): outcome(p.error_code)
+        for topic in answer.topics
+        for p in topic.partitions
+    }
+
+
+async def delete_offsets(admin: AdminClient, group: str, partitions: Collection[TopicPartition]) -> Outcomes:
+    """Forgets what a group has committed for these partitions. One outcome each.
+
+    Raises: Refused when all are refused as one.
+    """
+    topics: dict[str, list[dict[str, int]]] = defaultdict(list)
+    for partition in sorted(partitions):
+        topics[partition.topic].append({"partition_index": partition.partition})
+    coordinator = await find_coordinator(admin, group)
+    body = {"group_id": group, "topics": [{"name": name, "partitions": listed} for name, listed in topics.items()]}
+    answer = await admin.call_broker(coordinator.broker_id, ApiKey.OFFSET_DELETE, body)
+    check(answer.error_code)
+    return {
+        TopicPartition(topic.name, p.partition_index): outcome(p.error_code)
+        for topic in answer.topics
+        for p in topic.partitions
+    }
+
+
+async def delete_group(admin: AdminClient, group: str) -> Refused | None:
+    """Deletes a group without members; None for success, else the refusal."""
+    coordinator = await find_coordinator(admin, group)
+    answer = await admin.call_broker(coordinator.broker_id, ApiKey.DELETE_GROUPS, {"groups_names": [group]})
+    return next((outcome(result.error_code) for result in answer.results), Refused(ErrorCode.GROUP_ID_NOT_FOUND))

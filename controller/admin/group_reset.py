@@ -1,0 +1,132 @@
+"""Where --reset-offsets moves a group to: times, durations, files and limits. Pure.
+
+Source: Kafka 3.9 `ConsumerGroupCommand.prepareOffsetsToReset`, `Utils.getDateTime`, `java.time.Duration`.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Final
+
+from controller.admin.failures import ToolFailure
+from controller.admin.options import UsageExit, java_integer
+from controller.wire.types import TopicPartition
+
+Offsets = dict[TopicPartition, int]
+_LONG: Final = range(-(2**63), 2**63)
+_TIME: Final = re.compile(
+    r"(\d+)-(\d{1,2})-(\d{1,2})T(\d{1,2}):(\d{1,2}):(\d{1,2})\.(\d{1,3})(?:(Z)|([+-])(\d\d)(?::?(\d\d))?)"
+)
+_DURATION: Final = re.compile(
+    r"([+-])?P(?:([+-]?\d+)D)?(T(?:([+-]?\d+)H)?(?:([+-]?\d+)M)?(?:([+-]?\d+)(?:[.,](\d{0,9}))?S)?)?", re.IGNORECASE
+)
+
+
+def parse_datetime(text: str) -> int:
+    """Milliseconds since the epoch of `YYYY-MM-DDTHH:mm:SS.sss`, in UTC unless a zone follows. Raises ToolFailure."""
+    _, has_time, time = text.partition("T")
+    if not has_time:
+        raise _unparsed("Error parsing timestamp. It does not contain a 'T' according to ISO8601 format")
+    full = text if re.search(r"[+\-Z]", time) else text + "Z"
+    found = _TIME.fullmatch(full)
+    if found is None:
+        raise _unparsed(f'Unparseable date: "{full}"')
+    year, month, day, hour, minute, second, fraction = (int(found[n]) for n in range(1, 8))
+    offset = timedelta(hours=int(found[10] or 0), minutes=int(found[11] or 0))
+    try:
+        zone = timezone(-offset if found[9] == "-" else offset)
+        at = datetime(year, month, day, hour, minute, second, fraction * 1000, zone)
+    except ValueError as error:
+        raise _unparsed(f'Unparseable date: "{full}"') from error
+    return (at - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
+
+
+def _unparsed(message: str) -> ToolFailure:
+    return ToolFailure(f"java.text.ParseException: {message}")
+
+
+def parse_duration_ms(text: str) -> int:
+    """Milliseconds of `PnDTnHnMnS`. Raises ToolFailure."""
+    found = _DURATION.fullmatch(text)
+    if found is None or not any(found[n] for n in (2, 4, 5, 6)) or (found[3] or "").upper() == "T":
+        raise ToolFailure("Text cannot be parsed to a Duration", java_class="java.time.format.DateTimeParseException")
+    days, hours, minutes, seconds = (int(found[n] or 0) for n in (2, 4, 5, 6))
+    fraction = int(((found[7] or "") + "000")[:3]) * (-1 if (found[6] or "").startswith("-") else 1)
+    total = ((days * 24 + hours) * 60 + minutes) * 60_000 + seconds * 1000 + fraction
+    return -total if found[1] == "-" else total
+
+
+def parse_topics(given: Sequence[str]) -> tuple[list[str], list[TopicPartition]]:
+    """Whole topics, and the partitions of `topic:0,1,2`. Raises UsageExit."""
+    topics: list[str] = []
+    partitions: list[TopicPartition] = []
+    for text in given:
+        if ":" not in text:
+            topics.append(text)
+            continue
+        name, *rest = text.split(":")
+        if len(rest) != 1 or not rest[0]:
+            raise UsageExit(f"Invalid topic arg '{text}', expected topic name and partitions")
+        for word in rest[0].split(","):
+            number = java_integer(word)
+            if number is None:
+                raise UsageExit(f"Invalid partition '{word}' specified in topic arg '{text}''")
+            partitions.append(TopicPartition(name, number))
+    return topics, partitions
+
+
+def parse_plan(text: str, groups: Sequence[str]) -> dict[str, Offsets]:
+    """A file's offsets by group: `topic,partition,offset` for the one group, else `group,topic,partition,offset`.
+
+    A column that is missing counts as 0, as in Kafka. Raises ToolFailure with the line of what is no number.
+    """
+    lines = [line for line in text.split("\n") if line.strip()]
+    rows = [next(csv.reader([line])) for line in lines]
+    alone = len(groups) == 1 and bool(rows) and _is_number(rows[0], 1) and len(rows[0]) <= 3
+    plan: dict[str, Offsets] = {}
+    for number, row in enumerate(rows, 1):
+        group, cells = (groups[0], row) if alone else (row[0], row[1:])
+        cells = [*cells, "0", "0"][: max(3, len(cells))]
+        if len(cells) > 3:
+            raise ToolFailure(f"line {number}: Too many entries: expected at most {3 if alone else 4}, got {len(row)}")
+        partition, offset = java_integer(cells[1].strip()), java_integer(cells[2].strip(), _LONG)
+        if partition is None or offset is None:
+            wrong = cells[1] if partition is None else cells[2]
+            raise ToolFailure(f'line {number}: Cannot deserialize value from String "{wrong}": not a valid number')
+        plan.setdefault(group, {})[TopicPartition(cells[0], partition)] = offset
+    return plan
+
+
+def _is_number(row: Sequence[str], at: int) -> bool:
+    return len(row) <= at or java_integer(row[at].strip()) is not None
+
+
+def within(
+    wanted: Offsets, first: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]
+) -> tuple[Offsets, list[str]]:
+    """The offsets within each log, and a warning for each that was not."""
+    found: Offsets = {}
+    warnings = []
+    for partition, offset in wanted.items():
+        found[partition] = max(first[partition], min(offset, end[partition]))
+        if found[partition] != offset:
+            how = "higher than latest" if offset > end[partition] else "lower than earliest"
+            warnings.append(
+                f"New offset ({offset}) is {how} offset for topic partition {partition}. Value will be set to "
+                f"{found[partition]}"
+            )
+    return found, warnings
+
+
+def to_csv(plan: Mapping[str, Offsets], *, with_group: bool) -> str:
+    """The lines that `--from-file` reads."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    for group, offsets in plan.items():
+        for partition, offset in offsets.items():
+            writer.writerow([*([group] if with_group else []), partition.topic, partition.partition, offset])
+    return out.getvalue()

@@ -1,0 +1,136 @@
+"""Every difference from Kafka's tools and brokers that stays, with its reason. The one table of them.
+
+A row names a scenario and a pattern of command lines in it. `by` is TOOLS for what these tools do otherwise, on any
+cluster, and BROKERS for what kwob's brokers and controller answer otherwise, to any tool. `also_exit` says that the
+exit code differs, too; else it must be the same.
+Not in here is what the normal form leaves out: the wording of the tables of options, the frames of stack traces, and
+the order of what Kafka prints in the order of a hash table (sorted here).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+TOOLS: Final = "tools"
+BROKERS: Final = "brokers"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """One row."""
+
+    scenario: str
+    line: str
+    by: str
+    reason: str
+    also_exit: bool = False
+
+    def covers(self, scenario: str, line: str) -> bool:
+        return scenario == self.scenario and re.fullmatch(self.line, line) is not None
+
+
+DIFFERENCES: Final[Sequence[Difference]] = (
+    Difference(
+        scenario="unreachable",
+        line=r"(?!consumer-groups|topics \$B).*",
+        by=TOOLS,
+        reason="one line that names the address, what went wrong there and what to do, after seconds; Kafka's tools "
+        "wait a minute and name a call of their own",
+    ),
+    Difference(
+        scenario="unreachable",
+        line="consumer-groups .*",
+        by=TOOLS,
+        also_exit=True,
+        reason="as above; a cluster out of reach is a failure to scripts, where Kafka's tool exits with 0",
+    ),
+    Difference(
+        scenario="odd_states",
+        line=r"get-offsets \$B --topic (one|\"one\|two\") .*",
+        by=TOOLS,
+        reason="a partition without a leader is named at once; Kafka 3.9's client asks in a busy loop until its "
+        "time is up",
+    ),
+    Difference(
+        scenario="groups",
+        line=r"consumer-groups \$B --reset-offsets --group g --topic foo:7 .*",
+        by=TOOLS,
+        reason="the same for a partition that does not exist",
+    ),
+    Difference(
+        scenario="reassign_refused",
+        line=r".*/cut\.json",
+        by=TOOLS,
+        reason="Kafka's parser adds where the unclosed object begins, behind the name of a setting of its own",
+    ),
+    Difference(
+        scenario="reassign",
+        line=r"reassign-partitions .* --throttle 0",
+        by=TOOLS,
+        reason="a warning on standard error before a throttle that is too small to ever finish",
+    ),
+    Difference(
+        scenario="configs",
+        line=r"configs \$B --describe --entity-type users",
+        by=TOOLS,
+        also_exit=True,
+        reason="entities other than topics and brokers are not served, and refused instead of described as empty",
+    ),
+    Difference(
+        scenario="configs",
+        line=r"configs .*nonsense.*|configs \$B --alter --broker 1 --add-config leader.replication.throttled.rate=5",
+        by=BROKERS,
+        also_exit=True,
+        reason="Kafka's brokers take unknown properties for those of plug-ins and show them as secret; kwob's have no "
+        "plug-ins and refuse them",
+    ),
+    Difference(
+        scenario="offsets",
+        line=r".* --time (-3|-4|-5|max-timestamp|earliest-local|latest-tiered)",
+        by=BROKERS,
+        reason="kwob's brokers speak Kafka 2.6's ListOffsets, which has no such times",
+    ),
+    Difference(
+        scenario="racks",
+        line=r"topics \$B --(create --topic foo --partitions 2 .*(?<!aware)|alter --topic bar --partitions 2)",
+        by=BROKERS,
+        reason="Kafka's controller answers UNKNOWN_SERVER_ERROR without a text; kwob's with Kafka's text for it",
+    ),
+    Difference(
+        scenario="odd_states",
+        line=r"leader-election .* --topic far --partition 0",
+        by=BROKERS,
+        reason="Kafka's controller never answers for a partition that never had a leader; kwob's says so",
+    ),
+    Difference(
+        scenario="groups",
+        line=r"consumer-groups \$B --(describe|delete) --group g",
+        by=BROKERS,
+        reason="a group whose last offset was deleted is Dead at once in Kafka, Empty until the next clean-up in kwob",
+    ),
+    Difference(
+        scenario="log_dirs",
+        line=r"reassign-partitions .*/pin\.json|log-dirs \$B --describe --topic-list foo.*",
+        by=BROKERS,
+        also_exit=True,
+        reason="kwob's brokers do not move replicas between their directories yet",
+    ),
+    Difference(
+        scenario="reassign",
+        line=r"reassign-partitions .*/dirs(back|unknown)\.json.*|log-dirs .*",
+        by=BROKERS,
+        also_exit=True,
+        reason="the same for moves back",
+    ),
+)
+
+
+def expected(scenario: str, one: dict[str, Any], other: dict[str, Any], by: Sequence[str]) -> Difference | None:
+    """The row that allows two runs of a command line to differ as they do; None when there is none."""
+    for row in DIFFERENCES:
+        if row.by in by and row.covers(scenario, str(one["line"])):
+            return row if row.also_exit or one.get("exit") == other.get("exit") else None
+    return None

@@ -1,0 +1,97 @@
+"""Who runs a command line: Kafka's unmodified tools in one Java, or these tools in this process."""
+
+from __future__ import annotations
+
+import io
+import json
+import random
+import subprocess
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from controller.admin.machine import Machine
+from controller.wire.ports import Clock, Network
+
+HERE: Final = Path(__file__).parent
+#: Longest run of one command line: Kafka's admin client gives up after a minute.
+RUN_LIMIT_S: Final = 90
+MODULES: Final[Mapping[str, str]] = {
+    "topics": "topics",
+    "reassign-partitions": "reassign_partitions",
+    "leader-election": "leader_election",
+    "configs": "configs",
+    "log-dirs": "log_dirs",
+    "consumer-groups": "consumer_groups",
+    "get-offsets": "get_offsets",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a run left. `exit` is None for one that did not end in time."""
+
+    exit: int | None
+    out: str
+    err: str
+
+
+class Tools(Protocol):
+    """Runs a tool with an argument vector."""
+
+    async def run(self, tool: str, argv: Sequence[str]) -> Outcome: ...
+
+
+class KafkaTools:
+    """Kafka's tools, by a Java that stays up. Close it."""
+
+    def __init__(self, jars: Path) -> None:
+        log4j = jars.parent / "tools-log4j.properties"
+        self._java = subprocess.Popen(
+            [
+                "java", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Duser.timezone=UTC",
+                f"-Dlog4j.configuration=file:{log4j}", "-cp", f"{jars}/*", str(HERE / "KafkaTools.java"),
+            ],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, encoding="utf-8",
+        )  # fmt: skip
+
+    async def run(self, tool: str, argv: Sequence[str]) -> Outcome:
+        """Blocks: while a tool runs, nothing else is to happen here."""
+        stdin, stdout = self._java.stdin, self._java.stdout
+        assert stdin is not None and stdout is not None
+        stdin.write(json.dumps({"tool": tool, "argv": list(argv), "limit_s": RUN_LIMIT_S}) + "\n")
+        stdin.flush()
+        answer: dict[str, Any] = json.loads(stdout.readline())
+        return Outcome(answer["exit"], answer["out"], answer["err"])
+
+    def close(self) -> None:
+        """Ends the Java."""
+        assert self._java.stdin is not None and self._java.stdout is not None
+        self._java.stdin.close()
+        self._java.wait(30)
+        self._java.stdout.close()
+
+
+class OurTools:
+    """These tools, on a network and a clock. `seed` decides what they draw."""
+
+    def __init__(self, network: Network, clock: Clock, *, seed: int = 1) -> None:
+        self._network, self._clock, self._seed = network, clock, seed
+
+    async def run(self, tool: str, argv: Sequence[str]) -> Outcome:
+        main: Callable[[Sequence[str], Machine], Awaitable[int]]
+        main = import_module(f"controller.admin.{MODULES[tool]}").main_async
+        out, err = io.StringIO(), io.StringIO()
+        machine = Machine(network=self._network, clock=self._clock, chance=random.Random(self._seed), out=out, err=err)
+        code = await main(argv, machine)
+        return Outcome(code, out.getvalue(), err.getvalue())
+
+
+def kafka_jars() -> Path:
+    """The folder of Kafka's jars."""
+    from tests.kafka.cluster import REAL_KAFKA
+
+    told = subprocess.run([str(REAL_KAFKA), "jars"], capture_output=True, text=True, check=True)
+    return Path(told.stdout.strip())
