@@ -1,6 +1,7 @@
 """The trace of one broker: JSON lines, numbered, in the order of the decisions they tell of. Source: isr-replay.md §7.
 
-Each row is handed to the operating system as it is written, so a killed process loses at most the line it was writing.
+Each row is handed to the operating system as it is written, so a killed process loses at most the line it was writing
+(and, of a run of collapsed fetches, its last row). A file that has grown to `ROTATE_BYTES` is left for the next one.
 Fetches that change nothing but the time a follower was last caught up are collapsed: of a run of them the first and the
 last are kept. The `n` of a row is the number of fetches it stands for, so that their sum is the number of fetches.
 Fetches of different followers at the leader's end do not disturb each other, so they do not end each other's runs
@@ -15,10 +16,13 @@ import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from controller.wire.trace import TRACE_VERSION, TraceEvent, encode_row
 from controller.wire.types import BrokerId, TopicPartition
+
+#: So large that a long run has few files, so small that one can be packed, moved and read in pieces.
+ROTATE_BYTES: Final = 64 << 20
 
 
 @dataclass(slots=True)
@@ -40,10 +44,16 @@ class TraceWriter:
     Not reusable after `close`. All `ts` are ms since the epoch on the broker's clock, the value used in the decision.
     """
 
-    def __init__(self, broker_id: BrokerId, trace_dir: Path | None, *, start_ms: int) -> None:
-        """Opens `<trace_dir>/broker-<id>-<start_ms>.jsonl`. Raises OSError when that fails."""
+    def __init__(
+        self, broker_id: BrokerId, trace_dir: Path | None, *, start_ms: int, rotate_bytes: int = ROTATE_BYTES
+    ) -> None:
+        """Opens `<trace_dir>/broker-<id>-<start_ms>.jsonl`; the files after it end with `.1.jsonl`, `.2.jsonl`, ...
+
+        Raises OSError when that fails.
+        """
         self._broker = broker_id
         self._seq = 0
+        self._rotate_bytes, self._written, self._files = rotate_bytes, 0, 0
         self._runs: dict[TopicPartition, dict[BrokerId, _Run]] = {}
         self._fd: int | None = None
         self.path: Path | None = None
@@ -51,8 +61,20 @@ class TraceWriter:
         self.failure: OSError | None = None
         if trace_dir is not None:
             trace_dir.mkdir(parents=True, exist_ok=True)
-            self.path = trace_dir / f"broker-{broker_id}-{start_ms}.jsonl"
-            self._fd = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+            self._stem = trace_dir / f"broker-{broker_id}-{start_ms}"
+            self._open(self._stem.with_name(self._stem.name + ".jsonl"))
+
+    def _open(self, path: Path) -> None:
+        self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        self.path, self._written = path, os.fstat(self._fd).st_size
+
+    def _rotate(self) -> None:
+        """Goes on in the next file; the rows stay numbered through."""
+        old = self._fd
+        self._files += 1
+        self._open(self._stem.with_name(f"{self._stem.name}.{self._files}.jsonl"))
+        if old is not None:
+            os.close(old)
 
     @property
     def is_on(self) -> bool:
@@ -135,10 +157,13 @@ class TraceWriter:
             return
         if topic_partition is not None:
             columns = {"topic": topic_partition.topic, "partition": topic_partition.partition, **columns}
-        line = encode_row(seq=self._seq, ts=ts, broker=self._broker, ev=ev, **columns)
+        line = encode_row(seq=self._seq, ts=ts, broker=self._broker, ev=ev, **columns).encode()
         self._seq += 1
         try:
-            os.write(self._fd, line.encode())
+            if self._written >= self._rotate_bytes:
+                self._rotate()
+            os.write(self._fd, line)
+            self._written += len(line)
         except OSError as error:
             # A trace is not worth a broker: what is written stays readable up to its torn last line.
             fd, self._fd, self.failure = self._fd, None, error

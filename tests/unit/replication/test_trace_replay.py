@@ -9,6 +9,9 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -245,6 +248,62 @@ def test_runs_of_equal_fetches_are_collapsed_to_first_and_last(tmp_path) -> None
         ("fetch", 162, 2, None),
     ]
     assert [r["seq"] for r in rows] == list(range(8))
+
+
+def test_a_full_file_is_left_for_the_next_and_rows_are_numbered_through(tmp_path) -> None:
+    trace = TraceWriter(1, tmp_path, start_ms=5, rotate_bytes=200)
+    for ts in range(20):
+        trace.row(TraceEvent.TICK, ts)
+    trace.close()
+    files = sorted(tmp_path.iterdir(), key=lambda f: int(f.name.split(".")[1]) if f.name.count(".") > 1 else 0)
+    assert [f.name for f in files[:3]] == ["broker-1-5.jsonl", "broker-1-5.1.jsonl", "broker-1-5.2.jsonl"]
+    assert all(200 <= f.stat().st_size < 300 for f in files[:-1])
+    rows = [json.loads(line) for f in files for line in f.read_text().splitlines()]
+    assert [row["seq"] for row in rows] == list(range(20))
+
+
+WRITE_FOR_EVER = """
+import sys
+from pathlib import Path
+from broker_sim.trace import TraceWriter
+from controller.wire.trace import TraceEvent
+from controller.wire.types import TopicPartition
+
+trace = TraceWriter(1, Path(sys.argv[1]), start_ms=5, rotate_bytes=100_000)
+number = 0
+while True:
+    trace.row(TraceEvent.APPEND, number, TopicPartition("t", 0), leo=number, bytes=100, hw=number)
+    print(number, flush=True)
+    number += 1
+"""
+
+
+def test_sigkill_loses_at_most_the_last_line(tmp_path) -> None:
+    for attempt in range(5):
+        folder = tmp_path / str(attempt)
+        with subprocess.Popen(
+            [sys.executable, "-c", WRITE_FOR_EVER, str(folder)], stdout=subprocess.PIPE, text=True
+        ) as writer:
+            assert writer.stdout is not None
+            told = -1
+            for line in writer.stdout:
+                told = int(line)
+                if told >= 500 + 450 * attempt:
+                    writer.send_signal(signal.SIGKILL)
+                    break
+            told = max([told, *(int(line) for line in writer.stdout.read().splitlines() if line)])
+        assert writer.returncode == -signal.SIGKILL
+        rows, torn = [], 0
+        for file in folder.iterdir():
+            for line in file.read_bytes().splitlines(keepends=True):
+                if line.endswith(b"\n"):
+                    rows.append(json.loads(line))
+                else:
+                    torn += 1
+        seqs = sorted(row["seq"] for row in rows)
+        assert seqs == list(range(len(seqs)))
+        assert len(seqs) >= told + 1, "a row that was written is not there"
+        assert torn <= 1
 
 
 def test_a_writer_without_a_folder_writes_nothing() -> None:
