@@ -91,9 +91,13 @@ class Housekeeping:
         """The high watermark of every replica with a log."""
         return {tp: p.hw for tp, p in self._table.partitions.items() if p.log is not None}
 
+    def future_watermarks(self) -> dict[TopicPartition, int]:
+        """The high watermark of every future log."""
+        return {tp: p.future_hw for tp, p in self._table.partitions.items() if p.future_log is not None}
+
     def checkpoint_watermarks(self) -> None:
         """Writes `replication-offset-checkpoint`."""
-        self._table.dirs.checkpoint_high_watermarks(self.watermarks())
+        self._table.dirs.checkpoint_high_watermarks(self.watermarks(), self.future_watermarks())
 
     async def checkpoint_recovery_points(self) -> None:
         """Brings the segments that are no longer written to onto the disk, then writes the recovery points."""
@@ -138,6 +142,8 @@ class Housekeeping:
             if partition.log is not None:
                 partition.log.delete_old_segments(now_ms=now_ms, high_watermark=partition.hw)
                 partition.log.producers.expire(oldest_producer_ms)
+            if partition.future_log is not None:
+                partition.future_log.delete_old_segments(now_ms=now_ms, high_watermark=partition.future_hw)
 
     def delete_later(self, log: Log) -> None:
         """Renames a log away now and removes it after `file.delete.delay.ms`. Raises StorageFailure."""

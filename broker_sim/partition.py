@@ -55,6 +55,10 @@ class Partition:
     ) -> None:
         self.topic_partition = topic_partition
         self.log: Log | None = None
+        #: what is to replace the log, while it is copied to another dir; and where it must be cut before that goes on
+        self.future_log: Log | None = None
+        self.future_hw = 0
+        self.future_cut: int | None = None
         self.is_offline = False
         self.leader_epoch = -1
         self.partition_epoch = 0
@@ -83,6 +87,10 @@ class Partition:
     def attach_log(self, log: Log, hw: int) -> None:
         """The local log, just loaded or created, and the high watermark it starts with."""
         self.log, self._follower_hw = log, hw
+
+    def attach_future(self, log: Log, hw: int) -> None:
+        """A log in another dir that is to replace the current one once it has caught up."""
+        self.future_log, self.future_hw, self.future_cut = log, hw, None
 
     def make_leader(self, entry: LeaderAndIsrEntry, *, now_ms: int, alive: Collection[BrokerId]) -> None:
         """§6.2, the log being attached; `now_ms` was read before that. Raises StorageFailure, nothing adopted."""
@@ -160,7 +168,7 @@ class Partition:
     def go_offline(self) -> None:
         """Its log dir failed: it can only be refused from now on."""
         self.stop_leading()
-        self.log, self.is_offline = None, True
+        self.log, self.future_log, self.is_offline = None, None, True
         self.wake_all()
 
     def wake_all(self) -> None:
@@ -289,10 +297,16 @@ class Partition:
     def truncate(self, offset: int) -> int:
         """Cuts the log back to `offset` and the high watermark with it; returns the bytes removed."""
         removed = self._open_log.truncate(offset)
+        self._cut_future(offset)
         self._follower_hw = min(self._follower_hw, self._open_log.leo)
         return removed
 
     def truncate_fully(self, new_start: int) -> None:
         """Empties the log, which goes on at `new_start`."""
         self._open_log.truncate_fully(new_start)
+        self._cut_future(new_start)
         self._follower_hw = new_start
+
+    def _cut_future(self, offset: int) -> None:
+        if self.future_log is not None:
+            self.future_cut = offset if self.future_cut is None else min(offset, self.future_cut)

@@ -16,7 +16,9 @@ from broker_sim.housekeeping import Housekeeping
 from broker_sim.isr_updates import IsrUpdates
 from broker_sim.log.dirs import LogDirs
 from broker_sim.log.errors import StorageFailure
+from broker_sim.log.log import Log
 from broker_sim.log.log_dir import LogDir
+from broker_sim.log_dir_moves import LogDirMoves
 from broker_sim.offsets import OffsetQuestion, Offsets
 from broker_sim.produce_and_fetch import Fetching, FetchRequest, Producing
 from broker_sim.quota import ReplicationQuota
@@ -44,10 +46,6 @@ from controller.wire.errors import ErrorCode
 from controller.wire.ports import Clock, Network
 from controller.wire.trace import TraceEvent
 from controller.wire.types import Broker, BrokerId, TopicPartition
-
-#: A `-future` folder: `<topic>-<partition>.<32 hex digits>-future` must fit into a file name.
-_FUTURE_SUFFIX_LENGTH = 40
-_MAX_NAME = 255
 
 
 class ReplicaManager:
@@ -108,6 +106,7 @@ class ReplicaManager:
         self.configs = ReplicaConfigs(self._table, self._fetchers)
         self._isr_updates = IsrUpdates(self._table, isr_writer)
         self._housekeeping = Housekeeping(self._table)
+        self._moves = LogDirMoves(self._table, self._housekeeping.purge_later)
         self._roles = ReplicaRoles(self._table, self._fetchers, self._housekeeping.delete_later)
         self._producing = Producing(self._table)
         self._fetching = Fetching(self._table, self._isr_updates)
@@ -166,15 +165,21 @@ class ReplicaManager:
         self._has_ended = True
         table = self._table
         await self._fetchers.stop()
+        await self._moves.stop()
         await self._isr_updates.stop()
         await self._housekeeping.stop()
-        watermarks = self._housekeeping.watermarks()
+        watermarks, future_watermarks = self._housekeeping.watermarks(), self._housekeeping.future_watermarks()
         if clean:
             table.trace.row(TraceEvent.DOWN, table.now_ms())
         for partition in table.partitions.values():
             partition.stop_leading()
             partition.wake_all()
-        for path in table.dirs.close(clean=clean, broker_epoch=broker_epoch, high_watermarks=watermarks):
+        for path in table.dirs.close(
+            clean=clean,
+            broker_epoch=broker_epoch,
+            high_watermarks=watermarks,
+            future_high_watermarks=future_watermarks,
+        ):
             table.log.error(ev.LOG_DIR_FAILED, log_dir=str(path), reason="not closed cleanly")
         table.trace.close()
 
@@ -197,11 +202,21 @@ class ReplicaManager:
         A follower's leader is looked up in the metadata cache (§6.5), not in `live_leaders`.
         """
         self._housekeeping.start_watermarks()
-        return self._apply(self._roles.leader_and_isr(entries))
+        changes = self._roles.leader_and_isr(entries)
+        self._moves.resume((*changes.became_leader, *changes.became_follower))
+        return self._apply(changes)
 
     def stop_replica(self, entries: Sequence[StopReplicaEntry]) -> dict[TopicPartition, ErrorCode]:
         """§7, per partition; the caller has checked broker and controller epoch."""
-        return self._apply(self._roles.stop_replica(entries))
+        changes = self._roles.stop_replica(entries)
+        stopped = [e for e in entries if changes.errors[e.topic_partition] is ErrorCode.NONE]
+        self._moves.pause(e.topic_partition for e in stopped)
+        for topic_partition in (e.topic_partition for e in stopped if e.delete_partition):
+            try:
+                self._moves.drop(topic_partition)
+            except StorageFailure as failure:
+                changes.errors[topic_partition] = self._table.error_of(failure)
+        return self._apply(changes)
 
     def _apply(self, changes: RoleChanges) -> dict[TopicPartition, ErrorCode]:
         if changes.became_leader or changes.became_follower:
@@ -307,47 +322,31 @@ class ReplicaManager:
         return [self._describe(log_dir, partitions) for log_dir in self._table.dirs]
 
     def _describe(self, log_dir: LogDir, partitions: Collection[TopicPartition] | None) -> LogDirDescription:
+        path = str(log_dir.path.absolute())
         if not log_dir.is_online:
-            return LogDirDescription(path=log_dir.name, error=ErrorCode.KAFKA_STORAGE_ERROR)
+            return LogDirDescription(path=path, error=ErrorCode.KAFKA_STORAGE_ERROR)
+        found = sorted([*((tp, False) for tp in log_dir.logs), *((tp, True) for tp in log_dir.futures)])
         replicas = tuple(
-            ReplicaOnDisk(topic_partition=tp, size_bytes=log.size_bytes, offset_lag=max(self._hw(tp) - log.leo, 0))
-            for tp, log in sorted(log_dir.logs.items())
+            self._replica_on_disk(tp, log_dir.futures[tp] if is_future else log_dir.logs[tp], is_future)
+            for tp, is_future in found
             if partitions is None or tp in partitions
         )
         total, usable = log_dir.space()
-        return LogDirDescription(path=log_dir.name, replicas=replicas, total_bytes=total, usable_bytes=usable)
+        return LogDirDescription(path=path, replicas=replicas, total_bytes=total, usable_bytes=usable)
 
-    def _hw(self, topic_partition: TopicPartition) -> int:
+    def _replica_on_disk(self, topic_partition: TopicPartition, log: Log, is_future: bool) -> ReplicaOnDisk:
+        """A lag of -1: the replica's current log is not served, so there is nothing to compare with."""
         partition = self._table.partitions.get(topic_partition)
-        return 0 if partition is None else partition.hw
+        lag = -1
+        if partition is not None and partition.log is not None:
+            lag = partition.log.leo - log.leo if is_future else max(partition.hw - log.leo, 0)
+        return ReplicaOnDisk(
+            topic_partition=topic_partition, size_bytes=log.size_bytes, offset_lag=lag, is_future=is_future
+        )
 
     def alter_replica_log_dirs(self, moves: Mapping[TopicPartition, str]) -> dict[TopicPartition, ErrorCode]:
         """§11.2. `moves` maps a partition to the target dir."""
-        return {tp: self._alter_log_dir(tp, target) for tp, target in moves.items()}
-
-    def _alter_log_dir(self, topic_partition: TopicPartition, target: str) -> ErrorCode:
-        """Moving a replica that exists is left out: there is no copying between dirs of one broker."""
-        dirs = self._table.dirs
-        log_dir, partition = dirs.by_name(target), self._table.partitions.get(topic_partition)
-        if log_dir is None:
-            return ErrorCode.LOG_DIR_NOT_FOUND
-        if not log_dir.is_online or (partition is not None and partition.is_offline):
-            return ErrorCode.KAFKA_STORAGE_ERROR
-        if len(str(topic_partition)) + _FUTURE_SUFFIX_LENGTH > _MAX_NAME:
-            return ErrorCode.INVALID_TOPIC_EXCEPTION
-        log = dirs.get(topic_partition)
-        if log is None:
-            dirs.prefer(topic_partition, log_dir.name)
-            return ErrorCode.REPLICA_NOT_AVAILABLE
-        if log.log_dir == log_dir.path:
-            return ErrorCode.NONE
-        self._table.log.warning(
-            ev.REQUEST_REFUSED,
-            topic=topic_partition.topic,
-            partition=topic_partition.partition,
-            reason="an existing replica is not moved between log dirs",
-        )
-        return ErrorCode.POLICY_VIOLATION
+        return self._moves.alter(moves)
 
     def fail_log_dir(self, path: str) -> None:
         """Takes a dir offline as an I/O error would (§11.1); for faults. Ignores an unknown or failed path."""
@@ -357,9 +356,10 @@ class ReplicaManager:
 
     def _storage_failed(self, failure: StorageFailure) -> None:
         log_dir = next((d for d in self._table.dirs if d.path == failure.log_dir), None)
-        partitions = None if log_dir is None else self._table.dirs.take_offline(log_dir.name)
-        if log_dir is None or partitions is None:
+        if log_dir is None or not log_dir.is_online:
             return
+        self._moves.dir_failed(log_dir)
+        partitions = self._table.dirs.take_offline(log_dir.name) or []
         self._fetchers.remove(partitions)
         for topic_partition in partitions:
             if (partition := self._table.partitions.get(topic_partition)) is not None:

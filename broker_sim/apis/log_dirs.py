@@ -1,6 +1,7 @@
 """Log directories of this broker: DescribeLogDirs (35) versions 0-2, AlterReplicaLogDirs (34) versions 0-1.
 
-v1 of both changed only throttling, v2 of DescribeLogDirs is flexible. Source: spec broker.md §11.2, §11.3.
+v1 of both changed only throttling, v2 of DescribeLogDirs is flexible. What is decided about moves is in
+`log_dir_moves`. Source: spec broker.md §11.2, §11.3.
 """
 
 from __future__ import annotations

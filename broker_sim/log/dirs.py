@@ -176,9 +176,10 @@ class LogDirs:
         return next(d for d in self._dirs.values() if d.path == log.log_dir)
 
     def by_name(self, name: str) -> LogDir | None:
-        """A dir by its configured path, or by another spelling of it."""
+        """A dir by its configured path, by another spelling of it, or by its absolute path."""
         wanted = Path(name)
-        return self._dirs.get(name) or next((d for d in self._dirs.values() if d.path == wanted), None)
+        found = (d for d in self._dirs.values() if d.path == wanted or d.path.absolute() == wanted)
+        return self._dirs.get(name) or next(found, None)
 
     def all_logs(self) -> Iterator[Log]:
         """The current and future logs of all online dirs."""
@@ -243,7 +244,7 @@ class LogDirs:
     def _unique(self) -> str:
         return f"{self._rng.getrandbits(128):032x}"
 
-    def replace_by_future(self, topic_partition: TopicPartition) -> Path:
+    def replace_by_future(self, topic_partition: TopicPartition, *, high_watermark: int) -> Path:
         """The future log takes the name and place of the current one, whose renamed folder is to be purged later.
 
         The new name comes first: a broker that dies between the two renames finds both logs, never none.
@@ -259,7 +260,14 @@ class LogDirs:
         if cleaned is not None:
             target.cleaned[topic_partition] = cleaned
             target.write_cleaned()
-        return self._rename_away(current, source)
+        # What the old dir's checkpoints said of the log, those of the new one must say before the old log goes.
+        target.write_high_watermarks({topic_partition: high_watermark}, {})
+        target.write_log_starts()
+        folder = self._rename_away(current, source)
+        for log_dir in (source, target):
+            log_dir.write_recovery_points()
+        source.write_log_starts()
+        return folder
 
     def delete(self, log: Log) -> Path:
         """Renames a log to `-delete`; the folder returned is to be removed by `purge` later. Raises StorageFailure."""

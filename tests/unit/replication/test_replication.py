@@ -326,6 +326,7 @@ def test_a_fetch_is_refused(cluster_of, tmp_path, fields, replica_id, expected) 
     run(cluster_of, tmp_path, scenario)
 
 
+@pytest.mark.feature("002-09")
 def test_a_throttled_new_replica_copies_at_about_the_rate(cluster_of, tmp_path) -> None:
     rate = 20_000
 
@@ -380,10 +381,12 @@ def test_records_are_deleted_on_all_replicas_before_the_answer(cluster_of, tmp_p
     run(cluster_of, tmp_path, scenario)
 
 
+@pytest.mark.feature("002-17")
 def test_a_replica_that_does_not_exist_yet_goes_to_the_dir_asked_for(cluster_of, tmp_path) -> None:
     async def scenario(cluster):
         manager = cluster.nodes[1].manager
         target = str(tmp_path / "1-b")
+        cluster.metadata.known.add(TP)
         assert manager.alter_replica_log_dirs({TP: target}) == {TP: ErrorCode.REPLICA_NOT_AVAILABLE}
         assert manager.alter_replica_log_dirs({TP: "/nowhere"}) == {TP: ErrorCode.LOG_DIR_NOT_FOUND}
         cluster.appoint(TP, 1, (1,), (1,), is_new=True)
