@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -34,9 +36,44 @@ def zk_connect(zookeeper: EmbeddedZooKeeper) -> str:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """`--seed N`, repeatable: the simulated worlds to run instead of the usual ones."""
+    parser.addoption("--feature-outcomes", help="write how tests ended as JSON, for docs/admin-features.md")
     parser.addoption("--seed", action="append", type=int, default=[], help="run simulations on this seed (repeatable)")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """The marker from which docs/known-failures.md is drawn."""
     config.addinivalue_line("markers", "known_failure(key, ...): covers these rows of the known failures")
+    config.addinivalue_line("markers", "feature(row, ...): covers these rows of docs/admin-features.md")
+
+
+@pytest.fixture
+def feature_rows(request: pytest.FixtureRequest) -> str:
+    """The rows of docs/admin-features.md that a test covers; it is there to stand in the test's id."""
+    rows: str = getattr(request, "param", "")
+    return rows
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Puts the rows that the marker `feature` names into the id of a test."""
+    rows = [str(row) for mark in metafunc.definition.iter_markers("feature") for row in mark.args]
+    if rows:
+        metafunc.fixturenames.append("feature_rows")
+        ids = ["+".join(sorted(set(rows)))]
+        metafunc.parametrize("feature_rows", ids, ids=ids, indirect=True)
+
+
+_ended: dict[str, list[str]] = {}
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Remembers how each case ended, by test function below tests/."""
+    if report.when == "call" or report.outcome != "passed":
+        test = report.nodeid.partition("[")[0].removeprefix("tests/")
+        _ended.setdefault(test, []).append(report.outcome)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Writes what was remembered, if that was asked for."""
+    path = session.config.getoption("--feature-outcomes")
+    if path:
+        Path(path).write_text(json.dumps(_ended), encoding="utf-8")

@@ -67,6 +67,7 @@ TEN_IDS = [
 ]  # fmt: skip
 
 
+@pytest.mark.feature("004-16", "004-17", "004-18")
 @pytest.mark.parametrize(("assignor", "members", "expected"), TEN, ids=TEN_IDS)
 def test_ten_partitions(assignor: str, members: list[Member], expected: dict[str, str]) -> None:
     found = numbers(ASSIGNORS[assignor](members, {"t": 10}))
@@ -114,6 +115,7 @@ def test_static_members_come_first_and_topics_without_partitions_do_not_count() 
     assert numbers(round_robin_shares(members, {"t": 3, "gone": 0})) == {"a": "1", "z": "0 2"}
 
 
+@pytest.mark.feature("004-03")
 def test_more_members_than_partitions_leave_some_idle() -> None:
     members = [member(f"m{n:02}") for n in range(11)]
     for assignor in ASSIGNORS.values():
@@ -121,6 +123,7 @@ def test_more_members_than_partitions_leave_some_idle() -> None:
         assert sorted(map(len, shares.values())) == [0] + [1] * 10
 
 
+@pytest.mark.feature("004-16", "004-17", "004-18")
 @pytest.mark.parametrize("assignor", ASSIGNORS)
 def test_kafkas_own_classes_answer_the_same(assignor: str) -> None:
     for case in RECORDED:

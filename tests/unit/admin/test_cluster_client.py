@@ -20,6 +20,7 @@ def test_the_controller_is_found_from_any_broker(cluster: Any, tool: Any) -> Non
     assert [broker for broker, key, _ in cluster.seen if key is ApiKey.CREATE_TOPICS] == [2]
 
 
+@pytest.mark.feature("003-08")
 def test_a_controller_that_moved_is_found_again(cluster: Any, tool: Any) -> None:
     def move(broker: int, _: Any) -> Any:
         if broker == 0:

@@ -48,17 +48,20 @@ MURMUR2 = [
 ]  # fmt: skip
 
 
+@pytest.mark.feature("004-24")
 @pytest.mark.parametrize(("key", "value", "masked"), MURMUR2, ids=[row[0] or "empty" for row in MURMUR2])
 def test_murmur2(key: str, value: int, masked: int) -> None:
     assert (murmur2(key.encode()), murmur2(key.encode()) & 0x7FFFFFFF) == (value, masked)
 
 
+@pytest.mark.feature("004-24")
 def test_keys_go_to_partitions() -> None:
     assert [keyed(str(n).encode(), 3) for n in range(10)] == [2, 0, 2, 2, 1, 0, 1, 0, 0, 2]
     assert [keyed(k, 10) for k in (b"21", b"foobar", b"abc", b"kafka", b"key")] == [0, 6, 7, 0, 1]
     assert keyed_by_crc32(b"123456789", 1 << 32) == 0xCBF43926, "the check value of this CRC"
 
 
+@pytest.mark.feature("004-25")
 def test_records_without_a_key() -> None:
     assert round_robin([0, 2, 5], 1, 7) == [2, 5, 0, 2, 5, 0, 2]
     drawn = list(sticky([0, 2, 5], 30, 3, random.Random(1)))
@@ -144,6 +147,7 @@ def test_refusals(argv: str, message: str) -> None:
     assert code == 1 and message in json.loads(out)["error"]
 
 
+@pytest.mark.feature("004-14")
 def test_a_join_takes_two_rounds_when_nobody_stops() -> None:
     _, out, _ = told(
         "assignors", "--topic", "t=10", "--members", "A,B,C", "--assignor", "cooperative-sticky", "--join", "D",
@@ -157,6 +161,7 @@ def test_a_join_takes_two_rounds_when_nobody_stops() -> None:
     assert rounds[0]["paused"] == []
 
 
+@pytest.mark.feature("004-14")
 def test_a_leave_in_words() -> None:
     _, out, _ = told("assignors", "--topic", "t=10", "--members", "A,B,C", "--leave", "C", "--assignor", "range")
     assert out.endswith(
@@ -186,6 +191,7 @@ GROUPS = [
 ]  # fmt: skip
 
 
+@pytest.mark.feature("004-20")
 @pytest.mark.parametrize(("group", "partition"), GROUPS)
 def test_which_partition_keeps_a_group(group: str, partition: int) -> None:
     _, out, _ = told("coordinator", "--group", group, "--json")

@@ -54,6 +54,7 @@ def foo(cluster: Any) -> Any:
     return cluster
 
 
+@pytest.mark.feature("002-07", "002-14", "002-30")
 def test_the_worked_transcript(foo: Any, tool: Any, plan: Any) -> None:
     outcome = tool(reassign, foo, ["--execute", "--throttle", "1000", *plan()])
     assert (outcome.code, outcome.out, outcome.err) == (0, EXECUTED, "")
@@ -126,6 +127,7 @@ REFUSED = [
 ]
 
 
+@pytest.mark.feature("002-06")
 @pytest.mark.parametrize(("text", "message"), [row[1:] for row in REFUSED], ids=[row[0] for row in REFUSED])
 def test_execute_refuses_and_changes_nothing(foo: Any, tool: Any, plan: Any, text: str, message: str) -> None:
     outcome = tool(reassign, foo, ["--execute", "--throttle", "1", *plan(text)])
@@ -144,6 +146,7 @@ def test_the_controllers_refusals_are_terse(foo: Any, tool: Any, plan: Any) -> N
     assert outcome.out.endswith("during rollback\nError reassigning partition(s):\nfoo-0: No.\n")
 
 
+@pytest.mark.feature("002-30")
 def test_verify_names_what_is_not_as_wanted(foo: Any, tool: Any, plan: Any) -> None:
     text = (
         '{"partitions":[{"topic":"foo","partition":0,"replicas":[1,0]},{"topic":"nix","partition":0,"replicas":[1]}]}'
@@ -159,6 +162,7 @@ def test_verify_names_what_is_not_as_wanted(foo: Any, tool: Any, plan: Any) -> N
     assert outcome.code == 1
 
 
+@pytest.mark.feature("002-02")
 def test_generate_is_repeatable_and_changes_nothing(foo: Any, tool: Any, plan: Any) -> None:
     topics = plan('{"topics":[{"topic":"foo"}]}', "--topics-to-move-json-file")
     outcome = tool(reassign, foo, ["--generate", "--broker-list", "2,1,77", *topics])
@@ -171,6 +175,7 @@ def test_generate_is_repeatable_and_changes_nothing(foo: Any, tool: Any, plan: A
     assert foo.topics["foo"][0].replicas == (0, 1)
 
 
+@pytest.mark.feature("000-10", "002-03")
 def test_generate_refuses_what_cannot_be_placed(foo: Any, tool: Any, plan: Any) -> None:
     topics = plan('{"topics":[{"topic":"foo"}]}', "--topics-to-move-json-file")
     outcome = tool(reassign, foo, ["--generate", "--broker-list", "0,7", *topics])
@@ -204,6 +209,7 @@ def test_usage_exits(foo: Any, tool: Any, argv: list[str], message: str) -> None
     assert tool(reassign, foo, ["--list"], bootstrap=None).err.startswith("Please specify --bootstrap-server\nOption")
 
 
+@pytest.mark.feature("002-17", "002-33")
 def test_moves_between_log_dirs(foo: Any, tool: Any, plan: Any) -> None:
     text = '{"partitions":[{"topic":"foo","partition":0,"replicas":[0,1],"log_dirs":["any","/ssd"]}]}'
     tries = iter([{"partition_index": 0, "error_code": ErrorCode.REPLICA_NOT_AVAILABLE}] * 2)
@@ -232,6 +238,7 @@ def test_moves_between_log_dirs(foo: Any, tool: Any, plan: Any) -> None:
     assert "Partition foo-0 on broker 1 is not being moved from log dir /data to /ssd.\nClearing" in outcome.out
 
 
+@pytest.mark.feature("002-17")
 def test_log_dir_moves_that_never_start_time_out(foo: Any, tool: Any, plan: Any) -> None:
     text = '{"partitions":[{"topic":"foo","partition":0,"replicas":[0,1],"log_dirs":["/x","/y"]}]}'
     entry = {"partition_index": 0, "error_code": ErrorCode.REPLICA_NOT_AVAILABLE}

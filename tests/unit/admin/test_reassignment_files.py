@@ -122,6 +122,7 @@ INVALID = [
 ]
 
 
+@pytest.mark.feature("002-06", "002-32")
 @pytest.mark.parametrize(("text", "message"), [row[1:] for row in INVALID], ids=[row[0] for row in INVALID])
 def test_plans_that_are_not_executed(text: str, message: str) -> None:
     with pytest.raises(ToolFailure) as refused:
@@ -129,6 +130,7 @@ def test_plans_that_are_not_executed(text: str, message: str) -> None:
     assert str(refused.value) == message
 
 
+@pytest.mark.feature("002-33")
 def test_reads_a_plan_with_log_dirs() -> None:
     plan = parse_plan(
         '{"version":1,"x":0,"partitions":[{"topic":"foo","partition":0,"replicas":[1,2],"log_dirs":["any","/d"]}]} x'
@@ -183,6 +185,7 @@ def test_any_json_is_read_or_refused(value: object) -> None:
         assert str(refused)
 
 
+@pytest.mark.feature("002-01")
 def test_topics_to_move() -> None:
     assert parse_topics_to_move('{"topics":[{"topic":"foo"},{"topic":"bar"}]}') == ["foo", "bar"]
     assert parse_topics_to_move("{}") == []
@@ -199,6 +202,7 @@ def test_topics_to_move() -> None:
         assert str(refused.value) == message
 
 
+@pytest.mark.feature("002-01")
 def test_broker_lists() -> None:
     assert parse_broker_list("2,0,1") == [2, 0, 1]
     for text, message in (

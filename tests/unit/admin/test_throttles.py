@@ -56,6 +56,7 @@ CASES = [
 ]
 
 
+@pytest.mark.feature("002-10")
 @pytest.mark.parametrize(
     ("current", "target", "leaders", "followers", "brokers"), [c[1:] for c in CASES], ids=[c[0] for c in CASES]
 )

@@ -34,6 +34,7 @@ USAGE = [
 ]  # fmt: skip
 
 
+@pytest.mark.feature("003-05")
 @pytest.mark.parametrize(("argv", "message"), [row[1:] for row in USAGE], ids=[row[0] for row in USAGE])
 def test_usage_exits(cluster: Any, tool: Any, argv: list[str], message: str) -> None:
     outcome = tool(topics, cluster, argv)
@@ -72,6 +73,7 @@ REFUSED = [
 ]  # fmt: skip
 
 
+@pytest.mark.feature("003-06")
 @pytest.mark.parametrize(("argv", "message"), [row[1:] for row in REFUSED], ids=[row[0] for row in REFUSED])
 def test_create_refuses_before_it_asks_the_cluster(cluster: Any, tool: Any, argv: list[str], message: str) -> None:
     outcome = tool(topics, cluster, ["--create", "--topic", "a", *argv])
@@ -92,6 +94,7 @@ def test_create_sends_defaults_plans_and_configs(cluster: Any, tool: Any) -> Non
     assert [(c.name, c.value) for c in planned.configs] == [("retention.ms", "5")]
 
 
+@pytest.mark.feature("003-07")
 def test_create_an_existing_topic(cluster: Any, tool: Any) -> None:
     cluster.topic("foo", (0,))
     outcome = tool(topics, cluster, ["--create", "--topic", "foo"])

@@ -40,6 +40,7 @@ def test_api_versions_tells_the_table(in_memory: Any) -> None:
     in_memory(scenario)
 
 
+@pytest.mark.feature("000-20")
 def test_metadata_creates_a_missing_topic_where_that_is_allowed(in_memory: Any) -> None:
     async def scenario(cluster: Any) -> None:
         broker = await cluster.start(1, num_partitions=2)
@@ -59,6 +60,7 @@ def test_metadata_creates_a_missing_topic_where_that_is_allowed(in_memory: Any) 
     in_memory(scenario)
 
 
+@pytest.mark.feature("003-08")
 def test_only_the_controller_creates_topics(in_memory: Any) -> None:
     async def scenario(cluster: Any) -> None:
         await cluster.start(1)

@@ -100,6 +100,7 @@ class Play:
         assert self.group.state is GroupState.STABLE
 
 
+@pytest.mark.feature("004-12", "004-19", "004-21", "004-22")
 def test_the_timeline_of_the_specification() -> None:
     play = Play()
     first = play.join_twice("A")

@@ -28,6 +28,7 @@ def closed(dirs: LogDirs, *, clean: bool = True, **watermarks: int) -> None:
     assert dirs.close(clean=clean, broker_epoch=3, high_watermarks=known) == []
 
 
+@pytest.mark.feature("003-15")
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
@@ -53,6 +54,7 @@ def test_the_name_of_a_deleted_log_fits() -> None:
     assert name.endswith("-12." + "0" * 32 + "-delete")
 
 
+@pytest.mark.feature("002-31")
 def test_a_new_log_goes_where_the_fewest_are(tmp_path) -> None:
     dirs = opened(tmp_path)
     places = [dirs.create(TopicPartition("t", p), LogConfig()).log_dir.name for p in range(4)]

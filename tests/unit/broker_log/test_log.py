@@ -262,6 +262,7 @@ def test_log_append_time_stamps_records(tmp_path) -> None:
     assert (done.log_append_time_ms, everything(log)) == (77, [(0, 77)])
 
 
+@pytest.mark.feature("004-04")
 def test_a_log_rolls_by_size_age_and_full_index(tmp_path) -> None:
     by_age = new_log(tmp_path, LogConfig(segment_ms=100))
     append(by_age, timestamp=1_000)

@@ -31,6 +31,7 @@ OFFLINE = [  # assignment, isr, online, unclean_allowed -> expected
 ]
 
 
+@pytest.mark.feature("004-10", "004-11")
 @pytest.mark.parametrize(
     ("assignment", "isr", "online", "unclean", "expected"), [c[1:] for c in OFFLINE], ids=[c[0] for c in OFFLINE]
 )
@@ -82,6 +83,7 @@ def slow_offline(assignment: Any, isr: Any, online: Any, unclean: bool) -> tuple
 ids = st.lists(st.integers(1, 5), unique=True, max_size=5).map(tuple)
 
 
+@pytest.mark.feature("004-10", "004-11")
 @settings(max_examples=200)
 @given(ids, ids, st.sets(st.integers(1, 5)), st.booleans())
 def test_offline_agrees_with_its_oracle(assignment: Any, isr: Any, online: Any, unclean: bool) -> None:

@@ -157,6 +157,7 @@ REFUSALS = [
 ]
 
 
+@pytest.mark.feature("002-28")
 @pytest.mark.parametrize(("target", "error"), [c[1:] for c in REFUSALS], ids=[c[0] for c in REFUSALS])
 def test_refused_reassignments(world: Any, target: Any, error: ErrorCode) -> None:
     world.broker_starts(1, 2)
@@ -361,6 +362,7 @@ def test_a_topic_that_vanishes_is_forgotten(world: Any) -> None:
     assert world.state.topics == set() and world.state.leadership(TP) is None
 
 
+@pytest.mark.feature("002-26")
 def test_new_partitions_of_a_topic_in_deletion_are_taken_back(world: Any) -> None:
     world.broker_starts(1)
     world.topic("t", p0=(1,))

@@ -83,6 +83,7 @@ def test_bytes_behind_a_body_are_ignored(play: Play) -> None:
     play(scenario, brokers=0)
 
 
+@pytest.mark.feature("003-09")
 def test_pipelined_requests_are_answered_in_order(play: Play) -> None:
     """The first waits half a second for a leader that never comes; the others wait behind it."""
 

@@ -66,6 +66,7 @@ KNOWN = [
 ]  # fmt: skip
 
 
+@pytest.mark.feature("000-05", "000-06", "000-11", "001-03", "003-11", "004-08")
 @pytest.mark.parametrize(("brokers", "count", "factor", "start", "first", "expected"), [k[1:] for k in KNOWN],
                          ids=[k[0] for k in KNOWN])  # fmt: skip
 def test_known_answers(
@@ -75,6 +76,7 @@ def test_known_answers(
     assert found == rows(expected, first)
 
 
+@pytest.mark.feature("000-12")
 @pytest.mark.parametrize(
     ("racks", "expected"),
     [
@@ -118,6 +120,7 @@ REFUSED = [
 ]  # fmt: skip
 
 
+@pytest.mark.feature("000-04", "004-09")
 @pytest.mark.parametrize(("count", "factor", "code", "message"), [r[1:] for r in REFUSED], ids=[r[0] for r in REFUSED])
 def test_refusals_come_in_order(count: int, factor: int, code: ErrorCode, message: str) -> None:
     with pytest.raises(KafkaError) as error:
@@ -174,6 +177,7 @@ def test_a_manual_assignment_is_refused(assignment: dict[int, list[BrokerId]], m
     assert (error.value.code, error.value.message) == (ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
 
 
+@pytest.mark.feature("000-02")
 def test_rack_modes() -> None:
     with pytest.raises(KafkaError, match="--disable-rack-aware"):
         usable_brokers(racked(MIXED), RackMode.ENFORCED)
@@ -192,6 +196,7 @@ EVEN = [
 ]
 
 
+@pytest.mark.feature("000-11", "004-08")
 @pytest.mark.parametrize(("racks", "count", "factor", "leaders", "replicas", "spread"), [e[1:] for e in EVEN],
                          ids=[e[0] for e in EVEN])  # fmt: skip
 def test_every_start_is_even(

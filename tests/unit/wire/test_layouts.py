@@ -35,12 +35,14 @@ def brokers_of(racks: list[str], aware: bool) -> list[BrokerRack]:
     return [BrokerRack(broker_id=BrokerId(10 + i), rack=r if aware else None) for i, r in enumerate(racks)]
 
 
+@pytest.mark.feature("004-07")
 def test_the_naive_scheme() -> None:
     assert assign_naively(FIVE, partitions=5, replication_factor=3) == {
         0: (0, 1, 2), 1: (1, 2, 3), 2: (2, 3, 4), 3: (3, 4, 0), 4: (4, 0, 1)
     }  # fmt: skip
 
 
+@pytest.mark.feature("004-07", "004-08")
 def test_a_broker_that_dies_loads_one_neighbour_in_the_naive_scheme_and_all_in_kafkas() -> None:
     naive = assign_naively(FIVE, partitions=20, replication_factor=3)
     kafka = assign_replicas(FIVE, partitions=20, replication_factor=3, start=fixed_start(0))
@@ -57,6 +59,7 @@ NAIVE = [
 ]
 
 
+@pytest.mark.feature("004-07")
 @pytest.mark.parametrize(
     ("topics", "partitions", "factor", "leaders", "leader_skew", "replicas", "replica_skew"),
     [row[1:] for row in NAIVE],
@@ -79,6 +82,7 @@ def test_skew_of_the_naive_scheme(
     assert skew.replica_skew == pytest.approx(replica_skew)
 
 
+@pytest.mark.feature("004-08")
 def test_all_starts_of_kafkas_scheme_together_are_even() -> None:
     layouts = [
         assign_replicas(FIVE, partitions=2, replication_factor=2, start=Start(start_index=s, shift=h))
@@ -89,6 +93,7 @@ def test_all_starts_of_kafkas_scheme_together_are_even() -> None:
     assert (set(skew.replicas.values()), skew.replica_skew) == ({20}, 1.0)
 
 
+@pytest.mark.feature("000-09")
 def test_a_random_start_spreads_small_topics_and_a_fixed_one_does_not() -> None:
     chance = random.Random(3)
     drawn = [
@@ -112,6 +117,7 @@ def test_leader_imbalance_is_the_share_led_elsewhere() -> None:
     assert leader_imbalance(told) == {1: 0.5, 2: 0.0, 3: 1.0}  # type: ignore[arg-type]
 
 
+@pytest.mark.feature("000-08")
 @settings(max_examples=60, deadline=None)
 @given(LAYOUTS, st.data())
 def test_the_start_is_found_again(given_: tuple[list[str], bool, int, int], data: st.DataObject) -> None:
