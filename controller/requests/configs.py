@@ -9,24 +9,24 @@ Source: spec broker.md §17; Kafka 3.9 `ConfigAdminManager`, `ConfigHelper`, `Zk
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from controller.requests.node import Body, Node, announce_config_change, write_entity_configs
 from controller.wire import topic_configs, znodes
+from controller.wire.broker_configs import broker_config_type, check_broker_change
 from controller.wire.config_alterations import Alteration, alterations
 from controller.wire.config_edits import (
-    ALTERABLE_BROKER_CONFIGS,
     ResourceType,
-    broker_config_type,
-    check_broker_configs,
     edited,
     own_broker_id,
     resource_type_name,
 )
+from controller.wire.config_entries import broker_rows, topic_rows
 from controller.wire.errors import ErrorCode, KafkaError
 from controller.wire.protocol import Request
-from controller.wire.topic_configs import TOPIC_CONFIGS, ConfigSource, InvalidConfig
+from controller.wire.topic_configs import TOPIC_CONFIGS, InvalidConfig
 from controller.wire.topic_names import check_topic_name
 from controller.wire.zk import Exists, GetData
 
@@ -56,8 +56,7 @@ async def _described(node: Node, resource: Any, synonyms: bool, docs: bool) -> B
                 check_topic_name(name)
                 entries = await _topic_entries(node, name, keys)
             case ResourceType.BROKER:
-                own = own_broker_id(name, node.endpoint.broker_id, describing=True)
-                entries = _broker_entries(node, own is not None, keys)
+                entries = _broker_entries(node, name, keys)
             case other:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {resource_type_name(other)}")
     except KafkaError as error:
@@ -85,62 +84,23 @@ async def _topic_entries(node: Node, topic: str, keys: Sequence[str] | None) -> 
     )
     if not exists.ok:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "")
-    own = znodes.ConfigEntityZNode.decode(configs.data)
-    entries = topic_configs.describe(own, node.configs.levels, keys)
-    return [
-        {
-            "name": entry.name,
-            "value": entry.value,
-            "read_only": False,
-            "is_default": entry.source is ConfigSource.DEFAULT_CONFIG,
-            "config_source": entry.source,
-            "is_sensitive": False,
-            "synonyms": [{"name": s.name, "value": s.value, "source": s.source} for s in entry.synonyms],
-            "config_type": entry.type,
-            "documentation": entry.doc,
-        }
-        for entry in entries
-    ]
+    return topic_rows(znodes.ConfigEntityZNode.decode(configs.data), node.configs.levels, keys)
 
 
-def _broker_entries(node: Node, own: bool, keys: Sequence[str] | None) -> list[Body]:
-    """The cluster's defaults, or this controller's settings: those it was given and those it uses."""
-    levels = node.configs.levels
-    sources: list[tuple[ConfigSource, Mapping[str, str]]] = [
-        (ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG, levels.dynamic_default)
-    ]
-    if own:
-        used = {
-            name.replace("_", "."): _property_text(value)
-            for name, value in node.properties.model_dump().items()
-            if value is not None
-        }
-        sources.insert(0, (ConfigSource.DYNAMIC_BROKER_CONFIG, levels.dynamic))
-        sources.append((ConfigSource.STATIC_BROKER_CONFIG, levels.static))
-        sources.append((ConfigSource.DEFAULT_CONFIG, {n: v for n, v in used.items() if n not in levels.static}))
-    names = sorted({name for _, values in sources for name in values})
-    return [_broker_entry(name, sources) for name in names if keys is None or name in keys]
-
-
-def _property_text(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _broker_entry(name: str, sources: Sequence[tuple[ConfigSource, Mapping[str, str]]]) -> Body:
-    synonyms = [{"name": name, "value": values[name], "source": source} for source, values in sources if name in values]
-    sensitive = name.endswith((".password", ".secret", ".key")) or "jaas" in name
-    if sensitive:
-        synonyms = [{**synonym, "value": None} for synonym in synonyms]
-    return {
-        "name": name,
-        "value": synonyms[0]["value"],
-        "read_only": name not in ALTERABLE_BROKER_CONFIGS,
-        "is_default": synonyms[0]["source"] is ConfigSource.DEFAULT_CONFIG,
-        "config_source": synonyms[0]["source"],
-        "is_sensitive": sensitive,
-        "synonyms": synonyms,
-        "config_type": broker_config_type(name),
+def _broker_entries(node: Node, name: str, keys: Sequence[str] | None) -> list[Body]:
+    """The cluster's defaults, or this controller's settings: its id and its place come from the command line, and its
+    limit of connections is not Kafka's."""
+    own, levels = node.endpoint.broker_id, node.configs.levels
+    of_one = own_broker_id(name, own, describing=True) is not None
+    (endpoint,) = node.endpoint.endpoints
+    place = {
+        "broker.id": str(own),
+        "node.id": str(own),
+        "inter.broker.protocol.version": "2.6",
+        "listeners": f"{endpoint.listener}://{endpoint.host}:{endpoint.port}",
+        "max.connections": str(node.properties.max_connections),
     }
+    return broker_rows(replace(levels, static={**levels.static, **place}), of_one=of_one, names=keys)
 
 
 # --- changes
@@ -187,7 +147,7 @@ async def _alter_one(node: Node, wanted: Alteration, *, validate_only: bool, inc
             topic_configs.validate(after, topic_configs.defaults_from(node.configs.levels.merged()))
         else:
             after = edited(before, wanted.edits, {e.name: broker_config_type(e.name) for e in wanted.edits}, {})
-            check_broker_configs(after, wanted.edits)
+            check_broker_change(after, node.configs.levels.merged())
     except InvalidConfig as error:
         where = f"ConfigResource(type={resource_type_name(wanted.kind)}, name='{wanted.name}')"
         raise InvalidConfig(f"Invalid config value for resource {where}: {error.message}") from error

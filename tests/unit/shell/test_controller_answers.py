@@ -219,3 +219,28 @@ def test_a_request_of_many_absurd_entries_is_answered(play: Play) -> None:
         assert made["topics"][0]["error_code"] == 0
 
     play(scenario, brokers=1)
+
+
+def test_the_controllers_own_settings_are_described_like_a_brokers(play: Play) -> None:
+    """All that Kafka knows, with types and defaults; what is secret or unknown is hidden."""
+
+    async def scenario(cluster: Any) -> None:
+        resource = {"resource_type": 4, "resource_name": "100", "configuration_keys": None}
+        body = {"resources": [resource], "include_synonyms": True, "include_documentation": True}
+        (answer,) = (await cluster.ask(ApiKey.DESCRIBE_CONFIGS, 3, body))["results"]
+        rows = {row["name"]: row for row in answer["configs"]}
+        assert len(rows) > 200 and list(rows) == sorted(rows)
+        assert (rows["broker.id"]["value"], rows["broker.id"]["read_only"]) == ("100", True)
+        balance = rows["auto.leader.rebalance.enable"]
+        assert [(s["value"], s["source"]) for s in balance["synonyms"]] == [("false", 4), ("true", 5)]
+        assert rows["log.retention.ms"]["read_only"] is False and rows["log.retention.ms"]["documentation"]
+        secrets = {name for name, row in rows.items() if row["is_sensitive"]}
+        assert "ssl.key.password" in secrets and {rows[name]["value"] for name in secrets} == {None}
+        body["resources"] = [{**resource, "resource_name": name} for name in ("1", "x")]
+        texts = [r["error_message"] for r in (await cluster.ask(ApiKey.DESCRIBE_CONFIGS, 3, body))["results"]]
+        assert texts == [
+            "Unexpected broker id, expected 100 or empty string, but received 1",
+            "Broker id must be an integer, but it is: x",
+        ]
+
+    play(scenario, brokers=0)
