@@ -1,0 +1,86 @@
+"""Faults in a whole system on virtual time: what they do to in-sync replicas, and that a seed gives the same run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker_sim.faults import scenario
+from controller.wire.simulated.world import World, run_world
+
+from .cluster import Cluster
+
+pytestmark = pytest.mark.sim
+TOPIC = "t"
+
+#: what, the scenario's fault (20 s long), which brokers must leave the ISR of a partition of 1, 2, 3 led by 1
+SHRINKING = [
+    ("a paused follower", "{fault: pause_replication, broker: 3}", {3}),
+    ("a cut link to the leader", "{fault: cut_link, broker: 1, peer: 2}", {2}),
+    ("fetches that are dropped", "{fault: api, broker: 1, api: Fetch, action: drop, sender: 3}", {3}),
+    ("fetches with an error", "{fault: api, broker: 1, api: Fetch, action: error, error_code: 6, sender: 2}", {2}),
+    ("a disk that stands nearly still", "{fault: slow_disk, broker: 3, bytes_per_second: 1}", {3}),
+]
+HARMLESS = [
+    ("a somewhat slow link", "{fault: slow_link, broker: 2, peer: 1, delay_ms: 30, jitter_ms: 20}"),
+    ("a somewhat slow disk", "{fault: slow_disk, delay_ms: 20}"),
+    ("now and then a dropped fetch", "{fault: api, api: Fetch, action: drop, chance: 0.05}"),
+    ("an expired session", "{fault: expire_session, broker: 2}"),
+]
+
+
+async def play(world: World, folder: Path, row: str, check: Callable[[Cluster, set[int]], None]) -> Cluster:
+    """A cluster under load with the fault in force for 20 s; `check` is told who was out of the ISR meanwhile."""
+    cluster = Cluster(world, folder)
+    with cluster.logging():
+        await cluster.start()
+        await cluster.create_topic(TOPIC, [[1, 2, 3]])
+        await cluster.until(cluster.healthy, within_s=60, what="a whole cluster")
+        world.machine("client").start(cluster.keep_producing(TOPIC, 1))
+        await cluster.sleep(5)
+        rows = scenario.parse(f"faults: [{row[:-1]}, for: 20s}}]").rows(world.clock.now_ms() + 1000)
+        for broker in cluster.brokers.values():
+            broker.set_faults(rows)
+        out: set[int] = set()
+        for _ in range(40):
+            await cluster.sleep(0.5)
+            out |= {1, 2, 3} - set(cluster.state(TOPIC, 0)["isr"])
+        check(cluster, out)
+        await cluster.heal()
+        await cluster.check_nothing_acknowledged_is_lost()
+    return cluster
+
+
+@pytest.mark.parametrize(("_", "row", "expected"), SHRINKING, ids=[case[0] for case in SHRINKING])
+def test_who_leaves_the_isr_and_comes_back(_: str, row: str, expected: set[int], tmp_path: Path) -> None:
+    def check(cluster: Cluster, out: set[int]) -> None:
+        assert out == expected
+        told = [line for line in cluster.lines if '"fault.' in line]
+        assert any('"fault.started"' in line for line in told)
+        assert any('"fault.acted"' in line for line in told)
+
+    cluster = run_world(5, lambda world: play(world, tmp_path, row, check))
+    assert any('"fault.ended"' in line for line in cluster.lines)
+
+
+@pytest.mark.parametrize(("_", "row"), HARMLESS, ids=[case[0] for case in HARMLESS])
+def test_what_replication_stands(_: str, row: str, tmp_path: Path) -> None:
+    def check(cluster: Cluster, out: set[int]) -> None:
+        assert out == set()
+        assert any('"fault.acted"' in line for line in cluster.lines)
+
+    run_world(5, lambda world: play(world, tmp_path, row, check))
+
+
+def test_a_seed_gives_the_same_run_with_faults_too(tmp_path: Path) -> None:
+    def lines(name: str) -> list[str]:
+        def check(cluster: Cluster, out: Any) -> None:
+            pass
+
+        row = "{fault: slow_link, delay_ms: 20, jitter_ms: 200}"
+        return run_world(9, lambda world: play(world, tmp_path / name, row, check)).lines
+
+    assert lines("a") == lines("b")
