@@ -290,14 +290,16 @@ class Cluster:
         """The brokers that run."""
         return ",".join(f"127.0.0.1:{node.port}" for node in self.nodes.values() if node.alive)
 
-    def tool(self, name: str, *words: str, bootstrap: str | None = None) -> str:
+    def tool(self, name: str, *words: str, bootstrap: str | None = None, stdin: str | None = None) -> str:
         """What a tool of Kafka's prints; fails unless it succeeds."""
-        ended = self.try_tool(name, *words, bootstrap=bootstrap)
+        ended = self.try_tool(name, *words, bootstrap=bootstrap, stdin=stdin)
         assert ended.returncode == 0, f"{name} {words}: {ended.stdout}{ended.stderr}"
         return ended.stdout
 
-    def try_tool(self, name: str, *words: str, bootstrap: str | None = None) -> subprocess.CompletedProcess[str]:
-        return run_tool(name, "--bootstrap-server", bootstrap or self.bootstrap, *words)
+    def try_tool(
+        self, name: str, *words: str, bootstrap: str | None = None, stdin: str | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        return run_tool(name, "--bootstrap-server", bootstrap or self.bootstrap, *words, stdin=stdin)
 
     def describe(self, topic: str, **how: str) -> dict[int, Partition]:
         """What `kafka-topics --describe` prints."""
@@ -320,6 +322,13 @@ class Cluster:
             for topic, targets in plan.items()
             for number, replicas in enumerate(targets)
         ]
+        return self._reassign(rows, *words)
+
+    def reassign_one(self, topic: str, partition: int, replicas: Sequence[int]) -> Path:
+        """As `reassign`, of one partition."""
+        return self._reassign([{"topic": topic, "partition": partition, "replicas": list(replicas)}])
+
+    def _reassign(self, rows: list[dict[str, Any]], *words: str) -> Path:
         file = self.folder / f"plan-{len(list(self.folder.glob('plan-*')))}.json"
         file.write_text(json.dumps({"version": 1, "partitions": rows}))
         printed = self.tool("reassign-partitions", "--execute", "--reassignment-json-file", str(file), *words)
@@ -345,10 +354,11 @@ class Cluster:
         return self.tool("reassign-partitions", "--verify", "--reassignment-json-file", str(file))
 
 
-def run_tool(name: str, *words: str) -> subprocess.CompletedProcess[str]:
+def run_tool(name: str, *words: str, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
     """A tool of Kafka's, as it is."""
     return subprocess.run(
         [str(REAL_KAFKA), name, *words],
+        input=stdin,
         capture_output=True,
         text=True,
         timeout=120,

@@ -132,6 +132,79 @@ def consume(cluster: Cluster, topic: str, group: str, count: int) -> list[str]:
     return values
 
 
+def consume_nothing(cluster: Cluster, topic: str, group: str) -> int:
+    """Joins and leaves a group, without a record read."""
+    consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": group, "auto.offset.reset": "earliest"})
+    consumer.subscribe([topic])
+    until("it has partitions", lambda: consumer.poll(0.2) is None and consumer.assignment())
+    consumer.close()
+    return 0
+
+
+class Reader:
+    """Reads a topic as the one member of a group, on a thread, and commits after each batch, until it is left."""
+
+    def __init__(self, bootstrap: str, topic: str, group: str) -> None:
+        self.values: list[str] = []
+        self._consumer = Consumer(
+            {
+                "bootstrap.servers": bootstrap,
+                "group.id": group,
+                "auto.offset.reset": "earliest",
+                "enable.auto.commit": False,
+                "session.timeout.ms": 30_000,
+                "heartbeat.interval.ms": 500,
+                "topic.metadata.refresh.interval.ms": 5_000,
+            }
+        )
+        self._consumer.subscribe([topic])
+        self._ending = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def _run(self) -> None:
+        while not self._ending.is_set():
+            messages = [m for m in self._consumer.consume(100, 0.2) if m.error() is None]
+            if messages:
+                self.values += [m.value().decode() for m in messages]
+                self._commit()
+        self._consumer.close()
+
+    def _commit(self) -> None:
+        """Until it is done, or the partitions are another's."""
+        deadline = time.monotonic() + LIMIT_S
+        while time.monotonic() < deadline:
+            try:
+                self._consumer.commit(asynchronous=False)
+            except KafkaException:
+                self._ending.wait(0.2)
+            else:
+                return
+
+    def until_more(self, count: int = 100) -> None:
+        """Waits until so many more records than now are read."""
+        goal = len(self.values) + count
+        until(f"{count} more records are read", lambda: len(self.values) >= goal)
+
+    def until_read(self, wanted: list[str]) -> None:
+        """Waits until all of these were read; ends then."""
+        until("all is read", lambda: set(wanted) <= set(self.values))
+        self._end()
+
+    def _end(self) -> None:
+        self._ending.set()
+        self._thread.join(LIMIT_S)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is not None:
+            self._end()
+
+
 def assert_nothing_lost(cluster: Cluster, writer: Writer, *, duplicates: bool = False) -> None:
     """Every acknowledged record can be read; an idempotent writer's exactly once."""
     assert not writer.failed, writer.failed[:3]

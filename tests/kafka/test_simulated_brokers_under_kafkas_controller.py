@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Iterator
 
 import pytest
 from confluent_kafka import Producer
 
+from controller.wire.hashing import group_partition
+
 from .cluster import LIMIT_S, Cluster, until
-from .records import Writer, assert_nothing_lost, consume, read_all
+from .records import Reader, Writer, assert_nothing_lost, consume, consume_nothing, read_all
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(400)]
 REAL, SIMULATED = 0, (1, 2, 3)
@@ -162,6 +165,86 @@ def test_a_group_on_a_mixed_cluster(cluster: Cluster) -> None:
     assert [line.split()[:6] for line in printed.splitlines() if "grouped" in line] == [
         ["mixed", "grouped", "0", "20", "20", "0"]
     ]
+
+
+def test_a_groups_coordinator_moves_between_the_kinds(cluster: Cluster) -> None:
+    """The partition of a group that reads all the time is led by a simulated broker, the real one, and back."""
+    group, partition = "wanderers", group_partition("wanderers", 8)
+    cluster.create("followed", "--replica-assignment", "1:2,2:3")
+    assert consume_nothing(cluster, "followed", group) == 0  # so that __consumer_offsets is there
+    cluster.until_in_sync("__consumer_offsets")
+    with Writer(cluster.bootstrap, "followed") as writer, Reader(cluster.bootstrap, "followed", group) as reader:
+        reader.until_more()
+        for target in ([1, REAL], [REAL, 2], [2, REAL, 3], [REAL, 3]):
+            cluster.until_reassigned(cluster.reassign_one("__consumer_offsets", partition, target))
+            cluster.elect_preferred("__consumer_offsets")
+            until(
+                f"broker {target[0]} coordinates",
+                lambda target=target: cluster.partitions("__consumer_offsets")[partition].leader == target[0],
+            )
+            reader.until_more()
+    reader.until_read(writer.acknowledged)
+    printed = cluster.tool("consumer-groups", "--describe", "--group", group)
+    lags = [int(line.split()[5]) for line in printed.splitlines() if line.startswith(group)]
+    assert lags == [0, 0], printed
+    assert_nothing_lost(cluster, writer)
+
+
+def test_a_paused_broker_is_replaced_and_comes_back_as_a_follower(cluster: Cluster) -> None:
+    """SIGSTOP for longer than its session: its leadership goes on without it, and its return loses nothing."""
+    cluster.create("paused", "--replica-assignment", "2:1:3,2:3:1", "--config", "min.insync.replicas=2")
+    with Writer(cluster.bootstrap, "paused") as writer:
+        writer.until_more()
+        cluster.nodes[2].signal(signal.SIGSTOP)
+        until("ZooKeeper forgets broker 2", lambda: 2 not in cluster.live())
+        cluster.until_in_sync("paused", among={1, 3})
+        assert all(row.leader != 2 for row in cluster.partitions("paused").values())
+        writer.until_more()
+        cluster.nodes[2].signal(signal.SIGCONT)
+        until("it registers again", lambda: 2 in cluster.live())
+        cluster.until_in_sync("paused")
+        writer.until_more()
+    assert_nothing_lost(cluster, writer)
+    until_agreed(cluster, "paused")
+
+
+def test_configs_set_by_kafkas_tool_count_at_simulated_brokers(cluster: Cluster) -> None:
+    cluster.create("limited", "--replica-assignment", "1:2")
+
+    def size_is_taken(size: int) -> bool:
+        failed = []
+        producer = Producer({"bootstrap.servers": cluster.bootstrap, "message.max.bytes": 2_000_000})
+        producer.produce("limited", value=b"x" * size, on_delivery=lambda e, _: e and failed.append(e.name()))
+        assert producer.flush(LIMIT_S) == 0
+        assert failed in ([], ["MSG_SIZE_TOO_LARGE"])
+        return not failed
+
+    one = f"127.0.0.1:{cluster.nodes[1].port}"
+    assert size_is_taken(5_000)
+    cluster.tool("configs", "--alter", "--topic", "limited", "--add-config", "max.message.bytes=1000")
+    until("the topic's limit counts", lambda: not size_is_taken(5_000))
+    cluster.tool("configs", "--alter", "--topic", "limited", "--delete-config", "max.message.bytes")
+    until("it no longer counts", lambda: size_is_taken(5_000))
+    cluster.tool("configs", "--alter", "--broker-defaults", "--add-config", "message.max.bytes=2000", bootstrap=one)
+    until("the limit of all brokers counts", lambda: not size_is_taken(5_000))
+    printed = cluster.tool("configs", "--describe", "--all", "--broker", "1", bootstrap=one)
+    assert (
+        "message.max.bytes=2000 sensitive=false synonyms={DYNAMIC_DEFAULT_BROKER_CONFIG:message.max.bytes=2000"
+        in printed
+    )
+    cluster.tool("configs", "--alter", "--broker-defaults", "--delete-config", "message.max.bytes", bootstrap=one)
+    until("it no longer counts", lambda: size_is_taken(5_000))
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_javas_clients(cluster: Cluster, codec: str) -> None:
+    """kafka-console-producer (idempotent, acks=all) writes; kafka-console-consumer reads as a group."""
+    topic = f"java-{codec}"
+    cluster.create(topic, "--replica-assignment", "1:2:3,2:3:1")
+    lines = [f"{codec} {number} {'x' * (number % 50)}" for number in range(200)]
+    cluster.tool("console-producer", "--topic", topic, "--compression-codec", codec, stdin="\n".join(lines) + "\n")
+    words = ("--topic", topic, "--group", topic, "--from-beginning", "--max-messages", "200", "--timeout-ms", "60000")
+    assert sorted(cluster.tool("console-consumer", *words).splitlines()) == sorted(lines)
 
 
 def test_kafkas_controller_has_no_complaint(cluster: Cluster) -> None:
