@@ -6,7 +6,7 @@ Source: spec broker.md §15; Kafka 3.9 `ReplicationQuotaManager`, `SimpleRate`, 
 from __future__ import annotations
 
 import re
-from collections import deque
+from dataclasses import dataclass
 from typing import Final
 
 from controller.wire.types import BrokerId, TopicPartition
@@ -15,38 +15,60 @@ _LIST: Final = re.compile(r"\d+:\d+(,\d+:\d+)*")
 EVERY_REPLICA: Final = "*"
 
 
+@dataclass(slots=True)
+class _Sample:
+    """Bytes from `start_ms` on; `last_ms` is its newest event."""
+
+    start_ms: int
+    last_ms: int
+    size_bytes: int = 0
+
+
 class SimpleRate:
     """Bytes per second over the retained samples.
 
-    A sample lasts `window_ms` from its first event on; one that began `samples` windows ago no longer counts. The
-    divisor is the time since the oldest retained sample began, at least one window.
+    A sample takes events for `window_ms` from its start on. One whose last event is `samples` windows ago is emptied
+    and starts anew, now: what was quiet counts as time, up to that long. The divisor is the time since the oldest
+    sample began, at least one window. Asking starts the clock as an event does.
+    Source: Kafka 3.9 `SampledStat` (a ring of `samples` + 1 samples), `SimpleRate`.
     """
 
     def __init__(self, *, samples: int = 11, window_ms: int = 1_000) -> None:
-        self._samples, self._window_ms = samples, window_ms
-        #: (start, bytes), oldest first.
-        self._windows: deque[tuple[int, int]] = deque()
+        self._count, self._window_ms = samples + 1, window_ms
+        self._expire_ms = samples * window_ms
+        self._ring: list[_Sample] = []
+        self._current = 0
 
     def record(self, size_bytes: int, now_ms: int) -> None:
         """So many bytes went now."""
-        if self._windows and now_ms - self._windows[-1][0] < self._window_ms:
-            start, before = self._windows.pop()
-            self._windows.append((start, before + size_bytes))
-        else:
-            self._windows.append((now_ms, size_bytes))
-        self._purge(now_ms)
+        sample = self._sample(now_ms)
+        if now_ms - sample.start_ms >= self._window_ms:
+            sample = self._advance(now_ms)
+        sample.size_bytes += size_bytes
+        sample.last_ms = now_ms
 
     def rate(self, now_ms: int) -> float:
-        """Bytes per second; 0 without a retained sample."""
-        self._purge(now_ms)
-        if not self._windows:
-            return 0.0
-        elapsed_ms = max(now_ms - self._windows[0][0], self._window_ms)
-        return sum(size for _, size in self._windows) * 1000 / elapsed_ms
+        """Bytes per second."""
+        self._sample(now_ms)
+        for sample in self._ring:
+            if now_ms - sample.last_ms >= self._expire_ms:
+                sample.start_ms, sample.last_ms, sample.size_bytes = now_ms, now_ms, 0
+        elapsed_ms = max(now_ms - min(sample.start_ms for sample in self._ring), self._window_ms)
+        return sum(sample.size_bytes for sample in self._ring) * 1000 / elapsed_ms
 
-    def _purge(self, now_ms: int) -> None:
-        while self._windows and now_ms - self._windows[0][0] >= self._samples * self._window_ms:
-            self._windows.popleft()
+    def _sample(self, now_ms: int) -> _Sample:
+        if not self._ring:
+            self._ring.append(_Sample(now_ms, now_ms))
+        return self._ring[self._current]
+
+    def _advance(self, now_ms: int) -> _Sample:
+        self._current = (self._current + 1) % self._count
+        fresh = _Sample(now_ms, now_ms)
+        if self._current == len(self._ring):
+            self._ring.append(fresh)
+        else:
+            self._ring[self._current] = fresh
+        return fresh
 
 
 def parse_throttled_replicas(text: str, broker_id: BrokerId) -> frozenset[int] | None:

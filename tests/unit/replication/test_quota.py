@@ -18,7 +18,8 @@ RATES = [
     pytest.param([(0, 1000)], 4_000, 250.0, id="early on it divides by the time gone by"),
     pytest.param([(0, 1000), (4_000, 3000)], 4_000, 1000.0, id="over all samples"),
     pytest.param([(0, 1000)], 10_999, 1000 / 10.999, id="the last moment of the oldest sample"),
-    pytest.param([(0, 1000)], 11_000, 0.0, id="eleven windows later it no longer counts"),
+    pytest.param([(0, 1000)], 11_000, 0.0, id="eleven windows after its last event it no longer counts"),
+    pytest.param([(0, 5000), (900, 1), (10_500, 999)], 11_200, 6000 / 11.2, id="its last event keeps a sample"),
     pytest.param([(0, 5000), (10_500, 1000)], 11_200, 1000.0, id="what is left begins later"),
     pytest.param([], 5, 0.0, id="nothing recorded"),
 ]
@@ -32,20 +33,133 @@ def test_rate(records, now_ms, expected) -> None:
     assert rate.rate(now_ms) == pytest.approx(expected)
 
 
+#: From kafka-clients 3.9.1: (bytes go at, it is asked at, bytes, the rate then), each row one `SimpleRate`.
+RECORDED = [
+    [
+        (185, 298, 1847, 1847.000),
+        (552, 558, 4434, 6281.000),
+        (936, 1009, 6569, 12850.000),
+        (1326, 1488, 0, 9861.857),
+        (1522, 1718, 1262, 9205.479),
+        (1907, 2017, 332, 7884.279),
+        (2316, 2414, 6959, 9602.064),
+        (2567, 2669, 0, 8616.345),
+        (2674, 2680, 8800, 12105.411),
+        (2843, 2932, 0, 10994.904),
+        (2952, 2986, 0, 10782.935),
+        (3201, 3338, 3477, 10681.890),
+        (3615, 3635, 0, 9762.319),
+        (3923, 3975, 7357, 10827.704),
+    ],
+    [
+        (1108, 1398, 0, 0.000),
+        (1465, 2065, 0, 0.000),
+        (2671, 2768, 0, 0.000),
+        (3836, 4020, 1086, 414.188),
+        (4134, 4201, 416, 535.854),
+        (4600, 5278, 1231, 704.381),
+        (5425, 5681, 7642, 2422.367),
+        (6395, 6698, 635, 2077.358),
+        (7560, 7867, 26, 1705.982),
+        (8517, 9264, 3324, 1825.578),
+        (9379, 9531, 8588, 2821.591),
+        (10186, 10528, 8419, 3435.597),
+        (10768, 11354, 4583, 3610.888),
+        (12121, 12269, 7966, 4039.739),
+    ],
+    [
+        (1734, 2315, 4210, 4210.000),
+        (5443, 5992, 0, 988.727),
+        (6556, 8141, 3961, 1275.324),
+        (11023, 12004, 3614, 1147.517),
+        (12810, 12947, 0, 1185.261),
+        (14833, 15925, 2911, 1119.223),
+        (19310, 21223, 278, 666.961),
+        (22580, 23373, 1946, 492.519),
+        (26011, 27779, 8922, 1316.094),
+        (27971, 29532, 0, 1090.393),
+        (29666, 30453, 0, 1177.465),
+        (31310, 32384, 5632, 1682.987),
+        (35654, 36789, 9928, 2271.479),
+        (38513, 39934, 1539, 1803.502),
+    ],
+    [
+        (1862, 3420, 3303, 2120.026),
+        (5187, 6598, 0, 697.424),
+        (8444, 8871, 0, 471.251),
+        (15563, 17623, 1552, 753.398),
+        (21585, 25054, 0, 163.523),
+        (29530, 31605, 3148, 1517.108),
+        (33974, 37713, 4203, 898.326),
+        (40416, 41439, 0, 427.395),
+        (44408, 44591, 3582, 733.258),
+        (46385, 50322, 7945, 1297.647),
+        (56704, 58637, 5784, 695.610),
+        (63065, 65267, 6595, 1445.638),
+        (71528, 73369, 4306, 1057.939),
+        (77033, 79177, 0, 562.949),
+    ],
+    [
+        (4487, 9411, 3474, 705.524),
+        (17917, 24108, 7854, 1268.616),
+        (29830, 34161, 0, 0.000),
+        (45464, 48392, 6560, 2240.437),
+        (49482, 55697, 0, 641.063),
+        (57714, 64022, 0, 0.000),
+        (69187, 71543, 0, 0.000),
+        (82304, 85951, 5180, 1420.345),
+        (94666, 96958, 689, 300.611),
+        (97515, 103545, 7707, 945.602),
+        (110491, 110560, 0, 0.000),
+        (122193, 123144, 0, 0.000),
+        (136014, 137555, 0, 0.000),
+        (148753, 151806, 3042, 996.397),
+    ],
+]
+
+
+@pytest.mark.parametrize("row", RECORDED)
+def test_rate_is_kafkas(row) -> None:
+    rate = SimpleRate()
+    for at, asked_at, size, expected in row:
+        if size:
+            rate.record(size, at)
+        assert rate.rate(asked_at) == pytest.approx(expected, abs=0.001)
+
+
+STEPS = st.lists(st.tuples(st.integers(0, 3_000), st.integers(0, 10_000)), min_size=1, max_size=60)
+
+
 @settings(max_examples=60)
-@given(st.lists(st.tuples(st.integers(0, 3_000), st.integers(0, 10_000)), max_size=40))
-def test_rate_agrees_with_a_list_of_samples(steps) -> None:
-    rate, samples, now = SimpleRate(), [], 0
+@given(STEPS, st.integers(1, 12), st.sampled_from([500, 1_000, 3_000]))
+def test_rate_is_what_went_lately_over_the_time_it_took(steps, samples, window_ms) -> None:
+    """Never more than all bytes of the last windows in one, never less than them over all windows and two more."""
+    rate, now, gone = SimpleRate(samples=samples, window_ms=window_ms), 0, []
     for gap, size in steps:
         now += gap
         rate.record(size, now)
-        if samples and now - samples[-1][0] < 1_000:
-            samples[-1] = (samples[-1][0], samples[-1][1] + size)
-        else:
-            samples.append((now, size))
-        kept = [s for s in samples if now - s[0] < 11_000]
-        expected = sum(s for _, s in kept) * 1000 / max(now - kept[0][0], 1_000)
-        assert rate.rate(now) == pytest.approx(expected)
+        gone.append((now, size))
+        least = sum(s for at, s in gone if now - at < (samples - 1) * window_ms) * 1000 / ((samples + 2) * window_ms)
+        most = sum(s for at, s in gone if now - at < (samples + 1) * window_ms) * 1000 / window_ms
+        assert least <= rate.rate(now) + 1e-6
+        assert rate.rate(now) <= most + 1e-6
+
+
+@settings(max_examples=40)
+@given(st.integers(1_000, 50_000), st.integers(100, 20_000), st.integers(1, 400))
+def test_a_stream_that_waits_while_the_limit_is_exceeded_keeps_to_it(bound, piece, wait_ms) -> None:
+    """In the long run; a piece overshoots, for the limit is looked at before it."""
+    quota = ReplicationQuota(1)
+    quota.bound = bound
+    now, sent, piece = 0, 0, min(piece, 5 * bound)
+    while now < 60_000:
+        if not quota.is_exceeded(now):
+            quota.record(piece, now)
+            sent += piece
+        now += wait_ms
+    wanted = min(bound, piece * 1000 / wait_ms) * 60
+    assert sent <= bound * 60 + 13 * bound + 2 * piece
+    assert sent >= 0.5 * wanted - 12 * piece
 
 
 LISTS = [
