@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from controller.admin.assignors.members import Member
-from controller.admin.assignors.rebalance import ASSIGNORS, COOPERATIVE, Round, rebalance, step
+from controller.admin.assignors.rebalance import ASSIGNORS, COOPERATIVE, DEFAULT_STRATEGIES, Round, rebalance, step
 from controller.admin.failures import ToolFailure
 from controller.admin.layout.picture import show
 from controller.admin.machine import Machine
@@ -76,7 +76,8 @@ async def explain(options: argparse.Namespace, machine: Machine) -> dict[str, An
 def _print(
     machine: Machine, name: str, first: Sequence[Round], second: Sequence[Round], *, joined: list[str], left: list[str]
 ) -> None:
-    parts: list[Any] = [Text(name, style="bold"), *(_table(r) for r in first)]
+    default = " (what Java consumers use unless told otherwise)" if name == DEFAULT_STRATEGIES["3.x"][0] else ""
+    parts: list[Any] = [Text(name + default, style="bold"), *(_table(r) for r in first)]
     if second:
         told = [f"{','.join(joined)} joined" if joined else "", f"{','.join(left)} left" if left else ""]
         parts.append(Text(" and ".join(filter(None, told)) + ":"))

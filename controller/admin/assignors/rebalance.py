@@ -24,6 +24,9 @@ ASSIGNORS: Final[Mapping[str, Assignor]] = {
     "sticky": sticky_shares,
     COOPERATIVE: cooperative_shares,
 }
+#: `partition.assignment.strategy` of Java consumers where nobody sets it. A group takes the first that all its members
+#: list, so that range it is in either case. Source: Kafka 2.8 and 3.0 `ConsumerConfig`.
+DEFAULT_STRATEGIES: Final[Mapping[str, tuple[str, ...]]] = {"2.x": ("range",), "3.x": ("range", COOPERATIVE)}
 #: Two are enough for a cooperative assignor; more would be a fault of ours.
 _ROUNDS_MAX: Final = 5
 
