@@ -33,8 +33,20 @@ def parser() -> argparse.ArgumentParser:
     )
     run.add_argument("--what-if", action="append", default=[], metavar="K=V", help="not in this version")
     run.add_argument("--check", action="store_true", help="exit with 3 when derived and emitted ISR changes differ")
+    _validate_parser(commands)
     _with_input(commands, "ingest", help="only read: rows, state writes, and what could not be used")
     return top
+
+
+def _validate_parser(commands: Any) -> None:
+    one = commands.add_parser("validate", help="hold the replay against recorded runs of a real Kafka")
+    one.add_argument("--runs", type=Path, required=True, metavar="DIR", help="a run (truth.jsonl), or a folder of them")
+    one.add_argument("--page", type=Path, metavar="FILE", help="write the figures as a Markdown page")
+    one.add_argument(
+        "--time-zone", metavar="ZONE", help="of the JVMs (default: what scenario.md of the run says, or UTC)"
+    )
+    one.add_argument("--profile", default="P37", help=f"one of {', '.join(PROFILES)} (default: %(default)s)")
+    one.add_argument("--master", default="local[*]", help="the Spark master (default: %(default)s)")
 
 
 def _with_input(commands: Any, name: str, *, help: str) -> argparse.ArgumentParser:
@@ -75,7 +87,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except SystemExit as end:
         return int(end.code or 0)
     try:
-        return _run(asked)
+        return _validate(asked) if asked.command == "validate" else _run(asked)
     except ReplayRefused as refused:
         print(f"replay: {refused}", file=sys.stderr)
         return refused.exit_code
@@ -119,6 +131,30 @@ def _run(asked: argparse.Namespace) -> int:
     else:
         _print(Console(), asked.out, done.summary, [f.as_row() for f in done.findings])
     return EXIT_DIFFERS if asked.command == "run" and asked.check and not done.is_exact else 0
+
+
+def _validate(asked: argparse.Namespace) -> int:
+    from broker_sim.replay import session, validation_job
+    from broker_sim.replay.validation import RunFigures, broken_limits, page
+
+    if asked.profile not in PROFILES:
+        raise ReplayRefused(f"no profile {asked.profile!r}; there are {', '.join(PROFILES)}")
+    runs = validation_job.look(asked.runs)
+    console = Console(stderr=True)
+
+    def told(one: RunFigures) -> None:
+        console.print(f"{one.run}: done", highlight=False)
+
+    with session.spark_session(asked.master, input_bytes=0) as spark:
+        figures = validation_job.validate(spark, runs, profile=asked.profile, zone=asked.time_zone, done=told)
+    text = page(figures)
+    if asked.page is not None:
+        asked.page.write_text(text, encoding="utf-8")
+    print(text)
+    broken = broken_limits(figures)
+    for line in broken:
+        print(f"replay: not within its limits: {line}", file=sys.stderr)
+    return EXIT_DIFFERS if broken else 0
 
 
 def _refuse(asked: argparse.Namespace) -> None:
