@@ -1,0 +1,180 @@
+"""Settings that change while brokers run: they count after the notice, everywhere, until they are taken back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from broker_sim.log.records import build_values
+from controller.wire import log_events as ev
+from controller.wire.broker_configs import ALTERABLE, check_broker_change, documentation, is_sensitive, synonyms_of
+from controller.wire.errors import ErrorCode, KafkaError
+from controller.wire.protocol import ApiKey
+from controller.wire.types import TopicPartition
+from controller.wire.zk import Create, SetData
+from controller.wire.znodes import ConfigChangesZNode, ConfigEntityZNode
+
+SET, DELETE = 0, 1
+TOPIC, BROKER = 2, 4
+
+
+async def alter(cluster: Any, broker: int, kind: int, name: str, key: str, value: str | None) -> None:
+    configs = [{"name": key, "config_operation": DELETE if value is None else SET, "value": value}]
+    body = {"resources": [{"resource_type": kind, "resource_name": name, "configs": configs}]}
+    answer = await cluster.call(broker, ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, body)
+    assert answer.responses[0].error_code == 0, answer.responses[0].error_message
+    await cluster.world.sleep(1)
+
+
+def log_config(name: str) -> Callable[[Any], Any]:
+    def read(broker: Any) -> Any:
+        log = broker.context.replicas._table.dirs.get(TopicPartition("t", 0))
+        return getattr(log.config, name)
+
+    return read
+
+
+def setting(name: str) -> Callable[[Any], Any]:
+    return lambda broker: getattr(broker.context.replicas._table.settings, name)
+
+
+#: (setting, value, how it is seen at a broker, what is seen)
+EFFECTS: list[tuple[str, str, Callable[[Any], Any], Any]] = [
+    ("log.retention.ms", "1000", log_config("retention_ms"), 1000),
+    ("log.retention.bytes", "5", log_config("retention_bytes"), 5),
+    ("log.segment.bytes", "4096", log_config("segment_bytes"), 4096),
+    ("log.roll.ms", "77", log_config("segment_ms"), 77),
+    ("log.cleanup.policy", "compact", log_config("cleanup_policy"), "compact"),
+    ("log.index.interval.bytes", "9", log_config("index_interval_bytes"), 9),
+    ("log.segment.delete.delay.ms", "1", log_config("file_delete_delay_ms"), 1),
+    ("log.message.timestamp.type", "LogAppendTime", log_config("message_timestamp_type"), "LogAppendTime"),
+    ("message.max.bytes", "123", log_config("max_message_bytes"), 123),
+    ("compression.type", "lz4", log_config("compression_type"), "lz4"),
+    ("min.insync.replicas", "2", log_config("min_insync_replicas"), 2),
+    ("producer.id.expiration.ms", "5", setting("producer_id_expiration_ms"), 5),
+    ("num.replica.fetchers", "2", setting("num_replica_fetchers"), 2),
+    ("log.cleaner.backoff.ms", "5", setting("log_cleaner_backoff_ms"), 5),
+    ("log.cleaner.io.max.bytes.per.second", "5", setting("log_cleaner_io_max_bytes_per_second"), 5.0),
+    ("max.connections", "5", lambda broker: broker._server._limits.max_connections, 5),
+    ("max.connections.per.ip.overrides", "h:5", lambda broker: dict(broker._server._limits.overrides), {"h": 5}),
+    ("leader.replication.throttled.rate", "5", lambda b: b.context.replicas._table.leader_quota.bound, 5),
+    ("follower.replication.throttled.rate", "5", lambda b: b.context.replicas._table.follower_quota.bound, 5),
+]
+
+
+@pytest.mark.parametrize(("key", "value", "seen", "wanted"), EFFECTS, ids=[row[0] for row in EFFECTS])
+def test_it_counts_for_one_broker_or_for_all_until_it_is_taken_back(
+    in_memory: Any, key: str, value: str, seen: Callable[[Any], Any], wanted: Any
+) -> None:
+    async def scenario(cluster: Any) -> None:
+        brokers = [await cluster.start(number) for number in (1, 2)]
+        await cluster.create_topic("t", [(1, 2)])
+        before = [seen(broker) for broker in brokers]
+        assert wanted not in before
+        await alter(cluster, 1, BROKER, "", key, value)
+        assert [seen(broker) for broker in brokers] == [wanted, wanted]
+        await alter(cluster, 1, BROKER, "", key, None)
+        assert [seen(broker) for broker in brokers] == before
+        await alter(cluster, 2, BROKER, "2", key, value)
+        assert [seen(broker) for broker in brokers] == [before[0], wanted]
+        again = await cluster.start(3)
+        assert again.context.configs.dynamic == {}
+
+    in_memory(scenario)
+
+
+def test_a_topics_own_setting_counts_more_than_its_brokers(in_memory: Any) -> None:
+    async def scenario(cluster: Any) -> None:
+        broker = await cluster.start(1)
+        await cluster.create_topic("t", [(1,)])
+        seen = log_config("max_message_bytes")
+        await alter(cluster, 1, TOPIC, "t", "max.message.bytes", "10")
+        await alter(cluster, 1, BROKER, "1", "message.max.bytes", "20")
+        assert seen(broker) == 10
+        produced = await cluster.call(1, ApiKey.PRODUCE, 8, produce_body())
+        assert produced.responses[0].partition_responses[0].error_code == ErrorCode.MESSAGE_TOO_LARGE
+        await alter(cluster, 1, TOPIC, "t", "max.message.bytes", None)
+        assert seen(broker) == 20
+        await alter(cluster, 1, BROKER, "1", "message.max.bytes", None)
+        produced = await cluster.call(1, ApiKey.PRODUCE, 8, produce_body())
+        assert produced.responses[0].partition_responses[0].error_code == ErrorCode.NONE
+
+    in_memory(scenario)
+
+
+def produce_body() -> dict[str, Any]:
+    records = build_values([(b"k", b"v")], timestamp=1)
+    topics = [{"name": "t", "partition_data": [{"index": 0, "records": records}]}]
+    return {"acks": -1, "timeout": 1000, "topic_data": topics}
+
+
+def test_followers_go_on_after_the_number_of_fetchers_changed(in_memory: Any) -> None:
+    async def scenario(cluster: Any) -> None:
+        for number in (1, 2):
+            await cluster.start(number)
+        await cluster.create_topic("t", [(1, 2)] * 4)
+        await alter(cluster, 2, BROKER, "2", "num.replica.fetchers", "2")
+        fetchers = cluster.brokers[2].context.replicas._fetchers._fetchers
+        assert {number for _, number in fetchers} == {0, 1}
+        produced = await cluster.call(1, ApiKey.PRODUCE, 8, produce_body())
+        assert produced.responses[0].partition_responses[0].error_code == ErrorCode.NONE
+
+    in_memory(scenario)
+
+
+def test_what_other_hands_wrote_wrongly_is_left_out_with_a_word(in_memory: Any) -> None:
+    async def scenario(cluster: Any) -> None:
+        broker = await cluster.start(1)
+        path = ConfigEntityZNode.path("brokers/1")
+        data = ConfigEntityZNode.encode(
+            {"log.retention.ms": "soon", "max.connections": "-1", "max.connections.per.ip": "7"}
+        )
+        notice = Create(ConfigChangesZNode.sequence_path, ConfigChangesZNode.encode("brokers/1"), sequence=True)
+        with capture_logs() as lines:
+            await cluster.in_broker(1, broker._zk.perform([Create(path, data), SetData(path, data), notice]))
+            await cluster.world.sleep(1)
+        refused = [line["reason"] for line in lines if line["event"] == ev.CONFIG_REFUSED]
+        assert refused == [
+            "Invalid value soon for configuration log.retention.ms: Not a number of type LONG",
+            "Invalid value -1 for configuration max.connections: Value must be at least 0",
+        ]
+        assert broker._server._limits.max_connections_per_ip == 7
+
+    in_memory(scenario)
+
+
+REFUSED = [
+    ({"broker.id": "1"}, "Cannot update these configs dynamically: Set(broker.id)"),
+    ({"log.dirs": "x", "broker.id": "1"}, "Cannot update these configs dynamically: Set(broker.id, log.dirs)"),
+    ({"listeners": "x"}, "Cannot update these configs dynamically: Set(listeners)"),
+    ({"num.io.threads": "17"}, "should not be greater than double the current value 8"),
+    ({"num.io.threads": "3"}, "should be at least half the current value 8"),
+    ({"log.cleaner.threads": "200"}, "log.cleaner.dedupe.buffer.size must be at least 1MB per cleaner thread"),
+    ({"max.connections.per.ip.overrides": "h"}, "'h' is not of the form host:count"),
+    ({"min.insync.replicas": "0"}, "Value must be at least 1"),
+    ({"unclean.leader.election.enable": "yes"}, "Expected value to be either true or false"),
+]
+
+
+@pytest.mark.parametrize(("configs", "message"), REFUSED, ids=[" ".join(row[0]) for row in REFUSED])
+def test_what_cannot_change_is_refused_in_kafkas_words(configs: dict[str, str], message: str) -> None:
+    with pytest.raises(KafkaError) as caught:
+        check_broker_change(configs, {})
+    assert caught.value.code is ErrorCode.INVALID_REQUEST
+    assert message in str(caught.value)
+
+
+def test_what_a_plugin_may_know_is_let_through_and_hidden() -> None:
+    check_broker_change({"my.plugin.secret": "x", "num.io.threads": "16"}, {})
+    assert is_sensitive("my.plugin.secret")
+    assert is_sensitive("ssl.key.password")
+    assert not is_sensitive("log.dirs")
+
+
+def test_every_setting_that_may_change_has_a_text_and_itself_among_its_synonyms() -> None:
+    assert all(documentation(name) for name in ALTERABLE)
+    assert all(name in synonyms_of(name) for name in ALTERABLE)
+    assert synonyms_of("log.retention.ms") == ("log.retention.ms", "log.retention.minutes", "log.retention.hours")
