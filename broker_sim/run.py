@@ -9,6 +9,7 @@ import argparse
 import asyncio
 import contextlib
 import errno
+import gc
 import random
 import resource
 import secrets
@@ -36,6 +37,10 @@ from controller.wire.real.clock import SystemClock
 from controller.wire.real.net import TcpNetwork
 from controller.wire.real.zookeeper import KazooConnector
 
+#: Partitions and sessions live long, so a collection of all objects finds nothing and stops every broker of the process,
+#: for a second with 10,000 partitions. What requests leave behind has no cycles.
+GC_THRESHOLDS = (50_000, 20, 100)
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs until the brokers have stopped. Returns the exit status (see `--help`)."""
@@ -51,6 +56,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     logs.configure("broker")
     log = structlog.get_logger()
     raise_descriptor_limit()
+    gc.set_threshold(*GC_THRESHOLDS)
     used = {field.alias for field in BrokerSettings.model_fields.values() if field.alias is not None}
     for name in wire_settings.ignored(given, used):
         log.info(ev.SETTING_IGNORED, setting=name, value=given[name])
