@@ -135,4 +135,10 @@ def say_failed(console: Console, error: Exception, args: Arguments) -> None:
     console.complain(("java.util.concurrent.ExecutionException: " if by_future else "") + class_and_message(error))
 
 
-TOOL = Tool(table=TABLE, check=check, perform=perform, say_unparsed=message_only, say_failed=say_failed)
+async def _older(compat: str, argv: Sequence[str], machine: Machine) -> int:
+    from controller.admin.older import configs, program  # loaded only when asked for
+
+    return await program.run_older(configs.tool(compat), argv, machine)
+
+
+TOOL = Tool(table=TABLE, check=check, perform=perform, say_unparsed=message_only, say_failed=say_failed, older=_older)

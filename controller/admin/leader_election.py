@@ -160,6 +160,12 @@ def _as_json(kind: str, outcomes: Outcomes) -> dict[str, object]:
     }
 
 
+async def _older(compat: str, argv: Sequence[str], machine: Machine) -> int:
+    from controller.admin.older import election, program  # loaded only when asked for
+
+    return await program.run_older(election.tool(compat), argv, machine)
+
+
 TOOL = Tool(
     table=TABLE,
     check=check,
@@ -167,4 +173,5 @@ TOOL = Tool(
     say_unparsed=message_and_trace,
     say_failed=message_and_trace,
     config_option="admin.config",
+    older=_older,
 )

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import random
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TextIO
 
-from controller.wire.ports import Clock, Network
+from controller.wire.ports import Clock, Network, ZkConnector
 from controller.wire.real.clock import SystemClock
 from controller.wire.real.net import TcpNetwork
+from controller.wire.zk import ZkUnreachable
+
+
+def no_zookeeper(hosts: str) -> ZkConnector:
+    """For machines without one."""
+    raise ZkUnreachable(f"nothing here connects to {hosts}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,8 +28,23 @@ class Machine:
     chance: random.Random
     out: TextIO
     err: TextIO
+    #: What opens ZooKeeper at `host:port[,host:port...][/chroot]`, for the tools of Kafka 2.x.
+    zookeeper: Callable[[str], ZkConnector] = no_zookeeper
 
 
 def this_machine() -> Machine:
     """TCP, the machine's clock, unseeded chance, standard output and error."""
-    return Machine(network=TcpNetwork(), clock=SystemClock(), chance=random.Random(), out=sys.stdout, err=sys.stderr)
+    return Machine(
+        network=TcpNetwork(),
+        clock=SystemClock(),
+        chance=random.Random(),
+        out=sys.stdout,
+        err=sys.stderr,
+        zookeeper=_kazoo,
+    )
+
+
+def _kazoo(hosts: str) -> ZkConnector:
+    from controller.wire.real.zookeeper import KazooConnector  # kazoo is loaded only by who needs it
+
+    return KazooConnector(hosts)

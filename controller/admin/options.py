@@ -63,9 +63,11 @@ class Arguments:
     """A parsed command line."""
 
     def __init__(self, table: OptionTable, given: dict[str, list[str]], argv: Sequence[str]) -> None:
-        self._table = table
+        self.table = table
         self._given = given
         self.argv = tuple(argv)
+        #: What stands before the second option in a complaint about two: 2.0 forgot the blank.
+        self.conflict_gap = " "
         #: What the checks have to say that is no refusal; the tool prints it on standard error before anything else.
         self.warnings: list[str] = []
 
@@ -85,7 +87,7 @@ class Arguments:
     def values(self, name: str) -> list[str]:
         """All values of the option in order; its default, if it has one and was not given."""
         if name not in self._given:
-            default = self._table[name].default
+            default = self.table[name].default
             return [] if default is None else [default]
         return list(self._given[name])
 
@@ -104,7 +106,7 @@ class Arguments:
         text = self.value(name)
         if text is None:
             return None
-        number = java_integer(text, _LONG if self._table[name].type == "Long" else _INT)
+        number = java_integer(text, _LONG if self.table[name].type == "Long" else _INT)
         if number is None:
             raise OptionFailure(f"Cannot parse argument '{text}' of option {name}", "OptionArgumentConversionException")
         return number
@@ -126,7 +128,7 @@ class Arguments:
         if self.has(name):
             for other in others:
                 if self.has(other):
-                    raise UsageExit(f'Option "[{name}]" can\'t be used with option "[{other}]"')
+                    raise UsageExit(f'Option "[{name}]" can\'t be used with option{self.conflict_gap}"[{other}]"')
 
 
 class OptionTable:

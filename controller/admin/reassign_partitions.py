@@ -143,6 +143,12 @@ def say_failed(console: Console, error: Exception, _args: Arguments) -> None:
     console.line(wrapper + class_and_message(error))
 
 
+async def _older(compat: str, argv: Sequence[str], machine: Machine) -> int:
+    from controller.admin.older import program, reassign  # loaded only when asked for
+
+    return await program.run_older(reassign.tool(compat), argv, machine)
+
+
 TOOL = Tool(
     table=TABLE,
     check=check,
@@ -150,4 +156,5 @@ TOOL = Tool(
     say_unparsed=uncaught,
     say_failed=say_failed,
     client_id="reassign-partitions-tool",
+    older=_older,
 )

@@ -23,6 +23,9 @@ from controller.wire.settings import SettingError, parse_properties
 #: The tools follow those of this version, and `--version` says so.
 COMPATIBLE_VERSION: Final = "3.9.1"
 INTERRUPTED: Final = 130
+#: What `--compat` takes: where a tool has older forms, and its form of today.
+OLDER_VERSIONS: Final = ("2.0", "2.6")
+CURRENT_VERSIONS: Final = ("3.9", COMPATIBLE_VERSION)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +54,8 @@ class Tool:
     client_id: str = "adminclient-1"
     config_option: str = "command-config"
     servers: tuple[str, ...] = ("bootstrap-server",)
+    #: Runs the tool as an older version had it: version, arguments, machine.
+    older: Callable[[str, Sequence[str], Machine], Awaitable[int]] | None = None
     #: What a failure of the action itself exits with.
     failed_exit: int = 1
 
@@ -64,8 +69,15 @@ def run(tool: Tool, argv: Sequence[str], machine: Machine | None = None) -> int:
 
 
 async def run_async(tool: Tool, argv: Sequence[str], machine: Machine) -> int:
-    """As `run`, on the running loop."""
+    """As `run`, on the running loop. `--compat V` runs the tool as Kafka V had it."""
     console = Console(machine, as_json="--json" in argv)
+    compat, argv = split_compat(argv)
+    if compat is not None and tool.older is not None and compat in OLDER_VERSIONS:
+        return await tool.older(compat, argv, machine)
+    if compat not in (None, *CURRENT_VERSIONS):
+        console.complain(_no_compat(tool, compat))
+        console.result({"error": _no_compat(tool, compat)})
+        return 1
     args: Arguments | None = None
     try:
         args = tool.table.parse(argv)
@@ -85,6 +97,26 @@ async def run_async(tool: Tool, argv: Sequence[str], machine: Machine) -> int:
         return 1
     _warn(console, args)
     return await _perform(tool, args, console, machine)
+
+
+def split_compat(argv: Sequence[str]) -> tuple[str | None, list[str]]:
+    """The value of `--compat` (the last one; None without), and the other words."""
+    compat: str | None = None
+    rest: list[str] = []
+    words = iter(argv)
+    for word in words:
+        if word == "--compat":
+            compat = next(words, "")
+        elif word.startswith("--compat="):
+            compat = word.removeprefix("--compat=")
+        else:
+            rest.append(word)
+    return compat, rest
+
+
+def _no_compat(tool: Tool, compat: str | None) -> str:
+    allowed = [*(OLDER_VERSIONS if tool.older is not None else ()), CURRENT_VERSIONS[0]]
+    return f"--compat {compat}: expected one of {', '.join(allowed)}"
 
 
 def _warn(console: Console, args: Arguments | None) -> None:

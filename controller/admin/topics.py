@@ -178,6 +178,12 @@ def say_failed(console: Console, error: Exception, _args: Arguments) -> None:
     console.log("ERROR", class_and_message(error) + "\n", "org.apache.kafka.tools.TopicCommand")
 
 
+async def _older(compat: str, argv: Sequence[str], machine: Machine) -> int:
+    from controller.admin.older import program, topics  # loaded only when asked for
+
+    return await program.run_older(topics.tool(compat), argv, machine)
+
+
 TOOL = Tool(
     table=TABLE,
     check=check,
@@ -185,4 +191,5 @@ TOOL = Tool(
     say_unparsed=message_and_trace,
     say_failed=say_failed,
     no_arguments="Create, delete, describe, or change a topic.",
+    older=_older,
 )

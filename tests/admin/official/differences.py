@@ -80,14 +80,6 @@ DIFFERENCES: Final[Sequence[Difference]] = (
         reason="entities other than topics and brokers are not served, and refused instead of described as empty",
     ),
     Difference(
-        scenario="configs",
-        line=r"configs .*nonsense.*|configs \$B --alter --broker 1 --add-config leader.replication.throttled.rate=5",
-        by=BROKERS,
-        also_exit=True,
-        reason="Kafka's brokers take unknown properties for those of plug-ins and show them as secret; kwob's have no "
-        "plug-ins and refuse them",
-    ),
-    Difference(
         scenario="offsets",
         line=r".* --time (-3|-4|-5|max-timestamp|earliest-local|latest-tiered)",
         by=BROKERS,
