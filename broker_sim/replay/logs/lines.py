@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Final, NamedTuple
 from zoneinfo import ZoneInfo
 
@@ -17,7 +17,7 @@ HEAD_PATTERN: Final = r"^(?:[\w.-]+ +\| )?\[?(\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d)
 _HEAD: Final = re.compile(HEAD_PATTERN)
 _LOGGER: Final = re.compile(r" \(([\w.$/]+)\)\s*$")
 #: In the hour that a clock passes twice, a step back of more than this means that it is the second time.
-_FOLD: Final = timedelta(minutes=30)
+_FOLD_MS: Final = 60_000
 _HOUR_MS: Final = 3_600_000
 
 
@@ -60,11 +60,7 @@ class Clock:
         except ValueError as error:
             raise BadTime(second) from error
         first, again = (int(local.replace(tzinfo=self.zone, fold=fold).timestamp()) * 1000 for fold in (0, 1))
-        at = (
-            again
-            if first < again and first + _FOLD / timedelta(milliseconds=1) < self._last <= again + _HOUR_MS
-            else first
-        )
+        at = again if first < again and first + _FOLD_MS < self._last <= again + _HOUR_MS else first
         if len(self._known) > 4096 or first != again:
             self._known.clear()
         if first == again:

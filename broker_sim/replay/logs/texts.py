@@ -512,10 +512,9 @@ def said_by(text: str) -> tuple[int | None, list[Said]]:
     role = next(name for name in _SPEAKERS if speaker[name] is not None) if role == "text" else role
     assert role is not None
     message = speaker["text"]
-    found = _first_fit(_SPEAKERS[role], message)
+    starts = _STARTS_AT.pattern.match(message) if role == "leader" else None
+    found = list(_STARTS_AT.says(starts)) if starts else _first_fit(_SPEAKERS[role], message)
     if role == "leader":
-        if not found and (starts := _STARTS_AT.pattern.match(message)):
-            found = list(_STARTS_AT.says(starts))
         for said in found:
             said["topic"], said["partition"] = speaker["topic"], int(speaker["partition"])
     return int(speaker[role]), found

@@ -1,0 +1,300 @@
+"""From lines to rows: time zones, records of many lines, sessions of fetches, pairs of lines, copies of files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from broker_sim.replay.errors import ReplayRefused
+from broker_sim.replay.logs.facts import OF_SESSIONS, Fact, What
+from broker_sim.replay.logs.files import FileKind, log_files
+from broker_sim.replay.logs.lines import BadTime, Clock, head_of
+from broker_sim.replay.logs.reader import LogReader, Place
+from broker_sim.replay.logs.requests import Sessions
+from broker_sim.replay.logs.ticks import Ticks
+from broker_sim.replay.logs.weave import _EMITTED, Weave
+
+UTC = ZoneInfo("UTC")
+NOON = 1_598_961_600_000  # 2020-09-01 12:00:00 UTC
+
+
+def at(seconds: float, text: str, *, logger: str = "kafka.cluster.Partition", level: str = "INFO") -> str:
+    clock = f"2020-09-01 12:{int(seconds) // 60:02d}:{int(seconds) % 60:02d},{round(seconds * 1000) % 1000:03d}"
+    return f"[{clock}] {level} {text}" + (f" ({logger})" if logger else "")
+
+
+def read(lines: Sequence[str], *, broker: int | None = 1, file: str = "server.log") -> tuple[list[Fact], LogReader]:
+    reader = LogReader(UTC, broker)
+    facts = [fact for n, line in enumerate(lines) for fact in reader.feed(line, Place(file, 0, n))]
+    return [*facts, *reader.finish(Place(file, 0, len(lines)))], reader
+
+
+def woven(facts: Sequence[Fact], **known: Any) -> list[dict[str, Any]]:
+    weave = Weave(**known)
+    for fact in sorted(facts, key=lambda f: (f.at_us, f.file or "", f.line or 0, f.sub)):
+        weave.feed(fact)
+    weave.finish()
+    return [dict(zip(_EMITTED, row, strict=True)) for row in weave.rows]
+
+
+def of(row: dict[str, Any], *names: str) -> tuple[Any, ...]:
+    return tuple(row[name] for name in names)
+
+
+# -- lines ------------------------------------------------------------------------------------------------------------
+
+
+def test_the_hour_that_is_passed_twice() -> None:
+    clock = Clock(ZoneInfo("America/New_York"))
+    times = ["00:59:00", "01:10:00", "01:50:00", "01:05:00", "01:55:00", "02:00:00"]
+    seen = [clock.ms(f"2026-11-01 {time}", "000") for time in times]
+    minutes = [(ms - seen[0]) // 60_000 for ms in seen]
+    assert minutes == [0, 11, 51, 66, 116, 121]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "[2020-09-01 12:00:00,110] INFO hello (a.B)",
+        "2020-09-01T12:00:00.110 INFO hello (a.B)",
+        "kafka-1  | [2020-09-01 12:00:00,110] INFO hello (a.B)",
+    ],
+)
+def test_heads(line: str) -> None:
+    head = head_of(line, Clock(UTC))
+    assert head is not None and (head.ts, head.level, head.text, head.logger) == (NOON + 110, "INFO", "hello", "a.B")
+
+
+def test_what_is_no_head() -> None:
+    assert head_of("\tat java.lang.Thread.run(Thread.java:840)", Clock(UTC)) is None
+    with pytest.raises(BadTime):
+        head_of("[2020-13-41 12:00:00,110] INFO hello (a.B)", Clock(UTC))
+
+
+def test_a_dump_of_settings_takes_the_time_of_its_record() -> None:
+    dump = ["\treplica.lag.time.max.ms = 5000", "\tport = 9092", " (kafka.server.KafkaConfig)"]
+    facts, _ = read([at(1, "KafkaConfig values: ", logger=""), *dump])
+    assert [(f.at_us, f.key, f.value) for f in facts] == [((NOON + 1000) * 1000, "replica.lag.time.max.ms", "5000")]
+    # A part that begins within the dump: the settings take the time of the record that comes next.
+    facts, _ = read([*dump, at(2, "[LogDirFailureHandler]: Starting")])
+    assert [(f.what, f.at_us) for f in facts] == [("config", (NOON + 2000) * 1000), ("start", (NOON + 2000) * 1000)]
+
+
+def test_bad_lines_are_told_of() -> None:
+    torn = at(1, "[Partition orders-7 broker=1] ISR updated to 1,2  and version updated to 4", logger="")
+    strange = at(1, "[Partition orders-7 broker=1] ISR updated to all")
+    no_time = "[2020-09-41 12:00:00,110] INFO [Partition orders-7 broker=1] Expanding ISR from 1 to 1,2 (x)"
+    _, reader = read([torn, strange, no_time])
+    assert [(bad.reason, bad.line) for bad in reader.bad] == [
+        ("torn", torn),
+        ("unknown_text", strange),
+        ("bad_time", no_time),
+    ]
+    _, reader = read([at(1, "[LogDirFailureHandler]: Starting")], broker=None)
+    assert [bad.reason for bad in reader.bad] == ["unknown_broker"]
+
+
+# -- pairs of lines ---------------------------------------------------------------------------------------------------
+
+LEADS = (
+    "[Broker id=1] Leader orders-7 with topic id None starts at leader epoch 6 from offset 5000 with partition epoch "
+    "40, high watermark 4980, ISR [1,2,3], adding replicas [] and removing replicas [] . Previous leader Some(1) and "
+    "previous leader epoch was 5."
+)
+SHRINKS = (
+    "[Partition orders-7 broker=1] Shrinking ISR from 1,2,3 to 1. Leader: (highWatermark: 1000, endOffset: 2000). Out "
+    "of sync replicas: (brokerId: 2, endOffset: 999, lastCaughtUpTimeMs: 5) (brokerId: 3, endOffset: 1000, "
+    "lastCaughtUpTimeMs: 6)."
+)
+
+
+def updated(isr: str, version: int) -> str:
+    return f"[Partition orders-7 broker=1] ISR updated to {isr}  and version updated to {version}"
+
+
+def test_a_shrink_and_two_expansions_of_39() -> None:
+    facts, _ = read([at(0, LEADS), at(1, SHRINKS), at(1.02, updated("1", 41)), at(2, updated("1,3", 42))])
+    _, two, three, back = woven(facts)
+    names = ("ev", "replica", "isr_old", "isr", "zk_version", "epoch", "cu", "err", "src")
+    assert of(two, *names) == ("isr_shrink", 2, [1, 2, 3], [1], 41, 6, 5, 0, "log")
+    assert of(three, "replica", "cu", "ts", "done") == (3, 6, NOON + 1000, NOON + 1020)
+    assert of(back, *names) == ("isr_expand", 3, [1], [1, 3], 42, 6, None, 0, "log")
+    assert [row["seq"] for row in (two, three, back)] == sorted({row["seq"] for row in (two, three, back)})
+
+
+def test_an_attempt_that_nothing_follows_was_refused() -> None:
+    follows = (
+        "[Broker id=1] Follower orders-7 starts at leader epoch 7 from offset 5000 with partition epoch 41 and high "
+        "watermark 4980. Current leader is 2. Previous leader Some(2) and previous leader epoch was 7."
+    )
+    facts, _ = read([at(0, LEADS), at(1, SHRINKS), at(1.5, follows)])
+    assert [of(row, "ev", "err", "src") for row in woven(facts)[1:3]] == [("isr_shrink", 95, "inferred")] * 2
+
+
+def test_before_24_an_attempt_counts_unless_it_is_refused() -> None:
+    lines = [
+        at(1, "[Partition orders-7 broker=1] Shrinking ISR from 1,2,3 to 1,2"),
+        at(2, "[Partition orders-7 broker=1] Expanding ISR from 1,2 to 1,2,3"),
+        at(
+            2.01,
+            "[Partition orders-7 broker=1] Cached zkVersion [40] not equal to that in zookeeper, skip updating ISR",
+        ),
+    ]
+    facts, _ = read(lines)
+    told = [of(row, "ev", "replica", "err") for row in woven(facts, writes_unsaid=frozenset({1}))]
+    assert told == [("isr_shrink", 3, 0), ("isr_expand", 3, 95)]
+
+
+def test_a_raised_epoch_carries_the_isr_on() -> None:
+    bump = at(2, "[Controller id=1] Updated leader epoch for partition orders-7 to 7, zkVersion=42")
+    facts, _ = read([at(0, LEADS), at(1, SHRINKS), at(1.02, updated("1", 41)), bump])
+    row = woven(facts)[-1]
+    assert of(row, "ev", "epoch", "zk_version", "isr", "replica", "src") == ("elect", 7, 42, [1], 1, "inferred")
+
+
+def test_a_leader_gets_the_replicas_of_the_assignment_even_when_clocks_differ() -> None:
+    assigned = (
+        "[Controller id=2] Successfully updated assignment of partition orders-7 to "
+        "ReplicaAssignment(replicas=1,2,3,4, addingReplicas=, removingReplicas=)"
+    )
+    facts, _ = read([at(0, LEADS), at(0.9, assigned)])
+    assert woven(facts)[0]["replicas"] == [1, 2, 3, 4]
+
+
+def test_copies_of_a_file_change_nothing() -> None:
+    lines = [
+        at(0, LEADS),
+        at(1, SHRINKS),
+        at(1, updated("1", 41)),
+        at(1, updated("1,3", 42)),
+        at(2, updated("1,2,3", 43)),
+    ]
+    whole, _ = read(lines, file="server.log")
+    part, _ = read(lines[1:4], file="copy/server.log")
+    end, _ = read(lines[2:], file="server.log.old")
+    once, twice = woven(whole), woven([*part, *whole, *end])
+    assert [{**row, "file": None} for row in once] == [{**row, "file": None} for row in twice]
+
+
+# -- requests ---------------------------------------------------------------------------------------------------------
+
+
+def request(seconds: float, api: str, asked: dict[str, Any], answer: dict[str, Any], **times: float) -> str:
+    spent = {"totalTimeMs": 4.0, "requestQueueTimeMs": 1.0, "localTimeMs": 1.0, "remoteTimeMs": 0.0, **times}
+    call = {
+        "requestHeader": {"requestApiKeyName": api, "correlationId": int(seconds * 10)},
+        "request": asked,
+        "response": answer,
+        **spent,
+    }
+    return at(seconds, f"Completed request:{json.dumps(call, separators=(',', ':'))}", logger="kafka.request.logger")
+
+
+def fetch(
+    seconds: float, epoch: int, offsets: dict[int, int], *, forget: Sequence[int] = (), errors: Sequence[int] = ()
+) -> str:
+    partitions = [{"partition": p, "currentLeaderEpoch": 3, "fetchOffset": o} for p, o in offsets.items()]
+    asked = {
+        "replicaId": 2,
+        "sessionId": 0 if epoch == 0 else 77,
+        "sessionEpoch": epoch,
+        "topics": [{"topic": "t", "partitions": partitions}],
+        "forgottenTopicsData": [{"topic": "t", "partitions": list(forget)}] if forget else [],
+    }
+    failed = [{"partitionIndex": p, "errorCode": 6} for p in errors]
+    return request(
+        seconds, "FETCH", asked, {"errorCode": 0, "sessionId": 77, "responses": [{"topic": "t", "partitions": failed}]}
+    )
+
+
+def fetches(lines: Sequence[str]) -> list[Fact]:
+    facts, _ = read(lines)
+    sessions = Sessions()
+    ordered = sorted(
+        (f for f in facts if f.what in OF_SESSIONS), key=lambda f: (f.session, f.at_us, f.correlation, f.sub)
+    )
+    return [*(f for fact in ordered for f in sessions.feed(fact)), *sessions.finish()]
+
+
+def test_every_partition_of_a_session_is_fetched_though_the_request_names_what_changed() -> None:
+    lines = [fetch(1, 0, {0: 5, 1: 9}), fetch(2, 1, {1: 10}), fetch(3, 2, {}, forget=[0], errors=[1])]
+    told = [(f.ts, f.partition, f.offset, f.err) for f in fetches([*lines, lines[1]])]
+    first, second, third = (NOON + s * 1000 - 3 for s in (1, 2, 3))
+    assert told == [(first, 0, 5, 0), (first, 1, 9, 0), (second, 0, 5, 0), (second, 1, 10, 0), (third, 1, 10, 6)]
+
+
+def test_an_append_ends_where_the_next_begins_and_the_last_where_a_follower_is() -> None:
+    def produce(seconds: float, base: int) -> str:
+        answer = {
+            "responses": [{"name": "t", "partitionResponses": [{"index": 0, "errorCode": 0, "baseOffset": base}]}]
+        }
+        asked = {"topicData": [{"name": "t", "partitionData": [{"index": 0, "recordsSizeInBytes": 100}]}]}
+        return request(seconds, "PRODUCE", asked, answer)
+
+    lines = [produce(1, 0), produce(1.1, 4), fetch(1.2, 0, {0: 9})]
+    facts, _ = read(lines)
+    rows = woven([f for f in facts if f.what == What.PRODUCED] + fetches(lines))
+    told = [of(row, "ev", "offset", "leo", "bytes", "src") for row in rows]
+    assert told == [("append", 0, 4, 100, "inferred"), ("append", 4, 9, 100, "inferred"), ("fetch", 9, 9, None, "log")]
+
+
+def test_a_request_of_an_old_kafka_and_a_torn_one_are_told_of() -> None:
+    old = at(1, "Completed request:RequestHeader(apiKey=FETCH, apiVersion=11) -- {replica_id=2}")
+    torn = fetch(1, 0, {0: 5})[:200]
+    _, reader = read([old, torn])
+    assert [bad.reason for bad in reader.bad] == ["unknown_text", "torn"]
+
+
+def test_ticks_come_from_the_start_the_shrinks_and_the_silences() -> None:
+    ticks = Ticks()
+
+    def feed(ms: int, what: str, **columns: Any) -> None:
+        ticks.feed(Fact(1, (NOON + ms) * 1000, what, **columns))
+
+    feed(0, What.CONFIG, key="replica.lag.time.max.ms", value="4000")
+    feed(40, What.START)
+    feed(100, What.ANSWERED, ts=NOON + 5000)
+    feed(4010, What.SHRINKING)
+    feed(4012, What.SHRINKING)
+    feed(9500, What.ANSWERED, ts=NOON + 11_000)
+    # The shrinks tell that a check was at 10, not at 40. From 5000 on the process stood: what it missed runs at 9500.
+    assert [ms - NOON for ms in ticks.times()] == [10, 2010, 4010, 9500, 9515, 10_010]
+
+
+# -- files ------------------------------------------------------------------------------------------------------------
+
+
+def test_whose_a_file_is(tmp_path: Path) -> None:
+    def put(name: str, *lines: str) -> None:
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("\n".join(lines) + "\n")
+
+    plain = at(1, "Kafka version: 3.9.1", logger="a.B")
+    put("host-a/server.log", at(1, "[KafkaServer id=3] started"))
+    put("host-a/kafka-request.log.1", plain)
+    put("broker-7/server.log", plain)
+    put("all/broker2-server.log", plain)
+    put("lost/server.log", plain)
+    put("given/server.log", plain)
+    put("notes/readme.txt", "no log at all")
+    (tmp_path / "notes/empty.log").touch()
+    files = log_files([tmp_path], brokers=[("*/given/*", 9)])
+    told = {str(f.path.relative_to(tmp_path)): (f.kind, f.broker, f.broker_from) for f in files}
+    assert told == {
+        "host-a/server.log": (FileKind.LOG, 3, "content"),
+        "host-a/kafka-request.log.1": (FileKind.LOG, 3, "folder"),
+        "broker-7/server.log": (FileKind.LOG, 7, "folder"),
+        "all/broker2-server.log": (FileKind.LOG, 2, "name"),
+        "lost/server.log": (FileKind.LOG, None, None),
+        "given/server.log": (FileKind.LOG, 9, "given"),
+        "notes/readme.txt": (FileKind.OTHER, None, None),
+        "notes/empty.log": (FileKind.EMPTY, None, None),
+    }
+    with pytest.raises(ReplayRefused, match="no Kafka log in"):
+        log_files([tmp_path / "notes"])
