@@ -9,11 +9,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from controller.embedded_zookeeper import EmbeddedZooKeeper, EmbeddedZooKeeperError
 from controller.wire.real.java import JavaNotFound
 
 _chroots = itertools.count()
+#: A busy machine is no reason to fail: no limits of time for drawn examples.
+settings.register_profile("kwob", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("kwob")
 
 
 @pytest.fixture(scope="session")

@@ -135,7 +135,7 @@ def test_a_version_conflict_repeats_only_its_own_partition() -> None:
 @pytest.mark.parametrize("operation", ["controlled shutdown", "broker failure", "failover"])
 def test_log_bytes_grow_with_what_an_event_touches(operation: str) -> None:
     sizes = []
-    for partitions in (400, 800, 1_600):
+    for partitions in (300, 600, 1_200):
         stage = cluster(5, partitions)
         if operation == "controlled shutdown":
             stage.run(events.ControlledShutdown(BrokerId(1), -1, 1))

@@ -22,7 +22,7 @@ async def make_topic(cluster: Any, topic: str) -> None:
 
 
 @pytest.mark.known_failure("X1", "E3")
-@pytest.mark.parametrize("after_ms", [0, 1, 2, 3, 5, 8, 13, 21, 34, 55])
+@pytest.mark.parametrize("after_ms", [0, 2, 5, 13, 34])
 @pytest.mark.parametrize("standby", [False, True], ids=["alone", "with a standby"])
 def test_a_vacancy_in_the_middle_of_a_failover_is_filled(after_ms: int, standby: bool) -> None:
     """Twice in a row: the successor loses it as well. It takes seconds, not a session timeout."""

@@ -415,6 +415,7 @@ def test_any_bytes_are_read_or_refused(data: bytes) -> None:
 
 
 @settings(deadline=None)
+@settings(max_examples=40)
 @given(st.sampled_from([path for path in PLACES if path not in NOTICES]), JSON)
 def test_any_json_anywhere_and_the_next_event_works(path: str, value: Any) -> None:
     world = in_office()
