@@ -392,7 +392,6 @@ JSON = st.recursive(
 )
 
 
-@settings(deadline=None)
 @given(JSON)
 def test_any_json_is_read_or_refused(value: Any) -> None:
     data = json.dumps(value).encode()
@@ -403,7 +402,6 @@ def test_any_json_is_read_or_refused(value: Any) -> None:
             assert str(error)
 
 
-@settings(deadline=None)
 @given(st.binary(max_size=60))
 def test_any_bytes_are_read_or_refused(data: bytes) -> None:
     load(data)
@@ -414,7 +412,6 @@ def test_any_bytes_are_read_or_refused(data: bytes) -> None:
             assert str(error)
 
 
-@settings(deadline=None)
 @settings(max_examples=40)
 @given(st.sampled_from([path for path in PLACES if path not in NOTICES]), JSON)
 def test_any_json_anywhere_and_the_next_event_works(path: str, value: Any) -> None:
