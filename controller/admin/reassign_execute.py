@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
 from typing import Final
 
 from controller.admin import throttles
@@ -60,6 +61,8 @@ async def execute(run: Run) -> None:
         await warn_if_too_slow(run, plan, running, throttle)
     console.line(f"Current partition replica assignment\n\n{format_plan(current)}\n")
     console.line("Save this to use as the --reassignment-json-file option during rollback")
+    if (path := args.value("rollback-json-file")) is not None:
+        _save(Path(path), format_plan(current))
     await _throttle(run, plan, running, current, throttle, log_dir_throttle)
     refused = _refusals(await alter_reassignments(run.admin, plan.targets))
     if refused:
@@ -71,6 +74,19 @@ async def execute(run: Run) -> None:
     console.result({"started": [str(p) for p in plan.targets], "rollback": plan_value(current)})
     if args.has("progress"):
         await show(run, list(plan.targets))
+
+
+def _save(path: Path, text: str) -> None:
+    """Keeps what leads back before anything is changed. Raises ToolFailure; a file that is there is not touched."""
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(text + "\n")
+    except FileExistsError as error:
+        raise ToolFailure(
+            f"--rollback-json-file {path} exists; name one that does not", java_class="java.io.IOException"
+        ) from error
+    except OSError as error:
+        raise ToolFailure(f"--rollback-json-file {path}: {error.strerror}", java_class="java.io.IOException") from error
 
 
 _NUMBERS: Final = ("throttle", "replica-alter-log-dirs-throttle", "timeout")

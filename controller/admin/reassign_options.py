@@ -19,7 +19,15 @@ _REQUIRED: Final = {
 _PERMITTED: Final = {
     "verify": ("preserve-throttles", "progress"),
     "generate": ("disable-rack-aware", "strategy"),
-    "execute": ("additional", "throttle", "replica-alter-log-dirs-throttle", "timeout", "progress", "dry-run"),
+    "execute": (
+        "additional",
+        "throttle",
+        "replica-alter-log-dirs-throttle",
+        "timeout",
+        "progress",
+        "rollback-json-file",
+        "dry-run",
+    ),
     "cancel": ("preserve-throttles", "timeout"),
     "list": ("progress",),
 }
@@ -78,6 +86,11 @@ TABLE: Final = OptionTable(
         ),
         Option(name="additional", help="Start this reassignment although others are running."),
         Option(name="preserve-throttles", help="Leave the throttles of brokers and topics as they are."),
+        Option(
+            name="rollback-json-file",
+            argument="path",
+            help="With --execute: also save the present assignment there, for the way back. The file must not exist.",
+        ),
         Option(
             name="progress",
             help="kwob's own: with --execute, --verify or --list, show bytes copied, rate and what is waited for until "

@@ -1,0 +1,66 @@
+"""Kafka's tools and these, each on Kafka's brokers and on kwob's: the same command lines, compared with the recordings.
+
+Recorded is what Kafka's tools say on Kafka's brokers (`python -m tests.admin.record` renews it). Here the other three
+pairs are played on real processes, and that one again, so that the recordings stay true.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from controller.embedded_zookeeper import EmbeddedZooKeeper
+from controller.wire.real.clock import SystemClock
+from controller.wire.real.net import TcpNetwork
+from tests.admin.official.clusters import processes
+from tests.admin.official.compare import differences
+from tests.admin.official.differences import BROKERS, TOOLS
+from tests.admin.official.play import Run, play, racks_of, recording, scenario_names
+from tests.admin.official.stage import RACKS
+from tests.admin.official.tools import KafkaTools, OurTools, Tools, kafka_jars
+
+from .cluster import missing
+
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(900)]
+#: id -> whose tools are Kafka's, whose brokers are Kafka's
+PAIRS = {
+    "Kafka's tools on Kafka's brokers": (True, True),
+    "these tools on Kafka's brokers": (False, True),
+    "Kafka's tools on kwob's brokers": (True, False),
+    "these tools on kwob's brokers": (False, False),
+}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def real_kafka() -> None:
+    if reason := missing():
+        pytest.skip(reason)
+
+
+@pytest.fixture(scope="module")
+def kafka_tools() -> Iterator[KafkaTools]:
+    tools = KafkaTools(kafka_jars())
+    yield tools
+    tools.close()
+
+
+async def _play_all(folder: Path, connect: str, kind: str, tools: Tools, *, kafka: bool) -> dict[str, list[Run]]:
+    async with processes(folder, connect, kind, kafka=kafka) as stage:
+        return {name: await play(stage, name, tools) for name in scenario_names() if racks_of(name) == kind}
+
+
+@pytest.mark.parametrize("kind", RACKS)
+@pytest.mark.parametrize("pair", PAIRS)
+def test_tools_and_brokers_say_what_was_recorded(
+    pair: str, kind: str, zookeeper: EmbeddedZooKeeper, tmp_path: Path, kafka_tools: KafkaTools
+) -> None:
+    theirs, kafka = PAIRS[pair]
+    tools: Tools = kafka_tools if theirs else OurTools(TcpNetwork(), SystemClock())
+    connect = f"{zookeeper.address}/tools-{theirs}-{kafka}-{kind}"
+    played = asyncio.run(_play_all(tmp_path, connect, kind, tools, kafka=kafka))
+    by = [*([] if theirs else [TOOLS]), *([] if kafka else [BROKERS])]
+    different = [t for name, runs in played.items() for t in differences(name, recording(name)["runs"], runs, by)]
+    assert not different, "\n" + "\n".join(different)
