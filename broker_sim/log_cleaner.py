@@ -218,7 +218,7 @@ class LogCleaner:
             yield header, batch
             since_pause += header.size
             if since_pause >= _STEP_BYTES:
-                await asyncio.sleep(since_pause / rate)
+                await asyncio.sleep(since_pause / max(rate, 1.0))
                 since_pause = 0
             if log.version != version:
                 raise _Aborted

@@ -73,6 +73,19 @@ class Machines:
             "--override", "offsets.topic.num.partitions=1",
         )  # fmt: skip
 
+    def restart(self, number: int) -> None:
+        """Starts a killed broker until it runs, as a supervisor does: its old registration may outlast its patience."""
+
+        def runs() -> bool:
+            broker = self.brokers[number]
+            if broker.process.poll() is not None:
+                broker.stop()
+                self.start(number)
+            return any('"broker.started"' in line for line in list(broker.lines))
+
+        self.start(number)
+        until(f"broker {number} runs again", runs)
+
     def kill(self, number: int) -> None:
         """SIGKILL."""
         self.brokers[number].process.kill()
@@ -214,7 +227,7 @@ def kill_and_count(made: Machines, rounds: int) -> None:
             made.kill(victim)
             if len(made.ports) > 1:
                 writer.until_more(50)
-            made.start(victim)
+            made.restart(victim)
             until("every replica is in sync again", made.is_whole)
     assert not writer.failed, writer.failed[:3]
     until("every replica is in sync at the end", made.is_whole)
