@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import json
 from pathlib import Path
@@ -10,10 +11,12 @@ from typing import Any
 import pytest
 
 from controller.admin.why.from_zookeeper import ZkView
+from controller.wire.client import BrokerConnection
 from controller.wire.placement import BrokerRack, infer_start
 from controller.wire.protocol import ApiKey
 from controller.wire.types import BrokerId
 
+from ..sim.cluster import BROKER_PORT
 from .system import System, play
 
 pytestmark = pytest.mark.sim
@@ -275,5 +278,37 @@ def test_a_move_that_names_a_directory(tmp_path: Path) -> None:
         (tmp_path / "dirs.json").write_text(json.dumps({"version": 1, "partitions": rows}))
         refused = await system.tool("reassign-partitions", "--execute", *file)
         assert refused.code == 1 and "Failed to alter dir for t-0-2" in refused.out
+
+    play(tmp_path, scenario)
+
+
+@pytest.mark.feature("003-09")
+def test_requests_of_a_connection_are_answered_in_order(tmp_path: Path) -> None:
+    """The first one waits at the broker for half a second, and the others behind it."""
+
+    async def scenario(system: System) -> None:
+        await system.create("t", "1")
+        await system.sleep(2)
+        connection = await BrokerConnection.open(
+            system.world.machine("client").network, "broker-1", BROKER_PORT, client_id="c", timeout_s=5
+        )
+        rows = [{"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1000}]
+        fetch = {
+            "replica_id": -1, "max_wait": 500, "min_bytes": 1, "max_bytes": 1000, "session_epoch": -1,
+            "topics": [{"topic": "t", "partitions": rows}],
+        }  # fmt: skip
+        metadata = {"topics": [], "allow_auto_topic_creation": False}
+        asked = [(ApiKey.FETCH, 11, fetch), (ApiKey.METADATA, 5, metadata), (ApiKey.API_VERSIONS, 0, {})]
+        order: list[tuple[ApiKey, float]] = []
+
+        async def ask(api_key: ApiKey, version: int, body: dict[str, Any]) -> None:
+            await connection.call(api_key, version, body, timeout_s=10)
+            order.append((api_key, asyncio.get_running_loop().time()))
+
+        began = asyncio.get_running_loop().time()
+        await asyncio.gather(*(ask(*one) for one in asked))
+        connection.close()
+        assert [key for key, _ in order] == [key for key, _, _ in asked]
+        assert order[0][1] - began >= 0.5, "the first really waited"
 
     play(tmp_path, scenario)

@@ -177,7 +177,7 @@ def test_a_manual_assignment_is_refused(assignment: dict[int, list[BrokerId]], m
     assert (error.value.code, error.value.message) == (ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
 
 
-@pytest.mark.feature("000-02")
+@pytest.mark.feature("000-02", "000-20")
 def test_rack_modes() -> None:
     with pytest.raises(KafkaError, match="--disable-rack-aware"):
         usable_brokers(racked(MIXED), RackMode.ENFORCED)
