@@ -103,20 +103,6 @@ DIFFERENCES: Final[Sequence[Difference]] = (
         by=BROKERS,
         reason="a group whose last offset was deleted is Dead at once in Kafka, Empty until the next clean-up in kwob",
     ),
-    Difference(
-        scenario="log_dirs",
-        line=r"reassign-partitions .*/pin\.json|log-dirs \$B --describe --topic-list foo.*",
-        by=BROKERS,
-        also_exit=True,
-        reason="kwob's brokers do not move replicas between their directories yet",
-    ),
-    Difference(
-        scenario="reassign",
-        line=r"reassign-partitions .*/dirs(back|unknown)\.json.*|log-dirs .*",
-        by=BROKERS,
-        also_exit=True,
-        reason="the same for moves back",
-    ),
 )
 
 

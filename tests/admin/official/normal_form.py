@@ -6,8 +6,9 @@ Ids that are drawn, times, ports and folders; a Java stack trace is its first li
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 _UUID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
@@ -61,6 +62,8 @@ def in_order(tool: str, lines: list[str]) -> list[str]:
     if tool == "consumer-groups":
         lines = [_COORDINATOR.sub("<broker> (<id>)", line) for line in lines]
         return _sorted_blocks(part for line in lines for part in _rows(line))
+    if tool == "reassign-partitions":
+        return _sorted_runs(lines, "Successfully started moving log directory ")
     if tool == "leader-election":
         return sorted(map(_sorted_names, lines))
     if tool == "topics" and lines and lines[0].startswith("\t"):
@@ -87,6 +90,15 @@ def _sorted_blocks(lines: Iterable[str]) -> list[str]:
         else:
             block.append(line)
     return found + sorted(block)
+
+
+def _sorted_runs(lines: Sequence[str], head: str) -> list[str]:
+    """Sorts lines with this beginning that follow each other."""
+    found: list[str] = []
+    for is_run, group in itertools.groupby(lines, key=lambda line: line.startswith(head)):
+        block = list(group)
+        found += sorted(block) if is_run else block
+    return found
 
 
 def _rows(line: str) -> list[str]:
