@@ -133,7 +133,8 @@ async def _leader_sizes(admin: AdminClient, leaders: Mapping[TopicPartition, Bro
 
 def _parts(result: Effect, throttle: int) -> list[Any]:
     copies = sum(len(m.meanwhile.adding_replicas) for m in result.moves)
-    head = f"Dry run: nothing is changed. {len(result.moves)} partitions, {copies} replicas to copy, "
+    head = f"Dry run: nothing is changed. {_count(len(result.moves), 'partition')}, "
+    head += f"{_count(copies, 'replica')} to copy, "
     head += f"{decimal(result.bytes_total)} between brokers."
     seconds = result.least_seconds(throttle)
     if seconds is not None:
@@ -195,6 +196,10 @@ def _step_list(moves: Sequence[PartitionMove]) -> list[Text]:
     if len(moves) > _STEPS_MAX:
         lines.append(f"... and the same for {len(moves) - _STEPS_MAX} more partitions")
     return [Text("\n".join(lines))]
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'s' * (number != 1)}"
 
 
 def _duration(seconds: float) -> str:

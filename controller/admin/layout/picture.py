@@ -36,7 +36,8 @@ def picture(layout: Mapping[int, Sequence[BrokerId]], racks: Mapping[BrokerId, s
     table.add_column("partition")
     for at, broker in enumerate(brokers):
         begins = racks and (at == 0 or racks[brokers[at - 1]] != racks[broker])
-        table.add_column(f"{'rack ' + racks[broker] if begins else ''}\n{broker}", justify="center", no_wrap=True)
+        above = f"{'rack ' + racks[broker] if begins else ''}\n" if racks else ""
+        table.add_column(f"{above}{broker}", justify="center", no_wrap=True)
     for number in list(layout)[:ROWS_MAX]:
         place = {broker: at for at, broker in enumerate(layout[number])}
         table.add_row(str(number), *(_cell(place.get(broker)) for broker in brokers))

@@ -57,8 +57,13 @@ class Commands:
 
 
 def diagnose(topic: TopicFacts, commands: Commands, only: int | None = None) -> list[Finding]:
-    """All that is wrong with a topic, or with one partition of it; empty when nothing is."""
+    """All that is wrong with a topic, or with one partition of it; empty when nothing is.
+
+    Of a topic that is being deleted only that is told: its partitions are taken down, and need not be well.
+    """
     found = list(_topic(topic, commands))
+    if topic.deletion is Deletion.MARKED:
+        return found
     for partition in topic.partitions:
         if only is None or partition.partition.partition == only:
             for check in _CHECKS:
@@ -73,8 +78,8 @@ def _topic(topic: TopicFacts, commands: Commands) -> Iterator[Finding]:
     if topic.controller is None and (topic.asked_zookeeper or topic.asked_brokers):
         yield Finding(
             trouble=Trouble.NO_CONTROLLER,
-            subject=topic.topic,
-            summary="the cluster has no controller, so that no leader is elected, moved or deleted",
+            subject="the cluster",
+            summary="has no controller, so that nothing is elected, moved or deleted",
             because=("/controller does not exist" if topic.asked_zookeeper else "brokers name no controller",),
             next=("kwob status" if commands.local else "look why no controller candidate holds /controller",),
         )

@@ -149,7 +149,7 @@ def test_a_dry_run_tells_all_and_changes_nothing(foo: Any, tool: Any, plan: list
     outcome = tool(reassign, foo, ["--execute", "--dry-run", "--throttle", "1000", *plan])
     assert (outcome.code, outcome.err) == (0, "")
     assert outcome.out.startswith(
-        "Dry run: nothing is changed. 1 partitions, 1 replicas to copy, 5.0 kB between brokers. At 1000 B/s that takes "
+        "Dry run: nothing is changed. 1 partition, 1 replica to copy, 5.0 kB between brokers. At 1000 B/s that takes "
         "at least 0:05 min.\n"
     )
     for line in ("0 -> 2  5.0 kB", "foo-0      0           1", "foo-0  3. wait until all of 1,2 are in the ISR"):
