@@ -103,6 +103,7 @@ async def handle_elect_leaders(node: Node, request: Request) -> Body:
     body = request.body
     wanted = body.topic_partitions
     if wanted is None:
+        node.check_active()  # without office no partition is known that could say so
         partitions = frozenset(tp for tp in node.state.all_partitions() if node.state.leadership(tp) is not None)
     else:
         partitions = frozenset(TopicPartition(t.topic, int(p)) for t in wanted for p in t.partitions)

@@ -56,6 +56,13 @@ INACTIVE: list[tuple[ApiKey, int, dict[str, Any], Callable[[Any], Any], tuple[in
         (41, None),
     ),
     (
+        ApiKey.ELECT_LEADERS,
+        2,
+        {"election_type": 0, "topic_partitions": None, "timeout": 1},
+        lambda a: (a["error_code"], None),
+        (41, None),
+    ),
+    (
         ApiKey.ALTER_PARTITION_REASSIGNMENTS,
         0,
         {"topics": [{"name": "t", "partitions": [{"partition_index": 0, "replicas": [1]}]}], "timeout": 1},
