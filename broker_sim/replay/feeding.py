@@ -77,7 +77,7 @@ class LaneFeeder:
         window = _WINDOW_ROWS
         while at < stop:
             end = min(stop, at + window)
-            taken = lane.skip(columns.bulk[at:end])
+            taken = lane.skip(columns.bulk.at(slice(at, end)))
             at += taken
             if at == end:
                 window *= 2

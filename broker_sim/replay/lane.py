@@ -126,21 +126,24 @@ class Lane:
 
         Returns how many it took, from the first on. The rest may be tried again after the next row was fed.
         """
-        if self.led is None or self.led.pending is not None or self._run is None:
+        led = self.led
+        if led is None or led.pending is not None or self._run is None:
             return 0
+        if led.leo > led.hw and not self._measures.waits:
+            return 0  # it took over a log of which not all is known to be replicated
         if self._aliveness:
-            rows = rows[: _first_from(rows.ts, self._aliveness[0][0])]
+            rows = rows.at(slice(0, _first_from(rows.ts, self._aliveness[0][0])))
         ticks = self._computed_ticks(int(rows.ts.max(initial=0)))
         if not len(rows) or ticks is None:
             return 0
-        stretch = Stretch(self.led, rows, ticks=ticks)
+        stretch = Stretch(led, rows, ticks=ticks, judges=self._rules_on)
         if stretch.quiet:
-            self._pass(self.led, stretch, ticks)
+            self._pass(led, stretch, ticks)
         return stretch.quiet
 
     def _computed_ticks(self, until: int) -> Longs | None:
         """Ticks due before `until` where the broker wrote none; None for more than make sense."""
-        if self._next_tick_ms is None:
+        if self._next_tick_ms is None or not self._rules_on:
             return np.zeros(0, np.int64)
         period = max(1, self._lag.value // 2)
         if (until - self._next_tick_ms) // period > TICKS_MAX:
@@ -149,9 +152,9 @@ class Lane:
 
     def _pass(self, led: LedPartition, stretch: Stretch, ticks: Longs) -> None:
         """What quiet rows change."""
-        for replica, outside in self._outside.items():
-            if outside.first_fetch_ms is None:
-                outside.first_fetch_ms = stretch.first_fetch_ms(replica)
+        self._measures.passed(led, stretch, any_outside=bool(self._outside))
+        if self._measures.said:
+            self._drain_measures()
         self._copied += sum(stretch.bytes_fetched(r) for r in led.adding)
         self._comparison.hw_stretch(derived=stretch.high_watermarks, emitted=stretch.told_high_watermarks)
         self._last_ts = max(self._last_ts, stretch.last_ts)
@@ -292,7 +295,7 @@ class Lane:
             return
         self._flush_copied(row.ts)
         led = was or LedPartition(leader=self.broker, profile=self.profile)
-        before_isr, before = led.isr, {r: state.cu for r, state in led.followers.items()}
+        before_hw, before_isr, before = led.hw, led.isr, {r: state.cu for r, state in led.followers.items()}
         self._last_epoch = row.epoch
         self.led, self._ever_led = led, True
         led.lag_time_max_ms, led.min_insync_replicas = self._lag.value, self._min_isr.value
@@ -311,6 +314,8 @@ class Lane:
         )
         self._apply_settings(led, row.ts)
         self._comparison.hw_derived(led.hw)
+        if was is not None and led.hw != before_hw:
+            self._measure_rise(led, row.ts)
         self._note_outsiders(led, row.ts, before=before, before_isr=before_isr, took_over=was is None)
 
     def _note_outsiders(
@@ -361,6 +366,9 @@ class Lane:
 
     def _hw_rose(self, led: LedPartition, ts: int) -> None:
         self._comparison.hw_derived(led.hw)
+        self._measure_rise(led, ts)
+
+    def _measure_rise(self, led: LedPartition, ts: int) -> None:
         self._measures.hw_moved(led, ts)
         if self._measures.said:
             self._drain_measures()
@@ -438,7 +446,7 @@ class Lane:
             self._comparison.hw_derived(led.hw)
         self._measures.ticked(led, ts)
         if led.hw != hw:
-            self._measures.hw_moved(led, ts)
+            self._measure_rise(led, ts)
 
     def _compute_ticks(self, until: int) -> None:
         """The ticks that were due before `until`, where the broker wrote none (§7)."""

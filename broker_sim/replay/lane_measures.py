@@ -12,8 +12,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
+import numpy as np
+
 from broker_sim.isr import LedPartition
 from broker_sim.replay.rows import Measure, Outcome, OutcomeKind
+from broker_sim.replay.stretch import Longs, Stretch
 from controller.wire.types import BrokerId
 
 #: Delays are counted in classes up to these, ms: steps of about a quarter.
@@ -35,6 +38,15 @@ class Delays:
         self.count += 1
         self.worst = max(self.worst, delay_ms)
         self._classes[bisect_left(_CLASSES, delay_ms)] += 1
+
+    def add_all(self, delays_ms: Longs) -> None:
+        """Counts many."""
+        if not len(delays_ms):
+            return
+        self.count += len(delays_ms)
+        self.worst = max(self.worst, int(delays_ms.max()))
+        classes = np.bincount(np.searchsorted(_CLASSES, delays_ms), minlength=len(_CLASSES) + 1)
+        self._classes = [n + more for n, more in zip(self._classes, classes.tolist(), strict=True)]
 
     def quantile(self, share: float) -> int:
         """The upper end of the class in which the quantile lies, at most the worst."""
@@ -64,6 +76,8 @@ class Measures:
     def appended(self, led: LedPartition, ts: int, *, records: int, size: int | None) -> None:
         """The log grew by `records`, and the rules have judged it."""
         self._bytes += size or 0
+        while self._unacked and self._unacked[-1][0] > led.leo:
+            self._unacked.pop()  # the log fell, which a leader's does not: these records are gone
         if records <= 0:
             return
         self._records += records
@@ -116,6 +130,69 @@ class Measures:
         if self._held_since is not None:
             self._held_ms += max(0, ts - self._held_since)
             self._held_since = None
+
+    # -- many rows at once, as the above does one by one -------------------------------------------------------------
+
+    @property
+    def waits(self) -> bool:
+        """Whether an append has not been acknowledged yet."""
+        return self._stalled_since is not None
+
+    def passed(self, led: LedPartition, stretch: Stretch, *, any_outside: bool) -> None:
+        """All quiet rows of `stretch`, before it is applied to `led`; while `led.leo > led.hw`, some append `waits`."""
+        self._bytes += stretch.bytes_appended
+        if len(stretch.grows):
+            self._records += int(stretch.leo[-1]) - led.leo
+            if self._first_append_ms is None:
+                self._first_append_ms = int(stretch.ts[stretch.grows[0]])
+        self._ack(stretch)
+        self._stall(led, stretch)
+        for replica, left in stretch.headroom():
+            self._note_headroom(replica, left)
+        if any_outside:
+            self._hold(led, stretch)
+
+    def _ack(self, stretch: Stretch) -> None:
+        ends = np.concatenate((np.array([end for end, _ in self._unacked], np.int64), stretch.leo[stretch.grows]))
+        since = np.concatenate((np.array([ts for _, ts in self._unacked], np.int64), stretch.ts[stretch.grows]))
+        reached = np.searchsorted(stretch.hw, ends)
+        done = reached < len(stretch.hw)
+        self._delays.add_all(np.maximum(stretch.ts[reached[done]] - since[done], 0))
+        self._unacked.clear()
+        self._unacked.extend(zip(ends[~done].tolist(), since[~done].tolist(), strict=True))
+
+    def _stall(self, led: LedPartition, stretch: Stretch) -> None:
+        """What lies between two rises of the high watermark, from when something waited for it."""
+        ts, rises = stretch.ts, stretch.rises
+        open_after = stretch.leo > stretch.hw
+        waits = stretch.grows[open_after[stretch.grows]]
+        never = np.iinfo(np.int64).max
+        # One stall for each rise and one that goes on: the first is open if it was before, the others if the rise
+        # before left something waiting; else each begins with the next append that has to wait.
+        since = np.where(open_after[rises], ts[rises], never)
+        since = np.append(never if self._stalled_since is None else self._stalled_since, since)
+        next_wait = np.searchsorted(waits, np.append(-1, rises), side="right")
+        first = np.append(ts[waits], never)[next_wait]
+        row = np.append(waits, len(ts))[next_wait]
+        ends = np.append(rises, len(ts))
+        since = np.where((since == never) & (row <= ends), first, since)
+        for k in np.flatnonzero((since[:-1] != never) & (ts[rises] - since[:-1] > led.lag_time_max_ms)).tolist():
+            self._stalled_since = int(since[k])
+            self._end_stall(led, int(ts[rises[k]]))
+        self._stalled_since = None if since[-1] == never else int(since[-1])
+
+    def _hold(self, led: LedPartition, stretch: Stretch) -> None:
+        """The time in which an outsider held the high watermark, from one append or fetch to the next."""
+        at = stretch.judged
+        if not len(at):
+            return
+        held = (stretch.hw < stretch.members_end())[at]
+        if led.profile.min_isr_holds_hw and led.is_under_min_isr:
+            held[:] = False
+        ts = stretch.ts[at]
+        self.all_inside(int(ts[0]))
+        self._held_ms += int(np.maximum(np.diff(ts), 0)[held[:-1]].sum())
+        self._held_since = int(ts[-1]) if held[-1] else None
 
     def ingress(self, ts: int) -> float | None:
         """Bytes per second appended so far, where rows tell."""

@@ -8,8 +8,8 @@ decided (a replica joins, a tick finds one that must leave) is left to the rules
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from functools import cached_property
 from typing import Final
@@ -65,8 +65,16 @@ class BulkRows:
     def __len__(self) -> int:
         return len(self.kind)
 
-    def __getitem__(self, part: slice) -> BulkRows:
-        return BulkRows(*(getattr(self, name)[part] for name in self.__slots__))
+    def at(self, rows: slice | Longs) -> BulkRows:
+        """Some of the rows."""
+        return BulkRows(*(getattr(self, name)[rows] for name in self.__slots__))
+
+    def with_appends(self, made_up: Flags) -> BulkRows:
+        """The same, where flagged rows are appends of unknown size."""
+        if not made_up.any():
+            return self
+        kind, size = np.where(made_up, BulkKind.APPEND, self.kind), np.where(made_up, ABSENT, self.bytes)
+        return replace(self, kind=kind, bytes=size)
 
 
 class _FollowerColumns:
@@ -76,7 +84,6 @@ class _FollowerColumns:
         self._state = state
         self._own = own
         at = np.flatnonzero(own)
-        self.first_row = int(at[0]) if len(at) else len(own)
         ts, offset, leader_end = rows.ts[at], rows.offset[at], leo[at]
         ll = np.append(state.ll, leader_end)
         self._ll = np.maximum.accumulate(ll) if leader_end_is_max else ll
@@ -106,11 +113,6 @@ class _FollowerColumns:
     def cu_before(self, rows: Longs) -> Longs:
         return self._cu[self._before[rows]]
 
-    def bytes_of(self, rows: BulkRows, count: int) -> int:
-        """Bytes that it fetched in the first `count` rows."""
-        size = rows.bytes[:count][self._own[:count]]
-        return int(size[size != ABSENT].sum())
-
     def move(self, rows: int) -> None:
         """Moves the state past so many rows."""
         fetches = int(self._after[rows - 1])
@@ -123,140 +125,192 @@ class Stretch:
     """The rows from the first on that decide nothing: how many (`quiet`), and what they change.
 
     `led` has no write pending. `ticks` are the times of ticks that the broker did not write, in order; such a tick is
-    due before the first row with a later `ts`.
+    due before the first row with a later `ts`. A fetch of a replica outside the ISR ends a stretch: each is an attempt
+    to join, and a step worth telling.
     """
 
-    def __init__(self, led: LedPartition, rows: BulkRows, *, ticks: Longs) -> None:
-        self._led, self._rows, self._ticks = led, rows, ticks
-        is_fetch = rows.kind == BulkKind.FETCH
-        is_append = (rows.kind == BulkKind.APPEND) & (rows.leo != ABSENT)
-        counts = is_fetch & ((rows.err == 0) | (rows.err == ABSENT)) & (rows.offset != ABSENT)
+    def __init__(self, led: LedPartition, rows: BulkRows, *, ticks: Longs, judges: bool = True) -> None:
+        """`judges`: ticks are to be looked at."""
+        self._led, self._ticks, self._judges = led, ticks, judges
+        counts = (rows.kind == BulkKind.FETCH) & ((rows.err == 0) | (rows.err == ABSENT)) & (rows.offset != ABSENT)
         counts &= (rows.epoch == ABSENT) | (rows.epoch == led.epoch)
         counts &= np.isin(rows.replica, list(led.followers))
-        told = np.where(is_append | counts, rows.leo, ABSENT)
-        self._leo = np.maximum.accumulate(np.maximum(told, led.leo))
+        told = np.where((rows.kind == BulkKind.APPEND) | counts, rows.leo, ABSENT)
+        known = np.append(led.leo, np.maximum.accumulate(np.maximum(told, led.leo))[:-1])
+        # A fetch that tells a later end of the log tells of an append that was not written down: it gets a row.
+        implied = np.flatnonzero(counts & (rows.leo > known))
+        self._original = np.insert(np.arange(len(rows)), implied, implied)
+        self._made_up = np.insert(np.zeros(len(rows), np.bool_), implied, True)
+        self._counts = counts = counts[self._original] & ~self._made_up
+        self._rows = rows = rows.at(self._original).with_appends(self._made_up)
+        self._leo = np.maximum.accumulate(np.maximum(np.where(self._appends | counts, rows.leo, ABSENT), led.leo))
         self._leo_before = np.append(led.leo, self._leo[:-1])
         is_max = led.profile.leader_end_is_max
         self._followers = {
             r: _FollowerColumns(state, rows, counts & (rows.replica == r), self._leo, leader_end_is_max=is_max)
             for r, state in led.followers.items()
         }
-        implied = counts & (rows.leo > self._leo_before)
-        self._hw_before, self._hw = self._high_watermarks(is_append, implied)
+        self._hw = self._high_watermarks()
         self._ticks_at = np.searchsorted(np.maximum.accumulate(rows.ts), ticks, side="right")
-        falls = np.flatnonzero(is_append & (rows.leo < self._leo_before))
-        self.quiet = min(_first(falls, len(rows)), self._first_joining(counts), self._first_leaving())
+        falls = np.flatnonzero(self._appends & (rows.leo < self._leo_before))
+        outside = np.isin(rows.replica, [r for r in led.followers if r not in led.isr])
+        ends = (falls, np.flatnonzero(counts & outside), self._rows_of_leaving())
+        cut = min(_first(found, len(rows)) for found in ends)
+        #: how many of the rows that were given are quiet
+        self.quiet = len(self._original) and int(np.append(self._original, self._original[-1] + 1)[cut])
+        self._cut = int(np.searchsorted(self._original, self.quiet, side="left"))
 
-    def _high_watermarks(self, is_append: Flags, implied: Flags) -> tuple[Longs, Longs]:
-        """Before the check of each fetch, and after each row."""
-        led, rows = self._led, self._rows
+    @property
+    def _appends(self) -> Flags:
+        appends: Flags = (self._rows.kind == BulkKind.APPEND) & (self._rows.leo != ABSENT)
+        return appends
+
+    def _high_watermarks(self) -> Longs:
+        """After each row."""
+        led, ts = self._led, self._rows.ts
         if led.profile.min_isr_holds_hw and led.is_under_min_isr:
-            still = np.full(len(rows), led.hw)
-            return still, still
-        at = is_append.copy()
-        for follower in self._followers.values():
-            at[follower.moves] = True
-        after = self._leo.copy()
+            return np.full(len(ts), led.hw)
+        touched = self._appends
+        least = self._leo.copy()
         for replica, follower in self._followers.items():
-            self._hold(after, replica, follower.end_after(), follower.cu_after(), rows.ts)
-        risen = np.where(at, after, led.hw)
-        before = np.full(len(rows), led.hw)
-        # A fetch row that tells a later end of the log tells of an append that was not written down.
-        where = np.flatnonzero(implied)
-        least = self._leo[where]
-        for replica, follower in self._followers.items():
-            self._hold(least, replica, follower.end_before(where), follower.cu_before(where), rows.ts[where])
-        before[where] = least
-        hw = np.maximum.accumulate(np.maximum(np.maximum(risen, before), led.hw))
-        return np.maximum(before, np.append(led.hw, hw[:-1])), hw
-
-    def _hold(self, least: Longs, replica: BrokerId, ends: Longs, cu: Longs, ts: Longs) -> None:
-        """Lowers `least` to the replica's ends where it holds the high watermark."""
-        led = self._led
-        if replica in led.maximal_isr:
-            np.minimum(least, ends, out=least)
-        elif not led.profile.outsider_must_be_alive or self._is_alive(replica):
-            np.minimum(least, ends, out=least, where=ts - cu <= led.lag_time_max_ms)
+            touched[follower.moves] = True
+            if replica in led.maximal_isr:
+                np.minimum(least, follower.end_after(), out=least)
+            elif not led.profile.outsider_must_be_alive or self._is_alive(replica):
+                in_time = ts - follower.cu_after() <= led.lag_time_max_ms
+                np.minimum(least, follower.end_after(), out=least, where=in_time)
+        hw: Longs = np.maximum.accumulate(np.maximum(np.where(touched, least, led.hw), led.hw))
+        return hw
 
     def _is_alive(self, replica: BrokerId) -> bool:
         return self._led.alive is None or replica in self._led.alive
 
-    def _first_joining(self, counts: Flags) -> int:
-        led, rows = self._led, self._rows
-        outside = [
-            r for r in led.followers if r not in led.isr and (not led.profile.expand_needs_alive or self._is_alive(r))
-        ]
-        if not outside:
-            return len(rows)
-        joins = counts & np.isin(rows.replica, outside)
-        joins &= (rows.offset >= self._hw_before) & (rows.offset >= led.epoch_start)
-        return _first(np.flatnonzero(joins), len(rows))
-
-    def _first_leaving(self) -> int:
-        """The row before which, or at which, a tick may find a member that must leave."""
-        led, rows = self._led, self._rows
-        within = self._ticks_at < len(rows)
-        written = np.flatnonzero(rows.kind == BulkKind.TICK)
-        at = np.concatenate((self._ticks_at[within], written))
-        ts = np.concatenate((self._ticks[within], rows.ts[written]))
-        first = len(rows)
+    def _rows_of_leaving(self) -> Longs:
+        """The rows before which, or at which, a tick finds a member that must leave."""
+        led, (ts, at) = self._led, self._all_ticks(len(self._rows))
+        found = [np.zeros(0, np.int64)]
         for replica in led.isr:
             if replica == led.leader:
                 continue
             if replica not in self._followers:
-                return int(at.min(initial=first))
-            follower = self._followers[replica]
-            lags = follower.end_before(at) != self._leo_before[at]
-            out = at[lags & (ts - follower.cu_before(at) > led.lag_time_max_ms)]
-            first = int(out.min(initial=first))
-        return first
+                found.append(at)
+                continue
+            left, lags = self._headroom(replica, ts, at)
+            found.append(at[lags & (left < 0)])
+        return np.sort(np.concatenate(found))
+
+    def _all_ticks(self, rows: int) -> tuple[Longs, Longs]:
+        """Ticks due within so many rows: when, and before which row."""
+        if not self._judges:
+            return np.zeros(0, np.int64), np.zeros(0, np.int64)
+        within = self._ticks_at < rows
+        written = np.flatnonzero(self._rows.kind[:rows] == BulkKind.TICK)
+        ts = np.concatenate((self._ticks[within], self._rows.ts[written]))
+        return ts, np.concatenate((self._ticks_at[within], written))
+
+    def _headroom(self, replica: BrokerId, ts: Longs, at: Longs) -> tuple[Longs, Flags]:
+        """For a member at ticks: how many ms are left to it, and whether it lags at all."""
+        follower = self._followers[replica]
+        lags: Flags = np.not_equal(follower.end_before(at), self._leo_before[at])
+        return self._led.lag_time_max_ms - (ts - follower.cu_before(at)), lags
 
     # -- what the quiet rows do ------------------------------------------------------------------------------------
 
     def apply(self) -> None:
         """Moves the partition past the quiet rows."""
-        if not self.quiet:
+        if not self._cut:
             return
-        self._led.leo = int(self._leo[self.quiet - 1])
-        self._led.hw = int(self._hw[self.quiet - 1])
+        self._led.leo = int(self._leo[self._cut - 1])
+        self._led.hw = int(self._hw[self._cut - 1])
         for follower in self._followers.values():
-            follower.move(self.quiet)
+            follower.move(self._cut)
+
+    # What follows is to be asked before `apply`, and is of the quiet rows alone.
 
     @cached_property
+    def ts(self) -> Longs:
+        """When each row was; with the rows that were made up for appends that only fetches tell of."""
+        return self._rows.ts[: self._cut]
+
+    @cached_property
+    def leo(self) -> Longs:
+        """Where the log ends after each row."""
+        return self._leo[: self._cut]
+
+    @cached_property
+    def hw(self) -> Longs:
+        """The high watermark after each row."""
+        return self._hw[: self._cut]
+
+    @cached_property
+    def rises(self) -> Longs:
+        """The rows at which the high watermark rises."""
+        rises: Longs = np.flatnonzero(np.diff(self.hw, prepend=self._led.hw) > 0)
+        return rises
+
+    @cached_property
+    def grows(self) -> Longs:
+        """The rows at which the log grows."""
+        grows: Longs = np.flatnonzero(np.diff(self.leo, prepend=self._led.leo) > 0)
+        return grows
+
+    @property
+    def bytes_appended(self) -> int:
+        """As far as rows tell."""
+        size = self._rows.bytes[: self._cut][self._appends[: self._cut]]
+        return int(size[size != ABSENT].sum())
+
+    def bytes_fetched(self, replica: BrokerId) -> int:
+        """Bytes that the replica fetched."""
+        own = self._counts[: self._cut] & (self._rows.replica[: self._cut] == replica)
+        size = self._rows.bytes[: self._cut][own]
+        return int(size[size != ABSENT].sum())
+
+    @property
+    def judged(self) -> Longs:
+        """Appends, and fetches that count."""
+        judged: Longs = np.flatnonzero(self._appends[: self._cut] | self._counts[: self._cut])
+        return judged
+
+    def members_end(self) -> Longs:
+        """The least of the ends of the leader and the members, after each row."""
+        least = self.leo.copy()
+        for replica, follower in self._followers.items():
+            if replica in self._led.isr:
+                np.minimum(least, follower.end_after()[: self._cut], out=least)
+        return least
+
+    def headroom(self) -> Iterator[tuple[BrokerId, int]]:
+        """How many ms were left at ticks, at least, to each member that was not at the end."""
+        ts, at = self._all_ticks(self._cut)
+        for replica in self._led.isr:
+            if replica in self._followers:
+                left, lags = self._headroom(replica, ts, at)
+                if lags.any():
+                    yield replica, int(left[lags].min())
+
+    @property
     def high_watermarks(self) -> list[int]:
-        """Every value that the high watermark rises to, in order. To be asked before `apply`."""
-        hw = self._hw[: self.quiet]
-        values: list[int] = hw[np.diff(hw, prepend=self._led.hw) > 0].tolist()
+        """Every value that the high watermark rises to, in order."""
+        values: list[int] = self.hw[self.rises].tolist()
         return values
 
     @property
     def told_high_watermarks(self) -> list[int]:
         """What the broker wrote of it."""
-        rows = self._rows[: self.quiet]
-        values: list[int] = rows.hw[(rows.kind == BulkKind.HW) & (rows.hw != ABSENT)].tolist()
+        hw = self._rows.hw[: self._cut]
+        values: list[int] = hw[(self._rows.kind[: self._cut] == BulkKind.HW) & (hw != ABSENT)].tolist()
         return values
-
-    def first_fetch_ms(self, replica: BrokerId) -> int | None:
-        """When the replica was heard of first, if it was."""
-        follower = self._followers.get(replica)
-        if follower is None or follower.first_row >= self.quiet:
-            return None
-        return int(self._rows.ts[follower.first_row])
-
-    def bytes_fetched(self, replica: BrokerId) -> int:
-        """Bytes that the replica fetched."""
-        follower = self._followers.get(replica)
-        return 0 if follower is None else follower.bytes_of(self._rows, self.quiet)
 
     @property
     def last_ts(self) -> int:
         """The latest time in the quiet rows, of which there is at least one."""
-        return int(self._rows.ts[: self.quiet].max())
+        return int(self.ts.max())
 
     @property
     def next_tick_ms(self) -> int | None:
-        """The first of `ticks` that is not before the quiet rows' end; None when all are."""
-        later = self._ticks[self._ticks_at >= self.quiet]
+        """The first of `ticks` that is not due within the quiet rows; None when all are."""
+        later = self._ticks[self._ticks_at >= self._cut]
         return int(later[0]) if len(later) else None
 
 
