@@ -189,6 +189,12 @@ def say_failed(console: Console, error: Exception, _args: Arguments) -> None:
     console.complain((_FUTURE if isinstance(error, Refused) else "") + class_and_message(error))
 
 
+async def _older(compat: str, argv: Sequence[str], machine: Machine) -> int:
+    from controller.admin.older import consumer_groups  # loaded only when asked for
+
+    return await consumer_groups.run_older(compat, argv, machine)
+
+
 TOOL = Tool(
     table=TABLE,
     check=check,
@@ -196,4 +202,5 @@ TOOL = Tool(
     say_unparsed=uncaught,
     say_failed=say_failed,
     failed_exit=0,
+    older=_older,
 )

@@ -170,6 +170,12 @@ def say_failed(console: Console, error: Exception, _args: Arguments | None = Non
         console.complain(class_and_message(error))
 
 
+async def _older(_compat: str, argv: Sequence[str], machine: Machine) -> int:
+    from controller.admin.older import get_offsets  # loaded only when asked for
+
+    return await get_offsets.run_older(argv, machine)
+
+
 TOOL = Tool(
     table=TABLE,
     check=check,
@@ -177,4 +183,5 @@ TOOL = Tool(
     say_unparsed=say_failed,
     say_failed=say_failed,
     servers=("bootstrap-server", "broker-list"),
+    older=_older,
 )

@@ -67,7 +67,7 @@ def offset_table(rows: Sequence[OffsetRow]) -> str:
         "HOST",
         "CLIENT-ID",
     )
-    return _table(header, (15, 15, 10, 15, 15, 15, 15, 15, 0), [r.cells() for r in rows], grow=(0, 1, 6, 7))
+    return table(header, (15, 15, 10, 15, 15, 15, 15, 15, 0), [r.cells() for r in rows], grow=(0, 1, 6, 7))
 
 
 def member_table(group: Group, *, verbose: bool) -> str:
@@ -90,7 +90,7 @@ def member_table(group: Group, *, verbose: bool) -> str:
     header.append("ASSIGNMENT" if verbose else "")
     widths.append(0)
     rows = [(*row, *([] if verbose else [""])) for row in rows]
-    return _table(tuple(header), tuple(widths), rows, grow=tuple(range(len(header) - 2)))
+    return table(tuple(header), tuple(widths), rows, grow=tuple(range(len(header) - 2)))
 
 
 def _assignment(member: GroupMember) -> str:
@@ -107,14 +107,14 @@ def state_table(group: Group) -> str:
     header = ("GROUP", "COORDINATOR (ID)", "ASSIGNMENT-STRATEGY", "STATE", "#MEMBERS")
     row = (group.group_id, coordinator, group.strategy, group.state, str(len(group.members)))
     # Kafka 3.9 gives the group the width of the coordinator, and the coordinator 25.
-    return _table(header, (max(25, len(coordinator)), 25, 20, 15, 0), [row], grow=())
+    return table(header, (max(25, len(coordinator)), 25, 20, 15, 0), [row], grow=())
 
 
 def _cell(value: int | None) -> str:
     return _MISSING if value is None else str(value)
 
 
-def _table(
+def table(
     header: tuple[str, ...], least: tuple[int, ...], rows: Sequence[tuple[str, ...]], grow: tuple[int, ...]
 ) -> str:
     """Left-aligned columns, one space between; the columns in `grow` take the width of their longest value."""

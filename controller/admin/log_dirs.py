@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 from controller.admin.console import compact
@@ -44,8 +46,8 @@ def check(args: Arguments) -> None:
     args.require("bootstrap-server", "describe")
 
 
-async def perform(run_: Run) -> int:
-    """Prints the directories. Exits with 1 for brokers that there are not."""
+async def perform(run_: Run, *, older: bool = False) -> int:
+    """Prints the directories, with the keys in the order of 2.x when `older`. Exits with 1 for unknown brokers."""
     console = run_.console
     topics = [t for t in (run_.args.value("topic-list") or "").split(",") if t]
     wanted = [BrokerId(parse_integer(b)) for b in (run_.args.value("broker-list") or "").split(",") if b]
@@ -62,6 +64,8 @@ async def perform(run_: Run) -> int:
     described = await describe_log_dirs(run_.admin, brokers)
     console.line(f"Received log directory information from brokers {_ids(brokers)}")
     value = as_value(described, topics)
+    if older:
+        value = _in_older_order(value)
     console.line(compact(value))
     console.result(value)
     return 0
@@ -76,6 +80,15 @@ def as_value(described: Mapping[BrokerId, Sequence[LogDir]], topics: Collection[
         ],
         "version": 1,
     }
+
+
+def _in_older_order(value: Mapping[str, Any]) -> dict[str, Any]:
+    """The keys as 2.x had them."""
+    brokers = [
+        {"broker": b["broker"], "logDirs": [{k: d[k] for k in ("logDir", "error", "partitions")} for d in b["logDirs"]]}
+        for b in value["brokers"]
+    ]
+    return {"version": value["version"], "brokers": brokers}
 
 
 def _log_dir(log_dir: LogDir, topics: Collection[str]) -> dict[str, Any]:
@@ -103,4 +116,16 @@ def _ids(brokers: Sequence[BrokerId]) -> str:
     return ",".join(map(str, brokers))
 
 
-TOOL = Tool(table=TABLE, check=check, perform=perform, say_unparsed=message_and_trace, say_failed=message_and_trace)
+async def _older(_compat: str, argv: Sequence[str], machine: Machine) -> int:
+    older = replace(TOOL, perform=partial(perform, older=True), older=None)
+    return await run_async(older, argv, machine)
+
+
+TOOL = Tool(
+    table=TABLE,
+    check=check,
+    perform=perform,
+    say_unparsed=message_and_trace,
+    say_failed=message_and_trace,
+    older=_older,
+)

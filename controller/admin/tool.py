@@ -161,7 +161,7 @@ async def _perform(tool: Tool, args: Arguments, console: Console, machine: Machi
 
 def _admin(tool: Tool, args: Arguments, machine: Machine) -> AdminClient:
     servers = next((value for name in tool.servers if (value := args.value(name)) is not None), "")
-    path = args.value(tool.config_option)
+    path = args.value(tool.config_option) if tool.config_option in tool.table else None
     client_id, timeouts = tool.client_id, Timeouts()
     if path is not None:
         client_id, timeouts = _client_settings(Path(path), tool.client_id)

@@ -1,0 +1,94 @@
+"""GetOffsetShell of 2.0 and 2.6: the offsets of one topic. Source: spec admin.md §4.4."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Final
+
+from controller.admin.failures import Refused, ToolFailure
+from controller.admin.get_offsets import say_failed
+from controller.admin.machine import Machine
+from controller.admin.offset_queries import list_offsets
+from controller.admin.options import Arguments, Option, OptionTable, java_integer
+from controller.admin.queries import TopicInfo, describe_topics
+from controller.admin.tool import Run, Tool, run_async
+from controller.wire.types import BrokerId, TopicPartition
+
+_LONG: Final = range(-(2**63), 2**63)
+
+TABLE: Final = OptionTable(
+    "An interactive shell for getting consumer offsets.",
+    [
+        Option(name="broker-list", argument="hostname:port,...", help="REQUIRED: brokers to ask first."),
+        Option(name="topic", argument="topic", help="REQUIRED: the topic."),
+        Option(name="partitions", argument="partition ids", help="Only these partitions: 0,1."),
+        Option(name="time", argument="timestamp/-1(latest)/-2(earliest)", default="-1", help="At this time (ms)."),
+    ],
+    version=False,
+)
+
+
+def check(args: Arguments) -> None:
+    """Raises UsageExit, ToolFailure."""
+    args.require("broker-list", "topic")
+    _numbers(args)
+    if java_integer(args.value("time") or "", _LONG) is None:
+        raise ToolFailure(f"Cannot parse argument '{args.value('time')}' of option time")
+
+
+def _numbers(args: Arguments) -> set[int] | None:
+    """The partitions asked for; None for all. Raises ToolFailure."""
+    text = args.value("partitions")
+    if text is None:
+        return None
+    numbers = [java_integer(word) for word in text.split(",")]
+    if None in numbers:
+        raise ToolFailure(f"--partitions expects a comma separated list of numeric partition ids, but received: {text}")
+    return {number for number in numbers if number is not None}
+
+
+async def perform(run: Run) -> int:
+    """Prints `topic:partition:offset` by partition; the offset is empty where there is none."""
+    name, wanted = run.args.value("topic") or "", _numbers(run.args)
+    topic = (await describe_topics(run.admin, [name]))[name]
+    if not isinstance(topic, TopicInfo):
+        run.console.complain(f"Topic {name} does not exist")
+        run.console.result({"error": f"Topic {name} does not exist"})
+        return 1
+    leaders = {p.partition: p.leader for p in topic.partitions}
+    for number in sorted((wanted or set()) - leaders.keys()):
+        run.console.complain(f"Error: partition {number} does not exist")
+    by_leader: dict[BrokerId, list[TopicPartition]] = defaultdict(list)
+    for number, leader in sorted(leaders.items()):
+        if wanted is None or number in wanted:
+            if leader is None:
+                run.console.complain(f"Error: partition {number} does not have a leader. Skip getting offsets")
+            else:
+                by_leader[leader].append(TopicPartition(name, number))
+    time = java_integer(run.args.value("time") or "", _LONG) or 0
+    found: dict[TopicPartition, int | Refused] = {}
+    for leader, partitions in sorted(by_leader.items()):
+        found |= await list_offsets(run.admin, leader, partitions, time)
+    offsets = {p: None if isinstance(o, Refused) or o < 0 else o for p, o in sorted(found.items())}
+    for partition, offset in offsets.items():
+        run.console.line(f"{name}:{partition.partition}:{'' if offset is None else offset}")
+    run.console.result(
+        {"offsets": [{"topic": name, "partition": p.partition, "offset": o} for p, o in offsets.items()]}
+    )
+    return 0
+
+
+_TOOL: Final = Tool(
+    table=TABLE,
+    check=check,
+    perform=perform,
+    say_unparsed=say_failed,
+    say_failed=say_failed,
+    servers=("broker-list",),
+)
+
+
+async def run_older(argv: Sequence[str], machine: Machine) -> int:
+    """Runs it; 2.0 and 2.6 do not differ."""
+    return await run_async(_TOOL, argv, machine)

@@ -1,0 +1,95 @@
+"""GetOffsetShell, kafka-log-dirs and kafka-consumer-groups as 2.0 and 2.6 had them, against a scripted cluster."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from controller.admin.consumer_groups import main_async as groups
+from controller.admin.get_offsets import main_async as get_offsets
+from controller.admin.log_dirs import main_async as log_dirs
+from controller.wire.types import TopicPartition
+
+SERVER = ("--compat", "2.0", "--broker-list", "b0:9092")
+
+
+def test_get_offsets(cluster: Any, tool: Any) -> None:
+    cluster.topic("foo", *([(n % 3,) for n in range(11)]))
+    outcome = tool(get_offsets, cluster, [*SERVER, "--topic", "foo", "--partitions", "10,2,0"], bootstrap=None)
+    assert (outcome.code, outcome.out, outcome.err) == (0, "foo:0:100\nfoo:2:100\nfoo:10:100\n", ""), "by number"
+    earliest = tool(
+        get_offsets, cluster, [*SERVER, "--topic", "foo", "--partitions", "1", "--time", "-2"], bootstrap=None
+    )
+    assert earliest.out == "foo:1:0\n"
+
+
+def test_get_offsets_of_what_there_is_not(cluster: Any, tool: Any) -> None:
+    cluster.topic("foo", (0,), (1,))
+    cluster.topics["foo"][1].leader = -1
+    missing = tool(get_offsets, cluster, [*SERVER, "--topic", "nix"], bootstrap=None)
+    assert (missing.code, missing.out, missing.err) == (1, "", "Topic nix does not exist\n")
+    partly = tool(get_offsets, cluster, [*SERVER, "--topic", "foo", "--partitions", "0,1,3"], bootstrap=None)
+    assert (partly.code, partly.out) == (0, "foo:0:100\n")
+    assert partly.err.splitlines() == [
+        "Error: partition 3 does not exist",
+        "Error: partition 1 does not have a leader. Skip getting offsets",
+    ]
+    usage = tool(get_offsets, cluster, ["--compat", "2.6", "--topic", "foo"], bootstrap=None)
+    assert usage.err.splitlines()[0] == 'Missing required argument "[broker-list]"'
+    word = tool(get_offsets, cluster, [*SERVER, "--topic", "foo", "--partitions", "x"], bootstrap=None)
+    assert "--partitions expects a comma separated list of numeric partition ids, but received: x" in word.err
+
+
+def test_log_dirs_in_the_order_of_2_x(cluster: Any, tool: Any) -> None:
+    cluster.topic("foo", (0,))
+    out = tool(log_dirs, cluster, ["--compat", "2.6", "--describe", "--broker-list", "0"]).out.splitlines()
+    assert out[-1] == (
+        '{"version":1,"brokers":[{"broker":0,"logDirs":[{"logDir":"/data","error":null,"partitions":'
+        '[{"partition":"foo-0","size":0,"offsetLag":0,"isFuture":false}]}]}]}'
+    )
+
+
+@pytest.fixture
+def group(cluster: Any) -> Any:
+    """Group g without members, three records behind in foo-0."""
+    cluster.topic("foo", (0,))
+    cluster.groups["g"] = {"group_state": "Empty", "protocol_type": "consumer", "protocol_data": "", "members": []}
+    cluster.committed["g"] = {TopicPartition("foo", 0): 97}
+    return cluster
+
+
+def test_groups_of_2_0_have_no_column_for_the_group(group: Any, tool: Any) -> None:
+    outcome = tool(groups, group, ["--compat", "2.0", "--describe", "--group", "g"])
+    assert (outcome.code, outcome.err) == (0, "Consumer group 'g' has no active members.\n")
+    lines = outcome.out.splitlines()
+    assert lines[0] == ""
+    assert lines[1].split() == ["TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "CONSUMER-ID", "HOST",
+                                "CLIENT-ID"]  # fmt: skip
+    assert lines[2].split() == ["foo", "0", "97", "100", "3", "-", "-", "-"]
+    missing = tool(groups, group, ["--compat", "2.0", "--describe", "--group", "nix"])
+    assert missing.out == "Error: Consumer group 'nix' does not exist.\n"
+
+
+def test_groups_of_2_6(group: Any, tool: Any) -> None:
+    outcome = tool(groups, group, ["--compat", "2.6", "--describe", "--all-groups", "--json"])
+    assert json.loads(outcome.out)["groups"][0]["rows"] == [["g", "foo", "0", "97", "100", "3", "-", "-", "-"]]
+    state = tool(groups, group, ["--compat", "2.6", "--describe", "--group", "g", "--state"]).out.splitlines()
+    assert state[2].split() == ["g", "b1:9092", "(1)", "Empty", "0"], "one blank before the id"
+    missing = tool(groups, group, ["--compat", "2.6", "--describe", "--group", "nix"])
+    assert missing.out == "\nError: Consumer group 'nix' does not exist.\n"
+
+
+@pytest.mark.parametrize(
+    ("compat", "actions"),
+    [
+        ("2.0", "--list, --describe, --delete, --reset-offsets"),
+        ("2.6", "--list, --describe, --delete, --reset-offsets, --delete-offsets"),
+    ],
+)
+def test_actions_of_groups(group: Any, tool: Any, compat: str, actions: str) -> None:
+    outcome = tool(groups, group, ["--compat", compat])
+    assert outcome.err.splitlines()[0] == f"Command must include exactly one action: {actions}"
+    refused = tool(groups, group, ["--compat", compat, "--delete", "--group", "g"])
+    assert "--compat has --list and --describe of this tool" in refused.err
