@@ -41,7 +41,10 @@ ROWS: dict[str, Row] = {
     ),
     "000-05": Row("the rack-unaware algorithm", "KA-2, KA-4; numbered from 0 without a first partition"),
     "000-06": Row("broker ids need not be 0 to n-1", "KA-4: ids come from the list of brokers, not from arithmetic"),
-    "000-07": Row("the transcript of topic-test4", "the layout of KA-2 as create and describe print it"),
+    "000-07": Row(
+        "the transcript of topic-test4",
+        "create and describe of KA-2, byte for byte under --compat 2.0, and in the words of 3.9",
+    ),
     "000-08": Row(
         "start and shift can be told from a layout",
         "the start is where the first leader stands; the shift is known modulo brokers - 1",

@@ -132,6 +132,7 @@ def stage() -> Stage:
 # kafka-topics
 
 
+@pytest.mark.feature("000-07")
 def test_the_transcript_of_document_000_byte_for_byte(stage: Stage) -> None:
     stage.chance = Draws(2, 0)
     words = ("--create", "--zk", "--topic", "topic-test4", "--partitions", "6", "--replication-factor", "3")
@@ -149,6 +150,7 @@ def test_the_transcript_of_document_000_byte_for_byte(stage: Stage) -> None:
     ], "only a plan: no controller made replicas of it"
 
 
+@pytest.mark.feature("000-10", "000-02")
 def test_topic_test5_partial_racks_and_the_flag() -> None:
     stage = Stage({0: "rack1", 1: "rack2", 2: None})
     words = ("--create", "--zk", "--topic", "topic-test5", "--partitions", "4", "--replication-factor", "2")
@@ -194,6 +196,7 @@ REFUSED: list[tuple[str, tuple[str, ...], str]] = [
 ]
 
 
+@pytest.mark.feature("000-01", "003-05")
 @pytest.mark.parametrize(("compat", "words", "message"), REFUSED, ids=[row[2] for row in REFUSED])
 def test_usage(stage: Stage, compat: str, words: tuple[str, ...], message: str) -> None:
     code, out, err = stage.run("topics", *words, compat=compat)
@@ -266,6 +269,7 @@ FAILED: list[tuple[str, tuple[str, ...], str]] = [
 ]
 
 
+@pytest.mark.feature("000-03")
 @pytest.mark.parametrize(("compat", "words", "message"), FAILED, ids=[f"{r[0]} {r[2]}" for r in FAILED])
 def test_failures_change_nothing(stage: Stage, compat: str, words: tuple[str, ...], message: str) -> None:
     for name in ("foo", "x.y", "__consumer_offsets", "__transaction_state"):
@@ -351,6 +355,7 @@ HEAD = (
 )
 
 
+@pytest.mark.feature("002-08", "002-13", "002-14", "002-18")
 @pytest.mark.parametrize("compat", ["2.0", "2.6"])
 def test_the_transcript_of_an_execution(stage: Stage, plan: Any, compat: str) -> None:
     stage.topic("foo", (0, 1))
@@ -382,6 +387,7 @@ def test_the_transcript_of_an_execution(stage: Stage, plan: Any, compat: str) ->
     assert stage.notices() == ["topics/foo", "brokers/0", "brokers/1", "brokers/2"]
 
 
+@pytest.mark.feature("002-07", "002-11", "002-12")
 def test_a_second_execution_of_2_0_changes_only_the_rate(stage: Stage, plan: Any) -> None:
     stage.topic("foo", (0, 1))
     stage.run("reassign", "--execute", "--zk", "--throttle", "1000", *plan(FOO))
@@ -398,6 +404,7 @@ def test_a_second_execution_of_2_0_changes_only_the_rate(stage: Stage, plan: Any
     )
 
 
+@pytest.mark.feature("002-30")
 def test_verify_of_2_0_removes_the_throttle_once(stage: Stage, plan: Any) -> None:
     stage.topic("foo", (0, 1))
     stage.run("reassign", "--execute", "--zk", "--throttle", "1000", *plan(FOO))
@@ -419,6 +426,7 @@ def test_verify_of_2_0_removes_the_throttle_once(stage: Stage, plan: Any) -> Non
     assert stage.run("reassign", "--verify", "--zk", *plan(FOO))[1] == done
 
 
+@pytest.mark.feature("002-30")
 def test_verify_of_2_6_clears_when_nothing_runs(stage: Stage, plan: Any) -> None:
     stage.topic("foo", (0, 1))
     out = stage.run("reassign", "--verify", "--zk", *plan(FOO), compat="2.6")[1].splitlines()
@@ -461,6 +469,7 @@ THROTTLES = [
 ]
 
 
+@pytest.mark.feature("002-10")
 @pytest.mark.parametrize("compat", ["2.0", "2.6"])
 @pytest.mark.parametrize(("current", "targets", "old", "new", "followers"), [r[1:] for r in THROTTLES],
                          ids=[r[0] for r in THROTTLES])  # fmt: skip
@@ -505,6 +514,7 @@ EXECUTE_REFUSED = [
 ]
 
 
+@pytest.mark.feature("002-06", "002-15", "002-16")
 @pytest.mark.parametrize(
     ("compat", "text", "message"), EXECUTE_REFUSED, ids=[f"{r[0]} {r[2]}" for r in EXECUTE_REFUSED]
 )
@@ -548,6 +558,7 @@ def test_what_2_6_does_only_by_brokers(stage: Stage) -> None:
     assert '--bootstrap-server when using "[list]"' in err
 
 
+@pytest.mark.feature("002-02")
 def test_generate_leaves_missing_topics_and_brokers_out(stage: Stage, tmp_path: Path) -> None:
     stage.topic("foo", (0,), (1,))
     (tmp_path / "topics.json").write_text('{"topics":[{"topic":"foo"},{"topic":"quux"}]}')
