@@ -23,7 +23,7 @@ _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 #: Fields whose values are nobody's promise: times of day, and where something lies.
 _FREE = frozenset({"log_append_time", "throttle_time", "host", "port", "cluster_id", "client_host", "timestamp_ms"})
 #: Answers in no promised order.
-_UNORDERED = frozenset({"topics", "partitions", "results", "groups"})
+_UNORDERED = frozenset({"topics", "partitions", "results", "groups", "members"})
 _IDS = frozenset({"node_id", "leader_id", "controller_id", "broker_id"})
 
 

@@ -92,8 +92,9 @@ def test_garbage_of_any_kind_never_stops_the_broker(in_memory: Any) -> None:
 
         in_memory(scenario)
 
-    with capture_logs():
+    with capture_logs() as lines:
         check()
+    assert [line for line in lines if line["event"] == ev.REQUEST_FAILED] == []
 
 
 def test_a_client_that_takes_no_answers_is_cut_off(in_memory: Any) -> None:
