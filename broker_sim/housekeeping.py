@@ -13,6 +13,7 @@ from typing import Final
 
 from broker_sim.log.errors import StorageFailure, storage_failures
 from broker_sim.log.log import Log
+from broker_sim.log.stored_log import StoredLog
 from broker_sim.log_cleaner import LogCleaner
 from broker_sim.replica_table import ReplicaTable
 from broker_sim.replica_tasks import report_failure
@@ -155,11 +156,11 @@ class Housekeeping:
         self._table.log.info(ev.LOG_DELETED, topic=topic, partition=partition, log_dir=str(folder))
         self._later(log, lambda: self._table.dirs.purge(folder))
 
-    def _remove_later(self, log: Log, names: Sequence[str]) -> None:
+    def _remove_later(self, log: StoredLog, names: Sequence[str]) -> None:
         """Segment files that were renamed away."""
         self._later(log, lambda: self._table.dirs.purge_files(log, list(names)))
 
-    def _later(self, log: Log, work: Callable[[], None]) -> None:
+    def _later(self, log: StoredLog, work: Callable[[], None]) -> None:
         timer: asyncio.TimerHandle
 
         def run() -> None:

@@ -16,7 +16,7 @@ from broker_sim.log.config import LogConfig
 from broker_sim.log.errors import LogDirsUnusable, StorageFailure, storage_failures
 from broker_sim.log.files import Files
 from broker_sim.log.loading import Repair
-from broker_sim.log.log import Log, LogHooks
+from broker_sim.log.log import Log
 from broker_sim.log.log_dir import (
     DELETE_SUFFIX,
     LogDir,
@@ -26,6 +26,7 @@ from broker_sim.log.log_dir import (
     parse_folder_name,
     parse_future_name,
 )
+from broker_sim.log.stored_log import LogHooks, StoredLog
 from controller.wire.types import TopicPartition
 
 
@@ -47,7 +48,7 @@ class LogDirs:
         self._dirs = {path: LogDir(Path(path), path, self.files) for path in paths}
         self._rng = rng
         self._preferred: dict[TopicPartition, str] = {}
-        self.doom: Callable[[Log, list[str]], None] | None = None
+        self.doom: Callable[[StoredLog, list[str]], None] | None = None
 
     # -- start and end -------------------------------------------------------------------------------------------
 
@@ -106,13 +107,13 @@ class LogDirs:
         hooks = LogHooks(doom=self._doom, cut=self._was_cut, jitter_of=lambda limit_ms: self._rng.randrange(limit_ms))
         return Log(topic_partition, folder, config, files=self.files, hooks=hooks)
 
-    def _doom(self, log: Log, names: list[str]) -> None:
+    def _doom(self, log: StoredLog, names: list[str]) -> None:
         if self.doom is not None:
             self.doom(log, names)
         else:
             log.purge(names)
 
-    def _was_cut(self, log: Log) -> None:
+    def _was_cut(self, log: StoredLog) -> None:
         for log_dir in self._online():
             if log_dir.holds(log):
                 log_dir.was_cut(log)
@@ -171,7 +172,7 @@ class LogDirs:
     def _online(self) -> Iterator[LogDir]:
         return (d for d in self._dirs.values() if d.is_online)
 
-    def dir_of(self, log: Log) -> LogDir:
+    def dir_of(self, log: StoredLog) -> LogDir:
         """The dir that holds a log."""
         return next(d for d in self._dirs.values() if d.path == log.log_dir)
 
@@ -288,7 +289,7 @@ class LogDirs:
             with storage_failures(log_dir.path):
                 self.files.remove_folder(folder)
 
-    def purge_files(self, log: Log, names: list[str]) -> None:
+    def purge_files(self, log: StoredLog, names: list[str]) -> None:
         """Removes segment files that were renamed away, unless their dir is offline. Raises StorageFailure."""
         log_dir = self.dir_of(log)
         if log_dir.is_online:

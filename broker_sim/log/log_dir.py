@@ -19,6 +19,7 @@ from broker_sim.log.errors import LogDirsUnusable, storage_failures
 from broker_sim.log.files import Files
 from broker_sim.log.loading import Repair
 from broker_sim.log.log import Log
+from broker_sim.log.stored_log import StoredLog
 from controller.wire.types import TopicPartition
 
 LOCK_FILE: Final = ".lock"
@@ -93,7 +94,7 @@ class LogDir:
         yield from list(self.logs.values())
         yield from list(self.futures.values())
 
-    def holds(self, log: Log) -> bool:
+    def holds(self, log: StoredLog) -> bool:
         """Whether exactly this log lies here, as the current or as the future one."""
         tp = log.topic_partition
         return self.logs.get(tp) is log or self.futures.get(tp) is log
@@ -177,7 +178,7 @@ class LogDir:
         """`cleaner-offset-checkpoint`."""
         self._write(checkpoints.CLEANER_FILE, {tp: o for tp, o in self.cleaned.items() if tp in self.logs})
 
-    def was_cut(self, log: Log) -> None:
+    def was_cut(self, log: StoredLog) -> None:
         """A log is shorter now: checkpoints on disk must not claim what will be written there next."""
         tp = log.topic_partition
         if self.written.get(checkpoints.RECOVERY_POINT_FILE, {}).get(tp, 0) > log.recovery_point:

@@ -17,9 +17,10 @@ from broker_sim.log.config import LogConfig
 from broker_sim.log.dirs import LogDirs
 from broker_sim.log.errors import StorageFailure
 from broker_sim.log.files import Files
-from broker_sim.log.log import Log, LogHooks
+from broker_sim.log.log import Log
 from broker_sim.log.producers import ProducerStates
 from broker_sim.log.records import Record, build_batch, build_values, iterate, parse_header
+from broker_sim.log.stored_log import LogHooks
 from controller.wire.types import TopicPartition
 
 TP = TopicPartition("t", 0)

@@ -1,0 +1,258 @@
+"""A log on disk: its folder of segments, epochs and producers, from creation over recovery to a clean end.
+
+What is written to it and read from it is `log.Log`. Everything that touches the disk raises StorageFailure.
+Source: spec broker.md §4.2, §10; Kafka 3.9 `UnifiedLog`, `LogLoader`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from broker_sim.log.checkpoints import CheckpointError
+from broker_sim.log.config import LogConfig
+from broker_sim.log.errors import storage_failures
+from broker_sim.log.files import Files
+from broker_sim.log.leader_epochs import FILE_NAME as EPOCH_FILE_NAME
+from broker_sim.log.leader_epochs import EpochFile, LeaderEpochs
+from broker_sim.log.loading import Repair, load_segments, tidy_up
+from broker_sim.log.producers import ProducerStates
+from broker_sim.log.records import BatchHeader
+from broker_sim.log.segment import DELETED_SUFFIX, Segment, SegmentShape
+from broker_sim.log.segments import Segments
+from broker_sim.log.snapshots import Snapshots
+from controller.wire.types import TopicPartition
+
+
+def _purge_at_once(log: StoredLog, names: list[str]) -> None:
+    log.purge(names)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogHooks:
+    """What a log asks of who holds it.
+
+    `doom(log, names)` is told the files that were renamed away and are to be removed after `file.delete.delay.ms`;
+    `cut(log)` that the log was shortened. `jitter_of(limit_ms)` draws a segment's part of `segment.jitter.ms`.
+    """
+
+    doom: Callable[[StoredLog, list[str]], None] = _purge_at_once
+    cut: Callable[[StoredLog], None] = lambda log: None
+    jitter_of: Callable[[int], int] = lambda limit_ms: 0
+
+
+class StoredLog:
+    """`leo` is the next offset to be written; offsets below `log_start_offset` are not readable.
+
+    `version` rises whenever something is cut off or moved: a compaction that began before is void.
+    """
+
+    def __init__(
+        self,
+        topic_partition: TopicPartition,
+        folder: Path,
+        config: LogConfig,
+        *,
+        files: Files | None = None,
+        hooks: LogHooks | None = None,
+    ) -> None:
+        """Describes a log; `create` or `load` makes it usable."""
+        self.topic_partition = topic_partition
+        self.folder = folder
+        self.config = config
+        self.files = files if files is not None else Files()
+        self.log_start_offset = 0
+        self.leo = 0
+        self.recovery_point = 0
+        self.flushed_ms = 0
+        self.version = 0
+        self.epochs = LeaderEpochs()
+        self.producers = ProducerStates()
+        self._hooks = hooks if hooks is not None else LogHooks()
+        self._segments = Segments()
+        self._snapshots = Snapshots(folder, self.files)
+
+    @property
+    def log_dir(self) -> Path:
+        """The log dir it lies in."""
+        return self.folder.parent
+
+    @property
+    def size_bytes(self) -> int:
+        """The sum of its `.log` files."""
+        return self._segments.size_bytes
+
+    @property
+    def segments(self) -> tuple[Segment, ...]:
+        """Oldest first; the last one is appended to."""
+        return self._segments.all
+
+    @property
+    def shape(self) -> SegmentShape:
+        """How its new segments are built."""
+        return SegmentShape(
+            index_interval_bytes=self.config.index_interval_bytes, max_index_bytes=self.config.segment_index_bytes
+        )
+
+    # -- life ----------------------------------------------------------------------------------------------------
+
+    def create(self, *, now_ms: int = 0) -> None:
+        """Makes the folder and a first, empty segment."""
+        with storage_failures(self.log_dir):
+            self.files.make_folder(self.folder)
+            self._add_segment(0, now_ms)
+
+    def load(
+        self, *, is_clean: bool, log_start_offset: int = 0, recovery_point: int = 0, now_ms: int = 0
+    ) -> list[Repair]:
+        """Opens what is on disk and returns what had to be repaired.
+
+        Not clean: from the recovery point on every batch is checked, the log ends before the first that is not
+        intact, indexes are rebuilt. Segments after a cut are removed, as in Kafka.
+        """
+        with storage_failures(self.log_dir):
+            return self._load(
+                is_clean=is_clean, log_start_offset=log_start_offset, recovery_point=recovery_point, now_ms=now_ms
+            )
+
+    def _load(self, *, is_clean: bool, log_start_offset: int, recovery_point: int, now_ms: int) -> list[Repair]:
+        repairs = tidy_up(self.folder, shape=self.shape, files=self.files)
+        rebuilt = LeaderEpochs()
+
+        def note(header: BatchHeader) -> None:
+            rebuilt.assign(header.partition_leader_epoch, header.base_offset)
+
+        repairs += load_segments(
+            self.folder,
+            self._segments,
+            shape=self.shape,
+            files=self.files,
+            trusted_below=None if is_clean else recovery_point,
+            on_batch=note,
+        )
+        lost = any(repair.lost_bytes for repair in repairs)
+        if len(self._segments) and self._segments.active.next_offset < log_start_offset:
+            repairs += self._give_up(log_start_offset)
+        if not len(self._segments):
+            self._add_segment(log_start_offset, now_ms)
+        else:
+            self._segments.active.activate()
+        self.leo = self._segments.active.next_offset
+        self.log_start_offset = min(max(log_start_offset, self._segments.first.base_offset), self.leo)
+        repairs += self._load_epochs(rebuilt, is_trusted=is_clean and not lost)
+        self.recovery_point = self.leo if is_clean and not lost else min(recovery_point, self.leo)
+        self._snapshots.find()
+        self._snapshots.remove_strays(self._segments.bases)
+        self._load_producers(now_ms)
+        return repairs
+
+    def _give_up(self, log_start_offset: int) -> list[Repair]:
+        """The checkpoint says that the log starts above where it ends: files are missing, what is there is no use."""
+        lost = self.size_bytes
+        for segment in self._segments:
+            self._remove(segment)
+        self.epochs = LeaderEpochs()
+        reason = f"the log ends below its start offset {log_start_offset}"
+        return [Repair(path=self.folder, reason=reason, lost_bytes=lost)]
+
+    def _load_epochs(self, rebuilt: LeaderEpochs, *, is_trusted: bool) -> list[Repair]:
+        """The file may know an epoch without records; the batches know what a cut left."""
+        repairs: list[Repair] = []
+        try:
+            self.epochs = self._epoch_file.read()
+        except CheckpointError as error:
+            repairs.append(Repair(path=self._epoch_file.path, reason=f"rebuilt from the batches: {error}"))
+            self.epochs, is_trusted = LeaderEpochs(), False
+        before = list(self.epochs.entries)
+        if not self.epochs.entries:
+            rebuilt = LeaderEpochs()
+            for segment in self._segments:
+                for _, header in segment.headers():
+                    rebuilt.assign(header.partition_leader_epoch, header.base_offset)
+        for epoch, start in rebuilt.entries:
+            if epoch > self.epochs.latest:
+                self.epochs.assign(epoch, start)
+        self.epochs.entries = [(e, o) for e, o in self.epochs.entries if o <= self.leo]
+        self.epochs.truncate_from_start(self.log_start_offset)
+        if not is_trusted or before != self.epochs.entries:
+            self._write_epochs()
+        return repairs
+
+    def _load_producers(self, now_ms: int) -> None:
+        """From the newest snapshot, and the batches after it."""
+        at, self.producers = self._snapshots.load(
+            up_to=self.leo,
+            above=self.log_start_offset,
+            oldest_ms=now_ms - self.config.producer_id_expiration_ms + 1,
+        )
+        if at >= self.leo:
+            return
+        for segment in self._segments.starting_with(at):
+            for _, header in segment.headers(max(at, segment.base_offset)):
+                if header.base_offset >= at:
+                    self.producers.appended(header)
+
+    def close(self) -> None:
+        """A clean end: everything is on the disk, the producers are written down, indexes end with their entries."""
+        self.flush()
+        with storage_failures(self.log_dir):
+            self._segments.active.seal()
+            self._snapshots.take(self.leo, self.producers)
+
+    def flush(self, *, now_ms: int = 0) -> None:
+        """Waits until everything is on the disk."""
+        self.flushed_ms = now_ms
+        if self.recovery_point == self.leo:
+            return
+        with storage_failures(self.log_dir):
+            for path in self.unflushed(include_active=True):
+                self.files.sync(path)
+        self.recovery_point = self.leo
+
+    def unflushed(self, *, include_active: bool = False) -> list[Path]:
+        """The files of the segments above the recovery point, the one that is written to left out unless included."""
+        return [
+            path
+            for segment in self._segments.starting_with(self.recovery_point)
+            if include_active or segment is not self._segments.active
+            for path in (segment.log_path, segment.index_path, segment.time_path)
+        ]
+
+    def flushed(self, offset: int) -> None:
+        """Everything below `offset` is on the disk."""
+        self.recovery_point = max(self.recovery_point, min(offset, self.leo))
+
+    def move(self, folder: Path) -> None:
+        """The log's folder is renamed. Raises StorageFailure."""
+        with storage_failures(self.log_dir):
+            self.files.rename(self.folder, folder)
+        self.folder = self._snapshots.folder = folder
+        self.version += 1
+        for segment in self._segments:
+            segment.move(folder)
+
+    @property
+    def _epoch_file(self) -> EpochFile:
+        return EpochFile(self.folder / EPOCH_FILE_NAME, self.files)
+
+    def _write_epochs(self) -> None:
+        self._epoch_file.write(self.epochs)
+
+    def _add_segment(self, base_offset: int, now_ms: int) -> None:
+        segment = Segment(self.folder, base_offset, shape=self.shape, files=self.files, created_ms=now_ms)
+        limit_ms = min(self.config.segment_jitter_ms, self.config.max_segment_ms)
+        segment.jitter_ms = self._hooks.jitter_of(limit_ms) if limit_ms > 0 else 0
+        segment.create()
+        self._segments.add(segment)
+
+    def _remove(self, segment: Segment) -> None:
+        """Takes a segment out: its files are renamed now and removed later."""
+        self._segments.remove(segment)
+        names = segment.rename(DELETED_SUFFIX) + self._snapshots.doom(segment.base_offset, DELETED_SUFFIX)
+        self._hooks.doom(self, names)
+
+    def purge(self, names: Sequence[str]) -> None:
+        """Removes files that were renamed away, wherever the log is now."""
+        for name in names:
+            self.files.remove(self.folder / name)
