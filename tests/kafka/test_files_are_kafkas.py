@@ -142,3 +142,54 @@ def test_real_and_simulated_brokers_take_turns_on_one_log_dir(cluster: Cluster, 
             cluster.kill(broker_id)
     folder = cluster.data(broker_id) / f"{topic}-0"
     assert not COMPLAINTS.findall(dump(sorted(folder.glob("*.log")), "--deep-iteration"))
+
+
+#: For brokers of both kinds: compaction as soon as there is anything to compact.
+EAGER = {
+    **ONE_BROKER,
+    "log_cleaner_backoff_ms": 100,
+    "log_cleaner_min_cleanable_ratio": 0.01,
+}
+COMPACTED = (*SMALL, "--config", "cleanup.policy=compact", "--config", "min.cleanable.dirty.ratio=0.01")
+
+
+def offsets_in(folder: Path) -> int:
+    """How many records the files of a log hold, as `kafka-dump-log` tells."""
+    printed = dump(sorted(folder.glob("*.log")), "--deep-iteration")
+    assert not COMPLAINTS.findall(printed)
+    return len(re.findall(r"^\| offset: \d+", printed, re.MULTILINE))
+
+
+def test_real_and_simulated_brokers_compact_one_log_in_turns(cluster: Cluster) -> None:
+    """Each compacts what the one before wrote and compacted; the newest value of each key is always there."""
+    topic, newest = "compacted", {}
+    for turn, make in enumerate([cluster.simulated_broker, cluster.real_broker, cluster.simulated_broker]):
+        node = make(3, **EAGER)
+        node.start()
+        if turn == 0:
+            cluster.create(topic, "--replica-assignment", "3", *COMPACTED)
+        until("it leads", lambda: 3 in cluster.live() and cluster.partitions(topic)[0].leader == 3)
+        assert set(read_all(cluster.bootstrap, topic, 1)) >= set(newest.values())
+        producer = Producer({"bootstrap.servers": cluster.bootstrap, "enable.idempotence": True, "linger.ms": 0})
+        for number in range(600):
+            newest[number % 40] = f"turn {turn} number {number} " + "x" * 60
+            producer.produce(topic, key=str(number % 40), value=newest[number % 40])
+            if number % 20 == 19:
+                assert producer.flush(LIMIT_S) == 0
+        commit(cluster, topic, 100 * turn)
+        small = ("--entity-type", "topics", "--entity-name", "__consumer_offsets", "--add-config", "segment.bytes=2000")
+        cluster.tool("configs", "--alter", *small)
+        for offset in range(40):
+            commit(cluster, topic, 100 * turn + offset)
+        folder = cluster.data(3) / f"{topic}-0"
+        until("it is compacted", lambda: len(read_all(cluster.bootstrap, topic, 1)) < 200)
+        assert set(read_all(cluster.bootstrap, topic, 1)) >= set(newest.values())
+        checkpoint = cluster.data(3) / "cleaner-offset-checkpoint"
+        groups = cluster.data(3) / "__consumer_offsets-0"
+        until("the offsets are compacted", lambda path=checkpoint: "__consumer_offsets 0 " in path.read_text())
+        node.stop()
+        until("it is gone", lambda: 3 not in cluster.live())
+        assert 40 <= offsets_in(folder) < 200
+        assert offsets_in(groups) < 60 * (turn + 1)
+        assert not [path for path in folder.iterdir() if path.suffix in (".cleaned", ".swap")]
+        dump(sorted(folder.glob("*.index")), "--index-sanity-check")
