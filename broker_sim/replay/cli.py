@@ -46,7 +46,7 @@ def _validate_parser(commands: Any) -> None:
         "--time-zone", metavar="ZONE", help="of the JVMs (default: what scenario.md of the run says, or UTC)"
     )
     one.add_argument("--profile", default="P37", help=f"one of {', '.join(PROFILES)} (default: %(default)s)")
-    one.add_argument("--master", default="local[*]", help="the Spark master (default: %(default)s)")
+    one.add_argument("--master", help="a Spark master, as local[*] (default: without Spark, in this process)")
 
 
 def _with_input(commands: Any, name: str, *, help: str) -> argparse.ArgumentParser:
@@ -145,8 +145,9 @@ def _validate(asked: argparse.Namespace) -> int:
     def told(one: RunFigures) -> None:
         console.print(f"{one.run}: done", highlight=False)
 
-    with session.spark_session(asked.master, input_bytes=0) as spark:
-        figures = validation_job.validate(spark, runs, profile=asked.profile, zone=asked.time_zone, done=told)
+    with ExitStack() as stack:
+        spark = stack.enter_context(session.spark_session(asked.master, input_bytes=0)) if asked.master else None
+        figures = validation_job.validate(runs, spark=spark, profile=asked.profile, zone=asked.time_zone, done=told)
     text = page(figures)
     if asked.page is not None:
         asked.page.write_text(text, encoding="utf-8")

@@ -257,7 +257,7 @@ def _rules_table(runs: Sequence[RunFigures]) -> Iterator[str]:
     told = [(run.run, run.trace) for run in runs if run.trace is not None]
     rows = [*told, ("**all**", total([f for _, f in told]))] if told else []
     for name, f in rows:
-        cu = median(f.caught_up_errors_ms) if f.caught_up_errors_ms else "–"
+        cu = f"{median(f.caught_up_errors_ms):g}" if f.caught_up_errors_ms else "–"
         yield _row(name, f.changes, f.found, f.spurious, *_times(f), cu, f.hw_rows, f.hw_found)
 
 

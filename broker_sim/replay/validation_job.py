@@ -1,12 +1,12 @@
 """Runs of a real Kafka through the job: the trace, the log files, the request logs; figures come out (`validation`).
 
-Each way is the job's own: ingest, then the rules. What is collected is as small as a run: its changes and state writes.
+Each way is the job's own: ingest, then the rules; on Spark, or in this process (`validation_local`). What is collected
+is as small as a run: its changes and state writes.
 """
 
 from __future__ import annotations
 
 import re
-import shutil
 import tempfile
 from collections.abc import Callable, Sequence
 from fnmatch import fnmatch
@@ -16,7 +16,7 @@ from typing import Any, Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from broker_sim.replay import ingest_job, ingest_layout, steps
+from broker_sim.replay import ingest_job, ingest_layout, steps, validation_local
 from broker_sim.replay.errors import ReplayRefused
 from broker_sim.replay.ingest_job import Source
 from broker_sim.replay.rows import OutcomeKind
@@ -65,44 +65,48 @@ def look(folder: Path) -> list[Path]:
 
 
 def validate(
-    spark: SparkSession,
     runs: Sequence[Path],
     *,
+    spark: SparkSession | None = None,
     profile: str = "P37",
     zone: str | None = None,
     ways: Sequence[str] = WAYS,
     done: Callable[[RunFigures], None] = lambda _: None,
 ) -> list[RunFigures]:
-    """The figures of each run. `zone`: of the JVMs; else what the run's `scenario.md` says, else UTC.
+    """The figures of each run, by the job on `spark`; without one by its pure steps in this process.
+
+    `zone`: of the JVMs; else what the run's `scenario.md` says, else UTC.
 
     Raises: ReplayRefused, for a run that cannot be read.
     """
     figures = []
     for run in runs:
-        try:
-            with (run / TRUTH_FILE).open(encoding="utf-8") as lines:
-                truth = read_truth(lines)
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise ReplayRefused(f"{run / TRUTH_FILE} is no truth of a run: {error}") from error
-        zones = (zone or _zone_of(run),)
-        named = {path.name for path in run.rglob("*") if path.is_file()}
-        has_logs, has_requests = (
-            any(fnmatch(name, pattern) for name in named for pattern in patterns)
-            for patterns in (DEFAULT_LOGS, REQUEST_LOGS)
-        )
-        default = Source(kafka_logs=(run,), only=DEFAULT_LOGS, zones=zones)
-        rich = Source(kafka_logs=(run,), only=(*DEFAULT_LOGS, *REQUEST_LOGS), zones=zones)
-        one = RunFigures(
-            run=run.name,
-            trace=_by_rules(spark, Source(traces=(run / TRACE_FILE,)), truth, profile)
-            if "trace" in ways and TRACE_FILE in named
-            else None,
-            states=_by_states(spark, default, truth) if "states" in ways and has_logs else None,
-            requests=_by_rules(spark, rich, truth, profile) if "requests" in ways and has_requests else None,
-        )
+        one = _figures(run, spark, profile, zone or _zone_of(run), ways)
         done(one)
         figures.append(one)
     return figures
+
+
+def _figures(run: Path, spark: SparkSession | None, profile: str, zone: str, ways: Sequence[str]) -> RunFigures:
+    try:
+        with (run / TRUTH_FILE).open(encoding="utf-8") as lines:
+            truth = read_truth(lines)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ReplayRefused(f"{run / TRUTH_FILE} is no truth of a run: {error}") from error
+    named = {path.name for path in run.rglob("*") if path.is_file()}
+
+    def goes(way: str, *patterns: str) -> bool:
+        return way in ways and any(fnmatch(name, pattern) for name in named for pattern in patterns)
+
+    trace = Source(traces=(run / TRACE_FILE,))
+    default = Source(kafka_logs=(run,), only=DEFAULT_LOGS, zones=(zone,))
+    rich = Source(kafka_logs=(run,), only=(*DEFAULT_LOGS, *REQUEST_LOGS), zones=(zone,))
+    return RunFigures(
+        run=run.name,
+        trace=_by_rules(spark, trace, truth, profile) if goes("trace", TRACE_FILE) else None,
+        states=_by_states(spark, default, truth) if goes("states", *DEFAULT_LOGS) else None,
+        requests=_by_rules(spark, rich, truth, profile) if goes("requests", *REQUEST_LOGS) else None,
+    )
 
 
 def _zone_of(run: Path) -> str:
@@ -116,30 +120,42 @@ def _ingested(spark: SparkSession, source: Source, folder: Path) -> DataFrame:
     return ingest_layout.read_rows(spark, folder / ingest_job.TRACE)
 
 
-def _by_states(spark: SparkSession, source: Source, truth: Truth) -> StatesFigures:
-    folder = Path(tempfile.mkdtemp(prefix="kwob-validate-"))
-    try:
+def _by_states(spark: SparkSession | None, source: Source, truth: Truth) -> StatesFigures:
+    if spark is None:
+        return states_figures(truth, validation_local.states_of(_local_rows(source)))
+    with tempfile.TemporaryDirectory(prefix="kwob-validate-") as scratch:
         told: dict[StateKey, State] = {
             (row["topic"], row["partition"], row["zk_version"]): State(
                 frozenset(row["isr"]), row["leader"], row["leader_epoch"]
             )
-            for row in state_writes(_ingested(spark, source, folder)).collect()
+            for row in state_writes(_ingested(spark, source, Path(scratch))).collect()
         }
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
     return states_figures(truth, told)
 
 
-def _by_rules(spark: SparkSession, source: Source, truth: Truth, profile: str) -> RulesFigures:
-    folder = Path(tempfile.mkdtemp(prefix="kwob-validate-"))
-    try:
-        trace = _ingested(spark, source, folder)
+def _local_rows(source: Source) -> list[validation_local.Row]:
+    inputs = ingest_job.look(source)
+    if inputs.logs:
+        return validation_local.rows_of_logs(inputs.logs, inputs.zones[None])
+    return [row for file in inputs.traces for row in validation_local.rows_of_trace(file)]
+
+
+def _outcomes(spark: SparkSession | None, source: Source, profile: str) -> tuple[list[Any], list[Any]]:
+    """What the rules say, and the removals that leaders logged, with lastCaughtUpTimeMs."""
+    if spark is None:
+        rows = _local_rows(source)
+        logged = [row for row in rows if row["ev"] == SHRINK and row.get("cu") is not None and not row.get("err")]
+        return list(validation_local.outcomes_of(rows, profile)), logged
+    with tempfile.TemporaryDirectory(prefix="kwob-validate-") as scratch:
+        trace = _ingested(spark, source, Path(scratch))
         told = steps.replayed(steps.lanes(trace), profile=profile).filter(F.col("kind").isin(*_KINDS))
         outcomes = [row.asDict() for row in told.collect()]
         shrinks = trace.filter((F.col("ev") == SHRINK) & F.col("cu").isNotNull() & (F.coalesce("err", F.lit(0)) == 0))
-        logged = [row.asDict() for row in shrinks.select("topic", "partition", "replica", "ts", "cu").collect()]
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        return outcomes, [row.asDict() for row in shrinks.select("topic", "partition", "replica", "ts", "cu").collect()]
+
+
+def _by_rules(spark: SparkSession | None, source: Source, truth: Truth, profile: str) -> RulesFigures:
+    outcomes, logged = _outcomes(spark, source, profile)
     matched = match(truth.changes, derived_changes(outcomes), refused=_refused(outcomes))
     hw = [row for row in outcomes if row["kind"] == OutcomeKind.HW.value]
     return RulesFigures(

@@ -35,7 +35,8 @@ _REMEMBERED: Final = 64
 #: Rows of one partition in one microsecond that can be told apart.
 SEQ_SHIFT: Final = 12
 
-_EMITTED: Final = (*COLUMNS, "role", "file")
+#: Columns of the rows that come out.
+EMITTED: Final = (*COLUMNS, "role", "file")
 _PLAIN: Final = ("topic", "partition", "epoch", "replica", "offset", "leo", "hw", "bytes", "req_epoch", "err", "isr")
 _PLAIN_REST: Final = ("isr_old", "replicas", "adding", "removing", "zk_version", "cu", "key", "value")
 #: Facts that are rows as they stand.
@@ -408,7 +409,7 @@ class Weave:
         seq = max(row.at_us << SEQ_SHIFT, self._seq.get(broker, -1) + 1)
         self._seq[broker] = seq
         columns["seq"] = seq
-        self.rows.append(tuple(columns.get(name) for name in _EMITTED))
+        self.rows.append(tuple(columns.get(name) for name in EMITTED))
 
 
 def _give_up(broker: _Broker) -> None:

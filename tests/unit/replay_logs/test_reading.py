@@ -17,7 +17,7 @@ from broker_sim.replay.logs.lines import BadTime, Clock, head_of
 from broker_sim.replay.logs.reader import LogReader, Place
 from broker_sim.replay.logs.requests import Sessions
 from broker_sim.replay.logs.ticks import Ticks
-from broker_sim.replay.logs.weave import _EMITTED, Weave
+from broker_sim.replay.logs.weave import EMITTED, Weave
 
 UTC = ZoneInfo("UTC")
 NOON = 1_598_961_600_000  # 2020-09-01 12:00:00 UTC
@@ -39,7 +39,7 @@ def woven(facts: Sequence[Fact], **known: Any) -> list[dict[str, Any]]:
     for fact in sorted(facts, key=lambda f: (f.at_us, f.file or "", f.line or 0, f.sub)):
         weave.feed(fact)
     weave.finish()
-    return [dict(zip(_EMITTED, row, strict=True)) for row in weave.rows]
+    return [dict(zip(EMITTED, row, strict=True)) for row in weave.rows]
 
 
 def of(row: dict[str, Any], *names: str) -> tuple[Any, ...]:

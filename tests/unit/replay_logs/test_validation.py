@@ -1,0 +1,105 @@
+"""The figures beside a real Kafka: how they are computed, and that they are what docs/replay-validation.md says."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from broker_sim.replay import validation_job
+from broker_sim.replay.errors import ReplayRefused
+from broker_sim.replay.validation import (
+    Change,
+    RulesFigures,
+    RunFigures,
+    StatesFigures,
+    broken_limits,
+    match,
+    page,
+    read_truth,
+)
+
+ROOT: Final = Path(__file__).parents[3]
+RUNS: Final = ROOT.parent / "shared" / "data" / "isr"
+PAGE: Final = ROOT / "docs" / "replay-validation.md"
+SHRINK, EXPAND = "isr_shrink", "isr_expand"
+
+beside_recordings = pytest.mark.skipif(
+    not RUNS.is_dir(), reason="the recorded runs of a real cluster are not beside the repository (../shared/data/isr)"
+)
+
+
+def state(version: int, isr: list[int], by: str, **more: Any) -> str:
+    row = {"kind": "state", "op": "set", "topic": "t", "partition": 0, "leader": 1, "leader_epoch": 0, "ts": version}
+    return json.dumps({**row, "version": version, "isr": isr, "by": by, **more})
+
+
+def test_the_truth_is_what_leaders_wrote_one_replica_at_a_time() -> None:
+    told = [state(0, [1, 2, 3], "controller"), state(1, [1], "leader"), state(2, [1, 3], "leader")]
+    truth = read_truth([*told, state(3, [3], "controller"), json.dumps({"kind": "broker", "op": "delete"})])
+    changes = [(change.kind, change.replica, change.ts) for change in truth.changes]
+    assert changes == [(SHRINK, 2, 1), (SHRINK, 3, 1), (EXPAND, 3, 2)]
+    assert [key[2] for key in truth.states] == [0, 1, 2, 3]
+
+
+def change(kind: str, ts: int, replica: int = 3) -> Change:
+    return Change("t", 0, kind, replica, ts)
+
+
+def test_each_change_has_one_twin_and_the_rest_is_told() -> None:
+    truth = [change(SHRINK, 1000), change(EXPAND, 5000), change(SHRINK, 9000)]
+    derived = [change(SHRINK, 1003), change(SHRINK, 990), change(EXPAND, 4990), change(SHRINK, 9000, replica=2)]
+    matched = match(truth, derived, refused=[change(SHRINK, 9500, replica=2)])
+    assert matched.errors_ms == [-3, 10]
+    assert matched.missing == [change(SHRINK, 9000)]
+    assert matched.spurious == [change(SHRINK, 990)]
+
+
+GOOD = RulesFigures(changes=2, found=2, spurious=8, errors_ms=(5, -5), caught_up_errors_ms=(0,), hw_rows=4, hw_found=4)
+
+
+@pytest.mark.parametrize(
+    ("run", "broken"),
+    [
+        (RunFigures(run="r", trace=GOOD, states=StatesFigures(written=3, exact=3, extra=0)), 0),
+        (RunFigures(run="r", states=StatesFigures(written=3, exact=2, extra=0)), 1),
+        (RunFigures(run="r", states=StatesFigures(written=3, exact=3, extra=1)), 1),
+        (RunFigures(run="r", requests=RulesFigures(changes=2, found=1, spurious=0, errors_ms=(0,))), 1),
+        (
+            RunFigures(
+                run="r",
+                trace=RulesFigures(
+                    changes=2, found=1, spurious=9, errors_ms=(6,), caught_up_errors_ms=(1,), hw_rows=4, hw_found=3
+                ),
+            ),
+            5,
+        ),
+    ],
+)
+def test_limits(run: RunFigures, broken: int) -> None:
+    assert len(broken_limits([run])) == broken
+
+
+def test_a_folder_without_runs_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ReplayRefused, match="no run in"):
+        validation_job.look(tmp_path)
+    (tmp_path / "truth.jsonl").write_text("[]\n")
+    with pytest.raises(ReplayRefused, match="is no truth of a run"):
+        validation_job.validate(validation_job.look(tmp_path))
+
+
+@beside_recordings
+def test_log_files_at_their_default_levels_tell_every_state_write() -> None:
+    figures = validation_job.validate(validation_job.look(RUNS), ways=("states",))
+    assert broken_limits(figures) == []
+    assert sum(run.states.written for run in figures if run.states is not None) == 498
+
+
+@beside_recordings
+@pytest.mark.kafka
+def test_the_page_says_what_comes_out() -> None:
+    figures = validation_job.validate(validation_job.look(RUNS))
+    assert broken_limits(figures) == []
+    assert page(figures) == PAGE.read_text(encoding="utf-8")
