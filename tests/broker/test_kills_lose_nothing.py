@@ -160,6 +160,8 @@ class Writer:
                 "reconnect.backoff.max.ms": 250,
                 "topic.metadata.refresh.interval.ms": 1_000,
                 "linger.ms": 2,
+                # What piles up while a broker is down must fit into a segment.
+                "batch.size": 16_000,
             }
         )
         self._ending = threading.Event()
