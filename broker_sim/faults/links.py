@@ -118,10 +118,7 @@ class _FaultyConnection:
         if wait_s <= 0 and not self._under_way:
             self._inner.send(data)
             return
-        due = asyncio.get_running_loop().time() + wait_s
-        if self._under_way:
-            due = max(due, self._under_way[-1][0])
-        self._under_way.append((due, data))
+        self._under_way.append((asyncio.get_running_loop().time() + wait_s, data))
         self._sent.clear()
         if self._timer is None:
             self._set_timer()
