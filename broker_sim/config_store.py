@@ -23,6 +23,8 @@ from controller.wire.znodes import DEFAULT_ENTITY, ConfigChangesZNode, ConfigEnt
 #: Notices older than this are removed by whoever processes them (`ZkNodeChangeNotificationListener`).
 CHANGE_EXPIRATION_MS: Final = 15 * 60 * 1000
 
+#: Entities whose configs are quotas of clients (and SCRAM credentials), which no simulated broker has.
+_QUOTA_ENTITIES: Final = frozenset({"users", "clients", "ips"})
 LEADER_RATE: Final = "leader.replication.throttled.rate"
 FOLLOWER_RATE: Final = "follower.replication.throttled.rate"
 ALTER_LOG_DIRS_RATE: Final = "replica.alter.log.dirs.io.max.bytes.per.second"
@@ -201,6 +203,10 @@ class DynamicConfigs:
         elif kind == "brokers" and name in (DEFAULT_ENTITY, str(self._broker_id)):
             await self.load_broker()
             self._log.info(ev.CONFIG_CHANGED, entity_path=entity_path, config=self._merged())
+        elif kind in _QUOTA_ENTITIES:
+            self._log.warning(
+                ev.CONFIG_REFUSED, entity_path=entity_path, reason="quotas of clients are not part of this broker"
+            )
 
     def _set_topic(self, topic: str, configs: dict[str, str]) -> None:
         self._topics[topic] = configs

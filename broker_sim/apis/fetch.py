@@ -8,6 +8,7 @@ Source: spec clients.md §4, broker.md §12.1.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from broker_sim.apis.context import BrokerContext, by_topic
@@ -20,6 +21,8 @@ from controller.wire.types import TopicPartition
 VERSIONS: Final = (4, 11)
 READ_COMMITTED: Final = 1
 _SESSIONLESS: Final = (0, -1)
+#: Up to this version clients do not know KAFKA_STORAGE_ERROR; NOT_LEADER_OR_FOLLOWER makes them look elsewhere.
+_WITHOUT_STORAGE_ERROR: Final = 5
 
 
 async def handle_fetch(context: BrokerContext, call: Call) -> Answer:
@@ -39,6 +42,8 @@ async def handle_fetch(context: BrokerContext, call: Call) -> Answer:
     )
     answer = session.answer(results)
     committed_only = body.isolation_level == READ_COMMITTED
+    if call.version <= _WITHOUT_STORAGE_ERROR:
+        answer = replace(answer, partitions={tp: _for_old_clients(result) for tp, result in answer.partitions.items()})
     return {
         "error_code": answer.error,
         "session_id": answer.session_id,
@@ -70,6 +75,12 @@ def _open_session(context: BrokerContext, call: Call) -> FetchContext:
         is_from_follower=body.replica_id >= 0,
         now_ms=context.clock.now_ms(),
     )
+
+
+def _for_old_clients(result: FetchResult) -> FetchResult:
+    if result.error is not ErrorCode.KAFKA_STORAGE_ERROR:
+        return result
+    return replace(result, error=ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
 
 def _topics(partitions: Mapping[TopicPartition, FetchResult], *, committed_only: bool) -> list[dict[str, Any]]:

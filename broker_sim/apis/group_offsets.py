@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from broker_sim.apis.context import BrokerContext, by_topic
 from broker_sim.groups.records import CommittedOffset
-from broker_sim.groups.subscriptions import subscribed_topics
+from broker_sim.groups.subscriptions import CONSUMER_PROTOCOL_TYPE, subscribed_topics
 from broker_sim.groups.values import GroupState
 from broker_sim.server import Answer, Call
 from controller.wire.errors import ErrorCode
@@ -117,7 +117,7 @@ async def handle_offset_delete(context: BrokerContext, call: Call) -> Answer:
     if error is not None or entry is None:
         return {"error_code": error or ErrorCode.GROUP_ID_NOT_FOUND}
     group = entry.group
-    if group.state is not GroupState.EMPTY and group.protocol_type != "consumer":
+    if group.state is not GroupState.EMPTY and group.protocol_type != CONSUMER_PROTOCOL_TYPE:
         return {"error_code": ErrorCode.NON_EMPTY_GROUP}
     subscribed = subscribed_topics(member.metadata(group.protocol_name) for member in group.members.values())
     wanted = [TopicPartition(t.name, int(p.partition_index)) for t in body.topics for p in t.partitions]

@@ -30,6 +30,7 @@ from broker_sim.groups.records import (
     encode_offset_value,
 )
 from broker_sim.groups.registry import GroupEntry, GroupRegistry
+from broker_sim.groups.subscriptions import CONSUMER_PROTOCOL_TYPE, subscribed_topics
 from broker_sim.groups.values import (
     Effect,
     GroupState,
@@ -338,8 +339,13 @@ class GroupCoordinator:
 
 def expired_offsets(entry: GroupEntry, before_ms: int) -> set[TopicPartition]:
     """Offsets that retention drops: of an empty group when it has been empty since before, of a group that never had
-    members when they were committed before. A group with members keeps all."""
+    members when they were committed before; of a stable group of consumers those of topics that nobody subscribes to.
+    """
     group = entry.group
+    if group.state is GroupState.STABLE and group.protocol_type == CONSUMER_PROTOCOL_TYPE:
+        wanted = subscribed_topics(member.metadata(group.protocol_name) for member in group.members.values())
+        unwanted = {tp: offset for tp, offset in entry.offsets.items() if tp.topic not in wanted}
+        return {tp for tp, offset in unwanted.items() if offset.commit_timestamp <= before_ms}
     if group.has_members or group.state is not GroupState.EMPTY:
         return set()
     if group.protocol_type is not None and group.state_changed_ms >= 0:

@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable
+from typing import Final
 
+#: The protocol type of groups whose members are consumers.
+CONSUMER_PROTOCOL_TYPE: Final = "consumer"
 _I16, _I32 = struct.Struct(">h"), struct.Struct(">i")
 
 

@@ -385,3 +385,30 @@ def test_offsets_and_empty_groups_go_after_their_retention(in_memory: Any) -> No
         assert await groups() == []
 
     in_memory(scenario)
+
+
+def test_old_fetchers_are_sent_away_from_a_failed_log_dir_and_new_ones_are_told(in_memory: Any) -> None:
+    async def scenario(cluster: Any) -> None:
+        broker = await cluster.start(1, dirs=2)
+        await cluster.create_topic("t", [(1,)])
+        replicas = broker.context.replicas
+        (path,) = (d.path for d in replicas.describe_log_dirs() if d.replicas)
+        replicas.fail_log_dir(path)
+
+        async def error(version: int) -> int:
+            partition = {"partition": 0, "fetch_offset": 0, "log_start_offset": -1, "partition_max_bytes": 100}
+            body = {
+                "replica_id": -1,
+                "max_wait": 0,
+                "min_bytes": 1,
+                "max_bytes": 100,
+                "isolation_level": 0,
+                "topics": [{"topic": "t", "partitions": [partition]}],
+            }
+            answer = await cluster.call(1, ApiKey.FETCH, version, body)
+            return int(answer.responses[0].partitions[0].error_code)
+
+        assert await error(5) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert await error(6) == ErrorCode.KAFKA_STORAGE_ERROR
+
+    in_memory(scenario)

@@ -146,6 +146,19 @@ def test_what_other_hands_wrote_wrongly_is_left_out_with_a_word(in_memory: Any) 
     in_memory(scenario)
 
 
+def test_quotas_of_clients_are_named_as_what_they_are_not(in_memory: Any) -> None:
+    async def scenario(cluster: Any) -> None:
+        broker = await cluster.start(1)
+        notice = Create(ConfigChangesZNode.sequence_path, ConfigChangesZNode.encode("clients/c"), sequence=True)
+        with capture_logs() as lines:
+            await cluster.in_broker(1, broker._zk.perform([notice]))
+            await cluster.world.sleep(1)
+        refused = [line for line in lines if line["event"] == ev.CONFIG_REFUSED]
+        assert [line["reason"] for line in refused] == ["quotas of clients are not part of this broker"]
+
+    in_memory(scenario)
+
+
 REFUSED = [
     ({"broker.id": "1"}, "Cannot update these configs dynamically: Set(broker.id)"),
     ({"log.dirs": "x", "broker.id": "1"}, "Cannot update these configs dynamically: Set(broker.id, log.dirs)"),

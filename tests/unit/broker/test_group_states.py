@@ -9,7 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from broker_sim.groups.coordinator import expired_offsets
 from broker_sim.groups.group import Group
+from broker_sim.groups.records import CommittedOffset
+from broker_sim.groups.registry import GroupEntry
 from broker_sim.groups.values import (
     Effect,
     GroupSettings,
@@ -23,6 +26,7 @@ from broker_sim.groups.values import (
 )
 from controller.wire.errors import ErrorCode
 from controller.wire.hashing import group_partition
+from controller.wire.types import TopicPartition
 
 SESSION_MS = 45_000
 REBALANCE_MS = 60_000
@@ -275,6 +279,22 @@ def test_whatever_happens_every_request_is_answered_once_in_the_end(steps: list[
             assert play.group.leader in play.group.members
     play.until(play.now + 10 * 600_000)
     assert set(play.answers) == set(range(1, play._ticket + 1))
+
+
+def test_offsets_of_topics_that_nobody_subscribes_to_expire_in_a_stable_group() -> None:
+    play = Play()
+    subscription = b"\x00\x00\x00\x00\x00\x01\x00\x04kept\xff\xff\xff\xff"
+    play.join_twice("A", protocols=(("range", subscription),))
+    play.until(6000)
+    play.sync("A", A=b"x")
+    offsets = {
+        TopicPartition(topic, 0): CommittedOffset(offset=1, commit_timestamp=at)
+        for topic, at in (("kept", 0), ("dropped", 0), ("fresh", 99))
+    }
+    assert expired_offsets(GroupEntry(play.group, offsets), 50) == {TopicPartition("dropped", 0)}
+    play.join_twice("B", protocols=(("range", subscription),))
+    assert play.group.state is GroupState.PREPARING_REBALANCE
+    assert expired_offsets(GroupEntry(play.group, offsets), 50) == set()
 
 
 def test_the_new_id_of_a_returning_static_member_is_stored() -> None:
