@@ -1,0 +1,111 @@
+"""The periodic work on the disk: what is flushed, checkpointed, aged out and removed later; a disk that fails in it."""
+
+from __future__ import annotations
+
+from broker_sim.log import checkpoints
+from broker_sim.log.records import iterate
+from controller.wire.errors import ErrorCode
+from controller.wire.simulated.world import run_world
+from controller.wire.types import TopicPartition
+
+TP = TopicPartition("t", 0)
+SOON = {"log_segment_bytes": 2_000, "log_initial_task_delay_ms": 0}
+
+
+def run(cluster_of, tmp_path, scenario, *, dirs=("a", "b"), **settings):
+    async def main(world):
+        cluster = cluster_of(world, tmp_path, dirs=dirs, **{**SOON, **settings})
+        try:
+            await cluster.start(1)
+            cluster.appoint(TP, 1, (1,), (1,), is_new=True)
+            for number in range(10):
+                await cluster.produce(TP, 1, [b"%d" % number + b"x" * 900])
+            return await scenario(cluster)
+        finally:
+            await cluster.stop()
+
+    return run_world(7, main)
+
+
+def offsets(cluster) -> list[int]:
+    return [r.offset for r in iterate(b"".join(cluster.nodes[1].manager.read_records(TP)))]
+
+
+def test_old_segments_are_renamed_and_removed_after_the_delay(cluster_of, tmp_path) -> None:
+    async def scenario(cluster):
+        cluster.nodes[1].manager.configs.set_topic_config("t", {"retention.bytes": "3000"})
+        folder = tmp_path / "1-a" / "t-0"
+        await cluster.world.until(lambda: list(folder.glob("*.deleted")), within_s=3, what="segments are given up")
+        assert offsets(cluster) == [6, 7, 8, 9]
+        await cluster.world.sleep(3)
+        assert {p.name.split(".")[1] for p in folder.glob("*.deleted")} == {"log", "index", "timeindex", "snapshot"}
+        await cluster.world.sleep(3)
+        assert not list(folder.glob("*.deleted"))
+
+    run(
+        cluster_of, tmp_path, scenario, log_retention_check_interval_ms=1_000, log_segment_delete_delay_ms=5_000
+    )  # fmt: skip
+
+
+def test_closed_segments_are_flushed_before_the_recovery_point_says_so(cluster_of, tmp_path) -> None:
+    async def scenario(cluster):
+        synced: list[str] = []
+        log = cluster.nodes[1].partition(TP).log
+        cluster.nodes[1].manager._table.dirs.files.before = lambda operation, path: (
+            synced.append(path.name) if operation == "sync" else None
+        )
+        path = tmp_path / "1-a" / checkpoints.RECOVERY_POINT_FILE
+        await cluster.world.until(lambda: checkpoints.read_offsets(path).get(TP), within_s=3, what="it is written")
+        assert checkpoints.read_offsets(path) == {TP: log.segments[-1].base_offset}
+        assert {n for n in synced if n.endswith(".log")} == {s.log_path.name for s in log.segments[:-1]}
+        before = len(synced)
+        await cluster.world.sleep(5)
+        assert len(synced) == before, "what is flushed is not flushed again"
+
+    run(cluster_of, tmp_path, scenario, log_flush_offset_checkpoint_interval_ms=1_000)
+
+
+def test_a_disk_that_fails_in_a_flush_is_taken_offline(cluster_of, tmp_path) -> None:
+    async def scenario(cluster):
+        def broken(operation: str, path) -> None:
+            if operation == "sync":
+                raise OSError(5, "Input/output error")
+
+        cluster.nodes[1].manager._table.dirs.files.before = broken
+        await cluster.world.until(lambda: cluster.nodes[1].failed_dirs, within_s=3, what="the dir has failed")
+        assert (await cluster.produce(TP, 1)).error is ErrorCode.KAFKA_STORAGE_ERROR
+
+    run(cluster_of, tmp_path, scenario, log_flush_offset_checkpoint_interval_ms=1_000)
+
+
+def test_a_full_disk_refuses_the_record_and_takes_the_dir_offline(cluster_of, tmp_path) -> None:
+    async def scenario(cluster):
+        def full(operation: str, path) -> None:
+            if operation in ("append", "create") and "1-a" in str(path):
+                raise OSError(28, "No space left on device")
+
+        files = cluster.nodes[1].manager._table.dirs.files
+        files.before = full
+        assert (await cluster.produce(TP, 1, acks=-1)).error is ErrorCode.KAFKA_STORAGE_ERROR
+        assert cluster.nodes[1].failed_dirs == [str(tmp_path / "1-a")]
+        files.before = None
+        await cluster.stop(1, clean=False)
+        await cluster.start(1)
+        cluster.appoint(TP, 1, (1,), (1,))
+        assert offsets(cluster) == list(range(10)), "what was acknowledged is there when the disk is mended"
+
+    run(cluster_of, tmp_path, scenario)
+
+
+def test_a_compacted_topic_is_compacted_by_and_by(cluster_of, tmp_path) -> None:
+    async def scenario(cluster):
+        cluster.nodes[1].manager.configs.set_topic_config(
+            "t", {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.1"}
+        )
+        await cluster.world.until(lambda: len(offsets(cluster)) < 10, within_s=5, what="it is compacted")
+        assert offsets(cluster) == [8, 9], "records without a key go, but for those of the active segment"
+        path = tmp_path / "1-a" / checkpoints.CLEANER_FILE
+        assert checkpoints.read_offsets(path) == {TP: 8}
+        await cluster.produce(TP, 1, [b"more"])
+
+    run(cluster_of, tmp_path, scenario, log_cleaner_backoff_ms=1_000)
