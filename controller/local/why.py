@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import json
 from collections import defaultdict, deque
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from broker_sim.faults.rows import FAULT_FILE, Fault, FaultError
 from controller.admin.machine import Machine, this_machine
 from controller.admin.why.command import add_arguments, explain
 from controller.admin.why.look import Locally
-from controller.local.status import CLUSTER_FILE, DEFAULT_DATA, ClusterError, ClusterRow, read_cluster
+from controller.local.fault_rows import now_ms, read_faults, state_of, what
+from controller.local.status import CLUSTER_FILE, DEFAULT_DATA, BrokerRow, ClusterError, ClusterRow, read_cluster
 from controller.wire import log_events as ev
 from controller.wire.ports import ZkConnector
 from controller.wire.real import logs
@@ -77,11 +80,12 @@ def _connector(zookeeper: str) -> ZkConnector:
 
 def look(data: Path, row: ClusterRow) -> Locally:
     """What the data folder tells of brokers and partitions. What cannot be read is left out."""
-    brokers = [BrokerId(broker.id) for broker in row.brokers]
-    faults = list(_rows(data / "faults.jsonl"))
+    faults: tuple[Fault, ...] = ()
+    with contextlib.suppress(FaultError, OSError):
+        faults = tuple(f for f in read_faults(data / FAULT_FILE) if state_of(f, now_ms()).startswith("in force"))
     return Locally(
         running={BrokerId(b.id): b.pid is not None for b in row.brokers},
-        faults={b: told for b in brokers if (told := tuple(_told(f) for f in faults if _hits(f, b)))},
+        faults={BrokerId(b.id): told for b in row.brokers if (told := tuple(_told(f) for f in faults if _hits(f, b)))},
         log_lines=log_lines(data / CLUSTER_FILE),
     )
 
@@ -118,14 +122,12 @@ def _rows(path: Path) -> Iterator[dict[str, Any]]:
             yield row
 
 
-def _hits(fault: dict[str, Any], broker: int) -> bool:
-    """Whether a row of the fault file is meant for a broker; one that names none is meant for all."""
-    named = fault.get("brokers", fault.get("broker"))
-    if named is None:
-        return True
-    return broker in (named if isinstance(named, list) else [named])
+def _hits(fault: Fault, broker: BrokerRow) -> bool:
+    """Whether a row of the fault file concerns a broker; one that names none concerns all."""
+    named = fault.broker if isinstance(fault.broker, tuple) else (fault.broker,)
+    return (fault.broker is None or broker.id in named) and fault.rack in (None, broker.rack)
 
 
-def _told(fault: dict[str, Any]) -> str:
-    rest = ", ".join(f"{k} {v}" for k, v in fault.items() if k not in ("kind", "brokers", "broker") and v is not None)
-    return f"{fault.get('kind', 'a fault')}" + (f" ({rest})" if rest else "")
+def _told(fault: Fault) -> str:
+    rest = what(fault)
+    return f"{fault.fault} ({rest})" if rest else fault.fault

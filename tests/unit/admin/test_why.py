@@ -12,11 +12,13 @@ from typing import Any
 
 import pytest
 
+from broker_sim.faults.rows import FAULT_FILE, PauseReplication, SlowDisk
 from controller.admin.machine import Machine
 from controller.admin.why.command import add_arguments, explain
 from controller.admin.why.diagnosis import Commands, Trouble, diagnose, split_target
 from controller.admin.why.facts import BrokerFacts, Deletion, LogOn, PartitionFacts, TopicFacts
 from controller.admin.why.look import Locally
+from controller.local.fault_rows import write_faults
 from controller.local.status import BrokerRow, ClusterRow
 from controller.local.why import log_lines, look
 from controller.wire.errors import ErrorCode
@@ -229,9 +231,13 @@ def test_what_a_data_folder_adds(tmp_path: Path) -> None:
     ]
     text = "\n".join(map(json.dumps, rows)) + '\n{"event": "isr.shr'
     (tmp_path / "logs" / "broker-1.log").write_text(text)
-    (tmp_path / "faults.jsonl").write_text(
-        '{"kind":"kill","brokers":[2]}\nnot json\n{"kind":"slow_disk","delay_ms":5}\n'
-    )
+    in_force = [
+        SlowDisk(delay_ms=5),
+        PauseReplication(broker=2),
+        PauseReplication(rack="c"),
+        PauseReplication(until_ms=1),
+    ]
+    write_faults(tmp_path / FAULT_FILE, in_force)
     assert log_lines(tmp_path / "cluster.json")[T0] == (
         "log of broker-1: partition.election_failed reason nobody lives",
         "log of broker-1: isr.shrunk isr [1]",
@@ -240,4 +246,4 @@ def test_what_a_data_folder_adds(tmp_path: Path) -> None:
     found = look(tmp_path, ClusterRow(bootstrap="h:1", zookeeper="h:2", controllers=[], brokers=brokers))
     assert isinstance(found, Locally)
     assert found.running == {1: True, 2: False}
-    assert found.faults == {1: ("slow_disk (delay_ms 5)",), 2: ("kill", "slow_disk (delay_ms 5)")}
+    assert found.faults == {1: ("slow_disk (delay_ms=5)",), 2: ("slow_disk (delay_ms=5)", "pause_replication")}
