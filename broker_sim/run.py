@@ -37,8 +37,8 @@ from controller.wire.real.clock import SystemClock
 from controller.wire.real.net import TcpNetwork
 from controller.wire.real.zookeeper import KazooConnector
 
-#: Partitions and sessions live long, so a collection of all objects finds nothing and stops every broker of the process,
-#: for a second with 10,000 partitions. What requests leave behind has no cycles.
+#: Partitions and sessions live long, so a collection of all objects finds nothing and stops every broker of the process
+#: for a second (with 10,000 partitions). What requests leave behind has no cycles.
 GC_THRESHOLDS = (50_000, 20, 100)
 
 
@@ -120,6 +120,7 @@ async def _run(
             chance=random.Random(chance.random()),
             log=log,
             faults=board,
+            off_loop=asyncio.to_thread,
         )
 
     host = BrokerHost(who, make, clock=clock, chance=chance, session_timeout_ms=timeout_ms, log=log)

@@ -24,8 +24,8 @@ from controller.wire.trace import COLUMNS, TRACE_VERSION
 
 #: Endings of trace files in a folder.
 ENDINGS: Final = (".jsonl", ".jsonl.gz")
-#: `broker-<id>-<start ms>.jsonl` and, when that was full, `broker-<id>-<start ms>.1.jsonl`; `controller-<id>.jsonl`: who
-#: wrote it, and when its process started.
+#: `broker-<id>-<start ms>.jsonl` and, when that was full, `broker-<id>-<start ms>.1.jsonl`; `controller-<id>.jsonl`:
+#: who wrote it, and when its process started.
 _FILE_NAME: Final = r"^(broker|controller)-\d+(?:-(\d+))?(?:\.\d+)?\.jsonl(?:\.gz)?$"
 
 TORN: Final = "torn"
