@@ -45,6 +45,30 @@ def test_options(capsys: pytest.CaptureFixture[str], tmp_path: Path, trace: Path
     assert "--trace" in refused(capsys, "--out", out)
 
 
+def test_log_files(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    log, out = tmp_path / "server.log", tmp_path / "out"
+    log.write_text("[2024-06-02 14:00:00,000] INFO [KafkaServer id=1] started (kafka.server.KafkaServer)\n")
+    given = ("--kafka-logs", log, "--out", out)
+    assert "no such file" in refused(capsys, "--kafka-logs", tmp_path / "none", "--out", out)
+    assert "no time zone 'Mars/Base'" in refused(capsys, *given, "--time-zone", "Mars/Base")
+    assert "expected ZONE or BROKER=ZONE" in refused(capsys, *given, "--time-zone", "one=UTC")
+    assert "expected PATTERN=ID" in refused(capsys, *given, "--broker", "host-a")
+    log.write_bytes(b"\x7fELF\x00\x00")
+    assert "no Kafka log in" in refused(capsys, *given)
+    log.write_bytes(b"")
+    assert "empty log files" in refused(capsys, *given)
+    assert not out.exists()
+
+
+def test_rows_of_another_layout(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    rows = tmp_path / "trace"
+    rows.mkdir()
+    (rows / "_layout.json").write_text('{"layout": 99}')
+    assert "has layout 99, this version reads 1" in refused(capsys, "--trace", rows, "--out", tmp_path / "out")
+    (rows / "_layout.json").write_text("garbage")
+    assert "missing or damaged" in refused(capsys, "--trace", rows, "--out", tmp_path / "out")
+
+
 def test_an_existing_folder_is_not_touched(capsys: pytest.CaptureFixture[str], tmp_path: Path, trace: Path) -> None:
     out = tmp_path / "home"
     out.mkdir()

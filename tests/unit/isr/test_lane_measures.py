@@ -1,0 +1,94 @@
+"""What a lane measures beside the ISR, and what it says where nothing tells of fetches."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from broker_sim.replay.lane import Lane
+from broker_sim.replay.rows import ALIVENESS_RUN, RULES_OFF, LaneRow, Outcome
+from controller.wire.types import BrokerId
+
+Told = tuple[int, str, dict[str, Any]]
+
+LAG: Told = (0, "config", {"key": "replica.lag.time.max.ms", "value": "1000"})
+LEADS: Told = (
+    10,
+    "leader",
+    {"epoch": 0, "offset": 0, "hw": 0, "isr": [1, 2, 3], "replicas": [1, 2, 3], "zk_version": 0},
+)
+
+
+def fetch(ts: int, replica: int, offset: int, leo: int) -> Told:
+    return ts, "fetch", {"replica": replica, "offset": offset, "leo": leo, "err": 0, "epoch": 0}
+
+
+def append(ts: int, leo: int) -> Told:
+    return ts, "append", {"leo": leo, "bytes": 100}
+
+
+def said(*told: Told, before: tuple[LaneRow, ...] = ()) -> list[Outcome]:
+    lane = Lane(broker=BrokerId(1))
+    for row in (*before, *(LaneRow(run=5, seq=i, ts=ts, ev=ev, **columns) for i, (ts, ev, columns) in enumerate(told))):
+        lane.feed(row)
+    lane.finish()
+    return lane.said
+
+
+def measured(outcomes: list[Outcome], measure: str) -> list[tuple[int | None, ...]]:
+    return [(o.replica, o.amount, o.total, o.worst) for o in outcomes if o.change == measure]
+
+
+def test_how_long_acks_all_had_to_wait() -> None:
+    outcomes = said(
+        LAG, LEADS, fetch(11, 2, 0, 0), fetch(11, 3, 0, 0), append(20, 1), append(30, 2),
+        fetch(35, 2, 2, 2), fetch(40, 3, 1, 2), fetch(60, 3, 2, 2),
+    )  # fmt: skip
+    # 20 and 30 ms; a median is exact to its class, which ends at 23.
+    assert measured(outcomes, "ack_latency_ms") == [(None, 23, 2, 30)]
+
+
+def test_a_high_watermark_that_stands_still() -> None:
+    outcomes = said(
+        LAG, LEADS, fetch(11, 2, 0, 0), fetch(11, 3, 0, 0), append(20, 1), fetch(21, 2, 1, 1), append(500, 2),
+        fetch(501, 2, 2, 2), fetch(2000, 3, 2, 2), append(3000, 3), fetch(3001, 2, 3, 3), fetch(3002, 3, 3, 3),
+    )  # fmt: skip
+    assert [(o.left_ms, o.joined_ms) for o in outcomes if o.kind == "hw_stalled"] == [(20, 2000)]
+
+
+def test_how_close_a_member_came_to_being_removed() -> None:
+    outcomes = said(LAG, LEADS, append(20, 1), (600, "tick", {}), (900, "tick", {}), fetch(950, 2, 1, 1))
+    assert measured(outcomes, "lag_headroom_ms") == [(2, 110, None, None), (3, 110, None, None)]
+
+
+def test_how_far_a_replica_outside_has_copied_and_what_it_missed() -> None:
+    outcomes = said(
+        LAG, LEADS, fetch(11, 2, 0, 0), append(20, 10), fetch(21, 2, 10, 10), (1500, "tick", {}),
+        fetch(1600, 2, 10, 10), fetch(2000, 3, 0, 10), fetch(2100, 3, 4, 10), fetch(3100, 3, 8, 10),
+        fetch(3200, 3, 10, 10),
+    )  # fmt: skip
+    progress = [(o.ts, o.left_ms, o.amount, o.total) for o in outcomes if o.kind == "progress"]
+    assert progress[0] == (2000, 0, 0, 10) and (3100, 0, 8, 10) in progress
+    (back,) = [o for o in outcomes if o.kind == "catch_up"]
+    assert (back.backlog_records, back.backlog_bytes) == (10, 100)
+
+
+def test_rows_before_any_leader_are_counted() -> None:
+    outcomes = said(LAG, append(20, 1), fetch(30, 2, 1, 1), LEADS)
+    assert measured(outcomes, "rows_without_leader") == [(None, 2, None, None)]
+
+
+@pytest.mark.parametrize(("cu", "between"), [(77, (77, 77)), (None, (3500, 4000))])
+def test_without_fetches_the_isr_is_the_written_one(cu: int | None, between: tuple[int, int]) -> None:
+    """Nothing is removed though nobody fetches, and a removal that leaders wrote has bounds (before 3.6)."""
+    off = LaneRow(run=ALIVENESS_RUN, seq=-1, ts=0, ev=RULES_OFF)
+    start: Told = (1, "start", {"value": "1", "run_ticks": 0, "run_end": 9000})
+    shrink = {"epoch": 0, "replica": 3, "isr_old": [1, 2, 3], "isr": [1, 2], "err": 0, "cu": cu}
+    expand = {"epoch": 0, "replica": 3, "isr_old": [1, 2], "isr": [1, 2, 3], "err": 0}
+    outcomes = said(start, LAG, LEADS, (5000, "isr_shrink", shrink), (7000, "isr_expand", expand), before=(off,))
+    kinds = {o.kind for o in outcomes}
+    assert not kinds & {"isr_shrink", "isr_expand", "missing", "spurious", "matched"}
+    (back,) = [o for o in outcomes if o.kind == "catch_up"]
+    assert (back.left_ms, back.joined_ms, back.first_fetch_ms) == (5000, 7000, None)
+    assert (back.cu_min, back.cu_max) == between
