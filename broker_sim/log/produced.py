@@ -250,13 +250,17 @@ def _recompressed(data: bytes, header: BatchHeader, target: Codec, stamp: int | 
 class Scan:
     """What a walk over the records found, without decoding keys and values."""
 
-    max_timestamp: int = records.NO_TIMESTAMP
-    in_order: bool = True
     timestamps: list[int] = field(default_factory=list)
+    in_order: bool = True
     #: places of the records without a key
     keyless: list[int] = field(default_factory=list)
     #: (key bytes, value bytes) of each record, -1 for none
     sizes: list[tuple[int, int]] = field(default_factory=list)
+
+    @property
+    def max_timestamp(self) -> int:
+        """The newest record's."""
+        return max(self.timestamps, default=records.NO_TIMESTAMP)
 
 
 def scan_records(body: bytes, header: BatchHeader) -> Scan:
@@ -277,16 +281,15 @@ def scan_records(body: bytes, header: BatchHeader) -> Scan:
             raise InvalidRecord(f"record {index} of {length} bytes does not end where its fields do")
     if at != end_of_body:
         raise InvalidRecord("Incorrect declared batch size, records still remaining in file")
-    scan.max_timestamp = max(scan.timestamps, default=records.NO_TIMESTAMP)
     return scan
 
 
 def _walk(body: bytes, at: int, end: int, scan: Scan, index: int, base_timestamp: int, fixed: int | None) -> int:
-    """One record behind its length and attributes; returns where it ends."""
+    """One record behind its length and attributes; returns where it ends. Numbers of one byte are read in place."""
     try:
-        delta, at = _varint(body, at, end)
+        delta, at = (body[at] >> 1, at + 1) if body[at] < 0x80 and not body[at] & 1 else _varint(body, at, end)
         scan.timestamps.append(base_timestamp + delta if fixed is None else fixed)
-        offset_delta, at = _varint(body, at, end)
+        offset_delta, at = (body[at] >> 1, at + 1) if body[at] < 0x80 and not body[at] & 1 else _varint(body, at, end)
         if offset_delta != index:
             scan.in_order = False
         key_size, at = _varint(body, at, end)
@@ -297,34 +300,46 @@ def _walk(body: bytes, at: int, end: int, scan: Scan, index: int, base_timestamp
         value_size, at = _varint(body, at, end)
         at += max(value_size, 0)
         scan.sizes.append((key_size, value_size))
-        header_count, at = _varint(body, at, end)
-        if not 0 <= header_count <= max(end - at, 0):
-            raise InvalidRecord(f"Found invalid number of record headers {header_count}")
-        for _ in range(header_count):
-            size, at = _varint(body, at, end)
-            if size < 0:
-                raise InvalidRecord(f"Invalid negative header key size {size}")
-            at += size
-            size, at = _varint(body, at, end)
-            at += max(size, 0)
+        if at == end - 1 and not body[at]:
+            return end  # no headers
+        return _skip_headers(body, at, end)
     except IndexError as error:
         raise InvalidRecord("Found invalid record structure") from error
+
+
+def _skip_headers(body: bytes, at: int, end: int) -> int:
+    header_count, at = _varint(body, at, end)
+    if not 0 <= header_count <= max(end - at, 0):
+        raise InvalidRecord(f"Found invalid number of record headers {header_count}")
+    for _ in range(header_count):
+        size, at = _varint(body, at, end)
+        if size < 0:
+            raise InvalidRecord(f"Invalid negative header key size {size}")
+        at += size
+        size, at = _varint(body, at, end)
+        at += max(size, 0)
     return at
 
 
 def _varint(body: bytes, at: int, end: int) -> tuple[int, int]:
-    """A zig-zag number that lies before `end`. Raises IndexError."""
+    """A zig-zag number that begins before `end`. Raises IndexError."""
     if at >= end:
         raise IndexError("the record ends before its fields do")
     byte = body[at]
     if byte < 0x80:
         return (byte >> 1) ^ -(byte & 1), at + 1
+    second = body[at + 1]
+    if second < 0x80:
+        raw = byte & 0x7F | second << 7
+        return (raw >> 1) ^ -(raw & 1), at + 2
     return records.read_varint(body, at)
 
 
 def _record_length(body: bytes, at: int) -> tuple[int, int]:
     if at >= len(body):
         raise InvalidRecord("Incorrect declared batch size, premature EOF reached")
+    if body[at] < 0x80:
+        return (body[at] >> 1) ^ -(body[at] & 1), at + 1
     try:
         length, after = records.read_varint(body, at)
     except IndexError as error:

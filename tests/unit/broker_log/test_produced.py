@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import warnings
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +11,6 @@ import crc32c
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kafka.record import MemoryRecordsBuilder
 
 from broker_sim.log.compression import Codec
 from broker_sim.log.config import LogConfig
@@ -25,6 +25,10 @@ from broker_sim.log.produced import (
 from broker_sim.log.records import HEADER_BYTES, Record, build_batch, build_values, check_crc, parse_header, records_of
 from controller.wire.errors import ErrorCode, KafkaError
 from controller.wire.types import TopicPartition
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", DeprecationWarning)
+    from kafka.record import MemoryRecordsBuilder
 
 TP = TopicPartition("t", 0)
 NOW = 1_000_000_000
