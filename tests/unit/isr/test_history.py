@@ -91,6 +91,25 @@ def test_windows(facts: list[FactRow], expected: dict[str, list[tuple[int, int, 
     assert windows(LEADER, MIN_ISR, *facts) == expected
 
 
+def test_a_stall_that_a_lane_told_is_a_window() -> None:
+    stall = FactRow(ts=900, kind="hw_stalled", leader=1, epoch=0, left_ms=300, joined_ms=900, source="replayed")
+    assert windows(LEADER, stall)["hw_stalled"] == [(300, 900, False)]
+
+
+def test_windows_and_catch_ups_say_where_they_come_from() -> None:
+    said = fold(LEADER, OUT._replace(source="log"))
+    assert {r.source for r in said if r.table == "windows"} == {"log"}
+    back = FactRow(
+        ts=5000, kind="catch_up", leader=1, epoch=0, replica=3, left_ms=1000, left_by="leader", joined_ms=5000,
+        cu_min=100, cu_max=200, source="replayed",
+    )  # fmt: skip
+    (row,) = [r for r in fold(LEADER, back) if r.table == "catch_up"]
+    assert (row.cu_min, row.cu_max, row.source) == (100, 200, "log")
+    followed = back._replace(first_fetch_ms=4000, cu_max=100, backlog_bytes=6000, ingress_bytes_per_second=50.0)
+    (row,) = [r for r in fold(LEADER, followed) if r.table == "catch_up"]
+    assert (row.needed_bytes_per_second, row.source) == (50.0 + 100.0, "replayed")
+
+
 def test_the_deficit_is_replicas_times_time() -> None:
     (window,) = [r for r in fold(LEADER, MIN_ISR, OUT, ALONE, HALF, FULL) if r.window == "under_replicated"]
     assert (window.missing, window.deficit_ms) == (2, 1000 * 1 + 1000 * 2 + 1000 * 1)
@@ -142,6 +161,7 @@ def test_a_reassignment_from_start_to_finish() -> None:
     (row,) = [r for r in said if r.table == "reassignments"]
     assert (row.from_ts, row.condition_ts, row.to_ts, row.is_open) == (1000, 3000, 3110, False)
     assert (row.copied_bytes, row.bytes_per_second, row.original_shrinks) == (4200, 4200 * 1000 / 2110, 1)
+    assert (row.state_writes, row.isr_writes) == (5, 3)
     missing = [(r.from_ts, r.to_ts) for r in said if r.window == "original_missing"]
     assert missing == [(2000, 2500), (3100, 3110)], "the second is 1, taken out as it was asked"
     (moving,) = [r for r in said if r.window == "reassigning"]
