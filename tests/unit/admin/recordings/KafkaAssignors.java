@@ -1,6 +1,7 @@
 // Asks Kafka's own assignors for a number of drawn groups; one JSON line per case. Renew assignors.jsonl with
 //   java -cp "$(../shared/tools/real-kafka jars)/*" tests/unit/admin/recordings/KafkaAssignors.java 160 7 \
 //     > tests/unit/admin/recordings/assignors.jsonl
+// The last four lines are those of `6000 23` in which the general algorithm takes a partition back (all 6000 agreed).
 import java.util.*;
 import java.util.stream.*;
 import org.apache.kafka.clients.consumer.*;
