@@ -1,0 +1,142 @@
+"""The fluid model of throttled copies: the formula of §9.2 where it has one, and what must hold always."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from broker_sim.replay.what_if.asked import LEADER_RATE, THROTTLE, Change
+from broker_sim.replay.what_if.copies import CopyRow, EtaRow, etas
+from broker_sim.replay.what_if.throttle import UNLIMITED, Copy, Rates, durations, smallest_rates
+from controller.wire.types import BrokerId
+
+MB = 1_000_000
+
+
+def copy(leader: int = 1, follower: int = 4, backlog: float = 100 * MB, ingress: float = 0, **more: Any) -> Copy:
+    ids = {"leader": BrokerId(leader), "follower": BrokerId(follower)}
+    return Copy(**ids, backlog=backlog, ingress=ingress, **{"start": 0.0, **more})
+
+
+def leader_rate(rate: float) -> Rates:
+    return Rates(leader_default=rate)
+
+
+CASES = [  # copies, rates -> seconds
+    ("one copy: B / (f - w)", [copy(ingress=2 * MB)], leader_rate(10 * MB), [12.5]),
+    ("as much comes in as may be copied: never", [copy(ingress=10 * MB)], leader_rate(10 * MB), [None]),
+    ("members of the ISR take their share first", [copy(ingress=MB, in_sync_followers=2)], leader_rate(13 * MB), [10]),
+    ("two share equally", [copy(), copy(follower=5)], leader_rate(10 * MB), [20, 20]),
+    ("the small one is done first, then the other has all", [copy(backlog=20 * MB), copy(follower=5)],
+     leader_rate(10 * MB), [4, 12]),
+    ("two leaders, one follower: the follower's throttle", [copy(), copy(leader=2)], Rates(follower_default=10 * MB),
+     [20, 20]),
+    ("what one cannot use goes to the other", [copy(fetch_rate=2 * MB), copy(follower=5)], leader_rate(10 * MB),
+     [50, 12.5]),
+    ("a broker that is not named has the default", [copy(), copy(leader=2, follower=5)],
+     Rates(leader={BrokerId(1): 10.0 * MB}, leader_default=50 * MB), [10, 2]),
+    ("one that starts later shares from then on", [copy(), copy(follower=5, start=5.0, backlog=25 * MB)],
+     leader_rate(10 * MB), [12.5, 5.0]),
+    ("one that has caught up goes on to count", [copy(backlog=10 * MB, ingress=MB), copy(follower=5)],
+     leader_rate(10 * MB), [2.5, 2.5 + 87.5 / 9]),
+    ("room that another leaves lets it finish",
+     [copy(backlog=40 * MB), copy(follower=5, ingress=5 * MB, backlog=10 * MB)],
+     leader_rate(10 * MB), [8, 10]),
+    ("nothing to copy", [copy(backlog=0)], leader_rate(10), [0]),
+    ("rate 0: never", [copy()], leader_rate(0), [None]),
+    ("capacity of the follower", [copy(), copy(leader=2)], Rates(capacity={BrokerId(4): 40.0 * MB}), [5, 5]),
+    ("responses of a leader to a follower", [copy(), copy()],
+     Rates(responses={(BrokerId(1), BrokerId(4)): 20.0 * MB}), [10, 10]),
+    ("no bound at all", [copy()], Rates(), [0]),
+    ("nobody copies", [], Rates(), []),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("copies", "rates", "seconds"), [pytest.param(*case[1:], id=case[0]) for case in CASES])
+def test_durations(copies: list[Copy], rates: Rates, seconds: list[float | None]) -> None:
+    assert durations(copies, rates) == [None if s is None else pytest.approx(s, abs=1e-6) for s in seconds]
+
+
+some_copies = st.lists(
+    st.builds(
+        copy,
+        leader=st.integers(1, 3),
+        follower=st.integers(4, 6),
+        backlog=st.integers(1, 10**9).map(float),
+        ingress=st.integers(0, 10**6).map(float),
+        start=st.integers(0, 100).map(float),
+        in_sync_followers=st.integers(0, 2),
+    ),
+    min_size=1,
+    max_size=8,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(some_copies, st.integers(1, 10**7))
+def test_just_above_the_smallest_rate_all_finish_and_at_half_of_it_not(copies: list[Copy], extra: int) -> None:
+    leaders, followers = smallest_rates(copies)
+    enough = Rates(
+        leader={b: float(rate + extra) for b, rate in leaders.items()},
+        follower={b: float(rate + extra) for b, rate in followers.items()},
+    )
+    assert None not in durations(copies, enough)
+    busiest = max(leaders, key=lambda b: leaders[b])
+    load = sum(c.ingress for c in copies if c.leader == busiest)
+    if load > 2:
+        half = Rates(leader={busiest: load / 2 - 1}, leader_default=UNLIMITED)
+        forever = [c for c in copies if c.leader == busiest and c.ingress > load / 2]
+        assert all(
+            d is None for c, d in zip(copies, durations(copies, half), strict=True) if c in forever and c.backlog > 0
+        )
+
+
+@settings(max_examples=50, deadline=None)
+@given(some_copies, st.integers(1, 10**8), st.integers(1, 10))
+def test_no_throttle_is_ever_beaten(copies: list[Copy], rate: int, times: int) -> None:
+    """No copy alone can be faster than the whole rate; more rate never turns a time into never."""
+    slow, fast = durations(copies, leader_rate(rate)), durations(copies, leader_rate(rate * times))
+    for one, at_rate, at_more in zip(copies, slow, fast, strict=True):
+        if at_rate is not None:
+            assert at_rate * (rate - one.ingress) >= one.backlog * (1 - 1e-6)
+            assert at_more is not None
+
+
+ROW = CopyRow(
+    topic="orders", partition=3, leader=1, follower=4, start_ts=1000, recorded_ms=9_000, backlog_bytes=100 * MB,
+    ingress_bytes_per_second=2.0 * MB, in_sync_followers=1, round_trip_ms=100, is_throttled=True,
+    leader_rate=20 * MB, follower_rate=20 * MB, fetch_bytes=50 * MB, response_bytes=50 * MB,
+)  # fmt: skip
+
+
+def rows_of(scope: str, told: list[EtaRow]) -> list[EtaRow]:
+    return [row for row in told if row.scope == scope]
+
+
+def test_the_rows_of_the_table() -> None:
+    told = list(etas([ROW], [Change(THROTTLE, 1 * MB), Change(THROTTLE, 14 * MB)]))
+    assert [(r.value, r.eta_ms, r.never) for r in rows_of("copy", told)] == [
+        (None, 9_000, 0), (1 * MB, None, 1), (14 * MB, 10_000, 0),
+    ]  # fmt: skip
+    assert [(r.value, r.eta_ms, r.never, r.smallest_rate) for r in rows_of("all", told)] == [
+        (None, 9_000, 0, 4 * MB + 1), (1 * MB, None, 1, 4 * MB + 1), (14 * MB, 10_000, 0, 4 * MB + 1),
+    ]  # fmt: skip
+    assert [(r.broker, r.smallest_rate) for r in rows_of("broker", told)] == [(1, 4 * MB + 1), (4, 2 * MB + 1)]
+    assert rows_of("copy", told)[1].limits == ["capacity_unknown", "overshoot"]
+
+
+def test_a_leaders_rate_alone_leaves_the_followers_as_it_was() -> None:
+    told = list(etas([ROW], [Change(LEADER_RATE, 500 * MB)]))
+    # 20 MB/s as recorded at the follower, less 2 that come in
+    assert rows_of("copy", told)[1].eta_ms == round(1000 * 100 / 18)
+
+
+def test_a_copy_of_unknown_size_has_no_answer_and_is_no_never() -> None:
+    unknown = ROW._replace(backlog_bytes=None, copied_bytes=None, partition=4)
+    told = [r for r in etas([ROW, unknown], [Change(THROTTLE, 14 * MB)]) if r.value is not None]
+    (of_unknown,) = (r for r in told if r.partition == 4)
+    assert (of_unknown.eta_ms, of_unknown.never) == (None, 0)
+    assert of_unknown.limits is not None and "bytes_unknown" in of_unknown.limits
