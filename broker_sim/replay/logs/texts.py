@@ -440,7 +440,11 @@ BARE: Final = (
     Text("[LogDirFailureHandler]: Starting", re.compile(r"\[LogDirFailureHandler\]: Starting"), _started),
     Text(
         "Created log for partition ",
-        re.compile(rf"Created log for partition {_TP} in \S+ with properties \{{(?P<config>.*)\}}\.?$"),
+        # 1.0 writes [topic,partition].
+        re.compile(
+            r"Created log for partition \[?(?P<topic>[\w.-]+)[-,](?P<partition>\d+)\]? in \S+ "
+            r"with properties \{(?P<config>.*)\}\.?$"
+        ),
         _log_created,
     ),
     Text(

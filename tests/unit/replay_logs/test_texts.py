@@ -161,6 +161,18 @@ SAYS: list[tuple[str, str, int | None, list[dict[str, Any]]]] = [
         [{"what": "config", "topic": "orders", "key": "min.insync.replicas", "value": "2"}],
     ),
     (
+        "1.0 creates a log",
+        "Created log for partition [a-b,7] in /data with properties {min.insync.replicas -> 2}.",
+        None,
+        [{"what": "config", "topic": "a-b", "key": "min.insync.replicas", "value": "2"}],
+    ),
+    (
+        "1.1 raises an epoch",
+        "[Controller id=1] Updated leader epoch for partition orders-7 to 4",
+        1,
+        [{**P7, "what": "bump", "epoch": 4, "zk_version": None}],
+    ),
+    (
         "2.x creates a log",
         "Created log for partition orders-7 in /data/orders-7 with properties {compression.type -> producer, "
         "min.insync.replicas -> 2}.",
