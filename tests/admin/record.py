@@ -17,7 +17,7 @@ from controller.wire.real.clock import SystemClock
 from controller.wire.real.net import TcpNetwork
 from tests.admin.official.clusters import processes
 from tests.admin.official.compare import differences
-from tests.admin.official.differences import BROKERS, TOOLS
+from tests.admin.official.differences import allowed
 from tests.admin.official.play import play, racks_of, recording, save, scenario_names
 from tests.admin.official.tools import KafkaTools, OurTools, Tools, kafka_jars
 from tests.kafka.cluster import missing
@@ -52,7 +52,7 @@ async def _record(folder: Path, wanted: list[str], *, ours: bool, kafka: bool) -
                             if kafka and not ours:
                                 save(name, "3.9.1", runs)
                                 continue
-                            by = [*([TOOLS] if ours else []), *([] if kafka else [BROKERS])]
+                            by = allowed(ours=ours, kafka=kafka)
                             for text in differences(name, recording(name)["runs"], runs, by):
                                 different += 1
                                 print(text)

@@ -17,7 +17,7 @@ from controller.wire.real.clock import SystemClock
 from controller.wire.real.net import TcpNetwork
 from tests.admin.official.clusters import processes
 from tests.admin.official.compare import differences
-from tests.admin.official.differences import BROKERS, TOOLS
+from tests.admin.official.differences import allowed
 from tests.admin.official.play import Run, play, racks_of, recording, scenario_names
 from tests.admin.official.stage import RACKS
 from tests.admin.official.tools import KafkaTools, OurTools, Tools, kafka_jars
@@ -61,6 +61,6 @@ def test_tools_and_brokers_say_what_was_recorded(
     tools: Tools = kafka_tools if theirs else OurTools(TcpNetwork(), SystemClock())
     connect = f"{zookeeper.address}/tools-{theirs}-{kafka}-{kind}"
     played = asyncio.run(_play_all(tmp_path, connect, kind, tools, kafka=kafka))
-    by = [*([] if theirs else [TOOLS]), *([] if kafka else [BROKERS])]
+    by = allowed(ours=not theirs, kafka=kafka)
     different = [t for name, runs in played.items() for t in differences(name, recording(name)["runs"], runs, by)]
     assert not different, "\n" + "\n".join(different)

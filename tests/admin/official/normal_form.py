@@ -11,6 +11,12 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
+#: kwob's controller is a node of its own; Kafka's tools, which do not know that, count it as a broker without disks.
+CONTROLLER: Final = 1001
+_CONTROLLER_LISTED: Final = re.compile(rf"(?<=\d),{CONTROLLER}\b")
+_CONTROLLER_CONFIGS: Final = f"Dynamic configs for broker {CONTROLLER} are:"
+#: How often Kafka's client asked in vain, and when.
+_ATTEMPTS: Final = re.compile(r"Call\(callName=.*? attempt\(s\)")
 _UUID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 #: A stack trace, and where a JSON parser stood (these tools point at the character, Kafka's behind it).
 _STACK: Final = re.compile(
@@ -31,7 +37,7 @@ def normal(text: str, names: Mapping[str, str]) -> list[str]:
         if _TABLE_HEAD.match(line):
             lines.append("<options>")
             break
-        if _STACK.match(line):
+        if _STACK.match(line) or line == _CONTROLLER_CONFIGS:
             continue
         line = _LOGGED_AT.sub("[<time>]", line)
         if by_client and _EXCEPTION.match(line):
@@ -124,6 +130,7 @@ def _sorted_configs(line: str) -> str:
 
 
 def _renamed(line: str, names: Mapping[str, str]) -> str:
+    line = _ATTEMPTS.sub("<attempts>", _CONTROLLER_LISTED.sub("", line))
     changed = _UUID.sub("<uuid>", line)
     for literal in sorted(names, key=len, reverse=True):
         changed = changed.replace(literal, names[literal])

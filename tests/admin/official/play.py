@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, Final
 
-from tests.admin.official.normal_form import in_order, normal, normal_znodes
+from tests.admin.official.normal_form import CONTROLLER, in_order, normal, normal_znodes
 from tests.admin.official.stage import Stage
 from tests.admin.official.tools import MODULES, Tools
 
@@ -71,6 +71,10 @@ async def _leave(stage: Stage, words: list[str]) -> None:
     await stage.leave(words[0])
 
 
+async def _hidden(stage: Stage, words: list[str]) -> None:
+    await stage.hidden(words[0])
+
+
 async def _write(stage: Stage, words: list[str]) -> None:
     await stage.write(words[0], " ".join(words[1:]) or None)
 
@@ -83,6 +87,7 @@ STEPS: Final[dict[str, Callable[[Stage, list[str]], Awaitable[None]]]] = {
     "commit": _commit,  # GROUP TOPIC PARTITION=OFFSET...
     "join": _join,  # GROUP CLIENT-ID TOPIC PARTITION...
     "leave": _leave,  # GROUP
+    "hidden": _hidden,  # TOPIC
     "write": _write,  # ZNODE [TEXT]
 }
 
@@ -126,6 +131,7 @@ def _out(tool: str, text: str, names: dict[str, str]) -> list[str]:
 def _ordered_dirs(line: str) -> str:
     """The JSON of log-dirs; a broker lists its directories in no particular order."""
     value = json.loads(line)
+    value["brokers"] = [broker for broker in value["brokers"] if broker["broker"] != CONTROLLER]
     for broker in value["brokers"]:
         broker["logDirs"].sort(key=lambda d: str(d["logDir"]))
         for log_dir in broker["logDirs"]:

@@ -15,7 +15,8 @@ from controller.process import Controller, Identity
 from controller.process import World as ControllerWorld
 from controller.wire.simulated.world import Machine, World
 from controller.wire.types import BrokerId
-from tests.admin.official.stage import BROKERS, CONTROLLER, CONTROLLER_SETTINGS, RACKS, SETTINGS, WITHOUT_GROUPS, Stage
+from tests.admin.official.normal_form import CONTROLLER
+from tests.admin.official.stage import BROKERS, CONTROLLER_SETTINGS, RACKS, SETTINGS, WITHOUT_GROUPS, Stage
 
 PORT = 9092
 _SESSION_MS = int(SETTINGS["zookeeper.session.timeout.ms"])

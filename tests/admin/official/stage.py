@@ -23,8 +23,6 @@ RACKS: Final[Mapping[str, Mapping[int, str]]] = {"plain": {}, "half-racked": {1:
 #: A controller does not place a topic that a broker asks for when only some brokers have racks; and where brokers die,
 #: it would matter where that topic is.
 WITHOUT_GROUPS: Final = ("half-racked", "fresh")
-#: kwob's controller, a process of its own.
-CONTROLLER: Final = 1001
 #: How long a cluster may take to settle.
 SETTLE_LIMIT_S: Final = 60.0
 #: So that a throttled move lasts: one batch per fetch.
@@ -41,9 +39,8 @@ SETTINGS: Final = {
     "controlled.shutdown.retry.backoff.ms": "500",
 }
 
-CONTROLLER_SETTINGS: Final = {
-    name: SETTINGS[name] for name in ("auto.leader.rebalance.enable", "zookeeper.session.timeout.ms")
-}
+#: The controller answers for topics' configs, too, and so has the brokers' file.
+CONTROLLER_SETTINGS: Final = SETTINGS
 
 
 class Programs(Protocol):
@@ -194,6 +191,16 @@ class Stage:
         }
         nodes = {b.node_id for b in answer.brokers} & set(self.addresses)
         return told == true and nodes == set(self.addresses) - self.down
+
+    async def hidden(self, topic: str) -> None:
+        """Until no broker lists the topic, though ZooKeeper may."""
+
+        async def unlisted() -> bool:
+            body = {"topics": None, "allow_auto_topic_creation": False}
+            answers = [await self.call(b, ApiKey.METADATA, 5, body) for b in set(self.addresses) - self.down]
+            return all(t.name != topic for answer in answers for t in answer.topics)
+
+        await self.until(f"nobody lists {topic}", unlisted)
 
     # -- clients ---------------------------------------------------------------------------------------------------
 
