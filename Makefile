@@ -4,7 +4,8 @@ PY := .venv/bin/python
 ARGS :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-docker test-kafka test-conformance lint format lock image docs bench clean
+.PHONY: help setup demo test test-docker test-kafka test-conformance lint format lock image docs bench \
+        bench-broker bench-replay clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -36,11 +37,19 @@ format: setup  ## let ruff lay out the code
 	@$(PY) -m ruff format
 	@$(PY) -m ruff check --fix
 
-docs: setup  ## draw docs/state-machines.md from the tables of the state machines
+docs: setup  ## draw again what is drawn: state machines, known failures, features of the tools (a minute or two)
 	@$(PY) -m controller.core.diagram > docs/state-machines.md.new && mv docs/state-machines.md.new docs/state-machines.md
+	@$(PY) -m tests.known_failures.table > docs/known-failures.md.new && mv docs/known-failures.md.new docs/known-failures.md
+	@$(PY) -m tests.features.table
 
 bench: setup  ## measure the controller beside Kafka's (needs java and ../shared/bench); ARGS="--controller kafka --brokers 20"
 	@.ci/bench $(ARGS)
+
+bench-broker: setup  ## measure three brokers beside three of Kafka's (needs java, mvn, KWOB_REAL_KAFKA); ARGS="--only kwob"
+	@.ci/bench-broker $(ARGS)
+
+bench-replay: setup  ## measure the replay beside reading, shuffling and sorting alone; ARGS="--rows 20000000 --rounds 3"
+	@$(PY) tests/bench_replay $(ARGS)
 
 lock:  ## resolve pyproject.toml into requirements.lock again (needs uv)
 	@command -v uv >/dev/null || { echo "make lock needs uv: https://docs.astral.sh/uv/" >&2; exit 1; }

@@ -112,8 +112,12 @@ def _zones(given: Sequence[str]) -> dict[int | None, ZoneInfo]:
 def ingest_into(spark: SparkSession, inputs: Inputs, out: Path, stage: Path) -> dict[str, Any]:
     """Writes the tables to `out`, with intermediate results below `stage`; returns counts and the span of time.
 
+    A folder of ingested rows is taken as it is: its rows were judged when it was written.
+
     Raises: ReplayRefused, when no row can be used.
     """
+    if inputs.layout is not None:
+        return _take_layout(spark, inputs, inputs.layout, out, stage)
     lines, unread = _lines(spark, inputs, stage)
     judged = ingest.add_verdict(lines)
     seen = Observation("verdicts")
@@ -134,16 +138,32 @@ def ingest_into(spark: SparkSession, inputs: Inputs, out: Path, stage: Path) -> 
     return counts
 
 
+def rows_of(spark: SparkSession, inputs: Inputs, out: Path) -> DataFrame:
+    """The rows that `ingest_into` wrote or took."""
+    return ingest_layout.read_rows(spark, inputs.layout or out / TRACE)
+
+
+def _take_layout(spark: SparkSession, inputs: Inputs, layout: Path, out: Path, stage: Path) -> dict[str, Any]:
+    rows = ingest_layout.read_rows(spark, layout)
+    span = (F.count("*").alias("kept"), F.min("ts").alias("from_ts"), F.max("ts").alias("to_ts"))
+    counts: dict[str, Any] = rows.agg(*span).collect()[0].asDict()
+    if not counts["kept"]:
+        raise ReplayRefused(f"nothing to replay: {layout} has no rows")
+    nothing = rows.limit(0)
+    judged = nothing.withColumns({"reason": F.lit(None).cast("string"), CORRUPT: F.lit(None).cast("string")})
+    ingest.quarantined(judged, source=TRACE).coalesce(1).write.parquet(str(out / "quarantine"))
+    clock = ingest.clock_notices(judged.withColumn(ingest.CLOCK_WENT_BACK, F.lit(False)))
+    clock.coalesce(1).write.parquet(str(stage / "clock_notices"))
+    _write_files(inputs, out)
+    return counts | {"quarantined": dict.fromkeys(_ALWAYS_TOLD, 0), ingest.DUPLICATE: 0}
+
+
 def _lines(spark: SparkSession, inputs: Inputs, stage: Path) -> tuple[DataFrame, DataFrame | None]:
     """Rows to be judged, and quarantine rows of what could not be read at all."""
     if inputs.logs:
         frames.facts(spark, inputs.logs, inputs.zones).write.parquet(str(stage / _FACTS))
         said = spark.read.parquet(str(stage / _FACTS))
         return frames.rows(said), frames.bad_lines(said)
-    if inputs.layout is not None:
-        rows = ingest_layout.read_rows(spark, inputs.layout)
-        added = {CORRUPT: F.lit(None).cast("string"), "of_other_version": F.lit(False)}
-        return rows.withColumns(added), None
     packed = [file for file in inputs.traces if file.suffix == ".gz"]
     refused = ingest.of_other_versions(inputs.traces)
     lines = ingest.read_lines(spark, inputs.traces, refused=refused)

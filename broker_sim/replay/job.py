@@ -19,7 +19,7 @@ from typing import Any, Final
 from pyspark.sql import DataFrame, SparkSession
 
 from broker_sim.isr import PROFILES
-from broker_sim.replay import ingest, ingest_job, ingest_layout, steps
+from broker_sim.replay import ingest, ingest_job, steps
 from broker_sim.replay.errors import ReplayRefused
 from broker_sim.replay.findings import Finding, find, troubles_of
 from broker_sim.replay.ingest_job import Inputs, Source
@@ -89,7 +89,7 @@ def run(spark: SparkSession, settings: ReplaySettings, inputs: Inputs, progress:
         stage = out / _STAGE
         with progress.step(_ingest_words(inputs), spark):
             counts = ingest_job.ingest_into(spark, inputs, out, stage)
-        trace = ingest_layout.read_rows(spark, out / ingest_job.TRACE)
+        trace = ingest_job.rows_of(spark, inputs, out)
         with progress.step("replay the rules", spark):
             lane_rows = steps.lanes(trace)
             steps.replayed(lane_rows, profile=settings.profile).write.parquet(str(stage / "outcomes"))
@@ -121,7 +121,7 @@ def ingest_only(spark: SparkSession, settings: ReplaySettings, inputs: Inputs, p
         stage = out / _STAGE
         with progress.step(_ingest_words(inputs), spark):
             counts = ingest_job.ingest_into(spark, inputs, out, stage)
-        trace = ingest_layout.read_rows(spark, out / ingest_job.TRACE)
+        trace = ingest_job.rows_of(spark, inputs, out)
         with progress.step("write the tables", spark):
             clock = spark.read.parquet(str(stage / "clock_notices"))
             notices = reduce(DataFrame.unionByName, (clock, state_notices(trace)))

@@ -1,0 +1,234 @@
+"""The replay beside what Spark cannot do without: reading, shuffling, sorting and passing rows through Python.
+
+    make bench-replay ARGS="--rows 20000000 --rounds 3"
+    python tests/bench_replay --rows 100000000
+
+Traces of synthetic clusters are generated once for each size and kept below --scratch. In each round, in sessions
+with the same settings: (a) the floor, the columns that the rules need, read, shuffled by topic, partition and broker,
+sorted within partitions, and through an Arrow step that returns its input; (b) the whole replay, with all tables and
+the report.
+Then the reading of text: ingest of a trace in JSON lines, and of a real cluster's log files where --kafka-logs names
+some, beside reading and splitting the lines alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import shutil
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from rich.console import Console
+from rich.table import Table
+
+from broker_sim.replay import ingest_layout, job
+from broker_sim.replay.generator.plan import ClusterPlan
+from broker_sim.replay.generator.write import generate
+from broker_sim.replay.ingest_job import Source
+from broker_sim.replay.job import ReplaySettings
+from broker_sim.replay.progress import StepProgress
+from broker_sim.replay.schema import LANE_COLUMNS, LANE_KEY
+from broker_sim.replay.session import spark_session
+
+#: The whole replay is to take at most so many times the floor.
+TARGET = 1.5
+REPLICATION_FACTOR = 3
+HOURS = 3.0
+APPEND_INTERVAL_MS = 120
+#: Rows of the trace in JSON lines of which the ingest is measured.
+TEXT_ROWS = 1_000_000
+
+
+def plan_for(rows: int) -> ClusterPlan:
+    """A cluster with about so many rows: twenty brokers, and more partitions the more rows."""
+    per_partition = HOURS * 3_600_000 / APPEND_INTERVAL_MS * REPLICATION_FACTOR
+    return ClusterPlan(
+        brokers=20,
+        topics=1,
+        partitions_per_topic=max(1, round(rows / per_partition)),
+        replication_factor=REPLICATION_FACTOR,
+        hours=HOURS,
+        append_interval_ms=APPEND_INTERVAL_MS,
+        fault_every_ms=60_000,
+        seed=1,
+    )
+
+
+def generated(rows: int, scratch: Path, console: Console) -> Path:
+    """A folder of ingested rows; made once."""
+    made = scratch / f"rows-{rows}"
+    if ingest_layout.is_layout(made):
+        return made
+    raw = scratch / f"raw-{rows}"
+    shutil.rmtree(raw, ignore_errors=True)
+    shutil.rmtree(made, ignore_errors=True)
+    console.print(f"generating {rows:,} rows below {scratch}", highlight=False)
+    generate(plan_for(rows), raw, form="parquet")
+    with spark_session("local[*]", input_bytes=1 << 40) as spark:
+        trace = spark.read.parquet(str(raw / "trace")).withColumn("file", F.lit("generated"))
+        ingest_layout.write_rows(trace.repartition("topic", "partition", "broker"), made)
+    shutil.rmtree(raw)
+    return made
+
+
+def floor(spark: SparkSession, layout: Path) -> None:
+    """What no replay of these rows can leave out."""
+    rows = ingest_layout.read_rows(spark, layout)
+    columns = [c for c in LANE_COLUMNS if c in rows.columns]
+    shuffled = rows.filter(F.col("partition").isNotNull()).select(*columns).repartition(*LANE_KEY)
+    in_order = shuffled.sortWithinPartitions(*LANE_KEY, "run", "seq")
+    _nowhere(in_order.mapInArrow(_identity, schema=in_order.schema))
+
+
+def _identity(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    yield from batches
+
+
+def _nowhere(frame: DataFrame) -> None:
+    frame.write.format("noop").mode("overwrite").save()
+
+
+def whole(spark: SparkSession, source: Source, out: Path, *, only_ingest: bool = False) -> dict[str, Any]:
+    """The replay as the command runs it, or its first half."""
+    shutil.rmtree(out, ignore_errors=True)
+    settings = ReplaySettings(source=source, out=out)
+    run = job.ingest_only if only_ingest else job.run
+    with StepProgress(Console(stderr=True), quiet=True) as progress:
+        return run(spark, settings, job.check(settings), progress).summary
+
+
+class Measured:
+    """Seconds on the wall and of the CPU of this process and all it started, peak memory of Python workers."""
+
+    def __init__(self) -> None:
+        self.wall: list[float] = []
+
+    def take(self, task: Callable[[SparkSession], object]) -> float:
+        """Runs the task in a session of its own, whose start is not measured."""
+        with spark_session("local[*]", input_bytes=1 << 40) as spark:
+            spark.range(1).count()
+            started = time.monotonic()
+            task(spark)
+            self.wall.append(time.monotonic() - started)
+        return self.wall[-1]
+
+    @property
+    def median(self) -> float:
+        return statistics.median(self.wall)
+
+
+@contextmanager
+def scratch_folder(asked: Path | None) -> Iterator[Path]:
+    if asked is not None:
+        asked.mkdir(parents=True, exist_ok=True)
+        yield asked
+        return
+    with tempfile.TemporaryDirectory(prefix="kwob-bench-replay-") as made:
+        yield Path(made)
+
+
+def bench_rows(asked: argparse.Namespace, scratch: Path, console: Console) -> list[dict[str, Any]]:
+    figures = []
+    for size in asked.rows:
+        layout = generated(size, scratch, console)
+        rows = sum(pq.read_metadata(f).num_rows for f in layout.rglob("*.parquet"))
+        of_floor, of_whole = Measured(), Measured()
+        summary: dict[str, Any] = {}
+
+        def replay(spark: SparkSession, layout: Path = layout, summary: dict[str, Any] = summary) -> None:
+            summary.update(whole(spark, Source(traces=(layout,)), scratch / "out"))
+
+        for number in range(asked.rounds):
+            a = of_floor.take(lambda spark, layout=layout: floor(spark, layout))
+            b = of_whole.take(replay)
+            console.print(f"{rows:,} rows, round {number + 1}: floor {a:.1f} s, replay {b:.1f} s, {b / a:.2f}")
+        compared = summary["comparison"]
+        figures.append(
+            {
+                "rows": rows,
+                "floor_s": round(of_floor.median, 1),
+                "replay_s": round(of_whole.median, 1),
+                "ratio": round(of_whole.median / of_floor.median, 2),
+                "rows_per_s": round(rows / of_whole.median),
+                "emitted": compared["emitted"],
+                "matched": compared["matched"],
+                "spurious": compared["spurious"],
+                "worker_peak_mib": resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss >> 10,
+            }
+        )
+    return figures
+
+
+def bench_text(asked: argparse.Namespace, scratch: Path, console: Console) -> list[dict[str, Any]]:
+    trace = scratch / f"text-{TEXT_ROWS}"
+    if not trace.exists():
+        generate(plan_for(TEXT_ROWS), trace, form="jsonl")
+    inputs = [("trace, JSON lines", Source(traces=(trace / "trace",)))]
+    if asked.kafka_logs:
+        inputs.append(("log files", Source(kafka_logs=tuple(asked.kafka_logs))))
+    figures = []
+    for name, source in inputs:
+        files = [str(f) for path in source.paths for f in sorted(path.rglob("*")) if f.is_file()]
+        size = sum(Path(f).stat().st_size for f in files)
+        of_split, of_ingest = Measured(), Measured()
+        for _ in range(asked.rounds):
+            of_split.take(lambda spark, files=files: _nowhere(spark.read.text(files).select(F.split("value", " "))))
+            of_ingest.take(lambda spark, source=source: whole(spark, source, scratch / "out", only_ingest=True))
+        figures.append(
+            {
+                "what": name,
+                "mb": round(size / 1e6, 1),
+                "split_mb_per_s": round(size / 1e6 / of_split.median, 1),
+                "ingest_mb_per_s": round(size / 1e6 / of_ingest.median, 1),
+            }
+        )
+        console.print(figures[-1])
+    return figures
+
+
+def show(console: Console, figures: dict[str, list[dict[str, Any]]]) -> None:
+    for name, rows in figures.items():
+        if rows:
+            table = Table(title=name, title_justify="left")
+            for column in rows[0]:
+                table.add_column(column, justify="right")
+            for row in rows:
+                table.add_row(*(f"{v:,}" if isinstance(v, int) else str(v) for v in row.values()))
+            console.print(table)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="make bench-replay", description=__doc__.split("\n")[0])
+    sizes = {"type": int, "metavar": "N", "nargs": "+"}
+    parser.add_argument("--rows", default=[20_000_000], help="sizes of traces (default: 20000000)", **sizes)
+    parser.add_argument("--rounds", type=int, default=1, metavar="N")
+    parser.add_argument("--scratch", type=Path, metavar="DIR", help="keep generated traces here")
+    parser.add_argument("--kafka-logs", type=Path, action="append", metavar="PATH", help="log files to ingest")
+    parser.add_argument("--no-text", action="store_true", help="leave the ingest of text out")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures here, too")
+    asked = parser.parse_args()
+    console = Console()
+    with scratch_folder(asked.scratch) as scratch:
+        figures = {"replay": bench_rows(asked, scratch, console)}
+        if not asked.no_text:
+            figures["ingest"] = bench_text(asked, scratch, console)
+    show(console, figures)
+    if asked.json:
+        asked.json.write_text(json.dumps(figures, indent=1) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
