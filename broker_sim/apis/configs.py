@@ -10,12 +10,10 @@ Source: spec broker.md §17; Kafka 3.9 `ConfigHelper`, `ConfigAdminManager`.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from broker_sim.apis.context import BrokerContext
-from broker_sim.config_store import broker_entity, topic_entity
 from broker_sim.server import Answer, Call
 from broker_sim.zk import ZkError
 from controller.wire.broker_config_names import BROKER_CONFIG_DEFAULTS, BROKER_CONFIG_TYPES
@@ -27,7 +25,8 @@ from controller.wire.broker_configs import (
     is_sensitive,
     synonyms_of,
 )
-from controller.wire.config_edits import Edit, ResourceType, check_edits, edited, own_broker_id, resource_type_name
+from controller.wire.config_alterations import Alteration, alterations
+from controller.wire.config_edits import ResourceType, edited, own_broker_id, resource_type_name
 from controller.wire.errors import ErrorCode, KafkaError
 from controller.wire.topic_configs import (
     TOPIC_CONFIGS,
@@ -85,10 +84,6 @@ async def _entries(context: BrokerContext, kind: int, name: str, names: list[str
     raise KafkaError(ErrorCode.INVALID_REQUEST, _MALFORMED)
 
 
-_CLIENT_METRICS: Final = 16
-_NOT_CLIENT_METRICS: Final = (
-    "AlterConfigs is only supported for topics and brokers, but resource type is CLIENT_METRICS"
-)
 #: The text of `Errors.INVALID_REQUEST`, with which Kafka refuses resource types that it does not know.
 _MALFORMED: Final = (
     "This most likely occurs because of a request being malformed by the client library or the message was sent to an "
@@ -189,71 +184,51 @@ async def handle_alter_configs(context: BrokerContext, call: Call) -> Answer:
 
 
 async def _alter(context: BrokerContext, call: Call, *, replace: bool) -> Answer:
-    counts = Counter((int(r.resource_type), r.resource_name) for r in call.body.resources)
     answers = []
-    for kind, name in counts:
-        head = {"resource_type": kind, "resource_name": name}
-        resource = next(r for r in call.body.resources if (int(r.resource_type), r.resource_name) == (kind, name))
+    for wanted in alterations(call.body.resources, context.broker_id, replace=replace):
         try:
-            if counts[kind, name] > 1:
-                raise KafkaError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
-            edits = [Edit.of(config, replace=replace) for config in resource.configs]
-            await _alter_resource(context, kind, name, edits, replace=replace, dry=bool(call.body.validate_only))
+            if wanted.refusal is not None:
+                raise wanted.refusal
+            await _alter_resource(context, wanted, replace=replace, dry=bool(call.body.validate_only))
         except KafkaError as error:
-            answers.append({**head, "error_code": error.code, "error_message": error.message})
+            answers.append(wanted.answer(error))
         except ZkError as error:
-            answers.append({**head, "error_code": ErrorCode.UNKNOWN_SERVER_ERROR, "error_message": str(error)})
+            answers.append(wanted.answer(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error))))
         else:
-            answers.append(head)
+            answers.append(wanted.answer())
     return {"responses": answers}
 
 
-async def _alter_resource(
-    context: BrokerContext, kind: int, name: str, edits: list[Edit], *, replace: bool, dry: bool
-) -> None:
-    check_edits(edits)
-    entity = _entity(context, kind, name)
+async def _alter_resource(context: BrokerContext, wanted: Alteration, *, replace: bool, dry: bool) -> None:
+    """Raises: KafkaError, for the first check that fails; then nothing was written."""
+    if wanted.is_topic and not context.metadata.partitions(wanted.name):
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{wanted.name}' does not exist.")
+    entity = wanted.entity
     stored = {} if replace else (await context.config_store.read([entity]))[entity]
-    check = _changed_topic if kind == ResourceType.TOPIC else _changed_broker
-    configs = check(context, name, stored, edits)
+    check = _changed_topic if wanted.is_topic else _changed_broker
+    configs = check(context, wanted, stored)
     if not dry:
         await context.config_store.write(entity, configs)
 
 
-def _entity(context: BrokerContext, kind: int, name: str) -> str:
-    """The path of the resource's znode. Raises KafkaError, where this broker cannot alter it."""
-    if kind == ResourceType.TOPIC:
-        if not name:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
-        if not context.metadata.partitions(name):
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
-        return topic_entity(name)
-    if kind == ResourceType.BROKER:
-        return broker_entity(own_broker_id(name, context.broker_id))
-    if kind == ResourceType.BROKER_LOGGER:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {resource_type_name(kind)}")
-    text = f"Unknown resource type {kind}" if kind != _CLIENT_METRICS else _NOT_CLIENT_METRICS
-    raise KafkaError(ErrorCode.INVALID_REQUEST, text)
-
-
-def _changed_topic(context: BrokerContext, name: str, stored: Mapping[str, str], edits: list[Edit]) -> dict[str, str]:
+def _changed_topic(context: BrokerContext, wanted: Alteration, stored: Mapping[str, str]) -> dict[str, str]:
     """The topic's configs after the edits. Raises KafkaError; only bad values name the resource, as in Kafka."""
     inherited = _levels(context).merged()
-    configs = edited(stored, edits, _TOPIC_TYPES, effective({}, inherited))
+    configs = edited(stored, wanted.edits, _TOPIC_TYPES, effective({}, inherited))
     unknown = next((key for key in configs if key not in TOPIC_CONFIGS), None)
     if unknown is not None:
         raise InvalidConfig(f"Unknown topic config name: {unknown}")
     try:
         validate(configs, defaults_from(inherited))
     except InvalidConfig as error:
-        where = f"ConfigResource(type=TOPIC, name='{name}')"
+        where = f"ConfigResource(type=TOPIC, name='{wanted.name}')"
         message = f"Invalid config value for resource {where}: {error.message}"
         raise KafkaError(ErrorCode.INVALID_CONFIG, message) from error
     return configs
 
 
-def _changed_broker(context: BrokerContext, name: str, stored: Mapping[str, str], edits: list[Edit]) -> dict[str, str]:
+def _changed_broker(context: BrokerContext, wanted: Alteration, stored: Mapping[str, str]) -> dict[str, str]:
     current = {**BROKER_CONFIG_DEFAULTS, **_levels(context).merged()}
-    configs = edited(stored, edits, {edit.name: broker_config_type(edit.name) for edit in edits}, current)
+    configs = edited(stored, wanted.edits, {edit.name: broker_config_type(edit.name) for edit in wanted.edits}, current)
     check_broker_change(configs, current)
     return configs

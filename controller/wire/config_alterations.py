@@ -18,6 +18,8 @@ from controller.wire.errors import ErrorCode, KafkaError
 from controller.wire.types import BrokerId
 
 _ALTERABLE: Final = (ResourceType.TOPIC, ResourceType.BROKER)
+#: Types that Kafka knows and does not alter here, with its words for it (`ConfigResource.Type.CLIENT_METRICS`).
+_UNKNOWN: Final = {16: "AlterConfigs is only supported for topics and brokers, but resource type is CLIENT_METRICS"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +76,7 @@ def _alteration(resource: Any, own: BrokerId, *, replace: bool) -> Alteration:
     if kind == ResourceType.BROKER_LOGGER and not replace:  # Kafka alters these; there are none here
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {resource_type_name(kind)}")
     if kind not in _ALTERABLE:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {kind}")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, _UNKNOWN.get(kind, f"Unknown resource type {kind}"))
     if kind == ResourceType.BROKER:
         broker_id = own_broker_id(name, own)
         return Alteration(
