@@ -122,7 +122,9 @@ def read_lines(spark: SparkSession, files: Sequence[Path], *, refused: Collectio
     frame = frame.withColumn("file", F.col("_metadata.file_name"))
     other = F.lit(False)
     if refused:
-        other = F.col("_metadata.file_path").isin([file.absolute().as_uri() for file in refused])
+        uris = [file.absolute().as_uri() for file in refused]
+        # Hadoop writes the same path with one slash or with three.
+        other = F.col("_metadata.file_path").isin([*uris, *(uri.replace("file:///", "file:/", 1) for uri in uris)])
     frame = frame.withColumn("of_other_version", other)
     run = F.regexp_extract("file", _FILE_NAME, 2)
     return frame.withColumns(
