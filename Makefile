@@ -4,8 +4,7 @@ PY := .venv/bin/python
 ARGS :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-docker test-kafka test-conformance lint format lock image docs bench \
-        bench-broker bench-replay clean
+.PHONY: help setup demo test test-docker test-kafka test-conformance lint format lock image docs bench bench-broker bench-replay clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
