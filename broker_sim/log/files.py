@@ -39,6 +39,11 @@ class Files:
         finally:
             os.close(handle)
 
+    def write(self, path: Path, content: bytes) -> None:
+        """A file with this content, whatever was there before. A reader may see a part of it."""
+        self._ask("write", path)
+        path.write_bytes(content)
+
     def append(self, path: Path, data: bytes) -> None:
         """Writes at the end; the data has reached the operating system when it returns."""
         self._ask("append", path)

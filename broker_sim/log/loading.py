@@ -6,7 +6,8 @@ Source: Kafka 3.9 `LogLoader`, spec broker.md §4.2, §10.2.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import os
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -24,6 +25,7 @@ from broker_sim.log.segment import (
 from broker_sim.log.segments import Segments
 
 _KINDS: Final = ("log", *COMPANIONS)
+_LEFTOVERS: Final = (DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX, ".tmp")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +35,11 @@ class Repair:
     path: Path
     reason: str
     lost_bytes: int = 0
+
+
+def names_in(folder: Path) -> list[str]:
+    """The names of a log's files; a plain listing, for a start does this for every log."""
+    return os.listdir(folder)  # noqa: PTH208
 
 
 def base_offset(name: str) -> int | None:
@@ -46,21 +53,26 @@ def tidy_up(folder: Path, *, shape: SegmentShape, files: Files) -> list[Repair]:
 
     `.deleted` and `.cleaned` files go; a `.swap` segment replaces the segments it was made from.
     """
-    paths = [p for p in folder.iterdir() if p.is_file()]
+    paths = [folder / name for name in names_in(folder) if name.endswith(_LEFTOVERS)]
+    if not paths:
+        return []
     least_cleaned = min((_base(p) for p in paths if p.name.endswith(CLEANED_SUFFIX)), default=None)
     repairs: list[Repair] = []
     for path in paths:
         is_swap = path.name.endswith(SWAP_SUFFIX)
-        is_undone = is_swap and least_cleaned is not None and _base(path) >= least_cleaned
-        if is_undone or path.name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, ".tmp")):
+        if not is_swap or (least_cleaned is not None and _base(path) >= least_cleaned):
             files.remove(path)
     swaps = sorted(p for p in folder.glob(f"*{SWAP_SUFFIX}") if base_offset(p.name) is not None)
+    whole = {_base(path) for path in swaps if path.name.endswith(f".log{SWAP_SUFFIX}")}
+    for base in sorted(whole):
+        swapped = Segment(folder, base, shape=shape, files=files, suffix=SWAP_SUFFIX)
+        _remove_replaced(folder, swapped, files)
+        repairs.append(Repair(path=swapped.log_path, reason="an interrupted compaction was completed"))
     for path in swaps:
-        if path.name.endswith(f".log{SWAP_SUFFIX}"):
-            _remove_replaced(folder, _base(path), shape=shape, files=files)
-            repairs.append(Repair(path=path, reason="an interrupted compaction was completed"))
-    for path in swaps:
-        files.rename(path, path.with_name(path.name.removesuffix(SWAP_SUFFIX)))
+        if _base(path) in whole:
+            files.rename(path, path.with_name(path.name.removesuffix(SWAP_SUFFIX)))
+        else:
+            files.remove(path)
     return repairs
 
 
@@ -68,19 +80,19 @@ def _base(path: Path) -> int:
     return base_offset(path.name) or 0
 
 
-def _remove_replaced(folder: Path, base: int, *, shape: SegmentShape, files: Files) -> None:
+def _remove_replaced(folder: Path, swapped: Segment, files: Files) -> None:
     """The segments that a `.swap` segment was made from: those whose base offset lies within it."""
-    swapped = Segment(folder, base, shape=shape, files=files, suffix=SWAP_SUFFIX)
-    swapped.load(is_trusted=False)
+    end = swapped.measured_end()
     for path in sorted(folder.iterdir()):
         offset = base_offset(path.name)
         is_plain = offset is not None and path.suffix.removeprefix(".") in _KINDS
-        if is_plain and offset is not None and (offset == base or base <= offset < swapped.next_offset):
+        if is_plain and offset is not None and (offset == swapped.base_offset or swapped.base_offset <= offset < end):
             files.remove(path)
 
 
 def load_segments(
     folder: Path,
+    names: Collection[str],
     segments: Segments,
     *,
     shape: SegmentShape,
@@ -88,14 +100,14 @@ def load_segments(
     trusted_below: int | None,
     on_batch: Callable[[BatchHeader], None],
 ) -> Iterator[Repair]:
-    """Fills `segments` with what the folder holds; a repair is yielded for each thing that was not as it should be.
+    """Fills `segments` with what the folder holds (`names`); a repair is yielded for each thing that was not right.
 
     Segments that end at or before offset `trusted_below` are taken as they are (None: all of them, the log was closed
     cleanly); of the others every batch is checked. The log ends before the first batch that is not intact: segments
     after it are removed. `on_batch` is told the batches that were read from the start of a segment.
     """
-    bases = sorted(o for p in folder.glob("*.log") if (o := base_offset(p.name)) is not None)
-    yield from _remove_orphans(folder, set(bases), files)
+    bases = sorted(o for name in names if name.endswith(".log") and (o := base_offset(name)) is not None)
+    yield from _remove_orphans(folder, names, set(bases), files)
     is_cut = False
     for index, base in enumerate(bases):
         segment = Segment(folder, base, shape=shape, files=files)
@@ -118,9 +130,9 @@ def load_segments(
         segments.add(segment)
 
 
-def _remove_orphans(folder: Path, bases: set[int], files: Files) -> Iterator[Repair]:
-    for path in sorted(folder.iterdir()):
-        offset = base_offset(path.name)
-        if offset is not None and offset not in bases and path.suffix.removeprefix(".") in COMPANIONS:
-            files.remove(path)
-            yield Repair(path=path, reason="an index without its log was removed")
+def _remove_orphans(folder: Path, names: Collection[str], bases: set[int], files: Files) -> Iterator[Repair]:
+    for name in sorted(names):
+        offset = base_offset(name)
+        if offset is not None and offset not in bases and name.partition(".")[2] in COMPANIONS:
+            files.remove(folder / name)
+            yield Repair(path=folder / name, reason="an index without its log was removed")

@@ -139,6 +139,13 @@ class Segment:
             self._indexes.rewrite()
         return Loaded(torn_bytes=torn, rebuilt=wrong)
 
+    def measured_end(self) -> int:
+        """The offset after the last whole batch in the file. For a segment that is not loaded: nothing is changed."""
+        end = self.base_offset
+        for _, header in self._walk(0, self.log_path.stat().st_size, check=True):
+            end = header.next_offset
+        return end
+
     def _newest_indexed(self) -> tuple[int, int]:
         timestamp, offset = self._indexes.last_time
         return (timestamp, offset) if timestamp >= 0 else (NO_TIMESTAMP, self.base_offset)

@@ -7,7 +7,7 @@ removed and an earlier one used. Source: Kafka 3.9 `ProducerStateManager` (schem
 from __future__ import annotations
 
 import struct
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Final
 
@@ -90,9 +90,10 @@ class Snapshots:
         """The file of the snapshot at an offset."""
         return self.folder / f"{offset:020d}.{SUFFIX}"
 
-    def find(self) -> None:
-        """Looks what is there."""
-        self._offsets = sorted(int(p.stem) for p in self.folder.glob(f"*.{SUFFIX}") if p.stem.isdigit())
+    def found(self, names: Iterable[str]) -> None:
+        """These files are in the folder."""
+        stems = (name.removesuffix(f".{SUFFIX}") for name in names if name.endswith(f".{SUFFIX}"))
+        self._offsets = sorted(int(stem) for stem in stems if stem.isdigit())
 
     def remove_strays(self, bases: Collection[int]) -> None:
         """Keeps those at the start of a segment and, if it is the newest of all, one more."""
@@ -103,9 +104,12 @@ class Snapshots:
                 self.remove(offset)
 
     def take(self, offset: int, states: ProducerStates) -> None:
-        """Writes the snapshot at `offset`, unless it or a later one is there. Not synced: it can be made again."""
+        """Writes the snapshot at `offset`, unless it or a later one is there.
+
+        Neither synced nor renamed into place: a torn one is noticed by its checksum, and can be made again.
+        """
         if offset > (self._offsets[-1] if self._offsets else 0):
-            self._files.replace(self.path(offset), encode(states), sync=False)
+            self._files.write(self.path(offset), encode(states))
             self._offsets.append(offset)
 
     def load(self, *, up_to: int, above: int, oldest_ms: int) -> tuple[int, ProducerStates]:

@@ -16,7 +16,7 @@ from broker_sim.log.errors import storage_failures
 from broker_sim.log.files import Files
 from broker_sim.log.leader_epochs import FILE_NAME as EPOCH_FILE_NAME
 from broker_sim.log.leader_epochs import EpochFile, LeaderEpochs
-from broker_sim.log.loading import Repair, load_segments, tidy_up
+from broker_sim.log.loading import Repair, load_segments, names_in, tidy_up
 from broker_sim.log.producers import ProducerStates
 from broker_sim.log.records import BatchHeader
 from broker_sim.log.segment import DELETED_SUFFIX, Segment, SegmentShape
@@ -123,8 +123,10 @@ class StoredLog:
         def note(header: BatchHeader) -> None:
             rebuilt.assign(header.partition_leader_epoch, header.base_offset)
 
+        names = names_in(self.folder)
         repairs += load_segments(
             self.folder,
+            names,
             self._segments,
             shape=self.shape,
             files=self.files,
@@ -142,7 +144,7 @@ class StoredLog:
         self.log_start_offset = min(max(log_start_offset, self._segments.first.base_offset), self.leo)
         repairs += self._load_epochs(rebuilt, is_trusted=is_clean and not lost)
         self.recovery_point = self.leo if is_clean and not lost else min(recovery_point, self.leo)
-        self._snapshots.find()
+        self._snapshots.found(names)
         self._snapshots.remove_strays(self._segments.bases)
         self._load_producers(now_ms)
         return repairs

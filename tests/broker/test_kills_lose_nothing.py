@@ -173,6 +173,9 @@ class Writer:
             self._producer.produce(TOPIC, key=str(number), value=f"{number} {'x' * 90}", on_delivery=self._settle)
             number += 1
             self._producer.poll(0)
+            # What waits while a broker is down stays little, else it would time out before its turn comes.
+            while len(self._producer) > 300 and not self._ending.is_set():
+                self._producer.poll(0.01)
             self._ending.wait(0.002)
         self._producer.flush(LIMIT_S)
 
