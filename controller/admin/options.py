@@ -50,6 +50,12 @@ class Option:
 
 #: kwob's own addition to every tool.
 JSON: Final = Option(name="json", help="Print the result as one JSON value, for machines.")
+#: Taken off before the rest is parsed (see `tool.split_compat`); here for the help.
+COMPAT: Final = Option(
+    name="compat",
+    argument="2.0, 2.6 or 3.9",
+    help="Work as the tool of this Kafka did; 2.x on ZooKeeper (--zookeeper) where that version did. Default: 3.9.",
+)
 HELP: Final = Option(name="help", help="Print usage information.")
 VERSION: Final = Option(name="version", help="Print the version.")
 COMMAND_CONFIG: Final = Option(
@@ -136,7 +142,7 @@ class OptionTable:
 
     def __init__(self, description: str, options: Iterable[Option], *, version: bool = True) -> None:
         self.description = description
-        extra = (HELP, JSON, *((VERSION,) if version else ()))
+        extra = (HELP, JSON, COMPAT, *((VERSION,) if version else ()))
         self._options: dict[str, Option] = {option.name: option for option in (*options, *extra)}
 
     def __getitem__(self, name: str) -> Option:
