@@ -43,6 +43,10 @@ class Flow:
         self._take(path)
         return True
 
+    def fix(self, edge: int) -> None:
+        """What is on this edge now stays, and nothing is added; `used` no longer tells of it."""
+        self._room[edge] = self._room[edge ^ 1] = 0
+
     def used(self, edge: int) -> int:
         """The units on an edge."""
         return self._room[edge ^ 1]

@@ -3,7 +3,8 @@
 Kafka places every partition anew, so that nearly all data moves even when one broker is added. Here Kafka's proposal
 only sets the bounds: no broker gets more replicas or leaders, of a topic or in all, than the fullest one has there (of
 its rack, when racks count); every partition is on as many racks. Kafka's proposal keeps these bounds itself, so there
-is always an answer, and the one that moves least never moves more.
+is always an answer, and what is found never moves more. It is the least but for rare cases in which the least sets of
+replicas leave a partition no leader within the bounds; then leaders are chosen first.
 """
 
 from __future__ import annotations
@@ -32,12 +33,18 @@ def minimal(
     Replicas that stay keep their order, and a preferred leader stays one where the bound on leaders allows it.
     """
     racks = {b.broker_id: b.rack for b in brokers}
-    sets = _replica_sets(current, racks, proposal)
+    sets = _replica_sets(current, racks, proposal, {})
     leaders = _leaders(current, sets, proposal)
     if leaders is None:
-        # The sets leave some partitions no leader within the bound; Kafka's own layout always does.
-        return {p: tuple(replicas) for p, replicas in proposal.items()}
-    return {p: _ordered(current.get(p, ()), sets[p], leaders[p]) for p in proposal}
+        # The least sets leave some partition no leader within the bound: choose leaders first, then the least sets.
+        leaders = _leaders(current, dict.fromkeys(proposal, sorted(racks)), proposal)
+        assert leaders is not None, "those of the proposal are within its own bounds"
+        sets = _replica_sets(current, racks, proposal, leaders)
+    found = {p: _ordered(current.get(p, ()), sets[p], leaders[p]) for p in proposal}
+    whole = all(len(found[p]) == len(proposal[p]) and leaders[p] in sets[p] for p in proposal)
+    if whole and moves(current, found) <= moves(current, proposal):
+        return found
+    return {p: tuple(replicas) for p, replicas in proposal.items()}
 
 
 def _ordered(current: Sequence[BrokerId], chosen: Sequence[BrokerId], leader: BrokerId) -> tuple[BrokerId, ...]:
@@ -73,9 +80,15 @@ def _bounds(
 
 
 def _replica_sets(
-    current: Layout, racks: Mapping[BrokerId, str | None], proposal: Layout
+    current: Layout,
+    racks: Mapping[BrokerId, str | None],
+    proposal: Layout,
+    leaders: Mapping[TopicPartition, BrokerId],
 ) -> dict[TopicPartition, list[BrokerId]]:
-    """The brokers of each partition: source -> partition -> rack -> broker of the topic -> broker -> sink."""
+    """The brokers of each partition: source -> partition -> rack -> broker of the topic -> broker -> sink.
+
+    `leaders` that are given are among them, whatever that costs: they are pushed through first.
+    """
     flow = Flow()
     source, sink = flow.node(), flow.node()
     bounds = _bounds(proposal, racks, lambda replicas: replicas)
@@ -83,26 +96,33 @@ def _replica_sets(
     order = sorted(racks, key=lambda b: (load[b], b))
     ends = _broker_ends(flow, bounds, sorted({p.topic for p in proposal}), order, sink)
     chosen: dict[TopicPartition, dict[BrokerId, int]] = {}
+    led: list[tuple[list[list[int]], tuple[int, int, int]]] = []
+    kept: list[tuple[list[list[int]], tuple[int, int, int]]] = []
     for partition, replicas in proposal.items():
         chosen[partition] = {}
         into = _rack_nodes(flow, source, racks, len(replicas))
         for broker in order:
             stays = broker in current.get(partition, ())
             node, of_topic, in_all = ends[partition.topic, broker]
-            rack_node, path = into[racks[broker]]
+            rack_node, ways = into[racks[broker]]
             edge = flow.edge(rack_node, node, 1, 0 if stays else 1)
             chosen[partition][broker] = edge
-            if stays:
-                _keep(flow, path, (edge, of_topic, in_all))
+            if leaders.get(partition) == broker:
+                led.append((ways, (edge, of_topic, in_all)))
+            elif stays:
+                kept.append((ways, (edge, of_topic, in_all)))
+    fixed = {end[0] for ways, end in led if _keep(flow, ways, end)}
+    for edge in fixed:
+        flow.fix(edge)
+    for ways, end in kept:
+        _keep(flow, ways, end)
     flow.run(source, sink)
-    return {p: [b for b, edge in edges.items() if flow.used(edge)] for p, edges in chosen.items()}
+    return {p: [b for b, e in edges.items() if e in fixed or flow.used(e)] for p, edges in chosen.items()}
 
 
-def _keep(flow: Flow, ways: Sequence[Sequence[int]], end: tuple[int, int, int]) -> None:
-    """A replica that is there already costs nothing; the ways into its rack are tried in order."""
-    for way in ways:
-        if flow.push((*way, *end)):
-            return
+def _keep(flow: Flow, ways: Sequence[Sequence[int]], end: tuple[int, int, int]) -> bool:
+    """Puts a replica where it is to be, if there is room; the ways into its rack are tried in order."""
+    return any(flow.push((*way, *end)) for way in ways)
 
 
 #: From broker of a topic to broker to sink: the node, and the two edges.

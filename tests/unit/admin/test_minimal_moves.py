@@ -150,3 +150,39 @@ def test_generate_by_the_minimal_strategy(cluster: Any, tool: Any, tmp_path: Pat
     assert 1 <= len(changed) <= 3 and set(map(frozenset, changed.values())) == {frozenset({3})}
     refused = tool(reassign, cluster, [*words[:-1], "--strategy", "best"])
     assert refused.err.startswith("--strategy best: must be one of kafka, minimal\n")
+
+
+def scattered(seed: int) -> tuple[Layout, list[BrokerRack], Layout]:
+    """Current replicas anywhere, also on brokers that are not there any more, and Kafka's proposal."""
+    chance = random.Random(seed)
+    racks = [chance.choice("abc") for _ in range(chance.randint(2, 7))]
+    aware = chance.random() < 0.6
+    brokers = brokers_of({n: rack if aware else None for n, rack in enumerate(racks)})
+    topics = {
+        f"t{n}": (chance.randint(1, 9), chance.randint(1, min(3, len(racks)))) for n in range(chance.randint(1, 3))
+    }
+
+    def placed() -> dict[TopicPartition, tuple[BrokerId, ...]]:
+        return {
+            TopicPartition(topic, number): replicas
+            for topic, (count, factor) in topics.items()
+            for number, replicas in assign_replicas(
+                brokers, partitions=count, replication_factor=factor, start=draw_start(len(brokers), chance)
+            ).items()
+        }
+
+    current = {p: tuple(map(BrokerId, chance.sample(range(8), len(r)))) for p, r in placed().items()}
+    return current, brokers, placed()
+
+
+@pytest.mark.parametrize("seed", [219, 228, 562, 565, 674, 763, 884])
+def test_where_the_least_sets_leave_no_leader_within_the_bound_leaders_come_first(seed: int) -> None:
+    current, brokers, proposal = scattered(seed)
+    found = minimal(current, brokers, proposal)
+    check(current, brokers, proposal, found)
+    assert moves(current, found) < moves(current, proposal)
+
+
+def test_where_nothing_else_is_found_it_is_kafkas_own() -> None:
+    current, brokers, proposal = scattered(483)
+    assert minimal(current, brokers, proposal) == proposal
