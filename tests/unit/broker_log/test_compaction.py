@@ -113,7 +113,7 @@ def filled(folder: Path, writes, files: Files | None = None) -> World:
     return world
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(WRITES, st.integers(0, 3_000))
 def test_the_newest_record_of_each_key_stays_at_its_offset_and_no_key_is_twice_below_the_end(writes, later) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -136,7 +136,7 @@ def test_the_newest_record_of_each_key_stays_at_its_offset_and_no_key_is_twice_b
             assert world.dirs.cleaned_up_to(world.log) == (done or None)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(WRITES, st.data())
 def test_a_disk_that_fails_at_any_step_of_a_compaction_loses_nothing(writes, data) -> None:
     with tempfile.TemporaryDirectory() as folder:

@@ -10,7 +10,7 @@ from broker_sim.log import checkpoints
 from broker_sim.log.config import LogConfig
 from broker_sim.log.dirs import LogDirs
 from broker_sim.log.errors import LogDirsUnusable
-from broker_sim.log.log_dir import deleted_name, folder_name, parse_folder_name
+from broker_sim.log.log_dir import deleted_name, folder_name, parse_folder_name, parse_future_name
 from broker_sim.log.records import build_values
 from controller.wire.types import TopicPartition
 
@@ -62,6 +62,34 @@ def test_a_new_log_goes_where_the_fewest_are(tmp_path) -> None:
     dirs.prefer(TP._replace(partition=9), str(tmp_path / "b"))
     assert dirs.create(TP._replace(partition=9), LogConfig()).log_dir.name == "b"
     closed(dirs)
+
+
+def test_a_future_log_counts_where_it_lies_and_takes_the_place_of_the_other(tmp_path) -> None:
+    dirs = opened(tmp_path)
+    log = dirs.create(TP, LogConfig())
+    log.append_as_leader(build_values([(None, b"v")] * 5, timestamp=1), leader_epoch=0, now_ms=1)
+    log.raise_log_start(2)
+    other = dirs.by_name(str(tmp_path / "b"))
+    future = dirs.create_future(TP, other)
+    future.append_as_follower(b"".join(log.batches()), now_ms=1)
+    future.raise_log_start(2)
+    assert (dirs.get(TP), dirs.future(TP)) == (log, future)
+    assert parse_future_name(future.folder.name) == TP
+    assert dirs.create(TP._replace(partition=1), LogConfig()).log_dir.name == "a", "each dir holds one"
+    assert dirs.create(TP._replace(partition=2), LogConfig()).log_dir.name == "b"
+    dirs.set_cleaned_up_to(log, 4)
+    folder = dirs.replace_by_future(TP, high_watermark=5)
+    assert (dirs.get(TP), dirs.future(TP), future.folder) == (future, None, tmp_path / "b" / "t-0")
+    assert folder.name.endswith("-delete")
+    written = {
+        name: checkpoints.read_offsets(tmp_path / "b" / name).get(TP)
+        for name in (checkpoints.HIGH_WATERMARK_FILE, checkpoints.LOG_START_FILE, checkpoints.CLEANER_FILE)
+    }
+    assert list(written.values()) == [5, 2, 4]
+    dirs.unlock()
+    again = opened(tmp_path)
+    assert (again.get(TP).leo, again.get(TP).log_start_offset) == (5, 2)
+    closed(again)
 
 
 @pytest.mark.parametrize("clean", [True, False])
