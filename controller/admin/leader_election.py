@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from controller.admin.failures import Refused, ToolFailure
+from controller.admin.cluster import Timeouts
+from controller.admin.failures import ClusterUnreachable, Refused, ToolFailure
 from controller.admin.kafka_json import JsonFailure, read_file
 from controller.admin.machine import Machine
 from controller.admin.options import Arguments, Option, OptionFailure, OptionTable
@@ -99,11 +100,21 @@ async def perform(run_: Run) -> int:
         outcomes = await elect_leaders(run_.admin, ELECTION_TYPES[kind], partitions)
     except Refused as refused:
         if refused.code is ErrorCode.REQUEST_TIMED_OUT:
-            raise _failed("Timeout waiting for election results") from refused
+            raise _timed_out(run_) from refused
         if refused.code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
             raise _failed("Not authorized to perform leader election") from refused
         raise
+    except ClusterUnreachable as unreachable:
+        if isinstance(unreachable.__cause__, TimeoutError):
+            raise _timed_out(run_) from unreachable
+        raise
     return _say_outcomes(run_, kind, outcomes)
+
+
+def _timed_out(run_: Run) -> ToolFailure:
+    """Brokers were reached, and no answer came. Kafka says so on both streams."""
+    run_.console.line("Timeout waiting for election results")
+    return _failed("Timeout waiting for election results")
 
 
 def _partitions(args: Arguments) -> list[TopicPartition] | None:
@@ -173,5 +184,6 @@ TOOL = Tool(
     say_unparsed=message_and_trace,
     say_failed=message_and_trace,
     config_option="admin.config",
+    timeouts=Timeouts(request_s=15.0, call_s=30.0),
     older=_older,
 )

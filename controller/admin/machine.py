@@ -8,6 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TextIO
 
+import structlog
+
 from controller.wire.ports import Clock, Network, ZkConnector
 from controller.wire.real.clock import SystemClock
 from controller.wire.real.net import TcpNetwork
@@ -45,6 +47,10 @@ def this_machine() -> Machine:
 
 
 def _kazoo(hosts: str) -> ZkConnector:
-    from controller.wire.real.zookeeper import KazooConnector  # kazoo is loaded only by who needs it
+    from controller.wire.real import logs  # kazoo is loaded only by who needs it
+    from controller.wire.real.zookeeper import KazooConnector
 
+    if not structlog.is_configured():
+        # Standard output is the tool's; what the connection has to say goes to standard error, from warnings on.
+        logs.configure("kwob", level="warning")
     return KazooConnector(hosts)

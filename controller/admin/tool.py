@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -56,6 +56,8 @@ class Tool:
     servers: tuple[str, ...] = ("bootstrap-server",)
     #: Runs the tool as an older version had it: version, arguments, machine.
     older: Callable[[str, Sequence[str], Machine], Awaitable[int]] | None = None
+    #: Unless the property file says otherwise.
+    timeouts: Timeouts = field(default_factory=Timeouts)
     #: What a failure of the action itself exits with.
     failed_exit: int = 1
 
@@ -162,7 +164,7 @@ async def _perform(tool: Tool, args: Arguments, console: Console, machine: Machi
 def _admin(tool: Tool, args: Arguments, machine: Machine) -> AdminClient:
     servers = next((value for name in tool.servers if (value := args.value(name)) is not None), "")
     path = args.value(tool.config_option) if tool.config_option in tool.table else None
-    client_id, timeouts = tool.client_id, Timeouts()
+    client_id, timeouts = tool.client_id, tool.timeouts
     if path is not None:
         client_id, timeouts = _client_settings(Path(path), tool.client_id)
     return AdminClient(machine.network, servers, client_id=client_id, timeouts=timeouts)

@@ -246,3 +246,11 @@ def test_consumer_group_that_is_not_there(cluster: Any, tool: Any) -> None:
 )
 def test_exception_classes(code: ErrorCode, name: str) -> None:
     assert exception_class(code) == f"org.apache.kafka.common.errors.{name}"
+
+
+def test_an_election_that_is_never_answered(cluster: Any, tool: Any) -> None:
+    cluster.topic("foo", (0, 1))
+    cluster.answers[ApiKey.ELECT_LEADERS] = lambda broker, body: {"error_code": int(ErrorCode.REQUEST_TIMED_OUT)}
+    outcome = tool(elect, cluster, ["--election-type", "preferred", "--topic", "foo", "--partition", "0"])
+    assert (outcome.code, outcome.out) == (1, "Timeout waiting for election results\n")
+    assert outcome.err.splitlines()[0] == "Timeout waiting for election results"
