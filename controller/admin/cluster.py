@@ -20,7 +20,7 @@ from controller.wire.types import BrokerId
 
 #: Versions of each request whose answers this client reads: lowest and highest.
 KNOWN_VERSIONS: Final[Mapping[ApiKey, tuple[int, int]]] = {
-    ApiKey.LIST_OFFSETS: (1, 7),
+    ApiKey.LIST_OFFSETS: (1, 9),
     ApiKey.METADATA: (1, 12),
     ApiKey.OFFSET_FETCH: (2, 7),
     ApiKey.FIND_COORDINATOR: (0, 3),
