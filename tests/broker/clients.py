@@ -83,11 +83,13 @@ class KafkaPython:
             compression_type=None if codec == "none" else codec,
             linger_ms=5,
         )
-        futures = [producer.send(topic, key=k, value=v, timestamp_ms=t) for k, v, t in records]
-        producer.flush(LIMIT_S)
-        for future in futures:
-            future.get(LIMIT_S)
-        producer.close()
+        try:
+            futures = [producer.send(topic, key=k, value=v, timestamp_ms=t) for k, v, t in records]
+            producer.flush(LIMIT_S)
+            for future in futures:
+                future.get(LIMIT_S)
+        finally:
+            producer.close()
 
     def read(self, bootstrap: str, topic: str, partitions: int) -> list[Read]:
         consumer, places = self._consumer(bootstrap, topic, partitions)
