@@ -36,9 +36,10 @@ format: setup  ## let ruff lay out the code
 	@$(PY) -m ruff format
 	@$(PY) -m ruff check --fix
 
-docs: setup  ## draw again what is drawn: state machines, known failures, features of the tools (a minute or two)
+docs: setup  ## draw again what is drawn: state machines, known failures, the tools' transcripts and features (minutes)
 	@$(PY) -m controller.core.diagram > docs/state-machines.md.new && mv docs/state-machines.md.new docs/state-machines.md
 	@$(PY) -m tests.known_failures.table > docs/known-failures.md.new && mv docs/known-failures.md.new docs/known-failures.md
+	@$(PY) -m tests.features.transcripts
 	@$(PY) -m tests.features.table
 
 bench: setup  ## measure the controller beside Kafka's (needs java and ../shared/bench); ARGS="--controller kafka --brokers 20"
