@@ -170,6 +170,9 @@ def _own_reason() -> Column:
     for event, columns in REQUIRED.items():
         for column in columns:
             missing |= (F.col("ev") == event) & F.col(column).isNull()
+    is_change = F.col("ev").isin("isr_shrink", "isr_expand")
+    missing |= is_change & F.col("isr").isNull() & (F.coalesce("err", F.lit(0)) == 0)
+    has_both = F.col("isr").isNotNull() & F.col("isr_old").isNotNull()
     contradiction = (
         (F.col("seq") < 0)
         | (F.col("ts") < 0)
@@ -177,7 +180,7 @@ def _own_reason() -> Column:
         | (F.col("partition") < 0)
         | (F.col("leo") < 0)
         | ((F.col("ev") == "append") & (F.col("offset") > F.col("leo")))
-        | (F.col("ev").isin("isr_shrink", "isr_expand") & (F.size("isr") == F.size("isr_old")))
+        | (is_change & has_both & (F.size("isr") == F.size("isr_old")))
         | (F.col("done") < 0)
     )
     return (

@@ -118,8 +118,9 @@ REQUIRED: Final[dict[str, tuple[str, ...]]] = {
     TraceEvent.STOP.value: ("topic", "partition"),
     TraceEvent.APPEND.value: ("topic", "partition", "leo"),
     TraceEvent.FETCH.value: ("topic", "partition", "replica", "offset"),
-    TraceEvent.ISR_SHRINK.value: ("topic", "partition", "replica", "isr"),
-    TraceEvent.ISR_EXPAND.value: ("topic", "partition", "replica", "isr"),
+    # one that was written also needs the ISR that it wrote
+    TraceEvent.ISR_SHRINK.value: ("topic", "partition", "replica"),
+    TraceEvent.ISR_EXPAND.value: ("topic", "partition", "replica"),
     TraceEvent.HW.value: ("topic", "partition", "hw"),
     TraceEvent.ASSIGN.value: ("topic", "partition", "replicas"),
     TraceEvent.ELECT.value: ("topic", "partition", "epoch", "replica", "isr"),
