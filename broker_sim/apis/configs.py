@@ -32,7 +32,7 @@ from controller.wire.topic_configs import (
     TOPIC_CONFIGS,
     BrokerLevels,
     ConfigSource,
-    InvalidConfig,
+    InvalidValue,
     defaults_from,
     describe,
     effective,
@@ -215,15 +215,10 @@ def _changed_topic(context: BrokerContext, wanted: Alteration, stored: Mapping[s
     """The topic's configs after the edits. Raises KafkaError; only bad values name the resource, as in Kafka."""
     inherited = _levels(context).merged()
     configs = edited(stored, wanted.edits, _TOPIC_TYPES, effective({}, inherited))
-    unknown = next((key for key in configs if key not in TOPIC_CONFIGS), None)
-    if unknown is not None:
-        raise InvalidConfig(f"Unknown topic config name: {unknown}")
     try:
         validate(configs, defaults_from(inherited))
-    except InvalidConfig as error:
-        where = f"ConfigResource(type=TOPIC, name='{wanted.name}')"
-        message = f"Invalid config value for resource {where}: {error.message}"
-        raise KafkaError(ErrorCode.INVALID_CONFIG, message) from error
+    except InvalidValue as error:
+        raise error.in_resource(resource_type_name(wanted.kind), wanted.name) from error
     return configs
 
 

@@ -26,7 +26,7 @@ from controller.wire.config_edits import (
 from controller.wire.config_entries import broker_rows, topic_rows
 from controller.wire.errors import ErrorCode, KafkaError
 from controller.wire.protocol import Request
-from controller.wire.topic_configs import TOPIC_CONFIGS, InvalidConfig
+from controller.wire.topic_configs import TOPIC_CONFIGS, InvalidValue
 from controller.wire.topic_names import check_topic_name
 from controller.wire.zk import Exists, GetData
 
@@ -148,9 +148,8 @@ async def _alter_one(node: Node, wanted: Alteration, *, validate_only: bool, inc
         else:
             after = edited(before, wanted.edits, {e.name: broker_config_type(e.name) for e in wanted.edits}, {})
             check_broker_change(after, node.configs.levels.merged())
-    except InvalidConfig as error:
-        where = f"ConfigResource(type={resource_type_name(wanted.kind)}, name='{wanted.name}')"
-        raise InvalidConfig(f"Invalid config value for resource {where}: {error.message}") from error
+    except InvalidValue as error:
+        raise error.in_resource(resource_type_name(wanted.kind), wanted.name) from error
     if not validate_only:
         await write_entity_configs(node, wanted.entity, after)
         await announce_config_change(node, wanted.entity)

@@ -46,10 +46,22 @@ class ConfigSource(IntEnum):
 
 
 class InvalidConfig(KafkaError):
-    """A config that is refused (ConfigException, InvalidConfigurationException)."""
+    """A config that is refused (InvalidConfigurationException, and ConfigException as `InvalidValue`)."""
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.INVALID_CONFIG, message)
+
+
+class InvalidValue(InvalidConfig):
+    """A value of the wrong type or out of bounds (ConfigException)."""
+
+    def in_resource(self, kind: str, name: str) -> InvalidConfig:
+        """As AlterConfigs tells it: a value is told with its resource, any other refusal is told as it is.
+
+        Source: Kafka 3.9 `ZkAdminManager.incrementalAlterConfigs`.
+        """
+        where = f"ConfigResource(type={kind}, name='{name}')"
+        return InvalidConfig(f"Invalid config value for resource {where}: {self.message}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,8 +268,8 @@ def _check_replicas(name: str, words: Sequence[str]) -> None:
     )
 
 
-def _invalid(name: str, value: object, reason: str) -> InvalidConfig:
-    return InvalidConfig(f"Invalid value {value} for configuration {name}: {reason}")
+def _invalid(name: str, value: object, reason: str) -> InvalidValue:
+    return InvalidValue(f"Invalid value {value} for configuration {name}: {reason}")
 
 
 def _boolean(text: str) -> bool:
