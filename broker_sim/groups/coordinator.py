@@ -216,14 +216,21 @@ class GroupCoordinator:
         if error is not ErrorCode.NONE or not offsets:
             return error
         pairs = [(encode_offset_key(OffsetKey(group_id, tp)), encode_offset_value(o)) for tp, o in offsets.items()]
-        error = await self._group_log.append(self.partition_of(group_id), pairs)
+        entry.commits_under_way += 1
+        try:
+            error = await self._group_log.append(self.partition_of(group_id), pairs)
+        finally:
+            entry.commits_under_way -= 1
         if error is ErrorCode.NONE:
             entry.offsets.update(offsets)
         return COMMIT_ERRORS.get(error, error)
 
     async def delete_offsets(self, entry: GroupEntry, partitions: Collection[TopicPartition]) -> ErrorCode:
-        """Removes committed offsets of a group."""
+        """Removes committed offsets of a group. An empty group dies with its last one
+        (Kafka's `GroupMetadataManager.cleanupGroupMetadata`)."""
         known = [tp for tp in sorted(partitions) if tp in entry.offsets]
+        if partitions and len(known) == len(entry.offsets) and may_die(entry):
+            return await self._delete(entry)
         if not known:
             return ErrorCode.NONE
         group_id = entry.group.group_id
@@ -271,9 +278,8 @@ class GroupCoordinator:
             await asyncio.sleep(self._settings.offsets_retention_check_interval_ms / 1000)
             before_ms = self._clock.now_ms() - self._settings.offsets_retention_minutes * 60_000
             for entry in self.entries():
-                group, expired = entry.group, expired_offsets(entry, before_ms)
-                is_idle = group.state is GroupState.EMPTY and not group.has_members
-                if is_idle and expired == entry.offsets.keys():
+                expired = expired_offsets(entry, before_ms)
+                if may_die(entry) and expired == entry.offsets.keys():
                     await self._delete(entry)
                 elif expired:
                     await self.delete_offsets(entry, expired)
@@ -335,6 +341,12 @@ class GroupCoordinator:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+def may_die(entry: GroupEntry) -> bool:
+    """Whether nothing but stored offsets keeps the group: no member, and no offset that is being stored."""
+    group = entry.group
+    return group.state is GroupState.EMPTY and not group.has_members and not entry.commits_under_way
 
 
 def expired_offsets(entry: GroupEntry, before_ms: int) -> set[TopicPartition]:

@@ -387,6 +387,36 @@ def test_offsets_and_empty_groups_go_after_their_retention(in_memory: Any) -> No
     in_memory(scenario)
 
 
+def test_an_empty_group_dies_with_its_last_offset(in_memory: Any) -> None:
+    async def scenario(cluster: Any) -> None:
+        await cluster.start(1, offsets_topic_num_partitions=1)
+        await cluster.create_topic("t", [(1,), (1,)])
+        await cluster.create_topic(GROUP_METADATA_TOPIC, [(1,)])
+
+        async def state_after_deleting(*partitions: int) -> str:
+            rows = [{"partition_index": number} for number in partitions]
+            body = {"group_id": "g", "topics": [{"name": "t", "partitions": rows}]}
+            deleted = await cluster.call(1, ApiKey.OFFSET_DELETE, 0, body)
+            assert deleted.error_code == 0
+            described = await cluster.call(1, ApiKey.DESCRIBE_GROUPS, 4, {"groups": ["g"]})
+            return str(described.groups[0].group_state)
+
+        both = commit("", -1, 5)
+        both["topics"][0]["partitions"].append({"partition_index": 1, "committed_offset": 6, "committed_metadata": ""})
+        await cluster.call(1, ApiKey.OFFSET_COMMIT, 7, both)
+        assert await state_after_deleting(0) == "Empty"
+        assert await state_after_deleting(0) == "Empty"
+        assert await state_after_deleting(1) == "Dead"
+        assert (await cluster.call(1, ApiKey.LIST_GROUPS, 4, {})).groups == ()
+        await cluster.call(1, ApiKey.OFFSET_COMMIT, 7, both)
+        assert await state_after_deleting(0, 1) == "Dead"
+        joined = await join(cluster, 1, (await join(cluster, 1, "")).member_id)
+        await cluster.call(1, ApiKey.OFFSET_COMMIT, 7, commit(joined.member_id, joined.generation_id, 5))
+        assert await state_after_deleting(0) == "CompletingRebalance"
+
+    in_memory(scenario)
+
+
 def test_old_fetchers_are_sent_away_from_a_failed_log_dir_and_new_ones_are_told(in_memory: Any) -> None:
     async def scenario(cluster: Any) -> None:
         broker = await cluster.start(1, dirs=2)
