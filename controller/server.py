@@ -138,7 +138,8 @@ class Server:
         try:
             return await api.handle(node, request)
         except KafkaError as error:
-            return api.failed(request, error.code, error.message)
+            node.log_unexpected(request, error)
+            return api.failed(request, error.code, error.told)
         except ZkSessionExpired:
             return api.failed(request, ErrorCode.NOT_CONTROLLER, NOT_CONTROLLER_TEXT)
         except EventLost as error:

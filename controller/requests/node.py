@@ -19,7 +19,8 @@ from controller.core.events import ControllerState
 from controller.core.state import ClusterState
 from controller.loop import ControllerLoop
 from controller.producer_ids import ProducerIds
-from controller.wire import znodes
+from controller.wire import log_events as ev
+from controller.wire import protocol, znodes
 from controller.wire.errors import ErrorCode, KafkaError
 from controller.wire.placement import Chance
 from controller.wire.protocol import Request
@@ -51,6 +52,12 @@ class Node:
     chance: Chance
     producer_ids: ProducerIds
     log: FilteringBoundLogger
+
+    def log_unexpected(self, request: Request, error: KafkaError, **keys: Any) -> None:
+        """Tells the log why a peer got UNKNOWN_SERVER_ERROR, as the peer is not told (see `KafkaError.told`)."""
+        if error.code is ErrorCode.UNKNOWN_SERVER_ERROR:
+            name = protocol.api_name(request.api_key)
+            self.log.warning(ev.REQUEST_FAILED, request=name, reason=error.message, **keys)
 
     @property
     def is_active(self) -> bool:

@@ -53,7 +53,8 @@ async def handle_create_partitions(node: Node, request: Request) -> Body:
                 await _write(node, topic.name, plan.after)
                 grown[topic.name] = list(plan.after.partitions)
         except KafkaError as error:
-            results[topic.name] = _result(topic.name, error.code, error.message)
+            results[topic.name] = _result(topic.name, error.code, error.told)
+            node.log_unexpected(request, error, topic=topic.name)
         else:
             results[topic.name] = _result(topic.name, ErrorCode.NONE, None)
     if grown and timeout_ms > 0:

@@ -72,6 +72,7 @@ async def handle_create_topics(node: Node, request: Request) -> Body:
                 created[topic.name] = assignment
         except KafkaError as error:
             results[topic.name] = _failed(topic.name, error)
+            node.log_unexpected(request, error, topic=topic.name)
         else:
             results[topic.name] = _succeeded(node, wanted, assignment, request.api_version)
     await _wait_for_leaders(node, created, timeout_ms)
@@ -168,7 +169,7 @@ def _wanted(topic: Any) -> WantedTopic:
 
 
 def _failed(name: str, error: KafkaError) -> Body:
-    return {"name": name, "error_code": error.code, "error_message": error.message, "num_partitions": -1,
+    return {"name": name, "error_code": error.code, "error_message": error.told, "num_partitions": -1,
             "replication_factor": -1}  # fmt: skip
 
 

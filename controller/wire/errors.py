@@ -98,3 +98,8 @@ class KafkaError(Exception):
         super().__init__(message if message is not None else code.name)
         self.code = code
         self.message = message
+
+    @property
+    def told(self) -> str | None:
+        """The message as peers get it: none beside UNKNOWN_SERVER_ERROR. Source: Kafka 3.9 `ApiError.fromThrowable`."""
+        return None if self.code is ErrorCode.UNKNOWN_SERVER_ERROR else self.message

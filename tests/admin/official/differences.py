@@ -88,22 +88,10 @@ DIFFERENCES: Final[Sequence[Difference]] = (
         reason="kwob's brokers speak Kafka 2.6's ListOffsets, which has no such times",
     ),
     Difference(
-        scenario="racks",
-        line=r"topics \$B --(create --topic foo --partitions 2 .*(?<!aware)|alter --topic bar --partitions 2)",
-        by=BROKERS,
-        reason="Kafka's controller answers UNKNOWN_SERVER_ERROR without a text; kwob's with Kafka's text for it",
-    ),
-    Difference(
         scenario="odd_states",
         line=r"leader-election .* --topic far --partition 0",
         by=BROKERS,
         reason="Kafka's controller never answers for a partition that never had a leader; kwob's says so",
-    ),
-    Difference(
-        scenario="groups",
-        line=r"consumer-groups \$B --(describe|delete) --group g",
-        by=BROKERS,
-        reason="a group whose last offset was deleted is Dead at once in Kafka, Empty until the next clean-up in kwob",
     ),
     Difference(
         scenario="groups",

@@ -7,10 +7,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
+import structlog
 
 from controller.requests.table import APIS
+from controller.wire import log_events as ev
 from controller.wire.errors import ErrorCode
 from controller.wire.hashing import group_partition
+from controller.wire.placement import MIXED_RACKS_ENFORCED
 from controller.wire.protocol import ApiKey
 from controller.wire.zk import Create, Delete, Multi, SetData
 
@@ -125,11 +128,15 @@ def test_waiting_for_leaders_ends_with_the_time(play: Play) -> None:
 def test_racks_on_some_brokers_only(play: Play) -> None:
     async def scenario(cluster: Any) -> None:
         await cluster.register(4, rack="r1")
-        (created,) = await create(cluster, topic("t"))
+        with structlog.testing.capture_logs() as logs:
+            (created,) = await create(cluster, topic("t"))
+            assert (created["error_code"], created["error_message"]) == (-1, None)
+            await create(cluster, {"name": "t", **manual((1,))})
+            grown = await grow(cluster, "t", 2)
+            assert (grown["error_code"], grown["error_message"]) == (-1, None)
         text = "Not all brokers have rack information for replica rack aware assignment."
-        assert (created["error_code"], created["error_message"]) == (-1, text)
-        grown = await grow(cluster, "t", 2)
-        assert grown["error_code"] == -1
+        reasons = [(row["request"], row["reason"]) for row in logs if row["event"] == ev.REQUEST_FAILED]
+        assert reasons == [("CreateTopics", text), ("CreatePartitions", MIXED_RACKS_ENFORCED)]
 
     play(scenario)
 
@@ -296,11 +303,13 @@ def test_configs_are_edited_and_shown(play: Play) -> None:
     refused = [
         (2, "none", [("retention.ms", 0, "1")], (3, "The topic 'none' does not exist.")),
         (2, "", [("retention.ms", 0, "1")], (42, "Default topic resources are not allowed.")),
-        (2, "t", [("foo", 0, "1")], (40, where + "Unknown topic config name: foo")),
+        (2, "t", [("foo", 0, "1")], (40, "Unknown topic config name: foo")),
         (2, "t", [("retention.ms", 0, "x")],
          (40, where + "Invalid value x for configuration retention.ms: Not a number of type LONG")),
         (2, "t", [("retention.ms", 2, "1")],
-         (40, where + "Config value append is not allowed for config key: retention.ms")),
+         (40, "Config value append is not allowed for config key: retention.ms")),
+        (2, "t", [("min.compaction.lag.ms", 0, "9"), ("max.compaction.lag.ms", 0, "5")],
+         (40, "conflict topic config setting min.compaction.lag.ms (9) > max.compaction.lag.ms (5)")),
         (2, "t", [("retention.ms", 0, None)], (42, "Null value not supported for : retention.ms")),
         (2, "t", [("retention.ms", 0, "1"), ("retention.ms", 0, "2")], (42, "Error due to duplicate config keys")),
         (4, "1", [("num.io.threads", 0, "1")], (42, "Unexpected broker id, expected 100, but received 1")),
