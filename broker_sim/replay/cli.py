@@ -16,6 +16,7 @@ from rich.table import Table
 
 from broker_sim.isr import PROFILES
 from broker_sim.replay.errors import EXIT_DIFFERS, EXIT_FAILED, EXIT_USAGE, ReplayRefused
+from broker_sim.replay.what_if.asked import ALLOWED, parse
 
 _EPILOG: Final = """\
 exit codes: 0 replayed; 1 the job failed; 2 the command or its input is not right;
@@ -31,7 +32,13 @@ def parser() -> argparse.ArgumentParser:
     run.add_argument(
         "--profile", default="P37", help=f"rules of which Kafka: {', '.join(PROFILES)} (default: %(default)s)"
     )
-    run.add_argument("--what-if", action="append", default=[], metavar="K=V", help="not in this version")
+    run.add_argument(
+        "--what-if",
+        action="append",
+        default=[],
+        metavar="K=V[,V...]",
+        help=f"run again with another value: {', '.join(ALLOWED)}",
+    )
     run.add_argument("--check", action="store_true", help="exit with 3 when derived and emitted ISR changes differ")
     _validate_parser(commands)
     _with_input(commands, "ingest", help="only read: rows, state writes, and what could not be used")
@@ -114,6 +121,7 @@ def _run(asked: argparse.Namespace) -> int:
         out=asked.out,
         profile=asked.profile if asked.command == "run" else next(iter(PROFILES)),
         overwrite=asked.overwrite,
+        what_if=parse(asked.what_if) if asked.command == "run" else (),
     )
     inputs = job.check(settings)
     work = job.run if asked.command == "run" else job.ingest_only
@@ -164,8 +172,7 @@ def _refuse(asked: argparse.Namespace) -> None:
         raise ReplayRefused("--trace PATH or --kafka-logs PATH is needed")
     if asked.command != "run":
         return
-    if asked.what_if:
-        raise ReplayRefused("--what-if: not in this version")
+    parse(asked.what_if)
     if asked.profile not in PROFILES:
         raise ReplayRefused(f"no profile {asked.profile!r}; there are {', '.join(PROFILES)}", exit_code=EXIT_USAGE)
 

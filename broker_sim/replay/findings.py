@@ -1,25 +1,22 @@
-"""What is worth a look, worst first, in words: from aggregates of the tables, each bounded in size."""
+"""What is worth a look, worst first, in words: from the aggregates of `diagnosis`. Pure.
+
+Every finding names the rows it rests on: a table, and a filter over its columns that selects them.
+"""
 
 from __future__ import annotations
 
-import json
-from collections import defaultdict
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from enum import IntEnum
-from functools import reduce
-from pathlib import Path
 from typing import Any, Final
 
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+from broker_sim.replay.diagnosis_limits import DEFAULT_LAG_MS, NEAR_REMOVAL, SLOW_CATCH_UP_MS
 
-#: Partitions that the report draws, the ones with the most trouble first.
-PARTITIONS_SHOWN: Final = 60
-#: Rows kept of every "worst" list.
-WORST: Final = 12
-#: A replica that needs longer than this to come back is worth a line.
-SLOW_CATCH_UP_MS: Final = 10_000
+#: Named in one sentence at most.
+_NAMED_MAX: Final = 5
+
+Troubles = dict[str, Any]
 
 
 class Severity(IntEnum):
@@ -30,147 +27,74 @@ class Severity(IntEnum):
     INFO = 2
 
 
+@dataclass(frozen=True, slots=True)
+class Where:
+    """One condition on a column: `op` is `=`, `>`, `>=`, `<`, `is null` or `is not null`. Values are of the table."""
+
+    column: str
+    op: str = "="
+    value: str | int | None = None
+
+    def sql(self) -> str:
+        """As SQL, which Spark and others take."""
+        if self.op.startswith("is"):
+            return f"{self.column} {self.op}"
+        value = "'" + self.value.replace("'", "''") + "'" if isinstance(self.value, str) else self.value
+        return f"{self.column} {self.op} {value}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One sentence, and the table and the number of its rows that it rests on."""
+    """One sentence, and the rows it rests on: those of `table` where all of `where` hold. `rows` is their number."""
 
     severity: Severity
     text: str
     table: str
     rows: int
+    where: tuple[Where, ...] = ()
     rank: int = 0
+
+    @property
+    def filter(self) -> str:
+        """The rows as a condition in SQL; empty: all of the table."""
+        return " and ".join(one.sql() for one in self.where)
 
     def as_row(self) -> dict[str, Any]:
         """The row of the `findings` table."""
         severity = self.severity.name.lower()
-        return {"rank": self.rank, "severity": severity, "text": self.text, "table": self.table, "rows": self.rows}
+        told = {"rank": self.rank, "severity": severity, "text": self.text, "table": self.table, "rows": self.rows}
+        return {**told, "filter": self.filter}
 
 
-# -- aggregates, one Spark action -------------------------------------------------------------------------------------
-
-
-def troubles_of(spark: SparkSession, out: Path) -> dict[str, Any]:
-    """Aggregates of the tables in `out`, of bounded size: what findings, summary and report are made of."""
-    table = {name: spark.read.parquet(str(out / name)) for name in _TABLES}
-    asked = [_told(name, frame) for name, frame in _aggregates(table).items()]
-    grouped: dict[str, list[dict[str, Any]]] = defaultdict(list)
-    for row in reduce(DataFrame.unionByName, asked).collect():
-        grouped[row["what"]].append(json.loads(row["told"]))
-    totals = grouped["totals"][0]
-    return {
-        **{name: grouped[name] for name in _aggregates(table)},
-        "partitions": totals["partitions"],
-        "brokers": sorted(row["leader"] for row in grouped["leaders"]),
-        "comparison": {k: v for k, v in totals.items() if k != "partitions"},
-        "windows": {row.pop("window"): row for row in grouped["windows"]},
-        "changes": {f"{row['source']}.{row['event']}": row["count"] for row in grouped["changes"]},
-    }
-
-
-_TABLES: Final = ("trace", "isr_history", "comparison", "windows", "catch_up", "flaps", "reassignments")
-
-
-def _told(name: str, frame: DataFrame) -> DataFrame:
-    return frame.select(F.lit(name).alias("what"), F.to_json(F.struct(*frame.columns)).alias("told"))
-
-
-def _aggregates(table: dict[str, DataFrame]) -> dict[str, DataFrame]:
-    windows, catch_up, flaps = table["windows"], table["catch_up"], table["flaps"]
-    joined = catch_up.filter(F.col("joined_ts").isNotNull())
-    partition = F.concat_ws("-", "topic", "partition")
-    return {
-        "totals": _totals(table["comparison"]),
-        "leaders": table["isr_history"].filter("event = 'leader'").select("leader").distinct(),
-        "changes": table["isr_history"].groupBy("source", "event").count(),
-        "controllers": table["trace"]
-        .filter(F.col("ev").isin("elect", "assign"))
-        .groupBy(F.col("broker").alias("controller"))
-        .agg(F.min("ts").alias("from_ts"), F.max("ts").alias("to_ts"), F.count("*").alias("rows")),
-        "windows": windows.groupBy("window").agg(
-            F.count("*").alias("count"),
-            F.sum("duration_ms").alias("total_ms"),
-            F.max("duration_ms").alias("longest_ms"),
-            F.count_if("is_open").alias("open"),
-            F.size(F.collect_set(partition)).alias("partitions"),
-            F.max_by(partition, "duration_ms").alias("worst"),
-            F.coalesce(F.sum("deficit_ms"), F.lit(0)).alias("deficit_ms"),
-            F.count_if(F.col("missing") > 0).alias("degraded"),
-        ),
-        "partitions_shown": _worst_partitions(table),
-        "catch_up": joined.groupBy("left_by").agg(
-            F.count("*").alias("count"),
-            F.max("catch_up_ms").alias("max_ms"),
-            F.percentile_approx("catch_up_ms", 0.5).alias("median_ms"),
-        ),
-        "slowest": joined.orderBy(F.desc("catch_up_ms"), "topic", "partition").limit(WORST),
-        "outside": catch_up.filter(F.col("joined_ts").isNull()).groupBy("replica").count(),
-        "flaps": flaps.groupBy("replica", "cause")
-        .agg(
-            F.count("*").alias("count"),
-            F.size(F.collect_set(partition)).alias("partitions"),
-            F.size(F.collect_set("leader")).alias("leaders"),
-            F.max("out_of_isr_ms").alias("longest_ms"),
-        )
-        .orderBy(F.desc("count"))
-        .limit(WORST),
-        "reassignments": table["reassignments"].orderBy(F.desc_nulls_first("duration_ms")).limit(WORST),
-        "differences": table["comparison"].filter("missing + spurious > 0").orderBy("topic", "partition").limit(WORST),
-    }
-
-
-def _totals(compared: DataFrame) -> DataFrame:
-    counts = ("emitted", "replayed", "matched", "missing", "spurious", "refused", "hw_rows", "hw_matched")
-    return compared.agg(
-        F.count("*").alias("partitions"),
-        *(F.coalesce(F.sum(c), F.lit(0)).alias(c) for c in counts),
-        F.coalesce(F.max("time_error_ms_max"), F.lit(0)).alias("time_error_ms_max"),
-    )
-
-
-def _worst_partitions(table: dict[str, DataFrame]) -> DataFrame:
-    """The partitions to draw: by time offline, below min ISR, under-replicated; then by name."""
-    weight = {"offline": 100, "under_min_isr": 10, "under_replicated": 1}
-    worth = F.create_map(*(F.lit(x) for pair in weight.items() for x in pair))
-    badness = (
-        table["windows"]
-        .filter(F.col("window").isin(*weight))
-        .groupBy("topic", "partition")
-        .agg(F.sum(F.col("duration_ms") * worth[F.col("window")]).alias("badness"))
-    )
-    all_of = table["isr_history"].select("topic", "partition").distinct()
-    shown = all_of.join(badness, on=["topic", "partition"], how="left")
-    return shown.orderBy(F.desc_nulls_last("badness"), "topic", "partition").limit(PARTITIONS_SHOWN)
-
-
-# -- words ------------------------------------------------------------------------------------------------------------
-
-
-def find(summary: dict[str, Any], troubles: dict[str, Any]) -> list[Finding]:
-    """All findings, ranked: by severity, then in the order of the rules below."""
-    rules = (_windows, _outside, _flaps, _slow, _reassignments, _quarantine, _compared)
-    found = [finding for rule in rules for finding in rule(summary, troubles)]
+def find(summary: dict[str, Any], troubles: Troubles) -> list[Finding]:
+    """All findings, ranked: by severity, then in the order of `RULES`."""
+    found = [finding for rule in RULES for finding in rule(summary, troubles)]
     found.sort(key=lambda finding: finding.severity)
-    return [
-        Finding(severity=f.severity, text=f.text, table=f.table, rows=f.rows, rank=rank)
-        for rank, f in enumerate(found, start=1)
-    ]
+    return [replace(finding, rank=rank) for rank, finding in enumerate(found, start=1)]
 
+
+# -- windows ----------------------------------------------------------------------------------------------------------
 
 _WINDOW_WORDS: Final = {
     "offline": (Severity.CRITICAL, "had no live leader: neither reads nor writes"),
     "under_min_isr": (Severity.CRITICAL, "had fewer in-sync replicas than min.insync.replicas: acks=all was refused"),
     "under_replicated": (Severity.WARNING, "had fewer in-sync replicas than assigned"),
     "original_missing": (Severity.WARNING, "missed an original replica while being reassigned, unseen by the gauge"),
+    "hw_stalled": (
+        Severity.WARNING,
+        "had a high watermark that stood still for longer than the lag: acks=all and consumers waited",
+    ),
 }
 
 
-def _windows(_: dict[str, Any], troubles: dict[str, Any]) -> Iterator[Finding]:
+def _windows(_: dict[str, Any], troubles: Troubles) -> Iterator[Finding]:
     for kind, (severity, words) in _WINDOW_WORDS.items():
         if (of_kind := troubles["windows"].get(kind)) is None:
             continue
+        where = (Where("window", value=kind),)
         if kind == "offline" and of_kind["count"] == of_kind["open"]:
             text = f"The trace ends with {count(of_kind['partitions'], 'partition')} without a live leader."
-            yield Finding(severity=Severity.INFO, text=text, table="windows", rows=of_kind["count"])
+            yield Finding(severity=Severity.INFO, text=text, table="windows", rows=of_kind["count"], where=where)
             continue
         still = f"; {of_kind['open']} still at the end" if of_kind["open"] else ""
         yield Finding(
@@ -179,23 +103,30 @@ def _windows(_: dict[str, Any], troubles: dict[str, Any]) -> Iterator[Finding]:
             f"{seconds(of_kind['longest_ms'])} ({of_kind['worst']}){still}.",
             table="windows",
             rows=of_kind["count"],
+            where=where,
         )
     if "under_replicated" not in troubles["windows"]:
-        yield Finding(severity=Severity.INFO, text="No partition was under-replicated.", table="windows", rows=0)
+        where = (Where("window", value="under_replicated"),)
+        text = "No partition was under-replicated."
+        yield Finding(severity=Severity.INFO, text=text, table="windows", rows=0, where=where)
     at_min = troubles["windows"].get("at_min_isr")
     if at_min is not None and at_min["degraded"]:
         text = f"{count(at_min['degraded'], 'time')} a degraded partition was one loss from refusing acks=all."
-        yield Finding(severity=Severity.INFO, text=text, table="windows", rows=at_min["degraded"])
+        short = (Where("window", value="at_min_isr"), Where("missing", ">", 0))
+        yield Finding(severity=Severity.INFO, text=text, table="windows", rows=at_min["degraded"], where=short)
 
 
-def _outside(_: dict[str, Any], troubles: dict[str, Any]) -> Iterator[Finding]:
+# -- replicas that leave and come back --------------------------------------------------------------------------------
+
+
+def _outside(_: dict[str, Any], troubles: Troubles) -> Iterator[Finding]:
     rows = sum(row["count"] for row in troubles["outside"])
     if rows:
-        brokers = ", ".join(str(row["replica"]) for row in sorted(troubles["outside"], key=lambda r: r["replica"]))
-        text = (
-            f"{count(rows, 'replica')} (broker {brokers}) was still outside the ISR when the trace of its leader ended."
-        )
-        yield Finding(severity=Severity.WARNING, text=text, table="catch_up", rows=rows)
+        brokers = _listed([str(row["replica"]) for row in sorted(troubles["outside"], key=lambda r: r["replica"])])
+        was = "was" if rows == 1 else "were"
+        text = f"{count(rows, 'replica')} (broker {brokers}) {was} still outside the ISR when the leader's trace ended."
+        where = (Where("joined_ts", "is null"),)
+        yield Finding(severity=Severity.WARNING, text=text, table="catch_up", rows=rows, where=where)
 
 
 _CAUSES: Final = {
@@ -206,53 +137,176 @@ _CAUSES: Final = {
 }
 
 
-def _flaps(_: dict[str, Any], troubles: dict[str, Any]) -> Iterator[Finding]:
+def _flaps(summary: dict[str, Any], troubles: Troubles) -> Iterator[Finding]:
+    hours = max(1, summary["to_ts"] - summary["from_ts"]) / 3_600_000
     for row in troubles["flaps"]:
+        rate = f" ({row['count'] / hours:.1f} per hour)" if row["count"] > 1 and hours >= 1 else ""
         yield Finding(
             severity=Severity.WARNING,
             text=f"Replica {row['replica']} left and rejoined the ISR {count(row['count'], 'time')} in "
-            f"{count(row['partitions'], 'partition')}, {_CAUSES[row['cause']]}.",
+            f"{count(row['partitions'], 'partition')}, {_between(row)}{rate}: {_CAUSES[row['cause']]}.",
             table="flaps",
             rows=row["count"],
+            where=(Where("replica", value=row["replica"]), Where("cause", value=row["cause"])),
         )
+    for row in troubles["flapping_leaders"]:
+        if row["partitions"] > 1:
+            text = (
+                f"Broker {row['leader']} as leader dropped several followers at once, {count(row['count'], 'time')} "
+                f"in {count(row['partitions'], 'partition')}, {_between(row)}: it was slow itself, not they."
+            )
+            where = (Where("leader", value=row["leader"]), Where("cause", value="leader"))
+            yield Finding(severity=Severity.WARNING, text=text, table="flaps", rows=row["count"], where=where)
+    for row in troubles["flapping_partitions"][:_NAMED_MAX]:
+        if row["count"] >= _HOT_FLAPS:
+            text = f"{_name(row)} flapped {count(row['count'], 'time')}, {_between(row)}: more than any other."
+            yield Finding(severity=Severity.INFO, text=text, table="flaps", rows=row["count"], where=_at(row))
+            break
 
 
-def _slow(_: dict[str, Any], troubles: dict[str, Any]) -> Iterator[Finding]:
-    slow = [row for row in troubles["slowest"] if (row.get("catch_up_ms") or 0) > SLOW_CATCH_UP_MS]
+#: A partition that flaps as often has a line of its own.
+_HOT_FLAPS: Final = 5
+
+
+def _slow(_: dict[str, Any], troubles: Troubles) -> Iterator[Finding]:
+    slow = sum(row["slow"] for row in troubles["catch_up"])
     if slow:
-        worst = slow[0]
+        worst = troubles["slowest"][0]
+        needed = worst.get("needed_bytes_per_second")
+        rate = f" To be back within a minute it had to fetch {size(needed)}/s." if needed else ""
         text = (
-            f"Catching up took up to {seconds(worst['catch_up_ms'])}: replica {worst['replica']} of "
-            f"{worst['topic']}-{worst['partition']}, from its first fetch until it was in the ISR."
+            f"Catching up took up to {seconds(worst['catch_up_ms'])}: replica {worst['replica']} of {_name(worst)}, "
+            f"from its first fetch until it was in the ISR.{rate}"
         )
-        yield Finding(severity=Severity.WARNING, text=text, table="catch_up", rows=len(slow))
+        where = (Where("catch_up_ms", ">", SLOW_CATCH_UP_MS), Where("joined_ts", "is not null"))
+        yield Finding(severity=Severity.WARNING, text=text, table="catch_up", rows=slow, where=where)
     elif troubles["catch_up"]:
-        total, longest = (
-            sum(r["count"] for r in troubles["catch_up"]),
-            max(r.get("max_ms") or 0 for r in troubles["catch_up"]),
-        )
+        total = sum(r["count"] for r in troubles["catch_up"])
+        longest = max(r.get("max_ms") or 0 for r in troubles["catch_up"])
         text = f"{count(total, 'replica')} caught up, each within {seconds(longest)} of its first fetch."
-        yield Finding(severity=Severity.INFO, text=text, table="catch_up", rows=total)
+        joined = (Where("joined_ts", "is not null"),)
+        yield Finding(severity=Severity.INFO, text=text, table="catch_up", rows=total, where=joined)
 
 
-def _reassignments(_: dict[str, Any], troubles: dict[str, Any]) -> Iterator[Finding]:
-    rows = troubles["reassignments"]
+def _headroom(_: dict[str, Any], troubles: Troubles) -> Iterator[Finding]:
+    lag = (troubles["settings"] or [{}])[0].get("lag_max_ms") or DEFAULT_LAG_MS
+    limit = round(lag * NEAR_REMOVAL)
+    near = [row for row in troubles["headroom"] if row["least_ms"] < limit]
+    if near:
+        brokers = _listed([f"{row['replica']} ({seconds(max(0, row['least_ms']))}, {row['worst']})" for row in near])
+        text = (
+            f"{count(len(near), 'broker')} came close to being removed and stayed in the ISR: {brokers} left at the "
+            f"worst tick, of {seconds(lag)}. A shorter replica.lag.time.max.ms would have removed them."
+        )
+        where = (Where("measure", value="lag_headroom_ms"), Where("value", "<", limit))
+        yield Finding(
+            severity=Severity.INFO, text=text, table="measures", rows=sum(row["near"] for row in near), where=where
+        )
+
+
+def _acks(_: dict[str, Any], troubles: Troubles) -> Iterator[Finding]:
+    (told,) = troubles["ack_latency"] or [{"rows": 0}]
+    if told["rows"]:
+        text = (
+            f"acks=all took at least {seconds(told['worst_ms'])} for the slowest append ({told['worst']}); at most "
+            f"{seconds(told['p95_max_ms'])} for 95 % of the appends of any leadership."
+        )
+        where = (Where("measure", value="ack_latency_ms"),)
+        yield Finding(severity=Severity.INFO, text=text, table="measures", rows=told["rows"], where=where)
+
+
+# -- reassignments ----------------------------------------------------------------------------------------------------
+
+
+def _reassignments(_: dict[str, Any], troubles: Troubles) -> Iterator[Finding]:
+    rows, (all_of,) = troubles["reassignments"], troubles["reassigned"] or [{"count": 0}]
+    if not all_of["count"]:
+        return
     unfinished = [row for row in rows if row.get("finish_ts") is None]
     if unfinished:
-        names = ", ".join(f"{row['topic']}-{row['partition']}" for row in unfinished)
-        text = f"{count(len(unfinished), 'reassignment')} did not finish: {names}."
-        yield Finding(severity=Severity.WARNING, text=text, table="reassignments", rows=len(unfinished))
+        names = _listed([_name(row) for row in unfinished], of=all_of["unfinished"])
+        text = f"{count(all_of['unfinished'], 'reassignment')} did not finish: {names}."
+        where = (Where("finish_ts", "is null"),)
+        rows_of = all_of["unfinished"]
+        yield Finding(severity=Severity.WARNING, text=text, table="reassignments", rows=rows_of, where=where)
+    if all_of["original_shrinks"]:
+        text = (
+            f"While partitions moved, {count(all_of['original_shrinks'], 'original replica')} left the ISR: the move "
+            "took what they needed. A lower throttle spares them."
+        )
+        where, hurt = (Where("original_shrinks", ">", 0),), all_of["hurt"]
+        yield Finding(severity=Severity.WARNING, text=text, table="reassignments", rows=hurt, where=where)
+    yield from _disturbed(troubles)
     done = [row for row in rows if row.get("finish_ts") is not None]
     if done:
         longest = done[0]
         text = (
-            f"{count(len(done), 'reassignment')} finished; the longest took {seconds(longest['duration_ms'])} "
-            f"({longest['topic']}-{longest['partition']})."
+            f"{count(all_of['count'] - all_of['unfinished'], 'reassignment')} finished; the longest took "
+            f"{seconds(longest['duration_ms'])} ({_name(longest)}). {size(all_of['copied_bytes'])} were copied, with "
+            f"{count(all_of['state_writes'], 'write')} of partition states, {all_of['isr_writes']} of them by leaders."
         )
-        yield Finding(severity=Severity.INFO, text=text, table="reassignments", rows=len(done))
+        rows_of = all_of["count"] - all_of["unfinished"]
+        where = (Where("finish_ts", "is not null"),)
+        yield Finding(severity=Severity.INFO, text=text, table="reassignments", rows=rows_of, where=where)
 
 
-def _quarantine(summary: dict[str, Any], _: dict[str, Any]) -> Iterator[Finding]:
+def _disturbed(troubles: Troubles) -> Iterator[Finding]:
+    """Whether partitions that were not moved did worse while one was moved."""
+    (told,) = troubles["disturbed"] or [{"during": 0}]
+    if told["during"]:
+        text = (
+            f"{count(told['during'], 'time')} a partition that was not being moved became under-replicated within the "
+            f"{count(told['moving_minutes'], 'minute')} of moves; {count(told['otherwise'], 'time')} in the rest."
+        )
+        where = (Where("window", value="under_replicated"),)
+        rows = told["during"] + told["otherwise"]
+        yield Finding(severity=Severity.WARNING, text=text, table="windows", rows=rows, where=where)
+
+
+# -- what if ----------------------------------------------------------------------------------------------------------
+
+
+def _what_if(_: dict[str, Any], troubles: Troubles) -> Iterator[Finding]:
+    rows = troubles["what_if"]
+    for key in dict.fromkeys(row["key"] for row in rows):
+        of_key = sorted((r for r in rows if r["key"] == key), key=lambda r: r.get("value") or -1)
+        recorded = next((r for r in of_key if r.get("value") is None), None)
+        changed = [r for r in of_key if r.get("value") is not None]
+        if recorded is None or not changed:
+            continue
+        told = _throttle_words if "shrinks" not in recorded else _lane_words
+        words = "; ".join(f"at {row['value']}: {told(row)}" for row in changed)
+        least = recorded.get("smallest_rate")
+        needed = f" Below {size(least)}/s some copy never finishes." if least else ""
+        flagged = sorted({limit for row in changed for limit in row.get("limits") or ()})
+        doubts = f" Less certain: {', '.join(flagged)}." if flagged else ""
+        yield Finding(
+            severity=Severity.INFO,
+            text=f"What if {key} were another? As recorded: {told(recorded)}; {words}.{needed}{doubts}",
+            table="what_if",
+            rows=len(of_key),
+            where=(Where("key", value=key), Where("scope", value="all")),
+        )
+
+
+def _lane_words(row: dict[str, Any]) -> str:
+    under_min = f", {seconds(row['under_min_isr_ms'])} under min ISR" if row["under_min_isr_ms"] else ""
+    return (
+        f"{count(row['flaps'], 'flap')}, {seconds(row['under_replicated_ms'])} under-replicated{under_min}, acks=all "
+        f"stalled up to {seconds(row.get('hw_stall_max_ms') or 0)}"
+    )
+
+
+def _throttle_words(row: dict[str, Any]) -> str:
+    if row.get("never"):
+        return f"{count(row['never'], 'copy', 'copies')} never"
+    return f"the slowest copy in {seconds(row.get('eta_ms'))}"
+
+
+# -- the input, and the rules against it ------------------------------------------------------------------------------
+
+
+def _quarantine(summary: dict[str, Any], _: Troubles) -> Iterator[Finding]:
     reasons = {reason: n for reason, n in summary["quarantined"].items() if n}
     if reasons:
         words = ", ".join(f"{n} {reason.replace('_', ' ')}" for reason, n in reasons.items())
@@ -261,27 +315,86 @@ def _quarantine(summary: dict[str, Any], _: dict[str, Any]) -> Iterator[Finding]
         yield Finding(severity=Severity.INFO, text=text, table="quarantine", rows=rows)
 
 
-def _compared(summary: dict[str, Any], troubles: dict[str, Any]) -> Iterator[Finding]:
-    compared = summary["comparison"]
+def _noticed(summary: dict[str, Any], _: Troubles) -> Iterator[Finding]:
+    reasons = {reason: n for reason, n in summary.get("noticed", {}).items() if n}
+    if reasons:
+        words = ", ".join(f"{n} {reason.replace('_', ' ')}" for reason, n in reasons.items())
+        text = f"{count(sum(reasons.values()), 'row')} were used although they are odd ({words})."
+        yield Finding(severity=Severity.INFO, text=text, table="notices", rows=len(reasons))
+
+
+def _compared(summary: dict[str, Any], troubles: Troubles) -> Iterator[Finding]:
+    compared, (totals,) = summary["comparison"], troubles["totals"]
     differ = compared["missing"] + compared["spurious"]
     if differ:
-        names = ", ".join(f"{row['topic']}-{row['partition']}" for row in troubles["differences"])
+        names = _listed([_name(row) for row in troubles["differences"]])
         text = (
             f"The brokers and the rules disagree: {compared['missing']} emitted ISR changes do not follow, "
             f"{compared['spurious']} derived ones were not emitted ({names})."
         )
-        yield Finding(severity=Severity.WARNING, text=text, table="comparison", rows=differ)
+        where = (Where("missing + spurious", ">", 0),)
+        yield Finding(
+            severity=Severity.WARNING, text=text, table="comparison", rows=totals["differing_partitions"], where=where
+        )
     elif compared["emitted"]:
         text = (
             f"All {compared['emitted']} ISR changes that brokers wrote follow from the rules, to within "
             f"{compared['time_error_ms_max']} ms, and no other does."
         )
-        yield Finding(severity=Severity.INFO, text=text, table="comparison", rows=compared["emitted"])
+        where = (Where("emitted", ">", 0),)
+        yield Finding(
+            severity=Severity.INFO, text=text, table="comparison", rows=totals["changed_partitions"], where=where
+        )
 
 
-def count(n: int, noun: str) -> str:
+Rule = Callable[[dict[str, Any], Troubles], Iterator[Finding]]
+#: In the order in which findings of the same severity stand.
+RULES: Final[tuple[Rule, ...]] = (
+    _windows, _outside, _flaps, _slow, _reassignments, _headroom, _what_if, _acks, _quarantine, _noticed, _compared,
+)  # fmt: skip
+
+
+# -- words ------------------------------------------------------------------------------------------------------------
+
+
+def _name(row: dict[str, Any]) -> str:
+    return f"{row['topic']}-{row['partition']}"
+
+
+def _at(row: dict[str, Any]) -> tuple[Where, ...]:
+    return Where("topic", value=row["topic"]), Where("partition", value=row["partition"])
+
+
+def _listed(names: Sequence[str], *, of: int | None = None) -> str:
+    """`a, b, c and 7 more`; `of` is how many there are, where `names` are only some."""
+    left = (len(names) if of is None else of) - _NAMED_MAX
+    return ", ".join(names[:_NAMED_MAX]) + (f" and {left} more" if left > 0 else "")
+
+
+def _between(row: dict[str, Any]) -> str:
+    start, end = clock(row["from_ts"]), clock(row["to_ts"])
+    return f"at {start} UTC" if start == end else f"from {start} to {end} UTC"
+
+
+def clock(ts: int | None) -> str:
+    """UTC time of day of `ts`."""
+    return "–" if ts is None else datetime.fromtimestamp(ts / 1000, UTC).strftime("%H:%M:%S")
+
+
+def count(n: int, noun: str, plural: str | None = None) -> str:
     """`1 partition`, `3 partitions`."""
-    return f"{n} {noun}" + ("" if n == 1 else "s")
+    return f"{n} {noun}" if n == 1 else f"{n} {plural or noun + 's'}"
+
+
+def size(n: float | None) -> str:
+    """Bytes for readers: `812 B`, `1.5 MB`, by powers of ten."""
+    if n is None:
+        return "–"
+    for unit in ("B", "kB", "MB", "GB"):
+        if n < 1000:
+            return f"{n:.0f} {unit}" if unit == "B" else f"{n:.1f} {unit}"
+        n /= 1000
+    return f"{n:.1f} TB"
 
 
 def seconds(ms: int | None) -> str:

@@ -20,14 +20,17 @@ from pyspark.sql import DataFrame, SparkSession
 
 from broker_sim.isr import PROFILES
 from broker_sim.replay import ingest, ingest_job, steps
+from broker_sim.replay.diagnosis import troubles_of
 from broker_sim.replay.errors import ReplayRefused
-from broker_sim.replay.findings import Finding, find, troubles_of
+from broker_sim.replay.findings import Finding, find
 from broker_sim.replay.ingest_job import Inputs, Source
 from broker_sim.replay.progress import StepProgress
 from broker_sim.replay.report import write_report
 from broker_sim.replay.schema import DERIVED_TABLES
 from broker_sim.replay.state_writes import state_notices, state_writes
 from broker_sim.replay.tables import write_csv, write_rows
+from broker_sim.replay.what_if.asked import Change
+from broker_sim.replay.what_if.tables import what_if
 
 #: Folder of intermediate results; gone when the job ends.
 _STAGE: Final = ".stage"
@@ -44,6 +47,8 @@ class ReplaySettings:
     out: Path
     profile: str = "P37"
     overwrite: bool = False
+    #: settings to run the rules again with, from `what_if.asked.parse`
+    what_if: tuple[Change, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +108,14 @@ def run(spark: SparkSession, settings: ReplaySettings, inputs: Inputs, progress:
             clock = spark.read.parquet(str(stage / "clock_notices"))
             _write_all(_tables(trace, outcomes, derived, span_ms=span_ms) | _notices(trace, outcomes, clock), out)
             counts["noticed"] = _noticed(spark, out)
-            troubles = troubles_of(spark, out)
+        if settings.what_if:
+            with progress.step("what if", spark):
+                frames = (trace, lane_rows, spark.read.parquet(str(out / "catch_up")))
+                changes, end_ts = settings.what_if, counts["to_ts"]
+                asked = what_if(*frames, profile=settings.profile, changes=changes, end_ts=end_ts)
+                _write_table(asked, out, "what_if")
+        with progress.step("find what is worth a look", spark):
+            troubles = troubles_of(spark, out, trace, from_ts=counts["from_ts"], to_ts=counts["to_ts"])
         with progress.step("write the report"):
             summary = _summary(settings, counts, troubles)
             findings = find(summary, troubles)

@@ -1,76 +1,45 @@
-"""`report.html`: one self-contained file. What is drawn where is decided here; words and looks are in `report.html.j2`.
+"""`report.html`: one self-contained file. What is read for it is decided here; words and looks are in `report.html.j2`.
 
-Positions are percentages of the span of the trace, so that the page fits any width. Every read is bounded: the report
-shows the partitions with the most trouble, and says how many it leaves out.
+Every read is bounded: the report shows the partitions with the most trouble and aggregates of all, and says how many
+it leaves out. Charts are SVG with a little script of our own: a plotting library would be larger than the report.
 """
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import reduce
+from importlib.resources import files
+from operator import and_, or_
 from pathlib import Path
 from typing import Any, Final
 
+import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
+from markupsafe import Markup
 
-from broker_sim.replay.findings import Finding, seconds
-from broker_sim.replay.tables import read_rows
+from broker_sim.replay import report_figures as figures
+from broker_sim.replay.findings import Finding, Where, count, seconds, size
+from broker_sim.replay.report_figures import Span, Strip
+from broker_sim.replay.tables import dataset, read_rows
 
-#: Rows of history and of windows that are drawn at most.
+#: Rows of history, and of windows, that are read at most.
 DRAWN_ROWS_MAX: Final = 20_000
-_TIME_MARKS: Final = 4
-_CATCH_UPS_SHOWN: Final = 25
-#: A segment narrower than this (percent) has no room for its number.
-_LABEL_MIN: Final = 1.6
-#: Leaders that follow each other closer than this (percent): only the last is named.
-_MARK_ROOM: Final = 2.5
-_SHOWN_WINDOWS: Final = ("under_replicated", "under_min_isr", "offline", "reassigning")
+#: Rows shown below a finding.
+SAMPLE_ROWS: Final = 8
+_CATCH_UPS_SHOWN: Final = 20
+_CURVES_SHOWN: Final = 8
+_CURVE_ROWS_MAX: Final = 400
+_PACKAGE: Final = "broker_sim.replay"
+#: Columns of times: shown as clock times, others that end so as durations.
+_DURATION: Final = "_ms"
+_TIME: Final = "_ts"
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Segment:
-    """A piece of a strip: where, how it looks, what it says."""
-
-    left: float
-    width: float
-    look: str
-    label: str = ""
-    title: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Strip:
-    """One line of a timeline."""
-
-    name: str
-    segments: list[Segment]
-    marks: list[Segment]
-
-
-@dataclass(frozen=True, slots=True)
-class Span:
-    """The time that the report covers, ms."""
-
-    start: int
-    end: int
-
-    def at(self, ts: int) -> float:
-        """Where `ts` is, in percent."""
-        return round(100 * (min(max(ts, self.start), self.end) - self.start) / max(1, self.end - self.start), 3)
-
-    def piece(self, start: int, end: int, look: str, *, label: str = "", title: str = "") -> Segment:
-        """A segment from `start` to `end`."""
-        left = self.at(start)
-        width = round(self.at(end) - left, 3)
-        return Segment(left=left, width=width, look=look, label=label if width >= _LABEL_MIN else "", title=title)
-
-    def marks(self) -> list[tuple[float, str]]:
-        """Evenly spaced times, with their UTC clock."""
-        step = (self.end - self.start) / _TIME_MARKS
-        return [(self.at(ts), clock(ts)) for ts in (int(self.start + i * step) for i in range(_TIME_MARKS + 1))]
+TopicPartition = tuple[str, int]
+Row = dict[str, Any]
 
 
 def write_report(
@@ -79,29 +48,70 @@ def write_report(
     """Writes the report on the tables in `out` to `target`."""
     span = Span(summary["from_ts"], summary["to_ts"])
     shown = [(row["topic"], row["partition"]) for row in troubles["partitions_shown"]]
-    history, windows = _by_partition(out, "isr_history", shown), _by_partition(out, "windows", shown)
+    strips = _strips(out, span, shown)
+    flap_map = figures.flap_map(span, troubles["flap_map"])
+    page = (
+        _environment()
+        .get_template("report.html.j2")
+        .render(
+            summary=summary,
+            troubles=troubles,
+            findings=[(finding, _sample(out, finding)) for finding in findings],
+            span=span,
+            day=datetime.fromtimestamp(span.start / 1000, UTC).strftime("%Y-%m-%d"),
+            strips=strips,
+            left_out=summary["partitions"] - len(shown),
+            in_trouble=figures.over_time(span, troubles["troubled_over_time"], kinds=figures.AREAS),
+            elections=_elections(span, troubles["elections_over_time"]),
+            flap_map=flap_map,
+            catch_ups=_catch_ups(troubles["longest_out"]),
+            curves=_curves(out, troubles["slowest"]),
+            reassignments=[_with_eta(out, row) for row in troubles["reassignments"]],
+            what_if=figures.what_if_charts(troubles["what_if"]),
+            compared=list(read_rows(out, "comparison", where=_among(shown), limit=len(shown))) if shown else [],
+            pointed=_as_json(
+                {
+                    "from": span.start,
+                    "width": span.width,
+                    "bucket": span.bucket,
+                    "strips": [{"name": s.name, "changes": s.changes} for s in strips],
+                    "flaps": [{"name": f"broker {row['broker']}", "buckets": row["buckets"]} for row in flap_map],
+                }
+            ),
+        )
+    )
+    target.write_text(page, encoding="utf-8")
+
+
+def _environment() -> Environment:
     environment = Environment(
-        loader=PackageLoader("broker_sim.replay", "."),
+        loader=PackageLoader(_PACKAGE, "."),
         autoescape=select_autoescape(default=True, default_for_string=True),
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(seconds=seconds, clock=clock, joined=lambda ids: ", ".join(map(str, ids or ())))
-    page = environment.get_template("report.html.j2").render(
-        summary=summary,
-        troubles=troubles,
-        findings=findings,
-        span=span,
-        day=datetime.fromtimestamp(span.start / 1000, UTC).strftime("%Y-%m-%d"),
-        strips=[_strip(span, tp, history[tp], windows[tp]) for tp in shown],
-        left_out=summary["partitions"] - len(shown),
-        catch_ups=_catch_ups(out),
-        controllers=_controllers(span, troubles["controllers"]),
-        epochs=_epochs(span, shown, history),
-        compared=list(read_rows(out, "comparison", where=_among(shown), limit=DRAWN_ROWS_MAX)),
+    environment.filters.update(
+        seconds=lambda ms: seconds(None if ms is None else round(ms)),
+        clock=clock,
+        size=size,
+        count=count,
+        joined=lambda ids: ", ".join(map(str, ids or ())),
+        cell=_cell,
     )
-    target.write_text(page, encoding="utf-8")
+    environment.globals["asset"] = _asset
+    return environment
+
+
+def _asset(name: str) -> Markup:
+    """A file of the package, as it stands."""
+    return Markup(files(_PACKAGE).joinpath(name).read_text(encoding="utf-8"))
+
+
+def _as_json(value: Any) -> Markup:
+    """JSON that may stand inside a script element."""
+    text = json.dumps(value, separators=(",", ":"))
+    return Markup(text.replace("<", "\\u003c").replace("&", "\\u0026"))
 
 
 def clock(ts: int | None) -> str:
@@ -109,110 +119,136 @@ def clock(ts: int | None) -> str:
     return "–" if ts is None else datetime.fromtimestamp(ts / 1000, UTC).strftime("%H:%M:%S.%f")[:-3]
 
 
-TopicPartition = tuple[str, int]
+def _cell(value: Any, column: str) -> str:
+    """A value of a table for readers."""
+    if value is None:
+        return "–"
+    if column.endswith(_TIME) or column == "ts":
+        return clock(value)
+    if column.endswith(_DURATION) and not isinstance(value, list):
+        return seconds(round(value))
+    if isinstance(value, list):
+        return ", ".join(map(str, value))
+    return f"{value:.1f}" if isinstance(value, float) else str(value)
+
+
+# -- bounded reads ----------------------------------------------------------------------------------------------------
 
 
 def _among(shown: Iterable[TopicPartition]) -> Any:
-    topics = sorted({topic for topic, _ in shown})
-    return ds.field("topic").isin(topics)
+    """Rows of just these partitions."""
+    by_topic: dict[str, list[int]] = defaultdict(list)
+    for topic, partition in shown:
+        by_topic[topic].append(partition)
+    of = [(ds.field("topic") == t) & ds.field("partition").isin(ps) for t, ps in sorted(by_topic.items())]
+    return reduce(or_, of)
 
 
-def _by_partition(out: Path, table: str, shown: Sequence[TopicPartition]) -> dict[TopicPartition, list[dict[str, Any]]]:
-    rows: dict[TopicPartition, list[dict[str, Any]]] = defaultdict(list)
-    wanted = set(shown)
+def _strips(out: Path, span: Span, shown: Sequence[TopicPartition]) -> list[Strip]:
+    if not shown:
+        return []
+    history, windows = _by_partition(out, "isr_history", shown), _by_partition(out, "windows", shown)
+    return [figures.strip(span, f"{tp[0]}-{tp[1]}", history[tp], windows[tp]) for tp in shown]
+
+
+def _by_partition(out: Path, table: str, shown: Sequence[TopicPartition]) -> dict[TopicPartition, list[Row]]:
+    rows: dict[TopicPartition, list[Row]] = defaultdict(list)
     for row in read_rows(out, table, where=_among(shown), limit=DRAWN_ROWS_MAX):
-        if (row["topic"], row["partition"]) in wanted:
-            rows[row["topic"], row["partition"]].append(row)
+        rows[row["topic"], row["partition"]].append(row)
     return rows
 
 
-def _strip(span: Span, tp: TopicPartition, history: list[dict[str, Any]], windows: list[dict[str, Any]]) -> Strip:
-    changes = _as_written(history)
-    segments = [
-        span.piece(
-            row["ts"],
-            next_ts,
-            "isr",
-            label=str(len(row["isr"])),
-            title=f"{clock(row['ts'])} ISR {row['isr']} leader {row['leader']} epoch {row['leader_epoch']}",
-        )
-        for row, next_ts in zip(changes, [*(r["ts"] for r in changes[1:]), span.end], strict=True)
-    ]
-    drawn = [
-        span.piece(
-            w["from_ts"],
-            w["to_ts"],
-            w["window"].replace("_", "-"),
-            title=f"{w['window'].replace('_', ' ')}, {seconds(w['duration_ms'])} from {clock(w['from_ts'])}",
-        )
-        for kind in _SHOWN_WINDOWS
-        for w in windows
-        if w["window"] == kind
-    ]
-    return Strip(name=f"{tp[0]}-{tp[1]}", segments=[*drawn, *segments], marks=_leader_marks(span, changes))
+def _sample(out: Path, finding: Finding) -> dict[str, Any] | None:
+    """Some of the rows behind a finding; None: the table is not there, or none match."""
+    if not finding.rows or not (out / finding.table).is_dir():
+        return None
+    where = reduce(and_, (_expression(one) for one in finding.where)) if finding.where else None
+    rows = list(read_rows(out, finding.table, where=where, limit=SAMPLE_ROWS))
+    columns = [c for c in (rows[0] if rows else {}) if any(row[c] is not None for row in rows)]
+    return {"columns": columns, "rows": rows} if rows else None
 
 
-def _as_written(history: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Changes in order: as they were written, or as derived where the partition has none of the leader."""
-    told = any(row["source"] != "replayed" and row["event"].startswith("isr_") for row in history)
-    rows = [row for row in history if row["isr"] is not None and (row["source"] == "replayed") <= (not told)]
-    return sorted(rows, key=lambda row: (row["ts"], row["leader_epoch"]))
+def _expression(one: Where) -> Any:
+    terms = [ds.field(name.strip()) for name in one.column.split("+")]
+    left = terms[0] if len(terms) == 1 else reduce(lambda a, b: a + b, terms)
+    match one.op:
+        case "=":
+            return left == one.value
+        case ">":
+            return left > one.value
+        case ">=":
+            return left >= one.value
+        case "<":
+            return left < one.value
+        case "is null":
+            return left.is_null()
+        case _:
+            return left.is_valid()
 
 
-def _leader_marks(span: Span, changes: list[dict[str, Any]]) -> list[Segment]:
-    marks: list[Segment] = []
-    last = None
-    for row in changes:
-        if row["leader"] != last:
-            look = "leader" if row["leader"] is not None and row["leader"] >= 0 else "nobody"
-            title = f"{clock(row['ts'])} leader {row['leader']}, epoch {row['leader_epoch']}"
-            left = span.at(row["ts"])
-            if marks and left - marks[-1].left < _MARK_ROOM:
-                marks[-1] = replace(marks[-1], label="")
-            marks.append(Segment(left=left, width=0, look=look, label=str(row["leader"]), title=title))
-            last = row["leader"]
-    return marks
-
-
-def _catch_ups(out: Path) -> list[dict[str, Any]]:
+def _catch_ups(rows: Sequence[Row]) -> list[Row]:
     """The longest absences that ended, with their parts in percent of the longest."""
-    rows = [r for r in read_rows(out, "catch_up", limit=DRAWN_ROWS_MAX) if r["joined_ts"] is not None]
-    rows.sort(key=lambda r: -(r["out_of_isr_ms"] or r["catch_up_ms"] or 0))
-    rows = rows[:_CATCH_UPS_SHOWN]
-    longest = max((r["out_of_isr_ms"] or r["catch_up_ms"] or 0 for r in rows), default=0) or 1
+    rows = [dict(row) for row in rows[:_CATCH_UPS_SHOWN]]
+    longest = max((r.get("out_of_isr_ms") or r.get("catch_up_ms") or 0 for r in rows), default=0) or 1
     for row in rows:
-        catching = row["catch_up_ms"] or 0
+        catching = row.get("catch_up_ms") or 0
         row["catching"] = round(100 * catching / longest, 2)
-        row["silent"] = round(100 * max(0, (row["out_of_isr_ms"] or catching) - catching) / longest, 2)
+        row["silent"] = round(100 * max(0, (row.get("out_of_isr_ms") or catching) - catching) / longest, 2)
     return rows
 
 
-def _controllers(span: Span, rows: list[dict[str, Any]]) -> list[Strip]:
-    return [
-        Strip(
-            name=f"controller {row['controller']}",
-            segments=[
-                span.piece(row["from_ts"], row["to_ts"] + 1, "acted", title=f"{row['rows']} decisions"),
-            ],
-            marks=[],
-        )
-        for row in sorted(rows, key=lambda r: int(r["from_ts"]))
-    ]
+def _progress(out: Path, topic: str, partition: int, replica: int, since: int, until: int | None) -> list[Row]:
+    if not (out / "copy_progress").is_dir():
+        return []
+    at = [ds.field("topic") == topic, ds.field("partition") == partition, ds.field("replica") == replica]
+    at.append(ds.field("ts") >= since)
+    if until is not None:
+        at.append(ds.field("ts") <= until)
+    table = dataset(out, "copy_progress").head(_CURVE_ROWS_MAX, filter=reduce(and_, at))
+    rows: list[Row] = table.take(pc.sort_indices(table, [("ts", "ascending")])).to_pylist()
+    return rows
 
 
-def _epochs(
-    span: Span, shown: Sequence[TopicPartition], history: dict[TopicPartition, list[dict[str, Any]]]
-) -> dict[str, Any]:
-    """Leader epochs as step lines in a box of 100 x 100."""
-    top = max((r["leader_epoch"] or 0 for rows in history.values() for r in rows), default=0) or 1
-    lines = []
-    for tp in shown:
-        path, last = "", None
-        for row in _as_written(history[tp]):
-            if row["leader_epoch"] != last:
-                x, y = span.at(row["ts"]), round(96 - 92 * (row["leader_epoch"] or 0) / top, 2)
-                path += f"H{x}V{y}" if path else f"M{x} {y}"
-                last = row["leader_epoch"]
-        if path:
-            lines.append({"path": path + "H100", "name": f"{tp[0]}-{tp[1]}", "last": last})
-    return {"top": top, "lines": lines}
+def _curves(out: Path, slowest: Sequence[Row]) -> dict[str, Any]:
+    """How the slowest came back: what share they had copied, over time."""
+    names: list[str] = []
+    curves: list[list[tuple[float, float]]] = []
+    for row in slowest:
+        since = row.get("first_fetch_ts")
+        if since is None or len(curves) == _CURVES_SHOWN:
+            continue
+        rows = _progress(out, row["topic"], row["partition"], row["replica"], since, row["joined_ts"])
+        curve = [*figures.catch_up_curve(rows, since=since), ((row["joined_ts"] - since) / 1000, 1.0)]
+        if len(curve) > 2:
+            names.append(f"{row['topic']}-{row['partition']}, replica {row['replica']}")
+            curves.append(curve)
+    return {"names": names, **figures.lines(curves)}
+
+
+def _with_eta(out: Path, row: Row) -> Row:
+    """A reassignment; one that did not finish gets the time that its slowest copy still needs."""
+    told = dict(row)
+    told["eta_ms"], told["copies"] = None, []
+    if row.get("finish_ts") is None:
+        for replica in row.get("adding") or ():
+            copied = _progress(out, row["topic"], row["partition"], replica, row["start_ts"], None)
+            if copied:
+                share, left = copied[-1]["progress"], figures.eta_ms(copied)
+                told["copies"].append({"replica": replica, "progress": share, "eta_ms": left})
+        etas = [c["eta_ms"] for c in told["copies"]]
+        told["eta_ms"] = max(etas) if etas and None not in etas else None
+    return told
+
+
+def _elections(span: Span, rows: Sequence[Row]) -> dict[str, Any]:
+    """New leader epochs per bucket, and the highest epoch so far."""
+    counts = {row["bucket"]: row["count"] for row in rows}
+    top = max(counts.values(), default=0)
+    highest = max((row.get("leader_epoch") or 0 for row in rows), default=0)
+    epochs: list[tuple[int, float]] = []
+    so_far = 0
+    for row in sorted(rows, key=lambda r: int(r["bucket"])):
+        so_far = max(so_far, row.get("leader_epoch") or 0)
+        epochs.append((row["bucket"] * span.bucket, so_far))
+    line = figures.steps(epochs, top=max(1, highest), height=figures.TRACK_HEIGHT, end=span.width, is_area=False)
+    return {"top": top, "path": figures.bars(span, counts, top=top), "highest": highest, "epochs": line}

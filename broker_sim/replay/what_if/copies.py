@@ -22,6 +22,10 @@ from broker_sim.replay.what_if.throttle import (
 )
 from controller.wire.types import BrokerId
 
+#: A copy that starts so long after all others were done has the throttle for itself: that of the others was removed.
+APART_MS: Final = 60_000
+_FOREVER: Final = 2**62
+
 
 class CopyRow(NamedTuple):
     """A replica that copied in the trace. Rates in bytes/s; null: not known, or no such setting."""
@@ -81,17 +85,37 @@ class EtaRow(NamedTuple):
 def etas(rows: Sequence[CopyRow], changes: Sequence[Change]) -> Iterator[EtaRow]:
     """For each key the times as recorded, then those under each value: of every copy, of all, and per broker."""
     copies = [_copy(row) for row in rows]
-    known = [i for i, row in enumerate(rows) if _weight(row) is not None]
+    groups = list(_together(rows))
     recorded = [row.recorded_ms for row in rows]
     for key in dict.fromkeys(change.key for change in changes):
-        smallest = _smallest(key, [copies[i] for i in known])
+        smallest: dict[tuple[str, int], int] = {}
+        for together in groups:
+            for role, rate in _smallest(key, [copies[i] for i in together]).items():
+                smallest[role] = max(smallest.get(role, 0), rate)
         yield from _told(Change(key), rows, recorded, smallest, is_recorded=True)
         for change in (c for c in changes if c.key == key):
-            took = durations([copies[i] for i in known], _rates(rows, change))
             by_copy: list[int | None] = [None] * len(rows)
-            for i, seconds in zip(known, took, strict=True):
-                by_copy[i] = None if seconds is None else round(seconds * 1000)
+            rates = _rates(rows, change)
+            for together in groups:
+                took = durations([copies[i] for i in together], rates)
+                for i, seconds in zip(together, took, strict=True):
+                    by_copy[i] = None if seconds is None else round(seconds * 1000)
             yield from _told(change, rows, by_copy, smallest, is_recorded=False)
+
+
+def _together(rows: Sequence[CopyRow]) -> Iterator[list[int]]:
+    """Copies of known size that share throttles: each group overlaps in time, as recorded. Others do not meet."""
+    group: list[int] = []
+    until = 0
+    for i in sorted((i for i, row in enumerate(rows) if _weight(row) is not None), key=lambda i: rows[i].start_ts):
+        row = rows[i]
+        if group and row.start_ts > until + APART_MS:
+            yield group
+            group = []
+        group.append(i)
+        until = max(until, row.start_ts + row.recorded_ms) if row.recorded_ms is not None else _FOREVER
+    if group:
+        yield group
 
 
 def _told(

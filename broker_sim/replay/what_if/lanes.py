@@ -145,6 +145,8 @@ class SweptLane(Lane):
             self.figures.leader_rows_differ += set(row.isr or ()) != set(led.isr)
         own_ticks = isinstance(self._lag, _Forced) and row.run != ALIVENESS_RUN
         Lane.feed(self, self._with_own_ticks(row) if own_ticks else row)
+        if own_ticks and row.ev == TraceEvent.CONFIG.value:
+            self._find_stop(row.ts)
         if own_ticks and row.ev == TraceEvent.TICK.value and self._next_tick_ms is not None:
             self._compute_ticks(row.ts + 1)
         self._observe(row.ts)
@@ -186,8 +188,6 @@ class SweptLane(Lane):
             self._next_tick_ms = None
             self._phase = _phase_of(row)
             self._last_tick = self._phase
-            self._find_stop(row.ts)
-        elif row.ev == TraceEvent.CONFIG.value:
             self._find_stop(row.ts)
         elif row.ev == TraceEvent.TICK.value:
             self._anchor(row.ts)

@@ -63,6 +63,8 @@ _MINUTE_MS: Final = 60_000
 _FETCH_BYTES_KEY: Final = "replica.fetch.max.bytes"
 _RESPONSE_BYTES_KEY: Final = "replica.fetch.response.max.bytes"
 _RATE_KEYS: Final = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
+#: What lies between two fetches is a round trip, and often a wait: the quick ones tell the round trip.
+_ROUND_TRIP_SHARE: Final = 0.1
 #: A copy that took at least so long without a throttle shows what the follower can take in.
 _TELLING_COPY_MS: Final = 10_000
 
@@ -181,7 +183,7 @@ def copies(trace: DataFrame, catch_up: DataFrame) -> DataFrame:
 
 
 def _observed(trace: DataFrame, began: DataFrame) -> DataFrame:
-    """Of each copy: what it fetched, the median time between its fetches, whether a throttle held it up."""
+    """Of each copy: what it fetched, how soon one fetch can follow another, whether a throttle held it up."""
     which = began.select(*PARTITION_KEY, "replica", "first_fetch_ts", "joined_ts")
     fetches = trace.filter("ev = 'fetch'").select(*PARTITION_KEY, "replica", "ts", "bytes", "throttled")
     during = fetches.join(F.broadcast(which), on=[*PARTITION_KEY, "replica"], how="inner").filter(
@@ -194,7 +196,7 @@ def _observed(trace: DataFrame, began: DataFrame) -> DataFrame:
         .groupBy(*PARTITION_KEY, "replica", "first_fetch_ts")
         .agg(
             F.sum("bytes").alias("fetched_bytes"),
-            F.percentile_approx("since_ms", 0.5).alias("round_trip_ms"),
+            F.percentile_approx("since_ms", _ROUND_TRIP_SHARE).alias("round_trip_ms"),
             F.coalesce(F.max("throttled"), F.lit(False)).alias("is_throttled"),
         )
     )

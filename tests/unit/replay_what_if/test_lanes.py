@@ -93,9 +93,11 @@ episodes = st.lists(
 
 
 @settings(max_examples=50, deadline=None)
-@given(episodes, st.integers(200, 60_000), st.integers(0, 40_000), st.sampled_from((0, 3, 50)))
-def test_the_closed_form(gaps: list[tuple[int, int]], lag: int, phase: int, in_batches: int) -> None:
-    """A follower is silent again and again; while it is, one append comes."""
+@given(episodes, st.integers(200, 60_000), st.integers(0, 40_000), st.sampled_from((0, 3, 50)), st.booleans())
+def test_the_closed_form(
+    gaps: list[tuple[int, int]], lag: int, phase: int, in_batches: int, has_recorded_ticks: bool
+) -> None:
+    """A follower is silent again and again; while it is, one append comes. Recorded ticks change nothing."""
     t0 = T0 - phase
     trace = Writer(phase=t0)
     c = T0 + 1
@@ -109,6 +111,10 @@ def test_the_closed_form(gaps: list[tuple[int, int]], lag: int, phase: int, in_b
             removals, out_ms = removals + 1, out_ms + e - tick
             detections.append(tick - c)
         c = e
+    if has_recorded_ticks:
+        for tick in range(t0 + 15_000 * (1 + phase // 15_000), c, 15_000):
+            trace.add("tick", tick + tick % 3)
+        trace.rows[3:] = sorted(trace.rows[3:], key=lambda row: row.ts)
     found = swept(trace.rows, Change(LAG, lag), end=c, in_batches=in_batches)
     assert found["shrinks"] == found["expands"] == found["flaps"] == removals
     assert found["under_replicated_ms"] == out_ms

@@ -134,6 +134,15 @@ def test_a_leaders_rate_alone_leaves_the_followers_as_it_was() -> None:
     assert rows_of("copy", told)[1].eta_ms == round(1000 * 100 / 18)
 
 
+@pytest.mark.parametrize(("later_ms", "smallest", "eta"), [(10_000, 8 * MB + 1, None), (70_000, 4 * MB + 1, 10_000)])
+def test_only_copies_that_meet_share(later_ms: int, smallest: int, eta: int | None) -> None:
+    """At 14 MB/s two that meet take longer than one alone."""
+    second = ROW._replace(partition=4, start_ts=ROW.start_ts + later_ms)
+    told = list(etas([ROW, second], [Change(THROTTLE, 14 * MB)]))
+    assert rows_of("all", told)[1].smallest_rate == smallest
+    assert (rows_of("all", told)[1].eta_ms == 10_000) == (eta is not None)
+
+
 def test_a_copy_of_unknown_size_has_no_answer_and_is_no_never() -> None:
     unknown = ROW._replace(backlog_bytes=None, copied_bytes=None, partition=4)
     told = [r for r in etas([ROW, unknown], [Change(THROTTLE, 14 * MB)]) if r.value is not None]

@@ -1,0 +1,86 @@
+"""Findings in words: which there are, how they are ranked, and which rows each names."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from broker_sim.replay.findings import Finding, Severity, Where, find, seconds, size
+from tests.unit.replay_report import made_up
+
+
+def findings(**changed: Any) -> list[Finding]:
+    return find(made_up.summary(10), {**made_up.troubles(10), **changed})
+
+
+def one(found: list[Finding], words: str) -> Finding:
+    (finding,) = (f for f in found if words in f.text)
+    return finding
+
+
+def test_the_worst_stand_first_and_ranks_count_on() -> None:
+    found = findings()
+    assert [f.rank for f in found] == list(range(1, len(found) + 1))
+    assert [f.severity for f in found] == sorted(f.severity for f in found)
+    assert found[0].severity is Severity.CRITICAL and "no live leader" in found[0].text
+
+
+CASES = [  # words, table, filter
+    ("no live leader", "windows", "window = 'offline'"),
+    ("Replica 3 left and rejoined the ISR 12 times in 4 partitions", "flaps", "replica = 3 and cause = 'follower'"),
+    ("Broker 1 as leader dropped several followers at once", "flaps", "leader = 1 and cause = 'leader'"),
+    ("orders-0 flapped 12 times", "flaps", "topic = 'orders' and partition = 0"),
+    ("still outside the ISR", "catch_up", "joined_ts is null"),
+    ("it had to fetch 40.0 kB/s", "catch_up", "catch_up_ms > 10000 and joined_ts is not null"),
+    ("1 reassignment did not finish: orders-0", "reassignments", "finish_ts is null"),
+    ("2 original replicas left the ISR", "reassignments", "original_shrinks > 0"),
+    ("3 times a partition that was not being moved", "windows", "window = 'under_replicated'"),
+    ("10.0 MB were copied, with 8 writes of partition states, 4 of them by leaders", "reassignments",
+     "finish_ts is not null"),
+    ("2 (900 ms, orders-3) left at the worst tick, of 30.0 s", "measures",
+     "measure = 'lag_headroom_ms' and value < 6000"),
+    ("at 10000: 14 flaps", "what_if", "key = 'replica.lag.time.max.ms' and scope = 'all'"),
+    ("at 1000000: 2 copies never; at 10000000: the slowest copy in 30.0 s. Below 4.0 MB/s some copy never finishes",
+     "what_if", "key = 'throttle' and scope = 'all'"),
+    ("1 line of the trace could not be used (1 torn)", "quarantine", ""),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("words", "table", "where"), [pytest.param(*case, id=case[0][:50]) for case in CASES])
+def test_a_finding_names_its_rows(words: str, table: str, where: str) -> None:
+    finding = one(findings(), words)
+    assert (finding.table, finding.filter) == (table, where)
+    assert finding.as_row()["filter"] == where and finding.rows > 0
+
+
+def test_nothing_happened() -> None:
+    quiet = made_up.quiet_troubles(1)
+    told = {**made_up.troubles(1), **quiet, "windows": {}}
+    calm = {**made_up.summary(1), "quarantined": {}, "comparison": told["comparison"]}
+    assert [f.text for f in find(calm, told)] == [
+        "No partition was under-replicated.",
+        "All 4 ISR changes that brokers wrote follow from the rules, to within 0 ms, and no other does.",
+    ]
+
+
+def test_only_a_member_that_came_close_to_removal_is_named() -> None:
+    found = findings(headroom=[{"replica": 2, "least_ms": 6_000, "worst": "orders-3", "near": 0}])
+    assert not [f for f in found if "came close" in f.text]
+
+
+def test_a_filter_quotes_what_it_must() -> None:
+    assert Where("topic", value="it's").sql() == "topic = 'it''s'"
+
+
+@pytest.mark.parametrize(
+    ("n", "words"), [(None, "–"), (0, "0 B"), (999, "999 B"), (1_500_000, "1.5 MB"), (2e12, "2.0 TB")]
+)
+def test_size(n: float | None, words: str) -> None:
+    assert size(n) == words
+
+
+@pytest.mark.parametrize(("ms", "words"), [(None, "–"), (85, "85 ms"), (4_200, "4.2 s"), (185_000, "3 min 5 s"),
+                                           (7_800_000, "2 h 10 min")])  # fmt: skip
+def test_seconds(ms: int | None, words: str) -> None:
+    assert seconds(ms) == words
