@@ -154,6 +154,7 @@ def test_ticks_wait_while_the_process_is_stopped() -> None:
         trace.append(T0 + k * 5_000 - 300)
         trace.fetch(T0 + k * 5_000 - 100)
         trace.add("tick", T0 + k * 5_000)
+    trace.append(T0 + 20_100)
     woke = T0 + 82_003
     # What had waited in its sockets: the fetch first, then the ticks that were missed, then an append.
     trace.fetch(woke - 2)
