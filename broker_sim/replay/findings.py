@@ -240,9 +240,12 @@ def _reassignments(_: dict[str, Any], troubles: Troubles) -> Iterator[Finding]:
     done = [row for row in rows if row.get("finish_ts") is not None]
     if done:
         longest = done[0]
+        # Request logs do not tell how much a fetch carried.
+        told = all_of["copied_bytes"]
+        copied = f"{size(told)} were copied" if told else "How much was copied is not known"
         text = (
             f"{count(all_of['count'] - all_of['unfinished'], 'reassignment')} finished; the longest took "
-            f"{seconds(longest['duration_ms'])} ({_name(longest)}). {size(all_of['copied_bytes'])} were copied, with "
+            f"{seconds(longest['duration_ms'])} ({_name(longest)}). {copied}, with "
             f"{count(all_of['state_writes'], 'write')} of partition states, {all_of['isr_writes']} of them by leaders."
         )
         rows_of = all_of["count"] - all_of["unfinished"]
