@@ -73,6 +73,10 @@ class Timeouts:
     missing_broker_s: float = MISSING_BROKER_TIMEOUT_S
 
 
+#: Of a request's time limit, what the controller is given.
+_OPERATION_SHARE: Final = 5 / 6
+
+
 class _NotKafka(Exception):
     """What listens there does not speak the protocol."""
 
@@ -122,6 +126,9 @@ class AdminClient:
         self._opening: dict[tuple[str, int], asyncio.Lock] = {}
         self._nodes: dict[BrokerId, Node] = {}
         self._controller: BrokerId | None = None
+        #: How long the controller may take to finish a request, in its own words (`timeoutMs`). It must be able to say
+        #: so before the client gives the request up, or a creation that took too long is tried again, and refused.
+        self.operation_timeout_ms = int(self._timeouts.request_s * _OPERATION_SHARE * 1000)
         #: What is known of brokers and controller is to be asked again.
         self._stale = True
 

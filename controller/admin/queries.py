@@ -20,9 +20,6 @@ from controller.wire.errors import ErrorCode
 from controller.wire.protocol import ApiKey
 from controller.wire.types import NO_LEADER, BrokerId, ReplicaAssignment, TopicPartition
 
-#: How long the controller may take to finish, in its own words (`timeoutMs` of the requests). It must be able to say
-#: so before the client gives the request up, or a creation that took too long would be tried again, and refused.
-OPERATION_TIMEOUT_MS: Final = 25_000
 _ZERO_ID: Final = uuid.UUID(int=0)
 #: Outcome per partition or topic: None for done.
 Outcomes = dict[TopicPartition, Refused | None]
@@ -142,7 +139,7 @@ async def create_topic(
     }
     answer = await admin.call_controller(
         ApiKey.CREATE_TOPICS,
-        {"topics": [topic], "timeout": OPERATION_TIMEOUT_MS, "validate_only": False},
+        {"topics": [topic], "timeout": admin.operation_timeout_ms, "validate_only": False},
         lambda a: [t.error_code for t in a.topics],
     )
     for result in answer.topics:
@@ -165,7 +162,7 @@ async def create_partitions(
     ]
     answer = await admin.call_controller(
         ApiKey.CREATE_PARTITIONS,
-        {"topics": topics, "timeout": OPERATION_TIMEOUT_MS, "validate_only": False},
+        {"topics": topics, "timeout": admin.operation_timeout_ms, "validate_only": False},
         lambda a: [t.error_code for t in a.results],
     )
     for result in answer.results:
@@ -176,7 +173,7 @@ async def delete_topics(admin: AdminClient, names: Collection[str]) -> None:
     """Deletes topics. Raises Refused for the first refusal."""
     answer = await admin.call_controller(
         ApiKey.DELETE_TOPICS,
-        {"topic_names": sorted(names), "timeout": OPERATION_TIMEOUT_MS},
+        {"topic_names": sorted(names), "timeout": admin.operation_timeout_ms},
         lambda a: [t.error_code for t in a.responses],
     )
     for result in answer.responses:
@@ -275,7 +272,7 @@ async def list_reassignments(
         topics = [{"name": t, "partition_indexes": n} for t, n in _by_topic(partitions).items()]
     answer = await admin.call_controller(
         ApiKey.LIST_PARTITION_REASSIGNMENTS,
-        {"timeout": OPERATION_TIMEOUT_MS, "topics": topics},
+        {"timeout": admin.operation_timeout_ms, "topics": topics},
         lambda a: [a.error_code],
     )
     check(answer.error_code, answer.error_message)
@@ -301,7 +298,7 @@ async def alter_reassignments(
         topics[partition.topic].append({"partition_index": partition.partition, "replicas": listed})
     answer = await admin.call_controller(
         ApiKey.ALTER_PARTITION_REASSIGNMENTS,
-        {"timeout": OPERATION_TIMEOUT_MS, "topics": [{"name": n, "partitions": p} for n, p in topics.items()]},
+        {"timeout": admin.operation_timeout_ms, "topics": [{"name": n, "partitions": p} for n, p in topics.items()]},
         lambda a: [a.error_code, *(p.error_code for t in a.responses for p in t.partitions)],
     )
     check(answer.error_code, answer.error_message)
@@ -321,7 +318,7 @@ async def elect_leaders(
         listed = [{"topic": t, "partitions": n} for t, n in _by_topic(partitions).items()]
     answer = await admin.call_controller(
         ApiKey.ELECT_LEADERS,
-        {"election_type": election_type, "topic_partitions": listed, "timeout": OPERATION_TIMEOUT_MS},
+        {"election_type": election_type, "topic_partitions": listed, "timeout": admin.operation_timeout_ms},
         lambda a: [
             getattr(a, "error_code", 0),
             *(p.error_code for t in a.replica_election_results for p in t.partition_result),

@@ -15,8 +15,10 @@ from typing import Any, Final
 CONTROLLER: Final = 1001
 _CONTROLLER_LISTED: Final = re.compile(rf"(?<=\d),{CONTROLLER}\b")
 _CONTROLLER_CONFIGS: Final = f"Dynamic configs for broker {CONTROLLER} are:"
-#: How often Kafka's client asked in vain, and when.
-_ATTEMPTS: Final = re.compile(r"Call\(callName=.*? attempt\(s\)")
+#: How often Kafka's client asked in vain, and when; or that its time was up just between two attempts.
+_ATTEMPTS: Final = re.compile(
+    r"Call\(callName=.*? attempt\(s\)|Timed out waiting for a node assignment\. Call: \w+\(api=METADATA\)"
+)
 _UUID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 #: A stack trace, and where a JSON parser stood (these tools point at the character, Kafka's behind it).
 _STACK: Final = re.compile(
@@ -27,6 +29,8 @@ _TABLE_HEAD: Final = re.compile(r"^Option +(\(\* = required\) +)?Description *$"
 _LOGGED_AT: Final = re.compile(r"^\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}\]")
 #: Lines that Kafka's clients log of their own accord: connections, retries, configuration.
 _CLIENT_LOG: Final = re.compile(r"^\[<time>\] (WARN|ERROR|INFO) .*\(org\.apache\.kafka\.(clients|common)\..*\)$")
+#: The ones that never have an exception: what follows one of them is the tool's own, whenever the tool got to it.
+_CONNECTION_LOG: Final = re.compile(r"^\[<time>\] WARN .* Connection to node -?\d+ \(.*")
 
 
 def normal(text: str, names: Mapping[str, str]) -> list[str]:
@@ -43,8 +47,9 @@ def normal(text: str, names: Mapping[str, str]) -> list[str]:
         if by_client and _EXCEPTION.match(line):
             by_client = False
             continue
-        by_client = _CLIENT_LOG.match(line) is not None
-        if not by_client:
+        logged = _CLIENT_LOG.match(line) is not None
+        by_client = logged and not _CONNECTION_LOG.match(line)
+        if not logged:
             lines.append(_renamed(line, names))
     while lines and not lines[-1]:
         lines.pop()

@@ -217,15 +217,18 @@ class Stage:
         return await BrokerConnection.open(self.network, host, port, client_id=client_id, timeout_s=10)
 
     async def produce(self, topic: str, partition: int, batches: int, timestamp: int, size: int = 5000) -> None:
-        """So many batches of one record, a second apart."""
+        """So many batches of one record, a second apart; all in-sync replicas have them then."""
         state = await self.read(f"/brokers/topics/{topic}/partitions/{partition}/state")
-        for number in range(batches):
-            records = build_values([(None, b"x" * size)], timestamp=timestamp + 1000 * number)
-            rows = [{"name": topic, "partition_data": [{"index": partition, "records": records}]}]
-            answer = await self.call(
-                state["leader"], ApiKey.PRODUCE, 8, {"acks": -1, "timeout": 5_000, "topic_data": rows}
-            )
-            assert answer.responses[0].partition_responses[0].error_code == 0, answer
+        connection = await self.open(state["leader"], "scenario")
+        try:
+            for number in range(batches):
+                records = build_values([(None, b"x" * size)], timestamp=timestamp + 1000 * number)
+                rows = [{"name": topic, "partition_data": [{"index": partition, "records": records}]}]
+                acks = -1 if number == batches - 1 else 1
+                answer = await connection.call(ApiKey.PRODUCE, 8, {"acks": acks, "timeout": 10_000, "topic_data": rows})
+                assert answer.responses[0].partition_responses[0].error_code == 0, answer
+        finally:
+            connection.close()
 
     async def coordinator(self, group: str) -> int:
         found: list[int] = []
