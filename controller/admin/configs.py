@@ -66,11 +66,8 @@ async def alter(run_: Run, of: Entity) -> None:
             f"Set({', '.join(hidden)})"
         )
     await alter_configs(run_.admin, of.type, {name: changes})
-    run_.console.line(
-        f"Completed updating config for {of.singular} {name}."
-        if of.name is not None
-        else f"Completed updating default config for {of.plural} in the cluster."
-    )
+    said = run_.texts.config_altered if of.name is not None else run_.texts.default_altered
+    run_.console.line(said.format(kind=of.singular, name=name))
     run_.console.result({"entity_type": of.plural, "entity_name": of.name, "changed": dict(changes)})
 
 
@@ -91,10 +88,9 @@ async def _all_names(run_: Run, of: Entity) -> list[str | None]:
 
 async def _describe_one(run_: Run, of: Entity, name: str | None) -> dict[str, object]:
     everything = run_.args.has("all")
-    if name is None:
-        run_.console.line(f"Default configs for {of.plural} in the cluster are:")
-    else:
-        run_.console.line(f"{'All' if everything else 'Dynamic'} configs for {of.singular} {name} are:")
+    texts = run_.texts
+    heading = texts.all_described if everything else texts.config_described
+    run_.console.line((texts.default_described if name is None else heading).format(kind=of.singular, name=name))
     found = (await describe_configs(run_.admin, of.type, [name or ""], synonyms=True)).get(name or "", [])
     source = _DYNAMIC["default" if name is None else of.plural]
     entries = [e for e in found if (everything and name is not None) or e.source is source]

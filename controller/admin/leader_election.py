@@ -12,7 +12,8 @@ from controller.admin.machine import Machine
 from controller.admin.options import Arguments, Option, OptionFailure, OptionTable
 from controller.admin.queries import Outcomes, elect_leaders
 from controller.admin.reassignment_json import parse_election
-from controller.admin.tool import Run, Tool, message_and_trace, run, run_async
+from controller.admin.texts import ELECTION, V39, ElectionTexts, Texts
+from controller.admin.tool import Run, Tool, message_and_trace, run, run_async, uncaught
 from controller.wire.errors import ErrorCode
 from controller.wire.types import TopicPartition
 
@@ -63,7 +64,12 @@ async def main_async(argv: Sequence[str], machine: Machine) -> int:
 
 def check(args: Arguments) -> None:
     """Raises ToolFailure for the first thing that is missing or does not go together."""
-    missing = [name for name in ("bootstrap-server", "election-type") if not args.has(name)]
+    check_as(V39, args)
+
+
+def check_as(texts: Texts, args: Arguments) -> None:
+    """As `check`, in the words of a version."""
+    missing = [name for name in texts.election_options if not args.has(name)]
     if missing:
         raise _failed(f"Missing required option(s): {', '.join(missing)}")
     election_type(args)
@@ -92,12 +98,17 @@ def _failed(message: str) -> ToolFailure:
 async def perform(run_: Run) -> int:
     """Holds the elections. Raises ToolFailure when some leader could not be elected."""
     kind = election_type(run_.args)
-    partitions = _partitions(run_.args)
+    partitions = _partitions(run_.args, run_.texts)
     if partitions is not None and not partitions:
         run_.console.result(_as_json(kind, {}))
         return 0
+    return say_outcomes(run_, kind, await elect(run_, kind, partitions))
+
+
+async def elect(run_: Run, kind: str, partitions: Sequence[TopicPartition] | None) -> Outcomes:
+    """Asks for the elections; all partitions with None. Raises ToolFailure, Refused."""
     try:
-        outcomes = await elect_leaders(run_.admin, ELECTION_TYPES[kind], partitions)
+        return await elect_leaders(run_.admin, ELECTION_TYPES[kind], partitions)
     except Refused as refused:
         if refused.code is ErrorCode.REQUEST_TIMED_OUT:
             raise _timed_out(run_) from refused
@@ -108,7 +119,6 @@ async def perform(run_: Run) -> int:
         if isinstance(unreachable.__cause__, TimeoutError):
             raise _timed_out(run_) from unreachable
         raise
-    return _say_outcomes(run_, kind, outcomes)
 
 
 def _timed_out(run_: Run) -> ToolFailure:
@@ -117,7 +127,7 @@ def _timed_out(run_: Run) -> ToolFailure:
     return _failed("Timeout waiting for election results")
 
 
-def _partitions(args: Arguments) -> list[TopicPartition] | None:
+def _partitions(args: Arguments, texts: Texts) -> list[TopicPartition] | None:
     """The partitions asked for; None for all."""
     if args.has("path-to-json-file"):
         try:
@@ -125,7 +135,7 @@ def _partitions(args: Arguments) -> list[TopicPartition] | None:
         except ToolFailure as error:
             raise ToolFailure(f"{error.java_class}: {error}") from error
         try:
-            return parse_election(text)
+            return parse_election(text, texts)
         except JsonFailure as error:
             raise ToolFailure(f"{error.java_class}: {error}") from error
     if args.has("topic"):
@@ -133,22 +143,23 @@ def _partitions(args: Arguments) -> list[TopicPartition] | None:
     return None
 
 
-def _say_outcomes(run_: Run, kind: str, outcomes: Outcomes) -> int:
+def say_outcomes(run_: Run, kind: str, outcomes: Outcomes, texts: ElectionTexts = ELECTION) -> int:
+    """Prints who was elected, who need not be and who could not be. Returns the exit code."""
     elected = [p for p, refused in outcomes.items() if refused is None]
     not_needed = [p for p, r in outcomes.items() if r is not None and r.code is ErrorCode.ELECTION_NOT_NEEDED]
     failed = {p: r for p, r in outcomes.items() if r is not None and r.code is not ErrorCode.ELECTION_NOT_NEEDED}
     if elected:
-        run_.console.line(f"Successfully completed leader election ({kind}) for partitions {_names(elected)}")
+        run_.console.line(texts.elected.format(kind=kind, partitions=_names(elected)))
     if not_needed:
-        run_.console.line(f"Valid replica already elected for partitions {_names(not_needed)}")
+        named = elected if run_.texts.mistakes_elected else not_needed
+        run_.console.line(texts.already.format(partitions=_names(named)))
     for partition, refused in failed.items():
-        run_.console.line(f"Error completing leader election ({kind}) for partition: {partition}: {refused.prefixed}")
+        run_.console.line(texts.failed.format(kind=kind, partition=partition, error=refused.prefixed))
     run_.console.result(_as_json(kind, outcomes))
     if not failed:
         return 0
-    message = f"{len(failed)} replica(s) could not be elected"
-    run_.console.complain(message)
-    run_.console.complain(f"{_COMMAND_FAILED}: {message}")
+    failure = _failed(texts.could_not.format(count=len(failed)))
+    (uncaught if run_.texts.throws_elections else message_and_trace)(run_.console, run_.texts.renamed(failure))
     return 1
 
 
@@ -172,8 +183,10 @@ def _as_json(kind: str, outcomes: Outcomes) -> dict[str, object]:
 
 
 async def _older(compat: str, argv: Sequence[str], machine: Machine) -> int:
-    from controller.admin.older import election, program  # loaded only when asked for
+    from controller.admin.older import by_broker, election, program  # loaded only when asked for
 
+    if by_broker.means_leader_tool(compat, argv):
+        return await run_async(by_broker.election_tool(), argv, machine)
     return await program.run_older(election.tool(compat), argv, machine)
 
 

@@ -54,7 +54,7 @@ JSON: Final = Option(name="json", help="Print the result as one JSON value, for 
 COMPAT: Final = Option(
     name="compat",
     argument="2.0, 2.6 or 3.9",
-    help="Work as the tool of this Kafka did; 2.x on ZooKeeper (--zookeeper) where that version did. Default: 3.9.",
+    help="Work as the tool of this Kafka did; 2.x on ZooKeeper with --zookeeper where that version did. Default: 3.9.",
 )
 HELP: Final = Option(name="help", help="Print usage information.")
 VERSION: Final = Option(name="version", help="Print the version.")
@@ -80,6 +80,12 @@ class Arguments:
     def warn(self, text: str) -> None:
         """Notes a warning of the checks."""
         self.warnings.append(text)
+
+    def on(self, table: OptionTable) -> Arguments:
+        """The same command line as options of a table that has more of them, for what reads those."""
+        same = Arguments(table, self._given, self.argv)
+        same.warnings = self.warnings
+        return same
 
     def has(self, name: str) -> bool:
         """Whether the option was given."""

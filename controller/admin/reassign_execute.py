@@ -28,11 +28,6 @@ from controller.admin.tool import Run
 from controller.wire.errors import ErrorCode
 from controller.wire.types import BrokerId, PartitionReplica, ReplicaAssignment, TopicPartition
 
-_IN_PROGRESS: Final = (
-    "Cannot execute because there is an existing partition assignment.  Use --additional to override this and create "
-    "a new partition assignment in addition to the existing one. The --additional flag can also be used to change the "
-    "throttle by resubmitting the current reassignment."
-)
 _VERIFY_WARNING: Final = (
     "Warning: You must run --verify periodically, until the reassignment completes, to ensure the throttle is removed."
 )
@@ -51,7 +46,7 @@ async def execute(run: Run) -> None:
     check_execute(plan)
     running = await list_reassignments(run.admin)
     if running and not args.has("additional"):
-        raise Terse(_IN_PROGRESS)
+        raise Terse(run.texts.in_progress)
     await _check_brokers(run, plan)
     current = await _current(run, list(plan.targets))
     if args.has("dry-run"):
@@ -138,9 +133,10 @@ async def _throttle(
     if throttle < 0 and log_dir_throttle < 0:
         return
     run.console.line(_VERIFY_WARNING)
-    if throttle >= 0:
-        moves = throttles.move_map(running, plan.targets, current)
+    moves = (throttles.move_map if run.texts.keeps_sources else throttles.move_map_26)(running, plan.targets, current)
+    if throttle >= 0 or run.texts.lists_for_log_dirs:
         await alter_configs(run.admin, ConfigType.TOPIC, throttles.topic_configs(moves))
+    if throttle >= 0:
         rate = dict.fromkeys((throttles.LEADER_THROTTLE, throttles.FOLLOWER_THROTTLE), str(throttle))
         brokers = throttles.throttled_brokers(moves)
         await alter_configs(run.admin, ConfigType.BROKER, {str(b): rate for b in brokers})
@@ -159,6 +155,7 @@ async def _move_log_dirs(run: Run, targets: Mapping[PartitionReplica, str], time
     pending = dict(sorted(targets.items()))
     while True:
         outcomes = await alter_log_dirs(run.admin, pending)
+        taken = []
         for replica, refused in sorted(outcomes.items()):
             if refused is not None and refused.code is ErrorCode.REPLICA_NOT_AVAILABLE:
                 continue
@@ -168,10 +165,14 @@ async def _move_log_dirs(run: Run, targets: Mapping[PartitionReplica, str], time
                     java_class="org.apache.kafka.server.common.AdminCommandFailedException",
                 ) from refused
             path = pending.pop(replica)
-            run.console.line(
-                f"Successfully started moving log directory to {path} for replica {replica.topic_partition} "
-                f"with broker {replica.replica} "
-            )
+            taken.append(replica)
+            if run.texts.log_dir_move is not None:
+                place = {"path": path, "partition": replica.topic_partition, "broker": replica.replica}
+                run.console.line(run.texts.log_dir_move.format(**place))
+        if taken and run.texts.log_dir_move is None:
+            in_order = sorted(taken, key=lambda r: (r.replica, r.topic_partition))
+            listed = ",".join(map(str, in_order))
+            run.console.line(f"Successfully started log directory move{_s(taken)} for: {listed}")
         if not pending:
             return
         if loop.time() >= give_up:
@@ -213,7 +214,8 @@ async def _cancel_moves(run: Run, plan: ReassignmentPlan, timeout_ms: int) -> Co
         await _move_log_dirs(run, back, timeout_ms)
     else:
         # Kafka 3.9 ends this line with nothing.
-        run.console.text("None of the specified partition moves are active.")
+        say = run.console.line if run.texts.ends_no_moves else run.console.text
+        say("None of the specified partition moves are active.")
     return list(back)
 
 

@@ -50,8 +50,8 @@ async def generate(run_: Run) -> None:
     not alive are left out.
     """
     args = run_.args
-    topics = parse_topics_to_move(read_file(args.value("topics-to-move-json-file") or ""))
-    wanted = parse_broker_list(args.value("broker-list") or "")
+    topics = parse_topics_to_move(read_file(args.value("topics-to-move-json-file") or ""), run_.texts)
+    wanted = parse_broker_list(args.value("broker-list") or "", run_.texts)
     mode = RackMode.DISABLED if args.has("disable-rack-aware") else RackMode.ENFORCED
     current = await current_assignment(run_, topics)
     nodes = await run_.admin.brokers()

@@ -11,6 +11,7 @@ from controller.admin.log_dir_queries import ReplicaPlace, replica_places
 from controller.admin.queries import ConfigType, TopicInfo, alter_configs, describe_topics, list_reassignments
 from controller.admin.reassign_progress import show
 from controller.admin.reassignment_json import ReassignmentPlan, parse_plan
+from controller.admin.texts import V39, Texts
 from controller.admin.tool import Run
 from controller.wire.types import BrokerId, PartitionReplica, ReplicaAssignment, TopicPartition
 
@@ -26,7 +27,7 @@ async def verify(run: Run) -> None:
     current = await _current(run, plan)
     run.console.line("Status of partition reassignment:")
     for partition, target in plan.targets.items():
-        run.console.line(partition_line(partition, target, running, current))
+        run.console.line(partition_line(partition, target, running, current, run.texts))
     places = await replica_places(run.admin, list(plan.log_dirs)) if plan.log_dirs else {}
     moves = sorted(places, key=lambda r: (r.replica, r.topic_partition))
     states = [replica_line(replica, places[replica], plan.log_dirs[replica]) for replica in moves]
@@ -54,13 +55,14 @@ def partition_line(
     target: Sequence[BrokerId],
     running: Mapping[TopicPartition, ReplicaAssignment],
     current: Replicas,
+    texts: Texts = V39,
 ) -> str:
     """What is said of one partition. The order of the replicas counts."""
     if partition in running:
         return f"Reassignment of partition {partition} is still in progress."
     now = current.get(partition, ())
     if tuple(now) == tuple(target):
-        return f"Reassignment of partition {partition} is completed."
+        return texts.completed.format(partition=partition)
     return (
         f"There is no active reassignment of partition {partition}, but replica set is {_ids(now)} rather than "
         f"{_ids(target)}."

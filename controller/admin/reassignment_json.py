@@ -14,6 +14,7 @@ from controller.admin import kafka_json as kj
 from controller.admin.console import compact
 from controller.admin.failures import ToolFailure
 from controller.admin.options import parse_integer
+from controller.admin.texts import V39, Texts
 from controller.wire.types import BrokerId, PartitionReplica, TopicPartition
 
 ANY_LOG_DIR: Final = "any"
@@ -75,7 +76,7 @@ def check_execute(plan: ReassignmentPlan) -> None:
         raise _command_failed(f"Partition replica lists may not contain duplicate entries: {'. '.join(repeated)}")
 
 
-def parse_topics_to_move(text: str) -> list[str]:
+def parse_topics_to_move(text: str, texts: Texts = V39) -> list[str]:
     """The topics of a topics-to-move file, in order. Raises JsonFailure, ToolFailure."""
     try:
         parsed = kj.parse(text)
@@ -87,20 +88,21 @@ def parse_topics_to_move(text: str) -> list[str]:
     topics = [kj.as_string(kj.member(kj.as_object(item), "topic")) for item in items]
     twice = [topic for topic, count in Counter(topics).items() if count > 1]
     if twice:
-        raise _command_failed(f"List of topics to reassign contains duplicate entries: [{_list(twice)}]")
+        listed = texts.duplicates.format(listed=_list(twice))
+        raise _command_failed(f"List of topics to reassign contains duplicate entries: {listed}")
     return topics
 
 
-def parse_broker_list(text: str) -> list[BrokerId]:
+def parse_broker_list(text: str, texts: Texts = V39) -> list[BrokerId]:
     """The ids of `0,1,2`, without blanks. Raises ToolFailure."""
     brokers = [BrokerId(parse_integer(word)) for word in text.split(",")]
     twice = [broker for broker, count in Counter(brokers).items() if count > 1]
     if twice:
-        raise _command_failed(f"Broker list contains duplicate entries: [{_list(twice)}]")
+        raise _command_failed(f"Broker list contains duplicate entries: {texts.duplicates.format(listed=_list(twice))}")
     return brokers
 
 
-def parse_election(text: str) -> list[TopicPartition]:
+def parse_election(text: str, texts: Texts = V39) -> list[TopicPartition]:
     """The partitions of a leader-election file. Raises ToolFailure."""
     try:
         parsed = kj.parse(text)
@@ -117,7 +119,8 @@ def parse_election(text: str) -> list[TopicPartition]:
         )
     twice = sorted(p for p, count in Counter(partitions).items() if count > 1)
     if twice:
-        raise _operation(f"Replica election data contains duplicate partitions: [{_list(twice)}]")
+        listed = texts.duplicates.format(listed=_list(twice))
+        raise _operation(f"Replica election data contains duplicate partitions: {listed}")
     return partitions
 
 

@@ -40,7 +40,8 @@ def move_map(
 ) -> dict[TopicPartition, Move]:
     """The moves once `proposed` is added to what is `running`; `current` has the replicas of the proposed partitions.
 
-    A proposal replaces a running move but keeps its sources; running partitions that are not proposed stay.
+    A proposal replaces a running move but keeps its sources; running partitions that are not proposed stay. Not so in
+    2.6 (see `move_map_26`).
     """
     moves = {
         partition: Move(
@@ -51,6 +52,26 @@ def move_map(
     for partition, target in proposed.items():
         before = moves.get(partition)
         sources = before.sources if before is not None else frozenset(current[partition])
+        moves[partition] = Move(sources=sources, destinations=frozenset(target) - sources)
+    return dict(sorted(moves.items()))
+
+
+def move_map_26(
+    running: Mapping[TopicPartition, ReplicaAssignment],
+    proposed: Mapping[TopicPartition, Sequence[BrokerId]],
+    current: Mapping[TopicPartition, Sequence[BrokerId]],
+) -> dict[TopicPartition, Move]:
+    """As `move_map`, in Kafka 2.6: all replicas of a running move are sources, those that it is adding among them.
+
+    So a running partition that is not proposed has no destination left, and loses its follower throttle.
+    """
+    moves = {}
+    for partition, r in running.items():
+        sources = frozenset(r.replicas) | frozenset(current.get(partition, ()))
+        copying = (frozenset(r.replicas) | frozenset(r.adding_replicas)) - frozenset(r.removing_replicas)
+        moves[partition] = Move(sources=sources, destinations=copying - sources)
+    for partition, target in proposed.items():
+        sources = frozenset(current[partition])
         moves[partition] = Move(sources=sources, destinations=frozenset(target) - sources)
     return dict(sorted(moves.items()))
 

@@ -17,6 +17,7 @@ from controller.admin.console import Console
 from controller.admin.failures import ClusterUnreachable, ToolFailure, class_and_message
 from controller.admin.machine import Machine, this_machine
 from controller.admin.options import Arguments, OptionFailure, OptionTable, UsageExit, VersionAsked
+from controller.admin.texts import V39, Texts
 from controller.wire.errors import KafkaError
 from controller.wire.settings import SettingError, parse_properties
 
@@ -36,6 +37,8 @@ class Run:
     admin: AdminClient
     console: Console
     machine: Machine
+    #: Of the version that the tool works as.
+    texts: Texts = V39
 
 
 Say = Callable[[Console, Exception, Arguments], None]
@@ -60,6 +63,8 @@ class Tool:
     timeouts: Timeouts = field(default_factory=Timeouts)
     #: What a failure of the action itself exits with.
     failed_exit: int = 1
+    #: What it says by brokers, by version.
+    texts: Texts = V39
 
 
 def run(tool: Tool, argv: Sequence[str], machine: Machine | None = None) -> int:
@@ -98,7 +103,7 @@ async def run_async(tool: Tool, argv: Sequence[str], machine: Machine) -> int:
         console.result({"error": str(failure)})
         return 1
     _warn(console, args)
-    return await _perform(tool, args, console, machine)
+    return await perform_checked(tool, args, console, machine)
 
 
 def split_compat(argv: Sequence[str]) -> tuple[str | None, list[str]]:
@@ -136,7 +141,8 @@ def _check(tool: Tool, args: Arguments) -> None:
     tool.check(args)
 
 
-async def _perform(tool: Tool, args: Arguments, console: Console, machine: Machine) -> int:
+async def perform_checked(tool: Tool, args: Arguments, console: Console, machine: Machine) -> int:
+    """Connects and performs what was parsed and checked. Returns the exit code."""
     try:
         admin = _admin(tool, args, machine)
     except ToolFailure as failure:
@@ -146,7 +152,8 @@ async def _perform(tool: Tool, args: Arguments, console: Console, machine: Machi
         return 1
     async with admin:
         try:
-            return await tool.perform(Run(args=args, admin=admin, console=console, machine=machine))
+            run_ = Run(args=args, admin=admin, console=console, machine=machine, texts=tool.texts)
+            return await tool.perform(run_)
         except UsageExit as usage:
             console.complain(str(usage))
             console.complain(tool.table.help())

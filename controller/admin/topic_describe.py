@@ -19,6 +19,7 @@ from controller.admin.queries import (
     list_reassignments,
     topic_names,
 )
+from controller.admin.texts import V39, Texts
 from controller.admin.tool import Run
 from controller.admin.topic_filter import matching
 from controller.admin.topic_options import REPORTS
@@ -56,7 +57,7 @@ class DescribedPartition:
             return in_sync == self.min_insync_replicas
         return self.info.leader is None or not self.leader_is_live
 
-    def line(self) -> str:
+    def line(self, texts: Texts = V39) -> str:
         """The line as Kafka prints it."""
         leader = "none" if self.info.leader is None else str(self.info.leader)
         text = (
@@ -66,7 +67,7 @@ class DescribedPartition:
         if self.reassignment is not None:
             text += f"\tAdding Replicas: {_ids(self.reassignment.adding_replicas)}"
             text += f"\tRemoving Replicas: {_ids(self.reassignment.removing_replicas)}"
-        return text + "\tElr: N/A\tLastKnownElr: N/A"
+        return text + ("\tElr: N/A\tLastKnownElr: N/A" if texts.describes_ids else "")
 
     def as_json(self) -> dict[str, Any]:
         """The same for machines."""
@@ -100,9 +101,9 @@ class DescribedTopic:
         """Whether any config is not a default."""
         return bool(self.configs)
 
-    def line(self) -> str:
+    def line(self, texts: Texts = V39) -> str:
         """The summary line as Kafka prints it."""
-        identity = f"\tTopicId: {self.info.topic_id}" if self.info.topic_id else ""
+        identity = f"\tTopicId: {self.info.topic_id}" if self.info.topic_id and texts.describes_ids else ""
         configs = ",".join(f"{e.name}={e.value}" for e in self.configs)
         return (
             f"Topic: {self.info.name}{identity}\tPartitionCount: {len(self.info.partitions)}"
@@ -131,10 +132,10 @@ async def describe(run: Run) -> None:
         if only_overrides and not topic.has_overrides:
             continue
         if not reports:
-            run.console.line(topic.line())
+            run.console.line(topic.line(run.texts))
         if not only_overrides:
             for partition in partitions:
-                run.console.line(partition.line())
+                run.console.line(partition.line(run.texts))
         if partitions or not reports:
             shown.append(topic.as_json([] if only_overrides else partitions))
     run.console.result({"topics": shown})
@@ -155,7 +156,7 @@ async def chosen(run: Run) -> list[str]:
         return await _by_id(run, topic_id)
     names = matching(await topic_names(run.admin), topic, exclude_internal=args.has("exclude-internal"))
     if topic is not None and not names and not args.has("if-exists"):
-        raise _missing(f"Topic 'Optional[{topic}]' does not exist as expected")
+        raise _missing(run.texts.missing_topic.format(topic=topic))
     return names
 
 

@@ -6,6 +6,7 @@ from typing import Final
 
 from controller.admin.failures import ToolFailure
 from controller.admin.options import COMMAND_CONFIG, Arguments, Option, OptionTable, UsageExit
+from controller.admin.texts import V39
 
 ACTIONS: Final = ("create", "list", "alter", "describe", "delete")
 #: Each report of describe.
@@ -125,10 +126,7 @@ def _check_alter(args: Arguments) -> None:
 
 def _refuse_config(args: Arguments) -> None:
     if args.has("config"):
-        raise UsageExit(
-            'Option combination "[[bootstrap-server], [config]]" can\'t be used with option "[alter]" (the '
-            "kafka-configs CLI supports altering topic configs with a --bootstrap-server option)"
-        )
+        raise UsageExit(V39.config_with_alter)
 
 
 def _check_conflicts(args: Arguments) -> None:

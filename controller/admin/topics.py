@@ -11,6 +11,7 @@ from controller.admin.layout.command import explain_topics
 from controller.admin.machine import Machine
 from controller.admin.options import Arguments
 from controller.admin.queries import create_partitions, create_topic, delete_topics, describe_topics, topic_names
+from controller.admin.texts import Texts
 from controller.admin.tool import Run, Tool, message_and_trace, run, run_async
 from controller.admin.topic_describe import chosen, describe
 from controller.admin.topic_filter import matching
@@ -65,7 +66,7 @@ async def create(run_: Run) -> None:
     name = args.value("topic") or ""
     partitions, replication_factor = _counts(args)
     assignment = parse_assignment(args.value("replica-assignment") or "")
-    configs = _configs(args, console)
+    configs = _configs(args, console, run_.texts)
     if "." in name or "_" in name:
         console.line(COLLISION_WARNING)
     if replication_factor is not None and not 1 <= replication_factor <= 32767:
@@ -96,7 +97,7 @@ def _counts(args: Arguments) -> tuple[int | None, int | None]:
     return args.integer("partitions"), args.integer("replication-factor")
 
 
-def _configs(args: Arguments, console: Console) -> dict[str, str]:
+def _configs(args: Arguments, console: Console, texts: Texts) -> dict[str, str]:
     """The checked `--config` values. Raises ToolFailure."""
     configs = parse_configs(args.values("config"))
     try:
@@ -111,16 +112,16 @@ def _configs(args: Arguments, console: Console) -> dict[str, str]:
             else f"{package}.errors.InvalidConfigurationException",
         ) from invalid
     if "message.format.version" in configs:
-        console.line(_format_version_warning(configs["message.format.version"]))
+        console.line(format_version_warning(configs["message.format.version"], texts))
     return configs
 
 
-def _format_version_warning(version: str) -> str:
+def format_version_warning(version: str, texts: Texts) -> str:
+    """What `--config message.format.version` is answered with."""
     return (
         f"WARNING: The configuration message.format.version={version} is specified. This configuration will be ignored "
-        "if the version is newer than the inter.broker.protocol.version specified in the broker or if the "
-        "inter.broker.protocol.version is 3.0 or newer. This configuration is deprecated and it will be removed in "
-        "Apache Kafka 4.0."
+        f"if the version is newer than the inter.broker.protocol.version specified in the broker"
+        f"{texts.format_version_end}"
     )
 
 
@@ -142,7 +143,7 @@ async def existing(run_: Run) -> list[str]:
     wanted = run_.args.value("topic") or ""
     names = matching(await topic_names(run_.admin), wanted, exclude_internal=False)
     if not names and not run_.args.has("if-exists"):
-        raise _illegal_argument(f"Topic 'Optional[{wanted}]' does not exist as expected")
+        raise _illegal_argument(run_.texts.missing_topic.format(topic=wanted))
     return names
 
 

@@ -1,6 +1,6 @@
 """kafka-consumer-groups --list and --describe of 2.0 and 2.6. Source: spec admin.md §4.5.
 
-Left out and refused: --delete, --reset-offsets, --delete-offsets, which today's tool has.
+Where the section names no difference (--delete, --reset-offsets, --delete-offsets), it is today's tool.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from functools import partial
 from typing import Any, Final
 
 from controller.admin.console import Console
-from controller.admin.consumer_groups import offset_rows
-from controller.admin.failures import Refused, ToolFailure, class_and_message
+from controller.admin.consumer_groups import TOOL, offset_rows
+from controller.admin.failures import Refused, class_and_message
 from controller.admin.group_queries import Group, GroupMember, describe_group, list_groups
 from controller.admin.group_tables import table
 from controller.admin.machine import Machine
@@ -62,8 +62,6 @@ def check(compat: str, args: Arguments) -> None:
     args.require("bootstrap-server")
     if args.count(_actions(compat)) != 1:
         raise UsageExit(f"Command must include exactly one action: --{', --'.join(_actions(compat))}")
-    if not args.count(("list", "describe")):
-        raise ToolFailure("--compat has --list and --describe of this tool; leave it out for the other actions")
     if args.has("describe") and not args.count(["group", *(["all-groups"] if compat != V20 else [])]):
         args.require("group")
 
@@ -148,7 +146,11 @@ def say_failed(console: Console, error: Exception, _: Arguments) -> None:
 
 
 async def run_older(compat: str, argv: Sequence[str], machine: Machine) -> int:
-    """Runs it as a version had it."""
+    """Runs it as a version had it; actions without a difference as today's tool does."""
+    words = {word.lstrip("-").partition("=")[0] for word in argv if word.startswith("-")}
+    chosen = words.intersection(_actions(compat))
+    if len(chosen) == 1 and not chosen & {"list", "describe"}:
+        return await run_async(TOOL, argv, machine)
     tool = Tool(
         table=_table(compat),
         check=partial(check, compat),

@@ -1,23 +1,35 @@
-"""kafka-preferred-replica-election (2.0 and 2.6) with --zookeeper: by a znode. Source: spec admin.md §4.1."""
+"""kafka-preferred-replica-election (2.0 and 2.6): by a znode, or by brokers (2.6). Source: spec admin.md §4.1."""
 
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from controller.admin import kafka_json as kj
+from controller.admin import leader_election
+from controller.admin.cluster import Timeouts
 from controller.admin.console import Console
 from controller.admin.failures import ToolFailure, class_and_message
+from controller.admin.older import by_broker
 from controller.admin.older.program import OlderTool, ZkRun
 from controller.admin.older.znodes import V20, NodeExists
-from controller.admin.options import Arguments, Option, OptionTable
+from controller.admin.options import Arguments, Option, OptionTable, UsageExit
+from controller.admin.texts import PREFERRED
+from controller.admin.tool import Run, Tool
 from controller.wire.types import TopicPartition
 from controller.wire.znodes import PreferredReplicaElectionZNode, decode_partitions, encode_partitions
 
 _OPERATION: Final = "kafka.common.AdminCommandFailedException"
+_DEPRECATED: Final = "This tool is deprecated. Please use kafka-leader-election tool. Tracking issue: KAFKA-8405"
 _DESCRIPTION: Final = (
     "This tool causes leadership for each partition to be transferred back to the 'preferred replica', it can be used "
     "to balance leadership among the servers."
+)
+_DESCRIPTION_26: Final = (
+    "This tool helps to causes leadership for each partition to be transferred back to the 'preferred replica', it can "
+    "be used to balance leadership among the servers."
 )
 
 
@@ -27,18 +39,26 @@ def table(compat: str) -> OptionTable:
         Option(name="zookeeper", argument="urls", help="REQUIRED: host:port[,host:port...][/chroot]"),
         Option(name="path-to-json-file", argument="file", help="The partitions; all without it."),
     ]
-    return OptionTable(_DESCRIPTION, options, version=compat != V20)
+    if compat != V20:
+        options.append(Option(name="bootstrap-server", argument="host:port", help="Brokers to ask, not ZooKeeper."))
+        options.append(leader_election.TABLE["admin.config"])
+    return OptionTable(_DESCRIPTION if compat == V20 else _DESCRIPTION_26, options, version=compat != V20)
 
 
-def check(args: Arguments) -> None:
+def check(compat: str, args: Arguments) -> None:
     """Raises UsageExit."""
-    args.require("zookeeper")
+    if compat == V20:
+        args.require("zookeeper")
+    elif args.count(("bootstrap-server", "zookeeper")) != 1:
+        raise UsageExit("Exactly one of '[bootstrap-server]' or '[zookeeper]' must be provided")
 
 
 async def perform(run: ZkRun) -> int:
     """Asks for the elections. Raises ToolFailure."""
     if run.compat != V20:
-        run.console.line("This tool is deprecated. Please use kafka-leader-election tool. Tracking issue: KAFKA-8405")
+        run.console.line(_DEPRECATED)
+        run.console.line("Warning: --zookeeper is deprecated and will be removed in a future version of Kafka.")
+        run.console.line("Use --bootstrap-server instead to specify a broker to connect to.")
     everything = list(await run.znodes.replicas(await run.znodes.topics()))
     wanted = _wanted(run.args) if run.args.has("path-to-json-file") else everything
     known = [p for p in wanted if p in set(everything)]
@@ -60,6 +80,19 @@ async def perform(run: ZkRun) -> int:
             )
     run.console.result({"partitions": [str(p) for p in known]})
     return 0
+
+
+async def perform_by_broker(run: Run) -> int:
+    """As 2.6 asked brokers for the elections: of a file, or all. Raises ToolFailure, KafkaError."""
+    run.console.line(_DEPRECATED)
+    wanted = _wanted(run.args) if run.args.has("path-to-json-file") else None
+    outcomes = await leader_election.elect(run, "PREFERRED", wanted)
+    return leader_election.say_outcomes(run, "PREFERRED", outcomes, PREFERRED)
+
+
+def _by_broker() -> Tool:
+    timeouts = Timeouts(request_s=30.0, call_s=60.0)
+    return replace(by_broker.election_tool(), perform=perform_by_broker, timeouts=timeouts)
 
 
 def _wanted(args: Arguments) -> list[TopicPartition]:
@@ -98,8 +131,9 @@ def tool(compat: str) -> OlderTool:
     return OlderTool(
         compat=compat,
         table=table(compat),
-        check=check,
+        check=partial(check, compat),
         perform=perform,
         say_failed=say_failed,
-        no_arguments=_DESCRIPTION,
+        no_arguments=_DESCRIPTION if compat == V20 else _DESCRIPTION_26,
+        by_broker=_by_broker() if compat != V20 else None,
     )

@@ -11,6 +11,7 @@ from controller.admin.failures import ToolFailure, class_and_message
 from controller.admin.machine import Machine
 from controller.admin.older.znodes import NodeExists, Znodes
 from controller.admin.options import Arguments, OptionTable, UsageExit, VersionAsked
+from controller.admin.tool import Tool, perform_checked
 from controller.wire.errors import KafkaError
 from controller.wire.ports import ZkSession
 from controller.wire.zk import ZkSessionExpired, ZkUnreachable
@@ -42,10 +43,14 @@ class OlderTool:
     perform: Callable[[ZkRun], Awaitable[int]]
     say_failed: Callable[[Console, Exception, Arguments], int]
     no_arguments: str | None = None
+    #: How a command line that does not go together is told: uncaught, but where the tool catches it.
+    say_unparsed: Callable[[Console, Exception], object] = lambda console, error: uncaught(console, error)
+    #: What runs with --bootstrap-server instead; None where the version asked ZooKeeper only.
+    by_broker: Tool | None = None
 
 
 async def run_older(tool: OlderTool, argv: Sequence[str], machine: Machine) -> int:
-    """Parses, checks, opens a session and performs. Returns the exit code."""
+    """Parses, checks, opens a session (or asks brokers) and performs. Returns the exit code."""
     console = Console(machine, as_json="--json" in argv)
     try:
         args = tool.table.parse(argv)
@@ -58,9 +63,11 @@ async def run_older(tool: OlderTool, argv: Sequence[str], machine: Machine) -> i
     except UsageExit as usage:
         return _usage(tool, console, usage)
     except ToolFailure as failure:
-        console.complain(_UNPARSED + class_and_message(failure))
+        tool.say_unparsed(console, failure)
         console.result({"error": str(failure)})
         return 1
+    if tool.by_broker is not None and args.has("bootstrap-server"):
+        return await perform_checked(tool.by_broker, args.on(tool.by_broker.table), console, machine)
     try:
         session = await machine.zookeeper(zookeeper).connect(on_watch=lambda _: None, on_expired=lambda: None)
     except (ZkUnreachable, ValueError) as error:
@@ -112,7 +119,7 @@ async def _perform(
         await session.close()
 
 
-def uncaught(console: Console, error: Exception, _: Arguments) -> int:
+def uncaught(console: Console, error: Exception, _: Arguments | None = None) -> int:
     """As the JVM prints an exception that nobody caught."""
     console.complain(_UNPARSED + class_and_message(error))
     return 1

@@ -13,6 +13,7 @@ from controller.admin import kafka_json
 from controller.admin import throttles as keys
 from controller.admin.console import Console
 from controller.admin.failures import Terse, ToolFailure, class_and_message
+from controller.admin.older import by_broker
 from controller.admin.older.program import OlderTool, ZkRun
 from controller.admin.older.reassign_options import ACTIONS, check, table
 from controller.admin.older.reassign_throttles import clear, limit, throttled_20
@@ -27,11 +28,12 @@ from controller.admin.reassignment_json import (
     parse_topics_to_move,
     plan_value,
 )
+from controller.admin.texts import V26
 from controller.wire.placement import BrokerRack, RackMode, assign_replicas, draw_start, usable_brokers
 from controller.wire.types import BrokerId, TopicPartition
 from controller.wire.znodes import ReassignPartitionsZNode
 
-_FAILED: Final = "kafka.admin.AdminCommandFailedException"
+_FAILED: Final = "kafka.common.AdminCommandFailedException"
 _ZOOKEEPER_26: Final = "Warning: --zookeeper is deprecated, and will be removed in a future version of Kafka."
 _VERIFY_WARNING: Final = {
     "2.0": "Warning: You must run Verify periodically, until the reassignment completes, to ensure the throttle is "
@@ -39,10 +41,6 @@ _VERIFY_WARNING: Final = {
     "2.6": "Warning: You must run --verify periodically, until the reassignment completes, to ensure the throttle is "
     "removed.",
 }
-_IN_PROGRESS_26: Final = (
-    "Cannot execute because there is an existing partition assignment.  Use --additional to override this and create a "
-    "new partition assignment in addition to the existing one."
-)
 Targets = Mapping[TopicPartition, tuple[BrokerId, ...]]
 
 
@@ -62,8 +60,8 @@ def _read(run: ZkRun, option: str) -> str:
 async def generate(run: ZkRun) -> None:
     """`--generate`: prints where the partitions are and where they might go. Missing topics are left out."""
     args = run.args
-    topics = parse_topics_to_move(_read(run, "topics-to-move-json-file"))
-    wanted = parse_broker_list(args.value("broker-list") or "")
+    topics = parse_topics_to_move(_read(run, "topics-to-move-json-file"), V26)
+    wanted = parse_broker_list(args.value("broker-list") or "", V26)
     mode = RackMode.DISABLED if args.has("disable-rack-aware") else RackMode.ENFORCED
     current = await run.znodes.replicas(topics)
     listed = [BrokerRack(broker_id=b.broker_id, rack=b.rack) for b in await run.znodes.brokers()]
@@ -91,7 +89,7 @@ async def execute(run: ZkRun) -> None:
     assert throttle is not None, "has a default"
     running = await run.znodes.reassigning()
     if running is not None and run.compat != V20:
-        raise Terse(_IN_PROGRESS_26)
+        raise Terse(V26.in_progress)
     current = await run.znodes.replicas(p.topic for p in plan.targets)
     await _check_cluster(run, plan, current)
     if running is not None:
@@ -243,5 +241,6 @@ def tool(compat: str) -> OlderTool:
         check=partial(check, compat),
         perform=perform,
         say_failed=partial(say_failed, compat),
+        by_broker=by_broker.reassign_tool() if compat != V20 else None,
         no_arguments="This command moves topic partitions between replicas." if compat == V20 else None,
     )

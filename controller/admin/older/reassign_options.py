@@ -1,4 +1,4 @@
-"""The options of kafka-reassign-partitions 2.0 and 2.6 with --zookeeper. Source: spec admin.md §3.1."""
+"""The options of kafka-reassign-partitions 2.0 and 2.6. Source: spec admin.md §3.1."""
 
 from __future__ import annotations
 
@@ -7,15 +7,32 @@ from typing import Final
 from controller.admin.failures import ToolFailure
 from controller.admin.older.znodes import V20
 from controller.admin.options import Arguments, Option, OptionTable, UsageExit
+from controller.admin.reassign_options import STRATEGIES
 
 ACTIONS: Final = ("generate", "execute", "verify")
 _ACTIONS_26: Final = (*ACTIONS, "cancel", "list")
 #: What 2.6 could do only through brokers, in the order in which it looked.
 _BY_BROKER: Final = ("additional", "cancel", "command-config", "replica-alter-log-dirs-throttle", "list", "timeout")
+_SERVER: Final = ("bootstrap-server", "command-config", "json")
+#: kwob's own options, which ask brokers.
+_OWN: Final = {
+    "verify": ("progress",),
+    "generate": ("strategy",),
+    "execute": ("progress", "rollback-json-file", "dry-run"),
+    "cancel": (),
+    "list": ("progress",),
+}
 _PERMITTED_26: Final = {
-    "verify": ("reassignment-json-file", "preserve-throttles"),
-    "generate": ("topics-to-move-json-file", "broker-list", "disable-rack-aware"),
-    "execute": ("reassignment-json-file", "additional", "throttle", "replica-alter-log-dirs-throttle", "timeout"),
+    "verify": ("zookeeper", "reassignment-json-file", "preserve-throttles"),
+    "generate": ("zookeeper", "topics-to-move-json-file", "broker-list", "disable-rack-aware"),
+    "execute": (
+        "zookeeper",
+        "reassignment-json-file",
+        "additional",
+        "throttle",
+        "replica-alter-log-dirs-throttle",
+        "timeout",
+    ),
     "cancel": ("reassignment-json-file", "preserve-throttles", "timeout"),
     "list": (),
 }
@@ -41,9 +58,9 @@ _CONFLICTS_20: Final = {
 
 def table(compat: str) -> OptionTable:
     """The options of a version."""
-    flags = ACTIONS if compat == V20 else (*_ACTIONS_26, "additional", "preserve-throttles")
+    flags = ACTIONS if compat == V20 else (*_ACTIONS_26, "additional", "preserve-throttles", "progress", "dry-run")
     files = ("topics-to-move-json-file", "reassignment-json-file", "broker-list", "bootstrap-server")
-    texts = files if compat == V20 else (*files, "command-config")
+    texts = files if compat == V20 else (*files, "command-config", "rollback-json-file", "strategy")
     description = (
         "This command moves topic partitions between replicas."
         if compat == V20
@@ -98,18 +115,14 @@ def _check_26(args: Arguments) -> None:
     if not args.count(("zookeeper", "bootstrap-server")):
         raise UsageExit("Please specify --bootstrap-server")
     args.require(*_REQUIRED_26[action])
-    permitted = {action, "zookeeper", "bootstrap-server", "command-config", "json", *_PERMITTED_26[action]}
+    permitted = {action, *_SERVER, *_REQUIRED_26[action], *_PERMITTED_26[action], *_OWN[action]}
     for name in args.names:
         if name not in permitted:
             raise UsageExit(f'Option "[{name}]" can\'t be used with action "[{action}]"')
+    if args.has("strategy") and args.value("strategy") not in STRATEGIES:
+        raise UsageExit(f"--strategy {args.value('strategy')}: must be one of {', '.join(STRATEGIES)}")
     if args.has("bootstrap-server"):
-        raise ToolFailure(
-            "--compat 2.6 is served with --zookeeper; leave --compat out to ask brokers",
-            java_class="java.lang.IllegalArgumentException",
-        )
-    for name in _BY_BROKER:
+        return
+    for name in (*_BY_BROKER, *_OWN[action]):
         if args.has(name):
-            raise ToolFailure(
-                f'You must specify --bootstrap-server when using "[{name}]"',
-                java_class="java.lang.IllegalArgumentException",
-            )
+            raise ToolFailure(f'You must specify --bootstrap-server when using "[{name}]"')

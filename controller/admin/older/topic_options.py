@@ -1,4 +1,4 @@
-"""The options of kafka-topics 2.0 and 2.6 with --zookeeper, and what goes together. Source: spec admin.md §2.1-2."""
+"""The options of kafka-topics 2.0 and 2.6, and what goes together. Source: spec admin.md §2.1-2."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from typing import Final
 
 from controller.admin.failures import ToolFailure
 from controller.admin.older.znodes import V20
-from controller.admin.options import Arguments, Option, OptionTable, UsageExit
+from controller.admin.options import COMMAND_CONFIG, Arguments, Option, OptionTable, UsageExit
+from controller.admin.texts import V26
 
 ACTIONS: Final = ("create", "list", "alter", "describe", "delete")
 REPORTS: Final = ("under-replicated-partitions", "unavailable-partitions", "topics-with-overrides")
@@ -16,8 +17,8 @@ _ILLEGAL: Final = "java.lang.IllegalArgumentException"
 
 
 def table(compat: str) -> OptionTable:
-    """The options of a version; `--bootstrap-server` of 2.6 is there to be refused."""
-    newer = () if compat == V20 else ("exclude-internal", *BY_BROKER)
+    """The options of a version; 2.6 has --bootstrap-server, and with it kwob's own options."""
+    newer = () if compat == V20 else ("exclude-internal", *BY_BROKER, "explain")
     with_value = ("config", "delete-config", "replica-assignment", "topic")
     description = (
         "Create, delete, describe, or change a topic."
@@ -36,7 +37,9 @@ def table(compat: str) -> OptionTable:
         Option(name="force", help="No questions are asked anyway."),
     ]
     if compat != V20:
-        options.append(Option(name="bootstrap-server", argument="server", help="Without --compat."))
+        options.append(Option(name="bootstrap-server", argument="server", help="Brokers to ask, not ZooKeeper."))
+        options.append(COMMAND_CONFIG)
+        options.append(Option(name="picture", argument="file", help="As in the tool of today."))
     return OptionTable(description, options, version=compat != V20)
 
 
@@ -52,33 +55,39 @@ def check(compat: str, args: Arguments) -> None:
         args.require("topic")
     if not args.has("list") and not args.has("describe"):
         args.require("topic")
-    if compat != V20 and args.has("create") and not args.has("replica-assignment"):
+    by_broker = compat != V20 and args.has("bootstrap-server")
+    if compat != V20 and args.has("create") and not args.has("replica-assignment") and not by_broker:
         args.require("partitions", "replication-factor")
+    if by_broker and args.has("alter"):
+        if args.has("config"):
+            raise UsageExit(V26.config_with_alter)
+        args.require("partitions")
     _check_conflicts(compat, args)
 
 
 def _check_server(args: Arguments) -> None:
     if args.count(("bootstrap-server", "zookeeper")) != 1:
         raise ToolFailure("Only one of --bootstrap-server or --zookeeper must be specified", java_class=_ILLEGAL)
-    if args.has("bootstrap-server"):
-        raise ToolFailure(
-            "--compat 2.6 is served with --zookeeper; leave --compat out to ask brokers", java_class=_ILLEGAL
-        )
 
 
 def _check_conflicts(compat: str, args: Arguments) -> None:
     args.refuse_with("config", "describe", "list", "delete")
-    args.refuse_with("delete-config", *(a for a in ACTIONS if a != "alter"))
+    by_broker = ("bootstrap-server",) if compat != V20 else ()
+    args.refuse_with("delete-config", *(a for a in ACTIONS if a != "alter"), *by_broker)
     args.refuse_with("partitions", "describe", "list", "delete")
     args.refuse_with("replication-factor", *(a for a in ACTIONS if a != "create"))
     args.refuse_with("replica-assignment", "describe", "list", "delete")
     if args.has("create"):
         args.refuse_with("replica-assignment", "partitions", "replication-factor")
-    for report in REPORTS:
-        args.refuse_with(report, *(a for a in ACTIONS if a != "describe"), *(r for r in REPORTS if r != report))
-    for report in BY_BROKER if compat != V20 else ():
-        args.refuse_with(report, *(a for a in ACTIONS if a != "describe"), "zookeeper")
+    reports = REPORTS if compat == V20 else (*REPORTS, *BY_BROKER)
+    for report in reports:
+        zookeeper = ("zookeeper",) if report in BY_BROKER else ()
+        others = (r for r in reports if r != report)
+        args.refuse_with(report, *(a for a in ACTIONS if a != "describe"), *others, *zookeeper)
     args.refuse_with("if-exists", "create", "list", *(("describe",) if compat == V20 else ()))
     args.refuse_with("if-not-exists", *(a for a in ACTIONS if a != "create"))
     if compat != V20:
         args.refuse_with("exclude-internal", *(a for a in ACTIONS if a not in ("list", "describe")))
+        args.refuse_with("explain", "list", "delete", "zookeeper")
+        if args.has("picture"):
+            args.require("explain")

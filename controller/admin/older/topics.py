@@ -8,6 +8,7 @@ from typing import Final
 
 from controller.admin.console import Console
 from controller.admin.failures import ToolFailure, class_and_message
+from controller.admin.older import by_broker
 from controller.admin.older.program import OlderTool, ZkRun
 from controller.admin.older.topic_describe import describe
 from controller.admin.older.topic_options import ACTIONS, check, table
@@ -252,4 +253,5 @@ def tool(compat: str) -> OlderTool:
         perform=perform,
         say_failed=say_failed,
         no_arguments="Create, delete, describe, or change a topic.",
+        by_broker=by_broker.topics_tool() if compat != V20 else None,
     )

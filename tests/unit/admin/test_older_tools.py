@@ -554,8 +554,11 @@ def test_reassign_usage_of_2_0(stage: Stage, words: tuple[str, ...], message: st
 
 def test_what_2_6_does_only_by_brokers(stage: Stage) -> None:
     _, _, err = stage.run("reassign", "--list", "--zk", compat="2.6")
-    assert err.startswith('Exception in thread "main" java.lang.IllegalArgumentException: You must specify ')
-    assert '--bootstrap-server when using "[list]"' in err
+    assert err.splitlines()[0] == 'Option "[zookeeper]" can\'t be used with action "[list]"'
+    words = ("--execute", "--zk", "--reassignment-json-file", "x")
+    _, _, err = stage.run("reassign", *words, "--additional", compat="2.6")
+    assert err.startswith('Exception in thread "main" java.lang.RuntimeException: You must specify ')
+    assert '--bootstrap-server when using "[additional]"' in err
 
 
 @pytest.mark.feature("002-02")
