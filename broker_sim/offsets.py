@@ -16,7 +16,9 @@ from broker_sim.produce_and_fetch import wait_until
 from broker_sim.replica_table import ReplicaTable
 from broker_sim.replica_types import (
     CONSUMER_REPLICA_ID,
+    EARLIEST_LOCAL_TIMESTAMP,
     EARLIEST_TIMESTAMP,
+    LATEST_TIERED_TIMESTAMP,
     LATEST_TIMESTAMP,
     MAX_TIMESTAMP,
     DeleteRecordsResult,
@@ -27,7 +29,14 @@ from controller.wire.errors import ErrorCode, KafkaError
 from controller.wire.types import TopicPartition
 
 _OFFSET_NOT_AVAILABLE_SINCE: Final = 5
-_MAX_TIMESTAMP_SINCE: Final = 7
+#: Since which version each time that is none may be asked for (`KafkaApis.handleListOffsetRequestV1AndAbove`).
+_ASKED_SINCE: Final = {
+    LATEST_TIMESTAMP: 1,
+    EARLIEST_TIMESTAMP: 1,
+    MAX_TIMESTAMP: 7,
+    EARLIEST_LOCAL_TIMESTAMP: 8,
+    LATEST_TIERED_TIMESTAMP: 9,
+}
 _TO_HIGH_WATERMARK: Final = -1
 
 
@@ -54,6 +63,9 @@ class Offsets:
 
     def list_offset(self, topic_partition: TopicPartition, question: OffsetQuestion) -> ListedOffset:
         """See `ReplicaManager.list_offsets`."""
+        since = _ASKED_SINCE.get(question.timestamp)
+        if question.timestamp < 0 and (since is None or question.version < since):
+            return ListedOffset(error=ErrorCode.UNSUPPORTED_VERSION)
         try:
             partition = self._table.get(topic_partition)
             return self._list(partition, partition.local_log(question.current_leader_epoch), question)
@@ -66,13 +78,13 @@ class Offsets:
             case value if value == LATEST_TIMESTAMP:
                 self._refuse_before_epoch(partition, question)
                 return ListedOffset(offset=bound, leader_epoch=partition.leader_epoch)
-            case value if value == EARLIEST_TIMESTAMP:
+            case value if value in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP):
                 start = log.log_start_offset
                 return ListedOffset(offset=start, leader_epoch=log.epochs.epoch_for(start))
-            case value if value == MAX_TIMESTAMP and question.version >= _MAX_TIMESTAMP_SINCE:
+            case value if value == LATEST_TIERED_TIMESTAMP:
+                return ListedOffset()  # no tiered storage
+            case value if value == MAX_TIMESTAMP:
                 record = log.find_newest(bound=bound)
-            case value if value < 0:
-                raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
             case value:
                 record = log.find_by_time(value, bound=bound)
         if record is None:

@@ -1,7 +1,8 @@
-"""DescribeGroups (15) 0-5, ListGroups (16) 0-4, DeleteGroups (42) 0-2: groups as tools see them.
+"""DescribeGroups (15) 0-5, ListGroups (16) 0-5, DeleteGroups (42) 0-2: groups as tools see them.
 
 DescribeGroups: v3 added authorized operations (never computed), v4 static members, v5 is flexible. ListGroups: v4 added
-states and a filter by them; only groups of this broker are listed. DeleteGroups: v2 is flexible.
+states and a filter by them, v5 types and a filter by them (all groups here are classic); only groups of this broker are
+listed. DeleteGroups: v2 is flexible.
 Source: spec clients.md §7.3.
 """
 
@@ -17,8 +18,10 @@ from broker_sim.server import Answer, Call
 from controller.wire.errors import ErrorCode
 
 DESCRIBE_GROUPS_VERSIONS: Final = (0, 5)
-LIST_GROUPS_VERSIONS: Final = (0, 4)
+LIST_GROUPS_VERSIONS: Final = (0, 5)
 DELETE_GROUPS_VERSIONS: Final = (0, 2)
+#: The one type of the protocol in which the broker only coordinates what members agree on (`Group.GroupType`).
+CLASSIC: Final = "classic"
 
 
 async def handle_describe_groups(context: BrokerContext, call: Call) -> Answer:
@@ -61,13 +64,19 @@ def _members(group: Group, protocol: str | None) -> list[dict[str, Any]]:
 
 
 async def handle_list_groups(context: BrokerContext, call: Call) -> Answer:
-    """The groups of this broker, in the states asked for, in any case (all, if none are)."""
+    """The groups of this broker, of the states and types asked for, in any case (of all, if none are)."""
     states = {state.lower() for state in getattr(call.body, "states_filter", ()) or ()}
-    groups = [entry.group for entry in context.groups.entries()]
+    types = {group_type.lower() for group_type in getattr(call.body, "types_filter", ()) or ()}
+    groups = [entry.group for entry in context.groups.entries()] if not types or CLASSIC in types else []
     return {
         "error_code": ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if context.groups.is_loading else ErrorCode.NONE,
         "groups": [
-            {"group_id": g.group_id, "protocol_type": g.protocol_type or "", "group_state": g.state.value}
+            {
+                "group_id": g.group_id,
+                "protocol_type": g.protocol_type or "",
+                "group_state": g.state.value,
+                "group_type": CLASSIC,
+            }
             for g in groups
             if not states or g.state.value.lower() in states
         ],

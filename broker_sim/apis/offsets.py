@@ -1,8 +1,9 @@
-"""Offsets: ListOffsets (2) versions 1-5, OffsetForLeaderEpoch (23) versions 0-3, DeleteRecords (21) 0-2.
+"""Offsets: ListOffsets (2) versions 1-9, OffsetForLeaderEpoch (23) versions 0-3, DeleteRecords (21) 0-2.
 
-ListOffsets: v2 added the isolation level, v4 leader epochs, v5 OFFSET_NOT_AVAILABLE; v0 (a list per partition)
-has had no client for years and is not offered. OffsetForLeaderEpoch: v1 added the epoch to the answer, v2 the client's
-epoch, v3 the replica id. DeleteRecords: v2 is flexible. Source: spec clients.md §5, broker.md §14.
+ListOffsets: v2 added the isolation level, v4 leader epochs, v5 OFFSET_NOT_AVAILABLE, v7 the newest timestamp, v8 and v9
+where the local log begins and tiered storage (there is none) ends, v6 is flexible; v0 (a list per partition) has had no
+client for years and is not offered. OffsetForLeaderEpoch: v1 added the epoch to the answer, v2 the client's epoch, v3
+the replica id. DeleteRecords: v2 is flexible. Source: spec clients.md §5, broker.md §14.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from broker_sim.server import Answer, Call
 from controller.wire.errors import ErrorCode
 from controller.wire.types import INTERNAL_TOPICS, TopicPartition
 
-LIST_OFFSETS_VERSIONS: Final = (1, 5)
+LIST_OFFSETS_VERSIONS: Final = (1, 9)
 OFFSET_FOR_LEADER_EPOCH_VERSIONS: Final = (0, 3)
 DELETE_RECORDS_VERSIONS: Final = (0, 2)
 READ_COMMITTED: Final = 1

@@ -49,7 +49,7 @@ APIS: Final[Mapping[ApiKey, Api]] = {
     ApiKey.FIND_COORDINATOR: Api(
         handle=any_node.handle_find_coordinator, failed=any_node.find_coordinator_failed, versions=(0, 3)
     ),
-    ApiKey.LIST_GROUPS: Api(handle=any_node.handle_list_groups, failed=any_node.code_only_failed, versions=(0, 4)),
+    ApiKey.LIST_GROUPS: Api(handle=any_node.handle_list_groups, failed=any_node.code_only_failed, versions=(0, 5)),
     ApiKey.API_VERSIONS: Api(handle=handle_api_versions, failed=api_versions_failed, versions=(0, 3)),
     ApiKey.CREATE_TOPICS: Api(
         handle=topic_creation.handle_create_topics, failed=topic_creation.create_topics_failed, versions=(0, 5)

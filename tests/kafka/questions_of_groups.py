@@ -119,12 +119,15 @@ def a_group_of_one(side: Side) -> Any:
     )
     note("beat of who left", ApiKey.HEARTBEAT, 3, beat)
     note("empty", ApiKey.DESCRIBE_GROUPS, 4, {"groups": [group]})
-    for version in range(5):
+    for version in range(6):
         answer = side.ask(ApiKey.LIST_GROUPS, version, {"states_filter": []})
         answer["groups"] = [g for g in answer["groups"] if g["group_id"].startswith("life")]
         found[f"list v{version}"] = answer
     answer = side.ask(ApiKey.LIST_GROUPS, 4, {"states_filter": ["empty", "nonsense"]})
     found["list empty"] = [g for g in answer["groups"] if g["group_id"].startswith("life")]
+    for types in (["Classic"], ["consumer"], ["consumer", "classic"], ["nonsense"]):
+        answer = side.ask(ApiKey.LIST_GROUPS, 5, {"states_filter": [], "types_filter": types})
+        found[f"list {types}"] = [g for g in answer["groups"] if g["group_id"].startswith("life")]
     note("commit to an empty group", ApiKey.OFFSET_COMMIT, 7, commit_body(side, group, "", -1))
     note("commit to an empty group with a generation", ApiKey.OFFSET_COMMIT, 7, commit_body(side, group, "x", 1))
     note("commit to an empty group as a stranger", ApiKey.OFFSET_COMMIT, 7, commit_body(side, group, "x", -1))

@@ -122,9 +122,11 @@ def listing_offsets(side: Side) -> Any:
     for version in range(1, 6):
         for at in (-1, -2, 0, 1, 1000, 3500, 8000, 8001):
             ask(f"v{version} {at}", version, timestamp=at)
-    for at in (-3, -4, -5, -9):
-        ask(f"v5 {at}", 5, timestamp=at)
+    for version in range(5, 10):
+        for at in (-3, -4, -5, -6):
+            ask(f"v{version} {at}", version, timestamp=at)
     ask("unknown partition", 5, 9, timestamp=-1)
+    ask("unknown partition and time", 5, 9, timestamp=-6)
     ask("unknown topic", 5, topic="nowhere", timestamp=-1)
     ask("elsewhere", 5, topic=side.topic("elsewhere"), timestamp=-1)
     ask("old epoch", 5, timestamp=-1, current_leader_epoch=-2)

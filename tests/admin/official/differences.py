@@ -82,23 +82,10 @@ DIFFERENCES: Final[Sequence[Difference]] = (
         reason="entities other than topics and brokers are not served, and refused instead of described as empty",
     ),
     Difference(
-        scenario="offsets",
-        line=r".* --time (-3|-4|-5|max-timestamp|earliest-local|latest-tiered)",
-        by=BROKERS,
-        reason="kwob's brokers speak Kafka 2.6's ListOffsets, which has no such times",
-    ),
-    Difference(
         scenario="odd_states",
         line=r"leader-election .* --topic far --partition 0 .*",
         by=BROKERS,
         reason="Kafka's controller never answers for a partition that never had a leader; kwob's says so",
-    ),
-    Difference(
-        scenario="groups",
-        line=r"consumer-groups \$B --list .*--type.*",
-        by=SEEN,
-        also_exit=True,
-        reason="kwob's brokers speak Kafka 2.6's ListGroups, which has no types; these tools count all as classic",
     ),
     Difference(
         scenario="configs",

@@ -16,6 +16,7 @@ from broker_sim.log.records import build_values
 from controller.wire.client import BrokerConnection
 from controller.wire.ports import Network, ZkSession
 from controller.wire.protocol import ApiKey
+from controller.wire.types import NO_LEADER
 from controller.wire.zk import Create, Delete, GetChildren, GetData, SetData, ZkCode
 
 BROKERS: Final = (1, 2, 3)
@@ -168,7 +169,9 @@ class Stage:
             for number, replicas in node.get("partitions", {}).items():
                 state = await self.read(f"/brokers/topics/{topic}/partitions/{number}/state")
                 live = [r for r in replicas if r in self.addresses and r not in self.down]
-                ill = state is None or (live and set(live) - set(state["isr"])) or (state["leader"] in self.down)
+                #: A controller that comes into office takes dead leaders away first, and elects new ones afterwards.
+                electable = state is not None and state["leader"] == NO_LEADER and set(live) & set(state["isr"])
+                ill = state is None or set(live) - set(state["isr"]) or state["leader"] in self.down or electable
                 unsettled = moving or bool(ill and live)
                 found[f"{topic}-{number}"] = {"state": state, "replicas": replicas, "unsettled": unsettled}
         return found

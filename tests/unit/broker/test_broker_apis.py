@@ -261,6 +261,9 @@ def test_groups_and_offsets_move_with_their_partition(in_memory: Any) -> None:
         await cluster.world.sleep(15)  # the session expires
         listed = await cluster.call(2, ApiKey.LIST_GROUPS, 4, {"states_filter": ["Empty"]})
         assert [entry.group_id for entry in listed.groups] == ["g"]
+        for types, found in ((["Classic"], ["g"]), (["consumer"], []), ([], ["g"])):
+            typed = await cluster.call(2, ApiKey.LIST_GROUPS, 5, {"types_filter": types})
+            assert [(entry.group_id, entry.group_type) for entry in typed.groups] == [(g, "classic") for g in found]
         deleted = await cluster.call(2, ApiKey.DELETE_GROUPS, 1, {"groups_names": ["g", "h"]})
         assert [r.error_code for r in deleted.results] == [ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND]
         offsets = await cluster.call(2, ApiKey.OFFSET_FETCH, 7, FETCH_OFFSETS)
@@ -383,6 +386,29 @@ def test_offsets_and_empty_groups_go_after_their_retention(in_memory: Any) -> No
         assert await groups() == ["g"]
         await cluster.world.sleep(30 * 60)
         assert await groups() == []
+
+    in_memory(scenario)
+
+
+#: timestamp -> the first version that may ask for it, and (timestamp, offset) of its answer for records at 7, 9, 8.
+TIMES = {-1: (1, (-1, 3)), -2: (1, (-1, 0)), -3: (7, (9, 1)), -4: (8, (-1, 0)), -5: (9, (-1, -1)), -6: (99, None)}
+
+
+def test_times_that_are_none_are_known_since_their_version(in_memory: Any) -> None:
+    async def scenario(cluster: Any) -> None:
+        await cluster.start(1)
+        await cluster.create_topic("t", [(1,)])
+        for timestamp in (7, 9, 8):
+            rows = [{"index": 0, "records": build_values([(None, b"v")], timestamp=timestamp)}]
+            body = {"acks": 1, "timeout": 3000, "topic_data": [{"name": "t", "partition_data": rows}]}
+            await cluster.call(1, ApiKey.PRODUCE, 8, body)
+        for version in range(1, 10):
+            for timestamp, (since, answer) in TIMES.items():
+                rows = [{"partition_index": 0, "timestamp": timestamp}]
+                body = {"replica_id": -1, "topics": [{"name": "t", "partitions": rows}]}
+                [listed] = (await cluster.call(1, ApiKey.LIST_OFFSETS, version, body)).topics[0].partitions
+                found = (listed.error_code, listed.timestamp, listed.offset)
+                assert found == ((0, *answer) if version >= since and answer else (35, -1, -1)), (version, timestamp)
 
     in_memory(scenario)
 
