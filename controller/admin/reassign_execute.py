@@ -42,7 +42,7 @@ async def execute(run: Run) -> None:
     args, console = run.args, run.console
     text = read_file(args.value("reassignment-json-file") or "")
     throttle, log_dir_throttle, timeout_ms = (_long(run, name) for name in _NUMBERS)
-    plan = parse_plan(text)
+    plan = parse_plan(text, run.texts)
     check_execute(plan)
     running = await list_reassignments(run.admin)
     if running and not args.has("additional"):
@@ -188,7 +188,7 @@ async def cancel(run: Run) -> None:
 
     A reassignment that only adds replicas is cancelled, too (Kafka 3.9 overlooks it).
     """
-    plan = parse_plan(read_file(run.args.value("reassignment-json-file") or ""))
+    plan = parse_plan(read_file(run.args.value("reassignment-json-file") or ""), run.texts)
     timeout_ms = _long(run, "timeout")
     running = await list_reassignments(run.admin, list(plan.targets))
     active = [partition for partition, r in running.items() if r.is_being_reassigned]

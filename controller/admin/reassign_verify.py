@@ -20,7 +20,7 @@ Replicas = Mapping[TopicPartition, Sequence[BrokerId]]
 
 async def verify(run: Run) -> None:
     """`--verify`. Raises ToolFailure, Refused."""
-    plan = parse_plan(read_file(run.args.value("reassignment-json-file") or ""))
+    plan = parse_plan(read_file(run.args.value("reassignment-json-file") or ""), run.texts)
     if run.args.has("progress"):
         await show(run, list(plan.targets), advice=False)
     running = await list_reassignments(run.admin)

@@ -37,9 +37,15 @@ class ReassignmentPlan:
         return dict(sorted(dict(self.rows).items()))
 
 
-def parse_plan(text: str) -> ReassignmentPlan:
+def parse_plan(text: str, texts: Texts = V39) -> ReassignmentPlan:
     """A reassignment file. Raises JsonFailure, ToolFailure (version, unequal lists)."""
-    value = kj.as_object(kj.parse(text))
+    try:
+        parsed = kj.parse(text)
+    except kj.JsonFailure as error:
+        if texts.shows_parser:
+            raise
+        raise ToolFailure(f"The input string is not a valid JSON{error.place}", java_class=_OPERATION) from error
+    value = kj.as_object(parsed)
     _check_version(value)
     rows = []
     log_dirs: dict[PartitionReplica, str] = {}

@@ -28,6 +28,10 @@ class Texts:
     describes_ids: bool
     #: §2.2, last lines: what the cluster refuses is said with its class, but for --create.
     prefixes_refusals: bool
+    #: §3.2: a reassignment file that is no JSON is told in the parser's words.
+    shows_parser: bool
+    #: §0.9: `--version`.
+    version_line: str
     #: §3.4, §4.1: duplicates.
     duplicates: str
     #: §3.5: others are running.
@@ -102,6 +106,8 @@ V39: Final = Texts(
     ),
     describes_ids=True,
     prefixes_refusals=False,
+    shows_parser=True,
+    version_line="3.9.1",
     duplicates="[{listed}]",
     in_progress=(
         "Cannot execute because there is an existing partition assignment.  Use --additional to override this and "
@@ -131,6 +137,8 @@ V26: Final = Texts(
     format_version_end=".",
     describes_ids=False,
     prefixes_refusals=True,
+    shows_parser=False,
+    version_line="2.6.0 (Commit:62abe01bee039651)",
     duplicates="{listed}",
     in_progress=(
         "Cannot execute because there is an existing partition assignment.  Use --additional to override this and "

@@ -90,7 +90,7 @@ async def run_async(tool: Tool, argv: Sequence[str], machine: Machine) -> int:
         args = tool.table.parse(argv)
         _check(tool, args)
     except VersionAsked:
-        machine.out.write(COMPATIBLE_VERSION + "\n")
+        machine.out.write(tool.texts.version_line + "\n")
         return 0
     except UsageExit as usage:
         _warn(console, args)

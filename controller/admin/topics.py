@@ -64,7 +64,7 @@ async def create(run_: Run) -> None:
     """`--create`: the checks that need no cluster come first, so a refusal changes nothing."""
     args, console = run_.args, run_.console
     name = args.value("topic") or ""
-    partitions, replication_factor = _counts(args)
+    partitions, replication_factor = counts(args)
     assignment = parse_assignment(args.value("replica-assignment") or "")
     configs = _configs(args, console, run_.texts)
     if "." in name or "_" in name:
@@ -93,7 +93,8 @@ async def create(run_: Run) -> None:
         console.result({"topic": name, "created": True})
 
 
-def _counts(args: Arguments) -> tuple[int | None, int | None]:
+def counts(args: Arguments) -> tuple[int | None, int | None]:
+    """`--partitions` and `--replication-factor`. Raises OptionFailure."""
     return args.integer("partitions"), args.integer("replication-factor")
 
 

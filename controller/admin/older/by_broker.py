@@ -14,11 +14,14 @@ from controller.admin import configs, leader_election, topics
 from controller.admin import reassign_partitions as reassign
 from controller.admin.console import Console
 from controller.admin.failures import Refused, Terse, ToolFailure, class_and_message
+from controller.admin.older.topic_config_versions import is_known
 from controller.admin.options import Arguments
 from controller.admin.texts import V20, V26
 from controller.admin.tool import Run, Tool
+from controller.admin.topic_plan import parse_assignment, parse_configs
 
 _EXECUTION: Final = "java.util.concurrent.ExecutionException: "
+_INVALID: Final = "org.apache.kafka.common.errors.InvalidConfigurationException"
 _IGNORED: Final = (
     "Warning: ignoring deprecated --zookeeper option because --bootstrap-server was specified.  The --zookeeper option "
     "will be removed in a future version of Kafka."
@@ -38,9 +41,20 @@ def say_topics(console: Console, error: Exception, args: Arguments) -> None:
     console.log("ERROR", (_EXECUTION if wrapped else "") + trace(error) + "\n", "kafka.admin.TopicCommand$")
 
 
+async def _topics(run: Run) -> int:
+    """As today's; --create knows the configs of 2.6 only. Raises ToolFailure, Refused."""
+    if run.args.has("create"):
+        topics.counts(run.args)
+        parse_assignment(run.args.value("replica-assignment") or "")
+        unknown = [n for n in parse_configs(run.args.values("config")) if not is_known(V26.version, n)]
+        if unknown:
+            raise ToolFailure(f"Unknown topic config name: {unknown[0]}", java_class=_INVALID)
+    return await topics.perform(run)
+
+
 def topics_tool() -> Tool:
     """kafka-topics."""
-    return replace(topics.TOOL, texts=V26, say_failed=say_topics)
+    return replace(topics.TOOL, texts=V26, perform=_topics, say_failed=say_topics)
 
 
 def say_reassign(console: Console, error: Exception, args: Arguments) -> None:

@@ -10,7 +10,7 @@ from controller.admin import throttles
 from controller.admin.config_text import parse_add_config, parse_delete_config, read_config_file
 from controller.admin.console import Console
 from controller.admin.failures import ToolFailure, class_and_message
-from controller.admin.older import by_broker
+from controller.admin.older import by_broker, topic_config_versions
 from controller.admin.older.configs_options import ILLEGAL, check, entity_name, entity_types, illegal, table
 from controller.admin.older.program import OlderTool, ZkRun
 from controller.admin.older.znodes import V20
@@ -47,7 +47,7 @@ async def alter(run: ZkRun, kind: str) -> None:
     after = {k: v for k, v in (before | added).items() if k not in deleted}
     if kind == "topics":
         try:
-            topic_configs.validate(after)
+            topic_config_versions.validate(run.compat, after)
         except topic_configs.InvalidConfig as invalid:
             raise ToolFailure(str(invalid), java_class=_INVALID) from invalid
     await run.znodes.write_configs(f"{kind}/{name}", after)

@@ -18,6 +18,7 @@ from controller.admin.group_tables import table
 from controller.admin.machine import Machine
 from controller.admin.older.znodes import V20
 from controller.admin.options import COMMAND_CONFIG, Arguments, Option, OptionTable, UsageExit
+from controller.admin.texts import V26
 from controller.admin.tool import Run, Tool, run_async, uncaught
 
 _ACTIONS: Final = ("list", "describe", "delete", "reset-offsets", "delete-offsets")
@@ -157,5 +158,6 @@ async def run_older(compat: str, argv: Sequence[str], machine: Machine) -> int:
         perform=partial(perform, compat),
         say_unparsed=uncaught,
         say_failed=say_failed,
+        texts=V26,
     )
     return await run_async(tool, argv, machine)

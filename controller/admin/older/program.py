@@ -11,13 +11,13 @@ from controller.admin.failures import ToolFailure, class_and_message
 from controller.admin.machine import Machine
 from controller.admin.older.znodes import NodeExists, Znodes
 from controller.admin.options import Arguments, OptionTable, UsageExit, VersionAsked
+from controller.admin.texts import V26
 from controller.admin.tool import Tool, perform_checked
 from controller.wire.errors import KafkaError
 from controller.wire.ports import ZkSession
 from controller.wire.zk import ZkSessionExpired, ZkUnreachable
 from controller.wire.znodes import ZnodeError
 
-VERSIONS: Final = {"2.0": "2.0.1", "2.6": "2.6.3"}
 _UNPARSED: Final = 'Exception in thread "main" '
 
 
@@ -58,7 +58,7 @@ async def run_older(tool: OlderTool, argv: Sequence[str], machine: Machine) -> i
         _check(tool, args)
         zookeeper = args.value("zookeeper") or ""
     except VersionAsked:
-        machine.out.write(VERSIONS[tool.compat] + "\n")
+        machine.out.write(V26.version_line + "\n")
         return 0
     except UsageExit as usage:
         return _usage(tool, console, usage)

@@ -83,8 +83,8 @@ async def generate(run: ZkRun) -> None:
 
 async def execute(run: ZkRun) -> None:
     """`--execute`: throttles first, then the znode that starts it. Raises ToolFailure."""
-    plan = parse_plan(_read(run, "reassignment-json-file"))
-    _check_plan(run.compat, plan)
+    plan = parse_plan(_read(run, "reassignment-json-file"), V26)
+    _check_plan(run.compat, plan, asks_brokers=run.args.has("bootstrap-server"))
     throttle = run.args.integer("throttle")
     assert throttle is not None, "has a default"
     running = await run.znodes.reassigning()
@@ -111,11 +111,17 @@ async def execute(run: ZkRun) -> None:
     run.console.result({"started": [str(p) for p in plan.targets], "rollback": plan_value(before)})
 
 
-def _check_plan(compat: str, plan: ReassignmentPlan) -> None:
+def _check_plan(compat: str, plan: ReassignmentPlan, *, asks_brokers: bool) -> None:
     """What 2.x refused, with its words. Raises ToolFailure."""
     if not plan.rows and compat == V20:
         raise ToolFailure("Partition reassignment data file is empty", java_class=_FAILED)
     check_execute(plan)
+    if plan.log_dirs and compat == V20 and asks_brokers:
+        raise ToolFailure(
+            "Moves between log directories are not served as 2.0 had them; use --compat 2.6 with --bootstrap-server "
+            "alone",
+            java_class=_FAILED,
+        )
     if plan.log_dirs:
         raise ToolFailure(
             "bootstrap-server needs to be provided in order to reassign replica to the specified log directory"
@@ -170,9 +176,9 @@ async def _start(run: ZkRun, plan: ReassignmentPlan, current: Targets) -> None:
 
 async def verify(run: ZkRun) -> None:
     """`--verify`: the state of each partition; throttles go as the version had it. Raises ToolFailure."""
-    plan = parse_plan(_read(run, "reassignment-json-file"))
+    plan = parse_plan(_read(run, "reassignment-json-file"), V26)
     if plan.log_dirs:
-        _check_plan(run.compat, plan)
+        _check_plan(run.compat, plan, asks_brokers=run.args.has("bootstrap-server"))
     if run.compat != V20:
         run.console.line(
             "Warning: because you are using the deprecated --zookeeper option, the results may be incomplete.  Use "

@@ -8,14 +8,16 @@ from typing import Final
 
 from controller.admin.console import Console
 from controller.admin.failures import ToolFailure, class_and_message
-from controller.admin.older import by_broker
+from controller.admin.older import by_broker, topic_config_versions
 from controller.admin.older.program import OlderTool, ZkRun
 from controller.admin.older.topic_describe import describe
 from controller.admin.older.topic_options import ACTIONS, check, table
 from controller.admin.older.znodes import V20, NodeExists
 from controller.admin.options import Arguments
+from controller.admin.texts import V26
 from controller.admin.topic_filter import matching
 from controller.admin.topic_plan import parse_assignment, parse_configs
+from controller.admin.topics import format_version_warning
 from controller.wire import topic_configs
 from controller.wire.errors import ErrorCode, KafkaError
 from controller.wire.placement import (
@@ -53,7 +55,7 @@ async def create(run: ZkRun) -> None:
     topic = args.value("topic") or ""
     old = run.compat == V20
     manual = {} if old else _manual(args)
-    configs = parse_configs(args.values("config"))
+    configs = _added(run)
     if "." in topic or "_" in topic:
         console.line(COLLISION_WARNING)
     if old:
@@ -73,7 +75,7 @@ async def create(run: ZkRun) -> None:
             java_class=f"{_ERRORS}InvalidTopicException",
         )
     check_manual(replicas)
-    _validate(configs)
+    _validate(run.compat, configs)
     await run.znodes.write_configs(f"topics/{topic}", configs, notify=False)
     await run.znodes.write_assignment(topic, replicas)
     console.line(f'Created topic "{topic}".' if old else f"Created topic {topic}.")
@@ -119,9 +121,18 @@ def _check_name(topic: str) -> None:
         raise ToolFailure(text, java_class=f"{_ERRORS}InvalidTopicException") from error
 
 
-def _validate(configs: Mapping[str, str]) -> None:
+def _added(run: ZkRun) -> dict[str, str]:
+    """The checked `--config` values. Raises ToolFailure."""
+    configs = parse_configs(run.args.values("config"))
+    _validate(run.compat, configs)
+    if "message.format.version" in configs:
+        run.console.line(format_version_warning(configs["message.format.version"], V26))
+    return configs
+
+
+def _validate(compat: str, configs: Mapping[str, str]) -> None:
     try:
-        topic_configs.validate(configs)
+        topic_config_versions.validate(compat, configs)
     except topic_configs.InvalidConfig as invalid:
         raise ToolFailure(str(invalid), java_class=f"{_ERRORS}InvalidConfigurationException") from invalid
 
@@ -170,15 +181,15 @@ async def _alter_configs(run: ZkRun, topic: str) -> None:
         "releases."
     )
     run.console.line(" " * 9 + "Going forward, please use kafka-configs.sh for this functionality")
-    added = parse_configs(run.args.values("config"))
+    added = _added(run)
     removed = [name.strip() for name in run.args.values("delete-config")]
     for name in removed:
-        if name not in topic_configs.TOPIC_CONFIGS:
+        if not topic_config_versions.is_known(run.compat, name):
             raise ToolFailure(
                 f"Unknown topic config name: {name}", java_class=f"{_ERRORS}InvalidConfigurationException"
             )
     configs = {k: v for k, v in (await run.znodes.configs(f"topics/{topic}") | added).items() if k not in removed}
-    _validate(configs)
+    _validate(run.compat, configs)
     await run.znodes.write_configs(f"topics/{topic}", configs)
     run.console.line(
         f'Updated config for topic "{topic}".' if run.compat == V20 else f"Updated config for topic {topic}."

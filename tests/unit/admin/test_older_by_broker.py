@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 from controller.admin import configs, leader_election, reassign_partitions, throttles, topics
+from controller.admin.older import topic_config_versions
 from controller.wire.errors import ErrorCode
 from controller.wire.protocol import ApiKey
+from controller.wire.topic_configs import InvalidConfig
 from controller.wire.types import PartitionReplica, ReplicaAssignment, TopicPartition
 
 V26 = ("--compat", "2.6")
@@ -405,3 +407,66 @@ def test_4_1_duplicates_without_brackets(cluster: Any, tool: Any, tmp_path: Path
     words = ["--election-type", "preferred", "--path-to-json-file", str(path)]
     err = tool(leader_election.main_async, cluster, [*V26, *words]).err
     assert err.endswith("Replica election data contains duplicate partitions: foo-1\n")
+
+
+@pytest.mark.parametrize(
+    ("compat", "config", "message"),
+    [
+        pytest.param(
+            "2.0", "max.compaction.lag.ms=1", "Unknown topic config name: max.compaction.lag.ms", id="2.5-2.0"
+        ),
+        pytest.param("2.6", "max.compaction.lag.ms=1", None, id="2.5-2.6"),
+        pytest.param("2.6", "remote.storage.enable=true", "Unknown topic config name: remote.storage.enable", id="2.5"),
+        pytest.param(
+            "2.0",
+            "compression.type=zstd",
+            "Invalid value zstd for configuration compression.type: String must be one of: uncompressed, snappy, lz4, "
+            "gzip, producer",
+            id="2.5-2.0-zstd",
+        ),
+        pytest.param("2.6", "compression.type=zstd", None, id="2.5-2.6-zstd"),
+        pytest.param("2.0", "retention.ms=-9", None, id="2.5-2.0-retention"),
+        pytest.param(
+            "2.6",
+            "retention.ms=-9",
+            "Invalid value -9 for configuration retention.ms: Value must be at least -1",
+            id="2.5-2.6-retention",
+        ),
+        pytest.param("2.6", "segment.index.bytes=0", None, id="2.5-index"),
+        pytest.param(
+            "2.6",
+            "segment.index.bytes=-1",
+            "Invalid value -1 for configuration segment.index.bytes: Value must be at least 0",
+            id="2.5-index-negative",
+        ),
+        pytest.param("2.0", "flush.messages=0", None, id="2.5-flush"),
+    ],
+)
+def test_configs_of_versions(compat: str, config: str, message: str | None) -> None:
+    name, _, value = config.partition("=")
+    if message is None:
+        topic_config_versions.validate(compat, {name: value})
+        return
+    with pytest.raises(InvalidConfig) as refused:
+        topic_config_versions.validate(compat, {name: value})
+    assert (refused.value.message or "").startswith(message)
+
+
+def test_2_5_a_config_that_2_6_had_not_is_refused_before_anything_is_asked(cluster: Any, tool: Any) -> None:
+    words = ["--create", "--topic", "foo", "--config", "remote.storage.enable=true"]
+    outcome = tool(topics.main_async, cluster, [*V26, *words])
+    text = "Error while executing topic command : Unknown topic config name: remote.storage.enable\n"
+    assert (outcome.code, outcome.out, cluster.topics) == (1, text, {})
+
+
+def test_3_2_what_is_no_json_is_not_told_in_the_parsers_words(cluster: Any, tool: Any, tmp_path: Path) -> None:
+    (tmp_path / "bad.json").write_text("{]")
+    words = ["--verify", "--reassignment-json-file", str(tmp_path / "bad.json")]
+    out = tool(reassign_partitions.main_async, cluster, [*V26, *words]).out
+    assert out.startswith("Error: The input string is not a valid JSON")
+
+
+@pytest.mark.parametrize("main", [*MAINS])
+def test_0_9_version(cluster: Any, tool: Any, main: str) -> None:
+    assert tool(MAINS[main], cluster, [*V26, "--version"]).out == "2.6.0 (Commit:62abe01bee039651)\n"
+    assert tool(MAINS[main], cluster, ["--version"]).out == "3.9.1\n"
