@@ -21,7 +21,8 @@ from controller.admin.tool import Run, Tool
 from controller.wire.types import TopicPartition
 from controller.wire.znodes import PreferredReplicaElectionZNode, decode_partitions, encode_partitions
 
-_OPERATION: Final = "kafka.common.AdminCommandFailedException"
+_OPERATION: Final = "kafka.admin.AdminOperationException"
+_WRAPPED: Final = "kafka.common.AdminCommandFailedException: Admin command failed"
 _DEPRECATED: Final = "This tool is deprecated. Please use kafka-leader-election tool. Tracking issue: KAFKA-8405"
 _DESCRIPTION: Final = (
     "This tool causes leadership for each partition to be transferred back to the 'preferred replica', it can be used "
@@ -66,7 +67,7 @@ async def perform(run: ZkRun) -> int:
         await run.znodes.create(PreferredReplicaElectionZNode.path, encode_partitions(known))
     except NodeExists as error:
         running = decode_partitions(await run.znodes.read(PreferredReplicaElectionZNode.path))
-        raise ToolFailure(
+        raise _InProgress(
             f"Preferred replica leader election currently in progress for {_names(sorted(running))}. "
             "Aborting operation",
             java_class=_OPERATION,
@@ -119,10 +120,18 @@ def _names(partitions: list[TopicPartition]) -> str:
     return ",".join(map(str, partitions))
 
 
-def say_failed(console: Console, error: Exception, _: Arguments) -> int:
-    """On standard output."""
-    console.line("Failed to start preferred replica election")
-    console.line(class_and_message(error))
+class _InProgress(ToolFailure):
+    """The elections that were asked for before are still to be held."""
+
+
+def say_failed(compat: str, console: Console, error: Exception, _: Arguments) -> int:
+    """2.0 on standard output; 2.6 caught nothing. Once the work had begun, the failure is a cause of another."""
+    cause = isinstance(error, _InProgress)
+    trace = [_WRAPPED, f"Caused by: {class_and_message(error)}"] if cause else [class_and_message(error)]
+    if compat == V20:
+        console.line("\n".join(["Failed to start preferred replica election", *trace]))
+    else:
+        console.complain("\n".join([f'Exception in thread "main" {trace[0]}', *trace[1:]]))
     return 1
 
 
@@ -133,7 +142,7 @@ def tool(compat: str) -> OlderTool:
         table=table(compat),
         check=partial(check, compat),
         perform=perform,
-        say_failed=say_failed,
+        say_failed=partial(say_failed, compat),
         no_arguments=_DESCRIPTION if compat == V20 else _DESCRIPTION_26,
         by_broker=_by_broker() if compat != V20 else None,
     )

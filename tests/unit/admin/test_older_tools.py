@@ -591,7 +591,14 @@ def test_preferred_election_by_znode(stage: Stage, tmp_path: Path) -> None:
     }
     again = stage.run("election", "--zk", compat="2.6")
     assert again[0] == 1
-    assert "Preferred replica leader election currently in progress for foo-1. Aborting operation" in again[1]
+    text = "Preferred replica leader election currently in progress for foo-1. Aborting operation"
+    assert again[2] == (
+        'Exception in thread "main" kafka.common.AdminCommandFailedException: Admin command failed\n'
+        f"Caused by: kafka.admin.AdminOperationException: {text}\n"
+    )
+    old = stage.run("election", "--zk")[1]
+    assert old.startswith("Failed to start preferred replica election\nkafka.common.AdminCommandFailedException: ")
+    assert text in old
     file.write_text('{"partitions":[{"topic":"foo","partition":1},{"topic":"foo","partition":1}]}')
     twice = stage.run("election", "--zk", "--path-to-json-file", str(file))
     assert "Preferred replica election data contains duplicate partitions: foo-1" in twice[1]
