@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import structlog
 from hypothesis import HealthCheck, settings
 
 from controller.embedded_zookeeper import EmbeddedZooKeeper, EmbeddedZooKeeperError
@@ -18,6 +19,15 @@ _chroots = itertools.count()
 #: A busy machine is no reason to fail: no limits of time for drawn examples.
 settings.register_profile("kwob", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("kwob")
+
+
+@pytest.fixture(autouse=True)
+def _log_settings_end_with_the_test(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A program that a test runs in this process sets the logs up, towards a stream that ends with the test."""
+    configure = structlog.configure
+    monkeypatch.setattr(structlog, "configure", lambda **how: configure(**{**how, "cache_logger_on_first_use": False}))
+    yield
+    structlog.reset_defaults()
 
 
 @pytest.fixture(scope="session")

@@ -79,7 +79,7 @@ def assert_the_rules_find_the_truth(plan: ClusterPlan) -> int:
             "replication_factor": 2, "min_insync_replicas": 2}),
         ("one replica, which is offline while its broker is away", {"replication_factor": 1}),
         ("rare appends, between which nothing needs to be fetched", {"append_interval_ms": 20_000}),
-        ("dense appends", {"append_interval_ms": 24, "hours": 0.3}),
+        ("dense appends", {"append_interval_ms": 24, "hours": 0.2, "fault_every_ms": 5_000}),
         ("a short limit, an odd one", {"lag_time_max_ms": 4_001}),
         ("five replicas", {"brokers": 7, "replication_factor": 5, "min_insync_replicas": 3}),
         ("only kills", {"faults_wanted": {FaultKind.KILL: 1}}),
