@@ -75,6 +75,10 @@ async def _hidden(stage: Stage, words: list[str]) -> None:
     await stage.hidden(words[0])
 
 
+async def _configured(stage: Stage, words: list[str]) -> None:
+    await stage.configured(words[0], words[1])
+
+
 async def _write(stage: Stage, words: list[str]) -> None:
     await stage.write(words[0], " ".join(words[1:]) or None)
 
@@ -88,6 +92,7 @@ STEPS: Final[dict[str, Callable[[Stage, list[str]], Awaitable[None]]]] = {
     "join": _join,  # GROUP CLIENT-ID TOPIC PARTITION...
     "leave": _leave,  # GROUP
     "hidden": _hidden,  # TOPIC
+    "configured": _configured,  # NAME VALUE
     "write": _write,  # ZNODE [TEXT]
 }
 

@@ -142,7 +142,8 @@ class Stage:
             await asyncio.sleep(0.05)
 
     async def settle(self, *, moving: bool = False) -> None:
-        """Until replicas that live are in sync, nothing is deleted or (unless `moving`) moved, and brokers know it."""
+        """Until replicas that live are in sync, nothing is deleted or (unless `moving`) moved, not even between log
+        directories, and brokers know it."""
         seen: dict[str, Any] = {}
 
         async def settled() -> bool:
@@ -150,7 +151,10 @@ class Stage:
             seen.update(await self._states())
             if not moving and (any(s["unsettled"] for s in seen.values()) or await self._deleting()):
                 return False
-            return all([await self._knows(broker, seen) for broker in sorted(set(self.addresses) - self.down)])
+            live = sorted(set(self.addresses) - self.down)
+            if not all([await self._knows(broker, seen) for broker in live]):
+                return False
+            return moving or all([await self._is_in_place(broker) for broker in live])
 
         try:
             await self.until("the cluster settles", settled)
@@ -194,6 +198,27 @@ class Stage:
         }
         nodes = {b.node_id for b in answer.brokers} & set(self.addresses)
         return told == true and nodes == set(self.addresses) - self.down
+
+    async def _is_in_place(self, broker: int) -> bool:
+        """Whether no replica of the broker is on its way to another log directory."""
+        try:
+            answer = await self.call(broker, ApiKey.DESCRIBE_LOG_DIRS, 1, {"topics": None})
+        except OSError:
+            return False
+        return not any(p.is_future_key for d in answer.results for t in d.topics for p in t.partitions)
+
+    async def configured(self, name: str, value: str) -> None:
+        """Until every broker runs with this dynamic config of its own."""
+
+        async def applied() -> bool:
+            for broker in set(self.addresses) - self.down:
+                resource = {"resource_type": 4, "resource_name": str(broker), "configuration_keys": [name]}
+                answer = await self.call(broker, ApiKey.DESCRIBE_CONFIGS, 1, {"resources": [resource]})
+                if [c.value for r in answer.results for c in r.configs] != [value]:
+                    return False
+            return True
+
+        await self.until(f"{name}={value} on all brokers", applied)
 
     async def hidden(self, topic: str) -> None:
         """Until no broker lists the topic, though ZooKeeper may."""
