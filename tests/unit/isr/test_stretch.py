@@ -129,11 +129,11 @@ def chaotic_rows(seed: int, *, computed_ticks: bool, length: int) -> list[LaneRo
     return rows
 
 
-@settings(max_examples=20, deadline=None, phases=[Phase.explicit, Phase.reuse, Phase.generate])
+@settings(max_examples=12, deadline=None, phases=[Phase.explicit, Phase.reuse, Phase.generate])
 @given(
     seed=st.integers(0, 1 << 32),
     computed_ticks=st.booleans(),
-    window=st.sampled_from([1, 2, 7, 64, 10_000]),
+    window=st.sampled_from([3, 64, 10_000]),
     profile=st.sampled_from(list(PROFILES)),
 )
 def test_stretches_change_nothing(seed: int, computed_ticks: bool, window: int, profile: str) -> None:

@@ -1,0 +1,86 @@
+"""The job on a Spark cluster: a master and two workers as processes, by `--master` and by `spark-submit`.
+
+Takes a minute or two, so it runs with the suites of a wider machine.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pyspark
+import pytest
+
+from broker_sim.replay.generator.plan import ClusterPlan
+from broker_sim.replay.generator.write import generate
+from controller.wire.real.java import find_java, spark_java_home
+from tests.spark.standalone import standalone_cluster
+
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(900)]
+
+ROOT = Path(__file__).resolve().parents[2]
+LIMIT_S = 600
+
+
+@pytest.fixture(scope="module")
+def trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("generated") / "cluster"
+    plan = ClusterPlan(brokers=4, partitions_per_topic=4, hours=0.3, seed=3, fault_every_ms=10_000)
+    assert generate(plan, out, form="jsonl").changes
+    return out
+
+
+@pytest.fixture(scope="module")
+def master(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with standalone_cluster(tmp_path_factory.mktemp("cluster")) as url:
+        yield url
+
+
+def _told(trace: Path) -> set[tuple[object, ...]]:
+    rows = pq.read_table(trace / "truth").to_pylist()
+    changes = [r for r in rows if r["event"] in ("isr_shrink", "isr_expand")]
+    return {(r["topic"], r["partition"], r["ts"], r["event"], r["leader"], tuple(r["isr"])) for r in changes}
+
+
+def _derived(out: Path) -> set[tuple[object, ...]]:
+    rows = pq.read_table(out / "isr_history").to_pylist()
+    changes = [r for r in rows if r["source"] == "replayed"]
+    return {(r["topic"], r["partition"], r["ts"], r["event"], r["leader"], tuple(r["isr"])) for r in changes}
+
+
+def _run(words: list[str], cwd: Path, **environment: str) -> None:
+    env = {**os.environ, **environment}
+    done = subprocess.run(words, cwd=cwd, env=env, capture_output=True, text=True, timeout=LIMIT_S, check=False)
+    assert done.returncode == 0, f"{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
+
+
+def test_two_workers_find_the_truth(master: str, trace: Path, tmp_path: Path) -> None:
+    words = ["run", "--trace", str(trace / "trace"), "--out", str(tmp_path / "out"), "--master", master, "--check"]
+    _run([sys.executable, "-m", "broker_sim.replay", *words], tmp_path)
+    assert _derived(tmp_path / "out") == _told(trace)
+    summary = json.loads((tmp_path / "out/summary.json").read_text())
+    assert summary["comparison"]["spurious"] == summary["comparison"]["missing"] == 0
+
+
+def test_the_packaged_job_is_submitted(master: str, trace: Path, tmp_path: Path) -> None:
+    """As docs/replay.md tells: the packages in one archive, and the module's file as what is run."""
+    archive = tmp_path / "kwob.zip"
+    with zipfile.ZipFile(archive, "w") as packed:
+        for package in ("controller", "broker_sim"):
+            for file in sorted((ROOT / package).rglob("*")):
+                if file.is_file() and "__pycache__" not in file.parts:
+                    packed.write(file, file.relative_to(ROOT))
+    spark = Path(pyspark.__file__).parent
+    java_home = spark_java_home(find_java(), tmp_path)
+    job = ROOT / "broker_sim/replay/__main__.py"
+    words = ["run", "--trace", str(trace / "trace"), "--out", str(tmp_path / "out"), "--master", master]
+    submit = ["bash", str(spark / "bin/spark-submit"), "--master", master, "--py-files", str(archive), str(job), *words]
+    environment = {"SPARK_HOME": str(spark), "JAVA_HOME": str(java_home), "SPARK_LOCAL_IP": "127.0.0.1"}
+    _run(submit, tmp_path, **environment, PYSPARK_PYTHON=sys.executable, PYSPARK_DRIVER_PYTHON=sys.executable)
+    assert _derived(tmp_path / "out") == _told(trace)
