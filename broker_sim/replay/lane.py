@@ -63,6 +63,8 @@ class _Outside:
     start: int = 0
     backlog_records: int | None = None
     backlog_bytes: int | None = None
+    #: bytes that had been appended when it left
+    appended_before: int = 0
     #: offset and time of the last progress that was said
     told: int = 0
     told_ms: int = 0
@@ -337,7 +339,10 @@ class Lane:
                 by, cu = LeftBy.BEFORE, None
             else:
                 by, cu = LeftBy.CONTROLLER, before.get(replica) if replica in before_isr else None
-            self._outside[replica] = _Outside(left_ms=ts, by=by, cu=cu or None)
+            self._outside[replica] = self._gone(ts, by, cu or None)
+
+    def _gone(self, ts: int, by: LeftBy, cu: int | None) -> _Outside:
+        return _Outside(left_ms=ts, by=by, cu=cu, appended_before=self._measures.bytes_appended)
 
     def follower(self, row: LaneRow) -> None:
         """Another broker leads now, or the replica is gone: the state is forgotten."""
@@ -480,7 +485,7 @@ class Lane:
         for replica, cu in zip(change.replicas, change.last_caught_up_ms, strict=True):
             if shrink:
                 if replica in led.followers:
-                    self._outside[replica] = _Outside(left_ms=ts, by=LeftBy.LEADER, cu=cu or None)
+                    self._outside[replica] = self._gone(ts, LeftBy.LEADER, cu or None)
             elif (outside := self._outside.pop(replica, None)) is not None:
                 self._say_catch_up(ts, replica, outside, joined_ms=ts)
         if not self._outside:
@@ -502,7 +507,7 @@ class Lane:
                 joined_ms=joined_ms,
                 backlog_records=outside.backlog_records,
                 backlog_bytes=outside.backlog_bytes,
-                ingress_bytes_per_second=self._measures.ingress(ts),
+                ingress_bytes_per_second=self._measures.ingress(outside.left_ms, ts, outside.appended_before),
             )
         )
 

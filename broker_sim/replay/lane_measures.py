@@ -71,7 +71,6 @@ class Measures:
     _held_ms: int = 0
     _bytes: int = 0
     _records: int = 0
-    _first_append_ms: int | None = None
 
     def appended(self, led: LedPartition, ts: int, *, records: int, size: int | None) -> None:
         """The log grew by `records`, and the rules have judged it."""
@@ -81,8 +80,6 @@ class Measures:
         if records <= 0:
             return
         self._records += records
-        if self._first_append_ms is None:
-            self._first_append_ms = ts
         if led.leo <= led.hw:
             self._delays.add(0)
             return
@@ -143,8 +140,6 @@ class Measures:
         self._bytes += stretch.bytes_appended
         if len(stretch.grows):
             self._records += int(stretch.leo[-1]) - led.leo
-            if self._first_append_ms is None:
-                self._first_append_ms = int(stretch.ts[stretch.grows[0]])
         self._ack(stretch)
         self._stall(led, stretch)
         for replica, left in stretch.headroom():
@@ -194,11 +189,19 @@ class Measures:
         self._held_ms += int(np.maximum(np.diff(ts), 0)[held[:-1]].sum())
         self._held_since = int(ts[-1]) if held[-1] else None
 
-    def ingress(self, ts: int) -> float | None:
-        """Bytes per second appended so far, where rows tell."""
-        if self._first_append_ms is None or ts <= self._first_append_ms or not self._bytes:
+    @property
+    def bytes_appended(self) -> int:
+        """Since the broker leads, as far as rows tell."""
+        return self._bytes
+
+    def ingress(self, from_ms: int, to_ms: int, bytes_before: int) -> float | None:
+        """Bytes per second appended from when `bytes_before` had been, where rows tell of bytes at all.
+
+        Of the time in question alone: what was loaded before a replica left says nothing of what it must keep up with.
+        """
+        if to_ms <= from_ms or not self._bytes:
             return None
-        return self._bytes * 1000 / (ts - self._first_append_ms)
+        return (self._bytes - bytes_before) * 1000 / (to_ms - from_ms)
 
     def size_of(self, records: int | None) -> int | None:
         """What so many records weigh, by the average of those appended."""

@@ -74,6 +74,18 @@ def test_how_far_a_replica_outside_has_copied_and_what_it_missed() -> None:
     assert (back.backlog_records, back.backlog_bytes) == (10, 100)
 
 
+def test_what_came_in_is_that_of_the_absence_alone() -> None:
+    """A thousand appends before replica 3 fell behind say nothing of what it must keep up with."""
+    load = [append(20 + i, i + 1) for i in range(1000)]
+    outcomes = said(
+        LAG, LEADS, fetch(11, 2, 0, 0), *load, fetch(1100, 2, 1000, 1000), (1500, "tick", {}), append(2000, 1001),
+        fetch(2100, 2, 1001, 1001), append(3000, 1002), fetch(3001, 2, 1002, 1002), fetch(3499, 3, 0, 1002),
+        fetch(3500, 3, 1002, 1002),
+    )  # fmt: skip
+    (back,) = [o for o in outcomes if o.kind == "catch_up"]
+    assert (back.left_ms, back.joined_ms, back.ingress_bytes_per_second) == (1500, 3500, 100.0)
+
+
 def test_rows_before_any_leader_are_counted() -> None:
     outcomes = said(LAG, append(20, 1), fetch(30, 2, 1, 1), LEADS)
     assert measured(outcomes, "rows_without_leader") == [(None, 2, None, None)]
