@@ -23,7 +23,7 @@ from kazoo.exceptions import NoNodeError
 REPOSITORY = Path(__file__).resolve().parents[2]
 REAL_KAFKA = Path(os.environ.get("KWOB_REAL_KAFKA", REPOSITORY.parent / "shared" / "tools" / "real-kafka"))
 #: How long a program may take to start, and a cluster to settle, on a busy machine.
-LIMIT_S = 90.0
+LIMIT_S = 180.0
 SESSION_TIMEOUT_MS = 6_000
 #: A small Java: many of them share a machine.
 JVM = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xss512k"
