@@ -44,9 +44,6 @@ class Properties(BaseModel):
     leader_imbalance_per_broker_percentage: int = Field(default=10, ge=0)
     max_connections: int = Field(default=MAX_CONNECTIONS, ge=0)
     num_partitions: int = 1
-    offsets_topic_num_partitions: int = 50
-    offsets_topic_replication_factor: int = 3
-    offsets_topic_segment_bytes: int = 104_857_600
     request_timeout_ms: int = Field(default=30_000, gt=0)
     security_inter_broker_protocol: str = "PLAINTEXT"
     socket_request_max_bytes: int = Field(default=104_857_600, gt=0)

@@ -12,10 +12,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from controller.requests.cluster import group_metadata_topic
 from controller.requests.node import Body, Node
-from controller.requests.topic_creation import plan_topic, write_topic
-from controller.wire import log_events as ev
 from controller.wire.errors import ErrorCode, KafkaError
 from controller.wire.hashing import group_partition
 from controller.wire.protocol import Request
@@ -27,15 +24,18 @@ _GROUP: Final = 0
 
 
 async def handle_find_coordinator(node: Node, request: Request) -> Body:
-    """The leader of the group's partition; the topic is created where it is missing."""
+    """The leader of the group's partition.
+
+    Where the topic is missing, a broker creates it when the client asks again, which it does of any node. Kafka's
+    brokers do so because they are the coordinators: each counts the partitions that groups are spread on by its own
+    `offsets.topic.num.partitions` from its start on, and a topic that is made here by another number would leave
+    groups whose coordinator, as told here, denies to be one, for as long as that broker runs.
+    """
     if int(getattr(request.body, "key_type", _GROUP)) != _GROUP:
         raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "Transactions are not offered.")
-    if not node.is_active:
+    if not node.is_active or not node.knows_topic(GROUP_METADATA_TOPIC):
         raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
     partitions = node.state.topic_assignment(GROUP_METADATA_TOPIC)
-    if not node.knows_topic(GROUP_METADATA_TOPIC):
-        await _create_group_topic(node)
-        raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
     tp = TopicPartition(GROUP_METADATA_TOPIC, group_partition(request.body.key, len(partitions)))
     state = node.state.leadership(tp)
     broker = node.state.live_brokers.get(state.leader) if state is not None and state.leader is not None else None
@@ -43,17 +43,6 @@ async def handle_find_coordinator(node: Node, request: Request) -> Body:
     if broker is None or endpoint is None:
         raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
     return {"node_id": broker.broker_id, "host": endpoint.host, "port": endpoint.port}
-
-
-async def _create_group_topic(node: Node) -> None:
-    """Raises: KafkaError COORDINATOR_NOT_AVAILABLE, also when it cannot be created (too few brokers)."""
-    wanted = group_metadata_topic(node)
-    try:
-        await write_topic(node, wanted, await plan_topic(node, wanted))
-    except KafkaError as error:
-        # The client only learns to try again: the reason (too few brokers, mostly) must be found somewhere.
-        node.log.warning(ev.TOPIC_AUTO_CREATION_FAILED, topic=wanted.name, reason=str(error))
-        raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, error.message) from error
 
 
 def find_coordinator_failed(request: Request, code: ErrorCode, message: str | None) -> Body:

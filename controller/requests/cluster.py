@@ -18,7 +18,6 @@ from controller.wire.errors import ErrorCode, KafkaError
 from controller.wire.protocol import Request
 from controller.wire.topic_names import check_topic_name
 from controller.wire.types import (
-    GROUP_METADATA_TOPIC,
     INTERNAL_TOPICS,
     NO_LEADER,
     Broker,
@@ -114,28 +113,11 @@ async def _named_topic(node: Node, name: str, version: int, *, may_create: bool)
 
 async def _create(node: Node, name: str) -> None:
     """Auto-creation: this node writes the topic itself; the client asks again until it has leaders."""
-    if name == GROUP_METADATA_TOPIC:
-        wanted = group_metadata_topic(node)
-    elif name in INTERNAL_TOPICS:
-        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)  # transactions are not offered
-    else:
-        wanted = WantedTopic(name=name)
+    if name in INTERNAL_TOPICS:
+        # Groups' topic is the brokers' to make (see `any_node.handle_find_coordinator`); transactions are not offered.
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    wanted = WantedTopic(name=name)
     await write_topic(node, wanted, await plan_topic(node, wanted))
-
-
-def group_metadata_topic(node: Node) -> WantedTopic:
-    """`__consumer_offsets` as the settings want it."""
-    properties = node.properties
-    return WantedTopic(
-        name=GROUP_METADATA_TOPIC,
-        partitions=properties.offsets_topic_num_partitions,
-        replication_factor=properties.offsets_topic_replication_factor,
-        configs={
-            "cleanup.policy": "compact",
-            "segment.bytes": str(properties.offsets_topic_segment_bytes),
-            "compression.type": "producer",
-        },
-    )
 
 
 def _topic(node: Node, name: str, version: int) -> Body:

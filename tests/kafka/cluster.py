@@ -60,6 +60,7 @@ SIMULATED_BROKER_SETTINGS = {
 }
 CONTROLLER_SETTINGS = {
     "zookeeper.session.timeout.ms": SESSION_TIMEOUT_MS,
+    "auto.create.topics.enable": "false",
     "auto.leader.rebalance.enable": "false",
 }
 

@@ -79,7 +79,6 @@ def test_what_the_tools_create_is_what_they_describe(cluster: Cluster) -> None:
     )
 
 
-@pytest.mark.xfail(reason="open: at times a group gets no record in time, on an idle machine, too", strict=False)
 def test_a_topic_that_a_broker_creates_by_itself_has_no_replica_on_this_controller(cluster: Cluster) -> None:
     """Real brokers of this protocol version place `__consumer_offsets` themselves, on all brokers that they know."""
     cluster.create("grouped", "--replica-assignment", "1:2:3")

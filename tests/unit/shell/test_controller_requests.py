@@ -407,12 +407,11 @@ def test_metadata_names_the_controller_and_creates_topics(play: Play) -> None:
 def test_clients_that_take_the_controller_for_a_broker_are_helped(play: Play) -> None:
     async def scenario(cluster: Any) -> None:
         group = {"key": "my-group", "key_type": 0}
-        first = await cluster.ask(ApiKey.FIND_COORDINATOR, 3, group)
-        assert (first["error_code"], first["node_id"]) == (15, -1)
+        await create(cluster, topic("__consumer_offsets", 8))
         await cluster.world.sleep(2)
-        again = await cluster.ask(ApiKey.FIND_COORDINATOR, 3, group)
-        leader = cluster.controller.state.leadership(("__consumer_offsets", 12)).leader
-        assert (again["error_code"], again["node_id"], again["host"]) == (0, leader, f"broker-{leader}")
+        found = await cluster.ask(ApiKey.FIND_COORDINATOR, 3, group)
+        leader = cluster.controller.state.leadership(("__consumer_offsets", group_partition("my-group", 8))).leader
+        assert (found["error_code"], found["node_id"], found["host"]) == (0, leader, f"broker-{leader}")
         transaction = await cluster.ask(ApiKey.FIND_COORDINATOR, 1, {"key": "t", "key_type": 1})
         assert transaction["error_code"] == 15
         ids = [
@@ -427,7 +426,22 @@ def test_clients_that_take_the_controller_for_a_broker_are_helped(play: Play) ->
         dirs = (await cluster.ask(ApiKey.DESCRIBE_LOG_DIRS, 2, {"topics": None}))["results"]
         assert [(row["error_code"], row["topics"]) for row in dirs] == [(0, [])], "no row is a failure"
 
-    play(scenario, settings={"offsets.topic.replication.factor": "1"})
+    play(scenario)
+
+
+def test_the_groups_topic_is_left_to_brokers(play: Play) -> None:
+    """They count its partitions by their own `offsets.topic.num.partitions`, once, when they start."""
+
+    async def scenario(cluster: Any) -> None:
+        wanted = {"topics": [{"name": "__consumer_offsets"}], "allow_auto_topic_creation": True}
+        metadata = await cluster.ask(ApiKey.METADATA, 9, wanted)
+        assert metadata["topics"][0]["error_code"] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        found = await cluster.ask(ApiKey.FIND_COORDINATOR, 3, {"key": "my-group", "key_type": 0})
+        assert (found["error_code"], found["node_id"]) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, -1)
+        await cluster.world.sleep(2)
+        assert not cluster.controller.state.topic_assignment("__consumer_offsets")
+
+    play(scenario, settings={"offsets.topic.num.partitions": "1", "offsets.topic.replication.factor": "1"})
 
 
 @pytest.mark.parametrize(
