@@ -25,6 +25,7 @@ from broker_sim.groups.coordinator import GroupCoordinator
 from broker_sim.isr_writer import ZkIsrWriter, notify_log_dir_failure
 from broker_sim.log.errors import LogDirsUnusable
 from broker_sim.metadata_cache import MetadataCache
+from broker_sim.metadata_decoding import MetadataDecoder
 from broker_sim.producer_ids import ProducerIds
 from broker_sim.registration import Registration, RegistrationRefused, prepare_cluster
 from broker_sim.replica_manager import ReplicaManager
@@ -80,15 +81,18 @@ class Broker:
         log: Any,
         faults: FaultBoard | None = None,
         off_loop: Callable[[Callable[[], None]], Awaitable[None]] | None = None,
+        metadata_decoder: MetadataDecoder | None = None,
     ) -> None:
         """`faults`: a board that outlives this broker (see `host`); without one it has its own.
 
+        `metadata_decoder`: that of all brokers of a process, if there are several.
         `off_loop(work)` waits for disks without stopping the event loop (`asyncio.to_thread`); None: on the loop.
         """
         self._identity, self._settings = identity, settings
         self._clock, self._chance, self._off_loop = clock, chance, off_loop
         self._log = log.bind(broker_id=identity.broker_id)
         self._metadata = MetadataCache()
+        self._metadata_decoder = metadata_decoder or MetadataDecoder(kept_requests=0)
         board_chance = random.Random(chance.random())
         self._faults = faults or FaultBoard(
             identity.broker_id, board_chance, clock=clock, log=self._log, rack=identity.rack
@@ -255,6 +259,7 @@ class Broker:
             log=self._log,
             registration=registration,
             metadata=self._metadata,
+            metadata_decoder=self._metadata_decoder,
             replicas=replicas,
             sessions=FetchSessionCache(random.Random(self._chance.random()), slots=slots),
             config_store=store,

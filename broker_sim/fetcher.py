@@ -318,6 +318,7 @@ class FetcherManager:
     def __init__(self, table: ReplicaTable, network: Network, is_paused: Callable[[TopicPartition], bool]) -> None:
         self._table, self._network, self._is_paused = table, network, is_paused
         self._fetchers: dict[tuple[BrokerId, int], ReplicaFetcher] = {}
+        self._following: dict[TopicPartition, ReplicaFetcher] = {}
         self._stopping: set[asyncio.Task[None]] = set()
 
     def add(self, partition: Partition, leader: BrokerId) -> None:
@@ -329,6 +330,9 @@ class FetcherManager:
                 self._table, self._client(leader, number), self._is_paused, leader
             )
             self._table.log.info(ev.FETCHER_ADDED, leader=leader, fetcher_id=number)
+        if self._following.get(partition.topic_partition) is not fetcher:
+            self.remove([partition.topic_partition])
+        self._following[partition.topic_partition] = fetcher
         fetcher.add(partition, epoch=partition.leader_epoch, offset=partition.hw)
 
     def _client(self, leader: BrokerId, number: int) -> FetchClient:
@@ -344,7 +348,7 @@ class FetcherManager:
     def remove(self, partitions: Collection[TopicPartition]) -> None:
         """Follows these no longer, from any leader."""
         for topic_partition in partitions:
-            for fetcher in self._fetchers.values():
+            if (fetcher := self._following.pop(topic_partition, None)) is not None:
                 fetcher.remove(topic_partition)
 
     def stop_idle(self) -> None:

@@ -96,9 +96,13 @@ class Housekeeping:
         """The high watermark of every future log."""
         return {tp: p.future_hw for tp, p in self._table.partitions.items() if p.future_log is not None}
 
-    def checkpoint_watermarks(self) -> None:
-        """Writes `replication-offset-checkpoint`."""
-        self._table.dirs.checkpoint_high_watermarks(self.watermarks(), self.future_watermarks())
+    async def checkpoint_watermarks(self) -> None:
+        """Writes `replication-offset-checkpoint`, beside the event loop: a disk takes milliseconds to sync it."""
+        for write in self._table.dirs.high_watermark_writers(self.watermarks(), self.future_watermarks()):
+            try:
+                await self._table.off_loop(write)
+            except StorageFailure as failure:
+                self._table.on_storage_failure(failure)
 
     async def checkpoint_recovery_points(self) -> None:
         """Brings the segments that are no longer written to onto the disk, then writes the recovery points."""

@@ -112,6 +112,7 @@ class ReplicaManager:
         self._fetching = Fetching(self._table, self._isr_updates)
         self._offsets = Offsets(self._table)
         self._has_started = self._has_ended = False
+        self._alive: frozenset[BrokerId] | None = None
 
     # -- life ---------------------------------------------------------------------------------------------------------
 
@@ -224,9 +225,12 @@ class ReplicaManager:
         return changes.errors
 
     def alive_brokers_changed(self) -> None:
-        """The metadata cache has another set of live brokers: call after every UpdateMetadata."""
+        """The metadata cache may have another set of live brokers: call after every UpdateMetadata."""
+        alive = frozenset(self._table.metadata.alive_brokers())
+        if alive == self._alive:
+            return
+        self._alive = alive
         self._table.trace_aliveness()
-        alive = self._table.metadata.alive_brokers()
         for partition in self._table.led():
             if partition.led is not None:
                 partition.led.alive = alive

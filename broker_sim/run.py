@@ -30,6 +30,7 @@ from broker_sim.faults.board import FaultBoard
 from broker_sim.faults.rows import FaultError
 from broker_sim.faults.watch import watch_faults
 from broker_sim.host import BrokerHost
+from broker_sim.metadata_decoding import MetadataDecoder
 from controller.wire import log_events as ev
 from controller.wire import settings as wire_settings
 from controller.wire.real import logs
@@ -110,6 +111,8 @@ async def _run(
         connect_timeout_s=(settings.zookeeper_connection_timeout_ms or timeout_ms) / 1000,
     )
 
+    decoder = MetadataDecoder() if len(who) > 1 else None
+
     def make(identity: BrokerIdentity, board: FaultBoard) -> Broker:
         return Broker(
             identity,
@@ -121,6 +124,7 @@ async def _run(
             log=log,
             faults=board,
             off_loop=asyncio.to_thread,
+            metadata_decoder=decoder,
         )
 
     host = BrokerHost(who, make, clock=clock, chance=chance, session_timeout_ms=timeout_ms, log=log)

@@ -54,10 +54,14 @@ class Call:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Api:
-    """One row of the API table: who answers, and for which versions (first and last)."""
+    """One row of the API table: who answers, and for which versions (first and last).
+
+    `decode` makes the body that the handler gets of the request's bytes; None: the structure that the schema says.
+    """
 
     handle: Callable[[Call], Awaitable[Answer]]
     versions: tuple[int, int]
+    decode: Callable[[bytes], Any] | None = None
 
     def serves(self, version: int) -> bool:
         """Whether that version is offered."""
@@ -174,7 +178,7 @@ class SocketServer:
             if api_key == ApiKey.API_VERSIONS:
                 return unsupported_api_versions(correlation_id, api)
             raise CloseConnection(f"{protocol.api_name(api_key)} version {version} is not offered")
-        request = protocol.decode_request(frame)
+        request = protocol.decode_request(frame, api.decode)
         call = Call(request=request, client_host=_host(connection.peer), connection=connection.peer)
         fault = self._faults.strike(api_key, sender=_sender(request.body), client_id=request.client_id)
         if fault is not None:

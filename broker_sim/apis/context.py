@@ -13,6 +13,7 @@ from broker_sim.config_store import ConfigStore, DynamicConfigs
 from broker_sim.fetch_session import FetchSessionCache
 from broker_sim.groups.coordinator import GroupCoordinator
 from broker_sim.metadata_cache import MetadataCache
+from broker_sim.metadata_decoding import MetadataDecoder
 from broker_sim.producer_ids import ProducerIds
 from broker_sim.registration import Registration
 from broker_sim.replica_manager import ReplicaManager
@@ -32,6 +33,7 @@ class BrokerContext:
     log: Any
     registration: Registration
     metadata: MetadataCache
+    metadata_decoder: MetadataDecoder
     replicas: ReplicaManager
     sessions: FetchSessionCache
     config_store: ConfigStore

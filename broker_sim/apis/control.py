@@ -18,9 +18,9 @@ from controller.wire.control import (
     STOP_REPLICA_VERSION,
     UPDATE_METADATA_VERSION,
     ControlRequest,
+    UpdateMetadataRequest,
     decode_leader_and_isr,
     decode_stop_replica,
-    decode_update_metadata,
 )
 from controller.wire.errors import ErrorCode
 from controller.wire.types import NO_BROKER_EPOCH, TopicPartition
@@ -58,7 +58,7 @@ async def handle_stop_replica(context: BrokerContext, call: Call) -> Answer:
 
 async def handle_update_metadata(context: BrokerContext, call: Call) -> Answer:
     """Merges the cluster's state into the cache."""
-    request = decode_update_metadata(call.body, context.broker_id)
+    request: UpdateMetadataRequest = call.body
     async with context.control_lock:
         stale = take_epochs(context, request)
         if stale is not None:

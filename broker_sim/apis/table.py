@@ -7,6 +7,7 @@ quotas, WriteTxnMarkers. Source: spec broker.md §1.2 for the ranges.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
 
@@ -103,6 +104,8 @@ def api_table(context: BrokerContext) -> ApiTable:
         key: Api(handle=partial(handler, context), versions=versions) for key, (handler, versions) in SERVED.items()
     }
     table.update(REFUSED)
+    decode = partial(context.metadata_decoder.decode, to=context.broker_id)
+    table[ApiKey.UPDATE_METADATA] = replace(table[ApiKey.UPDATE_METADATA], decode=decode)
 
     async def handle_api_versions(call: Call) -> Answer:
         return api_versions.answer_api_versions(table, call)

@@ -314,8 +314,14 @@ class LogDirs:
         self, current: Mapping[TopicPartition, int], future: Mapping[TopicPartition, int] | None = None
     ) -> None:
         """Writes `replication-offset-checkpoint` of each online dir. Raises StorageFailure."""
-        for log_dir in self._online():
-            log_dir.write_high_watermarks(current, future or {})
+        for write in self.high_watermark_writers(current, future or {}):
+            write()
+
+    def high_watermark_writers(
+        self, current: Mapping[TopicPartition, int], future: Mapping[TopicPartition, int]
+    ) -> list[Callable[[], None]]:
+        """What writes `replication-offset-checkpoint`, for each online dir; may be called in another thread."""
+        return [log_dir.high_watermarks_writer(current, future) for log_dir in self._online()]
 
     def checkpoint_recovery_points(self) -> None:
         """Writes `recovery-point-offset-checkpoint` of each online dir. Raises StorageFailure."""

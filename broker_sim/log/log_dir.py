@@ -9,7 +9,8 @@ import fcntl
 import os
 import re
 import shutil
-from collections.abc import Iterator, Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -80,6 +81,9 @@ class LogDir:
     high_watermarks: dict[TopicPartition, int] = field(default_factory=dict)
     cleaned: dict[TopicPartition, int] = field(default_factory=dict)
     written: dict[str, dict[TopicPartition, int]] = field(default_factory=dict)
+    #: what each checkpoint file is to say; and held while one of them is written, be it in another thread.
+    newest: dict[str, dict[TopicPartition, int]] = field(default_factory=dict)
+    writing: threading.Lock = field(default_factory=threading.Lock)
 
     def space(self) -> tuple[int, int]:
         """(total, usable) bytes of the volume; -1 where it cannot be asked."""
@@ -131,7 +135,9 @@ class LogDir:
             checkpoints.write_meta(meta_path, wanted)
 
     def unlock(self) -> None:
-        """Lets another process have the dir. Idempotent."""
+        """Lets another process have the dir; what is still being written of checkpoints is not. Idempotent."""
+        with self.writing:
+            self.newest.clear()
         if self.lock is not None:
             os.close(self.lock)
             self.lock = None
@@ -153,12 +159,18 @@ class LogDir:
         self, current: Mapping[TopicPartition, int], future: Mapping[TopicPartition, int]
     ) -> None:
         """`replication-offset-checkpoint`; a log without a new value keeps its old one."""
+        self.high_watermarks_writer(current, future)()
+
+    def high_watermarks_writer(
+        self, current: Mapping[TopicPartition, int], future: Mapping[TopicPartition, int]
+    ) -> Callable[[], None]:
+        """As `write_high_watermarks`, but what waits for the disk is returned, to be done beside the event loop."""
         for logs, known in ((self.logs, current), (self.futures, future)):
             for tp in logs:
                 if tp in known:
                     self.high_watermarks[tp] = known[tp]
         kept = {tp: hw for tp, hw in self.high_watermarks.items() if tp in self.logs or tp in self.futures}
-        self._write(checkpoints.HIGH_WATERMARK_FILE, kept)
+        return self._writer(checkpoints.HIGH_WATERMARK_FILE, kept)
 
     def write_recovery_points(self) -> None:
         """`recovery-point-offset-checkpoint`."""
@@ -188,12 +200,23 @@ class LogDir:
             self.write_cleaned()
 
     def _write(self, name: str, offsets: dict[TopicPartition, int]) -> None:
-        """Writes and syncs, unless the file says the same already."""
-        if self.written.get(name, {} if name == checkpoints.CLEANER_FILE else None) == offsets:
-            return
-        with storage_failures(self.path):
-            self.files.replace(self.path / name, checkpoints.offsets_text(offsets).encode(), sync=True)
-        self.written[name] = dict(offsets)
+        self._writer(name, offsets)()
+
+    def _writer(self, name: str, offsets: dict[TopicPartition, int]) -> Callable[[], None]:
+        """What writes and syncs, unless the file says the same already, or is to say something newer by then."""
+        self.newest[name] = offsets
+
+        def write() -> None:
+            with self.writing:
+                if self.newest.get(name) is not offsets:
+                    return
+                if self.written.get(name, {} if name == checkpoints.CLEANER_FILE else None) == offsets:
+                    return
+                with storage_failures(self.path):
+                    self.files.replace(self.path / name, checkpoints.offsets_text(offsets).encode(), sync=True)
+                self.written[name] = offsets
+
+        return write
 
 
 def _lock(path: Path) -> int:

@@ -10,7 +10,7 @@ versions of its API.
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Final
@@ -96,8 +96,8 @@ def peek_header(data: bytes) -> tuple[int, int, int]:
     return api_key, api_version, correlation_id
 
 
-def decode_request(data: bytes) -> Request:
-    """Decodes a request frame (without its size).
+def decode_request(data: bytes, decode_body: Callable[[bytes], Any] | None = None) -> Request:
+    """Decodes a request frame (without its size); `decode_body` makes the body of its bytes, None: as its schema says.
 
     Bytes behind the body are ignored, as Kafka does: librdkafka's Metadata v9 for all topics has one.
     Raises: UnsupportedRequest, for an unknown key or version; ProtocolError, for a body that does not parse.
@@ -110,7 +110,10 @@ def decode_request(data: bytes) -> Request:
         raise UnsupportedRequest(api_key, api_version, correlation_id) from error
     what = f"{key.name} v{api_version} request"
     client_id, at = _parse(_request_header_reader(schema), data, 0, what)
-    body, _ = _parse(codec_reader.reader(schema), data, at, what)
+    if decode_body is None:
+        body, _ = _parse(codec_reader.reader(schema), data, at, what)
+    else:
+        body = decode_body(data[at:])
     return Request(
         api_key=key,
         api_version=api_version,
@@ -130,6 +133,12 @@ def decode_response(api_key: int, api_version: int, data: bytes) -> tuple[int, A
     if schema.__header_schema__.__version__ > 0:
         _, at = _parse(_read_tags, data, at, what)
     return _CORRELATION.unpack_from(data)[0], _parse(codec_reader.reader(schema), data, at, what)[0]
+
+
+def decode_request_body(api_key: int, api_version: int, data: bytes) -> Any:
+    """The body of a request from its bytes alone. Raises ProtocolError when it does not parse."""
+    reader = codec_reader.reader(load_request_schema(api_key, api_version))
+    return _parse(reader, data, 0, f"{ApiKey(api_key).name} v{api_version} request")[0]
 
 
 def _parse(reader: codec_reader.Reader, data: bytes, at: int, what: str) -> tuple[Any, int]:

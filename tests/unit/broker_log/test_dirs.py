@@ -180,3 +180,22 @@ def test_a_damaged_checkpoint_is_an_error_that_names_the_file(tmp_path, text) ->
         checkpoints.read_offsets(path)
     path.unlink()
     assert checkpoints.read_offsets(path) == {}
+
+
+def test_a_checkpoint_that_was_overtaken_is_not_written(tmp_path) -> None:
+    """Writers run in threads: one that comes late must not bring an old content back."""
+    dirs = opened(tmp_path)
+    dirs.create(TP, LogConfig()).append_as_leader(
+        build_values([(None, b"v")] * 5, timestamp=1), leader_epoch=0, now_ms=1
+    )
+    late = dirs.high_watermark_writers({TP: 3}, {})
+    dirs.checkpoint_high_watermarks({TP: 4})
+    for write in late:
+        write()
+    path = tmp_path / "a" / checkpoints.HIGH_WATERMARK_FILE
+    assert checkpoints.read_offsets(path) == {TP: 4}
+    later = dirs.high_watermark_writers({TP: 5}, {})
+    closed(dirs, clean=False)
+    for write in later:
+        write()
+    assert checkpoints.read_offsets(path) == {TP: 4}, "the dir may be another process's by now"

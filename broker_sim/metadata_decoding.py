@@ -1,0 +1,62 @@
+"""UpdateMetadata from its bytes, decoded once for all brokers of a process.
+
+The controller sends the same topics and brokers to each; only the head, with the broker epoch, differs. Brokers that
+share a process get the same bytes one after another, so what they say is kept a while: the values are immutable, and
+the metadata caches then hold one object per partition and not one per broker. Source: spec broker.md §1.3, §8.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import OrderedDict
+from typing import Any, Final
+
+from controller.wire.control import UPDATE_METADATA_VERSION, UpdateMetadataRequest, decode_update_metadata
+from controller.wire.protocol import ApiKey, ProtocolError, decode_request_body
+from controller.wire.types import BrokerId
+
+#: controller_id, controller_epoch, broker_epoch: what comes before that which all brokers are told.
+_HEAD: Final = struct.Struct(">iiq")
+#: Requests that are kept, and the bytes of them: brokers are told at nearly the same time, so a few of them suffice.
+KEPT_REQUESTS: Final = 64
+KEPT_BYTES: Final = 8 << 20
+
+
+class MetadataDecoder:
+    """Decodes; remembers the last requests, up to so many of together so many bytes. For one event loop."""
+
+    def __init__(self, *, kept_requests: int = KEPT_REQUESTS, kept_bytes: int = KEPT_BYTES) -> None:
+        """`kept_requests` 0: for a broker that is alone."""
+        self._kept_requests, self._kept_bytes_max = kept_requests, kept_bytes
+        self._kept: OrderedDict[bytes, UpdateMetadataRequest] = OrderedDict()
+        self._kept_bytes = 0
+
+    def decode(self, data: bytes, to: BrokerId) -> UpdateMetadataRequest:
+        """The values of the body of an UpdateMetadata request, version 6. Raises ProtocolError."""
+        if len(data) < _HEAD.size:
+            raise ProtocolError(f"UPDATE_METADATA body of {len(data)} bytes has no head; it needs {_HEAD.size}")
+        controller_id, controller_epoch, broker_epoch = _HEAD.unpack_from(data)
+        told = self._told(data[_HEAD.size :])
+        return UpdateMetadataRequest(
+            to=to,
+            controller_id=BrokerId(controller_id),
+            controller_epoch=controller_epoch,
+            broker_epoch=broker_epoch,
+            partition_states=told.partition_states,
+            live_brokers=told.live_brokers,
+        )
+
+    def _told(self, tail: bytes) -> UpdateMetadataRequest:
+        """A request with this tail, whatever its head."""
+        found = self._kept.get(tail)
+        if found is not None:
+            self._kept.move_to_end(tail)
+            return found
+        body: Any = decode_request_body(ApiKey.UPDATE_METADATA, UPDATE_METADATA_VERSION, bytes(_HEAD.size) + tail)
+        request = decode_update_metadata(body, BrokerId(-1))
+        self._kept[tail] = request
+        self._kept_bytes += len(tail)
+        while len(self._kept) > self._kept_requests or self._kept_bytes > self._kept_bytes_max:
+            gone, _ = self._kept.popitem(last=False)
+            self._kept_bytes -= len(gone)
+        return request
