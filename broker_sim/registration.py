@@ -63,18 +63,18 @@ class Registration:
         return self._epoch
 
     @property
-    def endpoint(self) -> Endpoint:
-        """What is registered as this broker's address."""
-        return self._broker.endpoints[0]
+    def endpoints(self) -> tuple[Endpoint, ...]:
+        """What is registered as this broker's addresses, one per listener."""
+        return self._broker.endpoints
 
     async def check_endpoints(self) -> None:
         """Raises RegistrationRefused when another registered broker has one of this broker's addresses."""
         listed = await self._zk.perform_one(GetChildren(BrokerIdsZNode.path))
-        others = sorted(int(name) for name in listed.children if name.isdigit() and int(name) != self._broker.broker_id)
+        others = [other for other in BrokerIdsZNode.ids(listed.children) if other != self._broker.broker_id]
         results = await self._zk.perform([GetData(BrokerIdZNode.path(other)) for other in others])
         mine = {_address(endpoint) for endpoint in self._broker.endpoints}
         for other, result in zip(others, results, strict=True):
-            for endpoint in _endpoints(BrokerId(other), result.data if result.ok else None):
+            for endpoint in _endpoints(other, result.data if result.ok else None):
                 if _address(endpoint) in mine:
                     raise RegistrationRefused(
                         f"broker {self._broker.broker_id} cannot register: {endpoint.host}:{endpoint.port} is "

@@ -17,7 +17,7 @@ from controller.wire import log_events as ev
 from controller.wire.errors import ErrorCode, KafkaError
 from controller.wire.placement import BrokerRack, RackMode, assign_replicas, draw_start, usable_brokers
 from controller.wire.topic_names import check_topic_name
-from controller.wire.types import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, BrokerId, ReplicaAssignment
+from controller.wire.types import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, ReplicaAssignment
 from controller.wire.zk import Create, GetChildren, GetData, SetData, ZkCode
 from controller.wire.znodes import (
     BrokerIdsZNode,
@@ -95,7 +95,7 @@ class TopicCreator:
 
     async def _registered(self) -> list[BrokerRack]:
         listed = await self._zk.perform_one(GetChildren(BrokerIdsZNode.path))
-        ids = sorted(BrokerId(int(name)) for name in listed.children if name.isdigit())
+        ids = BrokerIdsZNode.ids(listed.children)
         results = await self._zk.perform([GetData(BrokerIdZNode.path(broker_id)) for broker_id in ids])
         brokers = []
         for broker_id, result in zip(ids, results, strict=True):

@@ -8,11 +8,15 @@ Source: spec controller.md §2.4, §12; Kafka 3.9 `KafkaZkClient`.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+import structlog
+
 from controller.core.effects import ControllerMoved
+from controller.wire import log_events as ev
 from controller.wire import znodes
 from controller.wire.zk import Check, Create, Delete, Multi, SetData, ZkCode, ZkOp, ZkResult, ZkWriteOp
 
@@ -23,9 +27,7 @@ BYTES_PER_MULTI: Final = 256 * 1024
 _OP_OVERHEAD_BYTES: Final = 64
 _NOT_THE_CAUSE: Final = frozenset({ZkCode.OK, ZkCode.RUNTIME_INCONSISTENCY})
 
-
-class ZkWriteFailed(Exception):
-    """A fenced write was refused for a reason that is no answer to any operation of it. The message names the code."""
+log = structlog.get_logger(__name__)
 
 
 class Performs(Protocol):
@@ -47,9 +49,10 @@ class _Chunk:
 async def write(session: Performs, ops: Sequence[ZkWriteOp | Multi], epoch_zk_version: int | None) -> list[ZkResult]:
     """Performs the operations, each as if it had been sent alone and in this order; one result each.
 
-    `epoch_zk_version` fences each by the version of `/controller_epoch`; None sends them bare.
-    Raises: ControllerMoved, when the fence broke (operations before that may have been done); ZkWriteFailed, when the
-    fence could not be checked at all; ZkSessionExpired.
+    `epoch_zk_version` fences each by the version of `/controller_epoch`; None sends them bare. Whatever else ZooKeeper
+    says is the result of the operation that it concerns, and of no other: RUNTIME_INCONSISTENCY, as in ZooKeeper's own
+    multis, where that was the fence, which could not be checked.
+    Raises: ControllerMoved, when the fence broke (operations before that may have been done); ZkSessionExpired.
     """
     if epoch_zk_version is None:
         return await session.perform([op if isinstance(op, Multi) else _bare(op) for op in ops])
@@ -150,7 +153,8 @@ async def _perform_wave(
     results: list[ZkResult | None],
 ) -> None:
     """Fills in the results of a wave. A chunk in which one operation is refused is sent again, one by one; so is the
-    refused one itself when it may have rested on a chunk that was refused before it."""
+    refused one itself when it may have rested on a chunk that was refused before it, and so is a chunk that was refused
+    as a whole: what ZooKeeper does not take of many it may take of one."""
     fence = Check(znodes.ControllerEpochZNode.path, epoch_zk_version)
     multis = [Multi((fence, *(part.ops if isinstance(part, _Chunk) else part[1].ops))) for part in wave]
     answers = await session.perform(multis)
@@ -164,7 +168,7 @@ async def _perform_wave(
             for index, result in zip(part.indices, inner, strict=True):
                 results[index] = result
             continue
-        first, refused = not again, _first_refused(inner, answer)
+        first, refused = not again, _first_refused(inner)
         for at, (index, op) in enumerate(zip(part.indices, part.ops, strict=True)):
             if at == refused and first:
                 results[index] = ZkResult(code=inner[at].code)
@@ -178,25 +182,30 @@ async def _perform_singly(
     session: Performs, ops: Sequence[tuple[int, ZkWriteOp]], fence: Check, results: list[ZkResult | None]
 ) -> None:
     answers = await session.perform([Multi((fence, op)) for _, op in ops])
+    unchecked: Counter[str] = Counter()
     for (index, _), answer in zip(ops, answers, strict=True):
         inner = _unfence(answer)
-        results[index] = inner[0] if answer.ok else ZkResult(code=inner[0].code)
+        if answer.ok:
+            results[index] = inner[0]
+        elif inner:
+            results[index] = ZkResult(code=inner[0].code if inner[0].code is not ZkCode.OK else answer.code)
+            if answer.results[0].code not in _NOT_THE_CAUSE:
+                unchecked[answer.results[0].code.name] += 1
+        else:
+            results[index] = ZkResult(code=answer.code)
+    for reason, count in unchecked.items():
+        log.error(ev.ZK_WRITES_REFUSED, path=fence.path, writes=count, reason=f"it cannot be checked: {reason}")
 
 
 def _unfence(answer: ZkResult) -> tuple[ZkResult, ...]:
-    """The results behind the fence's own. Raises: ControllerMoved, ZkWriteFailed."""
+    """The results behind the fence's own; none where ZooKeeper answered for all at once. Raises: ControllerMoved."""
     if not answer.results:
-        raise ZkWriteFailed(f"a fenced write was answered {answer.code.name} as a whole")
-    fence = answer.results[0]
-    if fence.code is ZkCode.BAD_VERSION:
+        return ()
+    if answer.results[0].code is ZkCode.BAD_VERSION:
         raise ControllerMoved("/controller_epoch has another version: a newer controller was elected")
-    if fence.code not in _NOT_THE_CAUSE:
-        raise ZkWriteFailed(f"the check of /controller_epoch was answered {fence.code.name}")
     return answer.results[1:]
 
 
-def _first_refused(inner: Sequence[ZkResult], answer: ZkResult) -> int:
-    for at, result in enumerate(inner):
-        if result.code not in _NOT_THE_CAUSE:
-            return at
-    raise ZkWriteFailed(f"a multi was answered {answer.code.name}, but none of its operations was refused")
+def _first_refused(inner: Sequence[ZkResult]) -> int | None:
+    """The operation that stopped the others; None where it was none of them."""
+    return next((at for at, result in enumerate(inner) if result.code not in _NOT_THE_CAUSE), None)

@@ -23,7 +23,6 @@ from controller.core.effects import (
     AddBrokers,
     Answer,
     CancelTimers,
-    ControllerMoved,
     Effect,
     Enqueue,
     Log,
@@ -39,7 +38,7 @@ from controller.core.events import ControllerState, Event, Expire, PartitionReas
 from controller.timings import LoopGauges, Work
 from controller.wire import log_events as ev
 from controller.wire.ports import Clock
-from controller.wire.zk import Multi, ZkOp, ZkResult, ZkSessionExpired, ZkWriteOp
+from controller.wire.zk import Multi, ZkOp, ZkResult, ZkWriteOp
 
 
 class Core(Protocol):
@@ -105,7 +104,7 @@ class ControllerLoop:
         self._log = log
         self._queue: deque[_Queued] = deque()
         self._wake = asyncio.Event()
-        self._timers: set[asyncio.TimerHandle] = set()
+        self._timers: dict[asyncio.TimerHandle, Event] = {}
         self._numbers = itertools.count(1)
         self._callers: dict[int, asyncio.Future[Answer]] = {}
         self._waiters: dict[asyncio.Future[None], Callable[[], bool]] = {}
@@ -275,7 +274,8 @@ class ControllerLoop:
             caller.set_exception(EventLost(f"{type(event).__name__} failed: {error}"))
 
     async def _drive(self, recipe: Recipe, work: Work) -> None:
-        """Performs what the recipe yields, one after the other, until it ends. Raises what it raises."""
+        """Performs what the recipe yields, one after the other, until it ends. Raises what it raises; what fails is
+        thrown into it, so that it can answer whoever waits, and give up an office that it cannot take."""
         answer: Any = None
         thrown: Exception | None = None
         while True:
@@ -286,7 +286,7 @@ class ControllerLoop:
             answer = thrown = None
             try:
                 answer = await self._perform(effect, work)
-            except (ControllerMoved, ZkSessionExpired) as error:
+            except Exception as error:  # the recipe's to judge: what it does not know comes out of it again
                 thrown = error
 
     async def _perform(self, effect: Effect, work: Work) -> list[ZkResult] | None:
@@ -321,16 +321,20 @@ class ControllerLoop:
     # --- small effects
 
     def _enqueue(self, event: Event, after_ms: int) -> None:
+        """Now, or later. What waits for its time already waits once: however often something fails, it is tried again
+        once."""
         if after_ms <= 0:
             self.put(event)
             return
+        if any(event == waiting for waiting in self._timers.values()):
+            return
 
         def fire() -> None:
-            self._timers.discard(handle)
+            self._timers.pop(handle, None)
             self.put(event)
 
         handle = asyncio.get_running_loop().call_later(after_ms / 1000, fire)
-        self._timers.add(handle)
+        self._timers[handle] = event
 
     def _cancel_timers(self) -> None:
         for handle in self._timers:

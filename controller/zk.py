@@ -52,7 +52,7 @@ _FIXED: Final[dict[tuple[str, WatchKind], Event]] = {
         partitions=None, election_type=ElectionType.PREFERRED, trigger=ElectionTrigger.ZK
     ),
 }
-_BROKER: Final = re.compile(r"^/brokers/ids/(\d+)$")
+_BROKER: Final = re.compile(r"^/brokers/ids/([0-9]{1,10})$")
 _TOPIC: Final = re.compile(r"^/brokers/topics/([^/]+)$")
 
 

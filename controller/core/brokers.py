@@ -6,10 +6,20 @@ Source: Kafka 3.9 `KafkaController.processBrokerChange`, `onBrokerStartup`, `onB
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from controller.core.deletion import fail, resume_for
-from controller.core.effects import AddBrokers, Enqueue, Log, Read, RemoveBrokers, Steps, Trace, refused_znode
+from controller.core.effects import (
+    AddBrokers,
+    Enqueue,
+    Log,
+    RemoveBrokers,
+    Steps,
+    Trace,
+    read,
+    read_each,
+    refused_znode,
+)
 from controller.core.events import BrokerChange, LeaderAndIsrResponseReceived
 from controller.core.leadership import Failure
 from controller.core.partitions import change_partitions, trigger_online
@@ -22,16 +32,17 @@ from controller.wire import log_events as ev
 from controller.wire.errors import ErrorCode
 from controller.wire.trace import TraceEvent
 from controller.wire.types import Broker, BrokerId, PartitionReplica, TopicPartition
-from controller.wire.zk import GetChildren, GetData, ZkResult
+from controller.wire.zk import GetChildren, GetData, ZkCode
 from controller.wire.znodes import BrokerIdsZNode, BrokerIdZNode, ZnodeError
 
 
-def read_brokers() -> Steps[dict[BrokerId, Broker]]:
+def read_brokers(known: Mapping[BrokerId, Broker]) -> Steps[dict[BrokerId, Broker]]:
     """All registered brokers with their epochs; watches the list and each registration. One read at processing time,
-    however many events are queued. A registration that does not parse is logged and left out (`deviations.CLOSED`)."""
-    (listed,) = yield Read((GetChildren(BrokerIdsZNode.path, watch=True),))
-    ids = sorted(BrokerId(int(child)) for child in listed.children if child.isdigit())
-    results: list[ZkResult] = yield Read(tuple(GetData(BrokerIdZNode.path(b), watch=True) for b in ids))
+    however many events are queued. A registration that does not parse is logged and left out (`deviations.CLOSED`);
+    one that may not be read is believed to be what it was, if it was `known`. Raises: ZkReadFailed."""
+    (listed,) = yield from read(GetChildren(BrokerIdsZNode.path, watch=True))
+    ids = BrokerIdsZNode.ids(listed.children)
+    results = yield from read_each(GetData(BrokerIdZNode.path(b), watch=True) for b in ids)
     brokers: dict[BrokerId, Broker] = {}
     for broker_id, result in zip(ids, results, strict=True):
         if result.ok and result.stat is not None:
@@ -39,13 +50,17 @@ def read_brokers() -> Steps[dict[BrokerId, Broker]]:
                 brokers[broker_id] = BrokerIdZNode.decode(broker_id, result.data, result.stat.czxid)
             except ZnodeError as error:
                 yield refused_znode(BrokerIdZNode.path(broker_id), error)
+        elif result.code is ZkCode.NO_AUTH:
+            yield refused_znode(BrokerIdZNode.path(broker_id), result.code.name)
+            if broker_id in known:
+                brokers[broker_id] = known[broker_id]
     return brokers
 
 
 def brokers_changed(state: ClusterState) -> Steps[None]:
     """New, bounced and dead brokers, in this order; a larger epoch alone tells a bounce."""
-    registered = yield from read_brokers()
     known = state.live_brokers
+    registered = yield from read_brokers(known)
     new = sorted(registered.keys() - known.keys())
     dead = sorted(known.keys() - registered.keys())
     bounced = sorted(b for b in registered.keys() & known if registered[b].broker_epoch > known[b].broker_epoch)
@@ -119,7 +134,7 @@ def replicas_became_offline(state: ClusterState, replicas: Replicas) -> Steps[No
 
 def registration_changed(state: ClusterState, broker_id: BrokerId) -> Steps[None]:
     """A broker rewrote its registration: other endpoints are passed on, another rack alone is not. Source: §11.4."""
-    (result,) = yield Read((GetData(BrokerIdZNode.path(broker_id), watch=True),))
+    (result,) = yield from read(GetData(BrokerIdZNode.path(broker_id), watch=True))
     if not result.ok:
         return
     known = state.live_brokers.get(broker_id)

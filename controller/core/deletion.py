@@ -9,16 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from controller.core.effects import Log, Read, Steps, Write
+from controller.core.effects import Enqueue, Log, Read, Steps, Write, read
+from controller.core.events import TopicDeletion
 from controller.core.partitions import change_partitions
 from controller.core.replicas import change_replicas
 from controller.core.requests import send_metadata_to_all
+from controller.core.settings import RETRY_MS
 from controller.core.state import ClusterState
 from controller.core.transitions import PartitionState, ReplicaState
 from controller.wire import log_events as ev
 from controller.wire.errors import ErrorCode
 from controller.wire.types import BrokerId, PartitionReplica, TopicPartition
-from controller.wire.zk import Delete, GetChildren, ZkResult
+from controller.wire.zk import Delete, GetChildren, ZkCode, ZkResult
 from controller.wire.znodes import (
     ConfigEntityZNode,
     DeleteTopicsTopicZNode,
@@ -48,7 +50,7 @@ def initialize(state: ClusterState, topics: set[str], ineligible: set[str]) -> S
 
 def markers_changed(state: ClusterState) -> Steps[None]:
     """`/admin/delete_topics` has other children. Source: Kafka `processTopicDeletion`."""
-    (listed,) = yield Read((GetChildren(DeleteTopicsZNode.path, watch=True),))
+    (listed,) = yield from read(GetChildren(DeleteTopicsZNode.path, watch=True))
     marked = set(listed.children)
     unknown = marked - state.topics
     for topic in sorted(unknown):
@@ -169,20 +171,26 @@ def _complete(state: ClusterState, topics: Sequence[str]) -> Steps[None]:
     """Every replica is gone: the znodes follow, deepest first, then configs, then the marker.
 
     The marker goes last, so a successor finds what is left; before it nothing is waited for
-    (known-failures.md X3).
+    (known-failures.md X3). It stays where znodes do: a topic that is half there must not come back to life.
     """
     gone = [r for topic in topics for r in state.replicas_in(topic, ReplicaState.DELETION_SUCCESSFUL)]
     partitions = state.partitions_of(topics)
     yield from change_replicas(state, gone, ReplicaState.NON_EXISTENT)
-    yield from _delete_znodes(state, topics, partitions)
+    stuck = yield from _delete_znodes(state, topics, partitions)
+    for topic in sorted(stuck):
+        yield Log(ev.TOPIC_DELETION_WAITED, {"topic": topic, "reason": "its znodes cannot be deleted"}, "error")
+    if stuck:
+        yield Enqueue(TopicDeletion(), RETRY_MS)
+        topics = [topic for topic in topics if topic not in stuck]
     yield Write(tuple(Delete(DeleteTopicsTopicZNode.path(topic)) for topic in topics), state.epoch_zk_version)
     for topic in topics:
         state.remove_topic(topic)
         yield Log(ev.TOPIC_DELETED, {"topic": topic})
 
 
-def _delete_znodes(state: ClusterState, topics: Sequence[str], partitions: Sequence[TopicPartition]) -> Steps[None]:
-    """Deletes what is known to be there, level by level, and the configs; where something else turns up, by listing."""
+def _delete_znodes(state: ClusterState, topics: Sequence[str], partitions: Sequence[TopicPartition]) -> Steps[set[str]]:
+    """Deletes what is known to be there, level by level, and the configs; where something else turns up, by listing.
+    Returns the topics that are still there."""
     deletes = [Delete(TopicPartitionStateZNode.path(tp)) for tp in partitions]
     deletes += [Delete(TopicPartitionZNode.path(tp)) for tp in partitions]
     deletes += [Delete(TopicPartitionsZNode.path(topic)) for topic in topics]
@@ -190,13 +198,15 @@ def _delete_znodes(state: ClusterState, topics: Sequence[str], partitions: Seque
     deletes += [Delete(TopicZNode.path(topic)) for topic in topics]
     deletes += [Delete(ConfigEntityZNode.topic(topic)) for topic in topics]
     results: list[ZkResult] = yield Write(tuple(deletes), state.epoch_zk_version)
+    stuck: set[str] = set()
     for topic, result in zip(topics, results[of_topics:], strict=False):
-        if not result.ok:
-            yield from delete_recursively(state, TopicZNode.path(topic))
+        if not result.ok and not (yield from delete_recursively(state, TopicZNode.path(topic))):
+            stuck.add(topic)
+    return stuck
 
 
-def delete_recursively(state: ClusterState, path: str) -> Steps[None]:
-    """Deletes a znode with all below it, level by level, fenced. That it is gone already is no harm."""
+def delete_recursively(state: ClusterState, path: str) -> Steps[bool]:
+    """Deletes a znode with all below it, level by level, fenced. Whether it is gone, which it may have been before."""
     levels: list[list[str]] = [[path]]
     while levels[-1]:
         results: list[ZkResult] = yield Read(tuple(GetChildren(p) for p in levels[-1]))
@@ -204,4 +214,5 @@ def delete_recursively(state: ClusterState, path: str) -> Steps[None]:
             [f"{p}/{child}" for p, r in zip(levels[-1], results, strict=True) for child in sorted(r.children)]
         )
     for level in reversed(levels[:-1]):
-        yield Write(tuple(Delete(p) for p in level), state.epoch_zk_version)
+        results = yield Write(tuple(Delete(p) for p in level), state.epoch_zk_version)
+    return results[0].code in (ZkCode.OK, ZkCode.NO_NODE)

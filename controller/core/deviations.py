@@ -63,6 +63,31 @@ CLOSED: Final[dict[str, tuple[str, str]]] = {
         "an election that names a partition which never had a leader dies unanswered; at failover it aborts that",
         "elections.by_request answers UNKNOWN_SERVER_ERROR for it alone; elections.pending leaves it out",
     ),
+    "refused write": (
+        "one write that is refused for a reason of its own stops the batch, and requests of writes that were done are "
+        "never sent",
+        "fenced_writes: the refusal is the result of that write alone; its partition fails, the others go on",
+    ),
+    "unreadable list": (
+        "an event that cannot read a list is lost, and the watch that would call for the next one is not armed",
+        "effects.read concludes nothing from it; step.handle takes the event again after RETRY_MS",
+    ),
+    "unreadable znode": (
+        "one broker or topic whose znode must not be read (NO_AUTH) fails every broker change and every failover",
+        "brokers.read_brokers, topics.read_assignments log it and go on with the others",
+    ),
+    "lost answer to a creation": (
+        "a state znode whose creation is answered NodeExists, sent again after a lost connection, stays without leader",
+        "partitions._created_before believes a state that is just as it was to be made",
+    ),
+    "half a deletion": (
+        "a topic whose znodes cannot all be deleted fails the deletion of all others, until the next event of theirs",
+        "deletion._complete keeps its marker and tries again after RETRY_MS; the others go",
+    ),
+    "admin znode that stays": (
+        "the preferred election's znode, where it cannot be deleted, is acted upon again and again without a pause",
+        "elections.elect, moves_znode.remove_from_znode: looked at again after RETRY_MS",
+    ),
     "replicas on the controller": (
         "does not arise: its controller is a broker, this one is shown as a broker to be found, and has no logs",
         "topics.off_the_controller moves such replicas before they exist, of new topics and at failover",

@@ -13,7 +13,7 @@ broker after those queued before it, and only after the writes yielded before it
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Collection, Generator, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -22,11 +22,15 @@ from controller.wire import log_events as ev
 from controller.wire.control import ControlRequest
 from controller.wire.errors import ErrorCode
 from controller.wire.types import Broker, BrokerId, ReplicaAssignment, TopicPartition
-from controller.wire.zk import Multi, ZkReadOp, ZkWriteOp
+from controller.wire.zk import Multi, ZkCode, ZkReadOp, ZkResult, ZkWriteOp
 
 
 class ControllerMoved(Exception):
     """Another controller was elected: the write was refused by its fence. Thrown into recipes by the shell."""
+
+
+class ZkReadFailed(Exception):
+    """A znode can be neither read nor said to be missing, so nothing may be concluded from it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,3 +168,23 @@ Answer = ReassignmentAnswer | ListingAnswer | ElectionAnswer | ShutdownAnswer
 T = TypeVar("T")
 #: Part of a recipe, with what it returns to the part that called it.
 Steps = Generator[Effect, Any, T]
+
+
+def read(*ops: ZkReadOp) -> Steps[list[ZkResult]]:
+    """Reads znodes whose absence means something: a list that cannot be read must not count as empty, else all brokers
+    would be dead and all topics gone. Raises: ZkReadFailed, for an answer other than found or missing."""
+    return (yield from _read(ops, (ZkCode.OK, ZkCode.NO_NODE)))
+
+
+def read_each(ops: Iterable[ZkReadOp]) -> Steps[list[ZkResult]]:
+    """As `read`, of znodes that concern one broker or topic each: one that must not be read (NO_AUTH) is an answer, so
+    that it does not stand in the way of the others."""
+    return (yield from _read(tuple(ops), (ZkCode.OK, ZkCode.NO_NODE, ZkCode.NO_AUTH)))
+
+
+def _read(ops: tuple[ZkReadOp, ...], answers: Collection[ZkCode]) -> Steps[list[ZkResult]]:
+    results: list[ZkResult] = yield Read(ops)
+    for op, result in zip(ops, results, strict=True):
+        if result.code not in answers:
+            raise ZkReadFailed(f"{op.path} cannot be read: {result.code.name}")
+    return results

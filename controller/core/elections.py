@@ -15,10 +15,10 @@ from controller.core.effects import (
     Enqueue,
     Log,
     PartitionOutcome,
-    Read,
     Reply,
     Steps,
     Write,
+    read,
     refused_znode,
 )
 from controller.core.election import OfflineElection, PreferredElection, elect_preferred
@@ -30,12 +30,13 @@ from controller.core.events import (
 )
 from controller.core.leadership import Failure, FailureKind
 from controller.core.partitions import Outcomes, change_partitions
+from controller.core.settings import RETRY_MS
 from controller.core.state import ClusterState
 from controller.core.transitions import PartitionState
 from controller.wire import log_events as ev
 from controller.wire.errors import ErrorCode
 from controller.wire.types import BrokerId, TopicPartition
-from controller.wire.zk import Delete, Exists, GetData
+from controller.wire.zk import Delete, Exists, GetData, ZkCode
 from controller.wire.znodes import PreferredReplicaElectionZNode, ZnodeError, parse_partitions
 
 #: What the next round of the election by znode is: it arms the watch again.
@@ -56,8 +57,12 @@ def elect(
         strategy = OfflineElection(allow_unclean=trigger is ElectionTrigger.ADMIN_CLIENT)
     outcomes = yield from change_partitions(state, partitions, PartitionState.ONLINE, strategy)
     if trigger is ElectionTrigger.ZK:
-        yield Write((Delete(PreferredReplicaElectionZNode.path),), state.epoch_zk_version)
-        yield Enqueue(_LOOK_AGAIN)
+        path = PreferredReplicaElectionZNode.path
+        (result,) = yield Write((Delete(path),), state.epoch_zk_version)
+        gone = result.code in (ZkCode.OK, ZkCode.NO_NODE)
+        if not gone:
+            yield Log(ev.ZK_WRITES_REFUSED, {"path": path, "reason": result.code.name}, "error")
+        yield Enqueue(_LOOK_AGAIN, 0 if gone else RETRY_MS)  # one that stays must not keep the controller busy
     return outcomes
 
 
@@ -65,7 +70,7 @@ def by_request(state: ClusterState, event: ReplicaLeaderElection) -> Steps[None]
     """An election of named partitions, or of those that the znode names. Source: §9.2."""
     partitions = event.partitions
     if event.trigger is ElectionTrigger.ZK:
-        (exists,) = yield Read((Exists(PreferredReplicaElectionZNode.path, watch=True),))
+        (exists,) = yield from read(Exists(PreferredReplicaElectionZNode.path, watch=True))
         if not exists.ok:
             return
     if partitions is None:
@@ -123,7 +128,7 @@ def _refusal(state: ClusterState, tp: TopicPartition, election_type: ElectionTyp
 
 
 def _read_znode() -> Steps[frozenset[TopicPartition]]:
-    (result,) = yield Read((GetData(PreferredReplicaElectionZNode.path, watch=True),))
+    (result,) = yield from read(GetData(PreferredReplicaElectionZNode.path, watch=True))
     if not result.ok:
         return frozenset()
     try:

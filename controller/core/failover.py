@@ -12,7 +12,7 @@ from typing import Final
 
 from controller.core import deletion, elections, notifications, reassignment
 from controller.core.brokers import read_brokers
-from controller.core.effects import AddBrokers, Enqueue, Log, Read, Steps, Write
+from controller.core.effects import AddBrokers, Enqueue, Log, Steps, Write, read
 from controller.core.events import AutoPreferredReplicaLeaderElection, ElectionTrigger, ElectionType
 from controller.core.leadership import trace_assignments
 from controller.core.partitions import trigger_online
@@ -35,15 +35,12 @@ from controller.wire.znodes import (
 def take_office(state: ClusterState) -> Steps[None]:
     """The whole failover. The comments give the steps of the specification."""
     yield from _disable_features()  # 0
-    yield Read(  # 1, 2
-        (
-            Exists(PreferredReplicaElectionZNode.path, watch=True),
-            Exists(ReassignPartitionsZNode.path, watch=True),
-        )
+    yield from read(  # 1, 2
+        Exists(PreferredReplicaElectionZNode.path, watch=True), Exists(ReassignPartitionsZNode.path, watch=True)
     )
     yield from notifications.discard_all(state)  # 3
     yield from _read_cluster(state)  # 4
-    (marked,) = yield Read((GetChildren(DeleteTopicsZNode.path, watch=True),))  # 5
+    (marked,) = yield from read(GetChildren(DeleteTopicsZNode.path, watch=True))  # 5
     yield from deletion.initialize(state, set(marked.children), _ineligible(state, marked.children))  # 6
     yield from send_metadata_to_all(state)  # 7: brokers must know who is alive before they can follow
     yield from _start_replicas(state)  # 8: before 9, so a leader that died meanwhile first goes, then is replaced
@@ -60,7 +57,7 @@ def take_office(state: ClusterState) -> Steps[None]:
 
 def _disable_features() -> Steps[None]:
     """`/feature` says: none, disabled. Raises: ZnodeError, when it does not parse. Not fenced, as in Kafka."""
-    (found,) = yield Read((GetData(FeatureZNode.path),))
+    (found,) = yield from read(GetData(FeatureZNode.path))
     if found.code is ZkCode.NO_NODE:
         yield Write((Create(FeatureZNode.path, FeatureZNode.DISABLED),), None)
     elif found.ok and not FeatureZNode.is_disabled(found.data):
@@ -69,7 +66,7 @@ def _disable_features() -> Steps[None]:
 
 def _read_cluster(state: ClusterState) -> Steps[None]:
     """Brokers, topics, assignments, leadership; then channels to all brokers."""
-    state.live_brokers = yield from read_brokers()
+    state.live_brokers = yield from read_brokers({})
     state.topics = yield from list_topics()
     found = yield from off_the_controller(state, (yield from read_assignments(state.topics)))
     learnt = [entry for topic in sorted(found) for entry in learn(state, topic, found[topic])]

@@ -8,9 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from controller.core.deletion import delete_recursively
-from controller.core.effects import Enqueue, Read, Steps, Write, refused_znode
+from controller.core.effects import Enqueue, Log, Steps, Write, read, refused_znode
 from controller.core.events import ZkPartitionReassignment
+from controller.core.settings import RETRY_MS
 from controller.core.state import ClusterState
+from controller.wire import log_events as ev
 from controller.wire.types import BrokerId, TopicPartition
 from controller.wire.zk import Create, Exists, GetData, SetData, ZkCode, ZkResult
 from controller.wire.znodes import ReassignPartitionsZNode, ZnodeError
@@ -18,7 +20,7 @@ from controller.wire.znodes import ReassignPartitionsZNode, ZnodeError
 
 def read_znode() -> Steps[dict[TopicPartition, tuple[BrokerId, ...]]]:
     """Its entries; none, with a warning, when it does not parse."""
-    (result,) = yield Read((GetData(ReassignPartitionsZNode.path, watch=True),))
+    (result,) = yield from read(GetData(ReassignPartitionsZNode.path, watch=True))
     if not result.ok:
         return {}
     try:
@@ -37,16 +39,20 @@ def remove_from_znode(
     Only its creation is noticed, hence the event that looks again after a deletion.
     """
     path = ReassignPartitionsZNode.path
-    (exists,) = yield Read((Exists(path, watch=True),))
+    (exists,) = yield from read(Exists(path, watch=True))
     if not exists.ok:
         return
     entries = yield from read_znode()
     kept = {tp: target for tp, target in entries.items() if not matches(tp, target)}
     if not kept:
-        yield from delete_recursively(state, path)
-        yield Enqueue(ZkPartitionReassignment())
+        gone = yield from delete_recursively(state, path)
+        if not gone:
+            yield Log(ev.ZK_WRITES_REFUSED, {"path": path, "reason": "it cannot be deleted"}, "error")
+        yield Enqueue(ZkPartitionReassignment(), 0 if gone else RETRY_MS)
         return
     data = ReassignPartitionsZNode.encode(kept)
     results: list[ZkResult] = yield Write((SetData(path, data),), state.epoch_zk_version)
     if results[0].code is ZkCode.NO_NODE:
-        yield Write((Create(path, data),), state.epoch_zk_version)
+        results = yield Write((Create(path, data),), state.epoch_zk_version)
+    if not results[0].ok:
+        yield Log(ev.ZK_WRITES_REFUSED, {"path": path, "reason": results[0].code.name}, "error")

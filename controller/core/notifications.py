@@ -11,13 +11,13 @@ from collections.abc import Sequence
 from typing import Final
 
 from controller.core.brokers import probe_log_dirs
-from controller.core.effects import Read, Steps, Write, refused_znode
+from controller.core.effects import Read, Steps, Write, read, refused_znode
 from controller.core.leadership import Failure, read_states
 from controller.core.reassignment import maybe_complete
 from controller.core.requests import send_metadata_to_all
 from controller.core.state import ClusterState
 from controller.wire.types import BrokerId, TopicPartition
-from controller.wire.zk import Delete, GetChildren, GetData, ZkResult
+from controller.wire.zk import Delete, GetChildren, GetData, ZkCode, ZkResult
 from controller.wire.znodes import (
     IsrChangeNotificationZNode,
     LogDirEventNotificationZNode,
@@ -32,7 +32,7 @@ _LOG_DIR_PREFIX: Final = "log_dir_event_"
 
 def list_notices(parent: str, prefix: str) -> Steps[list[str]]:
     """The paths of all notices, oldest first; watches the list."""
-    (listed,) = yield Read((GetChildren(parent, watch=True),))
+    (listed,) = yield from read(GetChildren(parent, watch=True))
     return [f"{parent}/{child}" for child in sorted(listed.children) if child.startswith(prefix)]
 
 
@@ -62,6 +62,8 @@ def isr_changed(state: ClusterState) -> Steps[None]:
                 changed |= parse_partitions(result.data)
             except ZnodeError as error:
                 yield refused_znode(path, error)
+        elif result.code is not ZkCode.NO_NODE:
+            yield refused_znode(path, result.code.name)
     partitions = sorted(changed)
     if partitions:
         yield from refresh(state, partitions)
@@ -88,7 +90,7 @@ def log_dirs_failed(state: ClusterState) -> Steps[None]:
         broker_id = LogDirEventNotificationZNode.decode(result.data)
         if broker_id is not None:
             brokers.add(broker_id)
-        elif result.ok:
-            yield refused_znode(path, "it names no broker")
+        elif result.code is not ZkCode.NO_NODE:
+            yield refused_znode(path, "it names no broker" if result.ok else result.code.name)
     yield from probe_log_dirs(state, brokers)
     yield from delete_notices(state, paths)

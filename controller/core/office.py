@@ -20,10 +20,13 @@ from controller.core.effects import (
     RemoveBrokers,
     Steps,
     Write,
+    ZkReadFailed,
+    read,
     refused_znode,
 )
-from controller.core.events import Reelect
+from controller.core.events import ControllerChange, Reelect
 from controller.core.failover import take_office
+from controller.core.settings import RETRY_MS
 from controller.core.state import ClusterState
 from controller.wire import log_events as ev
 from controller.wire.zk import (
@@ -40,8 +43,6 @@ from controller.wire.zk import (
 )
 from controller.wire.znodes import ControllerEpochZNode, ControllerZNode
 
-#: How long a controller waits before it runs again for an office that it could not take.
-RETRY_MS: Final = 1_000
 INITIAL_EPOCH: Final = 0
 
 
@@ -62,7 +63,7 @@ def resign(state: ClusterState) -> Steps[None]:
 
 def maybe_resign(state: ClusterState) -> Steps[bool]:
     """Looks who holds the office, watches it, and resigns if it was lost. Returns whether the office is vacant."""
-    _, named = yield Read((Exists(ControllerZNode.path, watch=True), GetData(ControllerZNode.path)))
+    _, named = yield from read(Exists(ControllerZNode.path, watch=True), GetData(ControllerZNode.path))
     state.active_controller_id = ControllerZNode.decode(named.data) if named.ok else None
     if named.ok and state.active_controller_id is None:
         yield refused_znode(ControllerZNode.path, "it names no controller")
@@ -82,8 +83,14 @@ def _is_own(state: ClusterState, named: ZkResult) -> bool:
 
 def office_changed(state: ClusterState) -> Steps[None]:
     """`/controller` was created or changed, or a write met a newer controller. A vacancy leads to an election: its
-    deletion may have gone unseen."""
-    if (yield from maybe_resign(state)):
+    deletion may have gone unseen. Where it cannot be told who holds the office, that is asked again."""
+    try:
+        vacant = yield from maybe_resign(state)
+    except ZkReadFailed as failed:
+        yield Log(ev.ZK_READ_REFUSED, {"reason": str(failed)}, "error")
+        yield Enqueue(ControllerChange(), RETRY_MS)
+        return
+    if vacant:
         yield Enqueue(Reelect())
 
 
@@ -140,12 +147,14 @@ def elect(state: ClusterState, now_ms: int) -> Steps[bool]:
 
     Raises: ControllerMoved, when somebody else was faster.
     """
-    epoch_node, named = yield Read((GetData(ControllerEpochZNode.path), GetData(ControllerZNode.path)))
+    epoch_node, named = yield from read(GetData(ControllerEpochZNode.path), GetData(ControllerZNode.path))
     if named.ok and not (yield from _cleared(state, epoch_node, named)):  # 1
         return False
     if epoch_node.code is ZkCode.NO_NODE:  # 2
         yield Write((Create(ControllerEpochZNode.path, ControllerEpochZNode.encode(INITIAL_EPOCH)),), None)
-        (epoch_node,) = yield Read((GetData(ControllerEpochZNode.path),))
+        (epoch_node,) = yield from read(GetData(ControllerEpochZNode.path))
+    if epoch_node.stat is None:
+        raise RuntimeError(f"{ControllerEpochZNode.path} cannot be created")
     epoch = ControllerEpochZNode.decode(epoch_node.data) + 1
     (result,) = yield Write(  # 3
         (
@@ -195,17 +204,11 @@ def _cleared(state: ClusterState, epoch_node: ZkResult, named: ZkResult) -> Step
 
 def _verify(state: ClusterState, epoch: int) -> Steps[int]:
     """A refused election may have been won, its answer lost: the version of the epoch's znode if so."""
-    named, epoch_node = yield Read((GetData(ControllerZNode.path), GetData(ControllerEpochZNode.path)))
-    won = (
-        _is_own(state, named)
-        and epoch_node.ok
-        and epoch_node.stat is not None
-        and ControllerEpochZNode.decode(epoch_node.data) == epoch
-    )
-    if not won:
+    named, epoch_node = yield from read(GetData(ControllerZNode.path), GetData(ControllerEpochZNode.path))
+    won = _is_own(state, named) and epoch_node.ok and ControllerEpochZNode.decode(epoch_node.data) == epoch
+    if not won or epoch_node.stat is None:
         raise ControllerMoved("another controller was elected first")
-    version: int = epoch_node.stat.version
-    return version
+    return epoch_node.stat.version
 
 
 def _won(state: ClusterState, epoch: int, epoch_zk_version: int) -> Steps[None]:
@@ -214,6 +217,6 @@ def _won(state: ClusterState, epoch: int, epoch_zk_version: int) -> Steps[None]:
     state.active_controller_id = state.controller_id
     state.serving = True
     yield Log(ev.CONTROLLER_ELECTED, {"controller_epoch": epoch, "epoch_zk_version": epoch_zk_version})
-    (seen,) = yield Read((Exists(ControllerZNode.path, watch=True),))
+    (seen,) = yield from read(Exists(ControllerZNode.path, watch=True))
     if not seen.ok:  # gone already: look again once office is taken
         yield Enqueue(Reelect())

@@ -128,9 +128,11 @@ def _initialize(state: ClusterState, batch: RequestBatch, partitions: Sequence[T
         return
     ops = _creations(wanted)
     results: list[ZkResult] = yield Write(ops, state.epoch_zk_version)
+    created = results[-len(wanted) :]
+    own = yield from _created_before(wanted, created)
     online: dict[TopicPartition, LeaderAndIsr] = {}
-    for (tp, new), result in zip(wanted.items(), results[-len(wanted) :], strict=True):
-        if not result.ok:
+    for (tp, new), result in zip(wanted.items(), created, strict=True):
+        if not result.ok and tp not in own:
             yield _failed(tp, f"its state znode cannot be created: {result.code.name}")
             continue
         state.lead(tp, new)
@@ -140,6 +142,22 @@ def _initialize(state: ClusterState, batch: RequestBatch, partitions: Sequence[T
         if state.settings.trace:
             yield from trace_election(state, tp, new)
     yield from log_elected(online)
+
+
+def _created_before(
+    wanted: Mapping[TopicPartition, LeaderAndIsr], created: Sequence[ZkResult]
+) -> Steps[set[TopicPartition]]:
+    """The partitions whose state exists already, just as it is wanted: the write was done, its answer was lost with the
+    connection. Many are under way at once, and without a leader before the next failover those partitions would be."""
+    existing = [tp for tp, result in zip(wanted, created, strict=True) if result.code is ZkCode.NODE_EXISTS]
+    if not existing:
+        return set()
+    found: list[ZkResult] = yield Read(tuple(GetData(TopicPartitionStateZNode.path(tp)) for tp in existing))
+    return {
+        tp
+        for tp, result in zip(existing, found, strict=True)
+        if result.stat is not None and TopicPartitionStateZNode.decode(result.data, result.stat.version) == wanted[tp]
+    }
 
 
 def _creations(wanted: Mapping[TopicPartition, LeaderAndIsr]) -> tuple[ZkWriteOp, ...]:

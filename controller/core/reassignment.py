@@ -15,10 +15,10 @@ from controller.core.effects import (
     ListingAnswer,
     Log,
     PartitionOutcome,
-    Read,
     ReassignmentAnswer,
     Reply,
     Steps,
+    read,
 )
 from controller.core.events import ApiPartitionReassignment, ListPartitionReassignments
 from controller.core.moves import complete_ones, move
@@ -86,7 +86,7 @@ def _wanted(state: ClusterState, tp: TopicPartition, target: tuple[BrokerId, ...
 def by_znode(state: ClusterState) -> Steps[frozenset[TopicPartition]]:
     """`/admin/reassign_partitions`, unvalidated as in Kafka; entries that fail are removed from it, the others stay
     until their move is done. Returns the partitions that were accepted. Source: §8.4."""
-    (exists,) = yield Read((Exists(ReassignPartitionsZNode.path, watch=True),))
+    (exists,) = yield from read(Exists(ReassignPartitionsZNode.path, watch=True))
     if not exists.ok:
         return frozenset()
     targets = yield from read_znode()

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
+
+#: How long a controller waits before it tries again what ZooKeeper refused: to take office, to read, to delete.
+RETRY_MS: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

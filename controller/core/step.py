@@ -16,6 +16,7 @@ from controller.core.effects import (
     ControllerMoved,
     Effect,
     ElectionAnswer,
+    Enqueue,
     ListingAnswer,
     Log,
     PartitionOutcome,
@@ -24,9 +25,11 @@ from controller.core.effects import (
     Reply,
     ShutdownAnswer,
     Steps,
+    ZkReadFailed,
 )
 from controller.core.events import ControllerState, Event
 from controller.core.partitions import trigger_online
+from controller.core.settings import RETRY_MS
 from controller.core.state import ClusterState
 from controller.wire import log_events as ev
 from controller.wire.errors import ErrorCode
@@ -42,6 +45,22 @@ OFFICE_EVENTS: Final = (
 )
 
 
+#: Events that say that something may have changed, not what. One that fails because a znode cannot be read comes again:
+#: its watch may not be armed, so nothing else would call for it.
+REPEATED: Final = (
+    *OFFICE_EVENTS,
+    events.BrokerChange,
+    events.BrokerModifications,
+    events.TopicChange,
+    events.PartitionModifications,
+    events.TopicDeletion,
+    events.ZkPartitionReassignment,
+    events.PartitionReassignmentIsrChange,
+    events.IsrChangeNotification,
+    events.LogDirEventNotification,
+)
+
+
 def is_active(state: ClusterState) -> bool:
     """Whether this process holds the office, as it believes."""
     return state.serving
@@ -51,8 +70,9 @@ def handle(state: ClusterState, event: Event, now_ms: int) -> Recipe:
     """The recipe for one event. The shell drives it to its end before it takes the next event.
 
     The shell throws ControllerMoved into it at a Write whose fence broke, and ZkSessionExpired when the session is
-    gone. The first ends in a resignation, the second comes out again (the event Expire follows). Any other exception is
-    a fault: log it, go on with the next event. In each case whoever waits for an answer has got one.
+    gone. The first ends in a resignation, the second comes out again (the event Expire follows). An event that cannot
+    read what it needs comes again after a while (`REPEATED`). Any other exception is a fault: log it, go on with the
+    next event. In each case whoever waits for an answer has got one.
     """
     try:
         if isinstance(event, OFFICE_EVENTS) or is_active(state):
@@ -66,6 +86,16 @@ def handle(state: ClusterState, event: Event, now_ms: int) -> Recipe:
     except ZkSessionExpired:
         yield from preempted(event)
         raise
+    except ZkReadFailed as failed:
+        if not _is_repeated(event):
+            raise
+        yield Log(ev.ZK_READ_REFUSED, {"reason": str(failed), "event": type(event).__name__}, "error")
+        yield Enqueue(event, RETRY_MS)
+
+
+def _is_repeated(event: Event) -> bool:
+    by_znode = isinstance(event, events.ReplicaLeaderElection) and event.trigger is events.ElectionTrigger.ZK
+    return by_znode or isinstance(event, REPEATED)
 
 
 def _process(state: ClusterState, event: Event, now_ms: int) -> Steps[None]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from controller.core.effects import Log, Read, Steps, Write, refused_znode
+from controller.core.effects import Log, Read, Steps, Write, read, read_each, refused_znode
 from controller.core.election import OfflineElection
 from controller.core.leadership import trace_assignments
 from controller.core.partitions import change_partitions
@@ -31,17 +31,17 @@ from controller.wire.znodes import (
 
 def list_topics() -> Steps[set[str]]:
     """The names of all topics; watches the list."""
-    (listed,) = yield Read((GetChildren(TopicsZNode.path, watch=True),))
+    (listed,) = yield from read(GetChildren(TopicsZNode.path, watch=True))
     return set(listed.children)
 
 
 def read_assignments(topics: Iterable[str]) -> Steps[dict[str, TopicAssignment]]:
-    """The assignments of these topics, those that vanished left out; watches each. One that does not parse is logged
-    and counts as empty."""
+    """The assignments of these topics, those that vanished left out; watches each. One that does not parse, or must not
+    be read, is logged and counts as empty. Raises: ZkReadFailed."""
     names = sorted(topics)
     if not names:
         return {}
-    results: list[ZkResult] = yield Read(tuple(GetData(TopicZNode.path(topic), watch=True) for topic in names))
+    results = yield from read_each(GetData(TopicZNode.path(topic), watch=True) for topic in names)
     found: dict[str, TopicAssignment] = {}
     for topic, result in zip(names, results, strict=True):
         if result.ok:
@@ -50,6 +50,9 @@ def read_assignments(topics: Iterable[str]) -> Steps[dict[str, TopicAssignment]]
             except ZnodeError as error:
                 found[topic] = TopicAssignment()
                 yield refused_znode(TopicZNode.path(topic), error)
+        elif result.code is ZkCode.NO_AUTH:
+            found[topic] = TopicAssignment()
+            yield refused_znode(TopicZNode.path(topic), result.code.name)
     return found
 
 
@@ -161,9 +164,11 @@ def _restore(state: ClusterState, topic: str, found: TopicAssignment) -> Steps[N
     """A topic in deletion must not grow: only partitions that have a znode stay. Source: §10.3, §16.26."""
     fields = {"topic": topic, "reason": "the topic is being deleted; its new partitions are taken back"}
     yield Log(ev.TOPICS_CHANGED, fields, "warning")
-    (listed,) = yield Read((GetChildren(TopicPartitionsZNode.path(topic)),))
+    (listed,) = yield from read(GetChildren(TopicPartitionsZNode.path(topic)))
     kept = {
         p: state.assignment(TopicPartition(topic, p)) for p in sorted(found.partitions) if str(p) in listed.children
     }
     content = TopicAssignment(partitions=kept, topic_id=state.topic_ids.get(topic))
-    yield Write((SetData(TopicZNode.path(topic), TopicZNode.encode(content)),), state.epoch_zk_version)
+    (result,) = yield Write((SetData(TopicZNode.path(topic), TopicZNode.encode(content)),), state.epoch_zk_version)
+    if not result.ok:
+        yield Log(ev.ZK_WRITES_REFUSED, {"path": TopicZNode.path(topic), "reason": result.code.name}, "error")

@@ -76,7 +76,7 @@ async def read_truth(zk: ZkSession) -> Truth:
             GetChildren(TopicsZNode.path),
         ]
     )
-    broker_ids = sorted(BrokerId(int(name)) for name in ids.children)
+    broker_ids = BrokerIdsZNode.ids(ids.children)
     names = sorted(topics.children)
     found = await zk.perform(
         [GetData(BrokerIdZNode.path(broker_id)) for broker_id in broker_ids]

@@ -123,7 +123,7 @@ async def _assignment(node: Node, topic: str) -> TopicAssignment:
 async def _registered_brokers(node: Node) -> list[BrokerRack]:
     """The brokers registered in ZooKeeper; ones that vanish meanwhile or do not parse are left out."""
     (ids,) = await node.zk.perform([GetChildren(znodes.BrokerIdsZNode.path)])
-    numbers = sorted(int(name) for name in ids.children if name.isdigit())
+    numbers = znodes.BrokerIdsZNode.ids(ids.children)
     found = await node.zk.perform([GetData(znodes.BrokerIdZNode.path(number)) for number in numbers])
     registered: Mapping[int, bytes | None] = {n: r.data for n, r in zip(numbers, found, strict=True) if r.ok}
     brokers = []

@@ -111,6 +111,12 @@ class BrokerIdsZNode:
 
     path: Final = "/brokers/ids"
 
+    @staticmethod
+    def ids(children: Iterable[str]) -> list[BrokerId]:
+        """The children that are ids of brokers, ascending; what else somebody put there is left out."""
+        numbers = (int(c) for c in children if c.isascii() and c.isdigit() and len(c) < 11)
+        return sorted(BrokerId(number) for number in numbers if number < 1 << 31)
+
 
 class BrokerIdZNode:
     """Ephemeral: a registered broker. Its czxid is the broker epoch."""

@@ -13,6 +13,7 @@ import structlog
 
 from broker_sim.broker import Broker, BrokerIdentity, StartRefused
 from broker_sim.config import BrokerSettings
+from broker_sim.listeners import BrokerListener
 from broker_sim.log.records import build_values, iterate
 from controller import config as controller_config
 from controller.process import Controller, Identity
@@ -107,8 +108,7 @@ class Cluster:
         machine = self.machine(number)
         identity = BrokerIdentity(
             broker_id=BrokerId(number),
-            host=machine.name,
-            port=BROKER_PORT,
+            listeners=(BrokerListener(host=machine.name, port=BROKER_PORT),),
             log_dirs=(self.folder / machine.name,),
             trace_dir=self.folder / "trace",
         )

@@ -122,11 +122,11 @@ class Znodes:
     async def brokers(self) -> list[Broker]:
         """The registered brokers by id."""
         found = []
-        for name in await self.children(BrokerIdsZNode.path):
-            data = await self.read(f"{BrokerIdsZNode.path}/{name}")
-            if data is not None and name.isdigit():
-                found.append(BrokerIdZNode.decode(BrokerId(int(name)), data))
-        return sorted(found, key=lambda b: b.broker_id)
+        for broker_id in BrokerIdsZNode.ids(await self.children(BrokerIdsZNode.path)):
+            data = await self.read(BrokerIdZNode.path(broker_id))
+            if data is not None:
+                found.append(BrokerIdZNode.decode(broker_id, data))
+        return found
 
     async def configs(self, entity_path: str) -> dict[str, str]:
         """The configs of `topics/T` or `brokers/N`, in their order."""

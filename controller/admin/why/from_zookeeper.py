@@ -74,11 +74,11 @@ class ZkView:
                 GetChildren("/config/brokers"),
             ]
         )
-        with_configs = [BrokerId(int(name)) for name in configs.children if name.isdigit()]
+        with_configs = BrokerIdsZNode.ids(configs.children)
         rows = await self._perform([GetData(ConfigEntityZNode.broker(b)) for b in with_configs])
         return ZkCluster(
             topics=frozenset(topics.children),
-            registered=frozenset(BrokerId(int(name)) for name in brokers.children if name.isdigit()),
+            registered=frozenset(BrokerIdsZNode.ids(brokers.children)),
             controller=ControllerZNode.decode(controller.data) if controller.ok else None,
             broker_configs={
                 b: ConfigEntityZNode.decode(row.data) if row.ok else {}

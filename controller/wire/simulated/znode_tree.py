@@ -23,6 +23,7 @@ from controller.wire.zk import (
     WatchEvent,
     WatchKind,
     ZkCode,
+    ZkOp,
     ZkReadOp,
     ZkResult,
     ZkWriteOp,
@@ -57,10 +58,12 @@ class Written:
 
 
 class ZnodeTree:
-    """All znodes, by absolute path."""
+    """All znodes, by absolute path. `refusal` is a fault: the code with which an operation is answered instead of being
+    done, None to do it. It is asked about each operation, for a multi about the whole and then about each part."""
 
     def __init__(self) -> None:
         self.zxid = 0
+        self.refusal: Callable[[ZkOp | Check], ZkCode | None] = _nothing_refused
         self._znodes = {"/": Znode(payload=None, czxid=0, mzxid=0, ctime=0, mtime=0)}
         self._ephemerals: dict[int, dict[str, None]] = {}
 
@@ -74,6 +77,8 @@ class ZnodeTree:
 
     def read(self, op: ZkReadOp) -> ZkResult:
         """Answers a read; watches are the caller's business."""
+        if (code := self.refusal(op)) is not None:
+            return ZkResult(code)
         znode = self._znodes.get(op.path)
         if znode is None:
             return ZkResult(ZkCode.NO_NODE)
@@ -91,10 +96,13 @@ class ZnodeTree:
         """Does a write, or all of a multi, or nothing. Each takes a zxid, also those that fail."""
         self.zxid += 1
         ops = op.ops if isinstance(op, Multi) else (op,)
+        if isinstance(op, Multi) and (code := self.refusal(op)) is not None:
+            return Written(ZkResult(code))
         change = _Change(self._znodes, self._ephemerals, session=session, zxid=self.zxid, now_ms=now_ms)
         results: list[ZkResult] = []
         for one in ops:
-            results.append(change.apply(one))
+            code = self.refusal(one)
+            results.append(change.apply(one) if code is None else ZkResult(code))
             if not results[-1].ok:
                 change.undo()
                 return Written(_failed(results, len(ops)) if isinstance(op, Multi) else results[-1])
@@ -109,6 +117,10 @@ class ZnodeTree:
             change.apply(Delete(path))
         self._ephemerals.pop(session, None)
         return tuple(change.fires)
+
+
+def _nothing_refused(_op: ZkOp | Check) -> ZkCode | None:
+    return None
 
 
 def _failed(results: list[ZkResult], count: int) -> ZkResult:

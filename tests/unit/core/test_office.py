@@ -10,7 +10,7 @@ import pytest
 from controller.core import events, step
 from controller.core.effects import ElectionAnswer, ListingAnswer, Reply, ShutdownAnswer
 from controller.core.events import ElectionTrigger, ElectionType
-from controller.core.office import RETRY_MS
+from controller.core.settings import RETRY_MS
 from controller.wire import log_events as ev
 from controller.wire.errors import ErrorCode
 from controller.wire.types import BrokerId, TopicPartition

@@ -259,6 +259,41 @@ def test_a_failing_event_is_lost_but_not_the_next_one() -> None:
     assert wide["failure"] == "RuntimeError"
 
 
+def test_whatever_fails_is_thrown_into_the_recipe_which_may_know_what_to_do() -> None:
+    """So that a failover gives the office up: one that is held by nobody who serves would be vacant for ever."""
+    caught: list[str] = []
+
+    def recipe(event: BrokerChange) -> Recipe:
+        try:
+            yield Write((SetData("/a", b""),), 1)
+        except OSError as error:
+            caught.append(str(error))
+            yield Enqueue(TopicChange())
+
+    async def scenario(bench: Bench) -> None:
+        bench.zk.failure = OSError("the disk of the world")
+        bench.loop.put(BrokerChange())
+        await bench.idle()
+        assert caught == ["the disk of the world"]
+        assert bench.core.handled == ["BrokerChange", "TopicChange"]
+        assert bench.loop.gauges.faults == 0
+
+    play(scenario, {BrokerChange: recipe})
+
+
+def test_what_is_to_be_tried_again_waits_once_however_often_it_fails() -> None:
+    def recipe(event: BrokerChange) -> Recipe:
+        yield Enqueue(TopicChange(), after_ms=50)
+
+    async def scenario(bench: Bench) -> None:
+        for _ in range(5):
+            bench.loop.put(BrokerChange())
+        await asyncio.sleep(0.2)
+        assert bench.core.handled == [*["BrokerChange"] * 5, "TopicChange"]
+
+    play(scenario, {BrokerChange: recipe})
+
+
 def test_timers_fire_later_and_end_when_cancelled() -> None:
     def schedules(event: BrokerChange) -> Recipe:
         yield Enqueue(TopicChange(), after_ms=5_000)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from structlog.testing import capture_logs
 
 from controller import fenced_writes, zk
 from controller.core.effects import ControllerMoved
@@ -27,6 +28,7 @@ from controller.core.events import (
     TopicDeletion,
     ZkPartitionReassignment,
 )
+from controller.wire import log_events as ev
 from controller.wire.simulated.znode_tree import ZnodeTree
 from controller.wire.types import BrokerId, TopicPartition
 from controller.wire.zk import (
@@ -189,11 +191,37 @@ def test_a_broken_fence_means_another_controller(count: int) -> None:
     assert session.tree.get("/a/0") is None
 
 
-def test_a_missing_fence_is_no_answer() -> None:
+@pytest.mark.parametrize("count", [1, 500], ids=["one write", "many writes"])
+def test_a_fence_that_cannot_be_checked_is_no_answer_to_a_write(count: int) -> None:
+    """Else a missing `/controller_epoch` would look as if what was to be deleted were gone."""
     session = TreeSession()
     session.do(Delete("/controller_epoch"))
-    with pytest.raises(fenced_writes.ZkWriteFailed, match="NO_NODE"):
-        write(session, [Create("/a/1")])
+    with capture_logs() as lines:
+        results = write(session, [Delete(f"/a/{n}") for n in range(count)])
+    assert {r.code for r in results} == {ZkCode.RUNTIME_INCONSISTENCY}
+    (line,) = lines
+    said = (line["event"], line["writes"], line["reason"])
+    assert said == (ev.ZK_WRITES_REFUSED, count, "it cannot be checked: NO_NODE")
+
+
+def test_a_multi_that_is_refused_as_a_whole_is_sent_in_parts() -> None:
+    session = TreeSession()
+    session.tree.refusal = lambda op: ZkCode.MARSHALLING_ERROR if isinstance(op, Multi) and len(op.ops) > 2 else None
+    results = write(session, [Create(f"/a/{n}") for n in range(500)])
+    assert all(r.ok for r in results)
+
+
+def test_what_is_refused_as_a_whole_is_the_answer_of_its_own_write() -> None:
+    session = TreeSession()
+
+    def refusal(op: ZkOp | Check) -> ZkCode | None:
+        hit = isinstance(op, Multi) and any(one.path == "/a/7" for one in op.ops)
+        return ZkCode.OTHER if hit else None
+
+    session.tree.refusal = refusal
+    results = write(session, [Create(f"/a/{n}") for n in range(500)])
+    assert [(n, r.code) for n, r in enumerate(results) if not r.ok] == [(7, ZkCode.OTHER)]
+    assert session.tree.get("/a/499") is not None
 
 
 def test_unfenced_writes_and_multis_go_out_as_they_are() -> None:

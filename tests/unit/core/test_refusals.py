@@ -1,0 +1,323 @@
+"""ZooKeeper refuses one read or write: what it concerns is left and named, the rest of the event takes place, and
+nothing is concluded from what could not be read. Kafka loses the whole event, or stops a batch in its middle.
+
+Source: spec controller.md §2.4, §4.1, §12; Kafka 3.9 `KafkaZkClient.retryRequestsUntilConnected`,
+`ZkPartitionStateMachine.handleStateChanges`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from controller.core import events, step
+from controller.core.effects import Enqueue, Write, ZkReadFailed
+from controller.core.events import ElectionTrigger, ElectionType
+from controller.core.settings import RETRY_MS
+from controller.wire import log_events as ev
+from controller.wire.control import LeaderAndIsrRequest, UpdateMetadataRequest
+from controller.wire.types import BrokerId, TopicPartition
+from controller.wire.zk import Check, Create, Delete, GetChildren, GetData, Multi, SetData, ZkCode, ZkOp
+
+from .conftest import World
+
+STATES = [f"/brokers/topics/t/partitions/{n}/state" for n in range(3)]
+PARTITIONS = [TopicPartition("t", n) for n in range(3)]
+#: What ZooKeeper says to one operation and not to its neighbours, and what it says when it is not itself.
+CODES = [ZkCode.NO_AUTH, ZkCode.OTHER, ZkCode.MARSHALLING_ERROR, ZkCode.RUNTIME_INCONSISTENCY]
+
+
+def in_office(**settings: bool) -> World:
+    world = World(**settings)
+    world.broker_starts(1, 2, 3)
+    world.topic("t", p0=(1, 2), p1=(1, 2), p2=(1, 2))
+    world.start()
+    world.logs.clear()
+    world.sent.clear()
+    return world
+
+
+def refuse(world: World, *kinds: type, path: str, code: ZkCode = ZkCode.NO_AUTH) -> None:
+    """From now on, operations of these kinds on that znode are answered so."""
+
+    def refusal(op: ZkOp | Check) -> ZkCode | None:
+        return code if isinstance(op, kinds) and not isinstance(op, Multi) and op.path == path else None
+
+    world.tree.refusal = refusal
+
+
+def allow(world: World) -> None:
+    """ZooKeeper is itself again, and what waited for its time is tried again."""
+    world.tree.refusal = lambda _: None
+    waiting, world.timers = world.timers, []
+    world.run(*(timer.event for timer in waiting))
+
+
+def leaders(world: World) -> list[int | None]:
+    return [world.leadership(tp).leader for tp in PARTITIONS]
+
+
+def told(world: World) -> set[TopicPartition]:
+    """The partitions that brokers were told of, of which somebody leads."""
+    return {
+        entry.topic_partition
+        for request in world.sent
+        if isinstance(request, LeaderAndIsrRequest)
+        for entry in request.partition_states
+        if entry.state.leader is not None
+    }
+
+
+def reasons(world: World, event: str) -> list[str]:
+    return [str(line.fields.get("reason")) for line in world.logs if line.event == event]
+
+
+@pytest.mark.parametrize("code", CODES, ids=lambda code: code.name)
+def test_a_state_that_cannot_be_written_costs_no_other_its_leader(code: ZkCode) -> None:
+    world = in_office()
+    refuse(world, SetData, path=STATES[1], code=code)
+    world.broker_dies(1)
+    world.run()
+    assert leaders(world) == [2, 1, 2]
+    assert told(world) == {PARTITIONS[0], PARTITIONS[2]}
+    assert any(code.name in reason for reason in reasons(world, ev.PARTITION_ELECTION_FAILED))
+    assert any(code.name in reason for reason in reasons(world, ev.TRANSITION_REFUSED)), "it stays in the ISR, too"
+    allow(world)
+    world.broker_starts(3)
+    world.broker_starts(1)
+    world.run()
+    assert leaders(world) == [2, 1, 2] and world.leadership(PARTITIONS[1]).leader_epoch > 0
+
+
+@pytest.mark.parametrize("code", CODES, ids=lambda code: code.name)
+def test_a_state_that_cannot_be_made_costs_no_other_its_leader(code: ZkCode) -> None:
+    world = in_office()
+    refuse(world, Create, path="/brokers/topics/n/partitions/1/state", code=code)
+    world.topic("n", p0=(1,), p1=(2,), p2=(3,))
+    world.run()
+    assert {entry for entry in told(world) if entry.topic == "n"} == {TopicPartition("n", 0), TopicPartition("n", 2)}
+    assert reasons(world, ev.PARTITION_ELECTION_FAILED) == [f"its state znode cannot be created: {code.name}"]
+
+
+def test_a_state_made_by_a_write_whose_answer_was_lost_is_believed() -> None:
+    """Thousands of creations are under way at once, where Kafka has ten: a lost connection must not cost them all."""
+    world = in_office()
+    perform = world.perform
+
+    def twice(effect: object) -> object:
+        if isinstance(effect, Write) and any(isinstance(op, Create) for op in effect.ops):
+            perform(effect)
+        return perform(effect)  # type: ignore[arg-type]
+
+    world.perform = twice  # type: ignore[assignment, method-assign]
+    world.topic("n", p0=(1, 2), p1=(2,))
+    world.run()
+    assert {tp for tp in told(world) if tp.topic == "n"} == {TopicPartition("n", 0), TopicPartition("n", 1)}
+    assert world.leadership(TopicPartition("n", 0)).leader_epoch == 0
+
+
+LISTS: list[tuple[str, str, events.Event, Callable[[World], None]]] = [
+    ("brokers", "/brokers/ids", events.BrokerChange(), lambda world: world.broker_dies(1)),
+    ("topics", "/brokers/topics", events.TopicChange(), lambda world: world.topic("n", p0=(1,))),
+    (
+        "deletions",
+        "/admin/delete_topics",
+        events.TopicDeletion(),
+        lambda world: world.make("/admin/delete_topics/t"),
+    ),
+    (
+        "changed ISRs",
+        "/isr_change_notification",
+        events.IsrChangeNotification(),
+        lambda world: world.make(
+            "/isr_change_notification/isr_change_0000000001",
+            b'{"version":1,"partitions":[{"topic":"t","partition":0}]}',
+        ),
+    ),
+    (
+        "failed dirs",
+        "/log_dir_event_notification",
+        events.LogDirEventNotification(),
+        lambda world: world.make(
+            "/log_dir_event_notification/log_dir_event_0000000001", b'{"version":1,"broker":2,"event":1}'
+        ),
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("path", "event", "change"), [row[1:] for row in LISTS], ids=[f"the list of {row[0]}" for row in LISTS]
+)
+@pytest.mark.parametrize("code", [ZkCode.NO_AUTH, ZkCode.OTHER], ids=lambda code: code.name)
+def test_a_list_that_cannot_be_read_is_no_empty_list(
+    path: str, event: events.Event, change: Callable[[World], None], code: ZkCode
+) -> None:
+    world = in_office()
+    refuse(world, GetChildren, path=path, code=code)
+    change(world)
+    world.run()
+    assert set(world.state.live_brokers) == {1, 2, 3} and world.state.topics == {"t"}
+    assert world.sent == [] and world.timers == [Enqueue(event, RETRY_MS)]
+    assert reasons(world, ev.ZK_READ_REFUSED) == [f"{path} cannot be read: {code.name}"]
+    allow(world)
+    assert world.sent != [] and world.timers == [], "what was to be read is read, and acted upon"
+
+
+SINGLE: list[tuple[str, events.Event, Callable[[World], None]]] = [
+    ("/brokers/topics/t", events.PartitionModifications("t"), lambda w: w.topic("t", p0=(1, 2), p1=(1, 2), p2=(1, 3))),
+    (
+        "/admin/reassign_partitions",
+        events.ZkPartitionReassignment(),
+        lambda w: w.make(
+            "/admin/reassign_partitions",
+            b'{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[1,3]}]}',
+        ),
+    ),
+    (
+        "/admin/preferred_replica_election",
+        events.ReplicaLeaderElection(None, ElectionType.PREFERRED, ElectionTrigger.ZK),
+        lambda w: w.make(
+            "/admin/preferred_replica_election", b'{"version":1,"partitions":[{"topic":"t","partition":0}]}'
+        ),
+    ),
+]
+
+
+@pytest.mark.parametrize(("path", "event", "change"), SINGLE, ids=[row[0] for row in SINGLE])
+def test_what_an_operator_wrote_and_cannot_be_read_stays_and_is_read_again(
+    path: str, event: events.Event, change: Callable[[World], None]
+) -> None:
+    world = in_office()
+    refuse(world, GetData, path=path, code=ZkCode.OTHER)
+    change(world)
+    written = world.tree.get(path)
+    world.run()
+    assert world.tree.get(path) is written is not None, "Kafka's words are not taken for none, and deleted"
+    assert world.timers == [Enqueue(event, RETRY_MS)]
+    allow(world)
+    assert not [timer for timer in world.timers if timer.event == event]
+
+
+def test_one_registration_that_must_not_be_read_keeps_no_other_broker_away() -> None:
+    world = in_office()
+    refuse(world, GetData, path="/brokers/ids/1")
+    world.broker_dies(3)
+    world.run()
+    world.broker_starts(4)
+    world.run()
+    assert set(world.state.live_brokers) == {1, 2, 4}, "1 is believed to be what it was"
+    assert leaders(world) == [1, 1, 1]
+    assert set(reasons(world, ev.ZK_DATA_REFUSED)) == {"NO_AUTH"}
+
+
+def test_one_topic_that_must_not_be_read_leaves_the_others_a_controller() -> None:
+    world = in_office()
+    world.topic("n", p0=(2,))
+    refuse(world, GetData, path="/brokers/topics/n")
+    world.new_controller()
+    world.start()
+    assert step.is_active(world.state)
+    assert world.state.leadership(PARTITIONS[0]) is not None
+    assert "NO_AUTH" in reasons(world, ev.ZK_DATA_REFUSED)
+
+
+@pytest.mark.parametrize("path", [row[1] for row in LISTS])
+def test_an_office_that_cannot_be_taken_is_not_held(path: str) -> None:
+    world = in_office()
+    world.new_controller()
+    refuse(world, GetChildren, path=path)
+    world.start()
+    assert not step.is_active(world.state) and world.tree.get("/controller") is None
+    assert reasons(world, ev.CONTROLLER_FAULTED)
+    world.now_ms += RETRY_MS
+    allow(world)
+    assert step.is_active(world.state) and leaders(world) == [1, 1, 1]
+
+
+def test_who_holds_the_office_is_asked_again_when_that_cannot_be_read() -> None:
+    world = in_office()
+    refuse(world, GetData, path="/controller")
+    world.run(events.ControllerChange())
+    assert step.is_active(world.state), "nothing says that somebody else holds it"
+    assert world.timers == [Enqueue(events.ControllerChange(), RETRY_MS)]
+    allow(world)
+    assert step.is_active(world.state) and world.timers == []
+
+
+def test_a_request_that_cannot_be_served_fails_alone() -> None:
+    world = in_office()
+    refuse(world, GetData, path="/admin/reassign_partitions")
+    world.make("/admin/reassign_partitions", b'{"version":1,"partitions":[]}')
+    world.events.clear()
+    with pytest.raises(ZkReadFailed, match="NO_AUTH"):
+        world.process(events.ApiPartitionReassignment({PARTITIONS[0]: (BrokerId(1), BrokerId(3))}, 7))
+    assert world.timers == [], "whoever asked may ask again"
+
+
+@pytest.mark.parametrize("path", [STATES[1], "/brokers/topics/t"], ids=["a state", "the topic itself"])
+def test_a_topic_that_cannot_go_keeps_its_marker_until_it_can(path: str) -> None:
+    """Else what is left of it would come back to life as a new topic. The others go."""
+    world = in_office()
+    world.topic("n", p0=(2,))
+    world.run()
+    refuse(world, Delete, path=path)
+    world.make("/admin/delete_topics/t")
+    world.make("/admin/delete_topics/n")
+    world.run()
+    assert world.tree.get("/brokers/topics/t") is not None and world.tree.get("/admin/delete_topics/t") is not None
+    assert world.tree.get("/brokers/topics/n") is None and world.tree.get("/admin/delete_topics/n") is None
+    assert "its znodes cannot be deleted" in reasons(world, ev.TOPIC_DELETION_WAITED)
+    allow(world)
+    assert world.tree.get("/brokers/topics/t") is None and world.tree.get("/admin/delete_topics/t") is None
+    assert world.state.topics == set()
+
+
+ADMIN_ZNODES: list[tuple[str, bytes, events.Event]] = [
+    (
+        "/admin/reassign_partitions",
+        b'{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[1,2]}]}',
+        events.ZkPartitionReassignment(),
+    ),
+    (
+        "/admin/preferred_replica_election",
+        b'{"version":1,"partitions":[{"topic":"t","partition":0}]}',
+        events.ReplicaLeaderElection(None, ElectionType.PREFERRED, ElectionTrigger.ZK),
+    ),
+]
+
+
+@pytest.mark.parametrize(("path", "data", "event"), ADMIN_ZNODES, ids=[row[0] for row in ADMIN_ZNODES])
+def test_an_admin_znode_that_cannot_go_does_not_keep_the_controller_busy(
+    path: str, data: bytes, event: events.Event
+) -> None:
+    world = in_office()
+    refuse(world, Delete, path=path)
+    world.make(path, data)
+    world.run()  # would not end
+    assert event in [timer.event for timer in world.timers]
+    assert reasons(world, ev.ZK_WRITES_REFUSED)
+    allow(world)
+    assert world.tree.get(path) is None
+
+
+def test_brokers_are_told_who_lives_though_nothing_can_be_written() -> None:
+    world = in_office()
+    world.tree.refusal = lambda op: ZkCode.OTHER if isinstance(op, SetData) else None
+    world.broker_dies(3)
+    world.run()
+    updates = [request for request in world.sent if isinstance(request, UpdateMetadataRequest)]
+    assert updates and {broker.broker_id for broker in updates[-1].live_brokers} >= {1, 2}
+    assert 3 not in {broker.broker_id for broker in updates[-1].live_brokers}
+
+
+@pytest.mark.parametrize("name", ["99999999999", "4294967296", "²", "x", "-1"])
+def test_a_child_that_is_no_broker_id_is_nobody(name: str) -> None:
+    world = in_office()
+    registered = world.tree.get("/brokers/ids/1")
+    assert registered is not None
+    world.make(f"/brokers/ids/{name}", registered.payload)
+    world.topic("n", p0=(2,))
+    world.run()
+    assert set(world.state.live_brokers) == {1, 2, 3}
+    assert world.leadership(TopicPartition("n", 0)).leader == 2
