@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable
-from dataclasses import dataclass, fields
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from broker_sim.faults.rows import ExpireSession, FailLogDir, Fault
 from broker_sim.fetch_session import FetchSessionCache
 from broker_sim.groups.coordinator import GroupCoordinator
 from broker_sim.isr_writer import ZkIsrWriter, notify_log_dir_failure
+from broker_sim.listeners import PLAINTEXT, BrokerListener
 from broker_sim.log.errors import LogDirsUnusable
 from broker_sim.metadata_cache import MetadataCache
 from broker_sim.metadata_decoding import MetadataDecoder
@@ -51,19 +52,18 @@ class StartRefused(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerIdentity:
-    """Who a broker is and where it lives. `port` 0 asks for a free one.
-
-    `advertised_host` and `advertised_port` are what others are told, where that differs from what is bound.
-    """
+    """Who a broker is and where it lives. Brokers reach each other on `inter_broker_listener`, one of `listeners`."""
 
     broker_id: BrokerId
-    host: str
-    port: int
+    listeners: tuple[BrokerListener, ...]
     log_dirs: tuple[Path, ...]
+    inter_broker_listener: str = PLAINTEXT
     rack: str | None = None
     trace_dir: Path | None = None
-    advertised_host: str | None = None
-    advertised_port: int | None = None
+
+    def bound_to(self, ports: Mapping[str, int]) -> BrokerIdentity:
+        """With these ports, by name of the listener: what starts again shall have the address it had."""
+        return replace(self, listeners=tuple(replace(each, port=ports[each.name]) for each in self.listeners))
 
 
 class Broker:
@@ -91,7 +91,7 @@ class Broker:
         self._identity, self._settings = identity, settings
         self._clock, self._chance, self._off_loop = clock, chance, off_loop
         self._log = log.bind(broker_id=identity.broker_id)
-        self._metadata = MetadataCache()
+        self._metadata = MetadataCache(inter_broker_listener=identity.inter_broker_listener)
         self._metadata_decoder = metadata_decoder or MetadataDecoder(kept_requests=0)
         board_chance = random.Random(chance.random())
         self._faults = faults or FaultBoard(
@@ -100,8 +100,8 @@ class Broker:
         self._network = FaultyNetwork(network, self._faults, self._metadata.broker_at)
         self._unsubscribe = self._faults.subscribe(self._fault_started, lambda row: None)
         self._zk = ZkClient(zookeeper, log=self._log)
-        self._endpoint: Endpoint | None = None
-        self._bound_port = identity.port
+        self._endpoints: tuple[Endpoint, ...] = ()
+        self._bound_ports: dict[str, int] = {}
         self._trace: TraceWriter | None = None
         self._replicas: ReplicaManager | None = None
         self._context: BrokerContext | None = None
@@ -119,14 +119,20 @@ class Broker:
 
     @property
     def endpoint(self) -> Endpoint:
-        """Where clients reach it (the real port). Only after `start`."""
-        assert self._endpoint is not None, "the broker has not been started"
-        return self._endpoint
+        """Where other brokers reach it (the real port). Only after `start`."""
+        assert self._endpoints, "the broker has not been started"
+        return next(e for e in self._endpoints if e.listener == self._identity.inter_broker_listener)
 
     @property
-    def bound_port(self) -> int:
-        """The port that is really bound, once started."""
-        return self._bound_port
+    def endpoints(self) -> tuple[Endpoint, ...]:
+        """What it tells of its listeners, in their order. Only after `start`."""
+        assert self._endpoints, "the broker has not been started"
+        return self._endpoints
+
+    @property
+    def bound_ports(self) -> Mapping[str, int]:
+        """The ports that are really bound, by name of the listener, once started."""
+        return self._bound_ports
 
     @property
     def context(self) -> BrokerContext:
@@ -179,6 +185,7 @@ class Broker:
             ev.BROKER_STARTED,
             host=endpoint.host,
             port=endpoint.port,
+            listeners=[f"{e.listener}://{e.host}:{e.port}" for e in self._endpoints],
             rack=self._identity.rack,
             broker_epoch=registration.broker_epoch,
             log_dirs=[str(path) for path in self._identity.log_dirs],
@@ -227,20 +234,26 @@ class Broker:
         server = SocketServer(apis, limits=limits, faults=self._faults, log=self._log)
         self._server = server
         configs.tell(server.reconfigure)
-        try:
-            host, port = await server.listen(self._network, identity.host, identity.port)
-        except OSError as error:
-            raise OSError(f"cannot listen on {identity.host}:{identity.port}: {error.strerror or error}") from error
-        self._bound_port = port
-        self._endpoint = Endpoint(
-            host=identity.advertised_host or identity.host or host, port=identity.advertised_port or port
-        )
-        me = RegisteredBroker(broker_id=self.broker_id, endpoints=(self._endpoint,), rack=identity.rack)
+        await self._bind(server)
+        me = RegisteredBroker(broker_id=self.broker_id, endpoints=self._endpoints, rack=identity.rack)
         timeout_ms = self._settings.zookeeper_session_timeout_ms
         registration = Registration(self._zk, me, clock=self._clock, log=self._log, session_timeout_ms=timeout_ms)
         self._context = self._make_context(cluster_id, replicas, store, configs, registration)
         apis.update(api_table(self._context))
         return server, registration
+
+    async def _bind(self, server: SocketServer) -> None:
+        """Each listener. Raises OSError, which names the address."""
+        endpoints = []
+        for each in self._identity.listeners:
+            try:
+                host, port = await server.listen(self._network, each.host, each.port, listener=each.name)
+            except OSError as error:
+                raise OSError(f"cannot listen on {each.host}:{each.port}: {error.strerror or error}") from error
+            self._bound_ports[each.name] = port
+            if each.is_advertised:
+                endpoints.append(each.endpoint(host, port))
+        self._endpoints = tuple(endpoints)
 
     def _make_context(
         self,

@@ -4,24 +4,16 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from broker_sim.broker import BrokerIdentity
 from broker_sim.config import BrokerSettings
+from broker_sim.listeners import ListenerError, plan_listeners
 from controller.wire.types import BrokerId
 
 
 class CommandLineError(ValueError):
     """An argument that cannot be used. One line: which, its value, what is allowed."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Address:
-    """`host:port`; port 0 asks for a free one."""
-
-    host: str
-    port: int
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -37,9 +29,10 @@ def make_parser() -> argparse.ArgumentParser:
     run.add_argument("--broker-id", required=True, metavar="1[,2,5-9]", help="ids of the brokers in this process")
     run.add_argument(
         "--listener",
-        required=True,
-        metavar="H:P[,...]",
-        help="address to listen on: one per broker, or one for all, whose ports then count up; port 0 is any free one",
+        metavar="[NAME://]H:P[,...]",
+        help="address to listen on: one per broker, or one for all, whose ports then count up; port 0 is any free one. "
+        "Addresses of several names are several listeners of each broker (listener.security.protocol.map). Without "
+        "it: the property listeners",
     )
     run.add_argument(
         "--log-dirs",
@@ -78,54 +71,32 @@ def parse_broker_ids(text: str) -> tuple[BrokerId, ...]:
     return tuple(ids)
 
 
-def parse_listeners(text: str, count: int) -> tuple[Address, ...]:
-    """One address per broker. Raises CommandLineError."""
-    addresses = [_address(part.strip(), text) for part in text.split(",")]
-    if len(addresses) == count:
-        return tuple(addresses)
-    if len(addresses) != 1:
-        raise CommandLineError(
-            f"--listener {text!r}: {len(addresses)} addresses for {count} brokers; give 1 or {count}"
-        )
-    host, port = addresses[0].host, addresses[0].port
-    if port and port + count - 1 > 65535:
-        raise CommandLineError(f"--listener {text!r}: {count} consecutive ports from {port} go above 65535")
-    return tuple(Address(host=host, port=port + n if port else 0) for n in range(count))
-
-
-def _address(part: str, text: str) -> Address:
-    host, colon, port = part.removeprefix("PLAINTEXT://").rpartition(":")
-    if not colon or not port.isdigit() or int(port) > 65535:
-        raise CommandLineError(f"--listener {text!r}: expected host:port, for example 127.0.0.1:9092")
-    return Address(host=host.strip("[]"), port=int(port))
-
-
 def identities(arguments: argparse.Namespace, settings: BrokerSettings, host_name: str) -> tuple[BrokerIdentity, ...]:
     """Who the brokers of this process are. `host_name` is what is advertised where an address names no host.
 
     Raises: CommandLineError.
     """
     ids = parse_broker_ids(arguments.broker_id)
-    addresses = parse_listeners(arguments.listener, len(ids))
+    try:
+        plan = plan_listeners(settings, argument=arguments.listener, brokers=len(ids), host_name=host_name)
+    except ListenerError as error:
+        raise CommandLineError(str(error)) from error
     folders = [Path(part.strip()) for part in arguments.log_dirs.split(",") if part.strip()]
     if not folders or len(set(folders)) != len(folders):
         raise CommandLineError(
             f"--log-dirs {arguments.log_dirs!r}: expected different directories, separated by commas"
         )
     racks = _racks(arguments.rack or settings.broker_rack, len(ids))
-    advertised = _advertised(settings.advertised_listeners, len(ids))
     return tuple(
         BrokerIdentity(
             broker_id=broker_id,
-            host=address.host,
-            port=address.port,
+            listeners=listeners,
+            inter_broker_listener=plan.inter_broker_listener,
             log_dirs=tuple(_log_dir(folder, broker_id, is_alone=len(ids) == 1) for folder in folders),
             rack=rack,
             trace_dir=arguments.trace_dir,
-            advertised_host=(advertised.host or host_name) if advertised else _public_host(address.host, host_name),
-            advertised_port=advertised.port or None if advertised else None,
         )
-        for broker_id, address, rack in zip(ids, addresses, racks, strict=True)
+        for broker_id, listeners, rack in zip(ids, plan.brokers, racks, strict=True)
     )
 
 
@@ -143,21 +114,6 @@ def _racks(text: str | None, count: int) -> tuple[str | None, ...]:
     if not all(racks) or len(racks) not in (1, count):
         raise CommandLineError(f"--rack {text!r}: {len(racks)} racks for {count} brokers; give 1 or {count}")
     return racks * count if len(racks) == 1 else racks
-
-
-def _advertised(text: str | None, count: int) -> Address | None:
-    if text is None:
-        return None
-    if count > 1:
-        raise CommandLineError(f"advertised.listeners {text!r}: possible with one broker per process only")
-    listener, _, address = text.partition("://")
-    if listener.upper() != "PLAINTEXT" or "," in text:
-        raise CommandLineError(f"advertised.listeners {text!r}: expected PLAINTEXT://host:port")
-    return _address(address, text)
-
-
-def _public_host(host: str, host_name: str) -> str:
-    return host_name if host in ("", "0.0.0.0", "::") else host
 
 
 def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:

@@ -106,7 +106,12 @@ class BrokerSettings(BaseModel):
     max_connections_per_ip: NonNegative = INT_MAX
     max_connections_per_ip_overrides: str = ""
     max_connection_creation_rate: NonNegative = INT_MAX
+    listeners: str | None = None
     advertised_listeners: str | None = None
+    listener_security_protocol_map: str | None = None
+    inter_broker_listener_name: str | None = None
+    security_inter_broker_protocol: str = "PLAINTEXT"
+    control_plane_listener_name: str | None = None
     broker_rack: str | None = None
     request_timeout_ms: Positive = 30_000
     controller_socket_timeout_ms: Positive = 30_000

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from typing import Any, Final
 
 from broker_sim.broker import Broker, BrokerIdentity, StartRefused
@@ -126,7 +125,7 @@ class _Seat:
             await broker.stop(controlled=False)
             raise
         self.broker = broker
-        self._identity = replace(self._identity, port=broker.bound_port)
+        self._identity = self._identity.bound_to(broker.bound_ports)
         self.halted.clear()
         self._watch = asyncio.ensure_future(self._note_halt(broker))
 

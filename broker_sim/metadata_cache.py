@@ -8,18 +8,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping
-from typing import Final
 
 from controller.wire.control import UpdateMetadataEntry, UpdateMetadataRequest
 from controller.wire.types import Broker, BrokerId, Endpoint, TopicPartition
-
-DEFAULT_LISTENER: Final = "PLAINTEXT"
 
 
 class MetadataCache:
     """The cluster as this broker knows it. Owned by the event loop; readers see whole updates only."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, inter_broker_listener: str = "PLAINTEXT") -> None:
+        """`inter_broker_listener`: where brokers reach each other."""
+        self._inter_broker_listener = inter_broker_listener
         self._brokers: dict[BrokerId, Broker] = {}
         self._by_address: dict[tuple[str, int], Broker] = {}
         self._alive: frozenset[BrokerId] = frozenset()
@@ -84,10 +83,10 @@ class MetadataCache:
         """Whether the controller takes this broker for alive."""
         return broker_id in self._brokers
 
-    def endpoint(self, broker_id: BrokerId, listener: str = DEFAULT_LISTENER) -> Endpoint | None:
-        """Where a live broker listens, None when it is not alive or lacks that listener."""
+    def endpoint(self, broker_id: BrokerId, listener: str | None = None) -> Endpoint | None:
+        """Where a live broker listens; None: it is not alive or lacks that listener (None: that between brokers)."""
         broker = self._brokers.get(broker_id)
-        return broker.endpoint(listener) if broker is not None else None
+        return broker.endpoint(listener or self._inter_broker_listener) if broker is not None else None
 
     @property
     def topics(self) -> tuple[str, ...]:

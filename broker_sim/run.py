@@ -59,6 +59,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     raise_descriptor_limit()
     gc.set_threshold(*GC_THRESHOLDS)
     used = {field.alias for field in BrokerSettings.model_fields.values() if field.alias is not None}
+    if arguments.listener is not None:
+        used.discard("listeners")
     for name in wire_settings.ignored(given, used):
         log.info(ev.SETTING_IGNORED, setting=name, value=given[name])
     return asyncio.run(_run(arguments, settings, brokers, plan, log))

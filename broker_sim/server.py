@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from broker_sim.faults.board import FaultBoard
@@ -35,11 +36,15 @@ class CloseConnection(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """A request and where it came from. `client_host` is the peer's address, `connection` names the connection."""
+    """A request and where it came from. `client_host` is the peer's address, `connection` names the connection.
+
+    `listener` is the name of the listener that took it: clients are told addresses of the same one.
+    """
 
     request: Request
     client_host: str
     connection: str
+    listener: str = "PLAINTEXT"
 
     @property
     def body(self) -> Any:
@@ -80,13 +85,14 @@ class SocketServer:
         self._counts = ConnectionCounts()
         self._memory = RequestMemory(limits.queued_max_request_bytes)
         self._ready = asyncio.Event()
-        self._listener: Listener | None = None
+        self._listeners: list[Listener] = []
         self._open: dict[Connection, asyncio.Task[Any]] = {}
 
-    async def listen(self, network: Network, host: str, port: int) -> tuple[str, int]:
-        """Binds; returns the address really bound. Raises OSError."""
-        self._listener = await network.listen(host, port, self._serve)
-        return self._listener.address
+    async def listen(self, network: Network, host: str, port: int, *, listener: str) -> tuple[str, int]:
+        """Binds, once per listener; returns the address really bound. Raises OSError."""
+        bound = await network.listen(host, port, partial(self._serve, listener))
+        self._listeners.append(bound)
+        return bound.address
 
     def reconfigure(self, values: Mapping[str, str]) -> None:
         """The broker's dynamic configs are now these. Connections that are open stay."""
@@ -98,16 +104,15 @@ class SocketServer:
 
     async def close(self) -> None:
         """Stops accepting and closes all connections; requests in service are abandoned. Idempotent."""
-        if self._listener is not None:
-            await self._listener.close()
-            self._listener = None
+        while self._listeners:
+            await self._listeners.pop().close()
         tasks = list(self._open.values())
         for connection, task in list(self._open.items()):
             connection.close()
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _serve(self, connection: Connection) -> None:
+    async def _serve(self, listener: str, connection: Connection) -> None:
         task, host = asyncio.current_task(), _host(connection.peer)
         assert task is not None
         refusal = self._counts.refusal(host, self._limits)
@@ -118,7 +123,7 @@ class SocketServer:
         self._counts.opened(host)
         try:
             await self._wait_for_rate()
-            await self._serve_until_closed(connection)
+            await self._serve_until_closed(connection, listener)
         except (CloseConnection, FrameError, ProtocolError) as error:
             self._closed(connection, str(error))
         except TimeoutError as error:
@@ -138,14 +143,14 @@ class SocketServer:
     def _closed(self, connection: Connection, reason: str) -> None:
         self._log.warning(ev.CONNECTION_CLOSED, peer=connection.peer, reason=reason)
 
-    async def _serve_until_closed(self, connection: Connection) -> None:
+    async def _serve_until_closed(self, connection: Connection, listener: str) -> None:
         frames, memory, held = FrameBuffer(self._limits.max_request_bytes), self._memory, 0
         try:
             while data := await self._receive(connection):
                 for frame in frames.feed(data):
                     held = held or await memory.take(len(frame))
                     await self._ready.wait()
-                    await self._serve_one(frame, connection)
+                    await self._serve_one(frame, connection, listener)
                     memory.give(held)
                     held = 0
                 if frames.wanted_bytes and not held:
@@ -153,8 +158,8 @@ class SocketServer:
         finally:
             memory.give(held)
 
-    async def _serve_one(self, frame: bytes, connection: Connection) -> None:
-        answer = await self._answer(frame, connection)
+    async def _serve_one(self, frame: bytes, connection: Connection, listener: str) -> None:
+        answer = await self._answer(frame, connection, listener)
         if answer is not None:
             connection.send(answer)
             async with asyncio.timeout(SLOW_CLIENT_LIMIT_S):
@@ -168,7 +173,7 @@ class SocketServer:
         except TimeoutError:
             raise TimeoutError(f"idle for connections.max.idle.ms {self._limits.idle_ms}") from None
 
-    async def _answer(self, frame: bytes, connection: Connection) -> bytes | None:
+    async def _answer(self, frame: bytes, connection: Connection, listener: str) -> bytes | None:
         """The frame of the answer, None for none. Raises CloseConnection or ProtocolError."""
         api_key, version, correlation_id = protocol.peek_header(frame)
         api = self._apis.get(ApiKey(api_key)) if api_key in ApiKey._value2member_map_ else None
@@ -179,7 +184,8 @@ class SocketServer:
                 return unsupported_api_versions(correlation_id, api)
             raise CloseConnection(f"{protocol.api_name(api_key)} version {version} is not offered")
         request = protocol.decode_request(frame, api.decode)
-        call = Call(request=request, client_host=_host(connection.peer), connection=connection.peer)
+        host, name = _host(connection.peer), connection.peer
+        call = Call(request=request, client_host=host, connection=name, listener=listener)
         fault = self._faults.strike(api_key, sender=_sender(request.body), client_id=request.client_id)
         if fault is not None:
             await self._strike(fault)

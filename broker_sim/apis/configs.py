@@ -118,12 +118,11 @@ def _levels(context: BrokerContext) -> BrokerLevels:
 
 def _static(context: BrokerContext) -> Mapping[str, str]:
     """What the broker was started with; its id and its place come from the command line, its protocol from the code."""
-    endpoint = context.registration.endpoint
     place = {
         "broker.id": str(context.broker_id),
         "node.id": str(context.broker_id),
         "inter.broker.protocol.version": INTER_BROKER_PROTOCOL,
-        "listeners": f"PLAINTEXT://{endpoint.host}:{endpoint.port}",
+        "listeners": ",".join(f"{e.listener}://{e.host}:{e.port}" for e in context.registration.endpoints),
         "log.dirs": ",".join(context.replicas.log_dir_names),
     }
     return {**context.settings.given_values(), **place}

@@ -38,7 +38,7 @@ async def handle_find_coordinator(context: BrokerContext, call: Call) -> Answer:
     partition = TopicPartition(GROUP_METADATA_TOPIC, context.groups.partition_of(call.body.key))
     entry = context.metadata.partition(partition)
     leader = entry.state.leader if entry is not None else None
-    endpoint = context.metadata.endpoint(leader) if leader is not None else None
+    endpoint = context.metadata.endpoint(leader, call.listener) if leader is not None else None
     if endpoint is None:
         return _refusal(ErrorCode.COORDINATOR_NOT_AVAILABLE)
     return {"node_id": leader, "host": endpoint.host, "port": endpoint.port, "error_message": "NONE"}

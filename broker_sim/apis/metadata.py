@@ -11,12 +11,11 @@ from __future__ import annotations
 from typing import Any, Final
 
 from broker_sim.apis.context import BrokerContext
-from broker_sim.metadata_cache import DEFAULT_LISTENER
 from broker_sim.server import Answer, Call
 from controller.wire.control import UpdateMetadataEntry
 from controller.wire.errors import ErrorCode, KafkaError
 from controller.wire.topic_names import check_topic_name
-from controller.wire.types import INTERNAL_TOPICS, NO_LEADER
+from controller.wire.types import INTERNAL_TOPICS, NO_LEADER, Broker, Endpoint
 
 METADATA_VERSIONS: Final = (0, 9)
 DESCRIBE_CLUSTER_VERSIONS: Final = (0, 0)
@@ -28,13 +27,13 @@ async def handle_metadata(context: BrokerContext, call: Call) -> Answer:
     """Brokers, controller and topics as the cache has them."""
     cache, wanted = context.metadata, call.body.topics
     if wanted is None or (call.version == 0 and not wanted):
-        topics = [_topic(context, topic, call.version) for topic in cache.topics]
+        topics = [_topic(context, topic, call) for topic in cache.topics]
     else:
         may_create = bool(getattr(call.body, "allow_auto_topic_creation", True))
         names = list(dict.fromkeys(topic.name for topic in wanted))
-        topics = [await _topic_or_creation(context, name, call.version, may_create) for name in names]
+        topics = [await _topic_or_creation(context, name, call, may_create=may_create) for name in names]
     return {
-        "brokers": [_broker(context, broker_id) for broker_id in _listening(context)],
+        "brokers": [_broker(broker, endpoint) for broker, endpoint in _listening(context, call)],
         "cluster_id": context.cluster_id,
         "controller_id": cache.controller_id if cache.controller_id is not None else -1,
         "topics": topics,
@@ -48,7 +47,10 @@ async def handle_describe_cluster(context: BrokerContext, call: Call) -> Answer:
     return {
         "cluster_id": context.cluster_id,
         "controller_id": controller_id if controller_id is not None else -1,
-        "brokers": [{_CLUSTER_NAMES.get(k, k): v for k, v in _broker(context, b).items()} for b in _listening(context)],
+        "brokers": [
+            {_CLUSTER_NAMES.get(name, name): value for name, value in _broker(broker, endpoint).items()}
+            for broker, endpoint in _listening(context, call)
+        ],
         "cluster_authorized_operations": NO_OPERATIONS,
     }
 
@@ -56,21 +58,20 @@ async def handle_describe_cluster(context: BrokerContext, call: Call) -> Answer:
 _CLUSTER_NAMES: Final = {"node_id": "broker_id"}
 
 
-def _listening(context: BrokerContext) -> list[Any]:
-    cache = context.metadata
-    return [broker_id for broker_id in sorted(cache.brokers) if cache.endpoint(broker_id, DEFAULT_LISTENER) is not None]
+def _listening(context: BrokerContext, call: Call) -> list[tuple[Broker, Endpoint]]:
+    """The live brokers that have the listener on which the request came, by id."""
+    brokers = context.metadata.brokers
+    found = ((brokers[broker_id], brokers[broker_id].endpoint(call.listener)) for broker_id in sorted(brokers))
+    return [(broker, endpoint) for broker, endpoint in found if endpoint is not None]
 
 
-def _broker(context: BrokerContext, broker_id: Any) -> dict[str, Any]:
-    endpoint = context.metadata.endpoint(broker_id)
-    assert endpoint is not None
-    rack = context.metadata.brokers[broker_id].rack
-    return {"node_id": broker_id, "host": endpoint.host, "port": endpoint.port, "rack": rack}
+def _broker(broker: Broker, endpoint: Endpoint) -> dict[str, Any]:
+    return {"node_id": broker.broker_id, "host": endpoint.host, "port": endpoint.port, "rack": broker.rack}
 
 
-async def _topic_or_creation(context: BrokerContext, topic: str, version: int, may_create: bool) -> dict[str, Any]:
+async def _topic_or_creation(context: BrokerContext, topic: str, call: Call, *, may_create: bool) -> dict[str, Any]:
     if context.metadata.partitions(topic):
-        return _topic(context, topic, version)
+        return _topic(context, topic, call)
     if may_create and context.settings.auto_create_topics_enable:
         return _topic_error(topic, await context.topic_creator.create(topic))
     try:
@@ -89,18 +90,19 @@ def _topic_error(topic: str, error: ErrorCode) -> dict[str, Any]:
     }
 
 
-def _topic(context: BrokerContext, topic: str, version: int) -> dict[str, Any]:
+def _topic(context: BrokerContext, topic: str, call: Call) -> dict[str, Any]:
     partitions = context.metadata.partitions(topic)
     return {
         "name": topic,
         "is_internal": topic in INTERNAL_TOPICS,
-        "partitions": [_partition(context, partitions[number], version) for number in sorted(partitions)],
+        "partitions": [_partition(context, partitions[number], call) for number in sorted(partitions)],
         "topic_authorized_operations": NO_OPERATIONS,
     }
 
 
-def _partition(context: BrokerContext, entry: UpdateMetadataEntry, version: int) -> dict[str, Any]:
+def _partition(context: BrokerContext, entry: UpdateMetadataEntry, call: Call) -> dict[str, Any]:
     """One partition; v0 shows live replicas only and says so by REPLICA_NOT_AVAILABLE."""
+    version = call.version
     cache, leader = context.metadata, entry.state.leader
     replicas, isr, error = entry.replicas, entry.state.isr, ErrorCode.NONE
     if version == 0:
@@ -110,7 +112,7 @@ def _partition(context: BrokerContext, entry: UpdateMetadataEntry, version: int)
             error = ErrorCode.REPLICA_NOT_AVAILABLE
     if leader is None or not cache.is_alive(leader):
         leader, error = None, ErrorCode.LEADER_NOT_AVAILABLE
-    elif cache.endpoint(leader, DEFAULT_LISTENER) is None:
+    elif cache.endpoint(leader, call.listener) is None:
         leader = None
         error = ErrorCode.LISTENER_NOT_FOUND if version >= 6 else ErrorCode.LEADER_NOT_AVAILABLE
     return {

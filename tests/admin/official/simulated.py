@@ -10,6 +10,7 @@ import structlog
 
 from broker_sim.broker import Broker, BrokerIdentity
 from broker_sim.config import BrokerSettings
+from broker_sim.listeners import BrokerListener
 from controller import config as controller_config
 from controller.process import Controller, Identity
 from controller.process import World as ControllerWorld
@@ -69,8 +70,7 @@ class Programs:
     def _broker(self, broker: int, machine: Machine) -> Broker:
         identity = BrokerIdentity(
             broker_id=BrokerId(broker),
-            host=machine.name,
-            port=PORT,
+            listeners=(BrokerListener(host=machine.name, port=PORT),),
             rack=RACKS[self._kind].get(broker),
             log_dirs=tuple(self._folder / machine.name / name for name in ("logs", "more")),
         )

@@ -13,6 +13,7 @@ import structlog
 
 from broker_sim.broker import Broker, BrokerIdentity
 from broker_sim.config import BrokerSettings
+from broker_sim.listeners import BrokerListener
 from controller.wire import control
 from controller.wire.client import BrokerConnection
 from controller.wire.control import (
@@ -44,12 +45,20 @@ class BrokerCluster:
         self.controller_epoch = 1
         self._connections: dict[int, BrokerConnection] = {}
 
-    def make(self, broker_id: int, *, dirs: int = 1, **settings: Any) -> Broker:
+    def make(
+        self,
+        broker_id: int,
+        *,
+        dirs: int = 1,
+        binds: Sequence[BrokerListener] = (),
+        inter_broker_listener: str = "PLAINTEXT",
+        **settings: Any,
+    ) -> Broker:
         machine = self.machine(broker_id)
         identity = BrokerIdentity(
             broker_id=BrokerId(broker_id),
-            host=f"broker-{broker_id}",
-            port=9092,
+            listeners=tuple(binds) or (BrokerListener(host=f"broker-{broker_id}", port=9092),),
+            inter_broker_listener=inter_broker_listener,
             log_dirs=tuple(self.folder / f"broker-{broker_id}-{n}" for n in range(dirs)),
         )
         return Broker(
@@ -96,7 +105,7 @@ class BrokerCluster:
 
     def registered(self) -> tuple[RegisteredBroker, ...]:
         return tuple(
-            RegisteredBroker(broker_id=BrokerId(i), endpoints=(b.endpoint,)) for i, b in sorted(self.brokers.items())
+            RegisteredBroker(broker_id=BrokerId(i), endpoints=b.endpoints) for i, b in sorted(self.brokers.items())
         )
 
     def epochs(self, broker_id: int, **overrides: Any) -> dict[str, Any]:
@@ -109,10 +118,16 @@ class BrokerCluster:
         }
 
     async def update_metadata(
-        self, broker_id: int, entries: Sequence[UpdateMetadataEntry] = (), **overrides: Any
+        self,
+        broker_id: int,
+        entries: Sequence[UpdateMetadataEntry] = (),
+        live_brokers: tuple[RegisteredBroker, ...] | None = None,
+        **overrides: Any,
     ) -> Any:
         request = UpdateMetadataRequest(
-            partition_states=tuple(entries), live_brokers=self.registered(), **self.epochs(broker_id, **overrides)
+            partition_states=tuple(entries),
+            live_brokers=self.registered() if live_brokers is None else live_brokers,
+            **self.epochs(broker_id, **overrides),
         )
         return await self.call(broker_id, ApiKey.UPDATE_METADATA, 6, control.encode_update_metadata(request))
 

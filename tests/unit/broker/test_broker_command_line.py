@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker_sim.broker import replica_settings
-from broker_sim.command_line import CommandLineError, identities, parse_arguments, parse_broker_ids, parse_listeners
+from broker_sim.command_line import CommandLineError, identities, parse_arguments, parse_broker_ids
 from broker_sim.config import BrokerSettings, SettingsError
 from broker_sim.faults.rows import API_NAMES, Action, ApiFault, FaultError, PauseReplication, decode, encode
 from broker_sim.run import main
@@ -29,25 +29,6 @@ def test_broker_ids_that_are_none(text: str) -> None:
         parse_broker_ids(text)
 
 
-LISTENERS = [
-    ("127.0.0.1:9092", 3, [9092, 9093, 9094]),
-    ("127.0.0.1:0", 2, [0, 0]),
-    ("a:1,b:7", 2, [1, 7]),
-    ("PLAINTEXT://[::1]:5", 1, [5]),
-]
-
-
-@pytest.mark.parametrize(("text", "count", "ports"), LISTENERS)
-def test_listeners(text: str, count: int, ports: list[int]) -> None:
-    assert [address.port for address in parse_listeners(text, count)] == ports
-
-
-@pytest.mark.parametrize(("text", "count"), [("a", 1), ("a:x", 1), ("a:1,b:2", 3), ("a:65535", 2), ("a:70000", 1)])
-def test_listeners_that_are_none(text: str, count: int) -> None:
-    with pytest.raises(CommandLineError, match="--listener"):
-        parse_listeners(text, count)
-
-
 def arguments(**changes: str) -> Any:
     values = {"zookeeper": "z:1", "broker-id": "1", "listener": "h:1", "log-dirs": "/a,/b", **changes}
     return parse_arguments(["run", *(part for name, value in values.items() for part in (f"--{name}", value))])
@@ -60,20 +41,6 @@ def test_each_of_several_brokers_gets_a_folder_in_each_log_dir() -> None:
         (Path("/a/broker-2"), Path("/b/broker-2")),
     ]
     assert {broker.rack for broker in brokers} == {"r"}
-
-
-ADVERTISED = [
-    ("the address itself", "h:1", None, ("h", None)),
-    ("the machine's name where all addresses are bound", "0.0.0.0:1", None, ("name", None)),
-    ("what the setting says", "0.0.0.0:1", "PLAINTEXT://x:7", ("x", 7)),
-]
-
-
-@pytest.mark.parametrize(("_", "listener", "setting", "expected"), ADVERTISED, ids=[row[0] for row in ADVERTISED])
-def test_what_is_advertised(_: str, listener: str, setting: str | None, expected: tuple[str, int | None]) -> None:
-    properties = {} if setting is None else {"advertised.listeners": setting}
-    (broker,) = identities(arguments(listener=listener), BrokerSettings.parse(properties), "name")
-    assert (broker.advertised_host, broker.advertised_port) == expected
 
 
 def test_settings_come_from_text_and_reach_the_replicas() -> None:
@@ -98,6 +65,8 @@ REFUSALS = [
     ("a value of a wrong type", ["--override", "num.partitions=x"], "num.partitions"),
     ("a settings file that is not there", ["--config", "/nowhere"], "/nowhere"),
     ("wrong ids", ["--broker-id", "x"], "--broker-id"),
+    ("a listener that is none", ["--listener", "x"], "--listener"),
+    ("a listener of SSL", ["--listener", "SSL://h:1"], "there is no SSL and no SASL here; allowed: PLAINTEXT"),
 ]
 
 

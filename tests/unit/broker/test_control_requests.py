@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from broker_sim.broker import Broker, StartRefused
+from broker_sim.listeners import BrokerListener
 from controller.wire.control import LeaderAndIsrEntry, StopReplicaEntry, UpdateMetadataEntry
 from controller.wire.errors import ErrorCode
 from controller.wire.protocol import ApiKey
@@ -137,7 +138,9 @@ def test_a_second_broker_with_the_same_id_is_refused(in_memory: Any) -> None:
         first = cluster.make(1)
         identity = first._identity
         twin = Broker(
-            replace(identity, host="other", log_dirs=(cluster.folder / "other",)),
+            replace(
+                identity, listeners=(BrokerListener(host="other", port=9092),), log_dirs=(cluster.folder / "other",)
+            ),
             first._settings,
             clock=machine.clock,
             network=machine.network,

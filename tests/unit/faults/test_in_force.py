@@ -17,6 +17,7 @@ from broker_sim.faults.board import FaultBoard
 from broker_sim.faults.links import FaultyNetwork
 from broker_sim.faults.rows import parse_row
 from broker_sim.host import BrokerHost
+from broker_sim.listeners import BrokerListener
 from controller.wire.protocol import ApiKey
 from controller.wire.simulated.world import World, run_world
 from controller.wire.types import Broker as RegisteredBroker
@@ -255,7 +256,10 @@ class Hosted:
         machine = world.machine("host")
         identities = [
             BrokerIdentity(
-                broker_id=BrokerId(n), host="host", port=9090 + n, log_dirs=(folder / str(n),), rack="ab"[n - 1]
+                broker_id=BrokerId(n),
+                listeners=(BrokerListener(host="host", port=9090 + n),),
+                log_dirs=(folder / str(n),),
+                rack="ab"[n - 1],
             )
             for n in (1, 2)
         ]
