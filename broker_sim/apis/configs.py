@@ -35,7 +35,6 @@ from controller.wire.topic_configs import (
     InvalidValue,
     defaults_from,
     describe,
-    effective,
     validate,
 )
 from controller.wire.topic_names import check_topic_name
@@ -46,6 +45,7 @@ INCREMENTAL_ALTER_CONFIGS_VERSIONS: Final = (0, 1)
 #: What this broker speaks to others, whatever its file says.
 INTER_BROKER_PROTOCOL: Final = "2.6"
 _TOPIC_TYPES: Final = {name: config.type for name, config in TOPIC_CONFIGS.items()}
+_TOPIC_DEFAULTS: Final = {name: config.default for name, config in TOPIC_CONFIGS.items()}
 
 
 # -- describing ------------------------------------------------------------------------------------------------------
@@ -200,10 +200,9 @@ async def _alter(context: BrokerContext, call: Call, *, replace: bool) -> Answer
 
 async def _alter_resource(context: BrokerContext, wanted: Alteration, *, replace: bool, dry: bool) -> None:
     """Raises: KafkaError, for the first check that fails; then nothing was written."""
-    if wanted.is_topic and not context.metadata.partitions(wanted.name):
-        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{wanted.name}' does not exist.")
     entity = wanted.entity
-    stored = {} if replace else (await context.config_store.read([entity]))[entity]
+    missing = wanted.is_topic and not context.metadata.partitions(wanted.name)  # its name may be no path
+    stored = {} if replace or missing else (await context.config_store.read([entity]))[entity]
     check = _changed_topic if wanted.is_topic else _changed_broker
     configs = check(context, wanted, stored)
     if not dry:
@@ -211,9 +210,14 @@ async def _alter_resource(context: BrokerContext, wanted: Alteration, *, replace
 
 
 def _changed_topic(context: BrokerContext, wanted: Alteration, stored: Mapping[str, str]) -> dict[str, str]:
-    """The topic's configs after the edits. Raises KafkaError; only bad values name the resource, as in Kafka."""
+    """The topic's configs after the edits. Raises KafkaError; only bad values name the resource, as in Kafka.
+
+    The edits come before the look for the topic, the values after it (`ZkAdminManager.incrementalAlterConfigs`).
+    """
     inherited = _levels(context).merged()
-    configs = edited(stored, wanted.edits, _TOPIC_TYPES, effective({}, inherited))
+    configs = edited(stored, wanted.edits, _TOPIC_TYPES, _TOPIC_DEFAULTS)
+    if not context.metadata.partitions(wanted.name):
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{wanted.name}' does not exist.")
     try:
         validate(configs, defaults_from(inherited))
     except InvalidValue as error:
@@ -223,6 +227,6 @@ def _changed_topic(context: BrokerContext, wanted: Alteration, stored: Mapping[s
 
 def _changed_broker(context: BrokerContext, wanted: Alteration, stored: Mapping[str, str]) -> dict[str, str]:
     current = {**BROKER_CONFIG_DEFAULTS, **_levels(context).merged()}
-    configs = edited(stored, wanted.edits, {edit.name: broker_config_type(edit.name) for edit in wanted.edits}, current)
+    configs = edited(stored, wanted.edits, BROKER_CONFIG_TYPES, BROKER_CONFIG_DEFAULTS)
     check_broker_change(configs, current)
     return configs

@@ -15,7 +15,8 @@ from typing import Any, Final
 
 from controller.requests.node import Body, Node, announce_config_change, write_entity_configs
 from controller.wire import topic_configs, znodes
-from controller.wire.broker_configs import broker_config_type, check_broker_change
+from controller.wire.broker_config_names import BROKER_CONFIG_DEFAULTS, BROKER_CONFIG_TYPES
+from controller.wire.broker_configs import check_broker_change
 from controller.wire.config_alterations import Alteration, alterations
 from controller.wire.config_edits import (
     ResourceType,
@@ -92,7 +93,7 @@ def _broker_entries(node: Node, name: str, keys: Sequence[str] | None) -> list[B
     limit of connections is not Kafka's."""
     own, levels = node.endpoint.broker_id, node.configs.levels
     of_one = own_broker_id(name, own, describing=True) is not None
-    (endpoint,) = node.endpoint.endpoints
+    endpoint = node.endpoint.endpoints[0]
     place = {
         "broker.id": str(own),
         "node.id": str(own),
@@ -136,17 +137,18 @@ async def _alter(node: Node, request: Request, *, incremental: bool) -> Body:
 
 
 async def _alter_one(node: Node, wanted: Alteration, *, validate_only: bool, incremental: bool) -> None:
-    """Raises: KafkaError, for the first check that fails; then nothing was written."""
-    if wanted.is_topic:
-        await _check_topic(node, wanted.name)
-    (stored,) = await node.zk.perform([GetData(znodes.ConfigEntityZNode.path(wanted.entity))])
-    before = znodes.ConfigEntityZNode.decode(stored.data) if incremental else {}
+    """Raises: KafkaError, for the first check that fails; then nothing was written. The edits come before the look for
+    the topic, the values after it, as in Kafka's `ZkAdminManager.incrementalAlterConfigs`."""
+    exists = not wanted.is_topic or await _exists(node, wanted.name)
+    before = await _stored(node, wanted.entity) if incremental and exists else {}
     try:
         if wanted.is_topic:
             after = edited(before, wanted.edits, _TOPIC_TYPES, _TOPIC_DEFAULTS)
+            if not exists:
+                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{wanted.name}' does not exist.")
             topic_configs.validate(after, topic_configs.defaults_from(node.configs.levels.merged()))
         else:
-            after = edited(before, wanted.edits, {e.name: broker_config_type(e.name) for e in wanted.edits}, {})
+            after = edited(before, wanted.edits, BROKER_CONFIG_TYPES, BROKER_CONFIG_DEFAULTS)
             check_broker_change(after, node.configs.levels.merged())
     except InvalidValue as error:
         raise error.in_resource(resource_type_name(wanted.kind), wanted.name) from error
@@ -155,9 +157,16 @@ async def _alter_one(node: Node, wanted: Alteration, *, validate_only: bool, inc
         await announce_config_change(node, wanted.entity)
 
 
-async def _check_topic(node: Node, topic: str) -> None:
-    """Raises: KafkaError, for a name that no topic can have, or that none has."""
-    check_topic_name(topic)
-    (exists,) = await node.zk.perform([Exists(znodes.TopicZNode.path(topic))])
-    if not exists.ok:
-        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{topic}' does not exist.")
+async def _exists(node: Node, topic: str) -> bool:
+    """Whether there is such a topic; not for a name that none can have, which is no path either."""
+    try:
+        check_topic_name(topic)
+    except KafkaError:
+        return False
+    (found,) = await node.zk.perform([Exists(znodes.TopicZNode.path(topic))])
+    return found.ok
+
+
+async def _stored(node: Node, entity: str) -> dict[str, str]:
+    (stored,) = await node.zk.perform([GetData(znodes.ConfigEntityZNode.path(entity))])
+    return dict(znodes.ConfigEntityZNode.decode(stored.data))

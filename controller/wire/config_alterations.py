@@ -1,8 +1,11 @@
 """(Incremental)AlterConfigs as far as nothing has to be read: what each resource of a request wants, or why it is
 refused. Pure; the controller and brokers share it.
 
-Kafka looks at all resources first, in this order per resource: named twice, a config named twice, a null value, another
-broker, a type that cannot be altered. Source: Kafka 3.9 `ConfigAdminManager.preprocess`; spec broker.md §17.1.
+Kafka looks at all resources first, in this order per resource: named twice, a config named twice, a null value, a type
+that cannot be altered, another broker, an operation that does not exist (of a broker; of a topic it is met when the
+edits are made, before the topic is looked for).
+
+Source: Kafka 3.9 `ConfigAdminManager.preprocess`; spec broker.md §17.1.
 """
 
 from __future__ import annotations
@@ -12,7 +15,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from controller.wire.config_edits import Edit, ResourceType, check_edits, own_broker_id, resource_type_name
+from controller.wire.config_edits import (
+    Edit,
+    ResourceType,
+    check_edits,
+    check_operations,
+    own_broker_id,
+    resource_type_name,
+)
 from controller.wire.config_znodes import DEFAULT_ENTITY
 from controller.wire.errors import ErrorCode, KafkaError
 from controller.wire.types import BrokerId
@@ -40,7 +50,7 @@ class Alteration:
 
     def answer(self, error: KafkaError | None = None) -> dict[str, Any]:
         """The row of the answer: success, or this error."""
-        code, message = (ErrorCode.NONE, None) if error is None else (error.code, error.message)
+        code, message = (ErrorCode.NONE, None) if error is None else (error.code, error.told)
         return {
             "error_code": code,
             "error_message": message,
@@ -79,6 +89,7 @@ def _alteration(resource: Any, own: BrokerId, *, replace: bool) -> Alteration:
         raise KafkaError(ErrorCode.INVALID_REQUEST, _UNKNOWN.get(kind, f"Unknown resource type {kind}"))
     if kind == ResourceType.BROKER:
         broker_id = own_broker_id(name, own)
+        check_operations(edits)
         return Alteration(
             kind=kind,
             name=name,

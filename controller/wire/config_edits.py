@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from controller.wire import broker_configs
 from controller.wire.errors import ErrorCode, KafkaError
-from controller.wire.topic_configs import ConfigType, InvalidConfig, split_list
+from controller.wire.topic_configs import ConfigType, InvalidConfig
 from controller.wire.types import BrokerId
 
 #: What may be altered while a broker runs.
@@ -60,26 +60,25 @@ class Operation(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Edit:
-    """One change of one config."""
+    """One change of one config. `operation` is as in the request, which may name one that does not exist."""
 
     name: str
-    operation: Operation
+    operation: int
     value: str | None
 
     @property
     def is_delete(self) -> bool:
         """Whether the config goes back to its default."""
-        return self.operation is Operation.DELETE
+        return self.operation == Operation.DELETE
 
     @classmethod
     def of(cls, config: Any, *, replace: bool) -> Edit:
-        """As in the request; AlterConfigs only sets. Raises KafkaError for an operation that does not exist."""
-        try:
-            operation = Operation.SET if replace else Operation(int(config.config_operation))
-        except ValueError as error:
-            message = f"Unknown config operation {config.config_operation} for {config.name}"
-            raise KafkaError(ErrorCode.INVALID_REQUEST, message) from error
-        return cls(name=config.name, operation=operation, value=config.value)
+        """As in the request; AlterConfigs only sets."""
+        return cls(
+            name=config.name,
+            operation=Operation.SET if replace else int(config.config_operation),
+            value=config.value,
+        )
 
 
 def check_edits(edits: Iterable[Edit]) -> None:
@@ -97,7 +96,8 @@ def edited(
 ) -> dict[str, str]:
     """The stored configs after the edits. Lists are edited from the stored value, else from the default.
 
-    Raises: InvalidConfig, for APPEND or SUBTRACT on what is no list.
+    Raises: InvalidConfig, for APPEND or SUBTRACT on what is no list; KafkaError with UNKNOWN_SERVER_ERROR, as in Kafka,
+    where an operation does not exist, or such a config.
     """
     configs = dict(stored)
     for edit in edits:
@@ -107,27 +107,42 @@ def edited(
             case Operation.DELETE:
                 configs.pop(edit.name, None)
             case Operation.APPEND | Operation.SUBTRACT:
-                if types.get(edit.name) is not ConfigType.LIST:
-                    verb = edit.operation.name.lower()
+                if edit.name not in types:
+                    raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"Unknown config name: {edit.name}")
+                operation = Operation(edit.operation)
+                if types[edit.name] is not ConfigType.LIST:
+                    verb = operation.name.lower()
                     raise InvalidConfig(f"Config value {verb} is not allowed for config key: {edit.name}")
-                old = split_list(configs.get(edit.name, defaults.get(edit.name, "")))
-                configs[edit.name] = ",".join(_combined(old, split_list(edit.value or ""), edit.operation))
+                old = configs.get(edit.name, defaults.get(edit.name, ""))
+                configs[edit.name] = _combined(old, edit.value or "", operation)
+            case unknown:
+                raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"Unknown config operation {unknown}")
     return configs
 
 
-def _combined(old: list[str], words: list[str], operation: Operation) -> list[str]:
+def _combined(old: str, value: str, operation: Operation) -> str:
+    """A list after the edit, split and joined to the letter as Kafka does: blanks stay, and a word takes one away."""
+    words = _split(value)
     if operation is Operation.APPEND:
-        return old + [word for word in words if word not in old]
-    return [word for word in old if word not in words]
+        known = _split(old) if old else []
+        return ",".join(known + [word for word in words if word not in known])
+    left = _split(old)
+    for word in words:
+        if word in left:
+            left.remove(word)
+    return ",".join(left)
 
 
-def check_broker_configs(
-    configs: Mapping[str, str], _edits: Iterable[Edit], current: Mapping[str, str] | None = None
-) -> None:
-    """Raises KafkaError when what would be stored cannot be altered at run time, or has a value that it cannot have."""
-    broker_configs.check_broker_change(configs, current or {})
+def _split(text: str) -> list[str]:
+    """As Java's `String.split(",")`: empty words at the end do not count, except that of an empty text."""
+    words = text.split(",")
+    while len(words) > 1 and not words[-1]:
+        words.pop()
+    return words if words[-1] or not text else []
 
 
-def broker_config_type(name: str) -> ConfigType:
-    """The type of a broker config."""
-    return broker_configs.broker_config_type(name)
+def check_operations(edits: Iterable[Edit]) -> None:
+    """Raises: KafkaError, for an operation that does not exist, as Kafka says it of brokers (of topics it breaks)."""
+    for edit in edits:
+        if edit.operation not in Operation._value2member_map_:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown operations type {edit.operation}")

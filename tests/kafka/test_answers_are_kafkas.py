@@ -38,7 +38,6 @@ TOPICS: dict[str, dict[str, str]] = {
 }
 #: Differences that are meant: (pattern of the place, why).
 MEANT: list[tuple[str, str]] = [
-    (r"retention.ms., 7, .1", "an operation that does not exist: Kafka fails inside, here it is named"),
     (r"log.cleaner.threads., 0, .0", "Kafka divides by zero"),
     (r"overrides., 0, .x", "the text is that of a Java exception"),
     (

@@ -302,6 +302,16 @@ def test_configs_are_edited_and_shown(play: Play) -> None:
     where = "Invalid config value for resource ConfigResource(type=TOPIC, name='t'): "
     refused = [
         (2, "none", [("retention.ms", 0, "1")], (3, "The topic 'none' does not exist.")),
+        (2, "none", [("retention.ms", 2, "1")],
+         (40, "Config value append is not allowed for config key: retention.ms")),
+        (2, "none", [("retention.ms", 0, "x")], (3, "The topic 'none' does not exist.")),
+        (2, "no/ne", [("retention.ms", 0, "1")], (3, "The topic 'no/ne' does not exist.")),
+        (2, "none", [("retention.ms", 9, "1")], (-1, None)),
+        (2, "none", [("retention.ms", 9, None)], (42, "Null value not supported for : retention.ms")),
+        (2, "t", [("no.such", 2, "1")], (-1, None)),
+        (4, "1", [("num.io.threads", 9, "1")], (42, "Unexpected broker id, expected 100, but received 1")),
+        (4, "100", [("num.io.threads", 9, "1")], (42, "Unknown operations type 9")),
+        (8, "100", [("a", 9, "b")], (42, "Unsupported resource type: BROKER_LOGGER")),
         (2, "", [("retention.ms", 0, "1")], (42, "Default topic resources are not allowed.")),
         (2, "t", [("foo", 0, "1")], (40, "Unknown topic config name: foo")),
         (2, "t", [("retention.ms", 0, "x")],
