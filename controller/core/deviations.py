@@ -90,7 +90,8 @@ CLOSED: Final[dict[str, tuple[str, str]]] = {
     ),
     "replicas on the controller": (
         "does not arise: its controller is a broker, this one is shown as a broker to be found, and has no logs",
-        "topics.off_the_controller moves such replicas before they exist, of new topics and at failover",
+        "topics.off_the_controller moves such replicas before they exist, of new topics and at failover; also those on "
+        "a former controller that this one saw in office (one that it never saw cannot be told from a dead broker)",
     ),
 }
 

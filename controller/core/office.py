@@ -41,9 +41,11 @@ from controller.wire.zk import (
     ZkResult,
     ZkSessionExpired,
 )
-from controller.wire.znodes import ControllerEpochZNode, ControllerZNode
+from controller.wire.znodes import BrokerIdZNode, ControllerEpochZNode, ControllerZNode
 
 INITIAL_EPOCH: Final = 0
+#: Ids of former controllers that are remembered.
+BROKERLESS_MAX: Final = 16
 
 
 def resign(state: ClusterState) -> Steps[None]:
@@ -67,10 +69,25 @@ def maybe_resign(state: ClusterState) -> Steps[bool]:
     state.active_controller_id = ControllerZNode.decode(named.data) if named.ok else None
     if named.ok and state.active_controller_id is None:
         yield refused_znode(ControllerZNode.path, "it names no controller")
+    yield from _note_brokerless(state, named)
     if state.serving and not _is_own(state, named):
         yield Log(ev.CONTROLLER_MOVED, {"active_controller": state.active_controller_id})
         yield from resign(state)
     return named.code is ZkCode.NO_NODE
+
+
+def _note_brokerless(state: ClusterState, named: ZkResult) -> Steps[None]:
+    """Remembers who holds the office without being a broker: brokers that know no newer metadata may still place
+    replicas on that one (`topics.off_the_controller`). A broker's session has both znodes or none, so its registration
+    cannot be missing before the same `/controller` is there still."""
+    other = state.active_controller_id
+    if other is None or other in state.brokerless or named.stat is None:
+        return
+    registered, still = yield from read(Exists(BrokerIdZNode.path(other)), GetData(ControllerZNode.path))
+    if not registered.ok and still.stat is not None and still.stat.czxid == named.stat.czxid:
+        state.brokerless[other] = None
+        for forgotten in list(state.brokerless)[1:-BROKERLESS_MAX]:
+            del state.brokerless[forgotten]
 
 
 def _is_own(state: ClusterState, named: ZkResult) -> bool:

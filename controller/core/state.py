@@ -37,6 +37,8 @@ class ClusterState:
         self.session_id: int | None = None
         #: Who `/controller` names, as last read.
         self.active_controller_id: BrokerId | None = None
+        #: Ids of controllers that were no brokers: this one's, and those that it saw in office, the last ones seen.
+        self.brokerless: dict[BrokerId, None] = {controller_id: None}
         #: Whether this process holds the office. Not the same as being named (known-failures.md X1).
         self.serving = False
         #: After a failure to take office the next attempt waits until then.

@@ -6,7 +6,7 @@ Source: Kafka 3.9 `KafkaController.processTopicChange`, `processPartitionModific
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from controller.core.effects import Log, Read, Steps, Write, read, read_each, refused_znode
@@ -82,21 +82,27 @@ def topics_changed(state: ClusterState) -> Steps[None]:
 
 
 def off_the_controller(state: ClusterState, found: Mapping[str, TopicAssignment]) -> Steps[dict[str, TopicAssignment]]:
-    """The assignments without replicas on this controller, moved before anything of them exists. A real broker that
+    """The assignments without replicas on controllers, moved before anything of them exists. A real broker that
     creates a topic by itself (the group metadata topic, say) takes the controller for one more broker, since metadata
-    lists it; and it may do so while nobody is in office.
+    lists it; and it may do so while nobody is in office, when the one before this is listed still.
 
     A partition that has a state already is left as it is: it was created with these replicas.
     """
     kept = dict(found)
-    placed = _placed_on_controller(state, found)
+    brokerless = state.brokerless.keys() - state.live_brokers.keys()
+    placed = [
+        TopicPartition(topic, p)
+        for topic, content in found.items()
+        for p, assignment in content.partitions.items()
+        if not brokerless.isdisjoint(assignment.replicas)
+    ]
     if not placed:
         return kept
     states: list[ZkResult] = yield Read(tuple(GetData(TopicPartitionStateZNode.path(tp)) for tp in placed))
     moved: dict[str, dict[int, ReplicaAssignment]] = {}
     for tp, existing in zip(placed, states, strict=True):
         if existing.code is ZkCode.NO_NODE:
-            elsewhere = _elsewhere(state, tp.partition, found[tp.topic].partitions[tp.partition])
+            elsewhere = _elsewhere(state, tp.partition, found[tp.topic].partitions[tp.partition], brokerless)
             moved.setdefault(tp.topic, {})[tp.partition] = elsewhere
     contents = {topic: replace(found[topic], partitions={**found[topic].partitions, **moved[topic]}) for topic in moved}
     if not contents:
@@ -104,37 +110,27 @@ def off_the_controller(state: ClusterState, found: Mapping[str, TopicAssignment]
     sets = tuple(SetData(TopicZNode.path(topic), TopicZNode.encode(content)) for topic, content in contents.items())
     results: list[ZkResult] = yield Write(sets, state.epoch_zk_version)
     for (topic, content), result in zip(contents.items(), results, strict=True):
-        fields = {"topic": topic, "controller": state.controller_id, "moved": result.ok}
+        fields = {"topic": topic, "controllers": sorted(brokerless), "moved": result.ok}
         yield Log(ev.TOPIC_PLACED_ON_CONTROLLER, fields, "warning")
         if result.ok:
             kept[topic] = content
     return kept
 
 
-def _placed_on_controller(state: ClusterState, found: Mapping[str, TopicAssignment]) -> list[TopicPartition]:
-    """None where the controller's id is a broker's too."""
-    own = state.controller_id
-    if own in state.live_brokers:
-        return []
-    return [
-        TopicPartition(topic, p)
-        for topic, content in found.items()
-        for p, assignment in content.partitions.items()
-        if own in assignment.replicas
-    ]
-
-
-def _elsewhere(state: ClusterState, partition: int, assignment: ReplicaAssignment) -> ReplicaAssignment:
-    """The live brokers without a replica of it take turns as substitute. Where there is none, there is one replica
+def _elsewhere(
+    state: ClusterState, partition: int, assignment: ReplicaAssignment, brokerless: Collection[BrokerId]
+) -> ReplicaAssignment:
+    """The live brokers without a replica of it take turns as substitutes. Where there is none, there is one replica
     less, or the same assignment if that would be none.
     """
-    own, replicas = state.controller_id, assignment.replicas
-    if own not in replicas:
-        return assignment
-    free = sorted(broker for broker in state.live_brokers if broker not in replicas)
-    substitute: tuple[BrokerId, ...] = (free[partition % len(free)],) if free else ()
-    at = replicas.index(own)
-    return replace(assignment, replicas=(*replicas[:at], *substitute, *replicas[at + 1 :]) or replicas)
+    free = sorted(broker for broker in state.live_brokers if broker not in assignment.replicas)
+    replicas: list[BrokerId] = []
+    for replica in assignment.replicas:
+        if replica not in brokerless:
+            replicas.append(replica)
+        elif free:
+            replicas.append(free.pop(partition % len(free)))
+    return replace(assignment, replicas=tuple(replicas) or assignment.replicas)
 
 
 def _create(state: ClusterState, partitions: Sequence[TopicPartition]) -> Steps[None]:

@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
+from controller.core.office import BROKERLESS_MAX
 from controller.core.requests import live_brokers
 from controller.wire import log_events as ev
 from controller.wire.types import Broker, BrokerId, Endpoint, TopicPartition
-from controller.wire.zk import GetData
-from controller.wire.znodes import TopicZNode
+from controller.wire.zk import Create, Delete, GetData, SetData
+from controller.wire.znodes import ControllerZNode, TopicZNode
 
 PLACED = [  # live brokers, what was written -> what becomes of it
     ("the only replica goes to a live broker", (1, 2), {"p0": (100,)}, {0: (1,)}),
@@ -90,3 +91,58 @@ def test_the_controller_shows_a_rack_where_all_brokers_have_one(
         endpoints = (Endpoint(host="h", port=number),)
         world.state.live_brokers[BrokerId(number)] = Broker(broker_id=BrokerId(number), endpoints=endpoints, rack=rack)
     assert {broker.broker_id: broker.rack for broker in live_brokers(world.state)}[100] == own
+
+
+OTHER = 101
+
+
+def handed_over(world: Any, *, named: int = OTHER) -> None:
+    """Another controller holds the office while this one stands by; then that one is gone."""
+    world.others_write(Create("/controller", ControllerZNode.encode(BrokerId(named), 0), ephemeral=True))
+    world.start()
+    assert not world.state.serving
+
+
+def test_replicas_on_the_former_controller_are_moved_by_its_successor(world: Any) -> None:
+    """Brokers list it until the successor tells them better, and create topics by themselves meanwhile."""
+    world.broker_starts(1, 2, 3)
+    handed_over(world)
+    world.topic("auto", p0=(OTHER,), p1=(OTHER, 1), p2=(2, OTHER, 100))
+    world.others_write(Delete("/controller"))
+    world.run()
+    assert world.state.serving
+    assert [world.state.assignment(TopicPartition("auto", n)).replicas for n in range(3)] == [(1,), (3, 1), (2, 1, 3)]
+    assert world.leadership(TopicPartition("auto", 0)).leader == 1
+    world.topic("later", p0=(OTHER, 2))
+    world.run()
+    assert world.state.assignment(TopicPartition("later", 0)).replicas == (1, 2), "they may do so after it, too"
+
+
+def test_replicas_on_a_dead_broker_stay_though_it_was_the_controller(world: Any) -> None:
+    """Kafka's own controller is a broker: it comes back, and its replicas are its."""
+    world.broker_starts(1, 2, 3)
+    handed_over(world, named=3)
+    world.others_write(Delete("/controller"))
+    world.run()
+    world.broker_dies(3)
+    world.topic("t", p0=(3, 1))
+    world.run()
+    assert world.state.assignment(TopicPartition("t", 0)).replicas == (3, 1)
+
+
+def test_a_former_controller_that_became_a_broker_keeps_its_replicas(world: Any) -> None:
+    world.broker_starts(1, 2)
+    handed_over(world)
+    world.others_write(Delete("/controller"))
+    world.broker_starts(OTHER)
+    world.topic("t", p0=(OTHER, 1))
+    world.run()
+    assert world.state.assignment(TopicPartition("t", 0)).replicas == (OTHER, 1)
+
+
+def test_few_former_controllers_are_remembered(world: Any) -> None:
+    handed_over(world)
+    for number in range(200, 200 + 2 * BROKERLESS_MAX):
+        world.others_write(SetData("/controller", ControllerZNode.encode(BrokerId(number), 0)))
+        world.run()
+    assert list(world.state.brokerless) == [100, *range(200 + BROKERLESS_MAX, 200 + 2 * BROKERLESS_MAX)]
