@@ -5,18 +5,16 @@ Which tests cover a row is found by their marker `feature`, without running any;
 
 from __future__ import annotations
 
-import ast
 import json
 import subprocess
 import sys
 import tempfile
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from tests.features.rows import DOCUMENTS, ROWS
+from tests.marked_rows import TESTS, covered
 
-TESTS = Path(__file__).resolve().parents[1]
 FILE = TESTS.parent / "docs" / "admin-features.md"
 MARKER = "feature"
 PASSING = "yes"
@@ -33,7 +31,7 @@ tests' markers and a run of these tests; a test fails when rows and tests are ot
 
 def document(results: Mapping[str, str]) -> str:
     """The whole file; `results` has the word for the last column by test."""
-    found = covered()
+    found = covered(MARKER)
     parts = [_HEAD]
     for seed, title in DOCUMENTS.items():
         parts += [f"\n## {seed}: {title}\n", "| row | feature | must hold | tests | passing |", "|---|---|---|---|---|"]
@@ -46,45 +44,11 @@ def document(results: Mapping[str, str]) -> str:
     return "\n".join(parts) + "\n"
 
 
-def covered() -> dict[str, list[str]]:
-    """The tests of each row, as `path::name` below tests/."""
-    found: defaultdict[str, list[str]] = defaultdict(list)
-    for path in sorted(TESTS.rglob("test_*.py")):
-        text = path.read_text(encoding="utf-8")
-        for name, keys in marked(ast.parse(text)) if f"mark.{MARKER}(" in text else ():
-            for key in keys:
-                found[key].append(f"{path.relative_to(TESTS).as_posix()}::{name}")
-    return dict(found)
-
-
-def marked(module: ast.Module) -> Iterator[tuple[str, list[str]]]:
-    """The tests of a module that carry the marker, on themselves or by `pytestmark`, with the rows it names."""
-    everywhere: list[str] = []
-    for node in module.body:
-        if isinstance(node, ast.Assign) and any(isinstance(t, ast.Name) and t.id == "pytestmark" for t in node.targets):
-            everywhere += _keys(ast.walk(node.value))
-    for node in module.body:
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_"):
-            own = [key for decorator in node.decorator_list for key in _keys(ast.walk(decorator))]
-            if keys := list(dict.fromkeys(everywhere + own)):
-                yield node.name, keys
-
-
-def _keys(nodes: Iterable[ast.AST]) -> list[str]:
-    return [
-        str(argument.value)
-        for node in nodes
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == MARKER
-        for argument in node.args
-        if isinstance(argument, ast.Constant)
-    ]
-
-
 def run() -> dict[str, str]:
     """Runs the tests of all rows: `yes` for a test whose cases all pass, else how they ended."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "outcomes.json"
-        paths = sorted({str(TESTS / test.partition("::")[0]) for tests in covered().values() for test in tests})
+        paths = sorted({str(TESTS / test.partition("::")[0]) for tests in covered(MARKER).values() for test in tests})
         argv = [sys.executable, "-m", "pytest", "-q", "--feature-outcomes", str(file), *paths]
         subprocess.run(argv, cwd=TESTS.parent, check=False, stdout=sys.stderr)
         told: dict[str, list[str]] = json.loads(file.read_text(encoding="utf-8"))

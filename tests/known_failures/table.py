@@ -6,14 +6,9 @@ function, or on all of a module by `pytestmark`.
 
 from __future__ import annotations
 
-import ast
-from collections import defaultdict
-from collections.abc import Iterable, Iterator
-from pathlib import Path
-
 from tests.known_failures.rows import ROWS, SECTIONS
+from tests.marked_rows import TESTS, covered
 
-TESTS = Path(__file__).resolve().parents[1]
 FILE = TESTS.parent / "docs" / "known-failures.md"
 MARKER = "known_failure"
 
@@ -29,7 +24,7 @@ oddities, is listed in `controller/core/deviations.py`.
 
 def document() -> str:
     """The whole file."""
-    found = covered()
+    found = covered(MARKER)
     parts = [_HEAD]
     for heading, letter in SECTIONS.items():
         parts += [f"\n## {heading}\n", "| row | Kafka | must hold | tests |", "|---|---|---|---|"]
@@ -39,40 +34,6 @@ def document() -> str:
                 tests = "<br>".join(f"`{test}`" for test in found.get(key, ()))
                 parts.append(f"| {key} | {row.issue} | {must_hold} | {tests} |")
     return "\n".join(parts) + "\n"
-
-
-def covered() -> dict[str, list[str]]:
-    """The tests of each row, as `path::name` below tests/."""
-    found: defaultdict[str, list[str]] = defaultdict(list)
-    for path in sorted(TESTS.rglob("test_*.py")):
-        text = path.read_text(encoding="utf-8")
-        for name, keys in marked(ast.parse(text)) if MARKER in text else ():
-            for key in keys:
-                found[key].append(f"{path.relative_to(TESTS).as_posix()}::{name}")
-    return dict(found)
-
-
-def marked(module: ast.Module) -> Iterator[tuple[str, list[str]]]:
-    """The tests of a module that carry the marker, with the keys it names."""
-    everywhere: list[str] = []
-    for node in module.body:
-        if isinstance(node, ast.Assign) and any(isinstance(t, ast.Name) and t.id == "pytestmark" for t in node.targets):
-            everywhere += _keys(ast.walk(node.value))
-    for node in module.body:
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_"):
-            own = [key for decorator in node.decorator_list for key in _keys(ast.walk(decorator))]
-            if keys := list(dict.fromkeys(everywhere + own)):
-                yield node.name, keys
-
-
-def _keys(nodes: Iterable[ast.AST]) -> list[str]:
-    return [
-        str(argument.value)
-        for node in nodes
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == MARKER
-        for argument in node.args
-        if isinstance(argument, ast.Constant)
-    ]
 
 
 if __name__ == "__main__":

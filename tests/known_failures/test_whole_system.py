@@ -2,35 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from controller.wire.protocol import ApiKey
 from controller.wire.simulated.net import Latency
-from controller.wire.simulated.world import World, run_world
 
-from ..sim.cluster import Cluster
+from ..sim.cluster import Cluster, play
 
 pytestmark = pytest.mark.sim
 
-Scenario = Callable[[Cluster], Coroutine[Any, Any, None]]
-
-
-def play(folder: Path, scenario: Scenario, **shape: int) -> Cluster:
-    async def run(world: World) -> Cluster:
-        cluster = Cluster(world, folder, **shape)
-        with cluster.logging():
-            try:
-                await scenario(cluster)
-            finally:
-                for number in (*cluster.brokers, *cluster.controllers):
-                    cluster.kill(number)
-        return cluster
-
-    return run_world(11, run)
+SEED = 11
 
 
 @pytest.mark.known_failure("E1", "E2")
@@ -64,7 +47,7 @@ def test_a_controller_that_slept_through_its_session_is_refused_by_brokers(tmp_p
         cluster.start_one(1)
         await cluster.until(cluster.healthy, within_s=60, what="everything in sync again")
 
-    play(tmp_path, scenario, controllers=2)
+    play(SEED, tmp_path, scenario, controllers=2)
 
 
 @pytest.mark.known_failure("R1")
@@ -92,7 +75,7 @@ def test_an_old_follower_that_goes_on_fetching_is_not_taken_back(tmp_path: Path)
         assert sorted(cluster.state("t", 0)["isr"]) == [1, 3]
         await cluster.check_nothing_acknowledged_is_lost()
 
-    play(tmp_path, scenario)
+    play(SEED, tmp_path, scenario)
 
 
 @pytest.mark.known_failure("X6")
@@ -114,4 +97,4 @@ def test_the_new_leader_leads_before_the_old_one_is_let_go(tmp_path: Path) -> No
         led = [tp for tp, replica in replicas._table.partitions.items() if replica.led is not None]
         assert len(led) == 2
 
-    play(tmp_path, scenario)
+    play(SEED, tmp_path, scenario)

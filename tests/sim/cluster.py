@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from controller.process import Controller, Identity
 from controller.process import World as ControllerWorld
 from controller.wire.client import BrokerConnection
 from controller.wire.protocol import ApiKey, ProtocolError
-from controller.wire.simulated.world import Machine, World
+from controller.wire.simulated.world import Machine, World, run_world
 from controller.wire.types import BrokerId
 from controller.wire.zk import ZkUnreachable
 
@@ -353,3 +353,19 @@ class Cluster:
                     break
                 await self.sleep(1)
             assert not lost, f"{tp}: {len(lost)} of {len(values)} acknowledged records lost: {lost[:5]}; {self.ill()}"
+
+
+def play(seed: int, folder: Path, scenario: Callable[[Cluster], Coroutine[Any, Any, None]], **shape: int) -> Cluster:
+    """Plays a scenario on a cluster of that shape to its end, and kills what still runs."""
+
+    async def run(world: World) -> Cluster:
+        cluster = Cluster(world, folder, **shape)
+        with cluster.logging():
+            try:
+                await scenario(cluster)
+            finally:
+                for number in (*cluster.brokers, *cluster.controllers):
+                    cluster.kill(number)
+        return cluster
+
+    return run_world(seed, run)

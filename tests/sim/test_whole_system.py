@@ -2,32 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from controller.wire.simulated.world import World, run_world
-
-from .cluster import Cluster
+from .cluster import Cluster, play
 from .faults import TOPIC, Chaos
 
 pytestmark = pytest.mark.sim
-
-
-def play(seed: int, folder: Path, scenario: Callable[[Cluster], Coroutine[Any, Any, None]], **shape: int) -> Cluster:
-    async def run(world: World) -> Cluster:
-        cluster = Cluster(world, folder, **shape)
-        with cluster.logging():
-            try:
-                await scenario(cluster)
-            finally:
-                for number in (*cluster.brokers, *cluster.controllers):
-                    cluster.kill(number)
-        return cluster
-
-    return run_world(seed, run)
 
 
 async def a_broker_dies(cluster: Cluster) -> None:

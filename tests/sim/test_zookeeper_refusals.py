@@ -12,8 +12,7 @@ import pytest
 from controller.wire import log_events as ev
 from controller.wire.zk import Check, Create, GetChildren, Multi, SetData, ZkCode, ZkOp
 
-from .cluster import Cluster
-from .test_whole_system import play
+from .cluster import Cluster, play
 
 pytestmark = pytest.mark.sim
 

@@ -187,13 +187,13 @@ def _under_min_isr(topic: TopicFacts, p: PartitionFacts, commands: Commands) -> 
 
 
 def _under_replicated(topic: TopicFacts, p: PartitionFacts, commands: Commands) -> Iterator[Finding]:
-    missing = [b for b in p.wanted_replicas if b not in p.isr]
+    missing = [b for b in p.origin_replicas if b not in p.isr]
     if not missing or not p.state_known:
         return
     yield Finding(
         trouble=Trouble.UNDER_REPLICATED,
         subject=str(p.partition),
-        summary=f"is under-replicated: {len(missing)} of {len(p.wanted_replicas)} replicas not in sync",
+        summary=f"is under-replicated: {len(missing)} of {len(p.origin_replicas)} replicas not in sync",
         because=(*(why_missing(topic, p, b) for b in missing), *p.log_lines),
         next=_once(_next_for(topic, p, missing, commands)),
     )

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
-from controller.wire.types import BrokerId, TopicPartition
+from controller.wire.types import BrokerId, ReplicaAssignment, TopicPartition
 
 
 class Deletion(Enum):
@@ -48,13 +48,11 @@ class BrokerFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionFacts:
-    """One partition. `state_known` is False when there is no state znode and no broker tells of it."""
+class PartitionFacts(ReplicaAssignment):
+    """The assignment of one partition, with all else that is known of it. `state_known` is False when there is no state
+    znode and no broker tells of it."""
 
     partition: TopicPartition
-    replicas: tuple[BrokerId, ...]
-    adding_replicas: tuple[BrokerId, ...] = ()
-    removing_replicas: tuple[BrokerId, ...] = ()
     leader: BrokerId | None = None
     isr: tuple[BrokerId, ...] = ()
     state_known: bool = True
@@ -64,21 +62,6 @@ class PartitionFacts:
     #: What is asked for in /admin/reassign_partitions; None when nothing is.
     asked_target: tuple[BrokerId, ...] | None = None
     log_lines: tuple[str, ...] = ()
-
-    @property
-    def wanted_replicas(self) -> tuple[BrokerId, ...]:
-        """The replicas that are there when nothing is being moved: those that a reassignment is not adding."""
-        return tuple(r for r in self.replicas if r not in self.adding_replicas)
-
-    @property
-    def target_replicas(self) -> tuple[BrokerId, ...]:
-        """The replicas at the end of a reassignment."""
-        return tuple(r for r in self.replicas if r not in self.removing_replicas)
-
-    @property
-    def is_being_reassigned(self) -> bool:
-        """Whether a reassignment has begun."""
-        return bool(self.adding_replicas or self.removing_replicas)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
