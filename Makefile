@@ -2,6 +2,8 @@
 SHELL := /bin/sh
 PY := .venv/bin/python
 ARGS :=
+# Processes that share the tests: a core each, at most 4; none besides pytest itself where ARGS picks tests.
+WORKERS = $(if $(ARGS),0,auto)
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-docker test-kafka test-conformance lint format lock image docs bench bench-broker bench-replay clean
@@ -15,8 +17,8 @@ setup:  ## .venv with the locked packages; redone only when the lock file change
 demo: setup  ## run a cluster, break it, heal it, replay its trace; ARGS="--out DIR --seed N"
 	@.venv/bin/kwob demo --overwrite $(ARGS)
 
-test: setup  ## all tests that need neither Docker nor a real Kafka; ARGS="-k word"
-	@$(PY) -m pytest $(ARGS)
+test: setup  ## all tests that need neither Docker nor a real Kafka; ARGS="-k word" WORKERS=3
+	@$(PY) -m pytest -n $(WORKERS) --maxprocesses=4 $(ARGS)
 
 test-kafka: setup  ## the suites beside a real Kafka (needs java, mvn and ../shared/tools/real-kafka or KWOB_REAL_KAFKA)
 	@$(PY) -m pytest -m kafka -rs $(ARGS)

@@ -7,6 +7,7 @@ import itertools
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import structlog
@@ -16,6 +17,8 @@ from controller.embedded_zookeeper import EmbeddedZooKeeper, EmbeddedZooKeeperEr
 from controller.wire.real.java import JavaNotFound
 
 _chroots = itertools.count()
+#: What starts first when workers share the tests: else one of these, begun last, is what the others wait for.
+_LONGEST_FIRST = ("tests/spark/", "tests/unit/replay_generator/", "tests/broker/", "tests/sim/", "tests/admin/")
 #: A busy machine is no reason to fail: no limits of time for drawn examples.
 settings.register_profile("kwob", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("kwob")
@@ -46,6 +49,32 @@ def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedZooK
 def zk_connect(zookeeper: EmbeddedZooKeeper) -> str:
     """A `zookeeper.connect` with a chroot that no other test uses."""
     return f"{zookeeper.address}/test-{next(_chroots)}"
+
+
+def _share(nodeid: str) -> str:
+    """What stays together on one worker: a file, for its fixtures; all files of Spark, for their session."""
+    return "tests/spark/" if nodeid.startswith("tests/spark/") else nodeid.partition("::")[0]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Hands out the tests by `_share`, in the order of their collection (`-n`, as in `make test`)."""
+    from xdist.scheduler import LoadScopeScheduling  # only where xdist is in use
+
+    class Shares(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return _share(nodeid)
+
+    config.option.loadscopereorder = False
+    return Shares(config, log)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """In a worker, the longest come first."""
+    if hasattr(config, "workerinput"):
+        long = {path: place for place, path in enumerate(_LONGEST_FIRST)}
+        items.sort(key=lambda item: min((n for p, n in long.items() if item.nodeid.startswith(p)), default=len(long)))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
