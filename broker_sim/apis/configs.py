@@ -10,33 +10,19 @@ Source: spec broker.md §17; Kafka 3.9 `ConfigHelper`, `ConfigAdminManager`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 from broker_sim.apis.context import BrokerContext
 from broker_sim.server import Answer, Call
 from broker_sim.zk import ZkError
 from controller.wire.broker_config_names import BROKER_CONFIG_DEFAULTS, BROKER_CONFIG_TYPES
-from controller.wire.broker_configs import (
-    ALTERABLE,
-    broker_config_type,
-    check_broker_change,
-    documentation,
-    is_sensitive,
-    synonyms_of,
-)
+from controller.wire.broker_configs import check_broker_change
 from controller.wire.config_alterations import Alteration, alterations
 from controller.wire.config_edits import ResourceType, edited, own_broker_id, resource_type_name
+from controller.wire.config_entries import broker_rows, topic_rows
 from controller.wire.errors import ErrorCode, KafkaError
-from controller.wire.topic_configs import (
-    TOPIC_CONFIGS,
-    BrokerLevels,
-    ConfigSource,
-    InvalidValue,
-    defaults_from,
-    describe,
-    validate,
-)
+from controller.wire.topic_configs import TOPIC_CONFIGS, BrokerLevels, InvalidValue, defaults_from, validate
 from controller.wire.topic_names import check_topic_name
 
 DESCRIBE_CONFIGS_VERSIONS: Final = (0, 3)
@@ -95,19 +81,7 @@ async def _topic_entries(context: BrokerContext, topic: str, names: list[str] | 
     check_topic_name(topic)
     if not context.metadata.partitions(topic):
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "")
-    configs = await context.config_store.read_topic(topic)
-    return [
-        {
-            "name": entry.name,
-            "value": entry.value,
-            "read_only": False,
-            "config_source": entry.source,
-            "synonyms": [{"name": s.name, "value": s.value, "source": s.source} for s in entry.synonyms],
-            "config_type": entry.type,
-            "documentation": entry.doc,
-        }
-        for entry in describe(configs, _levels(context), names)
-    ]
+    return topic_rows(await context.config_store.read_topic(topic), _levels(context), names)
 
 
 def _levels(context: BrokerContext) -> BrokerLevels:
@@ -130,43 +104,8 @@ def _static(context: BrokerContext) -> Mapping[str, str]:
 
 def _broker_entries(context: BrokerContext, name: str, names: list[str] | None) -> list[dict[str, Any]]:
     """All settings that Kafka knows, of this broker; what is set for all, for the empty name."""
-    broker_id, levels = own_broker_id(name, context.broker_id, describing=True), _levels(context)
-    sources: list[tuple[ConfigSource, Mapping[str, str]]] = [
-        (ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG, levels.dynamic_default)
-    ]
-    known: Iterable[str] = levels.dynamic_default
-    if broker_id is not None:
-        sources.insert(0, (ConfigSource.DYNAMIC_BROKER_CONFIG, levels.dynamic))
-        sources += [
-            (ConfigSource.STATIC_BROKER_CONFIG, levels.static),
-            (ConfigSource.DEFAULT_CONFIG, BROKER_CONFIG_DEFAULTS),
-        ]
-        known = BROKER_CONFIG_TYPES.keys() | levels.merged().keys()
-    return [_broker_entry(key, sources) for key in sorted(known) if names is None or key in names]
-
-
-def _broker_entry(name: str, sources: list[tuple[ConfigSource, Mapping[str, str]]]) -> dict[str, Any]:
-    hidden = is_sensitive(name)
-    found = [
-        {"name": synonym, "value": None if hidden else values[synonym], "source": source}
-        for source, values in sources
-        for synonym in synonyms_of(name)
-        if synonym in values
-    ]
-    while found and found[0]["name"] != name:
-        found.pop(0)
-    value = next((values[name] for _, values in sources if name in values), None)
-    source = found[0]["source"] if found else ConfigSource.DEFAULT_CONFIG
-    return {
-        "name": name,
-        "value": None if hidden else value,
-        "read_only": name not in ALTERABLE,
-        "config_source": source,
-        "is_sensitive": hidden,
-        "synonyms": found,
-        "config_type": broker_config_type(name),
-        "documentation": documentation(name),
-    }
+    of_one = own_broker_id(name, context.broker_id, describing=True) is not None
+    return broker_rows(_levels(context), of_one=of_one, names=names)
 
 
 # -- altering --------------------------------------------------------------------------------------------------------
