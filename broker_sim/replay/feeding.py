@@ -47,14 +47,14 @@ class LaneFeeder:
         """What the lanes say about the rows of this batch: the key of each and its outcomes, which may be drained."""
         if not batch.num_rows:
             return
-        columns = _Columns(batch)
+        columns = LaneColumns(batch)
         for start, stop in columns.lanes():
             key = columns.key(start)
             if key != self._key:
                 yield from self.finish()
                 self._key, self._lane = key, Lane(broker=BrokerId(key[2]), profile=self._profile)
             assert self._lane is not None
-            self._feed_lane(self._lane, columns, start, stop)
+            feed_lane(self._lane, columns, start, stop)
             if self._lane.said:
                 yield key, self._lane.said
 
@@ -65,29 +65,8 @@ class LaneFeeder:
             yield self._key, self._lane.said
         self._key = self._lane = None
 
-    def _feed_lane(self, lane: Lane, columns: _Columns, start: int, stop: int) -> None:
-        for is_bulk, first, end in columns.pieces(start, stop):
-            if is_bulk and end - first >= STRETCH_ROWS_MIN:
-                self._feed_bulk(lane, columns, first, end)
-            else:
-                columns.feed_each(lane, first, end)
 
-    @staticmethod
-    def _feed_bulk(lane: Lane, columns: _Columns, at: int, stop: int) -> None:
-        window = _WINDOW_ROWS
-        while at < stop:
-            end = min(stop, at + window)
-            taken = lane.skip(columns.bulk.at(slice(at, end)))
-            at += taken
-            if at == end:
-                window *= 2
-                continue
-            # Something may be decided here. What follows soon is often of the same kind.
-            columns.feed_each(lane, at, at + 1)
-            at, window = at + 1, max(STRETCH_ROWS_MIN, min(window // 2, 2 * taken))
-
-
-class _Columns:
+class LaneColumns:
     """A batch as the columns that stretches need, and as rows where they are asked for."""
 
     def __init__(self, batch: pa.RecordBatch) -> None:
@@ -136,6 +115,29 @@ class _Columns:
         columns: list[list[Any]] = [column.to_pylist() for column in part.columns[KEY_COLUMNS:]]
         for values in zip(*columns, strict=True):
             lane.feed(LaneRow._make(values))
+
+
+def feed_lane(lane: Lane, columns: LaneColumns, start: int, stop: int) -> None:
+    """Feeds the rows [start, stop) of a batch, all of this lane: in stretches where it can be, else one by one."""
+    for is_bulk, first, end in columns.pieces(start, stop):
+        if is_bulk and end - first >= STRETCH_ROWS_MIN:
+            _feed_bulk(lane, columns, first, end)
+        else:
+            columns.feed_each(lane, first, end)
+
+
+def _feed_bulk(lane: Lane, columns: LaneColumns, at: int, stop: int) -> None:
+    window = _WINDOW_ROWS
+    while at < stop:
+        end = min(stop, at + window)
+        taken = lane.skip(columns.bulk.at(slice(at, end)))
+        at += taken
+        if at == end:
+            window *= 2
+            continue
+        # Something may be decided here. What follows soon is often of the same kind.
+        columns.feed_each(lane, at, at + 1)
+        at, window = at + 1, max(STRETCH_ROWS_MIN, min(window // 2, 2 * taken))
 
 
 def _between(differs: npt.NDArray[np.bool_]) -> Iterator[tuple[int, int]]:

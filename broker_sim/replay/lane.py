@@ -17,57 +17,23 @@ import numpy as np
 from broker_sim.isr import PROFILES, IsrChange, IsrChangeKind, LedPartition, Profile
 from broker_sim.replay.compare import PATIENCE_MS, TOLERANCE_MS, Comparison
 from broker_sim.replay.lane_measures import Measures
+from broker_sim.replay.lane_outsiders import Outsiders
+from broker_sim.replay.lane_settings import (
+    DEFAULT_LAG_MS,
+    DEFAULT_MIN_ISR,
+    LAG_KEY,
+    MIN_ISR_KEY,
+    NO_OVERRIDES,
+    Setting,
+)
 from broker_sim.replay.rows import ALIVENESS_RUN, RULES_OFF, LaneRow, LeftBy, Measure, Outcome, OutcomeKind
 from broker_sim.replay.stretch import TICKS_MAX, BulkRows, Longs, Stretch
 from controller.wire.trace import TraceEvent
 from controller.wire.types import BrokerId
 
-LAG_KEY: Final = "replica.lag.time.max.ms"
-MIN_ISR_KEY: Final = "min.insync.replicas"
-#: A config row with this key: no override is left.
-NO_OVERRIDES: Final = "*"
 VERSION_KEY: Final = "trace.version"
-DEFAULT_LAG_MS: Final = 30_000
-DEFAULT_MIN_ISR: Final = 1
 #: Ticks that are computed, not written: at most so many in one gap between two rows.
 COMPUTED_TICKS_MAX: Final = 1_000_000
-#: Progress of a replica that catches up is told in about so many steps, and not more often than this.
-PROGRESS_STEPS: Final = 20
-PROGRESS_EVERY_MS: Final = 100
-
-
-@dataclass(slots=True)
-class _Setting:
-    """One property on its three levels: a topic's override, a dynamic one of the broker, the broker's file."""
-
-    default: int
-    topic: int | None = None
-    broker: int | None = None
-    static: int | None = None
-
-    @property
-    def value(self) -> int:
-        return next((v for v in (self.topic, self.broker, self.static) if v is not None), self.default)
-
-
-@dataclass(slots=True, kw_only=True)
-class _Outside:
-    """Since when and why a replica is outside the ISR, and when it was heard of first."""
-
-    left_ms: int
-    by: LeftBy
-    cu: int | None
-    #: where `cu` is not known: between which times it was
-    cu_between: tuple[int, int] | None = None
-    first_fetch_ms: int | None = None
-    start: int = 0
-    backlog_records: int | None = None
-    backlog_bytes: int | None = None
-    #: bytes that had been appended when it left
-    appended_before: int = 0
-    #: offset and time of the last progress that was said
-    told: int = 0
-    told_ms: int = 0
 
 
 @dataclass(slots=True, kw_only=True)
@@ -84,11 +50,11 @@ class Lane:
     _ever_led: bool = False
     _unled_rows: int = 0
     _unled_ms: int = 0
-    _lag: _Setting = field(default_factory=lambda: _Setting(DEFAULT_LAG_MS))
-    _min_isr: _Setting = field(default_factory=lambda: _Setting(DEFAULT_MIN_ISR))
+    _lag: Setting = field(default_factory=lambda: Setting(DEFAULT_LAG_MS))
+    _min_isr: Setting = field(default_factory=lambda: Setting(DEFAULT_MIN_ISR))
     _aliveness: deque[tuple[int, BrokerId, bool]] = field(default_factory=deque)
     _dead: set[BrokerId] = field(default_factory=set)
-    _outside: dict[BrokerId, _Outside] = field(default_factory=dict)
+    _outside: Outsiders = field(default_factory=Outsiders)
     _min_isr_said: int | None = None
     _copied: int = 0
     _run: int | None = None
@@ -109,9 +75,8 @@ class Lane:
             return
         if self._aliveness and self._aliveness[0][0] <= row.ts:
             self._apply_aliveness(row.ts)
-        if self._run is not None and row.run != self._run:
-            self._forgive_unfinished()
-            self._process_ended(self._last_ts)
+        if self._run is not None and (row.run != self._run or row.ev == TraceEvent.START.value):
+            self._process_gone(row)
         self._run = row.run
         if self._next_tick_ms is not None:
             self._compute_ticks(row.ts)
@@ -143,6 +108,18 @@ class Lane:
             self._pass(led, stretch, ticks)
         return stretch.quiet
 
+    def _process_gone(self, row: LaneRow) -> None:
+        """The process that wrote the rows so far is no more, though it may not have said so.
+
+        Its ticks ran until the last that is heard of it, and none between then and `row`, the first of the next one.
+        The end of a run is known where each process has a file of its own; in one trace of several it is not.
+        """
+        if row.run != self._run and self._run_end is not None:
+            self._compute_ticks(self._run_end)
+            self._last_ts = max(self._last_ts, self._run_end)
+            self._forgive_unfinished()
+        self._process_ended(self._last_ts)
+
     def _computed_ticks(self, until: int) -> Longs | None:
         """Ticks due before `until` where the broker wrote none; None for more than make sense."""
         if self._next_tick_ms is None or not self._rules_on:
@@ -172,8 +149,10 @@ class Lane:
         """The lane is over: what is left waiting is given up, who is still outside is named."""
         if self._run_end is not None:
             self._compute_ticks(self._run_end)
-        for replica, outside in sorted(self._outside.items()) if self.led is not None else ():
-            self._say_catch_up(self._last_ts, replica, outside, joined_ms=None)
+        if self.led is not None:
+            self.said.extend(
+                self._outside.still_outside(self._last_ts, epoch=self._last_epoch, measures=self._measures)
+            )
         if self._aliveness:
             self._apply_aliveness(self._aliveness[-1][0])
         self._forgive_unfinished()
@@ -211,7 +190,7 @@ class Lane:
         if row.run > 0:
             self._dead.clear()  # its own view, which it begins without
         if row.run_ticks == 0:
-            self._next_tick_ms = _tick_phase(row)
+            self._next_tick_ms = tick_phase(row)
 
     def down(self, row: LaneRow) -> None:
         """The process ends."""
@@ -243,7 +222,7 @@ class Lane:
         if self.led is not None:
             self._apply_settings(self.led, row.ts)
 
-    def _set(self, setting: _Setting, row: LaneRow, value: int | None) -> None:
+    def _set(self, setting: Setting, row: LaneRow, value: int | None) -> None:
         if row.of_topic:
             setting.topic = value
         elif row.replica is None:
@@ -318,31 +297,14 @@ class Lane:
         self._comparison.hw_derived(led.hw)
         if was is not None and led.hw != before_hw:
             self._measure_rise(led, row.ts)
-        self._note_outsiders(led, row.ts, before=before, before_isr=before_isr, took_over=was is None)
-
-    def _note_outsiders(
-        self,
-        led: LedPartition,
-        ts: int,
-        *,
-        before: dict[BrokerId, int],
-        before_isr: tuple[BrokerId, ...],
-        took_over: bool,
-    ) -> None:
-        outside = {r for r in led.followers if r not in led.isr}
-        for replica in self._outside.keys() - outside:
-            del self._outside[replica]
-        for replica in outside - self._outside.keys():
-            if replica in led.adding:
-                by, cu = LeftBy.ADDED, None
-            elif took_over:
-                by, cu = LeftBy.BEFORE, None
-            else:
-                by, cu = LeftBy.CONTROLLER, before.get(replica) if replica in before_isr else None
-            self._outside[replica] = self._gone(ts, by, cu or None)
-
-    def _gone(self, ts: int, by: LeftBy, cu: int | None) -> _Outside:
-        return _Outside(left_ms=ts, by=by, cu=cu, appended_before=self._measures.bytes_appended)
+        self._outside.led_anew(
+            led,
+            row.ts,
+            before=before,
+            before_isr=before_isr,
+            took_over=was is None,
+            appended=self._measures.bytes_appended,
+        )
 
     def follower(self, row: LaneRow) -> None:
         """Another broker leads now, or the replica is gone: the state is forgotten."""
@@ -402,8 +364,8 @@ class Lane:
         hw = led.hw
         if replica in led.adding:
             self._copied += row.bytes or 0
-        if (outside := self._outside.get(replica)) is not None:
-            self._note_progress(led, outside, row)
+        if (progress := self._outside.fetched(led, row, self._measures)) is not None:
+            self.said.append(progress)
         change = led.fetch(replica, row.offset, row.ts)
         if change is not None:
             self._write(led, change, row.ts)
@@ -411,31 +373,6 @@ class Lane:
             self._hw_rose(led, row.ts)
         if self._outside:
             self._measures.outsiders(led, row.ts)
-
-    def _note_progress(self, led: LedPartition, outside: _Outside, row: LaneRow) -> None:
-        """How far a replica outside the ISR is (§9 copy progress): its first fetch, then every step worth telling."""
-        offset, target = row.offset or 0, max(led.epoch_start, led.hw)
-        if outside.first_fetch_ms is None:
-            outside.first_fetch_ms, outside.start = row.ts, offset
-            outside.backlog_records = max(0, led.leo - offset)
-            outside.backlog_bytes = self._measures.size_of(outside.backlog_records)
-        elif (
-            offset - outside.told < max(1, (target - outside.start) // PROGRESS_STEPS)
-            or row.ts - outside.told_ms < PROGRESS_EVERY_MS
-        ):
-            return
-        outside.told, outside.told_ms = offset, row.ts
-        self.said.append(
-            Outcome(
-                kind=OutcomeKind.PROGRESS.value,
-                ts=row.ts,
-                epoch=led.epoch,
-                replica=row.replica,
-                left_ms=outside.start,
-                amount=offset,
-                total=target,
-            )
-        )
 
     def tick(self, row: LaneRow) -> None:
         """The periodic check (§3.4)."""
@@ -485,31 +422,17 @@ class Lane:
         for replica, cu in zip(change.replicas, change.last_caught_up_ms, strict=True):
             if shrink:
                 if replica in led.followers:
-                    self._outside[replica] = self._gone(ts, LeftBy.LEADER, cu or None)
-            elif (outside := self._outside.pop(replica, None)) is not None:
-                self._say_catch_up(ts, replica, outside, joined_ms=ts)
+                    appended = self._measures.bytes_appended
+                    self._outside.left(replica, ts, LeftBy.LEADER, cu=cu or None, appended=appended)
+            else:
+                self._say_joined(replica, ts)
         if not self._outside:
             self._measures.all_inside(ts)
 
-    def _say_catch_up(self, ts: int, replica: BrokerId, outside: _Outside, *, joined_ms: int | None) -> None:
-        self.said.append(
-            Outcome(
-                kind=OutcomeKind.CATCH_UP.value,
-                ts=ts,
-                epoch=self._last_epoch,
-                replica=replica,
-                cu=outside.cu,
-                cu_min=outside.cu_between[0] if outside.cu_between else outside.cu,
-                cu_max=outside.cu_between[1] if outside.cu_between else outside.cu,
-                left_ms=outside.left_ms,
-                left_by=outside.by.value,
-                first_fetch_ms=outside.first_fetch_ms,
-                joined_ms=joined_ms,
-                backlog_records=outside.backlog_records,
-                backlog_bytes=outside.backlog_bytes,
-                ingress_bytes_per_second=self._measures.ingress(outside.left_ms, ts, outside.appended_before),
-            )
-        )
+    def _say_joined(self, replica: BrokerId, ts: int) -> None:
+        told = self._outside.joined(replica, ts, epoch=self._last_epoch, measures=self._measures)
+        if told is not None:
+            self.said.append(told)
 
     def _flush_copied(self, ts: int) -> None:
         if self._copied:
@@ -543,9 +466,9 @@ class Lane:
         if row.ev == TraceEvent.ISR_SHRINK.value:
             lag = led.lag_time_max_ms
             between = None if row.cu else (row.ts - lag * 3 // 2, row.ts - lag)
-            self._outside[replica] = _Outside(left_ms=row.ts, by=LeftBy.LEADER, cu=row.cu, cu_between=between)
-        elif (outside := self._outside.pop(replica, None)) is not None:
-            self._say_catch_up(row.ts, replica, outside, joined_ms=row.ts)
+            self._outside.left(replica, row.ts, LeftBy.LEADER, cu=row.cu, cu_between=between, appended=0)
+        else:
+            self._say_joined(replica, row.ts)
 
     def emitted_hw(self, row: LaneRow) -> None:
         """What the broker says its high watermark is."""
@@ -553,7 +476,7 @@ class Lane:
             self._comparison.hw_emitted(row.hw)
 
 
-def _tick_phase(start: LaneRow) -> int | None:
+def tick_phase(start: LaneRow) -> int | None:
     """t0 of a `start` row: its `value`; where that is the version of the trace, `done`."""
     if start.key == VERSION_KEY:
         return start.done

@@ -60,8 +60,12 @@ class Delays:
 
 @dataclass(slots=True)
 class Measures:
-    """What is measured of one lane. `said` is drained by the caller."""
+    """What is measured of one lane. `said` is drained by the caller.
 
+    `stall_limit_ms`: the high watermark stalls when it stands still for longer than this; None: than the lag.
+    """
+
+    stall_limit_ms: int | None = None
     said: list[Outcome] = field(default_factory=list)
     _unacked: deque[tuple[int, int]] = field(default_factory=lambda: deque(maxlen=_WATCHED_MAX))
     _delays: Delays = field(default_factory=Delays)
@@ -96,9 +100,12 @@ class Measures:
             self._end_stall(led, ts)
             self._stalled_since = ts if led.leo > hw else None
 
+    def _stall_limit(self, led: LedPartition) -> int:
+        return led.lag_time_max_ms if self.stall_limit_ms is None else self.stall_limit_ms
+
     def _end_stall(self, led: LedPartition, ts: int) -> None:
         since = self._stalled_since
-        if since is not None and ts - since > led.lag_time_max_ms:
+        if since is not None and ts - since > self._stall_limit(led):
             self.said.append(
                 Outcome(kind=OutcomeKind.HW_STALLED.value, ts=ts, epoch=led.epoch, left_ms=since, joined_ms=ts)
             )
@@ -171,7 +178,7 @@ class Measures:
         row = np.append(waits, len(ts))[next_wait]
         ends = np.append(rises, len(ts))
         since = np.where((since == never) & (row <= ends), first, since)
-        for k in np.flatnonzero((since[:-1] != never) & (ts[rises] - since[:-1] > led.lag_time_max_ms)).tolist():
+        for k in np.flatnonzero((since[:-1] != never) & (ts[rises] - since[:-1] > self._stall_limit(led))).tolist():
             self._stalled_since = int(since[k])
             self._end_stall(led, int(ts[rises[k]]))
         self._stalled_since = None if since[-1] == never else int(since[-1])
@@ -215,7 +222,7 @@ class Measures:
         self.all_inside(ts)
         told = list(self._told(led, ts))
         said = [*self.said, *told]
-        self.__init__()  # type: ignore[misc]
+        self.__init__(stall_limit_ms=self.stall_limit_ms)  # type: ignore[misc]
         self.said = said
 
     def _told(self, led: LedPartition, ts: int) -> Iterable[Outcome]:

@@ -14,8 +14,9 @@ import numpy as np
 
 from broker_sim.isr import IsrChange, IsrChangeKind, LedPartition
 from broker_sim.replay.history import FLAP_WINDOW_MS
-from broker_sim.replay.lane import DEFAULT_LAG_MS, VERSION_KEY, Lane, _Setting
+from broker_sim.replay.lane import Lane, tick_phase
 from broker_sim.replay.lane_measures import Measures
+from broker_sim.replay.lane_settings import DEFAULT_LAG_MS, ForcedSetting
 from broker_sim.replay.rows import ALIVENESS_RUN, RULES_OFF, LaneRow, LeftBy, Measure, Outcome, OutcomeKind
 from broker_sim.replay.stretch import BulkKind, BulkRows, Longs
 from broker_sim.replay.what_if.asked import LAG, MIN_ISR, Change
@@ -66,35 +67,6 @@ class Figures:
 
 
 @dataclass(slots=True)
-class _Forced(_Setting):
-    """A setting that keeps its value whatever the trace says, and remembers what the trace says."""
-
-    @property
-    def value(self) -> int:
-        return self.default
-
-    @property
-    def recorded(self) -> int | None:
-        return next((v for v in (self.topic, self.broker, self.static) if v is not None), None)
-
-
-@dataclass(slots=True)
-class _Stalls(Measures):
-    """Measures whose stalls have one limit, not that of the lag."""
-
-    def _end_stall(self, led: LedPartition, ts: int) -> None:
-        if self._stalled_since is not None and ts - self._stalled_since > STALL_MS:
-            Measures._end_stall(self, _with_limit(led), ts)
-
-    def _stall(self, led: LedPartition, stretch: object) -> None:
-        Measures._stall(self, _with_limit(led), stretch)  # type: ignore[arg-type]
-
-
-def _with_limit(led: LedPartition) -> LedPartition:
-    return LedPartition(leader=led.leader, epoch=led.epoch, lag_time_max_ms=STALL_MS)
-
-
-@dataclass(slots=True)
 class _Stop:
     """The process was stopped: the tick due at `due_ms` ran at `woke_ms`."""
 
@@ -128,11 +100,11 @@ class SweptLane(Lane):
     _stop: _Stop | None = None
 
     def __post_init__(self) -> None:
-        self._measures = _Stalls()
+        self._measures = Measures(stall_limit_ms=STALL_MS)
         if self.change.value is not None and self.change.key == LAG:
-            self._lag = _Forced(self.change.value)
+            self._lag = ForcedSetting(self.change.value)
         if self.change.value is not None and self.change.key == MIN_ISR:
-            self._min_isr = _Forced(self.change.value)
+            self._min_isr = ForcedSetting(self.change.value)
 
     # -- rows ------------------------------------------------------------------------------------------------------
 
@@ -143,7 +115,7 @@ class SweptLane(Lane):
         led = self.led
         if row.ev == TraceEvent.LEADER.value and led is not None and (row.epoch or 0) > led.epoch:
             self.figures.leader_rows_differ += set(row.isr or ()) != set(led.isr)
-        own_ticks = isinstance(self._lag, _Forced) and row.run != ALIVENESS_RUN
+        own_ticks = isinstance(self._lag, ForcedSetting) and row.run != ALIVENESS_RUN
         Lane.feed(self, self._with_own_ticks(row) if own_ticks else row)
         if own_ticks and row.ev == TraceEvent.CONFIG.value:
             self._find_stop(row.ts)
@@ -153,7 +125,7 @@ class SweptLane(Lane):
 
     def skip(self, rows: BulkRows) -> int:
         """Takes rows that decide nothing, as `Lane.skip` does."""
-        if isinstance(self._lag, _Forced):
+        if isinstance(self._lag, ForcedSetting):
             if self._stop is not None:
                 beyond = np.flatnonzero(rows.ts > self._stop.due_ms)
                 rows = rows.at(slice(0, int(beyond[0]) if len(beyond) else len(rows)))
@@ -186,7 +158,7 @@ class SweptLane(Lane):
             # row of a process that was killed and this one.
             row = row._replace(run_ticks=0)
             self._next_tick_ms = None
-            self._phase = _phase_of(row)
+            self._phase = tick_phase(row)
             self._last_tick = self._phase
             self._find_stop(row.ts)
         elif row.ev == TraceEvent.TICK.value:
@@ -204,9 +176,9 @@ class SweptLane(Lane):
     def _find_stop(self, after: int) -> None:
         """The next recorded tick that tells of a stop."""
         was, self._stop = self._stop, None
-        if self._phase is None or not isinstance(self._lag, _Forced) or not len(self._ahead):
+        if self._phase is None or not isinstance(self._lag, ForcedSetting) or not len(self._ahead):
             return
-        period = max(1, (self._lag.recorded or DEFAULT_LAG_MS) // 2)
+        period = max(1, (self._lag.told or DEFAULT_LAG_MS) // 2)
         ticks = self._ahead
         before = np.append(self._last_tick if self._last_tick is not None else ticks[0], ticks[:-1])
         # Some ticks are a ms or two before their time.
@@ -301,10 +273,3 @@ class SweptLane(Lane):
                 least = figures.lag_headroom_min_ms
                 left = outcome.amount or 0
                 figures.lag_headroom_min_ms = left if least is None else min(least, left)
-
-
-def _phase_of(start: LaneRow) -> int | None:
-    """t0 of a `start` row, as the lane takes it (§7)."""
-    if start.key == VERSION_KEY:
-        return start.done
-    return int(start.value) if start.value is not None and start.value.isdigit() else None

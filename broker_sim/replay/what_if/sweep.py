@@ -8,7 +8,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from broker_sim.isr import PROFILES, Profile
-from broker_sim.replay.feeding import LaneFeeder, LaneKey, _Columns
+from broker_sim.replay.feeding import LaneColumns, LaneKey, feed_lane
 from broker_sim.replay.grouped import ArrowBatches, ArrowStep
 from broker_sim.replay.stretch import BulkKind
 from broker_sim.replay.what_if.asked import Change
@@ -25,11 +25,10 @@ SWEPT_DDL: Final = "topic string, partition int, leader int, `key` string, value
 _NO_FIGURES: Final = (None,) * len(FIGURES)
 
 
-class SweepFeeder(LaneFeeder):
+class SweepFeeder:
     """Feeds batches, sorted by (topic, partition, broker, run, seq), to the lanes of all changes. Gives `SWEPT_DDL`."""
 
     def __init__(self, profile: Profile, changes: Sequence[Change], *, end_ts: int) -> None:
-        super().__init__(profile)
         self._changes, self._of_profile, self._end_ts = tuple(changes), profile, end_ts
         self._lanes: list[SweptLane] = []
         self._lane_key: LaneKey | None = None
@@ -38,7 +37,7 @@ class SweepFeeder(LaneFeeder):
         """What is known after the rows of this batch."""
         if not batch.num_rows:
             return
-        columns = _Columns(batch)
+        columns = LaneColumns(batch)
         for start, stop in columns.lanes():
             key = columns.key(start)
             if key != self._lane_key:
@@ -47,7 +46,7 @@ class SweepFeeder(LaneFeeder):
             ticks = columns.bulk.ts[start:stop][columns.bulk.kind[start:stop] == BulkKind.TICK]
             for lane in self._lanes:
                 lane.look_ahead(ticks)
-                self._feed_lane(lane, columns, start, stop)
+                feed_lane(lane, columns, start, stop)
                 yield from self._episodes(lane)
 
     def _begin(self, key: LaneKey) -> None:

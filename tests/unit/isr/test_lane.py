@@ -169,3 +169,27 @@ def test_high_watermarks_are_compared_whether_they_stand_before_or_after_their_c
     )
     (hw,) = of(outcomes(told), "hw")
     assert (hw.amount, hw.total) == (2, 3)
+
+
+def killed_and_back(*, run_of_second: int) -> list[LaneRow]:
+    """The follower is silent from 20 on; the process is killed after 1,200 and starts again at 60,000."""
+    run_end = 60_100 if run_of_second == RUN else 4_200
+    first = rows((0, "start", {"value": "0", "run_ticks": 0, "run_end": run_end}), LAG,
+                 LEADER, APPEND, (1_200, "append", {"leo": 6}))  # fmt: skip
+    second = rows((60_000, "start", {"value": "60000", "run_ticks": 0, "run_end": 60_100}), LAG,
+                  (60_010, "leader", {**LEADER[2], "epoch": 1}), run=run_of_second)  # fmt: skip
+    return [*first, *(row._replace(seq=row.seq + 100) for row in second)]
+
+
+def test_no_tick_runs_between_a_kill_and_the_next_start_in_one_trace_of_both() -> None:
+    """Nothing tells when the process ended: its ticks are those up to the last row of the lane, at 1,200."""
+    said = outcomes(killed_and_back(run_of_second=RUN))
+    assert not of(said, "isr_shrink")
+    assert [o.ts for o in of(said, "leader_down")] == [1_200]
+
+
+def test_ticks_run_until_the_last_that_is_heard_of_a_process_with_a_file_of_its_own() -> None:
+    """It wrote its last row, of another partition, at 4,200: the tick of 1,500 ran, and nobody was left to lead."""
+    said = outcomes(killed_and_back(run_of_second=RUN + 60_000))
+    assert [o.ts for o in of(said, "isr_shrink")] == [1_500]
+    assert [o.ts for o in of(said, "leader_down")] == [4_200]
