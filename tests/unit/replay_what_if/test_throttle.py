@@ -110,10 +110,10 @@ def test_no_throttle_is_ever_beaten(copies: list[Copy], rate: int, times: int) -
 
 
 def test_one_that_joins_takes_what_another_had() -> None:
-    """At 373 bytes/s the second copy falls back and shares; at twice that it joins, and leaves too little."""
-    copies = [copy(backlog=100.0, ingress=186.4), copy(backlog=1.0, ingress=560.0)]
-    assert durations(copies, leader_rate(373)) == [pytest.approx(1000, rel=1e-3), None]
-    assert durations(copies, leader_rate(746))[0] is None
+    """At 373 bytes/s the first copy falls back and shares; at twice that it joins, and leaves too little."""
+    copies = [copy(backlog=1.0, ingress=560.0), copy(backlog=100.0, ingress=186.4, start=1.0)]
+    assert durations(copies, leader_rate(373)) == [None, pytest.approx(1000, rel=1e-3)]
+    assert durations(copies, leader_rate(746)) == [pytest.approx(1 / 186), None]
 
 
 ROW = CopyRow(
