@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import socket
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import pytest
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from ..acknowledged import Writer, until
 from .conftest import Program
 
 pytestmark = pytest.mark.zk
@@ -22,16 +21,6 @@ TOPIC, PARTITIONS = "kept", 3
 LIMIT_S = 120.0
 #: A killed broker is missed after this; the least that the server grants is two of its ticks.
 SESSION_TIMEOUT_MS = 2_000
-
-
-def until(what: str, ask: Callable[[], Any], limit_s: float = LIMIT_S) -> Any:
-    """Asks until the answer is true; fails after the limit."""
-    deadline = time.monotonic() + limit_s
-    while True:
-        if answer := ask():
-            return answer
-        assert time.monotonic() < deadline, f"not within {limit_s} s: {what}"
-        threading.Event().wait(0.05)
 
 
 class Machines:
@@ -84,7 +73,7 @@ class Machines:
             return any('"broker.started"' in line for line in list(broker.lines))
 
         self.start(number)
-        until(f"broker {number} runs again", runs)
+        until(f"broker {number} runs again", runs, LIMIT_S)
 
     def kill(self, number: int) -> None:
         """SIGKILL."""
@@ -114,7 +103,9 @@ class Machines:
 
     def leader(self) -> int:
         """Who leads partition 0."""
-        found = until("partition 0 has a leader", lambda: (p := self.partitions().get(0)) and p.leader > 0 and p.leader)
+        found = until(
+            "partition 0 has a leader", lambda: (p := self.partitions().get(0)) and p.leader > 0 and p.leader, LIMIT_S
+        )
         return int(found)
 
     def stop(self) -> None:
@@ -135,7 +126,7 @@ def machines(zk_connect: str, tmp_path: Path) -> Iterator[Callable[[int], Machin
         made.append(Machines(tmp_path, zk_connect, brokers))
         made[-1].start_all()
         made[-1].create()
-        until("the topic is whole", made[-1].is_whole)
+        until("the topic is whole", made[-1].is_whole, LIMIT_S)
         return made[-1]
 
     yield make
@@ -143,63 +134,16 @@ def machines(zk_connect: str, tmp_path: Path) -> Iterator[Callable[[int], Machin
         one.stop()
 
 
-class Writer:
-    """Writes numbered records with acks=all, on a thread, until it is left; keeps those acknowledged."""
-
-    def __init__(self, bootstrap: str) -> None:
-        self.acknowledged: list[str] = []
-        self.failed: list[KafkaError] = []
-        self._producer = Producer(
-            {
-                "bootstrap.servers": bootstrap,
-                "acks": "all",
-                "enable.idempotence": True,
-                "message.timeout.ms": int(LIMIT_S * 1000),
-                "retry.backoff.ms": 50,
-                "retry.backoff.max.ms": 250,
-                "reconnect.backoff.max.ms": 250,
-                "topic.metadata.refresh.interval.ms": 1_000,
-                "linger.ms": 2,
-                # What piles up while a broker is down must fit into a segment.
-                "batch.size": 16_000,
-            }
-        )
-        self._ending = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-
-    def _run(self) -> None:
-        number = 0
-        while not self._ending.is_set():
-            self._producer.produce(TOPIC, key=str(number), value=f"{number} {'x' * 90}", on_delivery=self._settle)
-            number += 1
-            self._producer.poll(0)
-            # What waits while a broker is down stays little, else it would time out before its turn comes.
-            while len(self._producer) > 300 and not self._ending.is_set():
-                self._producer.poll(0.01)
-            self._ending.wait(0.002)
-        self._producer.flush(LIMIT_S)
-
-    def _settle(self, error: KafkaError | None, message: Any) -> None:
-        if error is None:
-            self.acknowledged.append(message.value().decode())
-        else:
-            self.failed.append(error)
-
-    def until_more(self, count: int) -> None:
-        """Waits until so many more are acknowledged."""
-        goal = len(self.acknowledged) + count
-        until(f"{count} more records are acknowledged", lambda: len(self.acknowledged) >= goal)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        self.until_more(20)
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._ending.set()
-        self._thread.join(2 * LIMIT_S)
+#: The writer's: it looks for a new leader often, and what piles up while a broker is down fits into a segment.
+OPTIONS: dict[str, Any] = {
+    "enable.idempotence": True,
+    "retry.backoff.ms": 50,
+    "retry.backoff.max.ms": 250,
+    "reconnect.backoff.max.ms": 250,
+    "topic.metadata.refresh.interval.ms": 1_000,
+    "linger.ms": 2,
+    "batch.size": 16_000,
+}
 
 
 def read_all(bootstrap: str) -> Counter[str]:
@@ -225,7 +169,8 @@ def read_all(bootstrap: str) -> Counter[str]:
 
 def kill_and_count(made: Machines, rounds: int) -> None:
     """Kills the leader of partition 0 in the middle of writes, so often; every acknowledged record is there, once."""
-    with Writer(made.bootstrap) as writer:
+    writer = Writer(made.bootstrap, TOPIC, limit_s=LIMIT_S, options=OPTIONS, pause_s=0.002, size=90, waiting_max=300)
+    with writer:
         for _ in range(rounds):
             victim = made.leader()
             writer.until_more(50)
@@ -233,9 +178,9 @@ def kill_and_count(made: Machines, rounds: int) -> None:
             if len(made.ports) > 1:
                 writer.until_more(50)
             made.restart(victim)
-            until("every replica is in sync again", made.is_whole)
+            until("every replica is in sync again", made.is_whole, LIMIT_S)
     assert not writer.failed, writer.failed[:3]
-    until("every replica is in sync at the end", made.is_whole)
+    until("every replica is in sync at the end", made.is_whole, LIMIT_S)
     found = read_all(made.bootstrap)
     lost = set(writer.acknowledged) - set(found)
     doubled = [value for value, count in found.items() if count > 1]

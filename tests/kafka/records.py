@@ -5,65 +5,25 @@ from __future__ import annotations
 import threading
 import time
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, TopicPartition
 
+from .. import acknowledged
 from .cluster import LIMIT_S, Cluster, until
 
 
-class Writer:
+class Writer(acknowledged.Writer):
     """Writes numbered records to a topic with acks=all, on a thread, until it is left."""
 
     def __init__(self, bootstrap: str, topic: str, *, idempotent: bool = True) -> None:
-        self.topic = topic
-        self.acknowledged: list[str] = []
-        self.failed: list[KafkaError] = []
-        self._producer = Producer(
-            {
-                "bootstrap.servers": bootstrap,
-                "acks": "all",
-                "enable.idempotence": idempotent,
-                "message.timeout.ms": int(LIMIT_S * 1000),
-                "socket.timeout.ms": 10_000,
-                "topic.metadata.refresh.interval.ms": 5_000,
-                "linger.ms": 5,
-            }
-        )
-        self._ending = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-
-    def _run(self) -> None:
-        number = 0
-        while not self._ending.is_set():
-            value = f"{self.topic} {number}"
-            self._producer.produce(self.topic, key=str(number), value=value, on_delivery=self._settle)
-            number += 1
-            self._producer.poll(0)
-            self._ending.wait(0.005)
-        self._producer.flush(LIMIT_S)
-
-    def _settle(self, error: KafkaError | None, message: Any) -> None:
-        if error is None:
-            self.acknowledged.append(message.value().decode())
-        else:
-            self.failed.append(error)
-
-    def until_more(self, count: int = 100) -> None:
-        """Waits until so many more records than now are acknowledged."""
-        goal = len(self.acknowledged) + count
-        until(f"{count} more records of {self.topic} are acknowledged", lambda: len(self.acknowledged) >= goal)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        self.until_more(20)
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._ending.set()
-        self._thread.join(LIMIT_S)
+        options = {
+            "enable.idempotence": idempotent,
+            "socket.timeout.ms": 10_000,
+            "topic.metadata.refresh.interval.ms": 5_000,
+            "linger.ms": 5,
+        }
+        super().__init__(bootstrap, topic, limit_s=LIMIT_S, options=options)
 
 
 def read_all(bootstrap: str, topic: str, partitions: int) -> list[str]:
