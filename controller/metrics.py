@@ -19,6 +19,7 @@ from controller.core.events import ControllerState
 from controller.process import Controller
 from controller.timings import Times
 from controller.wire.ports import Connection, Listener, Network
+from controller.zk import SESSION_STATES
 
 _REQUEST_BYTES_MAX: Final = 8_192
 _REQUEST_S: Final = 10.0
@@ -37,6 +38,8 @@ _CHANNELS: Final = "kafka_controller_controllerchannelmanager"
 _SESSIONS: Final = "kafka_server_sessionexpirelistener"
 _ZK_CLIENT: Final = "kafka_server_zookeeperclientmetrics"
 _BROKER: Final = ("broker_id",)
+#: Meters of `SessionExpireListener` that count what this client never does.
+_NEVER: Final = ("zookeeperauthfailures", "zookeeperreadonlyconnects", "zookeepersaslauthentications")
 
 
 class ControllerCollector(Collector):
@@ -105,8 +108,18 @@ class ControllerCollector(Collector):
         took = SummaryMetricFamily(f"{_ZK_CLIENT}_zookeeperrequestlatencyms", "how long calls of ZooKeeper took, in ms")
         _add_times(took, {}, gauges.latency, gauges.latency.quantiles())
         yield took
-        yield CounterMetricFamily(f"{_SESSIONS}_zookeepersyncconnects", "sessions opened", gauges.sessions)
+        zk = self._controller.zk
+        now, connected = zk.session_state, zk.connections
+        state = GaugeMetricFamily(f"{_SESSIONS}_sessionstate", "1 for the state that it is in", labels=("state",))
+        for name in SESSION_STATES:
+            state.add_metric((name,), now == name)
+        yield state
+        lost = connected - (now == SESSION_STATES[0])
+        yield CounterMetricFamily(f"{_SESSIONS}_zookeepersyncconnects", "connections made", connected)
+        yield CounterMetricFamily(f"{_SESSIONS}_zookeeperdisconnects", "connections lost", lost)
         yield CounterMetricFamily(f"{_SESSIONS}_zookeeperexpires", "sessions that expired", gauges.expirations)
+        for name in _NEVER:
+            yield CounterMetricFamily(f"{_SESSIONS}_{name}", "this client does not authenticate or read only", 0)
 
 
 _NO_TIMES: Final = Times()

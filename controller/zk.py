@@ -76,14 +76,19 @@ def event_of(watch: WatchEvent) -> Event | None:
 
 # --- the session as it is now
 
+#: What a session can be in, as Kafka's gauge says it.
+SESSION_STATES: Final = ("CONNECTED", "CONNECTING", "CLOSED")
+
 
 @dataclass(slots=True)
 class ZkGauges:
-    """`SessionExpireListener` and `ZooKeeperClientMetrics`: latency is that of one call, of one operation or many."""
+    """`SessionExpireListener` and `ZooKeeperClientMetrics`: latency is that of one call, of one operation or many.
+    `connections` are those of former sessions."""
 
     latency: Times = field(default_factory=Times)
     sessions: int = 0
     expirations: int = 0
+    connections: int = 0
 
 
 class _Timed:
@@ -130,6 +135,7 @@ class Zk:
 
         def expired() -> None:
             if generation == self._generation:
+                self.gauges.connections = self.connections
                 self._session = None
                 self.gauges.expirations += 1
                 self._on_expired()
@@ -142,6 +148,18 @@ class Zk:
     def session_id(self) -> int | None:
         """Of the current session."""
         return self._session.session.session_id if self._session is not None else None
+
+    @property
+    def session_state(self) -> str:
+        """As Kafka's `SessionState`: CONNECTED, CONNECTING, or CLOSED between two sessions."""
+        if self._session is None:
+            return SESSION_STATES[-1]
+        return SESSION_STATES[0] if self._session.session.is_connected else SESSION_STATES[1]
+
+    @property
+    def connections(self) -> int:
+        """How often a connection was made, for all sessions; each but the one that stands was lost."""
+        return self.gauges.connections + (self._session.session.connections if self._session is not None else 0)
 
     async def perform(self, ops: Sequence[ZkOp]) -> list[ZkResult]:
         """As `ZkSession.perform`. Raises ZkSessionExpired also while there is no session."""

@@ -84,6 +84,16 @@ class ZkSession(Protocol):
         """The id that `Stat.ephemeral_owner` shows."""
         ...
 
+    @property
+    def is_connected(self) -> bool:
+        """Whether its connection stands."""
+        ...
+
+    @property
+    def connections(self) -> int:
+        """How often it was connected."""
+        ...
+
     async def perform(self, ops: Sequence[ZkOp]) -> list[ZkResult]:
         """Performs all operations, pipelined, in order; one result each, at the same index.
 

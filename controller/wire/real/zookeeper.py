@@ -131,6 +131,7 @@ class KazooSession:
         self._connections = 0
         self._connection_seen = 0
         self._watches = ArmedWatches(chroot)
+        self._linked = False
         client._connection = BatchingConnection(client, self._fire)
         client.add_listener(self._on_state)
 
@@ -138,6 +139,16 @@ class KazooSession:
     def session_id(self) -> int:
         """The id that `Stat.ephemeral_owner` shows."""
         return self._session_id
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether its connection stands."""
+        return self._linked
+
+    @property
+    def connections(self) -> int:
+        """How often it was connected."""
+        return self._connections
 
     async def start(self) -> None:
         """Connects and creates the chroot. Waits for ever; the connector bounds it."""
@@ -260,6 +271,7 @@ class KazooSession:
     # On kazoo's connection thread.
 
     def _on_state(self, state: str) -> None:
+        self._linked = state == KazooState.CONNECTED
         if state == KazooState.CONNECTED:
             self._reconnected()
         elif state == KazooState.LOST:

@@ -76,6 +76,7 @@ class SimulatedSession:
         self._numbers = itertools.count()
         self._ended = ""
         self._dead = False
+        self._connections = 1
         self._link = 1  # 0 while there is none; each new one has a new number
         self._links = itertools.count(2)
         self._arrivals = {"server": 0.0, "client": 0.0}
@@ -88,6 +89,16 @@ class SimulatedSession:
     def session_id(self) -> int:
         """The id that `Stat.ephemeral_owner` shows."""
         return self._session_id
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether its connection stands."""
+        return self._link != 0
+
+    @property
+    def connections(self) -> int:
+        """How often it was connected."""
+        return self._connections
 
     async def perform(self, ops: Sequence[ZkOp]) -> list[ZkResult]:
         """See `ports.ZkSession.perform`."""
@@ -189,6 +200,7 @@ class SimulatedSession:
             return
         self._stop_ageing()
         self._link = next(self._links)
+        self._connections += 1
         if self._untold:
             self._travel("client", self._deliver, self._link, list(self._untold))
         self._send(list(self._unanswered))

@@ -56,6 +56,9 @@ TIMERS = [  # spec controller.md §4.3
 ]
 
 
+SESSIONS = "kafka_server_sessionexpirelistener"
+
+
 async def ask(cluster: Any, data: bytes) -> bytes:
     connection = await cluster.client.network.connect("controller", PORT)
     connection.send(data)
@@ -119,7 +122,10 @@ def test_the_page_has_kafkas_metrics(play: Play) -> None:
         assert told == one(samples, f"{CHANNELS}_requests_total", broker_id="1") > 1
         assert one(samples, f"{CHANNELS}_requestfailures_total", broker_id="1") == 0
         assert one(samples, "kafka_server_zookeeperclientmetrics_zookeeperrequestlatencyms_count") > 5
-        assert one(samples, "kafka_server_sessionexpirelistener_zookeepersyncconnects_total") == 1
+        assert one(samples, f"{SESSIONS}_zookeepersyncconnects_total") == 1
+        assert one(samples, f"{SESSIONS}_sessionstate", state="CONNECTED") == 1
+        for name in ("disconnects", "authfailures", "readonlyconnects", "saslauthentications", "expires"):
+            assert one(samples, f"{SESSIONS}_zookeeper{name}_total") == 0
         await metrics.close()
 
     play(scenario, brokers=1)
@@ -140,10 +146,31 @@ def test_what_waits_and_what_expires_is_shown(play: Play) -> None:
         expired = cluster.controller.zk.gauges
         await cluster.world.until(lambda: expired.sessions == 2, within_s=60, what="a new session")
         _, samples = await scrape(cluster)
-        assert one(samples, "kafka_server_sessionexpirelistener_zookeeperexpires_total") == 1
+        assert one(samples, f"{SESSIONS}_zookeeperexpires_total") == 1
+        assert one(samples, f"{SESSIONS}_zookeepersyncconnects_total") == 2
+        assert one(samples, f"{SESSIONS}_zookeeperdisconnects_total") == 1
         await metrics.close()
 
     play(scenario, brokers=1)
+
+
+def test_a_connection_that_is_lost_is_shown(play: Play) -> None:
+    """Until it stands again the session is CONNECTING; it is the same one afterwards."""
+
+    async def scenario(cluster: Any) -> None:
+        zk, registry = cluster.controller.zk, MetricsServer(cluster.controller)._registry
+
+        def shown(name: str, **labels: str) -> float:
+            return one(parse(generate_latest(registry).decode())[1], f"{SESSIONS}_{name}", **labels)
+
+        cluster.world.zookeeper.disconnect(zk.session_id)
+        assert shown("sessionstate", state="CONNECTING") == 1 and shown("sessionstate", state="CONNECTED") == 0
+        assert shown("zookeeperdisconnects_total") == 1
+        await cluster.world.until(lambda: zk.session_state == "CONNECTED", within_s=30, what="it is connected again")
+        assert (shown("zookeepersyncconnects_total"), shown("zookeeperdisconnects_total")) == (2, 1)
+        assert zk.gauges.sessions == 1
+
+    play(scenario, brokers=0)
 
 
 def test_a_scrape_costs_the_same_however_many_partitions_there_are(play: Play) -> None:
