@@ -225,15 +225,15 @@ class Partition:
 
     def _appended(self, led: LedPartition, appended: Appended, now_ms: int) -> None:
         rose = led.append(appended.leo, now_ms)
-        self._trace.row(
-            TraceEvent.APPEND,
+        self._trace.append(
             now_ms,
             self.topic_partition,
             epoch=led.epoch,
             offset=appended.base_offset,
             leo=appended.leo,
             hw=led.hw,
-            bytes=appended.size_bytes,
+            size_bytes=appended.size_bytes,
+            moves_hw=rose or len(led.isr) <= 1,
         )
         self.longer_log.wake()
         if rose:

@@ -8,19 +8,27 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import fields, replace
-from typing import Any
+from typing import Any, Final
 
 from broker_sim.fetcher import FetcherManager
 from broker_sim.partition import Partition
-from broker_sim.quota import parse_throttled_replicas
+from broker_sim.quota import ReplicationQuota, parse_throttled_replicas
 from broker_sim.replica_table import ReplicaTable
 from broker_sim.replica_types import ReplicaSettings
 from controller.wire.broker_configs import broker_config_type
 from controller.wire.topic_configs import parse_as
+from controller.wire.trace import TraceEvent
+
+#: Of the leader's, the follower's and the log dirs' quota, in this order.
+_RATE_KEYS: Final = (
+    "leader.replication.throttled.rate",
+    "follower.replication.throttled.rate",
+    "replica.alter.log.dirs.io.max.bytes.per.second",
+)
 
 
 class ReplicaConfigs:
-    """Puts configs into force. Changes of `min.insync.replicas` are traced once `is_tracing`."""
+    """Puts configs into force. Changes of `min.insync.replicas` and of throttles are traced once `is_tracing`."""
 
     def __init__(self, table: ReplicaTable, fetchers: FetcherManager) -> None:
         self._table, self._fetchers, self._settings = table, fetchers, table.settings
@@ -31,6 +39,9 @@ class ReplicaConfigs:
         self.is_tracing = True
         for topic in sorted(self._table.overrides):
             self._trace_min_isr(topic, None)
+        for key, quota in self._quotas().items():
+            if quota.bound is not None:
+                self._trace_rate(key, quota.bound)
 
     def set_topic_config(self, topic: str, overrides: Mapping[str, str]) -> None:
         """The topic's overrides are now exactly these (`min.insync.replicas`, `segment.bytes`, ...).
@@ -39,6 +50,8 @@ class ReplicaConfigs:
         """
         table = self._table
         before = table.overrides.get(topic, {})
+        if overrides == before:
+            return
         if overrides:
             table.overrides[topic] = dict(overrides)
         else:
@@ -105,9 +118,22 @@ class ReplicaConfigs:
         self, *, leader: int | None = None, follower: int | None = None, alter_log_dirs: int | None = None
     ) -> None:
         """Bytes per second; None: no limit. All three are set."""
-        self._table.leader_quota.bound = leader
-        self._table.follower_quota.bound = follower
-        self._table.alter_log_dirs_quota.bound = alter_log_dirs
+        wanted = dict(zip(_RATE_KEYS, (leader, follower, alter_log_dirs), strict=True))
+        for key, quota in self._quotas().items():
+            if quota.bound == wanted[key]:
+                continue
+            quota.bound = wanted[key]
+            if self.is_tracing:
+                self._trace_rate(key, quota.bound)
+
+    def _quotas(self) -> dict[str, ReplicationQuota]:
+        table = self._table
+        quotas = (table.leader_quota, table.follower_quota, table.alter_log_dirs_quota)
+        return dict(zip(_RATE_KEYS, quotas, strict=True))
+
+    def _trace_rate(self, key: str, rate: int | None) -> None:
+        table, value = self._table, None if rate is None else str(rate)
+        table.trace.row(TraceEvent.CONFIG, table.now_ms(), replica=table.broker_id, key=key, value=value)
 
 
 def _setting(name: str, text: str) -> Any:

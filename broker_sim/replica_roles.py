@@ -175,15 +175,14 @@ class ReplicaRoles:
         return ErrorCode.NONE
 
     def _trace_stop(self, partition: Partition, entry: StopReplicaEntry) -> None:
-        """A leader that is stopped but kept goes on as a leader (§7), so only its deletion ends what it leads."""
-        if entry.delete_partition or partition.led is None:
-            self._table.trace.row(
-                TraceEvent.STOP,
-                self._table.now_ms(),
-                partition.topic_partition,
-                epoch=partition.leader_epoch,
-                value="delete" if entry.delete_partition else "keep",
-            )
+        """A leader that is stopped but kept serves on until it is told more (§7); for the trace it has ended."""
+        self._table.trace.row(
+            TraceEvent.STOP,
+            self._table.now_ms(),
+            partition.topic_partition,
+            epoch=partition.leader_epoch,
+            value="delete" if entry.delete_partition else "keep",
+        )
         self._table.log.info(
             ev.REPLICA_STOPPED,
             topic=partition.topic_partition.topic,

@@ -1,12 +1,15 @@
 """The trace of one broker: JSON lines, numbered, in the order of the decisions they tell of. Source: isr-replay.md §7.
 
 Each row is handed to the operating system as it is written, so a killed process loses at most the line it was writing
-(and, of a run of collapsed fetches, its last row). A file that has grown to `ROTATE_BYTES` is left for the next one.
-Fetches that change nothing but the time a follower was last caught up are collapsed: of a run of them the first and the
-last are kept. The `n` of a row is the number of fetches it stands for, so that their sum is the number of fetches.
+(and, of a run of collapsed fetches or appends, its last row). A file that has grown to `ROTATE_BYTES` is left for the
+next one. Fetches that change nothing but the time a follower was last caught up are collapsed: of a run of them the
+first and the last are kept. The `n` of a row is the number of fetches it stands for, so that their sum is the number of
+fetches.
 Fetches of different followers at the leader's end do not disturb each other, so they do not end each other's runs
 unless the high watermark moved; any other row of the partition does, and so does a row of the broker (a tick, a
 setting), because it may read those times.
+Appends that follow each other without any other row of the partition, and that move no high watermark, are collapsed in
+the same way: the first is kept, and one row for all after it, with their bytes, the first offset and the last end.
 """
 
 from __future__ import annotations
@@ -38,6 +41,16 @@ class _Run:
     columns: dict[str, Any] | None = None
 
 
+@dataclass(slots=True)
+class _Appends:
+    """The appends after the first of a run, all together."""
+
+    count: int = 0
+    ts: int = 0
+    bytes: int = 0
+    columns: dict[str, Any] | None = None
+
+
 class TraceWriter:
     """Writes the rows of one broker. A writer without a folder drops every row.
 
@@ -55,6 +68,7 @@ class TraceWriter:
         self._seq = 0
         self._rotate_bytes, self._written, self._files = rotate_bytes, 0, 0
         self._runs: dict[TopicPartition, dict[BrokerId, _Run]] = {}
+        self._appends: dict[TopicPartition, _Appends] = {}
         self._fd: int | None = None
         self.path: Path | None = None
         #: why writing stopped, should it have.
@@ -97,6 +111,33 @@ class TraceWriter:
             self._end_runs(topic_partition)
         self._write(ev, ts, topic_partition, columns)
 
+    def append(
+        self,
+        ts: int,
+        topic_partition: TopicPartition,
+        *,
+        offset: int,
+        leo: int,
+        hw: int,
+        epoch: int,
+        size_bytes: int,
+        moves_hw: bool,
+    ) -> None:
+        """The leader's log grew. `moves_hw`: the high watermark rose by it, or the leader is alone in the ISR."""
+        if self._fd is None:
+            return
+        columns = {"epoch": epoch, "offset": offset, "leo": leo, "hw": hw, "bytes": size_bytes}
+        run = self._appends.get(topic_partition)
+        if moves_hw or run is None:
+            self.row(TraceEvent.APPEND, ts, topic_partition, **columns)
+            if not moves_hw:
+                self._appends[topic_partition] = _Appends()
+            return
+        run.bytes += size_bytes
+        if run.columns is not None:
+            columns["offset"] = run.columns["offset"]
+        run.count, run.ts, run.columns = run.count + 1, ts, columns
+
     def topic_config(self, ts: int, topic: str, key: str, value: str | None) -> None:
         """A topic's override of a setting is in force now; key `*` without a value: none is left."""
         self.row(TraceEvent.CONFIG, ts, topic=topic, key=key, value=value)
@@ -116,6 +157,7 @@ class TraceWriter:
         """A follower's fetch. `changes_nothing`: it counted, from a member of the ISR, at or above the leader's end."""
         if self._fd is None:
             return
+        self._end_appends(topic_partition)
         run = self._runs.get(topic_partition, {}).get(replica)
         is_more = run is not None and (run.offset, run.leo, run.epoch) == (offset, leo, epoch)
         columns |= {"replica": replica, "offset": offset, "leo": leo, "epoch": epoch}
@@ -132,8 +174,8 @@ class TraceWriter:
         runs[replica] = _Run(offset, leo, epoch, hw)
 
     def flush_runs(self) -> None:
-        """Writes the last row of every open run, and ends it."""
-        for topic_partition in list(self._runs):
+        """Writes the last row of every open run, of fetches and of appends, and ends it."""
+        for topic_partition in [*self._runs, *self._appends]:
             self._end_runs(topic_partition)
 
     def close(self) -> None:
@@ -145,7 +187,14 @@ class TraceWriter:
             self._fd = None
 
     def _end_runs(self, topic_partition: TopicPartition) -> None:
+        self._end_appends(topic_partition)
         self._write_runs(topic_partition, self._runs.pop(topic_partition, {}).values())
+
+    def _end_appends(self, topic_partition: TopicPartition) -> None:
+        run = self._appends.pop(topic_partition, None)
+        if run is not None and run.columns is not None:
+            columns = {**run.columns, "bytes": run.bytes, "n": run.count}
+            self._write(TraceEvent.APPEND, run.ts, topic_partition, columns)
 
     def _write_runs(self, topic_partition: TopicPartition, runs: Iterable[_Run]) -> None:
         for run in sorted((r for r in runs if r.columns is not None), key=lambda r: r.ts):
