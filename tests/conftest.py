@@ -18,7 +18,7 @@ from controller.wire.real.java import JavaNotFound
 
 _chroots = itertools.count()
 #: What starts first when workers share the tests: else one of these, begun last, is what the others wait for.
-_LONGEST_FIRST = ("tests/spark/", "tests/unit/replay_generator/", "tests/broker/", "tests/sim/", "tests/admin/")
+LONGEST_FIRST = ("tests/spark/", "tests/unit/replay_generator/", "tests/broker/", "tests/sim/", "tests/admin/")
 #: A busy machine is no reason to fail: no limits of time for drawn examples.
 settings.register_profile("kwob", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("kwob")
@@ -73,7 +73,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """In a worker, the longest come first."""
     if hasattr(config, "workerinput"):
-        long = {path: place for place, path in enumerate(_LONGEST_FIRST)}
+        long = {path: place for place, path in enumerate(LONGEST_FIRST)}
         items.sort(key=lambda item: min((n for p, n in long.items() if item.nodeid.startswith(p)), default=len(long)))
 
 

@@ -213,3 +213,10 @@ def test_no_file_tells(what: str) -> None:
 
 def test_the_lock_file_names_no_host() -> None:
     assert "://" not in (ROOT / "requirements.lock").read_text(encoding="utf-8")
+
+
+def test_what_workers_begin_with_is_there(request: pytest.FixtureRequest) -> None:
+    """A folder that moved would be begun last, and waited for."""
+    workers = request.config.pluginmanager.get_plugin(str(ROOT / "tests" / "conftest.py"))
+    assert workers is not None
+    assert [path for path in workers.LONGEST_FIRST if not (ROOT / path).is_dir()] == []
