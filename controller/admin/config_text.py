@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from controller.admin.failures import ToolFailure
-from controller.admin.queries import ConfigEntry
+from controller.admin.cluster.queries import ConfigEntry
+from controller.admin.toolkit.failures import ToolFailure
 from controller.wire.settings import SettingError, parse_properties
 
 #: A separator outside of square brackets.

@@ -8,14 +8,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from controller.admin.cluster.queries import (
+    ConfigEntry,
+    ConfigSource,
+    ConfigType,
+    alter_configs,
+    describe_configs,
+    topic_names,
+)
 from controller.admin.config_text import entry_line, parse_add_config, parse_delete_config, read_config_file
 from controller.admin.configs_options import TABLE, Entity, check, entity
-from controller.admin.console import Console
-from controller.admin.failures import Refused, ToolFailure, class_and_message
-from controller.admin.machine import Machine
-from controller.admin.options import Arguments
-from controller.admin.queries import ConfigEntry, ConfigSource, ConfigType, alter_configs, describe_configs, topic_names
-from controller.admin.tool import Run, Tool, message_only, run, run_async
+from controller.admin.toolkit.console import Console
+from controller.admin.toolkit.failures import Refused, ToolFailure, class_and_message
+from controller.admin.toolkit.machine import Machine
+from controller.admin.toolkit.options import Arguments
+from controller.admin.toolkit.tool import Run, Tool, message_only, run, run_async
 from controller.wire.errors import ErrorCode
 
 #: The sources that count as dynamic, per type and name.

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from controller.admin.failures import ToolFailure
-from controller.admin.options import COMMAND_CONFIG, Arguments, Option, OptionTable, UsageExit, java_integer
-from controller.admin.queries import ConfigType
+from controller.admin.cluster.queries import ConfigType
+from controller.admin.toolkit.failures import ToolFailure
+from controller.admin.toolkit.options import COMMAND_CONFIG, Arguments, Option, OptionTable, UsageExit, java_integer
 
 _ACTIONS: Final = ("alter", "describe")
 _ADDITIONS: Final = ("add-config", "add-config-file", "delete-config")

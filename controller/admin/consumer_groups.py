@@ -8,17 +8,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from controller.admin import group_offsets
-from controller.admin.console import Console
-from controller.admin.failures import Refused, class_and_message
-from controller.admin.group_options import ACTIONS, STATES, TABLE, TYPES, check_available, words
-from controller.admin.group_options import check as check_options
-from controller.admin.group_queries import Group, committed_offsets, delete_group, describe_group, list_groups
-from controller.admin.group_tables import OffsetRow, listing, member_table, offset_table, state_table
-from controller.admin.machine import Machine
-from controller.admin.offset_queries import offsets_at
-from controller.admin.options import Arguments, OptionFailure
-from controller.admin.tool import Run, Tool, run, run_async, uncaught
+from controller.admin.cluster.offsets import offsets_at
+from controller.admin.groups import offsets as group_offsets
+from controller.admin.groups.options import ACTIONS, STATES, TABLE, TYPES, check_available, words
+from controller.admin.groups.options import check as check_options
+from controller.admin.groups.queries import Group, committed_offsets, delete_group, describe_group, list_groups
+from controller.admin.groups.tables import OffsetRow, listing, member_table, offset_table, state_table
+from controller.admin.toolkit.console import Console
+from controller.admin.toolkit.failures import Refused, class_and_message
+from controller.admin.toolkit.machine import Machine
+from controller.admin.toolkit.options import Arguments, OptionFailure
+from controller.admin.toolkit.tool import Run, Tool, run, run_async, uncaught
 from controller.wire.types import TopicPartition
 
 _FUTURE: Final = "java.util.concurrent.ExecutionException: "

@@ -18,13 +18,13 @@ from rich.table import Table
 from rich.text import Text
 
 from controller.admin.assignors import command as assignors
-from controller.admin.cluster import AdminClient
-from controller.admin.failures import Refused, ToolFailure
+from controller.admin.cluster.client import AdminClient
+from controller.admin.cluster.queries import TopicInfo, describe_topics
 from controller.admin.layout import command as layout
 from controller.admin.layout.picture import show
-from controller.admin.machine import Machine, this_machine
 from controller.admin.partitioners import keyed, keyed_by_crc32, murmur2, round_robin, sticky
-from controller.admin.queries import TopicInfo, describe_topics
+from controller.admin.toolkit.failures import Refused, ToolFailure
+from controller.admin.toolkit.machine import Machine, this_machine
 from controller.wire.errors import ErrorCode, KafkaError
 from controller.wire.hashing import group_partition, java_hash
 from controller.wire.protocol import ApiKey

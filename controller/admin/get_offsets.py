@@ -8,13 +8,13 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from controller.admin.console import Console
-from controller.admin.failures import Refused, ToolFailure, class_and_message
-from controller.admin.machine import Machine
-from controller.admin.offset_queries import list_offsets
-from controller.admin.options import COMMAND_CONFIG, Arguments, Option, OptionTable, java_integer
-from controller.admin.queries import TopicInfo, describe_topics, topic_names
-from controller.admin.tool import Run, Tool, run, run_async
+from controller.admin.cluster.offsets import list_offsets
+from controller.admin.cluster.queries import TopicInfo, describe_topics, topic_names
+from controller.admin.toolkit.console import Console
+from controller.admin.toolkit.failures import Refused, ToolFailure, class_and_message
+from controller.admin.toolkit.machine import Machine
+from controller.admin.toolkit.options import COMMAND_CONFIG, Arguments, Option, OptionTable, java_integer
+from controller.admin.toolkit.tool import Run, Tool, run, run_async
 from controller.admin.topic_filter import matching, topic_pattern
 from controller.wire.types import BrokerId, TopicPartition
 

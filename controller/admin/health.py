@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final
 
-from controller.admin.machine import Machine, this_machine
+from controller.admin.toolkit.machine import Machine, this_machine
 from controller.wire.client import BrokerConnection, Disconnected
 from controller.wire.protocol import ApiKey, ProtocolError
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from controller.admin.cluster import Timeouts
-from controller.admin.failures import ClusterUnreachable, Refused, ToolFailure
-from controller.admin.kafka_json import JsonFailure, read_file
-from controller.admin.machine import Machine
-from controller.admin.options import Arguments, Option, OptionFailure, OptionTable
-from controller.admin.queries import Outcomes, elect_leaders
-from controller.admin.reassignment_json import parse_election
-from controller.admin.texts import ELECTION, V39, ElectionTexts, Texts
-from controller.admin.tool import Run, Tool, message_and_trace, run, run_async, uncaught
+from controller.admin.cluster.client import Timeouts
+from controller.admin.cluster.queries import Outcomes, elect_leaders
+from controller.admin.reassignment.plan_file import parse_election
+from controller.admin.toolkit.failures import ClusterUnreachable, Refused, ToolFailure
+from controller.admin.toolkit.kafka_json import JsonFailure, read_file
+from controller.admin.toolkit.machine import Machine
+from controller.admin.toolkit.options import Arguments, Option, OptionFailure, OptionTable
+from controller.admin.toolkit.texts import ELECTION, V39, ElectionTexts, Texts
+from controller.admin.toolkit.tool import Run, Tool, message_and_trace, run, run_async, uncaught
 from controller.wire.errors import ErrorCode
 from controller.wire.types import TopicPartition
 

@@ -7,12 +7,12 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
-from controller.admin.console import compact
-from controller.admin.failures import Refused, exception_class
-from controller.admin.log_dir_queries import LogDir, describe_log_dirs
-from controller.admin.machine import Machine
-from controller.admin.options import COMMAND_CONFIG, Arguments, Option, OptionTable, parse_integer
-from controller.admin.tool import Run, Tool, message_and_trace, run, run_async
+from controller.admin.cluster.log_dirs import LogDir, describe_log_dirs
+from controller.admin.toolkit.console import compact
+from controller.admin.toolkit.failures import Refused, exception_class
+from controller.admin.toolkit.machine import Machine
+from controller.admin.toolkit.options import COMMAND_CONFIG, Arguments, Option, OptionTable, parse_integer
+from controller.admin.toolkit.tool import Run, Tool, message_and_trace, run, run_async
 from controller.wire.types import BrokerId
 
 TABLE: Final = OptionTable(

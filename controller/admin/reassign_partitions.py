@@ -7,21 +7,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from controller.admin.console import Console
-from controller.admin.failures import Refused, Terse, ToolFailure, class_and_message
-from controller.admin.kafka_json import read_file
-from controller.admin.machine import Machine
-from controller.admin.minimal_moves import minimal
-from controller.admin.options import Arguments
-from controller.admin.queries import TopicInfo, describe_topics, list_reassignments
-from controller.admin.reassign_execute import cancel, execute
-from controller.admin.reassign_options import ACTIONS, TABLE, check
-from controller.admin.reassign_progress import show
-from controller.admin.reassign_verify import verify
-from controller.admin.reassignment_json import format_plan, parse_broker_list, parse_topics_to_move, plan_value
-from controller.admin.tool import Run, Tool, run, run_async, uncaught
+from controller.admin.cluster.queries import TopicInfo, describe_topics, list_reassignments
+from controller.admin.reassignment.execute import cancel, execute
+from controller.admin.reassignment.minimal_moves import minimal
+from controller.admin.reassignment.options import ACTIONS, TABLE, check
+from controller.admin.reassignment.plan_file import format_plan, parse_broker_list, parse_topics_to_move, plan_value
+from controller.admin.reassignment.progress import show
+from controller.admin.reassignment.proposal import propose
+from controller.admin.reassignment.verify import verify
+from controller.admin.toolkit.console import Console
+from controller.admin.toolkit.failures import Refused, Terse, ToolFailure, class_and_message
+from controller.admin.toolkit.kafka_json import read_file
+from controller.admin.toolkit.machine import Machine
+from controller.admin.toolkit.options import Arguments
+from controller.admin.toolkit.tool import Run, Tool, run, run_async, uncaught
 from controller.wire.errors import ErrorCode, KafkaError
-from controller.wire.placement import BrokerRack, RackMode, assign_replicas, draw_start, usable_brokers
+from controller.wire.placement import BrokerRack, RackMode, usable_brokers
 from controller.wire.types import BrokerId, ReplicaAssignment, TopicPartition
 
 
@@ -60,16 +61,7 @@ async def generate(run_: Run) -> None:
         brokers = usable_brokers(racks, mode)
     except KafkaError as error:
         raise ToolFailure(str(error), java_class="org.apache.kafka.server.common.AdminOperationException") from error
-    proposed: dict[TopicPartition, tuple[BrokerId, ...]] = {}
-    for topic in dict.fromkeys(p.topic for p in current):
-        mine = [replicas for partition, replicas in current.items() if partition.topic == topic]
-        placed = assign_replicas(
-            brokers,
-            partitions=len(mine),
-            replication_factor=len(mine[0]),
-            start=draw_start(len(brokers), run_.machine.chance),
-        )
-        proposed |= {TopicPartition(topic, number): replicas for number, replicas in placed.items()}
+    proposed = propose(current, brokers, run_.machine.chance)
     if args.value("strategy") == "minimal":
         proposed = minimal(current, brokers, proposed)
     run_.console.line(f"Current partition replica assignment\n{format_plan(current)}\n")

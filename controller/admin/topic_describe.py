@@ -7,8 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from controller.admin.failures import Refused, ToolFailure
-from controller.admin.queries import (
+from controller.admin.cluster.queries import (
     ConfigEntry,
     ConfigSource,
     ConfigType,
@@ -19,8 +18,9 @@ from controller.admin.queries import (
     list_reassignments,
     topic_names,
 )
-from controller.admin.texts import V39, Texts
-from controller.admin.tool import Run
+from controller.admin.toolkit.failures import Refused, ToolFailure
+from controller.admin.toolkit.texts import V39, Texts
+from controller.admin.toolkit.tool import Run
 from controller.admin.topic_filter import matching
 from controller.admin.topic_options import REPORTS
 from controller.wire.types import BrokerId, ReplicaAssignment, TopicPartition

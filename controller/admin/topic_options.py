@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from controller.admin.failures import ToolFailure
-from controller.admin.options import COMMAND_CONFIG, Arguments, Option, OptionTable, UsageExit
-from controller.admin.texts import V39
+from controller.admin.toolkit.failures import ToolFailure
+from controller.admin.toolkit.options import COMMAND_CONFIG, Arguments, Option, OptionTable, UsageExit
+from controller.admin.toolkit.texts import V39
 
 ACTIONS: Final = ("create", "list", "alter", "describe", "delete")
 #: Each report of describe.

@@ -6,8 +6,8 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
-from controller.admin.failures import ToolFailure
-from controller.admin.options import parse_integer
+from controller.admin.toolkit.failures import ToolFailure
+from controller.admin.toolkit.options import parse_integer
 from controller.wire.types import BrokerId
 
 _COMMAND_FAILED = "org.apache.kafka.server.common.AdminCommandFailedException"

@@ -5,14 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from controller.admin import explain
-from controller.admin.console import Console
-from controller.admin.failures import Refused, ToolFailure, class_and_message
+from controller.admin.cluster.queries import (
+    create_partitions,
+    create_topic,
+    delete_topics,
+    describe_topics,
+    topic_names,
+)
 from controller.admin.layout.command import explain_topics
-from controller.admin.machine import Machine
-from controller.admin.options import Arguments
-from controller.admin.queries import create_partitions, create_topic, delete_topics, describe_topics, topic_names
-from controller.admin.texts import Texts
-from controller.admin.tool import Run, Tool, message_and_trace, run, run_async
+from controller.admin.toolkit.console import Console
+from controller.admin.toolkit.failures import Refused, ToolFailure, class_and_message
+from controller.admin.toolkit.machine import Machine
+from controller.admin.toolkit.options import Arguments
+from controller.admin.toolkit.texts import Texts
+from controller.admin.toolkit.tool import Run, Tool, message_and_trace, run, run_async
 from controller.admin.topic_describe import chosen, describe
 from controller.admin.topic_filter import matching
 from controller.admin.topic_options import ACTIONS, TABLE, check

@@ -7,9 +7,9 @@ import time
 from pathlib import Path
 from typing import Any, Final
 
-from controller.admin.cluster import AdminClient
-from controller.admin.failures import ClusterUnreachable, Refused
-from controller.admin.reassign_progress import Progress, watch
+from controller.admin.cluster.client import AdminClient
+from controller.admin.reassignment.progress import Progress, watch
+from controller.admin.toolkit.failures import ClusterUnreachable, Refused
 from controller.demo.build import BY_ZNODE, PAYMENTS
 from controller.demo.stage import ActFailed, Stage
 from controller.wire.real.net import TcpNetwork

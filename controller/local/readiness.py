@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Collection, Sequence
 from typing import Any, Final
 
-from controller.admin.cluster import AdminClient
-from controller.admin.failures import ClusterUnreachable, Refused
+from controller.admin.cluster.client import AdminClient
+from controller.admin.toolkit.failures import ClusterUnreachable, Refused
 from controller.wire.protocol import ApiKey
 from controller.wire.real.net import TcpNetwork
 from controller.wire.types import BrokerId

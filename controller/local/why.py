@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from broker_sim.faults.rows import FAULT_FILE, Fault, FaultError
-from controller.admin.machine import Machine, this_machine
+from controller.admin.toolkit.machine import Machine, this_machine
 from controller.admin.why.command import add_arguments, explain
 from controller.admin.why.look import Locally
 from controller.local.fault_rows import now_ms, read_faults, state_of, what

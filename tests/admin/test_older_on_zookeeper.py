@@ -9,7 +9,7 @@ import pytest
 import structlog
 
 from controller.admin import topics
-from controller.admin.machine import this_machine
+from controller.admin.toolkit.machine import this_machine
 
 pytestmark = pytest.mark.zk
 

@@ -21,7 +21,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from controller.admin.cluster import AdminClient
+from controller.admin.cluster.client import AdminClient
 from controller.local.cluster import Cluster, free_ports, own_folder, plan_cluster
 from controller.local.up import descriptors_needed
 from controller.wire.protocol import ApiKey

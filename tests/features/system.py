@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from controller.admin import configs, leader_election, log_dirs, reassign_partitions, topics
-from controller.admin.machine import Machine
+from controller.admin.toolkit.machine import Machine
 from controller.wire.ports import ZkSession
 from controller.wire.simulated.world import World, run_world
 from controller.wire.zk import Create, Delete, SetData

@@ -20,8 +20,8 @@ from controller.admin import topics
 from controller.admin.assignors.members import Member
 from controller.admin.assignors.rebalance import ASSIGNORS, DEFAULT_STRATEGIES, step
 from controller.admin.layout.skew import measure
-from controller.admin.machine import Machine
 from controller.admin.reassign_partitions import main_async as reassign
+from controller.admin.toolkit.machine import Machine
 from controller.wire.errors import ErrorCode
 from controller.wire.placement import (
     BrokerRack,

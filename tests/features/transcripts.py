@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from controller.admin import explain
-from controller.admin.machine import Machine
+from controller.admin.toolkit.machine import Machine
 from controller.admin.why import command as why
 
 from .system import TOOLS, System, play

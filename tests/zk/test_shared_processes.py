@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from broker_sim.faults.rows import FAULT_FILE
-from controller.admin.cluster import AdminClient
+from controller.admin.cluster.client import AdminClient
 from controller.local.cluster import Cluster, free_ports, own_folder, plan_cluster
 from controller.local.fault_rows import read_faults
 from controller.local.status import ClusterError, read_cluster

@@ -15,9 +15,9 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from controller.admin.failures import ToolFailure
 from controller.admin.layout.reasons import Explanation, PartitionReason, Run
 from controller.admin.layout.skew import Skew
+from controller.admin.toolkit.failures import ToolFailure
 from controller.wire.types import BrokerId
 
 _BAR: Final = 24

@@ -12,12 +12,12 @@ from typing import Final
 
 from controller.admin import configs, leader_election, topics
 from controller.admin import reassign_partitions as reassign
-from controller.admin.console import Console
-from controller.admin.failures import Refused, Terse, ToolFailure, class_and_message
 from controller.admin.older.topic_config_versions import is_known
-from controller.admin.options import Arguments
-from controller.admin.texts import V20, V26
-from controller.admin.tool import Run, Tool
+from controller.admin.toolkit.console import Console
+from controller.admin.toolkit.failures import Refused, Terse, ToolFailure, class_and_message
+from controller.admin.toolkit.options import Arguments
+from controller.admin.toolkit.texts import V20, V26
+from controller.admin.toolkit.tool import Run, Tool
 from controller.admin.topic_plan import parse_assignment, parse_configs
 
 _EXECUTION: Final = "java.util.concurrent.ExecutionException: "

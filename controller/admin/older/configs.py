@@ -6,15 +6,15 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Final
 
-from controller.admin import throttles
 from controller.admin.config_text import parse_add_config, parse_delete_config, read_config_file
-from controller.admin.console import Console
-from controller.admin.failures import ToolFailure, class_and_message
 from controller.admin.older import by_broker, topic_config_versions
 from controller.admin.older.configs_options import ILLEGAL, check, entity_name, entity_types, illegal, table
 from controller.admin.older.program import OlderTool, ZkRun
 from controller.admin.older.znodes import V20
-from controller.admin.options import Arguments
+from controller.admin.reassignment import throttles
+from controller.admin.toolkit.console import Console
+from controller.admin.toolkit.failures import ToolFailure, class_and_message
+from controller.admin.toolkit.options import Arguments
 from controller.wire import topic_configs
 from controller.wire.znodes import DEFAULT_ENTITY
 

@@ -9,9 +9,9 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
-from controller.admin.failures import ToolFailure
 from controller.admin.older.znodes import V20
-from controller.admin.options import COMMAND_CONFIG, Arguments, Option, OptionTable, UsageExit, java_integer
+from controller.admin.toolkit.failures import ToolFailure
+from controller.admin.toolkit.options import COMMAND_CONFIG, Arguments, Option, OptionTable, UsageExit, java_integer
 from controller.wire.znodes import DEFAULT_ENTITY
 
 ILLEGAL: Final = "java.lang.IllegalArgumentException"

@@ -10,16 +10,16 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, Final
 
-from controller.admin.console import Console
 from controller.admin.consumer_groups import TOOL, offset_rows
-from controller.admin.failures import Refused, class_and_message
-from controller.admin.group_queries import Group, GroupMember, describe_group, list_groups
-from controller.admin.group_tables import table
-from controller.admin.machine import Machine
+from controller.admin.groups.queries import Group, GroupMember, describe_group, list_groups
+from controller.admin.groups.tables import table
 from controller.admin.older.znodes import V20
-from controller.admin.options import COMMAND_CONFIG, Arguments, Option, OptionTable, UsageExit
-from controller.admin.texts import V26
-from controller.admin.tool import Run, Tool, run_async, uncaught
+from controller.admin.toolkit.console import Console
+from controller.admin.toolkit.failures import Refused, class_and_message
+from controller.admin.toolkit.machine import Machine
+from controller.admin.toolkit.options import COMMAND_CONFIG, Arguments, Option, OptionTable, UsageExit
+from controller.admin.toolkit.texts import V26
+from controller.admin.toolkit.tool import Run, Tool, run_async, uncaught
 
 _ACTIONS: Final = ("list", "describe", "delete", "reset-offsets", "delete-offsets")
 _VIEWS: Final = ("members", "offsets", "state")

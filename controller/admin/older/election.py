@@ -7,17 +7,17 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
-from controller.admin import kafka_json as kj
 from controller.admin import leader_election
-from controller.admin.cluster import Timeouts
-from controller.admin.console import Console
-from controller.admin.failures import ToolFailure, class_and_message
+from controller.admin.cluster.client import Timeouts
 from controller.admin.older import by_broker
 from controller.admin.older.program import OlderTool, ZkRun
 from controller.admin.older.znodes import V20, NodeExists
-from controller.admin.options import Arguments, Option, OptionTable, UsageExit
-from controller.admin.texts import PREFERRED
-from controller.admin.tool import Run, Tool
+from controller.admin.toolkit import kafka_json as kj
+from controller.admin.toolkit.console import Console
+from controller.admin.toolkit.failures import ToolFailure, class_and_message
+from controller.admin.toolkit.options import Arguments, Option, OptionTable, UsageExit
+from controller.admin.toolkit.texts import PREFERRED
+from controller.admin.toolkit.tool import Run, Tool
 from controller.wire.types import TopicPartition
 from controller.wire.znodes import PreferredReplicaElectionZNode, decode_partitions, encode_partitions
 

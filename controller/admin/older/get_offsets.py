@@ -6,13 +6,13 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Final
 
-from controller.admin.failures import Refused, ToolFailure
+from controller.admin.cluster.offsets import list_offsets
+from controller.admin.cluster.queries import TopicInfo, describe_topics
 from controller.admin.get_offsets import say_failed
-from controller.admin.machine import Machine
-from controller.admin.offset_queries import list_offsets
-from controller.admin.options import Arguments, Option, OptionTable, java_integer
-from controller.admin.queries import TopicInfo, describe_topics
-from controller.admin.tool import Run, Tool, run_async
+from controller.admin.toolkit.failures import Refused, ToolFailure
+from controller.admin.toolkit.machine import Machine
+from controller.admin.toolkit.options import Arguments, Option, OptionTable, java_integer
+from controller.admin.toolkit.tool import Run, Tool, run_async
 from controller.wire.types import BrokerId, TopicPartition
 
 _LONG: Final = range(-(2**63), 2**63)

@@ -1,4 +1,4 @@
-"""How a tool of Kafka 2.x runs: as `controller.admin.tool`, with a ZooKeeper session for `--zookeeper`."""
+"""How a tool of Kafka 2.x runs: as `controller.admin.toolkit.tool`, with a ZooKeeper session for `--zookeeper`."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from controller.admin.console import Console
-from controller.admin.failures import ToolFailure, class_and_message
-from controller.admin.machine import Machine
 from controller.admin.older.znodes import NodeExists, Znodes
-from controller.admin.options import Arguments, OptionTable, UsageExit, VersionAsked
-from controller.admin.texts import V26
-from controller.admin.tool import Tool, perform_checked
+from controller.admin.toolkit.console import Console
+from controller.admin.toolkit.failures import ToolFailure, class_and_message
+from controller.admin.toolkit.machine import Machine
+from controller.admin.toolkit.options import Arguments, OptionTable, UsageExit, VersionAsked
+from controller.admin.toolkit.texts import V26
+from controller.admin.toolkit.tool import Tool, perform_checked
 from controller.wire.errors import KafkaError
 from controller.wire.ports import ZkSession
 from controller.wire.zk import ZkSessionExpired, ZkUnreachable

@@ -9,17 +9,13 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Final
 
-from controller.admin import kafka_json
-from controller.admin import throttles as keys
-from controller.admin.console import Console
-from controller.admin.failures import Terse, ToolFailure, class_and_message
 from controller.admin.older import by_broker
 from controller.admin.older.program import OlderTool, ZkRun
 from controller.admin.older.reassign_options import ACTIONS, check, table
 from controller.admin.older.reassign_throttles import clear, limit, throttled_20
 from controller.admin.older.znodes import V20, NodeExists
-from controller.admin.options import Arguments
-from controller.admin.reassignment_json import (
+from controller.admin.reassignment import throttles as keys
+from controller.admin.reassignment.plan_file import (
     ReassignmentPlan,
     check_execute,
     format_plan,
@@ -28,8 +24,13 @@ from controller.admin.reassignment_json import (
     parse_topics_to_move,
     plan_value,
 )
-from controller.admin.texts import V26
-from controller.wire.placement import BrokerRack, RackMode, assign_replicas, draw_start, usable_brokers
+from controller.admin.reassignment.proposal import propose
+from controller.admin.toolkit import kafka_json
+from controller.admin.toolkit.console import Console
+from controller.admin.toolkit.failures import Terse, ToolFailure, class_and_message
+from controller.admin.toolkit.options import Arguments
+from controller.admin.toolkit.texts import V26
+from controller.wire.placement import BrokerRack, RackMode, usable_brokers
 from controller.wire.types import BrokerId, TopicPartition
 from controller.wire.znodes import ReassignPartitionsZNode
 
@@ -66,16 +67,7 @@ async def generate(run: ZkRun) -> None:
     current = await run.znodes.replicas(topics)
     listed = [BrokerRack(broker_id=b.broker_id, rack=b.rack) for b in await run.znodes.brokers()]
     brokers = usable_brokers([b for b in listed if b.broker_id in wanted], mode)
-    proposed: dict[TopicPartition, tuple[BrokerId, ...]] = {}
-    for topic in dict.fromkeys(p.topic for p in current):
-        mine = [replicas for p, replicas in current.items() if p.topic == topic]
-        placed = assign_replicas(
-            brokers,
-            partitions=len(mine),
-            replication_factor=len(mine[0]),
-            start=draw_start(len(brokers), run.machine.chance),
-        )
-        proposed |= {TopicPartition(topic, number): replicas for number, replicas in placed.items()}
+    proposed = propose(current, brokers, run.machine.chance)
     run.console.line(f"Current partition replica assignment\n{format_plan(current)}\n")
     run.console.line(f"Proposed partition reassignment configuration\n{format_plan(proposed)}")
     run.console.result({"current": plan_value(current), "proposed": plan_value(proposed)})

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from controller.admin.failures import ToolFailure
 from controller.admin.older.znodes import V20
-from controller.admin.options import Arguments, Option, OptionTable, UsageExit
-from controller.admin.reassign_options import STRATEGIES
+from controller.admin.reassignment.options import STRATEGIES
+from controller.admin.toolkit.failures import ToolFailure
+from controller.admin.toolkit.options import Arguments, Option, OptionTable, UsageExit
 
 ACTIONS: Final = ("generate", "execute", "verify")
 _ACTIONS_26: Final = (*ACTIONS, "cancel", "list")

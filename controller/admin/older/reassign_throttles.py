@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
-from controller.admin import throttles as keys
 from controller.admin.older.program import ZkRun
 from controller.admin.older.znodes import V20
-from controller.admin.reassignment_json import ReassignmentPlan
+from controller.admin.reassignment import throttles as keys
+from controller.admin.reassignment.plan_file import ReassignmentPlan
 from controller.wire.types import BrokerId, TopicPartition
 
 Targets = Mapping[TopicPartition, tuple[BrokerId, ...]]

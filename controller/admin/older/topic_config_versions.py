@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from controller.admin.older.znodes import V20
-from controller.admin.options import java_integer
+from controller.admin.toolkit.options import java_integer
 from controller.wire import topic_configs
 from controller.wire.topic_configs import InvalidConfig, InvalidValue
 

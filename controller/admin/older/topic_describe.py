@@ -6,10 +6,10 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
-from controller.admin.failures import ToolFailure
 from controller.admin.older.program import ZkRun
 from controller.admin.older.topic_options import REPORTS
 from controller.admin.older.znodes import V20
+from controller.admin.toolkit.failures import ToolFailure
 from controller.admin.topic_filter import matching
 from controller.wire.types import NO_LEADER, BrokerId, LeaderAndIsr, TopicPartition
 

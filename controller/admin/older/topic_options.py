@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from controller.admin.failures import ToolFailure
 from controller.admin.older.znodes import V20
-from controller.admin.options import COMMAND_CONFIG, Arguments, Option, OptionTable, UsageExit
-from controller.admin.texts import V26
+from controller.admin.toolkit.failures import ToolFailure
+from controller.admin.toolkit.options import COMMAND_CONFIG, Arguments, Option, OptionTable, UsageExit
+from controller.admin.toolkit.texts import V26
 
 ACTIONS: Final = ("create", "list", "alter", "describe", "delete")
 REPORTS: Final = ("under-replicated-partitions", "unavailable-partitions", "topics-with-overrides")

@@ -6,15 +6,15 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Final
 
-from controller.admin.console import Console
-from controller.admin.failures import ToolFailure, class_and_message
 from controller.admin.older import by_broker, topic_config_versions
 from controller.admin.older.program import OlderTool, ZkRun
 from controller.admin.older.topic_describe import describe
 from controller.admin.older.topic_options import ACTIONS, check, table
 from controller.admin.older.znodes import V20, NodeExists
-from controller.admin.options import Arguments
-from controller.admin.texts import V26
+from controller.admin.toolkit.console import Console
+from controller.admin.toolkit.failures import ToolFailure, class_and_message
+from controller.admin.toolkit.options import Arguments
+from controller.admin.toolkit.texts import V26
 from controller.admin.topic_filter import matching
 from controller.admin.topic_plan import parse_assignment, parse_configs
 from controller.admin.topics import format_version_warning

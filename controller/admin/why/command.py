@@ -10,11 +10,11 @@ from typing import Any, Final
 from rich.markup import escape
 from rich.text import Text
 
-from controller.admin.cluster import AdminClient, Timeouts
-from controller.admin.failures import ClusterUnreachable, ToolFailure
+from controller.admin.cluster.client import AdminClient, Timeouts
+from controller.admin.cluster.queries import topic_names
 from controller.admin.layout.picture import show
-from controller.admin.machine import Machine
-from controller.admin.queries import topic_names
+from controller.admin.toolkit.failures import ClusterUnreachable, ToolFailure
+from controller.admin.toolkit.machine import Machine
 from controller.admin.why.diagnosis import Commands, Finding, diagnose, split_target
 from controller.admin.why.facts import TopicFacts
 from controller.admin.why.from_zookeeper import ZkCluster, ZkTopic, ZkView

@@ -10,10 +10,9 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from controller.admin.cluster import AdminClient
-from controller.admin.failures import ClusterUnreachable, Refused, ToolFailure
-from controller.admin.log_dir_queries import LogDir, describe_log_dirs
-from controller.admin.queries import (
+from controller.admin.cluster.client import AdminClient
+from controller.admin.cluster.log_dirs import LogDir, describe_log_dirs
+from controller.admin.cluster.queries import (
     ConfigType,
     PartitionInfo,
     TopicInfo,
@@ -21,7 +20,13 @@ from controller.admin.queries import (
     describe_topics,
     list_reassignments,
 )
-from controller.admin.throttles import FOLLOWER_REPLICAS, FOLLOWER_THROTTLE, LEADER_REPLICAS, LEADER_THROTTLE
+from controller.admin.reassignment.throttles import (
+    FOLLOWER_REPLICAS,
+    FOLLOWER_THROTTLE,
+    LEADER_REPLICAS,
+    LEADER_THROTTLE,
+)
+from controller.admin.toolkit.failures import ClusterUnreachable, Refused, ToolFailure
 from controller.admin.why.facts import BrokerFacts, Deletion, LogOn, PartitionFacts, TopicFacts
 from controller.admin.why.from_zookeeper import ZkCluster, ZkTopic
 from controller.wire.protocol import ApiKey

@@ -12,7 +12,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from controller.admin.machine import Machine
+from controller.admin.toolkit.machine import Machine
 from controller.wire.ports import Clock, Network
 
 HERE: Final = Path(__file__).parent

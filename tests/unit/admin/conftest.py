@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from controller.admin.machine import Machine
+from controller.admin.toolkit.machine import Machine
 from controller.wire import protocol, topic_configs
 from controller.wire.errors import ErrorCode
 from controller.wire.framing import FrameBuffer

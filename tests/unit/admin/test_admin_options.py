@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.admin.options import Arguments, Option, OptionFailure, OptionTable, UsageExit, java_integer
+from controller.admin.toolkit.options import Arguments, Option, OptionFailure, OptionTable, UsageExit, java_integer
 
 TABLE = OptionTable(
     "It does things.",

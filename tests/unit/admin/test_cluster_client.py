@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from controller.admin.cluster import InvalidBootstrap, parse_bootstrap
+from controller.admin.cluster.client import InvalidBootstrap, parse_bootstrap
 from controller.admin.log_dirs import main_async as log_dirs
 from controller.admin.reassign_partitions import main_async as reassign
 from controller.admin.topics import main_async as topics

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from controller.admin.forgotten_throttles import DEFAULT, forgotten
+from controller.admin.reassignment.forgotten_throttles import DEFAULT, forgotten
 from controller.local.throttles import forgotten_throttles
 from controller.wire.config_znodes import ConfigEntityZNode
 from controller.wire.simulated.world import World, run_world

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from controller.admin.failures import ToolFailure
-from controller.admin.group_reset import (
+from controller.admin.groups.reset import (
     parse_datetime,
     parse_duration_ms,
     parse_plan,
@@ -13,7 +12,8 @@ from controller.admin.group_reset import (
     to_csv,
     within,
 )
-from controller.admin.options import UsageExit
+from controller.admin.toolkit.failures import ToolFailure
+from controller.admin.toolkit.options import UsageExit
 from controller.wire.types import TopicPartition
 
 FOO_0, FOO_1 = TopicPartition("foo", 0), TopicPartition("foo", 1)

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from controller.admin.machine import Machine
 from controller.admin.reassign_partitions import main_async as reassign
+from controller.admin.toolkit.machine import Machine
 from controller.wire.protocol import ApiKey
 from controller.wire.simulated.loop import run as run_virtually
 from controller.wire.simulated.net import SimulatedNetwork

@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from controller.admin.layout.skew import measure
-from controller.admin.minimal_moves import Layout, minimal, moves
 from controller.admin.reassign_partitions import main_async as reassign
+from controller.admin.reassignment.minimal_moves import Layout, minimal, moves
 from controller.wire.placement import BrokerRack, assign_replicas, draw_start
 from controller.wire.types import BrokerId, TopicPartition
 

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from controller.admin import configs, leader_election, reassign_partitions, throttles, topics
+from controller.admin import configs, leader_election, reassign_partitions, topics
 from controller.admin.older import topic_config_versions
+from controller.admin.reassignment import throttles
 from controller.wire.errors import ErrorCode
 from controller.wire.protocol import ApiKey
 from controller.wire.topic_configs import InvalidConfig
@@ -33,81 +34,41 @@ def plan(tmp_path: Path) -> str:
     return str(path)
 
 
-@pytest.mark.parametrize(
-    ("main", "words", "message"),
-    [
-        pytest.param("topics", ["--create", "--list"], "Command must include exactly one action: ", id="2.2-2"),
-        pytest.param("topics", ["--describe", "--if-exists"], 'Missing required argument "[topic]"', id="2.2-4"),
-        pytest.param("topics", ["--delete"], 'Missing required argument "[topic]"', id="2.2-5"),
-        pytest.param(
-            "topics",
-            ["--alter", "--topic", "t", "--config", "a=b"],
-            'Option combination "[bootstrap-server],[config]" can\'t be used with option "[alter]"',
-            id="0.8",
-        ),
-        pytest.param("topics", ["--alter", "--topic", "t"], 'Missing required argument "[partitions]"', id="2.2-7"),
-        pytest.param(
-            "topics",
-            ["--alter", "--topic", "t", "--partitions", "2", "--delete-config", "a"],
-            'Option "[delete-config]" can\'t be used with option "[bootstrap-server]"',
-            id="2.2-8-delete-config",
-        ),
-        pytest.param(
-            "topics",
-            ["--describe", "--under-replicated-partitions", "--at-min-isr-partitions"],
-            'Option "[under-replicated-partitions]" can\'t be used with option "[at-min-isr-partitions]"',
-            id="2.2-8-reports",
-        ),
-        pytest.param("topics", ["--topic-id", "x"], "Exception in thread ", id="2.1-topic-id"),
-        pytest.param("topics", ["--help"], "This tool helps to create, delete, describe, or change a topic.", id="0.9"),
-        pytest.param("reassign", [], "Command must include exactly one action: --generate, --execute", id="3.1"),
-        pytest.param(
-            "reassign",
-            ["--verify", "--reassignment-json-file", "x", "--throttle", "1"],
-            'Option "[throttle]" can\'t be used with action "[verify]"',
-            id="3.1-permitted",
-        ),
-        pytest.param("configs", ["--describe"], "At least one entity type must be specified", id="4.3-types"),
-        pytest.param(
-            "configs",
-            ["--alter", "--entity-type", "topics"],
-            "an entity name must be specified with --alter of topics",
-            id="4.3-topics",
-        ),
-        pytest.param(
-            "configs",
-            ["--alter", "--entity-type", "brokers"],
-            "an entity-name or default entity must be specified with --alter of users, clients or brokers",
-            id="4.3-brokers",
-        ),
-        pytest.param(
-            "configs",
-            ["--alter", "--topic", "foo"],
-            "At least one of --add-config, --add-config-file, or --delete-config must be specified with --alter",
-            id="4.3-additions",
-        ),
-        pytest.param(
-            "configs",
-            ["--describe", "--broker", "x"],
-            "The entity name for brokers must be a valid integer broker id, but it is: x",
-            id="4.3-broker-id",
-        ),
-        pytest.param(
-            "configs",
-            ["--describe", "--entity-type", "ips"],
-            "Invalid entity type ips, the entity type must be one of topics,clients,users,brokers,broker-loggers with",
-            id="4.3-ips",
-        ),
-        pytest.param(
-            "configs",
-            ["--describe", "--topic", "t", "--zookeeper", "z"],
-            "Only one of --bootstrap-server or --zookeeper must be specified",
-            id="4.3-both",
-        ),
-    ],
-)
-def test_what_2_6_refuses(cluster: Any, tool: Any, main: str, words: list[str], message: str) -> None:
-    outcome = tool(MAINS[main], cluster, [*V26, *words])
+REFUSED: list[tuple[str, str, str, str]] = [  # section, tool, words -> how the first line begins
+    ("2.2-2", "topics", "--create --list", "Command must include exactly one action: "),
+    ("2.2-4", "topics", "--describe --if-exists", 'Missing required argument "[topic]"'),
+    ("2.2-5", "topics", "--delete", 'Missing required argument "[topic]"'),
+    ("0.8", "topics", "--alter --topic t --config a=b",
+     'Option combination "[bootstrap-server],[config]" can\'t be used with option "[alter]"'),
+    ("2.2-7", "topics", "--alter --topic t", 'Missing required argument "[partitions]"'),
+    ("2.2-8-delete-config", "topics", "--alter --topic t --partitions 2 --delete-config a",
+     'Option "[delete-config]" can\'t be used with option "[bootstrap-server]"'),
+    ("2.2-8-reports", "topics", "--describe --under-replicated-partitions --at-min-isr-partitions",
+     'Option "[under-replicated-partitions]" can\'t be used with option "[at-min-isr-partitions]"'),
+    ("2.1-topic-id", "topics", "--topic-id x", "Exception in thread "),
+    ("0.9", "topics", "--help", "This tool helps to create, delete, describe, or change a topic."),
+    ("3.1", "reassign", "", "Command must include exactly one action: --generate, --execute"),
+    ("3.1-permitted", "reassign", "--verify --reassignment-json-file x --throttle 1",
+     'Option "[throttle]" can\'t be used with action "[verify]"'),
+    ("4.3-types", "configs", "--describe", "At least one entity type must be specified"),
+    ("4.3-topics", "configs", "--alter --entity-type topics",
+     "an entity name must be specified with --alter of topics"),
+    ("4.3-brokers", "configs", "--alter --entity-type brokers",
+     "an entity-name or default entity must be specified with --alter of users, clients or brokers"),
+    ("4.3-additions", "configs", "--alter --topic foo",
+     "At least one of --add-config, --add-config-file, or --delete-config must be specified with --alter"),
+    ("4.3-broker-id", "configs", "--describe --broker x",
+     "The entity name for brokers must be a valid integer broker id, but it is: x"),
+    ("4.3-ips", "configs", "--describe --entity-type ips",
+     "Invalid entity type ips, the entity type must be one of topics,clients,users,brokers,broker-loggers with"),
+    ("4.3-both", "configs", "--describe --topic t --zookeeper z",
+     "Only one of --bootstrap-server or --zookeeper must be specified"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("main", "words", "message"), [row[1:] for row in REFUSED], ids=[row[0] for row in REFUSED])
+def test_what_2_6_refuses(cluster: Any, tool: Any, main: str, words: str, message: str) -> None:
+    outcome = tool(MAINS[main], cluster, [*V26, *words.split()])
     assert outcome.code == 1
     assert outcome.err.splitlines()[0].startswith(message)
     assert cluster.seen == [], "refused before anything is asked"

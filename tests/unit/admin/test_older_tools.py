@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from controller.admin import configs, leader_election, reassign_partitions, topics
-from controller.admin.machine import Machine
+from controller.admin.toolkit.machine import Machine
 from controller.wire.simulated.world import World, run_world
 from controller.wire.types import Broker, BrokerId, Endpoint, LeaderAndIsr, TopicPartition
 from controller.wire.zk import Create, GetChildren, GetData

@@ -11,10 +11,10 @@ import pytest
 from controller.admin.config_text import parse_add_config
 from controller.admin.configs import main_async as configs
 from controller.admin.consumer_groups import main_async as groups
-from controller.admin.failures import ToolFailure, exception_class
 from controller.admin.get_offsets import main_async as offsets
 from controller.admin.leader_election import main_async as elect
 from controller.admin.log_dirs import main_async as log_dirs
+from controller.admin.toolkit.failures import ToolFailure, exception_class
 from controller.wire.errors import ErrorCode
 from controller.wire.protocol import ApiKey
 from controller.wire.types import TopicPartition

@@ -7,9 +7,9 @@ from typing import Any
 
 from rich.console import Console
 
-from controller.admin.queries import PartitionInfo
+from controller.admin.cluster.queries import PartitionInfo
 from controller.admin.reassign_partitions import main_async as reassign
-from controller.admin.reassign_progress import Progress, ProgressView, panel, waits
+from controller.admin.reassignment.progress import Progress, ProgressView, panel, waits
 from controller.wire.protocol import ApiKey
 from controller.wire.types import BrokerId, PartitionReplica, ReplicaAssignment, TopicPartition
 

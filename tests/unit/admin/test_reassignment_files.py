@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.admin.failures import ToolFailure
-from controller.admin.reassignment_json import (
+from controller.admin.reassignment.plan_file import (
     check_execute,
     format_plan,
     parse_broker_list,
@@ -17,6 +16,7 @@ from controller.admin.reassignment_json import (
     parse_plan,
     parse_topics_to_move,
 )
+from controller.admin.toolkit.failures import ToolFailure
 from controller.wire.types import BrokerId, PartitionReplica, TopicPartition
 
 FOO_0 = TopicPartition("foo", 0)

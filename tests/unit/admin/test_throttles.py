@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from controller.admin.throttles import (
+from controller.admin.reassignment.throttles import (
     follower_throttles,
     leader_throttles,
     log_dir_brokers,

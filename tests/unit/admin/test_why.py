@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from broker_sim.faults.rows import FAULT_FILE, PauseReplication, SlowDisk
-from controller.admin.machine import Machine
+from controller.admin.toolkit.machine import Machine
 from controller.admin.why.command import add_arguments, explain
 from controller.admin.why.diagnosis import Commands, Trouble, diagnose, split_target
 from controller.admin.why.facts import BrokerFacts, Deletion, LogOn, PartitionFacts, TopicFacts

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from controller.admin.throttles import BROKER_THROTTLES, TOPIC_THROTTLES
+from controller.admin.reassignment.throttles import BROKER_THROTTLES, TOPIC_THROTTLES
 from controller.wire.types import TopicPartition
 
 Configs = Mapping[str, str]

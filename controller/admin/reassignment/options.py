@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from controller.admin.options import COMMAND_CONFIG, Arguments, Option, OptionTable, UsageExit
+from controller.admin.toolkit.options import COMMAND_CONFIG, Arguments, Option, OptionTable, UsageExit
 
 ACTIONS: Final = ("generate", "execute", "verify", "cancel", "list")
 _SERVER: Final = ("bootstrap-server", "command-config")

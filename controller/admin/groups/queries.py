@@ -10,9 +10,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from controller.admin.cluster import AdminClient, Node
-from controller.admin.failures import Refused, check
-from controller.admin.queries import Outcomes, outcome
+from controller.admin.cluster.client import AdminClient, Node
+from controller.admin.cluster.queries import Outcomes, outcome
+from controller.admin.toolkit.failures import Refused, check
 from controller.wire.errors import ErrorCode
 from controller.wire.protocol import ApiKey
 from controller.wire.types import BrokerId, TopicPartition

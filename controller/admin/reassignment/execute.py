@@ -7,11 +7,8 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from controller.admin import throttles
-from controller.admin.failures import Refused, Terse, ToolFailure
-from controller.admin.kafka_json import read_file
-from controller.admin.log_dir_queries import alter_log_dirs, replica_places
-from controller.admin.queries import (
+from controller.admin.cluster.log_dirs import alter_log_dirs, replica_places
+from controller.admin.cluster.queries import (
     ConfigType,
     Outcomes,
     TopicInfo,
@@ -20,11 +17,14 @@ from controller.admin.queries import (
     describe_topics,
     list_reassignments,
 )
-from controller.admin.reassign_preview import preview, warn_if_too_slow
-from controller.admin.reassign_progress import show
-from controller.admin.reassign_verify import clear_throttles
-from controller.admin.reassignment_json import ReassignmentPlan, check_execute, format_plan, parse_plan, plan_value
-from controller.admin.tool import Run
+from controller.admin.reassignment import throttles
+from controller.admin.reassignment.plan_file import ReassignmentPlan, check_execute, format_plan, parse_plan, plan_value
+from controller.admin.reassignment.preview import preview, warn_if_too_slow
+from controller.admin.reassignment.progress import show
+from controller.admin.reassignment.verify import clear_throttles
+from controller.admin.toolkit.failures import Refused, Terse, ToolFailure
+from controller.admin.toolkit.kafka_json import read_file
+from controller.admin.toolkit.tool import Run
 from controller.wire.errors import ErrorCode
 from controller.wire.types import BrokerId, PartitionReplica, ReplicaAssignment, TopicPartition
 

@@ -8,9 +8,9 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from controller.admin.cluster import AdminClient
-from controller.admin.failures import Refused, check
-from controller.admin.queries import outcome
+from controller.admin.cluster.client import AdminClient
+from controller.admin.cluster.queries import outcome
+from controller.admin.toolkit.failures import Refused, check
 from controller.wire.errors import ErrorCode
 from controller.wire.protocol import ApiKey
 from controller.wire.types import BrokerId, PartitionReplica, TopicPartition

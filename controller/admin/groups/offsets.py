@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Final
 
-from controller.admin.failures import Refused, ToolFailure, class_and_message
-from controller.admin.group_options import SCENARIOS
-from controller.admin.group_queries import (
+from controller.admin.cluster.offsets import offsets_at
+from controller.admin.cluster.queries import Outcomes, describe_topics
+from controller.admin.groups.options import SCENARIOS
+from controller.admin.groups.queries import (
     Group,
     commit_offsets,
     committed_offsets,
@@ -15,7 +16,7 @@ from controller.admin.group_queries import (
     describe_group,
     list_groups,
 )
-from controller.admin.group_reset import (
+from controller.admin.groups.reset import (
     Offsets,
     parse_datetime,
     parse_duration_ms,
@@ -24,11 +25,10 @@ from controller.admin.group_reset import (
     to_csv,
     within,
 )
-from controller.admin.kafka_json import read_file
-from controller.admin.offset_queries import offsets_at
-from controller.admin.options import UsageExit
-from controller.admin.queries import Outcomes, describe_topics
-from controller.admin.tool import Run
+from controller.admin.toolkit.failures import Refused, ToolFailure, class_and_message
+from controller.admin.toolkit.kafka_json import read_file
+from controller.admin.toolkit.options import UsageExit
+from controller.admin.toolkit.tool import Run
 from controller.wire.errors import ErrorCode
 from controller.wire.types import TopicPartition
 

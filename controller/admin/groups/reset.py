@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Final
 
-from controller.admin.failures import ToolFailure
-from controller.admin.options import UsageExit, java_integer
+from controller.admin.toolkit.failures import ToolFailure
+from controller.admin.toolkit.options import UsageExit, java_integer
 from controller.wire.types import TopicPartition
 
 Offsets = dict[TopicPartition, int]

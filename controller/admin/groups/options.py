@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Final
 
-from controller.admin.options import COMMAND_CONFIG, Arguments, Option, OptionTable, UsageExit
+from controller.admin.toolkit.options import COMMAND_CONFIG, Arguments, Option, OptionTable, UsageExit
 
 ACTIONS: Final = ("list", "describe", "delete", "reset-offsets", "delete-offsets")
 VIEWS: Final = ("members", "offsets", "state")

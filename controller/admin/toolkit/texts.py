@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from controller.admin.failures import ToolFailure
+from controller.admin.toolkit.failures import ToolFailure
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Final
 
-from controller.admin.cluster import AdminClient
-from controller.admin.failures import Refused, check
+from controller.admin.cluster.client import AdminClient
+from controller.admin.toolkit.failures import Refused, check
 from controller.wire.errors import ErrorCode
 from controller.wire.protocol import ApiKey
 from controller.wire.types import NO_LEADER, BrokerId, ReplicaAssignment, TopicPartition

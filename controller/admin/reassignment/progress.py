@@ -20,11 +20,11 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from controller.admin.cluster import AdminClient
-from controller.admin.failures import ClusterUnreachable, Refused
-from controller.admin.log_dir_queries import describe_log_dirs
-from controller.admin.queries import PartitionInfo, TopicInfo, describe_topics, list_reassignments
-from controller.admin.tool import Run
+from controller.admin.cluster.client import AdminClient
+from controller.admin.cluster.log_dirs import describe_log_dirs
+from controller.admin.cluster.queries import PartitionInfo, TopicInfo, describe_topics, list_reassignments
+from controller.admin.toolkit.failures import ClusterUnreachable, Refused
+from controller.admin.toolkit.tool import Run
 from controller.wire.types import BrokerId, PartitionReplica, ReplicaAssignment, TopicPartition
 
 #: Over how long the rate is measured.

@@ -10,7 +10,7 @@ import json
 from datetime import UTC, datetime
 from typing import Any
 
-from controller.admin.machine import Machine
+from controller.admin.toolkit.machine import Machine
 
 
 class Console:

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from controller.admin.flow import Flow
+from controller.admin.reassignment.flow import Flow
 from controller.wire.placement import BrokerRack
 from controller.wire.types import BrokerId, TopicPartition
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from controller.admin.failures import ToolFailure
+from controller.admin.toolkit.failures import ToolFailure
 
 _HELP_WIDTH: Final = 80
 _INT: Final = range(-(2**31), 2**31)

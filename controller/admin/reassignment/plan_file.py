@@ -10,11 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from controller.admin import kafka_json as kj
-from controller.admin.console import compact
-from controller.admin.failures import ToolFailure
-from controller.admin.options import parse_integer
-from controller.admin.texts import V39, Texts
+from controller.admin.toolkit import kafka_json as kj
+from controller.admin.toolkit.console import compact
+from controller.admin.toolkit.failures import ToolFailure
+from controller.admin.toolkit.options import parse_integer
+from controller.admin.toolkit.texts import V39, Texts
 from controller.wire.types import BrokerId, PartitionReplica, TopicPartition
 
 ANY_LOG_DIR: Final = "any"

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from controller.admin.group_queries import Group, GroupMember, Listed
+from controller.admin.groups.queries import Group, GroupMember, Listed
 from controller.wire.types import TopicPartition
 
 _MISSING: Final = "-"

@@ -10,8 +10,8 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from controller.admin.log_dir_queries import LogDir
-from controller.admin.queries import PartitionInfo
+from controller.admin.cluster.log_dirs import LogDir
+from controller.admin.cluster.queries import PartitionInfo
 from controller.wire.types import BrokerId, PartitionReplica, ReplicaAssignment, TopicPartition
 
 Dirs = Mapping[BrokerId, Sequence[LogDir]]

@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from controller.admin.cluster import AdminClient, Timeouts
-from controller.admin.console import Console
-from controller.admin.failures import ClusterUnreachable, ToolFailure, class_and_message
-from controller.admin.machine import Machine, this_machine
-from controller.admin.options import Arguments, OptionFailure, OptionTable, UsageExit, VersionAsked
-from controller.admin.texts import V39, Texts
+from controller.admin.cluster.client import AdminClient, Timeouts
+from controller.admin.toolkit.console import Console
+from controller.admin.toolkit.failures import ClusterUnreachable, ToolFailure, class_and_message
+from controller.admin.toolkit.machine import Machine, this_machine
+from controller.admin.toolkit.options import Arguments, OptionFailure, OptionTable, UsageExit, VersionAsked
+from controller.admin.toolkit.texts import V39, Texts
 from controller.wire.errors import KafkaError
 from controller.wire.settings import SettingError, parse_properties
 

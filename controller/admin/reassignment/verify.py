@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from controller.admin import throttles
-from controller.admin.kafka_json import read_file
-from controller.admin.log_dir_queries import ReplicaPlace, replica_places
-from controller.admin.queries import ConfigType, TopicInfo, alter_configs, describe_topics, list_reassignments
-from controller.admin.reassign_progress import show
-from controller.admin.reassignment_json import ReassignmentPlan, parse_plan
-from controller.admin.texts import V39, Texts
-from controller.admin.tool import Run
+from controller.admin.cluster.log_dirs import ReplicaPlace, replica_places
+from controller.admin.cluster.queries import ConfigType, TopicInfo, alter_configs, describe_topics, list_reassignments
+from controller.admin.reassignment import throttles
+from controller.admin.reassignment.plan_file import ReassignmentPlan, parse_plan
+from controller.admin.reassignment.progress import show
+from controller.admin.toolkit.kafka_json import read_file
+from controller.admin.toolkit.texts import V39, Texts
+from controller.admin.toolkit.tool import Run
 from controller.wire.types import BrokerId, PartitionReplica, ReplicaAssignment, TopicPartition
 
 Replicas = Mapping[TopicPartition, Sequence[BrokerId]]

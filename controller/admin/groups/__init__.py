@@ -1,0 +1,1 @@
+"""Consumer groups: what kafka-consumer-groups asks, changes and shows."""
