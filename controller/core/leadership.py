@@ -33,7 +33,7 @@ class FailureKind(Enum):
 @dataclass(frozen=True, slots=True)
 class Failure:
     """A partition did not change. `missing`: it has no readable state znode. `refused`: it has one, but what that says
-    is not believed."""
+    is not believed, or must not be read."""
 
     reason: str
     kind: FailureKind = FailureKind.STATE_CHANGE_FAILED
@@ -62,7 +62,8 @@ def _judge(state: ClusterState, tp: TopicPartition, result: ZkResult) -> Outcome
         return found
     if result.code is ZkCode.NO_NODE:
         return Failure(f"{tp} has no state znode", missing=True)
-    return Failure(f"the state znode of {tp} cannot be read: {result.code.name}", FailureKind.ZOOKEEPER)
+    reason = f"the state znode of {tp} cannot be read: {result.code.name}"
+    return Failure(reason, FailureKind.ZOOKEEPER, refused=result.code is ZkCode.NO_AUTH)
 
 
 def write_states(

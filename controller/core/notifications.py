@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from controller.core.brokers import probe_log_dirs
-from controller.core.effects import Read, Steps, Write, read, refused_znode
-from controller.core.leadership import Failure, read_states
+from controller.core.effects import Read, Steps, Write, ZkReadFailed, read, refused_znode
+from controller.core.leadership import Failure, FailureKind, read_states
 from controller.core.reassignment import maybe_complete
 from controller.core.requests import send_metadata_to_all
 from controller.core.state import ClusterState
@@ -73,12 +73,15 @@ def isr_changed(state: ClusterState) -> Steps[None]:
 
 
 def refresh(state: ClusterState, partitions: Sequence[TopicPartition]) -> Steps[None]:
-    """Believes what ZooKeeper says of these partitions, whoever wrote it."""
+    """Believes what ZooKeeper says of these partitions, whoever wrote it. Raises: ZkReadFailed, since a partition of
+    which nothing is known counts as new."""
     for tp, found in (yield from read_states(state, partitions)).items():
         if not isinstance(found, Failure):
             state.lead(tp, found)
         elif found.refused:
             yield refused_znode(TopicPartitionStateZNode.path(tp), found.reason)
+        elif found.kind is FailureKind.ZOOKEEPER:
+            raise ZkReadFailed(found.reason)
 
 
 def log_dirs_failed(state: ClusterState) -> Steps[None]:

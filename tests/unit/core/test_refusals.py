@@ -235,6 +235,28 @@ def test_an_office_that_cannot_be_taken_is_not_held(path: str) -> None:
     assert step.is_active(world.state) and leaders(world) == [1, 1, 1]
 
 
+def test_a_state_that_cannot_be_read_at_a_failover_is_not_taken_for_none() -> None:
+    """Else the partition would count as new, and be without a leader until the next failover."""
+    world = in_office()
+    world.new_controller()
+    refuse(world, GetData, path=STATES[1], code=ZkCode.OTHER)
+    world.start()
+    assert not step.is_active(world.state)
+    world.now_ms += RETRY_MS
+    allow(world)
+    assert step.is_active(world.state) and set(world.state.leaderships) == set(PARTITIONS)
+
+
+def test_a_state_that_must_not_be_read_leaves_the_others_a_controller() -> None:
+    world = in_office()
+    world.new_controller()
+    world.logs.clear()
+    refuse(world, GetData, path=STATES[1])
+    world.start()
+    assert step.is_active(world.state) and set(world.state.leaderships) == {PARTITIONS[0], PARTITIONS[2]}
+    assert reasons(world, ev.ZK_DATA_REFUSED) == ["the state znode of t-1 cannot be read: NO_AUTH"]
+
+
 def test_who_holds_the_office_is_asked_again_when_that_cannot_be_read() -> None:
     world = in_office()
     refuse(world, GetData, path="/controller")
