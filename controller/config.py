@@ -42,6 +42,7 @@ class Properties(BaseModel):
     inter_broker_protocol_version: str | None = None
     leader_imbalance_check_interval_seconds: int = Field(default=300, gt=0)
     leader_imbalance_per_broker_percentage: int = Field(default=10, ge=0)
+    listener_security_protocol_map: str | None = None
     max_connections: int = Field(default=MAX_CONNECTIONS, ge=0)
     num_partitions: int = 1
     request_timeout_ms: int = Field(default=30_000, gt=0)
@@ -55,6 +56,17 @@ class Properties(BaseModel):
     def inter_broker_listener(self) -> str:
         """Listener of brokers for each other and, unless there is a control plane, for the controller."""
         return (self.inter_broker_listener_name or self.security_inter_broker_protocol).upper()
+
+    @property
+    def listeners(self) -> tuple[str, ...]:
+        """The listeners of this controller, the one between brokers first: all that the brokers may have.
+
+        Whoever asks a broker on one of them is told of the controller with its address of the same name.
+        """
+        pairs = [part.partition(":") for part in (self.listener_security_protocol_map or "").upper().split(",")]
+        named = (name.strip() for name, _, protocol in pairs if protocol.strip() == "PLAINTEXT")
+        control = (self.control_plane_listener_name or "").upper()
+        return tuple(dict.fromkeys(filter(None, (self.inter_broker_listener, control, *named))))
 
     @property
     def connect_timeout_s(self) -> float:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import base64
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Final
 
@@ -50,11 +50,15 @@ class World:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """Who this controller is and where it listens. Port 0 asks for a free one."""
+    """Who this controller is and where it listens. Port 0 asks for a free one.
+
+    `others`: addresses of listeners other than that between brokers; one that is not named gets a free port of `host`.
+    """
 
     controller_id: BrokerId
     host: str
     port: int
+    others: Mapping[str, tuple[str, int]] = field(default_factory=dict)
 
 
 class IdTaken(Exception):
@@ -153,9 +157,8 @@ class Controller:
         `/cluster/id` cannot be read; IdTaken. Then nothing of it is left running.
         """
         try:
-            host, port = await self.server.listen(self._world.network, self._identity.host, self._identity.port)
-            endpoint = Endpoint(host=_advertised(self._identity.host, host), port=port)
-            self.state.endpoint = Broker(broker_id=self._identity.controller_id, endpoints=(endpoint,))
+            endpoints = await self._listen()
+            self.state.endpoint = Broker(broker_id=self._identity.controller_id, endpoints=endpoints)
             await self._open_session()
             cluster_id = await self._prepare()
             await self._check_id()
@@ -166,8 +169,20 @@ class Controller:
         self.loop.put(Startup())
         self._configs.start()
         self.server.open(self._node(cluster_id, self.state.endpoint))
+        endpoint = endpoints[0]
         self._log.info(ev.CONTROLLER_STARTED, host=endpoint.host, port=endpoint.port, cluster_id=cluster_id)
         return endpoint
+
+    async def _listen(self) -> tuple[Endpoint, ...]:
+        """Binds each listener, that between brokers first. Raises OSError."""
+        endpoints = []
+        first, *more = self._properties.listeners
+        addresses = {first: (self._identity.host, self._identity.port)}
+        addresses |= {name: self._identity.others.get(name, (self._identity.host, 0)) for name in more}
+        for name, (host, port) in addresses.items():
+            bound_host, bound_port = await self.server.listen(self._world.network, host, port, listener=name)
+            endpoints.append(Endpoint(host=_advertised(host, bound_host), port=bound_port, listener=name))
+        return tuple(endpoints)
 
     async def stop(self) -> None:
         """Stops taking requests and events, drops what was queued for brokers, and ends the session. Idempotent."""
@@ -191,6 +206,7 @@ class Controller:
             configs=self._configs,
             cluster_id=cluster_id,
             endpoint=endpoint,
+            listener=self._properties.inter_broker_listener,
             chance=self._world.chance,
             producer_ids=ProducerIds(self.zk, self._identity.controller_id),
             log=self._log,

@@ -14,7 +14,7 @@ import gc
 import random
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Final, TextIO
@@ -22,6 +22,7 @@ from typing import Final, TextIO
 import structlog
 
 from controller import config
+from controller.config import Properties
 from controller.metrics import MetricsServer, process_collector
 from controller.process import Controller, Identity, IdTaken, World
 from controller.wire import log_events as ev
@@ -53,7 +54,13 @@ def parser() -> argparse.ArgumentParser:
     )
     run.add_argument("--zookeeper", required=True, metavar="H:P[/chroot]", help="as Kafka's zookeeper.connect")
     run.add_argument("--controller-id", required=True, type=_controller_id, metavar="N", help="unlike every broker.id")
-    run.add_argument("--listener", required=True, type=_address, metavar="H:P", help="port 0 picks a free one")
+    run.add_argument(
+        "--listener",
+        required=True,
+        type=_listeners,
+        metavar="H:P",
+        help="port 0 picks a free one; with several listeners (listener.security.protocol.map): NAME://H:P,NAME://H:P",
+    )
     run.add_argument("--config", type=Path, metavar="F", help="settings in Kafka's server.properties format")
     run.add_argument("--override", action="append", default=[], metavar="k=v", help="a setting; repeatable")
     run.add_argument("--trace-dir", type=Path, metavar="D", help="write rows of the ISR trace to D/controller-N.jsonl")
@@ -75,6 +82,30 @@ def _address(text: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
+def _listeners(text: str) -> dict[str, tuple[str, int]]:
+    """Addresses by name; one without a name, under the empty one, is that of the listener between brokers."""
+    found: dict[str, tuple[str, int]] = {}
+    for part in text.split(","):
+        name, _, address = part.strip().rpartition("://")
+        if name.upper() in found:
+            raise argparse.ArgumentTypeError(f"{text!r} names a listener twice")
+        found[name.upper()] = _address(address)
+    return found
+
+
+def identity_of(controller_id: BrokerId, listeners: Mapping[str, tuple[str, int]], properties: Properties) -> Identity:
+    """Which address is which. Raises: SettingError, for one of a listener that the settings do not have."""
+    first, *more = properties.listeners
+    found = {name or first: address for name, address in listeners.items()}
+    if first not in found or not found.keys() <= {first, *more}:
+        raise SettingError(
+            f"--listener names {', '.join(found)}; allowed: {', '.join((first, *more))} (the first is needed; "
+            "listener.security.protocol.map names more, with protocol PLAINTEXT)"
+        )
+    host, port = found.pop(first)
+    return Identity(controller_id=controller_id, host=host, port=port, others=found)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs until a signal; returns the exit code."""
     options = parser().parse_args(arguments)
@@ -82,6 +113,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     gc.set_threshold(*GC_THRESHOLDS)
     try:
         properties, given = config.load(options.config, options.override)
+        identity = identity_of(options.controller_id, options.listener, properties)
         connector = KazooConnector(
             options.zookeeper,
             session_timeout_ms=properties.zookeeper_session_timeout_ms,
@@ -93,7 +125,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for name in config.ignored(given):
         log.info(ev.SETTING_IGNORED, setting=name, reason="the controller does not need it")
     world = World(clock=SystemClock(), network=TcpNetwork(), connector=connector, chance=random.SystemRandom())
-    host, port = options.listener
     with ExitStack() as files:
         try:
             trace_line = _trace_file(files, options.trace_dir, options.controller_id)
@@ -101,16 +132,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return _failed(f"the trace cannot be written to {options.trace_dir}: {error.strerror}")
 
         def make() -> Controller:
-            identity = Identity(controller_id=options.controller_id, host=host, port=port)
             return Controller(identity, properties, world, log, given=given, trace_line=trace_line)
 
-        return asyncio.run(_run(make, world, options.listener, options.metrics_listener))
+        return asyncio.run(_run(make, world, options.listener.values(), options.metrics_listener))
 
 
 async def _run(
     make: Callable[[], Controller],
     world: World,
-    listener: tuple[str, int],
+    listeners: Collection[tuple[str, int]],
     metrics_listener: tuple[str, int] | None,
 ) -> int:
     controller = make()
@@ -130,7 +160,8 @@ async def _run(
     except (ZkUnreachable, ZnodeError, IdTaken) as error:
         return _failed(str(error))
     except OSError as error:
-        return _failed(f"cannot listen on {listener[0]}:{listener[1]}: {error.strerror or error}")
+        addresses = ", ".join(f"{host}:{port}" for host, port in listeners)
+        return _failed(f"cannot listen on {addresses}: {error.strerror or error}")
     try:
         if metrics is not None and metrics_listener is not None:
             await metrics.listen(world.network, *metrics_listener)

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 from structlog.typing import FilteringBoundLogger
@@ -51,13 +52,15 @@ class Server:
         self._log = log
         self._apis = apis
         self._node: asyncio.Future[Node] = asyncio.get_running_loop().create_future()
+        self._of_listener: dict[str, Node] = {}
         self._connections: set[Connection] = set()
-        self._listener: Listener | None = None
+        self._listeners: list[Listener] = []
 
-    async def listen(self, network: Network, host: str, port: int) -> tuple[str, int]:
-        """Binds the address and returns what was bound; requests wait for `open`. Raises OSError."""
-        self._listener = await network.listen(host, port, self._serve)
-        return self._listener.address
+    async def listen(self, network: Network, host: str, port: int, *, listener: str = "PLAINTEXT") -> tuple[str, int]:
+        """Binds an address, once per listener, and returns what was bound; requests wait for `open`. Raises OSError."""
+        bound = await network.listen(host, port, partial(self._serve, listener))
+        self._listeners.append(bound)
+        return bound.address
 
     def open(self, node: Node) -> None:
         """From now on requests are answered."""
@@ -65,8 +68,8 @@ class Server:
 
     async def close(self) -> None:
         """Stops listening and closes all connections. Idempotent."""
-        if self._listener is not None:
-            await self._listener.close()
+        for listener in self._listeners:
+            await listener.close()
         for connection in list(self._connections):
             connection.close()
         self._node.cancel()
@@ -76,7 +79,7 @@ class Server:
         """Open connections."""
         return len(self._connections)
 
-    async def _serve(self, connection: Connection) -> None:
+    async def _serve(self, listener: str, connection: Connection) -> None:
         if len(self._connections) >= self._limits.connections:
             self._log.warning(
                 ev.CONNECTION_REFUSED, peer=connection.peer, reason=f"{self._limits.connections} connections are open"
@@ -84,7 +87,7 @@ class Server:
             return
         self._connections.add(connection)
         try:
-            await self._converse(connection)
+            await self._converse(connection, listener)
         except (Refused, FrameError, protocol.ProtocolError) as error:
             self._log.warning(ev.CONNECTION_CLOSED, peer=connection.peer, reason=str(error))
         except (OSError, TimeoutError) as error:
@@ -93,7 +96,7 @@ class Server:
             self._connections.discard(connection)
             connection.close()
 
-    async def _converse(self, connection: Connection) -> None:
+    async def _converse(self, connection: Connection, listener: str) -> None:
         """Until the peer closes. Raises: Refused, FrameError, ProtocolError, OSError, TimeoutError."""
         frames = FrameBuffer(self._limits.request_bytes)
         idle_s = self._limits.idle_ms / 1000 if self._limits.idle_ms >= 0 else None
@@ -103,11 +106,11 @@ class Server:
             if not data:
                 return
             for frame in frames.feed(data):
-                connection.send(await self._answer(frame))
+                connection.send(await self._answer(frame, listener))
                 async with asyncio.timeout(SLOW_READER_S):
                     await connection.drain()
 
-    async def _answer(self, frame: bytes) -> bytes:
+    async def _answer(self, frame: bytes, listener: str) -> bytes:
         """The whole response frame. Raises: Refused, ProtocolError."""
         api_key, version, correlation_id = protocol.peek_header(frame)
         api = self._apis.get(ApiKey(api_key)) if api_key in _KNOWN_KEYS else None
@@ -120,7 +123,7 @@ class Server:
             name = protocol.api_name(api_key)
             raise Refused(f"{name} version {version} is not supported; supported are {first} to {last}")
         request = protocol.decode_request(frame)
-        body = await self._handle(api, request)
+        body = await self._handle(api, request, listener)
         return protocol.encode_response(api_key, version, correlation_id, body)
 
     def _unsupported_api_versions(self, correlation_id: int, api: Api) -> bytes:
@@ -131,8 +134,8 @@ class Server:
         }
         return protocol.encode_response(ApiKey.API_VERSIONS, 0, correlation_id, body)
 
-    async def _handle(self, api: Api, request: Request) -> Body:
-        node = await asyncio.shield(self._node)
+    async def _handle(self, api: Api, request: Request, listener: str) -> Body:
+        node = await self._node_on(listener)
         if request.api_key is not ApiKey.API_VERSIONS:
             await node.settled()
         try:
@@ -145,6 +148,15 @@ class Server:
         except EventLost as error:
             self._log.warning(ev.REQUEST_FAILED, request=protocol.api_name(request.api_key), reason=str(error))
             return api.failed(request, ErrorCode.UNKNOWN_SERVER_ERROR, UNKNOWN_ERROR_TEXT)
+
+    async def _node_on(self, listener: str) -> Node:
+        """The node as those see it who ask on that listener."""
+        node = await asyncio.shield(self._node)
+        if node.listener == listener:
+            return node
+        if listener not in self._of_listener:
+            self._of_listener[listener] = replace(node, listener=listener)
+        return self._of_listener[listener]
 
 
 _KNOWN_KEYS: Final = frozenset(int(key) for key in ApiKey)

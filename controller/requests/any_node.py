@@ -39,7 +39,7 @@ async def handle_find_coordinator(node: Node, request: Request) -> Body:
     tp = TopicPartition(GROUP_METADATA_TOPIC, group_partition(request.body.key, len(partitions)))
     state = node.state.leadership(tp)
     broker = node.state.live_brokers.get(state.leader) if state is not None and state.leader is not None else None
-    endpoint = broker.endpoint() if broker is not None else None
+    endpoint = broker.endpoint(node.listener) if broker is not None else None
     if broker is None or endpoint is None:
         raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
     return {"node_id": broker.broker_id, "host": endpoint.host, "port": endpoint.port}

@@ -20,12 +20,10 @@ from controller.wire.topic_names import check_topic_name
 from controller.wire.types import (
     INTERNAL_TOPICS,
     NO_LEADER,
-    Broker,
     LeaderAndIsr,
     TopicPartition,
 )
 
-_LISTENER: Final = "PLAINTEXT"
 #: From this version on null means all topics, and an empty list none.
 _NULL_MEANS_ALL: Final = 1
 _SAYS_WHETHER_TO_CREATE: Final = 4
@@ -42,7 +40,7 @@ async def handle_metadata(node: Node, request: Request) -> Body:
         names = dict.fromkeys(topic.name for topic in body.topics)
         topics = [await _named_topic(node, name, version, may_create=may_create) for name in names]
     return {
-        "brokers": [_broker(broker) for broker in _brokers(node)],
+        "brokers": _brokers(node),
         "cluster_id": node.cluster_id,
         "controller_id": _controller_id(node),
         "topics": topics,
@@ -60,9 +58,7 @@ def metadata_failed(request: Request, code: ErrorCode, message: str | None) -> B
 
 async def handle_describe_cluster(node: Node, request: Request) -> Body:
     """Brokers and controller."""
-    brokers = [
-        {"broker_id": b["node_id"], **{k: b[k] for k in ("host", "port", "rack")}} for b in map(_broker, _brokers(node))
-    ]
+    brokers = [{"broker_id": b["node_id"], **{k: b[k] for k in ("host", "port", "rack")}} for b in _brokers(node)]
     return {
         "cluster_id": node.cluster_id,
         "controller_id": _controller_id(node),
@@ -76,16 +72,14 @@ def describe_cluster_failed(request: Request, code: ErrorCode, message: str | No
     return {"error_code": code, "error_message": message}
 
 
-def _brokers(node: Node) -> list[Broker]:
-    """The live brokers and this controller, by id."""
+def _brokers(node: Node) -> list[Body]:
+    """The live brokers that have the listener of the request, and this controller, by id."""
     found = {**node.state.live_brokers, node.endpoint.broker_id: node.endpoint}
-    return [broker for _, broker in sorted(found.items()) if broker.endpoint(_LISTENER) is not None]
-
-
-def _broker(broker: Broker) -> Body:
-    endpoint = broker.endpoint(_LISTENER)
-    assert endpoint is not None
-    return {"node_id": broker.broker_id, "host": endpoint.host, "port": endpoint.port, "rack": broker.rack}
+    return [
+        {"node_id": broker.broker_id, "host": endpoint.host, "port": endpoint.port, "rack": broker.rack}
+        for _, broker in sorted(found.items())
+        if (endpoint := broker.endpoint(node.listener)) is not None
+    ]
 
 
 def _controller_id(node: Node) -> int:
@@ -161,7 +155,7 @@ def _leader(node: Node, state: LeaderAndIsr, version: int) -> tuple[ErrorCode, i
     broker = node.state.live_brokers.get(state.leader) if state.leader is not None else None
     if broker is None:
         return ErrorCode.LEADER_NOT_AVAILABLE, NO_LEADER
-    if broker.endpoint(_LISTENER) is None:
+    if broker.endpoint(node.listener) is None:
         known = version >= _KNOWS_LISTENER_NOT_FOUND
         return (ErrorCode.LISTENER_NOT_FOUND if known else ErrorCode.LEADER_NOT_AVAILABLE), NO_LEADER
     return ErrorCode.NONE, broker.broker_id

@@ -39,7 +39,10 @@ UNKNOWN_ERROR_TEXT: Final = "The server experienced an unexpected error when pro
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """This controller, as its request handlers see it. `endpoint` is where it listens itself."""
+    """This controller, as its request handlers see it. `endpoint` is where it listens itself.
+
+    `listener` is the one on which the request came: who asks is told of addresses of the same listener.
+    """
 
     state: ClusterState
     loop: ControllerLoop
@@ -49,6 +52,7 @@ class Node:
     configs: DynamicConfigs
     cluster_id: str
     endpoint: Broker
+    listener: str
     chance: Chance
     producer_ids: ProducerIds
     log: FilteringBoundLogger
