@@ -18,19 +18,21 @@ from structlog.typing import FilteringBoundLogger
 from controller.core.events import Event, TopicUncleanLeaderElectionEnable, UncleanLeaderElectionEnable
 from controller.core.state import ClusterState
 from controller.wire import log_events as ev
-from controller.wire.errors import KafkaError
+from controller.wire.errors import ErrorCode, KafkaError
 from controller.wire.ports import Clock
 from controller.wire.topic_configs import BrokerLevels
 from controller.wire.topic_names import check_topic_name
 from controller.wire.types import BrokerId
-from controller.wire.zk import Delete, GetChildren, GetData, ZkSessionExpired
+from controller.wire.zk import Delete, GetChildren, GetData, ZkCode, ZkSessionExpired
 from controller.wire.znodes import DEFAULT_ENTITY, ConfigChangesZNode, ConfigEntityZNode
 from controller.zk import Zk
 
 #: Notices older than this are deleted by whoever lists them.
 CHANGE_EXPIRATION_MS: Final = 15 * 60 * 1000
 UNCLEAN: Final = "unclean.leader.election.enable"
-_NUMBER: Final = re.compile(r"^config_change_(\d+)$")
+_NUMBER: Final = re.compile(r"^config_change_([0-9]{1,19})$")
+#: Pause before what ZooKeeper did not let read is read again.
+RETRY_S: Final = 1.0
 
 
 class DynamicConfigs:
@@ -93,18 +95,23 @@ class DynamicConfigs:
                 await self._pass()
             except ZkSessionExpired:
                 continue  # the next session brings a notice
+            except KafkaError as error:  # the watch may not be armed, so nothing else would call for the next pass
+                self._log.error(ev.ZK_READ_REFUSED, reason=error.message)
+                asyncio.get_running_loop().call_later(RETRY_S, self._wanted.set)
 
     async def _read_brokers(self) -> None:
-        own, default = await self._zk.perform(
-            [GetData(ConfigEntityZNode.path(entity)) for entity in (self._own_entity, self._default_entity)]
-        )
-        self._dynamic = ConfigEntityZNode.decode(own.data)
-        self._dynamic_default = ConfigEntityZNode.decode(default.data)
+        """Raises: KafkaError, when ZooKeeper does not let them be read."""
+        self._dynamic = await self._read(self._own_entity)
+        self._dynamic_default = await self._read(self._default_entity)
         self._apply()
 
     async def _pass(self) -> None:
-        """Lists the notices (which arms the watch), acts on the new ones in order, deletes the old ones."""
+        """Lists the notices (which arms the watch), acts on the new ones in order, deletes the old ones.
+
+        Raises: KafkaError, when ZooKeeper does not let them be listed.
+        """
         (listed,) = await self._zk.perform([GetChildren(ConfigChangesZNode.path, watch=True)])
+        _check_read(ConfigChangesZNode.path, listed.code)
         numbered = sorted((int(m[1]), name) for name in listed.children if (m := _NUMBER.match(name)))
         paths = [f"{ConfigChangesZNode.path}/{name}" for _, name in numbered]
         notices = await self._zk.perform([GetData(path) for path in paths])
@@ -113,6 +120,8 @@ class DynamicConfigs:
             if number > self._last:
                 if notice.ok:
                     await self._noticed(path, notice.data)
+                elif notice.code is not ZkCode.NO_NODE:
+                    self._log.warning(ev.CONFIG_REFUSED, path=path, reason=notice.code.name)
                 self._last = number  # not before: a session that ends meanwhile must not lose the change
             if notice.stat is not None and self._clock.now_ms() - notice.stat.ctime > CHANGE_EXPIRATION_MS:
                 expired.append(Delete(path))
@@ -129,7 +138,7 @@ class DynamicConfigs:
             self._log.warning(ev.CONFIG_REFUSED, path=path, entity=entity, reason=error.message)
 
     async def _changed(self, entity: str) -> None:
-        """Raises: KafkaError, for a topic that cannot be."""
+        """Raises: KafkaError, for a topic that cannot be, and for configs that cannot be read; the last known stay."""
         kind, _, name = entity.partition("/")
         if kind == "topics" and self._state.serving:
             check_topic_name(name)
@@ -147,7 +156,9 @@ class DynamicConfigs:
             self._apply()
 
     async def _read(self, entity: str) -> dict[str, str]:
-        (found,) = await self._zk.perform([GetData(ConfigEntityZNode.path(entity))])
+        path = ConfigEntityZNode.path(entity)
+        (found,) = await self._zk.perform([GetData(path)])
+        _check_read(path, found.code)
         return ConfigEntityZNode.decode(found.data)
 
     def _apply(self) -> None:
@@ -158,3 +169,9 @@ class DynamicConfigs:
             self._state.change_settings(unclean_leader_election_enable=after)
         if after and not before:
             self._emit(UncleanLeaderElectionEnable())
+
+
+def _check_read(path: str, code: ZkCode) -> None:
+    """Raises: KafkaError, for what is neither found nor missing: it must not count as empty."""
+    if code not in (ZkCode.OK, ZkCode.NO_NODE):
+        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{path} cannot be read: {code.name}")

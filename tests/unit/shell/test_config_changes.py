@@ -12,7 +12,7 @@ import pytest
 from controller.wire import log_events as ev
 from controller.wire.protocol import ApiKey
 from controller.wire.types import BrokerId, TopicPartition
-from controller.wire.zk import Create, GetChildren, SetData
+from controller.wire.zk import Create, GetChildren, GetData, SetData, ZkCode
 
 Play = Callable[..., list[Any]]
 TP = TopicPartition("t", 0)
@@ -172,5 +172,58 @@ def test_only_the_broker_that_is_meant_takes_a_change(play: Play) -> None:
         await cluster.world.sleep(2)
         assert not cluster.controller.state.settings.unclean_leader_election_enable
         assert BrokerId(1) in cluster.controller.state.live_brokers
+
+    play(scenario, brokers=1)
+
+
+def test_notices_that_cannot_be_listed_are_listed_again(play: Play) -> None:
+    async def scenario(cluster: Any) -> None:
+        tree = cluster.world.zookeeper.tree
+        path = "/config/changes"
+        tree.refusal = lambda op: ZkCode.OTHER if isinstance(op, GetChildren) and op.path == path else None
+        await notify(cluster, b"")
+        await by_cluster(cluster)
+        await cluster.world.sleep(5)
+        assert not cluster.controller.state.settings.unclean_leader_election_enable
+        tree.refusal = lambda _: None
+        await cluster.world.sleep(5)
+        assert cluster.controller.state.settings.unclean_leader_election_enable
+
+    lines = play(scenario, brokers=1)
+    refused = [line["reason"] for line in lines if line["event"] == ev.ZK_READ_REFUSED]
+    assert set(refused) == {"/config/changes cannot be read: OTHER"}
+
+
+def test_configs_that_cannot_be_read_stay_as_they_were(play: Play) -> None:
+    async def scenario(cluster: Any) -> None:
+        await by_cluster(cluster)
+        await cluster.world.sleep(1)
+        cluster.world.zookeeper.tree.refusal = lambda op: (
+            ZkCode.NO_AUTH if isinstance(op, GetData) and op.path == "/config/brokers/<default>" else None
+        )
+        await notify(cluster, b'{"version":2,"entity_path":"brokers/<default>"}')
+        await cluster.world.sleep(1)
+        assert cluster.controller.state.settings.unclean_leader_election_enable
+        cluster.world.zookeeper.tree.refusal = lambda _: None
+        await cluster.zk(SetData("/config/brokers/<default>", b'{"version":1,"config":{}}'))
+        await notify(cluster, b'{"version":2,"entity_path":"brokers/<default>"}')
+        await cluster.world.sleep(1)
+        assert not cluster.controller.state.settings.unclean_leader_election_enable, "the next notice is acted upon"
+
+    lines = play(scenario, brokers=1)
+    assert "/config/brokers/<default> cannot be read: NO_AUTH" in [
+        line.get("reason") for line in lines if line["event"] == ev.CONFIG_REFUSED
+    ]
+
+
+@pytest.mark.parametrize(
+    "name", ["config_change_" + "9" * 5_000, "config_change_x", "config_change_", "config_change_²"]
+)
+def test_a_child_that_is_no_notice_is_left_alone(play: Play, name: str) -> None:
+    async def scenario(cluster: Any) -> None:
+        await cluster.zk(Create(f"/config/changes/{name}", b"{}"))
+        await by_cluster(cluster)
+        await cluster.world.sleep(1)
+        assert cluster.controller.state.settings.unclean_leader_election_enable
 
     play(scenario, brokers=1)
