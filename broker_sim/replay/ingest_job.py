@@ -6,8 +6,9 @@ overlapping copies, the same lines come in.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -73,6 +74,7 @@ def look(source: Source) -> Inputs:
     """
     if bool(source.traces) == bool(source.kafka_logs):
         raise ReplayRefused("one of --trace PATH and --kafka-logs PATH is needed, and only one")
+    source = replace(source, traces=_as_spark_names(source.traces), kafka_logs=_as_spark_names(source.kafka_logs))
     if source.kafka_logs:
         brokers = [_broker_of(pattern) for pattern in source.brokers]
         logs = log_files(source.kafka_logs, only=source.only, brokers=brokers)
@@ -86,6 +88,11 @@ def look(source: Source) -> Inputs:
         )
     ingest_layout.check_layout(layouts[0])
     return Inputs(layout=layouts[0])
+
+
+def _as_spark_names(paths: Sequence[Path]) -> tuple[Path, ...]:
+    """Without `..`: Spark takes such steps out of a path, and rows find their file by the name that Spark tells."""
+    return tuple(Path(os.path.normpath(path.absolute())) if ".." in path.parts else path for path in paths)
 
 
 def _broker_of(given: str) -> tuple[str, int]:

@@ -10,7 +10,9 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from broker_sim.replay import ingest_job
 from broker_sim.replay.errors import ReplayRefused
+from broker_sim.replay.ingest_job import Source
 from broker_sim.replay.logs.facts import OF_SESSIONS, Fact, What
 from broker_sim.replay.logs.files import FileKind, log_files
 from broker_sim.replay.logs.lines import BadTime, Clock, head_of
@@ -298,3 +300,14 @@ def test_whose_a_file_is(tmp_path: Path) -> None:
     }
     with pytest.raises(ReplayRefused, match="no Kafka log in"):
         log_files([tmp_path / "notes"])
+
+
+def test_files_are_looked_for_by_the_name_that_spark_tells(tmp_path: Path) -> None:
+    """Spark takes `..` out of a path; a file that kept it would be of no known broker, and of no known zone."""
+    (tmp_path / "b1").mkdir()
+    (tmp_path / "b1/server.log").write_text(at(1, "[KafkaServer id=1] started") + "\n")
+    (tmp_path / "b1/broker-1-5.jsonl").write_text("{}\n")
+    there = tmp_path / "b1" / ".." / "b1"
+    logs = ingest_job.look(Source(kafka_logs=(there,), only=("*.log",))).logs
+    assert [log.path for log in logs] == [tmp_path / "b1/server.log"]
+    assert ingest_job.look(Source(traces=(there,))).traces == (tmp_path / "b1/broker-1-5.jsonl",)
