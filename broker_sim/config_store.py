@@ -181,7 +181,7 @@ class DynamicConfigs:
     async def process_changes(self) -> None:
         """Sets the watch, then applies the notices that are new, in order, and removes the old ones."""
         listed = await self._zk.perform_one(GetChildren(ConfigChangesZNode.path, watch=True))
-        notices = sorted((n, name) for name in listed.children if (n := _sequence(name)) is not None)
+        notices = ConfigChangesZNode.notices(listed.children)
         paths = [f"{ConfigChangesZNode.path}/{name}" for _, name in notices]
         results = await self._zk.perform([GetData(path) for path in paths])
         expired = []
@@ -247,8 +247,3 @@ def topic_entity(topic: str) -> str:
 def broker_entity(broker_id: BrokerId | None) -> str:
     """`brokers/1`, or `brokers/<default>`."""
     return f"brokers/{DEFAULT_ENTITY if broker_id is None else broker_id}"
-
-
-def _sequence(name: str) -> int | None:
-    number = name.removeprefix(ConfigChangesZNode.prefix)
-    return int(number) if number != name and number.isdigit() else None

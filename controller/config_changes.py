@@ -9,7 +9,6 @@ Source: spec controller.md §1.5, §4.2; Kafka 3.9 `ZkConfigManager`, `ZkNodeCha
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Callable, Mapping
 from typing import Final
 
@@ -30,7 +29,6 @@ from controller.zk import Zk
 #: Notices older than this are deleted by whoever lists them.
 CHANGE_EXPIRATION_MS: Final = 15 * 60 * 1000
 UNCLEAN: Final = "unclean.leader.election.enable"
-_NUMBER: Final = re.compile(r"^config_change_([0-9]{1,19})$")
 #: Pause before what ZooKeeper did not let read is read again.
 RETRY_S: Final = 1.0
 
@@ -112,7 +110,7 @@ class DynamicConfigs:
         """
         (listed,) = await self._zk.perform([GetChildren(ConfigChangesZNode.path, watch=True)])
         _check_read(ConfigChangesZNode.path, listed.code)
-        numbered = sorted((int(m[1]), name) for name in listed.children if (m := _NUMBER.match(name)))
+        numbered = ConfigChangesZNode.notices(listed.children)
         paths = [f"{ConfigChangesZNode.path}/{name}" for _, name in numbered]
         notices = await self._zk.perform([GetData(path) for path in paths])
         expired = []

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from typing import Final
 from urllib.parse import quote
 
@@ -50,12 +51,21 @@ class ConfigEntityZNode:
             return {}
 
 
+_NOTICE: Final = re.compile(r"^config_change_([0-9]{1,19})$")
+
+
 class ConfigChangesZNode:
     """Parent of the notices that a config node changed."""
 
     path: Final = "/config/changes"
     prefix: Final = "config_change_"
     sequence_path: Final = "/config/changes/config_change_"
+
+    @staticmethod
+    def notices(children: Iterable[str]) -> list[tuple[int, str]]:
+        """The children that are notices, by their numbers, oldest first; what else somebody put there is left out."""
+        found = (_NOTICE.match(child) for child in children)
+        return sorted((int(m[1]), m[0]) for m in found if m is not None)
 
     @staticmethod
     def encode(entity_path: str) -> bytes:
