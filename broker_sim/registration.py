@@ -105,7 +105,7 @@ class Registration:
             owner = found.stat.ephemeral_owner
             if owner == self._zk.session_id:
                 return self._registered(found.stat.czxid)
-            if owner == self._zk.previous_session_id:
+            if owner and owner == self._zk.previous_session_id:
                 await self._zk.perform_one(Delete(path))
             elif self._epoch < 0 or await self._outlives(path, owner):
                 raise RegistrationRefused(

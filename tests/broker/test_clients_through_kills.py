@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import threading
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -14,15 +15,14 @@ import pytest
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import NewTopic
 
+from ..acknowledged import until
 from .clients import CLIENTS, aiokafka, kafka
-from .test_kills_lose_nothing import Machines, until
+from .test_kills_lose_nothing import Machines
 
 pytestmark = [
     pytest.mark.zk,
     pytest.mark.slow,
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
-    # kafka-python leaves sockets to the garbage collector when a broker dies.
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
 PARTITIONS = 3
 ROUNDS = 3
@@ -86,6 +86,15 @@ def write_aio(bootstrap: str, topic: str, values: Iterator[str], ended: threadin
     asyncio.run(send())
 
 
+@pytest.fixture(autouse=True)
+def sockets_of_the_dead() -> Iterator[None]:
+    """kafka-python leaves sockets to the garbage collector when a broker dies; some hang on the frame of the test."""
+    yield
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()
+
+
 WRITERS = {"confluent-kafka": write_confluent, "kafka-python": write_python, "aiokafka": write_aio}
 
 
@@ -114,7 +123,7 @@ def test_what_was_acknowledged_is_read_once_and_in_order(zk_connect: str, tmp_pa
             machines.kill(number % 3 + 1)
             _more(acknowledged, skip="aiokafka")
             machines.start(number % 3 + 1)
-            until("all replicas are in sync", lambda: is_whole(machines, topics.values()))
+            until("all replicas are in sync", lambda: is_whole(machines, topics.values()), LIMIT_S)
         _more(acknowledged, skip="aiokafka")
         ended.set()
         for thread in threads:
@@ -124,13 +133,12 @@ def test_what_was_acknowledged_is_read_once_and_in_order(zk_connect: str, tmp_pa
             _check(machines, client, topics[client.name], acknowledged[client.name])
     finally:
         machines.stop()
-        gc.collect()  # what kafka-python left, while it is ignored
 
 
 def create(machines: Machines, topic: str) -> None:
     new = NewTopic(topic, PARTITIONS, 3, config={"min.insync.replicas": "2"})
     machines._admin.create_topics([new])[topic].result(LIMIT_S)
-    until("all replicas are in sync", lambda: is_whole(machines, [topic]))
+    until("all replicas are in sync", lambda: is_whole(machines, [topic]), LIMIT_S)
 
 
 def is_whole(machines: Machines, topics: Iterable[str]) -> bool:
@@ -152,7 +160,7 @@ def numbered(name: str) -> Iterator[str]:
 def _more(acknowledged: dict[str, list[str]], *, skip: str) -> None:
     """Waits until each writer has 100 more; the one that looks at its futures last is left out."""
     goals = {name: len(done) + 100 for name, done in acknowledged.items() if name != skip}
-    until("more is acknowledged", lambda: all(len(acknowledged[name]) >= goal for name, goal in goals.items()))
+    until("more is acknowledged", lambda: all(len(acknowledged[name]) >= goal for name, goal in goals.items()), LIMIT_S)
 
 
 def _check(machines: Machines, client: Any, topic: str, acknowledged: list[str]) -> None:

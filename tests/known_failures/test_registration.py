@@ -121,6 +121,20 @@ def test_a_refused_twin_leaves_the_registration_alone(server: Server) -> None:
     server.run(scenario)
 
 
+def test_a_node_of_no_session_is_not_taken_for_an_old_one_of_ours(server: Server) -> None:
+    """What somebody made by hand is persistent: its owner is session 0, and so is the last session of who starts."""
+
+    async def scenario(server: Server) -> None:
+        client = await server.client()
+        await client.perform_one(Create(PATH, b"by hand"))
+        with pytest.raises(RegistrationRefused, match="is taken"):
+            await registration(client).register()
+        found = await client.perform_one(GetData(PATH))
+        assert found.data == b"by hand"
+
+    server.run(scenario)
+
+
 @pytest.mark.known_failure("Z2")
 def test_the_own_old_registration_is_replaced_and_never_vanishes(server: Server) -> None:
     """The client sees the end of s1 before the server does: its registration is still there."""
