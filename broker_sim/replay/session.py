@@ -54,6 +54,13 @@ _SMALL_CONF: Final = {
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.adaptive.enabled": "false",
 }
+#: An input smaller than this is read before code for it would be generated and compiled: Spark interprets its plans,
+#: which takes a third off the whole. (The second key is one that Spark keeps for its own tests.)
+TINY_INPUT_BYTES: Final = 4 * 1024 * 1024
+_TINY_CONF: Final = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
 _SMALL_JVM: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
@@ -67,8 +74,7 @@ def spark_session(master: str = "local[*]", *, input_bytes: int = SMALL_INPUT_BY
     """
     with tempfile.TemporaryDirectory(prefix="kwob-spark-") as scratch:
         _point_to_java(Path(scratch))
-        small = input_bytes < SMALL_INPUT_BYTES
-        session = _start(master, Path(scratch), small=small)
+        session = _start(master, Path(scratch), input_bytes)
         try:
             yield session
         finally:
@@ -87,15 +93,16 @@ def _point_to_java(scratch: Path) -> None:
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
 
 
-def _start(master: str, scratch: Path, *, small: bool) -> SparkSession:
+def _start(master: str, scratch: Path, input_bytes: int) -> SparkSession:
     log4j = scratch / "log4j2.properties"
     log4j.write_text(_LOG4J)
     local = master.startswith("local")
+    small, tiny = input_bytes < SMALL_INPUT_BYTES, input_bytes < TINY_INPUT_BYTES
     options = f"-Dlog4j2.configurationFile={log4j.as_uri()}" + (f" {_SMALL_JVM}" if local and small else "")
     builder = SparkSession.builder.appName("kwob replay").master(master)
     settings = {**_CONF, "spark.driver.extraJavaOptions": options}
     if local:
-        settings |= _LOCAL_CONF | (_SMALL_CONF if small else {})
+        settings |= _LOCAL_CONF | (_SMALL_CONF if small else {}) | (_TINY_CONF if tiny else {})
         settings["spark.local.dir"] = str(scratch)
         settings["spark.sql.warehouse.dir"] = str(scratch / "warehouse")
     for key, value in settings.items():
