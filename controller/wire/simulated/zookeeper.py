@@ -21,6 +21,7 @@ from controller.wire.zk import (
     GetChildren,
     GetData,
     WatchEvent,
+    ZkCode,
     ZkOp,
     ZkResult,
     ZkUnreachable,
@@ -126,7 +127,8 @@ class SimulatedZooKeeper:
     def _perform(self, session: SimulatedSession, op: ZkOp) -> ZkResult:
         if isinstance(op, GetData | Exists | GetChildren):
             result = self.tree.read(op)
-            self._watches.arm(op, session.session_id, found=result.ok)
+            if result.code in (ZkCode.OK, ZkCode.NO_NODE):  # what is refused arms nothing
+                self._watches.arm(op, session.session_id, found=result.ok)
             return result
         written = self.tree.write(op, session=session.session_id, now_ms=self._clock.now_ms())
         self._commit(written.fires)

@@ -35,7 +35,7 @@ from controller.wire.control import ControlRequest, LeaderAndIsrRequest, StopRep
 from controller.wire.errors import ErrorCode
 from controller.wire.simulated.znode_tree import WatchTable, ZnodeTree
 from controller.wire.types import Broker, BrokerId, Endpoint, LeaderAndIsr, ReplicaAssignment, TopicPartition
-from controller.wire.zk import Check, Create, Delete, GetData, Multi, SetData, WatchEvent, ZkResult
+from controller.wire.zk import Check, Create, Delete, GetData, Multi, SetData, WatchEvent, ZkCode, ZkResult
 from controller.wire.znodes import (
     PERSISTENT_PATHS,
     BrokerIdZNode,
@@ -158,7 +158,8 @@ class World:
 
     def _read(self, op: Any) -> ZkResult:
         result = self.tree.read(op)
-        self.watches.arm(op, self.session, found=result.ok)
+        if result.code in (ZkCode.OK, ZkCode.NO_NODE):  # what is refused arms nothing
+            self.watches.arm(op, self.session, found=result.ok)
         return result
 
     def _write(self, op: Any, session: int) -> ZkResult:

@@ -175,7 +175,8 @@ ALTERED: list[tuple[str, dict[str, Any], int, tuple[int, str | None]]] = [
     ("an unknown type", {"resource_type": 99, "resource_name": "", "configs": []}, 1, (42, "Unknown resource type 99")),
     ("a default topic", {"resource_type": 2, "resource_name": "", "configs": []}, 1,
      (42, "Default topic resources are not allowed.")),
-    ("a topic that is no path", {"resource_type": 2, "resource_name": "../x", "configs": []}, 1, (17, "")),
+    ("a topic that is no path", {"resource_type": 2, "resource_name": "../x", "configs": []}, 1,
+     (3, "The topic '../x' does not exist.")),
     ("another broker", {"resource_type": 4, "resource_name": "1", "configs": []}, 1,
      (42, "Unexpected broker id, expected 100, but received 1")),
 ]  # fmt: skip
