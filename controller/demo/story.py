@@ -17,7 +17,8 @@ from controller.demo.screen import Screen
 from controller.demo.stage import ActFailed, Stage
 from controller.demo.verdict import check_all
 from controller.demo.workload import Workload
-from controller.local.cluster import Cluster, ClusterPlan, free_ports, own_folder, plan_cluster
+from controller.local.cluster import Cluster, ClusterPlan, plan_cluster
+from controller.local.place import free_ports, own_folder
 from controller.wire.real.zookeeper import KazooConnector
 
 RACKS: Final = ("a", "b", "c")

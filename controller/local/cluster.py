@@ -13,13 +13,10 @@ State survives a restart. A broker keeps its port when it starts again; controll
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import fcntl
 import itertools
 import os
-import socket
 import sys
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -27,9 +24,9 @@ from typing import Any, Final
 from broker_sim.faults.rows import Kill, Stop
 from controller.embedded_zookeeper import EmbeddedZooKeeper, EmbeddedZooKeeperError
 from controller.local.fault_rows import edit_faults, read_faults
+from controller.local.place import HOST, require_free_port
 from controller.local.processes import Child, ChildFailed, start_child
 from controller.local.status import (
-    CLUSTER_FILE,
     BrokerRow,
     ClusterError,
     ClusterRow,
@@ -40,7 +37,6 @@ from controller.local.status import (
 from controller.wire import log_events as ev
 from controller.wire.real.java import JavaNotFound
 
-HOST: Final = "127.0.0.1"
 #: Controllers are no brokers, so their ids must not meet: brokers count from 1.
 FIRST_CONTROLLER_ID: Final = 901
 _START_S: Final = 60.0
@@ -52,8 +48,6 @@ _END_EACH_S: Final = 0.5
 _END_GRACE_S: Final = (2.0, 5.0)
 #: A controlled shutdown retries `controlled.shutdown.max.retries` times, 5 s apart, and then goes anyway.
 _SHUTDOWN_GRACE_S: Final = 45.0
-#: Locked while a cluster runs; holds the process id of who locked it.
-LOCK_FILE: Final = "kwob.lock"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -396,58 +390,3 @@ def _pid(child: Child | None) -> int | None:
 def _require(child: Child, *, running: bool) -> None:
     if child.is_alive != running:
         raise ClusterError(f"{child.name} {'runs already' if child.is_alive else 'does not run'}")
-
-
-# -- folder and ports --------------------------------------------------------------------------------------------------
-
-
-@contextlib.contextmanager
-def own_folder(data: Path) -> Iterator[None]:
-    """Makes or reuses a data folder, and holds its lock inside the block. Raises: ClusterError."""
-    lock = _take_folder(data)
-    try:
-        yield
-    finally:
-        os.close(lock)
-
-
-def _take_folder(data: Path) -> int:
-    try:
-        data.mkdir(parents=True, exist_ok=True)
-        if any(data.iterdir()) and not any((data / name).exists() for name in (CLUSTER_FILE, LOCK_FILE)):
-            raise ClusterError(f"{data} is not empty and is no data folder of kwob; name another one with --data")
-        lock = os.open(data / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    except OSError as error:
-        raise ClusterError(f"{data} cannot be used as a data folder: {error.strerror}") from error
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(lock)
-        raise ClusterError(f"a cluster runs in {data} already; stop it with: kwob down --data {data}") from None
-    os.ftruncate(lock, 0)
-    os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
-    return lock
-
-
-def require_free_port(port: int, what: str, flag: str) -> None:
-    """Raises: ClusterError, when somebody listens on that port."""
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((HOST, port))
-        except OSError as error:
-            raise ClusterError(
-                f"port {port} for {what} cannot be used ({error.strerror}); choose another with {flag}"
-            ) from error
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that nobody uses now, all different."""
-    probes = [socket.socket() for _ in range(count)]
-    try:
-        for probe in probes:
-            probe.bind((HOST, 0))
-        return [probe.getsockname()[1] for probe in probes]
-    finally:
-        for probe in probes:
-            probe.close()

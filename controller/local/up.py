@@ -18,8 +18,9 @@ from typing import Any, Final, TypeVar
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from controller.local.cluster import LOCK_FILE, Cluster, ClusterPlan, own_folder, plan_cluster
+from controller.local.cluster import Cluster, ClusterPlan, plan_cluster
 from controller.local.control import serve_control
+from controller.local.place import LOCK_FILE, own_folder
 from controller.local.readiness import wait_until_whole
 from controller.local.status import DEFAULT_DATA, ClusterError, read_cluster
 from controller.wire import settings

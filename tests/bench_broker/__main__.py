@@ -30,7 +30,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from rich.console import Console
 from rich.table import Table
 
-from controller.local.cluster import Cluster, free_ports, own_folder, plan_cluster
+from controller.local.cluster import Cluster, plan_cluster
+from controller.local.place import free_ports, own_folder
 from controller.local.processes import Child, start_child
 from controller.wire.real import logs
 

@@ -19,7 +19,7 @@ import pytest
 
 from controller import cli
 from controller.demo import command as demo
-from controller.local import cluster, control, fault, status, up
+from controller.local import cluster, control, fault, place, status, up
 from controller.local.cluster import ClusterPlan, plan_cluster
 
 
@@ -126,7 +126,7 @@ def test_up_refuses_in_one_line(
 ) -> None:
     with taken_port() as port:
         base = ["--brokers", "1", "--data", str(tmp_path / "data")]
-        free, zookeeper_port = cluster.free_ports(2)
+        free, zookeeper_port = place.free_ports(2)
         base += ["--bootstrap-port", str(free), "--zookeeper-port", str(zookeeper_port)]
         assert up.main([*base, *(word.format(port=port) for word in argv)]) == 1
         said = capsys.readouterr().err
@@ -142,15 +142,15 @@ def test_up_leaves_a_folder_of_something_else_alone(tmp_path: Path, capsys: pyte
 
 
 def test_one_cluster_per_folder(tmp_path: Path) -> None:
-    lock = cluster._take_folder(tmp_path)
+    lock = place._take_folder(tmp_path)
     try:
         write(tmp_path)
-        assert up.lock_owner(tmp_path / cluster.LOCK_FILE) == os.getpid()
+        assert up.lock_owner(tmp_path / place.LOCK_FILE) == os.getpid()
         with pytest.raises(status.ClusterError, match=r"runs in .* already"):
-            cluster._take_folder(tmp_path)
+            place._take_folder(tmp_path)
     finally:
         os.close(lock)
-    assert up.lock_owner(tmp_path / cluster.LOCK_FILE) is None
+    assert up.lock_owner(tmp_path / place.LOCK_FILE) is None
 
 
 @contextlib.contextmanager

@@ -1,0 +1,69 @@
+"""Where a local cluster lives: its data folder, which one process owns by a lock, and its ports."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from controller.local.status import CLUSTER_FILE, ClusterError
+
+HOST: Final = "127.0.0.1"
+#: Locked while a cluster runs; holds the process id of who locked it.
+LOCK_FILE: Final = "kwob.lock"
+
+
+@contextlib.contextmanager
+def own_folder(data: Path) -> Iterator[None]:
+    """Makes or reuses a data folder, and holds its lock inside the block. Raises: ClusterError."""
+    lock = _take_folder(data)
+    try:
+        yield
+    finally:
+        os.close(lock)
+
+
+def _take_folder(data: Path) -> int:
+    try:
+        data.mkdir(parents=True, exist_ok=True)
+        if any(data.iterdir()) and not any((data / name).exists() for name in (CLUSTER_FILE, LOCK_FILE)):
+            raise ClusterError(f"{data} is not empty and is no data folder of kwob; name another one with --data")
+        lock = os.open(data / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        raise ClusterError(f"{data} cannot be used as a data folder: {error.strerror}") from error
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(lock)
+        raise ClusterError(f"a cluster runs in {data} already; stop it with: kwob down --data {data}") from None
+    os.ftruncate(lock, 0)
+    os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
+    return lock
+
+
+def require_free_port(port: int, what: str, flag: str) -> None:
+    """Raises: ClusterError, when somebody listens on that port."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, port))
+        except OSError as error:
+            raise ClusterError(
+                f"port {port} for {what} cannot be used ({error.strerror}); choose another with {flag}"
+            ) from error
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that nobody uses now, all different."""
+    probes = [socket.socket() for _ in range(count)]
+    try:
+        for probe in probes:
+            probe.bind((HOST, 0))
+        return [probe.getsockname()[1] for probe in probes]
+    finally:
+        for probe in probes:
+            probe.close()
