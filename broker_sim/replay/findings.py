@@ -12,6 +12,7 @@ from enum import IntEnum
 from typing import Any, Final
 
 from broker_sim.replay.diagnosis_limits import DEFAULT_LAG_MS, NEAR_REMOVAL, SLOW_CATCH_UP_MS
+from broker_sim.replay.what_if.asked import FETCH_RATE
 
 #: Named in one sentence at most.
 _NAMED_MAX: Final = 5
@@ -275,6 +276,8 @@ def _what_if(_: dict[str, Any], troubles: Troubles) -> Iterator[Finding]:
         of_key = sorted((r for r in rows if r["key"] == key), key=lambda r: r.get("value") or -1)
         recorded = next((r for r in of_key if r.get("value") is None), None)
         changed = [r for r in of_key if r.get("value") is not None]
+        if key == FETCH_RATE and recorded is not None:
+            yield _fetch_rate(recorded)
         if recorded is None or not changed:
             continue
         told = _throttle_words if "shrinks" not in recorded else _lane_words
@@ -290,6 +293,20 @@ def _what_if(_: dict[str, Any], troubles: Troubles) -> Iterator[Finding]:
             rows=len(of_key),
             where=(Where("key", value=key), Where("scope", value="all")),
         )
+
+
+def _fetch_rate(row: dict[str, Any]) -> Finding:
+    """The smallest constant rate at which a follower would have stayed in sync (§9)."""
+    never = f" Of {count(row['never'], 'leadership')} no rate would have been enough." if row.get("never") else ""
+    least = row.get("smallest_rate")
+    text = ""
+    if least:
+        text = f"A follower that copies {size(least)}/s of its partition would have stayed in sync."
+    elif not never:
+        text = "Nothing tells what rate a follower needs to stay in sync."
+    where = (Where("key", value=FETCH_RATE), Where("scope", value="partition"))
+    rows = row.get("partitions") or 0
+    return Finding(severity=Severity.INFO, text=f"{text}{never}".strip(), table="what_if", rows=rows, where=where)
 
 
 def _lane_words(row: dict[str, Any]) -> str:

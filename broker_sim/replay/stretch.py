@@ -289,6 +289,35 @@ class Stretch:
                 if lags.any():
                     yield replica, int(left[lags].min())
 
+    def first_silence(self, limit_ms: int) -> int:
+        """The first quiet row at which a member lags and was last caught up longer ago than this; their number if none.
+
+        Tells what a tick at the time of that row, just before it, would find.
+        """
+        rows = np.arange(self._cut)
+        first = self._cut
+        for replica in self._led.isr:
+            if replica in self._followers:
+                left, lags = self._headroom(replica, self.ts, rows)
+                silent = lags & (left - self._led.lag_time_max_ms + limit_ms < 0)
+                first = min(first, _first(np.flatnonzero(silent), self._cut))
+        return first if first == self._cut else int(self._original[first])
+
+    def lagging_since(self, replica: BrokerId) -> tuple[bool, int | None]:
+        """Whether a follower was at the end after some quiet row; and since when it lags, if it began among them."""
+        follower = self._followers[replica]
+        lags = np.append(self._state_lags(replica), follower.end_after()[: self._cut] != self.leo)
+        begins = np.flatnonzero(lags[1:] & ~lags[:-1])
+        since = int(self.ts[begins[-1]]) if lags[-1] and len(begins) else None
+        return not bool(lags[1:].all()), since
+
+    def _state_lags(self, replica: BrokerId) -> bool:
+        return self._led.followers[replica].leo != self._led.leo
+
+    def caught_up(self, replica: BrokerId) -> int:
+        """When a follower was last caught up, after all quiet rows."""
+        return int(self._followers[replica].cu_after()[self._cut - 1])
+
     @property
     def high_watermarks(self) -> list[int]:
         """Every value that the high watermark rises to, in order."""

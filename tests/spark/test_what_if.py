@@ -71,7 +71,7 @@ def done(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple
     base = tmp_path_factory.mktemp("what-if")
     trace, out = base / f"broker-1-{START}.jsonl", base / "out"
     trace.write_text("".join(json.dumps(row) + "\n" for row in trace_rows()))
-    changes = parse([f"{_LAG}=4000,10000,60000", f"{_MIN}=3", f"{_THROTTLE}=1000000,11000000"])
+    changes = parse([f"{_LAG}=4000,10000,60000", f"{_MIN}=3", f"{_THROTTLE}=1000000,11000000", "fetch.rate=smallest"])
     settings = ReplaySettings(source=Source(traces=(trace,)), out=out, what_if=changes)
     progress = StepProgress(Console(stderr=True), quiet=True)
     return job.run(spark, settings, job.check(settings), progress), out
@@ -95,6 +95,7 @@ def test_another_lag(done: tuple[Replayed, Path]) -> None:
     assert list(by_value) == [None, 4_000, 10_000, 60_000]
     # Silent from 21 ms on, back at 12,600: removed at 6,000 (grid of 2 s), not before 15,000 (grid of 5 s), never.
     assert [by_value[v]["shrinks"] for v in by_value] == [0, 1, 0, 0]
+    assert [by_value[v]["expected_shrinks"] for v in by_value] == [0, 1, 0, 0]  # the phase is known
     assert (by_value[4_000]["flaps"], by_value[4_000]["episodes_throttled"]) == (1, 1)
     assert by_value[4_000]["detection_max_ms"] == 6_000 - 21
     assert "throttle_active" in by_value[4_000]["limits"] and by_value[60_000]["limits"] != by_value[4_000]["limits"]
@@ -109,6 +110,17 @@ def test_another_minimum(done: tuple[Replayed, Path]) -> None:
     # Frozen below the minimum, the high watermark lets the replica that is added to orders-1 in before it has caught
     # up; the next tick removes it, and so once more.
     assert (recorded["shrinks"], changed["shrinks"]) == (0, 2)
+
+
+def test_the_smallest_rate_to_stay_in_sync(done: tuple[Replayed, Path]) -> None:
+    replayed, out = done
+    (of_all,) = what_if(out, "fetch.rate", "all")
+    assert (of_all["value"], of_all["never"], of_all["limits"]) == (None, 0, [])
+    by_partition = {row["partition"]: row["smallest_rate"] for row in what_if(out, "fetch.rate", "partition")}
+    # To orders-1 come 1 MB/s; to orders-0 1 kB at once, which any rate brings over before a tick finds it late.
+    assert by_partition[1] == of_all["smallest_rate"] == pytest.approx(MB, rel=0.2)
+    assert by_partition[0] < 1_000
+    assert any("would have stayed in sync" in finding.text for finding in replayed.findings)
 
 
 def test_another_throttle(done: tuple[Replayed, Path]) -> None:
@@ -126,7 +138,7 @@ def test_another_throttle(done: tuple[Replayed, Path]) -> None:
 def test_findings_and_report_tell_it(done: tuple[Replayed, Path]) -> None:
     replayed, out = done
     told = [f for f in replayed.findings if f.table == "what_if"]
-    assert {f.where[0].value for f in told} == {_LAG, _MIN, _THROTTLE}
+    assert {f.where[0].value for f in told} == {_LAG, _MIN, _THROTTLE, "fetch.rate"}
     (finding,) = (f for f in told if f.where[0].value == _LAG)
     assert finding.filter == f"key = '{_LAG}' and scope = 'all'" and "at 4000: 1 flap" in finding.text
     assert pq.read_table(out / "findings").schema.names[-1] == "filter"

@@ -16,6 +16,9 @@ LAG: Final = "replica.lag.time.max.ms"
 MIN_ISR: Final = "min.insync.replicas"
 LEADER_RATE: Final = "leader.replication.throttled.rate"
 FOLLOWER_RATE: Final = "follower.replication.throttled.rate"
+#: The smallest constant rate at which a follower would have stayed in sync: asked for with `SMALLEST`.
+FETCH_RATE: Final = "fetch.rate"
+SMALLEST: Final = "smallest"
 #: Both rates at once, as the flag of kafka-reassign-partitions sets them.
 THROTTLE: Final = "throttle"
 
@@ -60,6 +63,11 @@ def parse(words: Sequence[str]) -> tuple[Change, ...]:
     for word in words:
         key, equals, values = word.partition("=")
         key = key.strip()
+        if key == FETCH_RATE:
+            if values.strip() != SMALLEST:
+                raise ReplayRefused(f"--what-if {word}: the one value of {FETCH_RATE} is {SMALLEST!r}")
+            asked.setdefault(key, set())
+            continue
         if key not in ALLOWED:
             raise ReplayRefused(f"--what-if {word}: {_unknown(key)}")
         if not equals or not values.strip():
@@ -67,13 +75,14 @@ def parse(words: Sequence[str]) -> tuple[Change, ...]:
         asked.setdefault(key, set()).update(_value(word, key, text) for text in values.split(","))
     if (count := sum(map(len, asked.values()))) > VALUES_MAX:
         raise ReplayRefused(f"--what-if: {count} values; at most {VALUES_MAX} in one job")
-    return tuple(Change(key, value) for key, values in asked.items() for value in sorted(values))
+    swept = (Change(key, value) for key, values in asked.items() for value in sorted(values))
+    return (*swept, *((Change(FETCH_RATE),) if FETCH_RATE in asked else ()))
 
 
 def _unknown(key: str) -> str:
-    near = get_close_matches(key, ALLOWED, n=1)
+    near = get_close_matches(key, (*ALLOWED, FETCH_RATE), n=1)
     meant = f" (did you mean {near[0]}?)" if near else ""
-    return f"no such key{meant}; there are {', '.join(ALLOWED)}"
+    return f"no such key{meant}; there are {', '.join((*ALLOWED, FETCH_RATE))}"
 
 
 def _value(word: str, key: str, text: str) -> int:
@@ -95,7 +104,8 @@ def _example(key: str) -> str:
 def lane_changes(changes: Sequence[Change]) -> tuple[Change, ...]:
     """Those for which the rules run again, each key led by the run as recorded."""
     keys = dict.fromkeys(c.key for c in changes if c.key in (LAG, MIN_ISR))
-    return tuple(c for key in keys for c in (Change(key), *(c for c in changes if c.key == key)))
+    swept = (c for key in keys for c in (Change(key), *(c for c in changes if c.key == key)))
+    return (*swept, *(c for c in changes if c.key == FETCH_RATE))
 
 
 def rate_changes(changes: Sequence[Change]) -> tuple[Change, ...]:

@@ -18,8 +18,9 @@ from broker_sim.replay.lane import Lane, tick_phase
 from broker_sim.replay.lane_measures import Measures
 from broker_sim.replay.lane_settings import DEFAULT_LAG_MS, ForcedSetting
 from broker_sim.replay.rows import ALIVENESS_RUN, RULES_OFF, LaneRow, LeftBy, Measure, Outcome, OutcomeKind
-from broker_sim.replay.stretch import BulkKind, BulkRows, Longs
+from broker_sim.replay.stretch import BulkKind, BulkRows, Longs, Stretch
 from broker_sim.replay.what_if.asked import LAG, MIN_ISR, Change
+from broker_sim.replay.what_if.silences import Silences
 from controller.wire.trace import TraceEvent
 
 #: The high watermark stalls when it stands below the log's end for longer than this: one limit for all values of a
@@ -50,6 +51,8 @@ class Figures:
     under_replicated_ms: int = 0
     under_min_isr: int = 0
     under_min_isr_ms: int = 0
+    #: as `shrinks`; where the phase of the ticks is not known, what is to be expected of all phases alike (§9.1)
+    expected_shrinks: float = 0.0
     #: removals whose replica had ever been caught up; from then until the removal, summed and at most
     detections: int = 0
     detection_ms: int = 0
@@ -64,6 +67,10 @@ class Figures:
     phase_unknown: bool = False
     #: only log lines are known: no fetch, so the rules cannot be run
     rules_off: bool = False
+    #: `fetch.rate` alone (`fetch_rate.py`): bytes/s; and whether no rate is enough, or nothing tells of bytes
+    smallest_rate: int | None = None
+    never: int = 0
+    bytes_unknown: bool = False
 
 
 @dataclass(slots=True)
@@ -98,11 +105,13 @@ class SweptLane(Lane):
     _ahead: Longs = field(default_factory=lambda: _NO_TICKS)
     _last_tick: int | None = None
     _stop: _Stop | None = None
+    _silences: Silences | None = None
 
     def __post_init__(self) -> None:
         self._measures = Measures(stall_limit_ms=STALL_MS)
         if self.change.value is not None and self.change.key == LAG:
             self._lag = ForcedSetting(self.change.value)
+            self._silences = Silences(self.change.value)
         if self.change.value is not None and self.change.key == MIN_ISR:
             self._min_isr = ForcedSetting(self.change.value)
 
@@ -122,6 +131,12 @@ class SweptLane(Lane):
         if own_ticks and row.ev == TraceEvent.TICK.value and self._next_tick_ms is not None:
             self._compute_ticks(row.ts + 1)
         self._observe(row.ts)
+        if self._silences is not None and row.run != ALIVENESS_RUN:
+            self._silences.note(self._of_unknown_phase, row.ts)
+
+    @property
+    def _of_unknown_phase(self) -> LedPartition | None:
+        return self.led if self._phase is None and self._rules_on else None
 
     def skip(self, rows: BulkRows) -> int:
         """Takes rows that decide nothing, as `Lane.skip` does."""
@@ -130,13 +145,24 @@ class SweptLane(Lane):
                 beyond = np.flatnonzero(rows.ts > self._stop.due_ms)
                 rows = rows.at(slice(0, int(beyond[0]) if len(beyond) else len(rows)))
             rows = replace(rows, kind=np.where(rows.kind == BulkKind.TICK, BulkKind.OTHER, rows.kind))
+            if (led := self._of_unknown_phase) is not None and led.pending is None and len(rows):
+                silence = Stretch(led, rows, ticks=_NO_TICKS, judges=False).first_silence(self._lag.value)
+                rows = rows.at(slice(0, silence))
         taken = Lane.skip(self, rows)
         self._observe(self._last_ts)
         return taken
 
+    def _pass(self, led: LedPartition, stretch: Stretch, ticks: Longs) -> None:
+        if self._silences is not None and self._of_unknown_phase is not None:
+            self._silences.passed(led, stretch)
+        Lane._pass(self, led, stretch, ticks)
+
     def finish_at(self, end_ts: int) -> None:
         """The lane is over. Where it still led, it leads until the trace, or its process, ends."""
         led_until = end_ts if self._run_end is None else min(end_ts, self._run_end)
+        if self._silences is not None:
+            self._silences.note(None, led_until)
+            self.figures.expected_shrinks += self._silences.expected
         Lane.finish(self)
         for outcome in self.said:
             self._take(outcome)
@@ -214,6 +240,8 @@ class SweptLane(Lane):
         figures = self.figures
         if change.kind is IsrChangeKind.SHRINK:
             figures.shrinks += len(change.replicas)
+            if self._silences is None or self._of_unknown_phase is None:
+                figures.expected_shrinks += len(change.replicas)
             for took in (ts - cu for cu in change.last_caught_up_ms if cu):
                 figures.detections += 1
                 figures.detection_ms += took

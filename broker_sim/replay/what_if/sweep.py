@@ -11,16 +11,19 @@ from broker_sim.isr import PROFILES, Profile
 from broker_sim.replay.feeding import LaneColumns, LaneKey, feed_lane
 from broker_sim.replay.grouped import ArrowBatches, ArrowStep
 from broker_sim.replay.stretch import BulkKind
-from broker_sim.replay.what_if.asked import Change
+from broker_sim.replay.what_if.asked import FETCH_RATE, Change
+from broker_sim.replay.what_if.fetch_rate import FetchRateLane
 from broker_sim.replay.what_if.lanes import Figures, SweptLane
 from controller.wire.types import BrokerId
 
 #: Of one lane under one change: its figures, or (with a `replica`) one episode.
 FIGURES: Final = tuple(Figures.__dataclass_fields__)
 SWEPT_COLUMNS: Final = ("key", "value", "replica", "from_ts", "to_ts", *FIGURES)
-_FLAGS: Final = ("phase_unknown", "rules_off")
+_TYPES: Final = dict.fromkeys(("phase_unknown", "rules_off", "bytes_unknown"), "boolean") | {
+    "expected_shrinks": "double"
+}
 SWEPT_DDL: Final = "topic string, partition int, leader int, `key` string, value bigint, replica int, " + ", ".join(
-    f"{name} {'boolean' if name in _FLAGS else 'bigint'}" for name in SWEPT_COLUMNS[3:]
+    f"{name} {_TYPES.get(name, 'bigint')}" for name in SWEPT_COLUMNS[3:]
 )
 _NO_FIGURES: Final = (None,) * len(FIGURES)
 
@@ -30,7 +33,7 @@ class SweepFeeder:
 
     def __init__(self, profile: Profile, changes: Sequence[Change], *, end_ts: int) -> None:
         self._changes, self._of_profile, self._end_ts = tuple(changes), profile, end_ts
-        self._lanes: list[SweptLane] = []
+        self._lanes: list[SweptLane | FetchRateLane] = []
         self._lane_key: LaneKey | None = None
 
     def sweep(self, batch: pa.RecordBatch) -> Iterator[tuple[Any, ...]]:
@@ -51,9 +54,14 @@ class SweepFeeder:
 
     def _begin(self, key: LaneKey) -> None:
         self._lane_key = key
-        self._lanes = [SweptLane(broker=BrokerId(key[2]), profile=self._of_profile, change=c) for c in self._changes]
+        self._lanes = [
+            (FetchRateLane if c.key == FETCH_RATE else SweptLane)(
+                broker=BrokerId(key[2]), profile=self._of_profile, change=c
+            )
+            for c in self._changes
+        ]
 
-    def _episodes(self, lane: SweptLane) -> Iterator[tuple[Any, ...]]:
+    def _episodes(self, lane: SweptLane | FetchRateLane) -> Iterator[tuple[Any, ...]]:
         assert self._lane_key is not None
         for episode in lane.episodes:
             yield (*self._lane_key, lane.change.key, lane.change.value, *episode, *_NO_FIGURES)

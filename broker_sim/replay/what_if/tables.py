@@ -28,6 +28,7 @@ WHAT_IF: Final[dict[str, str]] = {
     "broker": "int",
     "partitions": "bigint",
     "shrinks": "bigint",
+    "expected_shrinks": "double",
     "expands": "bigint",
     "flaps": "bigint",
     "under_replicated": "bigint",
@@ -53,12 +54,21 @@ WHAT_IF: Final[dict[str, str]] = {
 WHAT_IF_DDL: Final = ", ".join(f"`{name}` {kind}" for name, kind in WHAT_IF.items())
 
 _SUMS: Final = (
-    "shrinks", "expands", "flaps", "under_replicated", "under_replicated_ms", "under_min_isr", "under_min_isr_ms",
-    "hw_stalls", "hw_stalled_ms", "leader_rows_differ", "detections", "detection_ms",
+    "shrinks", "expected_shrinks", "expands", "flaps", "under_replicated", "under_replicated_ms",
+    "under_min_isr", "under_min_isr_ms",
+    "hw_stalls", "hw_stalled_ms", "leader_rows_differ", "detections", "detection_ms", "never",
 )  # fmt: skip
-_WORST: Final = ("detection_max_ms", "hw_stall_max_ms")
+_WORST: Final = ("detection_max_ms", "hw_stall_max_ms", "smallest_rate")
 #: A partition has a row of its own where any of these is not 0.
-_WORTH_A_ROW: Final = ("shrinks", "under_replicated_ms", "under_min_isr_ms", "hw_stalled_ms")
+_WORTH_A_ROW: Final = (
+    "shrinks",
+    "under_replicated_ms",
+    "under_min_isr_ms",
+    "hw_stalled_ms",
+    "expected_shrinks",
+    "smallest_rate",
+    "never",
+)
 _MINUTE_MS: Final = 60_000
 _FETCH_BYTES_KEY: Final = "replica.fetch.max.bytes"
 _RESPONSE_BYTES_KEY: Final = "replica.fetch.response.max.bytes"
@@ -84,7 +94,7 @@ def of_lanes(rows: DataFrame, trace: DataFrame) -> DataFrame:
     counted = told.agg(F.count("*").alias("episodes"), F.count_if("is_throttled").alias("episodes_throttled"))
     sums = [F.sum(name).alias(name) for name in _SUMS]
     worst = [F.max(name).alias(name) for name in _WORST]
-    flags = [F.max(name).alias(name) for name in ("phase_unknown", "rules_off")]
+    flags = [F.max(name).alias(name) for name in ("phase_unknown", "rules_off", "bytes_unknown")]
     least = F.min("lag_headroom_min_ms").alias("lag_headroom_min_ms")
     of_partition = figures.groupBy("key", "value", *PARTITION_KEY).agg(*sums, *worst, *flags, least)
     same = [F.col("p.key") == F.col("e.key"), F.col("p.value").eqNullSafe(F.col("e.value"))]
@@ -100,7 +110,7 @@ def of_lanes(rows: DataFrame, trace: DataFrame) -> DataFrame:
         everything.withColumn("scope", F.lit("all")).transform(_with_limits, by=("key",)),
         known.withColumns({"scope": F.lit("partition"), "partitions": one})
         .transform(_with_limits, by=("key", *PARTITION_KEY))
-        .filter(reduce(Column.__or__, (F.col(name) > 0 for name in _WORTH_A_ROW))),
+        .filter(reduce(Column.__or__, (F.coalesce(F.col(name), F.lit(0)) > 0 for name in _WORTH_A_ROW))),
     )
     return reduce(DataFrame.unionByName, (part.transform(as_what_if) for part in parts))
 
@@ -118,6 +128,7 @@ def _with_limits(figures: DataFrame, *, by: tuple[str, ...]) -> DataFrame:
         "elections_as_recorded": is_change & (F.col("leader_rows_differ") > as_recorded("leader_rows_differ")),
         "appends_as_recorded": is_change & (F.col("hw_stalled_ms") != as_recorded("hw_stalled_ms")),
         "tick_phase_unknown": is_change & (F.col("key") == LAG) & F.col("phase_unknown"),
+        "bytes_unknown": F.col("bytes_unknown"),
         "no_fetches": is_change & (F.col("key") == LAG) & F.col("rules_off"),
     }
     named = F.array(*(F.when(holds, F.lit(name)) for name, holds in limits.items()))

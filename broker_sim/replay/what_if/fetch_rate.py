@@ -1,0 +1,172 @@
+"""The smallest constant rate at which a follower would have stayed in sync: the rule, with modelled fetches. Pure.
+
+For every rate of a fine grid at once a follower is modelled that copies what was appended at that rate: it fetches; the
+answer carries what is there, up to `replica.fetch.max.bytes`, and takes its bytes divided by the rate; then it
+fetches again. At the log's end a fetch waits for the next append, at most `replica.fetch.wait.max.ms`. The ticks are
+those of the trace. A rate at which a tick finds the follower out of sync is given up. Source: isr-replay.md §3, §9.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from broker_sim.isr import LedPartition
+from broker_sim.replay.lane import Lane
+from broker_sim.replay.rows import LaneRow
+from broker_sim.replay.stretch import ABSENT, BulkKind, BulkRows, Longs
+from broker_sim.replay.what_if.asked import Change
+from broker_sim.replay.what_if.lanes import Episode, Figures
+from broker_sim.replay.what_if.throttle import FETCH_BYTES
+from controller.wire.trace import TraceEvent
+
+Floats = npt.NDArray[np.float64]
+
+#: Each rate of the grid is this much greater than the one before, and a whole number: how exact the answer is.
+STEP: Final = 1.02
+HIGHEST_RATE: Final = 16 * 2**30
+#: `replica.fetch.wait.max.ms`: Kafka's default.
+WAIT_MS: Final = 500
+#: No fetch follows another sooner.
+ROUND_TRIP_MS: Final = 1.0
+
+
+def grid() -> Floats:
+    """Rates, whole bytes/s, from 1 to about `HIGHEST_RATE`."""
+    steps = int(np.ceil(np.log(HIGHEST_RATE) / np.log(STEP))) + 1
+    rates: Floats = np.unique(np.ceil(np.power(STEP, np.arange(steps))))
+    return rates
+
+
+@dataclass(slots=True)
+class Model:
+    """Followers of one leader, one for each rate that is left; bytes and ms."""
+
+    rates: Floats = field(default_factory=grid)
+    #: the greatest rate that was not enough
+    too_small: float = 0.0
+    end: float = 0.0
+    #: what each has copied; what its last fetch told the leader; lastFetchLeaderLogEndOffset
+    _copied: Floats = field(init=False)
+    _told: Floats = field(init=False)
+    _ll: Floats = field(init=False)
+    _ft: Floats = field(init=False)
+    _cu: Floats = field(init=False)
+    #: when the next fetch arrives; infinite while one waits at the log's end
+    _next: Floats = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._copied, self._told, self._ll, self._ft, self._cu = (np.zeros(len(self.rates)) for _ in range(5))
+        self._next = np.full(len(self.rates), np.inf)
+
+    def lead(self, ts: int, *, took_over: bool) -> None:
+        """A LeaderAndIsr was taken (§3.1); a leader that takes over has followers that have copied all there is."""
+        self._fetch_until(ts)
+        self._cu[:] = ts
+        if took_over:
+            self._copied[:] = self.end
+            self._told[:], self._ll[:], self._ft[:], self._next[:] = -1, -1, 0, ts
+        else:
+            self._ll[:], self._ft[:] = self.end, ts
+
+    def append(self, ts: int, size: int) -> None:
+        """The log grew by so many bytes."""
+        self._fetch_until(ts)
+        self.end += size
+        waits = np.flatnonzero(np.isinf(self._next))
+        # It has fetched again each time the wait was over; the last of these is answered now.
+        last = self._ft[waits] + np.floor((ts - self._ft[waits]) / WAIT_MS) * WAIT_MS
+        self._ft[waits] = last
+        self._cu[waits] = np.maximum(self._cu[waits], last)
+        self._answer(waits, np.full(len(waits), float(ts)))
+
+    def tick(self, ts: int, lag_ms: int) -> None:
+        """The periodic check (§3.4): who is out of sync is given up."""
+        self._fetch_until(ts)
+        out = (self._told != self.end) & (ts - self._cu > lag_ms)
+        if not out.any():
+            return
+        self.too_small = max(self.too_small, float(self.rates[out].max()))
+        for name in ("rates", "_copied", "_told", "_ll", "_ft", "_cu", "_next"):
+            setattr(self, name, getattr(self, name)[~out])
+
+    @property
+    def smallest(self) -> float | None:
+        """The smallest rate that was enough, as all greater ones were; None: no rate of the grid is."""
+        enough = self.rates[self.rates > self.too_small]
+        return float(enough[0]) if len(enough) else None
+
+    def _fetch_until(self, ts: float) -> None:
+        while len(due := np.flatnonzero(self._next <= ts)):
+            at, offset = self._next[due], self._copied[due]
+            at_end = offset >= self.end
+            reached = np.where(at_end, at, np.where(offset >= self._ll[due], self._ft[due], 0.0))
+            self._cu[due] = np.maximum(self._cu[due], reached)
+            self._told[due], self._ll[due], self._ft[due] = offset, self.end, at
+            self._next[due[at_end]] = np.inf
+            self._answer(due[~at_end], at[~at_end])
+
+    def _answer(self, of: npt.NDArray[np.intp], at: Floats) -> None:
+        size = np.minimum(self.end - self._copied[of], FETCH_BYTES)
+        self._copied[of] += size
+        self._next[of] = at + np.maximum(ROUND_TRIP_MS, size * 1000 / self.rates[of])
+
+
+@dataclass(slots=True, kw_only=True)
+class FetchRateLane(Lane):
+    """A lane whose followers are modelled. Feed it every row, then `finish_at`; recorded fetches are not looked at."""
+
+    change: Change
+    figures: Figures = field(default_factory=Figures)
+    episodes: list[Episode] = field(default_factory=list)
+    _model: Model = field(default_factory=Model)
+    _records: int = 0
+
+    def feed(self, row: LaneRow) -> None:
+        """Takes the next row, as `Lane.feed` does."""
+        if row.ev == TraceEvent.FETCH.value:
+            return
+        epoch = None if self.led is None else self.led.epoch
+        Lane.feed(self, row)
+        self.said.clear()
+        if row.ev == TraceEvent.LEADER.value and self.led is not None and self.led.epoch != epoch:
+            self._model.lead(row.ts, took_over=epoch is None)
+
+    def skip(self, rows: BulkRows) -> int:
+        """Takes all rows."""
+        for i in np.flatnonzero((rows.kind == BulkKind.APPEND) | (rows.kind == BulkKind.TICK)).tolist():
+            ts = int(rows.ts[i])
+            if self._next_tick_ms is not None:
+                self._compute_ticks(ts)
+            self._last_ts = max(self._last_ts, ts)
+            if rows.kind[i] == BulkKind.TICK:
+                self._tick(ts)
+            elif self.led is not None and rows.leo[i] != ABSENT:
+                self._append(self.led, int(rows.leo[i]), ts, None if rows.bytes[i] == ABSENT else int(rows.bytes[i]))
+        return len(rows)
+
+    def look_ahead(self, ticks: Longs) -> None:
+        """Recorded ticks are taken as they come."""
+
+    def finish_at(self, _: int) -> None:
+        """The lane is over."""
+        Lane.finish(self)
+        self.said.clear()
+        figures, smallest = self.figures, self._model.smallest
+        figures.bytes_unknown = self._records > 0 and not self._model.end
+        if self._records and not figures.bytes_unknown:
+            figures.never = int(smallest is None)
+            figures.smallest_rate = None if smallest is None else int(smallest)
+
+    def _append(self, led: LedPartition, leo: int, ts: int, size: int | None) -> None:
+        self._records += max(0, leo - led.leo)
+        led.leo = leo
+        if size:
+            self._model.append(ts, size)
+
+    def _tick(self, ts: int) -> None:
+        if self.led is not None and self._rules_on:
+            self._model.tick(ts, self._lag.value)
