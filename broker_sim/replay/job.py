@@ -96,17 +96,20 @@ def run(spark: SparkSession, settings: ReplaySettings, inputs: Inputs, progress:
             counts = ingest_job.ingest_into(spark, inputs, out, stage)
         trace = ingest_job.rows_of(spark, inputs, out)
         with progress.step("replay the rules", spark):
-            lane_rows = steps.lanes(trace)
+            # Every table asks for rows of which there are few; none of them is to read all the others once more.
+            steps.few_of(trace).write.parquet(str(stage / "few"))
+            few = spark.read.parquet(str(stage / "few"))
+            lane_rows = steps.lanes(trace, few)
             steps.replayed(lane_rows, profile=settings.profile).write.parquet(str(stage / "outcomes"))
         outcomes = spark.read.parquet(str(stage / "outcomes"))
         with progress.step("derive history and windows", spark):
-            fact_rows = steps.facts(trace, outcomes)
+            fact_rows = steps.facts(few, outcomes)
             steps.folded(fact_rows, end_ts=counts["to_ts"]).write.parquet(str(stage / "derived"))
         with progress.step("write the tables", spark):
             span_ms = counts["to_ts"] - counts["from_ts"]
             derived = spark.read.parquet(str(stage / "derived"))
             clock = spark.read.parquet(str(stage / "clock_notices"))
-            _write_all(_tables(trace, outcomes, derived, span_ms=span_ms) | _notices(trace, outcomes, clock), out)
+            _write_all(_tables(few, outcomes, derived, span_ms=span_ms) | _notices(few, outcomes, clock), out)
             counts["noticed"] = _noticed(spark, out)
         if settings.what_if:
             with progress.step("what if", spark):
@@ -115,7 +118,7 @@ def run(spark: SparkSession, settings: ReplaySettings, inputs: Inputs, progress:
                 asked = what_if(*frames, profile=settings.profile, changes=changes, end_ts=end_ts)
                 _write_table(asked, out, "what_if")
         with progress.step("find what is worth a look", spark):
-            troubles = troubles_of(spark, out, trace, from_ts=counts["from_ts"], to_ts=counts["to_ts"])
+            troubles = troubles_of(spark, out, few, from_ts=counts["from_ts"], to_ts=counts["to_ts"])
         with progress.step("write the report"):
             summary = _summary(settings, counts, troubles)
             findings = find(summary, troubles)
@@ -149,12 +152,12 @@ def _ingest_words(inputs: Inputs) -> str:
     return "read and sort the log files" if inputs.logs else "read and sort the trace"
 
 
-def _tables(trace: DataFrame, outcomes: DataFrame, derived: DataFrame, *, span_ms: int) -> dict[str, DataFrame]:
+def _tables(few: DataFrame, outcomes: DataFrame, derived: DataFrame, *, span_ms: int) -> dict[str, DataFrame]:
     of_fold = {name: steps.table_of(derived, name) for name in DERIVED_TABLES}
     totals = steps.partition_totals(of_fold["windows"], of_fold["flaps"], span_ms=span_ms)
     return {
-        "isr_history": steps.isr_history(trace, outcomes),
-        "state_writes": state_writes(trace),
+        "isr_history": steps.isr_history(few, outcomes),
+        "state_writes": state_writes(few),
         "comparison": steps.comparison(outcomes),
         "measures": steps.measures(outcomes),
         "copy_progress": steps.copy_progress(outcomes),
@@ -163,8 +166,8 @@ def _tables(trace: DataFrame, outcomes: DataFrame, derived: DataFrame, *, span_m
     }
 
 
-def _notices(trace: DataFrame, outcomes: DataFrame, clock: DataFrame) -> dict[str, DataFrame]:
-    parts = (clock, state_notices(trace), steps.lane_notices(outcomes))
+def _notices(few: DataFrame, outcomes: DataFrame, clock: DataFrame) -> dict[str, DataFrame]:
+    parts = (clock, state_notices(few), steps.lane_notices(outcomes))
     return {"notices": reduce(DataFrame.unionByName, parts).coalesce(1)}
 
 

@@ -58,11 +58,19 @@ _SAME_EVENT_MS: Final = 10_000
 # -- trace -> lanes -> outcomes -------------------------------------------------------------------------------------
 
 
-def lanes(trace: DataFrame) -> DataFrame:
-    """Every row a lane needs: its own, and those of its broker (ticks only while it leads) and of the live brokers."""
+def few_of(trace: DataFrame) -> DataFrame:
+    """All rows but the many: what everything is made of that does not run the rules."""
+    return trace.filter(~F.col("ev").isin(*_BULK))
+
+
+def lanes(trace: DataFrame, few: DataFrame | None = None) -> DataFrame:
+    """Every row a lane needs: its own, and those of its broker (ticks only while it leads) and of the live brokers.
+
+    `few`: the rows of `few_of`, where they are at hand.
+    """
     of_lanes = (F.col("role") == "broker") & F.col("partition").isNotNull() & ~F.col("ev").isin(*_OF_CONTROLLER)
     # Everything but the bulk is small, and used several times.
-    few = trace.filter(~F.col("ev").isin(*_BULK)).persist()
+    few = few_of(trace).persist() if few is None else few
     # A file of one process of one broker tells what that broker knew; a trace of unknown origin may be of controllers.
     has_own_view = (F.max("run") > 0).alias("has_own_view")
     keys = few.filter(of_lanes & (F.col("ev") == "leader")).groupBy(*LANE_KEY).agg(has_own_view)
