@@ -245,6 +245,8 @@ class Broker:
     async def _bind(self, server: SocketServer) -> None:
         """Each listener. Raises OSError, which names the address."""
         endpoints = []
+        if len(self._identity.listeners) > 1:
+            server.protect(self._identity.inter_broker_listener)
         for each in self._identity.listeners:
             try:
                 host, port = await server.listen(self._network, each.host, each.port, listener=each.name)

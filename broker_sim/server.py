@@ -87,12 +87,22 @@ class SocketServer:
         self._ready = asyncio.Event()
         self._listeners: list[Listener] = []
         self._open: dict[Connection, asyncio.Task[Any]] = {}
+        self._protected: str | None = None
+        #: connections of other listeners than the protected one, the least recently used first
+        self._yielding: dict[Connection, None] = {}
 
     async def listen(self, network: Network, host: str, port: int, *, listener: str) -> tuple[str, int]:
         """Binds, once per listener; returns the address really bound. Raises OSError."""
         bound = await network.listen(host, port, partial(self._serve, listener))
         self._listeners.append(bound)
         return bound.address
+
+    def protect(self, listener: str) -> None:
+        """Above `max.connections` this listener still takes connections, in the place of one of another listener.
+
+        Of several listeners Kafka protects that between brokers (`ConnectionQuotas.protectedListener`).
+        """
+        self._protected = listener
 
     def reconfigure(self, values: Mapping[str, str]) -> None:
         """The broker's dynamic configs are now these. Connections that are open stay."""
@@ -115,12 +125,17 @@ class SocketServer:
     async def _serve(self, listener: str, connection: Connection) -> None:
         task, host = asyncio.current_task(), _host(connection.peer)
         assert task is not None
-        refusal = self._counts.refusal(host, self._limits)
+        is_protected = listener == self._protected
+        refusal = self._counts.refusal(host, self._limits, is_protected=is_protected)
         if refusal is not None:
             self._closed(connection, refusal)
             return
+        if is_protected and self._counts.is_full(self._limits):
+            self._make_room()
         self._open[connection] = task
         self._counts.opened(host)
+        if self._protected is not None and not is_protected:
+            self._yielding[connection] = None
         try:
             await self._wait_for_rate()
             await self._serve_until_closed(connection, listener)
@@ -132,8 +147,16 @@ class SocketServer:
             self._log.debug(ev.CONNECTION_CLOSED, peer=connection.peer, reason=f"connection broke: {error}")
         finally:
             del self._open[connection]
+            self._yielding.pop(connection, None)
             self._counts.closed(host)
             connection.close()
+
+    def _make_room(self) -> None:
+        idle_longest = next(iter(self._yielding), None)
+        if idle_longest is not None:
+            del self._yielding[idle_longest]
+            self._closed(idle_longest, f"max.connections {self._limits.max_connections} reached; brokers go first")
+            idle_longest.close()
 
     async def _wait_for_rate(self) -> None:
         delay_s = self._counts.delay_s(asyncio.get_running_loop().time(), self._limits)
@@ -159,6 +182,8 @@ class SocketServer:
             memory.give(held)
 
     async def _serve_one(self, frame: bytes, connection: Connection, listener: str) -> None:
+        if connection in self._yielding:
+            self._yielding[connection] = self._yielding.pop(connection)
         answer = await self._answer(frame, connection, listener)
         if answer is not None:
             connection.send(answer)

@@ -53,9 +53,13 @@ class ConnectionCounts:
         self._by_host: Counter[str] = Counter()
         self._next_at = 0.0
 
-    def refusal(self, host: str, limits: ServerLimits) -> str | None:
-        """Why one more connection from there is too many; None when it is not."""
-        if self._by_host.total() >= limits.max_connections:
+    def is_full(self, limits: ServerLimits) -> bool:
+        """Whether as many are open as may be in all."""
+        return self._by_host.total() >= limits.max_connections
+
+    def refusal(self, host: str, limits: ServerLimits, *, is_protected: bool = False) -> str | None:
+        """Why one more connection from there is too many; None when it is not. `is_protected`: only by its address."""
+        if self.is_full(limits) and not is_protected:
             return f"max.connections {limits.max_connections} reached"
         here = limits.overrides.get(host, limits.max_connections_per_ip)
         if self._by_host[host] >= here:

@@ -9,7 +9,7 @@ import pytest
 from broker_sim.config import BrokerSettings
 from broker_sim.listeners import BrokerListener, ListenerError, ListenerPlan, plan_listeners
 from broker_sim.log.records import build_values
-from controller.wire.client import BrokerConnection
+from controller.wire.client import BrokerConnection, Disconnected
 from controller.wire.control import UpdateMetadataEntry
 from controller.wire.errors import ErrorCode
 from controller.wire.protocol import ApiKey
@@ -216,5 +216,29 @@ def test_a_broker_follows_on_the_listener_between_brokers(in_memory: Any) -> Non
         batch = build_values([(None, b"v")], timestamp=1)
         produced = await cluster.in_broker(1, leader.produce({TP: batch}, acks=-1, timeout_ms=30_000))
         assert produced[TP].error is ErrorCode.NONE
+
+    in_memory(scenario)
+
+
+def test_brokers_get_in_although_clients_have_taken_all_connections(in_memory: Any) -> None:
+    """In the place of the client that was silent longest."""
+
+    async def scenario(cluster: Any) -> None:
+        await cluster.start(1, binds=LISTENERS, inter_broker_listener=INTERNAL, max_connections=2)
+
+        async def connect(port: int) -> Any:
+            return await BrokerConnection.open(cluster.client.network, "broker-1", port, client_id="test")
+
+        clients = [await connect(9094), await connect(9094)]
+        for client in (clients[1], clients[0], clients[0]):
+            await client.call(ApiKey.API_VERSIONS, 0, {})
+        broker = await connect(9092)
+        await broker.call(ApiKey.API_VERSIONS, 0, {})
+        await clients[0].call(ApiKey.API_VERSIONS, 0, {})
+        with pytest.raises(Disconnected):
+            await clients[1].call(ApiKey.API_VERSIONS, 0, {})
+        late = await connect(9094)
+        with pytest.raises(Disconnected):
+            await late.call(ApiKey.API_VERSIONS, 0, {})
 
     in_memory(scenario)
