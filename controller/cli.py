@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import version
+from operator import attrgetter
 from typing import Final, TextIO
 
 
@@ -41,15 +42,15 @@ COMMANDS: Final[dict[str, Command]] = {
     "status": Command("controller.local.status:main", "what runs in a data folder", _LOCAL),
     "broker": Command("controller.cli:broker", "kill, stop or start a broker; `broker run` is the program", _LOCAL),
     "fault": Command("controller.local.fault:main", "put faults in force for running brokers, and end them", _LOCAL),
-    "topics": Command("controller.admin.topics:main", "kafka-topics", _TOOLS),
+    "topics": Command("controller.admin.commands:topics.main", "kafka-topics", _TOOLS),
     "reassign-partitions": Command(
-        "controller.admin.reassign_partitions:main", "kafka-reassign-partitions", _TOOLS
+        "controller.admin.commands:reassign_partitions.main", "kafka-reassign-partitions", _TOOLS
     ),
-    "leader-election": Command("controller.admin.leader_election:main", "kafka-leader-election", _TOOLS),
-    "log-dirs": Command("controller.admin.log_dirs:main", "kafka-log-dirs", _TOOLS),
-    "configs": Command("controller.admin.configs:main", "kafka-configs", _TOOLS),
-    "consumer-groups": Command("controller.admin.consumer_groups:main", "kafka-consumer-groups", _TOOLS),
-    "get-offsets": Command("controller.admin.get_offsets:main", "kafka-get-offsets", _TOOLS),
+    "leader-election": Command("controller.admin.commands:leader_election.main", "kafka-leader-election", _TOOLS),
+    "log-dirs": Command("controller.admin.commands:log_dirs.main", "kafka-log-dirs", _TOOLS),
+    "configs": Command("controller.admin.commands:configs.main", "kafka-configs", _TOOLS),
+    "consumer-groups": Command("controller.admin.commands:consumer_groups.main", "kafka-consumer-groups", _TOOLS),
+    "get-offsets": Command("controller.admin.commands:get_offsets.main", "kafka-get-offsets", _TOOLS),
     "why": Command("controller.local.why:main", "why a partition is offline, lagging or stuck; what to type", _ANSWERS),
     "explain": Command("controller.admin.explain:main", "what would happen, and why, without doing it", _ANSWERS),
     "controller": Command("controller.__main__:main", "`controller run`: one controller process", _PROGRAMS),
@@ -91,7 +92,7 @@ def broker(argv: Sequence[str]) -> int:
 
 def _load(target: str) -> Callable[[Sequence[str]], int]:
     module, _, function = target.partition(":")
-    loaded: Callable[[Sequence[str]], int] = getattr(import_module(module), function)
+    loaded: Callable[[Sequence[str]], int] = attrgetter(function)(import_module(module))
     return loaded
 
 

@@ -5,7 +5,7 @@ Left out and refused: entities of other types (users, clients, ips, broker-logge
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Final
 
 from controller.admin.cluster.queries import (
@@ -20,9 +20,8 @@ from controller.admin.config_text import entry_line, parse_add_config, parse_del
 from controller.admin.configs_options import TABLE, Entity, check, entity
 from controller.admin.toolkit.console import Console
 from controller.admin.toolkit.failures import Refused, ToolFailure, class_and_message
-from controller.admin.toolkit.machine import Machine
 from controller.admin.toolkit.options import Arguments
-from controller.admin.toolkit.tool import Run, Tool, message_only, run, run_async
+from controller.admin.toolkit.tool import Run, Tool, message_only
 from controller.wire.errors import ErrorCode
 
 #: The sources that count as dynamic, per type and name.
@@ -31,16 +30,6 @@ _DYNAMIC: Final = {
     "brokers": ConfigSource.DYNAMIC_BROKER_CONFIG,
     "default": ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG,
 }
-
-
-def main(argv: Sequence[str], machine: Machine | None = None) -> int:
-    """Runs the tool. Returns the exit code."""
-    return run(TOOL, argv, machine)
-
-
-async def main_async(argv: Sequence[str], machine: Machine) -> int:
-    """As `main`, on the running loop."""
-    return await run_async(TOOL, argv, machine)
 
 
 async def perform(run_: Run) -> int:
@@ -138,10 +127,4 @@ def say_failed(console: Console, error: Exception, args: Arguments) -> None:
     console.complain(("java.util.concurrent.ExecutionException: " if by_future else "") + class_and_message(error))
 
 
-async def _older(compat: str, argv: Sequence[str], machine: Machine) -> int:
-    from controller.admin.older import configs, program  # loaded only when asked for
-
-    return await program.run_older(configs.tool(compat), argv, machine)
-
-
-TOOL = Tool(table=TABLE, check=check, perform=perform, say_unparsed=message_only, say_failed=say_failed, older=_older)
+TOOL = Tool(table=TABLE, check=check, perform=perform, say_unparsed=message_only, say_failed=say_failed)

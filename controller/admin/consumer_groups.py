@@ -16,22 +16,11 @@ from controller.admin.groups.queries import Group, committed_offsets, delete_gro
 from controller.admin.groups.tables import OffsetRow, listing, member_table, offset_table, state_table
 from controller.admin.toolkit.console import Console
 from controller.admin.toolkit.failures import Refused, class_and_message
-from controller.admin.toolkit.machine import Machine
 from controller.admin.toolkit.options import Arguments, OptionFailure
-from controller.admin.toolkit.tool import Run, Tool, run, run_async, uncaught
+from controller.admin.toolkit.tool import Run, Tool, uncaught
 from controller.wire.types import TopicPartition
 
 _FUTURE: Final = "java.util.concurrent.ExecutionException: "
-
-
-def main(argv: Sequence[str], machine: Machine | None = None) -> int:
-    """Runs the tool. Returns the exit code."""
-    return run(TOOL, argv, machine)
-
-
-async def main_async(argv: Sequence[str], machine: Machine) -> int:
-    """As `main`, on the running loop."""
-    return await run_async(TOOL, argv, machine)
 
 
 def check(args: Arguments) -> None:
@@ -189,12 +178,6 @@ def say_failed(console: Console, error: Exception, _args: Arguments) -> None:
     console.complain((_FUTURE if isinstance(error, Refused) else "") + class_and_message(error))
 
 
-async def _older(compat: str, argv: Sequence[str], machine: Machine) -> int:
-    from controller.admin.older import consumer_groups  # loaded only when asked for
-
-    return await consumer_groups.run_older(compat, argv, machine)
-
-
 TOOL = Tool(
     table=TABLE,
     check=check,
@@ -202,5 +185,4 @@ TOOL = Tool(
     say_unparsed=uncaught,
     say_failed=say_failed,
     failed_exit=0,
-    older=_older,
 )

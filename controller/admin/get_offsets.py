@@ -5,16 +5,15 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from controller.admin.cluster.offsets import list_offsets
 from controller.admin.cluster.queries import TopicInfo, describe_topics, topic_names
 from controller.admin.toolkit.console import Console
 from controller.admin.toolkit.failures import Refused, ToolFailure, class_and_message
-from controller.admin.toolkit.machine import Machine
 from controller.admin.toolkit.options import COMMAND_CONFIG, Arguments, Option, OptionTable, java_integer
-from controller.admin.toolkit.tool import Run, Tool, run, run_async
+from controller.admin.toolkit.tool import Run, Tool
 from controller.admin.topic_filter import matching, topic_pattern
 from controller.wire.types import BrokerId, TopicPartition
 
@@ -47,16 +46,6 @@ TABLE: Final = OptionTable(
         Option(name="exclude-internal-topics", help="Leave out internal topics."),
     ],
 )
-
-
-def main(argv: Sequence[str], machine: Machine | None = None) -> int:
-    """Runs the tool. Returns the exit code."""
-    return run(TOOL, argv, machine)
-
-
-async def main_async(argv: Sequence[str], machine: Machine) -> int:
-    """As `main`, on the running loop."""
-    return await run_async(TOOL, argv, machine)
 
 
 def check(args: Arguments) -> None:
@@ -170,12 +159,6 @@ def say_failed(console: Console, error: Exception, _args: Arguments | None = Non
         console.complain(class_and_message(error))
 
 
-async def _older(_compat: str, argv: Sequence[str], machine: Machine) -> int:
-    from controller.admin.older import get_offsets  # loaded only when asked for
-
-    return await get_offsets.run_older(argv, machine)
-
-
 TOOL = Tool(
     table=TABLE,
     check=check,
@@ -183,5 +166,4 @@ TOOL = Tool(
     say_unparsed=say_failed,
     say_failed=say_failed,
     servers=("bootstrap-server", "broker-list"),
-    older=_older,
 )

@@ -10,10 +10,9 @@ from controller.admin.cluster.queries import Outcomes, elect_leaders
 from controller.admin.reassignment.plan_file import parse_election
 from controller.admin.toolkit.failures import ClusterUnreachable, Refused, ToolFailure
 from controller.admin.toolkit.kafka_json import JsonFailure, read_file
-from controller.admin.toolkit.machine import Machine
 from controller.admin.toolkit.options import Arguments, Option, OptionFailure, OptionTable
 from controller.admin.toolkit.texts import ELECTION, V39, ElectionTexts, Texts
-from controller.admin.toolkit.tool import Run, Tool, message_and_trace, run, run_async, uncaught
+from controller.admin.toolkit.tool import Run, Tool, message_and_trace, uncaught
 from controller.wire.errors import ErrorCode
 from controller.wire.types import TopicPartition
 
@@ -50,16 +49,6 @@ TABLE: Final = OptionTable(
         ),
     ],
 )
-
-
-def main(argv: Sequence[str], machine: Machine | None = None) -> int:
-    """Runs the tool. Returns the exit code."""
-    return run(TOOL, argv, machine)
-
-
-async def main_async(argv: Sequence[str], machine: Machine) -> int:
-    """As `main`, on the running loop."""
-    return await run_async(TOOL, argv, machine)
 
 
 def check(args: Arguments) -> None:
@@ -182,14 +171,6 @@ def _as_json(kind: str, outcomes: Outcomes) -> dict[str, object]:
     }
 
 
-async def _older(compat: str, argv: Sequence[str], machine: Machine) -> int:
-    from controller.admin.older import by_broker, election, program  # loaded only when asked for
-
-    if by_broker.means_leader_tool(compat, argv):
-        return await run_async(by_broker.election_tool(), argv, machine)
-    return await program.run_older(election.tool(compat), argv, machine)
-
-
 TOOL = Tool(
     table=TABLE,
     check=check,
@@ -198,5 +179,4 @@ TOOL = Tool(
     say_failed=message_and_trace,
     config_option="admin.config",
     timeouts=Timeouts(request_s=15.0, call_s=30.0),
-    older=_older,
 )

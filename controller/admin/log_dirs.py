@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
-from functools import partial
 from typing import Any, Final
 
 from controller.admin.cluster.log_dirs import LogDir, describe_log_dirs
 from controller.admin.toolkit.console import compact
 from controller.admin.toolkit.failures import Refused, exception_class
-from controller.admin.toolkit.machine import Machine
 from controller.admin.toolkit.options import COMMAND_CONFIG, Arguments, Option, OptionTable, parse_integer
-from controller.admin.toolkit.tool import Run, Tool, message_and_trace, run, run_async
+from controller.admin.toolkit.tool import Run, Tool, message_and_trace
 from controller.wire.types import BrokerId
 
 TABLE: Final = OptionTable(
@@ -29,16 +26,6 @@ TABLE: Final = OptionTable(
         Option(name="broker-list", argument="Broker list", default="", help="Only these brokers: 0,1,2."),
     ],
 )
-
-
-def main(argv: Sequence[str], machine: Machine | None = None) -> int:
-    """Runs the tool. Returns the exit code."""
-    return run(TOOL, argv, machine)
-
-
-async def main_async(argv: Sequence[str], machine: Machine) -> int:
-    """As `main`, on the running loop."""
-    return await run_async(TOOL, argv, machine)
 
 
 def check(args: Arguments) -> None:
@@ -116,16 +103,10 @@ def _ids(brokers: Sequence[BrokerId]) -> str:
     return ",".join(map(str, brokers))
 
 
-async def _older(_compat: str, argv: Sequence[str], machine: Machine) -> int:
-    older = replace(TOOL, perform=partial(perform, older=True), older=None)
-    return await run_async(older, argv, machine)
-
-
 TOOL = Tool(
     table=TABLE,
     check=check,
     perform=perform,
     say_unparsed=message_and_trace,
     say_failed=message_and_trace,
-    older=_older,
 )

@@ -18,22 +18,11 @@ from controller.admin.reassignment.verify import verify
 from controller.admin.toolkit.console import Console
 from controller.admin.toolkit.failures import Refused, Terse, ToolFailure, class_and_message
 from controller.admin.toolkit.kafka_json import read_file
-from controller.admin.toolkit.machine import Machine
 from controller.admin.toolkit.options import Arguments
-from controller.admin.toolkit.tool import Run, Tool, run, run_async, uncaught
+from controller.admin.toolkit.tool import Run, Tool, uncaught
 from controller.wire.errors import ErrorCode, KafkaError
 from controller.wire.placement import BrokerRack, RackMode, usable_brokers
 from controller.wire.types import BrokerId, ReplicaAssignment, TopicPartition
-
-
-def main(argv: Sequence[str], machine: Machine | None = None) -> int:
-    """Runs the tool. Returns the exit code."""
-    return run(TOOL, argv, machine)
-
-
-async def main_async(argv: Sequence[str], machine: Machine) -> int:
-    """As `main`, on the running loop."""
-    return await run_async(TOOL, argv, machine)
 
 
 async def perform(run_: Run) -> int:
@@ -135,12 +124,6 @@ def say_failed(console: Console, error: Exception, _args: Arguments) -> None:
     console.line(wrapper + class_and_message(error))
 
 
-async def _older(compat: str, argv: Sequence[str], machine: Machine) -> int:
-    from controller.admin.older import program, reassign  # loaded only when asked for
-
-    return await program.run_older(reassign.tool(compat), argv, machine)
-
-
 TOOL = Tool(
     table=TABLE,
     check=check,
@@ -148,5 +131,4 @@ TOOL = Tool(
     say_unparsed=uncaught,
     say_failed=say_failed,
     client_id="reassign-partitions-tool",
-    older=_older,
 )

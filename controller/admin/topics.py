@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 
 from controller.admin import explain
 from controller.admin.cluster.queries import (
@@ -18,7 +18,7 @@ from controller.admin.toolkit.failures import Refused, ToolFailure, class_and_me
 from controller.admin.toolkit.machine import Machine
 from controller.admin.toolkit.options import Arguments
 from controller.admin.toolkit.texts import Texts
-from controller.admin.toolkit.tool import Run, Tool, message_and_trace, run, run_async
+from controller.admin.toolkit.tool import Run, Tool, message_and_trace
 from controller.admin.topic_describe import chosen, describe
 from controller.admin.topic_filter import matching
 from controller.admin.topic_options import ACTIONS, TABLE, check
@@ -33,24 +33,12 @@ COLLISION_WARNING = (
 )
 
 
-def main(argv: Sequence[str], machine: Machine | None = None) -> int:
-    """Runs the tool. Returns the exit code."""
-    if layout_only(argv):
-        return explain.main(["layout", *argv], machine)
-    return run(TOOL, argv, machine)
-
-
-def layout_only(argv: Sequence[str]) -> bool:
-    """Whether `--explain` stands without an action: then flags describe the layout."""
+def layout(argv: Sequence[str], machine: Machine) -> Awaitable[int] | None:
+    """`kwob explain layout` where `--explain` stands without an action: then flags describe the layout."""
     words = {word.lstrip("-").partition("=")[0] for word in argv if word.startswith("-")}
-    return "explain" in words and not words & {*ACTIONS, "help", "version"}
-
-
-async def main_async(argv: Sequence[str], machine: Machine) -> int:
-    """As `main`, on the running loop."""
-    if layout_only(argv):
-        return await explain.main_async(["layout", *argv], machine)
-    return await run_async(TOOL, argv, machine)
+    if "explain" in words and not words & {*ACTIONS, "help", "version"}:
+        return explain.main_async(["layout", *argv], machine)
+    return None
 
 
 async def perform(run_: Run) -> int:
@@ -186,12 +174,6 @@ def say_failed(console: Console, error: Exception, _args: Arguments) -> None:
     console.log("ERROR", class_and_message(error) + "\n", "org.apache.kafka.tools.TopicCommand")
 
 
-async def _older(compat: str, argv: Sequence[str], machine: Machine) -> int:
-    from controller.admin.older import program, topics  # loaded only when asked for
-
-    return await program.run_older(topics.tool(compat), argv, machine)
-
-
 TOOL = Tool(
     table=TABLE,
     check=check,
@@ -199,5 +181,5 @@ TOOL = Tool(
     say_unparsed=message_and_trace,
     say_failed=say_failed,
     no_arguments="Create, delete, describe, or change a topic.",
-    older=_older,
+    instead=layout,
 )

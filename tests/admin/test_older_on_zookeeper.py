@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 import structlog
 
-from controller.admin import topics
+from controller.admin.commands import topics
 from controller.admin.toolkit.machine import this_machine
 
 pytestmark = pytest.mark.zk

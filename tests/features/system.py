@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from controller.admin import configs, leader_election, log_dirs, reassign_partitions, topics
+from controller.admin.commands import configs, leader_election, log_dirs, reassign_partitions, topics
 from controller.admin.toolkit.machine import Machine
 from controller.wire.ports import ZkSession
 from controller.wire.simulated.world import World, run_world
@@ -19,11 +19,11 @@ from controller.wire.zk import Create, Delete, SetData
 from ..sim.cluster import BROKER_PORT, Cluster
 
 TOOLS: dict[str, Callable[[Sequence[str], Machine], Awaitable[int]]] = {
-    "topics": topics.main_async,
-    "reassign-partitions": reassign_partitions.main_async,
-    "leader-election": leader_election.main_async,
-    "configs": configs.main_async,
-    "log-dirs": log_dirs.main_async,
+    "topics": topics,
+    "reassign-partitions": reassign_partitions,
+    "leader-election": leader_election,
+    "configs": configs,
+    "log-dirs": log_dirs,
 }
 
 

@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 
 from broker_sim.groups.group import Group
 from broker_sim.groups.values import Effect, GroupSettings, Join, JoinAnswer, Reply, SyncAnswer
-from controller.admin import topics
 from controller.admin.assignors.members import Member
 from controller.admin.assignors.rebalance import ASSIGNORS, DEFAULT_STRATEGIES, step
+from controller.admin.commands import reassign_partitions as reassign
+from controller.admin.commands import topics
 from controller.admin.layout.skew import measure
-from controller.admin.reassign_partitions import main_async as reassign
 from controller.admin.toolkit.machine import Machine
 from controller.wire.errors import ErrorCode
 from controller.wire.placement import (
@@ -62,10 +62,10 @@ def tool(main: Any, cluster: FakeCluster, *argv: str, **more: Any) -> Any:
 
 @pytest.mark.feature("000-01")
 def test_counts_are_the_clusters_at_creation_and_needed_to_add(cluster: FakeCluster) -> None:
-    assert tool(topics.main_async, cluster, "--create", "--topic", "new").code == 0
+    assert tool(topics, cluster, "--create", "--topic", "new").code == 0
     asked = cluster.requests(ApiKey.CREATE_TOPICS)[0].topics[0]
     assert (asked.num_partitions, asked.replication_factor, list(asked.assignments)) == (-1, -1, [])
-    refused = tool(topics.main_async, cluster, "--alter", "--topic", "t")
+    refused = tool(topics, cluster, "--alter", "--topic", "t")
     assert (refused.code, refused.err.splitlines()[0]) == (1, 'Missing required argument "[partitions]"')
 
 
@@ -76,9 +76,9 @@ def test_the_transcript_of_topic_test4(cluster: FakeCluster) -> None:
         [BrokerRack(broker_id=BrokerId(b)) for b in range(3)], partitions=6, replication_factor=3, start=fixed_start(2)
     )
     words = ",".join(":".join(map(str, replicas)) for replicas in layout.values())
-    created = tool(topics.main_async, cluster, "--create", "--topic", "topic-test4", "--replica-assignment", words)
+    created = tool(topics, cluster, "--create", "--topic", "topic-test4", "--replica-assignment", words)
     assert created.out == "Created topic topic-test4.\n"
-    described = tool(topics.main_async, cluster, "--describe", "--topic", "topic-test4")
+    described = tool(topics, cluster, "--describe", "--topic", "topic-test4")
     rows = ["2,0,1", "0,1,2", "1,2,0", "2,1,0", "0,2,1", "1,0,2"]
     elr = "\tElr: N/A\tLastKnownElr: N/A"
     assert described.out == "Topic: topic-test4\tPartitionCount: 6\tReplicationFactor: 3\tConfigs: \n" + "".join(
@@ -91,7 +91,7 @@ def test_the_transcript_of_topic_test4(cluster: FakeCluster) -> None:
 def test_two_topics_with_a_comma(cluster: FakeCluster) -> None:
     cluster.topic("topic-test1", (0,))
     cluster.topic("topic-test6", (1,))
-    out = tool(topics.main_async, cluster, "--describe", "--topic", "topic-test1,topic-test6").out
+    out = tool(topics, cluster, "--describe", "--topic", "topic-test1,topic-test6").out
     heads = [line.split("\t")[0] for line in out.splitlines() if line.startswith("Topic")]
     assert heads == ["Topic: topic-test1", "Topic: topic-test6"]
 
@@ -107,7 +107,7 @@ def test_the_command_as_a_function_with_the_same_arguments(cluster: FakeCluster)
         (["--delete", "--topic", "topic-test8"], ""),
         (["--list"], "t\n"),
     ):
-        ran = tool(topics.main_async, cluster, *argv)
+        ran = tool(topics, cluster, *argv)
         assert ran.code == 0 and ran.out.startswith(out), argv
     assert callable(topics.main) and topics.main(["--version"], Machine(**_streams())) == 0
 
@@ -122,14 +122,14 @@ def _streams() -> dict[str, Any]:
 def test_internal_topics_are_left_out_when_asked(cluster: FakeCluster) -> None:
     cluster.topic("__consumer_offsets", (0,))
     cluster.topic("__transaction_state", (0,))
-    assert tool(topics.main_async, cluster, "--list").out == "__consumer_offsets\n__transaction_state\nt\n"
-    assert tool(topics.main_async, cluster, "--list", "--exclude-internal").out == "t\n"
+    assert tool(topics, cluster, "--list").out == "__consumer_offsets\n__transaction_state\nt\n"
+    assert tool(topics, cluster, "--list", "--exclude-internal").out == "t\n"
 
 
 @pytest.mark.feature("003-05")
 @pytest.mark.parametrize("words", [[], ["--list", "--describe"]], ids=["none", "two"])
 def test_exactly_one_action(cluster: FakeCluster, words: list[str]) -> None:
-    ran = tool(topics.main_async, cluster, *words, "--topic", "t")
+    ran = tool(topics, cluster, *words, "--topic", "t")
     assert ran.code == 1
     assert ran.err.startswith(
         "Command must include exactly one action: --list, --describe, --create, --alter or --delete\n"

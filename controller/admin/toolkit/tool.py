@@ -6,7 +6,6 @@ for every failure and for the help; 130 when Ctrl-C ended it. Source: Kafka 3.9 
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +14,7 @@ from typing import Final
 from controller.admin.cluster.client import AdminClient, Timeouts
 from controller.admin.toolkit.console import Console
 from controller.admin.toolkit.failures import ClusterUnreachable, ToolFailure, class_and_message
-from controller.admin.toolkit.machine import Machine, this_machine
+from controller.admin.toolkit.machine import Machine
 from controller.admin.toolkit.options import Arguments, OptionFailure, OptionTable, UsageExit, VersionAsked
 from controller.admin.toolkit.texts import V39, Texts
 from controller.wire.errors import KafkaError
@@ -24,9 +23,6 @@ from controller.wire.settings import SettingError, parse_properties
 #: The tools follow those of this version, and `--version` says so.
 COMPATIBLE_VERSION: Final = "3.9.1"
 INTERRUPTED: Final = 130
-#: What `--compat` takes: where a tool has older forms, and its form of today.
-OLDER_VERSIONS: Final = ("2.0", "2.6")
-CURRENT_VERSIONS: Final = ("3.9", COMPATIBLE_VERSION)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,8 +53,8 @@ class Tool:
     client_id: str = "adminclient-1"
     config_option: str = "command-config"
     servers: tuple[str, ...] = ("bootstrap-server",)
-    #: Runs the tool as an older version had it: version, arguments, machine.
-    older: Callable[[str, Sequence[str], Machine], Awaitable[int]] | None = None
+    #: What runs in its place for a command line that means something else; None for one that is its own.
+    instead: Callable[[Sequence[str], Machine], Awaitable[int] | None] = lambda argv, machine: None
     #: Unless the property file says otherwise.
     timeouts: Timeouts = field(default_factory=Timeouts)
     #: What a failure of the action itself exits with.
@@ -67,24 +63,11 @@ class Tool:
     texts: Texts = V39
 
 
-def run(tool: Tool, argv: Sequence[str], machine: Machine | None = None) -> int:
-    """Runs a tool to its end. Returns its exit code."""
-    try:
-        return asyncio.run(run_async(tool, argv, machine or this_machine()))
-    except KeyboardInterrupt:
-        return INTERRUPTED
-
-
 async def run_async(tool: Tool, argv: Sequence[str], machine: Machine) -> int:
-    """As `run`, on the running loop. `--compat V` runs the tool as Kafka V had it."""
+    """Runs a tool to its end. Returns its exit code."""
+    if (other := tool.instead(argv, machine)) is not None:
+        return await other
     console = Console(machine, as_json="--json" in argv)
-    compat, argv = split_compat(argv)
-    if compat is not None and tool.older is not None and compat in OLDER_VERSIONS:
-        return await tool.older(compat, argv, machine)
-    if compat not in (None, *CURRENT_VERSIONS):
-        console.complain(_no_compat(tool, compat))
-        console.result({"error": _no_compat(tool, compat)})
-        return 1
     args: Arguments | None = None
     try:
         args = tool.table.parse(argv)
@@ -104,26 +87,6 @@ async def run_async(tool: Tool, argv: Sequence[str], machine: Machine) -> int:
         return 1
     _warn(console, args)
     return await perform_checked(tool, args, console, machine)
-
-
-def split_compat(argv: Sequence[str]) -> tuple[str | None, list[str]]:
-    """The value of `--compat` (the last one; None without), and the other words."""
-    compat: str | None = None
-    rest: list[str] = []
-    words = iter(argv)
-    for word in words:
-        if word == "--compat":
-            compat = next(words, "")
-        elif word.startswith("--compat="):
-            compat = word.removeprefix("--compat=")
-        else:
-            rest.append(word)
-    return compat, rest
-
-
-def _no_compat(tool: Tool, compat: str | None) -> str:
-    allowed = [*(OLDER_VERSIONS if tool.older is not None else ()), CURRENT_VERSIONS[0]]
-    return f"--compat {compat}: expected one of {', '.join(allowed)}"
 
 
 def _warn(console: Console, args: Arguments | None) -> None:

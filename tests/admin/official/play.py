@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from tests.admin.official.normal_form import CONTROLLER, in_order, normal, normal_znodes
 from tests.admin.official.stage import Stage
-from tests.admin.official.tools import MODULES, Tools
+from tests.admin.official.tools import TOOLS, Tools
 
 SCENARIOS: Final = Path(__file__).parents[1] / "scenarios"
 RECORDINGS: Final = Path(__file__).parents[1] / "recordings"
@@ -103,7 +103,7 @@ async def play(stage: Stage, scenario: str, tools: Tools) -> list[Run]:
     runs: list[Run] = []
     for line in lines_of(scenario):
         name, _, rest = line.partition(" ")
-        if name in MODULES:
+        if name in TOOLS:
             outcome = await tools.run(name, [_filled(word, stage) for word in shlex.split(rest)])
             names = stage.names
             runs.append(

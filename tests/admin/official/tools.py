@@ -6,26 +6,26 @@ import io
 import json
 import random
 import subprocess
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, Protocol
 
+from controller.admin import commands
 from controller.admin.toolkit.machine import Machine
 from controller.wire.ports import Clock, Network
 
 HERE: Final = Path(__file__).parent
 #: Longest run of one command line: Kafka's admin client gives up after a minute.
 RUN_LIMIT_S: Final = 90
-MODULES: Final[Mapping[str, str]] = {
-    "topics": "topics",
-    "reassign-partitions": "reassign_partitions",
-    "leader-election": "leader_election",
-    "configs": "configs",
-    "log-dirs": "log_dirs",
-    "consumer-groups": "consumer_groups",
-    "get-offsets": "get_offsets",
+TOOLS: Final[Mapping[str, commands.Command]] = {
+    "topics": commands.topics,
+    "reassign-partitions": commands.reassign_partitions,
+    "leader-election": commands.leader_election,
+    "configs": commands.configs,
+    "log-dirs": commands.log_dirs,
+    "consumer-groups": commands.consumer_groups,
+    "get-offsets": commands.get_offsets,
 }
 
 
@@ -81,11 +81,9 @@ class OurTools:
         self._network, self._clock, self._seed = network, clock, seed
 
     async def run(self, tool: str, argv: Sequence[str]) -> Outcome:
-        main: Callable[[Sequence[str], Machine], Awaitable[int]]
-        main = import_module(f"controller.admin.{MODULES[tool]}").main_async
         out, err = io.StringIO(), io.StringIO()
         machine = Machine(network=self._network, clock=self._clock, chance=random.Random(self._seed), out=out, err=err)
-        code = await main(argv, machine)
+        code = await TOOLS[tool](argv, machine)
         return Outcome(code, out.getvalue(), err.getvalue())
 
 

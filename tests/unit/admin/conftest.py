@@ -417,7 +417,7 @@ def cluster() -> FakeCluster:
 
 @pytest.fixture
 def tool() -> Callable[..., Outcome]:
-    """Runs a tool: `tool(topics.main_async, cluster, ["--list"])`."""
+    """Runs a tool: `tool(topics, cluster, ["--list"])`."""
     return run_tool
 
 

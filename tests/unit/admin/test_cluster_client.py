@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from controller.admin.cluster.client import InvalidBootstrap, parse_bootstrap
-from controller.admin.log_dirs import main_async as log_dirs
-from controller.admin.reassign_partitions import main_async as reassign
-from controller.admin.topics import main_async as topics
+from controller.admin.commands import log_dirs, topics
+from controller.admin.commands import reassign_partitions as reassign
 from controller.wire.errors import ErrorCode
 from controller.wire.protocol import ApiKey
 

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from controller.admin.assignors.rebalance import ASSIGNORS
+from controller.admin.commands import topics
 from controller.admin.explain import main_async as explain
 from controller.admin.partitioners import keyed, keyed_by_crc32, murmur2, round_robin, sticky
 from controller.admin.toolkit.machine import Machine
-from controller.admin.topics import main_async as topics
 from controller.wire.ports import Network
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from controller.admin.reassign_partitions import main_async as reassign
+from controller.admin.commands import reassign_partitions as reassign
 from controller.admin.toolkit.machine import Machine
 from controller.wire.protocol import ApiKey
 from controller.wire.simulated.loop import run as run_virtually

@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from controller.admin.consumer_groups import main_async as groups
-from controller.admin.get_offsets import main_async as get_offsets
-from controller.admin.log_dirs import main_async as log_dirs
+from controller.admin.commands import consumer_groups as groups
+from controller.admin.commands import get_offsets, log_dirs
 from controller.wire.types import TopicPartition
 
 SERVER = ("--compat", "2.0", "--broker-list", "b0:9092")

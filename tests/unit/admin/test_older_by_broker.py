@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from controller.admin import configs, leader_election, reassign_partitions, topics
+from controller.admin.commands import configs, leader_election, reassign_partitions, topics
 from controller.admin.older import topic_config_versions
 from controller.admin.reassignment import throttles
 from controller.wire.errors import ErrorCode
@@ -18,10 +18,10 @@ from controller.wire.types import PartitionReplica, ReplicaAssignment, TopicPart
 
 V26 = ("--compat", "2.6")
 MAINS = {
-    "topics": topics.main_async,
-    "reassign": reassign_partitions.main_async,
-    "configs": configs.main_async,
-    "election": leader_election.main_async,
+    "topics": topics,
+    "reassign": reassign_partitions,
+    "configs": configs,
+    "election": leader_election,
 }
 FOO0 = TopicPartition("foo", 0)
 
@@ -83,7 +83,7 @@ def test_what_2_6_refuses(cluster: Any, tool: Any, main: str, words: str, messag
 )
 def test_missing_options_of_the_leader_tool_2_6(cluster: Any, tool: Any, words: list[str], message: str) -> None:
     argv = [*V26, *words, "--topic", "foo", "--partition", "0"]
-    outcome = tool(leader_election.main_async, cluster, argv, bootstrap=None)
+    outcome = tool(leader_election, cluster, argv, bootstrap=None)
     assert (outcome.code, outcome.out) == (1, "")
     text = f'Exception in thread "main" kafka.common.AdminCommandFailedException: {message}'
     assert outcome.err.splitlines()[0] == text
@@ -92,7 +92,7 @@ def test_missing_options_of_the_leader_tool_2_6(cluster: Any, tool: Any, words: 
 def test_2_8_describe_has_neither_ids_nor_elr(cluster: Any, tool: Any) -> None:
     cluster.topic("foo", (1, 2, 0))
     cluster.running[FOO0] = ReplicaAssignment(replicas=(1, 2, 0), adding_replicas=(2,), removing_replicas=(0,))  # type: ignore[arg-type]
-    outcome = tool(topics.main_async, cluster, [*V26, "--describe", "--topic", "foo"])
+    outcome = tool(topics, cluster, [*V26, "--describe", "--topic", "foo"])
     assert (outcome.code, outcome.err) == (0, "")
     assert outcome.out == (
         "Topic: foo\tPartitionCount: 1\tReplicationFactor: 2\tConfigs: \n"
@@ -102,33 +102,33 @@ def test_2_8_describe_has_neither_ids_nor_elr(cluster: Any, tool: Any) -> None:
 
 @pytest.mark.parametrize("action", ["--describe", "--delete"])
 def test_2_8_missing_topic(cluster: Any, tool: Any, action: str) -> None:
-    outcome = tool(topics.main_async, cluster, [*V26, action, "--topic", "nix"])
+    outcome = tool(topics, cluster, [*V26, action, "--topic", "nix"])
     text = "Error while executing topic command : Topic 'nix' does not exist as expected\n"
     assert (outcome.code, outcome.out) == (1, text)
     assert "(kafka.admin.TopicCommand$)" in outcome.err
-    assert tool(topics.main_async, cluster, [*V26, action, "--topic", "nix", "--if-exists"]).code == 0
+    assert tool(topics, cluster, [*V26, action, "--topic", "nix", "--if-exists"]).code == 0
 
 
 def test_2_2_refusals_carry_their_class_but_for_create(cluster: Any, tool: Any) -> None:
     cluster.topic("foo", (0,))
     again = ["--create", "--topic", "foo", "--partitions", "1", "--replication-factor", "1"]
-    created = tool(topics.main_async, cluster, [*V26, *again])
+    created = tool(topics, cluster, [*V26, *again])
     assert created.out == "Error while executing topic command : Topic 'foo' already exists.\n"
     assert "ERROR org.apache.kafka.common.errors.TopicExistsException: Topic 'foo' already exists." in created.err
     text = "Topic already has 1 partitions."
     cluster.answers[ApiKey.CREATE_PARTITIONS] = lambda broker, body: {
         "results": [{"name": "foo", "error_code": ErrorCode.INVALID_PARTITIONS, "error_message": text}]
     }
-    altered = tool(topics.main_async, cluster, [*V26, "--alter", "--topic", "foo", "--partitions", "1"])
+    altered = tool(topics, cluster, [*V26, "--alter", "--topic", "foo", "--partitions", "1"])
     name = "org.apache.kafka.common.errors.InvalidPartitionsException"
     assert altered.out == f"Error while executing topic command : {name}: {text}\n"
-    today = tool(topics.main_async, cluster, ["--alter", "--topic", "foo", "--partitions", "1"])
+    today = tool(topics, cluster, ["--alter", "--topic", "foo", "--partitions", "1"])
     assert today.out == f"Error while executing topic command : {text}\n"
 
 
 def test_2_5_format_version(cluster: Any, tool: Any) -> None:
     words = ["--create", "--topic", "foo", "--config", "message.format.version=2.6"]
-    out = tool(topics.main_async, cluster, [*V26, *words]).out.splitlines()
+    out = tool(topics, cluster, [*V26, *words]).out.splitlines()
     assert out[0].endswith("newer than the inter.broker.protocol.version specified in the broker.")
     assert out[1] == "Created topic foo."
 
@@ -136,7 +136,7 @@ def test_2_5_format_version(cluster: Any, tool: Any) -> None:
 def test_3_12_the_transcript_of_2_6(cluster: Any, tool: Any, plan: str) -> None:
     cluster.topic("foo", (0, 1))
     file = ("--reassignment-json-file", plan)
-    run = lambda *words: tool(reassign_partitions.main_async, cluster, [*V26, *words])  # noqa: E731
+    run = lambda *words: tool(reassign_partitions, cluster, [*V26, *words])  # noqa: E731
     assert run("--execute", *file, "--throttle", "1000").out.splitlines()[5:] == [
         "Warning: You must run --verify periodically, until the reassignment completes, to ensure the throttle is "
         "removed.",
@@ -161,7 +161,7 @@ def test_3_12_the_transcript_of_2_6(cluster: Any, tool: Any, plan: str) -> None:
 
 def test_3_8_cancel_ends_its_line(cluster: Any, tool: Any, plan: str) -> None:
     cluster.topic("foo", (0, 1))
-    out = tool(reassign_partitions.main_async, cluster, [*V26, "--cancel", "--reassignment-json-file", plan]).out
+    out = tool(reassign_partitions, cluster, [*V26, "--cancel", "--reassignment-json-file", plan]).out
     assert out.splitlines() == [
         "None of the specified partition reassignments are active.",
         "None of the specified partition moves are active.",
@@ -176,7 +176,7 @@ def test_3_10_moves_between_log_dirs_share_a_line(cluster: Any, tool: Any, tmp_p
     path = tmp_path / "moves.json"
     path.write_text(json.dumps({"version": 1, "partitions": rows}))
     words = ["--execute", "--reassignment-json-file", str(path), "--replica-alter-log-dirs-throttle", "7"]
-    out = tool(reassign_partitions.main_async, cluster, [*V26, *words]).out.splitlines()
+    out = tool(reassign_partitions, cluster, [*V26, *words]).out.splitlines()
     assert out[-1] == "Successfully started log directory moves for: foo-0-0,foo-1-0"
     assert cluster.futures.keys() == {PartitionReplica(TopicPartition("foo", n), 0) for n in (0, 1)}  # type: ignore[arg-type]
     lists = cluster.configs[2, "foo"]
@@ -186,7 +186,7 @@ def test_3_10_moves_between_log_dirs_share_a_line(cluster: Any, tool: Any, tmp_p
 def test_3_1_zookeeper_beside_brokers_is_not_looked_at(cluster: Any, tool: Any, plan: str) -> None:
     cluster.topic("foo", (1, 2))
     words = ["--zookeeper", "nowhere:1", "--verify", "--reassignment-json-file", plan]
-    out = tool(reassign_partitions.main_async, cluster, [*V26, *words]).out.splitlines()
+    out = tool(reassign_partitions, cluster, [*V26, *words]).out.splitlines()
     assert out[0] == (
         "Warning: ignoring deprecated --zookeeper option because --bootstrap-server was specified.  The --zookeeper "
         "option will be removed in a future version of Kafka."
@@ -205,7 +205,7 @@ def test_3_4_duplicates(cluster: Any, tool: Any, tmp_path: Path, compat: str, wo
     path = tmp_path / "topics.json"
     path.write_text('{"topics":[{"topic":"foo"}]}')
     argv = ["--compat", compat, "--generate", "--topics-to-move-json-file", str(path), "--broker-list", "1,1"]
-    out = tool(reassign_partitions.main_async, cluster, argv).out.splitlines()
+    out = tool(reassign_partitions, cluster, argv).out.splitlines()
     assert out[0] == f"Error: {words}"
     package = "kafka.common" if compat == "2.6" else "org.apache.kafka.server.common"
     assert out[1] == f"{package}.AdminCommandFailedException: {words}"
@@ -260,9 +260,9 @@ def test_3_6_move_map_of_2_6() -> None:
 def test_configs_by_brokers(cluster: Any, tool: Any, compat: str, entity: str, altered: str, described: str) -> None:
     cluster.topic("foo", (0,))
     words = ["--compat", compat, entity, *(["--entity-type", "brokers"] if compat == "2.0" else [])]
-    outcome = tool(configs.main_async, cluster, [*words, "--alter", "--add-config", "flush.ms=7"])
+    outcome = tool(configs, cluster, [*words, "--alter", "--add-config", "flush.ms=7"])
     assert (outcome.code, outcome.out, outcome.err) == (0, f"Completed updating {altered}\n", "")
-    shown = tool(configs.main_async, cluster, [*words, "--describe"]).out.splitlines()
+    shown = tool(configs, cluster, [*words, "--describe"]).out.splitlines()
     assert shown[0] == described
     assert shown[1].startswith("  flush.ms=7 sensitive=false synonyms={")
 
@@ -292,16 +292,16 @@ def test_configs_by_brokers(cluster: Any, tool: Any, compat: str, entity: str, a
     ],
 )
 def test_what_configs_of_2_0_refuses(cluster: Any, tool: Any, words: list[str], message: str) -> None:
-    outcome = tool(configs.main_async, cluster, ["--compat", "2.0", *words])
+    outcome = tool(configs, cluster, ["--compat", "2.0", *words])
     assert (outcome.code, outcome.out, outcome.err.splitlines()[0]) == (1, "", message)
     assert cluster.seen == []
 
 
 def test_own_options_go_with_2_6_by_brokers(cluster: Any, tool: Any) -> None:
     cluster.topic("foo", (0,))
-    outcome = tool(topics.main_async, cluster, [*V26, "--describe", "--topic", "foo", "--json"])
+    outcome = tool(topics, cluster, [*V26, "--describe", "--topic", "foo", "--json"])
     assert json.loads(outcome.out)["topics"][0]["topic"] == "foo"
-    assert tool(topics.main_async, cluster, [*V26, "--describe", "--explain", "--topic", "foo"]).code == 0
+    assert tool(topics, cluster, [*V26, "--describe", "--explain", "--topic", "foo"]).code == 0
 
 
 def _elections(cluster: Any) -> None:
@@ -348,7 +348,7 @@ def listed(tmp_path: Path) -> str:
 )
 def test_elections_of_2_6(cluster: Any, tool: Any, listed: str, words: list[str], lines: list[str], count: str) -> None:
     _elections(cluster)
-    outcome = tool(leader_election.main_async, cluster, [*V26, *words, "--path-to-json-file", listed])
+    outcome = tool(leader_election, cluster, [*V26, *words, "--path-to-json-file", listed])
     assert outcome.code == 1
     printed = outcome.out.splitlines()
     assert printed[:-1] == lines[:-1], "already elected: the partitions that were elected just now"
@@ -357,7 +357,7 @@ def test_elections_of_2_6(cluster: Any, tool: Any, listed: str, words: list[str]
 
 
 def test_4_1_the_preferred_tool_wants_one_server_option(cluster: Any, tool: Any) -> None:
-    outcome = tool(leader_election.main_async, cluster, [*V26, "--zookeeper", "z"])
+    outcome = tool(leader_election, cluster, [*V26, "--zookeeper", "z"])
     message = "Exactly one of '[bootstrap-server]' or '[zookeeper]' must be provided"
     assert (outcome.code, outcome.err.splitlines()[0]) == (1, message)
 
@@ -366,7 +366,7 @@ def test_4_1_duplicates_without_brackets(cluster: Any, tool: Any, tmp_path: Path
     path = tmp_path / "twice.json"
     path.write_text(json.dumps({"partitions": [{"topic": "foo", "partition": 1}] * 2}))
     words = ["--election-type", "preferred", "--path-to-json-file", str(path)]
-    err = tool(leader_election.main_async, cluster, [*V26, *words]).err
+    err = tool(leader_election, cluster, [*V26, *words]).err
     assert err.endswith("Replica election data contains duplicate partitions: foo-1\n")
 
 
@@ -415,7 +415,7 @@ def test_configs_of_versions(compat: str, config: str, message: str | None) -> N
 
 def test_2_5_a_config_that_2_6_had_not_is_refused_before_anything_is_asked(cluster: Any, tool: Any) -> None:
     words = ["--create", "--topic", "foo", "--config", "remote.storage.enable=true"]
-    outcome = tool(topics.main_async, cluster, [*V26, *words])
+    outcome = tool(topics, cluster, [*V26, *words])
     text = "Error while executing topic command : Unknown topic config name: remote.storage.enable\n"
     assert (outcome.code, outcome.out, cluster.topics) == (1, text, {})
 
@@ -423,7 +423,7 @@ def test_2_5_a_config_that_2_6_had_not_is_refused_before_anything_is_asked(clust
 def test_3_2_what_is_no_json_is_not_told_in_the_parsers_words(cluster: Any, tool: Any, tmp_path: Path) -> None:
     (tmp_path / "bad.json").write_text("{]")
     words = ["--verify", "--reassignment-json-file", str(tmp_path / "bad.json")]
-    out = tool(reassign_partitions.main_async, cluster, [*V26, *words]).out
+    out = tool(reassign_partitions, cluster, [*V26, *words]).out
     assert out.startswith("Error: The input string is not a valid JSON")
 
 

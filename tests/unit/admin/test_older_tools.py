@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from controller.admin import configs, leader_election, reassign_partitions, topics
+from controller.admin.commands import configs, leader_election, reassign_partitions, topics
 from controller.admin.toolkit.machine import Machine
 from controller.wire.simulated.world import World, run_world
 from controller.wire.types import Broker, BrokerId, Endpoint, LeaderAndIsr, TopicPartition
@@ -88,7 +88,7 @@ class Stage:
             zookeeper=lambda hosts: connector,
         )
         words = tuple("--zookeeper=zk:2181/k" if word == "--zk" else word for word in words)
-        code = await TOOLS[tool].main_async(words, machine)
+        code = await TOOLS[tool](words, machine)
         self.said.append((code, out.getvalue(), err.getvalue()))
         self.after = {p: v async for p, v in self._all(session, "")} | {"": None}
 

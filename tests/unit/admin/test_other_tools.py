@@ -8,12 +8,11 @@ from typing import Any
 
 import pytest
 
+from controller.admin.commands import configs, log_dirs
+from controller.admin.commands import consumer_groups as groups
+from controller.admin.commands import get_offsets as offsets
+from controller.admin.commands import leader_election as elect
 from controller.admin.config_text import parse_add_config
-from controller.admin.configs import main_async as configs
-from controller.admin.consumer_groups import main_async as groups
-from controller.admin.get_offsets import main_async as offsets
-from controller.admin.leader_election import main_async as elect
-from controller.admin.log_dirs import main_async as log_dirs
 from controller.admin.toolkit.failures import ToolFailure, exception_class
 from controller.wire.errors import ErrorCode
 from controller.wire.protocol import ApiKey

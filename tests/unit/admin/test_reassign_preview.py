@@ -10,7 +10,7 @@ import pytest
 
 from controller.admin.cluster.log_dirs import LogDir, ReplicaLog
 from controller.admin.cluster.queries import PartitionInfo
-from controller.admin.reassign_partitions import main_async as reassign
+from controller.admin.commands import reassign_partitions as reassign
 from controller.admin.reassignment.effect import Effect, Now, effect, smallest_useful_rate, steps
 from controller.wire.protocol import ApiKey
 from controller.wire.types import BrokerId, PartitionReplica, ReplicaAssignment, TopicPartition

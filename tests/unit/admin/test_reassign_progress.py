@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Console
 
 from controller.admin.cluster.queries import PartitionInfo
-from controller.admin.reassign_partitions import main_async as reassign
+from controller.admin.commands import reassign_partitions as reassign
 from controller.admin.reassignment.progress import Progress, ProgressView, panel, waits
 from controller.wire.protocol import ApiKey
 from controller.wire.types import BrokerId, PartitionReplica, ReplicaAssignment, TopicPartition

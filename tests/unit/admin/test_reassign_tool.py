@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from controller.admin.commands import reassign_partitions as reassign
 from controller.admin.reassign_partitions import format_running
-from controller.admin.reassign_partitions import main_async as reassign
 from controller.wire.errors import ErrorCode
 from controller.wire.protocol import ApiKey
 from controller.wire.types import BrokerId, PartitionReplica, ReplicaAssignment, TopicPartition

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from controller.admin.topics import main_async as topics
+from controller.admin.commands import topics
 from controller.wire.errors import ErrorCode
 from controller.wire.protocol import ApiKey
 from controller.wire.types import ReplicaAssignment, TopicPartition

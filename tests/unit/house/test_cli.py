@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ from controller.local.cluster import ClusterPlan, plan_cluster
 def test_every_subcommand_is_there(name: str) -> None:
     module, _, function = cli.COMMANDS[name].target.partition(":")
     assert importlib.util.find_spec(module) is not None
-    assert callable(getattr(importlib.import_module(module), function))
+    assert callable(attrgetter(function)(importlib.import_module(module)))
 
 
 def test_help_lists_every_subcommand(capsys: pytest.CaptureFixture[str]) -> None:
