@@ -15,12 +15,14 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import resource
 import shutil
 import statistics
 import sys
 import tempfile
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -109,24 +111,57 @@ def whole(spark: SparkSession, source: Source, out: Path, *, only_ingest: bool =
         return run(spark, settings, job.check(settings), progress).summary
 
 
+def cpu_s() -> float:
+    """Seconds of CPU that this process has used, and all that it started: what other programs do does not count."""
+    children: dict[int, list[int]] = defaultdict(list)
+    ticks: dict[int, int] = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            stat = (folder / "stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue  # it has ended meanwhile
+        # utime, stime, cutime, cstime: those of ended children count where they were waited for
+        children[int(stat[1])].append(int(folder.name))
+        ticks[int(folder.name)] = sum(map(int, stat[11:15]))
+    found, left = 0, [os.getpid()]
+    while left:
+        pid = left.pop()
+        found += ticks.get(pid, 0)
+        left += children[pid]
+    return found / os.sysconf("SC_CLK_TCK")
+
+
 class Measured:
-    """Seconds on the wall and of the CPU of this process and all it started, peak memory of Python workers."""
+    """Seconds on the wall, and of the CPU of this process and all it started."""
 
     def __init__(self) -> None:
         self.wall: list[float] = []
+        self.cpu: list[float] = []
+        #: what the JVM still holds when a task is done, after a full collection: it is to stay flat, whatever the rows
+        self.jvm_live_mib = 0
 
     def take(self, task: Callable[[SparkSession], object]) -> float:
         """Runs the task in a session of its own, whose start is not measured."""
         with spark_session("local[*]", input_bytes=1 << 40) as spark:
             spark.range(1).count()
-            started = time.monotonic()
+            started, used = time.monotonic(), cpu_s()
             task(spark)
             self.wall.append(time.monotonic() - started)
+            self.cpu.append(cpu_s() - used)
+            jvm = spark.sparkContext._jvm
+            assert jvm is not None
+            jvm.System.gc()
+            runtime = jvm.Runtime.getRuntime()
+            self.jvm_live_mib = max(self.jvm_live_mib, (runtime.totalMemory() - runtime.freeMemory()) >> 20)
         return self.wall[-1]
 
     @property
     def median(self) -> float:
         return statistics.median(self.wall)
+
+    @property
+    def median_cpu(self) -> float:
+        return statistics.median(self.cpu)
 
 
 @contextmanager
@@ -161,10 +196,15 @@ def bench_rows(asked: argparse.Namespace, scratch: Path, console: Console) -> li
                 "floor_s": round(of_floor.median, 1),
                 "replay_s": round(of_whole.median, 1),
                 "ratio": round(of_whole.median / of_floor.median, 2),
+                "floor_cpu_s": round(of_floor.median_cpu, 1),
+                "replay_cpu_s": round(of_whole.median_cpu, 1),
+                "cpu_ratio": round(of_whole.median_cpu / of_floor.median_cpu, 2),
                 "rows_per_s": round(rows / of_whole.median),
                 "emitted": compared["emitted"],
                 "matched": compared["matched"],
                 "spurious": compared["spurious"],
+                "jvm_live_mib": of_whole.jvm_live_mib,
+                "driver_peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10,
                 "worker_peak_mib": resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss >> 10,
             }
         )
