@@ -10,9 +10,8 @@ from __future__ import annotations
 from typing import Any, Final
 
 from broker_sim.apis.context import BrokerContext
-from broker_sim.apis.produce import NO_TRANSACTIONS, TRANSACTIONS_REFUSED
 from broker_sim.server import Answer, Call
-from controller.wire.errors import ErrorCode
+from controller.wire.errors import NO_TRANSACTIONS, TRANSACTIONS_REFUSED, ErrorCode
 from controller.wire.types import GROUP_METADATA_TOPIC, TopicPartition
 
 VERSIONS: Final = (0, 3)

@@ -16,7 +16,7 @@ from broker_sim.log.produced import MalformedRecords, check_request, is_transact
 from broker_sim.replica_types import ProduceResult
 from broker_sim.server import Answer, Call, CloseConnection
 from broker_sim.zk import ZkError
-from controller.wire.errors import ErrorCode, KafkaError
+from controller.wire.errors import NO_TRANSACTIONS, TRANSACTIONS_REFUSED, ErrorCode, KafkaError
 from controller.wire.types import INTERNAL_TOPICS, TopicPartition
 from controller.wire.znodes import ZnodeError
 
@@ -26,8 +26,6 @@ INIT_PRODUCER_ID_VERSIONS: Final = (0, 3)
 ADMIN_CLIENT_ID: Final = "__admin_client"
 VALID_ACKS: Final = frozenset({-1, 0, 1})
 #: What a transaction gets. No code says "not supported"; this one ends the client's attempts at once.
-TRANSACTIONS_REFUSED: Final = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-NO_TRANSACTIONS: Final = "transactions are not part of this broker"
 
 _Records = dict[TopicPartition, bytes]
 _Results = dict[TopicPartition, ProduceResult]

@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import Final
 
 from controller.requests.node import Body, Node
-from controller.wire.errors import ErrorCode, KafkaError
+from controller.wire.errors import NO_TRANSACTIONS, TRANSACTIONS_REFUSED, ErrorCode, KafkaError
 from controller.wire.hashing import group_partition
 from controller.wire.protocol import Request
 from controller.wire.types import GROUP_METADATA_TOPIC, TopicPartition
@@ -32,7 +32,7 @@ async def handle_find_coordinator(node: Node, request: Request) -> Body:
     groups whose coordinator, as told here, denies to be one, for as long as that broker runs.
     """
     if int(getattr(request.body, "key_type", _GROUP)) != _GROUP:
-        raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "Transactions are not offered.")
+        raise KafkaError(TRANSACTIONS_REFUSED, NO_TRANSACTIONS)
     if not node.is_active or not node.knows_topic(GROUP_METADATA_TOPIC):
         raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
     partitions = node.state.topic_assignment(GROUP_METADATA_TOPIC)
@@ -53,7 +53,7 @@ def find_coordinator_failed(request: Request, code: ErrorCode, message: str | No
 async def handle_init_producer_id(node: Node, request: Request) -> Body:
     """An id for an idempotent producer, epoch 0."""
     if request.body.transactional_id is not None:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "Transactions are not offered.")
+        raise KafkaError(TRANSACTIONS_REFUSED, NO_TRANSACTIONS)
     return {"producer_id": await node.producer_ids.take(), "producer_epoch": 0}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import Final
 
 
 class ErrorCode(IntEnum):
@@ -89,6 +90,12 @@ class ErrorCode(IntEnum):
             return cls(code)
         except ValueError:
             return cls.UNKNOWN_SERVER_ERROR
+
+
+#: To whoever begins a transaction or writes in one, asked of a broker or of the controller: every client takes this
+#: error for final, where others (COORDINATOR_NOT_AVAILABLE) mean that it shall ask again.
+TRANSACTIONS_REFUSED: Final = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+NO_TRANSACTIONS: Final = "Transactions are not offered."
 
 
 class KafkaError(Exception):

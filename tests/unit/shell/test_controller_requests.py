@@ -423,7 +423,7 @@ def test_clients_that_take_the_controller_for_a_broker_are_helped(play: Play) ->
         leader = cluster.controller.state.leadership(("__consumer_offsets", group_partition("my-group", 8))).leader
         assert (found["error_code"], found["node_id"], found["host"]) == (0, leader, f"broker-{leader}")
         transaction = await cluster.ask(ApiKey.FIND_COORDINATOR, 1, {"key": "t", "key_type": 1})
-        assert transaction["error_code"] == 15
+        assert transaction["error_code"] == 53, "an answer that clients take for final"
         ids = [
             (await cluster.ask(ApiKey.INIT_PRODUCER_ID, 3, {"transactional_id": None}))["producer_id"] for _ in range(2)
         ]
@@ -431,7 +431,7 @@ def test_clients_that_take_the_controller_for_a_broker_are_helped(play: Play) ->
         block = json.loads(await cluster.read("/latest_producer_id_block"))
         assert (block["broker"], block["block_start"], block["block_end"]) == (100, "0", "999")
         refused = await cluster.ask(ApiKey.INIT_PRODUCER_ID, 3, {"transactional_id": "x"})
-        assert (refused["error_code"], refused["producer_id"]) == (42, -1)
+        assert (refused["error_code"], refused["producer_id"]) == (53, -1)
         assert (await cluster.ask(ApiKey.LIST_GROUPS, 3, {}))["groups"] == []
         dirs = (await cluster.ask(ApiKey.DESCRIBE_LOG_DIRS, 2, {"topics": None}))["results"]
         assert [(row["error_code"], row["topics"]) for row in dirs] == [(0, [])], "no row is a failure"
