@@ -20,17 +20,17 @@ from broker_sim.config_store import ConfigStore, DynamicConfigs
 from broker_sim.faults.board import FaultBoard
 from broker_sim.faults.links import FaultyNetwork
 from broker_sim.faults.rows import ExpireSession, FailLogDir, Fault
-from broker_sim.fetch_session import FetchSessionCache
 from broker_sim.groups.coordinator import GroupCoordinator
-from broker_sim.isr_writer import ZkIsrWriter, notify_log_dir_failure
 from broker_sim.listeners import PLAINTEXT, BrokerListener
 from broker_sim.log.errors import LogDirsUnusable
 from broker_sim.metadata_cache import MetadataCache
 from broker_sim.metadata_decoding import MetadataDecoder
 from broker_sim.producer_ids import ProducerIds
 from broker_sim.registration import Registration, RegistrationRefused, prepare_cluster
-from broker_sim.replica_manager import ReplicaManager
-from broker_sim.replica_types import ReplicaSettings
+from broker_sim.replicas.fetch_session import FetchSessionCache
+from broker_sim.replicas.isr_writer import ZkIsrWriter, notify_log_dir_failure
+from broker_sim.replicas.manager import ReplicaManager
+from broker_sim.replicas.types import ReplicaSettings
 from broker_sim.server import SocketServer
 from broker_sim.server_limits import ServerLimits
 from broker_sim.shutdown import ControlledShutdown
@@ -38,7 +38,7 @@ from broker_sim.topic_creation import TopicCreator
 from broker_sim.trace import TraceWriter
 from broker_sim.zk import ZkClient, ZkError
 from controller.wire import log_events as ev
-from controller.wire.broker_configs import per_address_limits
+from controller.wire.configs.broker import per_address_limits
 from controller.wire.ports import Clock, Network, ZkConnector, ZkSession
 from controller.wire.types import Broker as RegisteredBroker
 from controller.wire.types import BrokerId, Endpoint, TopicPartition

@@ -149,7 +149,7 @@ class BrokerSettings(BaseModel):
 
     @classmethod
     def parse(cls, properties: Mapping[str, Any]) -> Self:
-        """The settings of these properties; what kwob does not use is ignored (`controller.wire.settings` has told).
+        """The settings of these properties; what kwob does not use is ignored (`wire.configs.settings` has told).
 
         Raises: SettingsError, for a value that its property cannot have.
         """

@@ -12,8 +12,8 @@ from typing import Any, Final, Protocol
 
 from broker_sim.zk import ZkClient, ZkError
 from controller.wire import log_events as ev
-from controller.wire import topic_configs
-from controller.wire.broker_configs import check_broker_value
+from controller.wire.configs import topic as topic_configs
+from controller.wire.configs.broker import check_broker_value
 from controller.wire.errors import KafkaError
 from controller.wire.ports import Clock
 from controller.wire.types import BrokerId

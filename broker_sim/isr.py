@@ -1,8 +1,8 @@
 """Who is in sync: the rule of the leader, as a state machine over one led partition. Pure; one rule, two users.
 
-The live leader (`partition.py`) and the Spark replay (`replay/`) feed it the same events (became leader, appended,
-follower fetched, expiration tick, ISR write answered) and get the same answers: ISR changes to write, and the high
-watermark. All times are ms on the leader's clock and are passed in.
+The live leader (`replicas/partition.py`) and the Spark replay (`replay/`) feed it the same events (became leader,
+appended, follower fetched, expiration tick, ISR write answered) and get the same answers: ISR changes to write, and the
+high watermark. All times are ms on the leader's clock and are passed in.
 
 Source: Kafka `Partition`, `Replica`, `ReplicaManager.maybeShrinkIsr`; spec isr-replay.md §1-3, whose names are kept:
 `leo` log end offset, `hw` high watermark, `ll` lastFetchLeaderLogEndOffset, `ft` lastFetchTimeMs, `cu`

@@ -32,7 +32,7 @@ from broker_sim.faults.watch import watch_faults
 from broker_sim.host import BrokerHost
 from broker_sim.metadata_decoding import MetadataDecoder
 from controller.wire import log_events as ev
-from controller.wire import settings as wire_settings
+from controller.wire.configs import settings as wire_settings
 from controller.wire.real import logs
 from controller.wire.real.clock import SystemClock
 from controller.wire.real.net import TcpNetwork

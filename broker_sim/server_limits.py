@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from controller.wire.broker_configs import per_address_limits
+from controller.wire.configs.broker import per_address_limits
 from controller.wire.framing import MAX_REQUEST_BYTES
 
 UNLIMITED: Final = 2**31 - 1

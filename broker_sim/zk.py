@@ -1,7 +1,7 @@
 """The broker's ZooKeeper client: one session at a time, a new one when it expires, watches that find their handler.
 
 Everything that the broker says to ZooKeeper goes through `perform`, which waits over lost sessions as Kafka's client
-does. What is said is elsewhere: `registration`, `isr_writer`, `config_store`, `config_watch`, `topic_creation`.
+does. What is said is elsewhere: `registration`, `replicas.isr_writer`, `config_store`, `topic_creation`.
 Source: Kafka 3.9 `KafkaZkClient`, `ZooKeeperClient`; spec broker.md §2.
 """
 

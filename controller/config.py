@@ -14,9 +14,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from controller.channels import ChannelSettings
 from controller.core.settings import ControllerSettings
-from controller.wire import settings as kafka_settings
-from controller.wire.settings import SettingError
-from controller.wire.topic_configs import TOPIC_CONFIGS
+from controller.wire.configs import settings as kafka_settings
+from controller.wire.configs.settings import SettingError
+from controller.wire.configs.topic import TOPIC_CONFIGS
 
 #: `max.connections` has no limit in Kafka; a controller needs a few per broker and per operator.
 MAX_CONNECTIONS: Final = 4_096

@@ -17,9 +17,9 @@ from structlog.typing import FilteringBoundLogger
 from controller.core.events import Event, TopicUncleanLeaderElectionEnable, UncleanLeaderElectionEnable
 from controller.core.state import ClusterState
 from controller.wire import log_events as ev
+from controller.wire.configs.topic import BrokerLevels
 from controller.wire.errors import ErrorCode, KafkaError
 from controller.wire.ports import Clock
-from controller.wire.topic_configs import BrokerLevels
 from controller.wire.topic_names import check_topic_name
 from controller.wire.types import BrokerId
 from controller.wire.zk import Delete, GetChildren, GetData, ZkCode, ZkSessionExpired

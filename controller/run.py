@@ -26,11 +26,11 @@ from controller.config import Properties
 from controller.metrics import MetricsServer, process_collector
 from controller.process import Controller, Identity, IdTaken, World
 from controller.wire import log_events as ev
+from controller.wire.configs.settings import SettingError
 from controller.wire.real import logs
 from controller.wire.real.clock import SystemClock
 from controller.wire.real.net import TcpNetwork
 from controller.wire.real.zookeeper import KazooConnector
-from controller.wire.settings import SettingError
 from controller.wire.types import BrokerId
 from controller.wire.zk import ZkUnreachable
 from controller.wire.znodes import ZnodeError

@@ -68,7 +68,7 @@ MAY_NOT_IMPORT: dict[str, tuple[str, ...]] = {
 #: library -> the only modules that may import it.
 ONLY_IN: dict[str, tuple[str, ...]] = {
     "kazoo": ("controller.wire.real.zookeeper", "controller.wire.real.kazoo_connection"),
-    "kio": ("controller.wire.kio_schemas", "controller.wire.codec_schema"),
+    "kio": ("controller.wire.codec.kio_schemas", "controller.wire.codec.schema"),
     "pyspark": ("broker_sim.replay",),
     "confluent_kafka": ("controller.demo",),
     "prometheus_client": ("controller.metrics",),

@@ -16,13 +16,13 @@ from typing import Any, Final
 from broker_sim.apis.context import BrokerContext
 from broker_sim.server import Answer, Call
 from broker_sim.zk import ZkError
-from controller.wire.broker_config_names import BROKER_CONFIG_DEFAULTS, BROKER_CONFIG_TYPES
-from controller.wire.broker_configs import check_broker_change
-from controller.wire.config_alterations import Alteration, alterations
-from controller.wire.config_edits import ResourceType, edited, own_broker_id, resource_type_name
-from controller.wire.config_entries import broker_rows, topic_rows
+from controller.wire.configs.alterations import Alteration, alterations
+from controller.wire.configs.broker import check_broker_change
+from controller.wire.configs.broker_names import BROKER_CONFIG_DEFAULTS, BROKER_CONFIG_TYPES
+from controller.wire.configs.edits import ResourceType, edited, own_broker_id, resource_type_name
+from controller.wire.configs.entries import broker_rows, topic_rows
+from controller.wire.configs.topic import TOPIC_CONFIGS, BrokerLevels, InvalidValue, defaults_from, validate
 from controller.wire.errors import ErrorCode, KafkaError
-from controller.wire.topic_configs import TOPIC_CONFIGS, BrokerLevels, InvalidValue, defaults_from, validate
 from controller.wire.topic_names import check_topic_name
 
 DESCRIBE_CONFIGS_VERSIONS: Final = (0, 3)

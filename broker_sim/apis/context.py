@@ -10,13 +10,13 @@ from typing import Any
 
 from broker_sim.config import BrokerSettings
 from broker_sim.config_store import ConfigStore, DynamicConfigs
-from broker_sim.fetch_session import FetchSessionCache
 from broker_sim.groups.coordinator import GroupCoordinator
 from broker_sim.metadata_cache import MetadataCache
 from broker_sim.metadata_decoding import MetadataDecoder
 from broker_sim.producer_ids import ProducerIds
 from broker_sim.registration import Registration
-from broker_sim.replica_manager import ReplicaManager
+from broker_sim.replicas.fetch_session import FetchSessionCache
+from broker_sim.replicas.manager import ReplicaManager
 from broker_sim.topic_creation import TopicCreator
 from controller.wire.ports import Clock
 from controller.wire.types import BrokerId, TopicPartition

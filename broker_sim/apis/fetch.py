@@ -12,8 +12,8 @@ from dataclasses import replace
 from typing import Any, Final
 
 from broker_sim.apis.context import BrokerContext, by_topic
-from broker_sim.fetch_session import FetchContext
-from broker_sim.replica_types import FetchPartition, FetchResult
+from broker_sim.replicas.fetch_session import FetchContext
+from broker_sim.replicas.types import FetchPartition, FetchResult
 from broker_sim.server import Answer, Call
 from controller.wire.errors import ErrorCode
 from controller.wire.types import TopicPartition

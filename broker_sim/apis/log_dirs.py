@@ -1,7 +1,7 @@
 """Log directories of this broker: DescribeLogDirs (35) versions 0-2, AlterReplicaLogDirs (34) versions 0-1.
 
 v1 of both changed only throttling, v2 of DescribeLogDirs is flexible. What is decided about moves is in
-`log_dir_moves`. Source: spec broker.md §11.2, §11.3.
+`replicas.log_dir_moves`. Source: spec broker.md §11.2, §11.3.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from broker_sim.apis.context import BrokerContext, by_topic
-from broker_sim.replica_types import LogDirDescription, ReplicaOnDisk
+from broker_sim.replicas.types import LogDirDescription, ReplicaOnDisk
 from broker_sim.server import Answer, Call
 from controller.wire.types import TopicPartition
 

@@ -12,7 +12,7 @@ from collections import Counter
 from typing import Any, Final
 
 from broker_sim.apis.context import BrokerContext
-from broker_sim.replica_types import DeleteRecordsResult, ListedOffset
+from broker_sim.replicas.types import DeleteRecordsResult, ListedOffset
 from broker_sim.server import Answer, Call
 from controller.wire.errors import ErrorCode
 from controller.wire.types import INTERNAL_TOPICS, TopicPartition

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from broker_sim.apis.context import BrokerContext
 from broker_sim.log.produced import MalformedRecords, check_request, is_transactional
-from broker_sim.replica_types import ProduceResult
+from broker_sim.replicas.types import ProduceResult
 from broker_sim.server import Answer, Call, CloseConnection
 from broker_sim.zk import ZkError
 from controller.wire.errors import NO_TRANSACTIONS, TRANSACTIONS_REFUSED, ErrorCode, KafkaError

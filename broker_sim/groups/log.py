@@ -23,7 +23,7 @@ from broker_sim.groups.records import (
     decode_offset_value,
 )
 from broker_sim.log.records import build_values, iterate
-from broker_sim.replica_types import ProduceResult
+from broker_sim.replicas.types import ProduceResult
 from controller.wire import log_events as ev
 from controller.wire.errors import ErrorCode
 from controller.wire.ports import Clock

@@ -107,7 +107,7 @@ def _run(asked: argparse.Namespace) -> int:
     from pyspark.errors import PySparkException
 
     from broker_sim.replay import job, session
-    from broker_sim.replay.ingest_job import Source
+    from broker_sim.replay.ingest.job import Source
     from broker_sim.replay.progress import StepProgress
 
     settings = job.ReplaySettings(
@@ -142,8 +142,9 @@ def _run(asked: argparse.Namespace) -> int:
 
 
 def _validate(asked: argparse.Namespace) -> int:
-    from broker_sim.replay import session, validation_job
-    from broker_sim.replay.validation import RunFigures, broken_limits, page
+    from broker_sim.replay import session
+    from broker_sim.replay.validation import job as validation_job
+    from broker_sim.replay.validation.figures import RunFigures, broken_limits, page
 
     if asked.profile not in PROFILES:
         raise ReplayRefused(f"no profile {asked.profile!r}; there are {', '.join(PROFILES)}")

@@ -12,8 +12,8 @@ from typing import Any, Final
 import pyarrow as pa
 
 from broker_sim.isr import PROFILES
-from broker_sim.replay.feeding import LaneFeeder
 from broker_sim.replay.history import FactRow, PartitionHistory
+from broker_sim.replay.rules.feeding import LaneFeeder
 
 #: Rows per batch handed back.
 BATCH_ROWS: Final = 8192

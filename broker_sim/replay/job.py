@@ -1,6 +1,6 @@
 """The job, from input to report. Results appear whole or not at all.
 
-ingest (`ingest_job`) -> trace, quarantine | rules -> outcomes | fold -> tables | findings -> summary, report
+ingest (`ingest.job`) -> trace, quarantine | rules -> outcomes | fold -> tables | findings -> summary, report
 """
 
 from __future__ import annotations
@@ -19,13 +19,15 @@ from typing import Any, Final
 from pyspark.sql import DataFrame, SparkSession
 
 from broker_sim.isr import PROFILES
-from broker_sim.replay import ingest, ingest_job, steps
+from broker_sim.replay import steps
 from broker_sim.replay.diagnosis import troubles_of
 from broker_sim.replay.errors import ReplayRefused
 from broker_sim.replay.findings import Finding, find
-from broker_sim.replay.ingest_job import Inputs, Source
+from broker_sim.replay.ingest import frame as ingest
+from broker_sim.replay.ingest import job as ingest_job
+from broker_sim.replay.ingest.job import Inputs, Source
 from broker_sim.replay.progress import StepProgress
-from broker_sim.replay.report import write_report
+from broker_sim.replay.report.page import write_report
 from broker_sim.replay.schema import DERIVED_TABLES
 from broker_sim.replay.state_writes import state_notices, state_writes
 from broker_sim.replay.tables import write_csv, write_rows

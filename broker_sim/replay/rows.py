@@ -1,7 +1,7 @@
 """The values that pass between the steps of the replay. Pure: no Spark, no Arrow.
 
-A `LaneRow` is a trace row as the row machine (`lane.py`) takes it; an `Outcome` is what the machine says. Both are
-flat, because they cross the border to Arrow as columns.
+A `LaneRow` is a trace row as the row machine (`rules/lane.py`) takes it; an `Outcome` is what the machine says. Both
+are flat, because they cross the border to Arrow as columns.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ import contextlib
 from pydantic import BaseModel, ConfigDict
 
 from controller.admin.reassignment.forgotten_throttles import forgotten
-from controller.wire.config_znodes import ConfigEntityZNode
+from controller.wire.configs.znodes import ConfigEntityZNode
 from controller.wire.ports import ZkSession
 from controller.wire.types import TopicPartition
 from controller.wire.zk import GetChildren, GetData, ZkOp

@@ -23,7 +23,7 @@ from controller.local.control import serve_control
 from controller.local.place import LOCK_FILE, own_folder
 from controller.local.readiness import wait_until_whole
 from controller.local.status import DEFAULT_DATA, ClusterError, read_cluster
-from controller.wire import settings
+from controller.wire.configs import settings
 from controller.wire.real import logs
 from controller.wire.types import BrokerId
 

@@ -14,20 +14,21 @@ from dataclasses import replace
 from typing import Any, Final
 
 from controller.requests.node import Body, Node, announce_config_change, write_entity_configs
-from controller.wire import topic_configs, znodes
-from controller.wire.broker_config_names import BROKER_CONFIG_DEFAULTS, BROKER_CONFIG_TYPES
-from controller.wire.broker_configs import check_broker_change
-from controller.wire.config_alterations import Alteration, alterations
-from controller.wire.config_edits import (
+from controller.wire import znodes
+from controller.wire.configs import topic as topic_configs
+from controller.wire.configs.alterations import Alteration, alterations
+from controller.wire.configs.broker import check_broker_change
+from controller.wire.configs.broker_names import BROKER_CONFIG_DEFAULTS, BROKER_CONFIG_TYPES
+from controller.wire.configs.edits import (
     ResourceType,
     edited,
     own_broker_id,
     resource_type_name,
 )
-from controller.wire.config_entries import broker_rows, topic_rows
+from controller.wire.configs.entries import broker_rows, topic_rows
+from controller.wire.configs.topic import TOPIC_CONFIGS, InvalidValue
 from controller.wire.errors import ErrorCode, KafkaError
 from controller.wire.protocol import Request
-from controller.wire.topic_configs import TOPIC_CONFIGS, InvalidValue
 from controller.wire.topic_names import check_topic_name
 from controller.wire.zk import Exists, GetData
 

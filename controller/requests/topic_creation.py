@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from controller.requests.node import Body, Node, check_size, check_written, create_recursive, write_entity_configs
-from controller.wire import topic_configs, znodes
+from controller.wire import znodes
+from controller.wire.configs import topic as topic_configs
 from controller.wire.errors import ErrorCode, KafkaError
 from controller.wire.placement import (
     Assignment,

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Final
 
-from controller.wire import codec_reader
-from controller.wire.codec_writer import write_text, writer
+from controller.wire.codec import reader as codec_reader
+from controller.wire.codec.kio_schemas import api_key_map, load_request_schema, load_response_schema
+from controller.wire.codec.writer import write_text, writer
 from controller.wire.framing import frame
-from controller.wire.kio_schemas import api_key_map, load_request_schema, load_response_schema
 
 
 class ApiKey(IntEnum):

@@ -35,10 +35,11 @@ from pyspark.sql import functions as F
 from rich.console import Console
 from rich.table import Table
 
-from broker_sim.replay import ingest_layout, job
+from broker_sim.replay import job
 from broker_sim.replay.generator.plan import ClusterPlan
 from broker_sim.replay.generator.write import generate
-from broker_sim.replay.ingest_job import Source
+from broker_sim.replay.ingest import layout as ingest_layout
+from broker_sim.replay.ingest.job import Source
 from broker_sim.replay.job import ReplaySettings
 from broker_sim.replay.progress import StepProgress
 from broker_sim.replay.schema import LANE_COLUMNS, LANE_KEY

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from queue import Empty, Queue
 from typing import Any
 
 import pytest
+
+from controller.admin.health import unhealthy
+from controller.admin.toolkit.machine import this_machine
 
 START_LIMIT_S = 60.0
 
@@ -64,6 +69,21 @@ class Program:
         return status
 
 
+def until_served(ports: Mapping[int, int]) -> None:
+    """Waits until each of these brokers (port by id) lists itself: librdkafka does not ask again for some minutes after
+    an answer without brokers, which is what a broker gives that no controller has told anything.
+    """
+    deadline = time.monotonic() + START_LIMIT_S
+    waiting = dict(ports)
+    while waiting:
+        assert time.monotonic() < deadline, f"not served in time: {waiting}"
+        waiting = {
+            broker: port
+            for broker, port in waiting.items()
+            if asyncio.run(unhealthy(this_machine(), "127.0.0.1", port, node_id=broker, timeout_s=5)) is not None
+        }
+
+
 @pytest.fixture
 def program() -> Iterator[Callable[..., Program]]:
     """Starts programs, which end with the test."""
@@ -93,9 +113,9 @@ def bootstrap(zookeeper: Any, tmp_path_factory: pytest.TempPathFactory) -> Itera
     )  # fmt: skip
     controller = Program("controller", "run", "--zookeeper", connect, "--controller-id", "100", *listener)
     try:
-        ports = [brokers.wait_for("broker.started")["port"] for _ in range(3)]
-        controller.wait_for("controller.ready")
-        yield f"127.0.0.1:{ports[0]}"
+        started = [brokers.wait_for("broker.started") for _ in range(3)]
+        until_served({line["broker_id"]: line["port"] for line in started})
+        yield f"127.0.0.1:{started[0]['port']}"
     finally:
         statuses = (brokers.stop(), controller.stop())
         print(*brokers.lines[-60:], *controller.lines[-60:], sep="")

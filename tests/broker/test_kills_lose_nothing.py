@@ -14,7 +14,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, TopicPar
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from ..acknowledged import Writer, until
-from .conftest import Program
+from .conftest import Program, until_served
 
 pytestmark = pytest.mark.zk
 TOPIC, PARTITIONS = "kept", 3
@@ -47,7 +47,7 @@ class Machines:
             self.start(number)
         for broker in self.brokers.values():
             broker.wait_for("broker.started")
-        self._controller.wait_for("controller.ready")
+        until_served(self.ports)
         # A client that asked too early would keep to what it heard.
         self._admin = AdminClient({"bootstrap.servers": self.bootstrap, "topic.metadata.refresh.interval.ms": 1_000})
 

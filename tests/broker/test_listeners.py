@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from .conftest import Program
+from .conftest import Program, until_served
 
 pytestmark = pytest.mark.zk
 LIMIT_S = 60.0
@@ -32,13 +32,15 @@ def test_clients_and_brokers_each_use_their_listener(
         "broker_sim", "run", "--zookeeper", zk_connect, "--broker-id", "1-2", "--log-dirs", str(tmp_path),
         "--listener", "INTERNAL://127.0.0.1:0,EXTERNAL://127.0.0.1:0,CONTROL://127.0.0.1:0", *SETTINGS,
     )  # fmt: skip
-    controller = program(
+    program(
         "controller", "run", "--zookeeper", zk_connect, "--controller-id", "100", "--listener", "127.0.0.1:0", *SETTINGS
     )
     started = [brokers.wait_for("broker.started") for _ in range(2)]
-    controller.wait_for("controller.ready")
     ports = [dict(text.rsplit(":", 1) for text in line["listeners"]) for line in started]
     external = sorted(int(each["EXTERNAL://127.0.0.1"]) for each in ports)
+    until_served(
+        {line["broker_id"]: int(each["EXTERNAL://127.0.0.1"]) for line, each in zip(started, ports, strict=True)}
+    )
     assert len({port for each in ports for port in each.values()}) == 6
 
     admin = AdminClient({"bootstrap.servers": f"127.0.0.1:{external[0]}"})

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 
-from .conftest import Program
+from .conftest import Program, until_served
 
 pytestmark = pytest.mark.zk
 LIMIT_S = 90.0
@@ -58,16 +58,16 @@ def read(bootstrap: str, topic: str, count: int) -> list[str]:
 def test_the_reassignment_tool_moves_a_replica_to_another_dir(
     zk_connect: str, tmp_path: Path, program: Callable[..., Program]
 ) -> None:
-    controller = program("controller", "run", "--zookeeper", zk_connect, "--controller-id", "100",
-                         "--listener", "127.0.0.1:0")  # fmt: skip
+    program("controller", "run", "--zookeeper", zk_connect, "--controller-id", "100", "--listener", "127.0.0.1:0")
     dirs = [str(tmp_path / "first"), str(tmp_path / "second")]
     broker = program(
         "broker_sim", "run", "--zookeeper", zk_connect, "--broker-id", "1", "--listener", "127.0.0.1:0",
         "--log-dirs", ",".join(dirs), "--override", "log.segment.delete.delay.ms=0",
         "--override", "controlled.shutdown.retry.backoff.ms=10",
     )  # fmt: skip
-    bootstrap = f"127.0.0.1:{broker.wait_for('broker.started')['port']}"
-    controller.wait_for("controller.ready")
+    port = broker.wait_for("broker.started")["port"]
+    until_served({1: port})
+    bootstrap = f"127.0.0.1:{port}"
     kwob(bootstrap, "topics", "--create", "--topic", "moving", "--partitions", "1", "--replication-factor", "1")
     values = [f"{number} " + "x" * 200 for number in range(1_000)]
     write(bootstrap, "moving", values)

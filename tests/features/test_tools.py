@@ -22,6 +22,7 @@ from controller.admin.commands import reassign_partitions as reassign
 from controller.admin.commands import topics
 from controller.admin.layout.skew import measure
 from controller.admin.toolkit.machine import Machine
+from controller.wire.configs.settings import ignored
 from controller.wire.errors import ErrorCode
 from controller.wire.placement import (
     BrokerRack,
@@ -35,7 +36,6 @@ from controller.wire.placement import (
     usable_brokers,
 )
 from controller.wire.protocol import ApiKey
-from controller.wire.settings import ignored
 from controller.wire.types import BrokerId, ReplicaAssignment, TopicPartition
 
 from ..unit.admin.conftest import FakeCluster, run_tool

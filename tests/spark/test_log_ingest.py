@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 
 from broker_sim.replay import job
-from broker_sim.replay.ingest_job import Source
+from broker_sim.replay.ingest.job import Source
 from broker_sim.replay.job import Replayed, ReplaySettings
 from broker_sim.replay.progress import StepProgress
 from controller.wire.trace import TRACE_VERSION

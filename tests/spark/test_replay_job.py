@@ -15,7 +15,7 @@ from rich.console import Console
 
 from broker_sim.replay import job
 from broker_sim.replay.errors import ReplayRefused
-from broker_sim.replay.ingest_job import Source
+from broker_sim.replay.ingest.job import Source
 from broker_sim.replay.job import Replayed, ReplaySettings
 from broker_sim.replay.progress import StepProgress
 from broker_sim.replay.schema import ISR_HISTORY_COLUMNS

@@ -11,7 +11,7 @@ from typing import Final
 import pytest
 from pyspark.sql import SparkSession
 
-from broker_sim.replay import validation_job
+from broker_sim.replay.validation import job as validation_job
 
 #: With a step back in it, as a relative path may have: files must still be known by the name that Spark tells.
 RUNS: Final = Path(__file__).parents[2] / ".." / "shared" / "data" / "isr"

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 
 from broker_sim.replay import job
-from broker_sim.replay.ingest_job import Source
+from broker_sim.replay.ingest.job import Source
 from broker_sim.replay.job import Replayed, ReplaySettings
 from broker_sim.replay.progress import StepProgress
 from broker_sim.replay.what_if.asked import parse

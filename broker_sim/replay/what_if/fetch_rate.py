@@ -15,9 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from broker_sim.isr import LedPartition
-from broker_sim.replay.lane import Lane
 from broker_sim.replay.rows import LaneRow
-from broker_sim.replay.stretch import ABSENT, BulkKind, BulkRows, Longs
+from broker_sim.replay.rules.lane import Lane
+from broker_sim.replay.rules.stretch import ABSENT, BulkKind, BulkRows, Longs
 from broker_sim.replay.what_if.asked import Change
 from broker_sim.replay.what_if.lanes import Episode, Figures
 from broker_sim.replay.what_if.throttle import FETCH_BYTES

@@ -14,11 +14,11 @@ import numpy as np
 
 from broker_sim.isr import IsrChange, IsrChangeKind, LedPartition
 from broker_sim.replay.history import FLAP_WINDOW_MS
-from broker_sim.replay.lane import Lane, tick_phase
-from broker_sim.replay.lane_measures import Measures
-from broker_sim.replay.lane_settings import DEFAULT_LAG_MS, ForcedSetting
 from broker_sim.replay.rows import ALIVENESS_RUN, RULES_OFF, LaneRow, LeftBy, Measure, Outcome, OutcomeKind
-from broker_sim.replay.stretch import BulkKind, BulkRows, Longs, Stretch
+from broker_sim.replay.rules.lane import Lane, tick_phase
+from broker_sim.replay.rules.measures import Measures
+from broker_sim.replay.rules.settings import DEFAULT_LAG_MS, ForcedSetting
+from broker_sim.replay.rules.stretch import BulkKind, BulkRows, Longs, Stretch
 from broker_sim.replay.what_if.asked import LAG, MIN_ISR, Change
 from broker_sim.replay.what_if.silences import Silences
 from controller.wire.trace import TraceEvent

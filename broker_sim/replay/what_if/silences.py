@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from broker_sim.isr import LedPartition
-from broker_sim.replay.stretch import Stretch
+from broker_sim.replay.rules.stretch import Stretch
 from controller.wire.types import BrokerId
 
 

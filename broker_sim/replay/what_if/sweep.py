@@ -8,9 +8,9 @@ from typing import Any, Final
 import pyarrow as pa
 
 from broker_sim.isr import PROFILES, Profile
-from broker_sim.replay.feeding import LaneColumns, LaneKey, feed_lane
 from broker_sim.replay.grouped import ArrowBatches, ArrowStep
-from broker_sim.replay.stretch import BulkKind
+from broker_sim.replay.rules.feeding import LaneColumns, LaneKey, feed_lane
+from broker_sim.replay.rules.stretch import BulkKind
 from broker_sim.replay.what_if.asked import FETCH_RATE, Change
 from broker_sim.replay.what_if.fetch_rate import FetchRateLane
 from broker_sim.replay.what_if.lanes import Figures, SweptLane

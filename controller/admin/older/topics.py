@@ -18,7 +18,7 @@ from controller.admin.toolkit.texts import V26
 from controller.admin.topic_filter import matching
 from controller.admin.topic_plan import parse_assignment, parse_configs
 from controller.admin.topics import format_version_warning
-from controller.wire import topic_configs
+from controller.wire.configs import topic as topic_configs
 from controller.wire.errors import ErrorCode, KafkaError
 from controller.wire.placement import (
     BrokerRack,

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from controller.admin.toolkit.failures import ToolFailure
-from controller.wire.config_znodes import ConfigEntityZNode
+from controller.wire.configs.znodes import ConfigEntityZNode
 from controller.wire.ports import ZkConnector, ZkSession
 from controller.wire.types import BrokerId, LeaderAndIsr, ReplicaAssignment, TopicPartition
 from controller.wire.zk import Exists, GetChildren, GetData, ZkOp, ZkResult, ZkSessionExpired, ZkUnreachable

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from controller.admin.toolkit.machine import Machine
-from controller.wire import protocol, topic_configs
+from controller.wire import protocol
+from controller.wire.configs import topic as topic_configs
 from controller.wire.errors import ErrorCode
 from controller.wire.framing import FrameBuffer
 from controller.wire.ports import Connection

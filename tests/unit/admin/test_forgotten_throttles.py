@@ -8,7 +8,7 @@ import pytest
 
 from controller.admin.reassignment.forgotten_throttles import DEFAULT, forgotten
 from controller.local.throttles import forgotten_throttles
-from controller.wire.config_znodes import ConfigEntityZNode
+from controller.wire.configs.znodes import ConfigEntityZNode
 from controller.wire.simulated.world import World, run_world
 from controller.wire.types import BrokerId, ReplicaAssignment, TopicPartition
 from controller.wire.zk import Create, SetData

@@ -11,9 +11,9 @@ import pytest
 from controller.admin.commands import configs, leader_election, reassign_partitions, topics
 from controller.admin.older import topic_config_versions
 from controller.admin.reassignment import throttles
+from controller.wire.configs.topic import InvalidConfig
 from controller.wire.errors import ErrorCode
 from controller.wire.protocol import ApiKey
-from controller.wire.topic_configs import InvalidConfig
 from controller.wire.types import PartitionReplica, ReplicaAssignment, TopicPartition
 
 V26 = ("--compat", "2.6")

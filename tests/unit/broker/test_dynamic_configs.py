@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 
 from broker_sim.log.records import build_values
 from controller.wire import log_events as ev
-from controller.wire.broker_configs import ALTERABLE, check_broker_change, documentation, is_sensitive, synonyms_of
+from controller.wire.configs.broker import ALTERABLE, check_broker_change, documentation, is_sensitive, synonyms_of
 from controller.wire.errors import ErrorCode, KafkaError
 from controller.wire.protocol import ApiKey
 from controller.wire.types import TopicPartition

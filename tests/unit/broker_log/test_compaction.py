@@ -22,8 +22,8 @@ from broker_sim.log.errors import StorageFailure
 from broker_sim.log.files import Files
 from broker_sim.log.log import Log
 from broker_sim.log.records import Record, build_batch, iterate, parse_header, records_of
-from broker_sim.log_cleaner import LogCleaner
-from broker_sim.replica_types import ReplicaSettings
+from broker_sim.replicas.log_cleaner import LogCleaner
+from broker_sim.replicas.types import ReplicaSettings
 from controller.wire.types import TopicPartition
 
 TP = TopicPartition("t", 0)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.wire.settings import (
+from controller.wire.configs.settings import (
     SettingError,
     flag,
     ignored,

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from broker_sim.replay.lane import Lane
 from broker_sim.replay.rows import ALIVENESS_RUN, LaneRow, Outcome
+from broker_sim.replay.rules.lane import Lane
 from controller.wire.types import BrokerId
 
 ONE = BrokerId(1)

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from broker_sim.replay.lane import Lane
 from broker_sim.replay.rows import ALIVENESS_RUN, RULES_OFF, LaneRow, Outcome
+from broker_sim.replay.rules.lane import Lane
 from controller.wire.types import BrokerId
 
 Told = tuple[int, str, dict[str, Any]]

@@ -14,8 +14,8 @@ from typing import Any, Final
 
 import pytest
 
-from broker_sim.replay.lane import Lane
 from broker_sim.replay.rows import ALIVENESS_RUN, LaneRow
+from broker_sim.replay.rules.lane import Lane
 from controller.wire.types import BrokerId
 
 RUNS: Final = Path(__file__).parents[4] / "shared" / "data" / "isr"

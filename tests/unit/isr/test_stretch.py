@@ -12,10 +12,10 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from broker_sim.isr import PROFILES
-from broker_sim.replay.feeding import LaneFeeder
-from broker_sim.replay.lane import Lane
 from broker_sim.replay.rows import ALIVENESS_RUN, LaneRow, Outcome, OutcomeKind
-from broker_sim.replay.stretch import ABSENT, BULK_KINDS, BulkRows
+from broker_sim.replay.rules.feeding import LaneFeeder
+from broker_sim.replay.rules.lane import Lane
+from broker_sim.replay.rules.stretch import ABSENT, BULK_KINDS, BulkRows
 from controller.wire.types import BrokerId
 
 LEADER, T0 = 1, 1_000_000

@@ -18,8 +18,8 @@ from broker_sim.replay.generator.columns import broker_rows, of_rows, partition_
 from broker_sim.replay.generator.command import main
 from broker_sim.replay.generator.plan import ClusterPlan, FaultKind
 from broker_sim.replay.generator.story import PartitionStory
-from broker_sim.replay.lane import Lane
 from broker_sim.replay.rows import LaneRow, OutcomeKind
+from broker_sim.replay.rules.lane import Lane
 from controller.wire.types import BrokerId
 
 CHANGES = ("isr_shrink", "isr_expand")

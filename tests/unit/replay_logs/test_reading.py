@@ -10,9 +10,9 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from broker_sim.replay import ingest_job
 from broker_sim.replay.errors import ReplayRefused
-from broker_sim.replay.ingest_job import Source
+from broker_sim.replay.ingest import job as ingest_job
+from broker_sim.replay.ingest.job import Source
 from broker_sim.replay.logs.facts import OF_SESSIONS, Fact, What
 from broker_sim.replay.logs.files import FileKind, log_files
 from broker_sim.replay.logs.lines import BadTime, Clock, head_of

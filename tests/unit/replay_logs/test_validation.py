@@ -8,9 +8,9 @@ from typing import Any, Final
 
 import pytest
 
-from broker_sim.replay import validation_job
 from broker_sim.replay.errors import ReplayRefused
-from broker_sim.replay.validation import (
+from broker_sim.replay.validation import job as validation_job
+from broker_sim.replay.validation.figures import (
     Change,
     RulesFigures,
     RunFigures,

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from broker_sim.replay import report_figures as figures
 from broker_sim.replay.findings import find
-from broker_sim.replay.report import write_report
-from broker_sim.replay.report_figures import Span
+from broker_sim.replay.report import figures
+from broker_sim.replay.report.figures import Span
+from broker_sim.replay.report.page import write_report
 from tests.unit.replay_report import made_up
 
 #: 100,000 partitions in the data must not show in the size.

@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker_sim.isr import PROFILES
-from broker_sim.replay.lane import Lane
 from broker_sim.replay.rows import LaneRow
+from broker_sim.replay.rules.lane import Lane
 from broker_sim.replay.what_if.asked import LAG, MIN_ISR, Change
 from broker_sim.replay.what_if.lanes import STALL_MS, SweptLane
 from broker_sim.replay.what_if.sweep import SWEPT_COLUMNS, SweepFeeder

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from broker_sim.fetch_session import FetchSessionCache
 from broker_sim.log.records import build_values
-from broker_sim.replica_manager import ReplicaManager
-from broker_sim.replica_types import FetchPartition, IsrWriteOutcome, IsrWriteResult, ReplicaSettings
+from broker_sim.replicas.fetch_session import FetchSessionCache
+from broker_sim.replicas.manager import ReplicaManager
+from broker_sim.replicas.types import FetchPartition, IsrWriteOutcome, IsrWriteResult, ReplicaSettings
 from broker_sim.trace import TraceWriter
 from controller.wire import protocol
 from controller.wire.control import LeaderAndIsrEntry, StopReplicaEntry

@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from broker_sim.fetch_session import FetchSessionCache
-from broker_sim.replica_types import FetchPartition, FetchResult
+from broker_sim.replicas.fetch_session import FetchSessionCache
+from broker_sim.replicas.types import FetchPartition, FetchResult
 from controller.wire.errors import ErrorCode
 from controller.wire.types import TopicPartition
 

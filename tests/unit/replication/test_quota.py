@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker_sim.fetcher import fetcher_id, truncation_point
-from broker_sim.quota import ReplicationQuota, SimpleRate, parse_throttled_replicas
-from broker_sim.replica_types import EpochEnd
+from broker_sim.replicas.fetcher import fetcher_id, truncation_point
+from broker_sim.replicas.quota import ReplicationQuota, SimpleRate, parse_throttled_replicas
+from broker_sim.replicas.types import EpochEnd
 from controller.wire.hashing import java_hash
 from controller.wire.types import TopicPartition
 

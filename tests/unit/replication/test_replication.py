@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from broker_sim.log.records import iterate
-from broker_sim.replica_types import FetchPartition
+from broker_sim.replicas.types import FetchPartition
 from controller.wire.errors import ErrorCode
 from controller.wire.simulated.world import run_world
 from controller.wire.types import TopicPartition

@@ -6,7 +6,7 @@ import pytest
 
 from controller import config
 from controller.run import identity_of, parser
-from controller.wire.settings import SettingError
+from controller.wire.configs.settings import SettingError
 from controller.wire.types import BrokerId
 
 TWO = {

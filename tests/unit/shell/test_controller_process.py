@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from controller.config import ignored, load, parse
+from controller.wire.configs.settings import SettingError
 from controller.wire.real.zookeeper import KazooConnector
-from controller.wire.settings import SettingError
 from controller.wire.zk import Exists, GetData, ZkCode
 
 START_S = 60

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from controller.wire.errors import ErrorCode, KafkaError
-from controller.wire.topic_configs import (
+from controller.wire.configs.topic import (
     TOPIC_CONFIGS,
     BrokerLevels,
     ConfigSource,
@@ -15,6 +14,7 @@ from controller.wire.topic_configs import (
     effective,
     validate,
 )
+from controller.wire.errors import ErrorCode, KafkaError
 
 REFUSED = [
     ("an unknown name", {"foo": "1"}, "Unknown topic config name: foo"),

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from controller.wire.config_alterations import alterations
-from controller.wire.config_edits import Edit, Operation, edited
+from controller.wire.configs.alterations import alterations
+from controller.wire.configs.edits import Edit, Operation, edited
+from controller.wire.configs.topic import ConfigType
 from controller.wire.errors import ErrorCode, KafkaError
-from controller.wire.topic_configs import ConfigType
 from controller.wire.types import BrokerId
 
 SET, DELETE, APPEND, SUBTRACT = Operation

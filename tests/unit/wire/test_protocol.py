@@ -18,7 +18,8 @@ from kio.index import load_request_schema, load_response_schema
 from kio.schema.errors import ErrorCode as KioErrorCode
 from kio.serial import entity_writer
 
-from controller.wire import codec_reader, protocol
+from controller.wire import protocol
+from controller.wire.codec import reader as codec_reader
 from controller.wire.protocol import ApiKey, ProtocolError, UnsupportedRequest
 
 #: The ranges of spec broker.md §1.2 (Kafka 2.6), which is what the programs offer or send.

@@ -1,0 +1,1 @@
+"""Traces and log files in, one versioned layout out."""

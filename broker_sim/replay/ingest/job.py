@@ -1,0 +1,197 @@
+"""What to ingest, and the one place that writes ingested rows: `trace`, `quarantine`, `files`, `notices`.
+
+`look` says what can be refused before Spark starts. `ingest` gives the same rows however often, and in however many
+overlapping copies, the same lines come in.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import functions as F
+
+from broker_sim.replay.errors import ReplayRefused
+from broker_sim.replay.ingest import frame as ingest
+from broker_sim.replay.ingest import layout as ingest_layout
+from broker_sim.replay.logs import frames
+from broker_sim.replay.logs.files import FileKind, LogFile, log_files
+from broker_sim.replay.logs.reader import LOG_REASONS
+from broker_sim.replay.schema import CORRUPT
+from broker_sim.replay.tables import write_rows
+
+TRACE: Final = "trace"
+LOG: Final = "log"
+_FACTS: Final = "facts"
+REASONS: Final = (*ingest.QUARANTINE_REASONS, *LOG_REASONS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """Traces, or log files of a real cluster: files and folders.
+
+    `zones`: `Europe/Berlin`, or `3=Europe/Berlin` for one broker. `only`: glob patterns of log files' names.
+    `brokers`: `PATTERN=ID`, whose the log files are that fit.
+    """
+
+    traces: tuple[Path, ...] = ()
+    kafka_logs: tuple[Path, ...] = ()
+    zones: tuple[str, ...] = ()
+    only: tuple[str, ...] = ()
+    brokers: tuple[str, ...] = ()
+
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        """All of them."""
+        return (*self.traces, *self.kafka_logs)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inputs:
+    """What `look` found: trace files, a folder of ingested rows, or log files."""
+
+    traces: tuple[Path, ...] = ()
+    layout: Path | None = None
+    logs: tuple[LogFile, ...] = ()
+    zones: dict[int | None, ZoneInfo] = field(default_factory=dict)
+
+    @property
+    def bytes(self) -> int:
+        """How much there is to read."""
+        files = (*self.traces, *(self.layout.rglob("*.parquet") if self.layout else ()))
+        logs = (log.size for log in self.logs if log.kind is FileKind.LOG)
+        return int(sum(f.stat().st_size for f in files) + sum(logs))
+
+
+def look(source: Source) -> Inputs:
+    """The files to read.
+
+    Raises: ReplayRefused, when a path is missing or unreadable, or there is nothing of the kind.
+    """
+    if bool(source.traces) == bool(source.kafka_logs):
+        raise ReplayRefused("one of --trace PATH and --kafka-logs PATH is needed, and only one")
+    source = replace(source, traces=_as_spark_names(source.traces), kafka_logs=_as_spark_names(source.kafka_logs))
+    if source.kafka_logs:
+        brokers = [_broker_of(pattern) for pattern in source.brokers]
+        logs = log_files(source.kafka_logs, only=source.only, brokers=brokers)
+        return Inputs(logs=tuple(logs), zones=_zones(source.zones))
+    layouts = [path for path in source.traces if ingest_layout.is_layout(path)]
+    if not layouts:
+        return Inputs(traces=tuple(ingest.trace_files(source.traces)))
+    if len(source.traces) > 1:
+        raise ReplayRefused(
+            f"{layouts[0]} is a folder of ingested rows: it can be replayed alone, not with other traces"
+        )
+    ingest_layout.check_layout(layouts[0])
+    return Inputs(layout=layouts[0])
+
+
+def _as_spark_names(paths: Sequence[Path]) -> tuple[Path, ...]:
+    """Without `..`: Spark takes such steps out of a path, and rows find their file by the name that Spark tells."""
+    return tuple(Path(os.path.normpath(path.absolute())) if ".." in path.parts else path for path in paths)
+
+
+def _broker_of(given: str) -> tuple[str, int]:
+    pattern, equals, broker = given.rpartition("=")
+    if not equals or not pattern or not broker.isdigit():
+        raise ReplayRefused(f"--broker {given!r}: expected PATTERN=ID, as in 'host-a/*=1'")
+    return pattern, int(broker)
+
+
+def _zones(given: Sequence[str]) -> dict[int | None, ZoneInfo]:
+    zones: dict[int | None, ZoneInfo] = {None: ZoneInfo("UTC")}
+    for one in given:
+        broker, equals, name = one.rpartition("=")
+        if equals and not broker.isdigit():
+            raise ReplayRefused(f"--time-zone {one!r}: expected ZONE or BROKER=ZONE, as in '3=Europe/Berlin'")
+        try:
+            zones[int(broker) if equals else None] = ZoneInfo(name)
+        except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+            hint = "a name such as Europe/Berlin or UTC"
+            raise ReplayRefused(f"--time-zone {one!r}: no time zone {name!r}; expected {hint}") from error
+    return zones
+
+
+def ingest_into(spark: SparkSession, inputs: Inputs, out: Path, stage: Path) -> dict[str, Any]:
+    """Writes the tables to `out`, with intermediate results below `stage`; returns counts and the span of time.
+
+    A folder of ingested rows is taken as it is: its rows were judged when it was written.
+
+    Raises: ReplayRefused, when no row can be used.
+    """
+    if inputs.layout is not None:
+        return _take_layout(spark, inputs, inputs.layout, out, stage)
+    lines, unread = _lines(spark, inputs, stage)
+    judged = ingest.add_verdict(lines)
+    seen = Observation("verdicts")
+    ingest_layout.write_rows(ingest.kept(judged.observe(seen, *ingest.verdict_counts())), out / TRACE)
+    counts: dict[str, Any] = dict(seen.get)
+    bad = sum(counts[reason] for reason in ingest.QUARANTINE_REASONS)
+    if not counts["kept"]:
+        told = "said anything about replication" if inputs.logs else f"of {bad} lines is a row of a trace"
+        raise ReplayRefused(f"nothing to replay: none {told}")
+    source = LOG if inputs.logs else TRACE
+    refused = ingest.quarantined(judged if bad else judged.limit(0), source=source)
+    every = refused.unionByName(unread) if unread is not None else refused
+    every.coalesce(1).write.parquet(str(out / "quarantine"))
+    counts["quarantined"] = _by_reason(spark.read.parquet(str(out / "quarantine")))
+    clock = ingest.clock_notices(judged if counts[ingest.CLOCK_WENT_BACK] else judged.limit(0))
+    clock.coalesce(1).write.parquet(str(stage / "clock_notices"))
+    _write_files(inputs, out)
+    return counts
+
+
+def rows_of(spark: SparkSession, inputs: Inputs, out: Path) -> DataFrame:
+    """The rows that `ingest_into` wrote or took."""
+    return ingest_layout.read_rows(spark, inputs.layout or out / TRACE)
+
+
+def _take_layout(spark: SparkSession, inputs: Inputs, layout: Path, out: Path, stage: Path) -> dict[str, Any]:
+    rows = ingest_layout.read_rows(spark, layout)
+    span = (F.count("*").alias("kept"), F.min("ts").alias("from_ts"), F.max("ts").alias("to_ts"))
+    counts: dict[str, Any] = rows.agg(*span).collect()[0].asDict()
+    if not counts["kept"]:
+        raise ReplayRefused(f"nothing to replay: {layout} has no rows")
+    nothing = rows.limit(0)
+    judged = nothing.withColumns({"reason": F.lit(None).cast("string"), CORRUPT: F.lit(None).cast("string")})
+    ingest.quarantined(judged, source=TRACE).coalesce(1).write.parquet(str(out / "quarantine"))
+    clock = ingest.clock_notices(judged.withColumn(ingest.CLOCK_WENT_BACK, F.lit(False)))
+    clock.coalesce(1).write.parquet(str(stage / "clock_notices"))
+    _write_files(inputs, out)
+    return counts | {"quarantined": dict.fromkeys(_ALWAYS_TOLD, 0), ingest.DUPLICATE: 0}
+
+
+def _lines(spark: SparkSession, inputs: Inputs, stage: Path) -> tuple[DataFrame, DataFrame | None]:
+    """Rows to be judged, and quarantine rows of what could not be read at all."""
+    if inputs.logs:
+        frames.facts(spark, inputs.logs, inputs.zones).write.parquet(str(stage / _FACTS))
+        said = spark.read.parquet(str(stage / _FACTS))
+        return frames.rows(said), frames.bad_lines(said)
+    packed = [file for file in inputs.traces if file.suffix == ".gz"]
+    refused = ingest.of_other_versions(inputs.traces)
+    lines = ingest.read_lines(spark, inputs.traces, refused=refused)
+    return lines, ingest.torn_files(spark, packed) if packed else None
+
+
+def _by_reason(quarantine: DataFrame) -> dict[str, int]:
+    counted = {row["reason"]: row["count"] for row in quarantine.groupBy("reason").count().collect()}
+    return {reason: counted.get(reason, 0) for reason in REASONS if reason in counted or reason in _ALWAYS_TOLD}
+
+
+#: Reasons that are told of even where there are none.
+_ALWAYS_TOLD: Final = ingest.QUARANTINE_REASONS
+
+
+def _write_files(inputs: Inputs, out: Path) -> None:
+    columns = ("file", "kind", "broker", "broker_from", "bytes")
+    rows = [dict(zip(columns, file.as_row(), strict=True)) for file in inputs.logs]
+    traces = [*inputs.traces, *([inputs.layout] if inputs.layout else [])]
+    for file in traces:
+        size = file.stat().st_size if file.is_file() else None
+        rows.append(dict(zip(columns, (str(file), TRACE, None, None, size), strict=True)))
+    write_rows(out, "files", rows)

@@ -1,0 +1,1 @@
+"""`report.html`: its figures, its page, its looks."""

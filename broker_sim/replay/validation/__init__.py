@@ -1,0 +1,1 @@
+"""The replay held against what really happened in recorded runs."""

@@ -1,0 +1,196 @@
+"""Runs of a real Kafka through the job: the trace, the log files, the request logs; figures come out.
+
+Each way is the job's own: ingest, then the rules; on Spark, or in this process (`validation.local`). What is collected
+is as small as a run: its changes and state writes.
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Callable, Sequence
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Any, Final
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from broker_sim.replay import steps
+from broker_sim.replay.errors import ReplayRefused
+from broker_sim.replay.ingest import job as ingest_job
+from broker_sim.replay.ingest import layout as ingest_layout
+from broker_sim.replay.ingest.job import Source
+from broker_sim.replay.rows import OutcomeKind
+from broker_sim.replay.state_writes import state_writes
+from broker_sim.replay.validation import local as validation_local
+from broker_sim.replay.validation.figures import (
+    SHRINK,
+    TOLERANCE_MS,
+    TRUTH_FILE,
+    Change,
+    RulesFigures,
+    RunFigures,
+    State,
+    StateKey,
+    StatesFigures,
+    Truth,
+    derived_changes,
+    match,
+    read_truth,
+    run_folders,
+    states_figures,
+)
+
+TRACE_FILE: Final = "trace.jsonl.gz"
+#: What log4j writes at the levels that Kafka ships.
+DEFAULT_LOGS: Final = ("server.log*", "state-change.log*", "controller.log*")
+REQUEST_LOGS: Final = ("kafka-request.log*",)
+WAYS: Final = ("trace", "states", "requests")
+_ZONE: Final = re.compile(r"JVM time zone (\S+?)[,.\s]")
+_KINDS: Final = tuple(
+    kind.value
+    for kind in (OutcomeKind.SHRINK, OutcomeKind.EXPAND, OutcomeKind.CATCH_UP, OutcomeKind.REFUSED, OutcomeKind.HW)
+)
+
+
+def look(folder: Path) -> list[Path]:
+    """The runs in `folder`.
+
+    Raises: ReplayRefused, when there are none.
+    """
+    if not folder.is_dir():
+        raise ReplayRefused(f"no such folder: {folder}")
+    runs = run_folders(folder)
+    if not runs:
+        raise ReplayRefused(f"no run in {folder}: expected folders with {TRUTH_FILE}")
+    return runs
+
+
+def validate(
+    runs: Sequence[Path],
+    *,
+    spark: SparkSession | None = None,
+    profile: str = "P37",
+    zone: str | None = None,
+    ways: Sequence[str] = WAYS,
+    done: Callable[[RunFigures], None] = lambda _: None,
+) -> list[RunFigures]:
+    """The figures of each run, by the job on `spark`; without one by its pure steps in this process.
+
+    `zone`: of the JVMs; else what the run's `scenario.md` says, else UTC.
+
+    Raises: ReplayRefused, for a run that cannot be read.
+    """
+    figures = []
+    for run in runs:
+        one = _figures(run, spark, profile, zone or _zone_of(run), ways)
+        done(one)
+        figures.append(one)
+    return figures
+
+
+def _figures(run: Path, spark: SparkSession | None, profile: str, zone: str, ways: Sequence[str]) -> RunFigures:
+    try:
+        with (run / TRUTH_FILE).open(encoding="utf-8") as lines:
+            truth = read_truth(lines)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ReplayRefused(f"{run / TRUTH_FILE} is no truth of a run: {error}") from error
+    named = {path.name for path in run.rglob("*") if path.is_file()}
+
+    def goes(way: str, *patterns: str) -> bool:
+        return way in ways and any(fnmatch(name, pattern) for name in named for pattern in patterns)
+
+    trace = Source(traces=(run / TRACE_FILE,))
+    default = Source(kafka_logs=(run,), only=DEFAULT_LOGS, zones=(zone,))
+    rich = Source(kafka_logs=(run,), only=(*DEFAULT_LOGS, *REQUEST_LOGS), zones=(zone,))
+    return RunFigures(
+        run=run.name,
+        trace=_by_rules(spark, trace, truth, profile) if goes("trace", TRACE_FILE) else None,
+        states=_by_states(spark, default, truth) if goes("states", *DEFAULT_LOGS) else None,
+        requests=_by_rules(spark, rich, truth, profile) if goes("requests", *REQUEST_LOGS) else None,
+    )
+
+
+def _zone_of(run: Path) -> str:
+    scenario = run / "scenario.md"
+    found = _ZONE.search(scenario.read_text(encoding="utf-8")) if scenario.is_file() else None
+    return found[1] if found else "UTC"
+
+
+def _ingested(spark: SparkSession, source: Source, folder: Path) -> DataFrame:
+    ingest_job.ingest_into(spark, ingest_job.look(source), folder, folder / ".stage")
+    return ingest_layout.read_rows(spark, folder / ingest_job.TRACE)
+
+
+def _by_states(spark: SparkSession | None, source: Source, truth: Truth) -> StatesFigures:
+    if spark is None:
+        return states_figures(truth, validation_local.states_of(_local_rows(source)))
+    with tempfile.TemporaryDirectory(prefix="kwob-validate-") as scratch:
+        told: dict[StateKey, State] = {
+            (row["topic"], row["partition"], row["zk_version"]): State(
+                frozenset(row["isr"]), row["leader"], row["leader_epoch"]
+            )
+            for row in state_writes(_ingested(spark, source, Path(scratch))).collect()
+        }
+    return states_figures(truth, told)
+
+
+def _local_rows(source: Source) -> list[validation_local.Row]:
+    inputs = ingest_job.look(source)
+    if inputs.logs:
+        return validation_local.rows_of_logs(inputs.logs, inputs.zones[None])
+    return [row for file in inputs.traces for row in validation_local.rows_of_trace(file)]
+
+
+def _outcomes(spark: SparkSession | None, source: Source, profile: str) -> tuple[list[Any], list[Any]]:
+    """What the rules say, and the removals that leaders logged, with lastCaughtUpTimeMs."""
+    if spark is None:
+        rows = _local_rows(source)
+        logged = [row for row in rows if row["ev"] == SHRINK and row.get("cu") is not None and not row.get("err")]
+        return list(validation_local.outcomes_of(rows, profile)), logged
+    with tempfile.TemporaryDirectory(prefix="kwob-validate-") as scratch:
+        trace = _ingested(spark, source, Path(scratch))
+        told = steps.replayed(steps.lanes(trace), profile=profile).filter(F.col("kind").isin(*_KINDS))
+        outcomes = [row.asDict() for row in told.collect()]
+        shrinks = trace.filter((F.col("ev") == SHRINK) & F.col("cu").isNotNull() & (F.coalesce("err", F.lit(0)) == 0))
+        return outcomes, [row.asDict() for row in shrinks.select("topic", "partition", "replica", "ts", "cu").collect()]
+
+
+def _by_rules(spark: SparkSession | None, source: Source, truth: Truth, profile: str) -> RulesFigures:
+    outcomes, logged = _outcomes(spark, source, profile)
+    matched = match(truth.changes, derived_changes(outcomes), refused=_refused(outcomes))
+    hw = [row for row in outcomes if row["kind"] == OutcomeKind.HW.value]
+    return RulesFigures(
+        changes=len(truth.changes),
+        found=len(matched.errors_ms),
+        spurious=len(matched.spurious),
+        errors_ms=tuple(matched.errors_ms),
+        caught_up_errors_ms=tuple(_caught_up_errors(outcomes, logged)),
+        hw_rows=sum(row["total"] for row in hw),
+        hw_found=sum(row["amount"] for row in hw),
+    )
+
+
+def _refused(outcomes: list[dict[str, Any]]) -> list[Change]:
+    return [
+        Change(row["topic"], row["partition"], row["change"], row["replica"], row["ts"])
+        for row in outcomes
+        if row["kind"] == OutcomeKind.REFUSED.value and row["change"]
+    ]
+
+
+def _caught_up_errors(outcomes: list[dict[str, Any]], logged: list[dict[str, Any]]) -> list[int]:
+    """Derived minus logged lastCaughtUpTimeMs, of every removal of which both are known."""
+    derived: dict[tuple[Any, ...], list[tuple[int, int]]] = {}
+    for row in outcomes:
+        if row["kind"] == OutcomeKind.CATCH_UP.value and row["left_by"] == "leader" and row["cu"]:
+            place = (row["topic"], row["partition"], row["replica"])
+            derived.setdefault(place, []).append((row["left_ms"], row["cu"]))
+    errors = []
+    for row in logged:
+        near = derived.get((row["topic"], row["partition"], row["replica"]), [])
+        left, cu = min(near, key=lambda one: abs(one[0] - row["ts"]), default=(None, None))
+        if left is not None and cu is not None and abs(left - row["ts"]) <= TOLERANCE_MS:
+            errors.append(cu - row["cu"])
+    return errors

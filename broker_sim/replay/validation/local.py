@@ -1,0 +1,140 @@
+"""The ways of a validation without Spark: the same pure steps, put together with sorts and dictionaries.
+
+For runs that fit in memory, in a process of its own: seven recorded runs take about a minute, most of it rules. What
+Spark adds (partitioning, order, batches) is held against this by the tests of the job.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, Final
+from zoneinfo import ZoneInfo
+
+from broker_sim.isr import PROFILES
+from broker_sim.replay.logs.facts import OF_SESSIONS, Fact, What
+from broker_sim.replay.logs.files import FileKind, LogFile
+from broker_sim.replay.logs.reader import KEPT_PATTERN, LogReader, Place
+from broker_sim.replay.logs.requests import Sessions
+from broker_sim.replay.logs.ticks import Ticks
+from broker_sim.replay.logs.weave import EMITTED, Weave
+from broker_sim.replay.rows import ALIVENESS_RUN, LaneRow
+from broker_sim.replay.rules.lane import Lane
+from broker_sim.replay.validation.figures import State, StateKey
+from controller.wire.types import BrokerId
+
+_KEPT: Final = re.compile(KEPT_PATTERN)
+_LANE_FIELDS: Final = frozenset(LaneRow._fields)
+_ALIVENESS: Final = ("broker_up", "broker_down")
+_OF_CONTROLLER: Final = (*_ALIVENESS, "assign", "elect")
+_STATES: Final = ("isr_shrink", "isr_expand", "elect", "leader")
+#: A computed check comes after what arrived in its ms.
+_TICK_US: Final = 999
+
+Row = dict[str, Any]
+
+
+def rows_of_trace(file: Path) -> list[Row]:
+    """The rows of a packed trace."""
+    with gzip.open(file, "rt", encoding="utf-8") as lines:
+        return [json.loads(line) for line in lines]
+
+
+def rows_of_logs(files: Iterable[LogFile], zone: ZoneInfo) -> list[Row]:
+    """Log files as trace rows; a row's nulls are absent."""
+    facts = [fact for file in files if file.kind is FileKind.LOG for fact in _facts(file, zone)]
+    brokers = frozenset(fact.broker for fact in facts if fact.broker is not None)
+    groups: dict[tuple[Any, ...], list[Fact]] = defaultdict(list)
+    woven = (f for f in facts if f.what not in (*OF_SESSIONS, What.ANSWERED))
+    for fact in (*woven, *_fetches(facts), *_ticks(facts)):
+        of_broker = fact.broker if fact.partition is None else None
+        groups[fact.topic, fact.partition, of_broker].append(fact)
+    rows: list[Row] = []
+    for group in groups.values():
+        weave = Weave(brokers=brokers)
+        for fact in sorted(group, key=lambda f: (f.at_us, f.file or "", f.block or 0, f.line or 0, f.sub)):
+            weave.feed(fact)
+        weave.finish()
+        rows += (_without_nulls(dict(zip(EMITTED, row, strict=True))) for row in weave.rows)
+    return rows
+
+
+def _without_nulls(row: Row) -> Row:
+    return {name: value for name, value in row.items() if value is not None}
+
+
+def _facts(file: LogFile, zone: ZoneInfo) -> Iterator[Fact]:
+    reader, number = LogReader(zone, file.broker), 0
+    opener: Any = gzip.open if file.path.suffix == ".gz" else open
+    with opener(file.path, "rt", encoding="utf-8", errors="replace") as lines:
+        for number, text in enumerate(lines):
+            line = text.rstrip("\r\n")
+            if _KEPT.search(line):
+                yield from reader.feed(line, Place(str(file.path), 0, number))
+    yield from reader.finish(Place(str(file.path), 0, number))
+
+
+def _fetches(facts: list[Fact]) -> Iterator[Fact]:
+    by_session: dict[tuple[int | None, int | None], list[Fact]] = defaultdict(list)
+    for fact in facts:
+        if fact.what in OF_SESSIONS:
+            by_session[fact.broker, fact.session].append(fact)
+    for of_session in by_session.values():
+        sessions = Sessions()
+        for fact in sorted(of_session, key=lambda f: (f.at_us, f.correlation or 0, f.file or "", f.sub)):
+            yield from sessions.feed(fact)
+        yield from sessions.finish()
+
+
+def _ticks(facts: list[Fact]) -> Iterator[Fact]:
+    by_broker: dict[int | None, Ticks] = defaultdict(Ticks)
+    for fact in sorted(facts, key=lambda f: f.at_us):
+        by_broker[fact.broker].feed(fact)
+    for broker, ticks in by_broker.items():
+        for ms in ticks.times():
+            yield Fact(broker, ms * 1000 + _TICK_US, What.TICK, ts=ms)
+
+
+def states_of(rows: Iterable[Row]) -> dict[StateKey, State]:
+    """Every version of a state that a row tells of; one about which rows disagree is left out."""
+    told: dict[StateKey, set[State]] = defaultdict(set)
+    for row in rows:
+        if row["ev"] in _STATES and row.get("zk_version") is not None and row.get("isr") and not row.get("err"):
+            leader = row["replica"] if row["ev"] == "elect" else row["broker"]
+            key = (row["topic"], row["partition"], row["zk_version"])
+            told[key].add(State(frozenset(row["isr"]), leader, row.get("epoch", -1)))
+    return {key: min(states) for key, states in told.items() if len(states) == 1}
+
+
+def outcomes_of(rows: list[Row], profile: str) -> Iterator[Row]:
+    """What the rules say about every lane, with topic and partition."""
+    of_lane: dict[tuple[int, str, int], list[Row]] = defaultdict(list)
+    of_broker: dict[int, list[Row]] = defaultdict(list)
+    for row in rows:
+        if "partition" not in row:
+            of_broker[row["broker"]].append(row)
+        elif row["ev"] not in _OF_CONTROLLER:
+            of_lane[row["broker"], row["topic"], row["partition"]].append(row)
+    seen = sorted((row for row in rows if row["ev"] in _ALIVENESS), key=lambda row: int(row["ts"]))
+    for (broker, topic, partition), own in of_lane.items():
+        shared = [
+            row for row in of_broker[broker] if row["ev"] not in _OF_CONTROLLER and row.get("topic") in (None, topic)
+        ]
+        lane = Lane(broker=BrokerId(broker), profile=PROFILES[profile])
+        for lane_row in _lane_rows(seen, own, shared):
+            lane.feed(lane_row)
+        lane.finish()
+        for outcome in lane.said:
+            yield {"topic": topic, "partition": partition, **outcome._asdict()}
+
+
+def _lane_rows(seen: list[Row], own: list[Row], shared: list[Row]) -> Iterator[LaneRow]:
+    for row in seen:
+        yield LaneRow(run=ALIVENESS_RUN, seq=row["ts"], ts=row["ts"], ev=row["ev"], replica=row["replica"])
+    for row in sorted([*own, *shared], key=lambda row: int(row["seq"])):
+        columns = {name: value for name, value in row.items() if name in _LANE_FIELDS and name != "run"}
+        yield LaneRow(run=0, of_topic="topic" in row, **columns)

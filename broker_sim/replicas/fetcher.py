@@ -1,0 +1,365 @@
+"""Followers: one task per leader and fetcher id, which truncates, fetches and appends for its partitions, for ever.
+
+Source: spec broker.md §13, §15; Kafka 3.9 `AbstractFetcherManager`, `AbstractFetcherThread`, `ReplicaFetcherThread`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from broker_sim.log.errors import StorageFailure
+from broker_sim.log.log import UnexpectedOffset
+from broker_sim.replicas.fetch_client import FetchClient
+from broker_sim.replicas.partition import Partition
+from broker_sim.replicas.table import ReplicaTable
+from broker_sim.replicas.tasks import report_failure
+from broker_sim.replicas.types import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, EpochEnd, FetchPartition, FetchResult
+from controller.wire import log_events as ev
+from controller.wire.errors import ErrorCode, KafkaError
+from controller.wire.hashing import java_hash, positive
+from controller.wire.ports import Network
+from controller.wire.types import BrokerId, TopicPartition
+
+
+def fetcher_id(topic_partition: TopicPartition, num_replica_fetchers: int) -> int:
+    """Which fetcher of a leader serves a partition. Source: `AbstractFetcherManager.getFetcherId`."""
+    hashed = 31 * java_hash(topic_partition.topic) + topic_partition.partition
+    return positive(hashed) % num_replica_fetchers
+
+
+#: Kafka's `replica.fetch.wait.max.ms`: a follower waits no longer while there is something to copy. Where the setting
+#: allows more, one whose leader has had nothing new waits twice as long each time.
+FIRST_WAIT_MS: Final = 500
+
+
+@dataclass(slots=True, kw_only=True)
+class _Fetching:
+    """How far one partition is. `lag` None: not known yet, so not in sync. `not_before` is in loop time."""
+
+    partition: Partition
+    epoch: int
+    offset: int
+    is_truncating: bool = True
+    is_failed: bool = False
+    lag: int | None = None
+    not_before: float = 0.0
+
+
+class ReplicaFetcher:
+    """All partitions that one fetcher follows from one leader. `add` and `remove` take effect at once."""
+
+    def __init__(
+        self, table: ReplicaTable, client: FetchClient, is_paused: Callable[[TopicPartition], bool], leader: BrokerId
+    ) -> None:
+        self._table, self._client, self._is_paused, self._leader = table, client, is_paused, leader
+        self._states: dict[TopicPartition, _Fetching] = {}
+        self._changed = asyncio.Event()
+        self._wait_max_ms = table.settings.replica_fetch_wait_max_ms
+        self._wait_ms = min(FIRST_WAIT_MS, self._wait_max_ms)
+        self._is_given_up = False
+        self._backoff_s = table.settings.replica_fetch_backoff_ms / 1000
+        self._task = asyncio.ensure_future(self._run())
+        self._task.add_done_callback(report_failure)
+
+    def __len__(self) -> int:
+        return len(self._states)
+
+    def __contains__(self, topic_partition: TopicPartition) -> bool:
+        return topic_partition in self._states
+
+    def add(self, partition: Partition, *, epoch: int, offset: int) -> None:
+        """Follows a partition from `offset` (the high watermark) on, after truncation."""
+        self._states[partition.topic_partition] = _Fetching(partition=partition, epoch=epoch, offset=offset)
+        self._changed.set()
+        if self._wait_ms > FIRST_WAIT_MS and not self._is_given_up:
+            # The fetch under way does not have it, and may wait for very long.
+            self._is_given_up = True
+            self._client.close()
+
+    def remove(self, topic_partition: TopicPartition) -> None:
+        """No longer follows it; an answer under way is ignored."""
+        self._states.pop(topic_partition, None)
+
+    async def stop(self) -> None:
+        """Ends the task and closes the connection. Idempotent."""
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+        self._client.close()
+
+    # -- the loop --------------------------------------------------------------------------------------------------
+
+    async def _run(self) -> None:
+        while True:
+            self._changed.clear()
+            try:
+                await self._truncate_all()
+                wanted = self._wanted()
+                if wanted:
+                    await self._fetch(wanted)
+                else:
+                    await self._rest()
+            except OSError as error:
+                self._client.close()
+                if not self._is_given_up:
+                    self._table.log.debug(ev.REQUEST_FAILED, leader=self._leader, reason=repr(error))
+                    self._delay(self._states.values())
+            if self._is_given_up:
+                self._is_given_up, self._wait_ms = False, min(FIRST_WAIT_MS, self._wait_max_ms)
+
+    async def _rest(self) -> None:
+        """Nothing to fetch: for the backoff, or until a partition is added."""
+        try:
+            async with asyncio.timeout(self._backoff_s):
+                await self._changed.wait()
+        except TimeoutError:
+            return
+
+    def _delay(self, states: Iterable[_Fetching]) -> None:
+        until = asyncio.get_running_loop().time() + self._backoff_s
+        for state in states:
+            state.not_before = until
+
+    def _is_ready(self, topic_partition: TopicPartition, state: _Fetching) -> bool:
+        is_due = state.not_before <= asyncio.get_running_loop().time()
+        return is_due and not state.is_failed and not self._is_paused(topic_partition)
+
+    def _fail(self, topic_partition: TopicPartition, state: _Fetching, reason: str) -> None:
+        """Out of service until the next LeaderAndIsr."""
+        state.is_failed = True
+        self._log(ev.FETCHER_FAILED, topic_partition, reason=reason)
+
+    def _log(self, event: str, topic_partition: TopicPartition, **keys: object) -> None:
+        topic, partition = topic_partition
+        self._table.log.info(event, topic=topic, partition=partition, leader=self._leader, **keys)
+
+    # -- fetching ----------------------------------------------------------------------------------------------------
+
+    def _wanted(self) -> dict[TopicPartition, FetchPartition]:
+        now_ms = self._table.now_ms()
+        is_exceeded = self._table.follower_quota.is_exceeded(now_ms)
+        wanted: dict[TopicPartition, FetchPartition] = {}
+        for topic_partition, state in self._states.items():
+            log = state.partition.log
+            if log is None or state.is_truncating or not self._is_ready(topic_partition, state):
+                continue
+            if is_exceeded and state.lag != 0 and self._table.follower_quota.is_throttled(topic_partition):
+                continue
+            wanted[topic_partition] = FetchPartition(
+                fetch_offset=state.offset,
+                max_bytes=self._table.settings.replica_fetch_max_bytes,
+                current_leader_epoch=state.epoch,
+                log_start_offset=log.log_start_offset,
+            )
+        return wanted
+
+    async def _fetch(self, wanted: dict[TopicPartition, FetchPartition]) -> None:
+        sent = {tp: self._states[tp] for tp in wanted}
+        results = await self._client.fetch(wanted, max_wait_ms=self._wait_ms)
+        is_idle = not any(result.records or result.error is not ErrorCode.NONE for result in results.values())
+        self._wait_ms = min(self._wait_max_ms, 2 * self._wait_ms if is_idle else FIRST_WAIT_MS)
+        await self._table.wait_for_disks((tp, len(result.records)) for tp, result in results.items())
+        throttled_bytes = 0
+        for topic_partition, result in results.items():
+            state = self._states.get(topic_partition)
+            request = wanted.get(topic_partition)
+            if request is None or state is None or state is not sent[topic_partition]:
+                continue
+            if self._table.follower_quota.is_throttled(topic_partition):
+                throttled_bytes += len(result.records)
+            if state.offset == request.fetch_offset and not state.is_truncating:
+                await self._handle(topic_partition, state, result)
+        self._table.follower_quota.record(throttled_bytes, self._table.now_ms())
+
+    async def _handle(self, topic_partition: TopicPartition, state: _Fetching, result: FetchResult) -> None:
+        match result.error:
+            case ErrorCode.NONE:
+                self._process(topic_partition, state, result)
+            case ErrorCode.OFFSET_OUT_OF_RANGE:
+                await self._reset_offset(topic_partition, state)
+            case ErrorCode.FENCED_LEADER_EPOCH:
+                self._fenced(topic_partition, state)
+            case _:
+                self._delay([state])
+
+    def _fenced(self, topic_partition: TopicPartition, state: _Fetching) -> None:
+        """The leader is ahead of us: the controller will tell us too, and then the state is another."""
+        self._fail(topic_partition, state, ErrorCode.FENCED_LEADER_EPOCH.name)
+
+    def _process(self, topic_partition: TopicPartition, state: _Fetching, result: FetchResult) -> None:
+        partition = state.partition
+        log = partition.log
+        if log is None or log.leo != state.offset:
+            self._fail(topic_partition, state, "the log does not end at the fetch offset")
+            return
+        try:
+            log.append_as_follower(result.records, now_ms=self._table.now_ms())
+            partition.follow_watermark(result.high_watermark)
+            if result.log_start_offset > log.log_start_offset and result.log_start_offset <= log.leo:
+                log.raise_log_start(result.log_start_offset)
+        except UnexpectedOffset as error:
+            self._fail(topic_partition, state, str(error))
+        except StorageFailure as error:
+            self._table.error_of(error)
+            self._fail(topic_partition, state, str(error))
+        except KafkaError as error:
+            self._log(ev.REQUEST_FAILED, topic_partition, reason=repr(error))
+            self._delay([state])
+        else:
+            state.offset = log.leo
+            state.lag = max(0, result.high_watermark - log.leo)
+
+    async def _reset_offset(self, topic_partition: TopicPartition, state: _Fetching) -> None:
+        """The leader's log does not have our offset: take its end, or go on at its start (§13)."""
+        error, end = await self._client.list_offset(
+            topic_partition, current_leader_epoch=state.epoch, timestamp=LATEST_TIMESTAMP
+        )
+        log = state.partition.log
+        if error is ErrorCode.NONE and log is not None and end >= log.leo:
+            error, start = await self._client.list_offset(
+                topic_partition, current_leader_epoch=state.epoch, timestamp=EARLIEST_TIMESTAMP
+            )
+        else:
+            start = -1
+        if self._states.get(topic_partition) is not state or log is None:
+            return
+        if error is not ErrorCode.NONE:
+            self._delay([state])
+        elif end < log.leo:
+            self._truncate(topic_partition, state, end)
+        elif start > log.leo:
+            self._guarded(topic_partition, state, lambda: state.partition.truncate_fully(start))
+            state.offset = start
+        else:
+            state.offset = log.leo
+
+    # -- truncation --------------------------------------------------------------------------------------------------
+
+    async def _truncate_all(self) -> None:
+        """Brings the partitions that have just begun into the state of the leader's log (§13.1)."""
+        asked: dict[TopicPartition, tuple[int, int]] = {}
+        states: dict[TopicPartition, _Fetching] = {}
+        for topic_partition, state in list(self._states.items()):
+            log = state.partition.log
+            if log is None or not state.is_truncating or not self._is_ready(topic_partition, state):
+                continue
+            if log.epochs.latest < 0:
+                self._truncate(topic_partition, state, state.offset)
+                state.is_truncating = False
+                continue
+            asked[topic_partition], states[topic_partition] = (state.epoch, log.epochs.latest), state
+        if not asked:
+            return
+        answers = await self._client.epoch_ends(asked)
+        for topic_partition, state in states.items():
+            if self._states.get(topic_partition) is state:
+                answer = answers.get(topic_partition, EpochEnd(error=ErrorCode.UNKNOWN_SERVER_ERROR))
+                self._truncate_by(topic_partition, state, answer)
+
+    def _truncate_by(self, topic_partition: TopicPartition, state: _Fetching, end: EpochEnd) -> None:
+        log = state.partition.log
+        if log is None:
+            return
+        if end.error is ErrorCode.FENCED_LEADER_EPOCH:
+            self._fenced(topic_partition, state)
+        elif end.error is not ErrorCode.NONE:
+            self._delay([state])
+        else:
+            offset, is_done = truncation_point(
+                end, initial_offset=state.offset, leo=log.leo, local=log.end_offset_for_epoch(end.leader_epoch)
+            )
+            self._truncate(topic_partition, state, offset)
+            # Asked again, but with no epoch left, there is nothing to ask for: the next round truncates to the offset.
+            state.is_truncating = not is_done
+
+    def _truncate(self, topic_partition: TopicPartition, state: _Fetching, offset: int) -> None:
+        log = state.partition.log
+        if log is None:
+            return
+        leo, removed = log.leo, 0
+
+        def cut() -> None:
+            nonlocal removed
+            removed = state.partition.truncate(offset)
+
+        self._guarded(topic_partition, state, cut)
+        state.offset = log.leo
+        if removed or log.leo < leo:
+            self._log(ev.LOG_TRUNCATED, topic_partition, offset=log.leo, from_offset=leo, removed_bytes=removed)
+
+    def _guarded(self, topic_partition: TopicPartition, state: _Fetching, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except StorageFailure as error:
+            self._table.error_of(error)
+            self._fail(topic_partition, state, str(error))
+
+
+def truncation_point(end: EpochEnd, *, initial_offset: int, leo: int, local: tuple[int, int]) -> tuple[int, bool]:
+    """(offset to truncate to, whether that settles it), from the leader's answer and the local lookup of its epoch.
+
+    Source: spec broker.md §13.1, Kafka 3.9 `AbstractFetcherThread.getOffsetTruncationState`.
+    """
+    local_epoch, local_end = local
+    if end.end_offset == -1:
+        return min(initial_offset, leo), True
+    if end.leader_epoch == -1 or local_end == -1:
+        return min(end.end_offset, leo), True
+    if local_epoch != end.leader_epoch:
+        return min(local_end, leo), False
+    return min(local_end, end.end_offset, leo), True
+
+
+class FetcherManager:
+    """The fetchers of one broker."""
+
+    def __init__(self, table: ReplicaTable, network: Network, is_paused: Callable[[TopicPartition], bool]) -> None:
+        self._table, self._network, self._is_paused = table, network, is_paused
+        self._fetchers: dict[tuple[BrokerId, int], ReplicaFetcher] = {}
+        self._following: dict[TopicPartition, ReplicaFetcher] = {}
+        self._stopping: set[asyncio.Task[None]] = set()
+
+    def add(self, partition: Partition, leader: BrokerId) -> None:
+        """Follows `leader` from the partition's high watermark on, in its leader epoch."""
+        number = fetcher_id(partition.topic_partition, self._table.settings.num_replica_fetchers)
+        fetcher = self._fetchers.get((leader, number))
+        if fetcher is None:
+            fetcher = self._fetchers[leader, number] = ReplicaFetcher(
+                self._table, self._client(leader, number), self._is_paused, leader
+            )
+            self._table.log.info(ev.FETCHER_ADDED, leader=leader, fetcher_id=number)
+        if self._following.get(partition.topic_partition) is not fetcher:
+            self.remove([partition.topic_partition])
+        self._following[partition.topic_partition] = fetcher
+        fetcher.add(partition, epoch=partition.leader_epoch, offset=partition.hw)
+
+    def _client(self, leader: BrokerId, number: int) -> FetchClient:
+        return FetchClient(
+            self._table.broker_id,
+            leader,
+            f"broker-{self._table.broker_id}-fetcher-{number}",
+            network=self._network,
+            metadata=self._table.metadata,
+            settings=self._table.settings,
+        )
+
+    def remove(self, partitions: Collection[TopicPartition]) -> None:
+        """Follows these no longer, from any leader."""
+        for topic_partition in partitions:
+            if (fetcher := self._following.pop(topic_partition, None)) is not None:
+                fetcher.remove(topic_partition)
+
+    def stop_idle(self) -> None:
+        """Ends the fetchers that have nothing to follow."""
+        for key in [key for key, fetcher in self._fetchers.items() if not len(fetcher)]:
+            task = asyncio.ensure_future(self._fetchers.pop(key).stop())
+            self._stopping.add(task)
+            task.add_done_callback(self._stopping.discard)
+            self._table.log.info(ev.FETCHER_REMOVED, leader=key[0], fetcher_id=key[1])
+
+    async def stop(self) -> None:
+        """Ends all fetchers. Idempotent."""
+        fetchers, self._fetchers = list(self._fetchers.values()), {}
+        await asyncio.gather(*(fetcher.stop() for fetcher in fetchers), *self._stopping)

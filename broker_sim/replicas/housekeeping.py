@@ -1,0 +1,178 @@
+"""The periodic work on the disk: checkpoints, flushes, retention, the removal of what was renamed away.
+
+Runs as timers on the loop; what waits for a disk goes beside it (`ReplicaTable.off_loop`).
+Source: spec broker.md §6.6, §10.2, §10.4; Kafka 3.9 `LogManager.startup`, `ReplicaManager.checkpointHighWatermarks`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+from broker_sim.log.errors import StorageFailure, storage_failures
+from broker_sim.log.log import Log
+from broker_sim.log.stored_log import StoredLog
+from broker_sim.replicas.log_cleaner import LogCleaner
+from broker_sim.replicas.table import ReplicaTable
+from broker_sim.replicas.tasks import report_failure
+from controller.wire import log_events as ev
+from controller.wire.types import TopicPartition
+
+#: An interval of this many ms or more is never, as Kafka's default for flushes is.
+_NEVER_MS: Final = 1 << 53
+
+
+class Housekeeping:
+    """Timers of one broker's log dirs. A disk that fails in them is taken offline, and they go on."""
+
+    def __init__(self, table: ReplicaTable) -> None:
+        self._table = table
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._removals: set[asyncio.TimerHandle] = set()
+        self._has_watermarks = False
+        self.cleaner = LogCleaner(table)
+        table.dirs.doom = self._remove_later
+
+    def start(self) -> None:
+        """Starts what runs from the broker's start on."""
+        settings = self._table.settings
+        delay_ms = settings.log_initial_task_delay_ms
+        dirs = self._table.dirs
+        self._every(settings.log_retention_check_interval_ms, self.delete_old_segments, delay_ms)
+        self._every(settings.log_flush_scheduler_interval_ms, self.flush_due, delay_ms)
+        self._every(settings.log_flush_offset_checkpoint_interval_ms, self.checkpoint_recovery_points, delay_ms)
+        self._every(settings.log_flush_start_offset_checkpoint_interval_ms, dirs.checkpoint_log_starts, delay_ms)
+        self.cleaner.start()
+
+    def start_watermarks(self) -> None:
+        """Starts the high watermark checkpoint: at the first LeaderAndIsr. Idempotent."""
+        if not self._has_watermarks:
+            self._has_watermarks = True
+            interval_ms = self._table.settings.replica_high_watermark_checkpoint_interval_ms
+            self._every(interval_ms, self.checkpoint_watermarks, interval_ms)
+
+    async def stop(self) -> None:
+        """Ends all timers. What is still to be deleted is deleted at the next start. Idempotent."""
+        for timer in self._removals:
+            timer.cancel()
+        self._removals.clear()
+        await self.cleaner.stop()
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _every(self, interval_ms: int, work: Callable[[], Awaitable[None] | None], delay_ms: int) -> None:
+        if interval_ms >= _NEVER_MS:
+            return
+
+        async def run() -> None:
+            await asyncio.sleep(delay_ms / 1000)
+            while True:
+                await self._guarded(work)
+                await asyncio.sleep(interval_ms / 1000)
+
+        task = asyncio.ensure_future(run())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(report_failure)
+
+    async def _guarded(self, work: Callable[[], Awaitable[None] | None]) -> None:
+        try:
+            if (rest := work()) is not None:
+                await rest
+        except StorageFailure as failure:
+            self._table.on_storage_failure(failure)
+
+    # -- checkpoints and flushes -----------------------------------------------------------------------------------
+
+    def watermarks(self) -> dict[TopicPartition, int]:
+        """The high watermark of every replica with a log."""
+        return {tp: p.hw for tp, p in self._table.partitions.items() if p.log is not None}
+
+    def future_watermarks(self) -> dict[TopicPartition, int]:
+        """The high watermark of every future log."""
+        return {tp: p.future_hw for tp, p in self._table.partitions.items() if p.future_log is not None}
+
+    async def checkpoint_watermarks(self) -> None:
+        """Writes `replication-offset-checkpoint`, beside the event loop: a disk takes milliseconds to sync it."""
+        for write in self._table.dirs.high_watermark_writers(self.watermarks(), self.future_watermarks()):
+            try:
+                await self._table.off_loop(write)
+            except StorageFailure as failure:
+                self._table.on_storage_failure(failure)
+
+    async def checkpoint_recovery_points(self) -> None:
+        """Brings the segments that are no longer written to onto the disk, then writes the recovery points."""
+        for log in list(self._table.dirs.all_logs()):
+            if log.unflushed():
+                await self._flush_sealed(log)
+        self._table.dirs.checkpoint_recovery_points()
+
+    async def _flush_sealed(self, log: Log) -> None:
+        """Everything below the active segment reaches the disk, unless the log is cut meanwhile."""
+        paths, version, end = log.unflushed(), log.version, log.segments[-1].base_offset
+
+        def sync() -> None:
+            with storage_failures(log.log_dir):
+                for path in paths:
+                    log.files.sync(path)
+
+        try:
+            await self._table.off_loop(sync)
+        except StorageFailure as failure:
+            # A file that was renamed away meanwhile is no failure of the disk.
+            if log.version == version or not isinstance(failure.__cause__, FileNotFoundError):
+                raise
+        else:
+            if log.version == version:
+                log.flushed(end)
+
+    def flush_due(self) -> None:
+        """Flushes the logs whose `flush.ms` has passed since their last flush."""
+        now_ms = self._table.now_ms()
+        for log in self._table.dirs.all_logs():
+            if now_ms - log.flushed_ms >= log.config.flush_ms:
+                log.flush(now_ms=now_ms)
+
+    # -- what goes away ----------------------------------------------------------------------------------------------
+
+    def delete_old_segments(self) -> None:
+        """Retention of all logs that are served; the others have no high watermark to go by."""
+        now_ms = self._table.now_ms()
+        oldest_producer_ms = now_ms - self._table.settings.producer_id_expiration_ms + 1
+        for partition in list(self._table.partitions.values()):
+            if partition.log is not None:
+                partition.log.delete_old_segments(now_ms=now_ms, high_watermark=partition.hw)
+                partition.log.producers.expire(oldest_producer_ms)
+            if partition.future_log is not None:
+                partition.future_log.delete_old_segments(now_ms=now_ms, high_watermark=partition.future_hw)
+
+    def delete_later(self, log: Log) -> None:
+        """Renames a log away now and removes it after `file.delete.delay.ms`. Raises StorageFailure."""
+        self.purge_later(log, self._table.dirs.delete(log))
+
+    def purge_later(self, log: Log, folder: Path) -> None:
+        """Removes the folder of a log, renamed away before, after `file.delete.delay.ms`."""
+        topic, partition = log.topic_partition
+        self._table.log.info(ev.LOG_DELETED, topic=topic, partition=partition, log_dir=str(folder))
+        self._later(log, lambda: self._table.dirs.purge(folder))
+
+    def _remove_later(self, log: StoredLog, names: Sequence[str]) -> None:
+        """Segment files that were renamed away."""
+        self._later(log, lambda: self._table.dirs.purge_files(log, list(names)))
+
+    def _later(self, log: StoredLog, work: Callable[[], None]) -> None:
+        timer: asyncio.TimerHandle
+
+        def run() -> None:
+            self._removals.discard(timer)
+            try:
+                work()
+            except StorageFailure as failure:
+                self._table.on_storage_failure(failure)
+
+        timer = asyncio.get_running_loop().call_later(log.config.file_delete_delay_ms / 1000, run)
+        self._removals.add(timer)

@@ -1,0 +1,70 @@
+"""What a broker writes to ZooKeeper about its replicas: ISR changes, their notices, and failed log dirs.
+
+Source: Kafka 3.9 `ZkAlterPartitionManager`, `KafkaZkClient.conditionalUpdatePath`; spec broker.md §9.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from broker_sim.replicas.types import IsrWriteOutcome, IsrWriteResult
+from broker_sim.zk import ZkClient
+from controller.wire import log_events as ev
+from controller.wire.types import BrokerId, LeaderAndIsr, TopicPartition
+from controller.wire.zk import Create, GetData, SetData, ZkCode
+from controller.wire.znodes import (
+    IsrChangeNotificationZNode,
+    LogDirEventNotificationZNode,
+    TopicPartitionStateZNode,
+    encode_partitions,
+)
+
+
+class ZkIsrWriter:
+    """Implements `replica_types.IsrWriter`."""
+
+    def __init__(self, zk: ZkClient, *, log: Any) -> None:
+        self._zk, self._log = zk, log
+
+    async def write_isr(
+        self, topic_partition: TopicPartition, new: LeaderAndIsr, expected_partition_epoch: int
+    ) -> IsrWriteResult:
+        """See `IsrWriter.write_isr`."""
+        path = TopicPartitionStateZNode.path(topic_partition)
+        data = TopicPartitionStateZNode.encode(new)
+        result = await self._zk.perform_one(SetData(path, data, expected_partition_epoch))
+        if result.ok:
+            version = result.stat.version if result.stat is not None else expected_partition_epoch + 1
+            return IsrWriteResult(outcome=IsrWriteOutcome.WRITTEN, partition_epoch=version)
+        if result.code is ZkCode.NO_NODE:
+            return IsrWriteResult(outcome=IsrWriteOutcome.NO_NODE)
+        if result.code is ZkCode.BAD_VERSION:
+            return await self._read_back(path, new)
+        self._log.warning(ev.ISR_WRITE_REFUSED, path=path, reason=result.code.name)
+        return IsrWriteResult(outcome=IsrWriteOutcome.REFUSED)
+
+    async def _read_back(self, path: str, wanted: LeaderAndIsr) -> IsrWriteResult:
+        """The lost-reply rule: what was wanted is there, so an earlier attempt of ours worked."""
+        found = await self._zk.perform_one(GetData(path))
+        if found.code is ZkCode.NO_NODE or found.stat is None:
+            return IsrWriteResult(outcome=IsrWriteOutcome.NO_NODE)
+        state = TopicPartitionStateZNode.decode(found.data, found.stat.version)
+        if state is not None and (state.leader, state.leader_epoch, state.isr) == (
+            wanted.leader,
+            wanted.leader_epoch,
+            wanted.isr,
+        ):
+            return IsrWriteResult(outcome=IsrWriteOutcome.WRITTEN, partition_epoch=found.stat.version)
+        return IsrWriteResult(outcome=IsrWriteOutcome.REFUSED)
+
+    async def propagate(self, partitions: Collection[TopicPartition]) -> None:
+        """See `IsrWriter.propagate`."""
+        data = encode_partitions(sorted(partitions))
+        await self._zk.perform_one(Create(IsrChangeNotificationZNode.sequence_path, data, sequence=True))
+
+
+async def notify_log_dir_failure(zk: ZkClient, broker_id: BrokerId) -> None:
+    """Tells the controller that this broker lost a log dir."""
+    data = LogDirEventNotificationZNode.encode(broker_id)
+    await zk.perform_one(Create(LogDirEventNotificationZNode.sequence_path, data, sequence=True))

@@ -1,0 +1,404 @@
+"""All replicas of one broker: what the controller makes of them, and what clients and followers ask of them.
+
+Source: spec broker.md §6, 7, 9.2, 10-15; Kafka 3.9 `ReplicaManager`.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+import structlog
+
+from broker_sim.log.dirs import LogDirs
+from broker_sim.log.errors import StorageFailure
+from broker_sim.log.log import Log
+from broker_sim.log.log_dir import LogDir
+from broker_sim.replicas.configs import ReplicaConfigs
+from broker_sim.replicas.fetcher import FetcherManager
+from broker_sim.replicas.housekeeping import Housekeeping
+from broker_sim.replicas.isr_updates import IsrUpdates
+from broker_sim.replicas.log_dir_moves import LogDirMoves
+from broker_sim.replicas.offsets import OffsetQuestion, Offsets
+from broker_sim.replicas.produce_and_fetch import Fetching, FetchRequest, Producing
+from broker_sim.replicas.quota import ReplicationQuota
+from broker_sim.replicas.roles import ReplicaRoles, RoleChanges
+from broker_sim.replicas.table import ReplicaTable
+from broker_sim.replicas.types import (
+    CONSUMER_REPLICA_ID,
+    DeleteRecordsResult,
+    EpochEnd,
+    FetchPartition,
+    FetchResult,
+    IsrWriter,
+    ListedOffset,
+    LogDirDescription,
+    MetadataView,
+    ProduceResult,
+    ReplicaOnDisk,
+    ReplicaSettings,
+)
+from broker_sim.trace import TraceWriter
+from controller.wire import log_events as ev
+from controller.wire.control import LeaderAndIsrEntry, StopReplicaEntry
+from controller.wire.errors import ErrorCode
+from controller.wire.ports import Clock, Network
+from controller.wire.trace import TraceEvent
+from controller.wire.types import Broker, BrokerId, TopicPartition
+
+
+class ReplicaManager:
+    """The data plane of one broker. All methods run on one event loop; the order of calls is the order of effects.
+
+    `configs` takes settings of topics and dynamic settings of the broker.
+
+    Life: construct, `load_logs()` (reads the disk), `startup()` (timers start; before the broker registers), serve,
+    `shutdown()`.
+    """
+
+    def __init__(
+        self,
+        *,
+        broker_id: BrokerId,
+        settings: ReplicaSettings,
+        clock: Clock,
+        network: Network,
+        rng: random.Random,
+        isr_writer: IsrWriter,
+        metadata: MetadataView,
+        trace: TraceWriter,
+        on_log_dir_failure: Callable[[str], None] = lambda path: None,
+        on_leadership_change: Callable[[Collection[TopicPartition], Collection[TopicPartition]], None] = (
+            lambda leaders, followers: None
+        ),
+        is_paused: Callable[[TopicPartition], bool] = lambda topic_partition: False,
+        disk_wait_s: Callable[[str, int], float] = lambda log_dir, size_bytes: 0.0,
+        off_loop: Callable[[Callable[[], None]], Awaitable[None]] | None = None,
+        log: Any = None,
+    ) -> None:
+        """`on_log_dir_failure(path)` is called once per failed dir (write the ZooKeeper notification there).
+
+        `on_leadership_change(became_leader, became_follower)` is called after a LeaderAndIsr (or StopReplica with
+        delete: the partition counts as a follower) for group coordination. `is_paused` stops the fetching of a
+        partition by this broker's own fetchers while it says True. `disk_wait_s(log_dir, bytes)` is how long a disk
+        takes longer than it does, now, for so many bytes. `off_loop(work)` waits for disks where that does not stop
+        the event loop; without it they are waited for at once.
+        """
+        self._on_log_dir_failure, self._on_leadership_change = on_log_dir_failure, on_leadership_change
+        self._table = ReplicaTable(
+            broker_id=broker_id,
+            settings=settings,
+            clock=clock,
+            rng=rng,
+            metadata=metadata,
+            trace=trace,
+            log=log if log is not None else structlog.get_logger().bind(broker_id=broker_id),
+            on_storage_failure=self._storage_failed,
+            disk_wait_s=disk_wait_s,
+            off_loop=off_loop if off_loop is not None else _at_once,
+            dirs=LogDirs(settings.log_dirs, rng),
+            leader_quota=_quota(broker_id, settings),
+            follower_quota=_quota(broker_id, settings),
+            alter_log_dirs_quota=_quota(broker_id, settings),
+        )
+        self._fetchers = FetcherManager(self._table, network, is_paused)
+        self.configs = ReplicaConfigs(self._table, self._fetchers)
+        self._isr_updates = IsrUpdates(self._table, isr_writer)
+        self._housekeeping = Housekeeping(self._table)
+        self._moves = LogDirMoves(self._table, self._housekeeping.purge_later)
+        self._roles = ReplicaRoles(self._table, self._fetchers, self._housekeeping.delete_later)
+        self._producing = Producing(self._table)
+        self._fetching = Fetching(self._table, self._isr_updates)
+        self._offsets = Offsets(self._table)
+        self._has_started = self._has_ended = False
+        self._alive: frozenset[BrokerId] | None = None
+
+    # -- life ---------------------------------------------------------------------------------------------------------
+
+    def load_logs(self, *, cluster_id: str) -> None:
+        """Locks the log dirs, checks `meta.properties`, loads all logs (recovers the unclean ones).
+
+        Raises: LogDirsUnusable (from log.dirs) when no dir can be used, another process holds one, or the cluster or
+        broker id differs.
+        """
+        table = self._table
+        report = table.dirs.open(
+            broker_id=table.broker_id, cluster_id=cluster_id, config_of=table.config_of, now_ms=table.now_ms()
+        )
+        for topic_partition, repair in report.repairs:
+            topic, partition = topic_partition if topic_partition is not None else (None, None)
+            table.log.warning(
+                ev.LOG_RECOVERED,
+                topic=topic,
+                partition=partition,
+                path=str(repair.path),
+                lost_bytes=repair.lost_bytes,
+                reason=repair.reason,
+            )
+        for log_dir in table.dirs:
+            if not log_dir.is_online:
+                self._tell_failure(log_dir.name, "cannot be read")
+
+    def startup(self) -> None:
+        """Starts the periodic work: isr-expiration (first run at once), ISR propagation, checkpoints, retention."""
+        table = self._table
+        self._has_started = True
+        settings = {
+            "replica.lag.time.max.ms": str(table.settings.replica_lag_time_max_ms),
+            "min.insync.replicas": str(table.settings.min_insync_replicas),
+        }
+        table.trace.start(table.now_ms(), settings=settings)
+        self.configs.trace_all()
+        for log_dir in table.dirs:
+            if not log_dir.is_online:
+                self._on_log_dir_failure(log_dir.name)
+        self._isr_updates.start()
+        self._housekeeping.start()
+
+    async def shutdown(self, *, clean: bool = True, broker_epoch: int = -1) -> None:
+        """Stops fetchers and timers, completes what waits, checkpoints, closes logs and trace. Idempotent.
+
+        `clean=False` leaves the disk as a kill would: no checkpoint, no clean-shutdown marker.
+        """
+        if self._has_ended:
+            return
+        self._has_ended = True
+        table = self._table
+        await self._fetchers.stop()
+        await self._moves.stop()
+        await self._isr_updates.stop()
+        await self._housekeeping.stop()
+        watermarks, future_watermarks = self._housekeeping.watermarks(), self._housekeeping.future_watermarks()
+        if clean:
+            table.trace.row(TraceEvent.DOWN, table.now_ms())
+        for partition in table.partitions.values():
+            partition.stop_leading()
+            partition.wake_all()
+        for path in table.dirs.close(
+            clean=clean,
+            broker_epoch=broker_epoch,
+            high_watermarks=watermarks,
+            future_high_watermarks=future_watermarks,
+        ):
+            table.log.error(ev.LOG_DIR_FAILED, log_dir=str(path), reason="not closed cleanly")
+        table.trace.close()
+
+    def abandon(self) -> None:
+        """Gives up the locks of the log dirs, as the end of a process would; for the simulation of a kill only."""
+        self._has_ended = True
+        self._table.dirs.unlock()
+
+    # -- the controller's requests ------------------------------------------------------------------------------------
+
+    def leader_and_isr(
+        self,
+        controller_id: BrokerId,
+        controller_epoch: int,
+        entries: Sequence[LeaderAndIsrEntry],
+        live_leaders: Sequence[Broker] = (),
+    ) -> dict[TopicPartition, ErrorCode]:
+        """§6, per partition; the caller has checked broker and controller epoch. One answer per entry.
+
+        A follower's leader is looked up in the metadata cache (§6.5), not in `live_leaders`.
+        """
+        self._housekeeping.start_watermarks()
+        changes = self._roles.leader_and_isr(entries)
+        self._moves.resume((*changes.became_leader, *changes.became_follower))
+        return self._apply(changes)
+
+    def stop_replica(self, entries: Sequence[StopReplicaEntry]) -> dict[TopicPartition, ErrorCode]:
+        """§7, per partition; the caller has checked broker and controller epoch."""
+        changes = self._roles.stop_replica(entries)
+        stopped = [e for e in entries if changes.errors[e.topic_partition] is ErrorCode.NONE]
+        self._moves.pause(e.topic_partition for e in stopped)
+        for topic_partition in (e.topic_partition for e in stopped if e.delete_partition):
+            try:
+                self._moves.drop(topic_partition)
+            except StorageFailure as failure:
+                changes.errors[topic_partition] = self._table.error_of(failure)
+        return self._apply(changes)
+
+    def _apply(self, changes: RoleChanges) -> dict[TopicPartition, ErrorCode]:
+        if changes.became_leader or changes.became_follower:
+            self._on_leadership_change(changes.became_leader, changes.became_follower)
+        return changes.errors
+
+    def alive_brokers_changed(self) -> None:
+        """The metadata cache may have another set of live brokers: call after every UpdateMetadata."""
+        alive = frozenset(self._table.metadata.alive_brokers())
+        if alive == self._alive:
+            return
+        self._alive = alive
+        self._table.trace_aliveness()
+        for partition in self._table.led():
+            if partition.led is not None:
+                partition.led.alive = alive
+            partition.log_starts_changed.wake()
+
+    # -- clients and followers ----------------------------------------------------------------------------------------
+
+    async def produce(
+        self,
+        records: Mapping[TopicPartition, bytes],
+        *,
+        acks: int,
+        timeout_ms: int,
+        is_client: bool = True,
+    ) -> dict[TopicPartition, ProduceResult]:
+        """Appends one batch per partition and waits as `acks` says (clients.md §3, broker.md §12.6).
+
+        Not `is_client`: written by this broker itself (groups and their offsets), not checked again.
+        """
+        return await self._producing.produce(records, acks=acks, timeout_ms=timeout_ms, is_client=is_client)
+
+    async def fetch(
+        self,
+        partitions: Mapping[TopicPartition, FetchPartition],
+        *,
+        replica_id: int = CONSUMER_REPLICA_ID,
+        max_wait_ms: int,
+        min_bytes: int,
+        max_bytes: int,
+        read_committed: bool = False,
+        version: int = 11,
+    ) -> dict[TopicPartition, FetchResult]:
+        """Reads in the order of `partitions`, and waits for `min_bytes` up to `max_wait_ms` (clients.md §4).
+
+        A `replica_id` >= 0 is a follower: its fetch is recorded on arrival (broker.md §12.2).
+        """
+        return await self._fetching.fetch(
+            FetchRequest(
+                partitions=partitions,
+                replica_id=replica_id,
+                max_wait_ms=max_wait_ms,
+                min_bytes=min_bytes,
+                max_bytes=max_bytes,
+                version=version,
+            )
+        )
+
+    def list_offsets(
+        self,
+        topic_partition: TopicPartition,
+        timestamp: int,
+        *,
+        replica_id: int = CONSUMER_REPLICA_ID,
+        current_leader_epoch: int = -1,
+        read_committed: bool = False,
+        version: int = 5,
+    ) -> ListedOffset:
+        """One partition of ListOffsets (clients.md §5)."""
+        question = OffsetQuestion(
+            timestamp=timestamp, replica_id=replica_id, current_leader_epoch=current_leader_epoch, version=version
+        )
+        return self._offsets.list_offset(topic_partition, question)
+
+    def offset_for_leader_epoch(
+        self, topic_partition: TopicPartition, *, leader_epoch: int, current_leader_epoch: int = -1
+    ) -> EpochEnd:
+        """One partition of OffsetForLeaderEpoch (broker.md §14)."""
+        return self._offsets.epoch_end(topic_partition, leader_epoch, current_leader_epoch)
+
+    async def delete_records(
+        self, offsets: Mapping[TopicPartition, int], *, timeout_ms: int
+    ) -> dict[TopicPartition, DeleteRecordsResult]:
+        """Raises log start offsets (-1: to the high watermark) and waits until all live followers have them."""
+        return await self._offsets.delete_records(offsets, timeout_ms)
+
+    def read_records(self, topic_partition: TopicPartition) -> Iterable[bytes]:
+        """The whole batches of a local log, in order, from its start to its end (to load group offsets).
+
+        Empty when there is no such log. `broker_sim.log.records.iterate` decodes them.
+        """
+        log = self._table.dirs.get(topic_partition)
+        return iter(()) if log is None else log.batches()
+
+    # -- log dirs -----------------------------------------------------------------------------------------------------
+
+    @property
+    def log_dir_names(self) -> list[str]:
+        """The configured log dirs, in their order, failed ones too."""
+        return [log_dir.name for log_dir in self._table.dirs]
+
+    def describe_log_dirs(self, partitions: Collection[TopicPartition] | None = None) -> list[LogDirDescription]:
+        """One entry per configured dir, with these replicas (None: all)."""
+        return [self._describe(log_dir, partitions) for log_dir in self._table.dirs]
+
+    def _describe(self, log_dir: LogDir, partitions: Collection[TopicPartition] | None) -> LogDirDescription:
+        path = str(log_dir.path.absolute())
+        if not log_dir.is_online:
+            return LogDirDescription(path=path, error=ErrorCode.KAFKA_STORAGE_ERROR)
+        found = sorted([*((tp, False) for tp in log_dir.logs), *((tp, True) for tp in log_dir.futures)])
+        replicas = tuple(
+            self._replica_on_disk(tp, log_dir.futures[tp] if is_future else log_dir.logs[tp], is_future)
+            for tp, is_future in found
+            if partitions is None or tp in partitions
+        )
+        total, usable = log_dir.space()
+        return LogDirDescription(path=path, replicas=replicas, total_bytes=total, usable_bytes=usable)
+
+    def _replica_on_disk(self, topic_partition: TopicPartition, log: Log, is_future: bool) -> ReplicaOnDisk:
+        """A lag of -1: the replica's current log is not served, so there is nothing to compare with."""
+        partition = self._table.partitions.get(topic_partition)
+        lag = -1
+        if partition is not None and partition.log is not None:
+            lag = partition.log.leo - log.leo if is_future else max(partition.hw - log.leo, 0)
+        return ReplicaOnDisk(
+            topic_partition=topic_partition, size_bytes=log.size_bytes, offset_lag=lag, is_future=is_future
+        )
+
+    def alter_replica_log_dirs(self, moves: Mapping[TopicPartition, str]) -> dict[TopicPartition, ErrorCode]:
+        """§11.2. `moves` maps a partition to the target dir."""
+        return self._moves.alter(moves)
+
+    def fail_log_dir(self, path: str) -> None:
+        """Takes a dir offline as an I/O error would (§11.1); for faults. Ignores an unknown or failed path."""
+        log_dir = self._table.dirs.by_name(path)
+        if log_dir is not None:
+            self._storage_failed(StorageFailure(log_dir.path, OSError("failed on purpose")))
+
+    def _storage_failed(self, failure: StorageFailure) -> None:
+        log_dir = next((d for d in self._table.dirs if d.path == failure.log_dir), None)
+        if log_dir is None or not log_dir.is_online:
+            return
+        self._moves.dir_failed(log_dir)
+        partitions = self._table.dirs.take_offline(log_dir.name) or []
+        self._fetchers.remove(partitions)
+        for topic_partition in partitions:
+            if (partition := self._table.partitions.get(topic_partition)) is not None:
+                self._trace_stop(topic_partition, partition.leader_epoch)
+                partition.go_offline()
+        self._tell_failure(log_dir.name, str(failure))
+
+    def _trace_stop(self, topic_partition: TopicPartition, epoch: int) -> None:
+        self._table.trace.row(TraceEvent.STOP, self._table.now_ms(), topic_partition, epoch=epoch, value="keep")
+
+    def _tell_failure(self, name: str, reason: str) -> None:
+        self._table.log.error(ev.LOG_DIR_FAILED, log_dir=name, reason=reason)
+        if self._has_started:
+            self._on_log_dir_failure(name)
+
+    # -- questions ----------------------------------------------------------------------------------------------------
+
+    def is_leader(self, topic_partition: TopicPartition) -> bool:
+        """Whether this broker leads the partition now."""
+        partition = self._table.partitions.get(topic_partition)
+        return partition is not None and partition.led is not None
+
+    @property
+    def all_log_dirs_failed(self) -> bool:
+        """Whether the broker must halt (§11.1)."""
+        return self._table.dirs.all_offline
+
+
+async def _at_once(work: Callable[[], None]) -> None:
+    work()
+
+
+def _quota(broker_id: BrokerId, settings: ReplicaSettings) -> ReplicationQuota:
+    return ReplicationQuota(
+        broker_id,
+        samples=settings.replication_quota_window_num,
+        window_ms=settings.replication_quota_window_size_seconds * 1000,
+    )

@@ -1,0 +1,161 @@
+"""Questions about offsets that are answered at once, and the deletion of records.
+
+Source: spec clients.md §5, broker.md §14; Kafka 3.9 `Partition.fetchOffsetForTimestamp`, `DelayedDeleteRecords`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from broker_sim.log.errors import OffsetOutOfRange
+from broker_sim.log.log import Log
+from broker_sim.replicas.partition import Partition
+from broker_sim.replicas.produce_and_fetch import wait_until
+from broker_sim.replicas.table import ReplicaTable
+from broker_sim.replicas.types import (
+    CONSUMER_REPLICA_ID,
+    EARLIEST_LOCAL_TIMESTAMP,
+    EARLIEST_TIMESTAMP,
+    LATEST_TIERED_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    MAX_TIMESTAMP,
+    DeleteRecordsResult,
+    EpochEnd,
+    ListedOffset,
+)
+from controller.wire.errors import ErrorCode, KafkaError
+from controller.wire.types import TopicPartition
+
+_OFFSET_NOT_AVAILABLE_SINCE: Final = 5
+#: Since which version each time that is none may be asked for (`KafkaApis.handleListOffsetRequestV1AndAbove`).
+_ASKED_SINCE: Final = {
+    LATEST_TIMESTAMP: 1,
+    EARLIEST_TIMESTAMP: 1,
+    MAX_TIMESTAMP: 7,
+    EARLIEST_LOCAL_TIMESTAMP: 8,
+    LATEST_TIERED_TIMESTAMP: 9,
+}
+_TO_HIGH_WATERMARK: Final = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetQuestion:
+    """One partition of a ListOffsets request, and who asks."""
+
+    timestamp: int
+    replica_id: int
+    current_leader_epoch: int
+    version: int
+
+    @property
+    def is_consumer(self) -> bool:
+        """Whether only committed records may be told of."""
+        return self.replica_id == CONSUMER_REPLICA_ID
+
+
+class Offsets:
+    """ListOffsets, OffsetForLeaderEpoch and DeleteRecords of one broker."""
+
+    def __init__(self, table: ReplicaTable) -> None:
+        self._table = table
+
+    def list_offset(self, topic_partition: TopicPartition, question: OffsetQuestion) -> ListedOffset:
+        """See `ReplicaManager.list_offsets`."""
+        since = _ASKED_SINCE.get(question.timestamp)
+        if question.timestamp < 0 and (since is None or question.version < since):
+            return ListedOffset(error=ErrorCode.UNSUPPORTED_VERSION)
+        try:
+            partition = self._table.get(topic_partition)
+            return self._list(partition, partition.local_log(question.current_leader_epoch), question)
+        except KafkaError as error:
+            return ListedOffset(error=self._table.error_of(error))
+
+    def _list(self, partition: Partition, log: Log, question: OffsetQuestion) -> ListedOffset:
+        bound = partition.hw if question.is_consumer else log.leo
+        match question.timestamp:
+            case value if value == LATEST_TIMESTAMP:
+                self._refuse_before_epoch(partition, question)
+                return ListedOffset(offset=bound, leader_epoch=partition.leader_epoch)
+            case value if value in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP):
+                start = log.log_start_offset
+                return ListedOffset(offset=start, leader_epoch=log.epochs.epoch_for(start))
+            case value if value == LATEST_TIERED_TIMESTAMP:
+                return ListedOffset()  # no tiered storage
+            case value if value == MAX_TIMESTAMP:
+                record = log.find_newest(bound=bound)
+            case value:
+                record = log.find_by_time(value, bound=bound)
+        if record is None:
+            if bound < log.leo:
+                self._refuse_before_epoch(partition, question)
+            return ListedOffset()
+        return ListedOffset(
+            timestamp=record.timestamp, offset=record.offset, leader_epoch=log.epochs.epoch_for(record.offset)
+        )
+
+    @staticmethod
+    def _refuse_before_epoch(partition: Partition, question: OffsetQuestion) -> None:
+        """A new leader does not know yet how much of its log is committed. Raises KafkaError."""
+        led = partition.leading()
+        if question.is_consumer and led.hw < led.epoch_start:
+            is_known = question.version >= _OFFSET_NOT_AVAILABLE_SINCE
+            raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE if is_known else ErrorCode.LEADER_NOT_AVAILABLE)
+
+    def epoch_end(self, topic_partition: TopicPartition, leader_epoch: int, current_leader_epoch: int) -> EpochEnd:
+        """See `ReplicaManager.offset_for_leader_epoch`."""
+        try:
+            log = self._table.get(topic_partition).local_log(current_leader_epoch)
+            epoch, end_offset = log.end_offset_for_epoch(leader_epoch)
+            return EpochEnd(leader_epoch=epoch, end_offset=end_offset)
+        except KafkaError as error:
+            return EpochEnd(error=self._table.error_of(error))
+
+    async def delete_records(
+        self, offsets: Mapping[TopicPartition, int], timeout_ms: int
+    ) -> dict[TopicPartition, DeleteRecordsResult]:
+        """See `ReplicaManager.delete_records`."""
+        results: dict[TopicPartition, DeleteRecordsResult] = {}
+        waiting: dict[TopicPartition, tuple[Partition, int]] = {}
+        for topic_partition, offset in offsets.items():
+            try:
+                partition = self._table.get(topic_partition)
+                waiting[topic_partition] = partition, self._delete(partition, offset)
+            except KafkaError as error:
+                results[topic_partition] = DeleteRecordsResult(error=self._table.error_of(error))
+
+        def is_ready() -> bool:
+            for topic_partition, (partition, wanted) in waiting.items():
+                if topic_partition not in results and (result := self._deleted(partition, wanted)) is not None:
+                    results[topic_partition] = result
+            return len(results) == len(offsets)
+
+        await wait_until(
+            is_ready,
+            lambda: [p.log_starts_changed for tp, (p, _) in waiting.items() if tp not in results],
+            timeout_ms=timeout_ms,
+        )
+        timed_out = DeleteRecordsResult(error=ErrorCode.REQUEST_TIMED_OUT)
+        return {tp: results.get(tp, timed_out) for tp in offsets}
+
+    @staticmethod
+    def _delete(partition: Partition, offset: int) -> int:
+        """Raises the log start of a led partition; returns the offset below which all live replicas must delete."""
+        log = partition.local_log()
+        if not log.config.deletes:
+            raise KafkaError(ErrorCode.POLICY_VIOLATION, "records of a compacted topic are not deleted by offset")
+        wanted = partition.hw if offset == _TO_HIGH_WATERMARK else offset
+        if not 0 <= wanted <= partition.hw:
+            raise OffsetOutOfRange(wanted, 0, partition.hw)
+        log.raise_log_start(wanted)
+        return wanted
+
+    @staticmethod
+    def _deleted(partition: Partition, wanted: int) -> DeleteRecordsResult | None:
+        if partition.is_offline:
+            return DeleteRecordsResult(error=ErrorCode.KAFKA_STORAGE_ERROR)
+        if partition.led is None:
+            return DeleteRecordsResult(error=ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        low = partition.low_watermark()
+        return DeleteRecordsResult(low_watermark=low) if low >= wanted else None

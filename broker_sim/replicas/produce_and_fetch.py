@@ -1,0 +1,347 @@
+"""What clients and followers wait for: produce until enough replicas have it, fetch until there is enough to read.
+
+Source: spec clients.md §3, §4; broker.md §12, §15; Kafka 3.9 `ReplicaManager`, `DelayedProduce`, `DelayedFetch`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from broker_sim.log.log import Log
+from broker_sim.log.produced import RejectedRecords
+from broker_sim.replicas.isr_updates import IsrUpdates
+from broker_sim.replicas.partition import Partition, Waiters
+from broker_sim.replicas.table import ReplicaTable
+from broker_sim.replicas.types import FetchPartition, FetchResult, ProduceResult
+from controller.wire.errors import ErrorCode, KafkaError
+from controller.wire.types import BrokerId, TopicPartition
+
+ACKS_ALL: Final = -1
+#: Errors of a Produce that come without the log's start (`ReplicaManager.appendToLocalLog`).
+_WITHOUT_LOG_START: Final = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.MESSAGE_TOO_LARGE,
+        ErrorCode.RECORD_LIST_TOO_LARGE,
+        ErrorCode.CORRUPT_MESSAGE,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+    }
+)
+#: What a partition costs in a Fetch answer v11 beside its records, in bytes.
+_PARTITION_OVERHEAD_BYTES: Final = 42
+#: From this version on the first batch is returned even above the limits (KIP-74).
+_FIRST_BATCH_ALWAYS: Final = 3
+#: From this version on a follower serves consumers (KIP-392).
+_FOLLOWERS_SERVE: Final = 11
+
+
+async def wait_until(
+    is_ready: Callable[[], bool], waiters: Callable[[], Iterable[Waiters]], *, timeout_ms: int
+) -> bool:
+    """Waits until `is_ready`, asked again after each wake-up; False when the time is over first."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + timeout_ms / 1000
+    while not is_ready():
+        if loop.time() >= deadline:
+            return False
+        woken: asyncio.Future[None] = loop.create_future()
+        joined = list(waiters())
+        for each in joined:
+            each.add(woken)
+        try:
+            async with asyncio.timeout_at(deadline):
+                await woken
+        except TimeoutError:
+            return is_ready()
+        finally:
+            for each in joined:
+                each.discard(woken)
+    return True
+
+
+@dataclass(slots=True, kw_only=True)
+class _Unacknowledged:
+    """An appended batch and the high watermark that acknowledges it."""
+
+    partition: Partition
+    end_offset: int
+    result: ProduceResult
+
+    def outcome(self) -> ErrorCode | None:
+        """The final code, None while it must wait (§12.6)."""
+        if self.partition.is_offline:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        led = self.partition.led
+        if led is None:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if led.hw < self.end_offset:
+            return None
+        return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND if led.is_under_min_isr else ErrorCode.NONE
+
+
+class Producing:
+    """Produce of one broker."""
+
+    def __init__(self, table: ReplicaTable) -> None:
+        self._table = table
+
+    async def produce(
+        self,
+        records: Mapping[TopicPartition, bytes],
+        *,
+        acks: int,
+        timeout_ms: int,
+        is_client: bool,
+    ) -> dict[TopicPartition, ProduceResult]:
+        """See `ReplicaManager.produce`."""
+        await self._table.wait_for_disks((tp, len(batch)) for tp, batch in records.items())
+        results: dict[TopicPartition, ProduceResult] = {}
+        waiting: dict[TopicPartition, _Unacknowledged] = {}
+        for topic_partition, batch in records.items():
+            try:
+                appended = self._append(topic_partition, batch, acks=acks, is_client=is_client)
+            except KafkaError as error:
+                results[topic_partition] = self._failed(topic_partition, error)
+                continue
+            results[topic_partition] = appended.result
+            if acks == ACKS_ALL:
+                waiting[topic_partition] = appended
+        return results | await self._acknowledge(waiting, timeout_ms) if waiting else results
+
+    def _append(self, topic_partition: TopicPartition, batch: bytes, *, acks: int, is_client: bool) -> _Unacknowledged:
+        partition = self._table.get(topic_partition)
+        appended = partition.append(
+            batch, now_ms=self._table.now_ms(), needs_min_isr=acks == ACKS_ALL, is_client=is_client
+        )
+        return _Unacknowledged(
+            partition=partition,
+            end_offset=appended.end_offset,
+            result=ProduceResult(
+                base_offset=appended.base_offset,
+                log_append_time_ms=appended.log_append_time_ms,
+                log_start_offset=partition.local_log().log_start_offset,
+            ),
+        )
+
+    def _failed(self, topic_partition: TopicPartition, error: KafkaError) -> ProduceResult:
+        """Kafka tells the log's start with errors of the batch's content, and a text with those of single records."""
+        code = self._table.error_of(error)
+        partition = self._table.partitions.get(topic_partition)
+        has_start = code not in _WITHOUT_LOG_START and partition is not None and partition.log is not None
+        start = partition.log.log_start_offset if has_start and partition and partition.log else -1
+        if not isinstance(error, RejectedRecords):
+            return ProduceResult(error=code, log_start_offset=start)
+        faults = tuple((fault.batch_index, fault.message) for fault in error.faults)
+        return ProduceResult(error=code, log_start_offset=start, message=error.message, record_errors=faults)
+
+    @staticmethod
+    async def _acknowledge(
+        waiting: Mapping[TopicPartition, _Unacknowledged], timeout_ms: int
+    ) -> dict[TopicPartition, ProduceResult]:
+        final: dict[TopicPartition, ErrorCode] = {}
+
+        def is_ready() -> bool:
+            for topic_partition, each in waiting.items():
+                if topic_partition not in final and (code := each.outcome()) is not None:
+                    final[topic_partition] = code
+            return len(final) == len(waiting)
+
+        await wait_until(
+            is_ready,
+            lambda: [each.partition.higher_watermark for tp, each in waiting.items() if tp not in final],
+            timeout_ms=timeout_ms,
+        )
+        codes = {tp: final.get(tp, ErrorCode.REQUEST_TIMED_OUT) for tp in waiting}
+        return {
+            tp: each.result if codes[tp] is ErrorCode.NONE else replace(each.result, error=codes[tp])
+            for tp, each in waiting.items()
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchRequest:
+    """A whole Fetch, after its session. `replica_id` >= 0 is a follower."""
+
+    partitions: Mapping[TopicPartition, FetchPartition]
+    replica_id: int
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    version: int
+
+    @property
+    def follower(self) -> BrokerId | None:
+        """The follower that asks, None for a client."""
+        return BrokerId(self.replica_id) if self.replica_id >= 0 else None
+
+    @property
+    def needs_leader(self) -> bool:
+        """Whether only the leader may answer."""
+        return self.follower is not None or self.version < _FOLLOWERS_SERVE
+
+
+class Fetching:
+    """Fetch of one broker."""
+
+    def __init__(self, table: ReplicaTable, isr_updates: IsrUpdates) -> None:
+        self._table, self._isr_updates = table, isr_updates
+
+    async def fetch(self, request: FetchRequest) -> dict[TopicPartition, FetchResult]:
+        """See `ReplicaManager.fetch`."""
+        results = self._read_all(request, is_arrival=True)
+        found = sum(len(r.records) for r in results.values())
+        has_error = any(r.error is not ErrorCode.NONE for r in results.values())
+        if request.max_wait_ms > 0 and results and found < request.min_bytes and not has_error:
+            await wait_until(
+                lambda: self._has_enough(request),
+                lambda: self._waiters(request),
+                timeout_ms=request.max_wait_ms,
+            )
+            results = self._read_all(request, is_arrival=False)
+        if request.follower is not None:
+            self._count_throttled(results)
+        await self._table.wait_for_disks((tp, len(result.records)) for tp, result in results.items())
+        return results
+
+    # -- reading -------------------------------------------------------------------------------------------------
+
+    def _read_all(self, request: FetchRequest, *, is_arrival: bool) -> dict[TopicPartition, FetchResult]:
+        left = min(request.max_bytes, self._table.settings.fetch_max_bytes)
+        needs_first = request.version >= _FIRST_BATCH_ALWAYS
+        results: dict[TopicPartition, FetchResult] = {}
+        for topic_partition, wanted in request.partitions.items():
+            result = self._read_one(
+                request, topic_partition, wanted, left=left, min_one=needs_first, is_arrival=is_arrival
+            )
+            results[topic_partition] = result
+            left = max(0, left - len(result.records))
+            needs_first = needs_first and not result.records
+        return results
+
+    def _read_one(
+        self,
+        request: FetchRequest,
+        topic_partition: TopicPartition,
+        wanted: FetchPartition,
+        *,
+        left: int,
+        min_one: bool,
+        is_arrival: bool,
+    ) -> FetchResult:
+        now_ms = self._table.now_ms()
+        partition, records, throttled, error = self._table.partitions.get(topic_partition), b"", False, ErrorCode.NONE
+        try:
+            partition = self._table.get(topic_partition)
+            log = self._checked_log(request, partition, wanted)
+            throttled = self._is_throttled(request, partition, now_ms)
+            if not throttled:
+                records = log.read(
+                    wanted.fetch_offset,
+                    max_bytes=min(wanted.max_bytes, left),
+                    bound=self._bound(request, partition, log),
+                    min_one=min_one,
+                )
+        except KafkaError as failure:
+            error = self._table.error_of(failure)
+        if is_arrival and partition is not None and request.follower is not None:
+            self._record(request.follower, partition, wanted, len(records), throttled, error, now_ms)
+        if error is not ErrorCode.NONE or partition is None or partition.log is None:
+            return FetchResult(error=error)
+        return FetchResult(
+            high_watermark=partition.hw,
+            last_stable_offset=partition.hw,
+            log_start_offset=partition.log.log_start_offset,
+            records=records,
+        )
+
+    def _record(
+        self,
+        follower: BrokerId,
+        partition: Partition,
+        wanted: FetchPartition,
+        returned_bytes: int,
+        throttled: bool,
+        error: ErrorCode,
+        now_ms: int,
+    ) -> None:
+        change = partition.record_fetch(
+            follower,
+            offset=wanted.fetch_offset,
+            req_epoch=wanted.current_leader_epoch,
+            follower_log_start=wanted.log_start_offset,
+            returned_bytes=returned_bytes,
+            throttled=throttled,
+            error=error,
+            now_ms=now_ms,
+        )
+        if change is not None:
+            self._isr_updates.write(partition, change, decided_ms=now_ms)
+
+    @staticmethod
+    def _checked_log(request: FetchRequest, partition: Partition, wanted: FetchPartition) -> Log:
+        """The log to read, after the checks of §12.1 in their order. Raises KafkaError."""
+        log = partition.local_log(wanted.current_leader_epoch, needs_leader=request.needs_leader)
+        if request.follower is not None:
+            error = partition.leading().fetch_error(
+                request.follower,
+                offset=wanted.fetch_offset,
+                req_epoch=wanted.current_leader_epoch,
+                log_start=log.log_start_offset,
+            )
+            if error is not ErrorCode.NONE:
+                raise KafkaError(error)
+        elif not log.log_start_offset <= wanted.fetch_offset <= log.leo:
+            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
+        return log
+
+    @staticmethod
+    def _bound(request: FetchRequest, partition: Partition, log: Log) -> int:
+        return log.leo if request.follower is not None else partition.hw
+
+    # -- waiting -------------------------------------------------------------------------------------------------
+
+    def _waiters(self, request: FetchRequest) -> list[Waiters]:
+        found = [p for tp in request.partitions if (p := self._table.partitions.get(tp)) is not None]
+        if request.follower is not None:
+            return [p.longer_log for p in found]
+        return [p.higher_watermark for p in found]
+
+    def _has_enough(self, request: FetchRequest) -> bool:
+        """Whether a waiting fetch is to be answered: enough bytes, or something changed that the asker must know."""
+        now_ms, total = self._table.now_ms(), 0
+        for topic_partition, wanted in request.partitions.items():
+            try:
+                partition = self._table.get(topic_partition)
+                log = self._checked_log(request, partition, wanted)
+                if not self._is_throttled(request, partition, now_ms):
+                    bound = self._bound(request, partition, log)
+                    total += log.readable_bytes(wanted.fetch_offset, max_bytes=wanted.max_bytes, bound=bound)
+            except KafkaError as error:
+                self._table.error_of(error)
+                return True
+            if total >= request.min_bytes:
+                return True
+        return False
+
+    # -- throttling ------------------------------------------------------------------------------------------------
+
+    def _is_throttled(self, request: FetchRequest, partition: Partition, now_ms: int) -> bool:
+        """Whether this follower's answer stays empty for now: never while it is in the ISR (§15)."""
+        if request.follower is None or partition.led is None or request.follower in partition.led.isr:
+            return False
+        quota = self._table.leader_quota
+        return quota.is_throttled(partition.topic_partition) and quota.is_exceeded(now_ms)
+
+    def _count_throttled(self, results: Mapping[TopicPartition, FetchResult]) -> None:
+        """All bytes of throttled partitions in the answer, those for in-sync followers too."""
+        quota = self._table.leader_quota
+        size = sum(
+            len(result.records) + _PARTITION_OVERHEAD_BYTES
+            for tp, result in results.items()
+            if result.records and quota.is_throttled(tp)
+        )
+        quota.record(size, self._table.now_ms())

@@ -1,0 +1,1 @@
+"""Schemas to bytes and back."""
