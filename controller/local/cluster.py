@@ -119,6 +119,11 @@ class ClusterPlan:
         """Where brokers and controllers write their traces."""
         return self.data / "traces"
 
+    def controller_arguments(self, controller_id: int) -> list[str]:
+        """What `python -m` gets for a controller, but for what all programs get."""
+        argv = ["controller", "run", "--controller-id", str(controller_id), "--listener", f"{HOST}:0"]
+        return [*argv, "--trace-dir", str(self.trace_dir)]
+
     def log_path(self, name: str) -> Path:
         """The log file of a process."""
         return self.data / "logs" / f"{name}.log"
@@ -317,7 +322,7 @@ class Cluster:
 
     async def _start_controller(self, controller_id: int) -> None:
         name = f"controller-{controller_id}"
-        argv = ["controller", "run", "--controller-id", str(controller_id), "--listener", f"{HOST}:0"]
+        argv = self.plan.controller_arguments(controller_id)
         child = self._controllers[controller_id] = await self._start_program(name, argv)
         await child.wait_for_event(ev.CONTROLLER_STARTED, timeout_s=_START_S)
 

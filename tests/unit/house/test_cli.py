@@ -69,6 +69,12 @@ def test_racks_are_given_in_turn_and_controllers_have_ids_of_their_own(tmp_path:
     assert plan(tmp_path, racks=[]).brokers[0].rack is None
 
 
+def test_controllers_too_write_a_trace(tmp_path: Path) -> None:
+    """Without their rows a report knows no controller epochs."""
+    argv = plan(tmp_path).controller_arguments(901)
+    assert argv[argv.index("--trace-dir") + 1] == str(tmp_path / "traces")
+
+
 def test_status_json_has_the_fixed_form(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     row = cluster.Cluster(plan(tmp_path)).row()
     row.brokers[0].pid = os.getpid()
