@@ -148,6 +148,37 @@ def test_copies_and_cut_files_change_no_row(spark: SparkSession, done: tuple[Rep
     assert again.summary["quarantined"]["torn"] == 2
 
 
+def fetch_request(seconds: float) -> str:
+    """Replica 2 asks for orders-0 from offset 5 on."""
+    asked = {"topic": "orders", "partitions": [{"partition": 0, "currentLeaderEpoch": 0, "fetchOffset": 5}]}
+    call = {
+        "requestHeader": {"requestApiKeyName": "FETCH", "correlationId": 1},
+        "request": {"replicaId": 2, "sessionId": 0, "sessionEpoch": 0, "topics": [asked], "forgottenTopicsData": []},
+        "response": {"errorCode": 0, "sessionId": 77, "responses": []},
+        "totalTimeMs": 4.0,
+        "requestQueueTimeMs": 1.0,
+        "localTimeMs": 1.0,
+        "remoteTimeMs": 0.0,
+    }
+    return at(seconds, f"Completed request:{json.dumps(call, separators=(',', ':'))}", "kafka.request.logger")
+
+
+def test_a_broker_that_records_fetches_itself_is_not_asked_by_its_requests(spark: SparkSession, tmp_path: Path) -> None:
+    """Else each fetch would be there twice; for a broker without DEBUG lines, requests are all there is."""
+    recorded = of_orders(10, "Recorded replica 2 log end offset (LEO) position 7.").replace("INFO", "DEBUG")
+    for broker, extra in ((1, [recorded]), (4, [])):
+        folder = tmp_path / f"logs-{broker}"
+        folder.mkdir()
+        told = [line.replace("broker=1", f"broker={broker}").replace("id=1", f"id={broker}") for line in extra]
+        started = at(1, f"[KafkaServer id={broker}] started", "kafka.server.KafkaServer")
+        (folder / "server.log").write_text("\n".join([started, *told]) + "\n")
+        (folder / "kafka-request.log").write_text(fetch_request(20) + "\n")
+    source = Source(kafka_logs=(tmp_path / "logs-1", tmp_path / "logs-4"), zones=("Europe/Berlin",))
+    run(spark, source, tmp_path / "out", only_ingest=True)
+    fetches = [row for row in table(tmp_path / "out", "trace") if row["ev"] == "fetch"]
+    assert {(row["broker"], row["replica"], row["offset"]) for row in fetches} == {(1, 2, 7), (4, 2, 5)}
+
+
 def test_ingested_rows_are_read_again(spark: SparkSession, done: tuple[Replayed, Path]) -> None:
     _, base = done
     once = run(spark, Source(traces=(base / "out" / "trace",)), base / "reread", only_ingest=True)

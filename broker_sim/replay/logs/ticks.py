@@ -59,8 +59,10 @@ class Ticks:
                     self._spans.append([ms, fact.ts])
 
     def times(self) -> Iterator[int]:
-        """The time of every check, ms. Without request lines there are none: nothing tells when a process stood."""
-        if not self._spans:
+        """The time of every check, ms. Without request lines there are none: nothing tells when a process stood. Nor
+        are there any without a start, as in logs whose first files were rotated away: checks are counted from it.
+        """
+        if not self._spans or not self._starts:
             return
         period = max(1, self._lag_ms // 2)
         last = self._spans[-1][1]

@@ -252,6 +252,13 @@ def test_a_request_of_an_old_kafka_and_a_torn_one_are_told_of() -> None:
     assert [bad.reason for bad in reader.bad] == ["unknown_text", "torn"]
 
 
+def test_requests_without_a_start_tell_of_no_ticks() -> None:
+    """Logs may begin in the middle of a process: the files before are rotated away."""
+    ticks = Ticks()
+    ticks.feed(Fact(1, NOON * 1000, What.ANSWERED, ts=NOON + 60_000))
+    assert list(ticks.times()) == []
+
+
 def test_ticks_come_from_the_start_the_shrinks_and_the_silences() -> None:
     ticks = Ticks()
 
