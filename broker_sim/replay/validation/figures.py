@@ -135,6 +135,7 @@ class RulesFigures:
     changes: int
     found: int
     spurious: int
+    #: in order, so that equal figures are equal however the rows came
     errors_ms: tuple[int, ...]
     #: lastCaughtUpTimeMs, derived minus what the leader wrote, of those who were removed
     caught_up_errors_ms: tuple[int, ...] = ()

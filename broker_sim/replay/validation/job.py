@@ -165,8 +165,8 @@ def _by_rules(spark: SparkSession | None, source: Source, truth: Truth, profile:
         changes=len(truth.changes),
         found=len(matched.errors_ms),
         spurious=len(matched.spurious),
-        errors_ms=tuple(matched.errors_ms),
-        caught_up_errors_ms=tuple(_caught_up_errors(outcomes, logged)),
+        errors_ms=tuple(sorted(matched.errors_ms)),
+        caught_up_errors_ms=tuple(sorted(_caught_up_errors(outcomes, logged))),
         hw_rows=sum(row["total"] for row in hw),
         hw_found=sum(row["amount"] for row in hw),
     )
