@@ -15,6 +15,7 @@ from typing import Final
 from structlog.typing import FilteringBoundLogger
 
 from controller.core.events import Event, TopicUncleanLeaderElectionEnable, UncleanLeaderElectionEnable
+from controller.core.settings import RETRY_MS
 from controller.core.state import ClusterState
 from controller.wire import log_events as ev
 from controller.wire.configs.topic import BrokerLevels
@@ -29,8 +30,6 @@ from controller.zk import Zk
 #: Notices older than this are deleted by whoever lists them.
 CHANGE_EXPIRATION_MS: Final = 15 * 60 * 1000
 UNCLEAN: Final = "unclean.leader.election.enable"
-#: Pause before what ZooKeeper did not let read is read again.
-RETRY_S: Final = 1.0
 
 
 class DynamicConfigs:
@@ -95,12 +94,11 @@ class DynamicConfigs:
                 continue  # the next session brings a notice
             except KafkaError as error:  # the watch may not be armed, so nothing else would call for the next pass
                 self._log.error(ev.ZK_READ_REFUSED, reason=error.message)
-                asyncio.get_running_loop().call_later(RETRY_S, self._wanted.set)
+                asyncio.get_running_loop().call_later(RETRY_MS / 1000, self._wanted.set)
 
     async def _read_brokers(self) -> None:
         """Raises: KafkaError, when ZooKeeper does not let them be read."""
-        self._dynamic = await self._read(self._own_entity)
-        self._dynamic_default = await self._read(self._default_entity)
+        self._dynamic, self._dynamic_default = await self._read(self._own_entity, self._default_entity)
         self._apply()
 
     async def _pass(self) -> None:
@@ -140,24 +138,26 @@ class DynamicConfigs:
         kind, _, name = entity.partition("/")
         if kind == "topics" and self._state.serving:
             check_topic_name(name)
-            configs = await self._read(entity)
+            (configs,) = await self._read(entity)
             self._log.info(ev.CONFIG_CHANGED, entity=entity, configs=configs)
             if configs.get(UNCLEAN, "").strip().lower() == "true":
                 self._emit(TopicUncleanLeaderElectionEnable(topic=name))
         elif entity == self._default_entity:
-            self._dynamic_default = await self._read(entity)
+            (self._dynamic_default,) = await self._read(entity)
             self._log.info(ev.CONFIG_CHANGED, entity=entity, configs=self._dynamic_default)
             self._apply()
         elif entity == self._own_entity:
-            self._dynamic = await self._read(entity)
+            (self._dynamic,) = await self._read(entity)
             self._log.info(ev.CONFIG_CHANGED, entity=entity, configs=self._dynamic)
             self._apply()
 
-    async def _read(self, entity: str) -> dict[str, str]:
-        path = ConfigEntityZNode.path(entity)
-        (found,) = await self._zk.perform([GetData(path)])
-        _check_read(path, found.code)
-        return ConfigEntityZNode.decode(found.data)
+    async def _read(self, *entities: str) -> list[dict[str, str]]:
+        """Raises: KafkaError, for configs that ZooKeeper does not let be read."""
+        paths = [ConfigEntityZNode.path(entity) for entity in entities]
+        results = await self._zk.perform([GetData(path) for path in paths])
+        for path, found in zip(paths, results, strict=True):
+            _check_read(path, found.code)
+        return [ConfigEntityZNode.decode(found.data) for found in results]
 
     def _apply(self) -> None:
         """Takes over the default of unclean elections; switching it on wakes leaderless partitions."""

@@ -23,8 +23,8 @@ from broker_sim.replay import steps
 from broker_sim.replay.diagnosis import troubles_of
 from broker_sim.replay.errors import ReplayRefused
 from broker_sim.replay.findings import Finding, find
-from broker_sim.replay.ingest import frame as ingest
 from broker_sim.replay.ingest import job as ingest_job
+from broker_sim.replay.ingest import verdicts
 from broker_sim.replay.ingest.job import Inputs, Source
 from broker_sim.replay.progress import StepProgress
 from broker_sim.replay.report.page import write_report
@@ -197,7 +197,7 @@ def _ingested(settings: ReplaySettings, counts: dict[str, Any]) -> dict[str, Any
         "from_ts": counts["from_ts"],
         "to_ts": counts["to_ts"],
         "rows": counts["kept"],
-        "duplicates": counts[ingest.DUPLICATE],
+        "duplicates": counts[verdicts.DUPLICATE],
         "quarantined": counts["quarantined"],
         "noticed": counts["noticed"],
     }

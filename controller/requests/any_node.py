@@ -1,5 +1,5 @@
 """What clients ask of whichever node they happen to know: FindCoordinator (10) v0-3, InitProducerId (22) v0-3,
-ListGroups (16) v0-4, DescribeLogDirs (35) v0-2.
+ListGroups (16) v0-5, DescribeLogDirs (35) v0-2.
 
 Clients take the controller for one more broker, since metadata lists it: a consumer may look for its group's
 coordinator here, an idempotent producer for its id, a tool for groups and log directories on every node. A controller

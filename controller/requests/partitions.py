@@ -6,7 +6,7 @@ Source: spec broker.md §16.5, controller.md §10.1, admin.md §1.7; Kafka 3.9 `
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -123,13 +123,14 @@ async def _assignment(node: Node, topic: str) -> TopicAssignment:
 async def _registered_brokers(node: Node) -> list[BrokerRack]:
     """The brokers registered in ZooKeeper; ones that vanish meanwhile or do not parse are left out."""
     (ids,) = await node.zk.perform([GetChildren(znodes.BrokerIdsZNode.path)])
-    numbers = znodes.BrokerIdsZNode.ids(ids.children)
-    found = await node.zk.perform([GetData(znodes.BrokerIdZNode.path(number)) for number in numbers])
-    registered: Mapping[int, bytes | None] = {n: r.data for n, r in zip(numbers, found, strict=True) if r.ok}
+    listed = znodes.BrokerIdsZNode.ids(ids.children)
+    found = await node.zk.perform([GetData(znodes.BrokerIdZNode.path(broker_id)) for broker_id in listed])
     brokers = []
-    for number, data in registered.items():
+    for broker_id, result in zip(listed, found, strict=True):
+        if not result.ok:
+            continue
         try:
-            broker = znodes.BrokerIdZNode.decode(BrokerId(number), data)
+            broker = znodes.BrokerIdZNode.decode(broker_id, result.data)
         except znodes.ZnodeError:
             continue
         brokers.append(BrokerRack(broker_id=broker.broker_id, rack=broker.rack))

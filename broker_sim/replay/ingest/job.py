@@ -17,8 +17,8 @@ from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
 from broker_sim.replay.errors import ReplayRefused
-from broker_sim.replay.ingest import frame as ingest
 from broker_sim.replay.ingest import layout as ingest_layout
+from broker_sim.replay.ingest import verdicts
 from broker_sim.replay.logs import frames
 from broker_sim.replay.logs.files import FileKind, LogFile, log_files
 from broker_sim.replay.logs.reader import LOG_REASONS
@@ -28,7 +28,7 @@ from broker_sim.replay.tables import write_rows
 TRACE: Final = "trace"
 LOG: Final = "log"
 _FACTS: Final = "facts"
-REASONS: Final = (*ingest.QUARANTINE_REASONS, *LOG_REASONS)
+REASONS: Final = (*verdicts.QUARANTINE_REASONS, *LOG_REASONS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +82,7 @@ def look(source: Source) -> Inputs:
         return Inputs(logs=tuple(logs), zones=_zones(source.zones))
     layouts = [path for path in source.traces if ingest_layout.is_layout(path)]
     if not layouts:
-        return Inputs(traces=tuple(ingest.trace_files(source.traces)))
+        return Inputs(traces=tuple(verdicts.trace_files(source.traces)))
     if len(source.traces) > 1:
         raise ReplayRefused(
             f"{layouts[0]} is a folder of ingested rows: it can be replayed alone, not with other traces"
@@ -127,20 +127,20 @@ def ingest_into(spark: SparkSession, inputs: Inputs, out: Path, stage: Path) -> 
     if inputs.layout is not None:
         return _take_layout(spark, inputs, inputs.layout, out, stage)
     lines, unread = _lines(spark, inputs, stage)
-    judged = ingest.add_verdict(lines)
+    judged = verdicts.add_verdict(lines)
     seen = Observation("verdicts")
-    ingest_layout.write_rows(ingest.kept(judged.observe(seen, *ingest.verdict_counts())), out / TRACE)
+    ingest_layout.write_rows(verdicts.kept(judged.observe(seen, *verdicts.verdict_counts())), out / TRACE)
     counts: dict[str, Any] = dict(seen.get)
-    bad = sum(counts[reason] for reason in ingest.QUARANTINE_REASONS)
+    bad = sum(counts[reason] for reason in verdicts.QUARANTINE_REASONS)
     if not counts["kept"]:
         told = "said anything about replication" if inputs.logs else f"of {bad} lines is a row of a trace"
         raise ReplayRefused(f"nothing to replay: none {told}")
     source = LOG if inputs.logs else TRACE
-    refused = ingest.quarantined(judged if bad else judged.limit(0), source=source)
+    refused = verdicts.quarantined(judged if bad else judged.limit(0), source=source)
     every = refused.unionByName(unread) if unread is not None else refused
     every.coalesce(1).write.parquet(str(out / "quarantine"))
     counts["quarantined"] = _by_reason(spark.read.parquet(str(out / "quarantine")))
-    clock = ingest.clock_notices(judged if counts[ingest.CLOCK_WENT_BACK] else judged.limit(0))
+    clock = verdicts.clock_notices(judged if counts[verdicts.CLOCK_WENT_BACK] else judged.limit(0))
     clock.coalesce(1).write.parquet(str(stage / "clock_notices"))
     _write_files(inputs, out)
     return counts
@@ -159,11 +159,11 @@ def _take_layout(spark: SparkSession, inputs: Inputs, layout: Path, out: Path, s
         raise ReplayRefused(f"nothing to replay: {layout} has no rows")
     nothing = rows.limit(0)
     judged = nothing.withColumns({"reason": F.lit(None).cast("string"), CORRUPT: F.lit(None).cast("string")})
-    ingest.quarantined(judged, source=TRACE).coalesce(1).write.parquet(str(out / "quarantine"))
-    clock = ingest.clock_notices(judged.withColumn(ingest.CLOCK_WENT_BACK, F.lit(False)))
+    verdicts.quarantined(judged, source=TRACE).coalesce(1).write.parquet(str(out / "quarantine"))
+    clock = verdicts.clock_notices(judged.withColumn(verdicts.CLOCK_WENT_BACK, F.lit(False)))
     clock.coalesce(1).write.parquet(str(stage / "clock_notices"))
     _write_files(inputs, out)
-    return counts | {"quarantined": dict.fromkeys(_ALWAYS_TOLD, 0), ingest.DUPLICATE: 0}
+    return counts | {"quarantined": dict.fromkeys(_ALWAYS_TOLD, 0), verdicts.DUPLICATE: 0}
 
 
 def _lines(spark: SparkSession, inputs: Inputs, stage: Path) -> tuple[DataFrame, DataFrame | None]:
@@ -173,9 +173,9 @@ def _lines(spark: SparkSession, inputs: Inputs, stage: Path) -> tuple[DataFrame,
         said = spark.read.parquet(str(stage / _FACTS))
         return frames.rows(said), frames.bad_lines(said)
     packed = [file for file in inputs.traces if file.suffix == ".gz"]
-    refused = ingest.of_other_versions(inputs.traces)
-    lines = ingest.read_lines(spark, inputs.traces, refused=refused)
-    return lines, ingest.torn_files(spark, packed) if packed else None
+    refused = verdicts.of_other_versions(inputs.traces)
+    lines = verdicts.read_lines(spark, inputs.traces, refused=refused)
+    return lines, verdicts.torn_files(spark, packed) if packed else None
 
 
 def _by_reason(quarantine: DataFrame) -> dict[str, int]:
@@ -184,7 +184,7 @@ def _by_reason(quarantine: DataFrame) -> dict[str, int]:
 
 
 #: Reasons that are told of even where there are none.
-_ALWAYS_TOLD: Final = ingest.QUARANTINE_REASONS
+_ALWAYS_TOLD: Final = verdicts.QUARANTINE_REASONS
 
 
 def _write_files(inputs: Inputs, out: Path) -> None:

@@ -50,7 +50,7 @@ class Option:
 
 #: kwob's own addition to every tool.
 JSON: Final = Option(name="json", help="Print the result as one JSON value, for machines.")
-#: Taken off before the rest is parsed (see `tool.split_compat`); here for the help.
+#: Taken off before the rest is parsed (see `commands.split_compat`); here for the help.
 COMPAT: Final = Option(
     name="compat",
     argument="2.0, 2.6 or 3.9",

@@ -1,7 +1,8 @@
 """Settings of brokers as (Incremental)AlterConfigs and DescribeConfigs see them: what may change while a broker runs,
 which values it may take, what falls back on what. Pure.
 
-Kafka lets listeners, SSL and SASL change too; brokers here have neither, so those are refused as settings of the start.
+Kafka lets listeners, SSL and SASL change too; here listeners are settings of the start, and there is neither SSL nor
+SASL.
 Source: Kafka 3.9 `DynamicBrokerConfig`, `DynamicThreadPool`, `LogCleaner`, `KafkaConfig`; spec broker.md §17.
 """
 
