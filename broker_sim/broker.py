@@ -21,7 +21,6 @@ from broker_sim.faults.board import FaultBoard
 from broker_sim.faults.links import FaultyNetwork
 from broker_sim.faults.rows import ExpireSession, FailLogDir, Fault
 from broker_sim.groups.coordinator import GroupCoordinator
-from broker_sim.listeners import PLAINTEXT, BrokerListener
 from broker_sim.log.errors import LogDirsUnusable
 from broker_sim.metadata_cache import MetadataCache
 from broker_sim.metadata_decoding import MetadataDecoder
@@ -39,6 +38,7 @@ from broker_sim.trace import TraceWriter
 from broker_sim.zk import ZkClient, ZkError
 from controller.wire import log_events as ev
 from controller.wire.configs.broker import per_address_limits
+from controller.wire.configs.listeners import PLAINTEXT, NodeListener
 from controller.wire.ports import Clock, Network, ZkConnector, ZkSession
 from controller.wire.types import Broker as RegisteredBroker
 from controller.wire.types import BrokerId, Endpoint, TopicPartition
@@ -55,7 +55,7 @@ class BrokerIdentity:
     """Who a broker is and where it lives. Brokers reach each other on `inter_broker_listener`, one of `listeners`."""
 
     broker_id: BrokerId
-    listeners: tuple[BrokerListener, ...]
+    listeners: tuple[NodeListener, ...]
     log_dirs: tuple[Path, ...]
     inter_broker_listener: str = PLAINTEXT
     rack: str | None = None

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from broker_sim.broker import BrokerIdentity
 from broker_sim.config import BrokerSettings
-from broker_sim.listeners import ListenerError, plan_listeners
+from controller.wire.configs.listeners import ListenerError, ListenerProperties, plan_listeners
 from controller.wire.types import BrokerId
 
 
@@ -78,7 +78,8 @@ def identities(arguments: argparse.Namespace, settings: BrokerSettings, host_nam
     """
     ids = parse_broker_ids(arguments.broker_id)
     try:
-        plan = plan_listeners(settings, argument=arguments.listener, brokers=len(ids), host_name=host_name)
+        properties = ListenerProperties.of(settings.given_values())
+        plan = plan_listeners(properties, argument=arguments.listener, nodes=len(ids), host_name=host_name)
     except ListenerError as error:
         raise CommandLineError(str(error)) from error
     folders = [Path(part.strip()) for part in arguments.log_dirs.split(",") if part.strip()]
@@ -96,7 +97,7 @@ def identities(arguments: argparse.Namespace, settings: BrokerSettings, host_nam
             rack=rack,
             trace_dir=arguments.trace_dir,
         )
-        for broker_id, listeners, rack in zip(ids, plan.brokers, racks, strict=True)
+        for broker_id, listeners, rack in zip(ids, plan.nodes, racks, strict=True)
     )
 
 

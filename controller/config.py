@@ -6,7 +6,7 @@ listed in `ignored`, so that a real cluster's file can be used as it is.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -31,6 +31,7 @@ class Properties(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="ignore", alias_generator=_property, populate_by_name=True)
 
+    advertised_listeners: str | None = None
     auto_create_topics_enable: bool = True
     auto_leader_rebalance_enable: bool = True
     connections_max_idle_ms: int = 600_000
@@ -43,6 +44,7 @@ class Properties(BaseModel):
     leader_imbalance_check_interval_seconds: int = Field(default=300, gt=0)
     leader_imbalance_per_broker_percentage: int = Field(default=10, ge=0)
     listener_security_protocol_map: str | None = None
+    listeners: str | None = None
     max_connections: int = Field(default=MAX_CONNECTIONS, ge=0)
     num_partitions: int = 1
     request_timeout_ms: int = Field(default=30_000, gt=0)
@@ -56,17 +58,6 @@ class Properties(BaseModel):
     def inter_broker_listener(self) -> str:
         """Listener of brokers for each other and, unless there is a control plane, for the controller."""
         return (self.inter_broker_listener_name or self.security_inter_broker_protocol).upper()
-
-    @property
-    def listeners(self) -> tuple[str, ...]:
-        """The listeners of this controller, the one between brokers first: all that the brokers may have.
-
-        Whoever asks a broker on one of them is told of the controller with its address of the same name.
-        """
-        pairs = [part.partition(":") for part in (self.listener_security_protocol_map or "").upper().split(",")]
-        named = (name.strip() for name, _, protocol in pairs if protocol.strip() == "PLAINTEXT")
-        control = (self.control_plane_listener_name or "").upper()
-        return tuple(dict.fromkeys(filter(None, (self.inter_broker_listener, control, *named))))
 
     @property
     def connect_timeout_s(self) -> float:
@@ -98,7 +89,7 @@ USED: Final[frozenset[str]] = frozenset(map(_property, Properties.model_fields))
     broker.name for config in TOPIC_CONFIGS.values() for broker in config.broker_names
 }
 #: Set on the command line; a real broker's file has them too and they mean something else there.
-_ELSEWHERE: Final = frozenset({"broker.id", "listeners", "advertised.listeners", "zookeeper.connect"})
+_ELSEWHERE: Final = frozenset({"broker.id", "zookeeper.connect"})
 
 
 def load(path: Path | None, overrides: Sequence[str]) -> tuple[Properties, dict[str, str]]:
@@ -128,6 +119,6 @@ def parse(given: Mapping[str, str]) -> Properties:
     return properties
 
 
-def ignored(given: Mapping[str, str]) -> list[str]:
-    """Properties that were given and have no effect on the controller, sorted."""
-    return sorted(given.keys() - USED - _ELSEWHERE)
+def ignored(given: Mapping[str, str], replaced: Collection[str] = ()) -> list[str]:
+    """Properties that were given and have no effect on the controller, sorted; `replaced`: those that arguments win."""
+    return sorted(given.keys() - USED - _ELSEWHERE | given.keys() & set(replaced))

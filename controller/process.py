@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import base64
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Final
 
@@ -29,6 +29,7 @@ from controller.requests.node import Node
 from controller.server import Limits, Server
 from controller.wire import log_events as ev
 from controller.wire import trace, znodes
+from controller.wire.configs.listeners import NodeListener
 from controller.wire.ports import Clock, Network, ZkConnector
 from controller.wire.types import Broker, BrokerId, Endpoint
 from controller.wire.zk import Create, Exists, GetData, WatchEvent, ZkCode, ZkSessionExpired, ZkUnreachable
@@ -50,15 +51,10 @@ class World:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """Who this controller is and where it listens. Port 0 asks for a free one.
-
-    `others`: addresses of listeners other than that between brokers; one that is not named gets a free port of `host`.
-    """
+    """Who this controller is and where it listens: among others on the listener that brokers use among themselves."""
 
     controller_id: BrokerId
-    host: str
-    port: int
-    others: Mapping[str, tuple[str, int]] = field(default_factory=dict)
+    listeners: tuple[NodeListener, ...]
 
 
 class IdTaken(Exception):
@@ -153,8 +149,8 @@ class Controller:
     async def start(self) -> Endpoint:
         """Binds the listener, opens a session, creates what every cluster has, and runs for office.
 
-        Returns where it listens. Raises: OSError, when the address cannot be bound; ZkUnreachable; ZnodeError, when
-        `/cluster/id` cannot be read; IdTaken. Then nothing of it is left running.
+        Returns where brokers are told that it listens. Raises: OSError, which names the address that cannot be bound;
+        ZkUnreachable; ZnodeError, when `/cluster/id` cannot be read; IdTaken. Then nothing of it is left running.
         """
         try:
             endpoints = await self._listen()
@@ -169,19 +165,26 @@ class Controller:
         self.loop.put(Startup())
         self._configs.start()
         self.server.open(self._node(cluster_id, self.state.endpoint))
-        endpoint = endpoints[0]
-        self._log.info(ev.CONTROLLER_STARTED, host=endpoint.host, port=endpoint.port, cluster_id=cluster_id)
+        endpoint = next(e for e in endpoints if e.listener == self._properties.inter_broker_listener)
+        self._log.info(
+            ev.CONTROLLER_STARTED,
+            host=endpoint.host,
+            port=endpoint.port,
+            listeners=[f"{e.listener}://{e.host}:{e.port}" for e in endpoints],
+            cluster_id=cluster_id,
+        )
         return endpoint
 
     async def _listen(self) -> tuple[Endpoint, ...]:
-        """Binds each listener, that between brokers first. Raises OSError."""
+        """Binds each listener; returns what others are told of. Raises OSError, which names the address."""
         endpoints = []
-        first, *more = self._properties.listeners
-        addresses = {first: (self._identity.host, self._identity.port)}
-        addresses |= {name: self._identity.others.get(name, (self._identity.host, 0)) for name in more}
-        for name, (host, port) in addresses.items():
-            bound_host, bound_port = await self.server.listen(self._world.network, host, port, listener=name)
-            endpoints.append(Endpoint(host=_advertised(host, bound_host), port=bound_port, listener=name))
+        for each in self._identity.listeners:
+            try:
+                bound = await self.server.listen(self._world.network, each.host, each.port, listener=each.name)
+            except OSError as error:
+                raise OSError(f"cannot listen on {each.host}:{each.port}: {error.strerror or error}") from error
+            if each.is_advertised:
+                endpoints.append(each.endpoint(*bound))
         return tuple(endpoints)
 
     async def stop(self) -> None:
@@ -303,8 +306,3 @@ _CLUSTER_ID_BYTES: Final = 16
 def _with_parents(path: str) -> list[str]:
     parts = path.strip("/").split("/")
     return ["/" + "/".join(parts[:depth]) for depth in range(1, len(parts) + 1)]
-
-
-def _advertised(asked: str, bound: str) -> str:
-    """The host that others are told: the one asked for, unless that means "all addresses"."""
-    return "localhost" if asked in ("", "0.0.0.0", "::") else asked or bound

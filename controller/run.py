@@ -1,7 +1,7 @@
 """The controller as a process of the real world: settings, sockets, ZooKeeper, signals, exit codes.
 
-    python -m controller run --zookeeper H:P[/chroot] --controller-id N --listener H:P [--config F] [--override k=v]...
-                             [--trace-dir D] [--metrics-listener H:P] [--log-level L]
+    python -m controller run --zookeeper H:P[/chroot] --controller-id N [--listener H:P] [--config F]
+                             [--override k=v]... [--trace-dir D] [--metrics-listener H:P] [--log-level L]
 
 Composes only. SIGTERM and SIGINT end it cleanly: the session is closed, so another controller can take over at once.
 """
@@ -13,8 +13,9 @@ import asyncio
 import gc
 import random
 import signal
+import socket
 import sys
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Final, TextIO
@@ -22,10 +23,10 @@ from typing import Final, TextIO
 import structlog
 
 from controller import config
-from controller.config import Properties
 from controller.metrics import MetricsServer, process_collector
 from controller.process import Controller, Identity, IdTaken, World
 from controller.wire import log_events as ev
+from controller.wire.configs.listeners import ListenerError, ListenerProperties, plan_listeners
 from controller.wire.configs.settings import SettingError
 from controller.wire.real import logs
 from controller.wire.real.clock import SystemClock
@@ -56,10 +57,9 @@ def parser() -> argparse.ArgumentParser:
     run.add_argument("--controller-id", required=True, type=_controller_id, metavar="N", help="unlike every broker.id")
     run.add_argument(
         "--listener",
-        required=True,
-        type=_listeners,
         metavar="H:P",
-        help="port 0 picks a free one; with several listeners (listener.security.protocol.map): NAME://H:P,NAME://H:P",
+        help="in the place of the property listeners; port 0 picks a free one; with several listeners "
+        "(listener.security.protocol.map): NAME://H:P,NAME://H:P",
     )
     run.add_argument("--config", type=Path, metavar="F", help="settings in Kafka's server.properties format")
     run.add_argument("--override", action="append", default=[], metavar="k=v", help="a setting; repeatable")
@@ -82,28 +82,12 @@ def _address(text: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
-def _listeners(text: str) -> dict[str, tuple[str, int]]:
-    """Addresses by name; one without a name, under the empty one, is that of the listener between brokers."""
-    found: dict[str, tuple[str, int]] = {}
-    for part in text.split(","):
-        name, _, address = part.strip().rpartition("://")
-        if name.upper() in found:
-            raise argparse.ArgumentTypeError(f"{text!r} names a listener twice")
-        found[name.upper()] = _address(address)
-    return found
-
-
-def identity_of(controller_id: BrokerId, listeners: Mapping[str, tuple[str, int]], properties: Properties) -> Identity:
-    """Which address is which. Raises: SettingError, for one of a listener that the settings do not have."""
-    first, *more = properties.listeners
-    found = {name or first: address for name, address in listeners.items()}
-    if first not in found or not found.keys() <= {first, *more}:
-        raise SettingError(
-            f"--listener names {', '.join(found)}; allowed: {', '.join((first, *more))} (the first is needed; "
-            "listener.security.protocol.map names more, with protocol PLAINTEXT)"
-        )
-    host, port = found.pop(first)
-    return Identity(controller_id=controller_id, host=host, port=port, others=found)
+def identity_of(controller_id: BrokerId, argument: str | None, given: Mapping[str, str], host_name: str) -> Identity:
+    """Where it listens by `--listener` and the properties that were given; on each name that brokers may have, so that
+    whoever asks a broker is told of the controller with an address of the same name. Raises: ListenerError."""
+    properties = ListenerProperties.of(given)
+    plan = plan_listeners(properties, argument=argument, host_name=host_name, is_every_name=True)
+    return Identity(controller_id=controller_id, listeners=plan.nodes[0])
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -113,16 +97,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     gc.set_threshold(*GC_THRESHOLDS)
     try:
         properties, given = config.load(options.config, options.override)
-        identity = identity_of(options.controller_id, options.listener, properties)
+        identity = identity_of(options.controller_id, options.listener, given, socket.getfqdn())
         connector = KazooConnector(
             options.zookeeper,
             session_timeout_ms=properties.zookeeper_session_timeout_ms,
             connect_timeout_s=properties.connect_timeout_s,
         )
+    except ListenerError as error:
+        return _failed(str(error), EXIT_USAGE)
     except (SettingError, ValueError) as error:
         return _failed(str(error))
     log = structlog.get_logger()
-    for name in config.ignored(given):
+    for name in config.ignored(given, replaced=() if options.listener is None else ("listeners",)):
         log.info(ev.SETTING_IGNORED, setting=name, reason="the controller does not need it")
     world = World(clock=SystemClock(), network=TcpNetwork(), connector=connector, chance=random.SystemRandom())
     with ExitStack() as files:
@@ -134,13 +120,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         def make() -> Controller:
             return Controller(identity, properties, world, log, given=given, trace_line=trace_line)
 
-        return asyncio.run(_run(make, world, options.listener.values(), options.metrics_listener))
+        return asyncio.run(_run(make, world, options.metrics_listener))
 
 
 async def _run(
     make: Callable[[], Controller],
     world: World,
-    listeners: Collection[tuple[str, int]],
     metrics_listener: tuple[str, int] | None,
 ) -> int:
     controller = make()
@@ -160,8 +145,7 @@ async def _run(
     except (ZkUnreachable, ZnodeError, IdTaken) as error:
         return _failed(str(error))
     except OSError as error:
-        addresses = ", ".join(f"{host}:{port}" for host, port in listeners)
-        return _failed(f"cannot listen on {addresses}: {error.strerror or error}")
+        return _failed(str(error))
     try:
         if metrics is not None and metrics_listener is not None:
             await metrics.listen(world.network, *metrics_listener)
@@ -189,6 +173,6 @@ def _trace_file(files: ExitStack, folder: Path | None, controller_id: BrokerId) 
     return write
 
 
-def _failed(message: str) -> int:
+def _failed(message: str, code: int = EXIT_FAILED) -> int:
     print(f"controller: {message}", file=sys.stderr)
-    return EXIT_FAILED
+    return code

@@ -20,6 +20,7 @@ from broker_sim.zk import ZkClient
 from controller.config import parse
 from controller.core import events
 from controller.process import Controller, Identity, World
+from controller.wire.configs.listeners import NodeListener
 from controller.wire.ports import ZkConnector, ZkSession
 from controller.wire.real.net import TcpNetwork
 from controller.wire.real.zookeeper import KazooConnector, KazooSession
@@ -239,7 +240,7 @@ async def controller(server: Server) -> AsyncIterator[Any]:
     network = TcpNetwork()
     world = World(clock=FixedClock(), network=network, connector=server.connector(), chance=random.Random(1))
     made = Controller(
-        Identity(controller_id=BrokerId(100), host="127.0.0.1", port=0),
+        Identity(controller_id=BrokerId(100), listeners=(NodeListener(host="127.0.0.1", port=0),)),
         parse({"auto.leader.rebalance.enable": "false"}),
         world,
         structlog.get_logger(),

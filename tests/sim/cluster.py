@@ -13,12 +13,12 @@ import structlog
 
 from broker_sim.broker import Broker, BrokerIdentity, StartRefused
 from broker_sim.config import BrokerSettings
-from broker_sim.listeners import BrokerListener
 from broker_sim.log.records import build_values, iterate
 from controller import config as controller_config
 from controller.process import Controller, Identity
 from controller.process import World as ControllerWorld
 from controller.wire.client import BrokerConnection
+from controller.wire.configs.listeners import NodeListener
 from controller.wire.protocol import ApiKey, ProtocolError
 from controller.wire.simulated.world import Machine, World, run_world
 from controller.wire.types import BrokerId
@@ -99,7 +99,9 @@ class Cluster:
             connector=machine.connector(session_timeout_ms=int(SETTINGS["zookeeper.session.timeout.ms"])),
             chance=machine.chance,
         )
-        identity = Identity(controller_id=BrokerId(number), host=machine.name, port=CONTROLLER_PORT)
+        identity = Identity(
+            controller_id=BrokerId(number), listeners=(NodeListener(host=machine.name, port=CONTROLLER_PORT),)
+        )
         return Controller(
             identity, controller_config.parse(SETTINGS), surroundings, structlog.get_logger(), given=SETTINGS
         )
@@ -108,7 +110,7 @@ class Cluster:
         machine = self.machine(number)
         identity = BrokerIdentity(
             broker_id=BrokerId(number),
-            listeners=(BrokerListener(host=machine.name, port=BROKER_PORT),),
+            listeners=(NodeListener(host=machine.name, port=BROKER_PORT),),
             log_dirs=(self.folder / machine.name,),
             trace_dir=self.folder / "trace",
         )

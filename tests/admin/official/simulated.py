@@ -10,10 +10,10 @@ import structlog
 
 from broker_sim.broker import Broker, BrokerIdentity
 from broker_sim.config import BrokerSettings
-from broker_sim.listeners import BrokerListener
 from controller import config as controller_config
 from controller.process import Controller, Identity
 from controller.process import World as ControllerWorld
+from controller.wire.configs.listeners import NodeListener
 from controller.wire.simulated.world import Machine, World
 from controller.wire.types import BrokerId
 from tests.admin.official.normal_form import CONTROLLER
@@ -38,7 +38,7 @@ class Programs:
             connector=machine.connector(session_timeout_ms=_SESSION_MS),
             chance=machine.chance,
         )
-        identity = Identity(controller_id=BrokerId(CONTROLLER), host=machine.name, port=PORT)
+        identity = Identity(controller_id=BrokerId(CONTROLLER), listeners=(NodeListener(host=machine.name, port=PORT),))
         controller = Controller(
             identity,
             controller_config.parse(CONTROLLER_SETTINGS),
@@ -70,7 +70,7 @@ class Programs:
     def _broker(self, broker: int, machine: Machine) -> Broker:
         identity = BrokerIdentity(
             broker_id=BrokerId(broker),
-            listeners=(BrokerListener(host=machine.name, port=PORT),),
+            listeners=(NodeListener(host=machine.name, port=PORT),),
             rack=RACKS[self._kind].get(broker),
             log_dirs=tuple(self._folder / machine.name / name for name in ("logs", "more")),
         )

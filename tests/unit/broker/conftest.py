@@ -13,9 +13,9 @@ import structlog
 
 from broker_sim.broker import Broker, BrokerIdentity
 from broker_sim.config import BrokerSettings
-from broker_sim.listeners import BrokerListener
 from controller.wire import control
 from controller.wire.client import BrokerConnection
+from controller.wire.configs.listeners import NodeListener
 from controller.wire.control import (
     LeaderAndIsrEntry,
     LeaderAndIsrRequest,
@@ -50,14 +50,14 @@ class BrokerCluster:
         broker_id: int,
         *,
         dirs: int = 1,
-        binds: Sequence[BrokerListener] = (),
+        binds: Sequence[NodeListener] = (),
         inter_broker_listener: str = "PLAINTEXT",
         **settings: Any,
     ) -> Broker:
         machine = self.machine(broker_id)
         identity = BrokerIdentity(
             broker_id=BrokerId(broker_id),
-            listeners=tuple(binds) or (BrokerListener(host=f"broker-{broker_id}", port=9092),),
+            listeners=tuple(binds) or (NodeListener(host=f"broker-{broker_id}", port=9092),),
             inter_broker_listener=inter_broker_listener,
             log_dirs=tuple(self.folder / f"broker-{broker_id}-{n}" for n in range(dirs)),
         )

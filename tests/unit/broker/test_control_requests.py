@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from broker_sim.broker import Broker, StartRefused
-from broker_sim.listeners import BrokerListener
+from controller.wire.configs.listeners import NodeListener
 from controller.wire.control import LeaderAndIsrEntry, StopReplicaEntry, UpdateMetadataEntry
 from controller.wire.errors import ErrorCode
 from controller.wire.protocol import ApiKey
@@ -138,9 +138,7 @@ def test_a_second_broker_with_the_same_id_is_refused(in_memory: Any) -> None:
         first = cluster.make(1)
         identity = first._identity
         twin = Broker(
-            replace(
-                identity, listeners=(BrokerListener(host="other", port=9092),), log_dirs=(cluster.folder / "other",)
-            ),
+            replace(identity, listeners=(NodeListener(host="other", port=9092),), log_dirs=(cluster.folder / "other",)),
             first._settings,
             clock=machine.clock,
             network=machine.network,

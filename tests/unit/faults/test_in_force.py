@@ -17,7 +17,7 @@ from broker_sim.faults.board import FaultBoard
 from broker_sim.faults.links import FaultyNetwork
 from broker_sim.faults.rows import parse_row
 from broker_sim.host import BrokerHost
-from broker_sim.listeners import BrokerListener
+from controller.wire.configs.listeners import NodeListener
 from controller.wire.protocol import ApiKey
 from controller.wire.simulated.world import World, run_world
 from controller.wire.types import Broker as RegisteredBroker
@@ -257,7 +257,7 @@ class Hosted:
         identities = [
             BrokerIdentity(
                 broker_id=BrokerId(n),
-                listeners=(BrokerListener(host="host", port=9090 + n),),
+                listeners=(NodeListener(host="host", port=9090 + n),),
                 log_dirs=(folder / str(n),),
                 rack="ab"[n - 1],
             )

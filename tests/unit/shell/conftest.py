@@ -16,6 +16,7 @@ from controller.process import Controller, Identity
 from controller.process import World as Given
 from controller.wire import protocol, znodes
 from controller.wire.client import BrokerConnection
+from controller.wire.configs.listeners import NodeListener
 from controller.wire.framing import FrameBuffer
 from controller.wire.ports import Connection, ZkSession
 from controller.wire.protocol import ApiKey
@@ -52,6 +53,7 @@ class Cluster:
         self.machine = world.machine(HOST)
         self.client = world.machine("client")
         self.settings = dict(settings)
+        self.listeners: tuple[NodeListener, ...] = ()
         self.trace: list[str] = []
         self.controller: Controller
         self.session: ZkSession
@@ -68,13 +70,18 @@ class Cluster:
             clock=machine.clock, network=machine.network, connector=machine.connector(), chance=random.Random(5)
         )
         return Controller(
-            Identity(controller_id=BrokerId(controller_id), host=host, port=PORT),
+            Identity(
+                controller_id=BrokerId(controller_id), listeners=self.listeners or (NodeListener(host=host, port=PORT),)
+            ),
             parse(self.settings),
             given,
             structlog.get_logger(),
             given=self.settings,
             trace_line=self.trace.append,
         )
+
+    def _listeners(self, host: str) -> tuple[NodeListener, ...]:
+        return self.listeners or (NodeListener(host=host, port=PORT),)
 
     async def register(self, number: int, rack: str | None = None) -> None:
         """A broker that answers NONE to every control request."""

@@ -1,51 +1,60 @@
-"""The listeners of a controller: which names it has, and which address is whose."""
+"""A controller with several listeners: the addresses that brokers and clients are told are the advertised ones."""
 
 from __future__ import annotations
 
-import pytest
+from typing import Any
 
 from controller import config
-from controller.run import identity_of, parser
-from controller.wire.configs.settings import SettingError
-from controller.wire.types import BrokerId
+from controller.wire.client import BrokerConnection
+from controller.wire.configs.listeners import NodeListener
+from controller.wire.protocol import ApiKey
+from controller.wire.simulated.world import World, run_world
+from controller.wire.types import Endpoint
 
-TWO = {
+from .conftest import CONTROLLER_ID, HOST, Cluster
+
+SETTINGS = {
+    "auto.leader.rebalance.enable": "false",
     "inter.broker.listener.name": "INTERNAL",
-    "listener.security.protocol.map": "internal:PLAINTEXT, EXTERNAL:PLAINTEXT,SECRET:SASL_SSL",
+    "listener.security.protocol.map": "INTERNAL:PLAINTEXT,EXTERNAL:PLAINTEXT,HIDDEN:PLAINTEXT",
 }
+LISTENERS = (
+    NodeListener(name="EXTERNAL", host=HOST, port=9094, advertised_host="localhost", advertised_port=19094),
+    NodeListener(name="INTERNAL", host=HOST, port=9092, advertised_host="controller-901"),
+    NodeListener(name="HIDDEN", host=HOST, port=9099, is_advertised=False),
+)
+TOLD = {9092: ("controller-901", 9092), 9094: ("localhost", 19094)}
 
 
-def test_names() -> None:
-    assert config.parse({}).listeners == ("PLAINTEXT",)
-    assert config.parse(TWO).listeners == ("INTERNAL", "EXTERNAL")
-    assert config.parse(TWO | {"control.plane.listener.name": "control"}).listeners == (
-        "INTERNAL",
-        "CONTROL",
-        "EXTERNAL",
-    )
+def test_what_is_advertised_is_told() -> None:
+    async def main(world: World) -> None:
+        cluster = Cluster(world, SETTINGS)
+        cluster.listeners = LISTENERS
+        await cluster.start()
+        await world.until(lambda: cluster.controller.state.serving, within_s=10, what="the controller is in office")
+        assert cluster.controller.state.endpoint is not None
+        assert cluster.controller.state.endpoint.endpoints == (
+            Endpoint(host="localhost", port=19094, listener="EXTERNAL"),
+            Endpoint(host="controller-901", port=9092, listener="INTERNAL"),
+        ), "what UpdateMetadata names among the live brokers"
+        for port, address in TOLD.items():
+            assert [(b.node_id, b.host, b.port) for b in (await ask(cluster, port)).brokers] == [
+                (CONTROLLER_ID, *address)
+            ]
+        assert (await ask(cluster, 9099)).brokers == (), "nobody is told of the listener that is not advertised"
+        await cluster.machine.run(cluster.controller.stop())
+
+    run_world(1, main)
 
 
-#: (--listener, settings, address of the first listener, addresses of the others)
-ADDRESSES = [
-    ("h:1", {}, ("h", 1), {}),
-    ("PLAINTEXT://[::1]:1", {}, ("::1", 1), {}),
-    ("h:1", TWO, ("h", 1), {}),
-    ("external://e:2,INTERNAL://h:1", TWO, ("h", 1), {"EXTERNAL": ("e", 2)}),
-    ("h:1,EXTERNAL://e:2", TWO, ("h", 1), {"EXTERNAL": ("e", 2)}),
-]
+async def ask(cluster: Cluster, port: int) -> Any:
+    connection = await BrokerConnection.open(cluster.client.network, HOST, port, client_id="test")
+    answer = await connection.call(ApiKey.METADATA, 9, {"topics": []})
+    connection.close()
+    return answer
 
 
-@pytest.mark.parametrize(("text", "settings", "first", "others"), ADDRESSES)
-def test_addresses(
-    text: str, settings: dict[str, str], first: tuple[str, int], others: dict[str, tuple[str, int]]
-) -> None:
-    listeners = parser().parse_args(["run", "--zookeeper", "z", "--controller-id", "5", "--listener", text]).listener
-    identity = identity_of(BrokerId(5), listeners, config.parse(settings))
-    assert ((identity.host, identity.port), identity.others) == (first, others)
-
-
-@pytest.mark.parametrize("text", ["SECRET://h:1", "EXTERNAL://h:1", "INTERNAL://h:1,OTHER://h:2"])
-def test_a_name_that_the_settings_do_not_have_is_refused(text: str) -> None:
-    listeners = parser().parse_args(["run", "--zookeeper", "z", "--controller-id", "5", "--listener", text]).listener
-    with pytest.raises(SettingError, match=r"--listener names .*; allowed: INTERNAL, EXTERNAL"):
-        identity_of(BrokerId(5), listeners, config.parse(TWO))
+def test_the_property_listeners_is_named_as_ignored_beside_the_argument() -> None:
+    given = {"listeners": "PLAINTEXT://:9092", "advertised.listeners": "PLAINTEXT://h:9092"}
+    assert config.ignored(given) == []
+    assert config.ignored(given, replaced=("listeners",)) == ["listeners"]

@@ -44,7 +44,9 @@ REFUSED = [
     ("no server named", (*options(zookeeper="/chroot"), *QUICK), 1, "controller: zookeeper.connect '/chroot' names no"),
     ("another protocol between brokers", (*options(), "--override", "inter.broker.protocol.version=3.9"), 1,
      "controller: setting inter.broker.protocol.version: value '3.9' is not allowed; allowed: 2.6"),
-    ("no port", options(listener="localhost"), 2, "'localhost' is not host:port, for example 127.0.0.1:9092"),
+    ("no port", options(listener="localhost"), 2, "'localhost' is no address; allowed: host:port"),
+    ("a malformed map", (*options(), "--override", "listener.security.protocol.map=PLAINTEXT"), 2,
+     "controller: listener.security.protocol.map 'PLAINTEXT': expected NAME:PROTOCOL"),
 ]  # fmt: skip
 
 
