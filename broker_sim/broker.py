@@ -31,7 +31,7 @@ from broker_sim.replicas.isr_writer import ZkIsrWriter, notify_log_dir_failure
 from broker_sim.replicas.manager import ReplicaManager
 from broker_sim.replicas.types import ReplicaSettings
 from broker_sim.server import SocketServer
-from broker_sim.server_limits import ServerLimits
+from broker_sim.server_limits import ServerLimits, listener_limits
 from broker_sim.shutdown import ControlledShutdown
 from broker_sim.topic_creation import TopicCreator
 from broker_sim.trace import TraceWriter
@@ -229,6 +229,8 @@ class Broker:
             max_connection_creation_rate=settings.max_connection_creation_rate,
             queued_max_request_bytes=settings.queued_max_request_bytes,
             idle_ms=settings.connections_max_idle_ms,
+            listeners=listener_limits(settings.given_values(), {}),
+            backlog=settings.socket_listen_backlog_size,
         )
         apis: dict[Any, Any] = {}
         server = SocketServer(apis, limits=limits, faults=self._faults, log=self._log)

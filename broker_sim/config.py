@@ -12,6 +12,8 @@ from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError, model_validator
 
+from controller.wire.configs.broker import check_listener_configs
+
 LONG_MAX: Final = 2**63 - 1
 INT_MAX: Final = 2**31 - 1
 
@@ -106,6 +108,7 @@ class BrokerSettings(BaseModel):
     max_connections_per_ip: NonNegative = INT_MAX
     max_connections_per_ip_overrides: str = ""
     max_connection_creation_rate: NonNegative = INT_MAX
+    socket_listen_backlog_size: Positive = 50
     listeners: str | None = None
     advertised_listeners: str | None = None
     listener_security_protocol_map: str | None = None
@@ -153,6 +156,10 @@ class BrokerSettings(BaseModel):
 
         Raises: SettingsError, for a value that its property cannot have.
         """
+        try:
+            check_listener_configs({name: property_text(value) for name, value in properties.items()})
+        except ValueError as error:
+            raise SettingsError(str(error)) from error
         try:
             settings = cls.model_validate(dict(properties))
             settings._given = {name: property_text(value) for name, value in properties.items()}

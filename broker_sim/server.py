@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
+from broker_sim.connection_quotas import ConnectionQuotas, NoConnection
 from broker_sim.faults.board import FaultBoard
 from broker_sim.faults.rows import Action, ApiFault, with_error_code
-from broker_sim.server_limits import ConnectionCounts, RequestMemory, ServerLimits
+from broker_sim.server_limits import RequestMemory, ServerLimits
 from controller.wire import log_events as ev
 from controller.wire import protocol
 from controller.wire.errors import ErrorCode
@@ -82,14 +83,14 @@ class SocketServer:
     def __init__(self, apis: ApiTable, *, limits: ServerLimits, faults: FaultBoard, log: Any) -> None:
         self._apis, self._limits, self._faults, self._log = apis, limits, faults, log
         self._limits_at_start = limits
-        self._counts = ConnectionCounts()
+        self._quotas = ConnectionQuotas(limits)
         self._memory = RequestMemory(limits.queued_max_request_bytes)
         self._ready = asyncio.Event()
         self._listeners: list[Listener] = []
         self._open: dict[Connection, asyncio.Task[Any]] = {}
-        self._protected: str | None = None
-        #: connections of other listeners than the protected one, the least recently used first
+        #: connections of other listeners than the protected one that have a slot, the least recently used first
         self._yielding: dict[Connection, None] = {}
+        self._closing: set[Connection] = set()
 
     async def listen(self, network: Network, host: str, port: int, *, listener: str) -> tuple[str, int]:
         """Binds, once per listener; returns the address really bound. Raises OSError."""
@@ -102,11 +103,13 @@ class SocketServer:
 
         Of several listeners Kafka protects that between brokers (`ConnectionQuotas.protectedListener`).
         """
-        self._protected = listener
+        self._quotas.protect(listener)
 
     def reconfigure(self, values: Mapping[str, str]) -> None:
-        """The broker's dynamic configs are now these. Connections that are open stay."""
+        """The broker's dynamic configs are now these. Connections above `max.connections` are closed, others stay."""
         self._limits = self._limits_at_start.changed(values)
+        self._quotas.change(self._limits)
+        self._close_excess()
 
     def serve_requests(self) -> None:
         """Lets the requests in that came so far and will come."""
@@ -125,21 +128,16 @@ class SocketServer:
     async def _serve(self, listener: str, connection: Connection) -> None:
         task, host = asyncio.current_task(), _host(connection.peer)
         assert task is not None
-        is_protected = listener == self._protected
-        refusal = self._counts.refusal(host, self._limits, is_protected=is_protected)
-        if refusal is not None:
-            self._closed(connection, refusal)
-            return
-        if is_protected and self._counts.is_full(self._limits):
-            self._make_room()
         self._open[connection] = task
-        self._counts.opened(host)
-        if self._protected is not None and not is_protected:
-            self._yielding[connection] = None
         try:
-            await self._wait_for_rate()
-            await self._serve_until_closed(connection, listener)
-        except (CloseConnection, FrameError, ProtocolError) as error:
+            await self._quotas.enter(listener, host)
+            try:
+                await self._serve_admitted(listener, connection)
+            finally:
+                self._yielding.pop(connection, None)
+                self._closing.discard(connection)
+                self._quotas.leave(listener, host)
+        except (NoConnection, CloseConnection, FrameError, ProtocolError) as error:
             self._closed(connection, str(error))
         except TimeoutError as error:
             self._closed(connection, str(error) or "timed out")
@@ -147,21 +145,25 @@ class SocketServer:
             self._log.debug(ev.CONNECTION_CLOSED, peer=connection.peer, reason=f"connection broke: {error}")
         finally:
             del self._open[connection]
-            self._yielding.pop(connection, None)
-            self._counts.closed(host)
             connection.close()
 
-    def _make_room(self) -> None:
-        idle_longest = next(iter(self._yielding), None)
-        if idle_longest is not None:
-            del self._yielding[idle_longest]
-            self._closed(idle_longest, f"max.connections {self._limits.max_connections} reached; brokers go first")
-            idle_longest.close()
-
-    async def _wait_for_rate(self) -> None:
-        delay_s = self._counts.delay_s(asyncio.get_running_loop().time(), self._limits)
+    async def _serve_admitted(self, listener: str, connection: Connection) -> None:
+        if self._quotas.is_protected(listener):
+            self._close_excess()
+        else:
+            self._yielding[connection] = None
+        delay_s = self._quotas.delay_s(listener, asyncio.get_running_loop().time())
         if delay_s > 0:
             await asyncio.sleep(delay_s)
+        await self._serve_until_closed(connection, listener)
+
+    def _close_excess(self) -> None:
+        """Those that were silent longest; their tasks end by it and give their slots back."""
+        for idle_longest in list(self._yielding)[: max(0, self._quotas.excess - len(self._closing))]:
+            del self._yielding[idle_longest]
+            self._closing.add(idle_longest)
+            self._closed(idle_longest, f"max.connections {self._limits.max_connections} exceeded; silent longest")
+            idle_longest.close()
 
     def _closed(self, connection: Connection, reason: str) -> None:
         self._log.warning(ev.CONNECTION_CLOSED, peer=connection.peer, reason=reason)

@@ -1,4 +1,5 @@
-"""How much a broker takes from its peers: connections in all, by address and per second, and bytes of requests.
+"""How much a broker takes from its peers: connections in all, by listener, by address and per second, and bytes of
+requests. Who gets a connection is `connection_quotas`' affair.
 
 Source: Kafka 3.9 `ConnectionQuotas`, `SimpleMemoryPool`, `SocketServer`.
 """
@@ -6,24 +7,34 @@ Source: Kafka 3.9 `ConnectionQuotas`, `SimpleMemoryPool`, `SocketServer`.
 from __future__ import annotations
 
 import asyncio
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from controller.wire.configs.broker import per_address_limits
+from controller.wire.configs.broker import per_address_limits, split_listener_config
 from controller.wire.framing import MAX_REQUEST_BYTES
 
 UNLIMITED: Final = 2**31 - 1
-#: Connections that may come at once before the rate counts: those of one second.
-_BURST_S: Final = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListenerLimits:
+    """What one listener may have of its own: `listener.name.<name>.max.connections` and so on; None: as the broker."""
+
+    max_connections: int | None = None
+    max_connection_creation_rate: int | None = None
+
+
+_NO_LIMITS: Final = ListenerLimits()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerLimits:
     """Under the properties' names. `idle_ms` and `queued_max_request_bytes` -1 are no limit.
 
-    `overrides`: address -> limit for connections from there, in the place of `max_connections_per_ip`.
+    `overrides`: address -> limit for connections from there, in the place of `max_connections_per_ip`. `listeners`:
+    limits by name of the listener. `backlog`: connections of a listener that may wait for a slot.
     """
 
     max_request_bytes: int = MAX_REQUEST_BYTES
@@ -33,6 +44,17 @@ class ServerLimits:
     max_connection_creation_rate: int = UNLIMITED
     queued_max_request_bytes: int = -1
     idle_ms: int = 600_000
+    listeners: Mapping[str, ListenerLimits] = field(default_factory=dict)
+    backlog: int = 50
+
+    def of(self, listener: str) -> ListenerLimits:
+        """The limits of that listener alone."""
+        return self.listeners.get(listener, _NO_LIMITS)
+
+    def max_connections_of(self, listener: str) -> int:
+        """How many that listener may have; as many as the broker where nothing is said."""
+        own = self.of(listener).max_connections
+        return self.max_connections if own is None else own
 
     def changed(self, values: Mapping[str, str]) -> ServerLimits:
         """With these dynamic broker configs; the others stay."""
@@ -43,46 +65,18 @@ class ServerLimits:
         }
         if (text := values.get("max.connections.per.ip.overrides")) is not None:
             changes["overrides"] = per_address_limits(text)
+        changes["listeners"] = listener_limits(values, self.listeners)
         return replace(self, **changes)
 
 
-class ConnectionCounts:
-    """The connections that are open, by address."""
-
-    def __init__(self) -> None:
-        self._by_host: Counter[str] = Counter()
-        self._next_at = 0.0
-
-    def is_full(self, limits: ServerLimits) -> bool:
-        """Whether as many are open as may be in all."""
-        return self._by_host.total() >= limits.max_connections
-
-    def refusal(self, host: str, limits: ServerLimits, *, is_protected: bool = False) -> str | None:
-        """Why one more connection from there is too many; None when it is not. `is_protected`: only by its address."""
-        if self.is_full(limits) and not is_protected:
-            return f"max.connections {limits.max_connections} reached"
-        here = limits.overrides.get(host, limits.max_connections_per_ip)
-        if self._by_host[host] >= here:
-            return f"max.connections.per.ip {here} reached by {host}"
-        return None
-
-    def opened(self, host: str) -> None:
-        """One more from there."""
-        self._by_host[host] += 1
-
-    def closed(self, host: str) -> None:
-        """One less from there."""
-        self._by_host[host] -= 1
-        if self._by_host[host] <= 0:
-            del self._by_host[host]
-
-    def delay_s(self, now_s: float, limits: ServerLimits) -> float:
-        """How long the connection that comes now must wait for `max.connection.creation.rate`; counts it."""
-        rate = limits.max_connection_creation_rate
-        if rate >= UNLIMITED:
-            return 0.0
-        self._next_at = max(self._next_at, now_s) + 1 / max(rate, 1)
-        return max(self._next_at - now_s - _BURST_S, 0.0)
+def listener_limits(values: Mapping[str, str], base: Mapping[str, ListenerLimits]) -> dict[str, ListenerLimits]:
+    """`base`, changed by the properties of listeners among these. Raises ValueError for what is no number."""
+    found = dict(base)
+    for key, text in values.items():
+        if (parts := split_listener_config(key)) is not None:
+            name, limit = parts
+            found[name] = replace(found.get(name, _NO_LIMITS), **{limit.replace(".", "_"): int(text)})
+    return found
 
 
 class RequestMemory:

@@ -8,6 +8,7 @@ Source: Kafka 3.9 `DynamicBrokerConfig`, `DynamicThreadPool`, `LogCleaner`, `Kaf
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Final
@@ -90,14 +91,37 @@ _UNLISTED: Final = (
     (ConfigType.LIST, setting_names.LIST_NAMES),
     (ConfigType.STRING, setting_names.STRING_NAMES),
 )
+#: Settings that each listener may have of its own, as `listener.name.<name in lower case>.` and the setting.
+LISTENER_CONFIGS: Final = ("max.connections", "max.connection.creation.rate")
+_OF_LISTENER: Final = re.compile(rf"^listener\.name\.([^.]+)\.({'|'.join(map(re.escape, LISTENER_CONFIGS))})$")
 _MIB: Final = 1 << 20
 _OVERRIDES: Final = "max.connections.per.ip.overrides"
 
 
 def broker_config_type(name: str) -> ConfigType:
     """The type of a setting; LONG for throttle rates, UNKNOWN for what Kafka does not know."""
+    name = _base(name)
     known = BROKER_CONFIG_TYPES.get(name)
     return known if known is not None else next((t for t, names in _UNLISTED if name in names), ConfigType.UNKNOWN)
+
+
+def split_listener_config(name: str) -> tuple[str, str] | None:
+    """The listener, in upper case, and the setting that it has of its own; None for any other name."""
+    match = _OF_LISTENER.match(name)
+    return (match[1].upper(), match[2]) if match is not None else None
+
+
+def _base(name: str) -> str:
+    """The setting that a listener's own one is about; other names as they are."""
+    parts = split_listener_config(name)
+    return name if parts is None else parts[1]
+
+
+def check_listener_configs(configs: Mapping[str, str]) -> None:
+    """Whether the listeners' own settings among these have values that they can have. Raises ValueError."""
+    for name, text in configs.items():
+        if split_listener_config(name) is not None and not (text.isdecimal() and 0 < int(text) < 2**31):
+            raise ValueError(f"Invalid value {text} for configuration {name}: allowed are 1 to 2147483647")
 
 
 def is_sensitive(name: str) -> bool:
@@ -115,7 +139,7 @@ def synonyms_of(name: str) -> tuple[str, ...]:
 def documentation(name: str) -> str | None:
     """One line on a dynamic setting; None for the others."""
     topic_config = _TOPIC_SYNONYMS.get(name)
-    return topic_config.doc if topic_config is not None else _DOCS.get(name)
+    return topic_config.doc if topic_config is not None else _DOCS.get(_base(name))
 
 
 def check_broker_change(configs: Mapping[str, str], current: Mapping[str, str]) -> None:
@@ -136,12 +160,15 @@ def check_broker_change(configs: Mapping[str, str], current: Mapping[str, str]) 
 def check_broker_value(name: str, text: str) -> None:
     """Whether a setting may have this value, whoever sets it. Raises KafkaError with INVALID_REQUEST."""
     try:
+        check_listener_configs({name: text})
         check_value(_rule(name), text)
         if name == _OVERRIDES:
             per_address_limits(text)
     except InvalidConfig as error:
         raise _refused(error.message or str(error)) from error
     except ValueError as error:
+        if name != _OVERRIDES:
+            raise _refused(str(error)) from error
         raise _refused(f"Error parsing configuration property '{name}': {error}") from error
 
 

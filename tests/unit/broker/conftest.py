@@ -52,6 +52,7 @@ class BrokerCluster:
         dirs: int = 1,
         binds: Sequence[NodeListener] = (),
         inter_broker_listener: str = "PLAINTEXT",
+        properties: Mapping[str, str] | None = None,
         **settings: Any,
     ) -> Broker:
         machine = self.machine(broker_id)
@@ -63,7 +64,7 @@ class BrokerCluster:
         )
         return Broker(
             identity,
-            BrokerSettings(**settings),
+            BrokerSettings(**settings) if properties is None else BrokerSettings.parse(properties),
             clock=machine.clock,
             network=machine.network,
             zookeeper=machine.connector(),

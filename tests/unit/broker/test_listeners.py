@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 
+from broker_sim.config import BrokerSettings, SettingsError
 from broker_sim.log.records import build_values
 from controller.wire.client import BrokerConnection, Disconnected
+from controller.wire.configs.broker import check_broker_change
 from controller.wire.configs.listeners import NodeListener
 from controller.wire.control import UpdateMetadataEntry
-from controller.wire.errors import ErrorCode
+from controller.wire.errors import ErrorCode, KafkaError
 from controller.wire.protocol import ApiKey
 from controller.wire.types import GROUP_METADATA_TOPIC, Broker, BrokerId, Endpoint, LeaderAndIsr, TopicPartition
 from controller.wire.zk import GetData
@@ -127,8 +130,49 @@ def test_brokers_get_in_although_clients_have_taken_all_connections(in_memory: A
         await clients[0].call(ApiKey.API_VERSIONS, 0, {})
         with pytest.raises(Disconnected):
             await clients[1].call(ApiKey.API_VERSIONS, 0, {})
-        late = await connect(9094)
-        with pytest.raises(Disconnected):
-            await late.call(ApiKey.API_VERSIONS, 0, {})
+        late = asyncio.ensure_future((await connect(9094)).call(ApiKey.API_VERSIONS, 0, {}))
+        await cluster.world.sleep(5)
+        assert not late.done(), "it waits until a place is free"
+        broker.close()
+        await late
 
     in_memory(scenario)
+
+
+def test_a_listener_may_have_limits_of_its_own_at_the_start_and_later(in_memory: Any) -> None:
+    own = "listener.name.external.max.connections"
+
+    async def scenario(cluster: Any) -> None:
+        await cluster.start(1, binds=LISTENERS, inter_broker_listener=INTERNAL, properties={own: "1"})
+
+        async def connect(port: int) -> Any:
+            return await BrokerConnection.open(cluster.client.network, "broker-1", port, client_id="test")
+
+        client, waiting = await connect(9094), await connect(9094)
+        await client.call(ApiKey.API_VERSIONS, 0, {})
+        asked = asyncio.ensure_future(waiting.call(ApiKey.API_VERSIONS, 0, {}))
+        inside = [await connect(9092) for _ in range(3)]
+        for each in inside:
+            await each.call(ApiKey.API_VERSIONS, 0, {})
+        await cluster.world.sleep(5)
+        assert not asked.done()
+        configs = [{"name": own, "config_operation": 0, "value": "2"}]
+        body = {"resources": [{"resource_type": 4, "resource_name": "1", "configs": configs}]}
+        altered = await inside[0].call(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, body)
+        assert altered.responses[0].error_code == ErrorCode.NONE
+        await asked
+        question = {"resources": [{"resource_type": 4, "resource_name": "1", "configuration_keys": [own]}]}
+        described = await inside[0].call(ApiKey.DESCRIBE_CONFIGS, 1, question)
+        assert [(c.name, c.value, c.is_sensitive) for c in described.results[0].configs] == [(own, "2", False)]
+
+    in_memory(scenario)
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "many"])
+def test_a_limit_of_a_listener_that_cannot_be_is_refused(value: str) -> None:
+    name = "listener.name.external.max.connections"
+    message = f"Invalid value {value} for configuration {name}: allowed are 1 to 2147483647"
+    with pytest.raises(SettingsError, match=message):
+        BrokerSettings.parse({name: value})
+    with pytest.raises(KafkaError, match=message):
+        check_broker_change({name: value}, {})

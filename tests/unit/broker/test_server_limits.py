@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from broker_sim.server_limits import UNLIMITED, ConnectionCounts, RequestMemory, ServerLimits
+from broker_sim.connection_quotas import ConnectionQuotas, ConnectionRate, NoConnection
+from broker_sim.server_limits import UNLIMITED, ListenerLimits, RequestMemory, ServerLimits
 from controller.wire import log_events as ev
 from controller.wire.protocol import ApiKey, encode_request
 
@@ -32,21 +33,45 @@ def reasons(lines: list[Any]) -> list[str]:
     return [line["reason"] for line in lines if line["event"] == ev.CONNECTION_CLOSED]
 
 
-def test_connections_above_the_limit_are_closed_and_those_that_are_open_stay(in_memory: Any) -> None:
+def test_connections_above_the_limit_wait_and_more_than_a_backlog_are_closed(in_memory: Any) -> None:
     async def scenario(cluster: Any) -> None:
         await cluster.start(1, max_connections=3)
         kept = [await connect(cluster) for _ in range(3)]
         assert all([await is_served(one) for one in kept])
         with capture_logs() as lines:
-            flood = [await connect(cluster) for _ in range(50)]
-            assert not any([await one.recv() for one in flood])
-        assert reasons(lines) == ["max.connections 3 reached"] * 50
+            waiting, *others = [await connect(cluster) for _ in range(60)]
+            asked = asyncio.ensure_future(is_served(waiting))
+            assert not any([await one.recv() for one in others[49:]])
+        assert reasons(lines) == ["max.connections 3 reached and 50 connections wait"] * 10
         assert all([await is_served(one) for one in kept])
+        assert not asked.done()
         kept.pop().close()
-        await cluster.world.sleep(1)
-        assert await is_served(await connect(cluster))
+        assert await asked, "the one that has waited longest"
 
     in_memory(scenario)
+
+
+def test_a_lowered_limit_closes_those_that_were_silent_longest(in_memory: Any) -> None:
+    async def scenario(cluster: Any) -> None:
+        await cluster.start(1)
+        first, second, third = [await connect(cluster, "one") for _ in range(3)]
+        for one in (second, first, third):
+            assert await is_served(one)
+        with capture_logs() as lines:
+            await alter(cluster, "max.connections", "3")
+        assert not await second.recv()
+        assert reasons(lines) == ["max.connections 3 exceeded; silent longest"]
+        assert all([await is_served(one) for one in (first, third)])
+
+    in_memory(scenario)
+
+
+async def alter(cluster: Any, name: str, value: str) -> None:
+    configs = [{"name": name, "config_operation": 0, "value": value}]
+    body = {"resources": [{"resource_type": 4, "resource_name": "", "configs": configs}]}
+    answer = await cluster.call(1, ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, body)
+    assert answer.responses[0].error_code == 0
+    await cluster.world.sleep(1)
 
 
 def test_one_address_cannot_take_the_places_of_the_others(in_memory: Any) -> None:
@@ -63,21 +88,14 @@ def test_one_address_cannot_take_the_places_of_the_others(in_memory: Any) -> Non
 
 
 def test_limits_change_while_the_broker_runs(in_memory: Any) -> None:
-    async def alter(cluster: Any, value: str) -> None:
-        configs = [{"name": "max.connections.per.ip", "config_operation": 0, "value": value}]
-        body = {"resources": [{"resource_type": 4, "resource_name": "", "configs": configs}]}
-        answer = await cluster.call(1, ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, body)
-        assert answer.responses[0].error_code == 0
-        await cluster.world.sleep(1)
-
     async def scenario(cluster: Any) -> None:
         await cluster.start(1)
         kept = [await connect(cluster, "one") for _ in range(3)]
         assert all([await is_served(one) for one in kept])
-        await alter(cluster, "2")
+        await alter(cluster, "max.connections.per.ip", "2")
         assert not await (await connect(cluster, "one")).recv()
         assert all([await is_served(one) for one in kept])
-        await alter(cluster, "9")
+        await alter(cluster, "max.connections.per.ip", "9")
         assert await is_served(await connect(cluster, "one"))
 
     in_memory(scenario)
@@ -172,17 +190,125 @@ RATES = [
 
 @pytest.mark.parametrize(("_", "rate", "times", "delays"), RATES, ids=[row[0] for row in RATES])
 def test_the_rate_of_new_connections(_: str, rate: int, times: list[float], delays: list[float]) -> None:
-    counts, limits = ConnectionCounts(), ServerLimits(max_connection_creation_rate=rate)
-    assert [counts.delay_s(at, limits) for at in times] == pytest.approx(delays)
+    counted = ConnectionRate()
+    assert [counted.delay_s(at, rate) for at in times] == pytest.approx(delays)
+
+
+# -- slots, as Kafka's ConnectionQuotas gives them ---------------------------------------------------------------------
+
+
+def quotas(**limits: Any) -> ConnectionQuotas:
+    made = ConnectionQuotas(ServerLimits(**limits))
+    made.protect("IN")
+    return made
+
+
+async def entered(made: ConnectionQuotas, listener: str, host: str = "h") -> str:
+    """`yes`, `waits`, or why not."""
+    task = asyncio.ensure_future(made.enter(listener, host))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    if not task.done():
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        return "waits"
+    error = task.exception()
+    return "yes" if error is None else str(error)
+
+
+TWO_EACH = {"EX": ListenerLimits(max_connections=2), "IN": ListenerLimits(max_connections=2)}
+#: what, limits, listeners in the order in which peers come, how each fares, connections too many in the end
+SLOTS: list[tuple[str, dict[str, Any], str, list[str], int]] = [
+    ("the broker's limit holds for clients", {"max_connections": 2}, "EX EX EX", ["yes", "yes", "waits"], 0),
+    ("the protected one goes above it", {"max_connections": 2}, "EX EX IN", ["yes"] * 3, 1),
+    ("and has as many as the broker may", {"max_connections": 2}, "IN IN IN", ["yes", "yes", "waits"], 0),
+    ("a listener's own limit", {"listeners": TWO_EACH}, "EX EX EX IN", ["yes", "yes", "waits", "yes"], 0),
+    ("of the protected one, too", {"listeners": TWO_EACH}, "IN IN IN EX", ["yes", "yes", "waits", "yes"], 0),
+    (
+        "both limits count",
+        {"listeners": TWO_EACH, "max_connections": 3},
+        "IN IN EX EX OTHER",
+        ["yes", "yes", "yes", "waits", "waits"],
+        0,
+    ),
+    (
+        "a listener may have more than the others",
+        {"listeners": {"EX": ListenerLimits(max_connections=1)}, "max_connections": 3},
+        "EX EX OTHER OTHER OTHER",
+        ["yes", "waits", "yes", "yes", "waits"],
+        0,
+    ),
+    ("nobody waits without a backlog", {"max_connections": 1, "backlog": 0}, "EX EX",
+     ["yes", "max.connections 1 reached and 0 connections wait"], 0),
+    ("the listener's limit is named", {"listeners": TWO_EACH, "backlog": 0}, "EX EX EX",
+     ["yes", "yes", "listener.name.ex.max.connections 2 reached and 0 connections wait"], 0),
+    ("addresses have theirs", {"max_connections_per_ip": 1}, "EX EX", ["yes", "max.connections.per.ip 1 reached by h"],
+     0),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("_", "limits", "peers", "expected", "excess"), SLOTS, ids=[row[0] for row in SLOTS])
+def test_who_gets_a_slot(_: str, limits: dict[str, Any], peers: str, expected: list[str], excess: int) -> None:
+    async def play() -> None:
+        made = quotas(**limits)
+        assert [await entered(made, listener) for listener in peers.split()] == expected
+        assert made.excess == excess
+
+    asyncio.run(play())
+
+
+def test_slots_are_given_in_order_and_each_listener_has_its_queue() -> None:
+    async def play() -> None:
+        made = quotas(listeners=TWO_EACH)
+        for _ in range(2):
+            await made.enter("EX", "h")
+        first, given_up, second = (asyncio.ensure_future(made.enter("EX", "h")) for _ in range(3))
+        await asyncio.sleep(0)
+        given_up.cancel()
+        made.leave("EX", "h")
+        await asyncio.gather(first, given_up, return_exceptions=True)
+        assert (first.done(), second.done()) == (True, False)
+        made.change(ServerLimits(listeners={"EX": ListenerLimits(max_connections=3)}))
+        await second
+        for _ in range(3):
+            made.leave("EX", "h")
+        assert await entered(made, "EX") == "yes"
+
+    asyncio.run(play())
+
+
+def test_who_gives_up_when_its_slot_has_come_passes_it_on() -> None:
+    async def play() -> None:
+        made = quotas(max_connections=1)
+        await made.enter("EX", "h")
+        first, second = (asyncio.ensure_future(made.enter("EX", "h")) for _ in range(2))
+        await asyncio.sleep(0)
+        made.leave("EX", "h")
+        first.cancel()
+        await asyncio.gather(first, return_exceptions=True)
+        await second
+
+    asyncio.run(play())
+
+
+def test_a_listener_may_have_a_rate_of_its_own_and_brokers_are_not_held_up_by_that_of_all() -> None:
+    made = quotas(max_connection_creation_rate=1, listeners={"EX": ListenerLimits(max_connection_creation_rate=2)})
+    assert [made.delay_s(name, 0.0) for name in ("EX", "IN", "OTHER", "EX", "EX")] == [0.0, 0.0, 2.0, 3.0, 4.0]
+    alone = quotas(listeners={"EX": ListenerLimits(max_connection_creation_rate=2)})
+    assert [alone.delay_s(name, 0.0) for name in ("EX", "EX", "EX", "OTHER")] == [0.0, 0.0, 0.5, 0.0]
 
 
 def test_an_address_may_have_a_limit_of_its_own() -> None:
-    limits = ServerLimits(max_connections_per_ip=1).changed({"max.connections.per.ip.overrides": "b:3, c:0"})
-    counts = ConnectionCounts()
-    counts.opened("a")
-    counts.opened("b")
-    assert counts.refusal("a", limits) is not None
-    assert counts.refusal("b", limits) is None
-    assert counts.refusal("c", limits) is not None
-    counts.closed("a")
-    assert counts.refusal("a", limits) is None
+    async def play() -> None:
+        limits = ServerLimits(max_connections_per_ip=1).changed({"max.connections.per.ip.overrides": "b:3, c:0"})
+        made = ConnectionQuotas(limits)
+        await made.enter("EX", "a")
+        await made.enter("EX", "b")
+        assert (await entered(made, "EX", "a")) == "max.connections.per.ip 1 reached by a"
+        assert (await entered(made, "EX", "b")) == "yes"
+        with pytest.raises(NoConnection):
+            await made.enter("EX", "c")
+        made.leave("EX", "a")
+        assert (await entered(made, "EX", "a")) == "yes"
+
+    asyncio.run(play())
