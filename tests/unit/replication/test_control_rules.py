@@ -1,0 +1,130 @@
+"""LeaderAndIsr and StopReplica, partition by partition: which check comes first, and what each leaves (§6, §7)."""
+
+from __future__ import annotations
+
+import pytest
+
+from controller.wire.control import LeaderAndIsrEntry
+from controller.wire.errors import ErrorCode
+from controller.wire.simulated.world import run_world
+from controller.wire.types import LeaderAndIsr, ReplicaAssignment, TopicPartition
+
+TP, NEW = TopicPartition("t", 0), TopicPartition("u", 0)
+EPOCH, VERSION = 3, 8
+OK, STALE, UNKNOWN, STORAGE, FENCED = (
+    ErrorCode.NONE,
+    ErrorCode.STALE_CONTROLLER_EPOCH,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.KAFKA_STORAGE_ERROR,
+    ErrorCode.FENCED_LEADER_EPOCH,
+)
+
+
+def run(cluster_of, tmp_path, scenario):
+    """Broker 1 has two log dirs; it leads `TP` at `EPOCH`, whose state has `VERSION`."""
+
+    async def main(world):
+        cluster = cluster_of(world, tmp_path, dirs=("a", "b"))
+        try:
+            await cluster.start(1, 2)
+            state = LeaderAndIsr(leader=1, isr=(1, 2), leader_epoch=EPOCH, partition_epoch=VERSION)
+            assert become(cluster, TP, state) is OK
+            return await scenario(cluster)
+        finally:
+            await cluster.stop()
+
+    return run_world(7, main)
+
+
+def become(cluster, tp, state, replicas=(1, 2), *, is_new=False) -> ErrorCode:
+    entry = LeaderAndIsrEntry(
+        topic_partition=tp, state=state, assignment=ReplicaAssignment(replicas=replicas), is_new=is_new
+    )
+    return cluster.nodes[1].manager.leader_and_isr(0, 1, [entry])[tp]
+
+
+def fail_dir_of_tp(cluster) -> None:
+    manager = cluster.nodes[1].manager
+    manager.fail_log_dir(str(cluster.nodes[1].partition(TP).log.log_dir))
+
+
+#: what, leader, leader epoch and state version of the request, replicas, is the dir offline, answer, epoch then
+ROLES = [
+    ("offline comes before an old epoch", 1, 1, 9, (1, 2), True, STORAGE, EPOCH),
+    ("offline comes before a new epoch", 2, 9, 9, (1, 2), True, STORAGE, EPOCH),
+    ("an old epoch comes before a list without us", 2, 1, 9, (2,), False, STALE, EPOCH),
+    ("the same epoch with another ISR changes nothing", 1, EPOCH, 9, (1, 2), False, STALE, EPOCH),
+    ("a new epoch, but no replica of ours", 2, 4, 9, (2,), False, UNKNOWN, EPOCH),
+    ("a new epoch with an older state version is passed over", 2, 4, VERSION - 1, (1, 2), False, OK, EPOCH),
+    ("a new epoch with the same version", 1, 4, VERSION, (1, 2), False, OK, 4),
+    ("a new leader", 2, 4, 9, (1, 2), False, OK, 4),
+    ("a leader that is not alive: the epoch stays", 9, 4, 9, (1, 2, 9), False, OK, EPOCH),
+    ("no leader: the epoch stays", None, 4, 9, (1, 2), False, OK, EPOCH),
+]
+
+
+@pytest.mark.parametrize(
+    ("_", "leader", "epoch", "version", "replicas", "is_offline", "answer", "left"), ROLES, ids=[r[0] for r in ROLES]
+)
+def test_leader_and_isr(cluster_of, tmp_path, _, leader, epoch, version, replicas, is_offline, answer, left) -> None:
+    async def scenario(cluster):
+        if is_offline:
+            fail_dir_of_tp(cluster)
+        state = LeaderAndIsr(leader=leader, isr=(2,), leader_epoch=epoch, partition_epoch=version)
+        assert become(cluster, TP, state, replicas) is answer
+        assert cluster.nodes[1].partition(TP).leader_epoch == left
+        leads = leader == 1 if left == epoch and answer is OK else not is_offline
+        assert cluster.nodes[1].manager.is_leader(TP) is leads
+
+    run(cluster_of, tmp_path, scenario)
+
+
+#: is the partition new, is a dir offline -> answer, has it a log
+CREATIONS = [(True, True, OK, True), (False, True, STORAGE, False), (False, False, OK, True), (True, False, OK, True)]
+
+
+@pytest.mark.parametrize(("is_new", "is_offline", "answer", "has_log"), CREATIONS)
+def test_a_log_is_created_unless_it_may_be_on_a_failed_disk(
+    cluster_of, tmp_path, is_new, is_offline, answer, has_log
+) -> None:
+    async def scenario(cluster):
+        if is_offline:
+            fail_dir_of_tp(cluster)
+        state = LeaderAndIsr(leader=1, isr=(1,), leader_epoch=0)
+        assert become(cluster, NEW, state, is_new=is_new) is answer
+        assert (cluster.nodes[1].manager._table.dirs.get(NEW) is not None) is has_log
+
+    run(cluster_of, tmp_path, scenario)
+
+
+#: what, partition, epoch of the request, delete, is the dir offline, answer, is the log there, is the replica served
+STOPS = [
+    ("offline comes before an old epoch", TP, 1, False, True, STORAGE, True, True),
+    ("an older epoch", TP, EPOCH - 1, True, False, FENCED, True, True),
+    ("the same epoch", TP, EPOCH, False, False, OK, True, True),
+    ("the same epoch, deleted", TP, EPOCH, True, False, OK, False, False),
+    ("a newer epoch", TP, EPOCH + 1, True, False, OK, False, False),
+    ("no epoch is never old", TP, -1, True, False, OK, False, False),
+    ("a topic being deleted", TP, -2, True, False, OK, False, False),
+    ("a partition that is not here", NEW, 0, True, False, OK, False, False),
+    ("a log that nobody was told of yet", NEW, 0, True, False, OK, False, False),
+    ("the same, kept", NEW, 0, False, False, OK, True, False),
+]
+
+
+@pytest.mark.parametrize(
+    ("what", "tp", "epoch", "delete", "is_offline", "answer", "has_log", "is_served"), STOPS, ids=[s[0] for s in STOPS]
+)
+def test_stop_replica(cluster_of, tmp_path, what, tp, epoch, delete, is_offline, answer, has_log, is_served) -> None:
+    async def scenario(cluster):
+        manager = cluster.nodes[1].manager
+        if is_offline:
+            fail_dir_of_tp(cluster)
+        if tp is NEW and "not here" not in what:
+            manager._table.dirs.create(NEW, manager._table.config_of("u"))
+        folders = [tmp_path / f"1-{name}" / f"{tp.topic}-0" for name in "ab"]
+        assert cluster.stop_replica(tp, 1, delete=delete, epoch=epoch) is answer
+        assert any(folder.exists() for folder in folders) is has_log
+        assert (tp in manager._table.partitions) is is_served
+
+    run(cluster_of, tmp_path, scenario)

@@ -1,0 +1,128 @@
+"""What a leader writes of its ISR: the state znode under its version, and notices to the controller, some at a time."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import structlog
+
+from broker_sim.isr import IsrChange, IsrChangeKind
+from broker_sim.replicas.isr_updates import IsrUpdates
+from broker_sim.replicas.isr_writer import ZkIsrWriter
+from broker_sim.replicas.types import IsrWriteOutcome
+from broker_sim.zk import ZkClient
+from controller.wire.simulated.world import World, run_world
+from controller.wire.types import LeaderAndIsr, TopicPartition
+from controller.wire.zk import Create, GetChildren, GetData, SetData
+from controller.wire.znodes import TopicPartitionStateZNode
+
+TP = TopicPartition("t", 0)
+PATH = TopicPartitionStateZNode.path(TP)
+OLD = LeaderAndIsr(leader=1, isr=(1, 2), leader_epoch=3, controller_epoch=5)
+NEW = LeaderAndIsr(leader=1, isr=(1,), leader_epoch=3, controller_epoch=5)
+OTHER = LeaderAndIsr(leader=2, isr=(2,), leader_epoch=4, controller_epoch=5)
+WRITTEN, REFUSED, NO_NODE = IsrWriteOutcome.WRITTEN, IsrWriteOutcome.REFUSED, IsrWriteOutcome.NO_NODE
+
+#: what, states that were written one after another (none: no znode), version expected, outcome, version and state then
+WRITES = [
+    ("the version is the one expected", [OLD], 0, WRITTEN, 1, NEW),
+    ("another hand has written", [OLD, OTHER], 0, REFUSED, 1, OTHER),
+    ("our own write whose answer was lost", [OLD, NEW], 0, WRITTEN, 1, NEW),
+    ("the topic is gone", [], 0, NO_NODE, None, None),
+    ("an expected version above the znode's", [OLD], 7, REFUSED, 0, OLD),
+]
+
+
+@pytest.mark.parametrize(("_", "states", "expected", "outcome", "version", "left"), WRITES, ids=[w[0] for w in WRITES])
+def test_a_state_is_written_under_its_version(_, states, expected, outcome, version, left) -> None:
+    async def scenario(world: World) -> None:
+        zk = ZkClient(world.machine("broker").connector(), log=structlog.get_logger())
+        await zk.open()
+        await zk.perform([Create(path) for path in parents(PATH)])
+        for number, state in enumerate(states):
+            data = TopicPartitionStateZNode.encode(state)
+            assert (await zk.perform_one(SetData(PATH, data) if number else Create(PATH, data))).ok
+        result = await ZkIsrWriter(zk, log=structlog.get_logger()).write_isr(TP, NEW, expected)
+        assert result.outcome is outcome
+        if outcome is WRITTEN:
+            assert result.partition_epoch == version
+        found = await zk.perform_one(GetData(PATH))
+        if left is None:
+            assert found.stat is None
+        else:
+            state = TopicPartitionStateZNode.decode(found.data, found.stat.version)
+            assert (state.isr, state.leader, found.stat.version) == (left.isr, left.leader, version)
+        await zk.close()
+
+    run_world(1, scenario)
+
+
+def parents(path: str) -> list[str]:
+    parts = path.strip("/").split("/")[:-1]
+    return ["/" + "/".join(parts[: n + 1]) for n in range(len(parts))]
+
+
+def test_a_notice_lists_the_partitions() -> None:
+    async def scenario(world: World) -> None:
+        zk = ZkClient(world.machine("broker").connector(), log=structlog.get_logger())
+        await zk.open()
+        await zk.perform([Create("/isr_change_notification")])
+        await ZkIsrWriter(zk, log=structlog.get_logger()).propagate([TopicPartition("u", 1), TP])
+        (name,) = (await zk.perform_one(GetChildren("/isr_change_notification"))).children
+        assert name == "isr_change_0000000000"
+        found = await zk.perform_one(GetData(f"/isr_change_notification/{name}"))
+        assert json.loads(found.data) == {
+            "version": 1,
+            "partitions": [{"topic": "t", "partition": 0}, {"topic": "u", "partition": 1}],
+        }
+        await zk.close()
+
+    run_world(1, scenario)
+
+
+# -- when the notices go out ------------------------------------------------------------------------------------------
+
+
+def shrunk(number: int) -> TopicPartition:
+    return TopicPartition("t", number)
+
+
+#: what, seconds after the start at which a change is written, (from, until) in which each notice goes, its partitions
+NOTICES = [
+    ("the first after a quiet minute goes at the next look", [70], [((70, 72.5), [0])]),
+    ("one soon after the start waits for five quiet seconds", [1], [((6, 8.5), [0])]),
+    ("changes that follow each other go together", [1, 4, 8], [((13, 15.5), [0, 1, 2])]),
+    ("the next one after a notice waits again", [70, 73], [((70, 72.5), [0]), ((78, 80.5), [1])]),
+    (
+        "never later than a minute after the last notice",
+        [71, *range(74, 141, 3)],
+        [((71, 72.5), [0]), ((132.5, 135), list(range(1, 22))), ((145, 147.5), [22, 23])],
+    ),
+]
+
+
+@pytest.mark.parametrize(("_", "changes", "expected"), NOTICES, ids=[n[0] for n in NOTICES])
+def test_notices_are_batched(cluster_of, tmp_path, _, changes, expected) -> None:
+    async def scenario(world: World) -> None:
+        cluster = cluster_of(world, tmp_path)
+        await cluster.start(1, 2)
+        for number in range(len(changes)):
+            cluster.appoint(shrunk(number), 1, (1, 2), (1, 2), is_new=True)
+        updates: IsrUpdates = cluster.nodes[1].manager._isr_updates
+        start = world.loop.time()
+        for number, at in enumerate(changes):
+            await world.sleep(start + at - world.loop.time())
+            partition = cluster.nodes[1].partition(shrunk(number))
+            change = IsrChange(
+                kind=IsrChangeKind.SHRINK, isr_old=(1, 2), isr=(1,), replicas=(2,), last_caught_up_ms=(0,)
+            )
+            updates.write(partition, change, decided_ms=world.clock.now_ms())
+        await world.sleep(20)
+        told = [(at - start, [tp.partition for tp in partitions]) for at, partitions in cluster.zk.propagated]
+        assert [partitions for _, partitions in told] == [partitions for _, partitions in expected]
+        for (at, _), ((first, last), _) in zip(told, expected, strict=True):
+            assert first <= at <= last + 0.1
+        await cluster.stop()
+
+    run_world(3, scenario)

@@ -1,0 +1,177 @@
+"""Requests that wait, and until when; throttles, and whom they do not hold up."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from broker_sim.log.records import iterate
+from broker_sim.replicas.types import FetchPartition
+from controller.wire.errors import ErrorCode
+from controller.wire.simulated.world import run_world
+from controller.wire.types import TopicPartition
+
+TP = TopicPartition("t", 0)
+ALL = (1, 2, 3)
+WANTED = {TP: FetchPartition(fetch_offset=0, max_bytes=1 << 20)}
+
+
+def run(cluster_of, tmp_path, scenario, **settings):
+    async def main(world):
+        cluster = cluster_of(world, tmp_path, **settings)
+        try:
+            await cluster.start(1, 2, 3)
+            return await scenario(cluster)
+        finally:
+            await cluster.stop()
+
+    return run_world(7, main)
+
+
+def test_below_min_insync_replicas_a_producer_waits_for_its_time_out_and_its_records_stay(cluster_of, tmp_path) -> None:
+    async def scenario(cluster):
+        for node in cluster.nodes.values():
+            node.manager.configs.set_topic_config("t", {"min.insync.replicas": "2"})
+        cluster.appoint(TP, 1, (1, 2), (1, 2), is_new=True)
+        await cluster.produce(TP, 1, acks=-1)
+        cluster.nodes[2].paused.add(TP)
+        await cluster.world.sleep(1)
+        waiting = asyncio.ensure_future(cluster.produce(TP, 1, acks=-1, timeout_ms=100_000))
+        await cluster.world.until(lambda: cluster.isr(TP) == (1,), within_s=60, what="2 is out")
+        assert (await waiting).error is ErrorCode.REQUEST_TIMED_OUT
+        partition = cluster.nodes[1].partition(TP)
+        assert (partition.hw, partition.log.leo) == (1, 2)
+
+    run(cluster_of, tmp_path, scenario)
+
+
+def test_records_that_one_replica_keeps_let_their_deletion_time_out(cluster_of, tmp_path) -> None:
+    async def scenario(cluster):
+        cluster.appoint(TP, 1, ALL, ALL, is_new=True)
+        await cluster.produce(TP, 1, [b"a"], acks=-1)
+        cluster.nodes[3].paused.add(TP)
+        await cluster.world.sleep(1)
+        before = cluster.world.loop.time()
+        done = await cluster.nodes[1].manager.delete_records({TP: 1}, timeout_ms=2_000)
+        assert done[TP].error is ErrorCode.REQUEST_TIMED_OUT
+        assert cluster.world.loop.time() - before == pytest.approx(2.0, abs=0.05)
+        assert cluster.nodes[1].partition(TP).log.log_start_offset == 1
+
+    run(cluster_of, tmp_path, scenario)
+
+
+def test_a_deletion_that_waits_learns_that_leadership_moved(cluster_of, tmp_path) -> None:
+    async def scenario(cluster):
+        cluster.appoint(TP, 1, ALL, ALL, is_new=True)
+        await cluster.produce(TP, 1, [b"a"], acks=-1)
+        cluster.nodes[3].paused.add(TP)
+        await cluster.world.sleep(1)
+        waiting = asyncio.ensure_future(cluster.nodes[1].manager.delete_records({TP: 1}, timeout_ms=60_000))
+        await cluster.world.sleep(1)
+        cluster.appoint(TP, 2, ALL, ALL)
+        assert (await waiting)[TP].error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    run(cluster_of, tmp_path, scenario)
+
+
+@pytest.mark.parametrize("how", ["another leader", "the replica is deleted", "the disk fails"])
+def test_a_consumer_that_waits_learns_at_once_what_became_of_its_partition(cluster_of, tmp_path, how) -> None:
+    errors = {
+        "another leader": ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        "the replica is deleted": ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        "the disk fails": ErrorCode.KAFKA_STORAGE_ERROR,
+    }
+
+    async def scenario(cluster):
+        cluster.appoint(TP, 1, ALL, ALL, is_new=True)
+        manager = cluster.nodes[1].manager
+        waiting = asyncio.ensure_future(
+            manager.fetch(
+                {TP: FetchPartition(fetch_offset=0, max_bytes=100, current_leader_epoch=0)},
+                max_wait_ms=60_000,
+                min_bytes=1,
+                max_bytes=100,
+            )
+        )
+        await cluster.world.sleep(1)
+        assert not waiting.done()
+        before = cluster.world.loop.time()
+        if how == "another leader":
+            cluster.appoint(TP, 2, ALL, ALL)
+        elif how == "the replica is deleted":
+            cluster.stop_replica(TP, 1, delete=True)
+        else:
+            manager.fail_log_dir(str(cluster.nodes[1].partition(TP).log.log_dir))
+        result = (await waiting)[TP]
+        assert cluster.world.loop.time() - before < 0.1
+        if how == "another leader":
+            assert result.error in (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        else:
+            assert result.error is errors[how]
+
+    run(cluster_of, tmp_path, scenario)
+
+
+# -- throttles --------------------------------------------------------------------------------------------------------
+
+
+def test_a_leader_never_holds_up_members_of_the_isr_but_counts_their_bytes(cluster_of, tmp_path) -> None:
+    """Its budget is used up at once; acks=all still goes through, and only who is outside the ISR gets nothing."""
+
+    async def scenario(cluster):
+        cluster.appoint(TP, 1, (1, 2), ALL, is_new=True)
+        cluster.nodes[3].paused.add(TP)
+        leader = cluster.nodes[1].manager
+        leader.configs.set_throttled_replicas("t", "*", "")
+        leader.configs.set_throttle_rates(leader=1)
+        before = cluster.world.loop.time()
+        for _ in range(10):
+            assert (await cluster.produce(TP, 1, [b"x" * 1000], acks=-1)).error is ErrorCode.NONE
+        assert cluster.world.loop.time() - before < 2
+        quota = leader._table.leader_quota
+        assert quota.is_exceeded(cluster.world.clock.now_ms()), "the bytes of the member count"
+
+        async def fetched(replica_id):
+            results = await leader.fetch(WANTED, replica_id=replica_id, max_wait_ms=0, min_bytes=1, max_bytes=1 << 20)
+            return len(list(iterate(results[TP].records)))
+
+        assert (await fetched(3), await fetched(-1)) == (0, 10), "consumers are no replicas"
+
+    run(cluster_of, tmp_path, scenario)
+
+
+def test_a_throttled_fetch_of_a_replica_outside_the_isr_is_recorded_and_waits(cluster_of, tmp_path) -> None:
+    async def scenario(cluster):
+        cluster.appoint(TP, 1, (1,), (1, 3), is_new=True)
+        cluster.nodes[3].paused.add(TP)
+        await cluster.produce(TP, 1, [b"a"])
+        leader = cluster.nodes[1].manager
+        leader.configs.set_throttled_replicas("t", "0:1", "")
+        leader.configs.set_throttle_rates(leader=0)
+        leader._table.leader_quota.record(1, cluster.world.clock.now_ms())
+        before = cluster.world.loop.time()
+        results = await leader.fetch(WANTED, replica_id=3, max_wait_ms=500, min_bytes=1, max_bytes=100)
+        assert (results[TP].error, results[TP].records) == (ErrorCode.NONE, b"")
+        assert cluster.world.loop.time() - before == pytest.approx(0.5, abs=0.01)
+        assert cluster.nodes[1].partition(TP).led.followers[3].leo == 0
+
+    run(cluster_of, tmp_path, scenario)
+
+
+def test_a_follower_goes_on_with_what_is_in_sync_though_its_rate_is_exceeded(cluster_of, tmp_path) -> None:
+    async def scenario(cluster):
+        cluster.appoint(TP, 1, (1, 2), (1, 2), is_new=True)
+        await cluster.produce(TP, 1, acks=-1)
+        follower = cluster.nodes[2].manager
+        follower.configs.set_throttled_replicas("t", "", "*")
+        follower.configs.set_throttle_rates(follower=1)
+        before = cluster.world.loop.time()
+        for _ in range(5):
+            await cluster.world.sleep(1)
+            assert (await cluster.produce(TP, 1, [b"x" * 1000], acks=-1)).error is ErrorCode.NONE
+        assert follower._table.follower_quota.is_exceeded(cluster.world.clock.now_ms())
+        assert cluster.world.loop.time() - before < 8
+        assert cluster.isr(TP) == (1, 2)
+
+    run(cluster_of, tmp_path, scenario)
