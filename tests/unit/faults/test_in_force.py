@@ -367,6 +367,22 @@ def test_an_expired_session_is_followed_by_a_new_registration_once(tmp_path: Pat
     hosted(tmp_path, scenario)
 
 
+@pytest.mark.parametrize("kind", ["kill", "stop", "expire_session", "fail_log_dir"])
+def test_what_happens_to_a_whole_broker_is_logged_when_it_starts_acts_and_ends(tmp_path: Path, kind: str) -> None:
+    columns = {"log_dir": str(tmp_path / "1")} if kind == "fail_log_dir" else {}
+
+    async def scenario(both: Hosted) -> None:
+        both.host.set_faults([row(kind, id="f", broker=1, **columns)])
+        await both.world.sleep(10)
+        both.host.set_faults([])
+        await both.world.sleep(10)
+
+    with capture_logs() as logs:
+        hosted(tmp_path, scenario)
+    told = [(line["event"], line["id"], line["broker_id"]) for line in logs if line["event"].startswith("fault.")]
+    assert told == [("fault.started", "f", 1), ("fault.acted", "f", 1), ("fault.ended", "f", 1)]
+
+
 def test_a_failed_disk_is_still_failed_at_the_next_start(tmp_path: Path) -> None:
     async def scenario(both: Hosted) -> None:
         broken = row("fail_log_dir", broker=1, log_dir=str(tmp_path / "1"))

@@ -1,0 +1,179 @@
+"""From the first socket to the first UpdateMetadata, and what that request changes besides the metadata."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from controller.wire import control
+from controller.wire.client import BrokerConnection
+from controller.wire.control import LeaderAndIsrEntry, UpdateMetadataEntry, UpdateMetadataRequest
+from controller.wire.errors import ErrorCode
+from controller.wire.protocol import ApiKey
+from controller.wire.types import (
+    GROUP_METADATA_TOPIC,
+    BrokerId,
+    LeaderAndIsr,
+    ReplicaAssignment,
+    TopicPartition,
+)
+
+TP = TopicPartition("t", 0)
+STATE = LeaderAndIsr(leader=BrokerId(1), isr=(BrokerId(1),), leader_epoch=3)
+
+
+def test_a_socket_is_open_before_the_registration_and_what_comes_in_waits(in_memory: Any) -> None:
+    async def scenario(cluster: Any) -> None:
+        world = cluster.world
+        broker = cluster.make(1)
+        cluster.machine(1).start(broker.start())
+        connection = None
+        while connection is None:
+            try:
+                connection = await BrokerConnection.open(cluster.client.network, "broker-1", 9092, client_id="c")
+            except OSError:
+                await world.sleep(0.0005)
+        assert "1" not in world.zookeeper.tree.get("/brokers/ids").children, "it is not registered yet"
+        request = UpdateMetadataRequest(
+            to=BrokerId(1),
+            controller_id=BrokerId(100),
+            controller_epoch=1,
+            broker_epoch=-1,
+            partition_states=(),
+            live_brokers=(),
+        )
+        asked = asyncio.ensure_future(
+            connection.call(ApiKey.UPDATE_METADATA, 6, control.encode_update_metadata(request))
+        )
+        await world.until(asked.done, within_s=30, what="the answer")
+        assert asked.result().error_code == ErrorCode.NONE
+        assert "1" in world.zookeeper.tree.get("/brokers/ids").children, "it was answered once it was registered"
+        assert broker.context.metadata.controller_id == 100
+
+    in_memory(scenario)
+
+
+def test_a_follower_waits_for_update_metadata(in_memory: Any) -> None:
+    """Until it names the leader alive, LeaderAndIsr makes a log and no follower."""
+
+    async def scenario(cluster: Any) -> None:
+        first = await cluster.start(1)
+        await cluster.start(2)
+        state = LeaderAndIsr(leader=BrokerId(2), isr=(BrokerId(2),), leader_epoch=0)
+        replicas = ReplicaAssignment(replicas=(BrokerId(2), BrokerId(1)))
+        entry = LeaderAndIsrEntry(topic_partition=TP, state=state, assignment=replicas, is_new=True)
+        answer = await cluster.leader_and_isr(1, [entry])
+        assert [p.error_code for p in answer.partition_errors] == [ErrorCode.NONE]
+        partition = first.context.replicas._table.partitions[TP]
+        assert (partition.leader_epoch, partition.leader, partition.log.leo) == (-1, None, 0)
+        await cluster.update_metadata(1, [UpdateMetadataEntry(topic_partition=TP, state=state, replicas=(2, 1))])
+        await cluster.leader_and_isr(1, [entry])
+        assert (partition.leader_epoch, partition.leader) == (0, 2)
+
+    in_memory(scenario)
+
+
+def test_a_partition_without_a_leader_stays_in_the_metadata(in_memory: Any) -> None:
+    async def scenario(cluster: Any) -> None:
+        await cluster.start(1)
+        none = LeaderAndIsr(leader=None, isr=(BrokerId(1),), leader_epoch=4)
+        entry = UpdateMetadataEntry(topic_partition=TP, state=none, replicas=(BrokerId(1),), offline_replicas=(9,))
+        await cluster.update_metadata(1, [entry])
+        (topic,) = (await cluster.call(1, ApiKey.METADATA, 9, {"topics": [{"name": "t"}]})).topics
+        (partition,) = topic.partitions
+        assert (topic.error_code, partition.error_code) == (ErrorCode.NONE, ErrorCode.LEADER_NOT_AVAILABLE)
+        assert (partition.leader_id, partition.leader_epoch, list(partition.offline_replicas)) == (-1, 4, [9])
+
+    in_memory(scenario)
+
+
+# -- groups and what is deleted ---------------------------------------------------------------------------------------
+
+
+def commit(**offsets: int) -> dict[str, Any]:
+    topics = [
+        {"name": topic, "partitions": [{"partition_index": 0, "committed_offset": offset, "committed_metadata": ""}]}
+        for topic, offset in offsets.items()
+    ]
+    return {"group_id": "g", "generation_id_or_member_epoch": -1, "member_id": "", "topics": topics}
+
+
+async def with_group(cluster: Any) -> None:
+    await cluster.start(1, offsets_topic_num_partitions=1)
+    for topic in ("t", "u"):
+        await cluster.create_topic(topic, [(1,)])
+    await cluster.create_topic(GROUP_METADATA_TOPIC, [(1,)])
+    await cluster.call(1, ApiKey.OFFSET_COMMIT, 7, commit(t=5, u=6))
+
+
+async def committed(cluster: Any) -> dict[str, int]:
+    answer = await cluster.call(1, ApiKey.OFFSET_FETCH, 7, {"group_id": "g", "topics": None})
+    return {topic.name: topic.partitions[0].committed_offset for topic in answer.topics}
+
+
+def test_offsets_of_a_deleted_topic_go(in_memory: Any) -> None:
+    async def scenario(cluster: Any) -> None:
+        await with_group(cluster)
+        assert await committed(cluster) == {"t": 5, "u": 6}
+        gone = UpdateMetadataEntry(topic_partition=TP, state=STATE, replicas=(BrokerId(1),), being_deleted=True)
+        await cluster.update_metadata(1, [gone])
+        await cluster.world.sleep(1)
+        assert await committed(cluster) == {"u": 6}
+
+    in_memory(scenario)
+
+
+SUBSCRIBED_TO_T = b"\x00\x00\x00\x00\x00\x01\x00\x01t\xff\xff\xff\xff"
+ROWS = [
+    {"name": "t", "partitions": [{"partition_index": 0}]},
+    {"name": "u", "partitions": [{"partition_index": 0}, {"partition_index": 7}]},
+]
+
+
+async def delete_offsets(cluster: Any, group: str = "g") -> tuple[int, dict[tuple[str, int], int]]:
+    answer = await cluster.call(1, ApiKey.OFFSET_DELETE, 0, {"group_id": group, "topics": ROWS})
+    codes = {(t.name, p.partition_index): p.error_code for t in answer.topics for p in t.partitions}
+    return answer.error_code, codes
+
+
+async def join(cluster: Any, protocol_type: str) -> None:
+    body = {
+        "group_id": "g",
+        "session_timeout": 10_000,
+        "rebalance_timeout": 10_000,
+        "member_id": "",
+        "protocol_type": protocol_type,
+        "protocols": [{"name": "range", "metadata": SUBSCRIBED_TO_T}],
+    }
+    joined = await cluster.call(1, ApiKey.JOIN_GROUP, 3, body)
+    member = {"group_id": "g", "generation_id": joined.generation_id, "member_id": joined.member_id}
+    await cluster.call(1, ApiKey.SYNC_GROUP, 2, {**member, "assignments": []})
+
+
+def test_offsets_of_topics_that_members_subscribe_to_are_not_deleted(in_memory: Any) -> None:
+    async def scenario(cluster: Any) -> None:
+        await with_group(cluster)
+        assert await delete_offsets(cluster, "nobody") == (ErrorCode.GROUP_ID_NOT_FOUND, {})
+        assert await delete_offsets(cluster, "") == (ErrorCode.INVALID_GROUP_ID, {})
+        await join(cluster, "consumer")
+        assert await delete_offsets(cluster) == (
+            ErrorCode.NONE,
+            {
+                ("t", 0): ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC,
+                ("u", 0): ErrorCode.NONE,
+                ("u", 7): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            },
+        )
+        assert await committed(cluster) == {"t": 5}
+
+    in_memory(scenario)
+
+
+def test_offsets_of_a_group_that_is_no_consumers_stay_while_it_has_members(in_memory: Any) -> None:
+    async def scenario(cluster: Any) -> None:
+        await with_group(cluster)
+        await join(cluster, "connect")
+        assert await delete_offsets(cluster) == (ErrorCode.NON_EMPTY_GROUP, {})
+        assert await committed(cluster) == {"t": 5, "u": 6}
+
+    in_memory(scenario)

@@ -1,0 +1,130 @@
+"""What a broker says of its log dirs is what lies there; what it writes on its own, and finds again after a kill."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker_sim.log.records import build_values
+from controller.wire.errors import ErrorCode
+from controller.wire.protocol import ApiKey
+from controller.wire.types import TopicPartition
+
+T, U = TopicPartition("t", 0), TopicPartition("u", 0)
+
+
+async def produce(cluster: Any, topic: str, value: bytes) -> None:
+    rows = [{"index": 0, "records": build_values([(None, value)], timestamp=1)}]
+    body = {"acks": 1, "timeout": 3000, "topic_data": [{"name": topic, "partition_data": rows}]}
+    answer = await cluster.call(1, ApiKey.PRODUCE, 8, body)
+    assert answer.responses[0].partition_responses[0].error_code == 0
+
+
+async def described(cluster: Any, topics: Any = None) -> dict[str, Any]:
+    answer = await cluster.call(1, ApiKey.DESCRIBE_LOG_DIRS, 2, {"topics": topics})
+    return {result.log_dir: result for result in answer.results}
+
+
+def on_disk(folder: Path, pattern: str = "*.log") -> int:
+    return sum(path.stat().st_size for path in folder.glob(pattern))
+
+
+def test_describe_log_dirs_says_what_lies_there(in_memory: Any) -> None:
+    async def scenario(cluster: Any) -> None:
+        broker = await cluster.start(1, dirs=2, log_segment_bytes=2_000)
+        for topic in ("t", "u"):
+            await cluster.create_topic(topic, [(1,)])
+        for _ in range(5):
+            await produce(cluster, "t", b"x" * 900)
+        dirs = await described(cluster)
+        assert set(dirs) == {str(path) for path in broker._identity.log_dirs}
+        assert sorted(topic.name for found in dirs.values() for topic in found.topics) == ["t", "u"]
+        for path, found in dirs.items():
+            assert found.error_code == ErrorCode.NONE
+            for topic in found.topics:
+                (partition,) = topic.partitions
+                assert partition.partition_size == on_disk(Path(path) / f"{topic.name}-0")
+                assert (partition.offset_lag, partition.is_future_key) == (0, False)
+        only_t = await described(cluster, [{"topic": "t", "partitions": [0]}])
+        assert sorted(len(found.topics) for found in only_t.values()) == [0, 1], "a dir without them stands there, too"
+
+    in_memory(scenario)
+
+
+def test_describe_log_dirs_shows_a_future_replica_and_a_dir_that_failed(in_memory: Any) -> None:
+    async def scenario(cluster: Any) -> None:
+        broker = await cluster.start(1, dirs=2, replica_alter_log_dirs_io_max_bytes_per_second=500)
+        await cluster.create_topic("t", [(1,)])
+        for _ in range(5):
+            await produce(cluster, "t", b"x" * 900)
+        replicas = broker.context.replicas
+        here = str(replicas._table.dirs.get(T).log_dir)
+        (there,) = {str(path) for path in broker._identity.log_dirs} - {here}
+        replicas.configs.set_throttle_rates(alter_log_dirs=1)
+        replicas._table.alter_log_dirs_quota.record(1_000_000, broker._clock.now_ms())
+        body = {"dirs": [{"path": there, "topics": [{"name": "t", "partitions": [0]}]}]}
+        moved = await cluster.call(1, ApiKey.ALTER_REPLICA_LOG_DIRS, 1, body)
+        assert moved.results[0].partitions[0].error_code == ErrorCode.NONE
+        (future,) = (await described(cluster))[there].topics[0].partitions
+        assert future.is_future_key
+        assert future.partition_size == on_disk(Path(there), "t-0.*-future/*.log")
+        assert future.offset_lag == 5 - replicas._table.partitions[T].future_log.leo
+        replicas.fail_log_dir(there)
+        dirs = await described(cluster)
+        assert (dirs[there].error_code, dirs[there].topics) == (ErrorCode.KAFKA_STORAGE_ERROR, ())
+        (current,) = dirs[here].topics[0].partitions
+        assert not current.is_future_key
+
+    in_memory(scenario)
+
+
+@pytest.mark.parametrize("after_s", [4.0, 6.0])
+def test_the_high_watermark_is_written_every_five_seconds_from_the_first_leader_on(
+    in_memory: Any, after_s: float
+) -> None:
+    """A broker that is killed then has it again; one that is killed before has none, but its records."""
+
+    async def scenario(cluster: Any) -> None:
+        broker = await cluster.start(1)
+        await cluster.world.sleep(60)
+        file = Path(broker._identity.log_dirs[0]) / "replication-offset-checkpoint"
+        assert not file.exists()
+        await cluster.create_topic("t", [(1,)])
+        for _ in range(3):
+            await produce(cluster, "t", b"v")
+        await cluster.world.sleep(after_s)
+        is_written = after_s > 5
+        assert (file.read_text() if file.exists() else None) == ("0\n1\nt 0 3\n" if is_written else None)
+        session = await cluster.in_broker(1, broker.kill())
+        await session.close()
+        assert not (file.parent / ".kafka_cleanshutdown").exists()
+        again = await cluster.start(1)
+        log = again.context.replicas._table.dirs.get(T)
+        assert log.leo == 3
+        assert again.context.replicas._table.dirs.checkpointed_high_watermark(log) == (3 if is_written else 0)
+
+    in_memory(scenario)
+
+
+def test_a_clean_stop_leaves_the_marker_and_every_checkpoint(in_memory: Any) -> None:
+    async def scenario(cluster: Any) -> None:
+        broker = await cluster.start(1, controlled_shutdown_enable=False)
+        await cluster.create_topic("t", [(1,)])
+        await produce(cluster, "t", b"v")
+        await produce(cluster, "t", b"v")
+        deleted = {"name": "t", "partitions": [{"partition_index": 0, "offset": 1}]}
+        await cluster.call(1, ApiKey.DELETE_RECORDS, 2, {"topics": [deleted], "timeout": 1000})
+        await cluster.in_broker(1, broker.stop())
+        folder = Path(broker._identity.log_dirs[0])
+        assert (folder / "replication-offset-checkpoint").read_text() == "0\n1\nt 0 2\n"
+        assert (folder / "recovery-point-offset-checkpoint").read_text() == "0\n1\nt 0 2\n"
+        assert (folder / "log-start-offset-checkpoint").read_text() == "0\n1\nt 0 1\n"
+        assert '"version":0' in (folder / ".kafka_cleanshutdown").read_text().replace(" ", "")
+        assert "cluster.id=" in (folder / "meta.properties").read_text()
+        again = await cluster.start(1)
+        assert not (folder / ".kafka_cleanshutdown").exists(), "it is gone once it was read"
+        await cluster.in_broker(1, again.stop())
+
+    in_memory(scenario)
