@@ -304,3 +304,60 @@ def test_the_new_id_of_a_returning_static_member_is_stored() -> None:
     play.sync("i-1", **{"i-1": b"x"})
     play.join(join_request("", "i-2", group_instance_id="i"))
     assert play.stores[-1] == Store(1, {"i-2": b"x"})
+
+
+# -- static members ---------------------------------------------------------------------------------------------------
+
+
+def static(play: Play, instance: str, number: int) -> int:
+    return play.join(join_request("", f"{instance}-{number}", group_instance_id=instance))
+
+
+def test_a_static_member_that_returns_before_the_assignment_fences_its_old_self() -> None:
+    play = Play()
+    play.join_twice("A")
+    static(play, "i", 1)
+    play.until(6000)
+    assert (play.group.state, play.group.leader) == (GroupState.COMPLETING_REBALANCE, "A")
+    parked = play.sync("i-1")
+    again = static(play, "i", 2)
+    assert play.answers[parked].error is ErrorCode.FENCED_INSTANCE_ID
+    assert again not in play.answers, "it waits in the rebalance that its return began"
+    assert play.group.state is GroupState.PREPARING_REBALANCE
+    assert sorted(play.group.members) == ["A", "i-2"]
+
+
+def test_a_static_member_that_does_not_rejoin_stays_until_its_session_ends() -> None:
+    play = Play()
+    static(play, "i", 1)
+    play.join_twice("A")
+    play.until(6000)
+    for member in ("i-1", "A"):
+        play.sync(member, **{"i-1": b"x", "A": b"y"})
+    assert play.group.state is GroupState.STABLE
+    play.join(join_request("A", protocols=(("range", b"other"),)))
+    play.beat("i-1")
+    play.until(play.now + 44_000)
+    assert "i-1" in play.group.members
+    play.until(play.now + 2_000)
+    assert "i-1" not in play.group.members
+
+
+LEAVES = [
+    ("by its instance alone", "", "i", ErrorCode.NONE),
+    ("by both", "i-1", "i", ErrorCode.NONE),
+    ("by an id that is not its own", "A", "i", ErrorCode.FENCED_INSTANCE_ID),
+    ("by an instance that nobody has", "", "j", ErrorCode.UNKNOWN_MEMBER_ID),
+]
+
+
+@pytest.mark.parametrize(("_", "member", "instance", "error"), LEAVES, ids=[row[0] for row in LEAVES])
+def test_a_static_member_leaves(_: str, member: str, instance: str, error: ErrorCode) -> None:
+    play = Play()
+    static(play, "i", 1)
+    play.until(6000)
+    play.sync("i-1", **{"i-1": b"x"})
+    found, effects = play.group.leave(member, instance, play.now)
+    play.perform(effects)
+    assert found is error
+    assert ("i-1" in play.group.members) is (error is not ErrorCode.NONE)

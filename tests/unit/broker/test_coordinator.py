@@ -1,0 +1,72 @@
+"""Finding a coordinator: the topic that is made for it, keys that have none, transactions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from controller.wire.errors import TRANSACTIONS_REFUSED, ErrorCode
+from controller.wire.protocol import ApiKey
+from controller.wire.types import GROUP_METADATA_TOPIC
+from controller.wire.zk import GetChildren, GetData
+from controller.wire.znodes import ConfigEntityZNode, TopicZNode
+
+
+async def find(cluster: Any, key: str = "g", key_type: int = 0) -> tuple[int, int, str, int]:
+    found = await cluster.call(1, ApiKey.FIND_COORDINATOR, 3, {"key": key, "key_type": key_type})
+    return found.error_code, found.node_id, found.host, found.port
+
+
+async def topics(cluster: Any) -> list[str]:
+    broker = cluster.brokers[1]
+    return list((await cluster.in_broker(1, broker._zk.perform_one(GetChildren("/brokers/topics")))).children)
+
+
+NOBODY = (-1, "", -1)
+
+
+def test_the_topic_of_offsets_is_made_compacted_once_there_are_brokers_enough(in_memory: Any) -> None:
+    async def scenario(cluster: Any) -> None:
+        settings = {"offsets_topic_num_partitions": 4, "offsets_topic_replication_factor": 2}
+        broker = await cluster.start(1, **settings)
+        await cluster.update_metadata(1)
+        assert await find(cluster) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, *NOBODY)
+        assert await topics(cluster) == [], "two replicas need two brokers"
+        await cluster.start(2, **settings)
+        await cluster.update_metadata(1)
+        assert await find(cluster) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, *NOBODY)
+        path = ConfigEntityZNode.path(f"topics/{GROUP_METADATA_TOPIC}")
+        topic, config = await cluster.in_broker(
+            1, broker._zk.perform([GetData(TopicZNode.path(GROUP_METADATA_TOPIC)), GetData(path)])
+        )
+        partitions = TopicZNode.decode(topic.data).partitions
+        assert sorted(partitions) == [0, 1, 2, 3]
+        assert {tuple(sorted(each.replicas)) for each in partitions.values()} == {(1, 2)}
+        assert ConfigEntityZNode.decode(config.data) == {
+            "cleanup.policy": "compact",
+            "compression.type": "producer",
+            "segment.bytes": "104857600",
+        }
+
+    in_memory(scenario)
+
+
+@pytest.mark.parametrize(("key_type", "error"), [(1, TRANSACTIONS_REFUSED), (7, ErrorCode.INVALID_REQUEST)])
+def test_transactions_and_unknown_keys_have_no_coordinator(in_memory: Any, key_type: int, error: ErrorCode) -> None:
+    async def scenario(cluster: Any) -> None:
+        await cluster.start(1)
+        assert await find(cluster, "id", key_type) == (error, *NOBODY)
+        assert await topics(cluster) == []
+
+    in_memory(scenario)
+
+
+def test_a_transactional_id_gets_no_producer_id(in_memory: Any) -> None:
+    async def scenario(cluster: Any) -> None:
+        await cluster.start(1)
+        ask = {"transactional_id": "x", "transaction_timeout": 1000, "producer_id": -1, "producer_epoch": -1}
+        answer = await cluster.call(1, ApiKey.INIT_PRODUCER_ID, 3, ask)
+        assert (answer.error_code, answer.producer_id) == (TRANSACTIONS_REFUSED, -1)
+
+    in_memory(scenario)
