@@ -32,9 +32,11 @@ def test_clients_and_brokers_each_use_their_listener(
         "broker_sim", "run", "--zookeeper", zk_connect, "--broker-id", "1-2", "--log-dirs", str(tmp_path),
         "--listener", "INTERNAL://127.0.0.1:0,EXTERNAL://127.0.0.1:0,CONTROL://127.0.0.1:0", *SETTINGS,
     )  # fmt: skip
+    told_of_controller = "INTERNAL://127.0.0.1:0,EXTERNAL://localhost:0,CONTROL://127.0.0.1:0"
     program(
-        "controller", "run", "--zookeeper", zk_connect, "--controller-id", "100", "--listener", "127.0.0.1:0", *SETTINGS
-    )
+        "controller", "run", "--zookeeper", zk_connect, "--controller-id", "100", "--listener", "127.0.0.1:0",
+        *SETTINGS, "--override", f"advertised.listeners={told_of_controller}",
+    )  # fmt: skip
     started = [brokers.wait_for("broker.started") for _ in range(2)]
     ports = [dict(text.rsplit(":", 1) for text in line["listeners"]) for line in started]
     external = sorted(int(each["EXTERNAL://127.0.0.1"]) for each in ports)
@@ -47,6 +49,8 @@ def test_clients_and_brokers_each_use_their_listener(
     admin.create_topics([NewTopic("orders", 1, 2)])["orders"].result(LIMIT_S)
     told = admin.list_topics(timeout=LIMIT_S)
     assert sorted(broker.port for broker in told.brokers.values() if broker.id != 100) == external
+    assert {broker.host for broker in told.brokers.values() if broker.id != 100} == {"127.0.0.1"}
+    assert told.brokers[100].host == "localhost", "what the controller advertises on the listener for clients"
     producer = Producer({"bootstrap.servers": f"127.0.0.1:{external[1]}", "acks": "all"})
     producer.produce("orders", value=b"v")
     assert producer.flush(LIMIT_S) == 0, "acks=all: the follower has it, by the listener between brokers"

@@ -21,6 +21,24 @@ NODES = {"zookeeper", "controller-901", "controller-902", "broker-1", "broker-2"
 TOPIC, PARTITIONS, RECORDS = "orders", 6, 300
 IMAGE_BYTES_MAX = 2_000_000_000
 CLIENT_LIMIT_S = 60.0
+#: A client in the network: prints the addresses that it is told, produces a record and reads all there are.
+INSIDE = """
+import json, sys, time
+from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient
+bootstrap, topic, value, count = sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4])
+told = AdminClient({"bootstrap.servers": bootstrap}).list_topics(timeout=60).brokers.values()
+producer = Producer({"bootstrap.servers": bootstrap, "acks": "all"})
+producer.produce(topic, value)
+assert producer.flush(60) == 0
+consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "inside", "auto.offset.reset": "earliest"})
+consumer.subscribe([topic])
+found, limit = set(), time.monotonic() + 60
+while len(found) < count and time.monotonic() < limit:
+    found |= {message.value().decode() for message in consumer.consume(500, 0.5) if message.error() is None}
+consumer.close()
+print(json.dumps({"told": sorted(f"{b.id} {b.host}:{b.port}" for b in told), "found": sorted(found)}))
+"""
 
 
 def states(cluster: Any) -> dict[str, str]:
@@ -77,9 +95,23 @@ def test_a_client_on_the_host_creates_a_topic_produces_and_consumes(cluster: Any
     assert consume(cluster, "first", RECORDS) == set(range(RECORDS))
 
 
+def test_clients_on_the_host_and_in_the_network_are_each_told_addresses_that_they_reach(cluster: Any) -> None:
+    brokers = AdminClient({"bootstrap.servers": cluster.bootstrap}).list_topics(timeout=CLIENT_LIMIT_S).brokers
+    outside = {f"{broker.id} {broker.host}:{broker.port}" for broker in brokers.values()}
+    assert {f"{n} localhost:{19090 + n}" for n in (1, 2, 3)} <= outside
+    assert all(" localhost:" in address for address in outside), "the controller's, too"
+
+    words = ["run", "--rm", "-T", "--entrypoint", "python", "tools", "-c", INSIDE]
+    said = cluster.compose(*words, cluster.internal, TOPIC, str(RECORDS), str(RECORDS + 1))
+    inside = json.loads(said.splitlines()[-1])
+    assert {f"{n} broker-{n}:9092" for n in (1, 2, 3)} <= set(inside["told"])
+    assert not any("localhost" in address for address in inside["told"])
+    assert set(map(int, inside["found"])) == set(range(RECORDS + 1))
+
+
 def test_the_tools_service_sees_the_same_cluster(cluster: Any) -> None:
     said = cluster.compose(
-        "run", "--rm", "-T", "tools", "topics", "--bootstrap-server", cluster.bootstrap, "--describe", "--topic", TOPIC
+        "run", "--rm", "-T", "tools", "topics", "--bootstrap-server", cluster.internal, "--describe", "--topic", TOPIC
     )
     assert f"PartitionCount: {PARTITIONS}\tReplicationFactor: 3" in said
 
@@ -89,8 +121,8 @@ def test_leaders_leave_a_killed_broker_and_it_comes_back(cluster: Any) -> None:
     cluster.compose("kill", "broker-2")
     cluster.eventually("no leader on broker 2", lambda: all(p.leader in (1, 3) for p in partitions(cluster)))
     assert all(2 not in partition.isrs for partition in partitions(cluster))
-    checked = cluster.try_compose("exec", "-T", "broker-1", "kwob", "health", "10.231.90.12:9092", "--id", "2")
-    assert checked.returncode == 1 and "10.231.90.12:9092 is not healthy: " in checked.stderr
+    checked = cluster.try_compose("exec", "-T", "broker-1", "kwob", "health", "broker-2:9092", "--id", "2")
+    assert checked.returncode == 1 and "broker-2:9092 is not healthy: " in checked.stderr
 
     produce(cluster, RECORDS)
     cluster.compose("up", "--no-build", "--wait", "broker-2")
