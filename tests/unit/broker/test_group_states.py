@@ -361,3 +361,19 @@ def test_a_static_member_leaves(_: str, member: str, instance: str, error: Error
     play.perform(effects)
     assert found is error
     assert ("i-1" in play.group.members) is (error is not ErrorCode.NONE)
+
+
+def test_while_the_assignment_is_awaited_members_beat_and_may_not_commit() -> None:
+    play = Play()
+    for member in ("A", "B"):
+        play.join_twice(member)
+    play.until(6000)
+    assert play.group.state is GroupState.COMPLETING_REBALANCE
+    assert play.beat("A") is ErrorCode.NONE
+    assert play.group.commit_error("A", None, 1, play.now) is ErrorCode.REBALANCE_IN_PROGRESS
+    for member in ("A", "B"):
+        play.sync(member, A=b"", B=b"")
+    play.join_twice("C")
+    assert play.group.state is GroupState.PREPARING_REBALANCE
+    assert play.beat("A") is ErrorCode.REBALANCE_IN_PROGRESS
+    assert play.group.commit_error("A", None, 1, play.now) is ErrorCode.NONE

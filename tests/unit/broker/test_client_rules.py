@@ -1,0 +1,235 @@
+"""Which error clients get, and which comes first: Produce, ListOffsets, Metadata, groups before anything else."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from broker_sim.log.records import build_values
+from controller.wire.control import UpdateMetadataEntry
+from controller.wire.errors import ErrorCode
+from controller.wire.protocol import ApiKey
+from controller.wire.types import GROUP_METADATA_TOPIC, Broker, BrokerId, Endpoint, LeaderAndIsr, TopicPartition
+
+TP = TopicPartition("t", 0)
+GOOD = build_values([(None, b"v")], timestamp=1)
+BROKEN = GOOD[:40] + bytes([GOOD[40] ^ 1]) + GOOD[41:]
+
+#: what, topic, records, acks, client id, answer
+PRODUCED = [
+    ("a record", "t", GOOD, 1, "c", ErrorCode.NONE),
+    ("an unknown topic comes before wrong acks", "nowhere", GOOD, 5, "c", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+    ("wrong acks come before a wrong checksum", "t", BROKEN, 5, "c", ErrorCode.INVALID_REQUIRED_ACKS),
+    ("wrong acks", "t", GOOD, -2, "c", ErrorCode.INVALID_REQUIRED_ACKS),
+    ("a wrong checksum", "t", BROKEN, 1, "c", ErrorCode.CORRUPT_MESSAGE),
+    ("an internal topic", GROUP_METADATA_TOPIC, GOOD, 1, "c", ErrorCode.INVALID_TOPIC_EXCEPTION),
+    ("not led here", "u", GOOD, 1, "c", ErrorCode.NOT_LEADER_OR_FOLLOWER),
+]
+
+
+@pytest.mark.parametrize(
+    ("_", "topic", "records", "acks", "client_id", "error"), PRODUCED, ids=[row[0] for row in PRODUCED]
+)
+def test_produce(
+    in_memory: Any, _: str, topic: str, records: bytes, acks: int, client_id: str, error: ErrorCode
+) -> None:
+    async def scenario(cluster: Any) -> None:
+        for number in (1, 2):
+            await cluster.start(number)
+        await cluster.create_topic("t", [(1,)])
+        await cluster.create_topic("u", [(2,)])
+        await cluster.create_topic(GROUP_METADATA_TOPIC, [(1,)])
+        connection = await cluster.connect(1, client_id)
+        rows = [{"index": 0, "records": records}]
+        body = {"acks": acks, "timeout": 100, "topic_data": [{"name": topic, "partition_data": rows}]}
+        answer = await connection.call(ApiKey.PRODUCE, 8, body)
+        found = answer.responses[0].partition_responses[0]
+        assert found.error_code == error
+        assert found.base_offset == (0 if error is ErrorCode.NONE else -1)
+
+    in_memory(scenario)
+
+
+#: version -> what a consumer is told of the newest offset while the high watermark has not reached the leader's epoch
+NOT_YET = {4: ErrorCode.LEADER_NOT_AVAILABLE, 5: ErrorCode.OFFSET_NOT_AVAILABLE}
+
+
+@pytest.mark.parametrize("version", NOT_YET)
+def test_the_newest_offset_of_a_leader_that_does_not_know_it_yet(in_memory: Any, version: int) -> None:
+    async def scenario(cluster: Any) -> None:
+        for number in (1, 2):
+            await cluster.start(number)
+        await cluster.create_topic("t", [(1, 2)])
+        await cluster.world.sleep(1)
+        cluster.machine(2).pause()
+        rows = [{"index": 0, "records": GOOD}]
+        body = {"acks": 1, "timeout": 100, "topic_data": [{"name": "t", "partition_data": rows}]}
+        await cluster.call(1, ApiKey.PRODUCE, 8, body)
+        broker = cluster.brokers.pop(2)
+        await cluster.create_topic("t", [(1, 2)], leader_epoch=1, is_new=False)
+
+        async def listed(timestamp: int, **asker: int) -> tuple[int, int]:
+            rows = [{"partition_index": 0, "timestamp": timestamp}]
+            body = {"replica_id": -1, "topics": [{"name": "t", "partitions": rows}], **asker}
+            [found] = (await cluster.call(1, ApiKey.LIST_OFFSETS, version, body)).topics[0].partitions
+            return found.error_code, found.offset
+
+        assert await listed(-1) == (NOT_YET[version], -1)
+        assert await listed(-2) == (ErrorCode.NONE, 0)
+        assert await listed(-1, replica_id=2) == (ErrorCode.NONE, 1), "followers read to the end"
+        cluster.machine(2).resume()
+        cluster.brokers[2] = broker
+
+    in_memory(scenario)
+
+
+def test_a_partition_named_twice_has_no_offset(in_memory: Any) -> None:
+    async def scenario(cluster: Any) -> None:
+        await cluster.start(1)
+        await cluster.create_topic("t", [(1,), (1,)])
+        rows = [{"partition_index": number, "timestamp": -1} for number in (0, 1, 0)]
+        body = {"replica_id": -1, "topics": [{"name": "t", "partitions": rows}]}
+        found = (await cluster.call(1, ApiKey.LIST_OFFSETS, 5, body)).topics[0].partitions
+        assert [p.error_code for p in found] == [ErrorCode.INVALID_REQUEST, ErrorCode.NONE, ErrorCode.INVALID_REQUEST]
+
+    in_memory(scenario)
+
+
+def test_the_oldest_metadata_leaves_dead_brokers_out_and_says_so(in_memory: Any) -> None:
+    async def scenario(cluster: Any) -> None:
+        await cluster.start(1)
+        state = LeaderAndIsr(leader=BrokerId(1), isr=(BrokerId(1), BrokerId(9)), leader_epoch=0)
+        entry = UpdateMetadataEntry(topic_partition=TP, state=state, replicas=(BrokerId(9), BrokerId(1)))
+        await cluster.update_metadata(1, [entry])
+
+        async def asked(version: int, topics: Any) -> list[tuple[int, list[int], list[int]]]:
+            answer = await cluster.call(1, ApiKey.METADATA, version, {"topics": topics})
+            return [
+                (p.error_code, list(p.replica_nodes), list(p.isr_nodes)) for t in answer.topics for p in t.partitions
+            ]
+
+        assert await asked(0, []) == [(ErrorCode.REPLICA_NOT_AVAILABLE, [1], [1])], "an empty list means all"
+        assert await asked(1, []) == [], "and none since version 1"
+        assert await asked(1, None) == [(ErrorCode.NONE, [9, 1], [1, 9])]
+
+    in_memory(scenario)
+
+
+def test_what_update_metadata_names_counts_and_not_who_answers(in_memory: Any) -> None:
+    """A broker that the controller does not name alive still tells of the leaders that are."""
+
+    async def scenario(cluster: Any) -> None:
+        await cluster.start(1)
+        other = Broker(broker_id=BrokerId(5), endpoints=(Endpoint(host="five", port=9092),))
+        state = LeaderAndIsr(leader=BrokerId(5), isr=(BrokerId(5),), leader_epoch=0)
+        entry = UpdateMetadataEntry(topic_partition=TP, state=state, replicas=(BrokerId(5),))
+        await cluster.update_metadata(1, [entry], live_brokers=(other,))
+        answer = await cluster.call(1, ApiKey.METADATA, 9, {"topics": [{"name": "t"}]})
+        assert [(b.node_id, b.host) for b in answer.brokers] == [(5, "five")]
+        assert [(p.error_code, p.leader_id) for p in answer.topics[0].partitions] == [(ErrorCode.NONE, 5)]
+
+    in_memory(scenario)
+
+
+# -- groups: what is checked before anything else ---------------------------------------------------------------------
+
+MEMBER = {"generation_id": 1, "member_id": "m"}
+BODIES: dict[ApiKey, tuple[int, dict[str, Any]]] = {
+    ApiKey.JOIN_GROUP: (
+        5,
+        {
+            "session_timeout": 10_000,
+            "rebalance_timeout": 10_000,
+            "member_id": "m",
+            "protocol_type": "consumer",
+            "protocols": [{"name": "range", "metadata": b""}],
+        },
+    ),
+    ApiKey.SYNC_GROUP: (3, {**MEMBER, "assignments": []}),
+    ApiKey.HEARTBEAT: (3, MEMBER),
+    ApiKey.LEAVE_GROUP: (3, {"members": [{"member_id": "m"}]}),
+}
+LOADING = {ApiKey.SYNC_GROUP: ErrorCode.REBALANCE_IN_PROGRESS, ApiKey.HEARTBEAT: ErrorCode.NONE}
+
+
+@pytest.mark.parametrize("api", BODIES, ids=[api.name for api in BODIES])
+def test_groups_are_checked_in_order(in_memory: Any, api: ApiKey) -> None:
+    """No id, not started, loading, not led here; then the member."""
+    version, body = BODIES[api]
+
+    async def scenario(cluster: Any) -> None:
+        for number in (1, 2):
+            await cluster.start(number, offsets_topic_num_partitions=1)
+
+        async def error(group_id: str) -> ErrorCode:
+            return ErrorCode((await cluster.call(1, api, version, {"group_id": group_id, **body})).error_code)
+
+        registry = cluster.brokers[1].context.groups._registry
+        await cluster.create_topic(GROUP_METADATA_TOPIC, [(2, 1)])
+        assert (await error(""), await error("g")) == (ErrorCode.INVALID_GROUP_ID, ErrorCode.NOT_COORDINATOR)
+        task = asyncio.ensure_future(asyncio.sleep(0))
+        registry._loading[0] = task
+        expected = LOADING.get(api, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        assert (await error(""), await error("g")) == (ErrorCode.INVALID_GROUP_ID, expected)
+        registry.is_active = False
+        assert (await error(""), await error("g")) == (
+            ErrorCode.INVALID_GROUP_ID,
+            ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        )
+        registry.is_active = True
+        del registry._loading[0]
+        await cluster.create_topic(GROUP_METADATA_TOPIC, [(1, 2)], leader_epoch=1, is_new=False)
+        await cluster.world.sleep(1)
+        last = await cluster.call(1, api, version, {"group_id": "g", **body})
+        code = last.members[0].error_code if api is ApiKey.LEAVE_GROUP else last.error_code
+        assert code == ErrorCode.UNKNOWN_MEMBER_ID
+
+    in_memory(scenario)
+
+
+@pytest.mark.parametrize(
+    ("timeout_ms", "error"),
+    [
+        (5_999, ErrorCode.INVALID_SESSION_TIMEOUT),
+        (6_000, ErrorCode.MEMBER_ID_REQUIRED),
+        (1_800_000, ErrorCode.MEMBER_ID_REQUIRED),
+        (1_800_001, ErrorCode.INVALID_SESSION_TIMEOUT),
+    ],
+)
+def test_session_timeouts_have_bounds(in_memory: Any, timeout_ms: int, error: ErrorCode) -> None:
+    async def scenario(cluster: Any) -> None:
+        await cluster.start(1, offsets_topic_num_partitions=1)
+        await cluster.create_topic(GROUP_METADATA_TOPIC, [(1,)])
+        await cluster.world.sleep(1)
+        version, body = BODIES[ApiKey.JOIN_GROUP]
+        asked = {"group_id": "g", **body, "member_id": "", "session_timeout": timeout_ms}
+        assert (await cluster.call(1, ApiKey.JOIN_GROUP, version, asked)).error_code == error
+
+    in_memory(scenario)
+
+
+def test_what_cannot_be_committed_does_not_keep_the_rest(in_memory: Any) -> None:
+    async def scenario(cluster: Any) -> None:
+        await cluster.start(1, offsets_topic_num_partitions=1)
+        await cluster.create_topic("t", [(1,), (1,)])
+        await cluster.create_topic(GROUP_METADATA_TOPIC, [(1,)])
+        await cluster.world.sleep(1)
+        rows = [(0, ""), (1, "x" * 4097), (2, "")]
+        partitions = [
+            {"partition_index": number, "committed_offset": 5, "committed_metadata": text} for number, text in rows
+        ]
+        body = {"group_id": "g", "generation_id_or_member_epoch": -1, "member_id": ""}
+        answer = await cluster.call(
+            1, ApiKey.OFFSET_COMMIT, 7, {**body, "topics": [{"name": "t", "partitions": partitions}]}
+        )
+        assert [p.error_code for p in answer.topics[0].partitions] == [
+            ErrorCode.NONE,
+            ErrorCode.OFFSET_METADATA_TOO_LARGE,
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ]
+        fetched = await cluster.call(1, ApiKey.OFFSET_FETCH, 7, {"group_id": "g", "topics": None})
+        assert [(p.partition_index, p.committed_offset) for p in fetched.topics[0].partitions] == [(0, 5)]
+
+    in_memory(scenario)
