@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from broker_sim.log.records import build_values
+from controller.wire.control import UpdateMetadataEntry
 from controller.wire.errors import ErrorCode
 from controller.wire.protocol import ApiKey
-from controller.wire.types import TopicPartition
+from controller.wire.types import BrokerId, LeaderAndIsr, TopicPartition
 
 T, U = TopicPartition("t", 0), TopicPartition("u", 0)
 
@@ -126,5 +127,31 @@ def test_a_clean_stop_leaves_the_marker_and_every_checkpoint(in_memory: Any) -> 
         again = await cluster.start(1)
         assert not (folder / ".kafka_cleanshutdown").exists(), "it is gone once it was read"
         await cluster.in_broker(1, again.stop())
+
+    in_memory(scenario)
+
+
+def test_a_log_that_is_there_is_not_served_until_the_controller_says_so(in_memory: Any) -> None:
+    async def scenario(cluster: Any) -> None:
+        broker = await cluster.start(1, controlled_shutdown_enable=False)
+        await cluster.create_topic("t", [(1,)])
+        await produce(cluster, "t", b"v")
+        await cluster.in_broker(1, broker.stop())
+        again = await cluster.start(1)
+        assert again.context.replicas._table.dirs.get(T).leo == 1
+
+        async def error() -> int:
+            partition = {"partition": 0, "fetch_offset": 0, "log_start_offset": -1, "partition_max_bytes": 100}
+            body = {"replica_id": -1, "max_wait": 0, "min_bytes": 1, "max_bytes": 100, "isolation_level": 0}
+            topics = [{"topic": "t", "partitions": [partition]}]
+            answer = await cluster.call(1, ApiKey.FETCH, 11, {**body, "topics": topics})
+            return int(answer.responses[0].partitions[0].error_code)
+
+        assert await error() == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        state = LeaderAndIsr(leader=BrokerId(1), isr=(BrokerId(1),), leader_epoch=1)
+        await cluster.update_metadata(1, [UpdateMetadataEntry(topic_partition=T, state=state, replicas=(BrokerId(1),))])
+        assert await error() == ErrorCode.NOT_LEADER_OR_FOLLOWER, "the metadata knows it, it is not led here yet"
+        await cluster.create_topic("t", [(1,)], leader_epoch=1, is_new=False)
+        assert await error() == ErrorCode.NONE
 
     in_memory(scenario)

@@ -175,3 +175,34 @@ def test_a_follower_goes_on_with_what_is_in_sync_though_its_rate_is_exceeded(clu
         assert cluster.isr(TP) == (1, 2)
 
     run(cluster_of, tmp_path, scenario)
+
+
+# -- how much a fetch returns -----------------------------------------------------------------------------------------
+
+#: what, bytes in all, bytes per partition, version -> batches of 't-0' and of 't-1' (each has three of about 1 kB)
+AMOUNTS = [
+    ("all there is", 1 << 20, 1 << 20, 11, [3, 3]),
+    ("one batch at least, of the first partition alone", 1, 1, 11, [1, 0]),
+    ("before version 3 not even one", 1, 1, 2, [0, 0]),
+    ("whole batches within the partition's limit", 1 << 20, 2_500, 11, [2, 2]),
+    ("what is left of the limit of all is for the next", 4_500, 1 << 20, 11, [3, 1]),
+]
+
+
+@pytest.mark.parametrize(("_", "in_all", "each", "version", "expected"), AMOUNTS, ids=[a[0] for a in AMOUNTS])
+def test_a_fetch_keeps_to_its_limits(cluster_of, tmp_path, _, in_all, each, version, expected) -> None:
+    other = TopicPartition("t", 1)
+
+    async def scenario(cluster):
+        for tp in (TP, other):
+            cluster.appoint(tp, 1, (1,), (1,), is_new=True)
+            for _ in range(3):
+                await cluster.produce(tp, 1, [b"x" * 1000])
+        wanted = {tp: FetchPartition(fetch_offset=0, max_bytes=each) for tp in (TP, other)}
+        results = await cluster.nodes[1].manager.fetch(
+            wanted, max_wait_ms=0, min_bytes=1, max_bytes=in_all, version=version
+        )
+        assert [result.error for result in results.values()] == [ErrorCode.NONE] * 2
+        assert [len(list(iterate(results[tp].records))) for tp in (TP, other)] == expected
+
+    run(cluster_of, tmp_path, scenario)
