@@ -7,7 +7,7 @@ but for the settings of a `KafkaConfig values:` dump, which take the time of the
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 from zoneinfo import ZoneInfo
@@ -15,6 +15,7 @@ from zoneinfo import ZoneInfo
 from broker_sim.replay.logs import requests, texts
 from broker_sim.replay.logs.facts import Fact, What
 from broker_sim.replay.logs.lines import HEAD_PATTERN, BadTime, Clock, Head, head_of
+from broker_sim.replay.logs.said import Said
 
 TORN: Final = "torn"
 UNKNOWN_TEXT: Final = "unknown_text"
@@ -71,7 +72,7 @@ class LogReader:
     _waiting: list[tuple[str, str, Place]] = field(default_factory=list)
     _answered: list[int] | None = None
 
-    def feed(self, line: str, place: Place) -> Iterator[Fact]:
+    def feed(self, line: str, place: Place) -> Sequence[Fact]:
         """The facts of the next line."""
         if self._clock is None:
             self._clock = Clock(self.zone)
@@ -79,20 +80,24 @@ class LogReader:
             head = head_of(line, self._clock)
         except BadTime:
             self.bad.append(Bad(BAD_TIME, place.file, line))
-            return
+            return ()
         if head is None:
-            if (setting := _DUMPED.match(line)) is not None:
-                yield from self._setting(setting[1], setting[2], place)
-            return
+            setting = _DUMPED.match(line)
+            return () if setting is None else list(self._setting(setting[1], setting[2], place))
         self._record_ts = head.ts
+        found: list[Fact] = []
         while self._waiting:
-            yield from self._setting(*self._waiting.pop(0))
+            found += self._setting(*self._waiting.pop(0))
         try:
-            yield from self._record(head, place)
+            if head.text.startswith(requests.BEGINS):
+                found += self._request(head, place)
+            else:
+                found += self._record(head, place)
         except (texts.UnknownText, requests.OldRequest):
             self.bad.append(Bad(TORN if head.logger is None else UNKNOWN_TEXT, place.file, line))
         except requests.TornRequest:
             self.bad.append(Bad(TORN, place.file, line))
+        return found
 
     def finish(self, place: Place) -> Iterator[Fact]:
         """The file (or piece) is over."""
@@ -110,29 +115,28 @@ class LogReader:
                 self.broker, self._record_ts * 1000, What.CONFIG, key=key, value=value.strip(), **place._asdict()
             )
 
-    def _record(self, head: Head, place: Place) -> Iterator[Fact]:
-        if head.text.startswith(requests.BEGINS):
-            yield from self._request(head, place)
-            return
+    def _record(self, head: Head, place: Place) -> Sequence[Fact]:
         speaker, said = texts.said_by(head.text)
-        if said and head.logger is None:
+        if not said:
+            return ()
+        if head.logger is None:
             # The end of the line is missing: a number at its end may be, too.
             raise texts.UnknownText(head.text)
         broker = speaker if speaker is not None else self.broker
-        for sub, one in enumerate(said):
-            if broker is None:
-                self.bad.append(Bad(UNKNOWN_BROKER, place.file, head.text))
-                return
-            where: dict[str, object] = {"sub": sub, **place._asdict(), **one}
-            yield Fact(broker=broker, at_us=head.ts * 1000, **where)  # type: ignore[arg-type]
+        if broker is None:
+            self.bad.append(Bad(UNKNOWN_BROKER, place.file, head.text))
+            return ()
+        file, block, line = place
+        common: Said = {"broker": broker, "at_us": head.ts * 1000, "file": file, "block": block, "line": line}
+        return [Fact(**{**common, "sub": sub, **one}) for sub, one in enumerate(said)]  # type: ignore[arg-type]
 
     def _request(self, head: Head, place: Place) -> Iterator[Fact]:
         if self.broker is None:
             self.bad.append(Bad(UNKNOWN_BROKER, place.file, head.text))
             return
+        common: Said = {"broker": self.broker, **place._asdict()}
         for sub, one in enumerate(requests.facts_of_request(head.text, head.ts)):
-            where: dict[str, object] = {"sub": sub, **place._asdict(), **one}
-            yield Fact(broker=self.broker, **where)  # type: ignore[arg-type]
+            yield Fact(**{**common, "sub": sub, **one})  # type: ignore[arg-type]
         if self._answered is None:
             self._answered = [head.ts, head.ts]
         elif head.ts - self._answered[1] > STALL_MS:

@@ -18,10 +18,11 @@ from zoneinfo import ZoneInfo
 from broker_sim.isr import PROFILES
 from broker_sim.replay.logs.facts import OF_SESSIONS, Fact, What
 from broker_sim.replay.logs.files import FileKind, LogFile
+from broker_sim.replay.logs.held import EMITTED
 from broker_sim.replay.logs.reader import KEPT_PATTERN, LogReader, Place
 from broker_sim.replay.logs.requests import Sessions
 from broker_sim.replay.logs.ticks import Ticks
-from broker_sim.replay.logs.weave import EMITTED, Weave
+from broker_sim.replay.logs.weave import Weave
 from broker_sim.replay.rows import ALIVENESS_RUN, LaneRow
 from broker_sim.replay.rules.lane import Lane
 from broker_sim.replay.validation.figures import State, StateKey

@@ -15,11 +15,12 @@ from broker_sim.replay.ingest import job as ingest_job
 from broker_sim.replay.ingest.job import Source
 from broker_sim.replay.logs.facts import OF_SESSIONS, Fact, What
 from broker_sim.replay.logs.files import FileKind, log_files
+from broker_sim.replay.logs.held import EMITTED
 from broker_sim.replay.logs.lines import BadTime, Clock, head_of
 from broker_sim.replay.logs.reader import LogReader, Place
 from broker_sim.replay.logs.requests import Sessions
 from broker_sim.replay.logs.ticks import Ticks
-from broker_sim.replay.logs.weave import EMITTED, Weave
+from broker_sim.replay.logs.weave import Weave
 
 UTC = ZoneInfo("UTC")
 NOON = 1_598_961_600_000  # 2020-09-01 12:00:00 UTC
@@ -76,6 +77,29 @@ def test_what_is_no_head() -> None:
     assert head_of("\tat java.lang.Thread.run(Thread.java:840)", Clock(UTC)) is None
     with pytest.raises(BadTime):
         head_of("[2020-13-41 12:00:00,110] INFO hello (a.B)", Clock(UTC))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "[2020-09-01 12:00:00,110] INFO hello (a.B)",
+        "[2020-09-01 12:00:00,110] WARN   hello (of all) (a.B)  ",
+        "[2020-09-01 12:00:00,110] INFO  (a.B)",
+        "[2020-09-01 12:00:00,110] INFO (a.B)",
+        "[2020-09-01 12:00:00,110] INFO hello (no logger)",
+        "[2020-09-01 12:00:00,110] INFO torn (a.",
+        "[2020-09-01 12:00:00,110] INFO",
+        "[2020-09-01 12:00:00,110] INFO ",
+        "[2020-09-01 12:00:00,110] OFTEN hello (a.B)",
+        "[2020-09-01 12:00:00,110] info hello (a.B)",
+        "[2020-09-01 12:00:00,1x0] INFO hello (a.B)",
+        "[2020-09-01 12:00:00,\u00b2\u00b2\u00b2] INFO hello (a.B)",
+    ],
+)
+def test_a_second_that_is_known_is_read_the_same(line: str) -> None:
+    clock = Clock(UTC)
+    head_of("[2020-09-01 12:00:00,001] INFO one before (a.B)", clock)
+    assert head_of(line, clock) == head_of(line, Clock(UTC))
 
 
 def test_a_dump_of_settings_takes_the_time_of_its_record() -> None:

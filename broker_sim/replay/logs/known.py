@@ -1,0 +1,67 @@
+"""What is known of a partition at a moment: the versions of its state znode, its assignments, who was ever in it. Pure.
+
+Source: isr-replay.md §8.5.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+#: Versions of the state, and assignments, that are remembered; leaderships, too.
+REMEMBERED: Final = 64
+#: An assignment may be told this much later than the leadership that it caused: clocks differ.
+_CLOCKS_DIFFER_US: Final = 1_000_000
+
+
+class State(NamedTuple):
+    """A version of the partition's state znode."""
+
+    epoch: int | None
+    leader: int | None
+    isr: list[int]
+
+
+@dataclass(slots=True)
+class Known:
+    """What the facts so far tell of one partition; of versions and assignments the last `REMEMBERED`."""
+
+    states: dict[int, State] = field(default_factory=dict)
+    last_epoch: int = -1
+    _assigned: deque[tuple[int, list[int]]] = field(default_factory=lambda: deque(maxlen=REMEMBERED))
+    _members: set[int] = field(default_factory=set)
+
+    def created(self) -> None:
+        """The topic begins anew: versions and epochs count from 0 again."""
+        self.states.clear()
+        self.last_epoch = -1
+
+    def write(self, version: int | None, state: State) -> None:
+        """A version of the state znode; the first to tell of it counts."""
+        self._members |= set(state.isr)
+        if version is None:
+            return
+        self.states.setdefault(version, state)
+        while len(self.states) > REMEMBERED:
+            del self.states[min(self.states)]
+
+    def assign(self, at_us: int, replicas: list[int]) -> None:
+        """The replicas that a request or the controller names."""
+        self._assigned.append((at_us, replicas))
+
+    def add_members(self, replicas: Iterable[int]) -> None:
+        """Brokers that hold, or held, a replica."""
+        self._members |= set(replicas)
+
+    def before_bump(self, version: int | None) -> State | None:
+        """The state that the bump to `version` carries on."""
+        if version is None:
+            return next(reversed(self.states.values()), None)
+        return self.states.get(version - 1) or self.states.get(version)
+
+    def replicas_at(self, at_us: int, also: Iterable[int]) -> list[int]:
+        """The assignment in force; without one all that were ever members, and those in `also`."""
+        before = [replicas for at, replicas in self._assigned if at <= at_us + _CLOCKS_DIFFER_US]
+        return before[-1] if before else sorted(self._members.union(also))
