@@ -38,11 +38,12 @@ format: setup  ## let ruff lay out the code
 	@$(PY) -m ruff format
 	@$(PY) -m ruff check --fix
 
-docs: setup  ## draw again what is drawn: state machines, known failures, the tools' transcripts and features (minutes)
+docs: setup  ## draw again what is drawn: state machines, known failures, transcripts, features of tools and brokers (minutes)
 	@$(PY) -m controller.core.diagram > docs/state-machines.md.new && mv docs/state-machines.md.new docs/state-machines.md
 	@$(PY) -m tests.known_failures.table > docs/known-failures.md.new && mv docs/known-failures.md.new docs/known-failures.md
 	@$(PY) -m tests.features.transcripts
 	@$(PY) -m tests.features.table
+	@$(PY) -m tests.broker_features.table
 
 bench: setup  ## measure the controller beside Kafka's (needs java and ../shared/bench); ARGS="--controller kafka --brokers 20"
 	@.ci/bench $(ARGS)

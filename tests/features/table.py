@@ -5,19 +5,14 @@ Which tests cover a row is found by their marker `feature`, without running any;
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
-import tempfile
-from collections.abc import Iterable, Mapping
-from pathlib import Path
+from collections.abc import Mapping
 
 from tests.features.rows import DOCUMENTS, ROWS
 from tests.marked_rows import TESTS, covered
+from tests.outcomes import PASSING, listed, run
 
 FILE = TESTS.parent / "docs" / "admin-features.md"
 MARKER = "feature"
-PASSING = "yes"
 
 _HEAD = """\
 # Features of the admin tools, row by row
@@ -39,28 +34,11 @@ def document(results: Mapping[str, str]) -> str:
             if key.startswith(seed):
                 tests = found.get(key, [])
                 passing = sorted({results.get(test, "not run") for test in tests} or {"no test"})
-                listed = "<br>".join(f"`{test}`" for test in tests)
-                parts.append(f"| {key} | {row.feature} | {row.must_hold} | {listed} | {', '.join(passing)} |")
+                parts.append(f"| {key} | {row.feature} | {row.must_hold} | {listed(tests)} | {', '.join(passing)} |")
     return "\n".join(parts) + "\n"
 
 
-def run() -> dict[str, str]:
-    """Runs the tests of all rows: `yes` for a test whose cases all pass, else how they ended."""
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "outcomes.json"
-        paths = sorted({str(TESTS / test.partition("::")[0]) for tests in covered(MARKER).values() for test in tests})
-        argv = [sys.executable, "-m", "pytest", "-q", "--feature-outcomes", str(file), *paths]
-        subprocess.run(argv, cwd=TESTS.parent, check=False, stdout=sys.stderr)
-        told: dict[str, list[str]] = json.loads(file.read_text(encoding="utf-8"))
-    return {test: _word(outcomes) for test, outcomes in told.items()}
-
-
-def _word(outcomes: Iterable[str]) -> str:
-    words = set(outcomes)
-    return PASSING if words == {"passed"} else ", ".join(sorted(words))
-
-
 if __name__ == "__main__":
-    text = document(run())
+    text = document(run(test for tests in covered(MARKER).values() for test in tests))
     FILE.write_text(text, encoding="utf-8")
     print(f"wrote {FILE.name}: {text.count(f'| {PASSING} |')} of {len(ROWS)} rows pass")

@@ -8,9 +8,10 @@ import re
 import pytest
 
 from tests.marked_rows import TESTS, covered
+from tests.outcomes import PASSING
 
 from .rows import DOCUMENTS, ROWS
-from .table import FILE, MARKER, PASSING, document
+from .table import FILE, MARKER, document
 
 LIST = TESTS.parents[1] / "shared"
 LIST = type(LIST)(os.environ.get("KWOB_SHARED", LIST)) / "spec" / "admin.md"
