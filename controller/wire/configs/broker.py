@@ -94,6 +94,10 @@ _UNLISTED: Final = (
 #: Settings that each listener may have of its own, as `listener.name.<name in lower case>.` and the setting.
 LISTENER_CONFIGS: Final = ("max.connections", "max.connection.creation.rate")
 _OF_LISTENER: Final = re.compile(rf"^listener\.name\.([^.]+)\.({'|'.join(map(re.escape, LISTENER_CONFIGS))})$")
+#: What Kafka makes of the text of a ConfigException that it meets while it validates a change.
+_INVALID_DYNAMIC: Final = (
+    "Invalid value org.apache.kafka.common.config.ConfigException: {} for configuration Invalid dynamic configuration"
+)
 _MIB: Final = 1 << 20
 _OVERRIDES: Final = "max.connections.per.ip.overrides"
 
@@ -118,7 +122,7 @@ def _base(name: str) -> str:
 
 
 def check_listener_configs(configs: Mapping[str, str]) -> None:
-    """Whether the listeners' own settings among these have values that they can have. Raises ValueError."""
+    """Whether the listeners' own settings of a start have values that they can have. Raises ValueError."""
     for name, text in configs.items():
         if split_listener_config(name) is not None and not (text.isdecimal() and 0 < int(text) < 2**31):
             raise ValueError(f"Invalid value {text} for configuration {name}: allowed are 1 to 2147483647")
@@ -133,6 +137,8 @@ def synonyms_of(name: str) -> tuple[str, ...]:
     """The settings whose values count for this one, the strongest first; itself among them."""
     if name == "log.flush.interval.ms":
         return (name, "log.flush.scheduler.interval.ms")
+    if (parts := split_listener_config(name)) is not None:
+        return (name, parts[1])
     return next((family for family in _FAMILIES if name in family), (name,))
 
 
@@ -160,16 +166,15 @@ def check_broker_change(configs: Mapping[str, str], current: Mapping[str, str]) 
 def check_broker_value(name: str, text: str) -> None:
     """Whether a setting may have this value, whoever sets it. Raises KafkaError with INVALID_REQUEST."""
     try:
-        check_listener_configs({name: text})
         check_value(_rule(name), text)
         if name == _OVERRIDES:
             per_address_limits(text)
     except InvalidConfig as error:
         raise _refused(error.message or str(error)) from error
     except ValueError as error:
-        if name != _OVERRIDES:
-            raise _refused(str(error)) from error
         raise _refused(f"Error parsing configuration property '{name}': {error}") from error
+    if (parts := split_listener_config(name)) is not None and int(text) == 0:
+        raise _refused(_INVALID_DYNAMIC.format(f"Invalid {parts[1]} {text}"))
 
 
 def per_address_limits(text: str) -> dict[str, int]:
@@ -188,6 +193,7 @@ def _rule(name: str) -> TopicConfig:
     if topic_config is not None:
         return replace(topic_config, name=name)
     type_ = broker_config_type(name)
+    name = _base(name)
     return TopicConfig(name=name, type=type_, default="", doc="", least=_LEAST.get(name))
 
 
@@ -212,10 +218,7 @@ def _check_threads(configs: Mapping[str, str], current: Mapping[str, str]) -> No
             limit = f"value should not be greater than double the current value {old}"
         if limit is not None:
             reason = f"Dynamic thread count update validation failed for {name}={new}, {limit}"
-            raise _refused(
-                f"Invalid value org.apache.kafka.common.config.ConfigException: {reason} for configuration "
-                "Invalid dynamic configuration"
-            )
+            raise _refused(_INVALID_DYNAMIC.format(reason))
 
 
 def _check_cleaner(values: Mapping[str, str]) -> None:

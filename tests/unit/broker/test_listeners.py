@@ -168,11 +168,44 @@ def test_a_listener_may_have_limits_of_its_own_at_the_start_and_later(in_memory:
     in_memory(scenario)
 
 
-@pytest.mark.parametrize("value", ["0", "-1", "many"])
+#: value -> what Kafka 3.9.1 says to it as a dynamic config (its broker takes any at a start, and serves nobody with 0)
+LIMITS = {
+    "0": "Invalid value org.apache.kafka.common.config.ConfigException: Invalid max.connections 0 for configuration "
+    "Invalid dynamic configuration",
+    "-1": "Invalid value -1 for configuration max.connections: Value must be at least 0",
+    "many": "Invalid value many for configuration max.connections: Not a number of type INT",
+}
+
+
+@pytest.mark.parametrize("value", LIMITS)
 def test_a_limit_of_a_listener_that_cannot_be_is_refused(value: str) -> None:
     name = "listener.name.external.max.connections"
-    message = f"Invalid value {value} for configuration {name}: allowed are 1 to 2147483647"
-    with pytest.raises(SettingsError, match=message):
+    with pytest.raises(SettingsError, match=f"Invalid value {value} for configuration {name}: allowed are 1 to"):
         BrokerSettings.parse({name: value})
-    with pytest.raises(KafkaError, match=message):
+    with pytest.raises(KafkaError) as refused:
         check_broker_change({name: value}, {})
+    assert (refused.value.code, str(refused.value)) == (ErrorCode.INVALID_REQUEST, LIMITS[value])
+
+
+def test_a_limit_of_a_listener_is_described_with_what_it_stands_above(in_memory: Any) -> None:
+    own, all_of_them = "listener.name.external.max.connections", "max.connections"
+
+    async def scenario(cluster: Any) -> None:
+        properties = {own: "2", all_of_them: "5"}
+        await cluster.start(1, binds=LISTENERS, inter_broker_listener=INTERNAL, properties=properties)
+        configs = [{"name": own, "config_operation": 0, "value": "3"}]
+        body = {"resources": [{"resource_type": 4, "resource_name": "1", "configs": configs}]}
+        await cluster.call(1, ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, body)
+        await cluster.world.sleep(1)
+        question = {"resources": [{"resource_type": 4, "resource_name": "1", "configuration_keys": [own]}]}
+        answer = await cluster.call(1, ApiKey.DESCRIBE_CONFIGS, 1, {**question, "include_synonyms": True})
+        (found,) = answer.results[0].configs
+        assert (found.value, found.config_source, found.is_sensitive) == ("3", 2, False)
+        assert [(each.name, each.value, each.source) for each in found.synonyms] == [
+            (own, "3", 2),
+            (own, "2", 4),
+            (all_of_them, "5", 4),
+            (all_of_them, "2147483647", 5),
+        ]
+
+    in_memory(scenario)

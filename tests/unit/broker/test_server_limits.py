@@ -238,6 +238,13 @@ SLOTS: list[tuple[str, dict[str, Any], str, list[str], int]] = [
         ["yes", "waits", "yes", "yes", "waits"],
         0,
     ),
+    (  # what Kafka 3.9.1 did with these settings: it served 2 of EX, then 5 of IN, and closed both of EX for them
+        "the protected one fills the broker",
+        {"listeners": {"EX": ListenerLimits(max_connections=2)}, "max_connections": 5},
+        "EX EX EX IN IN IN IN IN IN",
+        ["yes", "yes", "waits", "yes", "yes", "yes", "yes", "yes", "waits"],
+        2,
+    ),
     ("nobody waits without a backlog", {"max_connections": 1, "backlog": 0}, "EX EX",
      ["yes", "max.connections 1 reached and 0 connections wait"], 0),
     ("the listener's limit is named", {"listeners": TWO_EACH, "backlog": 0}, "EX EX EX",
