@@ -686,6 +686,8 @@ ROWS: Final[dict[str, Row]] = {
         f"{_LIMITS}::test_one_address_cannot_take_the_places_of_the_others",
         f"{_LIMITS}::test_the_rate_of_new_connections",
         f"{_LISTENERS}::test_a_listener_may_have_limits_of_its_own_at_the_start_and_later",
+        f"{_LISTENERS}::test_a_limit_of_a_listener_that_cannot_be_is_refused",
+        f"{_LISTENERS}::test_a_limit_of_a_listener_is_described_with_what_it_stands_above",
         f"{_LISTENERS}::test_brokers_get_in_although_clients_have_taken_all_connections",
     ),
     "D10f": _row(
