@@ -96,12 +96,10 @@ def run(spark: SparkSession, settings: ReplaySettings, inputs: Inputs, progress:
         stage = out / _STAGE
         with progress.step(_ingest_words(inputs), spark):
             counts = ingest_job.ingest_into(spark, inputs, out, stage)
-        trace = ingest_job.rows_of(spark, inputs, out)
+        rows = ingest_job.rows_of(spark, inputs, out)
+        few = rows.few
         with progress.step("replay the rules", spark):
-            # Every table asks for rows of which there are few; none of them is to read all the others once more.
-            steps.few_of(trace).write.parquet(str(stage / "few"))
-            few = spark.read.parquet(str(stage / "few"))
-            lane_rows = steps.lanes(trace, few)
+            lane_rows = steps.lanes(rows)
             steps.replayed(lane_rows, profile=settings.profile).write.parquet(str(stage / "outcomes"))
         outcomes = spark.read.parquet(str(stage / "outcomes"))
         with progress.step("derive history and windows", spark):
@@ -115,7 +113,7 @@ def run(spark: SparkSession, settings: ReplaySettings, inputs: Inputs, progress:
             counts["noticed"] = _noticed(spark, out)
         if settings.what_if:
             with progress.step("what if", spark):
-                frames = (trace, lane_rows, spark.read.parquet(str(out / "catch_up")))
+                frames = (rows.trace, lane_rows, spark.read.parquet(str(out / "catch_up")))
                 changes, end_ts = settings.what_if, counts["to_ts"]
                 asked = what_if(*frames, profile=settings.profile, changes=changes, end_ts=end_ts)
                 _write_table(asked, out, "what_if")
@@ -138,11 +136,11 @@ def ingest_only(spark: SparkSession, settings: ReplaySettings, inputs: Inputs, p
         stage = out / _STAGE
         with progress.step(_ingest_words(inputs), spark):
             counts = ingest_job.ingest_into(spark, inputs, out, stage)
-        trace = ingest_job.rows_of(spark, inputs, out)
+        few = ingest_job.rows_of(spark, inputs, out).few
         with progress.step("write the tables", spark):
             clock = spark.read.parquet(str(stage / "clock_notices"))
-            notices = reduce(DataFrame.unionByName, (clock, state_notices(trace)))
-            _write_all({"state_writes": state_writes(trace), "notices": notices.coalesce(1)}, out)
+            notices = reduce(DataFrame.unionByName, (clock, state_notices(few)))
+            _write_all({"state_writes": state_writes(few), "notices": notices.coalesce(1)}, out)
             counts["noticed"] = _noticed(spark, out)
         told = _ingested(settings, counts)
         (out / SUMMARY_FILE).write_text(json.dumps(told, indent=2) + "\n", encoding="utf-8")

@@ -32,7 +32,6 @@ class LaneRow(NamedTuple):
     bytes: int | None = None
     err: int | None = None
     isr: list[int] | None = None
-    isr_old: list[int] | None = None
     replicas: list[int] | None = None
     adding: list[int] | None = None
     removing: list[int] | None = None

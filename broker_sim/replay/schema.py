@@ -45,6 +45,9 @@ STATE_WRITE_COLUMNS: Final = (
     "source",
 )
 
+#: The many: one row per append, fetch and step of the high watermark. Only who runs the rules needs them.
+BULK_EVENTS: Final = (TraceEvent.APPEND.value, TraceEvent.FETCH.value, TraceEvent.HW.value)
+
 LANE_KEY: Final = ("topic", "partition", "broker")
 LANE_COLUMNS: Final = (*LANE_KEY, *LaneRow._fields)
 

@@ -13,6 +13,7 @@ from pyspark.sql.types import StructType
 
 from broker_sim.replay.grouped import fold_histories, replay_lanes
 from broker_sim.replay.history import WindowKind
+from broker_sim.replay.ingest.layout import Ingested
 from broker_sim.replay.rows import ALIVENESS_RUN, RULES_OFF, Measure, OutcomeKind
 from broker_sim.replay.schema import (
     COPY_PROGRESS_COLUMNS,
@@ -33,8 +34,6 @@ from broker_sim.replay.schema import (
 
 _LEADERSHIP: Final = ("leader", "follower", "stop")
 _OF_BROKER: Final = ("start", "down", "config")
-#: The many: one row per append, fetch and step of the high watermark.
-_BULK: Final = ("append", "fetch", "hw")
 _ALIVENESS: Final = ("broker_up", "broker_down")
 _ISR_CHANGES: Final = ("isr_shrink", "isr_expand")
 _OF_CONTROLLER: Final = ("assign", "elect", *_ALIVENESS)
@@ -58,50 +57,26 @@ _SAME_EVENT_MS: Final = 10_000
 # -- trace -> lanes -> outcomes -------------------------------------------------------------------------------------
 
 
-def few_of(trace: DataFrame) -> DataFrame:
-    """All rows but the many: what everything is made of that does not run the rules."""
-    return trace.filter(~F.col("ev").isin(*_BULK))
-
-
-def lanes(trace: DataFrame, few: DataFrame | None = None) -> DataFrame:
-    """Every row a lane needs: its own, and those of its broker (ticks only while it leads) and of the live brokers.
-
-    `few`: the rows of `few_of`, where they are at hand.
-    """
+def lanes(rows: Ingested) -> DataFrame:
+    """Every row a lane needs: its own, and those of its broker (ticks only while it leads) and of the live brokers."""
     of_lanes = (F.col("role") == "broker") & F.col("partition").isNotNull() & ~F.col("ev").isin(*_OF_CONTROLLER)
-    # Everything but the bulk is small, and used several times.
-    few = few_of(trace).persist() if few is None else few
     # A file of one process of one broker tells what that broker knew; a trace of unknown origin may be of controllers.
     has_own_view = (F.max("run") > 0).alias("has_own_view")
+    few, processes = rows.few, rows.processes.filter("role = 'broker'")
     keys = few.filter(of_lanes & (F.col("ev") == "leader")).groupBy(*LANE_KEY).agg(has_own_view)
-    runs = _runs(trace)
     parts = (
-        trace.filter(of_lanes).transform(_as_lane_rows),
-        _broker_rows(few, runs, keys),
-        _rules_off(runs, keys),
+        rows.trace.filter(of_lanes).transform(_as_lane_rows),
+        _broker_rows(few, processes, keys),
+        _rules_off(processes, keys),
         _ticks(few.filter(F.col("role") == "broker")),
         _aliveness(few, keys),
     )
     return reduce(DataFrame.unionByName, parts)
 
 
-def _runs(trace: DataFrame) -> DataFrame:
-    """Each process of a broker: how many ticks it wrote, and the last thing it did."""
-    return (
-        trace.filter("role = 'broker'")
-        .groupBy("broker", "run")
-        .agg(
-            F.count_if(F.col("ev") == "tick").alias("run_ticks"),
-            F.max("ts").alias("run_end"),
-            F.count_if(F.col("ev").isin("append", "fetch")).alias("run_bulk"),
-            F.count_if(F.col("src").isin(SRC_LOG, SRC_INFERRED)).alias("run_logged"),
-        )
-    )
-
-
-def _rules_off(runs: DataFrame, keys: DataFrame) -> DataFrame:
+def _rules_off(processes: DataFrame, keys: DataFrame) -> DataFrame:
     """One row per lane of a broker of which only log lines are known: they tell of no fetch, so no rule can be run."""
-    blind = runs.groupBy("broker").agg(F.sum("run_bulk").alias("bulk"), F.sum("run_logged").alias("logged"))
+    blind = processes.groupBy("broker").agg(F.sum("bulk").alias("bulk"), F.sum("logged").alias("logged"))
     lanes_of = keys.join(F.broadcast(blind.filter("bulk = 0 AND logged > 0")), on="broker", how="left_semi")
     said = {"run": F.lit(ALIVENESS_RUN).cast("bigint"), "seq": F.lit(-1).cast("bigint"), "ts": F.lit(0).cast("bigint")}
     nulls = {name: F.lit(None) for name in LANE_COLUMNS if name not in (*LANE_KEY, *said, "ev")}
@@ -121,15 +96,16 @@ def _as_lane_rows(rows: DataFrame, **extra: Column) -> DataFrame:
     return rows.select(*(values[name].alias(name) for name in LANE_COLUMNS))
 
 
-def _broker_rows(few: DataFrame, runs: DataFrame, keys: DataFrame) -> DataFrame:
+def _broker_rows(few: DataFrame, processes: DataFrame, keys: DataFrame) -> DataFrame:
     """Starts, ends, settings of a broker, and its view of the others, once per partition that it ever led."""
     rows = few.filter((F.col("role") == "broker") & F.col("partition").isNull())
     rows = rows.filter(F.col("ev").isin(*_OF_BROKER) | (F.col("ev").isin(*_ALIVENESS) & (F.col("run") > 0)))
-    with_runs = rows.join(F.broadcast(runs), on=["broker", "run"], how="left").alias("r")
+    ends = processes.select("broker", "run", F.col("ticks").alias("run_ticks"), F.col("last_ts").alias("run_end"))
+    with_runs = rows.join(F.broadcast(ends), on=["broker", "run"], how="left").alias("r")
     of_broker = F.col("r.broker") == F.col("k.broker")
     of_topic = F.col("r.topic").isNull() | (F.col("r.topic") == F.col("k.topic"))
     joined = with_runs.join(keys.alias("k"), on=of_broker & of_topic, how="inner")
-    plain = [F.col(f"r.{c}") for c in with_runs.columns if c not in (*LANE_KEY, "run_bulk", "run_logged")]
+    plain = [F.col(f"r.{c}") for c in with_runs.columns if c not in LANE_KEY]
     return joined.select(
         *plain, *(F.col(f"k.{c}") for c in LANE_KEY), F.col("r.topic").isNotNull().alias("of_topic")
     ).transform(_as_lane_rows)

@@ -88,7 +88,7 @@ def generated(rows: int, scratch: Path, console: Console) -> Path:
 
 def floor(spark: SparkSession, layout: Path) -> None:
     """What no replay of these rows can leave out."""
-    rows = ingest_layout.read_rows(spark, layout)
+    rows = ingest_layout.read_rows(spark, layout).trace
     columns = [c for c in LANE_COLUMNS if c in rows.columns]
     shuffled = rows.filter(F.col("partition").isNotNull()).select(*columns).repartition(*LANE_KEY)
     in_order = shuffled.sortWithinPartitions(*LANE_KEY, "run", "seq")

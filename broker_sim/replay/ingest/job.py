@@ -19,6 +19,7 @@ from pyspark.sql import functions as F
 from broker_sim.replay.errors import ReplayRefused
 from broker_sim.replay.ingest import layout as ingest_layout
 from broker_sim.replay.ingest import verdicts
+from broker_sim.replay.ingest.layout import Ingested
 from broker_sim.replay.logs import frames
 from broker_sim.replay.logs.files import FileKind, LogFile, log_files
 from broker_sim.replay.logs.reader import LOG_REASONS
@@ -146,18 +147,18 @@ def ingest_into(spark: SparkSession, inputs: Inputs, out: Path, stage: Path) -> 
     return counts
 
 
-def rows_of(spark: SparkSession, inputs: Inputs, out: Path) -> DataFrame:
+def rows_of(spark: SparkSession, inputs: Inputs, out: Path) -> Ingested:
     """The rows that `ingest_into` wrote or took."""
     return ingest_layout.read_rows(spark, inputs.layout or out / TRACE)
 
 
 def _take_layout(spark: SparkSession, inputs: Inputs, layout: Path, out: Path, stage: Path) -> dict[str, Any]:
     rows = ingest_layout.read_rows(spark, layout)
-    span = (F.count("*").alias("kept"), F.min("ts").alias("from_ts"), F.max("ts").alias("to_ts"))
-    counts: dict[str, Any] = rows.agg(*span).collect()[0].asDict()
+    span = (F.sum("rows").alias("kept"), F.min("first_ts").alias("from_ts"), F.max("last_ts").alias("to_ts"))
+    counts: dict[str, Any] = rows.processes.agg(*span).collect()[0].asDict()
     if not counts["kept"]:
         raise ReplayRefused(f"nothing to replay: {layout} has no rows")
-    nothing = rows.limit(0)
+    nothing = rows.few.limit(0)
     judged = nothing.withColumns({"reason": F.lit(None).cast("string"), CORRUPT: F.lit(None).cast("string")})
     verdicts.quarantined(judged, source=TRACE).coalesce(1).write.parquet(str(out / "quarantine"))
     clock = verdicts.clock_notices(judged.withColumn(verdicts.CLOCK_WENT_BACK, F.lit(False)))

@@ -1,15 +1,18 @@
 """The Parquet layout of ingested rows: one version, one place that writes it and one that reads it.
 
-    FOLDER/_layout.json                       version, and the columns
-    FOLDER/day=2026-11-20/part-*.parquet      zstd; within a file sorted by `SORTED_BY`
+    FOLDER/_layout.json                                  version, and the columns
+    FOLDER/_processes/part-*.parquet                     one row for each process that wrote rows: `PROCESS_COLUMNS`
+    FOLDER/day=2026-11-20/bulk=true/part-*.parquet       zstd; within a file sorted by `SORTED_BY`
 
-`day` is the UTC day of `ts`. A row stands once; the sort puts each lane (what one broker wrote about one partition)
-in one piece of a file, in the broker's order. Nothing here knows where rows come from.
+`day` is the UTC day of `ts`; `bulk` is true for `schema.BULK_EVENTS`, so that who asks for the others need not read
+them. A row stands once; the sort puts each lane (what one broker wrote about one partition) in one piece of a file,
+in the broker's order. Nothing here knows where rows come from.
 """
 
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -17,22 +20,42 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from broker_sim.replay.errors import ReplayRefused
-from broker_sim.replay.schema import TRACE_COLUMNS, TRACE_DDL
+from broker_sim.replay.schema import BULK_EVENTS, SRC_INFERRED, SRC_LOG, TRACE_COLUMNS, TRACE_DDL
 from controller.wire.trace import TRACE_VERSION
 
 #: Raised when columns, partitioning or order change.
-LAYOUT_VERSION: Final = 1
+LAYOUT_VERSION: Final = 2
 LAYOUT_FILE: Final = "_layout.json"
-PARTITION_COLUMN: Final = "day"
-SORTED_BY: Final = (PARTITION_COLUMN, "topic", "partition", "broker", "role", "run", "seq")
+DAY: Final = "day"
+BULK: Final = "bulk"
+SORTED_BY: Final = (DAY, BULK, "topic", "partition", "broker", "role", "run", "seq")
+#: Of each process: how many rows, from when to when, and how many of them are ticks, are appends or fetches, and were
+#: read from log files. Small; who needs it need not read the rows.
+PROCESS_COLUMNS: Final = ("role", "broker", "run", "rows", "first_ts", "last_ts", "ticks", "bulk", "logged")
+_PROCESSES: Final = "_processes"
 _DAY_MS: Final = 86_400_000
+
+
+@dataclass(frozen=True, slots=True)
+class Ingested:
+    """A folder's rows, in no order.
+
+    `trace`: all, `TRACE_COLUMNS`. `few`: those that are not of `BULK_EVENTS`. `processes`: `PROCESS_COLUMNS`.
+    """
+
+    trace: DataFrame
+    few: DataFrame
+    processes: DataFrame
 
 
 def write_rows(rows: DataFrame, folder: Path) -> None:
     """Writes rows with `TRACE_COLUMNS` as a new folder in the layout. Rows of a lane must be in one partition."""
     day = F.date_from_unix_date(F.floor(F.col("ts") / _DAY_MS).cast("int")).cast("string")
-    dated = rows.select(*TRACE_COLUMNS, day.alias(PARTITION_COLUMN)).sortWithinPartitions(*SORTED_BY)
-    dated.write.partitionBy(PARTITION_COLUMN).option("compression", "zstd").parquet(str(folder))
+    bulk = F.col("ev").isin(*BULK_EVENTS)
+    placed = rows.select(*TRACE_COLUMNS, day.alias(DAY), bulk.alias(BULK)).sortWithinPartitions(*SORTED_BY)
+    placed.write.partitionBy(DAY, BULK).option("compression", "zstd").parquet(str(folder))
+    written = _read(rows.sparkSession, folder)
+    _processes(written).coalesce(1).write.parquet(str(folder / _PROCESSES))
     told = {"layout": LAYOUT_VERSION, "trace_version": TRACE_VERSION, "columns": list(TRACE_COLUMNS)}
     (folder / LAYOUT_FILE).write_text(json.dumps({**told, "sorted_by": list(SORTED_BY)}) + "\n", encoding="utf-8")
 
@@ -42,14 +65,31 @@ def is_layout(path: Path) -> bool:
     return (path / LAYOUT_FILE).is_file()
 
 
-def read_rows(spark: SparkSession, folder: Path) -> DataFrame:
-    """The rows of a folder that `write_rows` wrote: `TRACE_COLUMNS`, in no order.
+def read_rows(spark: SparkSession, folder: Path) -> Ingested:
+    """The rows of a folder that `write_rows` wrote.
 
     Raises: ReplayRefused, when it is of another version, or not readable.
     """
     check_layout(folder)
-    schema = f"{TRACE_DDL}, {PARTITION_COLUMN} string"
-    return spark.read.schema(schema).parquet(str(folder)).select(*TRACE_COLUMNS)
+    rows = _read(spark, folder)
+    few = rows.filter(~F.col(BULK)).select(*TRACE_COLUMNS)
+    processes = spark.read.parquet(str(folder / _PROCESSES))
+    return Ingested(rows.select(*TRACE_COLUMNS), few, processes)
+
+
+def _read(spark: SparkSession, folder: Path) -> DataFrame:
+    return spark.read.schema(f"{TRACE_DDL}, {DAY} string, {BULK} boolean").parquet(str(folder))
+
+
+def _processes(rows: DataFrame) -> DataFrame:
+    return rows.groupBy("role", "broker", "run").agg(
+        F.count("*").alias("rows"),
+        F.min("ts").alias("first_ts"),
+        F.max("ts").alias("last_ts"),
+        F.count_if(F.col("ev") == "tick").alias("ticks"),
+        F.count_if(F.col("ev").isin("append", "fetch")).alias("bulk"),
+        F.count_if(F.col("src").isin(SRC_LOG, SRC_INFERRED)).alias("logged"),
+    )
 
 
 def check_layout(folder: Path) -> None:

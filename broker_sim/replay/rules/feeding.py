@@ -25,8 +25,6 @@ from controller.wire.types import BrokerId
 KEY_COLUMNS: Final = 3
 #: Fewer rows are not worth the columns.
 STRETCH_ROWS_MIN: Final = 48
-#: A stretch is tried on so many rows at first, and on twice as many after each that was taken whole.
-_WINDOW_ROWS: Final = 256
 
 _KIND_NAMES: Final = pa.array(list(BULK_KINDS))
 _KIND_CODES: Final = np.array([*BULK_KINDS.values(), BulkKind.OTHER], np.int64)
@@ -127,7 +125,8 @@ def feed_lane(lane: Lane, columns: LaneColumns, start: int, stop: int) -> None:
 
 
 def _feed_bulk(lane: Lane, columns: LaneColumns, at: int, stop: int) -> None:
-    window = _WINDOW_ROWS
+    # All of them at first; where something may be decided, a few at a time, and more again as they are taken whole.
+    window = stop - at
     while at < stop:
         end = min(stop, at + window)
         taken = lane.skip(columns.bulk.at(slice(at, end)))

@@ -13,14 +13,14 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any, Final
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from broker_sim.replay import steps
 from broker_sim.replay.errors import ReplayRefused
 from broker_sim.replay.ingest import job as ingest_job
-from broker_sim.replay.ingest import layout as ingest_layout
 from broker_sim.replay.ingest.job import Source
+from broker_sim.replay.ingest.layout import Ingested
 from broker_sim.replay.rows import OutcomeKind
 from broker_sim.replay.state_writes import state_writes
 from broker_sim.replay.validation import local as validation_local
@@ -118,20 +118,22 @@ def _zone_of(run: Path) -> str:
     return found[1] if found else "UTC"
 
 
-def _ingested(spark: SparkSession, source: Source, folder: Path) -> DataFrame:
-    ingest_job.ingest_into(spark, ingest_job.look(source), folder, folder / ".stage")
-    return ingest_layout.read_rows(spark, folder / ingest_job.TRACE)
+def _ingested(spark: SparkSession, source: Source, folder: Path) -> Ingested:
+    inputs = ingest_job.look(source)
+    ingest_job.ingest_into(spark, inputs, folder, folder / ".stage")
+    return ingest_job.rows_of(spark, inputs, folder)
 
 
 def _by_states(spark: SparkSession | None, source: Source, truth: Truth) -> StatesFigures:
     if spark is None:
         return states_figures(truth, validation_local.states_of(_local_rows(source)))
     with tempfile.TemporaryDirectory(prefix="kwob-validate-") as scratch:
+        few = _ingested(spark, source, Path(scratch)).few
         told: dict[StateKey, State] = {
             (row["topic"], row["partition"], row["zk_version"]): State(
                 frozenset(row["isr"]), row["leader"], row["leader_epoch"]
             )
-            for row in state_writes(_ingested(spark, source, Path(scratch))).collect()
+            for row in state_writes(few).collect()
         }
     return states_figures(truth, told)
 
@@ -150,10 +152,11 @@ def _outcomes(spark: SparkSession | None, source: Source, profile: str) -> tuple
         logged = [row for row in rows if row["ev"] == SHRINK and row.get("cu") is not None and not row.get("err")]
         return list(validation_local.outcomes_of(rows, profile)), logged
     with tempfile.TemporaryDirectory(prefix="kwob-validate-") as scratch:
-        trace = _ingested(spark, source, Path(scratch))
-        told = steps.replayed(steps.lanes(trace), profile=profile).filter(F.col("kind").isin(*_KINDS))
+        ingested = _ingested(spark, source, Path(scratch))
+        told = steps.replayed(steps.lanes(ingested), profile=profile).filter(F.col("kind").isin(*_KINDS))
         outcomes = [row.asDict() for row in told.collect()]
-        shrinks = trace.filter((F.col("ev") == SHRINK) & F.col("cu").isNotNull() & (F.coalesce("err", F.lit(0)) == 0))
+        done = F.coalesce("err", F.lit(0)) == 0
+        shrinks = ingested.few.filter((F.col("ev") == SHRINK) & F.col("cu").isNotNull() & done)
         return outcomes, [row.asDict() for row in shrinks.select("topic", "partition", "replica", "ts", "cu").collect()]
 
 

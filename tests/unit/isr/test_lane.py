@@ -40,8 +40,8 @@ def fetch(ts: int, offset: int, leo: int, replica: int = 2) -> tuple[int, str, d
     return ts, "fetch", {"replica": replica, "offset": offset, "leo": leo, "err": 0, "epoch": 0}
 
 
-def emitted(ts: int, ev: str, old: list[int], new: list[int], err: int = 0) -> tuple[int, str, dict[str, Any]]:
-    return ts, ev, {"epoch": 0, "replica": 2, "isr_old": old, "isr": new, "err": err}
+def emitted(ts: int, ev: str, new: list[int], err: int = 0) -> tuple[int, str, dict[str, Any]]:
+    return ts, ev, {"epoch": 0, "replica": 2, "isr": new, "err": err}
 
 
 def test_a_silent_follower_leaves_at_the_tick_and_rejoins_at_its_fetch() -> None:
@@ -59,11 +59,11 @@ def test_a_silent_follower_leaves_at_the_tick_and_rejoins_at_its_fetch() -> None
 
 
 def test_emitted_changes_are_matched_and_do_not_reach_the_rules() -> None:
-    said = outcomes(rows(LAG, LEADER, APPEND, (1500, "tick", {}), emitted(1502, "isr_shrink", [1, 2], [1]), BACK,
-                         emitted(3000, "isr_expand", [1], [1, 2])))  # fmt: skip
+    said = outcomes(rows(LAG, LEADER, APPEND, (1500, "tick", {}), emitted(1502, "isr_shrink", [1]), BACK,
+                         emitted(3000, "isr_expand", [1, 2])))  # fmt: skip
     assert [(o.change, o.error_ms) for o in of(said, "matched")] == [("isr_shrink", 2), ("isr_expand", 0)]
     assert not of(said, "missing", "spurious")
-    alone = outcomes(rows(LAG, LEADER, APPEND, emitted(1502, "isr_shrink", [1, 2], [1])))
+    alone = outcomes(rows(LAG, LEADER, APPEND, emitted(1502, "isr_shrink", [1])))
     assert not of(alone, "isr_shrink") and len(of(alone, "missing")) == 1
 
 
@@ -71,10 +71,10 @@ UNMATCHED = [
     ("a change that was not emitted is spurious", [], ["spurious"]),
     (
         "one emitted at another time is missing, too",
-        [emitted(9000, "isr_shrink", [1, 2], [1])],
+        [emitted(9000, "isr_shrink", [1])],
         ["missing", "spurious"],
     ),
-    ("a refused attempt is neither", [emitted(1501, "isr_shrink", [1, 2], [1], 95)], ["refused"]),
+    ("a refused attempt is neither", [emitted(1501, "isr_shrink", [1], 95)], ["refused"]),
 ]
 
 
@@ -85,7 +85,7 @@ def test_comparison(more: list[tuple[int, str, dict[str, Any]]], kinds: list[str
 
 
 def test_what_the_rules_do_after_a_refused_write_of_the_same_epoch_is_not_held_against_the_broker() -> None:
-    refused = emitted(1501, "isr_shrink", [1, 2], [1], 95)
+    refused = emitted(1501, "isr_shrink", [1], 95)
     story = (LAG, LEADER, APPEND, (1500, "tick", {}), refused, BACK, (200_000, "tick", {}))
     assert {o.kind for o in of(outcomes(rows(*story)), "missing", "spurious", "refused")} == {"refused"}
 

@@ -96,8 +96,8 @@ def test_without_fetches_the_isr_is_the_written_one(cu: int | None, between: tup
     """Nothing is removed though nobody fetches, and a removal that leaders wrote has bounds (before 3.6)."""
     off = LaneRow(run=ALIVENESS_RUN, seq=-1, ts=0, ev=RULES_OFF)
     start: Told = (1, "start", {"value": "1", "run_ticks": 0, "run_end": 9000})
-    shrink = {"epoch": 0, "replica": 3, "isr_old": [1, 2, 3], "isr": [1, 2], "err": 0, "cu": cu}
-    expand = {"epoch": 0, "replica": 3, "isr_old": [1, 2], "isr": [1, 2, 3], "err": 0}
+    shrink = {"epoch": 0, "replica": 3, "isr": [1, 2], "err": 0, "cu": cu}
+    expand = {"epoch": 0, "replica": 3, "isr": [1, 2, 3], "err": 0}
     outcomes = said(start, LAG, LEADS, (5000, "isr_shrink", shrink), (7000, "isr_expand", expand), before=(off,))
     kinds = {o.kind for o in outcomes}
     assert not kinds & {"isr_shrink", "isr_expand", "missing", "spurious", "matched"}

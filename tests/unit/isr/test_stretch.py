@@ -176,7 +176,7 @@ def test_batches_may_be_cut_anywhere(batch_rows: int) -> None:
 
 
 def _schema(names: list[str]) -> pa.Schema:
-    texts, lists = {"topic", "ev", "key", "value"}, {"isr", "isr_old", "replicas", "adding", "removing"}
+    texts, lists = {"topic", "ev", "key", "value"}, {"isr", "replicas", "adding", "removing"}
     types = {n: pa.string() if n in texts else pa.list_(pa.int32()) if n in lists else pa.int64() for n in names}
     return pa.schema(list((types | {"of_topic": pa.bool_()}).items()))
 

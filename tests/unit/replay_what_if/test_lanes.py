@@ -23,7 +23,7 @@ from broker_sim.replay.what_if.sweep import SWEPT_COLUMNS, SweepFeeder
 from controller.wire.types import BrokerId
 
 T0: Final = 1_000_000
-_LISTS = ("isr", "isr_old", "replicas", "adding", "removing")
+_LISTS = ("isr", "replicas", "adding", "removing")
 _WORDS = ("ev", "key", "value")
 _SCHEMA = pa.schema(
     [("topic", pa.string()), ("partition", pa.int32()), ("broker", pa.int32())]
