@@ -402,8 +402,8 @@ def clock(ts: int | None) -> str:
 
 
 def count(n: int, noun: str, plural: str | None = None) -> str:
-    """`1 partition`, `3 partitions`."""
-    return f"{n} {noun}" if n == 1 else f"{n} {plural or noun + 's'}"
+    """`1 partition`, `3 partitions`, `100,000 partitions`."""
+    return f"{n} {noun}" if n == 1 else f"{n:,} {plural or noun + 's'}"
 
 
 def size(n: float | None) -> str:
@@ -418,7 +418,7 @@ def size(n: float | None) -> str:
 
 
 def seconds(ms: int | None) -> str:
-    """A duration for readers: `85 ms`, `4.2 s`, `3 min 5 s`, `2 h 10 min`."""
+    """A duration for readers: `85 ms`, `4.2 s`, `3 min 5 s`, `2 h 10 min`, `9 d 4 h`."""
     if ms is None:
         return "–"
     if ms < 1000:
@@ -427,4 +427,6 @@ def seconds(ms: int | None) -> str:
         return f"{ms / 1000:.1f} s"
     if ms < 3_600_000:
         return f"{ms // 60_000} min {ms // 1000 % 60} s"
-    return f"{ms // 3_600_000} h {ms // 60_000 % 60} min"
+    if ms < 2 * 86_400_000:
+        return f"{ms // 3_600_000} h {ms // 60_000 % 60} min"
+    return f"{ms // 86_400_000:,} d {ms // 3_600_000 % 24} h"

@@ -96,6 +96,7 @@ def _environment() -> Environment:
         clock=clock,
         size=size,
         count=count,
+        number=lambda n: f"{n:,}",
         joined=lambda ids: ", ".join(map(str, ids or ())),
         cell=_cell,
     )
@@ -241,9 +242,13 @@ def _with_eta(out: Path, row: Row) -> Row:
 
 
 def _elections(span: Span, rows: Sequence[Row]) -> dict[str, Any]:
-    """New leader epochs per bucket, and the highest epoch so far."""
+    """New leader epochs per bucket, and the highest epoch so far.
+
+    In the first bucket each partition tells of the leader that it has: the scale is that of the others, which it hides.
+    """
     counts = {row["bucket"]: row["count"] for row in rows}
-    top = max(counts.values(), default=0)
+    top = max((n for bucket, n in counts.items() if bucket), default=counts.get(0, 0))
+    counts = {bucket: min(n, top) for bucket, n in counts.items()}
     highest = max((row.get("leader_epoch") or 0 for row in rows), default=0)
     epochs: list[tuple[int, float]] = []
     so_far = 0

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from broker_sim.replay.findings import Finding, Severity, Where, find, seconds, size
+from broker_sim.replay.findings import Finding, Severity, Where, count, find, seconds, size
 from tests.unit.replay_report import made_up
 
 
@@ -80,7 +80,12 @@ def test_size(n: float | None, words: str) -> None:
     assert size(n) == words
 
 
+@pytest.mark.parametrize(("n", "words"), [(1, "1 row"), (0, "0 rows"), (100_000, "100,000 rows")])
+def test_count(n: int, words: str) -> None:
+    assert count(n, "row") == words
+
+
 @pytest.mark.parametrize(("ms", "words"), [(None, "–"), (85, "85 ms"), (4_200, "4.2 s"), (185_000, "3 min 5 s"),
-                                           (7_800_000, "2 h 10 min")])  # fmt: skip
+                                           (7_800_000, "2 h 10 min"), (5_498 * 3_600_000, "229 d 2 h")])  # fmt: skip
 def test_seconds(ms: int | None, words: str) -> None:
     assert seconds(ms) == words

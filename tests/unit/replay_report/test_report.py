@@ -90,12 +90,12 @@ def test_a_hundred_thousand_partitions_stay_small_and_the_worst_are_drawn(page: 
     text = page.read_text()
     told = json.loads(re.findall(r'id="pointed">(.*?)</script>', text, re.S)[0])
     assert [len(strip["changes"]) for strip in told["strips"]] == [4] * 60
-    assert "99940 more are in the tables" in text
+    assert "99,940 more are in the tables" in text
 
 
 def test_a_sample_of_the_rows_behind_a_finding_is_shown(page: Path) -> None:
     text = page.read_text()
-    assert "400000 rows of windows where <code>window = &#39;under_replicated&#39;</code>" in text
+    assert "400,000 rows of windows where <code>window = &#39;under_replicated&#39;</code>" in text
     of_replica_3 = text.partition("cause = &#39;follower&#39;</code>")[2].partition("</table>")[0]
     assert of_replica_3.count("<td>follower</td>") == 8
 
@@ -123,6 +123,18 @@ def test_steps() -> None:
         "M0 24V2H10V9.3H30V2H100V24Z"
     )
     assert figures.steps([], top=3, height=24, end=100) == ""
+
+
+def test_elections_are_drawn_to_the_scale_of_those_after_the_beginning(tmp_path: Path) -> None:
+    told = [{"bucket": b, "count": n, "leader_epoch": e} for b, n, e in ((0, 100_000, 0), (7, 20, 1), (9, 10, 4))]
+    text = written(tmp_path, 3, elections_over_time=told).read_text(encoding="utf-8")
+    assert "at most 20; line: epoch, to 4" in text
+    path = re.search(r'class="elections" d="([^"]*)"', text)
+    assert path is not None and re.findall(r"V([\d.]+)H", path[1]) == ["2", "2", "25"]
+
+
+def test_of_a_long_name_the_end_is_kept_in_sight(page: Path) -> None:
+    assert '<span class="cut"><bdi>orders-0</bdi></span>' in page.read_text(encoding="utf-8")
 
 
 def test_a_partition_with_too_many_changes_shows_the_latest() -> None:
