@@ -28,6 +28,8 @@ _DUMPED_KEYS: Final = (
     "replica.lag.time.max.ms",
     "min.insync.replicas",
     "replica.fetch.wait.max.ms",
+    "replica.fetch.max.bytes",
+    "replica.fetch.response.max.bytes",
     "zookeeper.session.timeout.ms",
     "inter.broker.protocol.version",
 )

@@ -3,7 +3,8 @@
 For every rate of a fine grid at once a follower is modelled that copies what was appended at that rate: it fetches; the
 answer carries what is there, up to `replica.fetch.max.bytes`, and takes its bytes divided by the rate; then it
 fetches again. At the log's end a fetch waits for the next append, at most `replica.fetch.wait.max.ms`. The ticks are
-those of the trace. A rate at which a tick finds the follower out of sync is given up. Source: isr-replay.md §3, §9.
+those of the trace. A rate at which a tick finds the follower out of sync is given up. Both settings are what the
+leader's broker is set to, as far as rows tell: brokers of a cluster share them. Source: isr-replay.md §3, §9.
 """
 
 from __future__ import annotations
@@ -28,7 +29,9 @@ Floats = npt.NDArray[np.float64]
 #: Each rate of the grid is this much greater than the one before, and a whole number: how exact the answer is.
 STEP: Final = 1.02
 HIGHEST_RATE: Final = 16 * 2**30
-#: `replica.fetch.wait.max.ms`: Kafka's default.
+#: Read-only settings of a broker. `replica.fetch.wait.max.ms` with Kafka's default.
+FETCH_BYTES_KEY: Final = "replica.fetch.max.bytes"
+WAIT_KEY: Final = "replica.fetch.wait.max.ms"
 WAIT_MS: Final = 500
 #: No fetch follows another sooner.
 ROUND_TRIP_MS: Final = 1.0
@@ -49,6 +52,9 @@ class Model:
     #: the greatest rate that was not enough
     too_small: float = 0.0
     end: float = 0.0
+    #: what a fetch carries at most, and how long one waits at the log's end
+    fetch_bytes: int = FETCH_BYTES
+    wait_ms: int = WAIT_MS
     #: what each has copied; what its last fetch told the leader; lastFetchLeaderLogEndOffset
     _copied: Floats = field(init=False)
     _told: Floats = field(init=False)
@@ -78,7 +84,7 @@ class Model:
         self.end += size
         waits = np.flatnonzero(np.isinf(self._next))
         # It has fetched again each time the wait was over; the last of these is answered now.
-        last = self._ft[waits] + np.floor((ts - self._ft[waits]) / WAIT_MS) * WAIT_MS
+        last = self._ft[waits] + np.floor((ts - self._ft[waits]) / self.wait_ms) * self.wait_ms
         self._ft[waits] = last
         self._cu[waits] = np.maximum(self._cu[waits], last)
         self._answer(waits, np.full(len(waits), float(ts)))
@@ -110,7 +116,7 @@ class Model:
             self._answer(due[~at_end], at[~at_end])
 
     def _answer(self, of: npt.NDArray[np.intp], at: Floats) -> None:
-        size = np.minimum(self.end - self._copied[of], FETCH_BYTES)
+        size = np.minimum(self.end - self._copied[of], self.fetch_bytes)
         self._copied[of] += size
         self._next[of] = at + np.maximum(ROUND_TRIP_MS, size * 1000 / self.rates[of])
 
@@ -129,6 +135,8 @@ class FetchRateLane(Lane):
         """Takes the next row, as `Lane.feed` does."""
         if row.ev == TraceEvent.FETCH.value:
             return
+        if row.ev == TraceEvent.CONFIG.value:
+            self._set_fetches(row)
         epoch = None if self.led is None else self.led.epoch
         Lane.feed(self, row)
         self.said.clear()
@@ -160,6 +168,15 @@ class FetchRateLane(Lane):
         if self._records and not figures.bytes_unknown:
             figures.never = int(smallest is None)
             figures.smallest_rate = None if smallest is None else int(smallest)
+
+    def _set_fetches(self, row: LaneRow) -> None:
+        """What the broker's file says of fetches; 0 would be a fetch that carries nothing, or never waits: as 1."""
+        if row.of_topic or row.replica is not None or row.value is None or not row.value.isdecimal():
+            return
+        if row.key == FETCH_BYTES_KEY:
+            self._model.fetch_bytes = max(1, int(row.value))
+        elif row.key == WAIT_KEY:
+            self._model.wait_ms = max(1, int(row.value))
 
     def _append(self, led: LedPartition, leo: int, ts: int, size: int | None) -> None:
         self._records += max(0, leo - led.leo)

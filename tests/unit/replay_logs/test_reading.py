@@ -106,6 +106,9 @@ def test_a_dump_of_settings_takes_the_time_of_its_record() -> None:
     dump = ["\treplica.lag.time.max.ms = 5000", "\tport = 9092", " (kafka.server.KafkaConfig)"]
     facts, _ = read([at(1, "KafkaConfig values: ", logger=""), *dump])
     assert [(f.at_us, f.key, f.value) for f in facts] == [((NOON + 1000) * 1000, "replica.lag.time.max.ms", "5000")]
+    fetches = ["\treplica.fetch.max.bytes = 65536", "\treplica.fetch.response.max.bytes = 131072"]
+    facts, _ = read([at(1, "KafkaConfig values: ", logger=""), *fetches])
+    assert [f.value for f in facts] == ["65536", "131072"]
     # A part that begins within the dump: the settings take the time of the record that comes next.
     facts, _ = read([*dump, at(2, "[LogDirFailureHandler]: Starting")])
     assert [(f.what, f.at_us) for f in facts] == [("config", (NOON + 2000) * 1000), ("start", (NOON + 2000) * 1000)]

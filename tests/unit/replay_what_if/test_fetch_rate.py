@@ -20,8 +20,10 @@ LAG_MS = 10_000
 Appends = Sequence[tuple[int, int]]
 
 
-def asked(appends: Appends, *, end: int, in_batches: int = 7) -> dict[str, object]:
+def asked(appends: Appends, *, end: int, in_batches: int = 7, **settings: str) -> dict[str, object]:
     trace = Writer(recorded_lag=LAG_MS)
+    for name, value in settings.items():
+        trace.add("config", T0, key=name.replace("_", "."), value=value)
     rows = [(ts, size) for ts, size in appends]
     for tick in range(LAG_MS // 2, end, LAG_MS // 2):
         rows.append((tick, -1))
@@ -53,6 +55,14 @@ def test_one_burst_may_take_until_the_tick_that_finds_it_late() -> None:
     rate = found["smallest_rate"]
     assert isinstance(rate, int)
     assert 20 * MB / 14 * 0.9 < rate < 20 * MB / 14 * 1.15
+
+
+def test_fetches_are_those_of_the_recorded_settings() -> None:
+    """A fetch takes at least its round trip of 1 ms: with 20 kB in each, no rate carries the 30 MB of every second."""
+    appends = [(1_000 * k, 30 * MB) for k in range(1, 60)]
+    assert asked(appends, end=60_000)["never"] == 0
+    assert asked(appends, end=60_000, replica_fetch_max_bytes="20000")["never"] == 1
+    assert asked(appends, end=60_000, replica_fetch_max_bytes="large")["never"] == 0
 
 
 def test_nothing_appended_needs_nothing() -> None:
