@@ -29,6 +29,7 @@ from broker_sim.replay.ingest.job import Inputs, Source
 from broker_sim.replay.progress import StepProgress
 from broker_sim.replay.report.page import write_report
 from broker_sim.replay.schema import DERIVED_TABLES
+from broker_sim.replay.session import size_of, tuned_for
 from broker_sim.replay.state_writes import state_notices, state_writes
 from broker_sim.replay.tables import write_csv, write_rows
 from broker_sim.replay.what_if.asked import Change
@@ -97,27 +98,28 @@ def run(spark: SparkSession, settings: ReplaySettings, inputs: Inputs, progress:
         with progress.step(_ingest_words(inputs), spark):
             counts = ingest_job.ingest_into(spark, inputs, out, stage)
         rows = ingest_job.rows_of(spark, inputs, out)
-        few = rows.few
         with progress.step("replay the rules", spark):
-            lane_rows = steps.lanes(rows)
-            steps.replayed(lane_rows, profile=settings.profile).write.parquet(str(stage / "outcomes"))
-        outcomes = spark.read.parquet(str(stage / "outcomes"))
-        with progress.step("derive history and windows", spark):
-            fact_rows = steps.facts(few, outcomes)
-            steps.folded(fact_rows, end_ts=counts["to_ts"]).write.parquet(str(stage / "derived"))
-        with progress.step("write the tables", spark):
-            span_ms = counts["to_ts"] - counts["from_ts"]
-            derived = spark.read.parquet(str(stage / "derived"))
-            clock = spark.read.parquet(str(stage / "clock_notices"))
-            _write_all(_tables(few, outcomes, derived, span_ms=span_ms) | _notices(few, outcomes, clock), out)
-            counts["noticed"] = _noticed(spark, out)
+            few = _staged(rows.few, stage, "few")
+            with tuned_for(spark, size_of(stage)):
+                shared = _staged(steps.shared_rows(few, rows.processes), stage, "shared")
+            lane_rows = steps.lanes(rows, shared)
+            outcomes = _staged(steps.replayed(lane_rows, profile=settings.profile), stage, "outcomes")
+        with tuned_for(spark, size_of(stage)):
+            with progress.step("derive history and windows", spark):
+                fact_rows = steps.facts(few, outcomes)
+                derived = _staged(steps.folded(fact_rows, end_ts=counts["to_ts"]), stage, "derived")
+            with progress.step("write the tables", spark):
+                span_ms = counts["to_ts"] - counts["from_ts"]
+                clock = spark.read.parquet(str(stage / "clock_notices"))
+                _write_all(_tables(few, outcomes, derived, span_ms=span_ms) | _notices(few, outcomes, clock), out)
+                counts["noticed"] = _noticed(spark, out)
         if settings.what_if:
             with progress.step("what if", spark):
                 frames = (rows.trace, lane_rows, spark.read.parquet(str(out / "catch_up")))
                 changes, end_ts = settings.what_if, counts["to_ts"]
                 asked = what_if(*frames, profile=settings.profile, changes=changes, end_ts=end_ts)
                 _write_table(asked, out, "what_if")
-        with progress.step("find what is worth a look", spark):
+        with progress.step("find what is worth a look", spark), tuned_for(spark, size_of(stage)):
             troubles = troubles_of(spark, out, few, from_ts=counts["from_ts"], to_ts=counts["to_ts"])
         with progress.step("write the report"):
             summary = _summary(settings, counts, troubles)
@@ -146,6 +148,12 @@ def ingest_only(spark: SparkSession, settings: ReplaySettings, inputs: Inputs, p
         (out / SUMMARY_FILE).write_text(json.dumps(told, indent=2) + "\n", encoding="utf-8")
         shutil.rmtree(stage)
     return Replayed(summary=told, findings=[])
+
+
+def _staged(rows: DataFrame, stage: Path, name: str) -> DataFrame:
+    """The same rows, written once: who reads them again does not make them again."""
+    rows.write.parquet(str(stage / name))
+    return rows.sparkSession.read.parquet(str(stage / name))
 
 
 def _ingest_words(inputs: Inputs) -> str:

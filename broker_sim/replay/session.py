@@ -83,6 +83,36 @@ def spark_session(master: str = "local[*]", *, input_bytes: int = SMALL_INPUT_BY
             session.stop()
 
 
+@contextmanager
+def tuned_for(spark: SparkSession, input_bytes: int) -> Iterator[None]:
+    """What runs in the block reads so much: planned as a session for such an input would; nothing changes on a cluster.
+
+    A step of a great job that reads little is mostly planning, and compiling what is then run once.
+    """
+    if not str(spark.sparkContext.master).startswith("local"):
+        yield
+        return
+    settings = _sql_conf(input_bytes)
+    before = {key: spark.conf.get(key) for key in settings}
+    try:
+        for key, value in settings.items():
+            spark.conf.set(key, value)
+        yield
+    finally:
+        for key, old in before.items():
+            spark.conf.set(key, str(old))
+
+
+def _sql_conf(input_bytes: int) -> dict[str, str]:
+    small, tiny = input_bytes < SMALL_INPUT_BYTES, input_bytes < TINY_INPUT_BYTES
+    return (_SMALL_CONF if small else {}) | (_TINY_CONF if tiny else {})
+
+
+def size_of(folder: Path) -> int:
+    """Bytes of all files below."""
+    return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+
+
 def _point_to_java(scratch: Path) -> None:
     """Sets JAVA_HOME for the JVM that pyspark is about to start."""
     try:
@@ -99,12 +129,12 @@ def _start(master: str, scratch: Path, input_bytes: int) -> SparkSession:
     log4j = scratch / "log4j2.properties"
     log4j.write_text(_LOG4J)
     local = master.startswith("local")
-    small, tiny = input_bytes < SMALL_INPUT_BYTES, input_bytes < TINY_INPUT_BYTES
-    options = f"-Dlog4j2.configurationFile={log4j.as_uri()}" + (f" {_SMALL_JVM}" if local and small else "")
+    is_small = local and input_bytes < SMALL_INPUT_BYTES
+    options = f"-Dlog4j2.configurationFile={log4j.as_uri()}" + (f" {_SMALL_JVM}" if is_small else "")
     builder = SparkSession.builder.appName("kwob replay").master(master)
     settings = {**_CONF, "spark.driver.extraJavaOptions": options}
     if local:
-        settings |= _LOCAL_CONF | (_SMALL_CONF if small else {}) | (_TINY_CONF if tiny else {})
+        settings |= _LOCAL_CONF | _sql_conf(input_bytes)
         settings["spark.local.dir"] = str(scratch)
         settings["spark.sql.warehouse.dir"] = str(scratch / "warehouse")
     for key, value in settings.items():

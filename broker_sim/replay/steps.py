@@ -57,17 +57,27 @@ _SAME_EVENT_MS: Final = 10_000
 # -- trace -> lanes -> outcomes -------------------------------------------------------------------------------------
 
 
-def lanes(rows: Ingested) -> DataFrame:
-    """Every row a lane needs: its own, and those of its broker (ticks only while it leads) and of the live brokers."""
-    of_lanes = (F.col("role") == "broker") & F.col("partition").isNotNull() & ~F.col("ev").isin(*_OF_CONTROLLER)
+def lanes(rows: Ingested, shared: DataFrame) -> DataFrame:
+    """Every row a lane needs: its own, and those that it shares with others, from `shared_rows`."""
+    return rows.trace.filter(_of_lanes()).transform(_as_lane_rows).unionByName(shared)
+
+
+def _of_lanes() -> Column:
+    return (F.col("role") == "broker") & F.col("partition").isNotNull() & ~F.col("ev").isin(*_OF_CONTROLLER)
+
+
+def shared_rows(few: DataFrame, processes: DataFrame) -> DataFrame:
+    """Rows that are not of one partition, once for each lane that they concern: starts, settings, who is alive, ticks.
+
+    Of an `Ingested`. Many joins of few rows: who unites them with many had better write them first.
+    """
     # A file of one process of one broker tells what that broker knew; a trace of unknown origin may be of controllers.
     has_own_view = (F.max("run") > 0).alias("has_own_view")
-    few, processes = rows.few, rows.processes.filter("role = 'broker'")
-    keys = few.filter(of_lanes & (F.col("ev") == "leader")).groupBy(*LANE_KEY).agg(has_own_view)
+    of_brokers = processes.filter("role = 'broker'")
+    keys = few.filter(_of_lanes() & (F.col("ev") == "leader")).groupBy(*LANE_KEY).agg(has_own_view)
     parts = (
-        rows.trace.filter(of_lanes).transform(_as_lane_rows),
-        _broker_rows(few, processes, keys),
-        _rules_off(processes, keys),
+        _broker_rows(few, of_brokers, keys),
+        _rules_off(of_brokers, keys),
         _ticks(few.filter(F.col("role") == "broker")),
         _aliveness(few, keys),
     )

@@ -24,6 +24,7 @@ from broker_sim.replay.logs import frames
 from broker_sim.replay.logs.files import FileKind, LogFile, log_files
 from broker_sim.replay.logs.reader import LOG_REASONS
 from broker_sim.replay.schema import CORRUPT
+from broker_sim.replay.session import tuned_for
 from broker_sim.replay.tables import write_rows
 
 TRACE: Final = "trace"
@@ -153,6 +154,11 @@ def rows_of(spark: SparkSession, inputs: Inputs, out: Path) -> Ingested:
 
 
 def _take_layout(spark: SparkSession, inputs: Inputs, layout: Path, out: Path, stage: Path) -> dict[str, Any]:
+    with tuned_for(spark, 0):
+        return _taken(spark, inputs, layout, out, stage)
+
+
+def _taken(spark: SparkSession, inputs: Inputs, layout: Path, out: Path, stage: Path) -> dict[str, Any]:
     rows = ingest_layout.read_rows(spark, layout)
     span = (F.sum("rows").alias("kept"), F.min("first_ts").alias("from_ts"), F.max("last_ts").alias("to_ts"))
     counts: dict[str, Any] = rows.processes.agg(*span).collect()[0].asDict()

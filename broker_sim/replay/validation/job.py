@@ -153,7 +153,8 @@ def _outcomes(spark: SparkSession | None, source: Source, profile: str) -> tuple
         return list(validation_local.outcomes_of(rows, profile)), logged
     with tempfile.TemporaryDirectory(prefix="kwob-validate-") as scratch:
         ingested = _ingested(spark, source, Path(scratch))
-        told = steps.replayed(steps.lanes(ingested), profile=profile).filter(F.col("kind").isin(*_KINDS))
+        lanes = steps.lanes(ingested, steps.shared_rows(ingested.few, ingested.processes))
+        told = steps.replayed(lanes, profile=profile).filter(F.col("kind").isin(*_KINDS))
         outcomes = [row.asDict() for row in told.collect()]
         done = F.coalesce("err", F.lit(0)) == 0
         shrinks = ingested.few.filter((F.col("ev") == SHRINK) & F.col("cu").isNotNull() & done)
