@@ -5,66 +5,27 @@ Every finding names the rows it rests on: a table, and a filter over its columns
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime
-from enum import IntEnum
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any, Final
 
 from broker_sim.replay.diagnosis_limits import DEFAULT_LAG_MS, NEAR_REMOVAL, SLOW_CATCH_UP_MS
+from broker_sim.replay.finding import (
+    NAMED_MAX,
+    Finding,
+    Severity,
+    Where,
+    at,
+    between,
+    count,
+    listed,
+    name_of,
+    seconds,
+    size,
+)
 from broker_sim.replay.what_if.asked import FETCH_RATE
 
-#: Named in one sentence at most.
-_NAMED_MAX: Final = 5
-
 Troubles = dict[str, Any]
-
-
-class Severity(IntEnum):
-    """How much a finding matters to someone on call."""
-
-    CRITICAL = 0
-    WARNING = 1
-    INFO = 2
-
-
-@dataclass(frozen=True, slots=True)
-class Where:
-    """One condition on a column: `op` is `=`, `>`, `>=`, `<`, `is null` or `is not null`. Values are of the table."""
-
-    column: str
-    op: str = "="
-    value: str | int | None = None
-
-    def sql(self) -> str:
-        """As SQL, which Spark and others take."""
-        if self.op.startswith("is"):
-            return f"{self.column} {self.op}"
-        value = "'" + self.value.replace("'", "''") + "'" if isinstance(self.value, str) else self.value
-        return f"{self.column} {self.op} {value}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
-    """One sentence, and the rows it rests on: those of `table` where all of `where` hold. `rows` is their number."""
-
-    severity: Severity
-    text: str
-    table: str
-    rows: int
-    where: tuple[Where, ...] = ()
-    rank: int = 0
-
-    @property
-    def filter(self) -> str:
-        """The rows as a condition in SQL; empty: all of the table."""
-        return " and ".join(one.sql() for one in self.where)
-
-    def as_row(self) -> dict[str, Any]:
-        """The row of the `findings` table."""
-        severity = self.severity.name.lower()
-        told = {"rank": self.rank, "severity": severity, "text": self.text, "table": self.table, "rows": self.rows}
-        return {**told, "filter": self.filter}
 
 
 def find(summary: dict[str, Any], troubles: Troubles) -> list[Finding]:
@@ -123,7 +84,7 @@ def _windows(_: dict[str, Any], troubles: Troubles) -> Iterator[Finding]:
 def _outside(_: dict[str, Any], troubles: Troubles) -> Iterator[Finding]:
     rows = sum(row["count"] for row in troubles["outside"])
     if rows:
-        brokers = _listed([str(row["replica"]) for row in sorted(troubles["outside"], key=lambda r: r["replica"])])
+        brokers = listed([str(row["replica"]) for row in sorted(troubles["outside"], key=lambda r: r["replica"])])
         was = "was" if rows == 1 else "were"
         text = f"{count(rows, 'replica')} (broker {brokers}) {was} still outside the ISR when the leader's trace ended."
         where = (Where("joined_ts", "is null"),)
@@ -145,7 +106,7 @@ def _flaps(summary: dict[str, Any], troubles: Troubles) -> Iterator[Finding]:
         yield Finding(
             severity=Severity.WARNING,
             text=f"Replica {row['replica']} left and rejoined the ISR {count(row['count'], 'time')} in "
-            f"{count(row['partitions'], 'partition')}, {_between(row)}{rate}: {_CAUSES[row['cause']]}.",
+            f"{count(row['partitions'], 'partition')}, {between(row)}{rate}: {_CAUSES[row['cause']]}.",
             table="flaps",
             rows=row["count"],
             where=(Where("replica", value=row["replica"]), Where("cause", value=row["cause"])),
@@ -154,14 +115,14 @@ def _flaps(summary: dict[str, Any], troubles: Troubles) -> Iterator[Finding]:
         if row["partitions"] > 1:
             text = (
                 f"Broker {row['leader']} as leader dropped several followers at once, {count(row['count'], 'time')} "
-                f"in {count(row['partitions'], 'partition')}, {_between(row)}: it was slow itself, not they."
+                f"in {count(row['partitions'], 'partition')}, {between(row)}: it was slow itself, not they."
             )
             where = (Where("leader", value=row["leader"]), Where("cause", value="leader"))
             yield Finding(severity=Severity.WARNING, text=text, table="flaps", rows=row["count"], where=where)
-    for row in troubles["flapping_partitions"][:_NAMED_MAX]:
+    for row in troubles["flapping_partitions"][:NAMED_MAX]:
         if row["count"] >= _HOT_FLAPS:
-            text = f"{_name(row)} flapped {count(row['count'], 'time')}, {_between(row)}: more than any other."
-            yield Finding(severity=Severity.INFO, text=text, table="flaps", rows=row["count"], where=_at(row))
+            text = f"{name_of(row)} flapped {count(row['count'], 'time')}, {between(row)}: more than any other."
+            yield Finding(severity=Severity.INFO, text=text, table="flaps", rows=row["count"], where=at(row))
             break
 
 
@@ -176,7 +137,7 @@ def _slow(_: dict[str, Any], troubles: Troubles) -> Iterator[Finding]:
         needed = worst.get("needed_bytes_per_second")
         rate = f" To be back within a minute it had to fetch {size(needed)}/s." if needed else ""
         text = (
-            f"Catching up took up to {seconds(worst['catch_up_ms'])}: replica {worst['replica']} of {_name(worst)}, "
+            f"Catching up took up to {seconds(worst['catch_up_ms'])}: replica {worst['replica']} of {name_of(worst)}, "
             f"from its first fetch until it was in the ISR.{rate}"
         )
         where = (Where("catch_up_ms", ">", SLOW_CATCH_UP_MS), Where("joined_ts", "is not null"))
@@ -194,7 +155,7 @@ def _headroom(_: dict[str, Any], troubles: Troubles) -> Iterator[Finding]:
     limit = round(lag * NEAR_REMOVAL)
     near = [row for row in troubles["headroom"] if row["least_ms"] < limit]
     if near:
-        brokers = _listed([f"{row['replica']} ({seconds(max(0, row['least_ms']))}, {row['worst']})" for row in near])
+        brokers = listed([f"{row['replica']} ({seconds(max(0, row['least_ms']))}, {row['worst']})" for row in near])
         text = (
             f"{count(len(near), 'broker')} came close to being removed and stayed in the ISR: {brokers} left at the "
             f"worst tick, of {seconds(lag)}. A shorter replica.lag.time.max.ms would have removed them."
@@ -225,7 +186,7 @@ def _reassignments(_: dict[str, Any], troubles: Troubles) -> Iterator[Finding]:
         return
     unfinished = [row for row in rows if row.get("finish_ts") is None]
     if unfinished:
-        names = _listed([_name(row) for row in unfinished], of=all_of["unfinished"])
+        names = listed([name_of(row) for row in unfinished], of=all_of["unfinished"])
         text = f"{count(all_of['unfinished'], 'reassignment')} did not finish: {names}."
         where = (Where("finish_ts", "is null"),)
         rows_of = all_of["unfinished"]
@@ -246,7 +207,7 @@ def _reassignments(_: dict[str, Any], troubles: Troubles) -> Iterator[Finding]:
         copied = f"{size(told)} were copied" if told else "How much was copied is not known"
         text = (
             f"{count(all_of['count'] - all_of['unfinished'], 'reassignment')} finished; the longest took "
-            f"{seconds(longest['duration_ms'])} ({_name(longest)}). {copied}, with "
+            f"{seconds(longest['duration_ms'])} ({name_of(longest)}). {copied}, with "
             f"{count(all_of['state_writes'], 'write')} of partition states, {all_of['isr_writes']} of them by leaders."
         )
         rows_of = all_of["count"] - all_of["unfinished"]
@@ -347,7 +308,7 @@ def _compared(summary: dict[str, Any], troubles: Troubles) -> Iterator[Finding]:
     compared, (totals,) = summary["comparison"], troubles["totals"]
     differ = compared["missing"] + compared["spurious"]
     if differ:
-        names = _listed([_name(row) for row in troubles["differences"]])
+        names = listed([name_of(row) for row in troubles["differences"]])
         text = (
             f"The brokers and the rules disagree: {compared['missing']} emitted ISR changes do not follow, "
             f"{compared['spurious']} derived ones were not emitted ({names})."
@@ -372,61 +333,3 @@ Rule = Callable[[dict[str, Any], Troubles], Iterator[Finding]]
 RULES: Final[tuple[Rule, ...]] = (
     _windows, _outside, _flaps, _slow, _reassignments, _headroom, _what_if, _acks, _quarantine, _noticed, _compared,
 )  # fmt: skip
-
-
-# -- words ------------------------------------------------------------------------------------------------------------
-
-
-def _name(row: dict[str, Any]) -> str:
-    return f"{row['topic']}-{row['partition']}"
-
-
-def _at(row: dict[str, Any]) -> tuple[Where, ...]:
-    return Where("topic", value=row["topic"]), Where("partition", value=row["partition"])
-
-
-def _listed(names: Sequence[str], *, of: int | None = None) -> str:
-    """`a, b, c and 7 more`; `of` is how many there are, where `names` are only some."""
-    left = (len(names) if of is None else of) - _NAMED_MAX
-    return ", ".join(names[:_NAMED_MAX]) + (f" and {left} more" if left > 0 else "")
-
-
-def _between(row: dict[str, Any]) -> str:
-    start, end = clock(row["from_ts"]), clock(row["to_ts"])
-    return f"at {start} UTC" if start == end else f"from {start} to {end} UTC"
-
-
-def clock(ts: int | None) -> str:
-    """UTC time of day of `ts`."""
-    return "–" if ts is None else datetime.fromtimestamp(ts / 1000, UTC).strftime("%H:%M:%S")
-
-
-def count(n: int, noun: str, plural: str | None = None) -> str:
-    """`1 partition`, `3 partitions`, `100,000 partitions`."""
-    return f"{n} {noun}" if n == 1 else f"{n:,} {plural or noun + 's'}"
-
-
-def size(n: float | None) -> str:
-    """Bytes for readers: `812 B`, `1.5 MB`, by powers of ten."""
-    if n is None:
-        return "–"
-    for unit in ("B", "kB", "MB", "GB"):
-        if n < 1000:
-            return f"{n:.0f} {unit}" if unit == "B" else f"{n:.1f} {unit}"
-        n /= 1000
-    return f"{n:.1f} TB"
-
-
-def seconds(ms: int | None) -> str:
-    """A duration for readers: `85 ms`, `4.2 s`, `3 min 5 s`, `2 h 10 min`, `9 d 4 h`."""
-    if ms is None:
-        return "–"
-    if ms < 1000:
-        return f"{ms} ms"
-    if ms < 60_000:
-        return f"{ms / 1000:.1f} s"
-    if ms < 3_600_000:
-        return f"{ms // 60_000} min {ms // 1000 % 60} s"
-    if ms < 2 * 86_400_000:
-        return f"{ms // 3_600_000} h {ms // 60_000 % 60} min"
-    return f"{ms // 86_400_000:,} d {ms // 3_600_000 % 24} h"

@@ -22,7 +22,8 @@ from broker_sim.isr import PROFILES
 from broker_sim.replay import steps
 from broker_sim.replay.diagnosis import troubles_of
 from broker_sim.replay.errors import ReplayRefused
-from broker_sim.replay.findings import Finding, find
+from broker_sim.replay.finding import Finding
+from broker_sim.replay.findings import find
 from broker_sim.replay.ingest import job as ingest_job
 from broker_sim.replay.ingest import verdicts
 from broker_sim.replay.ingest.job import Inputs, Source
@@ -110,7 +111,7 @@ def run(spark: SparkSession, settings: ReplaySettings, inputs: Inputs, progress:
                 derived = _staged(steps.folded(fact_rows, end_ts=counts["to_ts"]), stage, "derived")
             with progress.step("write the tables", spark):
                 span_ms = counts["to_ts"] - counts["from_ts"]
-                clock = spark.read.parquet(str(stage / "clock_notices"))
+                clock = spark.read.parquet(str(stage / ingest_job.CLOCK_NOTICES))
                 _write_all(_tables(few, outcomes, derived, span_ms=span_ms) | _notices(few, outcomes, clock), out)
                 counts["noticed"] = _noticed(spark, out)
         if settings.what_if:
@@ -140,7 +141,7 @@ def ingest_only(spark: SparkSession, settings: ReplaySettings, inputs: Inputs, p
             counts = ingest_job.ingest_into(spark, inputs, out, stage)
         few = ingest_job.rows_of(spark, inputs, out).few
         with progress.step("write the tables", spark):
-            clock = spark.read.parquet(str(stage / "clock_notices"))
+            clock = spark.read.parquet(str(stage / ingest_job.CLOCK_NOTICES))
             notices = reduce(DataFrame.unionByName, (clock, state_notices(few)))
             _write_all({"state_writes": state_writes(few), "notices": notices.coalesce(1)}, out)
             counts["noticed"] = _noticed(spark, out)

@@ -47,6 +47,12 @@ def write_rows(out: Path, name: str, rows: list[dict[str, Any]]) -> None:
     write_csv(out, name)
 
 
+def write_empty(out: Path, name: str, schema: pa.Schema) -> None:
+    """A table without rows, as Parquet."""
+    (out / name).mkdir(parents=True)
+    pq.write_table(schema.empty_table(), str(out / name / "part-0.parquet"), compression="zstd")
+
+
 def read_rows(out: Path, name: str, *, where: Any = None, limit: int) -> Iterator[dict[str, Any]]:
     """At most `limit` rows of a table that match `where`, in the order of the table."""
     yield from dataset(out, name).head(limit, filter=where).to_pylist()

@@ -15,6 +15,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import to_arrow_schema
 
 from broker_sim.replay.errors import ReplayRefused
 from broker_sim.replay.ingest import layout as ingest_layout
@@ -25,10 +26,13 @@ from broker_sim.replay.logs.files import FileKind, LogFile, log_files
 from broker_sim.replay.logs.reader import LOG_REASONS
 from broker_sim.replay.schema import CORRUPT
 from broker_sim.replay.session import tuned_for
-from broker_sim.replay.tables import write_rows
+from broker_sim.replay.tables import write_empty, write_rows
 
 TRACE: Final = "trace"
 LOG: Final = "log"
+#: Below the folder of intermediate results: lanes whose clock went back, rows of `notices`.
+CLOCK_NOTICES: Final = "clock_notices"
+_QUARANTINE: Final = "quarantine"
 _FACTS: Final = "facts"
 REASONS: Final = (*verdicts.QUARANTINE_REASONS, *LOG_REASONS)
 
@@ -138,12 +142,12 @@ def ingest_into(spark: SparkSession, inputs: Inputs, out: Path, stage: Path) -> 
         told = "said anything about replication" if inputs.logs else f"of {bad} lines is a row of a trace"
         raise ReplayRefused(f"nothing to replay: none {told}")
     source = LOG if inputs.logs else TRACE
-    refused = verdicts.quarantined(judged if bad else judged.limit(0), source=source)
+    refused = verdicts.quarantined(judged, source=source)
     every = refused.unionByName(unread) if unread is not None else refused
-    every.coalesce(1).write.parquet(str(out / "quarantine"))
-    counts["quarantined"] = _by_reason(spark.read.parquet(str(out / "quarantine")))
-    clock = verdicts.clock_notices(judged if counts[verdicts.CLOCK_WENT_BACK] else judged.limit(0))
-    clock.coalesce(1).write.parquet(str(stage / "clock_notices"))
+    _write(every, out, _QUARANTINE, is_empty=not bad and unread is None)
+    counts["quarantined"] = _by_reason(spark.read.parquet(str(out / _QUARANTINE)))
+    is_empty = not counts[verdicts.CLOCK_WENT_BACK]
+    _write(verdicts.clock_notices(judged), stage, CLOCK_NOTICES, is_empty=is_empty)
     _write_files(inputs, out)
     return counts
 
@@ -166,11 +170,19 @@ def _taken(spark: SparkSession, inputs: Inputs, layout: Path, out: Path, stage: 
         raise ReplayRefused(f"nothing to replay: {layout} has no rows")
     nothing = rows.few.limit(0)
     judged = nothing.withColumns({"reason": F.lit(None).cast("string"), CORRUPT: F.lit(None).cast("string")})
-    verdicts.quarantined(judged, source=TRACE).coalesce(1).write.parquet(str(out / "quarantine"))
+    _write(verdicts.quarantined(judged, source=TRACE), out, _QUARANTINE, is_empty=True)
     clock = verdicts.clock_notices(judged.withColumn(verdicts.CLOCK_WENT_BACK, F.lit(False)))
-    clock.coalesce(1).write.parquet(str(stage / "clock_notices"))
+    _write(clock, stage, CLOCK_NOTICES, is_empty=True)
     _write_files(inputs, out)
     return counts | {"quarantined": dict.fromkeys(_ALWAYS_TOLD, 0), verdicts.DUPLICATE: 0}
+
+
+def _write(rows: DataFrame, out: Path, name: str, *, is_empty: bool) -> None:
+    """A small table; where it is known to be empty, without asking Spark for its rows."""
+    if is_empty:
+        write_empty(out, name, to_arrow_schema(rows.schema))
+    else:
+        rows.coalesce(1).write.parquet(str(out / name))
 
 
 def _lines(spark: SparkSession, inputs: Inputs, stage: Path) -> tuple[DataFrame, DataFrame | None]:

@@ -21,7 +21,7 @@ import pyarrow.dataset as ds
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup
 
-from broker_sim.replay.findings import Finding, Where, count, seconds, size
+from broker_sim.replay.finding import Finding, Where, count, seconds, size
 from broker_sim.replay.report import figures
 from broker_sim.replay.report.figures import Span, Strip
 from broker_sim.replay.tables import dataset, read_rows

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from broker_sim.replay.findings import Finding, Severity, Where, count, find, seconds, size
+from broker_sim.replay.finding import Finding, Severity, Where, count, seconds, size
+from broker_sim.replay.findings import find
 from tests.unit.replay_report import made_up
 
 
