@@ -143,9 +143,13 @@ def ingest_into(spark: SparkSession, inputs: Inputs, out: Path, stage: Path) -> 
         raise ReplayRefused(f"nothing to replay: none {told}")
     source = LOG if inputs.logs else TRACE
     refused = verdicts.quarantined(judged, source=source)
-    every = refused.unionByName(unread) if unread is not None else refused
-    _write(every, out, _QUARANTINE, is_empty=not bad and unread is None)
-    counts["quarantined"] = _by_reason(spark.read.parquet(str(out / _QUARANTINE)))
+    if bad or unread is not None:
+        every = refused.unionByName(unread) if unread is not None else refused
+        _write(every, out, _QUARANTINE)
+        counts["quarantined"] = _by_reason(spark.read.parquet(str(out / _QUARANTINE)))
+    else:
+        _write(refused, out, _QUARANTINE, is_empty=True)
+        counts["quarantined"] = _NONE_REFUSED
     is_empty = not counts[verdicts.CLOCK_WENT_BACK]
     _write(verdicts.clock_notices(judged), stage, CLOCK_NOTICES, is_empty=is_empty)
     _write_files(inputs, out)
@@ -158,26 +162,21 @@ def rows_of(spark: SparkSession, inputs: Inputs, out: Path) -> Ingested:
 
 
 def _take_layout(spark: SparkSession, inputs: Inputs, layout: Path, out: Path, stage: Path) -> dict[str, Any]:
-    with tuned_for(spark, 0):
-        return _taken(spark, inputs, layout, out, stage)
-
-
-def _taken(spark: SparkSession, inputs: Inputs, layout: Path, out: Path, stage: Path) -> dict[str, Any]:
     rows = ingest_layout.read_rows(spark, layout)
     span = (F.sum("rows").alias("kept"), F.min("first_ts").alias("from_ts"), F.max("last_ts").alias("to_ts"))
-    counts: dict[str, Any] = rows.processes.agg(*span).collect()[0].asDict()
+    with tuned_for(spark, 0):
+        counts: dict[str, Any] = rows.processes.agg(*span).collect()[0].asDict()
     if not counts["kept"]:
         raise ReplayRefused(f"nothing to replay: {layout} has no rows")
-    nothing = rows.few.limit(0)
-    judged = nothing.withColumns({"reason": F.lit(None).cast("string"), CORRUPT: F.lit(None).cast("string")})
+    text = F.lit(None).cast("string")
+    judged = rows.few.withColumns({"reason": text, CORRUPT: text, verdicts.CLOCK_WENT_BACK: F.lit(False)})
     _write(verdicts.quarantined(judged, source=TRACE), out, _QUARANTINE, is_empty=True)
-    clock = verdicts.clock_notices(judged.withColumn(verdicts.CLOCK_WENT_BACK, F.lit(False)))
-    _write(clock, stage, CLOCK_NOTICES, is_empty=True)
+    _write(verdicts.clock_notices(judged), stage, CLOCK_NOTICES, is_empty=True)
     _write_files(inputs, out)
-    return counts | {"quarantined": dict.fromkeys(_ALWAYS_TOLD, 0), verdicts.DUPLICATE: 0}
+    return counts | {"quarantined": _NONE_REFUSED, verdicts.DUPLICATE: 0}
 
 
-def _write(rows: DataFrame, out: Path, name: str, *, is_empty: bool) -> None:
+def _write(rows: DataFrame, out: Path, name: str, *, is_empty: bool = False) -> None:
     """A small table; where it is known to be empty, without asking Spark for its rows."""
     if is_empty:
         write_empty(out, name, to_arrow_schema(rows.schema))
@@ -204,6 +203,7 @@ def _by_reason(quarantine: DataFrame) -> dict[str, int]:
 
 #: Reasons that are told of even where there are none.
 _ALWAYS_TOLD: Final = verdicts.QUARANTINE_REASONS
+_NONE_REFUSED: Final = dict.fromkeys(_ALWAYS_TOLD, 0)
 
 
 def _write_files(inputs: Inputs, out: Path) -> None:

@@ -1,7 +1,7 @@
 """The Parquet layout of ingested rows: one version, one place that writes it and one that reads it.
 
     FOLDER/_layout.json                                  version, and the columns
-    FOLDER/_processes/part-*.parquet                     one row for each process that wrote rows: `PROCESS_COLUMNS`
+    FOLDER/_processes/part-*.parquet                     one row for each process that wrote rows
     FOLDER/day=2026-11-20/bulk=true/part-*.parquet       zstd; within a file sorted by `SORTED_BY`
 
 `day` is the UTC day of `ts`; `bulk` is true for `schema.BULK_EVENTS`, so that who asks for the others need not read
@@ -29,9 +29,6 @@ LAYOUT_FILE: Final = "_layout.json"
 DAY: Final = "day"
 BULK: Final = "bulk"
 SORTED_BY: Final = (DAY, BULK, "topic", "partition", "broker", "role", "run", "seq")
-#: Of each process: how many rows, from when to when, and how many of them are ticks, are appends or fetches, and were
-#: read from log files. Small; who needs it need not read the rows.
-PROCESS_COLUMNS: Final = ("role", "broker", "run", "rows", "first_ts", "last_ts", "ticks", "bulk", "logged")
 _PROCESSES: Final = "_processes"
 _DAY_MS: Final = 86_400_000
 
@@ -40,7 +37,9 @@ _DAY_MS: Final = 86_400_000
 class Ingested:
     """A folder's rows, in no order.
 
-    `trace`: all, `TRACE_COLUMNS`. `few`: those that are not of `BULK_EVENTS`. `processes`: `PROCESS_COLUMNS`.
+    `trace`: all, `TRACE_COLUMNS`. `few`: those that are not of `BULK_EVENTS`. `processes`: one row for each
+    (`role`, `broker`, `run`), with the number of its `rows`, `first_ts`, `last_ts`, and how many of them are `ticks`,
+    are appends or fetches (`bulk`) and were read from log files (`logged`).
     """
 
     trace: DataFrame
@@ -99,5 +98,7 @@ def check_layout(folder: Path) -> None:
         version = told["layout"]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ReplayRefused(f"{folder} is no folder of ingested rows: {LAYOUT_FILE} is missing or damaged") from error
+    if version == LAYOUT_VERSION and not (folder / _PROCESSES).is_dir():
+        raise ReplayRefused(f"{folder} is damaged: {_PROCESSES} is missing; ingest it again")
     if version != LAYOUT_VERSION:
         raise ReplayRefused(f"{folder} has layout {version}, this version reads {LAYOUT_VERSION}: ingest it again")

@@ -65,6 +65,8 @@ def test_rows_of_another_layout(capsys: pytest.CaptureFixture[str], tmp_path: Pa
     rows.mkdir()
     (rows / "_layout.json").write_text('{"layout": 99}')
     assert "has layout 99, this version reads 2" in refused(capsys, "--trace", rows, "--out", tmp_path / "out")
+    (rows / "_layout.json").write_text('{"layout": 2}')
+    assert "_processes is missing; ingest it again" in refused(capsys, "--trace", rows, "--out", tmp_path / "out")
     (rows / "_layout.json").write_text("garbage")
     assert "missing or damaged" in refused(capsys, "--trace", rows, "--out", tmp_path / "out")
 

@@ -24,7 +24,7 @@ from controller.wire.control import LeaderAndIsrEntry, StopReplicaEntry
 from controller.wire.errors import ErrorCode
 from controller.wire.framing import FrameBuffer
 from controller.wire.protocol import ApiKey
-from controller.wire.simulated.world import World
+from controller.wire.simulated.world import World, run_world
 from controller.wire.types import BrokerId, Endpoint, LeaderAndIsr, ReplicaAssignment, TopicPartition
 
 PORT = 9092
@@ -240,6 +240,20 @@ class Cluster:
         self.metadata = Metadata()
         self.nodes: dict[int, Node] = {}
         self._settings = settings
+
+    @classmethod
+    def run(cls, folder: Path, scenario, *, brokers, **settings):
+        """The result of `scenario(cluster)` in a world of its own; these brokers are started before, stopped after."""
+
+        async def main(world: World):
+            cluster = cls(world, folder, **settings)
+            try:
+                await cluster.start(*brokers)
+                return await scenario(cluster)
+            finally:
+                await cluster.stop()
+
+        return run_world(7, main)
 
     def settings_of(self, broker_id: int) -> ReplicaSettings:
         names = self._settings.get("dirs", ("a",))

@@ -6,7 +6,6 @@ import pytest
 
 from controller.wire.control import LeaderAndIsrEntry
 from controller.wire.errors import ErrorCode
-from controller.wire.simulated.world import run_world
 from controller.wire.types import LeaderAndIsr, ReplicaAssignment, TopicPartition
 
 TP, NEW = TopicPartition("t", 0), TopicPartition("u", 0)
@@ -23,17 +22,12 @@ OK, STALE, UNKNOWN, STORAGE, FENCED = (
 def run(cluster_of, tmp_path, scenario):
     """Broker 1 has two log dirs; it leads `TP` at `EPOCH`, whose state has `VERSION`."""
 
-    async def main(world):
-        cluster = cluster_of(world, tmp_path, dirs=("a", "b"))
-        try:
-            await cluster.start(1, 2)
-            state = LeaderAndIsr(leader=1, isr=(1, 2), leader_epoch=EPOCH, partition_epoch=VERSION)
-            assert become(cluster, TP, state) is OK
-            return await scenario(cluster)
-        finally:
-            await cluster.stop()
+    async def appointed(cluster):
+        state = LeaderAndIsr(leader=1, isr=(1, 2), leader_epoch=EPOCH, partition_epoch=VERSION)
+        assert become(cluster, TP, state) is OK
+        return await scenario(cluster)
 
-    return run_world(7, main)
+    return cluster_of.run(tmp_path, appointed, brokers=(1, 2), dirs=("a", "b"))
 
 
 def become(cluster, tp, state, replicas=(1, 2), *, is_new=False) -> ErrorCode:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from broker_sim.log import checkpoints
 from broker_sim.log.records import iterate
 from controller.wire.errors import ErrorCode
-from controller.wire.simulated.world import run_world
 from controller.wire.types import TopicPartition
 
 TP = TopicPartition("t", 0)
@@ -13,18 +12,13 @@ SOON = {"log_segment_bytes": 2_000, "log_initial_task_delay_ms": 0}
 
 
 def run(cluster_of, tmp_path, scenario, *, dirs=("a", "b"), **settings):
-    async def main(world):
-        cluster = cluster_of(world, tmp_path, dirs=dirs, **{**SOON, **settings})
-        try:
-            await cluster.start(1)
-            cluster.appoint(TP, 1, (1,), (1,), is_new=True)
-            for number in range(10):
-                await cluster.produce(TP, 1, [b"%d" % number + b"x" * 900])
-            return await scenario(cluster)
-        finally:
-            await cluster.stop()
+    async def filled(cluster):
+        cluster.appoint(TP, 1, (1,), (1,), is_new=True)
+        for number in range(10):
+            await cluster.produce(TP, 1, [b"%d" % number + b"x" * 900])
+        return await scenario(cluster)
 
-    return run_world(7, main)
+    return cluster_of.run(tmp_path, filled, brokers=(1,), dirs=dirs, **{**SOON, **settings})
 
 
 def offsets(cluster) -> list[int]:

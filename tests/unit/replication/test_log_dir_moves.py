@@ -6,7 +6,6 @@ import pytest
 
 from broker_sim.log.records import iterate
 from controller.wire.errors import ErrorCode
-from controller.wire.simulated.world import run_world
 from controller.wire.types import TopicPartition
 
 TP = TopicPartition("t", 0)
@@ -16,15 +15,7 @@ PIECES = {"replica_fetch_max_bytes": 1_000, "replica_fetch_response_max_bytes": 
 
 
 def run(cluster_of, tmp_path, scenario, *, brokers=(1,), dirs=("a", "b"), **settings):
-    async def main(world):
-        cluster = cluster_of(world, tmp_path, dirs=dirs, **settings)
-        try:
-            await cluster.start(*brokers)
-            return await scenario(cluster)
-        finally:
-            await cluster.stop()
-
-    return run_world(7, main)
+    return cluster_of.run(tmp_path, scenario, brokers=brokers, dirs=dirs, **settings)
 
 
 async def filled(cluster, count: int = 20) -> None:

@@ -9,7 +9,6 @@ import pytest
 from broker_sim.log.records import iterate
 from broker_sim.replicas.types import FetchPartition
 from controller.wire.errors import ErrorCode
-from controller.wire.simulated.world import run_world
 from controller.wire.types import TopicPartition
 
 TP = TopicPartition("t", 0)
@@ -18,15 +17,7 @@ WANTED = {TP: FetchPartition(fetch_offset=0, max_bytes=1 << 20)}
 
 
 def run(cluster_of, tmp_path, scenario, **settings):
-    async def main(world):
-        cluster = cluster_of(world, tmp_path, **settings)
-        try:
-            await cluster.start(1, 2, 3)
-            return await scenario(cluster)
-        finally:
-            await cluster.stop()
-
-    return run_world(7, main)
+    return cluster_of.run(tmp_path, scenario, brokers=ALL, **settings)
 
 
 def test_below_min_insync_replicas_a_producer_waits_for_its_time_out_and_its_records_stay(cluster_of, tmp_path) -> None:

@@ -9,7 +9,6 @@ import pytest
 from broker_sim.log.records import iterate
 from broker_sim.replicas.types import FetchPartition
 from controller.wire.errors import ErrorCode
-from controller.wire.simulated.world import run_world
 from controller.wire.types import TopicPartition
 
 TP = TopicPartition("t", 0)
@@ -17,15 +16,7 @@ ALL = (1, 2, 3)
 
 
 def run(cluster_of, tmp_path, scenario, **settings):
-    async def main(world):
-        cluster = cluster_of(world, tmp_path, **settings)
-        try:
-            await cluster.start(1, 2, 3)
-            return await scenario(cluster)
-        finally:
-            await cluster.stop()
-
-    return run_world(7, main)
+    return cluster_of.run(tmp_path, scenario, brokers=ALL, **settings)
 
 
 def test_acks_all_is_answered_when_every_member_has_the_records(cluster_of, tmp_path) -> None:
