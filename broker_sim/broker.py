@@ -19,7 +19,6 @@ from broker_sim.config import BrokerSettings
 from broker_sim.config_store import ConfigStore, DynamicConfigs
 from broker_sim.faults.board import FaultBoard
 from broker_sim.faults.links import FaultyNetwork
-from broker_sim.faults.rows import ExpireSession, FailLogDir, Fault
 from broker_sim.groups.coordinator import GroupCoordinator
 from broker_sim.log.errors import LogDirsUnusable
 from broker_sim.metadata_cache import MetadataCache
@@ -35,15 +34,16 @@ from broker_sim.server_limits import ServerLimits, listener_limits
 from broker_sim.shutdown import ControlledShutdown
 from broker_sim.topic_creation import TopicCreator
 from broker_sim.trace import TraceWriter
-from broker_sim.zk import ZkClient, ZkError
+from broker_sim.zk_client import ZkClient, ZkError
+from controller.rules.configs.broker import per_address_limits
+from controller.rules.configs.listeners import PLAINTEXT, NodeListener
 from controller.wire import log_events as ev
-from controller.wire.configs.broker import per_address_limits
-from controller.wire.configs.listeners import PLAINTEXT, NodeListener
-from controller.wire.ports import Clock, Network, ZkConnector, ZkSession
+from controller.wire.fault_rows import ExpireSession, FailLogDir, Fault
 from controller.wire.types import Broker as RegisteredBroker
 from controller.wire.types import BrokerId, Endpoint, TopicPartition
-from controller.wire.zk import ZkUnreachable
+from controller.wire.zk_operations import ZkUnreachable
 from controller.wire.znodes import ZnodeError
+from controller.world.ports import Clock, Network, ZkConnector, ZkSession
 
 
 class StartRefused(Exception):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from broker_sim.broker import BrokerIdentity
 from broker_sim.config import BrokerSettings
-from controller.wire.configs.listeners import ListenerError, ListenerProperties, plan_listeners
+from controller.rules.configs.listeners import ListenerError, ListenerProperties, plan_listeners
 from controller.wire.types import BrokerId
 
 

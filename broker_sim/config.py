@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError, model_validator
 
-from controller.wire.configs.broker import check_listener_configs
+from controller.rules.configs.broker import check_listener_configs
 
 LONG_MAX: Final = 2**63 - 1
 INT_MAX: Final = 2**31 - 1

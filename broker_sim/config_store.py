@@ -10,15 +10,15 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Protocol
 
-from broker_sim.zk import ZkClient, ZkError
+from broker_sim.zk_client import ZkClient, ZkError
+from controller.rules.configs import topic as topic_configs
+from controller.rules.configs.broker import check_broker_value
 from controller.wire import log_events as ev
-from controller.wire.configs import topic as topic_configs
-from controller.wire.configs.broker import check_broker_value
 from controller.wire.errors import KafkaError
-from controller.wire.ports import Clock
 from controller.wire.types import BrokerId
-from controller.wire.zk import Create, Delete, GetChildren, GetData, SetData, ZkCode
+from controller.wire.zk_operations import Create, Delete, GetChildren, GetData, SetData, ZkCode
 from controller.wire.znodes import DEFAULT_ENTITY, ConfigChangesZNode, ConfigEntityZNode
+from controller.world.ports import Clock
 
 #: Notices older than this are removed by whoever processes them (`ZkNodeChangeNotificationListener`).
 CHANGE_EXPIRATION_MS: Final = 15 * 60 * 1000

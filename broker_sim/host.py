@@ -13,10 +13,10 @@ from typing import Any, Final
 
 from broker_sim.broker import Broker, BrokerIdentity, StartRefused
 from broker_sim.faults.board import FaultBoard
-from broker_sim.faults.rows import Fault, Kill, Stop
 from controller.wire import log_events as ev
-from controller.wire.ports import Clock, ZkSession
+from controller.wire.fault_rows import Fault, Kill, Stop
 from controller.wire.types import BrokerId
+from controller.world.ports import Clock, ZkSession
 
 #: Brokers that start at the same time: enough to keep ZooKeeper busy while logs load.
 STARTS_AT_ONCE: Final = 8

@@ -8,9 +8,9 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from broker_sim.zk import ZkClient, ZkError
+from broker_sim.zk_client import ZkClient, ZkError
 from controller.wire.types import BrokerId
-from controller.wire.zk import GetData, SetData, ZkCode
+from controller.wire.zk_operations import GetData, SetData, ZkCode
 from controller.wire.znodes import ProducerIdBlockZNode
 
 #: Lost races for a block before the client is told to try again.

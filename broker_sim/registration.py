@@ -10,12 +10,12 @@ import base64
 import random
 from typing import Any, Final
 
-from broker_sim.zk import ZkClient, ZkError, ensure_paths
+from broker_sim.zk_client import ZkClient, ZkError, ensure_paths
 from controller.wire import log_events as ev
-from controller.wire.ports import Clock
 from controller.wire.types import Broker, BrokerId, Endpoint
-from controller.wire.zk import Create, Delete, GetChildren, GetData, Multi, SetData, ZkCode
+from controller.wire.zk_operations import Create, Delete, GetChildren, GetData, Multi, SetData, ZkCode
 from controller.wire.znodes import PERSISTENT_PATHS, BrokerIdsZNode, BrokerIdZNode, ClusterIdZNode, ZnodeError
+from controller.world.ports import Clock
 
 #: `zookeeper.session.timeout.ms`, Kafka's default.
 SESSION_TIMEOUT_MS: Final = 18_000

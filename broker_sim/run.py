@@ -25,18 +25,18 @@ import structlog
 from broker_sim.broker import Broker, BrokerIdentity, StartRefused
 from broker_sim.command_line import CommandLineError, identities, parse_arguments
 from broker_sim.config import BrokerSettings, SettingsError
-from broker_sim.faults import scenario
 from broker_sim.faults.board import FaultBoard
-from broker_sim.faults.rows import FaultError
 from broker_sim.faults.watch import watch_faults
 from broker_sim.host import BrokerHost
 from broker_sim.metadata_decoding import MetadataDecoder
+from controller.rules.configs import settings as wire_settings
+from controller.wire import fault_scenario as scenario
 from controller.wire import log_events as ev
-from controller.wire.configs import settings as wire_settings
-from controller.wire.real import logs
-from controller.wire.real.clock import SystemClock
-from controller.wire.real.net import TcpNetwork
-from controller.wire.real.zookeeper import KazooConnector
+from controller.wire.fault_rows import FaultError
+from controller.world.real import logs
+from controller.world.real.clock import SystemClock
+from controller.world.real.net import TcpNetwork
+from controller.world.real.zookeeper import KazooConnector
 
 #: Partitions and sessions live long, so a collection of all objects finds nothing and stops every broker of the process
 #: for a second (with 10,000 partitions). What requests leave behind has no cycles.

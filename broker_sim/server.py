@@ -15,14 +15,14 @@ from typing import Any, Final
 
 from broker_sim.connection_quotas import ConnectionQuotas, NoConnection
 from broker_sim.faults.board import FaultBoard
-from broker_sim.faults.rows import Action, ApiFault, with_error_code
 from broker_sim.server_limits import RequestMemory, ServerLimits
 from controller.wire import log_events as ev
 from controller.wire import protocol
 from controller.wire.errors import ErrorCode
+from controller.wire.fault_rows import Action, ApiFault, with_error_code
 from controller.wire.framing import FrameBuffer, FrameError
-from controller.wire.ports import Connection, Listener, Network
 from controller.wire.protocol import ApiKey, ProtocolError, Request
+from controller.world.ports import Connection, Listener, Network
 
 #: A peer that takes none of its answers for so long is cut off.
 SLOW_CLIENT_LIMIT_S: Final = 60.0

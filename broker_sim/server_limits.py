@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from controller.wire.configs.broker import per_address_limits, split_listener_config
+from controller.rules.configs.broker import per_address_limits, split_listener_config
 from controller.wire.framing import MAX_REQUEST_BYTES
 
 UNLIMITED: Final = 2**31 - 1

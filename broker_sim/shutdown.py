@@ -12,12 +12,12 @@ from typing import Any
 from broker_sim.config import BrokerSettings
 from broker_sim.metadata_cache import MetadataCache
 from controller.wire import log_events as ev
-from controller.wire.client import BrokerConnection, Disconnected
 from controller.wire.control import CONTROLLED_SHUTDOWN_VERSION
 from controller.wire.errors import ErrorCode
-from controller.wire.ports import Network
 from controller.wire.protocol import ApiKey, ProtocolError
 from controller.wire.types import BrokerId, Endpoint
+from controller.world.client import BrokerConnection, Disconnected
+from controller.world.ports import Network
 
 
 class ControlledShutdown:

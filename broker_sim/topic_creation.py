@@ -12,13 +12,13 @@ from typing import Any
 
 from broker_sim.config import BrokerSettings
 from broker_sim.config_store import topic_entity
-from broker_sim.zk import ZkClient, ZkError
+from broker_sim.zk_client import ZkClient, ZkError
+from controller.rules.placement import BrokerRack, RackMode, assign_replicas, draw_start, usable_brokers
+from controller.rules.topic_names import check_topic_name
 from controller.wire import log_events as ev
 from controller.wire.errors import ErrorCode, KafkaError
-from controller.wire.placement import BrokerRack, RackMode, assign_replicas, draw_start, usable_brokers
-from controller.wire.topic_names import check_topic_name
 from controller.wire.types import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, ReplicaAssignment
-from controller.wire.zk import Create, GetChildren, GetData, SetData, ZkCode
+from controller.wire.zk_operations import Create, GetChildren, GetData, SetData, ZkCode
 from controller.wire.znodes import (
     BrokerIdsZNode,
     BrokerIdZNode,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from controller.run import main
+from controller.node.run import main
 
 __all__ = ["main"]
 

@@ -51,7 +51,7 @@ COMMANDS: Final[dict[str, Command]] = {
     "configs": Command("controller.admin.commands:configs.main", "kafka-configs", _TOOLS),
     "consumer-groups": Command("controller.admin.commands:consumer_groups.main", "kafka-consumer-groups", _TOOLS),
     "get-offsets": Command("controller.admin.commands:get_offsets.main", "kafka-get-offsets", _TOOLS),
-    "why": Command("controller.local.why:main", "why a partition is offline, lagging or stuck; what to type", _ANSWERS),
+    "why": Command("controller.local.why_local:main", "why a partition is offline, lags or is stuck", _ANSWERS),
     "explain": Command("controller.admin.explain:main", "what would happen, and why, without doing it", _ANSWERS),
     "controller": Command("controller.__main__:main", "`controller run`: one controller process", _PROGRAMS),
     "health": Command("controller.admin.health:main", "whether a controller or a broker serves", _PROGRAMS),

@@ -13,8 +13,8 @@ import pytest
 import structlog
 from hypothesis import HealthCheck, settings
 
-from controller.embedded_zookeeper import EmbeddedZooKeeper, EmbeddedZooKeeperError
-from controller.wire.real.java import JavaNotFound
+from controller.world.real.embedded_zookeeper import EmbeddedZooKeeper, EmbeddedZooKeeperError
+from controller.world.real.java import JavaNotFound
 
 _chroots = itertools.count()
 #: What starts first when workers share the tests: else one of these, begun last, is what the others wait for.

@@ -15,15 +15,15 @@ from typing import Any, Final
 
 from broker_sim.apis.context import BrokerContext
 from broker_sim.server import Answer, Call
-from broker_sim.zk import ZkError
-from controller.wire.configs.alterations import Alteration, alterations
-from controller.wire.configs.broker import check_broker_change
-from controller.wire.configs.broker_names import BROKER_CONFIG_DEFAULTS, BROKER_CONFIG_TYPES
-from controller.wire.configs.edits import ResourceType, edited, own_broker_id, resource_type_name
-from controller.wire.configs.entries import broker_rows, topic_rows
-from controller.wire.configs.topic import TOPIC_CONFIGS, BrokerLevels, InvalidValue, defaults_from, validate
+from broker_sim.zk_client import ZkError
+from controller.rules.configs.alterations import Alteration, alterations
+from controller.rules.configs.broker import check_broker_change
+from controller.rules.configs.broker_names import BROKER_CONFIG_DEFAULTS, BROKER_CONFIG_TYPES
+from controller.rules.configs.edits import ResourceType, edited, own_broker_id, resource_type_name
+from controller.rules.configs.entries import broker_rows, topic_rows
+from controller.rules.configs.topic import TOPIC_CONFIGS, BrokerLevels, InvalidValue, defaults_from, validate
+from controller.rules.topic_names import check_topic_name
 from controller.wire.errors import ErrorCode, KafkaError
-from controller.wire.topic_names import check_topic_name
 
 DESCRIBE_CONFIGS_VERSIONS: Final = (0, 3)
 ALTER_CONFIGS_VERSIONS: Final = (0, 1)

@@ -18,8 +18,8 @@ from broker_sim.registration import Registration
 from broker_sim.replicas.fetch_session import FetchSessionCache
 from broker_sim.replicas.manager import ReplicaManager
 from broker_sim.topic_creation import TopicCreator
-from controller.wire.ports import Clock
 from controller.wire.types import BrokerId, TopicPartition
+from controller.world.ports import Clock
 
 
 @dataclass(slots=True, kw_only=True)

@@ -12,9 +12,9 @@ from typing import Any, Final
 
 from broker_sim.apis.context import BrokerContext
 from broker_sim.server import Answer, Call
+from controller.rules.topic_names import check_topic_name
 from controller.wire.control import UpdateMetadataEntry
 from controller.wire.errors import ErrorCode, KafkaError
-from controller.wire.topic_names import check_topic_name
 from controller.wire.types import INTERNAL_TOPICS, NO_LEADER, Broker, Endpoint
 
 METADATA_VERSIONS: Final = (0, 9)

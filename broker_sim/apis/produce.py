@@ -15,7 +15,7 @@ from broker_sim.apis.context import BrokerContext
 from broker_sim.log.produced import MalformedRecords, check_request, is_transactional
 from broker_sim.replicas.types import ProduceResult
 from broker_sim.server import Answer, Call, CloseConnection
-from broker_sim.zk import ZkError
+from broker_sim.zk_client import ZkError
 from controller.wire.errors import NO_TRANSACTIONS, TRANSACTIONS_REFUSED, ErrorCode, KafkaError
 from controller.wire.types import INTERNAL_TOPICS, TopicPartition
 from controller.wire.znodes import ZnodeError

@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from broker_sim.faults.rows import ApiFault, CutLink, Fault, PauseReplication, SlowDisk, SlowLink
 from controller.wire import log_events as ev
-from controller.wire.ports import Clock
+from controller.wire.fault_rows import ApiFault, CutLink, Fault, PauseReplication, SlowDisk, SlowLink
 from controller.wire.types import BrokerId, TopicPartition
+from controller.world.ports import Clock
 
 #: A fault that acts all the time is not told more often than this.
 ACTED_LOG_MS: Final = 5_000

@@ -11,9 +11,9 @@ from collections import deque
 from collections.abc import Callable
 
 from broker_sim.faults.board import FaultBoard
-from broker_sim.faults.rows import CutLink, Fault, SlowLink
-from controller.wire.ports import Connection, Listener, Network, ServeConnection
+from controller.wire.fault_rows import CutLink, Fault, SlowLink
 from controller.wire.types import Broker, BrokerId
+from controller.world.ports import Connection, Listener, Network, ServeConnection
 
 #: Which live broker listens there, None for anybody else.
 WhoListens = Callable[[str, int], Broker | None]

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from broker_sim.faults.rows import Fault, FaultError, decode
 from controller.wire import log_events as ev
+from controller.wire.fault_rows import Fault, FaultError, decode
 
 #: How often a fault file's modification time is looked at.
 FAULT_FILE_POLL_MS: Final = 200

@@ -44,8 +44,8 @@ from broker_sim.groups.values import (
 from broker_sim.metadata_cache import MetadataCache
 from controller.wire import log_events as ev
 from controller.wire.errors import ErrorCode
-from controller.wire.ports import Clock
 from controller.wire.types import TopicPartition
+from controller.world.ports import Clock
 
 
 class GroupCoordinator:

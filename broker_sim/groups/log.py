@@ -26,8 +26,8 @@ from broker_sim.log.records import build_values, iterate
 from broker_sim.replicas.types import ProduceResult
 from controller.wire import log_events as ev
 from controller.wire.errors import ErrorCode
-from controller.wire.ports import Clock
 from controller.wire.types import GROUP_METADATA_TOPIC, TopicPartition
+from controller.world.ports import Clock
 
 Pairs = Iterable[tuple[bytes, bytes | None]]
 

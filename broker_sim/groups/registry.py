@@ -16,11 +16,11 @@ from broker_sim.groups.log import GroupLog, LoadedPartition, restore_group
 from broker_sim.groups.records import CommittedOffset
 from broker_sim.groups.values import GroupSettings
 from broker_sim.metadata_cache import MetadataCache
+from controller.rules.hashing import group_partition
 from controller.wire import log_events as ev
 from controller.wire.errors import ErrorCode
-from controller.wire.hashing import group_partition
-from controller.wire.ports import Clock
 from controller.wire.types import GROUP_METADATA_TOPIC, TopicPartition
+from controller.world.ports import Clock
 
 #: Batches read between two turns of the event loop while a partition loads.
 LOAD_BATCHES_PER_TURN: Final = 100

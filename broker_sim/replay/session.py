@@ -15,7 +15,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from broker_sim.replay.errors import ReplayRefused
-from controller.wire.real.java import JavaNotFound, find_java, spark_java_home
+from controller.world.real.java import JavaNotFound, find_java, spark_java_home
 
 #: Quiet from the first line: log4j reads this before Spark can be told anything. The gateway has a row of its own
 #: because Spark otherwise takes it for a shell, sets the level to WARN, and says so.

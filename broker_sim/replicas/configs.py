@@ -15,8 +15,8 @@ from broker_sim.replicas.partition import Partition
 from broker_sim.replicas.quota import ReplicationQuota, parse_throttled_replicas
 from broker_sim.replicas.table import ReplicaTable
 from broker_sim.replicas.types import ReplicaSettings
-from controller.wire.configs.broker import broker_config_type
-from controller.wire.configs.topic import parse_as
+from controller.rules.configs.broker import broker_config_type
+from controller.rules.configs.topic import parse_as
 from controller.wire.trace import TraceEvent
 
 #: Of the leader's, the follower's and the log dirs' quota, in this order.

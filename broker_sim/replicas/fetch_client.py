@@ -10,11 +10,11 @@ from typing import Any, Final
 
 from broker_sim.replicas.fetch_session import INITIAL_EPOCH, NO_SESSION
 from broker_sim.replicas.types import EpochEnd, FetchPartition, FetchResult, MetadataView, ReplicaSettings
-from controller.wire.client import BrokerConnection
 from controller.wire.errors import ErrorCode
-from controller.wire.ports import Network
 from controller.wire.protocol import ApiKey
 from controller.wire.types import BrokerId, TopicPartition
+from controller.world.client import BrokerConnection
+from controller.world.ports import Network
 
 _FETCH_VERSION: Final = 11
 _EPOCH_VERSION: Final = 3

@@ -17,11 +17,11 @@ from broker_sim.replicas.partition import Partition
 from broker_sim.replicas.table import ReplicaTable
 from broker_sim.replicas.tasks import report_failure
 from broker_sim.replicas.types import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, EpochEnd, FetchPartition, FetchResult
+from controller.rules.hashing import java_hash, positive
 from controller.wire import log_events as ev
 from controller.wire.errors import ErrorCode, KafkaError
-from controller.wire.hashing import java_hash, positive
-from controller.wire.ports import Network
 from controller.wire.types import BrokerId, TopicPartition
+from controller.world.ports import Network
 
 
 def fetcher_id(topic_partition: TopicPartition, num_replica_fetchers: int) -> int:

@@ -9,10 +9,10 @@ from collections.abc import Collection
 from typing import Any
 
 from broker_sim.replicas.types import IsrWriteOutcome, IsrWriteResult
-from broker_sim.zk import ZkClient
+from broker_sim.zk_client import ZkClient
 from controller.wire import log_events as ev
 from controller.wire.types import BrokerId, LeaderAndIsr, TopicPartition
-from controller.wire.zk import Create, GetData, SetData, ZkCode
+from controller.wire.zk_operations import Create, GetData, SetData, ZkCode
 from controller.wire.znodes import (
     IsrChangeNotificationZNode,
     LogDirEventNotificationZNode,

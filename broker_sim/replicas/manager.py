@@ -43,9 +43,9 @@ from broker_sim.trace import TraceWriter
 from controller.wire import log_events as ev
 from controller.wire.control import LeaderAndIsrEntry, StopReplicaEntry
 from controller.wire.errors import ErrorCode
-from controller.wire.ports import Clock, Network
 from controller.wire.trace import TraceEvent
 from controller.wire.types import Broker, BrokerId, TopicPartition
+from controller.world.ports import Clock, Network
 
 
 class ReplicaManager:

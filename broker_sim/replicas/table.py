@@ -16,9 +16,9 @@ from broker_sim.replicas.quota import ReplicationQuota
 from broker_sim.replicas.types import MetadataView, ReplicaSettings
 from broker_sim.trace import TraceWriter
 from controller.wire.errors import ErrorCode, KafkaError
-from controller.wire.ports import Clock
 from controller.wire.trace import TraceEvent
 from controller.wire.types import BrokerId, TopicPartition
+from controller.world.ports import Clock
 
 
 @dataclass(slots=True, kw_only=True)

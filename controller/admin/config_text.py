@@ -9,7 +9,7 @@ from typing import Final
 
 from controller.admin.cluster.queries import ConfigEntry
 from controller.admin.toolkit.failures import ToolFailure
-from controller.wire.configs.settings import SettingError, parse_properties
+from controller.rules.configs.settings import SettingError, parse_properties
 
 #: A separator outside of square brackets.
 _COMMA: Final = re.compile(r",(?=[^\]]*(?:\[|$))")

@@ -25,8 +25,8 @@ from controller.admin.layout.picture import show
 from controller.admin.partitioners import keyed, keyed_by_crc32, murmur2, round_robin, sticky
 from controller.admin.toolkit.failures import Refused, ToolFailure
 from controller.admin.toolkit.machine import Machine, this_machine
+from controller.rules.hashing import group_partition, java_hash
 from controller.wire.errors import ErrorCode, KafkaError
-from controller.wire.hashing import group_partition, java_hash
 from controller.wire.protocol import ApiKey
 from controller.wire.types import GROUP_METADATA_TOPIC
 

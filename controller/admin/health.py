@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from controller.admin.toolkit.machine import Machine, this_machine
-from controller.wire.client import BrokerConnection, Disconnected
 from controller.wire.protocol import ApiKey, ProtocolError
+from controller.world.client import BrokerConnection, Disconnected
 
 EXIT_HEALTHY: Final = 0
 EXIT_UNHEALTHY: Final = 1

@@ -11,7 +11,7 @@ import zlib
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from controller.wire.placement import Chance
+from controller.rules.placement import Chance
 
 _MASK: Final = 0xFFFFFFFF
 _SEED, _M, _R = 0x9747B28C, 0x5BD1E995, 24

@@ -20,8 +20,8 @@ from controller.admin.toolkit.failures import Refused, Terse, ToolFailure, class
 from controller.admin.toolkit.kafka_json import read_file
 from controller.admin.toolkit.options import Arguments
 from controller.admin.toolkit.tool import Run, Tool, uncaught
+from controller.rules.placement import BrokerRack, RackMode, usable_brokers
 from controller.wire.errors import ErrorCode, KafkaError
-from controller.wire.placement import BrokerRack, RackMode, usable_brokers
 from controller.wire.types import BrokerId, ReplicaAssignment, TopicPartition
 
 

@@ -23,7 +23,7 @@ from controller.admin.topic_describe import chosen, describe
 from controller.admin.topic_filter import matching
 from controller.admin.topic_options import ACTIONS, TABLE, check
 from controller.admin.topic_plan import parse_assignment, parse_configs
-from controller.wire.configs import topic as topic_configs
+from controller.rules.configs import topic as topic_configs
 from controller.wire.errors import ErrorCode
 from controller.wire.types import BrokerId
 

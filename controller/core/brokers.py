@@ -21,18 +21,18 @@ from controller.core.effects import (
     refused_znode,
 )
 from controller.core.events import BrokerChange, LeaderAndIsrResponseReceived
-from controller.core.leadership import Failure
 from controller.core.partitions import change_partitions, trigger_online
 from controller.core.reassignment import resume_all
 from controller.core.replicas import change_replicas_on
-from controller.core.requests import send_metadata, send_metadata_to_all
+from controller.core.request_batch import send_metadata, send_metadata_to_all
 from controller.core.state import ClusterState, Replicas
+from controller.core.state_znodes import Failure
 from controller.core.transitions import PartitionState, ReplicaState
 from controller.wire import log_events as ev
 from controller.wire.errors import ErrorCode
 from controller.wire.trace import TraceEvent
 from controller.wire.types import Broker, BrokerId, PartitionReplica, TopicPartition
-from controller.wire.zk import GetChildren, GetData, ZkCode
+from controller.wire.zk_operations import GetChildren, GetData, ZkCode
 from controller.wire.znodes import BrokerIdsZNode, BrokerIdZNode, ZnodeError
 
 

@@ -13,14 +13,14 @@ from controller.core.effects import Enqueue, Log, Read, Steps, Write, read
 from controller.core.events import TopicDeletion
 from controller.core.partitions import change_partitions
 from controller.core.replicas import change_replicas
-from controller.core.requests import send_metadata_to_all
+from controller.core.request_batch import send_metadata_to_all
 from controller.core.settings import RETRY_MS
 from controller.core.state import ClusterState
 from controller.core.transitions import PartitionState, ReplicaState
 from controller.wire import log_events as ev
 from controller.wire.errors import ErrorCode
 from controller.wire.types import BrokerId, PartitionReplica, TopicPartition
-from controller.wire.zk import Delete, GetChildren, ZkCode, ZkResult
+from controller.wire.zk_operations import Delete, GetChildren, ZkCode, ZkResult
 from controller.wire.znodes import (
     ConfigEntityZNode,
     DeleteTopicsTopicZNode,

@@ -22,7 +22,7 @@ from controller.wire import log_events as ev
 from controller.wire.control import ControlRequest
 from controller.wire.errors import ErrorCode
 from controller.wire.types import Broker, BrokerId, ReplicaAssignment, TopicPartition
-from controller.wire.zk import Multi, ZkCode, ZkReadOp, ZkResult, ZkWriteOp
+from controller.wire.zk_operations import Multi, ZkCode, ZkReadOp, ZkResult, ZkWriteOp
 
 
 class ControllerMoved(Exception):

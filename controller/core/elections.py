@@ -21,22 +21,22 @@ from controller.core.effects import (
     read,
     refused_znode,
 )
-from controller.core.election import OfflineElection, PreferredElection, elect_preferred
 from controller.core.events import (
     AutoPreferredReplicaLeaderElection,
     ElectionTrigger,
     ElectionType,
     ReplicaLeaderElection,
 )
-from controller.core.leadership import Failure, FailureKind
+from controller.core.leader_choice import OfflineElection, PreferredElection, elect_preferred
 from controller.core.partitions import Outcomes, change_partitions
 from controller.core.settings import RETRY_MS
 from controller.core.state import ClusterState
+from controller.core.state_znodes import Failure, FailureKind
 from controller.core.transitions import PartitionState
 from controller.wire import log_events as ev
 from controller.wire.errors import ErrorCode
 from controller.wire.types import BrokerId, TopicPartition
-from controller.wire.zk import Delete, Exists, GetData, ZkCode
+from controller.wire.zk_operations import Delete, Exists, GetData, ZkCode
 from controller.wire.znodes import PreferredReplicaElectionZNode, ZnodeError, parse_partitions
 
 #: What the next round of the election by znode is: it arms the watch again.

@@ -14,16 +14,16 @@ from controller.core import deletion, elections, notifications, reassignment
 from controller.core.brokers import read_brokers
 from controller.core.effects import AddBrokers, Enqueue, Log, Steps, Write, read
 from controller.core.events import AutoPreferredReplicaLeaderElection, ElectionTrigger, ElectionType
-from controller.core.leadership import trace_assignments
 from controller.core.partitions import trigger_online
 from controller.core.replicas import change_replicas_on
-from controller.core.requests import send_metadata_to_all
+from controller.core.request_batch import send_metadata_to_all
 from controller.core.state import ClusterState
+from controller.core.state_znodes import trace_assignments
 from controller.core.topics import learn, list_topics, off_the_controller, read_assignments
 from controller.core.transitions import PartitionState, ReplicaState
 from controller.wire import log_events as ev
 from controller.wire.types import BrokerId, TopicPartition
-from controller.wire.zk import Create, Exists, GetChildren, GetData, SetData, ZkCode
+from controller.wire.zk_operations import Create, Exists, GetChildren, GetData, SetData, ZkCode
 from controller.wire.znodes import (
     DeleteTopicsZNode,
     FeatureZNode,

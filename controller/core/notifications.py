@@ -12,12 +12,12 @@ from typing import Final
 
 from controller.core.brokers import probe_log_dirs
 from controller.core.effects import Read, Steps, Write, ZkReadFailed, read, refused_znode
-from controller.core.leadership import Failure, FailureKind, read_states
 from controller.core.reassignment import maybe_complete
-from controller.core.requests import send_metadata_to_all
+from controller.core.request_batch import send_metadata_to_all
 from controller.core.state import ClusterState
+from controller.core.state_znodes import Failure, FailureKind, read_states
 from controller.wire.types import BrokerId, TopicPartition
-from controller.wire.zk import Delete, GetChildren, GetData, ZkCode, ZkResult
+from controller.wire.zk_operations import Delete, GetChildren, GetData, ZkCode, ZkResult
 from controller.wire.znodes import (
     IsrChangeNotificationZNode,
     LogDirEventNotificationZNode,

@@ -29,7 +29,7 @@ from controller.core.failover import take_office
 from controller.core.settings import RETRY_MS
 from controller.core.state import ClusterState
 from controller.wire import log_events as ev
-from controller.wire.zk import (
+from controller.wire.zk_operations import (
     Check,
     Create,
     Delete,

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from controller.core import texts
 from controller.core.effects import Log, Read, Steps, Write
-from controller.core.election import (
+from controller.core.leader_choice import (
     ControlledShutdownElection,
     Election,
     OfflineElection,
@@ -26,7 +26,9 @@ from controller.core.election import (
     elect_offline,
     elect_preferred,
 )
-from controller.core.leadership import (
+from controller.core.request_batch import RequestBatch
+from controller.core.state import ClusterState
+from controller.core.state_znodes import (
     Failure,
     FailureKind,
     Outcome,
@@ -36,12 +38,10 @@ from controller.core.leadership import (
     trace_election,
     write_states,
 )
-from controller.core.requests import RequestBatch
-from controller.core.state import ClusterState
 from controller.core.transitions import PartitionState, legal_partition
 from controller.wire import log_events as ev
 from controller.wire.types import BrokerId, LeaderAndIsr, TopicPartition
-from controller.wire.zk import Create, GetData, ZkCode, ZkResult, ZkWriteOp
+from controller.wire.zk_operations import Create, GetData, ZkCode, ZkResult, ZkWriteOp
 from controller.wire.znodes import (
     ConfigEntityZNode,
     TopicPartitionStateZNode,

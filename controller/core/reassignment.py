@@ -21,13 +21,13 @@ from controller.core.effects import (
     read,
 )
 from controller.core.events import ApiPartitionReassignment, ListPartitionReassignments
-from controller.core.moves import complete_ones, move
-from controller.core.moves_znode import read_znode, remove_from_znode
+from controller.core.reassignment_phases import complete_ones, move
+from controller.core.reassignment_znode import read_znode, remove_from_znode
 from controller.core.state import ClusterState
 from controller.wire import log_events as ev
 from controller.wire.errors import ErrorCode
 from controller.wire.types import BrokerId, ReplicaAssignment, TopicPartition
-from controller.wire.zk import Exists
+from controller.wire.zk_operations import Exists
 from controller.wire.znodes import ReassignPartitionsZNode
 
 Results = dict[TopicPartition, PartitionOutcome]

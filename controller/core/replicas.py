@@ -12,9 +12,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from controller.core.effects import Log, Steps
-from controller.core.leadership import Failure, Outcome, decided, log_reduced, read_states, write_states
-from controller.core.requests import RequestBatch
+from controller.core.request_batch import RequestBatch
 from controller.core.state import ClusterState, Replicas
+from controller.core.state_znodes import Failure, Outcome, decided, log_reduced, read_states, write_states
 from controller.core.transitions import REPLICA_TRANSITIONS, ReplicaState
 from controller.wire import log_events as ev
 from controller.wire.types import BrokerId, LeaderAndIsr, PartitionReplica, TopicPartition

@@ -6,11 +6,11 @@ Source: Kafka 3.9 `KafkaController.doControlledShutdown`; spec controller.md §1
 from __future__ import annotations
 
 from controller.core.effects import ControllerMoved, Log, Reply, ShutdownAnswer, Steps
-from controller.core.election import ControlledShutdownElection
 from controller.core.events import ControlledShutdown
+from controller.core.leader_choice import ControlledShutdownElection
 from controller.core.partitions import change_partitions
 from controller.core.replicas import change_replicas_on
-from controller.core.requests import RequestBatch
+from controller.core.request_batch import RequestBatch
 from controller.core.state import ClusterState
 from controller.core.transitions import PartitionState, ReplicaState
 from controller.wire import log_events as ev

@@ -33,7 +33,7 @@ from controller.core.settings import RETRY_MS
 from controller.core.state import ClusterState
 from controller.wire import log_events as ev
 from controller.wire.errors import ErrorCode
-from controller.wire.zk import ZkSessionExpired
+from controller.wire.zk_operations import ZkSessionExpired
 
 #: Events that every controller handles, whether it holds the office or not.
 OFFICE_EVENTS: Final = (

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import Final
 
-from controller.core.election import (
+from controller.core.leader_choice import (
     ControlledShutdownElection,
     OfflineElection,
     PreferredElection,

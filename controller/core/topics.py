@@ -10,15 +10,15 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from controller.core.effects import Log, Read, Steps, Write, read, read_each, refused_znode
-from controller.core.election import OfflineElection
-from controller.core.leadership import trace_assignments
+from controller.core.leader_choice import OfflineElection
 from controller.core.partitions import change_partitions
 from controller.core.replicas import change_replicas_on
 from controller.core.state import ClusterState
+from controller.core.state_znodes import trace_assignments
 from controller.core.transitions import PartitionState, ReplicaState
 from controller.wire import log_events as ev
 from controller.wire.types import BrokerId, ReplicaAssignment, TopicPartition
-from controller.wire.zk import GetChildren, GetData, SetData, ZkCode, ZkResult
+from controller.wire.zk_operations import GetChildren, GetData, SetData, ZkCode, ZkResult
 from controller.wire.znodes import (
     TopicAssignment,
     TopicPartitionStateZNode,

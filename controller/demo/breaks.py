@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from typing import Final
 
-from broker_sim.faults.rows import PauseReplication
 from controller.demo.stage import ActFailed, Stage
-from controller.local.fault_rows import write_faults
+from controller.local.fault_file import write_faults
+from controller.wire.fault_rows import PauseReplication
 from controller.wire.types import BrokerId
 
 LAG_TIME_MAX_MS: Final = 4_000

@@ -8,7 +8,7 @@ from controller.demo.stage import ActFailed, Stage
 from controller.demo.truth import PartitionTruth, Truth
 from controller.demo.workload import Load
 from controller.wire.types import BrokerId, ReplicaAssignment
-from controller.wire.zk import Create
+from controller.wire.zk_operations import Create
 from controller.wire.znodes import TopicAssignment, TopicZNode
 
 ORDERS: Final = "orders"

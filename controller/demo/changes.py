@@ -12,8 +12,8 @@ from controller.admin.reassignment.progress import Progress, watch
 from controller.admin.toolkit.failures import ClusterUnreachable, Refused
 from controller.demo.build import BY_ZNODE, PAYMENTS
 from controller.demo.stage import ActFailed, Stage
-from controller.wire.real.net import TcpNetwork
 from controller.wire.types import BrokerId, TopicPartition
+from controller.world.real.net import TcpNetwork
 
 STOPPED: Final = BrokerId(1)
 #: Low enough to see the bytes go, high enough for the demo's two minutes.

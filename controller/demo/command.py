@@ -18,7 +18,7 @@ from controller.demo.stage import ActFailed
 from controller.demo.story import run_story
 from controller.local.status import ClusterError
 from controller.local.up import INTERRUPTED, run_until_signal
-from controller.wire.real import logs
+from controller.world.real import logs
 
 DEFAULT_OUT: Final = Path("kwob-demo")
 #: The log of the demo itself; also what marks a folder as a demo's.

@@ -15,8 +15,8 @@ from controller.demo.truth import EpochHistory, Truth, read_truth
 from controller.demo.workload import Workload
 from controller.local.cluster import Cluster
 from controller.local.processes import die_with_parent
-from controller.wire.ports import ZkSession
 from controller.wire.znodes import ZnodeError
+from controller.world.ports import ZkSession
 
 _LOOK_S: Final = 0.1
 _HISTORY_S: Final = 0.5

@@ -19,7 +19,7 @@ from controller.demo.verdict import check_all
 from controller.demo.workload import Workload
 from controller.local.cluster import Cluster, ClusterPlan, plan_cluster
 from controller.local.place import free_ports, own_folder
-from controller.wire.real.zookeeper import KazooConnector
+from controller.world.real.zookeeper import KazooConnector
 
 RACKS: Final = ("a", "b", "c")
 #: Shorter than Kafka's defaults, so that what takes minutes in a real cluster takes seconds here.

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from controller.wire.ports import ZkSession
 from controller.wire.types import Broker, BrokerId, LeaderAndIsr, ReplicaAssignment, TopicPartition
-from controller.wire.zk import GetChildren, GetData, ZkResult
+from controller.wire.zk_operations import GetChildren, GetData, ZkResult
 from controller.wire.znodes import (
     BrokerIdsZNode,
     BrokerIdZNode,
@@ -17,6 +16,7 @@ from controller.wire.znodes import (
     TopicsZNode,
     TopicZNode,
 )
+from controller.world.ports import ZkSession
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

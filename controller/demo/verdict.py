@@ -15,10 +15,10 @@ from controller.demo.stage import ActFailed, Stage
 from controller.demo.truth import Truth
 from controller.demo.workload import consume_all
 from controller.wire.protocol import ApiKey
-from controller.wire.real.net import TcpNetwork
 from controller.wire.types import BrokerId
-from controller.wire.zk import GetChildren, GetData
+from controller.wire.zk_operations import GetChildren, GetData
 from controller.wire.znodes import DeleteTopicsZNode, PreferredReplicaElectionZNode, ReassignPartitionsZNode
+from controller.world.real.net import TcpNetwork
 
 #: Brokers learn of a change some milliseconds after ZooKeeper: so long may they differ before it counts.
 _SETTLE_S: Final = 10.0

@@ -21,9 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from broker_sim.faults.rows import Kill, Stop
-from controller.embedded_zookeeper import EmbeddedZooKeeper, EmbeddedZooKeeperError
-from controller.local.fault_rows import edit_faults, read_faults
+from controller.local.fault_file import edit_faults, read_faults
 from controller.local.place import HOST, require_free_port
 from controller.local.processes import Child, ChildFailed, start_child
 from controller.local.status import (
@@ -35,7 +33,9 @@ from controller.local.status import (
     write_cluster,
 )
 from controller.wire import log_events as ev
-from controller.wire.real.java import JavaNotFound
+from controller.wire.fault_rows import Kill, Stop
+from controller.world.real.embedded_zookeeper import EmbeddedZooKeeper, EmbeddedZooKeeperError
+from controller.world.real.java import JavaNotFound
 
 #: Controllers are no brokers, so their ids must not meet: brokers count from 1.
 FIRST_CONTROLLER_ID: Final = 901

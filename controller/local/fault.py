@@ -1,6 +1,6 @@
 """`kwob fault`: puts faults in force at the brokers of a running cluster, shows them, ends them, runs scenarios.
 
-Each kind of fault is a subcommand whose flags are the columns of its row (broker_sim/faults/rows.py).
+Each kind of fault is a subcommand whose flags are the columns of its row (controller/wire/fault_rows.py).
 """
 
 from __future__ import annotations
@@ -14,18 +14,11 @@ from typing import Any, Final
 
 from rich.console import Console
 
-from broker_sim.faults import scenario
-from broker_sim.faults.rows import FAULT_FILE, KINDS, Action, Fault, FaultError, decode, parse_row
-from controller.local.fault_rows import (
-    check_against,
-    edit_faults,
-    now_ms,
-    print_faults,
-    read_faults,
-    write_faults,
-)
+from controller.local.fault_file import check_against, edit_faults, now_ms, print_faults, read_faults, write_faults
 from controller.local.fault_run import run_scenario
 from controller.local.status import DEFAULT_DATA, ClusterError, ClusterRow, read_cluster
+from controller.wire import fault_scenario as scenario
+from controller.wire.fault_rows import FAULT_FILE, KINDS, Action, Fault, FaultError, decode, parse_row
 
 __all__ = ["FAULT_FILE", "main", "write_faults"]
 

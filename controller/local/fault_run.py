@@ -13,10 +13,10 @@ from typing import Final
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from broker_sim.faults import scenario
-from broker_sim.faults.rows import Fault, FaultError
-from controller.local.fault_rows import check_against, edit_faults, now_ms, print_faults, what, whom
+from controller.local.fault_file import check_against, edit_faults, now_ms, print_faults, what, whom
 from controller.local.status import ClusterRow
+from controller.wire import fault_scenario as scenario
+from controller.wire.fault_rows import Fault, FaultError
 
 #: Rows begin so much later than they are written: brokers look at the file every 0.2 s.
 LEAD_MS: Final = 500

@@ -9,8 +9,8 @@ from typing import Any, Final
 from controller.admin.cluster.client import AdminClient
 from controller.admin.toolkit.failures import ClusterUnreachable, Refused
 from controller.wire.protocol import ApiKey
-from controller.wire.real.net import TcpNetwork
 from controller.wire.types import BrokerId
+from controller.world.real.net import TcpNetwork
 
 LIMIT_S: Final = 15.0
 #: What each broker adds to that.

@@ -21,11 +21,11 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from rich.console import Console
 from rich.table import Table
 
-from broker_sim.faults.rows import FAULT_FILE, Kill, Stop, decode
 from controller.local.throttles import ThrottleRow, forgotten_throttles
-from controller.wire.real import logs
+from controller.wire.fault_rows import FAULT_FILE, Kill, Stop, decode
 from controller.wire.types import BrokerId
-from controller.wire.zk import GetData, ZkResult, ZkSessionExpired, ZkUnreachable
+from controller.wire.zk_operations import GetData, ZkResult, ZkSessionExpired, ZkUnreachable
+from controller.world.real import logs
 
 CLUSTER_FILE: Final = "cluster.json"
 DEFAULT_DATA: Final = Path("kwob-data")
@@ -142,7 +142,7 @@ async def _from_zookeeper(zookeeper: str, bootstrap: str | None) -> tuple[int | 
 
     Raises: ZkUnreachable, ZkSessionExpired.
     """
-    from controller.wire.real.zookeeper import KazooConnector
+    from controller.world.real.zookeeper import KazooConnector
 
     connector = KazooConnector(zookeeper, connect_timeout_s=_ZK_ANSWER_S)
     session = await connector.connect(on_watch=lambda event: None, on_expired=lambda: None)

@@ -7,12 +7,12 @@ import contextlib
 from pydantic import BaseModel, ConfigDict
 
 from controller.admin.reassignment.forgotten_throttles import forgotten
-from controller.wire.configs.znodes import ConfigEntityZNode
-from controller.wire.ports import ZkSession
+from controller.wire.config_znodes import ConfigEntityZNode
 from controller.wire.types import TopicPartition
-from controller.wire.zk import GetChildren, GetData, ZkOp
+from controller.wire.zk_operations import GetChildren, GetData, ZkOp
 from controller.wire.znode_json import ZnodeError
 from controller.wire.znodes import ReassignPartitionsZNode, TopicsZNode, TopicZNode
+from controller.world.ports import ZkSession
 
 
 class ThrottleRow(BaseModel):

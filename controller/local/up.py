@@ -23,9 +23,9 @@ from controller.local.control import serve_control
 from controller.local.place import LOCK_FILE, own_folder
 from controller.local.readiness import wait_until_whole
 from controller.local.status import DEFAULT_DATA, ClusterError, read_cluster
-from controller.wire.configs import settings
-from controller.wire.real import logs
+from controller.rules.configs import settings
 from controller.wire.types import BrokerId
+from controller.world.real import logs
 
 #: An exit code of its own for "ended by the user", as shells have it for SIGINT.
 INTERRUPTED: Final = 130

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Final
 
-from controller.wire.configs.znodes import (
+from controller.wire.config_znodes import (
     DEFAULT_ENTITY,
     ConfigChangesZNode,
     ConfigEntityZNode,

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import structlog
 
-from controller.wire.simulated.world import World, run_world
+from controller.world.simulated.world import World, run_world
 from tests.admin.official.compare import differences, rows_met
 from tests.admin.official.differences import BROKERS, DIFFERENCES, TOOLS
 from tests.admin.official.play import Run, play, racks_of, recording, scenario_names

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from controller.embedded_zookeeper import EmbeddedZooKeeper
+from controller.world.real.embedded_zookeeper import EmbeddedZooKeeper
 
 pytestmark = pytest.mark.zk
 REAL_KAFKA = Path(__file__).resolve().parents[3] / "shared" / "tools" / "real-kafka"

@@ -33,7 +33,7 @@ from rich.table import Table
 from controller.local.cluster import Cluster, plan_cluster
 from controller.local.place import free_ports, own_folder
 from controller.local.processes import Child, start_child
-from controller.wire.real import logs
+from controller.world.real import logs
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 REAL_KAFKA = Path(os.environ.get("KWOB_REAL_KAFKA", REPOSITORY.parent / "shared" / "tools" / "real-kafka"))

@@ -26,8 +26,8 @@ from controller.local.cluster import Cluster, plan_cluster
 from controller.local.place import free_ports, own_folder
 from controller.local.up import descriptors_needed
 from controller.wire.protocol import ApiKey
-from controller.wire.real import logs
-from controller.wire.real.net import TcpNetwork
+from controller.world.real import logs
+from controller.world.real.net import TcpNetwork
 
 TICKS = os.sysconf("SC_CLK_TCK")
 TOPICS_AT_ONCE = 20

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from broker_sim.faults.rows import PauseReplication, encode
+from controller.wire.fault_rows import PauseReplication, encode
 
 pytestmark = pytest.mark.zk
 

@@ -11,10 +11,10 @@ import yaml
 
 from broker_sim import command_line
 from broker_sim.config import BrokerSettings
-from controller.config import parse
-from controller.run import identity_of, parser
-from controller.wire.configs import settings
-from controller.wire.configs.listeners import NodeListener
+from controller.node.config import parse
+from controller.node.run import identity_of, parser
+from controller.rules.configs import settings
+from controller.rules.configs.listeners import NodeListener
 
 FILE = Path(__file__).resolve().parents[2] / "docker-compose.yml"
 SERVICES: dict[str, dict[str, Any]] = yaml.safe_load(FILE.read_text(encoding="utf-8"))["services"]

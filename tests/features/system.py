@@ -12,9 +12,9 @@ from typing import Any
 
 from controller.admin.commands import configs, leader_election, log_dirs, reassign_partitions, topics
 from controller.admin.toolkit.machine import Machine
-from controller.wire.ports import ZkSession
-from controller.wire.simulated.world import World, run_world
-from controller.wire.zk import Create, Delete, SetData
+from controller.wire.zk_operations import Create, Delete, SetData
+from controller.world.ports import ZkSession
+from controller.world.simulated.world import World, run_world
 
 from ..sim.cluster import BROKER_PORT, Cluster
 

@@ -9,7 +9,7 @@ import pytest
 
 from controller.wire.protocol import ApiKey
 from controller.wire.types import TopicPartition
-from controller.wire.zk import Create, SetData
+from controller.wire.zk_operations import Create, SetData
 from controller.wire.znodes import TopicPartitionStateZNode
 
 from .system import System, play

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from controller.admin.why.from_zookeeper import ZkView
-from controller.wire.client import BrokerConnection
-from controller.wire.placement import BrokerRack, infer_start
+from controller.rules.placement import BrokerRack, infer_start
 from controller.wire.protocol import ApiKey
 from controller.wire.types import BrokerId
+from controller.world.client import BrokerConnection
 
 from ..sim.cluster import BROKER_PORT
 from .system import System, play

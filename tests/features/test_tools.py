@@ -22,9 +22,8 @@ from controller.admin.commands import reassign_partitions as reassign
 from controller.admin.commands import topics
 from controller.admin.layout.skew import measure
 from controller.admin.toolkit.machine import Machine
-from controller.wire.configs.settings import ignored
-from controller.wire.errors import ErrorCode
-from controller.wire.placement import (
+from controller.rules.configs.settings import ignored
+from controller.rules.placement import (
     BrokerRack,
     InvalidPartitions,
     InvalidReplicationFactor,
@@ -35,6 +34,7 @@ from controller.wire.placement import (
     fixed_start,
     usable_brokers,
 )
+from controller.wire.errors import ErrorCode
 from controller.wire.protocol import ApiKey
 from controller.wire.types import BrokerId, ReplicaAssignment, TopicPartition
 

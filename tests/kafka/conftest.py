@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from controller.embedded_zookeeper import EmbeddedZooKeeper
+from controller.world.real.embedded_zookeeper import EmbeddedZooKeeper
 
 from .cluster import Cluster, missing
 

@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from controller.rules.hashing import group_partition
 from controller.wire.errors import ErrorCode
-from controller.wire.hashing import group_partition
 from controller.wire.protocol import decode_response, encode_request, plain
 
 LIMIT_S = 30.0

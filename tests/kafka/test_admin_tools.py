@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from controller.embedded_zookeeper import EmbeddedZooKeeper
-from controller.wire.real.clock import SystemClock
-from controller.wire.real.net import TcpNetwork
+from controller.world.real.clock import SystemClock
+from controller.world.real.embedded_zookeeper import EmbeddedZooKeeper
+from controller.world.real.net import TcpNetwork
 from tests.admin.official.clusters import processes
 from tests.admin.official.compare import differences
 from tests.admin.official.differences import allowed

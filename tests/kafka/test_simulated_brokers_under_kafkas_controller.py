@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from confluent_kafka import Producer
 
-from controller.wire.hashing import group_partition
+from controller.rules.hashing import group_partition
 
 from .cluster import LIMIT_S, Cluster, until
 from .records import Reader, Writer, assert_nothing_lost, consume, consume_nothing, read_all

@@ -15,7 +15,7 @@ from controller.core.effects import ControllerMoved, Effect, Read, Write
 from controller.core.events import Event
 from controller.wire.control import LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest
 from controller.wire.types import BrokerId, LeaderAndIsr, ReplicaAssignment, TopicPartition
-from controller.wire.zk import Create, Delete, GetData, SetData, ZkSessionExpired
+from controller.wire.zk_operations import Create, Delete, GetData, SetData, ZkSessionExpired
 from controller.wire.znodes import TopicZNode
 
 from ..unit.core.conftest import CONTROLLER, Cut, World

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from broker_sim.log.dirs import LogDirs
-from controller.requests.table import APIS
+from controller.node.requests.table import APIS
 from controller.wire.control import LeaderAndIsrEntry
 from controller.wire.errors import ErrorCode, KafkaError
 from controller.wire.protocol import ApiKey
-from controller.wire.simulated.world import run_world
 from controller.wire.types import BrokerId, LeaderAndIsr, ReplicaAssignment, TopicPartition
+from controller.world.simulated.world import run_world
 
 from ..unit.broker.conftest import BrokerCluster
 from ..unit.replication.conftest import Cluster

@@ -15,7 +15,7 @@ from controller.core.events import ElectionTrigger, ElectionType
 from controller.wire.control import LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest
 from controller.wire.errors import ErrorCode
 from controller.wire.types import BrokerId, TopicPartition
-from controller.wire.zk import Create
+from controller.wire.zk_operations import Create
 
 from .stage import Stage, metadata_in
 

@@ -8,12 +8,12 @@ import pytest
 
 from controller.core import events
 from controller.core.effects import Read, Write
-from controller.core.requests import RequestBatch
+from controller.core.request_batch import RequestBatch
 from controller.wire import log_events as ev
 from controller.wire.control import LeaderAndIsrRequest, StopReplicaRequest
 from controller.wire.errors import ErrorCode
 from controller.wire.types import BrokerId, TopicPartition
-from controller.wire.zk import Delete, GetData
+from controller.wire.zk_operations import Delete, GetData
 from controller.wire.znodes import ReassignPartitionsZNode
 
 from .stage import TP, Fault, Stage, faults_everywhere, leaders_in, metadata_in, move_to, stops_in

@@ -13,7 +13,7 @@ from controller.wire import log_events as ev
 from controller.wire.control import LeaderAndIsrRequest, UpdateMetadataRequest
 from controller.wire.errors import ErrorCode
 from controller.wire.types import BrokerId, TopicPartition
-from controller.wire.zk import Delete, GetData, SetData
+from controller.wire.zk_operations import Delete, GetData, SetData
 
 from .stage import CONTROLLER, TP, Fault, Stage, faults_everywhere, leaders_in, metadata_in, move_to
 

@@ -16,20 +16,20 @@ import structlog
 from kazoo.client import KazooClient
 
 from broker_sim.registration import Registration, RegistrationRefused, prepare_cluster
-from broker_sim.zk import ZkClient
-from controller.config import parse
+from broker_sim.zk_client import ZkClient
 from controller.core import events
-from controller.process import Controller, Identity, World
-from controller.wire.configs.listeners import NodeListener
-from controller.wire.ports import ZkConnector, ZkSession
-from controller.wire.real.net import TcpNetwork
-from controller.wire.real.zookeeper import KazooConnector, KazooSession
-from controller.wire.simulated.clock import SimulatedClock
-from controller.wire.simulated.loop import VirtualTimeLoop, run
-from controller.wire.simulated.zookeeper import SimulatedZooKeeper
+from controller.node.config import parse
+from controller.node.process import Controller, Identity, World
+from controller.rules.configs.listeners import NodeListener
 from controller.wire.types import Broker, BrokerId, Endpoint, ReplicaAssignment, TopicPartition
-from controller.wire.zk import Create, Delete, GetData, Multi, ZkOp, ZkResult
+from controller.wire.zk_operations import Create, Delete, GetData, Multi, ZkOp, ZkResult
 from controller.wire.znodes import BrokerIdZNode, TopicAssignment, TopicZNode
+from controller.world.ports import ZkConnector, ZkSession
+from controller.world.real.net import TcpNetwork
+from controller.world.real.zookeeper import KazooConnector, KazooSession
+from controller.world.simulated.clock import SimulatedClock
+from controller.world.simulated.loop import VirtualTimeLoop, run
+from controller.world.simulated.zookeeper import SimulatedZooKeeper
 
 PATH = "/brokers/ids/1"
 ONE = Broker(broker_id=BrokerId(1), endpoints=(Endpoint(host="one", port=9092),))

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from controller.wire.types import BrokerId, ReplicaAssignment, TopicPartition
-from controller.wire.zk import Create, Delete
+from controller.wire.zk_operations import Create, Delete
 from controller.wire.znodes import TopicAssignment, TopicZNode
 
 from ..unit.shell.conftest import play

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from controller.wire.protocol import ApiKey
-from controller.wire.simulated.net import Latency
+from controller.world.simulated.net import Latency
 
 from ..sim.cluster import Cluster, play
 

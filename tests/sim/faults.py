@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from controller.wire.protocol import ApiKey
-from controller.wire.simulated.net import Latency
-from controller.wire.simulated.world import ZOOKEEPER
+from controller.world.simulated.net import Latency
+from controller.world.simulated.world import ZOOKEEPER
 
 from .cluster import Cluster
 

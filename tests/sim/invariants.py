@@ -7,8 +7,8 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from controller.wire.simulated.znode_tree import ZnodeTree
-from controller.wire.zk import WatchEvent, WatchKind
+from controller.wire.zk_operations import WatchEvent, WatchKind
+from controller.world.simulated.znode_tree import ZnodeTree
 
 NO_LEADER = -1
 _STATE = re.compile(r"/brokers/topics/([^/]+)/partitions/(\d+)/state")

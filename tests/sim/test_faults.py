@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from broker_sim.faults import scenario
-from controller.wire.simulated.world import World, run_world
+from controller.wire import fault_scenario as scenario
+from controller.world.simulated.world import World, run_world
 
 from .cluster import Cluster
 

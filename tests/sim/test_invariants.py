@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from controller.wire.simulated.znode_tree import ZnodeTree
-from controller.wire.zk import Create, SetData
+from controller.wire.zk_operations import Create, SetData
+from controller.world.simulated.znode_tree import ZnodeTree
 
 from .invariants import Invariants
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from controller.wire import log_events as ev
-from controller.wire.zk import Check, Create, GetChildren, Multi, SetData, ZkCode, ZkOp
+from controller.wire.zk_operations import Check, Create, GetChildren, Multi, SetData, ZkCode, ZkOp
 
 from .cluster import Cluster, play
 

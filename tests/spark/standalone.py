@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pyspark
 
-from controller.wire.real.java import find_java, spark_java_home
+from controller.world.real.java import find_java, spark_java_home
 
 LIMIT_S = 90
 _MASTER = "org.apache.spark.deploy.master.Master"

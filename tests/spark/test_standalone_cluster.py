@@ -19,7 +19,7 @@ import pytest
 
 from broker_sim.replay.generator.plan import ClusterPlan
 from broker_sim.replay.generator.write import generate
-from controller.wire.real.java import find_java, spark_java_home
+from controller.world.real.java import find_java, spark_java_home
 from tests.spark.standalone import standalone_cluster
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(900)]

@@ -10,13 +10,13 @@ from typing import Any, Protocol
 import pytest
 from kazoo.client import KazooClient
 
-from controller.wire.ports import ZkSession
-from controller.wire.real.zookeeper import KazooConnector, KazooSession
-from controller.wire.simulated.clock import SimulatedClock
-from controller.wire.simulated.loop import VirtualTimeLoop, run
-from controller.wire.simulated.zk_session import SimulatedSession
-from controller.wire.simulated.zookeeper import SimulatedZooKeeper
-from controller.wire.zk import WatchEvent
+from controller.wire.zk_operations import WatchEvent
+from controller.world.ports import ZkSession
+from controller.world.real.zookeeper import KazooConnector, KazooSession
+from controller.world.simulated.clock import SimulatedClock
+from controller.world.simulated.loop import VirtualTimeLoop, run
+from controller.world.simulated.zk_session import SimulatedSession
+from controller.world.simulated.zookeeper import SimulatedZooKeeper
 
 LIMIT_S = 20.0
 

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from controller import embedded_zookeeper
-from controller.embedded_zookeeper import EmbeddedZooKeeper, EmbeddedZooKeeperError
-from controller.wire.real.java import Java
-from controller.wire.real.zookeeper import KazooConnector
-from controller.wire.zk import Create, GetData, ZkResult, ZkUnreachable
+from controller.wire.zk_operations import Create, GetData, ZkResult, ZkUnreachable
+from controller.world.real import embedded_zookeeper
+from controller.world.real.embedded_zookeeper import EmbeddedZooKeeper, EmbeddedZooKeeperError
+from controller.world.real.java import Java
+from controller.world.real.zookeeper import KazooConnector
 
 pytestmark = pytest.mark.zk
 
@@ -59,7 +59,7 @@ def test_nobody_at_the_address_is_an_error_in_time() -> None:
 PARENT = """
 import asyncio, sys
 from pathlib import Path
-from controller.embedded_zookeeper import EmbeddedZooKeeper
+from controller.world.real.embedded_zookeeper import EmbeddedZooKeeper
 
 async def main():
     server = await EmbeddedZooKeeper(Path(sys.argv[1])).start()

@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from controller.wire.real import jute
-from controller.wire.real.zookeeper import KazooConnector
-from controller.wire.zk import Create, GetData, SetData, WatchEvent, WatchKind
+from controller.wire.zk_operations import Create, GetData, SetData, WatchEvent, WatchKind
+from controller.world.real import jute
+from controller.world.real.zookeeper import KazooConnector
 
 pytestmark = pytest.mark.zk
 

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from broker_sim.faults.rows import FAULT_FILE
 from controller.admin.cluster.client import AdminClient
 from controller.local.cluster import Cluster, plan_cluster
-from controller.local.fault_rows import read_faults
+from controller.local.fault_file import read_faults
 from controller.local.place import free_ports, own_folder
 from controller.local.status import ClusterError, read_cluster
+from controller.wire.fault_rows import FAULT_FILE
 from controller.wire.protocol import ApiKey
-from controller.wire.real.net import TcpNetwork
+from controller.world.real.net import TcpNetwork
 
 pytestmark = pytest.mark.zk
 LIMIT_S = 40

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from controller.wire.zk import (
+from controller.wire.zk_operations import (
     Check,
     Create,
     Delete,

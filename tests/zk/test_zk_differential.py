@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from controller.wire.zk import (
+from controller.wire.zk_operations import (
     Check,
     Create,
     Delete,

@@ -13,7 +13,7 @@ from enum import Enum
 from functools import cached_property
 from typing import Final
 
-from controller.wire.placement import BrokerRack, assign_replicas, draw_start
+from controller.rules.placement import BrokerRack, assign_replicas, draw_start
 from controller.wire.types import BrokerId
 
 #: All times of a partition's rows fall into slots of this many ms, one for each kind of row and each follower, so that

@@ -22,7 +22,7 @@ from broker_sim.replay.grouped import ArrowBatches, ArrowStep
 from broker_sim.replay.logs.facts import FACT_DDL, OF_SESSIONS, Fact, What
 from broker_sim.replay.logs.files import FileKind, LogFile
 from broker_sim.replay.logs.reader import KEPT_PATTERN, TORN, Bad, LogReader, Place
-from broker_sim.replay.logs.requests import Sessions
+from broker_sim.replay.logs.request_lines import Sessions
 from broker_sim.replay.logs.ticks import Ticks
 from broker_sim.replay.logs.weave import Weave
 from broker_sim.replay.schema import CORRUPT, QUARANTINE_COLUMNS

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 from zoneinfo import ZoneInfo
 
-from broker_sim.replay.logs import requests, texts
+from broker_sim.replay.logs import request_lines as requests
+from broker_sim.replay.logs import texts
 from broker_sim.replay.logs.facts import Fact, What
 from broker_sim.replay.logs.lines import HEAD_PATTERN, BadTime, Clock, Head, head_of
 from broker_sim.replay.logs.said import Said

@@ -20,7 +20,7 @@ from broker_sim.replay.logs.facts import OF_SESSIONS, Fact, What
 from broker_sim.replay.logs.files import FileKind, LogFile
 from broker_sim.replay.logs.held import EMITTED
 from broker_sim.replay.logs.reader import KEPT_PATTERN, LogReader, Place
-from broker_sim.replay.logs.requests import Sessions
+from broker_sim.replay.logs.request_lines import Sessions
 from broker_sim.replay.logs.ticks import Ticks
 from broker_sim.replay.logs.weave import Weave
 from broker_sim.replay.rows import ALIVENESS_RUN, LaneRow

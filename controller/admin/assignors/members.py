@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from controller.wire.hashing import java_hash
+from controller.rules.hashing import java_hash
 from controller.wire.types import TopicPartition
 
 _Key = TypeVar("_Key")

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from controller.admin.assignors.general_sticky import general_shares
 from controller.admin.assignors.members import Member, PartitionCounts, Shares, hash_order, subscribed
-from controller.wire.hashing import java_hash
+from controller.rules.hashing import java_hash
 from controller.wire.types import TopicPartition
 
 

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from typing import Any, Final, Self
 
 from controller.admin.toolkit.failures import ClusterUnreachable, Refused
-from controller.wire.client import BrokerConnection
 from controller.wire.errors import ErrorCode
-from controller.wire.ports import Network
 from controller.wire.protocol import ApiKey, api_name
 from controller.wire.types import BrokerId
+from controller.world.client import BrokerConnection
+from controller.world.ports import Network
 
 #: Versions of each request whose answers this client reads: lowest and highest.
 KNOWN_VERSIONS: Final[Mapping[ApiKey, tuple[int, int]]] = {

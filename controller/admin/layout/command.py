@@ -20,7 +20,7 @@ from controller.admin.layout.skew import Skew, leader_imbalance, measure
 from controller.admin.toolkit.failures import Refused, ToolFailure
 from controller.admin.toolkit.machine import Machine
 from controller.admin.toolkit.tool import Run
-from controller.wire.placement import (
+from controller.rules.placement import (
     BrokerRack,
     RackMode,
     Start,

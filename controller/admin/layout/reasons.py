@@ -1,6 +1,6 @@
 """Why each replica is where it is: Kafka's placement arithmetic, told step by step. Pure.
 
-`controller.wire.placement` computes; this traces the same arithmetic with its intermediate values, and finds out from
+`controller.rules.placement` computes; this traces the same arithmetic with its intermediate values, and finds out from
 a finished layout where it may have started. A test holds the two against each other.
 Source: Kafka 3.9 `AdminUtils`; spec admin.md §1.4-1.7.
 """
@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from controller.wire.placement import BrokerRack, Start, alternate_racks, fixed_start, infer_start
+from controller.rules.placement import BrokerRack, Start, alternate_racks, fixed_start, infer_start
 from controller.wire.types import BrokerId
 
 

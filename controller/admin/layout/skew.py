@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from controller.wire.placement import BrokerRack
+from controller.rules.placement import BrokerRack
 from controller.wire.types import BrokerId
 
 

@@ -15,7 +15,7 @@ from controller.admin.reassignment import throttles
 from controller.admin.toolkit.console import Console
 from controller.admin.toolkit.failures import ToolFailure, class_and_message
 from controller.admin.toolkit.options import Arguments
-from controller.wire.configs import topic as topic_configs
+from controller.rules.configs import topic as topic_configs
 from controller.wire.znodes import DEFAULT_ENTITY
 
 _INVALID: Final = "org.apache.kafka.common.errors.InvalidConfigurationException"

@@ -14,9 +14,9 @@ from controller.admin.toolkit.options import Arguments, OptionTable, UsageExit, 
 from controller.admin.toolkit.texts import V26
 from controller.admin.toolkit.tool import Tool, perform_checked
 from controller.wire.errors import KafkaError
-from controller.wire.ports import ZkSession
-from controller.wire.zk import ZkSessionExpired, ZkUnreachable
+from controller.wire.zk_operations import ZkSessionExpired, ZkUnreachable
 from controller.wire.znodes import ZnodeError
+from controller.world.ports import ZkSession
 
 _UNPARSED: Final = 'Exception in thread "main" '
 

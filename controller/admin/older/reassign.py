@@ -30,7 +30,7 @@ from controller.admin.toolkit.console import Console
 from controller.admin.toolkit.failures import Terse, ToolFailure, class_and_message
 from controller.admin.toolkit.options import Arguments
 from controller.admin.toolkit.texts import V26
-from controller.wire.placement import BrokerRack, RackMode, usable_brokers
+from controller.rules.placement import BrokerRack, RackMode, usable_brokers
 from controller.wire.types import BrokerId, TopicPartition
 from controller.wire.znodes import ReassignPartitionsZNode
 

@@ -1,6 +1,6 @@
 """The topic configs that 2.0 and 2.6 knew, and their bounds where those differed. Pure. Source: spec admin.md §2.5.
 
-Kafka 2.x `LogConfig` has the list; today's is `controller.wire.configs.topic`.
+Kafka 2.x `LogConfig` has the list; today's is `controller.rules.configs.topic`.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from typing import Final
 
 from controller.admin.older.znodes import V20
 from controller.admin.toolkit.options import java_integer
-from controller.wire.configs import topic as topic_configs
-from controller.wire.configs.topic import InvalidConfig, InvalidValue
+from controller.rules.configs import topic as topic_configs
+from controller.rules.configs.topic import InvalidConfig, InvalidValue
 
 #: Names that came after 2.6.
 _AFTER_26: Final = frozenset(

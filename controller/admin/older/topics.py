@@ -18,9 +18,8 @@ from controller.admin.toolkit.texts import V26
 from controller.admin.topic_filter import matching
 from controller.admin.topic_plan import parse_assignment, parse_configs
 from controller.admin.topics import format_version_warning
-from controller.wire.configs import topic as topic_configs
-from controller.wire.errors import ErrorCode, KafkaError
-from controller.wire.placement import (
+from controller.rules.configs import topic as topic_configs
+from controller.rules.placement import (
     BrokerRack,
     RackMode,
     add_partitions,
@@ -29,7 +28,8 @@ from controller.wire.placement import (
     draw_start,
     usable_brokers,
 )
-from controller.wire.topic_names import MAX_TOPIC_NAME_LENGTH, check_topic_name, collisions
+from controller.rules.topic_names import MAX_TOPIC_NAME_LENGTH, check_topic_name, collisions
+from controller.wire.errors import ErrorCode, KafkaError
 from controller.wire.types import BrokerId
 
 INTERNAL: Final = ("__consumer_offsets", "__transaction_state")

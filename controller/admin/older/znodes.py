@@ -6,9 +6,8 @@ import contextlib
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from controller.wire.ports import ZkSession
 from controller.wire.types import Broker, BrokerId, LeaderAndIsr, TopicPartition
-from controller.wire.zk import Create, Delete, Exists, GetChildren, GetData, SetData, ZkCode, ZkResult
+from controller.wire.zk_operations import Create, Delete, Exists, GetChildren, GetData, SetData, ZkCode, ZkResult
 from controller.wire.znode_json import dump
 from controller.wire.znodes import (
     BrokerIdsZNode,
@@ -24,6 +23,7 @@ from controller.wire.znodes import (
     TopicZNode,
     ZnodeError,
 )
+from controller.world.ports import ZkSession
 
 Replicas = Mapping[int, tuple[BrokerId, ...]]
 V20: Final = "2.0"

@@ -14,7 +14,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from controller.admin.reassignment.flow import Flow
-from controller.wire.placement import BrokerRack
+from controller.rules.placement import BrokerRack
 from controller.wire.types import BrokerId, TopicPartition
 
 Layout = Mapping[TopicPartition, Sequence[BrokerId]]

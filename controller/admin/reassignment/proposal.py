@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from random import Random
 
-from controller.wire.placement import BrokerRack, assign_replicas, draw_start
+from controller.rules.placement import BrokerRack, assign_replicas, draw_start
 from controller.wire.types import BrokerId, TopicPartition
 
 Layout = dict[TopicPartition, tuple[BrokerId, ...]]

@@ -10,10 +10,10 @@ from typing import TextIO
 
 import structlog
 
-from controller.wire.ports import Clock, Network, ZkConnector
-from controller.wire.real.clock import SystemClock
-from controller.wire.real.net import TcpNetwork
-from controller.wire.zk import ZkUnreachable
+from controller.wire.zk_operations import ZkUnreachable
+from controller.world.ports import Clock, Network, ZkConnector
+from controller.world.real.clock import SystemClock
+from controller.world.real.net import TcpNetwork
 
 
 def no_zookeeper(hosts: str) -> ZkConnector:
@@ -47,8 +47,8 @@ def this_machine() -> Machine:
 
 
 def _kazoo(hosts: str) -> ZkConnector:
-    from controller.wire.real import logs  # kazoo is loaded only by who needs it
-    from controller.wire.real.zookeeper import KazooConnector
+    from controller.world.real import logs  # kazoo is loaded only by who needs it
+    from controller.world.real.zookeeper import KazooConnector
 
     if not structlog.is_configured():
         # Standard output is the tool's; what the connection has to say goes to standard error, from warnings on.

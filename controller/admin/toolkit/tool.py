@@ -17,7 +17,7 @@ from controller.admin.toolkit.failures import ClusterUnreachable, ToolFailure, c
 from controller.admin.toolkit.machine import Machine
 from controller.admin.toolkit.options import Arguments, OptionFailure, OptionTable, UsageExit, VersionAsked
 from controller.admin.toolkit.texts import V39, Texts
-from controller.wire.configs.settings import SettingError, parse_properties
+from controller.rules.configs.settings import SettingError, parse_properties
 from controller.wire.errors import KafkaError
 
 #: The tools follow those of this version, and `--version` says so.

@@ -20,7 +20,7 @@ from controller.admin.why.facts import TopicFacts
 from controller.admin.why.from_zookeeper import ZkCluster, ZkTopic, ZkView
 from controller.admin.why.look import BrokerView, Locally, ask_brokers, facts
 from controller.wire.errors import KafkaError
-from controller.wire.ports import ZkConnector
+from controller.world.ports import ZkConnector
 
 #: Exit codes, as `--help` tells them.
 NOTHING_WRONG: Final = 0

@@ -9,10 +9,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from controller.admin.toolkit.failures import ToolFailure
-from controller.wire.configs.znodes import ConfigEntityZNode
-from controller.wire.ports import ZkConnector, ZkSession
+from controller.wire.config_znodes import ConfigEntityZNode
 from controller.wire.types import BrokerId, LeaderAndIsr, ReplicaAssignment, TopicPartition
-from controller.wire.zk import Exists, GetChildren, GetData, ZkOp, ZkResult, ZkSessionExpired, ZkUnreachable
+from controller.wire.zk_operations import (
+    Exists,
+    GetChildren,
+    GetData,
+    ZkOp,
+    ZkResult,
+    ZkSessionExpired,
+    ZkUnreachable,
+)
 from controller.wire.znode_json import ZnodeError
 from controller.wire.znodes import (
     BrokerIdsZNode,
@@ -23,6 +30,7 @@ from controller.wire.znodes import (
     TopicsZNode,
     TopicZNode,
 )
+from controller.world.ports import ZkConnector, ZkSession
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,8 +9,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from controller.wire.real.net import TcpNetwork
-from controller.wire.real.zookeeper import KazooConnector
+from controller.world.real.net import TcpNetwork
+from controller.world.real.zookeeper import KazooConnector
 from tests.admin.official.normal_form import CONTROLLER
 from tests.admin.official.stage import BROKERS, CONTROLLER_SETTINGS, RACKS, SETTINGS, WITHOUT_GROUPS, Stage
 from tests.kafka.cluster import JVM, REAL_BROKER_SETTINGS, REAL_KAFKA, Cluster, Node, free_port

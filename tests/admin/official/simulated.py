@@ -10,12 +10,12 @@ import structlog
 
 from broker_sim.broker import Broker, BrokerIdentity
 from broker_sim.config import BrokerSettings
-from controller import config as controller_config
-from controller.process import Controller, Identity
-from controller.process import World as ControllerWorld
-from controller.wire.configs.listeners import NodeListener
-from controller.wire.simulated.world import Machine, World
+from controller.node import config as controller_config
+from controller.node.process import Controller, Identity
+from controller.node.process import World as ControllerWorld
+from controller.rules.configs.listeners import NodeListener
 from controller.wire.types import BrokerId
+from controller.world.simulated.world import Machine, World
 from tests.admin.official.normal_form import CONTROLLER
 from tests.admin.official.stage import BROKERS, CONTROLLER_SETTINGS, RACKS, SETTINGS, WITHOUT_GROUPS, Stage
 

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from broker_sim.log.records import build_values
-from controller.wire.client import BrokerConnection
-from controller.wire.ports import Network, ZkSession
 from controller.wire.protocol import ApiKey
 from controller.wire.types import NO_LEADER
-from controller.wire.zk import Create, Delete, GetChildren, GetData, SetData, ZkCode
+from controller.wire.zk_operations import Create, Delete, GetChildren, GetData, SetData, ZkCode
+from controller.world.client import BrokerConnection
+from controller.world.ports import Network, ZkSession
 
 BROKERS: Final = (1, 2, 3)
 RACKS: Final[Mapping[str, Mapping[int, str]]] = {"plain": {}, "half-racked": {1: "a", 2: "b"}, "fresh": {}}

@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol
 
 from controller.admin import commands
 from controller.admin.toolkit.machine import Machine
-from controller.wire.ports import Clock, Network
+from controller.world.ports import Clock, Network
 
 HERE: Final = Path(__file__).parent
 #: Longest run of one command line: Kafka's admin client gives up after a minute.

@@ -12,15 +12,15 @@ from typing import Any
 import pytest
 
 from controller.admin.toolkit.machine import Machine
+from controller.rules.configs import topic as topic_configs
 from controller.wire import protocol
-from controller.wire.configs import topic as topic_configs
 from controller.wire.errors import ErrorCode
 from controller.wire.framing import FrameBuffer
-from controller.wire.ports import Connection
 from controller.wire.protocol import ApiKey
-from controller.wire.simulated.loop import run as run_virtually
-from controller.wire.simulated.net import SimulatedNetwork
 from controller.wire.types import BrokerId, PartitionReplica, ReplicaAssignment, TopicPartition
+from controller.world.ports import Connection
+from controller.world.simulated.loop import run as run_virtually
+from controller.world.simulated.net import SimulatedNetwork
 
 PORT = 9092
 MainAsync = Callable[[Sequence[str], Machine], Awaitable[int]]

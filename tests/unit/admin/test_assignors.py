@@ -10,7 +10,7 @@ import pytest
 from controller.admin.assignors.fresh import range_shares, round_robin_shares
 from controller.admin.assignors.members import Assignor, Member, Shares, hash_order
 from controller.admin.assignors.sticky import cooperative_shares, sticky_shares
-from controller.wire.hashing import java_hash
+from controller.rules.hashing import java_hash
 from controller.wire.types import TopicPartition
 
 ASSIGNORS: dict[str, Assignor] = {

@@ -17,7 +17,7 @@ from controller.admin.commands import topics
 from controller.admin.explain import main_async as explain
 from controller.admin.partitioners import keyed, keyed_by_crc32, murmur2, round_robin, sticky
 from controller.admin.toolkit.machine import Machine
-from controller.wire.ports import Network
+from controller.world.ports import Network
 
 
 class NoNetwork:

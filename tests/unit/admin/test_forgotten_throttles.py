@@ -8,11 +8,11 @@ import pytest
 
 from controller.admin.reassignment.forgotten_throttles import DEFAULT, forgotten
 from controller.local.throttles import forgotten_throttles
-from controller.wire.configs.znodes import ConfigEntityZNode
-from controller.wire.simulated.world import World, run_world
+from controller.wire.config_znodes import ConfigEntityZNode
 from controller.wire.types import BrokerId, ReplicaAssignment, TopicPartition
-from controller.wire.zk import Create, SetData
+from controller.wire.zk_operations import Create, SetData
 from controller.wire.znodes import ReassignPartitionsZNode, TopicAssignment, TopicZNode
+from controller.world.simulated.world import World, run_world
 
 RATE = {"follower.replication.throttled.rate": "1000", "log.cleaner.threads": "2"}
 LIST = {"leader.replication.throttled.replicas": "0:1", "retention.ms": "1"}

@@ -15,8 +15,8 @@ import pytest
 from controller.admin.commands import reassign_partitions as reassign
 from controller.admin.toolkit.machine import Machine
 from controller.wire.protocol import ApiKey
-from controller.wire.simulated.loop import run as run_virtually
-from controller.wire.simulated.net import SimulatedNetwork
+from controller.world.simulated.loop import run as run_virtually
+from controller.world.simulated.net import SimulatedNetwork
 
 PLAN = {"version": 1, "partitions": [{"topic": "foo", "partition": 0, "replicas": [1, 2]}]}
 #: More than the requests of one --execute with a throttle; the last ones interrupt nothing.

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from controller.admin.commands import reassign_partitions as reassign
 from controller.admin.layout.skew import measure
 from controller.admin.reassignment.minimal_moves import Layout, minimal, moves
-from controller.wire.placement import BrokerRack, assign_replicas, draw_start
+from controller.rules.placement import BrokerRack, assign_replicas, draw_start
 from controller.wire.types import BrokerId, TopicPartition
 
 

@@ -13,10 +13,10 @@ import pytest
 
 from controller.admin.commands import configs, leader_election, reassign_partitions, topics
 from controller.admin.toolkit.machine import Machine
-from controller.wire.simulated.world import World, run_world
 from controller.wire.types import Broker, BrokerId, Endpoint, LeaderAndIsr, TopicPartition
-from controller.wire.zk import Create, GetChildren, GetData
+from controller.wire.zk_operations import Create, GetChildren, GetData
 from controller.wire.znodes import BrokerIdZNode, TopicPartitionStateZNode
+from controller.world.simulated.world import World, run_world
 
 TOOLS = {"topics": topics, "reassign": reassign_partitions, "election": leader_election, "configs": configs}
 MIXED = "Not all brokers have rack information. Add --disable-rack-aware in command line to make replica assignment "

@@ -13,9 +13,8 @@ import structlog
 
 from broker_sim.broker import Broker, BrokerIdentity
 from broker_sim.config import BrokerSettings
+from controller.rules.configs.listeners import NodeListener
 from controller.wire import control
-from controller.wire.client import BrokerConnection
-from controller.wire.configs.listeners import NodeListener
 from controller.wire.control import (
     LeaderAndIsrEntry,
     LeaderAndIsrRequest,
@@ -25,11 +24,12 @@ from controller.wire.control import (
     UpdateMetadataRequest,
 )
 from controller.wire.protocol import ApiKey
-from controller.wire.simulated.world import Machine, World, run_world
 from controller.wire.types import Broker as RegisteredBroker
 from controller.wire.types import BrokerId, LeaderAndIsr, ReplicaAssignment, TopicPartition
-from controller.wire.zk import Create
+from controller.wire.zk_operations import Create
 from controller.wire.znodes import TopicPartitionStateZNode
+from controller.world.client import BrokerConnection
+from controller.world.simulated.world import Machine, World, run_world
 
 T = TypeVar("T")
 CONTROLLER = BrokerId(100)

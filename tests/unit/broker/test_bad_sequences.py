@@ -13,10 +13,10 @@ from structlog.testing import capture_logs
 
 from broker_sim.log.records import HEADER_BYTES, Record, build_batch
 from controller.wire import log_events as ev
-from controller.wire.client import Disconnected
 from controller.wire.errors import ErrorCode
 from controller.wire.protocol import ApiKey
 from controller.wire.types import GROUP_METADATA_TOPIC
+from controller.world.client import Disconnected
 
 QUICK = settings(max_examples=4, deadline=None, suppress_health_check=list(HealthCheck))
 GROUPS = st.sampled_from(["g", "h", ""])

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from broker_sim.broker import replica_settings
 from broker_sim.command_line import CommandLineError, identities, parse_arguments, parse_broker_ids
 from broker_sim.config import BrokerSettings, SettingsError
-from broker_sim.faults.rows import API_NAMES, Action, ApiFault, FaultError, PauseReplication, decode, encode
 from broker_sim.run import main
+from controller.wire.fault_rows import API_NAMES, Action, ApiFault, FaultError, PauseReplication, decode, encode
 
 IDS = [("1", (1,)), ("1,2,5-9", (1, 2, 5, 6, 7, 8, 9)), ("0-2", (0, 1, 2))]
 

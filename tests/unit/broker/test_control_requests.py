@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from broker_sim.broker import Broker, StartRefused
-from controller.wire.configs.listeners import NodeListener
+from controller.rules.configs.listeners import NodeListener
 from controller.wire.control import LeaderAndIsrEntry, StopReplicaEntry, UpdateMetadataEntry
 from controller.wire.errors import ErrorCode
 from controller.wire.protocol import ApiKey
 from controller.wire.types import BrokerId, LeaderAndIsr, ReplicaAssignment, TopicPartition
-from controller.wire.zk import GetData
+from controller.wire.zk_operations import GetData
 
 TP = TopicPartition("t", 0)
 STATE = LeaderAndIsr(leader=BrokerId(1), isr=(BrokerId(1),), leader_epoch=3, controller_epoch=5)

@@ -14,8 +14,8 @@ from controller.wire import protocol
 from controller.wire.errors import ErrorCode
 from controller.wire.framing import FrameBuffer
 from controller.wire.protocol import ApiKey
-from controller.wire.simulated.world import World, run_world
 from controller.wire.types import BrokerId, Endpoint
+from controller.world.simulated.world import World, run_world
 
 GRANTED: dict[str, Any] = {"error_code": 0, "remaining_partitions": []}
 LEFT: dict[str, Any] = {"error_code": 0, "remaining_partitions": [{"topic_name": "t", "partition_index": 0}]}

@@ -9,7 +9,7 @@ import pytest
 from controller.wire.errors import TRANSACTIONS_REFUSED, ErrorCode
 from controller.wire.protocol import ApiKey
 from controller.wire.types import GROUP_METADATA_TOPIC
-from controller.wire.zk import GetChildren, GetData
+from controller.wire.zk_operations import GetChildren, GetData
 from controller.wire.znodes import ConfigEntityZNode, TopicZNode
 
 

@@ -9,12 +9,12 @@ import pytest
 from structlog.testing import capture_logs
 
 from broker_sim.log.records import build_values
+from controller.rules.configs.broker import ALTERABLE, check_broker_change, documentation, is_sensitive, synonyms_of
 from controller.wire import log_events as ev
-from controller.wire.configs.broker import ALTERABLE, check_broker_change, documentation, is_sensitive, synonyms_of
 from controller.wire.errors import ErrorCode, KafkaError
 from controller.wire.protocol import ApiKey
 from controller.wire.types import TopicPartition
-from controller.wire.zk import Create, SetData
+from controller.wire.zk_operations import Create, SetData
 from controller.wire.znodes import ConfigChangesZNode, ConfigEntityZNode
 
 SET, DELETE = 0, 1

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from broker_sim.faults.rows import KINDS, parse_row
 from broker_sim.log.records import build_values
+from controller.wire.fault_rows import KINDS, parse_row
 from controller.wire.protocol import ApiKey
 
 #: kind -> columns; broker 1 leads, broker 2 follows, a client produces.

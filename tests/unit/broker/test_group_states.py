@@ -24,8 +24,8 @@ from broker_sim.groups.values import (
     Sync,
     SyncAnswer,
 )
+from controller.rules.hashing import group_partition
 from controller.wire.errors import ErrorCode
-from controller.wire.hashing import group_partition
 from controller.wire.types import TopicPartition
 
 SESSION_MS = 45_000

@@ -9,15 +9,15 @@ import pytest
 
 from broker_sim.config import BrokerSettings, SettingsError
 from broker_sim.log.records import build_values
-from controller.wire.client import BrokerConnection, Disconnected
-from controller.wire.configs.broker import check_broker_change
-from controller.wire.configs.listeners import NodeListener
+from controller.rules.configs.broker import check_broker_change
+from controller.rules.configs.listeners import NodeListener
 from controller.wire.control import UpdateMetadataEntry
 from controller.wire.errors import ErrorCode, KafkaError
 from controller.wire.protocol import ApiKey
 from controller.wire.types import GROUP_METADATA_TOPIC, Broker, BrokerId, Endpoint, LeaderAndIsr, TopicPartition
-from controller.wire.zk import GetData
+from controller.wire.zk_operations import GetData
 from controller.wire.znodes import BrokerIdZNode
+from controller.world.client import BrokerConnection, Disconnected
 
 # -- a broker with two listeners --------------------------------------------------------------------------------------
 

@@ -6,7 +6,6 @@ import asyncio
 from typing import Any
 
 from controller.wire import control
-from controller.wire.client import BrokerConnection
 from controller.wire.control import LeaderAndIsrEntry, UpdateMetadataEntry, UpdateMetadataRequest
 from controller.wire.errors import ErrorCode
 from controller.wire.protocol import ApiKey
@@ -17,6 +16,7 @@ from controller.wire.types import (
     ReplicaAssignment,
     TopicPartition,
 )
+from controller.world.client import BrokerConnection
 
 TP = TopicPartition("t", 0)
 STATE = LeaderAndIsr(leader=BrokerId(1), isr=(BrokerId(1),), leader_epoch=3)

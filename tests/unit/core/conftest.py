@@ -31,11 +31,11 @@ from controller.core.events import (
 )
 from controller.core.settings import ControllerSettings
 from controller.core.state import ClusterState
+from controller.node.zk_watches import event_of
 from controller.wire.control import ControlRequest, LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest
 from controller.wire.errors import ErrorCode
-from controller.wire.simulated.znode_tree import WatchTable, ZnodeTree
 from controller.wire.types import Broker, BrokerId, Endpoint, LeaderAndIsr, ReplicaAssignment, TopicPartition
-from controller.wire.zk import Check, Create, Delete, GetData, Multi, SetData, WatchEvent, ZkCode, ZkResult
+from controller.wire.zk_operations import Check, Create, Delete, GetData, Multi, SetData, WatchEvent, ZkCode, ZkResult
 from controller.wire.znodes import (
     PERSISTENT_PATHS,
     BrokerIdZNode,
@@ -43,7 +43,7 @@ from controller.wire.znodes import (
     TopicPartitionStateZNode,
     TopicZNode,
 )
-from controller.zk import event_of
+from controller.world.simulated.znode_tree import WatchTable, ZnodeTree
 
 CONTROLLER = BrokerId(100)
 EPOCH_NODE = "/controller_epoch"

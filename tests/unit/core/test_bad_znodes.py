@@ -18,7 +18,7 @@ from controller.core.events import ElectionTrigger, ElectionType
 from controller.wire import log_events as ev
 from controller.wire.errors import ErrorCode
 from controller.wire.types import BrokerId, TopicPartition
-from controller.wire.zk import Create, GetData, SetData
+from controller.wire.zk_operations import Create, GetData, SetData
 from controller.wire.znode_json import load
 from controller.wire.znodes import (
     BrokerIdZNode,

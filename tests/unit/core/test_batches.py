@@ -10,7 +10,7 @@ from controller.wire import log_events as ev
 from controller.wire.control import LeaderAndIsrRequest, StopReplicaRequest
 from controller.wire.errors import ErrorCode
 from controller.wire.types import BrokerId, TopicPartition
-from controller.wire.zk import Delete
+from controller.wire.zk_operations import Delete
 
 MANY = [TopicPartition("t", p) for p in range(150)]
 

@@ -9,7 +9,7 @@ import pytest
 
 from controller.core import events
 from controller.wire.types import BrokerId, TopicPartition
-from controller.wire.zk import GetChildren, GetData
+from controller.wire.zk_operations import GetChildren, GetData
 from controller.wire.znodes import TopicZNode
 
 TP = TopicPartition("t", 0)

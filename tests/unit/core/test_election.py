@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.core.election import (
+from controller.core.leader_choice import (
     Election,
     elect_for_reassignment,
     elect_for_shutdown,

@@ -14,7 +14,7 @@ from controller.core.settings import RETRY_MS
 from controller.wire import log_events as ev
 from controller.wire.errors import ErrorCode
 from controller.wire.types import BrokerId, TopicPartition
-from controller.wire.zk import Create, Delete, GetData, Multi, SetData, ZkCode, ZkResult
+from controller.wire.zk_operations import Create, Delete, GetData, Multi, SetData, ZkCode, ZkResult
 
 TP = TopicPartition("t", 0)
 

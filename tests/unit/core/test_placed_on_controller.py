@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from controller.core.office import BROKERLESS_MAX
-from controller.core.requests import live_brokers
+from controller.core.request_batch import live_brokers
 from controller.wire import log_events as ev
 from controller.wire.types import Broker, BrokerId, Endpoint, TopicPartition
-from controller.wire.zk import Create, Delete, GetData, SetData
+from controller.wire.zk_operations import Create, Delete, GetData, SetData
 from controller.wire.znodes import ControllerZNode, TopicZNode
 
 PLACED = [  # live brokers, what was written -> what becomes of it

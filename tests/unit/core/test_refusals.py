@@ -18,7 +18,7 @@ from controller.core.settings import RETRY_MS
 from controller.wire import log_events as ev
 from controller.wire.control import LeaderAndIsrRequest, UpdateMetadataRequest
 from controller.wire.types import BrokerId, TopicPartition
-from controller.wire.zk import Check, Create, Delete, GetChildren, GetData, Multi, SetData, ZkCode, ZkOp
+from controller.wire.zk_operations import Check, Create, Delete, GetChildren, GetData, Multi, SetData, ZkCode, ZkOp
 
 from .conftest import World
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from controller.core.effects import Send
-from controller.core.requests import RequestBatch
+from controller.core.request_batch import RequestBatch
 from controller.core.settings import ControllerSettings
 from controller.core.state import ClusterState
 from controller.wire.control import LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest

@@ -16,7 +16,7 @@ from controller.core import events
 from controller.core.effects import PartitionOutcome
 from controller.core.events import ElectionTrigger, ElectionType
 from controller.wire.types import BrokerId, TopicPartition
-from controller.wire.zk import Create, Delete, SetData
+from controller.wire.zk_operations import Create, Delete, SetData
 from controller.wire.znodes import (
     IsrChangeNotificationZNode,
     LogDirEventNotificationZNode,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from controller.core import texts
-from controller.core.election import (
+from controller.core.leader_choice import (
     ControlledShutdownElection,
     OfflineElection,
     PreferredElection,

@@ -13,7 +13,7 @@ from controller.wire import log_events as ev
 from controller.wire.control import LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest
 from controller.wire.errors import ErrorCode
 from controller.wire.types import BrokerId, TopicPartition
-from controller.wire.zk import Create, Delete, GetData, SetData
+from controller.wire.zk_operations import Create, Delete, GetData, SetData
 from controller.wire.znodes import TopicZNode
 
 TP = TopicPartition("t", 0)

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from broker_sim.faults import scenario
-from broker_sim.faults.rows import KINDS
 from controller.local import fault
+from controller.wire import fault_scenario as scenario
+from controller.wire.fault_rows import KINDS
 
 TEXT = (Path(__file__).resolve().parents[3] / "docs" / "faults.md").read_text(encoding="utf-8")
 TABLE = {

@@ -15,13 +15,13 @@ from broker_sim.broker import Broker, BrokerIdentity, StartRefused
 from broker_sim.config import BrokerSettings
 from broker_sim.faults.board import FaultBoard
 from broker_sim.faults.links import FaultyNetwork
-from broker_sim.faults.rows import parse_row
 from broker_sim.host import BrokerHost
-from controller.wire.configs.listeners import NodeListener
+from controller.rules.configs.listeners import NodeListener
+from controller.wire.fault_rows import parse_row
 from controller.wire.protocol import ApiKey
-from controller.wire.simulated.world import World, run_world
 from controller.wire.types import Broker as RegisteredBroker
 from controller.wire.types import BrokerId, Endpoint, TopicPartition
+from controller.world.simulated.world import World, run_world
 
 SESSION_MS = 6_000
 

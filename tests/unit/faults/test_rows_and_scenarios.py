@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from broker_sim.faults import scenario
-from broker_sim.faults.rows import KINDS, ApiFault, CutLink, FaultError, Kill, SlowLink, decode, encode, parse_row
+from controller.wire import fault_scenario as scenario
 from controller.wire.errors import ErrorCode
+from controller.wire.fault_rows import KINDS, ApiFault, CutLink, FaultError, Kill, SlowLink, decode, encode, parse_row
 from controller.wire.types import BrokerId
 
 CONCERNS = [

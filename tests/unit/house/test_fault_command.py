@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from broker_sim.faults.rows import FAULT_FILE, decode
-from controller.local import cluster, fault, fault_rows, fault_run, status
+from controller.local import cluster, fault, fault_run, status
+from controller.local import fault_file as fault_rows
+from controller.wire.fault_rows import FAULT_FILE, decode
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import structlog
 
-from controller.wire.real import logs
+from controller.world.real import logs
 
 
 @pytest.fixture(autouse=True)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.wire.configs.settings import (
+from controller.rules.configs.settings import (
     SettingError,
     flag,
     ignored,

@@ -18,7 +18,7 @@ from broker_sim.replay.logs.files import FileKind, log_files
 from broker_sim.replay.logs.held import EMITTED
 from broker_sim.replay.logs.lines import BadTime, Clock, head_of
 from broker_sim.replay.logs.reader import LogReader, Place
-from broker_sim.replay.logs.requests import Sessions
+from broker_sim.replay.logs.request_lines import Sessions
 from broker_sim.replay.logs.ticks import Ticks
 from broker_sim.replay.logs.weave import Weave
 

@@ -24,8 +24,8 @@ from controller.wire.control import LeaderAndIsrEntry, StopReplicaEntry
 from controller.wire.errors import ErrorCode
 from controller.wire.framing import FrameBuffer
 from controller.wire.protocol import ApiKey
-from controller.wire.simulated.world import World, run_world
 from controller.wire.types import BrokerId, Endpoint, LeaderAndIsr, ReplicaAssignment, TopicPartition
+from controller.world.simulated.world import World, run_world
 
 PORT = 9092
 

@@ -11,11 +11,11 @@ from broker_sim.isr import IsrChange, IsrChangeKind
 from broker_sim.replicas.isr_updates import IsrUpdates
 from broker_sim.replicas.isr_writer import ZkIsrWriter
 from broker_sim.replicas.types import IsrWriteOutcome
-from broker_sim.zk import ZkClient
-from controller.wire.simulated.world import World, run_world
+from broker_sim.zk_client import ZkClient
 from controller.wire.types import LeaderAndIsr, TopicPartition
-from controller.wire.zk import Create, GetChildren, GetData, SetData
+from controller.wire.zk_operations import Create, GetChildren, GetData, SetData
 from controller.wire.znodes import TopicPartitionStateZNode
+from controller.world.simulated.world import World, run_world
 
 TP = TopicPartition("t", 0)
 PATH = TopicPartitionStateZNode.path(TP)

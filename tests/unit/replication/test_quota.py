@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from broker_sim.replicas.fetcher import fetcher_id, truncation_point
 from broker_sim.replicas.quota import ReplicationQuota, SimpleRate, parse_throttled_replicas
 from broker_sim.replicas.types import EpochEnd
-from controller.wire.hashing import java_hash
+from controller.rules.hashing import java_hash
 from controller.wire.types import TopicPartition
 
 RATES = [

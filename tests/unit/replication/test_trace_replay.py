@@ -18,9 +18,9 @@ import pytest
 
 from broker_sim.isr import IsrChange, LedPartition
 from broker_sim.trace import TraceWriter
-from controller.wire.simulated.world import run_world
 from controller.wire.trace import TraceEvent
 from controller.wire.types import TopicPartition
+from controller.world.simulated.world import run_world
 
 TPS = (TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0))
 ALL = (1, 2, 3, 4)

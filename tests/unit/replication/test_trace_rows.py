@@ -9,9 +9,9 @@ import pytest
 
 from broker_sim.trace import TraceWriter
 from controller.wire.errors import ErrorCode
-from controller.wire.simulated.world import run_world
 from controller.wire.trace import COLUMNS, TraceEvent
 from controller.wire.types import TopicPartition
+from controller.world.simulated.world import run_world
 
 TP, OTHER = TopicPartition("t", 0), TopicPartition("t", 1)
 ALL = (1, 2, 3)

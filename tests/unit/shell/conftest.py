@@ -11,18 +11,18 @@ import pytest
 import structlog
 from structlog.testing import capture_logs
 
-from controller.config import parse
-from controller.process import Controller, Identity
-from controller.process import World as Given
+from controller.node.config import parse
+from controller.node.process import Controller, Identity
+from controller.node.process import World as Given
+from controller.rules.configs.listeners import NodeListener
 from controller.wire import protocol, znodes
-from controller.wire.client import BrokerConnection
-from controller.wire.configs.listeners import NodeListener
 from controller.wire.framing import FrameBuffer
-from controller.wire.ports import Connection, ZkSession
 from controller.wire.protocol import ApiKey
-from controller.wire.simulated.world import World, run_world
 from controller.wire.types import Broker, BrokerId, Endpoint
-from controller.wire.zk import Create, GetData, ZkOp, ZkResult
+from controller.wire.zk_operations import Create, GetData, ZkOp, ZkResult
+from controller.world.client import BrokerConnection
+from controller.world.ports import Connection, ZkSession
+from controller.world.simulated.world import World, run_world
 
 CONTROLLER_ID = BrokerId(100)
 HOST, PORT = "controller", 9090

@@ -11,14 +11,14 @@ import pytest
 import structlog
 from structlog.testing import capture_logs
 
-from controller import channels
-from controller.channels import Channels, ChannelSettings, event_of_answer, merged
 from controller.core.events import (
     Event,
     LeaderAndIsrResponseReceived,
     TopicDeletionStopReplicaResponseReceived,
     UpdateMetadataResponseReceived,
 )
+from controller.node import channels
+from controller.node.channels import Channels, ChannelSettings, event_of_answer, merged
 from controller.wire import log_events as ev
 from controller.wire import protocol
 from controller.wire.control import (
@@ -32,10 +32,10 @@ from controller.wire.control import (
 )
 from controller.wire.errors import ErrorCode
 from controller.wire.framing import FrameBuffer, frame
-from controller.wire.ports import Connection
-from controller.wire.simulated.loop import run
-from controller.wire.simulated.net import SimulatedNetwork
 from controller.wire.types import Broker, BrokerId, Endpoint, LeaderAndIsr, ReplicaAssignment, TopicPartition
+from controller.world.ports import Connection
+from controller.world.simulated.loop import run
+from controller.world.simulated.net import SimulatedNetwork
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 

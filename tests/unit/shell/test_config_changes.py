@@ -12,7 +12,7 @@ import pytest
 from controller.wire import log_events as ev
 from controller.wire.protocol import ApiKey
 from controller.wire.types import BrokerId, TopicPartition
-from controller.wire.zk import Create, GetChildren, GetData, SetData, ZkCode
+from controller.wire.zk_operations import Create, GetChildren, GetData, SetData, ZkCode
 
 Play = Callable[..., list[Any]]
 TP = TopicPartition("t", 0)

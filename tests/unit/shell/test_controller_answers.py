@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from controller.requests.table import APIS
+from controller.node.requests.table import APIS
 from controller.wire.errors import ErrorCode
 from controller.wire.protocol import ApiKey
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from controller import config
-from controller.wire.client import BrokerConnection
-from controller.wire.configs.listeners import NodeListener
+from controller.node import config
+from controller.rules.configs.listeners import NodeListener
 from controller.wire.protocol import ApiKey
-from controller.wire.simulated.world import World, run_world
 from controller.wire.types import Endpoint
+from controller.world.client import BrokerConnection
+from controller.world.simulated.world import World, run_world
 
 from .conftest import CONTROLLER_ID, HOST, Cluster
 

@@ -11,8 +11,6 @@ import pytest
 import structlog
 from structlog.testing import capture_logs
 
-from controller.channels import Channels, ChannelSettings
-from controller.consequences import EventLost
 from controller.core.effects import (
     CancelTimers,
     ControllerMoved,
@@ -37,14 +35,16 @@ from controller.core.events import (
     PartitionReassignmentIsrChange,
     TopicChange,
 )
-from controller.loop import ControllerLoop
+from controller.node.channels import Channels, ChannelSettings
+from controller.node.consequences import EventLost
+from controller.node.loop import ControllerLoop
 from controller.wire import log_events as ev
 from controller.wire.errors import ErrorCode
-from controller.wire.simulated.clock import SimulatedClock
-from controller.wire.simulated.loop import run
-from controller.wire.simulated.net import SimulatedNetwork
 from controller.wire.types import BrokerId, TopicPartition
-from controller.wire.zk import Exists, Multi, SetData, ZkCode, ZkOp, ZkResult, ZkSessionExpired, ZkWriteOp
+from controller.wire.zk_operations import Exists, Multi, SetData, ZkCode, ZkOp, ZkResult, ZkSessionExpired, ZkWriteOp
+from controller.world.simulated.clock import SimulatedClock
+from controller.world.simulated.loop import run
+from controller.world.simulated.net import SimulatedNetwork
 
 
 class ScriptedCore:

@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from controller.config import ignored, load, parse
-from controller.wire.configs.settings import SettingError
-from controller.wire.real.zookeeper import KazooConnector
-from controller.wire.zk import Exists, GetData, ZkCode
+from controller.node.config import ignored, load, parse
+from controller.rules.configs.settings import SettingError
+from controller.wire.zk_operations import Exists, GetData, ZkCode
+from controller.world.real.zookeeper import KazooConnector
 
 START_S = 60
 

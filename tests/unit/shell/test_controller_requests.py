@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 import structlog
 
-from controller.requests.table import APIS
+from controller.node.requests.table import APIS
+from controller.rules.hashing import group_partition
+from controller.rules.placement import MIXED_RACKS_ENFORCED
 from controller.wire import log_events as ev
 from controller.wire.errors import ErrorCode
-from controller.wire.hashing import group_partition
-from controller.wire.placement import MIXED_RACKS_ENFORCED
 from controller.wire.protocol import ApiKey
-from controller.wire.zk import Create, Delete, Multi, SetData
+from controller.wire.zk_operations import Create, Delete, Multi, SetData
 
 Play = Callable[..., list[Any]]
 
@@ -283,7 +283,7 @@ def test_what_the_controller_decides_is_traced(play: Play) -> None:
 
 
 def test_an_id_of_a_broker_is_refused(play: Play) -> None:
-    from controller.process import IdTaken
+    from controller.node.process import IdTaken
 
     async def scenario(cluster: Any) -> None:
         with pytest.raises(IdTaken, match="a broker with id 1 is registered; choose another --controller-id"):

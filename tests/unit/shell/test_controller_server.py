@@ -12,8 +12,8 @@ import pytest
 from controller.wire import log_events as ev
 from controller.wire import protocol
 from controller.wire.framing import FrameBuffer, frame
-from controller.wire.ports import Connection
 from controller.wire.protocol import ApiKey
+from controller.world.ports import Connection
 
 Play = Callable[..., list[Any]]
 

@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from controller import fenced_writes, zk
 from controller.core.effects import ControllerMoved
 from controller.core.events import (
     BrokerChange,
@@ -28,10 +27,11 @@ from controller.core.events import (
     TopicDeletion,
     ZkPartitionReassignment,
 )
+from controller.node import fenced_writes
+from controller.node import zk_watches as zk
 from controller.wire import log_events as ev
-from controller.wire.simulated.znode_tree import ZnodeTree
 from controller.wire.types import BrokerId, TopicPartition
-from controller.wire.zk import (
+from controller.wire.zk_operations import (
     Check,
     Create,
     Delete,
@@ -47,6 +47,7 @@ from controller.wire.zk import (
     ZkResult,
     ZkWriteOp,
 )
+from controller.world.simulated.znode_tree import ZnodeTree
 
 EPOCH_VERSION = 3
 

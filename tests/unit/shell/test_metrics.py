@@ -11,11 +11,11 @@ from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from controller.core.events import ControllerState
-from controller.metrics import MetricsServer, process_collector
-from controller.timings import QUEUE_TIMES_FORGOTTEN_S, LoopGauges, Times
+from controller.node.metrics import MetricsServer, process_collector
+from controller.node.timings import QUEUE_TIMES_FORGOTTEN_S, LoopGauges, Times
 from controller.wire import znodes
 from controller.wire.types import BrokerId, ReplicaAssignment, TopicPartition
-from controller.wire.zk import Create
+from controller.wire.zk_operations import Create
 
 Play = Callable[..., list[Any]]
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]

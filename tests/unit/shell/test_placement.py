@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.wire.errors import ErrorCode, KafkaError
-from controller.wire.placement import (
+from controller.rules.placement import (
     BrokerRack,
     RackMode,
     Start,
@@ -23,6 +22,7 @@ from controller.wire.placement import (
     fixed_start,
     usable_brokers,
 )
+from controller.wire.errors import ErrorCode, KafkaError
 from controller.wire.types import BrokerId
 
 KA6 = {0: "rack1", 1: "rack3", 2: "rack3", 3: "rack2", 4: "rack2", 5: "rack1"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from controller.wire.configs.topic import (
+from controller.rules.configs.topic import (
     TOPIC_CONFIGS,
     BrokerLevels,
     ConfigSource,

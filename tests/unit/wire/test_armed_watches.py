@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from controller.wire.real.armed_watches import ArmedWatches
-from controller.wire.zk import Exists, GetChildren, GetData, WatchKind, ZkOp
+from controller.wire.zk_operations import Exists, GetChildren, GetData, WatchKind, ZkOp
+from controller.world.real.armed_watches import ArmedWatches
 
 C, D, X, LIST = WatchKind.CREATED, WatchKind.DATA_CHANGED, WatchKind.DELETED, WatchKind.CHILDREN_CHANGED
 SERVER_MAX_BYTES = 1 << 20

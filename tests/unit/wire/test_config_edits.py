@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from controller.wire.configs.alterations import alterations
-from controller.wire.configs.edits import Edit, Operation, edited
-from controller.wire.configs.topic import ConfigType
+from controller.rules.configs.alterations import alterations
+from controller.rules.configs.edits import Edit, Operation, edited
+from controller.rules.configs.topic import ConfigType
 from controller.wire.errors import ErrorCode, KafkaError
 from controller.wire.types import BrokerId
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from controller.admin.layout.reasons import Origin, explain, trace
 from controller.admin.layout.skew import leader_imbalance, measure
-from controller.wire.placement import (
+from controller.rules.placement import (
     BrokerRack,
     Start,
     add_partitions,

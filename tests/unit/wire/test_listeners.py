@@ -9,9 +9,9 @@ import pytest
 
 from broker_sim import command_line
 from broker_sim.config import BrokerSettings
-from controller.config import parse
-from controller.run import identity_of
-from controller.wire.configs.listeners import ListenerError, ListenerPlan, ListenerProperties, plan_listeners
+from controller.node.config import parse
+from controller.node.run import identity_of
+from controller.rules.configs.listeners import ListenerError, ListenerPlan, ListenerProperties, plan_listeners
 from controller.wire.types import BrokerId
 
 TWO = "listener.security.protocol.map=INTERNAL:PLAINTEXT,EXTERNAL:PLAINTEXT;inter.broker.listener.name=INTERNAL"

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from controller.wire.real import java as java_module
-from controller.wire.real.java import (
+from controller.world.real import java as java_module
+from controller.world.real.java import (
     SPARK_FLAG,
     SPARK_OPENS,
     Java,

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.wire.ports import Connection, Listener
-from controller.wire.simulated.loop import RESOLUTION_S, run
-from controller.wire.simulated.net import CONNECT_TIMEOUT_S, WINDOW_BYTES, Latency, SimulatedNetwork
+from controller.world.ports import Connection, Listener
+from controller.world.simulated.loop import RESOLUTION_S, run
+from controller.world.simulated.net import CONNECT_TIMEOUT_S, WINDOW_BYTES, Latency, SimulatedNetwork
 
 
 def world(scenario: Callable[[SimulatedNetwork], Coroutine[Any, Any, None]], seed: int = 1) -> None:

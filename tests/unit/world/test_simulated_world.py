@@ -6,9 +6,18 @@ import asyncio
 
 import pytest
 
-from controller.wire.ports import Connection
-from controller.wire.simulated.world import ZOOKEEPER, Machine, ProgramFailed, World, run_world
-from controller.wire.zk import Create, Exists, GetData, SetData, WatchEvent, ZkCode, ZkSessionExpired, ZkUnreachable
+from controller.wire.zk_operations import (
+    Create,
+    Exists,
+    GetData,
+    SetData,
+    WatchEvent,
+    ZkCode,
+    ZkSessionExpired,
+    ZkUnreachable,
+)
+from controller.world.ports import Connection
+from controller.world.simulated.world import ZOOKEEPER, Machine, ProgramFailed, World, run_world
 
 
 async def registered(machine: Machine, seen: list[str], *, timeout_ms: int = 6_000) -> None:

@@ -8,9 +8,9 @@ import struct
 
 import pytest
 
-from controller.wire.ports import Connection
-from controller.wire.real import net
-from controller.wire.real.net import TcpNetwork
+from controller.world.ports import Connection
+from controller.world.real import net
+from controller.world.real.net import TcpNetwork
 
 LIMIT_S = 20
 

@@ -7,8 +7,8 @@ import contextvars
 
 import pytest
 
-from controller.wire.simulated import loop as loop_module
-from controller.wire.simulated.loop import Deadlock, ProcessGate, RealIoRefused, VirtualTimeLoop, current_gate, run
+from controller.world.simulated import loop as loop_module
+from controller.world.simulated.loop import Deadlock, ProcessGate, RealIoRefused, VirtualTimeLoop, current_gate, run
 
 
 def test_a_year_passes_at_once_and_to_the_second() -> None:

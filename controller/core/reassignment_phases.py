@@ -1,0 +1,209 @@
+"""Moving replicas, in two phases, of all partitions that one event concerns at once.
+
+Phase A announces the new replicas, phase B, once all targets are in the ISR, moves the leader and removes the old ones.
+Every partition goes through Kafka's steps in Kafka's order; a step takes one write per topic znode and one request per
+broker for all of them, where Kafka takes one per partition. A partition that fails a step is left as it is, for a later
+event to take up, and does not stop the others.
+
+Source: Kafka 3.9 `KafkaController.onPartitionReassignment`; spec controller.md §8.5, whose steps the comments name.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
+
+from controller.core.deletion import mark_ineligible, resume_for
+from controller.core.effects import Log, Steps, Write
+from controller.core.leader_choice import ReassignElection
+from controller.core.partitions import change_partitions
+from controller.core.reassignment_znode import remove_from_znode
+from controller.core.replicas import change_replicas
+from controller.core.request_batch import RequestBatch, send_metadata_to_all
+from controller.core.state import ClusterState
+from controller.core.state_znodes import Failure, bump_leader_epochs, read_states, trace_assignments
+from controller.core.transitions import PartitionState, ReplicaState
+from controller.wire import log_events as ev
+from controller.wire.types import BrokerId, PartitionReplica, ReplicaAssignment, TopicPartition, settled
+from controller.wire.zk_operations import SetData, ZkResult
+from controller.wire.znodes import TopicAssignment, TopicZNode
+
+Moves = Mapping[TopicPartition, ReplicaAssignment]
+#: partition -> why its move could not go on
+Failures = dict[TopicPartition, str]
+
+
+def move(state: ClusterState, moves: Moves, complete: Collection[TopicPartition] | None = None) -> Steps[Failures]:
+    """Phase A, or phase B for those whose targets are in the ISR: `complete` where the caller has just looked.
+
+    What was done for a partition that failed stays, and a later event takes it up.
+    """
+    failures: Failures = {}
+    yield from mark_ineligible(state, {tp.topic for tp in moves}, "a partition is being reassigned")
+    yield from _update_current(state, moves, failures)
+    moves = _left(moves, failures)
+    if complete is None:
+        complete = yield from complete_ones(state, moves)
+    yield from _announce(state, {tp: a for tp, a in moves.items() if tp not in complete}, failures)
+    done = {tp: a for tp, a in moves.items() if tp in complete}
+    if done:
+        yield from _finish(state, done, failures)
+    return failures
+
+
+def _left(moves: Moves, failures: Failures) -> Moves:
+    return {tp: a for tp, a in moves.items() if tp not in failures} if failures else moves
+
+
+def complete_ones(state: ClusterState, moves: Moves) -> Steps[set[TopicPartition]]:
+    """Those whose target replicas are all in the ISR, as ZooKeeper says (which arms the watches of their states)."""
+    complete = {tp for tp, assignment in moves.items() if not assignment.is_being_reassigned}
+    asked = [tp for tp in moves if tp not in complete]
+    if asked:
+        for tp, found in (yield from read_states(state, asked)).items():
+            if not isinstance(found, Failure) and set(moves[tp].target_replicas) <= set(found.isr):
+                complete.add(tp)
+    return complete
+
+
+def _update_current(state: ClusterState, moves: Moves, failures: Failures) -> Steps[None]:
+    """U1 to U4: assignments are written, believed, and replicas that they no longer need are stopped."""
+    before = {tp: state.assignment(tp) for tp in moves}
+    changed = {tp: a for tp, a in moves.items() if before[tp] != a}
+    if changed:
+        yield from _write_assignments(state, changed, failures)  # U1
+        changed = dict(_left(changed, failures))
+    for tp, assignment in changed.items():
+        state.assign(tp, assignment)  # U2
+        yield Log(
+            ev.REASSIGNMENT_STARTED,
+            {
+                "topic": tp.topic,
+                "partition": tp.partition,
+                "replicas": list(assignment.replicas),
+                "adding_replicas": list(assignment.adding_replicas),
+                "removing_replicas": list(assignment.removing_replicas),
+            },
+        )
+    dropped = [PartitionReplica(tp, r) for tp, a in changed.items() for r in before[tp].replicas if r not in a.replicas]
+    yield from _stop(state, dropped)  # U3
+    for tp in _left(moves, failures):
+        state.watched_states.add(tp)  # U4
+        state.partitions_being_reassigned.add(tp)
+
+
+def _write_assignments(state: ClusterState, moves: Moves, failures: Failures) -> Steps[None]:
+    """The whole topic znodes, with these partitions as given and the others as believed."""
+    topics: defaultdict[str, dict[int, ReplicaAssignment]] = defaultdict(dict)
+    for tp, assignment in moves.items():
+        topics[tp.topic][tp.partition] = assignment
+    contents = {
+        topic: TopicAssignment(
+            partitions={**state.topic_assignment(topic), **changed}, topic_id=state.topic_ids.get(topic)
+        )
+        for topic, changed in topics.items()
+    }
+    ops = tuple(SetData(TopicZNode.path(topic), TopicZNode.encode(content)) for topic, content in contents.items())
+    results: list[ZkResult] = yield Write(ops, state.epoch_zk_version)
+    for topic, result in zip(topics, results, strict=True):
+        if result.ok:
+            yield from trace_assignments(state, ((TopicPartition(topic, p), a) for p, a in topics[topic].items()))
+        else:
+            reason = f"the znode of topic {topic} cannot be written: {result.code.name}"
+            failures.update((TopicPartition(topic, p), reason) for p in topics[topic])
+
+
+def _announce(state: ClusterState, moves: Moves, failures: Failures) -> Steps[None]:
+    """Phase A. A new leader epoch makes leaders and followers take the new lists of replicas."""
+    if not moves:
+        return
+    yield from _bump_and_tell(state, moves, failures)  # A1
+    moves = _left(moves, failures)
+    rounds = max((len(a.adding_replicas) for a in moves.values()), default=0)
+    for nth in range(rounds):  # A2, one call each
+        added = [
+            PartitionReplica(tp, a.adding_replicas[nth]) for tp, a in moves.items() if nth < len(a.adding_replicas)
+        ]
+        yield from change_replicas(state, added, ReplicaState.NEW)
+
+
+def _bump_and_tell(state: ClusterState, moves: Moves, failures: Failures) -> Steps[None]:
+    batch = RequestBatch(state)
+    for tp, outcome in (yield from bump_leader_epochs(state, list(moves))).items():
+        if isinstance(outcome, Failure):
+            failures[tp] = outcome.reason
+            continue
+        assignment = moves[tp]
+        batch.add_leader_and_isr(assignment.origin_replicas, tp, outcome, assignment, is_new=False)
+        batch.add_leader_and_isr(assignment.adding_replicas, tp, outcome, assignment, is_new=True)
+    yield from batch.send()
+
+
+def _finish(state: ClusterState, moves: Moves, failures: Failures) -> Steps[None]:
+    """Phase B. The topic znode is written last, because until then it is the only copy of where a move came from."""
+    adding = [PartitionReplica(tp, r) for tp, a in moves.items() for r in a.adding_replicas]
+    yield from change_replicas(state, adding, ReplicaState.ONLINE)  # B1
+    completed: Moves = {tp: settled(a.target_replicas) for tp, a in moves.items()}
+    for tp, assignment in completed.items():
+        state.assign(tp, assignment)  # B2
+    yield from _move_leaders(state, completed, failures)  # B3
+    completed = _left(completed, failures)
+    yield from _stop(
+        state, [PartitionReplica(tp, r) for tp in completed for r in moves[tp].removing_replicas]
+    )  # B4, B5
+    yield from _write_assignments(state, completed, failures)  # B6
+    completed = _left(completed, failures)
+    yield from _forget(state, completed)  # B7
+    yield from send_metadata_to_all(state, completed)  # B8
+    for tp, assignment in completed.items():
+        fields = {"topic": tp.topic, "partition": tp.partition, "replicas": list(assignment.replicas)}
+        yield Log(ev.REASSIGNMENT_COMPLETED, fields)
+    yield from resume_for(state, {tp.topic for tp in completed})  # B9
+
+
+def _move_leaders(state: ClusterState, completed: Moves, failures: Failures) -> Steps[None]:
+    """The leader must be a live target replica. That nobody can be elected is logged only."""
+    stay: dict[TopicPartition, ReplicaAssignment] = {}
+    elect: list[TopicPartition] = []
+    for tp, assignment in completed.items():
+        leadership = state.leadership(tp)
+        if leadership is None:
+            failures[tp] = f"{tp} never had a leader"
+        elif _may_stay(state, tp, leadership.leader, assignment):
+            stay[tp] = assignment
+        else:
+            elect.append(tp)
+    if stay:
+        yield from _bump_and_tell(state, stay, failures)
+    if elect:
+        yield from change_partitions(state, elect, PartitionState.ONLINE, ReassignElection())
+
+
+def _may_stay(state: ClusterState, tp: TopicPartition, leader: BrokerId | None, assignment: ReplicaAssignment) -> bool:
+    return leader is not None and leader in assignment.replicas and state.is_online(leader, tp)
+
+
+def _stop(state: ClusterState, replicas: Iterable[PartitionReplica]) -> Steps[None]:
+    """Out of the ISR, stopped, deleted, forgotten, without waiting for answers."""
+    stopped = list(replicas)
+    for target in (
+        ReplicaState.OFFLINE,
+        ReplicaState.DELETION_STARTED,
+        ReplicaState.DELETION_SUCCESSFUL,
+        ReplicaState.NON_EXISTENT,
+    ):
+        yield from change_replicas(state, stopped, target)
+
+
+def _forget(state: ClusterState, completed: Moves) -> Steps[None]:
+    """The moves are done; the entries go of those that asked for exactly these replicas in this order."""
+    for tp in completed:
+        state.watched_states.discard(tp)
+
+    def is_done(tp: TopicPartition, target: tuple[BrokerId, ...]) -> bool:
+        assignment = completed.get(tp)
+        return assignment is not None and target == assignment.replicas
+
+    yield from remove_from_znode(state, is_done)
+    for tp in completed:
+        state.partitions_being_reassigned.discard(tp)

@@ -1,0 +1,224 @@
+"""Leadership in ZooKeeper: reading and writing the state znodes of partitions, and what follows from each answer.
+
+Shared by the two state machines and by reassignment. Every write is conditional on the partition epoch that was read
+and fenced by the controller epoch; a lost race is a result, not an error, and is decided anew.
+
+Source: Kafka 3.9 `KafkaZkClient.getTopicPartitionStatesRaw`, `updateLeaderAndIsr`; spec controller.md §2.4, §5.3, §5.4.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Final
+
+from controller.core.effects import Log, Read, Steps, Trace, Write
+from controller.core.state import ClusterState
+from controller.wire import log_events as ev
+from controller.wire.trace import TraceEvent
+from controller.wire.types import NO_LEADER, BrokerId, LeaderAndIsr, ReplicaAssignment, TopicPartition
+from controller.wire.zk_operations import GetData, SetData, ZkCode, ZkResult
+from controller.wire.znodes import TopicPartitionStateZNode
+
+
+class FailureKind(Enum):
+    """Why a partition did not change."""
+
+    STATE_CHANGE_FAILED = "state_change_failed"
+    ZOOKEEPER = "zookeeper"
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A partition did not change. `missing`: it has no readable state znode. `refused`: it has one, but what that says
+    is not believed, or must not be read."""
+
+    reason: str
+    kind: FailureKind = FailureKind.STATE_CHANGE_FAILED
+    missing: bool = False
+    refused: bool = False
+
+
+Outcome = LeaderAndIsr | Failure
+
+
+def read_states(state: ClusterState, partitions: Sequence[TopicPartition]) -> Steps[dict[TopicPartition, Outcome]]:
+    """What ZooKeeper says of these partitions, or why they must not be changed. Re-arms the watches of moving ones."""
+    ops = tuple(GetData(TopicPartitionStateZNode.path(tp), tp in state.watched_states) for tp in partitions)
+    results: list[ZkResult] = yield Read(ops)
+    return {tp: _judge(state, tp, result) for tp, result in zip(partitions, results, strict=True)}
+
+
+def _judge(state: ClusterState, tp: TopicPartition, result: ZkResult) -> Outcome:
+    if result.ok and result.stat is not None:
+        found = TopicPartitionStateZNode.decode(result.data, result.stat.version)
+        if found is None:
+            return Failure(f"the state znode of {tp} does not parse", missing=True, refused=True)
+        if found.controller_epoch > state.epoch:
+            reason = f"controller epoch {found.controller_epoch} wrote {tp}; this controller has {state.epoch}"
+            return Failure(reason, refused=True)
+        return found
+    if result.code is ZkCode.NO_NODE:
+        return Failure(f"{tp} has no state znode", missing=True)
+    reason = f"the state znode of {tp} cannot be read: {result.code.name}"
+    return Failure(reason, FailureKind.ZOOKEEPER, refused=result.code is ZkCode.NO_AUTH)
+
+
+def write_states(
+    state: ClusterState, wanted: Mapping[TopicPartition, LeaderAndIsr]
+) -> Steps[tuple[dict[TopicPartition, Outcome], list[TopicPartition]]]:
+    """Writes each state where its partition epoch still holds: (outcomes, partitions that lost a race).
+
+    `wanted` holds the new content with the partition epoch that was read. What was written is believed at once.
+    """
+    ops = tuple(
+        SetData(TopicPartitionStateZNode.path(tp), TopicPartitionStateZNode.encode(new), new.partition_epoch)
+        for tp, new in wanted.items()
+    )
+    results: list[ZkResult] = yield Write(ops, state.epoch_zk_version)
+    states: dict[tuple[LeaderAndIsr, int], LeaderAndIsr] = {}
+    outcomes: dict[TopicPartition, Outcome] = {}
+    retry: list[TopicPartition] = []
+    for (tp, new), result in zip(wanted.items(), results, strict=True):
+        if result.ok:
+            version = new.partition_epoch + 1 if result.stat is None else result.stat.version
+            written = states.get((new, version)) or states.setdefault(
+                (new, version), replace(new, partition_epoch=version)
+            )
+            state.lead(tp, written)
+            outcomes[tp] = written
+            if state.settings.trace:
+                yield from trace_election(state, tp, written)
+        elif result.code is ZkCode.BAD_VERSION:
+            retry.append(tp)
+            yield Log(ev.ZK_WRITE_CONFLICTED, {"topic": tp.topic, "partition": tp.partition}, "debug")
+        else:
+            outcomes[tp] = Failure(f"the state znode of {tp} refuses: {result.code.name}", FailureKind.ZOOKEEPER)
+    return outcomes, retry
+
+
+def decided(
+    state: ClusterState, found: LeaderAndIsr, *, leader: BrokerId | None, isr: tuple[BrokerId, ...]
+) -> LeaderAndIsr:
+    """What to write over `found`: every decision of a controller raises the leader epoch by one."""
+    return LeaderAndIsr(
+        leader=leader,
+        isr=isr,
+        leader_epoch=found.leader_epoch + 1,
+        partition_epoch=found.partition_epoch,
+        controller_epoch=state.epoch,
+    )
+
+
+def bump_leader_epochs(
+    state: ClusterState, partitions: Sequence[TopicPartition]
+) -> Steps[dict[TopicPartition, Outcome]]:
+    """Raises the leader epochs of partitions and changes nothing else. Starts from what is believed."""
+    outcomes: dict[TopicPartition, Outcome] = {}
+    found, unknown = believed_states(state, partitions)
+    remaining = list(partitions)
+    while remaining:
+        for tp, read in (yield from read_states(state, unknown)).items() if unknown else ():
+            if isinstance(read, Failure):
+                outcomes[tp] = read
+            else:
+                found[tp] = read
+        wanted = {
+            tp: decided(state, found[tp], leader=found[tp].leader, isr=found[tp].isr) for tp in remaining if tp in found
+        }
+        if not wanted:
+            break
+        written, remaining = yield from write_states(state, wanted)
+        outcomes.update(written)
+        found, unknown = {}, remaining
+    return {tp: outcomes[tp] for tp in partitions}
+
+
+def believed_states(
+    state: ClusterState, partitions: Sequence[TopicPartition]
+) -> tuple[dict[TopicPartition, LeaderAndIsr], list[TopicPartition]]:
+    """(what is believed, the partitions of which nothing is). No read: a conditional write says whether it still holds,
+    since a state znode with the same version has the same content."""
+    found: dict[TopicPartition, LeaderAndIsr] = {}
+    unknown: list[TopicPartition] = []
+    for tp in partitions:
+        believed = state.leadership(tp)
+        if believed is None:
+            unknown.append(tp)
+        else:
+            found[tp] = believed
+    return found, unknown
+
+
+#: Partitions decided in one go above which one line speaks of all: a broker that dies must not write 10,000 lines.
+LOGGED_SINGLY: Final = 100
+
+
+def log_elected(
+    elected: Mapping[TopicPartition, LeaderAndIsr], unclean: frozenset[TopicPartition] = frozenset()
+) -> Steps[None]:
+    """The lines of new leaders. Each unclean election has its own."""
+    many = len(elected) > LOGGED_SINGLY
+    for tp, new in elected.items():
+        if many and tp not in unclean:
+            continue
+        yield Log(
+            ev.PARTITION_LEADER_ELECTED,
+            {
+                "topic": tp.topic,
+                "partition": tp.partition,
+                "leader": new.leader,
+                "leader_epoch": new.leader_epoch,
+                "isr": list(new.isr),
+                "partition_epoch": new.partition_epoch,
+                "unclean": tp in unclean,
+            },
+        )
+    if many:
+        by_leader = Counter(new.leader for new in elected.values())
+        leaders = {str(leader): by_leader[leader] for leader in sorted(by_leader, key=str)}
+        yield Log(ev.PARTITION_LEADERS_ELECTED, {"partitions": len(elected), "leaders": leaders})
+
+
+def log_reduced(broker_id: BrokerId, reduced: Mapping[TopicPartition, LeaderAndIsr]) -> Steps[None]:
+    """The lines of ISRs that a broker has left."""
+    if len(reduced) > LOGGED_SINGLY:
+        yield Log(ev.PARTITION_ISRS_REDUCED, {"replica": broker_id, "partitions": len(reduced)})
+        return
+    for tp, known in reduced.items():
+        fields = {"topic": tp.topic, "partition": tp.partition, "replica": broker_id, "leader": known.leader}
+        yield Log(ev.PARTITION_ISR_REDUCED, {**fields, "isr": list(known.isr), "leader_epoch": known.leader_epoch})
+
+
+def trace_election(state: ClusterState, tp: TopicPartition, written: LeaderAndIsr) -> Steps[None]:
+    """The trace row of a decision about leadership."""
+    if state.settings.trace:
+        yield Trace(
+            TraceEvent.ELECT.value,
+            {
+                "topic": tp.topic,
+                "partition": tp.partition,
+                "epoch": written.leader_epoch,
+                "replica": NO_LEADER if written.leader is None else written.leader,
+                "isr": list(written.isr),
+            },
+        )
+
+
+def trace_assignments(state: ClusterState, assigned: Iterable[tuple[TopicPartition, ReplicaAssignment]]) -> Steps[None]:
+    """The trace rows of assignments that were learnt or changed."""
+    if not state.settings.trace:
+        return
+    for tp, assignment in assigned:
+        yield Trace(
+            TraceEvent.ASSIGN.value,
+            {
+                "topic": tp.topic,
+                "partition": tp.partition,
+                "replicas": list(assignment.replicas),
+                "adding": list(assignment.adding_replicas),
+                "removing": list(assignment.removing_replicas),
+            },
+        )

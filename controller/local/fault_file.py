@@ -1,0 +1,144 @@
+"""The fault file of a local cluster: read, changed under a lock, and shown. What a row means is told in
+controller/wire/fault_rows.py.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import itertools
+import os
+import time
+from collections.abc import Callable, Collection, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from controller.local.status import ClusterRow
+from controller.wire.fault_rows import FailLogDir, Fault, FaultError, SlowDisk, decode, encode
+from controller.wire.fault_scenario import format_time
+
+Edit = Callable[[tuple[Fault, ...]], Sequence[Fault]]
+
+
+def now_ms() -> int:
+    """The time of day that brokers of this machine go by."""
+    return time.time_ns() // 1_000_000
+
+
+def write_faults(path: Path, rows: Sequence[Fault]) -> None:
+    """Puts exactly these faults in force: brokers that watch the file take it over within a fraction of a second."""
+    with _locked(path):
+        _write(path, rows)
+
+
+def read_faults(path: Path) -> tuple[Fault, ...]:
+    """The rows of the file, none when there is no file. Raises: FaultError, OSError."""
+    return decode(path.read_text(encoding="utf-8") if path.exists() else "")
+
+
+def edit_faults(path: Path, edit: Edit) -> tuple[Fault, ...]:
+    """Changes the file under its lock, drops what is over, and gives every row an id. Returns the rows now in it.
+
+    Raises: FaultError, OSError, with nothing changed.
+    """
+    with _locked(path):
+        rows = with_ids([row for row in edit(read_faults(path)) if not is_over(row, now_ms())])
+        _write(path, rows)
+    return rows
+
+
+def is_over(row: Fault, at_ms: int) -> bool:
+    """Whether it will never be in force again."""
+    return row.until_ms is not None and row.until_ms <= at_ms
+
+
+def with_ids(rows: Sequence[Fault]) -> tuple[Fault, ...]:
+    """The same rows; those without an id get f1, f2, ... Raises: FaultError, when an id is there twice."""
+    used = [row.id for row in rows if row.id is not None]
+    if len(set(used)) != len(used):
+        twice = next(name for name in used if used.count(name) > 1)
+        raise FaultError(f"there is a fault {twice!r} already; kwob fault clear {twice} ends it")
+    free = (name for name in (f"f{n}" for n in itertools.count(1)) if name not in set(used))
+    return tuple(row if row.id is not None else row.model_copy(update={"id": next(free)}) for row in rows)
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """One editor at a time: two that read, change and write would lose a row."""
+    lock = os.open(path.with_name(path.name + ".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(lock)
+
+
+def _write(path: Path, rows: Sequence[Fault]) -> None:
+    beside = path.with_name(path.name + ".new")
+    beside.write_text(encode(rows), encoding="utf-8")
+    beside.replace(path)
+
+
+def check_against(row: Fault, cluster: ClusterRow) -> None:
+    """Refuses a row that can concern no broker of the cluster. Raises: FaultError, naming what there is."""
+    known = {broker.id: broker for broker in cluster.brokers}
+    named = row.broker if isinstance(row.broker, tuple) else () if row.broker is None else (row.broker,)
+    peer = getattr(row, "peer", None)
+    for broker_id in (*named, *(() if peer is None else (peer,))):
+        if broker_id not in known:
+            raise FaultError(f"no broker {broker_id} in this cluster; there are {_names(known)}")
+    racks = sorted({broker.rack for broker in cluster.brokers if broker.rack is not None})
+    if row.rack is not None and row.rack not in racks:
+        raise FaultError(f"no broker has rack {row.rack!r}; there are {_names(racks) or 'no racks'}")
+    meant = [b for b in cluster.brokers if (not named or b.id in named) and row.rack in (None, b.rack)]
+    if not meant:
+        raise FaultError(f"none of the brokers {_names(named)} is in rack {row.rack!r}")
+    if isinstance(row, (FailLogDir, SlowDisk)) and row.log_dir is not None:
+        dirs = sorted({log_dir for broker in meant for log_dir in broker.log_dirs})
+        if row.log_dir not in dirs:
+            raise FaultError(f"no such broker has a log directory {row.log_dir}; there are {_names(dirs)}")
+
+
+def _names(things: Collection[Any]) -> str:
+    return ", ".join(str(thing) for thing in things)
+
+
+# -- shown -------------------------------------------------------------------------------------------------------------
+
+
+def state_of(row: Fault, at_ms: int) -> str:
+    """`in force`, `in 5s` (it has not begun) or `over`, with how long it still lasts."""
+    if is_over(row, at_ms):
+        return "over"
+    if row.from_ms is not None and row.from_ms > at_ms:
+        return f"in {_about(row.from_ms - at_ms)}"
+    return "in force" + (f", {_about(row.until_ms - at_ms)} left" if row.until_ms is not None else "")
+
+
+def _about(time_ms: int) -> str:
+    return format_time(max(1000, round(time_ms / 1000) * 1000))
+
+
+def whom(row: Fault) -> str:
+    """The brokers of a row in words."""
+    brokers = "all" if row.broker is None else _names(row.broker if isinstance(row.broker, tuple) else (row.broker,))
+    return brokers if row.rack is None else f"{'' if row.broker is None else brokers + ' '}rack {row.rack}"
+
+
+def what(row: Fault) -> str:
+    """The other columns of a row in words."""
+    return " ".join(f"{name}={value}" for name, value in row.about().items() if name not in ("broker", "rack"))
+
+
+def print_faults(rows: Sequence[Fault], console: Console) -> None:
+    """A table of rows, or one line when there are none."""
+    if not rows:
+        console.print("no fault is in force")
+        return
+    table = Table("id", "fault", "brokers", "what", "state", box=None, pad_edge=False)
+    for row in rows:
+        table.add_row(row.id or "-", row.fault, whom(row), what(row), state_of(row, now_ms()))
+    console.print(table)

@@ -1,0 +1,133 @@
+"""`kwob why` for any cluster; for one of `kwob up` with what its data folder adds: processes, faults and logs."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import json
+from collections import defaultdict, deque
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from controller.admin.toolkit.machine import Machine, this_machine
+from controller.admin.why.command import add_arguments, explain
+from controller.admin.why.look import Locally
+from controller.local.fault_file import now_ms, read_faults, state_of, what
+from controller.local.status import CLUSTER_FILE, DEFAULT_DATA, BrokerRow, ClusterError, ClusterRow, read_cluster
+from controller.wire import log_events as ev
+from controller.wire.fault_rows import FAULT_FILE, Fault, FaultError
+from controller.wire.types import BrokerId, TopicPartition
+from controller.world.ports import ZkConnector
+from controller.world.real import logs
+
+_INTERRUPTED: Final = 130
+_ZK_ANSWER_S: Final = 5.0
+#: Of each log, so many bytes from its end are read, and so many lines of a partition are told.
+_LOG_TAIL_BYTES: Final = 2 * 1024 * 1024
+_LINES: Final = 3
+#: What programs log when something about a partition went wrong.
+_TELLING: Final = frozenset(
+    {
+        ev.PARTITION_ELECTION_FAILED,
+        ev.REASSIGNMENT_REFUSED,
+        ev.FETCHER_FAILED,
+        ev.FOLLOWER_NOT_STARTED,
+        ev.ISR_SHRUNK,
+        ev.ISR_WRITE_REFUSED,
+        ev.TRANSITION_REFUSED,
+        ev.LOG_TRUNCATED,
+    }
+)
+
+
+def main(argv: Sequence[str]) -> int:
+    """Runs the tool. Returns the exit code (see --help)."""
+    parser = argparse.ArgumentParser(prog="kwob why", description="Why a partition is not as it should be.")
+    add_arguments(parser)
+    parser.add_argument("--data", type=Path, help=f"folder of a kwob up cluster (default: {DEFAULT_DATA}, if there)")
+    options = parser.parse_args(argv)
+    logs.configure("why", level="error")
+    try:
+        return asyncio.run(run(options, this_machine()))
+    except KeyboardInterrupt:
+        return _INTERRUPTED
+
+
+async def run(options: argparse.Namespace, machine: Machine) -> int:
+    """As `main`, on the running loop."""
+    if options.data is None and options.bootstrap_server is None and options.zookeeper is None:
+        options.data = DEFAULT_DATA
+    locally = None
+    if options.data is not None:
+        try:
+            row = read_cluster(options.data)
+        except ClusterError as error:
+            machine.err.write(f"kwob why: {error}\n")
+            return 1
+        options.bootstrap_server = options.bootstrap_server or row.bootstrap
+        options.zookeeper = options.zookeeper or row.zookeeper
+        locally = look(options.data, row)
+    return await explain(options, machine, _connector, locally)
+
+
+def _connector(zookeeper: str) -> ZkConnector:
+    from controller.world.real.zookeeper import KazooConnector
+
+    return KazooConnector(zookeeper, connect_timeout_s=_ZK_ANSWER_S)
+
+
+def look(data: Path, row: ClusterRow) -> Locally:
+    """What the data folder tells of brokers and partitions. What cannot be read is left out."""
+    faults: tuple[Fault, ...] = ()
+    with contextlib.suppress(FaultError, OSError):
+        faults = tuple(f for f in read_faults(data / FAULT_FILE) if state_of(f, now_ms()).startswith("in force"))
+    return Locally(
+        running={BrokerId(b.id): b.pid is not None for b in row.brokers},
+        faults={BrokerId(b.id): told for b in row.brokers if (told := tuple(_told(f) for f in faults if _hits(f, b)))},
+        log_lines=log_lines(data / CLUSTER_FILE),
+    )
+
+
+def log_lines(cluster_file: Path) -> dict[TopicPartition, tuple[str, ...]]:
+    """The last telling lines of each partition from the logs beside the cluster file, oldest first."""
+    found: dict[TopicPartition, deque[tuple[str, str]]] = defaultdict(lambda: deque(maxlen=_LINES))
+    entries = []
+    for path in sorted((cluster_file.parent / "logs").glob("*.log")):
+        entries += [(str(r.get("ts", "")), path.stem, r) for r in _rows(path) if r.get("event") in _TELLING]
+    for when, who, entry in sorted(entries, key=lambda e: e[:2]):
+        topic, number = entry.get("topic"), entry.get("partition")
+        if isinstance(topic, str) and isinstance(number, int):
+            keys = ("reason", "isr", "leader", "offset")
+            told = ", ".join(f"{k} {entry[k]}" for k in keys if k in entry)
+            found[TopicPartition(topic, number)].append((when, f"log of {who}: {entry['event']} {told}".rstrip()))
+    return {partition: tuple(dict.fromkeys(line for _, line in lines)) for partition, lines in found.items()}
+
+
+def _rows(path: Path) -> Iterator[dict[str, Any]]:
+    """The JSON objects of the end of a file, one a line; a cut or foreign line is passed over."""
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, path.stat().st_size - _LOG_TAIL_BYTES))
+            lines = file.read().decode("utf-8", "replace").splitlines()
+    except OSError:
+        return
+    for line in lines:
+        try:
+            row = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(row, dict):
+            yield row
+
+
+def _hits(fault: Fault, broker: BrokerRow) -> bool:
+    """Whether a row of the fault file concerns a broker; one that names none concerns all."""
+    named = fault.broker if isinstance(fault.broker, tuple) else (fault.broker,)
+    return (fault.broker is None or broker.id in named) and fault.rack in (None, broker.rack)
+
+
+def _told(fault: Fault) -> str:
+    rest = what(fault)
+    return f"{fault.fault} ({rest})" if rest else fault.fault

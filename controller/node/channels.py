@@ -1,0 +1,398 @@
+"""One ordered sender per broker: control requests out, what brokers answer back in as events.
+
+A channel has at most one request under way and repeats it until it is answered or the broker is removed; later requests
+wait behind it. A broker that stalls, lies or closes delays only itself. Nothing here decides or reads the state.
+
+Source: spec controller.md §7.3, §7.6, §7.7; Kafka 3.9 `RequestSendThread`, `ControllerRequestBatch`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from structlog.typing import FilteringBoundLogger
+
+from controller.core.events import (
+    Event,
+    LeaderAndIsrResponseReceived,
+    TopicDeletionStopReplicaResponseReceived,
+    UpdateMetadataResponseReceived,
+)
+from controller.node.timings import Times
+from controller.wire import control, protocol
+from controller.wire import log_events as ev
+from controller.wire.control import (
+    ControlRequest,
+    LeaderAndIsrEntry,
+    LeaderAndIsrRequest,
+    StopReplicaRequest,
+    UpdateMetadataEntry,
+    UpdateMetadataRequest,
+)
+from controller.wire.errors import ErrorCode
+from controller.wire.types import Broker, BrokerId, TopicPartition
+from controller.world.client import BrokerConnection
+from controller.world.ports import Network
+
+#: Pause before a failed request is sent again (spec §7.6).
+RETRY_PAUSE_S: Final = 0.1
+#: Waiting requests of one broker above which they are merged. A stalled broker then holds one LeaderAndIsr and one
+#: UpdateMetadata between two StopReplicas, so its backlog grows with the cluster and not with time.
+MERGE_ABOVE: Final = 1_000
+#: Encoded UpdateMetadata bodies kept for the other brokers of a batch. Senders work on the same few batches.
+BODIES_KEPT: Final = 8
+#: Queue times of one broker that are kept for quantiles.
+QUEUE_TIMES_KEPT: Final = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChannelSettings:
+    """`controller.socket.timeout.ms`, `request.timeout.ms`, and the listener of brokers to connect to."""
+
+    listener: str = "PLAINTEXT"
+    connect_timeout_ms: int = 30_000
+    request_timeout_ms: int = 30_000
+
+
+@dataclass(slots=True)
+class ChannelGauges:
+    """What one channel has done so far: for metrics."""
+
+    #: How long requests waited before they were first sent (`RequestRateAndQueueTimeMs`).
+    queue: Times
+    requests: int = 0
+    failures: int = 0
+    queue_size: int = 0
+
+
+class Channels:
+    """The channels of one controller. `emit` takes the events; `deletion_started` tells at the time of an answer
+    whether a topic's deletion has started (only then do deleted replicas matter)."""
+
+    def __init__(
+        self,
+        *,
+        controller_id: BrokerId,
+        network: Network,
+        settings: ChannelSettings,
+        emit: Callable[[Event], None],
+        deletion_started: Callable[[str], bool],
+        log: FilteringBoundLogger,
+    ) -> None:
+        self._client_id = str(controller_id)
+        self._network = network
+        self._settings = settings
+        self._emit = emit
+        self._deletion_started = deletion_started
+        self._log = log
+        self._bodies = _Bodies()
+        self._channels: dict[BrokerId, _Channel] = {}
+
+    def add(self, brokers: Iterable[Broker]) -> None:
+        """Opens channels; a broker that has one keeps it."""
+        for broker in brokers:
+            if broker.broker_id not in self._channels:
+                self._channels[broker.broker_id] = _Channel(
+                    broker,
+                    self._client_id,
+                    self._network,
+                    self._settings,
+                    self._bodies,
+                    self._answered,
+                    self._log.bind(broker=broker.broker_id),
+                )
+
+    def remove(self, broker_ids: Iterable[BrokerId]) -> None:
+        """Closes channels; what they had queued is lost."""
+        for broker_id in broker_ids:
+            if (channel := self._channels.pop(broker_id, None)) is not None:
+                channel.close()
+
+    def send(self, requests: Iterable[ControlRequest]) -> int:
+        """Queues each request for its broker, in order; returns how many. Those without a channel are dropped."""
+        queued = 0
+        for request in requests:
+            channel = self._channels.get(request.to)
+            if channel is None:
+                self._log.warning(
+                    ev.REQUEST_REFUSED, broker=request.to, request=_name(request), reason="the broker has no channel"
+                )
+                continue
+            channel.put(request)
+            queued += 1
+        return queued
+
+    def close(self) -> None:
+        """Closes all channels."""
+        self.remove(list(self._channels))
+
+    def pending(self, broker_ids: Iterable[BrokerId]) -> Callable[[], bool]:
+        """Whether something that is queued now for one of these is still unanswered: ask again and again."""
+        marks = [(c, c.queued) for c in map(self._channels.get, broker_ids) if c is not None]
+        return lambda: any(channel.done < queued and channel in self._channels.values() for channel, queued in marks)
+
+    def gauges(self) -> dict[BrokerId, ChannelGauges]:
+        """Of each broker with a channel."""
+        return {broker_id: channel.gauges() for broker_id, channel in sorted(self._channels.items())}
+
+    def _answered(self, request: ControlRequest, body: Any) -> None:
+        event = event_of_answer(request, body, self._deletion_started)
+        if event is not None:
+            self._emit(event)
+
+
+class _Channel:
+    """One broker's queue and the task that empties it."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        client_id: str,
+        network: Network,
+        settings: ChannelSettings,
+        bodies: _Bodies,
+        answered: Callable[[ControlRequest, Any], None],
+        log: FilteringBoundLogger,
+    ) -> None:
+        self._broker = broker
+        self._client_id = client_id
+        self._network = network
+        self._settings = settings
+        self._bodies = bodies
+        self._answered = answered
+        self._log = log
+        self._queue: deque[tuple[float, ControlRequest]] = deque()
+        self._merge_at = MERGE_ABOVE
+        self._wake = asyncio.Event()
+        self._connection: BrokerConnection | None = None
+        self._gauges = ChannelGauges(queue=Times(QUEUE_TIMES_KEPT))
+        #: Requests queued, and those of them that are answered or superseded, since the channel was opened.
+        self.queued = 0
+        self.done = 0
+        self._task = asyncio.get_running_loop().create_task(
+            self._run(), name=f"Controller-{client_id}-to-broker-{broker.broker_id}-send-thread"
+        )
+
+    def put(self, request: ControlRequest) -> None:
+        """Queues a request behind all others."""
+        self._queue.append((asyncio.get_running_loop().time(), request))
+        self.queued += 1
+        if len(self._queue) > self._merge_at:
+            self._merge()
+        self._wake.set()
+
+    def close(self) -> None:
+        """Stops at once. Idempotent."""
+        self._task.cancel()
+        self._disconnect()
+        self._queue.clear()
+
+    def gauges(self) -> ChannelGauges:
+        """With the queue's size as it is now."""
+        return replace(self._gauges, queue_size=len(self._queue))
+
+    def _merge(self) -> None:
+        """Merges what waits; the request under way is not in the queue."""
+        before = len(self._queue)
+        queued_s = self._queue[0][0]
+        self._queue = deque((queued_s, request) for request in merged(r for _, r in self._queue))
+        self.done += before - len(self._queue)
+        self._merge_at = max(MERGE_ABOVE, 2 * len(self._queue))
+        self._log.warning(ev.REQUEST_QUEUE_MERGED, requests=before, left=len(self._queue), limit=MERGE_ABOVE)
+
+    async def _run(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            while not self._queue:
+                self._wake.clear()
+                await self._wake.wait()
+            queued_s, request = self._queue.popleft()
+            self._gauges.queue.add((loop.time() - queued_s) * 1000)
+            await self._deliver(request)
+            self.done += 1
+            self._gauges.requests += 1
+
+    async def _deliver(self, request: ControlRequest) -> None:
+        """Sends one request until it is answered; one that cannot be put into bytes is dropped."""
+        try:
+            encoded = self._bodies.encode(request)
+        except (struct.error, ValueError, OverflowError) as error:
+            self._log.error(ev.REQUEST_REFUSED, request=_name(request), reason=f"it cannot be encoded: {error}")
+            return
+        attempt = 0
+        while True:
+            attempt += 1
+            try:
+                body = await self._attempt(*encoded)
+            except (OSError, TimeoutError, protocol.ProtocolError) as error:
+                self._disconnect()
+                self._gauges.failures += 1
+                if attempt & (attempt - 1) == 0:  # the 1st, 2nd, 4th, ...: a dead broker must not flood the log
+                    self._log.warning(
+                        ev.REQUEST_FAILED, request=_name(request), attempt=attempt, reason=str(error) or "timed out"
+                    )
+                await asyncio.sleep(RETRY_PAUSE_S)
+                continue
+            self._log.debug(ev.REQUEST_SENT, request=_name(request), partitions=len(request.partition_states))
+            self._answered(request, body)
+            return
+
+    async def _attempt(self, api_key: int, version: int, body: bytes) -> Any:
+        """One try. Raises: OSError, TimeoutError, ProtocolError."""
+        connection = self._connection
+        if connection is None or not connection.is_open:
+            connection = self._connection = await self._connect()
+        return await connection.call(api_key, version, body, timeout_s=self._settings.request_timeout_ms / 1000)
+
+    async def _connect(self) -> BrokerConnection:
+        endpoint = self._broker.endpoint(self._settings.listener)
+        if endpoint is None:
+            raise OSError(f"broker {self._broker.broker_id} has no listener {self._settings.listener}")
+        return await BrokerConnection.open(
+            self._network,
+            endpoint.host,
+            endpoint.port,
+            client_id=self._client_id,
+            timeout_s=self._settings.connect_timeout_ms / 1000,
+        )
+
+    def _disconnect(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+
+class _Bodies:
+    """Encodes requests; the part of UpdateMetadata that all brokers of a batch share is encoded once.
+
+    A batch is recognised by the identity of its tuples, which the cache keeps alive.
+    """
+
+    __slots__ = ("_tails",)
+
+    def __init__(self) -> None:
+        self._tails: OrderedDict[tuple[int, int], tuple[object, object, bytes]] = OrderedDict()
+
+    def encode(self, request: ControlRequest) -> tuple[int, int, bytes]:
+        """(api key, version, body)."""
+        match request:
+            case LeaderAndIsrRequest():
+                body = control.encode_leader_and_isr(request)
+                return protocol.ApiKey.LEADER_AND_ISR, control.LEADER_AND_ISR_VERSION, body
+            case StopReplicaRequest():
+                body = control.encode_stop_replica(request)
+                return protocol.ApiKey.STOP_REPLICA, control.STOP_REPLICA_VERSION, body
+            case UpdateMetadataRequest():
+                body = control.encode_update_metadata(request, self._tail(request))
+                return protocol.ApiKey.UPDATE_METADATA, control.UPDATE_METADATA_VERSION, body
+
+    def _tail(self, request: UpdateMetadataRequest) -> bytes:
+        states, brokers = request.partition_states, request.live_brokers
+        key = (id(states), id(brokers))
+        kept = self._tails.get(key)
+        if kept is not None:
+            self._tails.move_to_end(key)
+            return kept[2]
+        tail = control.encode_update_metadata_tail(request)
+        self._tails[key] = (states, brokers, tail)
+        while len(self._tails) > BODIES_KEPT:
+            self._tails.popitem(last=False)
+        return tail
+
+
+def event_of_answer(request: ControlRequest, body: Any, deletion_started: Callable[[str], bool]) -> Event | None:
+    """The event an answer stands for; None for a StopReplica answer about nothing that is being deleted.
+
+    Partitions that were not asked about are left out: a broker answers for nobody else.
+    """
+    error = ErrorCode.of(int(body.error_code))
+    match request:
+        case UpdateMetadataRequest():
+            return UpdateMetadataResponseReceived(broker_id=request.to, request_error=error)
+        case LeaderAndIsrRequest():
+            asked = {entry.topic_partition for entry in request.partition_states} if body.partition_errors else set()
+            return LeaderAndIsrResponseReceived(
+                broker_id=request.to, request_error=error, partition_errors=_partition_errors(body, asked)
+            )
+        case StopReplicaRequest():
+            asked = {
+                entry.topic_partition
+                for entry in request.partition_states
+                if entry.delete_partition and deletion_started(entry.topic_partition.topic)
+            }
+            errors = _partition_errors(body, asked)
+            if not errors:
+                return None
+            return TopicDeletionStopReplicaResponseReceived(
+                broker_id=request.to, request_error=error, partition_errors=errors
+            )
+
+
+def _partition_errors(body: Any, asked: set[TopicPartition]) -> dict[TopicPartition, ErrorCode]:
+    errors = {}
+    for answer in body.partition_errors or ():
+        tp = TopicPartition(answer.topic_name, int(answer.partition_index))
+        if tp in asked:
+            errors[tp] = ErrorCode.of(int(answer.error_code))
+    return errors
+
+
+@dataclass(slots=True)
+class _Run:
+    """Requests between two StopReplicas, merged."""
+
+    metadata: UpdateMetadataRequest | None = None
+    metadata_states: dict[TopicPartition, UpdateMetadataEntry] = field(default_factory=dict)
+    leaders: LeaderAndIsrRequest | None = None
+    leader_states: dict[TopicPartition, LeaderAndIsrEntry] = field(default_factory=dict)
+    live_leaders: dict[BrokerId, Broker] = field(default_factory=dict)
+
+    def flush(self) -> list[ControlRequest]:
+        """What is left of the run: metadata first, so that the leaders that are named next are known to be alive."""
+        left: list[ControlRequest] = []
+        if self.metadata is not None:
+            left.append(replace(self.metadata, partition_states=tuple(self.metadata_states.values())))
+        if self.leaders is not None:
+            left.append(
+                replace(
+                    self.leaders,
+                    partition_states=tuple(self.leader_states.values()),
+                    live_leaders=tuple(self.live_leaders.values()),
+                )
+            )
+        return left
+
+
+def merged(requests: Iterable[ControlRequest]) -> list[ControlRequest]:
+    """The waiting requests of one broker with those merged that later ones supersede.
+
+    Per partition the latest state counts; `is_new` stays true once it was. StopReplica requests keep their place, since
+    what comes after one may undo it.
+    """
+    out: list[ControlRequest] = []
+    run = _Run()
+    for request in requests:
+        match request:
+            case UpdateMetadataRequest():
+                run.metadata = request
+                run.metadata_states.update((entry.topic_partition, entry) for entry in request.partition_states)
+            case LeaderAndIsrRequest():
+                run.leaders = request
+                run.live_leaders.update((broker.broker_id, broker) for broker in request.live_leaders)
+                for entry in request.partition_states:
+                    before = run.leader_states.get(entry.topic_partition)
+                    is_new = entry.is_new or (before is not None and before.is_new)
+                    run.leader_states[entry.topic_partition] = replace(entry, is_new=is_new)
+            case StopReplicaRequest():
+                out += [*run.flush(), request]
+                run = _Run()
+    return out + run.flush()
+
+
+def _name(request: ControlRequest) -> str:
+    return type(request).__name__.removesuffix("Request")

@@ -1,0 +1,308 @@
+"""One controller, put together from its parts and the world it is given: real or simulated, it cannot tell.
+
+Wiring only: what to do about an event is `core`'s, what about a request `requests`'. The order of starting and stopping
+is what this file knows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from random import Random
+from typing import Final
+
+from structlog.typing import FilteringBoundLogger
+
+from controller.core import step
+from controller.core.effects import Effect, Recipe, Trace
+from controller.core.events import ControllerState, Event, RegisterBrokerAndReelect, Startup
+from controller.core.state import ClusterState
+from controller.node import zk_watches as zk_module
+from controller.node.channels import Channels
+from controller.node.config import Properties
+from controller.node.config_changes import DynamicConfigs
+from controller.node.loop import ControllerLoop
+from controller.node.producer_ids import ProducerIds
+from controller.node.requests.context import Node
+from controller.node.server import Limits, Server
+from controller.node.zk_watches import Zk
+from controller.rules.configs.listeners import NodeListener
+from controller.wire import log_events as ev
+from controller.wire import trace, znodes
+from controller.wire.types import Broker, BrokerId, Endpoint
+from controller.wire.zk_operations import Create, Exists, GetData, WatchEvent, ZkCode, ZkSessionExpired, ZkUnreachable
+from controller.world.ports import Clock, Network, ZkConnector
+
+#: Pause between attempts to open a new session (spec controller.md §2.6).
+SESSION_RETRY_S: Final = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class World:
+    """What is passed in: time of day, network, ZooKeeper and chance. `chance` draws placements and the cluster's id."""
+
+    clock: Clock
+    network: Network
+    connector: ZkConnector
+    chance: Random
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """Who this controller is and where it listens: among others on the listener that brokers use among themselves."""
+
+    controller_id: BrokerId
+    listeners: tuple[NodeListener, ...]
+
+
+class IdTaken(Exception):
+    """The id of this controller is a broker's. The message says what to do."""
+
+
+class BoundCore:
+    """The functions of `core.step`, bound to one state; see `loop.Core`."""
+
+    def __init__(self, state: ClusterState) -> None:
+        self._state = state
+
+    def handle(self, event: Event, now_ms: int) -> Recipe:
+        """The recipe for one event."""
+        return step.handle(self._state, event, now_ms)
+
+    def preempted(self, event: Event) -> Iterable[Effect]:
+        """The answers owed when an event is dropped."""
+        return step.preempted(event)
+
+    def state_during(self, event: Event) -> ControllerState:
+        """What the gauge shows meanwhile."""
+        return step.state_during(event)
+
+    @property
+    def epoch(self) -> int:
+        """The controller epoch."""
+        return self._state.epoch
+
+
+class Controller:
+    """A controller process: make it on a running event loop, `start`, then `stop`.
+
+    `given` are all settings as they were given, as text: what brokers would call their static configs. `trace_line`
+    takes lines of the ISR trace, one row each.
+    """
+
+    def __init__(
+        self,
+        identity: Identity,
+        properties: Properties,
+        world: World,
+        log: FilteringBoundLogger,
+        *,
+        given: Mapping[str, str] | None = None,
+        trace_line: Callable[[str], None] | None = None,
+    ) -> None:
+        self._identity = identity
+        self._properties = properties
+        self._world = world
+        self._log = log.bind(controller=identity.controller_id)
+        self._trace_line = trace_line
+        self._trace_seq = 0
+        core_settings = replace(properties.core(), trace=trace_line is not None)
+        self.state = ClusterState(identity.controller_id, core_settings)
+        self.zk = Zk(world.connector, self._watched, self._expired)
+        self.channels = Channels(
+            controller_id=identity.controller_id,
+            network=world.network,
+            settings=properties.channels(),
+            emit=self._emit,
+            deletion_started=lambda topic: topic in self.state.topics_with_deletion_started,
+            log=self._log,
+        )
+        self.loop = ControllerLoop(
+            core=BoundCore(self.state),
+            zk=self.zk,
+            channels=self.channels,
+            clock=world.clock,
+            trace=self._trace,
+            log=self._log,
+        )
+        self._configs = DynamicConfigs(
+            controller_id=identity.controller_id,
+            static=given or {},
+            zk=self.zk,
+            state=self.state,
+            emit=self._emit,
+            clock=world.clock,
+            log=self._log,
+        )
+        self.server = Server(
+            Limits(
+                request_bytes=properties.socket_request_max_bytes,
+                connections=properties.max_connections,
+                idle_ms=properties.connections_max_idle_ms,
+            ),
+            self._log,
+        )
+        self._renewal: asyncio.Task[None] | None = None
+
+    async def start(self) -> Endpoint:
+        """Binds the listener, opens a session, creates what every cluster has, and runs for office.
+
+        Returns where brokers are told that it listens. Raises: OSError, which names the address that cannot be bound;
+        ZkUnreachable; ZnodeError, when `/cluster/id` cannot be read; IdTaken. Then nothing of it is left running.
+        """
+        try:
+            endpoints = await self._listen()
+            self.state.endpoint = Broker(broker_id=self._identity.controller_id, endpoints=endpoints)
+            await self._open_session()
+            cluster_id = await self._prepare()
+            await self._check_id()
+        except BaseException:
+            await self.stop()
+            raise
+        self.loop.start()
+        self.loop.put(Startup())
+        self._configs.start()
+        self.server.open(self._node(cluster_id, self.state.endpoint))
+        endpoint = next(e for e in endpoints if e.listener == self._properties.inter_broker_listener)
+        self._log.info(
+            ev.CONTROLLER_STARTED,
+            host=endpoint.host,
+            port=endpoint.port,
+            listeners=[f"{e.listener}://{e.host}:{e.port}" for e in endpoints],
+            cluster_id=cluster_id,
+        )
+        return endpoint
+
+    async def _listen(self) -> tuple[Endpoint, ...]:
+        """Binds each listener; returns what others are told of. Raises OSError, which names the address."""
+        endpoints = []
+        for each in self._identity.listeners:
+            try:
+                bound = await self.server.listen(self._world.network, each.host, each.port, listener=each.name)
+            except OSError as error:
+                raise OSError(f"cannot listen on {each.host}:{each.port}: {error.strerror or error}") from error
+            if each.is_advertised:
+                endpoints.append(each.endpoint(*bound))
+        return tuple(endpoints)
+
+    async def stop(self) -> None:
+        """Stops taking requests and events, drops what was queued for brokers, and ends the session. Idempotent."""
+        await self.server.close()
+        if self._renewal is not None:
+            self._renewal.cancel()
+            await asyncio.gather(self._renewal, return_exceptions=True)
+        await self._configs.stop()
+        await self.loop.stop()
+        self.channels.close()
+        await self.zk.close()
+        self._log.info(ev.CONTROLLER_STOPPED)
+
+    def _node(self, cluster_id: str, endpoint: Broker) -> Node:
+        return Node(
+            state=self.state,
+            loop=self.loop,
+            channels=self.channels,
+            zk=self.zk,
+            properties=self._properties,
+            configs=self._configs,
+            cluster_id=cluster_id,
+            endpoint=endpoint,
+            listener=self._properties.inter_broker_listener,
+            chance=self._world.chance,
+            producer_ids=ProducerIds(self.zk, self._identity.controller_id),
+            log=self._log,
+        )
+
+    def _emit(self, event: Event) -> None:
+        self.loop.put(event)
+
+    # --- sessions
+
+    async def _open_session(self) -> None:
+        await self.zk.open()
+        self.state.session_id = self.zk.session_id
+
+    async def _prepare(self) -> str:
+        """Creates the standard znodes and the cluster's id where they are missing; returns the id.
+
+        Raises: ZkUnreachable, when ZooKeeper refuses or loses the session meanwhile.
+        """
+        paths = [path for standard in znodes.PERSISTENT_PATHS for path in _with_parents(standard)]
+        try:
+            results = await self.zk.perform([Create(path) for path in dict.fromkeys(paths)])
+            bad = [r.code for r in results if r.code not in (ZkCode.OK, ZkCode.NODE_EXISTS)]
+            if bad:
+                raise ZkUnreachable(f"ZooKeeper refuses to create the standard znodes: {bad[0].name}")
+            return await self._cluster_id()
+        except ZkSessionExpired as error:
+            raise ZkUnreachable(f"the ZooKeeper session ended while the controller started: {error}") from error
+
+    async def _cluster_id(self) -> str:
+        path = znodes.ClusterIdZNode.path
+        fresh = base64.urlsafe_b64encode(self._world.chance.randbytes(_CLUSTER_ID_BYTES)).rstrip(b"=").decode()
+        (found,) = await self.zk.perform([GetData(path)])
+        if not found.ok:
+            await self.zk.perform([Create("/cluster"), Create(path, znodes.ClusterIdZNode.encode(fresh))])
+            (found,) = await self.zk.perform([GetData(path)])
+        return znodes.ClusterIdZNode.decode(found.data)
+
+    async def _check_id(self) -> None:
+        """A controller is no broker: under one id, brokers and clients could not tell them apart. Raises: IdTaken."""
+        controller_id = self._identity.controller_id
+        (registered,) = await self.zk.perform([Exists(znodes.BrokerIdZNode.path(controller_id))])
+        if registered.ok:
+            raise IdTaken(f"a broker with id {controller_id} is registered; choose another --controller-id")
+
+    def _watched(self, watch: WatchEvent) -> None:
+        if watch.path == znodes.ConfigChangesZNode.path:
+            self._configs.notice()
+        elif (event := zk_module.event_of(watch)) is not None:
+            self.loop.put(event)
+
+    def _expired(self) -> None:
+        """Source: spec controller.md §2.6."""
+        self._log.warning(ev.ZK_SESSION_EXPIRED)
+        self.state.session_id = None
+        taken = self.loop.expire()
+        self._renewal = asyncio.get_running_loop().create_task(self._renew(taken), name="session-renewal")
+
+    async def _renew(self, expire_taken: asyncio.Event) -> None:
+        """Once `Expire` is being processed (so the event before has ended): a new session, then the election. It is
+        tried once a second for ever (spec §2.6)."""
+        await expire_taken.wait()
+        attempt = 0
+        while True:
+            attempt += 1
+            try:
+                await self._open_session()
+                break
+            except ZkUnreachable as error:
+                self._log.warning(ev.ZK_RECONNECT_FAILED, attempt=attempt, reason=str(error))
+                await asyncio.sleep(SESSION_RETRY_S)
+        self._configs.notice()
+        self.loop.put(RegisterBrokerAndReelect())
+
+    # --- the trace
+
+    def _trace(self, row: Trace) -> None:
+        if self._trace_line is None:
+            return
+        self._trace_seq += 1
+        line = trace.encode_row(
+            seq=self._trace_seq,
+            ts=self._world.clock.now_ms(),
+            broker=self._identity.controller_id,
+            ev=trace.TraceEvent(row.ev),
+            **row.columns,
+        )
+        self._trace_line(line)
+
+
+_CLUSTER_ID_BYTES: Final = 16
+
+
+def _with_parents(path: str) -> list[str]:
+    parts = path.strip("/").split("/")
+    return ["/" + "/".join(parts[:depth]) for depth in range(1, len(parts) + 1)]

@@ -1,0 +1,143 @@
+"""CreatePartitions (37), versions 0 to 2: more partitions for a topic. `count` is the new total.
+
+Source: spec broker.md §16.5, controller.md §10.1, admin.md §1.7; Kafka 3.9 `ZkAdminManager.createPartitions`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from controller.node.requests.context import Body, Node, check_size, check_written
+from controller.rules.placement import (
+    BrokerRack,
+    InvalidPartitions,
+    InvalidReplicaAssignment,
+    RackMode,
+    add_partitions,
+    usable_brokers,
+)
+from controller.wire import znodes
+from controller.wire.errors import ErrorCode, KafkaError
+from controller.wire.protocol import Request
+from controller.wire.types import BrokerId, ReplicaAssignment
+from controller.wire.zk_operations import GetChildren, GetData, SetData
+from controller.wire.znodes import TopicAssignment
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Grown:
+    """A topic's assignment before and after."""
+
+    before: TopicAssignment
+    after: TopicAssignment
+
+
+async def handle_create_partitions(node: Node, request: Request) -> Body:
+    """Adds partitions and waits until each partition of the topics has a leader, or the time is over."""
+    node.check_active()
+    body = request.body
+    timeout_ms, validate_only = body.timeout, bool(body.validate_only)
+    brokers = usable_brokers(await _registered_brokers(node), RackMode.ENFORCED)
+    twice = {name for name, count in Counter(t.name for t in body.topics).items() if count > 1}
+    results: dict[str, Body] = {}
+    grown: dict[str, list[int]] = {}
+    for topic in body.topics:
+        try:
+            if topic.name in twice:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic in request.")
+            plan = await _plan(node, topic, brokers)
+            if not validate_only:
+                await _write(node, topic.name, plan.after)
+                grown[topic.name] = list(plan.after.partitions)
+        except KafkaError as error:
+            results[topic.name] = _result(topic.name, error.code, error.told)
+            node.log_unexpected(request, error, topic=topic.name)
+        else:
+            results[topic.name] = _result(topic.name, ErrorCode.NONE, None)
+    if grown and timeout_ms > 0:
+        await node.wait(lambda: all(node.has_leaders(name, p) for name, p in grown.items()), timeout_ms)
+    for name, partitions in grown.items():
+        if timeout_ms <= 0 or not node.has_leaders(name, partitions):
+            results[name] = _result(name, ErrorCode.REQUEST_TIMED_OUT, None)
+    return {"results": list(results.values())}
+
+
+def create_partitions_failed(request: Request, code: ErrorCode, message: str | None) -> Body:
+    """The same failure for each topic."""
+    names = dict.fromkeys(topic.name for topic in request.body.topics)
+    return {"results": [_result(name, code, message) for name in names]}
+
+
+def _result(name: str, code: ErrorCode, message: str | None) -> Body:
+    return {"name": name, "error_code": code, "error_message": message}
+
+
+async def _plan(node: Node, topic: Any, brokers: Sequence[BrokerRack]) -> _Grown:
+    """Raises: KafkaError, for the first check that fails."""
+    name, total = topic.name, int(topic.count)
+    if node.state.is_queued_for_deletion(name):
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, "The topic is queued for deletion.")
+    before = await _assignment(node, name)
+    if any(a.is_being_reassigned for a in before.partitions.values()):
+        raise KafkaError(
+            ErrorCode.REASSIGNMENT_IN_PROGRESS, f"A partition reassignment is in progress for the topic '{name}'."
+        )
+    if not before.partitions:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
+    known = len(before.partitions)
+    if total < known:
+        raise InvalidPartitions(f"Topic currently has {known} partitions, which is higher than the requested {total}.")
+    if total == known:
+        raise InvalidPartitions(f"Topic already has {known} partitions.")
+    check_size(total - known)
+    existing = {p: a.replicas for p, a in before.partitions.items()}
+    added = add_partitions(name, existing, brokers, total=total, manual=_manual(topic, total - known, brokers))
+    partitions = {**before.partitions, **{p: ReplicaAssignment(replicas=r) for p, r in added.items()}}
+    return _Grown(before=before, after=TopicAssignment(partitions=partitions, topic_id=before.topic_id))
+
+
+def _manual(topic: Any, increment: int, brokers: Sequence[BrokerRack]) -> list[tuple[BrokerId, ...]] | None:
+    if topic.assignments is None:
+        return None
+    lists = [tuple(assignment.broker_ids) for assignment in topic.assignments]
+    unknown = sorted({b for replicas in lists for b in replicas} - {b.broker_id for b in brokers})
+    if unknown:
+        raise InvalidReplicaAssignment(f"Unknown broker(s) in replica assignment: {', '.join(map(str, unknown))}.")
+    if len(lists) != increment:
+        raise InvalidReplicaAssignment(
+            f"Increasing the number of partitions by {increment} but {len(lists)} assignments provided."
+        )
+    return lists
+
+
+async def _assignment(node: Node, topic: str) -> TopicAssignment:
+    if not topic or "/" in topic or "\0" in topic:
+        return TopicAssignment()
+    (found,) = await node.zk.perform([GetData(znodes.TopicZNode.path(topic))])
+    return znodes.TopicZNode.decode(found.data) if found.ok else TopicAssignment()
+
+
+async def _registered_brokers(node: Node) -> list[BrokerRack]:
+    """The brokers registered in ZooKeeper; ones that vanish meanwhile or do not parse are left out."""
+    (ids,) = await node.zk.perform([GetChildren(znodes.BrokerIdsZNode.path)])
+    listed = znodes.BrokerIdsZNode.ids(ids.children)
+    found = await node.zk.perform([GetData(znodes.BrokerIdZNode.path(broker_id)) for broker_id in listed])
+    brokers = []
+    for broker_id, result in zip(listed, found, strict=True):
+        if not result.ok:
+            continue
+        try:
+            broker = znodes.BrokerIdZNode.decode(broker_id, result.data)
+        except znodes.ZnodeError:
+            continue
+        brokers.append(BrokerRack(broker_id=broker.broker_id, rack=broker.rack))
+    return brokers
+
+
+async def _write(node: Node, topic: str, assignment: TopicAssignment) -> None:
+    path = znodes.TopicZNode.path(topic)
+    (written,) = await node.zk.perform([SetData(path, znodes.TopicZNode.encode(assignment))])
+    check_written(path, written.code)

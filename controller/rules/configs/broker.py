@@ -1,0 +1,229 @@
+"""Settings of brokers as (Incremental)AlterConfigs and DescribeConfigs see them: what may change while a broker runs,
+which values it may take, what falls back on what. Pure.
+
+Kafka lets listeners, SSL and SASL change too; here listeners are settings of the start, and there is neither SSL nor
+SASL.
+Source: Kafka 3.9 `DynamicBrokerConfig`, `DynamicThreadPool`, `LogCleaner`, `KafkaConfig`; spec broker.md §17.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Final
+
+from controller.rules.configs import setting_names
+from controller.rules.configs.broker_names import BROKER_CONFIG_DEFAULTS, BROKER_CONFIG_TYPES
+from controller.rules.configs.topic import TOPIC_CONFIGS, ConfigType, InvalidConfig, TopicConfig, check_value
+from controller.wire.errors import ErrorCode, KafkaError
+
+#: Not settings of a broker's file: they exist as dynamic configs only, so no broker lists them.
+THROTTLE_RATES: Final = frozenset(
+    {
+        "leader.replication.throttled.rate",
+        "follower.replication.throttled.rate",
+        "replica.alter.log.dirs.io.max.bytes.per.second",
+    }
+)
+#: Counts that may at most double or halve in one change.
+THREAD_COUNTS: Final = (
+    "num.io.threads",
+    "num.network.threads",
+    "num.replica.fetchers",
+    "num.recovery.threads.per.data.dir",
+    "background.threads",
+)
+#: What a topic falls back on, by its first broker setting (`ServerTopicConfigSynonyms`).
+_TOPIC_SYNONYMS: Final[Mapping[str, TopicConfig]] = {
+    config.broker_names[0].name: config
+    for config in TOPIC_CONFIGS.values()
+    if config.broker_names and config.name != "message.format.version"
+}
+#: name -> what it is for, of the dynamic settings that no topic has.
+_DOCS: Final[Mapping[str, str]] = {
+    "background.threads": "Threads for background work; brokers here have none, the value is only kept.",
+    "log.cleaner.backoff.ms": "Pause of the log cleaner when there is nothing to clean.",
+    "log.cleaner.dedupe.buffer.size": "Memory for the offset maps of all cleaner threads, in bytes.",
+    "log.cleaner.io.buffer.load.factor": "How full an offset map may become.",
+    "log.cleaner.io.buffer.size": "Memory for reading and writing of all cleaner threads, in bytes.",
+    "log.cleaner.io.max.bytes.per.second": "Bytes that the cleaner reads and writes per second at most.",
+    "log.cleaner.threads": "Cleaners that run at one time; a change counts from the next start on.",
+    "max.connection.creation.rate": "Connections accepted per second at most.",
+    "max.connections": "Connections at one time.",
+    "max.connections.per.ip": "Connections from one address at one time.",
+    "max.connections.per.ip.overrides": "Other limits for single addresses: host:count, comma-separated.",
+    "metric.reporters": "Classes that are told of metrics; brokers here load none.",
+    "num.io.threads": "Threads that serve requests; brokers here have none, the value is only kept.",
+    "num.network.threads": "Threads that read and write sockets; brokers here have none, the value is only kept.",
+    "num.recovery.threads.per.data.dir": "Threads that load logs; the value is only kept.",
+    "num.replica.fetchers": "Fetchers per leader.",
+    "producer.id.expiration.ms": "Time after which an idempotent producer that wrote nothing is forgotten.",
+    "leader.replication.throttled.rate": "Bytes per second that throttled partitions send to followers out of sync.",
+    "follower.replication.throttled.rate": "Bytes per second that throttled partitions fetch while out of sync.",
+    "replica.alter.log.dirs.io.max.bytes.per.second": "Bytes per second that are moved between log dirs.",
+}
+#: What may be altered while a broker runs.
+ALTERABLE: Final = frozenset(_TOPIC_SYNONYMS) | frozenset(_DOCS)
+_LEAST: Final[Mapping[str, int]] = {
+    **dict.fromkeys(THREAD_COUNTS, 1),
+    **dict.fromkeys(THROTTLE_RATES, 0),
+    "log.cleaner.backoff.ms": 0,
+    "log.cleaner.io.buffer.size": 0,
+    "log.cleaner.threads": 0,
+    "max.connection.creation.rate": 0,
+    "max.connections": 0,
+    "max.connections.per.ip": 0,
+    "producer.id.expiration.ms": 1,
+}
+#: name -> the names that may stand in for it, the strongest first (`brokerConfigSynonyms`).
+_FAMILIES: Final = (
+    ("log.roll.ms", "log.roll.hours"),
+    ("log.roll.jitter.ms", "log.roll.jitter.hours"),
+    ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
+)
+#: Settings that Kafka shows only where they are set.
+_UNLISTED: Final = (
+    (ConfigType.LONG, THROTTLE_RATES | setting_names.LONG_NAMES),
+    (ConfigType.INT, setting_names.INT_NAMES),
+    (ConfigType.BOOLEAN, setting_names.BOOLEAN_NAMES),
+    (ConfigType.DOUBLE, setting_names.DOUBLE_NAMES),
+    (ConfigType.LIST, setting_names.LIST_NAMES),
+    (ConfigType.STRING, setting_names.STRING_NAMES),
+)
+#: Settings that each listener may have of its own, as `listener.name.<name in lower case>.` and the setting.
+LISTENER_CONFIGS: Final = ("max.connections", "max.connection.creation.rate")
+_OF_LISTENER: Final = re.compile(rf"^listener\.name\.([^.]+)\.({'|'.join(map(re.escape, LISTENER_CONFIGS))})$")
+#: What Kafka makes of the text of a ConfigException that it meets while it validates a change.
+_INVALID_DYNAMIC: Final = (
+    "Invalid value org.apache.kafka.common.config.ConfigException: {} for configuration Invalid dynamic configuration"
+)
+_MIB: Final = 1 << 20
+_OVERRIDES: Final = "max.connections.per.ip.overrides"
+
+
+def broker_config_type(name: str) -> ConfigType:
+    """The type of a setting; LONG for throttle rates, UNKNOWN for what Kafka does not know."""
+    name = _base(name)
+    known = BROKER_CONFIG_TYPES.get(name)
+    return known if known is not None else next((t for t, names in _UNLISTED if name in names), ConfigType.UNKNOWN)
+
+
+def split_listener_config(name: str) -> tuple[str, str] | None:
+    """The listener, in upper case, and the setting that it has of its own; None for any other name."""
+    match = _OF_LISTENER.match(name)
+    return (match[1].upper(), match[2]) if match is not None else None
+
+
+def _base(name: str) -> str:
+    """The setting that a listener's own one is about; other names as they are."""
+    parts = split_listener_config(name)
+    return name if parts is None else parts[1]
+
+
+def check_listener_configs(configs: Mapping[str, str]) -> None:
+    """Whether the listeners' own settings of a start have values that they can have. Raises ValueError."""
+    for name, text in configs.items():
+        if split_listener_config(name) is not None and not (text.isdecimal() and 0 < int(text) < 2**31):
+            raise ValueError(f"Invalid value {text} for configuration {name}: allowed are 1 to 2147483647")
+
+
+def is_sensitive(name: str) -> bool:
+    """Whether its value is nobody's business: passwords, and what is unknown (it may be one)."""
+    return broker_config_type(name) in (ConfigType.PASSWORD, ConfigType.UNKNOWN)
+
+
+def synonyms_of(name: str) -> tuple[str, ...]:
+    """The settings whose values count for this one, the strongest first; itself among them."""
+    if name == "log.flush.interval.ms":
+        return (name, "log.flush.scheduler.interval.ms")
+    if (parts := split_listener_config(name)) is not None:
+        return (name, parts[1])
+    return next((family for family in _FAMILIES if name in family), (name,))
+
+
+def documentation(name: str) -> str | None:
+    """One line on a dynamic setting; None for the others."""
+    topic_config = _TOPIC_SYNONYMS.get(name)
+    return topic_config.doc if topic_config is not None else _DOCS.get(_base(name))
+
+
+def check_broker_change(configs: Mapping[str, str], current: Mapping[str, str]) -> None:
+    """Whether these may become a broker's, or all brokers', dynamic configs; `current` are the values in force.
+
+    Unknown names are let through, as Kafka does (a plugin may know them).
+    Raises: KafkaError with INVALID_REQUEST and Kafka's text; the first check that fails.
+    """
+    fixed = sorted(name for name in configs if name in BROKER_CONFIG_TYPES and name not in ALTERABLE)
+    if fixed:
+        raise _refused(f"Cannot update these configs dynamically: {_scala_set(fixed)}")
+    for name, text in configs.items():
+        check_broker_value(name, text)
+    _check_threads(configs, current)
+    _check_cleaner({**BROKER_CONFIG_DEFAULTS, **current, **configs})
+
+
+def check_broker_value(name: str, text: str) -> None:
+    """Whether a setting may have this value, whoever sets it. Raises KafkaError with INVALID_REQUEST."""
+    try:
+        check_value(_rule(name), text)
+        if name == _OVERRIDES:
+            per_address_limits(text)
+    except InvalidConfig as error:
+        raise _refused(error.message or str(error)) from error
+    except ValueError as error:
+        raise _refused(f"Error parsing configuration property '{name}': {error}") from error
+    if (parts := split_listener_config(name)) is not None and int(text) == 0:
+        raise _refused(_INVALID_DYNAMIC.format(f"Invalid {parts[1]} {text}"))
+
+
+def per_address_limits(text: str) -> dict[str, int]:
+    """`host:count,host:count` as a table. Raises ValueError, which says what is allowed."""
+    found = {}
+    for entry in filter(None, (word.strip() for word in text.split(","))):
+        host, colon, count = entry.rpartition(":")
+        if not colon or not host or not count.isdecimal():
+            raise ValueError(f"{entry!r} is not of the form host:count")
+        found[host.strip("[]")] = int(count)
+    return found
+
+
+def _rule(name: str) -> TopicConfig:
+    topic_config = _TOPIC_SYNONYMS.get(name)
+    if topic_config is not None:
+        return replace(topic_config, name=name)
+    type_ = broker_config_type(name)
+    name = _base(name)
+    return TopicConfig(name=name, type=type_, default="", doc="", least=_LEAST.get(name))
+
+
+def _refused(message: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_REQUEST, message)
+
+
+def _scala_set(names: Iterable[str]) -> str:
+    words = list(names)
+    return f"{'Set' if len(words) <= 4 else 'HashSet'}({', '.join(words)})"
+
+
+def _check_threads(configs: Mapping[str, str], current: Mapping[str, str]) -> None:
+    for name in THREAD_COUNTS:
+        if name not in configs:
+            continue
+        new, old = int(configs[name]), int(current.get(name, BROKER_CONFIG_DEFAULTS[name]))
+        limit = None
+        if new < old // 2:
+            limit = f"value should be at least half the current value {old}"
+        elif new > old * 2:
+            limit = f"value should not be greater than double the current value {old}"
+        if limit is not None:
+            reason = f"Dynamic thread count update validation failed for {name}={new}, {limit}"
+            raise _refused(_INVALID_DYNAMIC.format(reason))
+
+
+def _check_cleaner(values: Mapping[str, str]) -> None:
+    threads = int(values["log.cleaner.threads"])
+    if threads < 1:
+        raise _refused(f"Invalid value {threads} for configuration log.cleaner.threads: Value must be at least 1")
+    if int(values["log.cleaner.dedupe.buffer.size"]) // threads <= _MIB:
+        raise _refused("requirement failed: log.cleaner.dedupe.buffer.size must be at least 1MB per cleaner thread.")

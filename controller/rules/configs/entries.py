@@ -1,0 +1,72 @@
+"""The rows of a DescribeConfigs answer, of topics and of brokers, with where each value comes from. Pure; who asks is
+told the same by a controller and by a broker.
+
+Source: Kafka 3.9 `ConfigHelper`; spec broker.md §17.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+from controller.rules.configs.broker import ALTERABLE, broker_config_type, documentation, is_sensitive, synonyms_of
+from controller.rules.configs.broker_names import BROKER_CONFIG_DEFAULTS, BROKER_CONFIG_TYPES
+from controller.rules.configs.topic import BrokerLevels, ConfigSource, describe
+
+_Sources = Sequence[tuple[ConfigSource, Mapping[str, str]]]
+
+
+def topic_rows(
+    configs: Mapping[str, str], levels: BrokerLevels, names: Collection[str] | None = None
+) -> list[dict[str, Any]]:
+    """All configs of a topic, or those of `names` that exist, sorted; `configs` are its own, `levels` the broker's."""
+    return [
+        {
+            "name": entry.name,
+            "value": entry.value,
+            "read_only": False,
+            "config_source": entry.source,
+            "is_sensitive": False,
+            "synonyms": [{"name": s.name, "value": s.value, "source": s.source} for s in entry.synonyms],
+            "config_type": entry.type,
+            "documentation": entry.doc,
+        }
+        for entry in describe(configs, levels, names)
+    ]
+
+
+def broker_rows(levels: BrokerLevels, *, of_one: bool, names: Collection[str] | None = None) -> list[dict[str, Any]]:
+    """All settings that Kafka knows, of one broker; else what is set for all brokers. Or those of `names`."""
+    sources: list[tuple[ConfigSource, Mapping[str, str]]] = [
+        (ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG, levels.dynamic_default)
+    ]
+    known: Iterable[str] = levels.dynamic_default
+    if of_one:
+        sources.insert(0, (ConfigSource.DYNAMIC_BROKER_CONFIG, levels.dynamic))
+        sources.append((ConfigSource.STATIC_BROKER_CONFIG, levels.static))
+        sources.append((ConfigSource.DEFAULT_CONFIG, BROKER_CONFIG_DEFAULTS))
+        known = BROKER_CONFIG_TYPES.keys() | levels.merged().keys()
+    return [_broker_row(name, sources) for name in sorted(known) if names is None or name in names]
+
+
+def _broker_row(name: str, sources: _Sources) -> dict[str, Any]:
+    """What stands in for the setting but is weaker than its own value is listed; what is stronger is not."""
+    hidden = is_sensitive(name)
+    found = [
+        {"name": synonym, "value": None if hidden else values[synonym], "source": source}
+        for source, values in sources
+        for synonym in synonyms_of(name)
+        if synonym in values
+    ]
+    own = next((at for at, synonym in enumerate(found) if synonym["name"] == name), len(found))
+    value = next((values[name] for _, values in sources if name in values), None)
+    return {
+        "name": name,
+        "value": None if hidden else value,
+        "read_only": name not in ALTERABLE,
+        "config_source": found[own]["source"] if own < len(found) else ConfigSource.DEFAULT_CONFIG,
+        "is_sensitive": hidden,
+        "synonyms": found[own:],
+        "config_type": broker_config_type(name),
+        "documentation": documentation(name),
+    }

@@ -1,0 +1,104 @@
+"""One connection to a broker as a client sees it: requests out, answers in, matched by correlation id.
+
+Everything that asks a broker or a controller something goes through here: followers, the controlled shutdown, the
+admin tools. Runs on any `ports.Network`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Mapping
+from typing import Any
+
+from controller.wire import protocol
+from controller.wire.framing import FrameBuffer, FrameError
+from controller.world.ports import Connection, Network
+
+
+class Disconnected(ConnectionError):
+    """The peer closed the connection, or sent what is no answer, before it answered."""
+
+
+class BrokerConnection:
+    """An open connection. `call` may be used by several tasks at once; a broker answers in the order of the requests.
+
+    Not reusable after `close` or a `Disconnected`; `is_open` tells.
+    """
+
+    def __init__(self, connection: Connection, client_id: str) -> None:
+        self._connection = connection
+        self._client_id = client_id
+        self._correlation = itertools.count(1)
+        self._waiting: dict[int, tuple[int, int, asyncio.Future[Any]]] = {}
+        self._reader = asyncio.ensure_future(self._read())
+
+    @classmethod
+    async def open(
+        cls, network: Network, host: str, port: int, *, client_id: str, timeout_s: float = 30.0
+    ) -> BrokerConnection:
+        """Connects. Raises OSError when that fails, TimeoutError when it takes longer than `timeout_s`."""
+        async with asyncio.timeout(timeout_s):
+            return cls(await network.connect(host, port), client_id)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether requests can still be sent."""
+        return not self._reader.done()
+
+    async def call(
+        self, api_key: int, api_version: int, body: Mapping[str, Any] | bytes, *, timeout_s: float = 30.0
+    ) -> Any:
+        """Sends a request and returns the body of its answer (a kio entity; see `protocol`).
+
+        Raises: Disconnected, when the connection is or gets closed; TimeoutError after `timeout_s` (the connection is
+        then closed, because later answers could no longer be told from this one's); ProtocolError for bytes that
+        are no answer.
+        """
+        if not self.is_open:
+            raise Disconnected(f"connection to {self._connection.peer} is closed")
+        correlation_id = next(self._correlation)
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._waiting[correlation_id] = (api_key, api_version, answer)
+        try:
+            self._connection.send(protocol.encode_request(api_key, api_version, correlation_id, self._client_id, body))
+            async with asyncio.timeout(timeout_s):
+                return await answer
+        except TimeoutError:
+            self.close()
+            raise
+        finally:
+            self._waiting.pop(correlation_id, None)
+
+    def close(self) -> None:
+        """Closes; calls that wait raise Disconnected. Idempotent."""
+        self._connection.close()
+        self._reader.cancel()
+        self._fail(Disconnected(f"connection to {self._connection.peer} was closed"))
+
+    async def _read(self) -> None:
+        frames = FrameBuffer()
+        failure: Exception = Disconnected(f"{self._connection.peer} closed the connection")
+        try:
+            while data := await self._connection.recv():
+                for answer in frames.feed(data):
+                    self._settle(answer)
+        except (OSError, FrameError, protocol.ProtocolError) as error:
+            failure = Disconnected(f"{self._connection.peer}: {error}")
+        finally:
+            self._connection.close()
+            self._fail(failure)
+
+    def _settle(self, answer: bytes) -> None:
+        correlation_id = int.from_bytes(answer[:4], "big", signed=True)
+        if correlation_id not in self._waiting:
+            raise protocol.ProtocolError(f"answer to request {correlation_id}, which is not waiting")
+        api_key, api_version, future = self._waiting[correlation_id]
+        _, body = protocol.decode_response(api_key, api_version, answer)
+        if not future.done():
+            future.set_result(body)
+
+    def _fail(self, error: Exception) -> None:
+        for _, _, future in self._waiting.values():
+            if not future.done():
+                future.set_exception(error)

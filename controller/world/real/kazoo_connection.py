@@ -1,0 +1,124 @@
+"""kazoo's connection, made to read and write many requests at a time; and how kazoo logs and ends.
+
+kazoo brings the connection: host list, handshake, heartbeats, reconnection. What is here replaces how it moves bytes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import struct
+from collections.abc import Callable
+from typing import Any, Final
+
+import structlog
+from kazoo.exceptions import ConnectionDropped, KazooException
+from kazoo.protocol.connection import ConnectionHandler
+
+from controller.wire import log_events as ev
+from controller.world.real import jute
+
+log = structlog.get_logger(__name__)
+
+#: A reply larger than this is taken for garbage and the connection is dropped. Kafka reads 4 MiB per znode
+#: (`jute.maxbuffer`); a `multiRead` of topics brings `units.TOPIC_READ_OPS` of them.
+REPLY_BYTES_MAX: Final = 144 << 20
+#: Sent at most, and read at most, in one go.
+SEND_BYTES: Final = 256 * 1024
+RECEIVE_BYTES: Final = 256 * 1024
+
+_XID_MAX: Final = 2**31 - 1
+_LENGTH: Final = struct.Struct(">i")
+_XID_AND_TYPE: Final = struct.Struct(">ii")
+
+
+class BatchingConnection(ConnectionHandler):  # type: ignore[misc]  # kazoo has no types
+    """Reads and writes many requests at a time, and hands over watch events where it reads them: `fire` gets the type
+    number and the absolute path. kazoo itself asks the kernel about five times per request, each time with a new epoll
+    object."""
+
+    _xid: int
+
+    def __init__(self, client: Any, fire: Callable[[int, str], None]) -> None:
+        super().__init__(client, client._conn_retry.copy(), logger=client.logger)
+        self._fire = fire
+        self._buffer = bytearray()
+        self._at = 0
+
+    def _connect(self, host: str, hostip: str, port: int) -> tuple[float, float]:
+        self._buffer.clear()
+        self._at = 0
+        timeouts: tuple[float, float] = super()._connect(host, hostip, port)
+        return timeouts
+
+    def _send_request(self, read_timeout: float, connect_timeout: float) -> None:
+        """Sends what is queued, up to a limit: kazoo would send one."""
+        client, parts, size = self.client, [], 0
+        while client._queue and size < SEND_BYTES:
+            request, reply = client._queue.popleft()
+            self._xid = self._xid % _XID_MAX + 1
+            client._pending.append((request, reply, self._xid))
+            body = _XID_AND_TYPE.pack(self._xid, request.type) + request.serialize()
+            parts.append(_LENGTH.pack(len(body)) + body)
+            size += len(body)
+        self._read_sock.recv(max(1, len(parts)))  # one byte per request woke this thread
+        if parts:
+            self._write(b"".join(parts), connect_timeout)
+
+    def _read_socket(self, read_timeout: float) -> Any:
+        """Takes the replies that have arrived: kazoo would take one."""
+        while True:
+            closed = super()._read_socket(read_timeout)
+            if closed is not None or not self._whole_frame():
+                return closed
+
+    def _whole_frame(self) -> bool:
+        waiting = len(self._buffer) - self._at
+        return waiting >= _LENGTH.size and waiting - _LENGTH.size >= _LENGTH.unpack_from(self._buffer, self._at)[0]
+
+    def _read(self, length: int, timeout: float) -> bytes:
+        if not 0 <= length <= REPLY_BYTES_MAX:
+            raise ConnectionDropped(f"reply of {length} bytes; at most {REPLY_BYTES_MAX} are read")
+        while len(self._buffer) - self._at < length:
+            self._receive(timeout)
+        start, self._at = self._at, self._at + length
+        found = bytes(memoryview(self._buffer)[start : self._at])
+        if self._at == len(self._buffer) or self._at > RECEIVE_BYTES:
+            del self._buffer[: self._at]
+            self._at = 0
+        return found
+
+    def _receive(self, timeout: float) -> None:
+        with self._socket_error_handling():
+            if not self.handler.select([self._socket], [], [], timeout)[0]:
+                raise self.handler.timeout_exception("socket time-out during read")
+            chunk = self._socket.recv(RECEIVE_BYTES)
+        if not chunk:
+            raise ConnectionDropped("the server closed the connection")
+        self._buffer += chunk
+
+    def _read_watch_event(self, buffer: bytes, offset: int) -> None:
+        self._fire(*jute.decode_watch_event(buffer, offset))
+
+
+class _ToStructlog(logging.Handler):
+    """kazoo's warnings as log events of ours."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        log.warning(ev.ZK_CLIENT_WARNED, message=record.getMessage())
+
+
+def kazoo_logger() -> logging.Logger:
+    """A logger for kazoo that ends in ours."""
+    logger = logging.Logger("kazoo", logging.WARNING)  # detached: nobody else's settings apply
+    logger.addHandler(_ToStructlog())
+    return logger
+
+
+def dispose(client: Any) -> None:
+    """Ends kazoo's threads and sockets. Blocks, until the server acknowledged the end of the session if it can."""
+    with contextlib.suppress(KazooException):
+        client.stop()
+        client._safe_close()
+    if client._connection.connection_stopped.is_set():
+        client._connection.close()

@@ -1,0 +1,288 @@
+"""A session of the ZooKeeper in memory: its client's half, its server's half, and the link between them.
+
+While the link stands the session is kept alive (heartbeats are implied); once it breaks the server counts down the
+session timeout and the client, when it can, connects again and sends what is unanswered once more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import itertools
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from controller.wire.zk_operations import Multi, WatchEvent, ZkOp, ZkResult, ZkSessionExpired, ZkWriteOp
+
+if TYPE_CHECKING:
+    from controller.world.simulated.zookeeper import SimulatedZooKeeper
+
+#: Operations that travel in one message at most; how many is drawn, so that clients interleave.
+MESSAGE_OPS_MAX: Final = 64
+#: A client whose link broke tries again after a time drawn from here (seconds).
+RECONNECT_S: Final = (0.02, 0.5)
+
+
+@dataclass(frozen=True, slots=True)
+class _Reply:
+    number: int
+    result: ZkResult
+
+
+@dataclass(slots=True)
+class _Call:
+    """One `perform`."""
+
+    results: list[ZkResult | None]
+    missing: int
+    future: asyncio.Future[list[ZkResult]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Pending:
+    """An operation (with absolute paths) that is not answered yet."""
+
+    call: _Call
+    index: int
+    op: ZkOp
+
+
+class SimulatedSession:
+    """One session; see `ports.ZkSession`. Methods with an underscore are the server's and the link's."""
+
+    def __init__(
+        self,
+        server: SimulatedZooKeeper,
+        session_id: int,
+        machine: str,
+        chroot: str,
+        timeout_s: float,
+        *,
+        on_watch: Callable[[WatchEvent], None],
+        on_expired: Callable[[], None],
+    ) -> None:
+        self.machine = machine
+        self._server = server
+        self._session_id = session_id
+        self._chroot = chroot
+        self._timeout_s = timeout_s
+        self._on_watch = on_watch
+        self._on_expired = on_expired
+        self._loop = asyncio.get_running_loop()
+        self._context = contextvars.copy_context()
+        self._unanswered: dict[int, _Pending] = {}
+        self._numbers = itertools.count()
+        self._ended = ""
+        self._dead = False
+        self._connections = 1
+        self._link = 1  # 0 while there is none; each new one has a new number
+        self._links = itertools.count(2)
+        self._arrivals = {"server": 0.0, "client": 0.0}
+        self._to_client: list[_Reply | WatchEvent] = []
+        self._untold: deque[WatchEvent] = deque()
+        self._ageing: asyncio.TimerHandle | None = None
+        self._reconnecting: asyncio.TimerHandle | None = None
+
+    @property
+    def session_id(self) -> int:
+        """The id that `Stat.ephemeral_owner` shows."""
+        return self._session_id
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether its connection stands."""
+        return self._link != 0
+
+    @property
+    def connections(self) -> int:
+        """How often it was connected."""
+        return self._connections
+
+    async def perform(self, ops: Sequence[ZkOp]) -> list[ZkResult]:
+        """See `ports.ZkSession.perform`."""
+        if self._ended:
+            raise ZkSessionExpired(self._ended)
+        if not ops:
+            return []
+        call = _Call([None] * len(ops), len(ops), self._loop.create_future())
+        pending = {next(self._numbers): _Pending(call, index, _moved(op, self._chroot)) for index, op in enumerate(ops)}
+        self._unanswered.update(pending)
+        self._send(list(pending))
+        return await call.future
+
+    async def close(self) -> None:
+        """Ends the session; without a link the server finds out by the timeout. Idempotent."""
+        if self._ended:
+            return
+        self._finish("the session was closed")
+        if self._link:
+            link = self._link
+            await asyncio.sleep(self._server._delay())
+            if link == self._link:
+                self._server._end(self)
+            await asyncio.sleep(self._server._delay())
+
+    # The client's half.
+
+    def _send(self, numbers: Sequence[int]) -> None:
+        first = 0
+        while self._link and first < len(numbers):
+            count = self._server._chance.randint(1, MESSAGE_OPS_MAX)
+            self._travel("server", self._receive, self._link, numbers[first : first + count])
+            first += count
+
+    def _travel(self, to: str, arrive: Callable[..., None], *args: Any) -> None:
+        """Delivers after a delay, never before what was sent earlier the same way."""
+        self._arrivals[to] = max(self._arrivals[to], self._loop.time() + self._server._delay())
+        self._loop.call_at(self._arrivals[to], arrive, *args, context=contextvars.Context())
+
+    def _deliver(self, link: int, messages: Sequence[_Reply | WatchEvent]) -> None:
+        if link != self._link:
+            return
+        for message in messages:
+            if isinstance(message, WatchEvent):
+                self._untold.popleft()
+                if not self._ended:
+                    event = WatchEvent(message.kind, message.path[len(self._chroot) :] or "/")
+                    self._loop.call_soon(self._on_watch, event, context=self._context)
+            else:
+                self._settle(message)
+
+    def _settle(self, reply: _Reply) -> None:
+        pending = self._unanswered.pop(reply.number, None)
+        if pending is None:
+            return
+        call = pending.call
+        call.results[pending.index] = _without(reply.result, self._chroot)
+        call.missing -= 1
+        if call.missing == 0 and not call.future.done():
+            call.future.set_result([result for result in call.results if result is not None])
+
+    def _finish(self, reason: str) -> None:
+        self._ended = reason
+        self._server._clients.pop(self._session_id, None)
+        for pending in self._unanswered.values():
+            if not pending.call.future.done():
+                pending.call.future.set_exception(ZkSessionExpired(reason))
+        self._unanswered.clear()
+
+    def _expired(self) -> None:
+        if not self._ended and not self._dead:
+            self._finish("the ZooKeeper session expired")
+            self._loop.call_soon(self._on_expired, context=self._context)
+
+    # The link.
+
+    def _break_link(self) -> None:
+        """Whatever is under way, either way, is lost."""
+        if self._link:
+            self._link = 0
+            self._to_client.clear()
+            self._age()
+            self._reconnect_soon()
+
+    def _reconnect_soon(self) -> None:
+        if self._link or self._dead or self._reconnecting or not self._server._reachable(self.machine):
+            return
+        delay = self._server._chance.uniform(*RECONNECT_S)
+        self._reconnecting = self._loop.call_later(delay, self._reconnect, context=contextvars.Context())
+
+    def _reconnect(self) -> None:
+        self._reconnecting = None
+        if self._dead or not self._server._reachable(self.machine):
+            return
+        if self._server._sessions.get(self._session_id) is not self:
+            self._expired()
+            return
+        if self._ended:
+            return
+        self._stop_ageing()
+        self._link = next(self._links)
+        self._connections += 1
+        if self._untold:
+            self._travel("client", self._deliver, self._link, list(self._untold))
+        self._send(list(self._unanswered))
+
+    def _die(self) -> None:
+        self._dead = True
+        self._link = 0
+        self._server._clients.pop(self._session_id, None)
+        self._age()
+
+    # The server's half.
+
+    def _receive(self, link: int, numbers: Sequence[int]) -> None:
+        if link != self._link:
+            return
+        chance = self._server._chance
+        lost = self._server.link_loss > 0 and chance.random() < self._server.link_loss
+        if lost and chance.random() < 0.5:
+            self._break_link()
+            return
+        for number in numbers:
+            pending = self._unanswered.get(number)
+            if pending is not None:
+                result = self._server._perform(self, pending.op)  # first: what it fires flushes the list
+                self._to_client.append(_Reply(number, result))
+        if lost:
+            self._break_link()
+        else:
+            self._flush()
+
+    def _watch(self, event: WatchEvent) -> None:
+        """A watch fired. It goes before every later reply, and again over the next link if this one breaks."""
+        self._untold.append(event)
+        if self._link:
+            self._to_client.append(event)
+            self._flush()
+
+    def _flush(self) -> None:
+        if self._link and self._to_client:
+            self._travel("client", self._deliver, self._link, self._to_client)
+            self._to_client = []
+
+    def _age(self) -> None:
+        """Nobody keeps the session alive any more: it has its timeout left."""
+        if self._ageing is None and not self._link and self._server._running:
+            self._ageing = self._loop.call_later(self._timeout_s, self._time_out, context=contextvars.Context())
+
+    def _stop_ageing(self) -> None:
+        if self._ageing is not None:
+            self._ageing.cancel()
+            self._ageing = None
+
+    def _time_out(self) -> None:
+        self._ageing = None
+        self._server._end(self)
+        self._reconnect_soon()
+
+    def _tell_expired(self) -> None:
+        """The server ended the session while the link stands."""
+        if self._link:
+            self._link = 0
+            self._loop.call_later(self._server._delay(), self._expired, context=contextvars.Context())
+        else:
+            self._reconnect_soon()
+
+
+def _moved(op: ZkOp, chroot: str) -> ZkOp:
+    """The operation with absolute paths."""
+    if not chroot:
+        return op
+    if isinstance(op, Multi):
+        return Multi(tuple(_moved_write(one, chroot) for one in op.ops))
+    return replace(op, path=chroot if op.path == "/" else chroot + op.path)
+
+
+def _moved_write(op: ZkWriteOp, chroot: str) -> ZkWriteOp:
+    return replace(op, path=chroot if op.path == "/" else chroot + op.path)
+
+
+def _without(result: ZkResult, chroot: str) -> ZkResult:
+    """The result with paths below the chroot."""
+    if not chroot or not (result.path or result.results):
+        return result
+    path = result.path[len(chroot) :] or "/" if result.path else ""
+    return replace(result, path=path, results=tuple(_without(one, chroot) for one in result.results))

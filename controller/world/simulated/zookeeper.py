@@ -1,0 +1,192 @@
+"""A ZooKeeper in memory behind `ports.ZkConnector`: sessions that time out, ordered replies and watches, lost links.
+
+This is the server, and what a process connects with; `zk_session` holds both halves of a session.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import random
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from controller.wire.zk_operations import (
+    Create,
+    Exists,
+    GetChildren,
+    GetData,
+    WatchEvent,
+    ZkCode,
+    ZkOp,
+    ZkResult,
+    ZkUnreachable,
+)
+from controller.world.ports import Clock
+from controller.world.simulated.net import Latency
+from controller.world.simulated.zk_session import SimulatedSession
+from controller.world.simulated.znode_tree import WatchTable, ZnodeTree, ancestors_of
+
+_FIRST_SESSION: Final = 0x100000000000000
+
+
+class SimulatedZooKeeper:
+    """The server. `on_commit` is called after each change with what it fired; checkers look at `tree` there."""
+
+    def __init__(self, chance: random.Random, clock: Clock, *, latency: Latency | None = None) -> None:
+        self.tree = ZnodeTree()
+        self.on_commit: list[Callable[[Sequence[WatchEvent]], None]] = []
+        #: Chance that a message ends its connection: half of them before it is processed, half before the reply.
+        self.link_loss = 0.0
+        self._chance = chance
+        self._clock = clock
+        self._latency = latency or Latency()
+        self._watches = WatchTable()
+        self._sessions: dict[int, SimulatedSession] = {}  # those that live
+        self._clients: dict[int, SimulatedSession] = {}  # those whose client has not seen their end yet
+        self._ids = itertools.count(_FIRST_SESSION)
+        self._cut: set[str] = set()
+        self._running = True
+        self._changed = asyncio.Event()
+
+    def connector(
+        self, machine: str, *, chroot: str = "", session_timeout_ms: int = 18_000, connect_timeout_s: float = 18.0
+    ) -> SimulatedConnector:
+        """What a process on that machine connects with."""
+        return SimulatedConnector(self, machine, chroot, session_timeout_ms, connect_timeout_s)
+
+    @property
+    def sessions(self) -> dict[int, str]:
+        """Sessions that the server knows, with the machine of each."""
+        return {number: session.machine for number, session in self._sessions.items()}
+
+    # Faults.
+
+    def expire_session(self, session_id: int) -> None:
+        """The server ends the session now: its ephemeral znodes go, its client is told."""
+        session = self._sessions.get(session_id)
+        if session is not None:
+            self._end(session)
+            session._tell_expired()
+
+    def disconnect(self, session_id: int) -> None:
+        """Breaks the session's connection: what is under way is lost, the client connects again."""
+        session = self._sessions.get(session_id)
+        if session is not None:
+            session._break_link()
+
+    def cut(self, machine: str) -> None:
+        """A partition between the machine and the server."""
+        self._cut.add(machine)
+        self._break_links(machine)
+
+    def heal(self, machine: str | None = None) -> None:
+        """Ends the partition of a machine, or all."""
+        self._cut -= {machine} if machine else set(self._cut)
+        self._notify()
+
+    def kill(self, machine: str) -> None:
+        """The process on the machine dies without closing its sessions: they time out."""
+        for session in list(self._sessions.values()):
+            if session.machine == machine:
+                session._die()
+
+    def stop(self) -> None:
+        """The server stops answering. Sessions do not age meanwhile, as after a restart of the real one."""
+        self._running = False
+        for session in list(self._sessions.values()):
+            session._break_link()
+            session._stop_ageing()
+
+    def start(self) -> None:
+        """The server answers again; sessions that nobody resumes time out from now on."""
+        self._running = True
+        for session in list(self._sessions.values()):
+            session._age()
+        self._notify()
+
+    # For sessions.
+
+    def _reachable(self, machine: str) -> bool:
+        return self._running and machine not in self._cut
+
+    def _notify(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()
+        for session in list(self._clients.values()):
+            session._reconnect_soon()
+
+    def _break_links(self, machine: str) -> None:
+        for session in list(self._sessions.values()):
+            if session.machine == machine:
+                session._break_link()
+
+    def _delay(self) -> float:
+        return self._latency.draw(self._chance)
+
+    def _perform(self, session: SimulatedSession, op: ZkOp) -> ZkResult:
+        if isinstance(op, GetData | Exists | GetChildren):
+            result = self.tree.read(op)
+            if result.code in (ZkCode.OK, ZkCode.NO_NODE):  # what is refused arms nothing
+                self._watches.arm(op, session.session_id, found=result.ok)
+            return result
+        written = self.tree.write(op, session=session.session_id, now_ms=self._clock.now_ms())
+        self._commit(written.fires)
+        return written.result
+
+    def _commit(self, fires: Sequence[WatchEvent]) -> None:
+        for session_id, event in self._watches.fire(fires):
+            self._sessions[session_id]._watch(event)
+        if fires:
+            for observer in self.on_commit:
+                observer(fires)
+
+    def _end(self, session: SimulatedSession) -> None:
+        if self._sessions.pop(session.session_id, None) is not None:
+            self._watches.forget(session.session_id)
+            self._commit(self.tree.end_session(session.session_id, now_ms=self._clock.now_ms()))
+
+
+class SimulatedConnector:
+    """`ports.ZkConnector` for one machine."""
+
+    def __init__(
+        self,
+        server: SimulatedZooKeeper,
+        machine: str,
+        chroot: str,
+        session_timeout_ms: int,
+        connect_timeout_s: float,
+    ) -> None:
+        self._server = server
+        self._machine = machine
+        self._chroot = chroot.rstrip("/")
+        self._session_timeout_ms = session_timeout_ms
+        self._connect_timeout_s = connect_timeout_s
+
+    async def connect(
+        self, *, on_watch: Callable[[WatchEvent], None], on_expired: Callable[[], None]
+    ) -> SimulatedSession:
+        """See `ports.ZkConnector.connect`."""
+        server = self._server
+        try:
+            async with asyncio.timeout(self._connect_timeout_s):
+                while not server._reachable(self._machine):
+                    await server._changed.wait()
+                await asyncio.sleep(server._delay() + server._delay())
+        except TimeoutError:
+            raise ZkUnreachable(f"{self._machine}: the simulated ZooKeeper does not answer") from None
+        session = SimulatedSession(
+            server,
+            next(server._ids),
+            self._machine,
+            self._chroot,
+            self._session_timeout_ms / 1000,
+            on_watch=on_watch,
+            on_expired=on_expired,
+        )
+        server._sessions[session.session_id] = server._clients[session.session_id] = session
+        for path in ancestors_of(self._chroot) if self._chroot else ():
+            if server.tree.get(path) is None:
+                server._perform(session, Create(path))
+        return session
