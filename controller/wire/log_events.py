@@ -16,6 +16,8 @@ BROKER_STOPPED: Final = "broker.stopped"
 SETTING_IGNORED: Final = "setting.ignored"
 SEED_CHOSEN: Final = "seed.chosen"
 LIBRARY_WARNED: Final = "library.warned"
+#: A task that nobody awaits failed; `consequence` says what follows.
+TASK_FAILED: Final = "task.failed"
 
 # Office
 CONTROLLER_ELECTED: Final = "controller.elected"
