@@ -42,31 +42,31 @@ SECTIONS: Final[dict[str, str]] = {
 }
 
 _CONTROL = "unit/broker/test_control_requests.py"
-_RULES = "unit/replication/test_control_rules.py"
+_RULES = "unit/replicas/test_control_rules.py"
 _START = "unit/broker/test_start_and_metadata.py"
 _APIS = "unit/broker/test_broker_apis.py"
-_REPLICATION = "unit/replication/test_replication.py"
-_WAITS = "unit/replication/test_purgatory_and_throttles.py"
-_WRITES = "unit/replication/test_isr_writes.py"
+_REPLICATION = "unit/replicas/test_replication.py"
+_WAITS = "unit/replicas/test_purgatory_and_throttles.py"
+_WRITES = "unit/replicas/test_isr_writes.py"
 _ISR = "unit/isr/test_isr_rule.py"
 _DISK = "unit/broker/test_what_is_on_disk.py"
-_HOUSE = "unit/replication/test_housekeeping.py"
-_LOG = "unit/broker_log/test_log.py"
-_DIRS = "unit/broker_log/test_dirs.py"
-_RECOVERY = "unit/broker_log/test_recovery.py"
-_PRODUCED = "unit/broker_log/test_produced.py"
-_RECORDS = "unit/broker_log/test_records.py"
-_COMPACTION = "unit/broker_log/test_compaction.py"
-_MOVES = "unit/replication/test_log_dir_moves.py"
-_QUOTA = "unit/replication/test_quota.py"
-_SESSION = "unit/replication/test_fetch_session.py"
-_TRACE = "unit/replication/test_trace_rows.py"
-_REPLAY = "unit/replication/test_trace_replay.py"
-_GROUPS = "unit/broker/test_group_states.py"
+_HOUSE = "unit/replicas/test_housekeeping.py"
+_LOG = "unit/log/test_log.py"
+_DIRS = "unit/log/test_dirs.py"
+_RECOVERY = "unit/log/test_recovery.py"
+_PRODUCED = "unit/log/test_produced.py"
+_RECORDS = "unit/log/test_records.py"
+_COMPACTION = "unit/log/test_compaction.py"
+_MOVES = "unit/replicas/test_log_dir_moves.py"
+_QUOTA = "unit/replicas/test_quota.py"
+_SESSION = "unit/replicas/test_fetch_session.py"
+_TRACE = "unit/replicas/test_trace_rows.py"
+_REPLAY = "unit/replicas/test_trace_replay.py"
+_GROUPS = "unit/groups/test_group_states.py"
 _CONFIGS = "unit/broker/test_dynamic_configs.py"
 _LIMITS = "unit/broker/test_server_limits.py"
 _LISTENERS = "unit/broker/test_listeners.py"
-_PLANS = "unit/wire/test_listeners.py"
+_PLANS = "unit/rules/test_listeners.py"
 _BAD = "unit/broker/test_broker_bad_input.py"
 _SEQUENCES = "unit/broker/test_bad_sequences.py"
 _IDEMPOTENCE = "unit/broker/test_idempotence.py"
@@ -187,10 +187,10 @@ ROWS: Final[dict[str, Row]] = {
     "C4b": _row(
         "epoch cache",
         "epochs and their start offsets, cut at either end; a file of Kafka's format",
-        "unit/broker_log/test_leader_epochs.py::test_end_offset_for",
-        "unit/broker_log/test_leader_epochs.py::test_assign",
-        "unit/broker_log/test_leader_epochs.py::test_entries_rise_and_lookups_agree_with_the_definition",
-        "unit/broker_log/test_leader_epochs.py::test_the_file_in_kafkas_format",
+        "unit/log/test_leader_epochs.py::test_end_offset_for",
+        "unit/log/test_leader_epochs.py::test_assign",
+        "unit/log/test_leader_epochs.py::test_entries_rise_and_lookups_agree_with_the_definition",
+        "unit/log/test_leader_epochs.py::test_the_file_in_kafkas_format",
     ),
     "C4c": _row(
         "start, end and high watermark",
@@ -340,7 +340,7 @@ ROWS: Final[dict[str, Row]] = {
     "D2b": _row(
         "rolling",
         "by size, by age with jitter, by a full index, by the range of relative offsets",
-        "unit/broker_log/test_rolling.py::test_a_batch_goes_to_a_new_segment",
+        "unit/log/test_rolling.py::test_a_batch_goes_to_a_new_segment",
         f"{_LOG}::test_a_log_rolls_by_size_age_and_full_index",
     ),
     "D2c": _row(
@@ -474,7 +474,7 @@ ROWS: Final[dict[str, Row]] = {
         f"{_RULES_OF_CLIENTS}::test_a_partition_named_twice_has_no_offset",
         f"{_APIS}::test_times_that_are_none_are_known_since_their_version",
         f"{_CLIENTS}::test_offsets_by_time",
-        "unit/broker_log/test_leader_epochs.py::test_end_offset_for_at_the_edges",
+        "unit/log/test_leader_epochs.py::test_end_offset_for_at_the_edges",
     ),
     "D4d": _row(
         "idempotent producers",

@@ -17,7 +17,7 @@ from controller.wire.types import BrokerId, LeaderAndIsr, ReplicaAssignment, Top
 from controller.world.simulated.world import run_world
 
 from ..unit.broker.conftest import BrokerCluster
-from ..unit.replication.conftest import Cluster
+from ..unit.replicas.conftest import Cluster
 
 TP = TopicPartition("t", 0)
 ALTER_PARTITION = 56

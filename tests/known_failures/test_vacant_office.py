@@ -13,7 +13,7 @@ from controller.wire.types import BrokerId, ReplicaAssignment, TopicPartition
 from controller.wire.zk_operations import Create, Delete
 from controller.wire.znodes import TopicAssignment, TopicZNode
 
-from ..unit.shell.conftest import play
+from ..unit.node.conftest import play
 
 
 async def make_topic(cluster: Any, topic: str) -> None:

@@ -1,6 +1,6 @@
 """Recorded runs of a real Kafka through the whole job, three ways: on Spark the same figures as without.
 
-Those without Spark are what docs/replay-validation.md says (`tests/unit/replay_logs/test_validation.py`).
+Those without Spark are what docs/replay-validation.md says (`tests/unit/replay/validation/test_validation.py`).
 """
 
 from __future__ import annotations

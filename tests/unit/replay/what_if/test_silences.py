@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker_sim.replay.what_if.asked import LAG, Change
-from tests.unit.replay_what_if.test_lanes import T0, Writer, swept
+from tests.unit.replay.what_if.test_lanes import T0, Writer, swept
 
 #: ms from one catching up to the next, when in it the first append comes (of 1000), how many more follow it
 silences = st.lists(st.tuples(st.integers(1, 130), st.integers(0, 999), st.integers(0, 4)), min_size=1, max_size=40)

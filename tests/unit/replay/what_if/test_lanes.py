@@ -215,7 +215,7 @@ def test_as_recorded_nothing_is_different() -> None:
         assert found["detection_max_ms"] == 10_003 - 1
 
 
-RUNS: Final = Path(__file__).parents[4] / "shared" / "data" / "isr"
+RUNS: Final = Path(__file__).parents[5] / "shared" / "data" / "isr"
 #: one for every run of tests, the others with `-m slow`
 REAL = [
     "kill-and-restarts",
@@ -225,7 +225,7 @@ REAL = [
 
 @pytest.mark.parametrize("run", REAL)
 def test_a_real_cluster_with_its_own_lag_does_what_it_did(run: str) -> None:
-    from tests.unit.isr.test_real_runs import lanes  # the joins that the Spark job does
+    from tests.unit.replay.rules.test_real_runs import lanes  # the joins that the Spark job does
 
     trace = RUNS / run / "trace.jsonl.gz"
     if not trace.exists():

@@ -8,7 +8,7 @@ import pytest
 
 from broker_sim.replay.finding import Finding, Severity, Where, count, seconds, size
 from broker_sim.replay.findings import find
-from tests.unit.replay_report import made_up
+from tests.unit.replay.report import made_up
 
 
 def findings(**changed: Any) -> list[Finding]:

@@ -13,7 +13,7 @@ from broker_sim.replay.what_if.asked import FETCH_RATE, Change
 from broker_sim.replay.what_if.fetch_rate import ROUND_TRIP_MS, WAIT_MS, grid
 from broker_sim.replay.what_if.throttle import FETCH_BYTES
 from controller.wire.types import BrokerId
-from tests.unit.replay_what_if.test_lanes import T0, Writer, swept
+from tests.unit.replay.what_if.test_lanes import T0, Writer, swept
 
 MB = 1_000_000
 LAG_MS = 10_000

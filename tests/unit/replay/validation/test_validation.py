@@ -21,7 +21,7 @@ from broker_sim.replay.validation.figures import (
     read_truth,
 )
 
-ROOT: Final = Path(__file__).parents[3]
+ROOT: Final = Path(__file__).parents[4]
 RUNS: Final = ROOT.parent / "shared" / "data" / "isr"
 PAGE: Final = ROOT / "docs" / "replay-validation.md"
 SHRINK, EXPAND = "isr_shrink", "isr_expand"

@@ -18,7 +18,7 @@ from broker_sim.replay.rows import ALIVENESS_RUN, LaneRow
 from broker_sim.replay.rules.lane import Lane
 from controller.wire.types import BrokerId
 
-RUNS: Final = Path(__file__).parents[4] / "shared" / "data" / "isr"
+RUNS: Final = Path(__file__).parents[5] / "shared" / "data" / "isr"
 #: run -> membership changes that its leaders wrote, and removals (with their returns) that only the replay finds, where
 #: a stopped leader woke up and the order of what had waited in its sockets decided.
 EXPECTED: Final = {
