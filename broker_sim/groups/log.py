@@ -22,10 +22,10 @@ from broker_sim.groups.records import (
     decode_key,
     decode_offset_value,
 )
-from broker_sim.log.records import build_values, iterate
 from broker_sim.replicas.types import ProduceResult
 from controller.wire import log_events as ev
 from controller.wire.errors import ErrorCode
+from controller.wire.records import build_values, iterate
 from controller.wire.types import GROUP_METADATA_TOPIC, TopicPartition
 from controller.world.ports import Clock
 

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from broker_sim.log import records
-from broker_sim.log.records import BatchHeader, Record
+from controller.wire import records
+from controller.wire.records import BatchHeader, Record
 
 #: What a key costs in Kafka's map: its MD5 digest and an offset.
 ENTRY_BYTES: Final = 24

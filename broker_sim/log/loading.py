@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Final
 
 from broker_sim.log.files import Files
-from broker_sim.log.records import BatchHeader
 from broker_sim.log.segment import (
     CLEANED_SUFFIX,
     COMPANIONS,
@@ -23,6 +22,7 @@ from broker_sim.log.segment import (
     SegmentShape,
 )
 from broker_sim.log.segments import Segments
+from controller.wire.records import BatchHeader
 
 _KINDS: Final = ("log", *COMPANIONS)
 _LEFTOVERS: Final = (DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX, ".tmp")

@@ -9,15 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from broker_sim.log import produced, records
+from broker_sim.log import produced
 from broker_sim.log.errors import OffsetOutOfRange, storage_failures
 from broker_sim.log.producers import ProducerStates
-from broker_sim.log.records import BatchHeader, Record
 from broker_sim.log.replicated import whole_batches
 from broker_sim.log.rolling import count_deletable, must_roll
 from broker_sim.log.segment import DELETED_SUFFIX, SWAP_SUFFIX, Segment
 from broker_sim.log.stored_log import StoredLog
+from controller.wire import records
 from controller.wire.errors import ErrorCode, KafkaError
+from controller.wire.records import BatchHeader, Record
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

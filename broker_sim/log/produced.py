@@ -13,11 +13,11 @@ import struct
 from dataclasses import dataclass, field
 from typing import Final
 
-from broker_sim.log import records
-from broker_sim.log.compression import Codec, decompress
 from broker_sim.log.config import LogConfig
-from broker_sim.log.records import BatchHeader, CorruptBatch, InvalidRecord
+from controller.wire import records
+from controller.wire.compression import Codec, decompress
 from controller.wire.errors import ErrorCode, KafkaError
+from controller.wire.records import BatchHeader, CorruptBatch, InvalidRecord
 from controller.wire.types import TopicPartition
 
 #: `LegacyRecord.RECORD_OVERHEAD_V0`: less than any format's record.

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from broker_sim.log.records import BatchHeader
 from controller.wire.errors import ErrorCode, KafkaError
+from controller.wire.records import BatchHeader
 
 KEPT_BATCHES: Final = 5
 SEQUENCE_MASK: Final = 0x7FFFFFFF

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from broker_sim.log import records
-from broker_sim.log.records import BatchHeader
+from controller.wire import records
+from controller.wire.records import BatchHeader
 
 
 def whole_batches(data: bytes) -> list[tuple[BatchHeader, bytes]]:

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from broker_sim.log.config import LogConfig
-from broker_sim.log.records import BatchHeader
 from broker_sim.log.segment import MAX_RELATIVE_OFFSET, Segment
+from controller.wire.records import BatchHeader
 
 
 def must_roll(active: Segment, header: BatchHeader, config: LogConfig, *, now_ms: int) -> str | None:

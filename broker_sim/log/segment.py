@@ -15,7 +15,7 @@ from typing import Final
 
 from broker_sim.log.files import Files
 from broker_sim.log.indexes import Indexes
-from broker_sim.log.records import (
+from controller.wire.records import (
     HEADER_BYTES,
     NO_TIMESTAMP,
     BatchHeader,

@@ -8,9 +8,9 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 
-from broker_sim.log import records
-from broker_sim.log.records import Record
 from broker_sim.log.segment import Segment
+from controller.wire import records
+from controller.wire.records import Record
 
 
 class Segments:

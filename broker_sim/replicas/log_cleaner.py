@@ -17,13 +17,13 @@ from broker_sim.log.cleaner_plan import CleaningPlan, group_segments, plan_clean
 from broker_sim.log.compaction import ENTRY_BYTES, OffsetMap, Retention, compacted
 from broker_sim.log.errors import StorageFailure, storage_failures
 from broker_sim.log.log import Log
-from broker_sim.log.records import BatchHeader, parse_header
 from broker_sim.log.segment import CLEANED_SUFFIX, Segment
 from broker_sim.replicas.partition import Partition
 from broker_sim.replicas.table import ReplicaTable
 from broker_sim.replicas.tasks import report_failure
 from controller.wire import log_events as ev
 from controller.wire.errors import KafkaError
+from controller.wire.records import BatchHeader, parse_header
 
 #: After so many bytes the loop gets to do something else.
 _STEP_BYTES: Final = 1 << 16

@@ -309,7 +309,7 @@ class ReplicaManager:
     def read_records(self, topic_partition: TopicPartition) -> Iterable[bytes]:
         """The whole batches of a local log, in order, from its start to its end (to load group offsets).
 
-        Empty when there is no such log. `broker_sim.log.records.iterate` decodes them.
+        Empty when there is no such log. `controller.wire.records.iterate` decodes them.
         """
         log = self._table.dirs.get(topic_partition)
         return iter(()) if log is None else log.batches()

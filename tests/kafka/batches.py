@@ -7,8 +7,8 @@ import time
 
 import crc32c
 
-from broker_sim.log.compression import Codec, compress
-from broker_sim.log.records import HEADER_BYTES, Record, build_batch
+from controller.wire.compression import Codec, compress
+from controller.wire.records import HEADER_BYTES, Record, build_batch
 
 NOW = int(time.time() * 1000)
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker_sim.log.compression import Codec
-from broker_sim.log.records import Record, build_batch
+from controller.wire.compression import Codec
 from controller.wire.protocol import ApiKey, encode_request
+from controller.wire.records import Record, build_batch
 
 from .batches import BATCHES, GOOD, batch
 from .sides import Side

@@ -13,12 +13,12 @@ import structlog
 
 from broker_sim.broker import Broker, BrokerIdentity, StartRefused
 from broker_sim.config import BrokerSettings
-from broker_sim.log.records import build_values, iterate
 from controller.node import config as controller_config
 from controller.node.process import Controller, Identity
 from controller.node.process import World as ControllerWorld
 from controller.rules.configs.listeners import NodeListener
 from controller.wire.protocol import ApiKey, ProtocolError
+from controller.wire.records import build_values, iterate
 from controller.wire.types import BrokerId
 from controller.wire.zk_operations import ZkUnreachable
 from controller.world.client import BrokerConnection

@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from broker_sim.log.records import build_values
 from controller.wire.protocol import ApiKey
+from controller.wire.records import build_values
 from controller.wire.types import NO_LEADER
 from controller.wire.zk_operations import Create, Delete, GetChildren, GetData, SetData, ZkCode
 from controller.world.client import BrokerConnection

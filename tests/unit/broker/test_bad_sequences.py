@@ -11,10 +11,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from broker_sim.log.records import HEADER_BYTES, Record, build_batch
 from controller.wire import log_events as ev
 from controller.wire.errors import ErrorCode
 from controller.wire.protocol import ApiKey
+from controller.wire.records import HEADER_BYTES, Record, build_batch
 from controller.wire.types import GROUP_METADATA_TOPIC
 from controller.world.client import Disconnected
 

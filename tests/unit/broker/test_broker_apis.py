@@ -9,10 +9,10 @@ import pytest
 from kio.index import load_request_schema, load_response_schema
 
 from broker_sim.apis.table import REFUSED, SERVED
-from broker_sim.log.records import build_values
 from controller.wire.errors import ErrorCode
 from controller.wire.fault_rows import decode
 from controller.wire.protocol import ApiKey
+from controller.wire.records import build_values
 from controller.wire.types import GROUP_METADATA_TOPIC, TopicPartition
 from controller.wire.zk_operations import Create, GetChildren, GetData
 from controller.wire.znodes import ConfigEntityZNode, TopicZNode

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker_sim.log.records import build_values, iterate
 from controller.wire.errors import ErrorCode
 from controller.wire.protocol import ApiKey
+from controller.wire.records import build_values, iterate
 
 
 def produce_body(topic: str, partition: int, *values: bytes, acks: int = -1) -> dict[str, Any]:

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from broker_sim.log.records import build_values
 from controller.wire.control import UpdateMetadataEntry
 from controller.wire.errors import ErrorCode
 from controller.wire.protocol import ApiKey
+from controller.wire.records import build_values
 from controller.wire.types import GROUP_METADATA_TOPIC, Broker, BrokerId, Endpoint, LeaderAndIsr, TopicPartition
 
 TP = TopicPartition("t", 0)

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from broker_sim.log.records import build_values
 from controller.rules.configs.broker import ALTERABLE, check_broker_change, documentation, is_sensitive, synonyms_of
 from controller.wire import log_events as ev
 from controller.wire.errors import ErrorCode, KafkaError
 from controller.wire.protocol import ApiKey
+from controller.wire.records import build_values
 from controller.wire.types import TopicPartition
 from controller.wire.zk_operations import Create, SetData
 from controller.wire.znodes import ConfigChangesZNode, ConfigEntityZNode

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from broker_sim.log.records import build_values
 from controller.wire.fault_rows import KINDS, parse_row
 from controller.wire.protocol import ApiKey
+from controller.wire.records import build_values
 
 #: kind -> columns; broker 1 leads, broker 2 follows, a client produces.
 FAULTS: dict[str, dict[str, Any]] = {

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from broker_sim.log.records import Record, build_batch, iterate
 from controller.wire.errors import ErrorCode
 from controller.wire.protocol import ApiKey
+from controller.wire.records import Record, build_batch, iterate
 from controller.wire.types import TopicPartition
 
 OUT_OF_ORDER, FENCED = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.INVALID_PRODUCER_EPOCH

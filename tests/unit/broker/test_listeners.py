@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from broker_sim.config import BrokerSettings, SettingsError
-from broker_sim.log.records import build_values
 from controller.rules.configs.broker import check_broker_change
 from controller.rules.configs.listeners import NodeListener
 from controller.wire.control import UpdateMetadataEntry
 from controller.wire.errors import ErrorCode, KafkaError
 from controller.wire.protocol import ApiKey
+from controller.wire.records import build_values
 from controller.wire.types import GROUP_METADATA_TOPIC, Broker, BrokerId, Endpoint, LeaderAndIsr, TopicPartition
 from controller.wire.zk_operations import GetData
 from controller.wire.znodes import BrokerIdZNode

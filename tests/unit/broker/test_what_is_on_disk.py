@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from broker_sim.log.records import build_values
 from controller.wire.control import UpdateMetadataEntry
 from controller.wire.errors import ErrorCode
 from controller.wire.protocol import ApiKey
+from controller.wire.records import build_values
 from controller.wire.types import BrokerId, LeaderAndIsr, TopicPartition
 
 T, U = TopicPartition("t", 0), TopicPartition("u", 0)

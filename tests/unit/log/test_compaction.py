@@ -15,15 +15,15 @@ from hypothesis import strategies as st
 
 from broker_sim.log.cleaner_plan import group_segments, plan_cleaning
 from broker_sim.log.compaction import OffsetMap, Retention, compacted
-from broker_sim.log.compression import Codec
 from broker_sim.log.config import LogConfig
 from broker_sim.log.dirs import LogDirs
 from broker_sim.log.errors import StorageFailure
 from broker_sim.log.files import Files
 from broker_sim.log.log import Log
-from broker_sim.log.records import Record, build_batch, iterate, parse_header, records_of
 from broker_sim.replicas.log_cleaner import LogCleaner
 from broker_sim.replicas.types import ReplicaSettings
+from controller.wire.compression import Codec
+from controller.wire.records import Record, build_batch, iterate, parse_header, records_of
 from controller.wire.types import TopicPartition
 
 TP = TopicPartition("t", 0)

@@ -11,7 +11,7 @@ from broker_sim.log.config import LogConfig
 from broker_sim.log.dirs import LogDirs
 from broker_sim.log.errors import LogDirsUnusable
 from broker_sim.log.log_dir import deleted_name, folder_name, parse_folder_name, parse_future_name
-from broker_sim.log.records import build_values
+from controller.wire.records import build_values
 from controller.wire.types import TopicPartition
 
 TP = TopicPartition("t", 0)

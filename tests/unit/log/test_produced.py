@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker_sim.log.compression import Codec
 from broker_sim.log.config import LogConfig
 from broker_sim.log.produced import (
     MalformedRecords,
@@ -22,8 +21,9 @@ from broker_sim.log.produced import (
     is_transactional,
     prepare,
 )
-from broker_sim.log.records import HEADER_BYTES, Record, build_batch, build_values, check_crc, parse_header, records_of
+from controller.wire.compression import Codec
 from controller.wire.errors import ErrorCode, KafkaError
+from controller.wire.records import HEADER_BYTES, Record, build_batch, build_values, check_crc, parse_header, records_of
 from controller.wire.types import TopicPartition
 
 with warnings.catch_warnings():

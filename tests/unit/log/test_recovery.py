@@ -20,9 +20,9 @@ from broker_sim.log.errors import StorageFailure
 from broker_sim.log.files import Files
 from broker_sim.log.log import Log
 from broker_sim.log.producers import ProducerStates
-from broker_sim.log.records import Record, build_batch, build_values, iterate, parse_header
 from broker_sim.log.segment import Segment
 from broker_sim.log.stored_log import LogHooks
+from controller.wire.records import Record, build_batch, build_values, iterate, parse_header
 from controller.wire.types import TopicPartition
 
 TP = TopicPartition("t", 0)

@@ -8,8 +8,8 @@ from types import SimpleNamespace
 import pytest
 
 from broker_sim.log.config import LogConfig
-from broker_sim.log.records import Record, build_batch, parse_header
 from broker_sim.log.rolling import must_roll
+from controller.wire.records import Record, build_batch, parse_header
 
 CONFIG = LogConfig(segment_bytes=1_000, segment_ms=500)
 COMPACTED = {"cleanup_policy": "compact", "max_compaction_lag_ms": 20}

@@ -14,7 +14,6 @@ from pathlib import Path
 
 import pytest
 
-from broker_sim.log.records import build_values
 from broker_sim.replicas.fetch_session import FetchSessionCache
 from broker_sim.replicas.manager import ReplicaManager
 from broker_sim.replicas.types import FetchPartition, IsrWriteOutcome, IsrWriteResult, ReplicaSettings
@@ -24,6 +23,7 @@ from controller.wire.control import LeaderAndIsrEntry, StopReplicaEntry
 from controller.wire.errors import ErrorCode
 from controller.wire.framing import FrameBuffer
 from controller.wire.protocol import ApiKey
+from controller.wire.records import build_values
 from controller.wire.types import BrokerId, Endpoint, LeaderAndIsr, ReplicaAssignment, TopicPartition
 from controller.world.simulated.world import World, run_world
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from broker_sim.log import checkpoints
-from broker_sim.log.records import iterate
 from controller.wire.errors import ErrorCode
+from controller.wire.records import iterate
 from controller.wire.types import TopicPartition
 
 TP = TopicPartition("t", 0)

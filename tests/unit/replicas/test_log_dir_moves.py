@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from broker_sim.log.records import iterate
 from controller.wire.errors import ErrorCode
+from controller.wire.records import iterate
 from controller.wire.types import TopicPartition
 
 TP = TopicPartition("t", 0)

@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from broker_sim.log.records import iterate
 from broker_sim.replicas.types import FetchPartition
 from controller.wire.errors import ErrorCode
+from controller.wire.records import iterate
 from controller.wire.types import TopicPartition
 
 TP = TopicPartition("t", 0)

@@ -14,7 +14,7 @@ from typing import Final
 
 import crc32c
 
-from broker_sim.log.compression import Codec, compress, decompress
+from controller.wire.compression import Codec, compress, decompress
 from controller.wire.errors import ErrorCode, KafkaError
 
 #: baseOffset, batchLength, partitionLeaderEpoch, magic, crc, attributes, lastOffsetDelta, baseTimestamp, maxTimestamp,

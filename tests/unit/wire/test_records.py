@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker_sim.log.compression import Codec, compress, decompress
-from broker_sim.log.records import (
+from controller.wire.compression import Codec, compress, decompress
+from controller.wire.errors import ErrorCode, KafkaError
+from controller.wire.records import (
     CorruptBatch,
     Record,
     batches,
@@ -22,7 +23,6 @@ from broker_sim.log.records import (
     records_of,
     stamp,
 )
-from controller.wire.errors import ErrorCode, KafkaError
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)
