@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,6 @@ from broker_sim.registration import Registration, RegistrationRefused, prepare_c
 from broker_sim.replicas.fetch_session import FetchSessionCache
 from broker_sim.replicas.isr_writer import ZkIsrWriter, notify_log_dir_failure
 from broker_sim.replicas.manager import ReplicaManager
-from broker_sim.replicas.types import ReplicaSettings
 from broker_sim.server import SocketServer
 from broker_sim.server_limits import ServerLimits, listener_limits
 from broker_sim.shutdown import ControlledShutdown
@@ -202,7 +201,7 @@ class Broker:
         self._trace = TraceWriter(self.broker_id, self._identity.trace_dir, start_ms=start_ms)
         return ReplicaManager(
             broker_id=self.broker_id,
-            settings=replica_settings(self._settings, self._identity.log_dirs),
+            settings=self._settings.of_replicas(self._identity.log_dirs),
             clock=self._clock,
             network=self._network,
             rng=random.Random(self._chance.random()),
@@ -278,6 +277,9 @@ class Broker:
             metadata=self._metadata,
             metadata_decoder=self._metadata_decoder,
             replicas=replicas,
+            producing=replicas.producing,
+            fetching=replicas.fetching,
+            offsets=replicas.offsets,
             sessions=FetchSessionCache(random.Random(self._chance.random()), slots=slots),
             config_store=store,
             configs=configs,
@@ -370,18 +372,6 @@ class Broker:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-
-
-def replica_settings(settings: BrokerSettings, log_dirs: Iterable[Path]) -> ReplicaSettings:
-    """The part of the settings that the data plane has; names are the same but where Kafka has several for one."""
-    values = settings.model_dump()
-    shared = {field.name: values[field.name] for field in fields(ReplicaSettings) if field.name in values}
-    shared.update(
-        log_dirs=tuple(str(path) for path in log_dirs),
-        log_roll_ms=settings.roll_ms,
-        log_retention_ms=settings.retention_ms,
-    )
-    return ReplicaSettings(**shared)
 
 
 def _soon(action: Any) -> Any:

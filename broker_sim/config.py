@@ -1,13 +1,16 @@
 """The settings of a simulated broker, under Kafka's property names, with Kafka's defaults.
 
 A field's name is the property with underscores for dots. Values may be strings as in a properties file. Where several
-properties mean one thing (`log.retention.ms|minutes|hours`), the method here resolves them as Kafka does.
+properties mean one thing (`log.retention.ms|minutes|hours`), the method here resolves them as Kafka does. What the logs
+and replicas need of them is `ReplicaSettings`, a plain value.
 Source: spec broker.md §18, §17.2; Kafka 3.9 `KafkaConfig`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError, model_validator
@@ -24,6 +27,61 @@ FromMinusOne = Annotated[int, Field(ge=-1, le=LONG_MAX)]
 
 class SettingsError(ValueError):
     """A property has a value that it cannot have. One line per property, with name, value and what is allowed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaSettings:
+    """The static settings of the data plane, under Kafka's property names with `.` as `_`; Kafka's defaults."""
+
+    log_dirs: tuple[str, ...]
+    num_replica_fetchers: int = 1
+    replica_lag_time_max_ms: int = 30_000
+    replica_fetch_wait_max_ms: int = 500
+    replica_fetch_min_bytes: int = 1
+    replica_fetch_max_bytes: int = 1_048_576
+    replica_fetch_response_max_bytes: int = 10_485_760
+    replica_fetch_backoff_ms: int = 1_000
+    replica_socket_timeout_ms: int = 30_000
+    replica_high_watermark_checkpoint_interval_ms: int = 5_000
+    replication_quota_window_num: int = 11
+    replication_quota_window_size_seconds: int = 1
+    fetch_max_bytes: int = 57_671_680
+    max_incremental_fetch_session_cache_slots: int = 1_000
+    min_insync_replicas: int = 1
+    log_segment_bytes: int = 1_073_741_824
+    log_roll_ms: int = 604_800_000
+    log_retention_ms: int = 604_800_000
+    log_retention_bytes: int = -1
+    log_retention_check_interval_ms: int = 300_000
+    log_cleanup_policy: str = "delete"
+    log_index_interval_bytes: int = 4_096
+    log_index_size_max_bytes: int = 10_485_760
+    log_segment_delete_delay_ms: int = 60_000
+    log_flush_offset_checkpoint_interval_ms: int = 60_000
+    log_roll_jitter_ms: int | None = None
+    log_roll_jitter_hours: int = 0
+    log_flush_interval_messages: int = 9_223_372_036_854_775_807
+    log_flush_interval_ms: int | None = None
+    log_flush_scheduler_interval_ms: int = 9_223_372_036_854_775_807
+    log_flush_start_offset_checkpoint_interval_ms: int = 60_000
+    log_cleaner_enable: bool = True
+    log_cleaner_backoff_ms: int = 15_000
+    log_cleaner_dedupe_buffer_size: int = 134_217_728
+    log_cleaner_io_buffer_load_factor: float = 0.9
+    log_cleaner_io_max_bytes_per_second: float = float("inf")
+    log_cleaner_threads: int = 1
+    log_cleaner_delete_retention_ms: int = 86_400_000
+    log_cleaner_min_cleanable_ratio: float = 0.5
+    log_cleaner_min_compaction_lag_ms: int = 0
+    log_cleaner_max_compaction_lag_ms: int = 9_223_372_036_854_775_807
+    num_replica_alter_log_dirs_threads: int | None = None
+    log_message_timestamp_type: str = "CreateTime"
+    log_message_timestamp_before_max_ms: int = 9_223_372_036_854_775_807
+    log_message_timestamp_after_max_ms: int = 9_223_372_036_854_775_807
+    log_initial_task_delay_ms: int = 30_000
+    message_max_bytes: int = 1_048_588
+    compression_type: str = "producer"
+    producer_id_expiration_ms: int = 86_400_000
 
 
 class BrokerSettings(BaseModel):
@@ -152,7 +210,7 @@ class BrokerSettings(BaseModel):
 
     @classmethod
     def parse(cls, properties: Mapping[str, Any]) -> Self:
-        """The settings of these properties; what kwob does not use is ignored (`wire.configs.settings` has told).
+        """The settings of these properties; what kwob does not use is ignored (`rules.configs.settings` names it).
 
         Raises: SettingsError, for a value that its property cannot have.
         """
@@ -181,17 +239,14 @@ class BrokerSettings(BaseModel):
         """`log.roll.ms`, else hours."""
         return self.log_roll_ms if self.log_roll_ms is not None else self.log_roll_hours * 3_600_000
 
-    @property
-    def roll_jitter_ms(self) -> int:
-        """`log.roll.jitter.ms`, else hours."""
-        return (
-            self.log_roll_jitter_ms if self.log_roll_jitter_ms is not None else self.log_roll_jitter_hours * 3_600_000
+    def of_replicas(self, log_dirs: Iterable[Path]) -> ReplicaSettings:
+        """The part that the data plane has; names are the same but where Kafka has several for one."""
+        values = self.model_dump()
+        shared = {field.name: values[field.name] for field in fields(ReplicaSettings) if field.name in values}
+        shared.update(
+            log_dirs=tuple(str(path) for path in log_dirs), log_roll_ms=self.roll_ms, log_retention_ms=self.retention_ms
         )
-
-    def property_values(self) -> dict[str, str]:
-        """Every property that has a value, as text, under Kafka's name."""
-        values = self.model_dump(by_alias=True)
-        return {name: property_text(value) for name, value in values.items() if value is not None}
+        return ReplicaSettings(**shared)
 
     def given_values(self) -> dict[str, str]:
         """The properties that were set, as text, those too that are not used: Kafka's static broker configs."""

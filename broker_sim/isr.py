@@ -164,11 +164,10 @@ class LedPartition:
         return self.advance_hw(now_ms)
 
     def fetch_error(self, replica: BrokerId, *, offset: int, req_epoch: int, log_start: int) -> ErrorCode:
-        """Why a follower's fetch counts for nothing, NONE if it counts (§3.3, in the order of the checks)."""
-        if req_epoch != -1 and req_epoch < self.epoch:
-            return ErrorCode.FENCED_LEADER_EPOCH
-        if req_epoch != -1 and req_epoch > self.epoch:
-            return ErrorCode.UNKNOWN_LEADER_EPOCH
+        """Why a follower's fetch counts for nothing, NONE if it counts (§3.3, in the order of the checks).
+
+        The caller has compared `req_epoch` (-1: none was named) with the leader epoch, for any request does that.
+        """
         if replica not in self.followers:
             return ErrorCode.UNKNOWN_LEADER_EPOCH if req_epoch != -1 else ErrorCode.NOT_LEADER_OR_FOLLOWER
         if not log_start <= offset <= self.leo:

@@ -90,11 +90,6 @@ class TraceWriter:
         if old is not None:
             os.close(old)
 
-    @property
-    def is_on(self) -> bool:
-        """Whether rows go anywhere."""
-        return self._fd is not None
-
     def start(self, ts: int, *, settings: Mapping[str, str]) -> None:
         """The ReplicaManager started at `ts`, which is the phase of its ticks; the settings that the rules need."""
         self.row(TraceEvent.START, ts, value=str(ts))
@@ -111,7 +106,7 @@ class TraceWriter:
             self._end_runs(topic_partition)
         self._write(ev, ts, topic_partition, columns)
 
-    def append(
+    def append_row(
         self,
         ts: int,
         topic_partition: TopicPartition,
@@ -142,7 +137,7 @@ class TraceWriter:
         """A topic's override of a setting is in force now; key `*` without a value: none is left."""
         self.row(TraceEvent.CONFIG, ts, topic=topic, key=key, value=value)
 
-    def fetch(
+    def fetch_row(
         self,
         ts: int,
         topic_partition: TopicPartition,

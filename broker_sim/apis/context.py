@@ -17,6 +17,8 @@ from broker_sim.producer_ids import ProducerIds
 from broker_sim.registration import Registration
 from broker_sim.replicas.fetch_session import FetchSessionCache
 from broker_sim.replicas.manager import ReplicaManager
+from broker_sim.replicas.offsets import Offsets
+from broker_sim.replicas.produce_and_fetch import Fetching, Producing
 from broker_sim.topic_creation import TopicCreator
 from controller.wire.types import BrokerId, TopicPartition
 from controller.world.ports import Clock
@@ -35,6 +37,9 @@ class BrokerContext:
     metadata: MetadataCache
     metadata_decoder: MetadataDecoder
     replicas: ReplicaManager
+    producing: Producing
+    fetching: Fetching
+    offsets: Offsets
     sessions: FetchSessionCache
     config_store: ConfigStore
     configs: DynamicConfigs

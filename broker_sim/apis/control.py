@@ -39,9 +39,7 @@ async def handle_leader_and_isr(context: BrokerContext, call: Call) -> Answer:
         stale = take_epochs(context, request)
         if stale is not None:
             return {"error_code": stale, "partition_errors": _errors(dict.fromkeys(partitions, stale), partitions)}
-        results = context.replicas.leader_and_isr(
-            request.controller_id, request.controller_epoch, request.partition_states, request.live_leaders
-        )
+        results = context.replicas.leader_and_isr(request.partition_states)
     return {"partition_errors": _errors(results, partitions)}
 
 

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from broker_sim.apis.context import BrokerContext, by_topic
 from broker_sim.replicas.fetch_session import FetchContext
+from broker_sim.replicas.produce_and_fetch import FetchRequest
 from broker_sim.replicas.types import FetchPartition, FetchResult
 from broker_sim.server import Answer, Call
 from controller.wire.errors import ErrorCode
@@ -31,14 +32,15 @@ async def handle_fetch(context: BrokerContext, call: Call) -> Answer:
     session = _open_session(context, call)
     if session.error is not ErrorCode.NONE:
         return {"error_code": session.error}
-    results = await context.replicas.fetch(
-        session.partitions,
-        replica_id=int(body.replica_id),
-        max_wait_ms=body.max_wait,
-        min_bytes=body.min_bytes,
-        max_bytes=min(body.max_bytes, context.settings.fetch_max_bytes),
-        read_committed=body.isolation_level == READ_COMMITTED,
-        version=call.version,
+    results = await context.fetching.fetch(
+        FetchRequest(
+            partitions=session.partitions,
+            replica_id=int(body.replica_id),
+            max_wait_ms=body.max_wait,
+            min_bytes=body.min_bytes,
+            max_bytes=body.max_bytes,
+            version=call.version,
+        )
     )
     answer = session.answer(results)
     committed_only = body.isolation_level == READ_COMMITTED

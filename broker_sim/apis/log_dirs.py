@@ -19,10 +19,10 @@ ALTER_REPLICA_LOG_DIRS_VERSIONS: Final = (0, 1)
 
 async def handle_describe_log_dirs(context: BrokerContext, call: Call) -> Answer:
     """One result per configured dir, also for one that holds none of the replicas asked for."""
-    wanted = None
+    partitions = None
     if call.body.topics is not None:
-        wanted = {TopicPartition(t.topic, int(p)) for t in call.body.topics for p in t.partitions}
-    return {"results": [_dir(description) for description in context.replicas.describe_log_dirs(wanted)]}
+        partitions = {TopicPartition(t.topic, int(p)) for t in call.body.topics for p in t.partitions}
+    return {"results": [_dir(description) for description in context.replicas.describe_log_dirs(partitions)]}
 
 
 def _dir(description: LogDirDescription) -> dict[str, Any]:
@@ -56,7 +56,7 @@ async def handle_alter_replica_log_dirs(context: BrokerContext, call: Call) -> A
         for topic in log_dir.topics
         for partition in topic.partitions
     }
-    results = context.replicas.alter_replica_log_dirs(moves)
+    results = context.replicas.moves.alter(moves)
     return {
         "results": [
             {

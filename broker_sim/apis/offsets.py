@@ -12,6 +12,7 @@ from collections import Counter
 from typing import Any, Final
 
 from broker_sim.apis.context import BrokerContext
+from broker_sim.replicas.offsets import OffsetQuestion
 from broker_sim.replicas.types import DeleteRecordsResult, ListedOffset
 from broker_sim.server import Answer, Call
 from controller.wire.errors import ErrorCode
@@ -20,28 +21,24 @@ from controller.wire.types import INTERNAL_TOPICS, TopicPartition
 LIST_OFFSETS_VERSIONS: Final = (1, 9)
 OFFSET_FOR_LEADER_EPOCH_VERSIONS: Final = (0, 3)
 DELETE_RECORDS_VERSIONS: Final = (0, 2)
-READ_COMMITTED: Final = 1
 
 
 async def handle_list_offsets(context: BrokerContext, call: Call) -> Answer:
     """Offsets by time. A partition that is named twice is refused."""
     body = call.body
     named = Counter(TopicPartition(t.name, int(p.partition_index)) for t in body.topics for p in t.partitions)
-    read_committed = getattr(body, "isolation_level", 0) == READ_COMMITTED
 
     def look_up(topic: str, partition: Any) -> dict[str, Any]:
         tp = TopicPartition(topic, int(partition.partition_index))
         if named[tp] > 1:
             return _listed(tp.partition, ListedOffset(error=ErrorCode.INVALID_REQUEST))
-        found = context.replicas.list_offsets(
-            tp,
-            int(partition.timestamp),
+        question = OffsetQuestion(
+            timestamp=int(partition.timestamp),
             replica_id=int(body.replica_id),
             current_leader_epoch=int(getattr(partition, "current_leader_epoch", -1)),
-            read_committed=read_committed,
             version=call.version,
         )
-        return _listed(tp.partition, found)
+        return _listed(tp.partition, context.offsets.list_offset(tp, question))
 
     return {"topics": [{"name": t.name, "partitions": [look_up(t.name, p) for p in t.partitions]} for t in body.topics]}
 
@@ -60,7 +57,7 @@ async def handle_offset_for_leader_epoch(context: BrokerContext, call: Call) -> 
     """Where an epoch ends in the leader's log."""
 
     def look_up(topic: str, partition: Any) -> dict[str, Any]:
-        end = context.replicas.offset_for_leader_epoch(
+        end = context.offsets.epoch_end(
             TopicPartition(topic, int(partition.partition)),
             leader_epoch=int(partition.leader_epoch),
             current_leader_epoch=int(getattr(partition, "current_leader_epoch", -1)),
@@ -93,8 +90,8 @@ async def handle_delete_records(context: BrokerContext, call: Call) -> Answer:
     body = call.body
     offsets = {TopicPartition(t.name, int(p.partition_index)): int(p.offset) for t in body.topics for p in t.partitions}
     results = {tp: error for tp in offsets if (error := _deletion_refusal(context, tp)) is not None}
-    wanted = {tp: offset for tp, offset in offsets.items() if tp not in results}
-    results |= await context.replicas.delete_records(wanted, timeout_ms=body.timeout)
+    allowed = {tp: offset for tp, offset in offsets.items() if tp not in results}
+    results |= await context.offsets.delete_records(allowed, timeout_ms=body.timeout)
 
     def answer(topic: str, index: int) -> dict[str, Any]:
         result = results[TopicPartition(topic, index)]

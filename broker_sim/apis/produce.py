@@ -63,15 +63,15 @@ async def _produce(context: BrokerContext, call: Call, records: _Records) -> _Re
     refused = _refusal(call, records)
     if refused is not None:
         return dict.fromkeys(records, refused)
-    results, wanted = _checked(context, call, records)
+    results, allowed = _checked(context, call, records)
     if call.body.acks not in VALID_ACKS:
-        return results | dict.fromkeys(wanted, ProduceResult(error=ErrorCode.INVALID_REQUIRED_ACKS))
+        return results | dict.fromkeys(allowed, ProduceResult(error=ErrorCode.INVALID_REQUIRED_ACKS))
     if call.request.client_id != ADMIN_CLIENT_ID:
-        for tp in [tp for tp in wanted if tp.topic in INTERNAL_TOPICS]:
-            del wanted[tp]
+        for tp in [tp for tp in allowed if tp.topic in INTERNAL_TOPICS]:
+            del allowed[tp]
             results[tp] = ProduceResult(error=ErrorCode.INVALID_TOPIC_EXCEPTION)
-    if wanted:
-        results |= await context.replicas.produce(wanted, acks=call.body.acks, timeout_ms=call.body.timeout)
+    if allowed:
+        results |= await context.producing.produce(allowed, acks=call.body.acks, timeout_ms=call.body.timeout)
     return results
 
 
@@ -89,16 +89,16 @@ def _refusal(call: Call, records: Mapping[TopicPartition, bytes]) -> ProduceResu
 def _checked(context: BrokerContext, call: Call, records: _Records) -> tuple[_Results, _Records]:
     """(those that are refused, the one batch of each of the others)."""
     results: _Results = {}
-    wanted: _Records = {}
+    allowed: _Records = {}
     for tp, data in records.items():
         if not context.metadata.knows(tp):
             results[tp] = ProduceResult(error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             continue
         try:
-            wanted[tp] = check_request(data, call.version)
+            allowed[tp] = check_request(data, call.version)
         except KafkaError as error:
             results[tp] = ProduceResult(error=error.code)
-    return results, wanted
+    return results, allowed
 
 
 def _partition(index: int, result: ProduceResult) -> dict[str, Any]:

@@ -32,8 +32,8 @@ from controller.world.ports import Clock
 Pairs = Iterable[tuple[bytes, bytes | None]]
 
 
-class Replicas(Protocol):
-    """What is used of `ReplicaManager`."""
+class Appender(Protocol):
+    """What is used of `replicas.produce_and_fetch.Producing`."""
 
     async def produce(
         self,
@@ -43,7 +43,16 @@ class Replicas(Protocol):
         timeout_ms: int,
         is_client: bool = True,
     ) -> dict[TopicPartition, ProduceResult]:
-        """See `ReplicaManager.produce`."""
+        """See `Producing.produce`."""
+        ...
+
+
+class Replicas(Protocol):
+    """What is used of `ReplicaManager`."""
+
+    @property
+    def producing(self) -> Appender:
+        """Where records are appended."""
         ...
 
     def read_records(self, topic_partition: TopicPartition) -> Iterable[bytes]:
@@ -61,7 +70,9 @@ class GroupLog:
         """Appends the records as one batch and waits for all in-sync replicas. Returns the log's error."""
         tp = TopicPartition(GROUP_METADATA_TOPIC, partition)
         batch = build_values(pairs, timestamp=self._clock.now_ms())
-        results = await self._replicas.produce({tp: batch}, acks=-1, timeout_ms=self._timeout_ms, is_client=False)
+        results = await self._replicas.producing.produce(
+            {tp: batch}, acks=-1, timeout_ms=self._timeout_ms, is_client=False
+        )
         return results[tp].error
 
     def batches(self, partition: int) -> Iterable[bytes]:

@@ -62,11 +62,6 @@ def offsets_text(offsets: Mapping[TopicPartition, int]) -> str:
     return "\n".join(["0", str(len(entries)), *entries]) + "\n"
 
 
-def write_offsets(path: Path, offsets: Mapping[TopicPartition, int]) -> None:
-    """Writes an offset checkpoint, synced."""
-    write_atomically(path, offsets_text(offsets))
-
-
 def read_offsets(path: Path) -> dict[TopicPartition, int]:
     """An offset checkpoint; empty when there is no file. Raises CheckpointError for another content."""
     try:

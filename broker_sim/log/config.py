@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from broker_sim.replicas.types import ReplicaSettings
+from broker_sim.config import ReplicaSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -310,13 +310,6 @@ class LogDirs:
 
     # -- checkpoints ---------------------------------------------------------------------------------------------
 
-    def checkpoint_high_watermarks(
-        self, current: Mapping[TopicPartition, int], future: Mapping[TopicPartition, int] | None = None
-    ) -> None:
-        """Writes `replication-offset-checkpoint` of each online dir. Raises StorageFailure."""
-        for write in self.high_watermark_writers(current, future or {}):
-            write()
-
     def high_watermark_writers(
         self, current: Mapping[TopicPartition, int], future: Mapping[TopicPartition, int]
     ) -> list[Callable[[], None]]:

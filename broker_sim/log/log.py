@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from broker_sim.log import produced
 from broker_sim.log.errors import OffsetOutOfRange, storage_failures
@@ -19,6 +20,9 @@ from broker_sim.log.stored_log import StoredLog
 from controller.wire import records
 from controller.wire.errors import ErrorCode, KafkaError
 from controller.wire.records import BatchHeader, Record
+
+#: How much of a log is read at a time by who reads it whole.
+_READ_BYTES: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,7 +171,7 @@ class Log(StoredLog):
     def batches(self) -> Iterator[bytes]:
         """All batches that hold readable records, in order."""
         offset = self.log_start_offset
-        while data := self.read(offset, max_bytes=1 << 20, bound=self.leo, min_one=True):
+        while data := self.read(offset, max_bytes=_READ_BYTES, bound=self.leo, min_one=True):
             for at, header in records.batches(data):
                 yield data[at : at + header.size]
                 offset = header.next_offset

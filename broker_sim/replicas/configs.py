@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from dataclasses import fields, replace
 from typing import Any, Final
 
+from broker_sim.config import ReplicaSettings
 from broker_sim.replicas.fetcher import FetcherManager
 from broker_sim.replicas.partition import Partition
 from broker_sim.replicas.quota import ReplicationQuota, parse_throttled_replicas
 from broker_sim.replicas.table import ReplicaTable
-from broker_sim.replicas.types import ReplicaSettings
 from controller.rules.configs.broker import broker_config_type
 from controller.rules.configs.topic import parse_as
 from controller.wire.trace import TraceEvent

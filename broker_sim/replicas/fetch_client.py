@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from broker_sim.config import ReplicaSettings
 from broker_sim.replicas.fetch_session import INITIAL_EPOCH, NO_SESSION
-from broker_sim.replicas.types import EpochEnd, FetchPartition, FetchResult, MetadataView, ReplicaSettings
+from broker_sim.replicas.types import EpochEnd, FetchPartition, FetchResult, MetadataView
 from controller.wire.errors import ErrorCode
 from controller.wire.protocol import ApiKey
 from controller.wire.types import BrokerId, TopicPartition
@@ -71,17 +72,17 @@ class FetchClient:
 
     # -- fetch ---------------------------------------------------------------------------------------------------
 
-    async def fetch(
-        self, wanted: Mapping[TopicPartition, FetchPartition], *, max_wait_ms: int
+    async def exchange(
+        self, partitions: Mapping[TopicPartition, FetchPartition], *, max_wait_ms: int
     ) -> dict[TopicPartition, FetchResult]:
-        """One fetch of all of `wanted`; the answer may leave out what has not changed, and may wait so long.
+        """One fetch of all of `partitions`; the answer may leave out what has not changed, and may wait so long.
 
         A refused session is given up and nothing is answered; the next fetch is a full one. Raises FetchRefused for any
         other error of the whole answer.
         """
         is_full = self._session_epoch == INITIAL_EPOCH
-        changed = wanted if is_full else {tp: p for tp, p in wanted.items() if self._in_session.get(tp) != p}
-        forgotten = [] if is_full else [tp for tp in self._in_session if tp not in wanted]
+        changed = partitions if is_full else {tp: p for tp, p in partitions.items() if self._in_session.get(tp) != p}
+        forgotten = [] if is_full else [tp for tp in self._in_session if tp not in partitions]
         settings = self._settings
         answer = await self._call(
             ApiKey.FETCH,
@@ -106,7 +107,7 @@ class FetchClient:
             if error not in _SESSION_ERRORS:
                 raise FetchRefused(f"fetch was answered with {error.name}")
             return {}
-        self._in_session = dict(wanted)
+        self._in_session = dict(partitions)
         self._continue_session(int(answer.session_id))
         return {
             TopicPartition(topic.topic, int(p.partition_index)): _fetch_result(p)
@@ -127,10 +128,10 @@ class FetchClient:
 
     # -- epochs and offsets ------------------------------------------------------------------------------------------
 
-    async def epoch_ends(self, wanted: Mapping[TopicPartition, tuple[int, int]]) -> dict[TopicPartition, EpochEnd]:
-        """Where the leader's epochs end; `wanted` gives (current leader epoch, epoch asked for)."""
+    async def epoch_ends(self, partitions: Mapping[TopicPartition, tuple[int, int]]) -> dict[TopicPartition, EpochEnd]:
+        """Where the leader's epochs end; `partitions` gives (current leader epoch, epoch asked for)."""
         topics = _by_topic(
-            wanted,
+            partitions,
             lambda tp, pair: {"partition": tp.partition, "current_leader_epoch": pair[0], "leader_epoch": pair[1]},
         )
         body = {"replica_id": self._broker_id, "topics": topics}
@@ -169,19 +170,20 @@ def _groups(partitions: Iterable[TopicPartition]) -> list[tuple[str, list[TopicP
     return list(found.items())
 
 
-def _by_topic(wanted: Mapping[TopicPartition, Any], encode: Any) -> list[dict[str, Any]]:
+def _by_topic(partitions: Mapping[TopicPartition, Any], encode: Any) -> list[dict[str, Any]]:
     return [
-        {"topic": topic, "partitions": [encode(tp, wanted[tp]) for tp in group]} for topic, group in _groups(wanted)
+        {"topic": topic, "partitions": [encode(tp, partitions[tp]) for tp in group]}
+        for topic, group in _groups(partitions)
     ]
 
 
-def _fetch_partition(topic_partition: TopicPartition, wanted: FetchPartition) -> dict[str, int]:
+def _fetch_partition(topic_partition: TopicPartition, partitions: FetchPartition) -> dict[str, int]:
     return {
         "partition": topic_partition.partition,
-        "current_leader_epoch": wanted.current_leader_epoch,
-        "fetch_offset": wanted.fetch_offset,
-        "log_start_offset": wanted.log_start_offset,
-        "partition_max_bytes": wanted.max_bytes,
+        "current_leader_epoch": partitions.current_leader_epoch,
+        "fetch_offset": partitions.fetch_offset,
+        "log_start_offset": partitions.log_start_offset,
+        "partition_max_bytes": partitions.max_bytes,
     }
 
 

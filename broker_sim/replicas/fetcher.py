@@ -96,9 +96,9 @@ class ReplicaFetcher:
             self._changed.clear()
             try:
                 await self._truncate_all()
-                wanted = self._wanted()
-                if wanted:
-                    await self._fetch(wanted)
+                due = self._due()
+                if due:
+                    await self._fetch_round(due)
                 else:
                     await self._rest()
             except OSError as error:
@@ -137,34 +137,34 @@ class ReplicaFetcher:
 
     # -- fetching ----------------------------------------------------------------------------------------------------
 
-    def _wanted(self) -> dict[TopicPartition, FetchPartition]:
+    def _due(self) -> dict[TopicPartition, FetchPartition]:
         now_ms = self._table.now_ms()
         is_exceeded = self._table.follower_quota.is_exceeded(now_ms)
-        wanted: dict[TopicPartition, FetchPartition] = {}
+        due: dict[TopicPartition, FetchPartition] = {}
         for topic_partition, state in self._states.items():
             log = state.partition.log
             if log is None or state.is_truncating or not self._is_ready(topic_partition, state):
                 continue
             if is_exceeded and state.lag != 0 and self._table.follower_quota.is_throttled(topic_partition):
                 continue
-            wanted[topic_partition] = FetchPartition(
+            due[topic_partition] = FetchPartition(
                 fetch_offset=state.offset,
                 max_bytes=self._table.settings.replica_fetch_max_bytes,
                 current_leader_epoch=state.epoch,
                 log_start_offset=log.log_start_offset,
             )
-        return wanted
+        return due
 
-    async def _fetch(self, wanted: dict[TopicPartition, FetchPartition]) -> None:
-        sent = {tp: self._states[tp] for tp in wanted}
-        results = await self._client.fetch(wanted, max_wait_ms=self._wait_ms)
+    async def _fetch_round(self, due: dict[TopicPartition, FetchPartition]) -> None:
+        sent = {tp: self._states[tp] for tp in due}
+        results = await self._client.exchange(due, max_wait_ms=self._wait_ms)
         is_idle = not any(result.records or result.error is not ErrorCode.NONE for result in results.values())
         self._wait_ms = min(self._wait_max_ms, 2 * self._wait_ms if is_idle else FIRST_WAIT_MS)
         await self._table.wait_for_disks((tp, len(result.records)) for tp, result in results.items())
         throttled_bytes = 0
         for topic_partition, result in results.items():
             state = self._states.get(topic_partition)
-            request = wanted.get(topic_partition)
+            request = due.get(topic_partition)
             if request is None or state is None or state is not sent[topic_partition]:
                 continue
             if self._table.follower_quota.is_throttled(topic_partition):
@@ -202,7 +202,7 @@ class ReplicaFetcher:
         except UnexpectedOffset as error:
             self._fail(topic_partition, state, str(error))
         except StorageFailure as error:
-            self._table.error_of(error)
+            self._table.note_failure(error)
             self._fail(topic_partition, state, str(error))
         except KafkaError as error:
             self._log(ev.REQUEST_FAILED, topic_partition, reason=repr(error))
@@ -293,7 +293,7 @@ class ReplicaFetcher:
         try:
             work()
         except StorageFailure as error:
-            self._table.error_of(error)
+            self._table.note_failure(error)
             self._fail(topic_partition, state, str(error))
 
 

@@ -53,7 +53,8 @@ class LogDirMoves:
                 self._alter(topic_partition, target)
                 results[topic_partition] = ErrorCode.NONE
             except KafkaError as error:
-                code = self._table.error_of(error)
+                self._table.note_failure(error)
+                code = error.code
                 absent = code is ErrorCode.NOT_LEADER_OR_FOLLOWER
                 results[topic_partition] = ErrorCode.REPLICA_NOT_AVAILABLE if absent else code
                 self._log(ev.REQUEST_REFUSED, topic_partition, log_dir=target, reason=str(error))

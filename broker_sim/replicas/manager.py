@@ -6,11 +6,12 @@ Source: spec broker.md §6, 7, 9.2, 10-15; Kafka 3.9 `ReplicaManager`.
 from __future__ import annotations
 
 import random
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from typing import Any
 
 import structlog
 
+from broker_sim.config import ReplicaSettings
 from broker_sim.log.dirs import LogDirs
 from broker_sim.log.errors import StorageFailure
 from broker_sim.log.log import Log
@@ -20,38 +21,26 @@ from broker_sim.replicas.fetcher import FetcherManager
 from broker_sim.replicas.housekeeping import Housekeeping
 from broker_sim.replicas.isr_updates import IsrUpdates
 from broker_sim.replicas.log_dir_moves import LogDirMoves
-from broker_sim.replicas.offsets import OffsetQuestion, Offsets
-from broker_sim.replicas.produce_and_fetch import Fetching, FetchRequest, Producing
+from broker_sim.replicas.offsets import Offsets
+from broker_sim.replicas.produce_and_fetch import Fetching, Producing
 from broker_sim.replicas.quota import ReplicationQuota
 from broker_sim.replicas.roles import ReplicaRoles, RoleChanges
 from broker_sim.replicas.table import ReplicaTable
-from broker_sim.replicas.types import (
-    CONSUMER_REPLICA_ID,
-    DeleteRecordsResult,
-    EpochEnd,
-    FetchPartition,
-    FetchResult,
-    IsrWriter,
-    ListedOffset,
-    LogDirDescription,
-    MetadataView,
-    ProduceResult,
-    ReplicaOnDisk,
-    ReplicaSettings,
-)
+from broker_sim.replicas.types import IsrWriter, LogDirDescription, MetadataView, ReplicaOnDisk
 from broker_sim.trace import TraceWriter
 from controller.wire import log_events as ev
 from controller.wire.control import LeaderAndIsrEntry, StopReplicaEntry
 from controller.wire.errors import ErrorCode
 from controller.wire.trace import TraceEvent
-from controller.wire.types import Broker, BrokerId, TopicPartition
+from controller.wire.types import BrokerId, TopicPartition
 from controller.world.ports import Clock, Network
 
 
 class ReplicaManager:
     """The data plane of one broker. All methods run on one event loop; the order of calls is the order of effects.
 
-    `configs` takes settings of topics and dynamic settings of the broker.
+    Its parts have doors of their own: `producing`, `fetching` and `offsets` for clients and followers, `moves` between
+    log dirs, `configs` for settings of topics and dynamic settings of the broker.
 
     Life: construct, `load_logs()` (reads the disk), `startup()` (timers start; before the broker registers), serve,
     `shutdown()`.
@@ -106,11 +95,11 @@ class ReplicaManager:
         self.configs = ReplicaConfigs(self._table, self._fetchers)
         self._isr_updates = IsrUpdates(self._table, isr_writer)
         self._housekeeping = Housekeeping(self._table)
-        self._moves = LogDirMoves(self._table, self._housekeeping.purge_later)
+        self.moves = LogDirMoves(self._table, self._housekeeping.purge_later)
         self._roles = ReplicaRoles(self._table, self._fetchers, self._housekeeping.delete_later)
-        self._producing = Producing(self._table)
-        self._fetching = Fetching(self._table, self._isr_updates)
-        self._offsets = Offsets(self._table)
+        self.producing = Producing(self._table)
+        self.fetching = Fetching(self._table, self._isr_updates)
+        self.offsets = Offsets(self._table)
         self._has_started = self._has_ended = False
         self._alive: frozenset[BrokerId] | None = None
 
@@ -166,7 +155,7 @@ class ReplicaManager:
         self._has_ended = True
         table = self._table
         await self._fetchers.stop()
-        await self._moves.stop()
+        await self.moves.stop()
         await self._isr_updates.stop()
         await self._housekeeping.stop()
         watermarks, future_watermarks = self._housekeeping.watermarks(), self._housekeeping.future_watermarks()
@@ -191,32 +180,27 @@ class ReplicaManager:
 
     # -- the controller's requests ------------------------------------------------------------------------------------
 
-    def leader_and_isr(
-        self,
-        controller_id: BrokerId,
-        controller_epoch: int,
-        entries: Sequence[LeaderAndIsrEntry],
-        live_leaders: Sequence[Broker] = (),
-    ) -> dict[TopicPartition, ErrorCode]:
+    def leader_and_isr(self, entries: Sequence[LeaderAndIsrEntry]) -> dict[TopicPartition, ErrorCode]:
         """§6, per partition; the caller has checked broker and controller epoch. One answer per entry.
 
-        A follower's leader is looked up in the metadata cache (§6.5), not in `live_leaders`.
+        A follower's leader is looked up in the metadata cache (§6.5), not among the request's live leaders.
         """
         self._housekeeping.start_watermarks()
         changes = self._roles.leader_and_isr(entries)
-        self._moves.resume((*changes.became_leader, *changes.became_follower))
+        self.moves.resume((*changes.became_leader, *changes.became_follower))
         return self._apply(changes)
 
     def stop_replica(self, entries: Sequence[StopReplicaEntry]) -> dict[TopicPartition, ErrorCode]:
         """§7, per partition; the caller has checked broker and controller epoch."""
         changes = self._roles.stop_replica(entries)
         stopped = [e for e in entries if changes.errors[e.topic_partition] is ErrorCode.NONE]
-        self._moves.pause(e.topic_partition for e in stopped)
+        self.moves.pause(e.topic_partition for e in stopped)
         for topic_partition in (e.topic_partition for e in stopped if e.delete_partition):
             try:
-                self._moves.drop(topic_partition)
+                self.moves.drop(topic_partition)
             except StorageFailure as failure:
-                changes.errors[topic_partition] = self._table.error_of(failure)
+                self._storage_failed(failure)
+                changes.errors[topic_partition] = failure.code
         return self._apply(changes)
 
     def _apply(self, changes: RoleChanges) -> dict[TopicPartition, ErrorCode]:
@@ -236,75 +220,7 @@ class ReplicaManager:
                 partition.led.alive = alive
             partition.log_starts_changed.wake()
 
-    # -- clients and followers ----------------------------------------------------------------------------------------
-
-    async def produce(
-        self,
-        records: Mapping[TopicPartition, bytes],
-        *,
-        acks: int,
-        timeout_ms: int,
-        is_client: bool = True,
-    ) -> dict[TopicPartition, ProduceResult]:
-        """Appends one batch per partition and waits as `acks` says (clients.md §3, broker.md §12.6).
-
-        Not `is_client`: written by this broker itself (groups and their offsets), not checked again.
-        """
-        return await self._producing.produce(records, acks=acks, timeout_ms=timeout_ms, is_client=is_client)
-
-    async def fetch(
-        self,
-        partitions: Mapping[TopicPartition, FetchPartition],
-        *,
-        replica_id: int = CONSUMER_REPLICA_ID,
-        max_wait_ms: int,
-        min_bytes: int,
-        max_bytes: int,
-        read_committed: bool = False,
-        version: int = 11,
-    ) -> dict[TopicPartition, FetchResult]:
-        """Reads in the order of `partitions`, and waits for `min_bytes` up to `max_wait_ms` (clients.md §4).
-
-        A `replica_id` >= 0 is a follower: its fetch is recorded on arrival (broker.md §12.2).
-        """
-        return await self._fetching.fetch(
-            FetchRequest(
-                partitions=partitions,
-                replica_id=replica_id,
-                max_wait_ms=max_wait_ms,
-                min_bytes=min_bytes,
-                max_bytes=max_bytes,
-                version=version,
-            )
-        )
-
-    def list_offsets(
-        self,
-        topic_partition: TopicPartition,
-        timestamp: int,
-        *,
-        replica_id: int = CONSUMER_REPLICA_ID,
-        current_leader_epoch: int = -1,
-        read_committed: bool = False,
-        version: int = 5,
-    ) -> ListedOffset:
-        """One partition of ListOffsets (clients.md §5)."""
-        question = OffsetQuestion(
-            timestamp=timestamp, replica_id=replica_id, current_leader_epoch=current_leader_epoch, version=version
-        )
-        return self._offsets.list_offset(topic_partition, question)
-
-    def offset_for_leader_epoch(
-        self, topic_partition: TopicPartition, *, leader_epoch: int, current_leader_epoch: int = -1
-    ) -> EpochEnd:
-        """One partition of OffsetForLeaderEpoch (broker.md §14)."""
-        return self._offsets.epoch_end(topic_partition, leader_epoch, current_leader_epoch)
-
-    async def delete_records(
-        self, offsets: Mapping[TopicPartition, int], *, timeout_ms: int
-    ) -> dict[TopicPartition, DeleteRecordsResult]:
-        """Raises log start offsets (-1: to the high watermark) and waits until all live followers have them."""
-        return await self._offsets.delete_records(offsets, timeout_ms)
+    # -- what is on the disks -----------------------------------------------------------------------------------------
 
     def read_records(self, topic_partition: TopicPartition) -> Iterable[bytes]:
         """The whole batches of a local log, in order, from its start to its end (to load group offsets).
@@ -313,8 +229,6 @@ class ReplicaManager:
         """
         log = self._table.dirs.get(topic_partition)
         return iter(()) if log is None else log.batches()
-
-    # -- log dirs -----------------------------------------------------------------------------------------------------
 
     @property
     def log_dir_names(self) -> list[str]:
@@ -348,10 +262,6 @@ class ReplicaManager:
             topic_partition=topic_partition, size_bytes=log.size_bytes, offset_lag=lag, is_future=is_future
         )
 
-    def alter_replica_log_dirs(self, moves: Mapping[TopicPartition, str]) -> dict[TopicPartition, ErrorCode]:
-        """§11.2. `moves` maps a partition to the target dir."""
-        return self._moves.alter(moves)
-
     def fail_log_dir(self, path: str) -> None:
         """Takes a dir offline as an I/O error would (§11.1); for faults. Ignores an unknown or failed path."""
         log_dir = self._table.dirs.by_name(path)
@@ -362,7 +272,7 @@ class ReplicaManager:
         log_dir = next((d for d in self._table.dirs if d.path == failure.log_dir), None)
         if log_dir is None or not log_dir.is_online:
             return
-        self._moves.dir_failed(log_dir)
+        self.moves.dir_failed(log_dir)
         partitions = self._table.dirs.take_offline(log_dir.name) or []
         self._fetchers.remove(partitions)
         for topic_partition in partitions:

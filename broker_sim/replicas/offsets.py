@@ -45,9 +45,9 @@ class OffsetQuestion:
     """One partition of a ListOffsets request, and who asks."""
 
     timestamp: int
-    replica_id: int
-    current_leader_epoch: int
-    version: int
+    replica_id: int = CONSUMER_REPLICA_ID
+    current_leader_epoch: int = -1
+    version: int = 5
 
     @property
     def is_consumer(self) -> bool:
@@ -62,7 +62,7 @@ class Offsets:
         self._table = table
 
     def list_offset(self, topic_partition: TopicPartition, question: OffsetQuestion) -> ListedOffset:
-        """See `ReplicaManager.list_offsets`."""
+        """One partition of ListOffsets (clients.md §5)."""
         since = _ASKED_SINCE.get(question.timestamp)
         if question.timestamp < 0 and (since is None or question.version < since):
             return ListedOffset(error=ErrorCode.UNSUPPORTED_VERSION)
@@ -70,7 +70,8 @@ class Offsets:
             partition = self._table.get(topic_partition)
             return self._list(partition, partition.local_log(question.current_leader_epoch), question)
         except KafkaError as error:
-            return ListedOffset(error=self._table.error_of(error))
+            self._table.note_failure(error)
+            return ListedOffset(error=error.code)
 
     def _list(self, partition: Partition, log: Log, question: OffsetQuestion) -> ListedOffset:
         bound = partition.hw if question.is_consumer else log.leo
@@ -103,19 +104,22 @@ class Offsets:
             is_known = question.version >= _OFFSET_NOT_AVAILABLE_SINCE
             raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE if is_known else ErrorCode.LEADER_NOT_AVAILABLE)
 
-    def epoch_end(self, topic_partition: TopicPartition, leader_epoch: int, current_leader_epoch: int) -> EpochEnd:
-        """See `ReplicaManager.offset_for_leader_epoch`."""
+    def epoch_end(
+        self, topic_partition: TopicPartition, *, leader_epoch: int, current_leader_epoch: int = -1
+    ) -> EpochEnd:
+        """Where `leader_epoch` ends in this log: one partition of OffsetForLeaderEpoch (broker.md §14)."""
         try:
             log = self._table.get(topic_partition).local_log(current_leader_epoch)
             epoch, end_offset = log.end_offset_for_epoch(leader_epoch)
             return EpochEnd(leader_epoch=epoch, end_offset=end_offset)
         except KafkaError as error:
-            return EpochEnd(error=self._table.error_of(error))
+            self._table.note_failure(error)
+            return EpochEnd(error=error.code)
 
     async def delete_records(
-        self, offsets: Mapping[TopicPartition, int], timeout_ms: int
+        self, offsets: Mapping[TopicPartition, int], *, timeout_ms: int
     ) -> dict[TopicPartition, DeleteRecordsResult]:
-        """See `ReplicaManager.delete_records`."""
+        """Raises log start offsets (-1: to the high watermark) and waits until all live followers have them."""
         results: dict[TopicPartition, DeleteRecordsResult] = {}
         waiting: dict[TopicPartition, tuple[Partition, int]] = {}
         for topic_partition, offset in offsets.items():
@@ -123,11 +127,12 @@ class Offsets:
                 partition = self._table.get(topic_partition)
                 waiting[topic_partition] = partition, self._delete(partition, offset)
             except KafkaError as error:
-                results[topic_partition] = DeleteRecordsResult(error=self._table.error_of(error))
+                self._table.note_failure(error)
+                results[topic_partition] = DeleteRecordsResult(error=error.code)
 
         def is_ready() -> bool:
-            for topic_partition, (partition, wanted) in waiting.items():
-                if topic_partition not in results and (result := self._deleted(partition, wanted)) is not None:
+            for topic_partition, (partition, new_start) in waiting.items():
+                if topic_partition not in results and (result := self._deleted(partition, new_start)) is not None:
                     results[topic_partition] = result
             return len(results) == len(offsets)
 
@@ -145,17 +150,17 @@ class Offsets:
         log = partition.local_log()
         if not log.config.deletes:
             raise KafkaError(ErrorCode.POLICY_VIOLATION, "records of a compacted topic are not deleted by offset")
-        wanted = partition.hw if offset == _TO_HIGH_WATERMARK else offset
-        if not 0 <= wanted <= partition.hw:
-            raise OffsetOutOfRange(wanted, 0, partition.hw)
-        log.raise_log_start(wanted)
-        return wanted
+        new_start = partition.hw if offset == _TO_HIGH_WATERMARK else offset
+        if not 0 <= new_start <= partition.hw:
+            raise OffsetOutOfRange(new_start, 0, partition.hw)
+        log.raise_log_start(new_start)
+        return new_start
 
     @staticmethod
-    def _deleted(partition: Partition, wanted: int) -> DeleteRecordsResult | None:
+    def _deleted(partition: Partition, new_start: int) -> DeleteRecordsResult | None:
         if partition.is_offline:
             return DeleteRecordsResult(error=ErrorCode.KAFKA_STORAGE_ERROR)
         if partition.led is None:
             return DeleteRecordsResult(error=ErrorCode.NOT_LEADER_OR_FOLLOWER)
         low = partition.low_watermark()
-        return DeleteRecordsResult(low_watermark=low) if low >= wanted else None
+        return DeleteRecordsResult(low_watermark=low) if low >= new_start else None

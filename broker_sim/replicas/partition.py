@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection
 
+from broker_sim.config import ReplicaSettings
 from broker_sim.isr import PROFILES, IsrChange, LedPartition
 from broker_sim.log.log import Appended, Log
-from broker_sim.replicas.types import ReplicaSettings
 from broker_sim.trace import TraceWriter
 from controller.wire.control import LeaderAndIsrEntry
 from controller.wire.errors import ErrorCode, KafkaError
@@ -225,7 +225,7 @@ class Partition:
 
     def _appended(self, led: LedPartition, appended: Appended, now_ms: int) -> None:
         rose = led.append(appended.leo, now_ms)
-        self._trace.append(
+        self._trace.append_row(
             now_ms,
             self.topic_partition,
             epoch=led.epoch,
@@ -262,7 +262,7 @@ class Partition:
         if counts and self.follower_log_starts.get(replica) != follower_log_start:
             self.follower_log_starts[replica] = follower_log_start
             self.log_starts_changed.wake()
-        self._trace.fetch(
+        self._trace.fetch_row(
             now_ms,
             self.topic_partition,
             replica=replica,

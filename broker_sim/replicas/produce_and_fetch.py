@@ -15,7 +15,7 @@ from broker_sim.log.produced import RejectedRecords
 from broker_sim.replicas.isr_updates import IsrUpdates
 from broker_sim.replicas.partition import Partition, Waiters
 from broker_sim.replicas.table import ReplicaTable
-from broker_sim.replicas.types import FetchPartition, FetchResult, ProduceResult
+from broker_sim.replicas.types import CONSUMER_REPLICA_ID, FetchPartition, FetchResult, ProduceResult
 from controller.wire.errors import ErrorCode, KafkaError
 from controller.wire.types import BrokerId, TopicPartition
 
@@ -95,9 +95,12 @@ class Producing:
         *,
         acks: int,
         timeout_ms: int,
-        is_client: bool,
+        is_client: bool = True,
     ) -> dict[TopicPartition, ProduceResult]:
-        """See `ReplicaManager.produce`."""
+        """Appends one batch per partition and waits as `acks` says (clients.md §3, broker.md §12.6).
+
+        Not `is_client`: written by this broker itself (groups and their offsets), not checked again.
+        """
         await self._table.wait_for_disks((tp, len(batch)) for tp, batch in records.items())
         results: dict[TopicPartition, ProduceResult] = {}
         waiting: dict[TopicPartition, _Unacknowledged] = {}
@@ -129,7 +132,8 @@ class Producing:
 
     def _failed(self, topic_partition: TopicPartition, error: KafkaError) -> ProduceResult:
         """Kafka tells the log's start with errors of the batch's content, and a text with those of single records."""
-        code = self._table.error_of(error)
+        self._table.note_failure(error)
+        code = error.code
         partition = self._table.partitions.get(topic_partition)
         has_start = code not in _WITHOUT_LOG_START and partition is not None and partition.log is not None
         start = partition.log.log_start_offset if has_start and partition and partition.log else -1
@@ -164,14 +168,14 @@ class Producing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchRequest:
-    """A whole Fetch, after its session. `replica_id` >= 0 is a follower."""
+    """A whole Fetch, after its session. `replica_id` >= 0 is a follower; `version` is that of the API."""
 
     partitions: Mapping[TopicPartition, FetchPartition]
-    replica_id: int
     max_wait_ms: int
     min_bytes: int
     max_bytes: int
-    version: int
+    replica_id: int = CONSUMER_REPLICA_ID
+    version: int = 11
 
     @property
     def follower(self) -> BrokerId | None:
@@ -191,7 +195,10 @@ class Fetching:
         self._table, self._isr_updates = table, isr_updates
 
     async def fetch(self, request: FetchRequest) -> dict[TopicPartition, FetchResult]:
-        """See `ReplicaManager.fetch`."""
+        """Reads in the order of the request's partitions; waits for `min_bytes` up to `max_wait_ms` (clients.md §4).
+
+        A follower's fetch is recorded on arrival (broker.md §12.2).
+        """
         results = self._read_all(request, is_arrival=True)
         found = sum(len(r.records) for r in results.values())
         has_error = any(r.error is not ErrorCode.NONE for r in results.values())
@@ -213,9 +220,9 @@ class Fetching:
         left = min(request.max_bytes, self._table.settings.fetch_max_bytes)
         needs_first = request.version >= _FIRST_BATCH_ALWAYS
         results: dict[TopicPartition, FetchResult] = {}
-        for topic_partition, wanted in request.partitions.items():
+        for topic_partition, position in request.partitions.items():
             result = self._read_one(
-                request, topic_partition, wanted, left=left, min_one=needs_first, is_arrival=is_arrival
+                request, topic_partition, position, left=left, min_one=needs_first, is_arrival=is_arrival
             )
             results[topic_partition] = result
             left = max(0, left - len(result.records))
@@ -226,7 +233,7 @@ class Fetching:
         self,
         request: FetchRequest,
         topic_partition: TopicPartition,
-        wanted: FetchPartition,
+        position: FetchPartition,
         *,
         left: int,
         min_one: bool,
@@ -236,19 +243,20 @@ class Fetching:
         partition, records, throttled, error = self._table.partitions.get(topic_partition), b"", False, ErrorCode.NONE
         try:
             partition = self._table.get(topic_partition)
-            log = self._checked_log(request, partition, wanted)
+            log = self._checked_log(request, partition, position)
             throttled = self._is_throttled(request, partition, now_ms)
             if not throttled:
                 records = log.read(
-                    wanted.fetch_offset,
-                    max_bytes=min(wanted.max_bytes, left),
+                    position.fetch_offset,
+                    max_bytes=min(position.max_bytes, left),
                     bound=self._bound(request, partition, log),
                     min_one=min_one,
                 )
         except KafkaError as failure:
-            error = self._table.error_of(failure)
+            self._table.note_failure(failure)
+            error = failure.code
         if is_arrival and partition is not None and request.follower is not None:
-            self._record(request.follower, partition, wanted, len(records), throttled, error, now_ms)
+            self._record(request.follower, partition, position, len(records), throttled, error, now_ms)
         if error is not ErrorCode.NONE or partition is None or partition.log is None:
             return FetchResult(error=error)
         return FetchResult(
@@ -262,7 +270,7 @@ class Fetching:
         self,
         follower: BrokerId,
         partition: Partition,
-        wanted: FetchPartition,
+        position: FetchPartition,
         returned_bytes: int,
         throttled: bool,
         error: ErrorCode,
@@ -270,9 +278,9 @@ class Fetching:
     ) -> None:
         change = partition.record_fetch(
             follower,
-            offset=wanted.fetch_offset,
-            req_epoch=wanted.current_leader_epoch,
-            follower_log_start=wanted.log_start_offset,
+            offset=position.fetch_offset,
+            req_epoch=position.current_leader_epoch,
+            follower_log_start=position.log_start_offset,
             returned_bytes=returned_bytes,
             throttled=throttled,
             error=error,
@@ -282,19 +290,19 @@ class Fetching:
             self._isr_updates.write(partition, change, decided_ms=now_ms)
 
     @staticmethod
-    def _checked_log(request: FetchRequest, partition: Partition, wanted: FetchPartition) -> Log:
+    def _checked_log(request: FetchRequest, partition: Partition, position: FetchPartition) -> Log:
         """The log to read, after the checks of §12.1 in their order. Raises KafkaError."""
-        log = partition.local_log(wanted.current_leader_epoch, needs_leader=request.needs_leader)
+        log = partition.local_log(position.current_leader_epoch, needs_leader=request.needs_leader)
         if request.follower is not None:
             error = partition.leading().fetch_error(
                 request.follower,
-                offset=wanted.fetch_offset,
-                req_epoch=wanted.current_leader_epoch,
+                offset=position.fetch_offset,
+                req_epoch=position.current_leader_epoch,
                 log_start=log.log_start_offset,
             )
             if error is not ErrorCode.NONE:
                 raise KafkaError(error)
-        elif not log.log_start_offset <= wanted.fetch_offset <= log.leo:
+        elif not log.log_start_offset <= position.fetch_offset <= log.leo:
             raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
         return log
 
@@ -313,15 +321,15 @@ class Fetching:
     def _has_enough(self, request: FetchRequest) -> bool:
         """Whether a waiting fetch is to be answered: enough bytes, or something changed that the asker must know."""
         now_ms, total = self._table.now_ms(), 0
-        for topic_partition, wanted in request.partitions.items():
+        for topic_partition, position in request.partitions.items():
             try:
                 partition = self._table.get(topic_partition)
-                log = self._checked_log(request, partition, wanted)
+                log = self._checked_log(request, partition, position)
                 if not self._is_throttled(request, partition, now_ms):
                     bound = self._bound(request, partition, log)
-                    total += log.readable_bytes(wanted.fetch_offset, max_bytes=wanted.max_bytes, bound=bound)
+                    total += log.readable_bytes(position.fetch_offset, max_bytes=position.max_bytes, bound=bound)
             except KafkaError as error:
-                self._table.error_of(error)
+                self._table.note_failure(error)
                 return True
             if total >= request.min_bytes:
                 return True

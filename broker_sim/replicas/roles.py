@@ -31,7 +31,7 @@ class RoleChanges:
 
 
 class ReplicaRoles:
-    """Applies LeaderAndIsr and StopReplica. `delete_later(path)` removes a renamed folder after the delay."""
+    """Applies LeaderAndIsr and StopReplica. `delete_later(log)` renames a log away and removes it after the delay."""
 
     def __init__(self, table: ReplicaTable, fetchers: FetcherManager, delete_later: Callable[[Log], None]) -> None:
         self._table, self._fetchers, self._delete_later = table, fetchers, delete_later
@@ -47,7 +47,8 @@ class ReplicaRoles:
             try:
                 changes.errors[topic_partition] = self._become(entry, changes, following)
             except KafkaError as error:
-                changes.errors[topic_partition] = self._table.error_of(error)
+                self._table.note_failure(error)
+                changes.errors[topic_partition] = error.code
         for partition in following:
             if partition.leader is not None and not partition.is_offline:
                 self._fetchers.add(partition, partition.leader)
@@ -147,7 +148,8 @@ class ReplicaRoles:
             try:
                 changes.errors[entry.topic_partition] = self._stop(entry, changes)
             except KafkaError as error:
-                changes.errors[entry.topic_partition] = self._table.error_of(error)
+                self._table.note_failure(error)
+                changes.errors[entry.topic_partition] = error.code
         self._fetchers.stop_idle()
         return changes
 

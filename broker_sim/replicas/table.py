@@ -8,12 +8,13 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from broker_sim.config import ReplicaSettings
 from broker_sim.log.config import LogConfig, log_config
 from broker_sim.log.dirs import LogDirs
 from broker_sim.log.errors import StorageFailure
 from broker_sim.replicas.partition import Partition
 from broker_sim.replicas.quota import ReplicationQuota
-from broker_sim.replicas.types import MetadataView, ReplicaSettings
+from broker_sim.replicas.types import MetadataView
 from broker_sim.trace import TraceWriter
 from controller.wire.errors import ErrorCode, KafkaError
 from controller.wire.trace import TraceEvent
@@ -83,11 +84,10 @@ class ReplicaTable:
         """All partitions that this broker leads."""
         return (p for p in list(self.partitions.values()) if p.led is not None)
 
-    def error_of(self, error: KafkaError) -> ErrorCode:
-        """The code for the peer; a failed disk is seen to as well."""
+    def note_failure(self, error: KafkaError) -> None:
+        """Takes the log dir offline where `error` is that of a disk; does nothing for any other."""
         if isinstance(error, StorageFailure):
             self.on_storage_failure(error)
-        return error.code
 
     def trace_aliveness(self) -> None:
         """Rows for the brokers that the rules take for dead, or no longer; only replicas of led partitions matter."""

@@ -1,6 +1,7 @@
-"""What goes in and out of `ReplicaManager`: requests and answers per partition, settings, and the ports it is given.
+"""What goes in and out of the replicas: requests and answers per partition, and the ports that they are given.
 
-Values and Protocols only. The APIs (`apis/`) translate between these and the wire; `zk.py` implements `IsrWriter`.
+Values and Protocols only. The APIs (`apis/`) translate between these and the wire; `isr_writer.ZkIsrWriter` implements
+`IsrWriter`, `metadata_cache.MetadataCache` is the `MetadataView`.
 """
 
 from __future__ import annotations
@@ -72,61 +73,6 @@ class MetadataView(Protocol):
     def knows(self, topic_partition: TopicPartition) -> bool:
         """Whether the partition is in the cache."""
         ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReplicaSettings:
-    """The static settings of the data plane, under Kafka's property names with `.` as `_`; Kafka's defaults."""
-
-    log_dirs: tuple[str, ...]
-    num_replica_fetchers: int = 1
-    replica_lag_time_max_ms: int = 30_000
-    replica_fetch_wait_max_ms: int = 500
-    replica_fetch_min_bytes: int = 1
-    replica_fetch_max_bytes: int = 1_048_576
-    replica_fetch_response_max_bytes: int = 10_485_760
-    replica_fetch_backoff_ms: int = 1_000
-    replica_socket_timeout_ms: int = 30_000
-    replica_high_watermark_checkpoint_interval_ms: int = 5_000
-    replication_quota_window_num: int = 11
-    replication_quota_window_size_seconds: int = 1
-    fetch_max_bytes: int = 57_671_680
-    max_incremental_fetch_session_cache_slots: int = 1_000
-    min_insync_replicas: int = 1
-    log_segment_bytes: int = 1_073_741_824
-    log_roll_ms: int = 604_800_000
-    log_retention_ms: int = 604_800_000
-    log_retention_bytes: int = -1
-    log_retention_check_interval_ms: int = 300_000
-    log_cleanup_policy: str = "delete"
-    log_index_interval_bytes: int = 4_096
-    log_index_size_max_bytes: int = 10_485_760
-    log_segment_delete_delay_ms: int = 60_000
-    log_flush_offset_checkpoint_interval_ms: int = 60_000
-    log_roll_jitter_ms: int | None = None
-    log_roll_jitter_hours: int = 0
-    log_flush_interval_messages: int = 9_223_372_036_854_775_807
-    log_flush_interval_ms: int | None = None
-    log_flush_scheduler_interval_ms: int = 9_223_372_036_854_775_807
-    log_flush_start_offset_checkpoint_interval_ms: int = 60_000
-    log_cleaner_enable: bool = True
-    log_cleaner_backoff_ms: int = 15_000
-    log_cleaner_dedupe_buffer_size: int = 134_217_728
-    log_cleaner_io_buffer_load_factor: float = 0.9
-    log_cleaner_io_max_bytes_per_second: float = float("inf")
-    log_cleaner_threads: int = 1
-    log_cleaner_delete_retention_ms: int = 86_400_000
-    log_cleaner_min_cleanable_ratio: float = 0.5
-    log_cleaner_min_compaction_lag_ms: int = 0
-    log_cleaner_max_compaction_lag_ms: int = 9_223_372_036_854_775_807
-    num_replica_alter_log_dirs_threads: int | None = None
-    log_message_timestamp_type: str = "CreateTime"
-    log_message_timestamp_before_max_ms: int = 9_223_372_036_854_775_807
-    log_message_timestamp_after_max_ms: int = 9_223_372_036_854_775_807
-    log_initial_task_delay_ms: int = 30_000
-    message_max_bytes: int = 1_048_588
-    compression_type: str = "producer"
-    producer_id_expiration_ms: int = 86_400_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -57,8 +57,3 @@ class FrameBuffer:
     def wanted_bytes(self) -> int:
         """The size of the frame that is not whole yet, 0 while that is not known either."""
         return _SIZE.unpack_from(self._buffer)[0] if len(self._buffer) >= _SIZE.size else 0
-
-    @property
-    def pending_bytes(self) -> int:
-        """Bytes of the frame that is not whole yet, its size included."""
-        return len(self._buffer)

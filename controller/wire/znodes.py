@@ -205,12 +205,6 @@ def _endpoints(value: Mapping[str, Any], version: int) -> tuple[Endpoint, ...]:
     return tuple(found)
 
 
-class BrokerSequenceIdZNode:
-    """Its version numbers generated broker ids."""
-
-    path: Final = "/brokers/seqid"
-
-
 class TopicsZNode:
     """Parent of the topics."""
 

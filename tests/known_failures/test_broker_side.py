@@ -48,7 +48,7 @@ def test_an_epoch_is_adopted_only_with_its_transition(tmp_path: Path, monkeypatc
             )
             follower = cluster.nodes[2]
             monkeypatch.setattr(LogDirs, "create", failing)
-            answers = [follower.manager.leader_and_isr(BrokerId(0), 1, [entry])[TP] for _ in range(3)]
+            answers = [follower.manager.leader_and_isr([entry])[TP] for _ in range(3)]
             assert answers == [
                 ErrorCode.KAFKA_STORAGE_ERROR,
                 ErrorCode.NONE,
@@ -120,7 +120,7 @@ def test_a_late_stop_and_a_late_appointment_change_nothing(tmp_path: Path) -> No
                 state=LeaderAndIsr(leader=BrokerId(2), isr=(BrokerId(2),), leader_epoch=0),
                 assignment=ReplicaAssignment(replicas=(BrokerId(1), BrokerId(2))),
             )
-            answer = cluster.nodes[2].manager.leader_and_isr(BrokerId(0), 1, [late])[TP]
+            answer = cluster.nodes[2].manager.leader_and_isr([late])[TP]
             assert answer is ErrorCode.STALE_CONTROLLER_EPOCH
             assert cluster.nodes[2].partition(TP).led is None
             assert cluster.stop_replica(TP, 2, delete=True, epoch=1) is ErrorCode.NONE

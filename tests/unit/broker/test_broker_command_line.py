@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker_sim.broker import replica_settings
 from broker_sim.command_line import CommandLineError, identities, parse_arguments, parse_broker_ids
 from broker_sim.config import BrokerSettings, SettingsError
 from broker_sim.run import main
@@ -47,7 +46,7 @@ def test_settings_come_from_text_and_reach_the_replicas() -> None:
     given_ = {"log.retention.hours": "2", "log.roll.ms": "5", "auto.create.topics.enable": "false", "listeners": "x"}
     parsed = BrokerSettings.parse(given_)
     assert (parsed.retention_ms, parsed.roll_ms, parsed.auto_create_topics_enable) == (7_200_000, 5, False)
-    replicas = replica_settings(parsed, [Path("/a")])
+    replicas = parsed.of_replicas([Path("/a")])
     assert (replicas.log_retention_ms, replicas.log_roll_ms, replicas.log_dirs) == (7_200_000, 5, ("/a",))
     assert parsed.given_values() == given_
 

@@ -107,7 +107,7 @@ def test_a_broker_follows_on_the_listener_between_brokers(in_memory: Any) -> Non
         await cluster.create_topic("orders", [(1, 2)])
         leader = cluster.brokers[1].context.replicas
         batch = build_values([(None, b"v")], timestamp=1)
-        produced = await cluster.in_broker(1, leader.produce({TP: batch}, acks=-1, timeout_ms=30_000))
+        produced = await cluster.in_broker(1, leader.producing.produce({TP: batch}, acks=-1, timeout_ms=30_000))
         assert produced[TP].error is ErrorCode.NONE
 
     in_memory(scenario)

@@ -117,8 +117,7 @@ def test_an_outsider_that_reached_the_end(profile: str, alive: frozenset[BrokerI
 
 
 FETCH_ERRORS = [
-    ("an older epoch is fenced", THREE, 1000, 4, ErrorCode.FENCED_LEADER_EPOCH),
-    ("a newer epoch is not known yet", THREE, 1000, 6, ErrorCode.UNKNOWN_LEADER_EPOCH),
+    ("a stranger with an epoch may be early", BrokerId(9), 1000, 5, ErrorCode.UNKNOWN_LEADER_EPOCH),
     ("a stranger is no follower", BrokerId(9), 1000, -1, ErrorCode.NOT_LEADER_OR_FOLLOWER),
     ("beyond the end is out of range", THREE, 1001, 5, ErrorCode.OFFSET_OUT_OF_RANGE),
     ("before the start is out of range", THREE, 9, 5, ErrorCode.OFFSET_OUT_OF_RANGE),

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from broker_sim.config import ReplicaSettings
 from broker_sim.log.cleaner_plan import group_segments, plan_cleaning
 from broker_sim.log.compaction import OffsetMap, Retention, compacted
 from broker_sim.log.config import LogConfig
@@ -21,7 +22,6 @@ from broker_sim.log.errors import StorageFailure
 from broker_sim.log.files import Files
 from broker_sim.log.log import Log
 from broker_sim.replicas.log_cleaner import LogCleaner
-from broker_sim.replicas.types import ReplicaSettings
 from controller.wire.compression import Codec
 from controller.wire.records import Record, build_batch, iterate, parse_header, records_of
 from controller.wire.types import TopicPartition

@@ -17,6 +17,11 @@ from controller.wire.types import TopicPartition
 TP = TopicPartition("t", 0)
 
 
+def checkpoint_high_watermarks(dirs: LogDirs, offsets) -> None:
+    for write in dirs.high_watermark_writers(offsets, {}):
+        write()
+
+
 def opened(tmp_path, *names: str, broker_id: int = 1, cluster_id: str = "c") -> LogDirs:
     dirs = LogDirs(tuple(str(tmp_path / name) for name in names or ("a", "b")), random.Random(1))
     dirs.open(broker_id=broker_id, cluster_id=cluster_id, config_of=lambda topic: LogConfig(), now_ms=0)
@@ -98,7 +103,7 @@ def test_logs_and_checkpoints_come_back(tmp_path, clean) -> None:
     log = dirs.create(TP, LogConfig())
     log.append_as_leader(build_values([(None, b"v")] * 5, timestamp=1), leader_epoch=0, now_ms=1)
     log.raise_log_start(2)
-    dirs.checkpoint_high_watermarks({TP: 4})
+    checkpoint_high_watermarks(dirs, {TP: 4})
     dirs.checkpoint_recovery_points()
     dirs.checkpoint_log_starts()
     closed(dirs, clean=clean, t=4)
@@ -189,7 +194,7 @@ def test_a_checkpoint_that_was_overtaken_is_not_written(tmp_path) -> None:
         build_values([(None, b"v")] * 5, timestamp=1), leader_epoch=0, now_ms=1
     )
     late = dirs.high_watermark_writers({TP: 3}, {})
-    dirs.checkpoint_high_watermarks({TP: 4})
+    checkpoint_high_watermarks(dirs, {TP: 4})
     for write in late:
         write()
     path = tmp_path / "a" / checkpoints.HIGH_WATERMARK_FILE

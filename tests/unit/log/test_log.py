@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from broker_sim.config import ReplicaSettings
 from broker_sim.log.config import LogConfig, log_config
 from broker_sim.log.errors import OffsetOutOfRange, StorageFailure
 from broker_sim.log.log import Log, UnexpectedOffset
-from broker_sim.replicas.types import ReplicaSettings
 from controller.wire.errors import ErrorCode, KafkaError
 from controller.wire.records import CorruptBatch, batches, build_batch, build_values, iterate
 from controller.wire.types import TopicPartition

@@ -14,9 +14,12 @@ from pathlib import Path
 
 import pytest
 
+from broker_sim.config import ReplicaSettings
 from broker_sim.replicas.fetch_session import FetchSessionCache
 from broker_sim.replicas.manager import ReplicaManager
-from broker_sim.replicas.types import FetchPartition, IsrWriteOutcome, IsrWriteResult, ReplicaSettings
+from broker_sim.replicas.offsets import OffsetQuestion
+from broker_sim.replicas.produce_and_fetch import FetchRequest
+from broker_sim.replicas.types import FetchPartition, IsrWriteOutcome, IsrWriteResult
 from broker_sim.trace import TraceWriter
 from controller.wire import protocol
 from controller.wire.control import LeaderAndIsrEntry, StopReplicaEntry
@@ -148,12 +151,14 @@ class Node:
         )
         if context.error is not ErrorCode.NONE:
             return {"error_code": context.error}
-        results = await self.manager.fetch(
-            context.partitions,
-            replica_id=body.replica_id,
-            max_wait_ms=body.max_wait,
-            min_bytes=body.min_bytes,
-            max_bytes=body.max_bytes,
+        results = await self.manager.fetching.fetch(
+            FetchRequest(
+                partitions=context.partitions,
+                replica_id=body.replica_id,
+                max_wait_ms=body.max_wait,
+                min_bytes=body.min_bytes,
+                max_bytes=body.max_bytes,
+            )
         )
         answer = context.answer(results)
         return {
@@ -179,7 +184,7 @@ class Node:
         ends = [
             (
                 p.partition,
-                self.manager.offset_for_leader_epoch(
+                self.manager.offsets.epoch_end(
                     TopicPartition(topic.topic, p.partition),
                     leader_epoch=p.leader_epoch,
                     current_leader_epoch=p.current_leader_epoch,
@@ -204,11 +209,11 @@ class Node:
         found = [
             (
                 p.partition_index,
-                self.manager.list_offsets(
+                self.manager.offsets.list_offset(
                     TopicPartition(topic.name, p.partition_index),
-                    p.timestamp,
-                    replica_id=replica_id,
-                    current_leader_epoch=p.current_leader_epoch,
+                    OffsetQuestion(
+                        timestamp=p.timestamp, replica_id=replica_id, current_leader_epoch=p.current_leader_epoch
+                    ),
                 ),
             )
             for p in topic.partitions
@@ -287,7 +292,7 @@ class Cluster:
             topic_partition=tp, state=state, assignment=ReplicaAssignment(replicas=tuple(replicas)), is_new=is_new
         )
         asked = [self.nodes[b] for b in (to or replicas) if b in self.nodes]
-        return {n.broker_id: n.manager.leader_and_isr(BrokerId(0), 1, [entry])[tp] for n in asked}
+        return {n.broker_id: n.manager.leader_and_isr([entry])[tp] for n in asked}
 
     def stop_replica(self, tp: TopicPartition, broker: int, *, delete: bool, epoch: int | None = None):
         epoch = self.zk.states[tp][0].leader_epoch if epoch is None else epoch
@@ -296,7 +301,7 @@ class Cluster:
 
     async def produce(self, tp: TopicPartition, broker: int, values=(b"v",), *, acks=1, timeout_ms=30_000):
         batch = build_values([(None, value) for value in values], timestamp=self.world.clock.now_ms())
-        results = await self.nodes[broker].manager.produce({tp: batch}, acks=acks, timeout_ms=timeout_ms)
+        results = await self.nodes[broker].manager.producing.produce({tp: batch}, acks=acks, timeout_ms=timeout_ms)
         return results[tp]
 
     def isr(self, tp: TopicPartition) -> tuple[int, ...]:

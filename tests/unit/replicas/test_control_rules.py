@@ -34,7 +34,7 @@ def become(cluster, tp, state, replicas=(1, 2), *, is_new=False) -> ErrorCode:
     entry = LeaderAndIsrEntry(
         topic_partition=tp, state=state, assignment=ReplicaAssignment(replicas=replicas), is_new=is_new
     )
-    return cluster.nodes[1].manager.leader_and_isr(0, 1, [entry])[tp]
+    return cluster.nodes[1].manager.leader_and_isr([entry])[tp]
 
 
 def fail_dir_of_tp(cluster) -> None:

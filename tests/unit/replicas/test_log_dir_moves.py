@@ -46,7 +46,7 @@ def described(cluster, broker: int = 1) -> dict[str, list[tuple[bool, int, int]]
 
 
 def move(cluster, tmp_path, name: str, broker: int = 1) -> ErrorCode:
-    return cluster.nodes[broker].manager.alter_replica_log_dirs({TP: str(tmp_path / f"{broker}-{name}")})[TP]
+    return cluster.nodes[broker].manager.moves.alter({TP: str(tmp_path / f"{broker}-{name}")})[TP]
 
 
 def throttle(cluster, rate: int | None, broker: int = 1) -> None:
@@ -268,7 +268,7 @@ def test_what_cannot_be_moved_is_refused_in_kafkas_order(cluster_of, tmp_path) -
         cluster.metadata.known.add(OTHER)
         there, nowhere = str(tmp_path / "1-b"), "/nowhere"
         too_long, stranger = TopicPartition("l" * 214, 0), TopicPartition("stranger", 0)
-        answers = manager.alter_replica_log_dirs({too_long: nowhere, OTHER: there, stranger: there, TP: nowhere})
+        answers = manager.moves.alter({too_long: nowhere, OTHER: there, stranger: there, TP: nowhere})
         assert answers == {
             too_long: ErrorCode.INVALID_TOPIC_EXCEPTION,
             OTHER: ErrorCode.REPLICA_NOT_AVAILABLE,
@@ -293,7 +293,7 @@ def test_moves_of_one_mover_go_one_after_another(cluster_of, tmp_path) -> None:
         throttle(cluster, 3_000)
         manager, table = cluster.nodes[1].manager, cluster.nodes[1].manager._table
         target = {tp: "1-b" if table.partitions[tp].log.log_dir.name == "1-a" else "1-a" for tp in partitions}
-        manager.alter_replica_log_dirs({tp: str(tmp_path / target[tp]) for tp in reversed(partitions)})
+        manager.moves.alter({tp: str(tmp_path / target[tp]) for tp in reversed(partitions)})
         done: list[TopicPartition] = []
 
         def is_done() -> bool:

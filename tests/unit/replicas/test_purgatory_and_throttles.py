@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from broker_sim.replicas.produce_and_fetch import FetchRequest
 from broker_sim.replicas.types import FetchPartition
 from controller.wire.errors import ErrorCode
 from controller.wire.records import iterate
@@ -13,7 +14,7 @@ from controller.wire.types import TopicPartition
 
 TP = TopicPartition("t", 0)
 ALL = (1, 2, 3)
-WANTED = {TP: FetchPartition(fetch_offset=0, max_bytes=1 << 20)}
+FROM_START = {TP: FetchPartition(fetch_offset=0, max_bytes=1 << 20)}
 
 
 def run(cluster_of, tmp_path, scenario, **settings):
@@ -44,7 +45,7 @@ def test_records_that_one_replica_keeps_let_their_deletion_time_out(cluster_of, 
         cluster.nodes[3].paused.add(TP)
         await cluster.world.sleep(1)
         before = cluster.world.loop.time()
-        done = await cluster.nodes[1].manager.delete_records({TP: 1}, timeout_ms=2_000)
+        done = await cluster.nodes[1].manager.offsets.delete_records({TP: 1}, timeout_ms=2_000)
         assert done[TP].error is ErrorCode.REQUEST_TIMED_OUT
         assert cluster.world.loop.time() - before == pytest.approx(2.0, abs=0.05)
         assert cluster.nodes[1].partition(TP).log.log_start_offset == 1
@@ -58,7 +59,7 @@ def test_a_deletion_that_waits_learns_that_leadership_moved(cluster_of, tmp_path
         await cluster.produce(TP, 1, [b"a"], acks=-1)
         cluster.nodes[3].paused.add(TP)
         await cluster.world.sleep(1)
-        waiting = asyncio.ensure_future(cluster.nodes[1].manager.delete_records({TP: 1}, timeout_ms=60_000))
+        waiting = asyncio.ensure_future(cluster.nodes[1].manager.offsets.delete_records({TP: 1}, timeout_ms=60_000))
         await cluster.world.sleep(1)
         cluster.appoint(TP, 2, ALL, ALL)
         assert (await waiting)[TP].error is ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -78,11 +79,13 @@ def test_a_consumer_that_waits_learns_at_once_what_became_of_its_partition(clust
         cluster.appoint(TP, 1, ALL, ALL, is_new=True)
         manager = cluster.nodes[1].manager
         waiting = asyncio.ensure_future(
-            manager.fetch(
-                {TP: FetchPartition(fetch_offset=0, max_bytes=100, current_leader_epoch=0)},
-                max_wait_ms=60_000,
-                min_bytes=1,
-                max_bytes=100,
+            manager.fetching.fetch(
+                FetchRequest(
+                    partitions={TP: FetchPartition(fetch_offset=0, max_bytes=100, current_leader_epoch=0)},
+                    max_wait_ms=60_000,
+                    min_bytes=1,
+                    max_bytes=100,
+                )
             )
         )
         await cluster.world.sleep(1)
@@ -124,7 +127,11 @@ def test_a_leader_never_holds_up_members_of_the_isr_but_counts_their_bytes(clust
         assert quota.is_exceeded(cluster.world.clock.now_ms()), "the bytes of the member count"
 
         async def fetched(replica_id):
-            results = await leader.fetch(WANTED, replica_id=replica_id, max_wait_ms=0, min_bytes=1, max_bytes=1 << 20)
+            results = await leader.fetching.fetch(
+                FetchRequest(
+                    partitions=FROM_START, replica_id=replica_id, max_wait_ms=0, min_bytes=1, max_bytes=1 << 20
+                )
+            )
             return len(list(iterate(results[TP].records)))
 
         assert (await fetched(3), await fetched(-1)) == (0, 10), "consumers are no replicas"
@@ -142,7 +149,9 @@ def test_a_throttled_fetch_of_a_replica_outside_the_isr_is_recorded_and_waits(cl
         leader.configs.set_throttle_rates(leader=0)
         leader._table.leader_quota.record(1, cluster.world.clock.now_ms())
         before = cluster.world.loop.time()
-        results = await leader.fetch(WANTED, replica_id=3, max_wait_ms=500, min_bytes=1, max_bytes=100)
+        results = await leader.fetching.fetch(
+            FetchRequest(partitions=FROM_START, replica_id=3, max_wait_ms=500, min_bytes=1, max_bytes=100)
+        )
         assert (results[TP].error, results[TP].records) == (ErrorCode.NONE, b"")
         assert cluster.world.loop.time() - before == pytest.approx(0.5, abs=0.01)
         assert cluster.nodes[1].partition(TP).led.followers[3].leo == 0
@@ -189,9 +198,9 @@ def test_a_fetch_keeps_to_its_limits(cluster_of, tmp_path, _, in_all, each, vers
             cluster.appoint(tp, 1, (1,), (1,), is_new=True)
             for _ in range(3):
                 await cluster.produce(tp, 1, [b"x" * 1000])
-        wanted = {tp: FetchPartition(fetch_offset=0, max_bytes=each) for tp in (TP, other)}
-        results = await cluster.nodes[1].manager.fetch(
-            wanted, max_wait_ms=0, min_bytes=1, max_bytes=in_all, version=version
+        partitions = {tp: FetchPartition(fetch_offset=0, max_bytes=each) for tp in (TP, other)}
+        results = await cluster.nodes[1].manager.fetching.fetch(
+            FetchRequest(partitions=partitions, max_wait_ms=0, min_bytes=1, max_bytes=in_all, version=version)
         )
         assert [result.error for result in results.values()] == [ErrorCode.NONE] * 2
         assert [len(list(iterate(results[tp].records))) for tp in (TP, other)] == expected

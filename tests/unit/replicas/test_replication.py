@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from broker_sim.replicas.produce_and_fetch import FetchRequest
 from broker_sim.replicas.types import FetchPartition
 from controller.wire.errors import ErrorCode
 from controller.wire.records import iterate
@@ -187,7 +188,7 @@ def test_leader_and_isr_is_classified_by_its_leader_epoch(cluster_of, tmp_path, 
             state=LeaderAndIsr(leader=1, isr=(1,), leader_epoch=7 - age, partition_epoch=99),
             assignment=ReplicaAssignment(replicas=replicas or ALL),
         )
-        assert cluster.nodes[1].manager.leader_and_isr(0, 1, [entry]) == {TP: expected}
+        assert cluster.nodes[1].manager.leader_and_isr([entry]) == {TP: expected}
         assert cluster.nodes[1].partition(TP).leader_epoch == 7
 
     run(cluster_of, tmp_path, scenario)
@@ -277,11 +278,15 @@ def test_a_consumer_waits_for_committed_records_only(cluster_of, tmp_path) -> No
             cluster.nodes[broker].paused.add(TP)
         await cluster.world.sleep(1)
         await cluster.produce(TP, 1, [b"a"])
-        wanted = {TP: FetchPartition(fetch_offset=0, max_bytes=1 << 20)}
-        fetch = cluster.nodes[1].manager.fetch
-        empty = await fetch(wanted, max_wait_ms=300, min_bytes=1, max_bytes=1 << 20)
+        partitions = {TP: FetchPartition(fetch_offset=0, max_bytes=1 << 20)}
+
+        def fetch(max_wait_ms):
+            request = FetchRequest(partitions=partitions, max_wait_ms=max_wait_ms, min_bytes=1, max_bytes=1 << 20)
+            return cluster.nodes[1].manager.fetching.fetch(request)
+
+        empty = await fetch(300)
         assert (empty[TP].error, empty[TP].records, empty[TP].high_watermark) == (ErrorCode.NONE, b"", 0)
-        waiting = asyncio.ensure_future(fetch(wanted, max_wait_ms=20_000, min_bytes=1, max_bytes=1 << 20))
+        waiting = asyncio.ensure_future(fetch(20_000))
         await cluster.world.sleep(1)
         assert not waiting.done()
         for broker in (2, 3):
@@ -306,10 +311,10 @@ def test_a_fetch_is_refused(cluster_of, tmp_path, fields, replica_id, expected) 
     async def scenario(cluster):
         for _ in range(2):
             cluster.appoint(TP, 1, ALL, ALL, is_new=True)
-        wanted = {TP: FetchPartition(**{"fetch_offset": 0, "max_bytes": 100} | fields)}
+        partitions = {TP: FetchPartition(**{"fetch_offset": 0, "max_bytes": 100} | fields)}
         before = cluster.world.loop.time()
-        results = await cluster.nodes[1].manager.fetch(
-            wanted, replica_id=replica_id, max_wait_ms=500, min_bytes=1, max_bytes=100
+        results = await cluster.nodes[1].manager.fetching.fetch(
+            FetchRequest(partitions=partitions, replica_id=replica_id, max_wait_ms=500, min_bytes=1, max_bytes=100)
         )
         assert results[TP].error is expected
         assert cluster.world.loop.time() == before
@@ -363,9 +368,9 @@ def test_records_are_deleted_on_all_replicas_before_the_answer(cluster_of, tmp_p
         for value in (b"a", b"b", b"c"):
             await cluster.produce(TP, 1, [value], acks=-1)
         manager = cluster.nodes[1].manager
-        too_far = await manager.delete_records({TP: 4}, timeout_ms=1_000)
+        too_far = await manager.offsets.delete_records({TP: 4}, timeout_ms=1_000)
         assert too_far[TP].error is ErrorCode.OFFSET_OUT_OF_RANGE
-        done = await manager.delete_records({TP: 2}, timeout_ms=10_000)
+        done = await manager.offsets.delete_records({TP: 2}, timeout_ms=10_000)
         assert (done[TP].error, done[TP].low_watermark) == (ErrorCode.NONE, 2)
         assert [cluster.nodes[b].partition(TP).log.log_start_offset for b in ALL] == [2, 2, 2]
 
@@ -378,11 +383,11 @@ def test_a_replica_that_does_not_exist_yet_goes_to_the_dir_asked_for(cluster_of,
         manager = cluster.nodes[1].manager
         target = str(tmp_path / "1-b")
         cluster.metadata.known.add(TP)
-        assert manager.alter_replica_log_dirs({TP: target}) == {TP: ErrorCode.REPLICA_NOT_AVAILABLE}
-        assert manager.alter_replica_log_dirs({TP: "/nowhere"}) == {TP: ErrorCode.LOG_DIR_NOT_FOUND}
+        assert manager.moves.alter({TP: target}) == {TP: ErrorCode.REPLICA_NOT_AVAILABLE}
+        assert manager.moves.alter({TP: "/nowhere"}) == {TP: ErrorCode.LOG_DIR_NOT_FOUND}
         cluster.appoint(TP, 1, (1,), (1,), is_new=True)
         assert str(cluster.nodes[1].partition(TP).log.log_dir) == target
-        assert manager.alter_replica_log_dirs({TP: target}) == {TP: ErrorCode.NONE}
+        assert manager.moves.alter({TP: target}) == {TP: ErrorCode.NONE}
 
     run(cluster_of, tmp_path, scenario, dirs=("a", "b"))
 

@@ -139,11 +139,11 @@ def written(trace: TraceWriter) -> list[tuple[Any, ...]]:
 
 
 def append(trace: TraceWriter, ts: int, offset: int, *, moves_hw: bool = False, tp: TopicPartition = TP) -> None:
-    trace.append(ts, tp, offset=offset, leo=offset + 1, hw=0, epoch=0, size_bytes=10, moves_hw=moves_hw)
+    trace.append_row(ts, tp, offset=offset, leo=offset + 1, hw=0, epoch=0, size_bytes=10, moves_hw=moves_hw)
 
 
 def fetch(trace: TraceWriter, ts: int, leo: int) -> None:
-    trace.fetch(ts, TP, replica=2, offset=leo, leo=leo, epoch=0, changes_nothing=True, err=0, bytes=0)
+    trace.fetch_row(ts, TP, replica=2, offset=leo, leo=leo, epoch=0, changes_nothing=True, err=0, bytes=0)
 
 
 def test_a_run_of_appends_is_told_by_its_first_and_all_after_it(tmp_path) -> None:

@@ -18,7 +18,7 @@ def test_frames_survive_any_cut_of_the_stream(bodies: list[bytes], step: int) ->
     buffer = FrameBuffer()
     seen = [f for at in range(0, len(stream), step) for f in buffer.feed(stream[at : at + step])]
     assert seen == bodies
-    assert buffer.pending_bytes == 0
+    assert buffer.wanted_bytes == 0
 
 
 def test_parts_are_joined_under_one_size() -> None:
@@ -48,4 +48,5 @@ def test_a_frame_of_exactly_the_limit_is_allowed() -> None:
 def test_what_was_yielded_is_not_kept() -> None:
     buffer = FrameBuffer()
     assert list(buffer.feed(frame(b"x" * 1000) + b"\x00\x00")) == [b"x" * 1000]
-    assert buffer.pending_bytes == 2
+    assert buffer.wanted_bytes == 0, "the size of the next is not whole"
+    assert list(buffer.feed(b"\x00\x01y")) == [b"y"]
