@@ -22,7 +22,7 @@ SESSION_TIMEOUT_MS: Final = 18_000
 #: ZooKeeper ends sessions in steps of its tick, so a dead one may live a little longer than its timeout.
 _TICK_MS: Final = 3_000
 #: Pause between looks at a registration that may be on its way out.
-_LOOK_S: Final = 1.0
+_LOOK_S: Final = 0.5
 #: How often a registration may vanish under the one who looks at it, before that is called another broker.
 _ATTEMPTS: Final = 5
 
@@ -68,26 +68,32 @@ class Registration:
         return self._broker.endpoints
 
     async def check_endpoints(self) -> None:
-        """Raises RegistrationRefused when another registered broker has one of this broker's addresses."""
+        """Raises RegistrationRefused when another registered broker has one of this broker's addresses.
+
+        The other may be dead and its session not yet over: a session timeout is waited for.
+        """
         listed = await self._zk.perform_one(GetChildren(BrokerIdsZNode.path))
         others = [other for other in BrokerIdsZNode.ids(listed.children) if other != self._broker.broker_id]
         results = await self._zk.perform([GetData(BrokerIdZNode.path(other)) for other in others])
         mine = {_address(endpoint) for endpoint in self._broker.endpoints}
         for other, result in zip(others, results, strict=True):
             for endpoint in _endpoints(other, result.data if result.ok else None):
-                if _address(endpoint) in mine:
+                if _address(endpoint) not in mine or result.stat is None:
+                    continue
+                if await self._outlives(BrokerIdZNode.path(other), result.stat.ephemeral_owner):
                     raise RegistrationRefused(
                         f"broker {self._broker.broker_id} cannot register: {endpoint.host}:{endpoint.port} is "
                         f"registered by broker {other}; choose another --listener"
                     )
+                break
 
     async def register(self) -> int:
         """Registers in the current session and returns the broker epoch.
 
         A registration of the expired session of this broker is replaced; one of the current session is kept. One of any
-        other session is another broker's when this broker starts. Later it may be of a session of its own that it never
-        learnt of, because the answer to its handshake was lost: then it is another's only if it outlives a session
-        timeout (known failures X4, where Kafka gives up at once).
+        other session may be of a process of this broker that is dead (a kill, a power cut), or of a session of its own
+        that it never learnt of, because the answer to its handshake was lost. So it is another broker's only if it
+        outlives a session timeout (known failures X4, where Kafka gives up at once). A node of no session is final.
         Raises: RegistrationRefused; ZkError.
         """
         path = BrokerIdZNode.path(self._broker.broker_id)
@@ -107,17 +113,20 @@ class Registration:
                 return self._registered(found.stat.czxid)
             if owner and owner == self._zk.previous_session_id:
                 await self._zk.perform_one(Delete(path))
-            elif self._epoch < 0 or await self._outlives(path, owner):
+            elif await self._outlives(path, owner):
                 raise RegistrationRefused(
                     f"broker id {self._broker.broker_id} is taken: {path} exists, owner {owner:#x} does not match "
-                    f"session {self._zk.session_id:#x}; stop the other broker, or wait until its session has timed out"
+                    f"session {self._zk.session_id:#x}, and that session lives; stop the other broker, or take another "
+                    "--broker-id"
                 )
         raise RegistrationRefused(
             f"{path} exists, vanishes and comes back; another broker {self._broker.broker_id} lives"
         )
 
     async def _outlives(self, path: str, owner: int) -> bool:
-        """Whether that session still owns the registration after a session timeout."""
+        """Whether that session (0: none, which never ends) still owns the registration after a session timeout."""
+        if not owner:
+            return True
         reason = f"session {owner:#x} owns it; waiting at most {self._outlive_s:g} s for that session to end"
         self._log.warning(ev.BROKER_REGISTRATION_WAITED, path=path, reason=reason)
         loop = asyncio.get_running_loop()

@@ -17,8 +17,9 @@ from controller.demo.screen import Screen
 from controller.demo.stage import ActFailed, Stage
 from controller.demo.verdict import check_all
 from controller.demo.workload import Workload
-from controller.local.cluster import Cluster, ClusterPlan, plan_cluster
+from controller.local.cluster import Cluster
 from controller.local.place import free_ports, own_folder
+from controller.local.plan import ClusterPlan, plan_cluster
 from controller.world.real.zookeeper import KazooConnector
 
 RACKS: Final = ("a", "b", "c")

@@ -6,6 +6,7 @@
     DATA/logs/broker-1.log       JSON lines of each process
     DATA/traces/                 trace rows of brokers and controllers
     DATA/faults.jsonl            the faults in force (see broker_sim/faults.py)
+    DATA/processes.json          what was started, should it be left behind (leftovers.py)
 
 State survives a restart. A broker keeps its port when it starts again; controllers take a free one each time.
 """
@@ -13,16 +14,15 @@ State survives a restart. A broker keeps its port when it starts again; controll
 from __future__ import annotations
 
 import asyncio
-import itertools
-import os
 import sys
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Final
 
 from controller.local.fault_file import edit_faults, read_faults
+from controller.local.leftovers import end_processes, forget_registrations, write_processes
 from controller.local.place import HOST, require_free_port
+from controller.local.plan import BrokerPlan, ClusterPlan
 from controller.local.processes import Child, ChildFailed, start_child
 from controller.local.status import (
     BrokerRow,
@@ -30,15 +30,16 @@ from controller.local.status import (
     ClusterRow,
     ControllerRow,
     down_by,
+    read_cluster,
     write_cluster,
 )
 from controller.wire import log_events as ev
 from controller.wire.fault_rows import Kill, Stop
+from controller.wire.zk_operations import ZkSessionExpired, ZkUnreachable
 from controller.world.real.embedded_zookeeper import EmbeddedZooKeeper, EmbeddedZooKeeperError
 from controller.world.real.java import JavaNotFound
+from controller.world.real.zookeeper import KazooConnector
 
-#: Controllers are no brokers, so their ids must not meet: brokers count from 1.
-FIRST_CONTROLLER_ID: Final = 901
 _START_S: Final = 60.0
 #: What each broker of a process adds to that, and to the time it may take to end.
 _START_EACH_S: Final = 5.0
@@ -48,114 +49,6 @@ _END_EACH_S: Final = 0.5
 _END_GRACE_S: Final = (2.0, 5.0)
 #: A controlled shutdown retries `controlled.shutdown.max.retries` times, 5 s apart, and then goes anyway.
 _SHUTDOWN_GRACE_S: Final = 45.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerPlan:
-    """One broker to run."""
-
-    broker_id: int
-    port: int
-    rack: str | None
-
-
-#: From more brokers on, several share a process.
-ALONE_MAX: Final = 10
-#: The least `replica.fetch.wait.max.ms` for so many brokers, unless it is set: an idle follower asks each leader that
-#: often, so the requests of an idle cluster grow with the square of the brokers.
-_FETCH_WAITS_MS: Final = ((60, 15_000), (30, 5_000), (10, 2_000))
-_FETCH_WAIT: Final = "replica.fetch.wait.max.ms"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterPlan:
-    """What to run. Settings are `name=value` for controllers and brokers alike.
-
-    `broker_processes` is how many processes the brokers share; None: one each up to `ALONE_MAX` brokers, above it as
-    many as there are processors, and two at least.
-    """
-
-    data: Path
-    brokers: tuple[BrokerPlan, ...]
-    controller_ids: tuple[int, ...]
-    zookeeper_port: int
-    settings: tuple[str, ...] = ()
-    broker_processes: int | None = None
-
-    @property
-    def bootstrap(self) -> str:
-        """Brokers as clients take them: all, or the first ones of many."""
-        return ",".join(f"{HOST}:{broker.port}" for broker in self.brokers[:ALONE_MAX])
-
-    @property
-    def groups(self) -> tuple[tuple[BrokerPlan, ...], ...]:
-        """The brokers of each process."""
-        count = len(self.brokers)
-        wanted = self.broker_processes or (count if count <= ALONE_MAX else max(2, os.cpu_count() or 1))
-        each, more = divmod(count, min(wanted, count))
-        cuts = [n * each + min(n, more) for n in range(min(wanted, count) + 1)]
-        return tuple(self.brokers[a:b] for a, b in itertools.pairwise(cuts))
-
-    @property
-    def broker_settings(self) -> tuple[str, ...]:
-        """The settings of the brokers: a large cluster of idle brokers asks less often, unless told otherwise."""
-        least = next((ms for brokers, ms in _FETCH_WAITS_MS if len(self.brokers) > brokers), None)
-        if least is None or any(s.partition("=")[0].strip() == _FETCH_WAIT for s in self.settings):
-            return self.settings
-        return (f"{_FETCH_WAIT}={least}", *self.settings)
-
-    @property
-    def zookeeper(self) -> str:
-        """ZooKeeper as `--zookeeper` takes it."""
-        return f"{HOST}:{self.zookeeper_port}"
-
-    @property
-    def fault_file(self) -> Path:
-        """Where the faults in force stand."""
-        return self.data / "faults.jsonl"
-
-    @property
-    def trace_dir(self) -> Path:
-        """Where brokers and controllers write their traces."""
-        return self.data / "traces"
-
-    def controller_arguments(self, controller_id: int) -> list[str]:
-        """What `python -m` gets for a controller, but for what all programs get."""
-        argv = ["controller", "run", "--controller-id", str(controller_id), "--listener", f"{HOST}:0"]
-        return [*argv, "--trace-dir", str(self.trace_dir)]
-
-    def log_path(self, name: str) -> Path:
-        """The log file of a process."""
-        return self.data / "logs" / f"{name}.log"
-
-    def log_dir(self, broker_id: int) -> Path:
-        """Where a broker keeps its partitions."""
-        return self.data / f"broker-{broker_id}" / "data"
-
-
-def plan_cluster(
-    *,
-    data: Path,
-    brokers: int,
-    controllers: int,
-    racks: Sequence[str],
-    ports: Sequence[int],
-    zookeeper_port: int,
-    settings: Sequence[str] = (),
-    broker_processes: int | None = None,
-) -> ClusterPlan:
-    """Brokers 1, 2, ... with the racks in turn and the given ports; controllers 901, 902, ..."""
-    return ClusterPlan(
-        data=data.resolve(),
-        brokers=tuple(
-            BrokerPlan(broker_id=1 + index, port=ports[index], rack=racks[index % len(racks)] if racks else None)
-            for index in range(brokers)
-        ),
-        controller_ids=tuple(FIRST_CONTROLLER_ID + index for index in range(controllers)),
-        zookeeper_port=zookeeper_port,
-        settings=tuple(settings),
-        broker_processes=broker_processes,
-    )  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -171,6 +64,8 @@ class Cluster:
     _brokers: dict[int, Child] = field(default_factory=dict)
     #: is told of each broker that is up.
     on_broker_up: Callable[[int], None] = lambda broker_id: None
+    #: is told, as one line, of what the user may wonder about.
+    on_note: Callable[[str], None] = lambda note: None
 
     async def __aenter__(self) -> Cluster:
         """Raises: ClusterError, when something does not come up; what did come up is ended."""
@@ -282,6 +177,22 @@ class Cluster:
         self.write_file()
 
     @property
+    def is_zookeeper_up(self) -> bool:
+        """Whether ZooKeeper's process runs."""
+        return self._zookeeper is not None and self._zookeeper.running
+
+    async def restart_zookeeper(self) -> None:
+        """Starts it again on its port and data; brokers and controllers find it by themselves. Raises: ClusterError."""
+        assert self._zookeeper is not None, "the cluster has not been started"
+        await self._zookeeper.stop()
+        try:
+            await self._zookeeper.start()
+        except (EmbeddedZooKeeperError, JavaNotFound) as error:
+            raise ClusterError(str(error)) from error
+        finally:
+            self.write_file()
+
+    @property
     def children(self) -> dict[str, Child]:
         """All controllers and brokers by name, alive or not."""
         return {child.name: child for child in (*self._controllers.values(), *self._brokers.values())}
@@ -307,23 +218,51 @@ class Cluster:
     # -- all of them ---------------------------------------------------------------------------------------------------
 
     async def _start(self) -> None:
+        if left := await end_processes(self.plan.data):
+            self.on_note(f"an earlier kwob up of this folder was killed; ended what it left: {', '.join(left)}")
         for broker in self.plan.brokers:
             require_free_port(broker.port, f"broker {broker.broker_id}", "--bootstrap-port")
         require_free_port(self.plan.zookeeper_port, "ZooKeeper", "--zookeeper-port")
+        controllers = {*self.plan.controller_ids, *self._earlier_controllers()}
         self.write_file()
         self.plan.fault_file.write_text("", encoding="utf-8")
+        is_new = not (self.plan.data / "zookeeper" / "data").exists()
         self._zookeeper = EmbeddedZooKeeper(self.plan.data / "zookeeper", host=HOST, port=self.plan.zookeeper_port)
         await self._zookeeper.start()
+        self.write_file()
+        if not is_new:
+            await self._forget_registrations(controllers)
         await _all_or_first_error(
             *(self._start_controller(controller_id) for controller_id in self.plan.controller_ids),
             *(self._start_group(group) for group in self.plan.groups),
         )
         self.write_file()
 
+    def _earlier_controllers(self) -> set[int]:
+        try:
+            return {controller.id for controller in read_cluster(self.plan.data).controllers}
+        except ClusterError:
+            return set()
+
+    async def _forget_registrations(self, controllers: set[int]) -> None:
+        """Those that dead processes of this folder left: nothing of it runs now but ZooKeeper."""
+        connector = KazooConnector(self.plan.zookeeper)
+        try:
+            session = await connector.connect(on_watch=lambda event: None, on_expired=lambda: None)
+            try:
+                gone = await forget_registrations(session, controllers)
+            finally:
+                await session.close()
+        except (ZkUnreachable, ZkSessionExpired) as error:
+            raise ClusterError(f"ZooKeeper does not answer: {error}") from error
+        if gone:
+            self.on_note(f"the last run did not end in order; removed what it had registered: {', '.join(gone)}")
+
     async def _start_controller(self, controller_id: int) -> None:
         name = f"controller-{controller_id}"
         argv = self.plan.controller_arguments(controller_id)
         child = self._controllers[controller_id] = await self._start_program(name, argv)
+        self.write_file()
         await child.wait_for_event(ev.CONTROLLER_STARTED, timeout_s=_START_S)
 
     async def _start_group(self, group: Sequence[BrokerPlan]) -> None:
@@ -338,6 +277,7 @@ class Cluster:
         name = f"broker-{ids[0]}" if len(ids) == 1 else f"brokers-{ids[0]}-{ids[-1]}"
         child = await self._start_program(name, argv, self.plan.broker_settings)
         self._brokers.update(dict.fromkeys(ids, child))
+        self.write_file()
 
         def is_up(row: Mapping[str, Any]) -> bool:
             if row.get("event") == ev.BROKER_STARTED:
@@ -369,8 +309,12 @@ class Cluster:
         self.write_file()
 
     def write_file(self) -> None:
-        """Brings the cluster file up to date."""
+        """Brings the files that tell what runs up to date."""
         write_cluster(self.plan.data, self.row())
+        pids = {name: child.pid for name, child in self.children.items()}
+        if self._zookeeper is not None and self.is_zookeeper_up:
+            pids["zookeeper"] = self._zookeeper.pid
+        write_processes(self.plan.data, pids)
 
 
 async def _all_or_first_error(*steps: Coroutine[Any, Any, None]) -> None:

@@ -18,9 +18,10 @@ from typing import Any, Final, TypeVar
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from controller.local.cluster import Cluster, ClusterPlan, plan_cluster
+from controller.local.cluster import Cluster
 from controller.local.control import serve_control
 from controller.local.place import LOCK_FILE, own_folder
+from controller.local.plan import ClusterPlan, plan_cluster
 from controller.local.readiness import wait_until_whole
 from controller.local.status import DEFAULT_DATA, ClusterError, read_cluster
 from controller.rules.configs import settings
@@ -107,7 +108,8 @@ async def _started(plan: ClusterPlan, console: Console) -> AsyncIterator[Cluster
     )  # fmt: skip
     task = progress.add_task("", total=len(plan.brokers))
     with progress:
-        cluster = await Cluster(plan, on_broker_up=lambda broker_id: progress.advance(task)).__aenter__()
+        cluster = Cluster(plan, on_broker_up=lambda broker_id: progress.advance(task), on_note=console.print)
+        await cluster.__aenter__()
     try:
         yield cluster
     finally:
@@ -134,9 +136,16 @@ def descriptors_needed(brokers: int, in_one_process: int) -> int:
 
 
 async def _tell_ends(cluster: Cluster, console: Console) -> None:
-    """One line whenever a process ends or runs again; until cancelled."""
+    """One line whenever a process ends or runs again; ZooKeeper is started again. Until cancelled."""
     alive = set(cluster.children)
     while True:
+        if not cluster.is_zookeeper_up:
+            console.print("ZooKeeper ended; starting it again (until then nothing can change in the cluster)")
+            try:
+                await cluster.restart_zookeeper()
+                console.print("ZooKeeper runs again")
+            except ClusterError as error:
+                console.print(f"ZooKeeper does not start: {error}")
         now = {name for name, child in cluster.children.items() if child.is_alive}
         for name in sorted(alive ^ now):
             console.print(f"{name} {'runs again' if name in now else 'ended'}")

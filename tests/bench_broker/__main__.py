@@ -30,8 +30,9 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from rich.console import Console
 from rich.table import Table
 
-from controller.local.cluster import Cluster, plan_cluster
+from controller.local.cluster import Cluster
 from controller.local.place import free_ports, own_folder
+from controller.local.plan import plan_cluster
 from controller.local.processes import Child, start_child
 from controller.world.real import logs
 

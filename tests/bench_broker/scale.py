@@ -22,8 +22,9 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from controller.admin.cluster.client import AdminClient
-from controller.local.cluster import Cluster, plan_cluster
+from controller.local.cluster import Cluster
 from controller.local.place import free_ports, own_folder
+from controller.local.plan import plan_cluster
 from controller.local.up import descriptors_needed
 from controller.wire.protocol import ApiKey
 from controller.world.real import logs

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.zk
 
 
 def arguments(zk_connect: str, log_dir: Path, *more: str) -> list[str]:
-    quick = ("--override", "controlled.shutdown.retry.backoff.ms=10")
+    quick = ("--override", "controlled.shutdown.retry.backoff.ms=10", "--override", "zookeeper.session.timeout.ms=1000")
     return ["broker_sim", "run", "--zookeeper", zk_connect, "--log-dirs", str(log_dir), *quick, *more]
 
 

@@ -9,6 +9,7 @@ import asyncio
 import random
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -113,7 +114,7 @@ def test_a_refused_twin_leaves_the_registration_alone(server: Server) -> None:
         first, twin = await server.client(), await server.client()
         epoch = await registration(first).register()
         with pytest.raises(RegistrationRefused, match=r"broker id 1 is taken: .* stop the other broker"):
-            await registration(twin).register()
+            await registration(twin, timeout_ms=100).register()
         await twin.close()
         found = await first.perform_one(GetData(PATH))
         assert found.stat is not None
@@ -173,6 +174,32 @@ def test_a_foreign_registration_is_refused_after_a_lost_session() -> None:
         assert await owner(client) == other.session_id
 
     Server(None).run(scenario)
+
+
+@pytest.mark.known_failure("X4")
+@pytest.mark.parametrize("what", ["its own id", "its address, as another broker"])
+def test_what_a_killed_process_registered_is_outlived_at_the_start(what: str) -> None:
+    """After a kill or a power cut the session lives on for a while; whoever starts on the same data comes up."""
+    server = Server(None)
+
+    async def scenario(server: Server) -> None:
+        dead, client = await server.client(), await server.client()
+        before = ONE if what == "its own id" else replace(ONE, broker_id=BrokerId(2))
+        await Registration(dead, before, clock=FixedClock(), log=structlog.get_logger()).register()
+        again = registration(client)
+
+        async def start() -> None:
+            await again.check_endpoints()
+            await again.register()
+
+        starting = asyncio.ensure_future(start())
+        await asyncio.sleep(2.5)
+        assert not starting.done()
+        await dead.close()
+        await starting
+        assert await owner(client) == client.session_id
+
+    server.run(scenario)
 
 
 @pytest.mark.known_failure("X4")

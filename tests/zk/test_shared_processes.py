@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from controller.admin.cluster.client import AdminClient
-from controller.local.cluster import Cluster, plan_cluster
+from controller.local.cluster import Cluster
 from controller.local.fault_file import read_faults
 from controller.local.place import free_ports, own_folder
+from controller.local.plan import plan_cluster
 from controller.local.status import ClusterError, read_cluster
 from controller.wire.fault_rows import FAULT_FILE
 from controller.wire.protocol import ApiKey

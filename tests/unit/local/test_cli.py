@@ -21,7 +21,7 @@ import pytest
 from controller import cli
 from controller.demo import command as demo
 from controller.local import cluster, control, fault, place, status, up
-from controller.local.cluster import ClusterPlan, plan_cluster
+from controller.local.plan import ClusterPlan, plan_cluster
 
 
 @pytest.mark.parametrize("name", sorted(cli.COMMANDS))

@@ -11,15 +11,14 @@ import pytest
 
 from controller.local import cluster, fault, fault_run, status
 from controller.local import fault_file as fault_rows
+from controller.local.plan import plan_cluster
 from controller.wire.fault_rows import FAULT_FILE, decode
 
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
     """A folder with three brokers in racks a, b, a."""
-    plan = cluster.plan_cluster(
-        data=tmp_path, brokers=3, controllers=1, racks=["a", "b"], ports=[1, 2, 3], zookeeper_port=4
-    )
+    plan = plan_cluster(data=tmp_path, brokers=3, controllers=1, racks=["a", "b"], ports=[1, 2, 3], zookeeper_port=4)
     status.write_cluster(tmp_path, cluster.Cluster(plan).row())
     return tmp_path
 

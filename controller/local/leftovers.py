@@ -1,0 +1,103 @@
+"""What a `kwob up` that was killed left in its data folder: processes that run on, and registrations in ZooKeeper.
+
+Whoever holds the folder's lock may end both: nobody else runs a cluster there. Without it a start would meet its own
+dead brokers for as long as their sessions last, and its own ports in use.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Final
+
+from controller.local.place import HOST
+from controller.local.status import ClusterError, is_running
+from controller.wire.zk_operations import Delete, GetChildren, GetData, ZkOp
+from controller.wire.znode_json import ZnodeError
+from controller.wire.znodes import BrokerIdsZNode, BrokerIdZNode, ControllerZNode
+from controller.world.ports import ZkSession
+
+#: name -> process id of everything that was started, alive or not.
+PROCESSES_FILE: Final = "processes.json"
+_END_S: Final = 10.0
+_POLL_S: Final = 0.02
+
+
+def write_processes(data: Path, pids: Mapping[str, int]) -> None:
+    """Keeps what was started, so that a later `kwob up` finds what this one left, should it be killed."""
+    beside = data / (PROCESSES_FILE + ".new")
+    beside.write_text(json.dumps(dict(pids)) + "\n", encoding="utf-8")
+    beside.replace(data / PROCESSES_FILE)
+
+
+async def end_processes(data: Path) -> list[str]:
+    """Kills what an earlier `kwob up` of this folder left running. Returns names and process ids, as text.
+
+    A process counts as one of them only if its command line names the folder: ids are used again.
+    Raises: ClusterError, when one does not end.
+    """
+    left = {name: pid for name, pid in _read(data).items() if is_running(pid) and str(data) in _command_line(pid)}
+    for pid in left.values():
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(pid, signal.SIGKILL)
+    limit = asyncio.get_running_loop().time() + _END_S
+    while running := [name for name, pid in left.items() if is_running(pid)]:
+        if asyncio.get_running_loop().time() > limit:
+            raise ClusterError(f"{running[0]} (process {left[running[0]]}) of an earlier kwob up cannot be ended")
+        await asyncio.sleep(_POLL_S)
+    return [f"{name} (process {pid})" for name, pid in left.items()]
+
+
+def _read(data: Path) -> dict[str, int]:
+    try:
+        rows = json.loads((data / PROCESSES_FILE).read_text(encoding="utf-8"))
+        return {str(name): int(pid) for name, pid in rows.items() if int(pid) > 1}
+    except (OSError, ValueError, TypeError, AttributeError):
+        return {}  # none, or torn: nothing can be learnt from it
+
+
+def _command_line(pid: int) -> str:
+    """The words of a process, one space between them; empty when it is gone or another user's."""
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace")
+    with contextlib.suppress(OSError, subprocess.SubprocessError):
+        words = ["ps", "-ww", "-o", "command=", "-p", str(pid)]
+        return subprocess.run(words, capture_output=True, text=True, timeout=_END_S, check=False).stdout
+    return ""
+
+
+async def forget_registrations(session: ZkSession, controllers: Collection[int]) -> list[str]:
+    """Deletes what dead processes of this folder registered, instead of waiting until their sessions have timed out.
+
+    A broker of this machine is dead when nobody listens on any of its addresses; `controllers` are the ids of this
+    folder, none of which runs. Returns the paths deleted. Raises: ZkSessionExpired.
+    """
+    listed, office = await session.perform([GetChildren(BrokerIdsZNode.path), GetData(ControllerZNode.path)])
+    ids = BrokerIdsZNode.ids(listed.children) if listed.ok else []
+    found = await session.perform([GetData(BrokerIdZNode.path(broker_id)) for broker_id in ids]) if ids else []
+    dead: list[ZkOp] = []
+    for broker_id, result in zip(ids, found, strict=True):
+        with contextlib.suppress(ZnodeError):
+            endpoints = BrokerIdZNode.decode(broker_id, result.data).endpoints if result.ok else ()
+            hosts = {endpoint.host for endpoint in endpoints}
+            if hosts == {HOST} and not any([await _is_open(endpoint.port) for endpoint in endpoints]):
+                dead.append(Delete(BrokerIdZNode.path(broker_id)))
+    if office.ok and ControllerZNode.decode(office.data) in controllers:
+        dead.append(Delete(ControllerZNode.path))
+    done = await session.perform(dead) if dead else []
+    return [op.path for op, result in zip(dead, done, strict=True) if isinstance(op, Delete) and result.ok]
+
+
+async def _is_open(port: int) -> bool:
+    try:
+        _, writer = await asyncio.open_connection(HOST, port)
+    except OSError:
+        return False
+    writer.close()
+    return True

@@ -1,0 +1,70 @@
+"""`kwob up` comes up on its folder whatever was killed before."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from controller.local.status import is_running, read_cluster
+
+pytestmark = pytest.mark.zk
+
+
+def test_it_comes_up_at_once_after_it_was_killed(start_up: Callable[..., Any], tmp_path: Path) -> None:
+    """Its brokers' sessions of 18 s still live then, and the controller's."""
+    up = start_up(tmp_path / "data")
+    up.wait_for("ready;")
+    zookeeper = up.pid_of("zookeeper")
+    up.kill()
+    began = time.monotonic()
+    up = start_up(tmp_path / "data")
+    line = up.wait_for("the last run did not end in order")
+    assert all(path in line for path in ("/brokers/ids/1", "/brokers/ids/2", "/controller"))
+    up.wait_for("ready;")
+    assert time.monotonic() - began < 17, "it waited for the sessions"
+    assert not is_running(zookeeper)
+    row = read_cluster(tmp_path / "data")
+    assert all(process.pid is not None for process in (*row.brokers, *row.controllers))
+    assert up.interrupt() == 0
+    assert not any("not whole" in line for line in up.said)
+
+
+def test_it_ends_what_a_killed_one_left_running(start_up: Callable[..., Any], tmp_path: Path) -> None:
+    """Where the kernel does not end children with their parent, they hold the ports and the folders."""
+    data = tmp_path / "data"
+    data.mkdir()
+    (data / "kwob.lock").touch()
+    holds_a_port = "import socket, sys, time; s = socket.create_server(('127.0.0.1', 0)); time.sleep(600)"
+    words = [sys.executable, "-c", holds_a_port]
+    orphan = subprocess.Popen([*words, str(data / "traces")], start_new_session=True)
+    foreign = subprocess.Popen([*words, "elsewhere"], start_new_session=True)
+    try:
+        (data / "processes.json").write_text(f'{{"broker-1": {orphan.pid}, "broker-2": {foreign.pid}}}')
+        up = start_up(data, "--brokers", "1")
+        assert f"broker-1 (process {orphan.pid})" in up.wait_for("was killed; ended what it left")
+        assert orphan.wait(10) == -signal.SIGKILL
+        assert foreign.poll() is None, "an id that is used again by another program"
+    finally:
+        for process in (orphan, foreign):
+            process.kill()
+            process.wait()
+    assert up.interrupt() == 0
+
+
+def test_zookeepers_death_is_told_and_mended(start_up: Callable[..., Any], tmp_path: Path) -> None:
+    up = start_up(tmp_path / "data")
+    up.wait_for("ready;")
+    os.killpg(up.pid_of("zookeeper"), signal.SIGKILL)
+    up.wait_for("ZooKeeper ended; starting it again")
+    up.wait_for("ZooKeeper runs again")
+    row = read_cluster(tmp_path / "data")
+    assert all(process.pid is not None for process in (*row.brokers, *row.controllers))
+    assert up.interrupt() == 0
