@@ -15,6 +15,8 @@ from importlib.metadata import version
 from operator import attrgetter
 from typing import Final, TextIO
 
+from controller.world.exit_codes import INTERRUPTED
+
 
 @dataclass(frozen=True, slots=True)
 class Command:
@@ -26,7 +28,6 @@ class Command:
 
 
 #: What shells have for a command that SIGINT ended.
-INTERRUPTED: Final = 130
 #: The same for SIGPIPE.
 PIPE_CLOSED: Final = 141
 

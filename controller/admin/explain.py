@@ -19,18 +19,18 @@ from rich.text import Text
 
 from controller.admin.assignors import command as assignors
 from controller.admin.cluster.client import AdminClient
+from controller.admin.cluster.failures import Refused, ToolFailure
 from controller.admin.cluster.queries import TopicInfo, describe_topics
 from controller.admin.layout import command as layout
 from controller.admin.layout.picture import show
 from controller.admin.partitioners import keyed, keyed_by_crc32, murmur2, round_robin, sticky
-from controller.admin.toolkit.failures import Refused, ToolFailure
 from controller.admin.toolkit.machine import Machine, this_machine
 from controller.rules.hashing import group_partition, java_hash
 from controller.wire.errors import ErrorCode, KafkaError
 from controller.wire.protocol import ApiKey
 from controller.wire.types import GROUP_METADATA_TOPIC
+from controller.world.exit_codes import INTERRUPTED
 
-_INTERRUPTED: Final = 130
 #: `offsets.topic.num.partitions`.
 _GROUP_PARTITIONS: Final = 50
 _GROUP: Final = 0
@@ -53,7 +53,7 @@ def main(argv: Sequence[str], machine: Machine | None = None) -> int:
     try:
         return asyncio.run(main_async(argv, machine or this_machine()))
     except KeyboardInterrupt:
-        return _INTERRUPTED
+        return INTERRUPTED
 
 
 async def main_async(argv: Sequence[str], machine: Machine) -> int:

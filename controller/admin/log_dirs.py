@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
+from controller.admin.cluster.failures import Refused, exception_class
 from controller.admin.cluster.log_dirs import LogDir, describe_log_dirs
-from controller.admin.toolkit.console import compact
-from controller.admin.toolkit.failures import Refused, exception_class
+from controller.admin.toolkit.console import commas, compact
 from controller.admin.toolkit.options import COMMAND_CONFIG, Arguments, Option, OptionTable, parse_integer
-from controller.admin.toolkit.tool import Run, Tool, message_and_trace
+from controller.admin.toolkit.texts import V39, Texts
+from controller.admin.toolkit.tool import Run, Tool, Way, message_and_trace
 from controller.wire.types import BrokerId
 
 TABLE: Final = OptionTable(
@@ -33,49 +34,42 @@ def check(args: Arguments) -> None:
     args.require("bootstrap-server", "describe")
 
 
-async def perform(run_: Run, *, older: bool = False) -> int:
-    """Prints the directories, with the keys in the order of 2.x when `older`. Exits with 1 for unknown brokers."""
-    console = run_.console
-    topics = [t for t in (run_.args.value("topic-list") or "").split(",") if t]
-    wanted = [BrokerId(parse_integer(b)) for b in (run_.args.value("broker-list") or "").split(",") if b]
-    live = await run_.admin.brokers()
-    unknown = sorted(set(wanted) - live.keys())
+async def perform(run: Run) -> int:
+    """Prints the directories. Exits with 1 for unknown brokers."""
+    console = run.console
+    topics = [t for t in (run.args.value("topic-list") or "").split(",") if t]
+    asked_for = [BrokerId(parse_integer(b)) for b in (run.args.value("broker-list") or "").split(",") if b]
+    live = await run.admin.brokers()
+    unknown = sorted(set(asked_for) - live.keys())
     if unknown:
-        existent = _ids(sorted(live))
-        message = f"The given brokers do not exist from --broker-list: {_ids(unknown)}. Current existent brokers: "
+        existent = commas(sorted(live))
+        message = f"The given brokers do not exist from --broker-list: {commas(unknown)}. Current existent brokers: "
         console.complain(f"ERROR: {message}{existent}")
         console.result({"error": message + existent})
         return 1
     console.line("Querying brokers for log directories information")
-    brokers = sorted(set(wanted or live))
-    described = await describe_log_dirs(run_.admin, brokers)
-    console.line(f"Received log directory information from brokers {_ids(brokers)}")
-    value = as_value(described, topics)
-    if older:
-        value = _in_older_order(value)
+    brokers = sorted(set(asked_for or live))
+    described = await describe_log_dirs(run.admin, brokers)
+    console.line(f"Received log directory information from brokers {commas(brokers)}")
+    value = as_value(described, topics, run.texts)
     console.line(compact(value))
     console.result(value)
     return 0
 
 
-def as_value(described: Mapping[BrokerId, Sequence[LogDir]], topics: Collection[str]) -> dict[str, Any]:
-    """The JSON of the tool, keys in the order of 3.9; of these topics only, unless there are none."""
-    return {
-        "brokers": [
-            {"broker": broker, "logDirs": [_log_dir(d, topics) for d in dirs]}
-            for broker, dirs in sorted(described.items())
-        ],
-        "version": 1,
-    }
-
-
-def _in_older_order(value: Mapping[str, Any]) -> dict[str, Any]:
-    """The keys as 2.x had them."""
+def as_value(
+    described: Mapping[BrokerId, Sequence[LogDir]], topics: Collection[str], texts: Texts = V39
+) -> dict[str, Any]:
+    """The JSON of the tool, keys in the order of the version; of these topics only, unless there are none."""
     brokers = [
-        {"broker": b["broker"], "logDirs": [{k: d[k] for k in ("logDir", "error", "partitions")} for d in b["logDirs"]]}
-        for b in value["brokers"]
+        {"broker": broker, "logDirs": [_in_order(_log_dir(d, topics), texts.log_dir_keys) for d in dirs]}
+        for broker, dirs in sorted(described.items())
     ]
-    return {"version": value["version"], "brokers": brokers}
+    return _in_order({"brokers": brokers, "version": 1}, texts.broker_dirs_keys)
+
+
+def _in_order(value: Mapping[str, Any], keys: Sequence[str]) -> dict[str, Any]:
+    return {key: value[key] for key in keys}
 
 
 def _log_dir(log_dir: LogDir, topics: Collection[str]) -> dict[str, Any]:
@@ -99,14 +93,12 @@ def _error(error: Refused | None) -> str | None:
     return None if error is None else exception_class(error.code)
 
 
-def _ids(brokers: Sequence[BrokerId]) -> str:
-    return ",".join(map(str, brokers))
-
-
-TOOL = Tool(
-    table=TABLE,
-    check=check,
-    perform=perform,
-    say_unparsed=message_and_trace,
-    say_failed=message_and_trace,
-)
+def tool_of(texts: Texts, _argv: Sequence[str]) -> Tool:
+    """The tool of a version."""
+    return Tool(
+        table=TABLE,
+        check=check,
+        by_brokers=Way(perform=perform, say_failed=message_and_trace),
+        say_unparsed=message_and_trace,
+        texts=texts,
+    )

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from controller.admin.cluster.client import AdminClient
+from controller.admin.cluster.failures import ClusterUnreachable, Refused
 from controller.admin.reassignment.progress import Progress, watch
-from controller.admin.toolkit.failures import ClusterUnreachable, Refused
 from controller.demo.build import BY_ZNODE, PAYMENTS
 from controller.demo.stage import ActFailed, Stage
 from controller.wire.types import BrokerId, TopicPartition

@@ -17,7 +17,8 @@ from controller.demo.screen import Screen
 from controller.demo.stage import ActFailed
 from controller.demo.story import run_story
 from controller.local.status import ClusterError
-from controller.local.up import INTERRUPTED, run_until_signal
+from controller.local.up import run_until_signal
+from controller.world.exit_codes import INTERRUPTED
 from controller.world.real import logs
 
 DEFAULT_OUT: Final = Path("kwob-demo")

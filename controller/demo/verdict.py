@@ -8,7 +8,7 @@ from typing import Any, Final
 from confluent_kafka import KafkaException
 
 from controller.admin.cluster.client import AdminClient
-from controller.admin.toolkit.failures import ClusterUnreachable, Refused
+from controller.admin.cluster.failures import ClusterUnreachable, Refused
 from controller.demo import checks
 from controller.demo.checks import Check
 from controller.demo.stage import ActFailed, Stage

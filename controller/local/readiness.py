@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from typing import Any, Final
 
 from controller.admin.cluster.client import AdminClient
-from controller.admin.toolkit.failures import ClusterUnreachable, Refused
+from controller.admin.cluster.failures import ClusterUnreachable, Refused
 from controller.wire.protocol import ApiKey
 from controller.wire.types import BrokerId
 from controller.world.real.net import TcpNetwork

@@ -26,10 +26,10 @@ from controller.local.readiness import wait_until_whole
 from controller.local.status import DEFAULT_DATA, ClusterError, read_cluster
 from controller.rules.configs import settings
 from controller.wire.types import BrokerId
+from controller.world.exit_codes import INTERRUPTED
 from controller.world.real import logs
 
 #: An exit code of its own for "ended by the user", as shells have it for SIGINT.
-INTERRUPTED: Final = 130
 _DOWN_WAIT_S: Final = 90.0
 _WATCH_S: Final = 0.5
 

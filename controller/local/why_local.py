@@ -19,10 +19,10 @@ from controller.local.status import CLUSTER_FILE, DEFAULT_DATA, BrokerRow, Clust
 from controller.wire import log_events as ev
 from controller.wire.fault_rows import FAULT_FILE, Fault, FaultError
 from controller.wire.types import BrokerId, TopicPartition
+from controller.world.exit_codes import INTERRUPTED
 from controller.world.ports import ZkConnector
 from controller.world.real import logs
 
-_INTERRUPTED: Final = 130
 _ZK_ANSWER_S: Final = 5.0
 #: Of each log, so many bytes from its end are read, and so many lines of a partition are told.
 _LOG_TAIL_BYTES: Final = 2 * 1024 * 1024
@@ -52,7 +52,7 @@ def main(argv: Sequence[str]) -> int:
     try:
         return asyncio.run(run(options, this_machine()))
     except KeyboardInterrupt:
-        return _INTERRUPTED
+        return INTERRUPTED
 
 
 async def run(options: argparse.Namespace, machine: Machine) -> int:

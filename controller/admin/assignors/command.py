@@ -13,8 +13,8 @@ from rich.text import Text
 
 from controller.admin.assignors.members import Member
 from controller.admin.assignors.rebalance import ASSIGNORS, COOPERATIVE, DEFAULT_STRATEGIES, Round, rebalance, step
+from controller.admin.cluster.failures import ToolFailure
 from controller.admin.layout.picture import show
-from controller.admin.toolkit.failures import ToolFailure
 from controller.admin.toolkit.machine import Machine
 from controller.wire.types import TopicPartition
 

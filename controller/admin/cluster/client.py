@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Self
 
-from controller.admin.toolkit.failures import ClusterUnreachable, Refused
+from controller.admin.cluster.failures import ClusterUnreachable, Refused
 from controller.wire.errors import ErrorCode
 from controller.wire.protocol import ApiKey, api_name
 from controller.wire.types import BrokerId

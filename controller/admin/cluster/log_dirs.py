@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from controller.admin.cluster.client import AdminClient
-from controller.admin.cluster.queries import outcome
-from controller.admin.toolkit.failures import Refused, check
+from controller.admin.cluster.failures import Refused, check
+from controller.admin.cluster.queries import by_topic, outcome
 from controller.wire.errors import ErrorCode
 from controller.wire.protocol import ApiKey
 from controller.wire.types import BrokerId, PartitionReplica, TopicPartition
@@ -49,7 +49,7 @@ async def _describe(
 ) -> list[LogDir]:
     topics = None
     if partitions is not None:
-        topics = [{"topic": t, "partitions": n} for t, n in _by_topic(partitions).items()]
+        topics = [{"topic": t, "partitions": n} for t, n in by_topic(partitions).items()]
     answer = await admin.call_broker(broker, ApiKey.DESCRIBE_LOG_DIRS, {"topics": topics})
     check(getattr(answer, "error_code", 0))
     if not answer.results:
@@ -113,7 +113,7 @@ async def alter_log_dirs(
                 dirs[path].append(replica.topic_partition)
         body = {
             "dirs": [
-                {"path": path, "topics": [{"name": t, "partitions": n} for t, n in _by_topic(partitions).items()]}
+                {"path": path, "topics": [{"name": t, "partitions": n} for t, n in by_topic(partitions).items()]}
                 for path, partitions in sorted(dirs.items())
             ]
         }
@@ -123,10 +123,3 @@ async def alter_log_dirs(
                 replica = PartitionReplica(TopicPartition(topic.topic_name, p.partition_index), broker)
                 outcomes[replica] = outcome(p.error_code)
     return outcomes
-
-
-def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    topics: dict[str, list[int]] = defaultdict(list)
-    for partition in sorted(partitions):
-        topics[partition.topic].append(partition.partition)
-    return topics

@@ -8,8 +8,8 @@ from collections.abc import Collection
 from typing import Any
 
 from controller.admin.cluster.client import AdminClient
+from controller.admin.cluster.failures import Refused
 from controller.admin.cluster.queries import TopicInfo, describe_topics
-from controller.admin.toolkit.failures import Refused
 from controller.wire.errors import ErrorCode
 from controller.wire.protocol import ApiKey
 from controller.wire.types import BrokerId, TopicPartition

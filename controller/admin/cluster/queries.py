@@ -15,7 +15,7 @@ from enum import IntEnum
 from typing import Any, Final
 
 from controller.admin.cluster.client import AdminClient
-from controller.admin.toolkit.failures import Refused, check
+from controller.admin.cluster.failures import Refused, check
 from controller.wire.errors import ErrorCode
 from controller.wire.protocol import ApiKey
 from controller.wire.types import NO_LEADER, BrokerId, ReplicaAssignment, TopicPartition
@@ -269,7 +269,7 @@ async def list_reassignments(
         return {}
     topics = None
     if partitions is not None:
-        topics = [{"name": t, "partition_indexes": n} for t, n in _by_topic(partitions).items()]
+        topics = [{"name": t, "partition_indexes": n} for t, n in by_topic(partitions).items()]
     answer = await admin.call_controller(
         ApiKey.LIST_PARTITION_REASSIGNMENTS,
         {"timeout": admin.operation_timeout_ms, "topics": topics},
@@ -315,7 +315,7 @@ async def elect_leaders(
     """Elects leaders (0 preferred, 1 unclean) of these partitions or (None) of all that need it. Raises Refused."""
     listed = None
     if partitions is not None:
-        listed = [{"topic": t, "partitions": n} for t, n in _by_topic(partitions).items()]
+        listed = [{"topic": t, "partitions": n} for t, n in by_topic(partitions).items()]
     answer = await admin.call_controller(
         ApiKey.ELECT_LEADERS,
         {"election_type": election_type, "topic_partitions": listed, "timeout": admin.operation_timeout_ms},
@@ -337,7 +337,8 @@ def outcome(error_code: int, message: str | None = None) -> Refused | None:
     return None if error_code == ErrorCode.NONE else Refused(ErrorCode.of(error_code), message)
 
 
-def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    """The partitions' numbers by topic, both in order."""
     topics: dict[str, list[int]] = defaultdict(list)
     for partition in sorted(partitions):
         topics[partition.topic].append(partition.partition)

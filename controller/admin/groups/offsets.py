@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Final
 
+from controller.admin.cluster.failures import Refused, ToolFailure, class_and_message
 from controller.admin.cluster.offsets import offsets_at
 from controller.admin.cluster.queries import Outcomes, describe_topics
 from controller.admin.groups.options import SCENARIOS
@@ -25,7 +26,7 @@ from controller.admin.groups.reset import (
     to_csv,
     within,
 )
-from controller.admin.toolkit.failures import Refused, ToolFailure, class_and_message
+from controller.admin.groups.tables import OffsetRow
 from controller.admin.toolkit.kafka_json import read_file
 from controller.admin.toolkit.options import UsageExit
 from controller.admin.toolkit.tool import Run
@@ -218,3 +219,25 @@ def _summary(failed: ErrorCode, group: str, topics: Collection[str]) -> str:
     if failed in by_partition:
         return "\nError: Encounter some partition level error, see the follow-up details:"
     return "\nError: " + texts.get(failed, f"Encounter some unknown error: {failed.name}")
+
+
+async def offset_rows(run: Run, group: Group) -> list[OffsetRow]:
+    """A row for each partition that is assigned or has a committed offset: those of the busiest member first.
+
+    Raises: Refused when a partition cannot be asked for its end.
+    """
+    committed = await committed_offsets(run.admin, group)
+    members = sorted(group.members, key=lambda m: -len(m.assignment))
+    assigned = {partition: member for member in members for partition in sorted(member.assignment)}
+    partitions: list[TopicPartition] = [*assigned, *(p for p in sorted(committed) if p not in assigned)]
+    ends = await offsets_at(run.admin, partitions, LATEST)
+    return [
+        OffsetRow(
+            group=group.group_id,
+            partition=partition,
+            current=committed.get(partition),
+            end=ends.get(partition),
+            member=assigned.get(partition),
+        )
+        for partition in partitions
+    ]

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from controller.admin.cluster.client import AdminClient, Node
+from controller.admin.cluster.failures import Refused, check
 from controller.admin.cluster.queries import Outcomes, outcome
-from controller.admin.toolkit.failures import Refused, check
 from controller.wire.errors import ErrorCode
 from controller.wire.protocol import ApiKey
 from controller.wire.types import BrokerId, TopicPartition

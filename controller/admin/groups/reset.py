@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Final
 
-from controller.admin.toolkit.failures import ToolFailure
+from controller.admin.cluster.failures import ToolFailure
 from controller.admin.toolkit.options import UsageExit, java_integer
 from controller.wire.types import TopicPartition
 

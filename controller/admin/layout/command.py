@@ -13,11 +13,11 @@ from typing import Any, Final
 from rich.text import Text
 
 from controller.admin.cluster.client import AdminClient
+from controller.admin.cluster.failures import Refused, ToolFailure
 from controller.admin.cluster.queries import TopicInfo, describe_topics
 from controller.admin.layout.picture import check_picture, picture, reasons_table, save, show, skew_table
 from controller.admin.layout.reasons import Explanation, explain
 from controller.admin.layout.skew import Skew, leader_imbalance, measure
-from controller.admin.toolkit.failures import Refused, ToolFailure
 from controller.admin.toolkit.machine import Machine
 from controller.admin.toolkit.tool import Run
 from controller.rules.placement import (

@@ -15,9 +15,10 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from controller.admin.cluster.failures import ToolFailure
 from controller.admin.layout.reasons import Explanation, PartitionReason, Run
 from controller.admin.layout.skew import Skew
-from controller.admin.toolkit.failures import ToolFailure
+from controller.admin.toolkit.console import commas
 from controller.wire.types import BrokerId
 
 _BAR: Final = 24
@@ -76,7 +77,7 @@ def _bar(count: int, most: int) -> str:
 
 def reasons_table(explanation: Explanation) -> RenderableType:
     """The list that the arithmetic counts in, the runs, and a line for each replica."""
-    parts: list[RenderableType] = [Text(f"broker list: {_ids(explanation.broker_list)}{_racked(explanation)}")]
+    parts: list[RenderableType] = [Text(f"broker list: {commas(explanation.broker_list)}{_racked(explanation)}")]
     parts += [Text(run_line(run)) for run in explanation.runs]
     table = Table(box=None, pad_edge=False, header_style="")
     for title in ("partition", "replica", "broker", "rack", "why there", "passed over"):
@@ -155,7 +156,3 @@ def save(path: str, title: str, parts: Iterable[RenderableType]) -> None:
         target.write_text(text, encoding="utf-8")
     except OSError as error:
         raise ToolFailure(f"--picture {path}: cannot be written ({error.strerror})") from error
-
-
-def _ids(brokers: Sequence[BrokerId]) -> str:
-    return ",".join(map(str, brokers))

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from controller.admin.cluster.log_dirs import LogDir
 from controller.admin.cluster.queries import PartitionInfo
+from controller.admin.toolkit.console import commas
 from controller.wire.types import BrokerId, PartitionReplica, ReplicaAssignment, TopicPartition
 
 Dirs = Mapping[BrokerId, Sequence[LogDir]]
@@ -202,21 +203,23 @@ def steps(move: PartitionMove) -> list[str]:
     """What the controller does for one partition, in order."""
     r, topic = move.meanwhile, move.partition.topic
     if not r.is_being_reassigned:
-        return [f"write replicas [{_ids(move.target)}] to /brokers/topics/{topic}; nothing is copied: done at once"]
+        return [f"write replicas [{commas(move.target)}] to /brokers/topics/{topic}; nothing is copied: done at once"]
     told = [
-        f"write replicas [{_ids(r.replicas)}] adding [{_ids(r.adding_replicas)}] removing "
-        f"[{_ids(r.removing_replicas)}] to /brokers/topics/{topic}"
+        f"write replicas [{commas(r.replicas)}] adding [{commas(r.adding_replicas)}] removing "
+        f"[{commas(r.removing_replicas)}] to /brokers/topics/{topic}"
     ]
     if r.adding_replicas:
-        told.append(f"LeaderAndIsr with the next leader epoch to {_ids(r.replicas)}; {_ids(r.adding_replicas)} begin")
-        told.append(f"wait until all of {_ids(move.target)} are in the ISR")
+        told.append(
+            f"LeaderAndIsr with the next leader epoch to {commas(r.replicas)}; {commas(r.adding_replicas)} begin"
+        )
+        told.append(f"wait until all of {commas(move.target)} are in the ISR")
     if move.leader_moves:
         told.append(f"leader {_one(move.leader)} is not in the target or not alive: elect {_one(move.leader_after)}")
     else:
         told.append(f"leader {_one(move.leader)} stays; LeaderAndIsr with the next leader epoch")
     if r.removing_replicas:
-        told.append(f"StopReplica to {_ids(r.removing_replicas)}: out of the ISR, then deleted")
-    told.append(f"write replicas [{_ids(move.target)}]; UpdateMetadata to all brokers")
+        told.append(f"StopReplica to {commas(r.removing_replicas)}: out of the ISR, then deleted")
+    told.append(f"write replicas [{commas(move.target)}]; UpdateMetadata to all brokers")
     return told
 
 
@@ -239,10 +242,6 @@ def smallest_useful_rate(result: Effect, produced: Mapping[TopicPartition, float
                 out_of[move.leader] += rate
     needed = max([*into.values(), *out_of.values(), 0])
     return int(needed) + 1 if needed > 0 else 0
-
-
-def _ids(brokers: Sequence[BrokerId]) -> str:
-    return ",".join(map(str, brokers))
 
 
 def _one(broker: BrokerId | None) -> str:

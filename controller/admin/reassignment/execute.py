@@ -7,66 +7,64 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from controller.admin.cluster.failures import Refused, Terse, ToolFailure
 from controller.admin.cluster.log_dirs import alter_log_dirs, replica_places
-from controller.admin.cluster.queries import (
-    ConfigType,
-    Outcomes,
-    TopicInfo,
-    alter_configs,
-    alter_reassignments,
-    describe_topics,
-    list_reassignments,
-)
+from controller.admin.cluster.port import COMMAND_FAILED, Layout
+from controller.admin.cluster.queries import Outcomes, alter_reassignments, list_reassignments
 from controller.admin.reassignment import throttles
 from controller.admin.reassignment.plan_file import ReassignmentPlan, check_execute, format_plan, parse_plan, plan_value
 from controller.admin.reassignment.preview import preview, warn_if_too_slow
 from controller.admin.reassignment.progress import show
-from controller.admin.reassignment.verify import clear_throttles
-from controller.admin.toolkit.failures import Refused, Terse, ToolFailure
+from controller.admin.reassignment.verify import clear_throttles, refuse_log_dirs
+from controller.admin.toolkit.console import commas
 from controller.admin.toolkit.kafka_json import read_file
+from controller.admin.toolkit.texts import Texts
 from controller.admin.toolkit.tool import Run
 from controller.wire.errors import ErrorCode
 from controller.wire.types import BrokerId, PartitionReplica, ReplicaAssignment, TopicPartition
 
-_VERIFY_WARNING: Final = (
-    "Warning: You must run --verify periodically, until the reassignment completes, to ensure the throttle is removed."
-)
 #: How often a move that a broker could not take yet is asked for again.
 _RETRY_S: Final = 0.1
-
-Replicas = dict[TopicPartition, tuple[BrokerId, ...]]
 
 
 async def execute(run: Run) -> None:
     """`--execute`. Raises ToolFailure, Refused; what was started before a failure goes on."""
-    args, console = run.args, run.console
+    args, console, texts = run.args, run.console, run.texts
     text = read_file(args.value("reassignment-json-file") or "")
     throttle, log_dir_throttle, timeout_ms = (_long(run, name) for name in _NUMBERS)
-    plan = parse_plan(text, run.texts)
-    check_execute(plan)
-    running = await list_reassignments(run.admin)
-    if running and not args.has("additional"):
-        raise Terse(run.texts.in_progress)
-    await _check_brokers(run, plan)
-    current = await _current(run, list(plan.targets))
-    if args.has("dry-run"):
-        await preview(run, plan, running, throttle)
+    if not run.cluster.moves_log_dirs:
+        log_dir_throttle = -1
+    plan = parse_plan(text, texts)
+    check_execute(plan, texts)
+    refuse_log_dirs(run, plan)
+    running = await run.cluster.running()
+    if running is not None and not args.has("additional") and texts.changes_rates is None:
+        raise Terse(texts.in_progress)
+    current = await run.cluster.check_targets(plan.targets)
+    if running is not None and texts.changes_rates is not None:
+        console.line(texts.changes_rates)
+        if throttle >= 0:
+            await _set_rates(run, throttles.brokers_20(plan.targets, current), throttle)
+        console.result({"started": []})
         return
-    if throttle >= 0:
-        await warn_if_too_slow(run, plan, running, throttle)
-    console.line(f"Current partition replica assignment\n\n{format_plan(current)}\n")
+    if args.has("dry-run"):
+        await preview(run, plan, running or {}, throttle)
+        return
+    if throttle >= 0 and run.cluster.moves_log_dirs:
+        await warn_if_too_slow(run, plan, running or {}, throttle)
+    before = current if texts.shows_whole_topics else {p: current[p] for p in plan.targets}
+    console.line(f"Current partition replica assignment\n\n{format_plan(before)}\n")
     console.line("Save this to use as the --reassignment-json-file option during rollback")
     if (path := args.value("rollback-json-file")) is not None:
-        _save(Path(path), format_plan(current))
-    await _throttle(run, plan, running, current, throttle, log_dir_throttle)
-    refused = _refusals(await alter_reassignments(run.admin, plan.targets))
+        _save(Path(path), format_plan(before))
+    await _throttle(run, plan, running or {}, current, throttle, log_dir_throttle)
+    refused = _refusals(await run.cluster.start(plan.targets))
     if refused:
         raise Terse("Error reassigning partition(s):\n" + "\n".join(f"{p}: {r}" for p, r in refused.items()))
-    plural = "s" if len(plan.targets) > 1 else ""
-    console.line(f"Successfully started partition reassignment{plural} for {','.join(map(str, plan.targets))}")
+    console.line(texts.started.format(s=_s(plan.targets), partitions=commas(plan.targets)))
     if plan.log_dirs:
         await _move_log_dirs(run, plan.log_dirs, timeout_ms)
-    console.result({"started": [str(p) for p in plan.targets], "rollback": plan_value(current)})
+    console.result({"started": [str(p) for p in plan.targets], "rollback": plan_value(before)})
     if args.has("progress"):
         await show(run, list(plan.targets))
 
@@ -97,55 +95,43 @@ def _refusals(outcomes: Outcomes) -> dict[TopicPartition, Refused]:
     return {partition: refused for partition, refused in sorted(outcomes.items()) if refused is not None}
 
 
-async def _check_brokers(run: Run, plan: ReassignmentPlan) -> None:
-    known = await run.admin.brokers()
-    unknown = sorted({r for replicas in plan.targets.values() for r in replicas} - known.keys())
-    if unknown:
-        raise ToolFailure(
-            f"Unknown broker id {unknown[0]}", java_class="org.apache.kafka.server.common.AdminCommandFailedException"
-        )
-
-
-async def _current(run: Run, partitions: Sequence[TopicPartition]) -> Replicas:
-    """The replicas of these partitions. Raises Refused for a topic or a partition that there is not."""
-    topics = await describe_topics(run.admin, {p.topic for p in partitions})
-    found: Replicas = {}
-    for partition in partitions:
-        topic = topics[partition.topic]
-        if not isinstance(topic, TopicInfo):
-            missing = topic.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            raise Refused(topic.code, f"Topic {partition.topic} not found.") if missing else topic
-        replicas = next((p.replicas for p in topic.partitions if p.partition == partition.partition), None)
-        if replicas is None:
-            raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find partition: {partition}")
-        found[partition] = replicas
-    return found
-
-
 async def _throttle(
     run: Run,
     plan: ReassignmentPlan,
     running: Mapping[TopicPartition, ReplicaAssignment],
-    current: Replicas,
+    current: Layout,
     throttle: int,
     log_dir_throttle: int,
 ) -> None:
+    """Lists the replicas, then sets the rates. What was written before a failure stays: `--verify` removes it."""
     if throttle < 0 and log_dir_throttle < 0:
         return
-    run.console.line(_VERIFY_WARNING)
-    moves = (throttles.move_map if run.texts.keeps_sources else throttles.move_map_26)(running, plan.targets, current)
+    run.console.line(run.texts.throttle_warning)
+    lists, brokers = _throttled(run.texts, plan, running, current)
     if throttle >= 0 or run.texts.lists_for_log_dirs:
-        await alter_configs(run.admin, ConfigType.TOPIC, throttles.topic_configs(moves))
+        await run.cluster.change_topics(lists)
     if throttle >= 0:
-        rate = dict.fromkeys((throttles.LEADER_THROTTLE, throttles.FOLLOWER_THROTTLE), str(throttle))
-        brokers = throttles.throttled_brokers(moves)
-        await alter_configs(run.admin, ConfigType.BROKER, {str(b): rate for b in brokers})
+        await _set_rates(run, brokers, throttle)
         run.console.line(f"The inter-broker throttle limit was set to {throttle} B/s")
     if log_dir_throttle >= 0:
         rate = {throttles.LOG_DIR_THROTTLE: str(log_dir_throttle)}
-        brokers = throttles.log_dir_brokers(plan.log_dirs)
-        await alter_configs(run.admin, ConfigType.BROKER, {str(b): rate for b in brokers})
+        await run.cluster.change_brokers({str(b): rate for b in throttles.log_dir_brokers(plan.log_dirs)})
         run.console.line(f"The replica-alter-dir throttle limit was set to {log_dir_throttle} B/s")
+
+
+def _throttled(
+    texts: Texts, plan: ReassignmentPlan, running: Mapping[TopicPartition, ReplicaAssignment], current: Layout
+) -> tuple[dict[str, dict[str, str]], list[BrokerId]]:
+    """The lists per topic and the brokers to limit, as the version chose them."""
+    if texts.changes_rates is not None:
+        return throttles.lists_20(plan.targets, current), throttles.brokers_20(plan.targets, current)
+    moves = (throttles.move_map if texts.keeps_sources else throttles.move_map_26)(running, plan.targets, current)
+    return throttles.topic_configs(moves), throttles.throttled_brokers(moves)
+
+
+async def _set_rates(run: Run, brokers: Sequence[BrokerId], rate: int) -> None:
+    rates = dict.fromkeys((throttles.LEADER_THROTTLE, throttles.FOLLOWER_THROTTLE), str(rate))
+    await run.cluster.change_brokers({str(b): rates for b in brokers})
 
 
 async def _move_log_dirs(run: Run, targets: Mapping[PartitionReplica, str], timeout_ms: int) -> None:
@@ -155,31 +141,24 @@ async def _move_log_dirs(run: Run, targets: Mapping[PartitionReplica, str], time
     pending = dict(sorted(targets.items()))
     while True:
         outcomes = await alter_log_dirs(run.admin, pending)
-        taken = []
+        taken: list[PartitionReplica] = []
         for replica, refused in sorted(outcomes.items()):
             if refused is not None and refused.code is ErrorCode.REPLICA_NOT_AVAILABLE:
                 continue
             if refused is not None:
-                raise ToolFailure(
-                    f"Failed to alter dir for {replica}",
-                    java_class="org.apache.kafka.server.common.AdminCommandFailedException",
-                ) from refused
+                raise ToolFailure(f"Failed to alter dir for {replica}", java_class=COMMAND_FAILED) from refused
             path = pending.pop(replica)
             taken.append(replica)
             if run.texts.log_dir_move is not None:
                 place = {"path": path, "partition": replica.topic_partition, "broker": replica.replica}
                 run.console.line(run.texts.log_dir_move.format(**place))
         if taken and run.texts.log_dir_move is None:
-            in_order = sorted(taken, key=lambda r: (r.replica, r.topic_partition))
-            listed = ",".join(map(str, in_order))
-            run.console.line(f"Successfully started log directory move{_s(taken)} for: {listed}")
+            taken.sort(key=lambda r: (r.replica, r.topic_partition))
+            run.console.line(f"Successfully started log directory move{_s(taken)} for: {commas(taken)}")
         if not pending:
             return
         if loop.time() >= give_up:
-            plural = "s" if len(pending) > 1 else ""
-            raise Terse(
-                f"Timed out before log directory move{plural} could be started for: {','.join(map(str, pending))}"
-            )
+            raise Terse(f"Timed out before log directory move{_s(pending)} could be started for: {commas(pending)}")
         await asyncio.sleep(_RETRY_S)
 
 
@@ -195,9 +174,9 @@ async def cancel(run: Run) -> None:
     if active:
         refused = _refusals(await alter_reassignments(run.admin, dict.fromkeys(active)))
         if refused:
-            listed = "\n".join(f"{p}: {r}" for p, r in refused.items())
-            raise Terse(f"Error cancelling partition reassignment{_s(active)} for:\n{listed}")
-        run.console.line(f"Successfully cancelled partition reassignment{_s(active)} for: {_names(active)}")
+            lines = "\n".join(f"{p}: {r}" for p, r in refused.items())
+            raise Terse(f"Error cancelling partition reassignment{_s(active)} for:\n{lines}")
+        run.console.line(f"Successfully cancelled partition reassignment{_s(active)} for: {commas(active)}")
     else:
         run.console.line("None of the specified partition reassignments are active.")
     moves = await _cancel_moves(run, plan, timeout_ms)
@@ -221,7 +200,3 @@ async def _cancel_moves(run: Run, plan: ReassignmentPlan, timeout_ms: int) -> Co
 
 def _s(items: Collection[object]) -> str:
     return "s" if len(items) > 1 else ""
-
-
-def _names(partitions: Sequence[TopicPartition]) -> str:
-    return ",".join(map(str, partitions))

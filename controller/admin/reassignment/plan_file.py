@@ -1,6 +1,6 @@
-"""The JSON files of kafka-reassign-partitions and kafka-leader-election: parse, check, print. Pure.
+"""The JSON files of kafka-reassign-partitions: parse, check, print. Pure.
 
-Source: Kafka 3.9 `ReassignPartitionsCommand`, `LeaderElectionCommand`; spec admin.md §3.2-3.4, §4.1.
+Source: Kafka 3.9 `ReassignPartitionsCommand`; spec admin.md §3.2-3.4.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from controller.admin.cluster.failures import ToolFailure
 from controller.admin.toolkit import kafka_json as kj
 from controller.admin.toolkit.console import compact
-from controller.admin.toolkit.failures import ToolFailure
 from controller.admin.toolkit.options import parse_integer
 from controller.admin.toolkit.texts import V39, Texts
 from controller.wire.types import BrokerId, PartitionReplica, TopicPartition
@@ -64,10 +64,10 @@ def parse_plan(text: str, texts: Texts = V39) -> ReassignmentPlan:
     return ReassignmentPlan(rows=tuple(rows), log_dirs=log_dirs)
 
 
-def check_execute(plan: ReassignmentPlan) -> None:
+def check_execute(plan: ReassignmentPlan, texts: Texts = V39) -> None:
     """What can be refused without asking the cluster, in Kafka's order. Raises ToolFailure."""
     if not plan.rows:
-        raise _command_failed("Partition reassignment list cannot be empty")
+        raise _command_failed(texts.empty_plan)
     if any(not replicas for _, replicas in plan.rows):
         raise _command_failed("Partition replica list cannot be empty")
     twice = [str(p) for p, count in Counter(p for p, _ in plan.rows).items() if count > 1]
@@ -106,28 +106,6 @@ def parse_broker_list(text: str, texts: Texts = V39) -> list[BrokerId]:
     if twice:
         raise _command_failed(f"Broker list contains duplicate entries: {texts.duplicates.format(listed=_list(twice))}")
     return brokers
-
-
-def parse_election(text: str, texts: Texts = V39) -> list[TopicPartition]:
-    """The partitions of a leader-election file. Raises ToolFailure."""
-    try:
-        parsed = kj.parse(text)
-    except kj.JsonFailure as error:
-        raise _operation("Replica election data is empty") from error
-    value = kj.as_object(parsed)
-    if "partitions" not in value:
-        raise _operation('Replica election data is missing "partitions" field')
-    partitions = []
-    for item in kj.as_array(value["partitions"]):
-        row = kj.as_object(item)
-        partitions.append(
-            TopicPartition(kj.as_string(kj.member(row, "topic")), kj.as_integer(kj.member(row, "partition")))
-        )
-    twice = sorted(p for p, count in Counter(partitions).items() if count > 1)
-    if twice:
-        listed = texts.duplicates.format(listed=_list(twice))
-        raise _operation(f"Replica election data contains duplicate partitions: {listed}")
-    return partitions
 
 
 def format_plan(targets: Mapping[TopicPartition, Sequence[BrokerId]]) -> str:

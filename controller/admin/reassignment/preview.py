@@ -14,12 +14,12 @@ from rich.table import Table
 from rich.text import Text
 
 from controller.admin.cluster.client import AdminClient
+from controller.admin.cluster.failures import ClusterUnreachable, Refused
 from controller.admin.cluster.log_dirs import LogDir, describe_log_dirs
 from controller.admin.cluster.queries import PartitionInfo, TopicInfo, describe_topics
 from controller.admin.layout.picture import show
 from controller.admin.reassignment.effect import Effect, Now, PartitionMove, effect, smallest_useful_rate, steps
 from controller.admin.reassignment.plan_file import ReassignmentPlan
-from controller.admin.toolkit.failures import ClusterUnreachable, Refused
 from controller.admin.toolkit.tool import Run
 from controller.wire.types import BrokerId, ReplicaAssignment, TopicPartition
 

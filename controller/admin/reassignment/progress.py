@@ -21,9 +21,9 @@ from rich.table import Table
 from rich.text import Text
 
 from controller.admin.cluster.client import AdminClient
+from controller.admin.cluster.failures import ClusterUnreachable, Refused
 from controller.admin.cluster.log_dirs import describe_log_dirs
 from controller.admin.cluster.queries import PartitionInfo, TopicInfo, describe_topics, list_reassignments
-from controller.admin.toolkit.failures import ClusterUnreachable, Refused
 from controller.admin.toolkit.tool import Run
 from controller.wire.types import BrokerId, PartitionReplica, ReplicaAssignment, TopicPartition
 

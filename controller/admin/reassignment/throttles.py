@@ -21,6 +21,8 @@ LEADER_REPLICAS: Final = "leader.replication.throttled.replicas"
 FOLLOWER_REPLICAS: Final = "follower.replication.throttled.replicas"
 TOPIC_THROTTLES: Final = (LEADER_REPLICAS, FOLLOWER_REPLICAS)
 
+Layout = Mapping[TopicPartition, Sequence[BrokerId]]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Move:
@@ -35,8 +37,8 @@ MoveMap = Mapping[TopicPartition, Move]
 
 def move_map(
     running: Mapping[TopicPartition, ReplicaAssignment],
-    proposed: Mapping[TopicPartition, Sequence[BrokerId]],
-    current: Mapping[TopicPartition, Sequence[BrokerId]],
+    proposed: Layout,
+    current: Layout,
 ) -> dict[TopicPartition, Move]:
     """The moves once `proposed` is added to what is `running`; `current` has the replicas of the proposed partitions.
 
@@ -58,8 +60,8 @@ def move_map(
 
 def move_map_26(
     running: Mapping[TopicPartition, ReplicaAssignment],
-    proposed: Mapping[TopicPartition, Sequence[BrokerId]],
-    current: Mapping[TopicPartition, Sequence[BrokerId]],
+    proposed: Layout,
+    current: Layout,
 ) -> dict[TopicPartition, Move]:
     """As `move_map`, in Kafka 2.6: all replicas of a running move are sources, those that it is adding among them.
 
@@ -74,6 +76,25 @@ def move_map_26(
         sources = frozenset(current[partition])
         moves[partition] = Move(sources=sources, destinations=frozenset(target) - sources)
     return dict(sorted(moves.items()))
+
+
+def lists_20(proposed: Layout, current: Layout) -> dict[str, dict[str, str]]:
+    """Both lists per topic in Kafka 2.0: all old replicas of partitions that get a new one; all new replicas."""
+    leaders: dict[str, list[str]] = defaultdict(list)
+    followers: dict[str, list[str]] = defaultdict(list)
+    for partition, target in proposed.items():
+        added = [r for r in target if r not in current[partition]]
+        followers[partition.topic] += [f"{partition.partition}:{r}" for r in added]
+        leaders[partition.topic] += [f"{partition.partition}:{r}" for r in current[partition] if added]
+    return {
+        topic: {LEADER_REPLICAS: ",".join(leaders[topic]), FOLLOWER_REPLICAS: ",".join(followers[topic])}
+        for topic in sorted(followers)
+    }
+
+
+def brokers_20(proposed: Layout, current: Layout) -> list[BrokerId]:
+    """The brokers that Kafka 2.0 sets a rate on: those of any partition of the topics, and the targets."""
+    return sorted({r for replicas in (*proposed.values(), *current.values()) for r in replicas})
 
 
 def leader_throttles(moves: MoveMap) -> dict[str, str]:

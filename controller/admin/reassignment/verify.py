@@ -2,71 +2,89 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from enum import Enum
 from typing import Any
 
+from controller.admin.cluster.failures import ToolFailure
 from controller.admin.cluster.log_dirs import ReplicaPlace, replica_places
-from controller.admin.cluster.queries import ConfigType, TopicInfo, alter_configs, describe_topics, list_reassignments
+from controller.admin.cluster.port import COMMAND_FAILED
 from controller.admin.reassignment import throttles
 from controller.admin.reassignment.plan_file import ReassignmentPlan, parse_plan
 from controller.admin.reassignment.progress import show
+from controller.admin.toolkit.console import commas
 from controller.admin.toolkit.kafka_json import read_file
 from controller.admin.toolkit.texts import V39, Texts
 from controller.admin.toolkit.tool import Run
-from controller.wire.types import BrokerId, PartitionReplica, ReplicaAssignment, TopicPartition
+from controller.wire.types import BrokerId, PartitionReplica, TopicPartition
 
 Replicas = Mapping[TopicPartition, Sequence[BrokerId]]
 
 
 async def verify(run: Run) -> None:
     """`--verify`. Raises ToolFailure, Refused."""
-    plan = parse_plan(read_file(run.args.value("reassignment-json-file") or ""), run.texts)
+    texts, cluster = run.texts, run.cluster
+    plan = parse_plan(read_file(run.args.value("reassignment-json-file") or ""), texts)
+    refuse_log_dirs(run, plan)
+    for line in run.zookeeper_texts.verify_first if not cluster.moves_log_dirs else ():
+        run.console.line(line)
     if run.args.has("progress"):
         await show(run, list(plan.targets), advice=False)
-    running = await list_reassignments(run.admin)
-    current = await _current(run, plan)
-    run.console.line("Status of partition reassignment:")
-    for partition, target in plan.targets.items():
-        run.console.line(partition_line(partition, target, running, current, run.texts))
+    running = await cluster.running() or {}
+    current = await cluster.replicas({p.topic for p in plan.targets})
+    states = {p: state(p, target, running, current) for p, target in plan.targets.items()}
+    for line in status_lines(states, plan.targets, current, texts):
+        run.console.line(line)
     places = await replica_places(run.admin, list(plan.log_dirs)) if plan.log_dirs else {}
     moves = sorted(places, key=lambda r: (r.replica, r.topic_partition))
-    states = [replica_line(replica, places[replica], plan.log_dirs[replica]) for replica in moves]
-    run.console.line("\n".join(line for line, _ in states))
-    moving = not all(done for _, done in states)
-    cleared = not running and not moving and not run.args.has("preserve-throttles")
+    lines = [replica_line(replica, places[replica], plan.log_dirs[replica]) for replica in moves]
+    if cluster.moves_log_dirs:
+        run.console.line("\n".join(line for line, _ in lines))
+    moving = not all(done for _, done in lines)
+    waiting = any(s is not State.COMPLETED for s in states.values()) if texts.waits_for_own else bool(running)
+    cleared = not waiting and not moving and not run.args.has("preserve-throttles")
     if cleared:
         await clear_throttles(run, plan)
-    run.console.result(_as_json(plan, running, current, places, cleared))
+    run.console.result(_as_json(plan, states, running, current, places, cleared))
 
 
-async def _current(run: Run, plan: ReassignmentPlan) -> dict[TopicPartition, tuple[BrokerId, ...]]:
-    """The replicas of the listed partitions that exist."""
-    topics = await describe_topics(run.admin, {p.topic for p in plan.targets})
-    return {
-        TopicPartition(topic.name, p.partition): p.replicas
-        for topic in topics.values()
-        if isinstance(topic, TopicInfo)
-        for p in topic.partitions
-    }
+def refuse_log_dirs(run: Run, plan: ReassignmentPlan) -> None:
+    """Raises ToolFailure for directories in a file where only ZooKeeper is asked."""
+    if plan.log_dirs and not run.cluster.moves_log_dirs:
+        texts = run.zookeeper_texts
+        text = texts.log_dirs_unserved if run.args.has("bootstrap-server") else texts.log_dirs_refused
+        raise ToolFailure(text, java_class=COMMAND_FAILED)
 
 
-def partition_line(
-    partition: TopicPartition,
-    target: Sequence[BrokerId],
-    running: Mapping[TopicPartition, ReplicaAssignment],
-    current: Replicas,
-    texts: Texts = V39,
-) -> str:
-    """What is said of one partition. The order of the replicas counts."""
+class State(Enum):
+    """How far one partition is; the value is its word for machines."""
+
+    IN_PROGRESS = "in_progress"
+    COMPLETED = "completed"
+    DIFFERENT = "different"
+
+
+def state(
+    partition: TopicPartition, target: Sequence[BrokerId], running: Collection[TopicPartition], current: Replicas
+) -> State:
+    """The order of the replicas counts."""
     if partition in running:
-        return f"Reassignment of partition {partition} is still in progress."
-    now = current.get(partition, ())
-    if tuple(now) == tuple(target):
-        return texts.completed.format(partition=partition)
-    return (
-        f"There is no active reassignment of partition {partition}, but replica set is {_ids(now)} rather than "
-        f"{_ids(target)}."
-    )
+        return State.IN_PROGRESS
+    return State.COMPLETED if tuple(current.get(partition, ())) == tuple(target) else State.DIFFERENT
+
+
+def status_lines(
+    states: Mapping[TopicPartition, State], targets: Replicas, current: Replicas, texts: Texts = V39
+) -> list[str]:
+    """What is said of the partitions: mismatches where the version said them first, a header, a line for each."""
+    words = {State.IN_PROGRESS: texts.in_motion, State.COMPLETED: texts.completed, State.DIFFERENT: texts.different}
+    errors, lines = [], []
+    for partition, is_now in states.items():
+        fields = {"now": commas(current.get(partition, ())), "target": commas(targets[partition])}
+        if is_now is State.DIFFERENT and texts.mismatch is not None:
+            errors.append(texts.mismatch.format(partition=partition, **fields))
+        lines.append(words[is_now].format(partition=partition, **fields))
+    return [*errors, texts.status_header, *lines]
 
 
 def replica_line(replica: PartitionReplica, place: ReplicaPlace, target: str) -> tuple[str, bool]:
@@ -92,37 +110,38 @@ def replica_line(replica: PartitionReplica, place: ReplicaPlace, target: str) ->
 
 
 async def clear_throttles(run: Run, plan: ReassignmentPlan) -> None:
-    """Removes the rates from all live and listed brokers, the lists from the listed topics. Raises Refused."""
-    live = await run.admin.brokers()
-    brokers = sorted({*live, *(r for replicas in plan.targets.values() for r in replicas)})
-    plural = "s" if len(brokers) != 1 else ""
-    run.console.line(f"Clearing broker-level throttles on broker{plural} {_ids(brokers)}")
+    """Removes the rates from all live brokers (and those listed), the lists from the listed topics. Raises Refused."""
+    texts = run.texts
+    live = {b.broker_id for b in await run.cluster.brokers()}
+    brokers = sorted({*live, *(r for replicas in plan.targets.values() for r in replicas if texts.says_what_it_clears)})
+    if texts.says_what_it_clears:
+        plural = "s" if len(brokers) != 1 else ""
+        run.console.line(f"Clearing broker-level throttles on broker{plural} {commas(brokers)}")
     none: dict[str, str | None] = dict.fromkeys(throttles.BROKER_THROTTLES)
-    await alter_configs(run.admin, ConfigType.BROKER, {str(b): none for b in brokers})
+    changed = await run.cluster.change_brokers({str(b): none for b in brokers})
     topics = sorted({p.topic for p in plan.targets})
-    plural = "s" if len(topics) != 1 else ""
-    run.console.line(f"Clearing topic-level throttles on topic{plural} {','.join(topics)}")
-    await alter_configs(run.admin, ConfigType.TOPIC, {t: dict.fromkeys(throttles.TOPIC_THROTTLES) for t in topics})
+    if texts.says_what_it_clears:
+        plural = "s" if len(topics) != 1 else ""
+        run.console.line(f"Clearing topic-level throttles on topic{plural} {commas(topics)}")
+    lists_changed = await run.cluster.change_topics({t: dict.fromkeys(throttles.TOPIC_THROTTLES) for t in topics})
+    if not texts.says_what_it_clears and (changed or lists_changed):
+        run.console.line("Throttle was removed.")
 
 
 def _as_json(
     plan: ReassignmentPlan,
-    running: Mapping[TopicPartition, ReplicaAssignment],
+    states: Mapping[TopicPartition, State],
+    running: Collection[TopicPartition],
     current: Replicas,
     places: Mapping[PartitionReplica, ReplicaPlace],
     cleared: bool,
 ) -> dict[str, Any]:
-    def state(partition: TopicPartition, target: Sequence[BrokerId]) -> str:
-        if partition in running:
-            return "in_progress"
-        return "completed" if tuple(current.get(partition, ())) == tuple(target) else "different"
-
     return {
         "partitions": [
             {
                 "topic": p.topic,
                 "partition": p.partition,
-                "state": state(p, target),
+                "state": states[p].value,
                 "replicas": list(current.get(p, ())),
                 "target": list(target),
             }
@@ -141,7 +160,3 @@ def _as_json(
         "running": [str(p) for p in running],
         "throttles_cleared": cleared,
     }
-
-
-def _ids(replicas: Sequence[BrokerId]) -> str:
-    return ",".join(map(str, replicas))

@@ -7,6 +7,7 @@ their first line, which names the exception, is kept.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -45,6 +46,11 @@ class Console:
         """A line of Kafka's tool log on standard error: `[<timestamp>] <LEVEL> <message> (<logger>)`."""
         now = datetime.fromtimestamp(self._machine.clock.now_ms() / 1000, UTC).astimezone()
         self.complain(f"[{now:%Y-%m-%d %H:%M:%S},{now.microsecond // 1000:03}] {level} {text} ({logger})")
+
+
+def commas(items: Iterable[object], separator: str = ",") -> str:
+    """The items as text with commas between them, as Kafka's tools list brokers and partitions."""
+    return separator.join(map(str, items))
 
 
 def compact(value: Any) -> str:

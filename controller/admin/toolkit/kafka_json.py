@@ -11,8 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from controller.admin.cluster.failures import ToolFailure
 from controller.admin.toolkit.console import compact
-from controller.admin.toolkit.failures import ToolFailure
 
 _T = TypeVar("_T")
 #: Files of reassignments are read whole; a file above this is a mistake.

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from controller.admin.toolkit.failures import ToolFailure
+from controller.admin.cluster.failures import ToolFailure
 
 _HELP_WIDTH: Final = 80
 _INT: Final = range(-(2**31), 2**31)
@@ -81,12 +81,6 @@ class Arguments:
         """Notes a warning of the checks."""
         self.warnings.append(text)
 
-    def on(self, table: OptionTable) -> Arguments:
-        """The same command line as options of a table that has more of them, for what reads those."""
-        same = Arguments(table, self._given, self.argv)
-        same.warnings = self.warnings
-        return same
-
     def has(self, name: str) -> bool:
         """Whether the option was given."""
         return name in self._given
@@ -97,9 +91,9 @@ class Arguments:
         return list(self._given)
 
     def values(self, name: str) -> list[str]:
-        """All values of the option in order; its default, if it has one and was not given."""
+        """All values of the option in order; its default, if it has one and was not given. None of no option here."""
         if name not in self._given:
-            default = self.table[name].default
+            default = self.table[name].default if name in self.table else None
             return [] if default is None else [default]
         return list(self._given[name])
 
@@ -207,6 +201,11 @@ class OptionTable:
             texts += [""] * (rows - len(texts))
             lines += [f"{h:<{left}}{t}".rstrip() for h, t in zip(heads, texts, strict=True)]
         return "\n".join(lines)
+
+
+def option_names(argv: Sequence[str]) -> set[str]:
+    """The options of a command line that is not parsed yet, as they stand there."""
+    return {word.lstrip("-").partition("=")[0] for word in argv if word.startswith("-")}
 
 
 def java_integer(text: str, allowed: range = _INT) -> int | None:

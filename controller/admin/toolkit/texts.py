@@ -1,4 +1,4 @@
-"""What the tools say and do by brokers, by version, where versions differ: tables, pure. Source: spec admin.md.
+"""What the tools say and do, by version, where versions differ: one row per version, pure. Source: spec admin.md.
 
 A field's name says the place, its comment the section. Where the section gives no difference there is no field: an
 older version then speaks as today's does.
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from controller.admin.toolkit.failures import ToolFailure
+from controller.admin.cluster.failures import ToolFailure
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +28,7 @@ class Texts:
     describes_ids: bool
     #: §2.2, last lines: what the cluster refuses is said with its class, but for --create.
     prefixes_refusals: bool
-    #: §3.2: a reassignment file that is no JSON is told in the parser's words.
+    #: §3.2: what is wrong with a reassignment file that is no JSON is said in the parser's words.
     shows_parser: bool
     #: §0.9: `--version`.
     version_line: str
@@ -60,11 +60,84 @@ class Texts:
     default_described: str
     #: Packages of the exceptions that trace lines name, by those of today.
     classes: Mapping[str, str]
+    #: §2.2: the log line of a failure of kafka-topics ends with this logger.
+    topic_logger: str = "org.apache.kafka.tools.TopicCommand"
+    #: §0.8: what stands before the second option in a complaint about two.
+    conflict_gap: str = " "
+    #: §0.9: `--help` is an option.
+    has_help: bool = True
+    #: kafka-topics, -reassign-partitions and the elections have --bootstrap-server, with all that came with it.
+    asks_brokers: bool = True
+    #: §4.2: the keys of kafka-log-dirs' JSON, in order.
+    log_dir_keys: tuple[str, ...] = ("partitions", "error", "logDir")
+    broker_dirs_keys: tuple[str, ...] = ("brokers", "version")
+    #: §3.5: an empty file, what is printed as the assignment so far, what warns of throttles, the start.
+    empty_plan: str = "Partition reassignment list cannot be empty"
+    shows_whole_topics: bool = False
+    throttle_warning: str = (
+        "Warning: You must run --verify periodically, until the reassignment completes, to ensure the throttle is "
+        "removed."
+    )
+    started: str = "Successfully started partition reassignment{s} for {partitions}"
+    #: §3.5: `--execute` beside a running reassignment changes its rates, and says this first; None where it is refused.
+    changes_rates: str | None = None
+    #: §3.7: the line above the states, and the other states. `mismatch` is said above that line, if at all.
+    status_header: str = "Status of partition reassignment:"
+    in_motion: str = "Reassignment of partition {partition} is still in progress."
+    different: str = (
+        "There is no active reassignment of partition {partition}, but replica set is {now} rather than {target}."
+    )
+    mismatch: str | None = None
+    #: §3.6: `--verify` waits for its own partitions only; and says what it clears, or (None) that it did.
+    waits_for_own: bool = False
+    says_what_it_clears: bool = True
+    #: §3: what a failure begins with, and what it exits with.
+    reassign_failed: str = "Error:"
+    reassign_failed_exit: int = 1
+    #: What it says where it asks ZooKeeper.
+    zookeeper: ZookeeperTexts | None = None
 
     def renamed(self, failure: ToolFailure) -> ToolFailure:
         """The same failure with the exception class that this version had for it."""
         today = failure.java_class
         return failure if today not in self.classes else ToolFailure(str(failure), java_class=self.classes[today])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ZookeeperTexts:
+    """What a version of 2.x says and does where it asks ZooKeeper. Braces as in `Texts`."""
+
+    #: What kafka-reassign-partitions, the elections and kafka-configs print first.
+    reassign_first: tuple[str, ...]
+    election_first: tuple[str, ...]
+    configs_first: tuple[str, ...]
+    #: §2.5: the version of the topic znodes that it writes.
+    topic_znode_version: int
+    #: §2.5: `--replica-assignment` is read after the warning about names.
+    reads_assignment_late: bool
+    topic_created: str
+    #: §2.9: topics whose partitions stay as many as they are, with their names there.
+    fixed_topics: Mapping[str, str]
+    #: §2.9: `--replica-assignment` that lists no more than the partitions that exist is no number.
+    needs_new_partitions: bool
+    topic_config_updated: str
+    #: §2.9, §2.10: `--topic` means no topic.
+    missing_topic: str
+    #: §2.8: `--describe` of a missing topic fails; a leader that is gone; what follows names; each line is marked.
+    describe_fails: bool
+    no_leader: str
+    colon: str
+    marks_partitions: bool
+    #: §3.2: log directories in a file, without and with --bootstrap-server.
+    log_dirs_refused: str
+    log_dirs_unserved: str
+    #: §3.7: said before the states.
+    verify_first: tuple[str, ...]
+    #: §4.1: what elections' failures begin with, and where they are printed.
+    election_failed: str
+    election_fails_on_stdout: bool
+    #: §4.3.
+    config_updated: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +165,15 @@ PREFERRED: Final = ElectionTexts(
     could_not="{count} preferred replica(s) could not be elected",
 )
 
+
+#: What kafka-preferred-replica-election 2.6 says first.
+DEPRECATED_ELECTION: Final = (
+    "This tool is deprecated. Please use kafka-leader-election tool. Tracking issue: KAFKA-8405"
+)
+_DEPRECATED: Final = (
+    "Warning: --zookeeper is deprecated and will be removed in a future version of Kafka.",
+    "Use --bootstrap-server instead to specify a broker to connect to.",
+)
 
 V39: Final = Texts(
     version="3.9",
@@ -161,8 +243,37 @@ V26: Final = Texts(
         "org.apache.kafka.server.common.AdminCommandFailedException": "kafka.common.AdminCommandFailedException",
         "org.apache.kafka.server.common.AdminOperationException": "kafka.admin.AdminOperationException",
     },
+    topic_logger="kafka.admin.TopicCommand$",
+    log_dir_keys=("logDir", "error", "partitions"),
+    broker_dirs_keys=("version", "brokers"),
+    zookeeper=ZookeeperTexts(
+        reassign_first=("Warning: --zookeeper is deprecated, and will be removed in a future version of Kafka.",),
+        election_first=(DEPRECATED_ELECTION, *_DEPRECATED),
+        configs_first=_DEPRECATED,
+        topic_znode_version=2,
+        reads_assignment_late=False,
+        topic_created="Created topic {topic}.",
+        fixed_topics={name: f"the internal topic {name}" for name in ("__consumer_offsets", "__transaction_state")},
+        needs_new_partitions=False,
+        topic_config_updated="Updated config for topic {topic}.",
+        missing_topic="Topic '{topic}' does not exist as expected",
+        describe_fails=True,
+        no_leader="none",
+        colon=": ",
+        marks_partitions=True,
+        log_dirs_refused="bootstrap-server needs to be provided when replica reassignments are present.",
+        log_dirs_unserved="bootstrap-server needs to be provided when replica reassignments are present.",
+        verify_first=(
+            "Warning: because you are using the deprecated --zookeeper option, the results may be incomplete.  Use "
+            "--bootstrap-server instead for more accurate results.",
+        ),
+        election_failed='Exception in thread "main" ',
+        election_fails_on_stdout=False,
+        config_updated="Completed updating config for entity: {entity}.",
+    ),
 )
 
+assert V26.zookeeper is not None
 #: 2.0 asked brokers for the configs of brokers, for groups, log dirs and offsets only.
 V20: Final = replace(
     V26,
@@ -171,4 +282,58 @@ V20: Final = replace(
     default_altered="Completed updating default config for {kind}s in the cluster,",
     config_described="Configs for {kind} {name} are:",
     default_described="Default config for {kind}s in the cluster are:",
+    conflict_gap="",
+    has_help=False,
+    asks_brokers=False,
+    empty_plan="Partition reassignment data file is empty",
+    shows_whole_topics=True,
+    throttle_warning=(
+        "Warning: You must run Verify periodically, until the reassignment completes, to ensure the throttle is "
+        "removed. You can also alter the throttle by rerunning the Execute command passing a new value."
+    ),
+    started="Successfully started reassignment of partitions.",
+    changes_rates="There is an existing assignment running.",
+    status_header="Status of partition reassignment: ",
+    in_motion="Reassignment of partition {partition} is still in progress",
+    completed="Reassignment of partition {partition} completed successfully",
+    different="Reassignment of partition {partition} failed",
+    mismatch=(
+        "ERROR: Assigned replicas ({now}) don't match the list of replicas for reassignment ({target}) for partition "
+        "{partition}"
+    ),
+    waits_for_own=True,
+    says_what_it_clears=False,
+    reassign_failed="Partitions reassignment failed due to",
+    reassign_failed_exit=0,
+    zookeeper=replace(
+        V26.zookeeper,
+        reassign_first=(),
+        election_first=(),
+        configs_first=(),
+        topic_znode_version=1,
+        reads_assignment_late=True,
+        topic_created='Created topic "{topic}".',
+        fixed_topics={"__consumer_offsets": "the offsets topic"},
+        needs_new_partitions=True,
+        topic_config_updated='Updated config for topic "{topic}".',
+        missing_topic="Topic {topic} does not exist on ZK path {zookeeper}",
+        describe_fails=False,
+        no_leader="-1",
+        colon=":",
+        marks_partitions=False,
+        log_dirs_refused=(
+            "bootstrap-server needs to be provided in order to reassign replica to the specified log directory"
+        ),
+        log_dirs_unserved=(
+            "Moves between log directories are not served as 2.0 had them; use --compat 2.6 with --bootstrap-server "
+            "alone"
+        ),
+        verify_first=(),
+        election_failed="Failed to start preferred replica election\n",
+        election_fails_on_stdout=True,
+        config_updated="Completed Updating config for entity: {entity}.",
+    ),
 )
+
+#: By what `--compat` takes.
+VERSIONS: Final[Mapping[str, Texts]] = {"2.0": V20, "2.6": V26, "3.9": V39, "3.9.1": V39}

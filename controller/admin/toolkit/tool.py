@@ -1,7 +1,8 @@
 """How every tool runs: parse, check, connect, perform, and say a failure the way that tool of Kafka says it.
 
-Each tool is a value (`Tool`): its options, its checks, what it does, and its habits of complaint. Exit codes: 0, or 1
-for every failure and for the help; 130 when Ctrl-C ended it. Source: Kafka 3.9 tools; spec admin.md §0.
+Each tool of each version is a value (`Tool`): its options, its checks, what it does by brokers and, where its version
+did, by ZooKeeper, and its habits of complaint. Exit codes: 0, or 1 for every failure and for the help; 130 when Ctrl-C
+ended it. Source: Kafka 2.0, 2.6 and 3.9 tools; spec admin.md §0.
 """
 
 from __future__ import annotations
@@ -9,84 +10,105 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
 
 from controller.admin.cluster.client import AdminClient, Timeouts
+from controller.admin.cluster.failures import ClusterUnreachable, ToolFailure, class_and_message
+from controller.admin.cluster.port import ByBrokers, ByZnodes, Cluster
+from controller.admin.cluster.znodes import NodeExists, Znodes
 from controller.admin.toolkit.console import Console
-from controller.admin.toolkit.failures import ClusterUnreachable, ToolFailure, class_and_message
 from controller.admin.toolkit.machine import Machine
 from controller.admin.toolkit.options import Arguments, OptionFailure, OptionTable, UsageExit, VersionAsked
-from controller.admin.toolkit.texts import V39, Texts
+from controller.admin.toolkit.texts import V39, Texts, ZookeeperTexts
 from controller.rules.configs.settings import SettingError, parse_properties
 from controller.wire.errors import KafkaError
-
-#: The tools follow those of this version, and `--version` says so.
-COMPATIBLE_VERSION: Final = "3.9.1"
-INTERRUPTED: Final = 130
+from controller.wire.zk_operations import ZkSessionExpired, ZkUnreachable
+from controller.wire.znodes import ZnodeError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """What one run of a tool works with."""
+    """What one run of a tool works with. `texts` are of the version that the tool works as."""
 
     args: Arguments
-    admin: AdminClient
+    cluster: Cluster
     console: Console
     machine: Machine
-    #: Of the version that the tool works as.
     texts: Texts = V39
+
+    @property
+    def admin(self) -> AdminClient:
+        """The client, where brokers are asked."""
+        assert isinstance(self.cluster, ByBrokers)
+        return self.cluster.admin
+
+    @property
+    def znodes(self) -> Znodes:
+        """The session, where ZooKeeper is asked."""
+        assert isinstance(self.cluster, ByZnodes)
+        return self.cluster.znodes
+
+    @property
+    def zookeeper_texts(self) -> ZookeeperTexts:
+        """What the version says where ZooKeeper is asked."""
+        assert self.texts.zookeeper is not None
+        return self.texts.zookeeper
 
 
 Say = Callable[[Console, Exception, Arguments], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Way:
+    """What a tool does in one of the two ways, how it says what went wrong then, and what it exits with."""
+
+    perform: Callable[[Run], Awaitable[int]]
+    say_failed: Say
+    failed_exit: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Tool:
-    """One tool. `say_unparsed` prints a command line that does not parse, `say_failed` what went wrong later."""
+    """One tool of one version. `say_unparsed` prints a command line that does not parse."""
 
     table: OptionTable
     check: Callable[[Arguments], None]
-    perform: Callable[[Run], Awaitable[int]]
+    #: What it does with --bootstrap-server; None where the version asked ZooKeeper only.
+    by_brokers: Way | None
     say_unparsed: Callable[[Console, Exception], None]
-    say_failed: Say
+    #: What it does without; None where it always asks brokers.
+    by_zookeeper: Way | None = None
     no_arguments: str | None = None
     client_id: str = "adminclient-1"
     config_option: str = "command-config"
     servers: tuple[str, ...] = ("bootstrap-server",)
-    #: What runs in its place for a command line that means something else; None for one that is its own.
-    instead: Callable[[Sequence[str], Machine], Awaitable[int] | None] = lambda argv, machine: None
     #: Unless the property file says otherwise.
     timeouts: Timeouts = field(default_factory=Timeouts)
-    #: What a failure of the action itself exits with.
-    failed_exit: int = 1
-    #: What it says by brokers, by version.
     texts: Texts = V39
 
 
 async def run_async(tool: Tool, argv: Sequence[str], machine: Machine) -> int:
     """Runs a tool to its end. Returns its exit code."""
-    if (other := tool.instead(argv, machine)) is not None:
-        return await other
     console = Console(machine, as_json="--json" in argv)
     args: Arguments | None = None
     try:
         args = tool.table.parse(argv)
+        args.conflict_gap = tool.texts.conflict_gap
         _check(tool, args)
     except VersionAsked:
         machine.out.write(tool.texts.version_line + "\n")
         return 0
     except UsageExit as usage:
         _warn(console, args)
-        console.complain(str(usage))
-        console.complain(tool.table.help())
-        console.result({"error": str(usage)})
-        return 1
+        return _usage(tool, console, usage)
     except ToolFailure as failure:
-        tool.say_unparsed(console, failure)
+        tool.say_unparsed(console, tool.texts.renamed(failure))
         console.result({"error": str(failure)})
         return 1
     _warn(console, args)
-    return await perform_checked(tool, args, console, machine)
+    if tool.by_brokers is None or (tool.by_zookeeper is not None and not args.has("bootstrap-server")):
+        assert tool.by_zookeeper is not None
+        return await _by_zookeeper(tool, tool.by_zookeeper, args, console, machine)
+    return await _by_brokers(tool, tool.by_brokers, args, console, machine)
 
 
 def _warn(console: Console, args: Arguments | None) -> None:
@@ -97,15 +119,21 @@ def _warn(console: Console, args: Arguments | None) -> None:
 def _check(tool: Tool, args: Arguments) -> None:
     if not args.argv:
         raise UsageExit(tool.no_arguments or tool.table.description)
-    if args.has("help"):
+    if args.has("help") and tool.texts.has_help:
         raise UsageExit(tool.table.description)
     if args.has("version"):
         raise VersionAsked
     tool.check(args)
 
 
-async def perform_checked(tool: Tool, args: Arguments, console: Console, machine: Machine) -> int:
-    """Connects and performs what was parsed and checked. Returns the exit code."""
+def _usage(tool: Tool, console: Console, usage: UsageExit) -> int:
+    console.complain(str(usage))
+    console.complain(tool.table.help())
+    console.result({"error": str(usage)})
+    return 1
+
+
+async def _by_brokers(tool: Tool, way: Way, args: Arguments, console: Console, machine: Machine) -> int:
     try:
         admin = _admin(tool, args, machine)
     except ToolFailure as failure:
@@ -114,21 +142,51 @@ async def perform_checked(tool: Tool, args: Arguments, console: Console, machine
         console.result({"error": str(failure)})
         return 1
     async with admin:
-        try:
-            run_ = Run(args=args, admin=admin, console=console, machine=machine, texts=tool.texts)
-            return await tool.perform(run_)
-        except UsageExit as usage:
-            console.complain(str(usage))
-            console.complain(tool.table.help())
-            console.result({"error": str(usage)})
-        except ClusterUnreachable as failure:
-            console.complain(str(failure))
-            console.result({"error": str(failure)})
-        except (ToolFailure, KafkaError) as error:
-            tool.say_failed(console, error, args)
-            console.result({"error": str(error), "class": class_and_message(error).split(":")[0]})
-            return tool.failed_exit
+        run = Run(args=args, cluster=ByBrokers(admin), console=console, machine=machine, texts=tool.texts)
+        return await _perform(tool, way, run)
+
+
+async def _by_zookeeper(tool: Tool, way: Way, args: Arguments, console: Console, machine: Machine) -> int:
+    assert tool.texts.zookeeper is not None
+    try:
+        hosts = args.value("zookeeper") or ""
+    except ToolFailure as failure:
+        tool.say_unparsed(console, failure)
+        console.result({"error": str(failure)})
         return 1
+    try:
+        session = await machine.zookeeper(hosts).connect(on_watch=lambda _: None, on_expired=lambda: None)
+    except (ZkUnreachable, ValueError) as error:
+        console.complain(f"Cannot reach ZooKeeper at {hosts}: {error}. Correct --zookeeper, host:port[/chroot].")
+        console.result({"error": str(error)})
+        return 1
+    znodes = Znodes(session, topic_version=tool.texts.zookeeper.topic_znode_version)
+    run = Run(args=args, cluster=ByZnodes(znodes, hosts), console=console, machine=machine, texts=tool.texts)
+    try:
+        return await _perform(tool, way, run)
+    finally:
+        await session.close()
+
+
+async def _perform(tool: Tool, way: Way, run: Run) -> int:
+    """What the tool does, and what it says and exits with when that fails."""
+    console = run.console
+    try:
+        return await way.perform(run)
+    except UsageExit as usage:
+        return _usage(tool, console, usage)
+    except ClusterUnreachable as failure:
+        console.complain(str(failure))
+        console.result({"error": str(failure)})
+    except ZkSessionExpired as error:
+        console.complain(f"The ZooKeeper session ended: {error}. What was written stays; run the command again.")
+        console.result({"error": str(error)})
+    except (ToolFailure, KafkaError, ZnodeError, NodeExists) as error:
+        outcome = tool.texts.renamed(error) if isinstance(error, ToolFailure) else error
+        way.say_failed(console, outcome, run.args)
+        console.result({"error": str(outcome), "class": class_and_message(outcome).split(":")[0]})
+        return way.failed_exit
+    return 1
 
 
 def _admin(tool: Tool, args: Arguments, machine: Machine) -> AdminClient:

@@ -11,9 +11,9 @@ from rich.markup import escape
 from rich.text import Text
 
 from controller.admin.cluster.client import AdminClient, Timeouts
+from controller.admin.cluster.failures import ClusterUnreachable, ToolFailure
 from controller.admin.cluster.queries import topic_names
 from controller.admin.layout.picture import show
-from controller.admin.toolkit.failures import ClusterUnreachable, ToolFailure
 from controller.admin.toolkit.machine import Machine
 from controller.admin.why.diagnosis import Commands, Finding, diagnose, split_target
 from controller.admin.why.facts import TopicFacts

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
+from controller.admin.toolkit.console import commas
 from controller.admin.why.facts import BrokerFacts, Deletion, PartitionFacts, TopicFacts
 from controller.wire.types import BrokerId, TopicPartition
 
@@ -125,15 +126,15 @@ def _offline(topic: TopicFacts, p: PartitionFacts, commands: Commands) -> Iterat
         return
     in_sync = [b for b in p.isr if _alive(topic, b)]
     others = [b for b in p.replicas if b not in p.isr and _alive(topic, b)]
-    because = [f"the last ISR is {_ids(p.isr)}, and a leader must come from it"]
+    because = [f"the last ISR is {commas(p.isr)}, and a leader must come from it"]
     because += [line for b in p.isr if (line := _why_away(topic, p, b)) is not None]
     then = [commands.start_broker(b) for b in p.isr if not _alive(topic, b)]
     if in_sync and topic.controller is not None:
-        because.append(f"broker {_ids(tuple(in_sync))} of the ISR is alive: the controller may be about to elect it")
+        because.append(f"broker {commas(tuple(in_sync))} of the ISR is alive: the controller may be about to elect it")
         then.append(commands.tool("topics", f"--describe --topic {topic.topic}"))
     elif others:
         because.append(
-            f"broker {_ids(tuple(others))} is alive but was not in sync; unclean.leader.election.enable is "
+            f"broker {commas(tuple(others))} is alive but was not in sync; unclean.leader.election.enable is "
             f"{str(topic.unclean_elections).lower()}"
         )
         then.append(
@@ -181,7 +182,7 @@ def _under_min_isr(topic: TopicFacts, p: PartitionFacts, commands: Commands) -> 
         subject=str(p.partition),
         summary=f"refuses records with acks=all: {len(p.isr)} in sync, min.insync.replicas is "
         f"{topic.min_insync_replicas}",
-        because=(f"in sync: {_ids(p.isr)}",),
+        because=(f"in sync: {commas(p.isr)}",),
         next=_once(_next_for(topic, p, [b for b in p.replicas if b not in p.isr], commands)),
     )
 
@@ -205,13 +206,13 @@ def _reassignment(topic: TopicFacts, p: PartitionFacts, commands: Commands) -> I
             yield Finding(
                 trouble=Trouble.REASSIGNMENT,
                 subject=str(p.partition),
-                summary=f"is to go to {_ids(p.asked_target)}, and that has not begun",
+                summary=f"is to go to {commas(p.asked_target)}, and that has not begun",
                 because=("/admin/reassign_partitions asks for it, and the topic says nothing of it yet",),
                 next=(commands.tool("reassign-partitions", "--list"),),
             )
         return
     waits = [b for b in p.target_replicas if b not in p.isr]
-    because = [f"it is done once {_ids(p.target_replicas)} are all in the ISR, which is {_ids(p.isr) or 'empty'}"]
+    because = [f"it is done once {commas(p.target_replicas)} are all in the ISR, which is {commas(p.isr) or 'empty'}"]
     if p.leader is None:
         because.append("it has no leader to copy from, so nothing will change until it has one")
     because += [why_missing(topic, p, b) for b in waits]
@@ -220,7 +221,7 @@ def _reassignment(topic: TopicFacts, p: PartitionFacts, commands: Commands) -> I
     yield Finding(
         trouble=Trouble.REASSIGNMENT,
         subject=str(p.partition),
-        summary=f"is being moved to {_ids(p.target_replicas)}; waits for {_ids(tuple(waits)) or 'the controller'}",
+        summary=f"is being moved to {commas(p.target_replicas)}; waits for {commas(tuple(waits)) or 'the controller'}",
         because=tuple(because),
         next=_once([*_next_for(topic, p, waits, commands), commands.tool("reassign-partitions", "--list --progress")]),
     )
@@ -351,10 +352,6 @@ def _alive(topic: TopicFacts, broker: BrokerId) -> bool:
 
 def _once(commands: Iterator[str] | list[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(commands))
-
-
-def _ids(brokers: tuple[BrokerId, ...]) -> str:
-    return ",".join(map(str, brokers))
 
 
 def split_target(target: str, topics: set[str]) -> TopicPartition | str | None:

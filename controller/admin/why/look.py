@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from controller.admin.cluster.client import AdminClient
+from controller.admin.cluster.failures import ClusterUnreachable, Refused, ToolFailure
 from controller.admin.cluster.log_dirs import LogDir, describe_log_dirs
 from controller.admin.cluster.queries import (
     ConfigType,
@@ -26,7 +27,6 @@ from controller.admin.reassignment.throttles import (
     LEADER_REPLICAS,
     LEADER_THROTTLE,
 )
-from controller.admin.toolkit.failures import ClusterUnreachable, Refused, ToolFailure
 from controller.admin.why.facts import BrokerFacts, Deletion, LogOn, PartitionFacts, TopicFacts
 from controller.admin.why.from_zookeeper import ZkCluster, ZkTopic
 from controller.wire.protocol import ApiKey

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from controller.admin.cluster.failures import ToolFailure
 from controller.admin.groups.reset import (
     parse_datetime,
     parse_duration_ms,
@@ -12,7 +13,6 @@ from controller.admin.groups.reset import (
     to_csv,
     within,
 )
-from controller.admin.toolkit.failures import ToolFailure
 from controller.admin.toolkit.options import UsageExit
 from controller.wire.types import TopicPartition
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
+from controller.admin.cluster.failures import ToolFailure, exception_class
 from controller.admin.commands import configs, log_dirs
 from controller.admin.commands import consumer_groups as groups
 from controller.admin.commands import get_offsets as offsets
 from controller.admin.commands import leader_election as elect
-from controller.admin.config_text import parse_add_config
-from controller.admin.toolkit.failures import ToolFailure, exception_class
+from controller.admin.configs.text import parse_add_config
 from controller.wire.errors import ErrorCode
 from controller.wire.protocol import ApiKey
 from controller.wire.types import TopicPartition

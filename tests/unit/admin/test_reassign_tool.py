@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from controller.admin.commands import reassign_partitions as reassign
-from controller.admin.reassign_partitions import format_running
+from controller.admin.reassignment.command import format_running
 from controller.wire.errors import ErrorCode
 from controller.wire.protocol import ApiKey
 from controller.wire.types import BrokerId, PartitionReplica, ReplicaAssignment, TopicPartition

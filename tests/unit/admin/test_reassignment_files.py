@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from controller.admin.cluster.failures import ToolFailure
+from controller.admin.elections.election import parse_election
 from controller.admin.reassignment.plan_file import (
     check_execute,
     format_plan,
     parse_broker_list,
-    parse_election,
     parse_plan,
     parse_topics_to_move,
 )
-from controller.admin.toolkit.failures import ToolFailure
 from controller.wire.types import BrokerId, PartitionReplica, TopicPartition
 
 FOO_0 = TopicPartition("foo", 0)

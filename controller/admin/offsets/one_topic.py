@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable
 from typing import Final
 
+from controller.admin.cluster.failures import Refused, ToolFailure
 from controller.admin.cluster.offsets import list_offsets
 from controller.admin.cluster.queries import TopicInfo, describe_topics
-from controller.admin.get_offsets import say_failed
-from controller.admin.toolkit.failures import Refused, ToolFailure
-from controller.admin.toolkit.machine import Machine
 from controller.admin.toolkit.options import Arguments, Option, OptionTable, java_integer
-from controller.admin.toolkit.tool import Run, Tool, run_async
+from controller.admin.toolkit.texts import Texts
+from controller.admin.toolkit.tool import Run, Tool, Way
 from controller.wire.types import BrokerId, TopicPartition
 
 _LONG: Final = range(-(2**63), 2**63)
@@ -50,27 +49,27 @@ def _numbers(args: Arguments) -> set[int] | None:
 
 async def perform(run: Run) -> int:
     """Prints `topic:partition:offset` by partition; the offset is empty where there is none."""
-    name, wanted = run.args.value("topic") or "", _numbers(run.args)
+    name, numbers = run.args.value("topic") or "", _numbers(run.args)
     topic = (await describe_topics(run.admin, [name]))[name]
     if not isinstance(topic, TopicInfo):
         run.console.complain(f"Topic {name} does not exist")
         run.console.result({"error": f"Topic {name} does not exist"})
         return 1
     leaders = {p.partition: p.leader for p in topic.partitions}
-    for number in sorted((wanted or set()) - leaders.keys()):
+    for number in sorted((numbers or set()) - leaders.keys()):
         run.console.complain(f"Error: partition {number} does not exist")
     by_leader: dict[BrokerId, list[TopicPartition]] = defaultdict(list)
     for number, leader in sorted(leaders.items()):
-        if wanted is None or number in wanted:
+        if numbers is None or number in numbers:
             if leader is None:
                 run.console.complain(f"Error: partition {number} does not have a leader. Skip getting offsets")
             else:
                 by_leader[leader].append(TopicPartition(name, number))
     time = java_integer(run.args.value("time") or "", _LONG) or 0
-    found: dict[TopicPartition, int | Refused] = {}
+    answers: dict[TopicPartition, int | Refused] = {}
     for leader, partitions in sorted(by_leader.items()):
-        found |= await list_offsets(run.admin, leader, partitions, time)
-    offsets = {p: None if isinstance(o, Refused) or o < 0 else o for p, o in sorted(found.items())}
+        answers |= await list_offsets(run.admin, leader, partitions, time)
+    offsets = {p: None if isinstance(o, Refused) or o < 0 else o for p, o in sorted(answers.items())}
     for partition, offset in offsets.items():
         run.console.line(f"{name}:{partition.partition}:{'' if offset is None else offset}")
     run.console.result(
@@ -79,16 +78,13 @@ async def perform(run: Run) -> int:
     return 0
 
 
-_TOOL: Final = Tool(
-    table=TABLE,
-    check=check,
-    perform=perform,
-    say_unparsed=say_failed,
-    say_failed=say_failed,
-    servers=("broker-list",),
-)
-
-
-async def run_older(argv: Sequence[str], machine: Machine) -> int:
-    """Runs it; 2.0 and 2.6 do not differ."""
-    return await run_async(_TOOL, argv, machine)
+def tool(texts: Texts, say_failed: Callable[..., None]) -> Tool:
+    """The tool of 2.0 or 2.6, which do not differ."""
+    return Tool(
+        table=TABLE,
+        check=check,
+        by_brokers=Way(perform=perform, say_failed=say_failed),
+        say_unparsed=say_failed,
+        servers=("broker-list",),
+        texts=texts,
+    )

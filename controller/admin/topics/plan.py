@@ -5,12 +5,26 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
+from typing import Final
 
-from controller.admin.toolkit.failures import ToolFailure
+from controller.admin.cluster.failures import ToolFailure
+from controller.admin.toolkit.console import Console, commas
 from controller.admin.toolkit.options import parse_integer
 from controller.wire.types import BrokerId
 
 _COMMAND_FAILED = "org.apache.kafka.server.common.AdminCommandFailedException"
+
+
+COLLISION_WARNING: Final = (
+    "WARNING: Due to limitations in metric names, topics with a period ('.') or underscore ('_') could collide. "
+    "To avoid issues it is best to use either, but not both."
+)
+
+
+def warn_of_collisions(console: Console, topic: str) -> None:
+    """Says what names with a period or an underscore may lead to."""
+    if "." in topic or "_" in topic:
+        console.line(COLLISION_WARNING)
 
 
 def parse_assignment(text: str) -> dict[int, tuple[BrokerId, ...]]:
@@ -22,13 +36,12 @@ def parse_assignment(text: str) -> dict[int, tuple[BrokerId, ...]]:
         repeated = [broker for broker, count in Counter(ids).items() if count > 1]
         if repeated:
             raise ToolFailure(
-                "Partition replica lists may not contain duplicate entries: " + ",".join(map(str, repeated)),
+                f"Partition replica lists may not contain duplicate entries: {commas(repeated)}",
                 java_class=_COMMAND_FAILED,
             )
         if partition and len(ids) != len(assignment[0]):
-            listed = ", ".join(map(str, ids))
             raise ToolFailure(
-                f"Partition {partition} has different replication factor: [{listed}]",
+                f"Partition {partition} has different replication factor: [{commas(ids, ', ')}]",
                 java_class="org.apache.kafka.server.common.AdminOperationException",
             )
         assignment[partition] = ids

@@ -1,13 +1,15 @@
 """kafka-configs for topics and brokers. Source: Kafka 3.9 `ConfigCommand`; spec admin.md §4.3.
 
-Left out and refused: entities of other types (users, clients, ips, broker-loggers, client-metrics), ZooKeeper access.
+Left out and refused: entities of other types (users, clients, ips, broker-loggers, client-metrics).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Final
 
+from controller.admin.cluster.failures import Refused, ToolFailure, class_and_message
 from controller.admin.cluster.queries import (
     ConfigEntry,
     ConfigSource,
@@ -16,12 +18,13 @@ from controller.admin.cluster.queries import (
     describe_configs,
     topic_names,
 )
-from controller.admin.config_text import entry_line, parse_add_config, parse_delete_config, read_config_file
-from controller.admin.configs_options import TABLE, Entity, check, entity
+from controller.admin.configs import by_znodes, options_2x
+from controller.admin.configs.options import TABLE, Entity, check, entity
+from controller.admin.configs.text import entry_line, parse_add_config, parse_delete_config, read_config_file
 from controller.admin.toolkit.console import Console
-from controller.admin.toolkit.failures import Refused, ToolFailure, class_and_message
 from controller.admin.toolkit.options import Arguments
-from controller.admin.toolkit.tool import Run, Tool, message_only
+from controller.admin.toolkit.texts import Texts
+from controller.admin.toolkit.tool import Run, Tool, Way, message_only
 from controller.wire.errors import ErrorCode
 
 #: The sources that count as dynamic, per type and name.
@@ -32,22 +35,22 @@ _DYNAMIC: Final = {
 }
 
 
-async def perform(run_: Run) -> int:
+async def perform(run: Run) -> int:
     """Alters or describes. Raises ToolFailure, Refused."""
-    if run_.args.has("alter"):
-        await alter(run_, entity(run_.args))
+    if run.args.has("alter"):
+        await alter(run, entity(run.args))
     else:
-        await describe(run_, entity(run_.args))
+        await describe(run, entity(run.args))
     return 0
 
 
-async def alter(run_: Run, of: Entity) -> None:
+async def alter(run: Run, of: Entity) -> None:
     """`--alter`: additions and deletions in one request; nothing is applied when a deleted key is not set."""
-    args = run_.args
+    args = run.args
     added = read_config_file(args.value("add-config-file")) | parse_add_config(args.value("add-config") or "")
     deleted = parse_delete_config(args.values("delete-config"))
     name = of.name or ""
-    entries = (await describe_configs(run_.admin, of.type, [name])).get(name, [])
+    entries = (await describe_configs(run.admin, of.type, [name])).get(name, [])
     own = {e.name for e in entries if e.source is _DYNAMIC[of.level]}
     unset = [key for key in deleted if key not in own]
     if unset:
@@ -61,37 +64,37 @@ async def alter(run_: Run, of: Entity) -> None:
             "All sensitive broker config entries must be specified for --alter, missing entries: "
             f"Set({', '.join(hidden)})"
         )
-    await alter_configs(run_.admin, of.type, {name: changes})
-    said = run_.texts.config_altered if of.name is not None else run_.texts.default_altered
-    run_.console.line(said.format(kind=of.singular, name=name))
-    run_.console.result({"entity_type": of.plural, "entity_name": of.name, "changed": dict(changes)})
+    await alter_configs(run.admin, of.type, {name: changes})
+    text = run.texts.config_altered if of.name is not None else run.texts.default_altered
+    run.console.line(text.format(kind=of.singular, name=name))
+    run.console.result({"entity_type": of.plural, "entity_name": of.name, "changed": dict(changes)})
 
 
-async def describe(run_: Run, of: Entity) -> None:
+async def describe(run: Run, of: Entity) -> None:
     """`--describe`: of one entity, or of every one of the type (brokers: their default last)."""
-    names = [of.name] if of.name is not None or of.is_default else await _all_names(run_, of)
+    names = [of.name] if of.name is not None or of.is_default else await _all_names(run, of)
     shown = []
     for name in names:
-        shown.append(await _describe_one(run_, of, name))
-    run_.console.result({"entity_type": of.plural, "entities": shown})
+        shown.append(await _describe_one(run, of, name))
+    run.console.result({"entity_type": of.plural, "entities": shown})
 
 
-async def _all_names(run_: Run, of: Entity) -> list[str | None]:
+async def _all_names(run: Run, of: Entity) -> list[str | None]:
     if of.type is ConfigType.TOPIC:
-        return [*await topic_names(run_.admin)]
-    return [*(str(b) for b in await run_.admin.brokers()), None]
+        return [*await topic_names(run.admin)]
+    return [*(str(b) for b in await run.admin.brokers()), None]
 
 
-async def _describe_one(run_: Run, of: Entity, name: str | None) -> dict[str, object]:
-    everything = run_.args.has("all")
-    texts = run_.texts
+async def _describe_one(run: Run, of: Entity, name: str | None) -> dict[str, object]:
+    everything = run.args.has("all")
+    texts = run.texts
     heading = texts.all_described if everything else texts.config_described
-    run_.console.line((texts.default_described if name is None else heading).format(kind=of.singular, name=name))
-    found = (await describe_configs(run_.admin, of.type, [name or ""], synonyms=True)).get(name or "", [])
+    run.console.line((texts.default_described if name is None else heading).format(kind=of.singular, name=name))
+    listed = (await describe_configs(run.admin, of.type, [name or ""], synonyms=True)).get(name or "", [])
     source = _DYNAMIC["default" if name is None else of.plural]
-    entries = [e for e in found if (everything and name is not None) or e.source is source]
+    entries = [e for e in listed if (everything and name is not None) or e.source is source]
     for entry in entries:
-        run_.console.line(entry_line(entry))
+        run.console.line(entry_line(entry))
     return {"name": name, "configs": [_as_json(e) for e in entries]}
 
 
@@ -127,4 +130,14 @@ def say_failed(console: Console, error: Exception, args: Arguments) -> None:
     console.complain(("java.util.concurrent.ExecutionException: " if by_future else "") + class_and_message(error))
 
 
-TOOL = Tool(table=TABLE, check=check, perform=perform, say_unparsed=message_only, say_failed=say_failed)
+def tool_of(texts: Texts, _argv: Sequence[str]) -> Tool:
+    """The tool of a version."""
+    older = texts.zookeeper is not None
+    return Tool(
+        table=options_2x.table(texts) if older else TABLE,
+        check=partial(options_2x.check, texts) if older else check,
+        by_brokers=Way(perform=perform, say_failed=say_failed),
+        by_zookeeper=Way(perform=by_znodes.perform, say_failed=say_failed) if older else None,
+        say_unparsed=message_only,
+        texts=texts,
+    )

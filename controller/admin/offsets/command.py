@@ -5,23 +5,25 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
+from controller.admin.cluster.failures import Refused, ToolFailure, class_and_message
 from controller.admin.cluster.offsets import list_offsets
 from controller.admin.cluster.queries import TopicInfo, describe_topics, topic_names
+from controller.admin.offsets import one_topic
 from controller.admin.toolkit.console import Console
-from controller.admin.toolkit.failures import Refused, ToolFailure, class_and_message
 from controller.admin.toolkit.options import COMMAND_CONFIG, Arguments, Option, OptionTable, java_integer
-from controller.admin.toolkit.tool import Run, Tool
-from controller.admin.topic_filter import matching, topic_pattern
+from controller.admin.toolkit.texts import Texts
+from controller.admin.toolkit.tool import Run, Tool, Way
+from controller.admin.topics.filter import matching, topic_pattern
 from controller.wire.types import BrokerId, TopicPartition
 
 #: Names of times, and the timestamps that stand for them on the wire.
 TIMES: Final = {"latest": -1, "earliest": -2, "max-timestamp": -3, "earliest-local": -4, "latest-tiered": -5}
 _PATTERN: Final = re.compile(r"([^:,]*)(?::(?:([0-9]*)|(?:([0-9]*)-([0-9]*))))?")
 _TERSE: Final = "org.apache.kafka.tools.TerseException"
-Wanted = Callable[[TopicPartition], bool]
+PartitionFilter = Callable[[TopicPartition], bool]
 
 TABLE: Final = OptionTable(
     "An interactive shell for getting topic-partition offsets.",
@@ -70,53 +72,51 @@ def timestamp(text: str) -> int:
     return number
 
 
-async def perform(run_: Run) -> int:
+async def perform(run: Run) -> int:
     """Prints `topic:partition:offset` per partition. Raises ToolFailure when nothing matches."""
-    args = run_.args
+    args = run.args
     time = timestamp(args.value("time") or "")
-    wanted = wanted_partitions(args)
-    internal = await topic_names(run_.admin)
+    is_asked_for = partition_filter(args)
+    internal = await topic_names(run.admin)
     names = matching(internal, args.value("topic"), exclude_internal=args.has("exclude-internal-topics"))
     leaders: dict[TopicPartition, BrokerId | None] = {}
-    for topic in (await describe_topics(run_.admin, names)).values():
+    for topic in (await describe_topics(run.admin, names)).values():
         if isinstance(topic, TopicInfo):
             leaders |= {TopicPartition(topic.name, p.partition): p.leader for p in topic.partitions}
-    leaders = {partition: leader for partition, leader in leaders.items() if wanted(partition)}
+    leaders = {partition: leader for partition, leader in leaders.items() if is_asked_for(partition)}
     if not leaders:
         raise _terse("Could not match any topic-partitions with the specified filters")
-    offsets = await _offsets(run_, leaders, time)
+    offsets = await _offsets(run, leaders, time)
     for partition in sorted(offsets, key=str):
-        run_.console.line(f"{partition.topic}:{partition.partition}:{offsets[partition]}")
-    run_.console.result(
+        run.console.line(f"{partition.topic}:{partition.partition}:{offsets[partition]}")
+    run.console.result(
         {"offsets": [{"topic": p.topic, "partition": p.partition, "offset": o} for p, o in sorted(offsets.items())]}
     )
     return 0
 
 
-async def _offsets(
-    run_: Run, leaders: Mapping[TopicPartition, BrokerId | None], time: int
-) -> dict[TopicPartition, int]:
+async def _offsets(run: Run, leaders: Mapping[TopicPartition, BrokerId | None], time: int) -> dict[TopicPartition, int]:
     """The offsets that are known; a partition that was skipped is named on standard error."""
     by_leader: dict[BrokerId, list[TopicPartition]] = defaultdict(list)
     for partition, leader in leaders.items():
         if leader is None:
-            run_.console.complain(f"Skip getting offsets for topic-partition {partition} since it has no leader")
+            run.console.complain(f"Skip getting offsets for topic-partition {partition} since it has no leader")
         else:
             by_leader[leader].append(partition)
-    answers = await asyncio.gather(*(list_offsets(run_.admin, b, p, time) for b, p in sorted(by_leader.items())))
+    answers = await asyncio.gather(*(list_offsets(run.admin, b, p, time) for b, p in sorted(by_leader.items())))
     offsets: dict[TopicPartition, int] = {}
     for answer in answers:
-        for partition, found in answer.items():
-            if isinstance(found, Refused):
-                run_.console.complain(
-                    f"Skip getting offsets for topic-partition {partition} due to error: {found.prefixed}"
+        for partition, offset in answer.items():
+            if isinstance(offset, Refused):
+                run.console.complain(
+                    f"Skip getting offsets for topic-partition {partition} due to error: {offset.prefixed}"
                 )
-            elif found >= 0:
-                offsets[partition] = found
+            elif offset >= 0:
+                offsets[partition] = offset
     return offsets
 
 
-def wanted_partitions(args: Arguments) -> Wanted:
+def partition_filter(args: Arguments) -> PartitionFilter:
     """What `--partitions` or `--topic-partitions` lets through. Raises ToolFailure."""
     if (patterns := args.value("topic-partitions")) is not None:
         rules = [_rule(text) for text in patterns.split(",")]
@@ -129,7 +129,7 @@ def wanted_partitions(args: Arguments) -> Wanted:
     return lambda partition: partition.partition in numbers
 
 
-def _rule(text: str) -> Wanted:
+def _rule(text: str) -> PartitionFilter:
     match = _PATTERN.fullmatch(text)
     if match is None:
         raise ToolFailure(f"{_TERSE}: Invalid rule specification: {text}")
@@ -159,11 +159,15 @@ def say_failed(console: Console, error: Exception, _args: Arguments | None = Non
         console.complain(class_and_message(error))
 
 
-TOOL = Tool(
-    table=TABLE,
-    check=check,
-    perform=perform,
-    say_unparsed=say_failed,
-    say_failed=say_failed,
-    servers=("bootstrap-server", "broker-list"),
-)
+def tool_of(texts: Texts, _argv: Sequence[str]) -> Tool:
+    """The tool of a version."""
+    if texts.zookeeper is not None:
+        return one_topic.tool(texts, say_failed)
+    return Tool(
+        table=TABLE,
+        check=check,
+        by_brokers=Way(perform=perform, say_failed=say_failed),
+        say_unparsed=say_failed,
+        servers=("bootstrap-server", "broker-list"),
+        texts=texts,
+    )

@@ -7,19 +7,18 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
-from controller.admin.consumer_groups import TOOL, offset_rows
+from controller.admin.cluster.failures import Refused, class_and_message
+from controller.admin.groups.offsets import offset_rows
 from controller.admin.groups.queries import Group, GroupMember, describe_group, list_groups
 from controller.admin.groups.tables import table
-from controller.admin.older.znodes import V20
-from controller.admin.toolkit.console import Console
-from controller.admin.toolkit.failures import Refused, class_and_message
-from controller.admin.toolkit.machine import Machine
-from controller.admin.toolkit.options import COMMAND_CONFIG, Arguments, Option, OptionTable, UsageExit
-from controller.admin.toolkit.texts import V26
-from controller.admin.toolkit.tool import Run, Tool, run_async, uncaught
+from controller.admin.toolkit.console import Console, commas
+from controller.admin.toolkit.options import COMMAND_CONFIG, Arguments, Option, OptionTable, UsageExit, option_names
+from controller.admin.toolkit.texts import Texts
+from controller.admin.toolkit.tool import Run, Tool, Way, uncaught
 
 _ACTIONS: Final = ("list", "describe", "delete", "reset-offsets", "delete-offsets")
 _VIEWS: Final = ("members", "offsets", "state")
@@ -37,16 +36,28 @@ _OFFSETS: Final = (
 _GROWING: Final = ("GROUP", "TOPIC", "CONSUMER-ID", "HOST")
 
 
-def _actions(compat: str) -> tuple[str, ...]:
-    return _ACTIONS[:-1] if compat == V20 else _ACTIONS
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Form:
+    """How a version lists and describes: its actions, `--all-groups`, what is above its lines, the column GROUP."""
+
+    actions: tuple[str, ...]
+    all_groups: bool
+    gap: str
+    with_group: bool
 
 
-def _table(compat: str) -> OptionTable:
-    newer = () if compat == V20 else ("all-groups",)
+FORMS: Final = {
+    "2.0": Form(actions=_ACTIONS[:-1], all_groups=False, gap="", with_group=False),
+    "2.6": Form(actions=_ACTIONS, all_groups=True, gap="\n", with_group=True),
+}
+
+
+def _table(form: Form) -> OptionTable:
+    newer = ("all-groups",) if form.all_groups else ()
     options = [
         Option(name="bootstrap-server", argument="server to connect to", help="REQUIRED: brokers to ask first."),
         COMMAND_CONFIG,
-        *(Option(name=name, help="An action.") for name in _actions(compat)),
+        *(Option(name=name, help="An action.") for name in form.actions),
         Option(name="group", argument="consumer group", help="The group."),
         *(Option(name=name, help="As in the tool of today.") for name in (*_VIEWS, "verbose", *newer)),
     ]
@@ -54,47 +65,45 @@ def _table(compat: str) -> OptionTable:
         "This tool helps to list all consumer groups, describe a consumer group, delete consumer group info, or reset "
         "consumer group offsets.",
         options,
-        version=compat != V20,
+        version=form.all_groups,
     )
 
 
-def check(compat: str, args: Arguments) -> None:
+def check(form: Form, args: Arguments) -> None:
     """Raises UsageExit, ToolFailure."""
     args.require("bootstrap-server")
-    if args.count(_actions(compat)) != 1:
-        raise UsageExit(f"Command must include exactly one action: --{', --'.join(_actions(compat))}")
-    if args.has("describe") and not args.count(["group", *(["all-groups"] if compat != V20 else [])]):
+    if args.count(form.actions) != 1:
+        raise UsageExit(f"Command must include exactly one action: --{commas(form.actions, ', --')}")
+    if args.has("describe") and not args.count(("group", "all-groups")):
         args.require("group")
 
 
-async def perform(compat: str, run: Run) -> int:
+async def perform(form: Form, run: Run) -> int:
     """Lists or describes."""
-    everything = compat != V20 and run.args.has("all-groups")
     if run.args.has("list"):
         names = [*await list_groups(run.admin)]
         for name in names:
             run.console.line(name)
         run.console.result({"groups": names})
         return 0
-    names = [*await list_groups(run.admin)] if everything else run.args.values("group")
-    shown = [await _describe(compat, run, name) for name in names]
+    names = [*await list_groups(run.admin)] if run.args.has("all-groups") else run.args.values("group")
+    shown = [await _describe(form, run, name) for name in names]
     run.console.result({"groups": shown})
     return 0
 
 
-async def _describe(compat: str, run: Run, name: str) -> dict[str, Any]:
+async def _describe(form: Form, run: Run, name: str) -> dict[str, Any]:
     group = await describe_group(run.admin, name)
-    gap = "" if compat == V20 else "\n"
     if group.state == "Dead":
-        run.console.line(f"{gap}Error: Consumer group '{name}' does not exist.")
+        run.console.line(f"{form.gap}Error: Consumer group '{name}' does not exist.")
         return {"group": name, "state": group.state}
     if group.state == "Empty":
-        run.console.complain(f"{gap}Consumer group '{name}' has no active members.")
+        run.console.complain(f"{form.gap}Consumer group '{name}' has no active members.")
     elif group.state in ("PreparingRebalance", "CompletingRebalance"):
-        run.console.complain(f"{gap}Warning: Consumer group '{name}' is rebalancing.")
+        run.console.complain(f"{form.gap}Warning: Consumer group '{name}' is rebalancing.")
     rows = await _rows(run, group)
     if rows:
-        run.console.line("\n" + _format(rows, with_group=compat != V20))
+        run.console.line("\n" + _format(rows, with_group=form.with_group))
     return {"group": name, "state": group.state, "rows": rows[1:]}
 
 
@@ -146,18 +155,19 @@ def say_failed(console: Console, error: Exception, _: Arguments) -> None:
     console.complain(class_and_message(error))
 
 
-async def run_older(compat: str, argv: Sequence[str], machine: Machine) -> int:
-    """Runs it as a version had it; actions without a difference as today's tool does."""
-    words = {word.lstrip("-").partition("=")[0] for word in argv if word.startswith("-")}
-    chosen = words.intersection(_actions(compat))
-    if len(chosen) == 1 and not chosen & {"list", "describe"}:
-        return await run_async(TOOL, argv, machine)
-    tool = Tool(
-        table=_table(compat),
-        check=partial(check, compat),
-        perform=partial(perform, compat),
+def lists_or_describes(texts: Texts, argv: Sequence[str]) -> bool:
+    """Whether a command line is one that differs in this version: also one without an action, or with several."""
+    actions = option_names(argv).intersection(FORMS[texts.version].actions)
+    return len(actions) != 1 or bool(actions & {"list", "describe"})
+
+
+def tool(texts: Texts) -> Tool:
+    """`--list` and `--describe` of a version."""
+    form = FORMS[texts.version]
+    return Tool(
+        table=_table(form),
+        check=partial(check, form),
+        by_brokers=Way(perform=partial(perform, form), say_failed=say_failed),
         say_unparsed=uncaught,
-        say_failed=say_failed,
-        texts=V26,
+        texts=texts,
     )
-    return await run_async(tool, argv, machine)

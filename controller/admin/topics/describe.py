@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from controller.admin.cluster.failures import Refused, ToolFailure
 from controller.admin.cluster.queries import (
     ConfigEntry,
     ConfigSource,
@@ -18,11 +19,11 @@ from controller.admin.cluster.queries import (
     list_reassignments,
     topic_names,
 )
-from controller.admin.toolkit.failures import Refused, ToolFailure
+from controller.admin.toolkit.console import commas
 from controller.admin.toolkit.texts import V39, Texts
 from controller.admin.toolkit.tool import Run
-from controller.admin.topic_filter import matching
-from controller.admin.topic_options import REPORTS
+from controller.admin.topics.filter import matching
+from controller.admin.topics.options import REPORTS
 from controller.wire.types import BrokerId, ReplicaAssignment, TopicPartition
 
 _NO_ID: Final = "AAAAAAAAAAAAAAAAAAAAAA"
@@ -62,11 +63,11 @@ class DescribedPartition:
         leader = "none" if self.info.leader is None else str(self.info.leader)
         text = (
             f"\tTopic: {self.topic}\tPartition: {self.info.partition}\tLeader: {leader}"
-            f"\tReplicas: {_ids(self.info.replicas)}\tIsr: {_ids(self.info.isr)}"
+            f"\tReplicas: {commas(self.info.replicas)}\tIsr: {commas(self.info.isr)}"
         )
         if self.reassignment is not None:
-            text += f"\tAdding Replicas: {_ids(self.reassignment.adding_replicas)}"
-            text += f"\tRemoving Replicas: {_ids(self.reassignment.removing_replicas)}"
+            text += f"\tAdding Replicas: {commas(self.reassignment.adding_replicas)}"
+            text += f"\tRemoving Replicas: {commas(self.reassignment.removing_replicas)}"
         return text + ("\tElr: N/A\tLastKnownElr: N/A" if texts.describes_ids else "")
 
     def as_json(self) -> dict[str, Any]:
@@ -228,7 +229,3 @@ def _described(
             for p in topic.partitions
         ],
     )
-
-
-def _ids(replicas: Sequence[BrokerId]) -> str:
-    return ",".join(map(str, replicas))

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from controller.admin.older.znodes import V20
-from controller.admin.reassignment.options import STRATEGIES
-from controller.admin.toolkit.failures import ToolFailure
+from controller.admin.cluster.failures import ToolFailure
+from controller.admin.reassignment.options import STRATEGIES, TABLE
 from controller.admin.toolkit.options import Arguments, Option, OptionTable, UsageExit
+from controller.admin.toolkit.texts import Texts
 
-ACTIONS: Final = ("generate", "execute", "verify")
+DESCRIPTION_20: Final = "This command moves topic partitions between replicas."
+ACTIONS: Final[tuple[str, ...]] = ("generate", "execute", "verify")
 _ACTIONS_26: Final = (*ACTIONS, "cancel", "list")
 #: What 2.6 could do only through brokers, in the order in which it looked.
 _BY_BROKER: Final = ("additional", "cancel", "command-config", "replica-alter-log-dirs-throttle", "list", "timeout")
@@ -56,32 +57,31 @@ _CONFLICTS_20: Final = {
 }
 
 
-def table(compat: str) -> OptionTable:
+def table(texts: Texts) -> OptionTable:
     """The options of a version."""
-    flags = ACTIONS if compat == V20 else (*_ACTIONS_26, "additional", "preserve-throttles", "progress", "dry-run")
-    files = ("topics-to-move-json-file", "reassignment-json-file", "broker-list", "bootstrap-server")
-    texts = files if compat == V20 else (*files, "command-config", "rollback-json-file", "strategy")
-    description = (
-        "This command moves topic partitions between replicas."
-        if compat == V20
-        else "This tool helps to move topic partitions between replicas."
-    )
+    flags = ACTIONS
+    valued: tuple[str, ...] = ("topics-to-move-json-file", "reassignment-json-file", "broker-list", "bootstrap-server")
+    description = DESCRIPTION_20
+    if texts.asks_brokers:
+        flags = (*_ACTIONS_26, "additional", "preserve-throttles", "progress", "dry-run")
+        valued = (*valued, "command-config", "rollback-json-file", "strategy")
+        description = TABLE.description
     options = [
         Option(name="zookeeper", argument="urls", help="host:port[,host:port...][/chroot]"),
         *(Option(name=name, help="As in the tool of today.") for name in (*flags, "disable-rack-aware")),
-        *(Option(name=name, argument=name, help="As in the tool of today.") for name in texts),
+        *(Option(name=name, argument=name, help="As in the tool of today.") for name in valued),
         *(
             Option(name=name, argument=name, type="Long", default="-1", help="Bytes per second.")
             for name in ("throttle", "replica-alter-log-dirs-throttle")
         ),
         Option(name="timeout", argument="timeout", type="Long", default="10000", help="Milliseconds."),
     ]
-    return OptionTable(description, options, version=compat != V20)
+    return OptionTable(description, options, version=texts.asks_brokers)
 
 
-def check(compat: str, args: Arguments) -> None:
+def check(texts: Texts, args: Arguments) -> None:
     """Raises UsageExit, ToolFailure for the first thing that does not go together."""
-    (_check_20 if compat == V20 else _check_26)(args)
+    (_check_26 if texts.asks_brokers else _check_20)(args)
 
 
 def _check_20(args: Arguments) -> None:

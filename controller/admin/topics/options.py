@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from controller.admin.toolkit.failures import ToolFailure
+from controller.admin.cluster.failures import ToolFailure
 from controller.admin.toolkit.options import COMMAND_CONFIG, Arguments, Option, OptionTable, UsageExit
 from controller.admin.toolkit.texts import V39
 

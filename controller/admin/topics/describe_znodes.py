@@ -6,12 +6,13 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
-from controller.admin.older.program import ZkRun
-from controller.admin.older.topic_options import REPORTS
-from controller.admin.older.znodes import V20
-from controller.admin.toolkit.failures import ToolFailure
-from controller.admin.topic_filter import matching
-from controller.wire.types import NO_LEADER, BrokerId, LeaderAndIsr, TopicPartition
+from controller.admin.cluster.failures import ToolFailure
+from controller.admin.toolkit.console import commas
+from controller.admin.toolkit.texts import ZookeeperTexts
+from controller.admin.toolkit.tool import Run
+from controller.admin.topics.filter import matching
+from controller.admin.topics.options_2x import REPORTS
+from controller.wire.types import BrokerId, LeaderAndIsr, TopicPartition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,20 +29,17 @@ class Row:
             return len(self.state.isr if self.state else ()) < len(self.replicas)
         return self.state is None or self.state.leader is None or self.state.leader not in live
 
-    def leader(self, compat: str) -> str:
-        """As the version prints it: without a leader -1 in 2.0 (with a state) or none."""
+    def leader(self, texts: ZookeeperTexts) -> str:
+        """As the version prints it; without a state there is none."""
         if self.state is None:
             return "none"
-        if self.state.leader is None:
-            return str(NO_LEADER) if compat == V20 else "none"
-        return str(self.state.leader)
+        return texts.no_leader if self.state.leader is None else str(self.state.leader)
 
-    def line(self, compat: str, *, marked: bool) -> str:
+    def line(self, texts: ZookeeperTexts, *, marked: bool) -> str:
         """The line of the table."""
-        isr = ",".join(map(str, self.state.isr if self.state else ()))
         text = (
-            f"\tTopic: {self.partition.topic}\tPartition: {self.partition.partition}\tLeader: {self.leader(compat)}"
-            f"\tReplicas: {','.join(map(str, self.replicas))}\tIsr: {isr}"
+            f"\tTopic: {self.partition.topic}\tPartition: {self.partition.partition}\tLeader: {self.leader(texts)}"
+            f"\tReplicas: {commas(self.replicas)}\tIsr: {commas(self.state.isr if self.state else ())}"
         )
         return text + ("\tMarkedForDeletion: true" if marked else "")
 
@@ -55,24 +53,22 @@ class Row:
         }
 
 
-async def describe(run: ZkRun) -> None:
+async def describe(run: Run) -> None:
     """`--describe`. Raises ToolFailure for a topic that there is not (2.6; 2.0 prints nothing)."""
-    args = run.args
-    exclude = run.compat != V20 and args.has("exclude-internal")
+    args, texts = run.args, run.zookeeper_texts
     internal = {name: name.startswith("__") for name in await run.znodes.topics()}
     topic = args.value("topic")
-    names = matching(internal, topic, exclude_internal=exclude)
-    if run.compat != V20 and topic is not None and not names and not args.has("if-exists"):
-        raise ToolFailure(
-            f"Topic '{topic}' does not exist as expected", java_class="java.lang.IllegalArgumentException"
-        )
+    names = matching(internal, topic, exclude_internal=args.has("exclude-internal"))
+    if texts.describe_fails and topic is not None and not names and not args.has("if-exists"):
+        raise ToolFailure(run.texts.missing_topic.format(topic=topic), java_class="java.lang.IllegalArgumentException")
     live = {b.broker_id for b in await run.znodes.brokers()}
     marked = set(await run.znodes.marked())
-    shown = [found for name in names if (found := await _describe(run, name, live, name in marked)) is not None]
+    shown = [row for name in names if (row := await _describe(run, name, live, name in marked)) is not None]
     run.console.result({"topics": shown})
 
 
-async def _describe(run: ZkRun, topic: str, live: Collection[BrokerId], marked: bool) -> dict[str, Any] | None:
+async def _describe(run: Run, topic: str, live: Collection[BrokerId], marked: bool) -> dict[str, Any] | None:
+    texts = run.zookeeper_texts
     report = next((r for r in REPORTS if run.args.has(r)), None)
     configs = await run.znodes.configs(f"topics/{topic}")
     assignment = await run.znodes.assignment(topic)
@@ -86,19 +82,18 @@ async def _describe(run: ZkRun, topic: str, live: Collection[BrokerId], marked: 
         )
     with_summary = report in (None, "topics-with-overrides")
     if with_summary:
-        run.console.line(_summary(run.compat, topic, rows, configs, marked))
+        run.console.line(_summary(texts, topic, rows, configs, marked))
     partitions = (
         [] if report == "topics-with-overrides" else [r for r in rows if report is None or r.is_in(report, live)]
     )
     for row in partitions:
-        run.console.line(row.line(run.compat, marked=marked and (run.compat != V20 or not with_summary)))
+        run.console.line(row.line(texts, marked=marked and (texts.marks_partitions or not with_summary)))
     return {"topic": topic, "configs": configs, "partitions": [r.as_json() for r in partitions]}
 
 
-def _summary(compat: str, topic: str, rows: list[Row], configs: dict[str, str], marked: bool) -> str:
+def _summary(texts: ZookeeperTexts, topic: str, rows: list[Row], configs: dict[str, str], marked: bool) -> str:
     """The line of a topic; 2.0 has no blank behind its colons. The replication factor is partition 0's."""
     factor = len(rows[0].replicas) if rows else 0
-    gap = "" if compat == V20 else " "
     cells = {
         "Topic": topic,
         "PartitionCount": str(len(rows)),
@@ -106,4 +101,4 @@ def _summary(compat: str, topic: str, rows: list[Row], configs: dict[str, str], 
         "Configs": ",".join(f"{k}={v}" for k, v in configs.items()),
         **({"MarkedForDeletion": "true"} if marked else {}),
     }
-    return "\t".join(f"{name}:{gap}{value}" for name, value in cells.items())
+    return "\t".join(f"{name}{texts.colon}{value}" for name, value in cells.items())

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from controller.admin.cluster.failures import ToolFailure
 from controller.admin.cluster.queries import ConfigType
-from controller.admin.toolkit.failures import ToolFailure
 from controller.admin.toolkit.options import COMMAND_CONFIG, Arguments, Option, OptionTable, UsageExit, java_integer
 
 _ACTIONS: Final = ("alter", "describe")

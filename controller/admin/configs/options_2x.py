@@ -9,9 +9,9 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
-from controller.admin.older.znodes import V20
-from controller.admin.toolkit.failures import ToolFailure
+from controller.admin.cluster.failures import ToolFailure
 from controller.admin.toolkit.options import COMMAND_CONFIG, Arguments, Option, OptionTable, UsageExit, java_integer
+from controller.admin.toolkit.texts import Texts
 from controller.wire.znodes import DEFAULT_ENTITY
 
 ILLEGAL: Final = "java.lang.IllegalArgumentException"
@@ -28,14 +28,15 @@ _NAMES: Final = {
 }
 _DEFAULTS: Final = {"client-defaults": "clients", "user-defaults": "users", "broker-defaults": "brokers"}
 _ADDITIONS: Final = ("add-config", "add-config-file", "delete-config")
+_DESCRIPTION_20: Final = "Add/Remove entity config for a topic, client, user or broker"
 _DESCRIPTION_26: Final = "This tool helps to manipulate and describe entity config for a topic, client, user or broker"
 
 
-def table(compat: str) -> OptionTable:
+def table(texts: Texts) -> OptionTable:
     """The options of a version."""
     with_value = ["entity-type", "entity-name", "add-config", "delete-config"]
     flags = ["alter", "describe", "entity-default", "force"]
-    if compat != V20:
+    if texts.asks_brokers:
         with_value += ["add-config-file", *_NAMES]
         flags += ["all", *_DEFAULTS]
     options = [
@@ -45,17 +46,17 @@ def table(compat: str) -> OptionTable:
         *(Option(name=name, argument="", help="As in the tool of today.") for name in with_value),
         *(Option(name=name, help="As in the tool of today.") for name in flags),
     ]
-    description = "Add/Remove entity config for a topic, client, user or broker" if compat == V20 else _DESCRIPTION_26
-    return OptionTable(description, options, version=compat != V20)
+    description = _DESCRIPTION_26 if texts.asks_brokers else _DESCRIPTION_20
+    return OptionTable(description, options, version=texts.asks_brokers)
 
 
-def check(compat: str, args: Arguments) -> None:
+def check(texts: Texts, args: Arguments) -> None:
     """Raises UsageExit, ToolFailure for the first thing that does not go together, in the version's order."""
     if args.count(("alter", "describe")) != 1:
         raise UsageExit("Command must include exactly one action: --describe, --alter")
     args.refuse_with("describe", "alter", "add-config", "delete-config")
     types = entity_types(args)
-    (_check_20 if compat == V20 else _check_26)(args, types)
+    (_check_26 if texts.asks_brokers else _check_20)(args, types)
     if types[0] not in _SERVED:
         raise illegal(f"Entity type {types[0]} is not served here; topics and brokers are")
 

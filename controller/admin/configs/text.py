@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from controller.admin.cluster.failures import ToolFailure
 from controller.admin.cluster.queries import ConfigEntry
-from controller.admin.toolkit.failures import ToolFailure
 from controller.rules.configs.settings import SettingError, parse_properties
 
 #: A separator outside of square brackets.

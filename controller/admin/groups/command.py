@@ -8,17 +8,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from controller.admin.cluster.offsets import offsets_at
+from controller.admin.cluster.failures import Refused, class_and_message
 from controller.admin.groups import offsets as group_offsets
+from controller.admin.groups import versions_2x
 from controller.admin.groups.options import ACTIONS, STATES, TABLE, TYPES, check_available, words
 from controller.admin.groups.options import check as check_options
-from controller.admin.groups.queries import Group, committed_offsets, delete_group, describe_group, list_groups
+from controller.admin.groups.queries import Group, delete_group, describe_group, list_groups
 from controller.admin.groups.tables import OffsetRow, listing, member_table, offset_table, state_table
 from controller.admin.toolkit.console import Console
-from controller.admin.toolkit.failures import Refused, class_and_message
 from controller.admin.toolkit.options import Arguments, OptionFailure
-from controller.admin.toolkit.tool import Run, Tool, uncaught
-from controller.wire.types import TopicPartition
+from controller.admin.toolkit.texts import Texts
+from controller.admin.toolkit.tool import Run, Tool, Way, uncaught
 
 _FUTURE: Final = "java.util.concurrent.ExecutionException: "
 
@@ -31,9 +31,9 @@ def check(args: Arguments) -> None:
     check_options(args)
 
 
-async def perform(run_: Run) -> int:
+async def perform(run: Run) -> int:
     """Does the one action asked for. Failures of single groups are printed and do not change the exit code."""
-    action = next(name for name in ACTIONS if run_.args.has(name))
+    action = next(name for name in ACTIONS if run.args.has(name))
     actions = {
         "list": list_all,
         "describe": describe,
@@ -41,63 +41,63 @@ async def perform(run_: Run) -> int:
         "reset-offsets": group_offsets.reset,
         "delete-offsets": group_offsets.delete,
     }
-    await actions[action](run_)
+    await actions[action](run)
     return 0
 
 
-async def list_all(run_: Run) -> None:
+async def list_all(run: Run) -> None:
     """`--list`: names, or a table with states and types."""
-    args = run_.args
+    args = run.args
     states = words(args.value("state") if args.has("state") else None, STATES, "state", "states")
     types = words(args.value("type") if args.has("type") else None, TYPES, "types", "types")
     groups = {
         name: listed
-        for name, listed in (await list_groups(run_.admin)).items()
+        for name, listed in (await list_groups(run.admin)).items()
         if (not states or listed.state in states) and (not types or listed.type in types)
     }
     if args.count(("state", "type")):
-        run_.console.line(listing(groups, with_type=args.has("type"), with_state=args.has("state")))
+        run.console.line(listing(groups, with_type=args.has("type"), with_state=args.has("state")))
     elif groups:
-        run_.console.line("\n".join(groups))
-    run_.console.result({"groups": [{"group": n, "state": g.state, "type": g.type} for n, g in groups.items()]})
+        run.console.line("\n".join(groups))
+    run.console.result({"groups": [{"group": n, "state": g.state, "type": g.type} for n, g in groups.items()]})
 
 
-async def delete(run_: Run) -> None:
+async def delete(run: Run) -> None:
     """`--delete`: each group by itself; what failed is printed."""
-    names = [*await list_groups(run_.admin)] if run_.args.has("all-groups") else run_.args.values("group")
+    names = [*await list_groups(run.admin)] if run.args.has("all-groups") else run.args.values("group")
     outcomes: dict[str, Refused | None] = {}
     for name in dict.fromkeys(names):
         try:
-            outcomes[name] = await delete_group(run_.admin, name)
+            outcomes[name] = await delete_group(run.admin, name)
         except Refused as refused:
             outcomes[name] = refused
     done = [name for name, why in outcomes.items() if why is None]
     failed = {name: why for name, why in outcomes.items() if why is not None}
     if not failed:
-        run_.console.line(f"Deletion of requested consumer groups ('{', '.join(done)}') was successful.")
+        run.console.line(f"Deletion of requested consumer groups ('{', '.join(done)}') was successful.")
     else:
-        run_.console.line("\nError: Deletion of some consumer groups failed:")
+        run.console.line("\nError: Deletion of some consumer groups failed:")
         for name, why in failed.items():
-            run_.console.line(f"* Group '{name}' could not be deleted due to: {_FUTURE}{why.prefixed}")
+            run.console.line(f"* Group '{name}' could not be deleted due to: {_FUTURE}{why.prefixed}")
         if done:
             # The quotes are Kafka's.
             names_done = "'".join(done)
-            run_.console.line(f"\nThese consumer groups were deleted successfully: '{names_done}', '")
-    run_.console.result({"deleted": done, "failed": {name: why.code.name for name, why in failed.items()}})
+            run.console.line(f"\nThese consumer groups were deleted successfully: '{names_done}', '")
+    run.console.result({"deleted": done, "failed": {name: why.code.name for name, why in failed.items()}})
 
 
-async def describe(run_: Run) -> None:
+async def describe(run: Run) -> None:
     """`--describe`: groups by name."""
-    names = [*await list_groups(run_.admin)] if run_.args.has("all-groups") else run_.args.values("group")
-    shown = [await _describe(run_, name) for name in sorted(set(names))]
-    run_.console.result({"groups": shown})
+    names = [*await list_groups(run.admin)] if run.args.has("all-groups") else run.args.values("group")
+    shown = [await _describe(run, name) for name in sorted(set(names))]
+    run.console.result({"groups": shown})
 
 
-async def _describe(run_: Run, name: str) -> dict[str, Any]:
-    console, args = run_.console, run_.args
-    group = await describe_group(run_.admin, name)
+async def _describe(run: Run, name: str) -> dict[str, Any]:
+    console, args = run.console, run.args
+    group = await describe_group(run.admin, name)
     by_offsets = not args.count(("state", "members"))
-    rows = await offset_rows(run_, group) if by_offsets else []
+    rows = await group_offsets.offset_rows(run, group) if by_offsets else []
     if group.state == "Dead":
         console.line(f"\nError: Consumer group '{name}' does not exist.")
     elif group.state == "Empty":
@@ -114,28 +114,6 @@ async def _describe(run_: Run, name: str) -> dict[str, Any]:
     if group.state == "Dead":
         return {"group": name, "state": group.state, "error": "does not exist"}
     return _as_json(group, rows)
-
-
-async def offset_rows(run_: Run, group: Group) -> list[OffsetRow]:
-    """A row for each partition that is assigned or has a committed offset: those of the busiest member first.
-
-    Raises: Refused when a partition cannot be asked for its end.
-    """
-    committed = await committed_offsets(run_.admin, group)
-    members = sorted(group.members, key=lambda m: -len(m.assignment))
-    assigned = {partition: member for member in members for partition in sorted(member.assignment)}
-    partitions: list[TopicPartition] = [*assigned, *(p for p in sorted(committed) if p not in assigned)]
-    ends = await offsets_at(run_.admin, partitions, group_offsets.LATEST)
-    return [
-        OffsetRow(
-            group=group.group_id,
-            partition=partition,
-            current=committed.get(partition),
-            end=ends.get(partition),
-            member=assigned.get(partition),
-        )
-        for partition in partitions
-    ]
 
 
 def _as_json(group: Group, rows: Sequence[OffsetRow]) -> dict[str, Any]:
@@ -178,11 +156,13 @@ def say_failed(console: Console, error: Exception, _args: Arguments) -> None:
     console.complain((_FUTURE if isinstance(error, Refused) else "") + class_and_message(error))
 
 
-TOOL = Tool(
-    table=TABLE,
-    check=check,
-    perform=perform,
-    say_unparsed=uncaught,
-    say_failed=say_failed,
-    failed_exit=0,
-)
+def tool_of(texts: Texts, argv: Sequence[str]) -> Tool:
+    """The tool of a version; 2.x differs in --list and --describe."""
+    if texts.zookeeper is not None and versions_2x.lists_or_describes(texts, argv):
+        return versions_2x.tool(texts)
+    return Tool(
+        table=TABLE,
+        check=check,
+        by_brokers=Way(perform=perform, say_failed=say_failed, failed_exit=0),
+        say_unparsed=uncaught,
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Any
 
 from controller.wire.types import Broker, BrokerId, LeaderAndIsr, TopicPartition
 from controller.wire.zk_operations import Create, Delete, Exists, GetChildren, GetData, SetData, ZkCode, ZkResult
@@ -26,8 +26,6 @@ from controller.wire.znodes import (
 from controller.world.ports import ZkSession
 
 Replicas = Mapping[int, tuple[BrokerId, ...]]
-V20: Final = "2.0"
-V26: Final = "2.6"
 
 
 class NodeExists(Exception):
@@ -37,9 +35,10 @@ class NodeExists(Exception):
 class Znodes:
     """A session with the questions and changes of the tools."""
 
-    def __init__(self, session: ZkSession, compat: str) -> None:
+    def __init__(self, session: ZkSession, *, topic_version: int) -> None:
+        """`topic_version` is that of the topic znodes that are created."""
         self._session = session
-        self._compat = compat
+        self._topic_version = topic_version
 
     async def _one(self, op: Any) -> ZkResult:
         [result] = await self._session.perform([op])
@@ -47,13 +46,13 @@ class Znodes:
 
     async def read(self, path: str) -> bytes | None:
         """The data; None where there is no znode."""
-        found = await self._one(GetData(path))
-        return (found.data or b"") if found.ok else None
+        node = await self._one(GetData(path))
+        return (node.data or b"") if node.ok else None
 
     async def children(self, path: str) -> list[str]:
         """Sorted; none where there is no znode."""
-        found = await self._one(GetChildren(path))
-        return sorted(found.children) if found.ok else []
+        node = await self._one(GetChildren(path))
+        return sorted(node.children) if node.ok else []
 
     async def exists(self, path: str) -> bool:
         """Whether there is such a znode."""
@@ -98,8 +97,8 @@ class Znodes:
         if before is not None and before.topic_id is not None:
             value = {"partitions": value["partitions"], "topic_id": before.topic_id, "adding_replicas": {}}
             value |= {"removing_replicas": {}, "version": 3}
-        elif self._compat == V26:
-            value |= {"version": 2, "adding_replicas": {}, "removing_replicas": {}}
+        elif self._topic_version >= 2:
+            value |= {"version": self._topic_version, "adding_replicas": {}, "removing_replicas": {}}
         if before is None:
             await self.create(TopicZNode.path(topic), dump(value))
         else:
