@@ -20,8 +20,7 @@ ADDED_COLUMNS: Final[dict[str, str]] = {"role": "string", "run": "bigint", "file
 TRACE_COLUMNS: Final = (*COLUMNS, *ADDED_COLUMNS)
 TRACE_DDL: Final = ", ".join(f"`{name}` {kind}" for name, kind in {**COLUMNS, **ADDED_COLUMNS}.items())
 
-#: `src` of a row: written by a simulated broker, read from a log line, put together from what other lines imply.
-SRC_TRACE: Final = "trace"
+#: `src` of a row: read from a log line, put together from what other lines imply; else `trace`, by a simulated broker.
 SRC_LOG: Final = "log"
 SRC_INFERRED: Final = "inferred"
 
@@ -29,8 +28,6 @@ SRC_INFERRED: Final = "inferred"
 QUARANTINE_COLUMNS: Final = ("reason", "source", "file", "line")
 #: What was used although it is odd: counted per lane.
 NOTICE_COLUMNS: Final = ("reason", "topic", "partition", "broker", "rows", "first_ts")
-#: The input files: what each was taken for, whose it is, and how that is known.
-FILES_DDL: Final = "file string, kind string, broker int, broker_from string, bytes bigint"
 #: Every write of a partition's state znode that is told of: one row per version.
 STATE_WRITE_COLUMNS: Final = (
     "topic",

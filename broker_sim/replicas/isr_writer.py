@@ -22,7 +22,7 @@ from controller.wire.znodes import (
 
 
 class ZkIsrWriter:
-    """Implements `replica_types.IsrWriter`."""
+    """Implements `replicas.types.IsrWriter`."""
 
     def __init__(self, zk: ZkClient, *, log: Any) -> None:
         self._zk, self._log = zk, log

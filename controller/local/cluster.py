@@ -5,7 +5,7 @@
     DATA/broker-1/data/          the log directory of broker 1
     DATA/logs/broker-1.log       JSON lines of each process
     DATA/traces/                 trace rows of brokers and controllers
-    DATA/faults.jsonl            the faults in force (see broker_sim/faults.py)
+    DATA/faults.jsonl            the faults in force (see wire/fault_rows.py)
     DATA/processes.json          what was started, should it be left behind (leftovers.py)
 
 State survives a restart. A broker keeps its port when it starts again; controllers take a free one each time.

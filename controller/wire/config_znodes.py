@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from typing import Final
-from urllib.parse import quote
 
 from controller.wire.types import BrokerId
 from controller.wire.znode_json import MISSHAPEN, ZnodeError, dump, load, number
@@ -31,11 +30,6 @@ class ConfigEntityZNode:
     def broker(broker_id: int | None) -> str:
         """The path of a broker's configs; None for the cluster's defaults."""
         return f"/config/brokers/{DEFAULT_ENTITY if broker_id is None else broker_id}"
-
-    @staticmethod
-    def sanitize(name: str) -> str:
-        """A user or client id as a node name (Kafka's `Sanitizer`)."""
-        return quote(name, safe="-_.*").replace("*", "%2A").replace("~", "%7E")
 
     @staticmethod
     def encode(configs: Mapping[str, str]) -> bytes:

@@ -1,4 +1,4 @@
-"""The texts of kafka-configs: what `--add-config` says, a line of `--describe`. Pure. Source: spec admin.md §4.3."""
+"""The texts of kafka-configs: what `--add-config` says, a line of `--describe`. Source: spec admin.md §4.3."""
 
 from __future__ import annotations
 

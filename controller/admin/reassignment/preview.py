@@ -1,6 +1,6 @@
 """Before a reassignment: its effect as a table (`--dry-run`), and a warning of a throttle with which it never ends.
 
-This asks the cluster and prints; what the effect is, `move_effect` computes. Nothing here changes anything.
+This asks the cluster and prints; what the effect is, `reassignment.effect` computes. Nothing here changes anything.
 """
 
 from __future__ import annotations

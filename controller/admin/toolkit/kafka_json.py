@@ -1,4 +1,4 @@
-"""JSON files as Kafka's tools read them: the first value counts, and every refusal has Kafka's text. Pure.
+"""JSON files as Kafka's tools read them: the first value counts, and every refusal has Kafka's text.
 
 Source: Kafka 3.9 `org.apache.kafka.server.util.Json`, `JsonValue`; spec admin.md §3.2.
 """

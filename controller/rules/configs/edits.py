@@ -9,15 +9,13 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any, Final
+from typing import Any
 
-from controller.rules.configs import broker as broker_configs
 from controller.rules.configs.topic import ConfigType, InvalidConfig
 from controller.wire.errors import ErrorCode, KafkaError
 from controller.wire.types import BrokerId
 
 #: What may be altered while a broker runs.
-ALTERABLE_BROKER_CONFIGS: Final = broker_configs.ALTERABLE
 
 
 class ResourceType(IntEnum):

@@ -1,4 +1,4 @@
-"""ZooKeeper's wire format (Jute) for the operations of `wire.zk`. Pure: bytes in, bytes out; it knows no connection.
+"""ZooKeeper's wire format (Jute) for the operations of `wire.zk_operations`. Pure: bytes in, bytes out.
 
 kazoo's own request classes are not used because they hide what is needed here: null payloads, the stat of a `SetData`
 inside a transaction, per-operation error codes, and the operations `multiRead` and `setWatches`.
@@ -41,8 +41,6 @@ MULTI_READ: Final = 22
 SET_WATCHES: Final = 101
 ERROR: Final = -1
 
-#: The server does not know the operation (`KeeperException.Code.UNIMPLEMENTED`).
-UNIMPLEMENTED: Final = -6
 
 _INT: Final = struct.Struct(">i")
 _LONG: Final = struct.Struct(">q")

@@ -121,7 +121,6 @@ READ_BACK: list[Any] = [
         {0: ReplicaAssignment(replicas=ids(2, 1))},
     ),
     (ProducerIdBlockZNode.decode(None), None),
-    (ConfigEntityZNode.sanitize("a b*/~c"), "a%20b%2A%2F%7Ec"),
 ]
 
 

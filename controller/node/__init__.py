@@ -1,0 +1,1 @@
+"""The shell of one controller process: loop, channels, ZooKeeper, settings, requests."""

@@ -1,0 +1,1 @@
+"""Kafka's arithmetic that both programs run: placement, topic names, hashing, configs. Pure."""

@@ -1,0 +1,198 @@
+"""What prose names must be there: files and `module.function`, in docstrings, comments and documents.
+
+A name counts as ours unless it is plainly another's: a setting of Kafka, a class of Kafka
+or Java (`CamelCase.camelCase`), a module of Python, or one of `ELSEWHERE`.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import keyword
+import re
+import sys
+import tokenize
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+from tests.tidy.source import MODULES, ROOT, TEST_MODULES, nodes_of, text_of, tracked
+
+EVERYWHERE = {**MODULES, **TEST_MODULES}
+#: Names of others that look like ours -> whose.
+ELSEWHERE = {
+    "_run_once": "asyncio",
+    "rd_kafka_msg_partitioner_consistent_random": "librdkafka",
+    "NO_REPLICATION_FACTOR": "Kafka's CreateTopicsRequest",
+    "jute.maxbuffer": "ZooKeeper",
+    "zookeeper.jute": "ZooKeeper",
+    "loop.time": "asyncio",
+    "Path.read_bytes": "pathlib",
+    "java.time.Duration": "Java",
+    "org.apache.kafka.server.util.Json": "Kafka",
+    "org.apache.zookeeper.ZooDefs": "ZooKeeper",
+    "noun.past_verb": "a pattern",
+}
+#: Endings of files; `server.log` is no module named server.
+_ENDINGS = {"log", "json", "jsonl", "gz", "properties", "parquet", "html", "md", "txt", "yaml", "toml", "scala", "java"}
+_FILE = re.compile(r"(?<![\w/.*-])[\w/.-]*\w\.py\b(::\w+)?")
+_TICKED = re.compile(r"`([^`\n]+)`")
+_DOTTED = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
+
+
+def prose(path: Path) -> Iterator[tuple[int, str]]:
+    """The texts of a file that machines do not run, each with its line: docstrings and comments, or a document."""
+    text = text_of(path)
+    if path.suffix != ".py":
+        yield 1, re.sub(r"```.*?```", lambda block: "\n" * block[0].count("\n"), text, flags=re.DOTALL)
+        return
+    for node in nodes_of(path):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            docstring = ast.get_docstring(node, clean=False)
+            if docstring:
+                yield node.body[0].lineno, docstring
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.start[0], token.string
+
+
+def documents() -> list[Path]:
+    """Every file whose prose is about the tree as it is now; what CHANGELOG.md tells of may be gone."""
+    return [
+        path for path in tracked() if path.suffix == ".py" or (path.suffix == ".md" and path.name != "CHANGELOG.md")
+    ]
+
+
+def unresolved(path: Path) -> list[str]:
+    """The names in a file's prose that are nowhere, as `line: name`."""
+    missing = []
+    for line, text in prose(path):
+        for found, resolves in _names_in(text):
+            if not resolves:
+                missing.append(f"{line + text[: found.start()].count(chr(10))}: {found[0]}")
+    return missing
+
+
+def _names_in(text: str) -> Iterator[tuple[re.Match[str], bool]]:
+    for found in _FILE.finditer(text):
+        yield found, _is_file(found[0])
+    for found in _TICKED.finditer(text):
+        name = re.sub(r"\(.*\)$", "", found[1])
+        if _DOTTED.fullmatch(name) and not name.endswith(".py"):
+            plain = name == found[1] and not re.search(r"[._]", name)
+            yield found, plain or resolves(name)
+
+
+@cache
+def _is_file(name: str) -> bool:
+    file, _, test = name.partition("::")
+    paths = [path for known, path in _python() if known.endswith("/" + file)]
+    return any(not test or test in _members(path) for path in paths)
+
+
+@cache
+def resolves(name: str) -> bool:
+    """Whether a name without arguments is there: a word of the code, a member of a module or class, or another's."""
+    head, *tail = name.split(".")
+    if name in ELSEWHERE or head in sys.stdlib_module_names or name in _quoted():
+        return True
+    if not tail:
+        return name in _words() or keyword.iskeyword(name)
+    return tail[-1] in _ENDINGS or _as_member(name) or _as_others(head, tail)
+
+
+def _as_member(name: str) -> bool:
+    """`module.thing`, `package.module.thing`, `Class.member`: the longest head that is a module wins."""
+    parts = name.split(".")
+    for cut in range(len(parts), 0, -1):
+        for path in _modules(".".join(parts[:cut])):
+            if _reaches(path, parts[cut:]):
+                return True
+    return any(_reaches(node, parts[1:]) for node in _classes().get(parts[0], ()))
+
+
+def _as_others(head: str, tail: list[str]) -> bool:
+    """A class of Kafka's or Java's, whose members no snake is in; or a variable of ours and what it has."""
+    if head[0].isupper():
+        return not re.search(r"[a-z]_|_[a-z]", tail[-1])
+    return not _modules(head) and head in _words() and tail[-1] in _words()
+
+
+@cache
+def _python() -> list[tuple[str, Path]]:
+    return [("/" + path.relative_to(ROOT).as_posix(), path) for path in tracked() if path.suffix == ".py"]
+
+
+@cache
+def _modules(name: str) -> tuple[Path, ...]:
+    """The modules that a dotted name may mean, by its last parts."""
+    return tuple(path for module, path in EVERYWHERE.items() if ("." + module).endswith("." + name))
+
+
+def _reaches(place: Path | ast.ClassDef, parts: list[str]) -> bool:
+    if not parts:
+        return True
+    if len(parts) == 1:
+        return parts[0] in _members(place)
+    nodes = nodes_of(place) if isinstance(place, Path) else place.body
+    inner = [node for node in nodes if isinstance(node, ast.ClassDef) and node.name == parts[0]]
+    return any(_reaches(found, parts[1:]) for found in inner)
+
+
+@cache
+def _members(place: Path | ast.ClassDef) -> frozenset[str]:
+    """What a module or class has: functions, classes, names, fields, and what methods set on `self`."""
+    names: set[str] = set()
+    for node in nodes_of(place) if isinstance(place, Path) else ast.walk(place):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            names.add(node.name)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            names.add(node.id)
+        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self":
+            names.add(node.attr)
+    return frozenset(names)
+
+
+@cache
+def _classes() -> dict[str, list[ast.ClassDef]]:
+    """Our classes by name, with their bases of ours."""
+    nodes = [node for path in EVERYWHERE.values() for node in nodes_of(path) if isinstance(node, ast.ClassDef)]
+    classes: dict[str, list[ast.ClassDef]] = {}
+    for node in nodes:
+        classes.setdefault(node.name, []).append(node)
+    for node in nodes:
+        for base in node.bases:
+            classes[node.name] += classes.get(ast.unparse(base).split(".")[-1].split("[")[0], [])
+    return classes
+
+
+@cache
+def _tokens() -> tuple[frozenset[str], frozenset[str]]:
+    """The words of all code, and the words between blanks in its strings; comments and docstrings are not code."""
+    words, quoted = set[str](), set[str]()
+    for name, path in EVERYWHERE.items():
+        if name == "tests.test_tidy":
+            continue  # it names what must not be there
+        docstrings = {id(node.value) for node in nodes_of(path) if isinstance(node, ast.Expr)}
+        for node in nodes_of(path):
+            words |= _identifiers(node)
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings:
+                words.update(re.findall(r"\w+", node.value))
+                quoted.update(re.split(r"[\s=:,]+", node.value))
+    for path in tracked():
+        if path.parent.name in (".ci", "scripts") or path.name in ("Makefile", "docker-compose.yml"):
+            words.update(re.findall(r"\w+", text_of(path)))
+    return frozenset(words), frozenset(quoted)
+
+
+def _identifiers(node: ast.AST) -> set[str]:
+    values = (getattr(node, field, None) for field in ("name", "id", "attr", "arg", "asname", "module"))
+    return {word for value in values if isinstance(value, str) for word in value.split(".")}
+
+
+def _words() -> frozenset[str]:
+    return _tokens()[0]
+
+
+def _quoted() -> frozenset[str]:
+    return _tokens()[1]

@@ -1,0 +1,94 @@
+"""What the product defines and never uses itself: functions, methods, classes and constants, by name.
+
+A name is used where product code loads it, as a name or an attribute, or has it in a string (tables of commands).
+Imports are no use. Two definitions of one name keep each other alive: what is found here is certain, not complete.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from functools import cache
+
+from tests.tidy.source import MODULES, tree_of
+
+#: Decorators that hand a function to a library, which calls it.
+_CALLED_BY_LIBRARIES = (
+    "field_validator",
+    "model_validator",
+    "field_serializer",
+    "computed_field",
+    "overload",
+    "override",
+)
+#: Used by others than our own code -> by whom.
+ALLOWED: dict[str, str] = {
+    # on their way out, or in
+    "KEPT": "",
+    "ClusterState.recount": "",
+    "legal_replica": "",
+    "_CREATED_OR_CHANGED": "",
+    "Supervisor": "",
+    "Supervisor.vital": "",
+    "LedPartition.is_under_replicated": "",
+    "Segment.index_entries": "",
+    "DEBUGGING_CONSUMER_ID": "",
+    "Request.deserialize": "kazoo",
+    "BatchingConnection._send_request": "kazoo",
+    "BatchingConnection._read_watch_event": "kazoo",
+    "TcpConnection.connection_made": "asyncio",
+    "TcpConnection.data_received": "asyncio",
+    "TcpConnection.eof_received": "asyncio",
+    "TcpConnection.connection_lost": "asyncio",
+    "TcpConnection.pause_writing": "asyncio",
+    "VirtualTimeLoop._call_soon": "asyncio",
+    "VirtualTimeLoop._process_events": "asyncio",
+    "VirtualTimeLoop._write_to_self": "asyncio",
+    "SimulatedNetwork.transcript": "who looks at a simulated world",
+    "SimulatedNetwork.drop_connections": "who makes faults in a simulated world",
+    "SimulatedNetwork.set_latency": "who makes faults in a simulated world",
+    "SimulatedZooKeeper.disconnect": "who makes faults in a simulated world",
+    "run_world": "who runs a simulated world",
+}
+
+
+def unused() -> dict[str, str]:
+    """`module:line` of each definition that no product code uses, by `Class.name` or name."""
+    used = _used()
+    return {
+        name: f"{module}:{line}"
+        for module, path in MODULES.items()
+        for name, line in _defined(tree_of(path).body)
+        if name.rpartition(".")[2] not in used and name not in ALLOWED and not name.endswith("__")
+    }
+
+
+def _defined(body: list[ast.stmt], within: str = "") -> Iterator[tuple[str, int]]:
+    for node in body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not _is_called_by_a_library(node):
+            yield within + node.name, node.lineno
+        elif isinstance(node, ast.ClassDef):
+            yield within + node.name, node.lineno
+            yield from _defined(node.body, f"{node.name}.")
+        elif isinstance(node, ast.Assign | ast.AnnAssign) and not within:
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            yield from ((target.id, node.lineno) for target in targets if isinstance(target, ast.Name))
+
+
+def _is_called_by_a_library(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    return any(name in ast.unparse(decorator) for decorator in node.decorator_list for name in _CALLED_BY_LIBRARIES)
+
+
+@cache
+def _used() -> frozenset[str]:
+    names: set[str] = set()
+    for path in MODULES.values():
+        for node in ast.walk(tree_of(path)):
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+                names.add(node.id)
+            elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
+                names.add(node.attr)
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                names.update(re.split(r"[.:]", node.value) if re.fullmatch(r"[\w.:]+", node.value) else ())
+    return frozenset(names)
