@@ -4,14 +4,17 @@ The live leader (`replicas/partition.py`) and the Spark replay (`replay/`) feed 
 appended, follower fetched, expiration tick, ISR write answered) and get the same answers: ISR changes to write, and the
 high watermark. All times are ms on the leader's clock and are passed in.
 
-Source: Kafka `Partition`, `Replica`, `ReplicaManager.maybeShrinkIsr`; spec isr-replay.md §1-3, whose names are kept:
-`leo` log end offset, `hw` high watermark, `ll` lastFetchLeaderLogEndOffset, `ft` lastFetchTimeMs, `cu`
-lastCaughtUpTimeMs.
+`isr_columns.py` has the same rules over whole columns. The oracle that holds both to each other is
+tests/unit/replay/rules/test_stretch.py: random rows go through both, and every state and outcome must be equal.
+
+Source: Kafka `Partition`, `Replica`, `ReplicaManager.maybeShrinkIsr`; spec isr-replay.md §1-3. Names are Kafka's
+(`Replica.logEndOffset`, `lastFetchLeaderLogEndOffset`, `lastFetchTimeMs`, `lastCaughtUpTimeMs`); the specification and
+the columns of a trace call them `leo`, `ll`, `ft` and `cu`, and the high watermark `hw`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
@@ -78,17 +81,17 @@ class IsrChange:
     isr: tuple[BrokerId, ...]
     replicas: tuple[BrokerId, ...]
     #: lastCaughtUpTimeMs of each of `replicas`, same order.
-    last_caught_up_ms: tuple[int, ...]
+    last_caught_up_time_ms: tuple[int, ...]
 
 
 @dataclass(slots=True)
 class Follower:
     """What a leader knows of one follower."""
 
-    leo: int = UNKNOWN_OFFSET
-    ll: int = 0
-    ft: int = 0
-    cu: int = 0
+    log_end_offset: int = UNKNOWN_OFFSET
+    last_fetch_leader_log_end_offset: int = 0
+    last_fetch_time_ms: int = 0
+    last_caught_up_time_ms: int = 0
 
 
 @dataclass(slots=True, kw_only=True)
@@ -106,13 +109,13 @@ class LedPartition:
 
     epoch: int = -1
     epoch_start: int = 0
-    leo: int = 0
-    hw: int = 0
+    log_end_offset: int = 0
+    high_watermark: int = 0
     isr: tuple[BrokerId, ...] = ()
     replicas: tuple[BrokerId, ...] = ()
     adding: tuple[BrokerId, ...] = ()
     removing: tuple[BrokerId, ...] = ()
-    zk_version: int = 0
+    partition_epoch: int = 0
     followers: dict[BrokerId, Follower] = field(default_factory=dict)
     pending: IsrChange | None = None
     #: brokers in the leader's metadata; None means that all are taken for alive.
@@ -125,25 +128,26 @@ class LedPartition:
         *,
         now_ms: int,
         epoch: int,
-        leo: int,
+        log_end_offset: int,
         isr: Iterable[BrokerId],
         replicas: Iterable[BrokerId],
         adding: Iterable[BrokerId] = (),
         removing: Iterable[BrokerId] = (),
-        zk_version: int,
-        hw: int | None = None,
+        partition_epoch: int,
+        high_watermark: int | None = None,
     ) -> None:
         """A LeaderAndIsr with a higher epoch names this broker leader (§3.1).
 
-        `hw` is the one of the local log when the broker did not lead before; a sitting leader keeps its own.
+        `high_watermark` is that of the local log when the broker did not lead before; a sitting leader keeps it.
         """
         was_leader = self.epoch >= 0
-        self.epoch, self.epoch_start, self.leo, self.zk_version = epoch, leo, leo, zk_version
+        self.epoch, self.partition_epoch = epoch, partition_epoch
+        self.epoch_start = self.log_end_offset = log_end_offset
         self.isr, self.replicas = tuple(isr), tuple(replicas)
         self.adding, self.removing = tuple(adding), tuple(removing)
         self.pending = None
-        if hw is not None:
-            self.hw = hw
+        if high_watermark is not None:
+            self.high_watermark = high_watermark
         followers = {r: self.followers.get(r) or Follower() for r in self.replicas if r != self.leader}
         self.followers = followers
         for replica, state in followers.items():
@@ -151,16 +155,17 @@ class LedPartition:
         self.advance_hw(now_ms)
 
     def _reset(self, state: Follower, *, in_isr: bool, was_leader: bool, now_ms: int) -> None:
-        state.cu = now_ms if in_isr else 0
+        state.last_caught_up_time_ms = now_ms if in_isr else 0
         if not was_leader:
-            state.leo, state.ll, state.ft = UNKNOWN_OFFSET, UNKNOWN_OFFSET, 0
+            state.log_end_offset = state.last_fetch_leader_log_end_offset = UNKNOWN_OFFSET
+            state.last_fetch_time_ms = 0
             return
-        state.ll = self.epoch_start
-        state.ft = now_ms if in_isr or not self.profile.bump_clears_outsiders else 0
+        state.last_fetch_leader_log_end_offset = self.epoch_start
+        state.last_fetch_time_ms = now_ms if in_isr or not self.profile.bump_clears_outsiders else 0
 
-    def append(self, leo: int, now_ms: int) -> bool:
-        """The leader's log now ends at `leo` (§3.2). Returns whether the high watermark rose."""
-        self.leo = leo
+    def append(self, log_end_offset: int, now_ms: int) -> bool:
+        """The leader's log now ends there (§3.2). Returns whether the high watermark rose."""
+        self.log_end_offset = log_end_offset
         return self.advance_hw(now_ms)
 
     def fetch_error(self, replica: BrokerId, *, offset: int, req_epoch: int, log_start: int) -> ErrorCode:
@@ -170,7 +175,7 @@ class LedPartition:
         """
         if replica not in self.followers:
             return ErrorCode.UNKNOWN_LEADER_EPOCH if req_epoch != -1 else ErrorCode.NOT_LEADER_OR_FOLLOWER
-        if not log_start <= offset <= self.leo:
+        if not log_start <= offset <= self.log_end_offset:
             return ErrorCode.OFFSET_OUT_OF_RANGE
         return ErrorCode.NONE
 
@@ -179,15 +184,17 @@ class LedPartition:
 
         The expansion is then pending; the high watermark has been re-evaluated where the offset moved.
         """
-        state = self.followers[replica]
-        if offset >= self.leo:
-            state.cu = max(state.cu, now_ms)
-        elif offset >= state.ll:
-            state.cu = max(state.cu, state.ft)
-        moved = state.leo != offset
-        state.leo = offset
-        state.ll = max(self.leo, state.ll) if self.profile.leader_end_is_max else self.leo
-        state.ft = now_ms
+        state, leader_end = self.followers[replica], self.log_end_offset
+        if offset >= leader_end:
+            state.last_caught_up_time_ms = max(state.last_caught_up_time_ms, now_ms)
+        elif offset >= state.last_fetch_leader_log_end_offset:
+            state.last_caught_up_time_ms = max(state.last_caught_up_time_ms, state.last_fetch_time_ms)
+        moved = state.log_end_offset != offset
+        state.log_end_offset = offset
+        if self.profile.leader_end_is_max:
+            leader_end = max(leader_end, state.last_fetch_leader_log_end_offset)
+        state.last_fetch_leader_log_end_offset = leader_end
+        state.last_fetch_time_ms = now_ms
         change = self._expansion(replica, state)
         if change is not None:
             self.pending = change
@@ -199,9 +206,9 @@ class LedPartition:
         if (
             replica in self.isr
             or self.pending is not None
-            or state.leo < self.hw
-            or state.leo < self.epoch_start
-            or (self.profile.expand_needs_alive and not self._is_alive(replica))
+            or state.log_end_offset < self.high_watermark
+            or state.log_end_offset < self.epoch_start
+            or (self.profile.expand_needs_alive and not self.is_alive(replica))
         ):
             return None
         return IsrChange(
@@ -209,7 +216,7 @@ class LedPartition:
             isr_old=self.isr,
             isr=(*self.isr, replica),
             replicas=(replica,),
-            last_caught_up_ms=(state.cu,),
+            last_caught_up_time_ms=(state.last_caught_up_time_ms,),
         )
 
     def tick(self, now_ms: int) -> IsrChange | None:
@@ -224,7 +231,7 @@ class LedPartition:
             isr_old=self.isr,
             isr=tuple(r for r in self.isr if r not in out),
             replicas=out,
-            last_caught_up_ms=tuple(self.followers[r].cu if r in self.followers else 0 for r in out),
+            last_caught_up_time_ms=tuple((self.followers.get(r) or Follower()).last_caught_up_time_ms for r in out),
         )
         return self.pending
 
@@ -234,17 +241,21 @@ class LedPartition:
         A follower at the leader's end offset is in sync however old its last fetch is.
         Source: Kafka 3.9 `Partition.getOutOfSyncReplicas`.
         """
-        return tuple(sorted(r for r in self.isr if r != self.leader and self._is_out_of_sync(r, now_ms)))
+        unassigned = (r for r in self.isr if r != self.leader and r not in self.followers)
+        return tuple(sorted([*unassigned, *(r for r, left in self.lag_headroom(now_ms) if left < 0)]))
 
-    def _is_out_of_sync(self, replica: BrokerId, now_ms: int) -> bool:
-        state = self.followers.get(replica)
-        return state is None or (state.leo != self.leo and now_ms - state.cu > self.lag_time_max_ms)
+    def lag_headroom(self, now_ms: int) -> Iterator[tuple[BrokerId, int]]:
+        """Members that are not at the leader's end, each with the ms left to it; below 0 it must leave."""
+        for replica in self.isr:
+            state = self.followers.get(replica)
+            if state is not None and state.log_end_offset != self.log_end_offset:
+                yield replica, self.lag_time_max_ms - (now_ms - state.last_caught_up_time_ms)
 
-    def write_succeeded(self, zk_version: int, now_ms: int) -> bool:
+    def write_succeeded(self, partition_epoch: int, now_ms: int) -> bool:
         """The pending ISR is in ZooKeeper, as that version (§3.5). Returns whether the high watermark rose."""
         if self.pending is None:
             return False
-        self.isr, self.zk_version, self.pending = self.pending.isr, zk_version, None
+        self.isr, self.partition_epoch, self.pending = self.pending.isr, partition_epoch, None
         return self.advance_hw(now_ms)
 
     def write_refused(self) -> None:
@@ -256,21 +267,22 @@ class LedPartition:
 
     def advance_hw(self, now_ms: int) -> bool:
         """Raises the high watermark as far as the rule allows (§3.6). Returns whether it rose; it never falls here."""
-        candidate = self.leo
+        candidate = self.log_end_offset
         maximal = self.maximal_isr
         for replica, state in self.followers.items():
-            if state.leo < candidate and (replica in maximal or self._holds_hw(replica, state, now_ms)):
-                candidate = state.leo
-        if candidate <= self.hw or (self.profile.min_isr_holds_hw and self.is_under_min_isr):
+            if state.log_end_offset < candidate and (replica in maximal or self._holds_hw(replica, state, now_ms)):
+                candidate = state.log_end_offset
+        if candidate <= self.high_watermark or (self.profile.min_isr_holds_hw and self.is_under_min_isr):
             return False
-        self.hw = candidate
+        self.high_watermark = candidate
         return True
 
     def _holds_hw(self, replica: BrokerId, state: Follower, now_ms: int) -> bool:
-        caught_up = now_ms - state.cu <= self.lag_time_max_ms
-        return caught_up and (not self.profile.outsider_must_be_alive or self._is_alive(replica))
+        caught_up = now_ms - state.last_caught_up_time_ms <= self.lag_time_max_ms
+        return caught_up and (not self.profile.outsider_must_be_alive or self.is_alive(replica))
 
-    def _is_alive(self, replica: BrokerId) -> bool:
+    def is_alive(self, replica: BrokerId) -> bool:
+        """Whether the leader's metadata has this broker among the live ones."""
         return self.alive is None or replica in self.alive
 
     @property
@@ -296,8 +308,3 @@ class LedPartition:
     def replication_factor(self) -> int:
         """Replicas without those that a reassignment is adding."""
         return len(self.replicas) - len(self.adding)
-
-    @property
-    def is_under_replicated(self) -> bool:
-        """Kafka's UnderReplicated gauge of this partition."""
-        return len(self.isr) < self.replication_factor

@@ -37,10 +37,10 @@ class _Change:
 
 @dataclass(slots=True, kw_only=True)
 class Comparison:
-    """Pairs changes as they come; what is said is drained by the caller through `said`."""
+    """Pairs changes as they come; `outcomes` is where its outcomes go."""
 
+    outcomes: list[Outcome]
     tolerance_ms: int = TOLERANCE_MS
-    said: list[Outcome] = field(default_factory=list)
     _derived: list[_Change] = field(default_factory=list)
     _emitted: list[_Change] = field(default_factory=list)
     _refused: deque[tuple[int, int]] = field(default_factory=lambda: deque(maxlen=REFUSED_REMEMBERED))
@@ -72,7 +72,7 @@ class Comparison:
         other.remove(twin)
         emitted, derived = sides(twin)
         kind = OutcomeKind.REFUSED if emitted.err else OutcomeKind.MATCHED
-        self._say(kind, emitted, error_ms=emitted.ts - derived.ts)
+        self._add(kind, emitted, error_ms=emitted.ts - derived.ts)
 
     def _belong(self, emitted: _Change, derived: _Change) -> bool:
         late = emitted.ts - derived.ts
@@ -81,8 +81,8 @@ class Comparison:
             return True
         return abs(late) <= self.tolerance_ms
 
-    def _say(self, kind: OutcomeKind, change: _Change, *, error_ms: int | None = None) -> None:
-        self.said.append(
+    def _add(self, kind: OutcomeKind, change: _Change, *, error_ms: int | None = None) -> None:
+        self.outcomes.append(
             Outcome(
                 kind=kind.value,
                 ts=change.ts,
@@ -98,10 +98,10 @@ class Comparison:
         for change in [c for c in self._emitted if c.ts < ts]:
             self._emitted.remove(change)
             # An attempt that was refused changed nothing: whether the rules make it, too, is a matter of a race.
-            self._say(OutcomeKind.REFUSED if change.err else OutcomeKind.MISSING, change)
+            self._add(OutcomeKind.REFUSED if change.err else OutcomeKind.MISSING, change)
         for change in [c for c in self._derived if c.ts < ts]:
             self._derived.remove(change)
-            self._say(OutcomeKind.REFUSED if self._follows_refusal(change) else OutcomeKind.SPURIOUS, change)
+            self._add(OutcomeKind.REFUSED if self._follows_refusal(change) else OutcomeKind.SPURIOUS, change)
 
     def _follows_refusal(self, change: _Change) -> bool:
         """After a refused write a leader tries no other in that epoch; the rules, which wrote, go on."""
@@ -111,7 +111,7 @@ class Comparison:
         """The broker was last heard of at `last_ts`: what it decided just before may be written, but not told."""
         for change in [c for c in self._derived if c.ts > last_ts - UNFINISHED_MS]:
             self._derived.remove(change)
-            self._say(OutcomeKind.REFUSED, change)
+            self._add(OutcomeKind.REFUSED, change)
 
     @property
     def waiting(self) -> bool:
@@ -151,5 +151,5 @@ class Comparison:
         self.give_up_before(ts + PATIENCE_MS)
         if self._hw_rows:
             kind = OutcomeKind.HW.value
-            self.said.append(Outcome(kind=kind, ts=ts, epoch=epoch, amount=self._hw_agree, total=self._hw_rows))
+            self.outcomes.append(Outcome(kind=kind, ts=ts, epoch=epoch, amount=self._hw_agree, total=self._hw_rows))
             self._hw_rows = self._hw_agree = 0

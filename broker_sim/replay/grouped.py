@@ -28,11 +28,11 @@ def replay_lanes(profile: str, schema: pa.Schema) -> ArrowStep:
         out = ArrowBatches(schema)
         feeder = LaneFeeder(PROFILES[profile])
         for batch in batches:
-            for key, said in feeder.feed(batch):
-                out.take(key, said)
+            for key, outcomes in feeder.feed(batch):
+                out.take(key, outcomes)
             yield from out.full()
-        for key, said in feeder.finish():
-            out.take(key, said)
+        for key, outcomes in feeder.finish():
+            out.take(key, outcomes)
         yield from out.rest()
 
     return step
@@ -50,15 +50,15 @@ def fold_histories(end_ts: int, schema: pa.Schema) -> ArrowStep:
                 if values[:2] != key:
                     if key is not None:
                         history.finish(end_ts)
-                        out.take(key, history.said)
+                        out.take(key, history.rows)
                     key, history = values[:2], PartitionHistory()
                 history.feed(FactRow._make(values[2:]))
-                if history.said:
-                    out.take(key, history.said)
+                if history.rows:
+                    out.take(key, history.rows)
             yield from out.full()
         if key is not None:
             history.finish(end_ts)
-            out.take(key, history.said)
+            out.take(key, history.rows)
         yield from out.rest()
 
     return step
@@ -71,10 +71,10 @@ class ArrowBatches:
         self._schema = schema
         self._rows: list[tuple[Any, ...]] = []
 
-    def take(self, key: tuple[Any, ...], said: list[Any]) -> None:
-        """Moves what a machine said here; its list is empty afterwards."""
-        self._rows.extend((*key, *row) for row in said)
-        said.clear()
+    def take(self, key: tuple[Any, ...], rows: list[Any]) -> None:
+        """Moves a machine's rows here, the key before each; its list is empty afterwards."""
+        self._rows.extend((*key, *row) for row in rows)
+        rows.clear()
 
     def drain(self, rows: list[tuple[Any, ...]]) -> None:
         """Moves whole rows here; the list is empty afterwards."""

@@ -143,9 +143,9 @@ class _Window:
 
 @dataclass(slots=True)
 class PartitionHistory:
-    """Folds the facts of one partition, ordered by (`ts`, epoch, version). Take `said` whenever you like."""
+    """Folds the facts of one partition, ordered by (`ts`, epoch, version). Take `rows` whenever you like."""
 
-    said: list[DerivedRow] = field(default_factory=list)
+    rows: list[DerivedRow] = field(default_factory=list)
     _leader: int | None = None
     _leader_up: bool = True
     _epoch: int = -1
@@ -225,7 +225,7 @@ class PartitionHistory:
             left_ms, left_by = self._left[replica]
             by = left_by.value
         first, joined = row.first_fetch_ms, row.joined_ms
-        self.said.append(
+        self.rows.append(
             DerivedRow(
                 table="catch_up",
                 replica=replica,
@@ -255,7 +255,7 @@ class PartitionHistory:
             and left_ms is not None
             and joined - left_ms <= FLAP_WINDOW_MS
         ):
-            self.said.append(
+            self.rows.append(
                 DerivedRow(
                     table="flaps",
                     replica=replica,
@@ -312,7 +312,7 @@ class PartitionHistory:
         if r is None:
             return
         took = _span(r.started, r.finished)
-        self.said.append(
+        self.rows.append(
             DerivedRow(
                 table="reassignments",
                 from_ts=r.started,
@@ -384,7 +384,7 @@ class PartitionHistory:
         window.count(ts, 0)
         if ts <= window.since and not is_open:
             return
-        self.said.append(
+        self.rows.append(
             DerivedRow(
                 table="windows",
                 window=kind.value,
@@ -401,7 +401,7 @@ class PartitionHistory:
         )
 
     def _hw_stalled(self, row: FactRow) -> None:
-        self.said.append(
+        self.rows.append(
             DerivedRow(
                 table="windows",
                 window=WindowKind.HW_STALLED.value,

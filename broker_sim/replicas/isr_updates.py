@@ -101,9 +101,9 @@ class IsrUpdates:
             isr_old=list(change.isr_old),
             isr=list(change.isr),
             replicas=list(change.replicas),
-            last_caught_up_ms=list(change.last_caught_up_ms),
-            hw=partition.led.hw,
-            leo=partition.led.leo,
+            last_caught_up_time_ms=list(change.last_caught_up_time_ms),
+            hw=partition.led.high_watermark,
+            leo=partition.led.log_end_offset,
         )
         self._spawn(self._write(partition, partition.led, change, decided_ms))
 
@@ -113,7 +113,7 @@ class IsrUpdates:
             leader=led.leader,
             isr=change.isr,
             leader_epoch=epoch,
-            partition_epoch=led.zk_version,
+            partition_epoch=led.partition_epoch,
             controller_epoch=partition.controller_epoch,
         )
         async with self._slots:
@@ -132,7 +132,7 @@ class IsrUpdates:
     ) -> None:
         now_ms = self._table.now_ms()
         is_current = partition.led is led and led.epoch == epoch and led.pending is change
-        hw = led.hw
+        hw = led.high_watermark
         if result.outcome is IsrWriteOutcome.WRITTEN:
             self._changed.add(partition.topic_partition)
             self._last_change_ms = now_ms
@@ -141,7 +141,7 @@ class IsrUpdates:
         elif is_current:
             led.write_refused()
         self._tell(partition, change, epoch=epoch, result=result, decided_ms=decided_ms, done_ms=now_ms)
-        if is_current and led.hw > hw:
+        if is_current and led.high_watermark > hw:
             partition.higher_watermark.wake()
 
     def _tell(
@@ -157,7 +157,7 @@ class IsrUpdates:
         error = _ERROR[result.outcome]
         is_written = error is ErrorCode.NONE
         ev_of_kind = TraceEvent.ISR_SHRINK if change.kind is IsrChangeKind.SHRINK else TraceEvent.ISR_EXPAND
-        for replica, cu in zip(change.replicas, change.last_caught_up_ms, strict=True):
+        for replica, cu in zip(change.replicas, change.last_caught_up_time_ms, strict=True):
             self._table.trace.row(
                 ev_of_kind,
                 decided_ms,

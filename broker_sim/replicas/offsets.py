@@ -100,7 +100,7 @@ class Offsets:
     def _refuse_before_epoch(partition: Partition, question: OffsetQuestion) -> None:
         """A new leader does not know yet how much of its log is committed. Raises KafkaError."""
         led = partition.leading()
-        if question.is_consumer and led.hw < led.epoch_start:
+        if question.is_consumer and led.high_watermark < led.epoch_start:
             is_known = question.version >= _OFFSET_NOT_AVAILABLE_SINCE
             raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE if is_known else ErrorCode.LEADER_NOT_AVAILABLE)
 

@@ -82,7 +82,7 @@ class Partition:
     @property
     def hw(self) -> int:
         """The high watermark, whether leading or following."""
-        return self.led.hw if self.led is not None else self._follower_hw
+        return self.led.high_watermark if self.led is not None else self._follower_hw
 
     def attach_log(self, log: Log, hw: int) -> None:
         """The local log, just loaded or created, and the high watermark it starts with."""
@@ -105,13 +105,13 @@ class Partition:
         led.lead(
             now_ms=now_ms,
             epoch=entry.state.leader_epoch,
-            leo=log.leo,
+            log_end_offset=log.leo,
             isr=entry.state.isr,
             replicas=entry.assignment.replicas,
             adding=entry.assignment.adding_replicas,
             removing=entry.assignment.removing_replicas,
-            zk_version=entry.state.partition_epoch,
-            hw=None if self.led is led else self._follower_hw,
+            partition_epoch=entry.state.partition_epoch,
+            high_watermark=None if self.led is led else self._follower_hw,
         )
         self.led = led
         self._adopt(entry)
@@ -127,14 +127,14 @@ class Partition:
             self.topic_partition,
             epoch=led.epoch,
             offset=led.epoch_start,
-            leo=led.leo,
-            hw=led.hw,
+            leo=led.log_end_offset,
+            hw=led.high_watermark,
             log_start=log.log_start_offset,
             isr=list(led.isr),
             replicas=list(led.replicas),
             adding=list(entry.assignment.adding_replicas),
             removing=list(entry.assignment.removing_replicas),
-            zk_version=led.zk_version,
+            zk_version=led.partition_epoch,
         )
 
     def make_follower(self, entry: LeaderAndIsrEntry, *, now_ms: int) -> None:
@@ -162,7 +162,7 @@ class Partition:
     def stop_leading(self) -> None:
         """The rule's state is dropped; the high watermark stays."""
         if self.led is not None:
-            self._follower_hw, self.led = self.led.hw, None
+            self._follower_hw, self.led = self.led.high_watermark, None
         self.follower_log_starts.clear()
 
     def go_offline(self) -> None:
@@ -231,7 +231,7 @@ class Partition:
             epoch=led.epoch,
             offset=appended.base_offset,
             leo=appended.leo,
-            hw=led.hw,
+            hw=led.high_watermark,
             size_bytes=appended.size_bytes,
             moves_hw=rose or len(led.isr) <= 1,
         )
@@ -256,8 +256,8 @@ class Partition:
         if led is None or log is None:
             return None
         counts = error is ErrorCode.NONE
-        is_quiet = counts and replica in led.isr and offset >= led.leo
-        leo, hw = led.leo, led.hw
+        is_quiet = counts and replica in led.isr and offset >= led.log_end_offset
+        leo, hw = led.log_end_offset, led.high_watermark
         change = led.fetch(replica, offset, now_ms) if counts else None
         if counts and self.follower_log_starts.get(replica) != follower_log_start:
             self.follower_log_starts[replica] = follower_log_start
@@ -270,14 +270,14 @@ class Partition:
             leo=leo,
             epoch=led.epoch,
             changes_nothing=is_quiet,
-            hw=led.hw,
+            hw=led.high_watermark,
             log_start=log.log_start_offset,
             bytes=returned_bytes,
             req_epoch=req_epoch,
             err=int(error),
             throttled=throttled,
         )
-        if led.hw > hw:
+        if led.high_watermark > hw:
             self.higher_watermark.wake()
         return change
 

@@ -78,7 +78,7 @@ class _Unacknowledged:
         led = self.partition.led
         if led is None:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
-        if led.hw < self.end_offset:
+        if led.high_watermark < self.end_offset:
             return None
         return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND if led.is_under_min_isr else ErrorCode.NONE
 

@@ -15,7 +15,13 @@ IMPURE = {
     *("confluent_kafka", "kazoo", "prometheus_client", "pyspark", "controller.world", "broker_sim.host"),
 }
 #: Packages that decide, whatever their modules say of themselves.
-ALWAYS = ("controller.core", "broker_sim.isr", "controller.demo.checks", "controller.demo.compare")
+ALWAYS = (
+    "controller.core",
+    "broker_sim.isr",
+    "broker_sim.isr_columns",
+    "controller.demo.checks",
+    "controller.demo.compare",
+)
 #: module -> what it may nevertheless import, and why.
 BUT_FOR: dict[str, dict[str, str]] = {
     "controller.world.real.armed_watches": {"controller.world.real.jute": "bytes in, bytes out; pure itself"},

@@ -34,6 +34,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "controller": ("controller", "broker_sim"),
     # the broker: rules and nouns, logs, replicas, groups, what is answered, and the modules that put a broker together
     "broker_sim.isr": ("controller.wire",),
+    "broker_sim.isr_columns": ("broker_sim.isr", "controller.wire"),
     "broker_sim.config": ("controller.wire", "controller.rules"),
     "broker_sim.metadata_cache": ("controller.wire",),
     "broker_sim.trace": ("controller.wire",),
@@ -58,7 +59,13 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "broker_sim.apis": ("broker_sim", *_BELOW),
     "broker_sim": ("broker_sim", *_BELOW),
     # the replay: rules over rows, log files, what Spark does with both
-    "broker_sim.replay.rules": ("broker_sim.isr", f"{_REPLAY}.rows", f"{_REPLAY}.compare", "controller.wire"),
+    "broker_sim.replay.rules": (
+        "broker_sim.isr",
+        "broker_sim.isr_columns",
+        f"{_REPLAY}.rows",
+        f"{_REPLAY}.compare",
+        "controller.wire",
+    ),
     "broker_sim.replay.logs": (f"{_REPLAY}.errors", f"{_REPLAY}.grouped", f"{_REPLAY}.schema", "controller.wire"),
     "broker_sim.replay.ingest": (
         f"{_REPLAY}.logs",
@@ -76,6 +83,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         f"{_REPLAY}.rows",
         f"{_REPLAY}.schema",
         "broker_sim.isr",
+        "broker_sim.isr_columns",
         "controller.wire",
     ),
     "broker_sim.replay.report": (f"{_REPLAY}.diagnosis_limits", f"{_REPLAY}.finding", f"{_REPLAY}.tables"),

@@ -31,7 +31,6 @@ ALLOWED: dict[str, str] = {
     "_CREATED_OR_CHANGED": "",
     "Supervisor": "",
     "Supervisor.vital": "",
-    "LedPartition.is_under_replicated": "",
     "Segment.index_entries": "",
     "DEBUGGING_CONSUMER_ID": "",
     "Request.deserialize": "kazoo",

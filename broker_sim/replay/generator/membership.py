@@ -1,6 +1,7 @@
 """What must happen to the ISR during one term of one leader, told from whole columns. Pure.
 
-The statements are those of Kafka's code, put as formulas over all fetches and ticks of the term at once:
+This is the truth that the rules (`broker_sim/isr.py`, `isr_columns.py`) are held against, so it shares no line with
+them on purpose. The statements are those of Kafka's code, put as formulas over all fetches and ticks of the term:
 * a follower was last caught up at the latest fetch that asked for the leader's end, or at the fetch before the latest
   one that asked for what had been the end then;
 * at a tick a member leaves that is not at the end and was last caught up longer ago than `replica.lag.time.max.ms`;

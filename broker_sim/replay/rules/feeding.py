@@ -1,7 +1,8 @@
 """Arrow batches of sorted lane rows into lanes: in stretches of columns where there are many, else row by row. Pure.
 
-A batch is cut where the lane changes. Within a lane, rows of the many kinds (`stretch.BULK_KINDS`) in a row go to
-`Lane.skip`, which takes as many as decide nothing; what it leaves, and every other row, goes to `Lane.feed`.
+A batch is cut where the lane changes. Within a lane there is one door (`goes_as_stretch`): a piece of rows of the many
+kinds (`stretch.BULK_KINDS`) that is long enough goes to `Lane.skip`, which takes as many as decide nothing; what it
+leaves, and every other row, goes to `Lane.feed`. Both come to the same (tests/unit/replay/rules/test_stretch.py).
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from controller.wire.types import BrokerId
 
 #: Columns of the key that stand before those of `LaneRow`.
 KEY_COLUMNS: Final = 3
-#: Fewer rows are not worth the columns.
+#: A piece of fewer rows is fed row by row: making columns of it costs more than they save.
 STRETCH_ROWS_MIN: Final = 48
 
 _KIND_NAMES: Final = pa.array(list(BULK_KINDS))
@@ -42,7 +43,7 @@ class LaneFeeder:
         self._lane: Lane | None = None
 
     def feed(self, batch: pa.RecordBatch) -> Iterator[tuple[LaneKey, list[Outcome]]]:
-        """What the lanes say about the rows of this batch: the key of each and its outcomes, which may be drained."""
+        """The outcomes of the rows of this batch, lane by lane: the key of each, and a list that may be emptied."""
         if not batch.num_rows:
             return
         columns = LaneColumns(batch)
@@ -53,14 +54,14 @@ class LaneFeeder:
                 self._key, self._lane = key, Lane(broker=BrokerId(key[2]), profile=self._profile)
             assert self._lane is not None
             feed_lane(self._lane, columns, start, stop)
-            if self._lane.said:
-                yield key, self._lane.said
+            if self._lane.outcomes:
+                yield key, self._lane.outcomes
 
     def finish(self) -> Iterator[tuple[LaneKey, list[Outcome]]]:
         """No row of the present lane will come."""
         if self._lane is not None and self._key is not None:
             self._lane.finish()
-            yield self._key, self._lane.said
+            yield self._key, self._lane.outcomes
         self._key = self._lane = None
 
 
@@ -115,10 +116,15 @@ class LaneColumns:
             lane.feed(LaneRow._make(values))
 
 
+def goes_as_stretch(rows: int, *, is_bulk: bool) -> bool:
+    """Whether a piece of so many rows is tried as a stretch of columns; if not, it is fed row by row."""
+    return is_bulk and rows >= STRETCH_ROWS_MIN
+
+
 def feed_lane(lane: Lane, columns: LaneColumns, start: int, stop: int) -> None:
     """Feeds the rows [start, stop) of a batch, all of this lane: in stretches where it can be, else one by one."""
     for is_bulk, first, end in columns.pieces(start, stop):
-        if is_bulk and end - first >= STRETCH_ROWS_MIN:
+        if goes_as_stretch(end - first, is_bulk=is_bulk):
             _feed_bulk(lane, columns, first, end)
         else:
             columns.feed_each(lane, first, end)

@@ -1,12 +1,12 @@
 """What a led partition felt like, beside who was in sync: stalls, delays, reserves. Pure; a bounded amount of memory.
 
-One `Measures` goes with one lane and is told what the rules did. Each measure is said when the broker stops leading.
-Source: isr-replay.md §6 (HW stalled), §9.
+One `Measures` goes with one lane. It measures over columns alone: the steps of rows that the rules took one by one are
+collected, and measured together as a `Stretch` is. An outcome is given when the broker stops leading, a stall when it
+ends. Source: isr-replay.md §6 (HW stalled), §9.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -15,14 +15,18 @@ from typing import Final
 import numpy as np
 
 from broker_sim.isr import LedPartition
+from broker_sim.isr_columns import Flags, Longs
 from broker_sim.replay.rows import Measure, Outcome, OutcomeKind
-from broker_sim.replay.rules.stretch import Longs, Stretch
+from broker_sim.replay.rules.stretch import Stretch
 from controller.wire.types import BrokerId
 
 #: Delays are counted in classes up to these, ms: steps of about a quarter.
 _CLASSES: Final = tuple(sorted({round(1.25**i) for i in range(80)}))
 #: So many appends wait for the high watermark one by one; of more, the latest.
 _WATCHED_MAX: Final = 4096
+#: So many steps of single rows are measured together.
+_STEPS_MAX: Final = 1024
+_NEVER: Final = int(np.iinfo(np.int64).max)
 
 
 @dataclass(slots=True)
@@ -33,14 +37,8 @@ class Delays:
     worst: int = 0
     _classes: list[int] = field(default_factory=lambda: [0] * (len(_CLASSES) + 1))
 
-    def add(self, delay_ms: int) -> None:
-        """Counts one."""
-        self.count += 1
-        self.worst = max(self.worst, delay_ms)
-        self._classes[bisect_left(_CLASSES, delay_ms)] += 1
-
-    def add_all(self, delays_ms: Longs) -> None:
-        """Counts many."""
+    def add(self, delays_ms: Longs) -> None:
+        """Counts each."""
         if not len(delays_ms):
             return
         self.count += len(delays_ms)
@@ -59,14 +57,34 @@ class Delays:
 
 
 @dataclass(slots=True)
+class _Steps:
+    """The partition after each row that the rules took one by one; `judged`: while a replica was outside the ISR."""
+
+    ts: list[int] = field(default_factory=list)
+    leo: list[int] = field(default_factory=list)
+    hw: list[int] = field(default_factory=list)
+    judged_ts: list[int] = field(default_factory=list)
+    held: list[bool] = field(default_factory=list)
+
+    def clear(self) -> None:
+        for column in (self.ts, self.leo, self.hw, self.judged_ts, self.held):
+            column.clear()
+
+
+@dataclass(slots=True)
 class Measures:
-    """What is measured of one lane. `said` is drained by the caller.
+    """What is measured of one lane; `outcomes` is where it goes.
 
     `stall_limit_ms`: the high watermark stalls when it stands still for longer than this; None: than the lag.
     """
 
+    outcomes: list[Outcome] = field(compare=False)
     stall_limit_ms: int | None = None
-    said: list[Outcome] = field(default_factory=list)
+    _steps: _Steps = field(default_factory=_Steps)
+    #: where the log ended and the high watermark stood after the last row that was measured
+    _leo: int = 0
+    _hw: int = 0
+    #: end and time of each append that is not below the high watermark yet
     _unacked: deque[tuple[int, int]] = field(default_factory=lambda: deque(maxlen=_WATCHED_MAX))
     _delays: Delays = field(default_factory=Delays)
     _stalled_since: int | None = None
@@ -76,125 +94,127 @@ class Measures:
     _bytes: int = 0
     _records: int = 0
 
-    def appended(self, led: LedPartition, ts: int, *, records: int, size: int | None) -> None:
-        """The log grew by `records`, and the rules have judged it."""
-        self._bytes += size or 0
-        while self._unacked and self._unacked[-1][0] > led.leo:
-            self._unacked.pop()  # the log fell, which a leader's does not: these records are gone
-        if records <= 0:
-            return
-        self._records += records
-        if led.leo <= led.hw:
-            self._delays.add(0)
-            return
-        self._unacked.append((led.leo, ts))
-        if self._stalled_since is None:
+    # -- what the lane reports -------------------------------------------------------------------------------------
+
+    def led(self, led: LedPartition, ts: int, *, took_over: bool) -> None:
+        """A LeaderAndIsr was taken, all before it being settled. What is not replicated waits from now on."""
+        if took_over:
+            self._hw = led.high_watermark
+        if self._stalled_since is None and led.log_end_offset > led.high_watermark:
             self._stalled_since = ts
+        self._leo = led.log_end_offset
+        self.stepped(led, ts)
 
-    def hw_moved(self, led: LedPartition, ts: int) -> None:
-        """The high watermark rose."""
-        unacked, hw = self._unacked, led.hw
-        while unacked and unacked[0][0] <= hw:
-            self._delays.add(max(0, ts - unacked.popleft()[1]))
-        if self._stalled_since is not None:
-            self._end_stall(led, ts)
-            self._stalled_since = ts if led.leo > hw else None
+    def appended(self, led: LedPartition, *, records: int, size: int | None) -> None:
+        """An append made the log longer by `records`; negative: the log fell, which a leader's does not."""
+        self._bytes += size or 0
+        self._records += max(0, records)
+        if records < 0:
+            self.settle(led)
+            self._leo = led.log_end_offset
+            while self._unacked and self._unacked[-1][0] > self._leo:
+                self._unacked.pop()
+            if self._leo <= led.high_watermark:
+                self._stalled_since = None
 
-    def _stall_limit(self, led: LedPartition) -> int:
-        return led.lag_time_max_ms if self.stall_limit_ms is None else self.stall_limit_ms
+    def stepped(self, led: LedPartition, ts: int) -> None:
+        """The rules took a row of this time that may have moved the log's end or the high watermark."""
+        steps = self._steps
+        steps.ts.append(ts)
+        steps.leo.append(led.log_end_offset)
+        steps.hw.append(led.high_watermark)
+        if len(steps.ts) >= _STEPS_MAX:
+            self.settle(led)
 
-    def _end_stall(self, led: LedPartition, ts: int) -> None:
-        since = self._stalled_since
-        if since is not None and ts - since > self._stall_limit(led):
-            self.said.append(
-                Outcome(kind=OutcomeKind.HW_STALLED.value, ts=ts, epoch=led.epoch, left_ms=since, joined_ms=ts)
-            )
-
-    def ticked(self, led: LedPartition, ts: int) -> None:
-        """Members were judged: how close was each that is not at the end to being removed?"""
-        for replica in led.isr:
-            state = led.followers.get(replica)
-            if state is not None and state.leo != led.leo:
-                self._note_headroom(replica, led.lag_time_max_ms - (ts - state.cu))
-
-    def _note_headroom(self, replica: BrokerId, left: int) -> None:
-        if left < self._headroom.get(replica, left + 1):
-            self._headroom[replica] = left
-
-    def outsiders(self, led: LedPartition, ts: int) -> None:
-        """While a replica is outside: does it hold the high watermark below what the members alone would allow?"""
-        self.all_inside(ts)
-        if not (led.profile.min_isr_holds_hw and led.is_under_min_isr):
-            members = (state.leo for r, state in led.followers.items() if r in led.isr)
-            if led.hw < min([led.leo, *members]):
-                self._held_since = ts
+    def judged(self, led: LedPartition, ts: int) -> None:
+        """An append or a fetch while a replica is outside: does it hold the high watermark below the members' end?"""
+        members = (state.log_end_offset for r, state in led.followers.items() if r in led.isr)
+        self._steps.judged_ts.append(ts)
+        self._steps.held.append(led.high_watermark < min([led.log_end_offset, *members]) and not _is_frozen(led))
 
     def all_inside(self, ts: int) -> None:
-        """What was held so far is counted; nobody is outside any more."""
-        if self._held_since is not None:
-            self._held_ms += max(0, ts - self._held_since)
-            self._held_since = None
+        """Nobody is outside any more."""
+        self._steps.judged_ts.append(ts)
+        self._steps.held.append(False)
 
-    # -- many rows at once, as the above does one by one -------------------------------------------------------------
-
-    @property
-    def waits(self) -> bool:
-        """Whether an append has not been acknowledged yet."""
-        return self._stalled_since is not None
+    def headroom(self, left_ms: Iterable[tuple[BrokerId, int]]) -> None:
+        """Members were judged: how long each that was not at the end could have stayed so before it is removed."""
+        for replica, left in left_ms:
+            if left < self._headroom.get(replica, left + 1):
+                self._headroom[replica] = left
 
     def passed(self, led: LedPartition, stretch: Stretch, *, any_outside: bool) -> None:
-        """All quiet rows of `stretch`, before it is applied to `led`; while `led.leo > led.hw`, some append `waits`."""
+        """All quiet rows of `stretch`, before it is applied to `led`."""
+        self.settle(led)
         self._bytes += stretch.bytes_appended
-        if len(stretch.grows):
-            self._records += int(stretch.leo[-1]) - led.leo
-        self._ack(stretch)
-        self._stall(led, stretch)
-        for replica, left in stretch.headroom():
-            self._note_headroom(replica, left)
+        self._records += max(0, int(stretch.leo[-1]) - led.log_end_offset)
+        self._measure(led, stretch.ts, stretch.leo, stretch.hw)
+        self.headroom(stretch.headroom())
         if any_outside:
-            self._hold(led, stretch)
+            held = stretch.hw < stretch.members_end()
+            self._hold(stretch.ts[stretch.judged], held[stretch.judged] & (not _is_frozen(led)))
 
-    def _ack(self, stretch: Stretch) -> None:
-        ends = np.concatenate((np.array([end for end, _ in self._unacked], np.int64), stretch.leo[stretch.grows]))
-        since = np.concatenate((np.array([ts for _, ts in self._unacked], np.int64), stretch.ts[stretch.grows]))
-        reached = np.searchsorted(stretch.hw, ends)
-        done = reached < len(stretch.hw)
-        self._delays.add_all(np.maximum(stretch.ts[reached[done]] - since[done], 0))
+    # -- measuring -------------------------------------------------------------------------------------------------
+
+    def settle(self, led: LedPartition) -> None:
+        """Measures what was collected: to be called while the epoch and the settings of `led` are those of then."""
+        steps = self._steps
+        if steps.ts:
+            self._measure(led, *(np.array(column, np.int64) for column in (steps.ts, steps.leo, steps.hw)))
+        if steps.judged_ts:
+            self._hold(np.array(steps.judged_ts, np.int64), np.array(steps.held, np.bool_))
+        steps.clear()
+
+    def _measure(self, led: LedPartition, ts: Longs, leo: Longs, hw: Longs) -> None:
+        grows = np.flatnonzero(np.diff(leo, prepend=self._leo) > 0)
+        rises = np.flatnonzero(np.diff(hw, prepend=self._hw) > 0)
+        self._ack(ts, leo, hw, grows)
+        self._stall(led, ts, leo > hw, grows, rises)
+        self._leo, self._hw = int(leo[-1]), int(hw[-1])
+
+    def _ack(self, ts: Longs, leo: Longs, hw: Longs, grows: Longs) -> None:
+        """How long each append waited for the high watermark."""
+        ends = np.concatenate((np.array([end for end, _ in self._unacked], np.int64), leo[grows]))
+        since = np.concatenate((np.array([at for _, at in self._unacked], np.int64), ts[grows]))
+        reached = np.searchsorted(hw, ends)
+        done = reached < len(hw)
+        self._delays.add(np.maximum(ts[reached[done]] - since[done], 0))
         self._unacked.clear()
         self._unacked.extend(zip(ends[~done].tolist(), since[~done].tolist(), strict=True))
 
-    def _stall(self, led: LedPartition, stretch: Stretch) -> None:
-        """What lies between two rises of the high watermark, from when something waited for it."""
-        ts, rises = stretch.ts, stretch.rises
-        open_after = stretch.leo > stretch.hw
-        waits = stretch.grows[open_after[stretch.grows]]
-        never = np.iinfo(np.int64).max
-        # One stall for each rise and one that goes on: the first is open if it was before, the others if the rise
-        # before left something waiting; else each begins with the next append that has to wait.
-        since = np.where(open_after[rises], ts[rises], never)
-        since = np.append(never if self._stalled_since is None else self._stalled_since, since)
+    def _stall(self, led: LedPartition, ts: Longs, waiting: Flags, grows: Longs, rises: Longs) -> None:
+        """What lies between two rises of the high watermark, from when something waited for it.
+
+        One stall for each rise and one that goes on: the first is open if it was before, the others if the rise before
+        left something waiting; else each begins with the next append that has to wait.
+        """
+        waits = grows[waiting[grows]]
+        since = np.where(waiting[rises], ts[rises], _NEVER)
+        since = np.append(_NEVER if self._stalled_since is None else self._stalled_since, since)
         next_wait = np.searchsorted(waits, np.append(-1, rises), side="right")
-        first = np.append(ts[waits], never)[next_wait]
+        first = np.append(ts[waits], _NEVER)[next_wait]
         row = np.append(waits, len(ts))[next_wait]
         ends = np.append(rises, len(ts))
-        since = np.where((since == never) & (row <= ends), first, since)
-        for k in np.flatnonzero((since[:-1] != never) & (ts[rises] - since[:-1] > self._stall_limit(led))).tolist():
-            self._stalled_since = int(since[k])
-            self._end_stall(led, int(ts[rises[k]]))
-        self._stalled_since = None if since[-1] == never else int(since[-1])
+        since = np.where((since == _NEVER) & (row <= ends), first, since)
+        for k in np.flatnonzero(since[:-1] != _NEVER).tolist():
+            self._end_stall(led, int(since[k]), int(ts[rises[k]]))
+        self._stalled_since = None if since[-1] == _NEVER else int(since[-1])
 
-    def _hold(self, led: LedPartition, stretch: Stretch) -> None:
+    def _end_stall(self, led: LedPartition, since: int, ts: int) -> None:
+        if ts - since > (led.lag_time_max_ms if self.stall_limit_ms is None else self.stall_limit_ms):
+            kind = OutcomeKind.HW_STALLED.value
+            self.outcomes.append(Outcome(kind=kind, ts=ts, epoch=led.epoch, left_ms=since, joined_ms=ts))
+
+    def _hold(self, ts: Longs, held: Flags) -> None:
         """The time in which an outsider held the high watermark, from one append or fetch to the next."""
-        at = stretch.judged
-        if not len(at):
+        if not len(ts):
             return
-        held = (stretch.hw < stretch.members_end())[at]
-        if led.profile.min_isr_holds_hw and led.is_under_min_isr:
-            held[:] = False
-        ts = stretch.ts[at]
-        self.all_inside(int(ts[0]))
+        if self._held_since is not None:
+            self._held_ms += max(0, int(ts[0]) - self._held_since)
         self._held_ms += int(np.maximum(np.diff(ts), 0)[held[:-1]].sum())
         self._held_since = int(ts[-1]) if held[-1] else None
+
+    # -- what came of it -------------------------------------------------------------------------------------------
 
     @property
     def bytes_appended(self) -> int:
@@ -217,15 +237,14 @@ class Measures:
         return round(records * self._bytes / self._records)
 
     def stopped(self, led: LedPartition, ts: int) -> None:
-        """The broker stops leading: everything is said, and forgotten."""
-        self._end_stall(led, ts)
+        """The broker stops leading: all measures become outcomes. This object has done its part."""
         self.all_inside(ts)
-        told = list(self._told(led, ts))
-        said = [*self.said, *told]
-        self.__init__(stall_limit_ms=self.stall_limit_ms)  # type: ignore[misc]
-        self.said = said
+        self.settle(led)
+        if self._stalled_since is not None:
+            self._end_stall(led, self._stalled_since, ts)
+        self.outcomes.extend(self._measured(led, ts))
 
-    def _told(self, led: LedPartition, ts: int) -> Iterable[Outcome]:
+    def _measured(self, led: LedPartition, ts: int) -> Iterable[Outcome]:
         kind = OutcomeKind.MEASURE.value
         for replica, left in sorted(self._headroom.items()):
             headroom = Measure.LAG_HEADROOM.value
@@ -244,3 +263,8 @@ class Measures:
                 p95=self._delays.quantile(0.95),
                 worst=self._delays.worst,
             )
+
+
+def _is_frozen(led: LedPartition) -> bool:
+    """Whether the high watermark stands still because too few members are in sync: then nobody else holds it."""
+    return led.profile.min_isr_holds_hw and led.is_under_min_isr

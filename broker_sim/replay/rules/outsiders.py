@@ -13,7 +13,7 @@ from broker_sim.replay.rows import LaneRow, LeftBy, Outcome, OutcomeKind
 from broker_sim.replay.rules.measures import Measures
 from controller.wire.types import BrokerId
 
-#: Progress of a replica that catches up is told in about so many steps, and not more often than this.
+#: Progress of a replica that catches up is reported in about so many steps, and not more often than this.
 PROGRESS_STEPS: Final = 20
 PROGRESS_EVERY_MS: Final = 100
 
@@ -33,9 +33,9 @@ class Outside:
     backlog_bytes: int | None = None
     #: bytes that had been appended when it left
     appended_before: int = 0
-    #: offset and time of the last progress that was said
-    told: int = 0
-    told_ms: int = 0
+    #: offset and time of the last progress that became an outcome
+    reported: int = 0
+    reported_ms: int = 0
 
 
 @dataclass(slots=True)
@@ -83,21 +83,21 @@ class Outsiders:
             self.left(replica, ts, by, cu=cu or None, appended=appended)
 
     def fetched(self, led: LedPartition, row: LaneRow, measures: Measures) -> Outcome | None:
-        """A fetch of a replica that may be outside: its first, then every step worth telling, is progress."""
+        """A fetch of a replica that may be outside: its first, then every step that is large enough, is progress."""
         outside = self.of.get(BrokerId(row.replica)) if row.replica is not None else None
         if outside is None:
             return None
-        offset, target = row.offset or 0, max(led.epoch_start, led.hw)
+        offset, target = row.offset or 0, max(led.epoch_start, led.high_watermark)
         if outside.first_fetch_ms is None:
             outside.first_fetch_ms, outside.start = row.ts, offset
-            outside.backlog_records = max(0, led.leo - offset)
+            outside.backlog_records = max(0, led.log_end_offset - offset)
             outside.backlog_bytes = measures.size_of(outside.backlog_records)
         elif (
-            offset - outside.told < max(1, (target - outside.start) // PROGRESS_STEPS)
-            or row.ts - outside.told_ms < PROGRESS_EVERY_MS
+            offset - outside.reported < max(1, (target - outside.start) // PROGRESS_STEPS)
+            or row.ts - outside.reported_ms < PROGRESS_EVERY_MS
         ):
             return None
-        outside.told, outside.told_ms = offset, row.ts
+        outside.reported, outside.reported_ms = offset, row.ts
         return Outcome(
             kind=OutcomeKind.PROGRESS.value,
             ts=row.ts,
@@ -109,12 +109,12 @@ class Outsiders:
         )
 
     def joined(self, replica: BrokerId, ts: int, *, epoch: int, measures: Measures) -> Outcome | None:
-        """A replica is a member again; what is told of its absence, if it was outside."""
+        """A replica is a member again; the outcome of its absence, if it was outside."""
         outside = self.of.pop(replica, None)
         return None if outside is None else _catch_up(replica, outside, ts, ts, epoch, measures)
 
     def still_outside(self, ts: int, *, epoch: int, measures: Measures) -> list[Outcome]:
-        """What is told of those who are outside when the lane ends."""
+        """The outcomes of those who are outside when the lane ends."""
         return [_catch_up(r, outside, ts, None, epoch, measures) for r, outside in sorted(self.of.items())]
 
     def clear(self) -> None:

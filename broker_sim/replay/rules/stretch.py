@@ -1,9 +1,9 @@
 """Many rows of one lane at once, as columns, as far as they decide nothing. Pure; numpy.
 
 Nearly all rows of a trace are appends and fetches of followers that are in sync: they move offsets and times, and the
-rules (`broker_sim.isr`) decide nothing. `Stretch` finds how many rows from the first on are such, by the same rules
-put as formulas over whole columns, and moves the state of the partition past them. The row at which something may be
-decided (a replica joins, a tick finds one that must leave) is left to the rules themselves: every decision is theirs.
+rules (`broker_sim.isr`) decide nothing. `Stretch` finds how many rows from the first on are such, by the column form of
+the rules (`broker_sim.isr_columns`), and moves the state of the partition past them. The row at which something may be
+decided (a replica joins, a tick finds one that must leave) is left to the row form: every decision is its.
 """
 
 from __future__ import annotations
@@ -17,12 +17,10 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from broker_sim.isr import Follower, LedPartition
+from broker_sim.isr import LedPartition
+from broker_sim.isr_columns import Flags, FollowerColumns, Longs, high_watermarks, is_out_of_sync
 from controller.wire.trace import TraceEvent
 from controller.wire.types import BrokerId
-
-Longs = npt.NDArray[np.int64]
-Flags = npt.NDArray[np.bool_]
 
 #: What stands for null in a column of integers.
 ABSENT: Final = int(np.iinfo(np.int64).min)
@@ -69,56 +67,12 @@ class BulkRows:
         """Some of the rows."""
         return BulkRows(*(getattr(self, name)[rows] for name in self.__slots__))
 
-    def with_appends(self, made_up: Flags) -> BulkRows:
+    def with_appends(self, implied: Flags) -> BulkRows:
         """The same, where flagged rows are appends of unknown size."""
-        if not made_up.any():
+        if not implied.any():
             return self
-        kind, size = np.where(made_up, BulkKind.APPEND, self.kind), np.where(made_up, ABSENT, self.bytes)
+        kind, size = np.where(implied, BulkKind.APPEND, self.kind), np.where(implied, ABSENT, self.bytes)
         return replace(self, kind=kind, bytes=size)
-
-
-class _FollowerColumns:
-    """One follower's fetches that count, and what is known of it before and after each row."""
-
-    def __init__(self, state: Follower, rows: BulkRows, own: Flags, leo: Longs, *, leader_end_is_max: bool) -> None:
-        self._state = state
-        self._own = own
-        at = np.flatnonzero(own)
-        ts, offset, leader_end = rows.ts[at], rows.offset[at], leo[at]
-        ll = np.append(state.ll, leader_end)
-        self._ll = np.maximum.accumulate(ll) if leader_end_is_max else ll
-        self._ft = np.append(state.ft, ts)
-        never = np.iinfo(np.int64).min
-        reached = np.where(offset >= leader_end, ts, np.where(offset >= self._ll[:-1], self._ft[:-1], never))
-        self._cu = np.maximum.accumulate(np.append(state.cu, reached))
-        self._end = np.append(state.leo, offset)
-        self._after: Longs = np.cumsum(own)
-        self._before: Longs = self._after - own
-
-    @property
-    def moves(self) -> Longs:
-        """The rows at which its known end changes."""
-        moved: Longs = np.flatnonzero(self._own)[np.diff(self._end) != 0]
-        return moved
-
-    def end_after(self) -> Longs:
-        return self._end[self._after]
-
-    def cu_after(self) -> Longs:
-        return self._cu[self._after]
-
-    def end_before(self, rows: Longs) -> Longs:
-        return self._end[self._before[rows]]
-
-    def cu_before(self, rows: Longs) -> Longs:
-        return self._cu[self._before[rows]]
-
-    def move(self, rows: int) -> None:
-        """Moves the state past so many rows."""
-        fetches = int(self._after[rows - 1])
-        state = self._state
-        state.leo, state.cu = int(self._end[fetches]), int(self._cu[fetches])
-        state.ll, state.ft = int(self._ll[fetches]), int(self._ft[fetches])
 
 
 class Stretch:
@@ -135,69 +89,72 @@ class Stretch:
         counts = (rows.kind == BulkKind.FETCH) & ((rows.err == 0) | (rows.err == ABSENT)) & (rows.offset != ABSENT)
         counts &= (rows.epoch == ABSENT) | (rows.epoch == led.epoch)
         counts &= np.isin(rows.replica, list(led.followers))
-        told = np.where((rows.kind == BulkKind.APPEND) | counts, rows.leo, ABSENT)
-        known = np.append(led.leo, np.maximum.accumulate(np.maximum(told, led.leo))[:-1])
+        end_before = np.append(led.log_end_offset, self._ends(rows, counts)[:-1])
         # A fetch that tells a later end of the log tells of an append that was not written down: it gets a row.
-        implied = np.flatnonzero(counts & (rows.leo > known))
-        self._original = np.insert(np.arange(len(rows)), implied, implied)
-        self._made_up = np.insert(np.zeros(len(rows), np.bool_), implied, True)
-        self._counts = counts = counts[self._original] & ~self._made_up
-        self._rows = rows = rows.at(self._original).with_appends(self._made_up)
-        self._leo = np.maximum.accumulate(np.maximum(np.where(self._appends | counts, rows.leo, ABSENT), led.leo))
-        self._leo_before = np.append(led.leo, self._leo[:-1])
-        is_max = led.profile.leader_end_is_max
+        of_fetches = np.flatnonzero(counts & (rows.leo > end_before))
+        self._original = np.insert(np.arange(len(rows)), of_fetches, of_fetches)
+        implied = np.insert(np.zeros(len(rows), np.bool_), of_fetches, True)
+        self._counts = counts = counts[self._original] & ~implied
+        self._rows = rows = rows.at(self._original).with_appends(implied)
+        self._leo = self._ends(rows, counts)
+        self._leo_before = np.append(led.log_end_offset, self._leo[:-1])
         self._followers = {
-            r: _FollowerColumns(state, rows, counts & (rows.replica == r), self._leo, leader_end_is_max=is_max)
-            for r, state in led.followers.items()
+            replica: FollowerColumns(
+                state,
+                fetches=counts & (rows.replica == replica),
+                ts=rows.ts,
+                offset=rows.offset,
+                leader_end=self._leo,
+                leader_end_is_max=led.profile.leader_end_is_max,
+            )
+            for replica, state in led.followers.items()
         }
-        self._hw = self._high_watermarks()
+        self._hw = high_watermarks(
+            led, ts=rows.ts, leader_end=self._leo, appends=self._appends, followers=self._followers
+        )
         self._ticks_at = np.searchsorted(np.maximum.accumulate(rows.ts), ticks, side="right")
         falls = np.flatnonzero(self._appends & (rows.leo < self._leo_before))
         outside = np.isin(rows.replica, [r for r in led.followers if r not in led.isr])
         ends = (falls, np.flatnonzero(counts & outside), self._rows_of_leaving())
-        cut = min(_first(found, len(rows)) for found in ends)
+        cut = min(_first(at, len(rows)) for at in ends)
         #: how many of the rows that were given are quiet
         self.quiet = len(self._original) and int(np.append(self._original, self._original[-1] + 1)[cut])
         self._cut = int(np.searchsorted(self._original, self.quiet, side="left"))
+
+    def _ends(self, rows: BulkRows, counts: Flags) -> Longs:
+        """Where the log ends after each row, by appends and by fetches that count."""
+        ends = np.where((rows.kind == BulkKind.APPEND) | counts, rows.leo, ABSENT)
+        highest: Longs = np.maximum.accumulate(np.maximum(ends, self._led.log_end_offset))
+        return highest
 
     @property
     def _appends(self) -> Flags:
         appends: Flags = (self._rows.kind == BulkKind.APPEND) & (self._rows.leo != ABSENT)
         return appends
 
-    def _high_watermarks(self) -> Longs:
-        """After each row."""
-        led, ts = self._led, self._rows.ts
-        if led.profile.min_isr_holds_hw and led.is_under_min_isr:
-            return np.full(len(ts), led.hw)
-        touched = self._appends
-        least = self._leo.copy()
-        for replica, follower in self._followers.items():
-            touched[follower.moves] = True
-            if replica in led.maximal_isr:
-                np.minimum(least, follower.end_after(), out=least)
-            elif not led.profile.outsider_must_be_alive or self._is_alive(replica):
-                in_time = ts - follower.cu_after() <= led.lag_time_max_ms
-                np.minimum(least, follower.end_after(), out=least, where=in_time)
-        hw: Longs = np.maximum.accumulate(np.maximum(np.where(touched, least, led.hw), led.hw))
-        return hw
-
-    def _is_alive(self, replica: BrokerId) -> bool:
-        return self._led.alive is None or replica in self._led.alive
-
     def _rows_of_leaving(self) -> Longs:
         """The rows before which, or at which, a tick finds a member that must leave."""
         led, (ts, at) = self._led, self._all_ticks(len(self._rows))
-        found = [np.zeros(0, np.int64)]
+        leaving = [np.zeros(0, np.int64)]
         for replica in led.isr:
             if replica == led.leader:
                 continue
             if replica not in self._followers:
-                found.append(at)
-                continue
-            left, lags = self._headroom(replica, ts, at)
-            found.append(at[lags & (left < 0)])
-        return np.sort(np.concatenate(found))
+                leaving.append(at)
+            else:
+                leaving.append(at[self._out_of_sync(replica, ts, at, led.lag_time_max_ms)])
+        return np.sort(np.concatenate(leaving))
+
+    def _out_of_sync(self, replica: BrokerId, ts: Longs, rows: Longs, limit_ms: int) -> Flags:
+        """Whether a tick at each of `ts`, just before each of `rows`, finds this member out of sync."""
+        follower = self._followers[replica]
+        return is_out_of_sync(
+            end=follower.end_before(rows),
+            leader_end=self._leo_before[rows],
+            caught_up=follower.caught_up_before(rows),
+            now_ms=ts,
+            lag_time_max_ms=limit_ms,
+        )
 
     def _all_ticks(self, rows: int) -> tuple[Longs, Longs]:
         """Ticks due within so many rows: when, and before which row."""
@@ -208,20 +165,14 @@ class Stretch:
         ts = np.concatenate((self._ticks[within], self._rows.ts[written]))
         return ts, np.concatenate((self._ticks_at[within], written))
 
-    def _headroom(self, replica: BrokerId, ts: Longs, at: Longs) -> tuple[Longs, Flags]:
-        """For a member at ticks: how many ms are left to it, and whether it lags at all."""
-        follower = self._followers[replica]
-        lags: Flags = np.not_equal(follower.end_before(at), self._leo_before[at])
-        return self._led.lag_time_max_ms - (ts - follower.cu_before(at)), lags
-
     # -- what the quiet rows do ------------------------------------------------------------------------------------
 
     def apply(self) -> None:
         """Moves the partition past the quiet rows."""
         if not self._cut:
             return
-        self._led.leo = int(self._leo[self._cut - 1])
-        self._led.hw = int(self._hw[self._cut - 1])
+        self._led.log_end_offset = int(self._leo[self._cut - 1])
+        self._led.high_watermark = int(self._hw[self._cut - 1])
         for follower in self._followers.values():
             follower.move(self._cut)
 
@@ -245,13 +196,13 @@ class Stretch:
     @cached_property
     def rises(self) -> Longs:
         """The rows at which the high watermark rises."""
-        rises: Longs = np.flatnonzero(np.diff(self.hw, prepend=self._led.hw) > 0)
+        rises: Longs = np.flatnonzero(np.diff(self.hw, prepend=self._led.high_watermark) > 0)
         return rises
 
     @cached_property
     def grows(self) -> Longs:
         """The rows at which the log grows."""
-        grows: Longs = np.flatnonzero(np.diff(self.leo, prepend=self._led.leo) > 0)
+        grows: Longs = np.flatnonzero(np.diff(self.leo, prepend=self._led.log_end_offset) > 0)
         return grows
 
     @property
@@ -285,9 +236,10 @@ class Stretch:
         ts, at = self._all_ticks(self._cut)
         for replica in self._led.isr:
             if replica in self._followers:
-                left, lags = self._headroom(replica, ts, at)
+                follower = self._followers[replica]
+                lags = follower.end_before(at) != self._leo_before[at]
                 if lags.any():
-                    yield replica, int(left[lags].min())
+                    yield replica, self._led.lag_time_max_ms - int((ts - follower.caught_up_before(at))[lags].max())
 
     def first_silence(self, limit_ms: int) -> int:
         """The first quiet row at which a member lags and was last caught up longer ago than this; their number if none.
@@ -298,8 +250,7 @@ class Stretch:
         first = self._cut
         for replica in self._led.isr:
             if replica in self._followers:
-                left, lags = self._headroom(replica, self.ts, rows)
-                silent = lags & (left - self._led.lag_time_max_ms + limit_ms < 0)
+                silent = self._out_of_sync(replica, self.ts, rows, limit_ms)
                 first = min(first, _first(np.flatnonzero(silent), self._cut))
         return first if first == self._cut else int(self._original[first])
 
@@ -312,11 +263,11 @@ class Stretch:
         return not bool(lags[1:].all()), since
 
     def _state_lags(self, replica: BrokerId) -> bool:
-        return self._led.followers[replica].leo != self._led.leo
+        return self._led.followers[replica].log_end_offset != self._led.log_end_offset
 
     def caught_up(self, replica: BrokerId) -> int:
         """When a follower was last caught up, after all quiet rows."""
-        return int(self._followers[replica].cu_after()[self._cut - 1])
+        return int(self._followers[replica].caught_up_after()[self._cut - 1])
 
     @property
     def high_watermarks(self) -> list[int]:
@@ -325,7 +276,7 @@ class Stretch:
         return values
 
     @property
-    def told_high_watermarks(self) -> list[int]:
+    def written_high_watermarks(self) -> list[int]:
         """What the broker wrote of it."""
         hw = self._rows.hw[: self._cut]
         values: list[int] = hw[(self._rows.kind[: self._cut] == BulkKind.HW) & (hw != ABSENT)].tolist()
@@ -343,5 +294,5 @@ class Stretch:
         return int(later[0]) if len(later) else None
 
 
-def _first(found: npt.NDArray[np.intp], otherwise: int) -> int:
-    return int(found[0]) if len(found) else otherwise
+def _first(rows: npt.NDArray[np.intp], otherwise: int) -> int:
+    return int(rows[0]) if len(rows) else otherwise

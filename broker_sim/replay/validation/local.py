@@ -129,7 +129,7 @@ def outcomes_of(rows: list[Row], profile: str) -> Iterator[Row]:
         for lane_row in _lane_rows(seen, own, shared):
             lane.feed(lane_row)
         lane.finish()
-        for outcome in lane.said:
+        for outcome in lane.outcomes:
             yield {"topic": topic, "partition": partition, **outcome._asdict()}
 
 

@@ -15,10 +15,11 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from broker_sim.isr import LedPartition
+from broker_sim.isr import UNKNOWN_OFFSET, LedPartition
+from broker_sim.isr_columns import Longs, caught_up_as_of, is_out_of_sync
 from broker_sim.replay.rows import LaneRow
 from broker_sim.replay.rules.lane import Lane
-from broker_sim.replay.rules.stretch import ABSENT, BulkKind, BulkRows, Longs
+from broker_sim.replay.rules.stretch import ABSENT, BulkKind, BulkRows
 from broker_sim.replay.what_if.asked import Change
 from broker_sim.replay.what_if.lanes import Episode, Figures
 from broker_sim.replay.what_if.throttle import FETCH_BYTES
@@ -44,6 +45,9 @@ def grid() -> Floats:
     return rates
 
 
+_PER_RATE: Final = ("_copied", "_end", "_leader_end", "_fetched", "_caught_up")
+
+
 @dataclass(slots=True)
 class Model:
     """Followers of one leader, one for each rate that is left; bytes and ms."""
@@ -55,28 +59,30 @@ class Model:
     #: what a fetch carries at most, and how long one waits at the log's end
     fetch_bytes: int = FETCH_BYTES
     wait_ms: int = WAIT_MS
-    #: what each has copied; what its last fetch told the leader; lastFetchLeaderLogEndOffset
+    #: what each has copied; then its `isr.Follower` at the leader, in bytes
     _copied: Floats = field(init=False)
-    _told: Floats = field(init=False)
-    _ll: Floats = field(init=False)
-    _ft: Floats = field(init=False)
-    _cu: Floats = field(init=False)
+    _end: Floats = field(init=False)
+    _leader_end: Floats = field(init=False)
+    _fetched: Floats = field(init=False)
+    _caught_up: Floats = field(init=False)
     #: when the next fetch arrives; infinite while one waits at the log's end
     _next: Floats = field(init=False)
 
     def __post_init__(self) -> None:
-        self._copied, self._told, self._ll, self._ft, self._cu = (np.zeros(len(self.rates)) for _ in range(5))
+        for name in _PER_RATE:
+            setattr(self, name, np.zeros(len(self.rates)))
         self._next = np.full(len(self.rates), np.inf)
 
     def lead(self, ts: int, *, took_over: bool) -> None:
         """A LeaderAndIsr was taken (§3.1); a leader that takes over has followers that have copied all there is."""
         self._fetch_until(ts)
-        self._cu[:] = ts
+        self._caught_up[:] = ts
         if took_over:
             self._copied[:] = self.end
-            self._told[:], self._ll[:], self._ft[:], self._next[:] = -1, -1, 0, ts
+            self._end[:] = self._leader_end[:] = UNKNOWN_OFFSET
+            self._fetched[:], self._next[:] = 0, ts
         else:
-            self._ll[:], self._ft[:] = self.end, ts
+            self._leader_end[:], self._fetched[:] = self.end, ts
 
     def append(self, ts: int, size: int) -> None:
         """The log grew by so many bytes."""
@@ -84,19 +90,21 @@ class Model:
         self.end += size
         waits = np.flatnonzero(np.isinf(self._next))
         # It has fetched again each time the wait was over; the last of these is answered now.
-        last = self._ft[waits] + np.floor((ts - self._ft[waits]) / self.wait_ms) * self.wait_ms
-        self._ft[waits] = last
-        self._cu[waits] = np.maximum(self._cu[waits], last)
+        last = self._fetched[waits] + np.floor((ts - self._fetched[waits]) / self.wait_ms) * self.wait_ms
+        self._fetched[waits] = last
+        self._caught_up[waits] = np.maximum(self._caught_up[waits], last)
         self._answer(waits, np.full(len(waits), float(ts)))
 
     def tick(self, ts: int, lag_ms: int) -> None:
         """The periodic check (§3.4): who is out of sync is given up."""
         self._fetch_until(ts)
-        out = (self._told != self.end) & (ts - self._cu > lag_ms)
+        out = is_out_of_sync(
+            end=self._end, leader_end=self.end, caught_up=self._caught_up, now_ms=ts, lag_time_max_ms=lag_ms
+        )
         if not out.any():
             return
         self.too_small = max(self.too_small, float(self.rates[out].max()))
-        for name in ("rates", "_copied", "_told", "_ll", "_ft", "_cu", "_next"):
+        for name in ("rates", *_PER_RATE, "_next"):
             setattr(self, name, getattr(self, name)[~out])
 
     @property
@@ -109,9 +117,15 @@ class Model:
         while len(due := np.flatnonzero(self._next <= ts)):
             at, offset = self._next[due], self._copied[due]
             at_end = offset >= self.end
-            reached = np.where(at_end, at, np.where(offset >= self._ll[due], self._ft[due], 0.0))
-            self._cu[due] = np.maximum(self._cu[due], reached)
-            self._told[due], self._ll[due], self._ft[due] = offset, self.end, at
+            reached = caught_up_as_of(
+                at,
+                offset,
+                leader_end=self.end,
+                leader_end_before=self._leader_end[due],
+                fetched_before=self._fetched[due],
+            )
+            self._caught_up[due] = np.maximum(self._caught_up[due], reached)
+            self._end[due], self._leader_end[due], self._fetched[due] = offset, self.end, at
             self._next[due[at_end]] = np.inf
             self._answer(due[~at_end], at[~at_end])
 
@@ -139,7 +153,7 @@ class FetchRateLane(Lane):
             self._set_fetches(row)
         epoch = None if self.led is None else self.led.epoch
         Lane.feed(self, row)
-        self.said.clear()
+        self.outcomes.clear()
         if row.ev == TraceEvent.LEADER.value and self.led is not None and self.led.epoch != epoch:
             self._model.lead(row.ts, took_over=epoch is None)
 
@@ -162,7 +176,7 @@ class FetchRateLane(Lane):
     def finish_at(self, _: int) -> None:
         """The lane is over."""
         Lane.finish(self)
-        self.said.clear()
+        self.outcomes.clear()
         figures, smallest = self.figures, self._model.smallest
         figures.bytes_unknown = self._records > 0 and not self._model.end
         if self._records and not figures.bytes_unknown:
@@ -179,11 +193,11 @@ class FetchRateLane(Lane):
             self._model.wait_ms = max(1, int(row.value))
 
     def _append(self, led: LedPartition, leo: int, ts: int, size: int | None) -> None:
-        self._records += max(0, leo - led.leo)
-        led.leo = leo
+        self._records += max(0, leo - led.log_end_offset)
+        led.log_end_offset = leo
         if size:
             self._model.append(ts, size)
 
     def _tick(self, ts: int) -> None:
         if self.led is not None and self._rules_on:
-            self._model.tick(ts, self._lag.value)
+            self._model.tick(ts, self._settings.lag.value)

@@ -13,12 +13,14 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from broker_sim.isr import IsrChange, IsrChangeKind, LedPartition
+from broker_sim.isr_columns import Longs
 from broker_sim.replay.history import FLAP_WINDOW_MS
 from broker_sim.replay.rows import ALIVENESS_RUN, RULES_OFF, LaneRow, LeftBy, Measure, Outcome, OutcomeKind
-from broker_sim.replay.rules.lane import Lane, tick_phase
+from broker_sim.replay.rules.lane import Lane
 from broker_sim.replay.rules.measures import Measures
+from broker_sim.replay.rules.process import tick_phase
 from broker_sim.replay.rules.settings import DEFAULT_LAG_MS, ForcedSetting
-from broker_sim.replay.rules.stretch import BulkKind, BulkRows, Longs, Stretch
+from broker_sim.replay.rules.stretch import BulkKind, BulkRows, Stretch
 from broker_sim.replay.what_if.asked import LAG, MIN_ISR, Change
 from broker_sim.replay.what_if.silences import Silences
 from controller.wire.trace import TraceEvent
@@ -94,7 +96,7 @@ class _State:
 
 @dataclass(slots=True, kw_only=True)
 class SweptLane(Lane):
-    """Feed it every row, then `finish_at`; `figures` and `episodes` are what came of it. It says nothing else."""
+    """Feed it every row, then `finish_at`; `figures` and `episodes` are what came of it. It gives no outcomes."""
 
     change: Change
     figures: Figures = field(default_factory=Figures)
@@ -108,12 +110,15 @@ class SweptLane(Lane):
     _silences: Silences | None = None
 
     def __post_init__(self) -> None:
-        self._measures = Measures(stall_limit_ms=STALL_MS)
+        Lane.__post_init__(self)
         if self.change.value is not None and self.change.key == LAG:
-            self._lag = ForcedSetting(self.change.value)
+            self._settings.lag = ForcedSetting(self.change.value)
             self._silences = Silences(self.change.value)
         if self.change.value is not None and self.change.key == MIN_ISR:
-            self._min_isr = ForcedSetting(self.change.value)
+            self._settings.min_isr = ForcedSetting(self.change.value)
+
+    def _new_measures(self) -> Measures:
+        return Measures(self.outcomes, stall_limit_ms=STALL_MS)
 
     # -- rows ------------------------------------------------------------------------------------------------------
 
@@ -124,7 +129,7 @@ class SweptLane(Lane):
         led = self.led
         if row.ev == TraceEvent.LEADER.value and led is not None and (row.epoch or 0) > led.epoch:
             self.figures.leader_rows_differ += set(row.isr or ()) != set(led.isr)
-        own_ticks = isinstance(self._lag, ForcedSetting) and row.run != ALIVENESS_RUN
+        own_ticks = isinstance(self._settings.lag, ForcedSetting) and row.run != ALIVENESS_RUN
         Lane.feed(self, self._with_own_ticks(row) if own_ticks else row)
         if own_ticks and row.ev == TraceEvent.CONFIG.value:
             self._find_stop(row.ts)
@@ -140,13 +145,13 @@ class SweptLane(Lane):
 
     def skip(self, rows: BulkRows) -> int:
         """Takes rows that decide nothing, as `Lane.skip` does."""
-        if isinstance(self._lag, ForcedSetting):
+        if isinstance(self._settings.lag, ForcedSetting):
             if self._stop is not None:
                 beyond = np.flatnonzero(rows.ts > self._stop.due_ms)
                 rows = rows.at(slice(0, int(beyond[0]) if len(beyond) else len(rows)))
             rows = replace(rows, kind=np.where(rows.kind == BulkKind.TICK, BulkKind.OTHER, rows.kind))
             if (led := self._of_unknown_phase) is not None and led.pending is None and len(rows):
-                silence = Stretch(led, rows, ticks=_NO_TICKS, judges=False).first_silence(self._lag.value)
+                silence = Stretch(led, rows, ticks=_NO_TICKS, judges=False).first_silence(self._settings.lag.value)
                 rows = rows.at(slice(0, silence))
         taken = Lane.skip(self, rows)
         self._observe(self._last_ts)
@@ -164,9 +169,9 @@ class SweptLane(Lane):
             self._silences.note(None, led_until)
             self.figures.expected_shrinks += self._silences.expected
         Lane.finish(self)
-        for outcome in self.said:
+        for outcome in self.outcomes:
             self._take(outcome)
-        self.said.clear()
+        self.outcomes.clear()
         self._roll(led_until)
         self._state = None
 
@@ -202,9 +207,9 @@ class SweptLane(Lane):
     def _find_stop(self, after: int) -> None:
         """The next recorded tick that tells of a stop."""
         was, self._stop = self._stop, None
-        if self._phase is None or not isinstance(self._lag, ForcedSetting) or not len(self._ahead):
+        if self._phase is None or not isinstance(self._settings.lag, ForcedSetting) or not len(self._ahead):
             return
-        period = max(1, (self._lag.told or DEFAULT_LAG_MS) // 2)
+        period = max(1, (self._settings.lag.written or DEFAULT_LAG_MS) // 2)
         ticks = self._ahead
         before = np.append(self._last_tick if self._last_tick is not None else ticks[0], ticks[:-1])
         # Some ticks are a ms or two before their time.
@@ -229,7 +234,7 @@ class SweptLane(Lane):
 
     def _wake(self, ts: int) -> None:
         """All ticks that were missed run at once; then the grid holds again (§3.4)."""
-        due, period = self._next_tick_ms, max(1, self._lag.value // 2)
+        due, period = self._next_tick_ms, self._tick_period_ms
         if due is not None and due <= ts:
             self._tick(ts)
             self._next_tick_ms = due + ((ts - due) // period + 1) * period
@@ -242,7 +247,7 @@ class SweptLane(Lane):
             figures.shrinks += len(change.replicas)
             if self._silences is None or self._of_unknown_phase is None:
                 figures.expected_shrinks += len(change.replicas)
-            for took in (ts - cu for cu in change.last_caught_up_ms if cu):
+            for took in (ts - cu for cu in change.last_caught_up_time_ms if cu):
                 figures.detections += 1
                 figures.detection_ms += took
                 figures.detection_max_ms = max(figures.detection_max_ms, took)
@@ -251,10 +256,10 @@ class SweptLane(Lane):
         Lane._write(self, led, change, ts)
 
     def _observe(self, ts: int) -> None:
-        if self.said:
-            for outcome in self.said:
+        if self.outcomes:
+            for outcome in self.outcomes:
                 self._take(outcome)
-            self.said.clear()
+            self.outcomes.clear()
         led = self.led
         if led is None:
             if self._state is not None:

@@ -16,8 +16,7 @@ from controller.wire.types import BrokerId
 
 @dataclass(slots=True)
 class _Silence:
-    #: last caught up
-    cu: int
+    caught_up_ms: int
     #: a member since
     member_ms: int
     #: lags since; None: at the log's end
@@ -40,13 +39,16 @@ class Silences:
         if led is None:
             return
         for replica, state in followers.items():
-            lags, silence = state.leo != led.leo, self._open.get(replica)
-            if silence is not None and (silence.cu != state.cu or (silence.lags_ms is not None and not lags)):
+            caught_up, lags = state.last_caught_up_time_ms, state.log_end_offset != led.log_end_offset
+            silence = self._open.get(replica)
+            if silence is not None and (
+                silence.caught_up_ms != caught_up or (silence.lags_ms is not None and not lags)
+            ):
                 self._end(replica, ts)
                 silence = None
             if silence is None:
                 if replica in led.isr:
-                    self._open[replica] = _Silence(state.cu, ts, ts if lags else None)
+                    self._open[replica] = _Silence(caught_up, ts, ts if lags else None)
             elif lags and silence.lags_ms is None:
                 silence.lags_ms = ts
 
@@ -55,12 +57,12 @@ class Silences:
         for replica in led.followers:
             if (silence := self._open.get(replica)) is not None:
                 was_at_end, since = stretch.lagging_since(replica)
-                silence.cu = stretch.caught_up(replica)
+                silence.caught_up_ms = stretch.caught_up(replica)
                 if was_at_end or silence.lags_ms is None:
                     silence.lags_ms = since
 
     def _end(self, replica: BrokerId, ts: int) -> None:
         silence = self._open.pop(replica)
         if silence.lags_ms is not None:
-            due = max(silence.cu + self.lag_ms, silence.lags_ms, silence.member_ms)
+            due = max(silence.caught_up_ms + self.lag_ms, silence.lags_ms, silence.member_ms)
             self.expected += min(1.0, max(0.0, (ts - due) / max(1, self.lag_ms // 2)))

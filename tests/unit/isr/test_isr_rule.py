@@ -20,14 +20,14 @@ def led(
     profile: str = "P26", *, isr: tuple[BrokerId, ...] = (ONE, TWO, THREE), leo: int = 1000, min_isr: int = 1
 ) -> LedPartition:
     partition = LedPartition(
-        leader=ONE, profile=PROFILES[profile], lag_time_max_ms=LAG_MS, min_insync_replicas=min_isr, hw=leo
+        leader=ONE, profile=PROFILES[profile], lag_time_max_ms=LAG_MS, min_insync_replicas=min_isr, high_watermark=leo
     )
-    partition.lead(now_ms=0, epoch=0, leo=leo, isr=isr, replicas=(ONE, TWO, THREE), zk_version=0)
+    partition.lead(now_ms=0, epoch=0, log_end_offset=leo, isr=isr, replicas=(ONE, TWO, THREE), partition_epoch=0)
     return partition
 
 
 def wrote(partition: LedPartition, now_ms: int) -> tuple[BrokerId, ...]:
-    partition.write_succeeded(partition.zk_version + 1, now_ms)
+    partition.write_succeeded(partition.partition_epoch + 1, now_ms)
     return partition.isr
 
 
@@ -37,30 +37,32 @@ def test_the_worked_example_of_the_specification_step_by_step() -> None:
         p.fetch(follower, 1000, 10_000)
     assert not p.append(1100, 12_000)
     p.fetch(TWO, 1100, 12_010)
-    assert p.hw == 1000, "3 is at 1000"
+    assert p.high_watermark == 1000, "3 is at 1000"
     assert p.tick(15_000) is None and p.tick(30_000) is None
     p.append(2000, 40_000)
     p.fetch(TWO, 2000, 40_010)
 
     shrink = p.tick(45_000)
-    assert shrink is not None and (shrink.replicas, shrink.last_caught_up_ms) == ((THREE,), (10_000,))
-    assert wrote(p, 45_000) == (ONE, TWO) and p.hw == 2000
+    assert shrink is not None and (shrink.replicas, shrink.last_caught_up_time_ms) == ((THREE,), (10_000,))
+    assert wrote(p, 45_000) == (ONE, TWO) and p.high_watermark == 2000
 
     assert p.fetch(THREE, 1000, 60_000) is None
-    assert p.followers[THREE].cu == 10_000, "reaching the leader's old end counts as of the fetch before"
+    assert p.followers[THREE].last_caught_up_time_ms == 10_000, (
+        "reaching the leader's old end counts as of the fetch before"
+    )
     p.append(2020, 60_100)
     p.fetch(TWO, 2020, 60_110)
-    assert p.fetch(THREE, 1600, 60_200) is None and p.followers[THREE].cu == 10_000
+    assert p.fetch(THREE, 1600, 60_200) is None and p.followers[THREE].last_caught_up_time_ms == 10_000
     p.append(2040, 60_300)
     p.fetch(TWO, 2040, 60_310)
     assert p.fetch(THREE, 2020, 60_400) is None, "below the high watermark"
-    assert p.followers[THREE].cu == 60_200
+    assert p.followers[THREE].last_caught_up_time_ms == 60_200
     p.append(2060, 60_500)
     p.fetch(TWO, 2060, 60_500)
-    assert p.hw == 2040, "held by the outsider that is caught up"
+    assert p.high_watermark == 2040, "held by the outsider that is caught up"
     expand = p.fetch(THREE, 2060, 60_600)
     assert expand is not None and expand.isr == (ONE, TWO, THREE)
-    assert wrote(p, 60_600) == (ONE, TWO, THREE) and p.hw == 2060
+    assert wrote(p, 60_600) == (ONE, TWO, THREE) and p.high_watermark == 2060
 
 
 @pytest.mark.known_failure("I3")
@@ -79,15 +81,15 @@ def test_below_min_insync_replicas_the_high_watermark_stands_still_since_37() ->
     for p in (old, new):
         # The others were never caught up, so they do not hold it either.
         p.append(1500, 50_000)
-    assert (old.hw, new.hw) == (1500, 1000)
+    assert (old.high_watermark, new.high_watermark) == (1500, 1000)
     assert new.is_under_min_isr
 
 
 def test_after_an_epoch_bump_an_outsider_must_reach_the_start_of_the_epoch() -> None:
     p = led("P26", isr=(ONE, TWO))
     p.append(2000, 100)
-    p.lead(now_ms=200, epoch=1, leo=2000, isr=(ONE, TWO), replicas=(ONE, TWO, THREE), zk_version=1)
-    assert p.hw < 1500
+    p.lead(now_ms=200, epoch=1, log_end_offset=2000, isr=(ONE, TWO), replicas=(ONE, TWO, THREE), partition_epoch=1)
+    assert p.high_watermark < 1500
     assert p.fetch(THREE, 1500, 300) is None, "above the high watermark, below the start of the epoch"
     assert p.fetch(THREE, 2000, 400) is not None
 
@@ -130,7 +132,7 @@ FETCH_ERRORS = [
 )
 def test_a_fetch(replica: BrokerId, offset: int, epoch: int, error: ErrorCode) -> None:
     p = led()
-    p.lead(now_ms=0, epoch=5, leo=1000, isr=(ONE, TWO), replicas=(ONE, TWO, THREE), zk_version=1)
+    p.lead(now_ms=0, epoch=5, log_end_offset=1000, isr=(ONE, TWO), replicas=(ONE, TWO, THREE), partition_epoch=1)
     assert p.fetch_error(replica, offset=offset, req_epoch=epoch, log_start=10) is error
 
 
@@ -149,18 +151,18 @@ def test_whatever_happens_the_leader_stays_in_and_the_high_watermark_never_falls
     now = 0
     for kind, follower, amount in events:
         now += amount
-        hw = p.hw
+        hw = p.high_watermark
         change = None
         if kind == "append":
-            p.append(p.leo + amount % 7, now)
+            p.append(p.log_end_offset + amount % 7, now)
         elif kind == "fetch":
-            change = p.fetch(follower, max(0, p.leo - amount % 9), now)
+            change = p.fetch(follower, max(0, p.log_end_offset - amount % 9), now)
         else:
             change = p.tick(now)
         if change is not None:
             wrote(p, now)
         assert ONE in p.isr and set(p.isr) <= {ONE, TWO, THREE} and len(set(p.isr)) == len(p.isr)
-        assert hw <= p.hw <= p.leo
+        assert hw <= p.high_watermark <= p.log_end_offset
         assert not p.out_of_sync(now) or kind != "tick"
 
 

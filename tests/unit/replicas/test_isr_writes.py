@@ -115,7 +115,7 @@ def test_notices_are_batched(cluster_of, tmp_path, _, changes, expected) -> None
             await world.sleep(start + at - world.loop.time())
             partition = cluster.nodes[1].partition(shrunk(number))
             change = IsrChange(
-                kind=IsrChangeKind.SHRINK, isr_old=(1, 2), isr=(1,), replicas=(2,), last_caught_up_ms=(0,)
+                kind=IsrChangeKind.SHRINK, isr_old=(1, 2), isr=(1,), replicas=(2,), last_caught_up_time_ms=(0,)
             )
             updates.write(partition, change, decided_ms=world.clock.now_ms())
         await world.sleep(20)

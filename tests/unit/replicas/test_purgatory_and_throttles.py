@@ -154,7 +154,7 @@ def test_a_throttled_fetch_of_a_replica_outside_the_isr_is_recorded_and_waits(cl
         )
         assert (results[TP].error, results[TP].records) == (ErrorCode.NONE, b"")
         assert cluster.world.loop.time() - before == pytest.approx(0.5, abs=0.01)
-        assert cluster.nodes[1].partition(TP).led.followers[3].leo == 0
+        assert cluster.nodes[1].partition(TP).led.followers[3].log_end_offset == 0
 
     run(cluster_of, tmp_path, scenario)
 

@@ -41,7 +41,7 @@ class Replay:
             return
         getattr(self, row["ev"], lambda row: None)(row)
         if self.exact and self.led is not None and "hw" in row and row["ev"] != "follower":
-            assert self.led.hw == row["hw"], row
+            assert self.led.high_watermark == row["hw"], row
 
     def start(self, row):
         self.led = None
@@ -76,13 +76,13 @@ class Replay:
         self.led.lead(
             now_ms=row["ts"],
             epoch=row["epoch"],
-            leo=row["offset"],
+            log_end_offset=row["offset"],
             isr=row["isr"],
             replicas=row["replicas"],
             adding=row["adding"],
             removing=row["removing"],
-            zk_version=row["zk_version"],
-            hw=row["hw"] if was is None else None,
+            partition_epoch=row["zk_version"],
+            high_watermark=row["hw"] if was is None else None,
         )
 
     def append(self, row):
@@ -90,7 +90,7 @@ class Replay:
 
     def fetch(self, row):
         if not row["err"]:
-            assert row["leo"] == self.led.leo
+            assert row["leo"] == self.led.log_end_offset
             self._decided(self.led.fetch(row["replica"], row["offset"], row["ts"]), row["ts"])
 
     def tick(self, row):
@@ -102,7 +102,7 @@ class Replay:
             return
         self.changes.append((ts, change.kind.value, self.led.epoch, change.isr_old, change.isr, change.replicas))
         if not self.exact:
-            self.led.write_succeeded(self.led.zk_version + 1, ts)
+            self.led.write_succeeded(self.led.partition_epoch + 1, ts)
 
     def isr_shrink(self, row):
         if not self.exact or self.led is None or self.led.epoch != row["epoch"] or self.led.pending is None:

@@ -52,7 +52,7 @@ def derived(plan: ClusterPlan, rows: list[dict[str, Any]]) -> list[tuple[Any, ..
             lane.feed(row)
         lane.finish()
         kinds = (OutcomeKind.SHRINK.value, OutcomeKind.EXPAND.value)
-        found += [(o.ts, o.kind, broker, o.epoch, tuple(o.isr or ())) for o in lane.said if o.kind in kinds]
+        found += [(o.ts, o.kind, broker, o.epoch, tuple(o.isr or ())) for o in lane.outcomes if o.kind in kinds]
     return sorted(found)
 
 

@@ -21,7 +21,7 @@ def fold(*facts: FactRow) -> list[DerivedRow]:
     for fact in facts:
         history.feed(fact)
     history.finish(END)
-    return history.said
+    return history.rows
 
 
 def windows(*facts: FactRow) -> dict[str, list[tuple[int | None, int | None, bool | None]]]:

@@ -23,7 +23,7 @@ def outcomes(lane_rows: list[LaneRow]) -> list[Outcome]:
     for row in lane_rows:
         lane.feed(row)
     lane.finish()
-    return lane.said
+    return lane.outcomes
 
 
 def of(said: list[Outcome], *kinds: str) -> list[Outcome]:

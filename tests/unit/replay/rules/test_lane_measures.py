@@ -33,7 +33,7 @@ def said(*told: Told, before: tuple[LaneRow, ...] = ()) -> list[Outcome]:
     for row in (*before, *(LaneRow(run=5, seq=i, ts=ts, ev=ev, **columns) for i, (ts, ev, columns) in enumerate(told))):
         lane.feed(row)
     lane.finish()
-    return lane.said
+    return lane.outcomes
 
 
 def measured(outcomes: list[Outcome], measure: str) -> list[tuple[int | None, ...]]:

@@ -54,7 +54,7 @@ def test_every_change_that_a_leader_wrote_follows_from_the_rules(run: str) -> No
             for row in lane_rows:
                 lane.feed(row)
             lane.finish()
-            for outcome in lane.said:
+            for outcome in lane.outcomes:
                 said[outcome.kind] += 1
                 if outcome.kind == "hw":
                     said["hw_differ"] += (outcome.total or 0) - (outcome.amount or 0)

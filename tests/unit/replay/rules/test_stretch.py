@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -55,12 +56,13 @@ def in_stretches(rows: list[LaneRow], profile: str, window: int) -> tuple[Lane, 
 
 def said(lane: Lane) -> list[Outcome]:
     # When a change is given up, and where in the list it stands, depends on how far the rows were looked at.
-    return sorted((o for o in lane.said if o.kind != OutcomeKind.HW.value), key=repr)
+    return sorted((o for o in lane.outcomes if o.kind != OutcomeKind.HW.value), key=repr)
 
 
 def state(lane: Lane) -> dict[str, Any]:
-    hidden = {"said", "_comparison"}
-    return {name: getattr(lane, name) for name in Lane.__slots__ if name not in hidden}
+    lane.settle()
+    hidden = {"outcomes", "_comparison"}
+    return {f.name: getattr(lane, f.name) for f in fields(lane) if f.name not in hidden}
 
 
 def chaotic_rows(seed: int, *, computed_ticks: bool, length: int) -> list[LaneRow]:
@@ -150,7 +152,7 @@ def test_most_rows_are_taken_in_stretches() -> None:
     """Only where something may be decided rows go one by one."""
     rows = chaotic_rows(11, computed_ticks=True, length=2_000)
     fast, skipped = in_stretches(rows, "P37", 512)
-    decided = sum(o.kind in (OutcomeKind.SHRINK.value, OutcomeKind.EXPAND.value) for o in fast.said)
+    decided = sum(o.kind in (OutcomeKind.SHRINK.value, OutcomeKind.EXPAND.value) for o in fast.outcomes)
     assert decided > 0
     assert skipped > 0.8 * len(rows)
 

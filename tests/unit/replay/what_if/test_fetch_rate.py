@@ -79,7 +79,8 @@ def removed(appends: Appends, *, end: int, rate: float) -> bool:
     """The same follower at one rate, fetch by fetch through `broker_sim.isr`; offsets are bytes."""
     led = LedPartition(leader=BrokerId(1), profile=PROFILES["P37"], lag_time_max_ms=LAG_MS)
     three = BrokerId(3)
-    led.lead(now_ms=0, epoch=0, leo=0, isr=(BrokerId(1), three), replicas=(BrokerId(1), three), zk_version=0, hw=0)
+    members = (BrokerId(1), three)
+    led.lead(now_ms=0, epoch=0, log_end_offset=0, isr=members, replicas=members, partition_epoch=0, high_watermark=0)
     events = sorted([*((ts, 0, size) for ts, size in appends), *((t, 1, 0) for t in range(5_000, end, 5_000))])
     copied, next_fetch, waits = 0.0, 0.0, False
 
@@ -87,7 +88,7 @@ def removed(appends: Appends, *, end: int, rate: float) -> bool:
         nonlocal copied, next_fetch, waits
         while next_fetch <= until:
             led.fetch(three, copied, next_fetch)  # type: ignore[arg-type]
-            if copied >= led.leo:
+            if copied >= led.log_end_offset:
                 waits = True
                 next_fetch += WAIT_MS
             else:
@@ -96,7 +97,7 @@ def removed(appends: Appends, *, end: int, rate: float) -> bool:
 
     def answer(at: float) -> None:
         nonlocal copied, next_fetch
-        size = min(led.leo - copied, FETCH_BYTES)
+        size = min(led.log_end_offset - copied, FETCH_BYTES)
         copied, next_fetch = copied + size, at + max(ROUND_TRIP_MS, size * 1000 / rate)
 
     for ts, kind, size in events:
@@ -104,7 +105,7 @@ def removed(appends: Appends, *, end: int, rate: float) -> bool:
         if kind == 1 and led.tick(ts) is not None:
             return True
         if kind == 0:
-            led.append(led.leo + size, ts)
+            led.append(led.log_end_offset + size, ts)
             if waits:
                 waits = False
                 answer(ts)

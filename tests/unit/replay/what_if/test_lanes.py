@@ -211,7 +211,7 @@ def test_as_recorded_nothing_is_different() -> None:
         told.feed(row)
     for change in (Change(LAG), Change(MIN_ISR)):
         found = swept(trace.rows, change, end=T0 + 41_000)
-        assert found["shrinks"] == sum(o.kind == "isr_shrink" for o in told.said) == 1
+        assert found["shrinks"] == sum(o.kind == "isr_shrink" for o in told.outcomes) == 1
         assert found["detection_max_ms"] == 10_003 - 1
 
 
