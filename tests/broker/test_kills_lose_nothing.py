@@ -13,8 +13,9 @@ import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from tests.worlds.programs import Program, until_served
+
 from ..acknowledged import Writer, until
-from .conftest import Program, until_served
 
 pytestmark = pytest.mark.zk
 TOPIC, PARTITIONS = "kept", 3

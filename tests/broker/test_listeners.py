@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from .conftest import Program, until_served
+from tests.worlds.programs import Program, until_served
 
 pytestmark = pytest.mark.zk
 LIMIT_S = 60.0

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 
-from .conftest import Program, until_served
+from tests.worlds.programs import Program, until_served
 
 pytestmark = pytest.mark.zk
 LIMIT_S = 90.0

@@ -11,8 +11,7 @@ from controller.wire.protocol import ApiKey
 from controller.wire.types import TopicPartition
 from controller.wire.zk_operations import Create, SetData
 from controller.wire.znodes import TopicPartitionStateZNode
-
-from .system import System, play
+from tests.worlds.system import System, play
 
 pytestmark = [pytest.mark.sim, pytest.mark.feature("002-34")]
 ASKED = "/admin/reassign_partitions"

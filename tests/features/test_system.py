@@ -15,9 +15,9 @@ from controller.rules.placement import BrokerRack, infer_start
 from controller.wire.protocol import ApiKey
 from controller.wire.types import BrokerId
 from controller.world.client import BrokerConnection
+from tests.worlds.system import System, play
 
 from ..sim.cluster import BROKER_PORT
-from .system import System, play
 
 pytestmark = pytest.mark.sim
 TOPIC6 = {"version": 1, "partitions": {"2": [1, 2], "1": [2, 1], "3": [2, 1], "0": [1, 2]}}

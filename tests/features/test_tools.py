@@ -37,9 +37,8 @@ from controller.rules.placement import (
 from controller.wire.errors import ErrorCode
 from controller.wire.protocol import ApiKey
 from controller.wire.types import BrokerId, ReplicaAssignment, TopicPartition
-
-from ..unit.admin.conftest import FakeCluster, run_tool
-from .system import plan
+from tests.worlds.scripted_brokers import FakeCluster, run_tool
+from tests.worlds.system import plan
 
 Tool = Callable[..., Any]
 FIVE = [BrokerRack(broker_id=BrokerId(i)) for i in range(5)]

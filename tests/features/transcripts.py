@@ -19,8 +19,7 @@ from pathlib import Path
 from controller.admin import explain
 from controller.admin.toolkit.machine import Machine
 from controller.admin.why import command as why
-
-from .system import TOOLS, System, play
+from tests.worlds.system import TOOLS, System, play
 
 FILE = Path(__file__).resolve().parents[2] / "docs" / "tools.md"
 _PARTS = re.compile(r"^```console\n(?P<block>.*?)^```$|^<!-- (?P<step>.*?) -->$", re.MULTILINE | re.DOTALL)

@@ -15,9 +15,8 @@ from controller.wire.errors import ErrorCode, KafkaError
 from controller.wire.protocol import ApiKey
 from controller.wire.types import BrokerId, LeaderAndIsr, ReplicaAssignment, TopicPartition
 from controller.world.simulated.world import run_world
-
-from ..unit.broker.conftest import BrokerCluster
-from ..unit.replicas.conftest import Cluster
+from tests.worlds.brokers import BrokerCluster
+from tests.worlds.replicas import Cluster
 
 TP = TopicPartition("t", 0)
 ALTER_PARTITION = 56

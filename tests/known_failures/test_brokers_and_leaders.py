@@ -14,8 +14,7 @@ from controller.wire.control import LeaderAndIsrRequest
 from controller.wire.errors import ErrorCode
 from controller.wire.types import BrokerId, TopicPartition
 from controller.wire.zk_operations import Create, GetData
-
-from .stage import CONTROLLER, TP, Fault, Stage, faults_everywhere, leaders_in, metadata_in
+from tests.worlds.stage import CONTROLLER, TP, Fault, Stage, faults_everywhere, leaders_in, metadata_in
 
 NOTICE = b'{"version":1,"partitions":[{"topic":"t","partition":0}]}'
 

@@ -16,8 +16,7 @@ from controller.wire.control import LeaderAndIsrRequest, StopReplicaRequest, Upd
 from controller.wire.errors import ErrorCode
 from controller.wire.types import BrokerId, TopicPartition
 from controller.wire.zk_operations import Create
-
-from .stage import Stage, metadata_in
+from tests.worlds.stage import Stage, metadata_in
 
 
 def cluster(brokers: int, partitions: int, *, factor: int = 2, **settings: Any) -> Stage:

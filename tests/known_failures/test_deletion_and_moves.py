@@ -15,8 +15,7 @@ from controller.wire.errors import ErrorCode
 from controller.wire.types import BrokerId, TopicPartition
 from controller.wire.zk_operations import Delete, GetData
 from controller.wire.znodes import ReassignPartitionsZNode
-
-from .stage import TP, Fault, Stage, faults_everywhere, leaders_in, metadata_in, move_to, stops_in
+from tests.worlds.stage import TP, Fault, Stage, faults_everywhere, leaders_in, metadata_in, move_to, stops_in
 
 LEFT = ("/brokers/topics/t", "/config/topics/t", "/admin/delete_topics/t")
 

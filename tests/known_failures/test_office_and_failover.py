@@ -14,8 +14,7 @@ from controller.wire.control import LeaderAndIsrRequest, UpdateMetadataRequest
 from controller.wire.errors import ErrorCode
 from controller.wire.types import BrokerId, TopicPartition
 from controller.wire.zk_operations import Delete, GetData, SetData
-
-from .stage import CONTROLLER, TP, Fault, Stage, faults_everywhere, leaders_in, metadata_in, move_to
+from tests.worlds.stage import CONTROLLER, TP, Fault, Stage, faults_everywhere, leaders_in, metadata_in, move_to
 
 U = TopicPartition("u", 0)
 

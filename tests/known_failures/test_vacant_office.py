@@ -12,8 +12,7 @@ import pytest
 from controller.wire.types import BrokerId, ReplicaAssignment, TopicPartition
 from controller.wire.zk_operations import Create, Delete
 from controller.wire.znodes import TopicAssignment, TopicZNode
-
-from ..unit.node.conftest import play
+from tests.worlds.node import play
 
 
 async def make_topic(cluster: Any, topic: str) -> None:

@@ -21,8 +21,7 @@ from controller.wire.zk_operations import (
     ZkOp,
     ZkSessionExpired,
 )
-
-from .conftest import Client, Zk
+from tests.worlds.zookeepers import Client, Zk
 
 pytestmark = pytest.mark.zk
 

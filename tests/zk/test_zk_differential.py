@@ -21,8 +21,7 @@ from controller.wire.zk_operations import (
     ZkResult,
     ZkWriteOp,
 )
-
-from .conftest import RealZk, SimulatedZk, Zk
+from tests.worlds.zookeepers import RealZk, SimulatedZk, Zk
 
 pytestmark = pytest.mark.zk
 

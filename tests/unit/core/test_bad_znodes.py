@@ -34,8 +34,7 @@ from controller.wire.znodes import (
     ZnodeError,
     decode_partitions,
 )
-
-from .conftest import World
+from tests.worlds.core import World
 
 TP = TopicPartition("t", 0)
 STATE = "/brokers/topics/t/partitions/0/state"

@@ -19,8 +19,7 @@ from controller.wire import log_events as ev
 from controller.wire.control import LeaderAndIsrRequest, UpdateMetadataRequest
 from controller.wire.types import BrokerId, TopicPartition
 from controller.wire.zk_operations import Check, Create, Delete, GetChildren, GetData, Multi, SetData, ZkCode, ZkOp
-
-from .conftest import World
+from tests.worlds.core import World
 
 STATES = [f"/brokers/topics/t/partitions/{n}/state" for n in range(3)]
 PARTITIONS = [TopicPartition("t", n) for n in range(3)]

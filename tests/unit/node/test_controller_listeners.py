@@ -10,8 +10,7 @@ from controller.wire.protocol import ApiKey
 from controller.wire.types import Endpoint
 from controller.world.client import BrokerConnection
 from controller.world.simulated.world import World, run_world
-
-from .conftest import CONTROLLER_ID, HOST, Cluster
+from tests.worlds.node import CONTROLLER_ID, HOST, Cluster
 
 SETTINGS = {
     "auto.leader.rebalance.enable": "false",

@@ -78,7 +78,7 @@ def rows(cluster_of_module: Any, tmp_path_factory: pytest.TempPathFactory) -> li
 
 @pytest.fixture(scope="module")
 def cluster_of_module() -> Any:
-    from tests.unit.replicas.conftest import Cluster
+    from tests.worlds.replicas import Cluster
 
     return Cluster
 

@@ -17,8 +17,7 @@ from controller.wire.control import LeaderAndIsrRequest, StopReplicaRequest, Upd
 from controller.wire.types import BrokerId, LeaderAndIsr, ReplicaAssignment, TopicPartition
 from controller.wire.zk_operations import Create, Delete, GetData, SetData, ZkSessionExpired
 from controller.wire.znodes import TopicZNode
-
-from ..unit.core.conftest import CONTROLLER, Cut, World
+from tests.worlds.core import CONTROLLER, Cut, World
 
 TP = TopicPartition("t", 0)
 

@@ -15,8 +15,7 @@ from controller.admin.toolkit.machine import Machine
 from controller.wire.zk_operations import Create, Delete, SetData
 from controller.world.ports import ZkSession
 from controller.world.simulated.world import World, run_world
-
-from ..sim.cluster import BROKER_PORT, Cluster
+from tests.sim.cluster import BROKER_PORT, Cluster
 
 TOOLS: dict[str, Callable[[Sequence[str], Machine], Awaitable[int]]] = {
     "topics": topics,
