@@ -18,7 +18,7 @@ class CommandLineError(ValueError):
 
 def make_parser() -> argparse.ArgumentParser:
     """The parser; `--help` shows it."""
-    parser = argparse.ArgumentParser(prog="python -m broker_sim", description="Simulated Kafka brokers.")
+    parser = argparse.ArgumentParser(prog="kwob broker", description="Simulated Kafka brokers.")
     run = parser.add_subparsers(dest="command", required=True).add_parser(
         "run",
         help="run one or more brokers until SIGTERM",
@@ -52,6 +52,7 @@ def make_parser() -> argparse.ArgumentParser:
         help="a scenario (YAML): faults with times from the start on; see docs/faults.md",
     )
     run.add_argument("--fault-file", type=Path, metavar="F", help="faults, one JSON object per line; watched")
+    run.add_argument("--log-level", default="info", choices=["debug", "info", "warning", "error"])
     run.add_argument(
         "--seed", type=int, metavar="N", help="of all chance in the brokers; drawn and logged if not given"
     )

@@ -54,7 +54,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (wire_settings.SettingError, SettingsError, CommandLineError, FaultError) as error:
         print(f"broker_sim: {error}", file=sys.stderr)
         return 2
-    logs.configure("broker")
+    logs.configure("broker", level=arguments.log_level)
     log = structlog.get_logger()
     raise_descriptor_limit()
     gc.set_threshold(*GC_THRESHOLDS)

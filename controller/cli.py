@@ -6,6 +6,9 @@ A subcommand gets its arguments as they are and parses them itself; nothing is i
 
 from __future__ import annotations
 
+import errno
+import io
+import json
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -31,6 +34,16 @@ class Command:
 #: The same for SIGPIPE.
 PIPE_CLOSED: Final = 141
 
+#: Flags of Kafka's tools after which nobody asks which cluster is meant.
+_NAME_A_CLUSTER: Final = (
+    "--bootstrap-server",
+    "--bootstrap-controller",
+    "--broker-list",
+    "--zookeeper",
+    "--help",
+    "-h",
+    "--version",
+)
 _LOCAL: Final = "A cluster on this machine"
 _TOOLS: Final = "Kafka's tools, with Kafka's flags"
 _ANSWERS: Final = "What Kafka's tools do not tell"
@@ -42,6 +55,9 @@ COMMANDS: Final[dict[str, Command]] = {
     "down": Command("controller.local.up:down_main", "end the cluster of a data folder", _LOCAL),
     "status": Command("controller.local.status:main", "what runs in a data folder", _LOCAL),
     "broker": Command("controller.cli:broker", "kill, stop or start a broker; `broker run` is the program", _LOCAL),
+    "controller": Command(
+        "controller.cli:controller", "kill, stop or start a controller; `controller run` is the program", _LOCAL
+    ),
     "fault": Command("controller.local.fault:main", "put faults in force for running brokers, and end them", _LOCAL),
     "topics": Command("controller.admin.commands:topics.main", "kafka-topics", _TOOLS),
     "reassign-partitions": Command(
@@ -54,7 +70,6 @@ COMMANDS: Final[dict[str, Command]] = {
     "get-offsets": Command("controller.admin.commands:get_offsets.main", "kafka-get-offsets", _TOOLS),
     "why": Command("controller.local.why_local:main", "why a partition is offline, lags or is stuck", _ANSWERS),
     "explain": Command("controller.admin.explain:main", "what would happen, and why, without doing it", _ANSWERS),
-    "controller": Command("controller.__main__:main", "`controller run`: one controller process", _PROGRAMS),
     "health": Command("controller.admin.health:main", "whether a controller or a broker serves", _PROGRAMS),
     "trace": Command(
         "broker_sim.replay.generator.command:main", "`trace generate`: a synthetic cluster's trace", _PROGRAMS
@@ -75,19 +90,59 @@ def main(argv: Sequence[str] | None = None) -> int:
     if words[0] not in COMMANDS:
         print(f"kwob: no command {words[0]!r}; there are {', '.join(COMMANDS)}", file=sys.stderr)
         return 2
+    _print_what_the_terminal_cannot()
+    command = COMMANDS[words[0]]
     try:
-        return _load(COMMANDS[words[0]].target)(words[1:])
+        code = _load(command.target)(_with_bootstrap(command, words[1:]))
+        sys.stdout.flush()
+        return code
     except KeyboardInterrupt:
         return INTERRUPTED
-    except BrokenPipeError:
-        # The reader, such as `head`, has seen enough. What is still buffered must not complain at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:  # the reader, such as `head`, has seen enough
+        _forget_output()
         return PIPE_CLOSED
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EIO, errno.EBADF) or error.filename is not None:
+            raise
+        _forget_output()
+        print(f"kwob {words[0]}: the output cannot be written: {error.strerror}", file=sys.stderr)
+        return 1
+
+
+def _print_what_the_terminal_cannot() -> None:
+    """A character that the terminal's encoding does not have is printed as `?` instead of ending the command."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
+            stream.reconfigure(errors="replace")
+
+
+def _forget_output() -> None:
+    """What is still buffered must not complain at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _with_bootstrap(command: Command, words: list[str]) -> list[str]:
+    """A tool's words; where they name no cluster, the one of the data folder (KWOB_DATA, else ./kwob-data), if any."""
+    if command.heading != _TOOLS or not words or any(word.partition("=")[0] in _NAME_A_CLUSTER for word in words):
+        return words
+    data = os.environ.get("KWOB_DATA") or "kwob-data"
+    try:
+        with open(os.path.join(data, "cluster.json"), encoding="utf-8") as file:  # noqa: PTH118, PTH123 - pathlib is slow
+            bootstrap = json.load(file)["bootstrap"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return words
+    return [*words, "--bootstrap-server", str(bootstrap)]
 
 
 def broker(argv: Sequence[str]) -> int:
     """`kwob broker run ...` is the broker program, anything else a command to a running `kwob up`."""
     target = "broker_sim.__main__:main" if argv[:1] == ["run"] else "controller.local.control:broker_main"
+    return _load(target)(argv)
+
+
+def controller(argv: Sequence[str]) -> int:
+    """`kwob controller run ...` is the controller program, anything else a command to a running `kwob up`."""
+    target = "controller.__main__:main" if argv[:1] == ["run"] else "controller.local.control:controller_main"
     return _load(target)(argv)
 
 

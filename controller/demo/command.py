@@ -16,7 +16,7 @@ from controller.demo import how_to_look
 from controller.demo.screen import Screen
 from controller.demo.stage import ActFailed
 from controller.demo.story import run_story
-from controller.local.status import ClusterError
+from controller.local.cluster_file import ClusterError
 from controller.local.up import run_until_signal
 from controller.world.exit_codes import INTERRUPTED
 from controller.world.real import logs

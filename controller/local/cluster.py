@@ -19,20 +19,21 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from controller.local.fault_file import edit_faults, read_faults
-from controller.local.leftovers import end_processes, forget_registrations, write_processes
-from controller.local.place import HOST, require_free_port
-from controller.local.plan import BrokerPlan, ClusterPlan
-from controller.local.processes import Child, ChildFailed, start_child
-from controller.local.status import (
+from controller.local.cluster_file import (
     BrokerRow,
     ClusterError,
     ClusterRow,
     ControllerRow,
     down_by,
+    downs_of,
     read_cluster,
     write_cluster,
 )
+from controller.local.fault_file import edit_faults
+from controller.local.leftovers import end_processes, forget_registrations, write_processes
+from controller.local.place import HOST, require_free_port
+from controller.local.plan import BrokerPlan, ClusterPlan
+from controller.local.processes import Child, ChildFailed, start_child
 from controller.wire import log_events as ev
 from controller.wire.fault_rows import Kill, Stop
 from controller.wire.zk_operations import ZkSessionExpired, ZkUnreachable
@@ -94,7 +95,8 @@ class Cluster:
     def controller(self, controller_id: int) -> Child:
         """The process of a controller, alive or not. Raises: ClusterError for an id that is not in the plan."""
         if controller_id not in self._controllers:
-            raise ClusterError(f"no controller {controller_id} in this cluster; there are {self.plan.controller_ids}")
+            known = ", ".join(map(str, self.plan.controller_ids))
+            raise ClusterError(f"no controller {controller_id} in this cluster; there are {known}")
         return self._controllers[controller_id]
 
     async def kill_broker(self, broker_id: int) -> None:
@@ -125,7 +127,7 @@ class Cluster:
         """
         self._require_broker(broker_id, running=False)
         try:
-            if self._is_shared(broker_id) and self.broker(broker_id).is_alive:
+            if self.broker(broker_id).is_alive:
                 await self._let_up(broker_id)
             else:
                 await self._start_group(self._group_of(broker_id))
@@ -143,13 +145,18 @@ class Cluster:
         return len(self._group_of(broker_id)) > 1
 
     def _require_broker(self, broker_id: int, *, running: bool) -> None:
-        child = self.broker(broker_id)
-        plan = next(broker for broker in self.plan.brokers if broker.broker_id == broker_id)
-        is_down = down_by(self.plan.fault_file, broker_id, plan.rack) is not None
-        if not self._is_shared(broker_id):
-            _require(child, running=running)
-        elif (child.is_alive and not is_down) != running:
+        if (self.broker(broker_id).is_alive and not self._downs(broker_id)) != running:
             raise ClusterError(f"broker-{broker_id} {'does not run' if running else 'runs already'}")
+
+    def _downs(self, broker_id: int) -> list[Kill | Stop]:
+        """The faults that have a broker down now."""
+        plan = next(broker for broker in self.plan.brokers if broker.broker_id == broker_id)
+        return downs_of(self.plan.fault_file, broker_id, plan.rack)
+
+    def downs(self) -> dict[int, str]:
+        """broker id -> the fault that has it down although its process runs."""
+        told = {b.broker_id: down_by(self.plan.fault_file, b.broker_id, b.rack) for b in self.plan.brokers}
+        return {broker_id: fault for broker_id, fault in told.items() if fault is not None}
 
     async def _put_down(self, broker_id: int, row: Kill | Stop, event: str) -> None:
         child = self.broker(broker_id)
@@ -161,12 +168,15 @@ class Cluster:
             raise ClusterError(str(error)) from error
 
     async def _let_up(self, broker_id: int) -> None:
-        child = self.broker(broker_id)
-        offset, ids = child.log_end(), {f"kill-{broker_id}", f"stop-{broker_id}"}
-        rows = read_faults(self.plan.fault_file)
-        if not any(row.id in ids for row in rows):
-            raise ClusterError(f"broker-{broker_id} is down by a fault; end it with kwob fault clear")
-        edit_faults(self.plan.fault_file, lambda present: [row for row in present if row.id not in ids])
+        """Ends the faults that have it down; those that are about other brokers, too, are the user's to end."""
+        child, downs = self.broker(broker_id), self._downs(broker_id)
+        offset, wide = child.log_end(), [row for row in downs if row.broker not in (broker_id, (broker_id,))]
+        if wide:
+            raise ClusterError(
+                f"broker-{broker_id} is down by the fault {wide[0].id}, and others with it; "
+                f"end it with: kwob fault clear {wide[0].id}"
+            )
+        edit_faults(self.plan.fault_file, lambda present: [row for row in present if row not in downs])
         await child.wait_for_rows(_about(ev.BROKER_STARTED, broker_id), 1, timeout_s=_START_S, offset=offset)
 
     async def kill_controller(self, controller_id: int) -> None:
@@ -175,6 +185,24 @@ class Cluster:
         _require(child, running=True)
         await child.kill()
         self.write_file()
+
+    async def stop_controller(self, controller_id: int) -> bool:
+        """SIGTERM: it resigns. Returns whether it ended by itself in time. Raises: ClusterError, if it does not run."""
+        child = self.controller(controller_id)
+        _require(child, running=True)
+        ended = await child.terminate(*_END_GRACE_S)
+        self.write_file()
+        return ended
+
+    async def start_controller(self, controller_id: int) -> None:
+        """Starts it again, on a free port. Raises: ClusterError, when it runs or does not come up."""
+        _require(self.controller(controller_id), running=False)
+        try:
+            await self._start_controller(controller_id)
+        except ChildFailed as error:
+            raise ClusterError(str(error)) from error
+        finally:
+            self.write_file()
 
     @property
     def is_zookeeper_up(self) -> bool:
@@ -209,7 +237,7 @@ class Cluster:
                     pid=_pid(self._brokers.get(broker.broker_id)),
                     rack=broker.rack,
                     listener=f"{HOST}:{broker.port}",
-                    log_dirs=[str(self.plan.log_dir(broker.broker_id))],
+                    log_dirs=[str(path) for path in self.plan.log_dirs(broker.broker_id)],
                 )
                 for broker in self.plan.brokers
             ],
@@ -268,10 +296,12 @@ class Cluster:
     async def _start_group(self, group: Sequence[BrokerPlan]) -> None:
         ids = [broker.broker_id for broker in group]
         for broker_id in ids:
-            self.plan.log_dir(broker_id).mkdir(parents=True, exist_ok=True)
+            for path in self.plan.log_dirs(broker_id):
+                path.mkdir(parents=True, exist_ok=True)
         argv = ["broker_sim", "run", "--broker-id", ",".join(map(str, ids))]
         argv += ["--listener", ",".join(f"{HOST}:{broker.port}" for broker in group)]
-        argv += ["--log-dirs", str(self.plan.data / "broker-{id}" / "data"), "--trace-dir", str(self.plan.trace_dir)]
+        argv += ["--log-dirs", ",".join(map(str, self.plan.log_dirs("{id}")))]
+        argv += ["--trace-dir", str(self.plan.trace_dir)]
         argv += ["--fault-file", str(self.plan.fault_file)]
         argv += ["--rack", ",".join(str(broker.rack) for broker in group)] if group[0].rack is not None else []
         name = f"broker-{ids[0]}" if len(ids) == 1 else f"brokers-{ids[0]}-{ids[-1]}"
@@ -291,6 +321,7 @@ class Cluster:
         given = self.plan.settings if settings is None else settings
         overrides = [word for setting in given for word in ("--override", setting)]
         command = [sys.executable, "-m", *argv, "--zookeeper", self.plan.zookeeper, *overrides]
+        command += ["--log-level", self.plan.log_level]
         return await start_child(name, command, log_path=self.plan.log_path(name), cwd=self.plan.data)
 
     async def _end(self) -> None:

@@ -1,15 +1,15 @@
 """How another terminal reaches a running `kwob up`: a socket in the data folder, one JSON line each way.
 
-Also `kwob broker kill|stop|start ID`, which uses it. The broker stays a child of `kwob up`, so that Ctrl-C there
-ends whatever was started again.
+Also `kwob broker kill|stop|start ID` and the same of controllers, which use it. The process stays a child of `kwob up`,
+so that Ctrl-C there ends whatever was started again.
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import contextlib
 import json
+import os
 import socket
 import sys
 from collections.abc import AsyncIterator, Sequence
@@ -19,7 +19,8 @@ from typing import Any, Final, Literal
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from controller.local.cluster import Cluster
-from controller.local.status import DEFAULT_DATA, ClusterError, read_cluster
+from controller.local.cluster_file import ClusterError, read_cluster
+from controller.local.flags import EXIT_FAILED, add_data, make_parser
 
 SOCKET_NAME: Final = "control.sock"
 #: What the kernel takes for the path of a socket, less one (Linux: 108 bytes).
@@ -29,23 +30,30 @@ _ANSWER_S: Final = 120.0
 _DONE: Final = {"kill": "killed", "stop": "stopped", "start": "started"}
 
 
-class BrokerCommand(BaseModel):
-    """What shall be done to one broker."""
+class ProcessCommand(BaseModel):
+    """What shall be done to one broker or controller."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     action: Literal["kill", "stop", "start"]
-    broker: int
+    role: Literal["broker", "controller"]
+    id: int
 
 
 # -- in `kwob up` ------------------------------------------------------------------------------------------------------
 
 
+def socket_path(data: Path) -> Path:
+    """Where the socket of a data folder is. Raises: ClusterError, when a socket cannot have such a path."""
+    path = data / SOCKET_NAME
+    if len(os.fsencode(path)) > _SOCKET_PATH_MAX:
+        raise ClusterError(f"the path {path} is too long for a socket; choose a shorter folder with --data")
+    return path
+
+
 @contextlib.asynccontextmanager
 async def serve_control(cluster: Cluster) -> AsyncIterator[None]:
     """Serves the socket while the block runs. Commands are done one after another. Raises: ClusterError."""
-    path = cluster.plan.data / SOCKET_NAME
-    if len(str(path)) > _SOCKET_PATH_MAX:
-        raise ClusterError(f"the path {path} is too long for a socket; choose a shorter folder with --data")
+    path = socket_path(cluster.plan.data)
     turn = asyncio.Lock()
     serving: set[asyncio.Task[Any]] = set()
 
@@ -80,21 +88,33 @@ async def serve_control(cluster: Cluster) -> AsyncIterator[None]:
 
 async def _perform(cluster: Cluster, line: bytes) -> dict[str, str]:
     try:
-        command = BrokerCommand.model_validate_json(line)
+        command = ProcessCommand.model_validate_json(line)
     except ValidationError:
         return {"error": "not a command of kwob"}
     try:
-        match command.action:
-            case "kill":
-                await cluster.kill_broker(command.broker)
-            case "start":
-                await cluster.start_broker(command.broker)
-            case "stop":
-                if not await cluster.stop_broker(command.broker):
-                    return {"done": f"broker {command.broker} did not end by itself in time and was killed"}
+        if not await _act(cluster, command):
+            return {"done": f"{command.role} {command.id} did not end by itself in time and was killed"}
     except ClusterError as error:
         return {"error": str(error)}
-    return {"done": f"broker {command.broker} {_DONE[command.action]}"}
+    return {"done": f"{command.role} {command.id} {_DONE[command.action]}"}
+
+
+async def _act(cluster: Cluster, command: ProcessCommand) -> bool:
+    """Does it. Returns whether a process that was stopped ended by itself in time. Raises: ClusterError."""
+    match command.role, command.action:
+        case "broker", "kill":
+            await cluster.kill_broker(command.id)
+        case "broker", "stop":
+            return await cluster.stop_broker(command.id)
+        case "broker", "start":
+            await cluster.start_broker(command.id)
+        case "controller", "kill":
+            await cluster.kill_controller(command.id)
+        case "controller", "stop":
+            return await cluster.stop_controller(command.id)
+        case "controller", "start":
+            await cluster.start_controller(command.id)
+    return True
 
 
 # -- from another terminal ---------------------------------------------------------------------------------------------
@@ -102,25 +122,37 @@ async def _perform(cluster: Cluster, line: bytes) -> dict[str, str]:
 
 def broker_main(argv: Sequence[str]) -> int:
     """`kwob broker kill|stop|start ID`. Returns the exit code: 0 when it is done."""
-    parser = argparse.ArgumentParser(
-        prog="kwob broker",
-        description="Kills (SIGKILL), stops (controlled shutdown) or starts again a broker of a running kwob up.",
-        epilog="kwob broker run ... is the broker program itself; see: kwob broker run --help",
+    return _main("broker", "controlled shutdown", argv)
+
+
+def controller_main(argv: Sequence[str]) -> int:
+    """`kwob controller kill|stop|start ID`. Returns the exit code: 0 when it is done."""
+    return _main("controller", "SIGTERM: it resigns", argv)
+
+
+def _main(role: Literal["broker", "controller"], stop: str, argv: Sequence[str]) -> int:
+    number = {"broker": 2, "controller": 901}[role]
+    parser = make_parser(
+        f"kwob {role}",
+        f"Kills (SIGKILL), stops ({stop}) or starts again a {role} of a running kwob up. "
+        f"kwob {role} run ... is the program itself; see: kwob {role} run --help",
+        examples=[f"kwob {role} kill {number}", f"kwob {role} start {number}"],
+        exit_codes="0 done; 1 it could not be done; 2 wrong arguments",
     )
     parser.add_argument("action", choices=list(_DONE))
-    parser.add_argument("id", type=int)
-    parser.add_argument("--data", type=Path, default=DEFAULT_DATA, metavar="DIR", help="default: %(default)s")
+    parser.add_argument("id", type=int, metavar="ID", help="as in kwob status")
+    add_data(parser)
     options = parser.parse_args(argv)
     try:
         read_cluster(options.data)
-        print(ask(options.data, BrokerCommand(action=options.action, broker=options.id)))
+        print(ask(options.data, ProcessCommand(action=options.action, role=role, id=options.id)))
     except ClusterError as error:
-        print(f"kwob broker: {error}", file=sys.stderr)
-        return 1
+        print(f"kwob {role}: {error}", file=sys.stderr)
+        return EXIT_FAILED
     return 0
 
 
-def ask(data: Path, command: BrokerCommand) -> str:
+def ask(data: Path, command: ProcessCommand) -> str:
     """Has the `kwob up` of a data folder do something. Returns what it says. Raises: ClusterError."""
     path = data.resolve() / SOCKET_NAME
     try:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,15 +15,27 @@ from typing import Any, Final
 
 from rich.console import Console
 
-from controller.local.fault_file import check_against, edit_faults, now_ms, print_faults, read_faults, write_faults
+from controller.local.cluster_file import ClusterError, read_cluster
+from controller.local.fault_file import (
+    check_against,
+    edit_faults,
+    is_over,
+    now_ms,
+    print_faults,
+    read_faults,
+    write_faults,
+)
 from controller.local.fault_run import run_scenario
-from controller.local.status import DEFAULT_DATA, ClusterError, ClusterRow, read_cluster
+from controller.local.fault_topics import tell_absent_topics
+from controller.local.flags import EXIT_FAILED, EXIT_USAGE, add_data, make_parser, reason
+from controller.local.place import LOCK_FILE, lock_owner
 from controller.wire import fault_scenario as scenario
 from controller.wire.fault_rows import FAULT_FILE, KINDS, Action, Fault, FaultError, decode, parse_row
 
 __all__ = ["FAULT_FILE", "main", "write_faults"]
 
-_WIDTH: Final = 200
+#: How long a fault that acts once is in force: brokers look at the file every 0.2 s.
+ONCE_MS: Final = 2_000
 #: kind -> (what it does, its flags: name, type, help)
 _FLAGS: Final[dict[str, tuple[str, tuple[tuple[str, Any, str], ...]]]] = {
     "pause_replication": (
@@ -74,15 +87,15 @@ _FLAGS: Final[dict[str, tuple[str, tuple[tuple[str, Any, str], ...]]]] = {
 
 
 def main(argv: Sequence[str]) -> int:
-    """`kwob fault`. Returns the exit code: 0, or 1 when nothing was changed."""
+    """`kwob fault`. Returns the exit code (see --help)."""
     options = _parser().parse_args(argv)
-    console = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else _WIDTH)
+    console = Console(highlight=False, soft_wrap=True)
     try:
         cluster = read_cluster(options.data)
         path: Path = options.data / FAULT_FILE
         match options.command:
             case "list":
-                rows = read_faults(path)
+                rows = [row for row in read_faults(path) if not is_over(row, now_ms())]
                 if options.json:
                     print(json.dumps([row.model_dump(mode="json") for row in rows]))
                 else:
@@ -90,14 +103,34 @@ def main(argv: Sequence[str]) -> int:
             case "clear":
                 print_faults(edit_faults(path, lambda present: _without(present, options.ids)), console)
             case "run":
+                _require_running(options.data)
                 run_scenario(options.file, path, cluster, console, detach=options.detach)
             case _:
-                row = _checked(options, cluster)
+                row = _row(options)
+                check_against(row, cluster)
+                _require_running(options.data)
+                tell_absent_topics([row], cluster)
                 print_faults(edit_faults(path, lambda present: (*present, row)), console)
-    except (ClusterError, FaultError, OSError) as error:
+    except _UsageError as error:
         print(f"kwob fault: {error}", file=sys.stderr)
-        return 1
+        return EXIT_USAGE
+    except (ClusterError, FaultError) as error:
+        print(f"kwob fault: {error}", file=sys.stderr)
+        return EXIT_FAILED
+    except OSError as error:
+        print(f"kwob fault: {reason(error)}", file=sys.stderr)
+        return EXIT_FAILED
     return 0
+
+
+class _UsageError(Exception):
+    """Words that are wrong whatever the cluster is. One line."""
+
+
+def _require_running(data: Path) -> None:
+    """Raises: ClusterError. `kwob up` starts without faults, so one that is put in force before it is lost."""
+    if lock_owner(data / LOCK_FILE) is None:
+        raise ClusterError(f"nothing runs in {data}; start it with: kwob up --data {data}")
 
 
 def _without(rows: tuple[Fault, ...], names: Sequence[str]) -> list[Fault]:
@@ -113,17 +146,20 @@ def _without(rows: tuple[Fault, ...], names: Sequence[str]) -> list[Fault]:
     return [row for row in rows if row.id not in names and row.fault not in kinds]
 
 
-def _checked(options: argparse.Namespace, cluster: ClusterRow) -> Fault:
-    """The fault that the options tell. Raises: FaultError."""
-    if options.command == "row":
+def _row(options: argparse.Namespace) -> Fault:
+    """The fault that the options tell. Raises: _UsageError, in the words of the command line."""
+    try:
+        if options.command != "row":
+            return parse_row(_columns(options))
         decoded = decode(options.row)
         if len(decoded) != 1:
             raise FaultError("expected one JSON object")
-        row = decoded[0]
-    else:
-        row = parse_row(_columns(options))
-    check_against(row, cluster)
-    return row
+        return decoded[0]
+    except FaultError as error:
+        text = str(error)
+        for flag, _, _ in _FLAGS.get(options.command.replace("-", "_"), ("", ()))[1]:
+            text = re.sub(rf"\b{flag.replace('-', '_')}\b", f"--{flag}", text)
+        raise _UsageError(text) from error
 
 
 def _columns(options: argparse.Namespace) -> dict[str, Any]:
@@ -141,18 +177,26 @@ def _columns(options: argparse.Namespace) -> dict[str, Any]:
             values[name] = value
     if options.at is not None:
         values["from_ms"] = now_ms() + options.at
-    if options.lasting is not None:
-        values["until_ms"] = values.get("from_ms", now_ms()) + options.lasting
+    lasting = options.lasting if kind != "expire_session" else ONCE_MS
+    if lasting is not None:
+        values["until_ms"] = values.get("from_ms", now_ms()) + lasting
     return values
 
 
 def _parser() -> argparse.ArgumentParser:
     data = argparse.ArgumentParser(add_help=False)
-    data.add_argument("--data", type=Path, default=DEFAULT_DATA, metavar="DIR", help="default: %(default)s")
-    parser = argparse.ArgumentParser(
-        prog="kwob fault",
-        description="Faults of the brokers of a running kwob up. A fault is in force until it is cleared, or for as "
-        "long as --for says. Flags of one: kwob fault KIND --help. Files: docs/faults.md.",
+    add_data(data)
+    parser = make_parser(
+        "kwob fault",
+        "Faults of the brokers of a running kwob up. A fault is in force until it is cleared, or for as long as --for "
+        "says. Flags of one: kwob fault KIND --help. Files: docs/faults.md.",
+        examples=[
+            "kwob fault kill --rack b --for 30s",
+            "kwob fault slow-link --broker 1 --peer 2 --delay-ms 80",
+            "kwob fault list",
+            "kwob fault clear",
+        ],
+        exit_codes="0 done; 1 it cannot be done in this cluster, nothing was changed; 2 wrong arguments",
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     listed = commands.add_parser("list", parents=[data], help="the faults in force, and those to come")

@@ -16,8 +16,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from controller.local.status import ClusterRow
-from controller.wire.fault_rows import FailLogDir, Fault, FaultError, SlowDisk, decode, encode
+from controller.local.cluster_file import ClusterRow
+from controller.wire.fault_rows import ExpireSession, FailLogDir, Fault, FaultError, SlowDisk, decode, encode
 from controller.wire.fault_scenario import format_time
 
 Edit = Callable[[tuple[Fault, ...]], Sequence[Fault]]
@@ -44,10 +44,13 @@ def edit_faults(path: Path, edit: Edit) -> tuple[Fault, ...]:
 
     Raises: FaultError, OSError, with nothing changed.
     """
-    with _locked(path):
-        rows = with_ids([row for row in edit(read_faults(path)) if not is_over(row, now_ms())])
-        _write(path, rows)
-    return rows
+    with _locked(path) as lock:
+        rows = [row for row in edit(read_faults(path)) if not is_over(row, now_ms())]
+        text = os.pread(lock, 20, 0).strip()
+        named, last = with_ids(rows, after=int(text) if text.isdigit() else 0)
+        _write(path, named)
+        os.pwrite(lock, b"%20d" % last, 0)
+    return named
 
 
 def is_over(row: Fault, at_ms: int) -> bool:
@@ -55,23 +58,30 @@ def is_over(row: Fault, at_ms: int) -> bool:
     return row.until_ms is not None and row.until_ms <= at_ms
 
 
-def with_ids(rows: Sequence[Fault]) -> tuple[Fault, ...]:
-    """The same rows; those without an id get f1, f2, ... Raises: FaultError, when an id is there twice."""
+def with_ids(rows: Sequence[Fault], *, after: int = 0) -> tuple[tuple[Fault, ...], int]:
+    """The same rows, those without an id with f1, f2, ... from after that number on; and the last number in use.
+
+    A number is not used again, so that an id in a log is one fault. Raises: FaultError, when an id is there twice.
+    """
     used = [row.id for row in rows if row.id is not None]
     if len(set(used)) != len(used):
         twice = next(name for name in used if used.count(name) > 1)
         raise FaultError(f"there is a fault {twice!r} already; kwob fault clear {twice} ends it")
-    free = (name for name in (f"f{n}" for n in itertools.count(1)) if name not in set(used))
-    return tuple(row if row.id is not None else row.model_copy(update={"id": next(free)}) for row in rows)
+    last, named = after, []
+    for row in rows:
+        if row.id is None:
+            last = next(number for number in itertools.count(last + 1) if f"f{number}" not in used)
+        named.append(row if row.id is not None else row.model_copy(update={"id": f"f{last}"}))
+    return tuple(named), last
 
 
 @contextlib.contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    """One editor at a time: two that read, change and write would lose a row."""
+def _locked(path: Path) -> Iterator[int]:
+    """One editor at a time: two that read, change and write would lose a row. Gives the lock's file, open."""
     lock = os.open(path.with_name(path.name + ".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
+        yield lock
     finally:
         os.close(lock)
 
@@ -115,6 +125,8 @@ def state_of(row: Fault, at_ms: int) -> str:
         return "over"
     if row.from_ms is not None and row.from_ms > at_ms:
         return f"in {_about(row.from_ms - at_ms)}"
+    if isinstance(row, ExpireSession):
+        return "once, now"
     return "in force" + (f", {_about(row.until_ms - at_ms)} left" if row.until_ms is not None else "")
 
 

@@ -13,8 +13,9 @@ from typing import Final
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from controller.local.cluster_file import ClusterRow
 from controller.local.fault_file import check_against, edit_faults, now_ms, print_faults, what, whom
-from controller.local.status import ClusterRow
+from controller.local.fault_topics import tell_absent_topics
 from controller.wire import fault_scenario as scenario
 from controller.wire.fault_rows import Fault, FaultError
 
@@ -35,6 +36,7 @@ def run_scenario(path: Path, fault_file: Path, cluster: ClusterRow, console: Con
     plan = scenario.parse(text, str(path))
     for step in plan.steps:
         check_against(step.row, cluster)
+    tell_absent_topics([step.row for step in plan.steps], cluster)
     start_ms = now_ms() + LEAD_MS
     name = f"{path.stem}-{start_ms // 1000 % 100_000}"
     rows = [row.model_copy(update={"id": f"{name}.{row.id}"}) for row in plan.rows(start_ms)]

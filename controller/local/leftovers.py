@@ -16,8 +16,8 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Final
 
+from controller.local.cluster_file import ClusterError, is_running
 from controller.local.place import HOST
-from controller.local.status import ClusterError, is_running
 from controller.wire.zk_operations import Delete, GetChildren, GetData, ZkOp
 from controller.wire.znode_json import ZnodeError
 from controller.wire.znodes import BrokerIdsZNode, BrokerIdZNode, ControllerZNode

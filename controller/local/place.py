@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from controller.local.status import CLUSTER_FILE, ClusterError
+from controller.local.cluster_file import CLUSTER_FILE, ClusterError
 
 HOST: Final = "127.0.0.1"
 #: Locked while a cluster runs; holds the process id of who locked it.
@@ -43,6 +43,22 @@ def _take_folder(data: Path) -> int:
     os.ftruncate(lock, 0)
     os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
     return lock
+
+
+def lock_owner(lock_path: Path) -> int | None:
+    """The process that holds a data folder's lock, None if nobody does. Raises: ClusterError, if it left no id."""
+    try:
+        with lock_path.open("r+") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                text = lock.read().strip()
+                if not text.isdigit():
+                    raise ClusterError(f"{lock_path} is locked by an unknown process") from None
+                return int(text)
+    except FileNotFoundError:
+        return None
+    return None
 
 
 def require_free_port(port: int, what: str, flag: str) -> None:

@@ -37,7 +37,7 @@ class ClusterPlan:
     """What to run. Settings are `name=value` for controllers and brokers alike.
 
     `broker_processes` is how many processes the brokers share; None: one each up to `ALONE_MAX` brokers, above it as
-    many as there are processors, and two at least.
+    many as there are processors, and two at least. `log_dir_count` is how many log directories each broker has.
     """
 
     data: Path
@@ -46,6 +46,8 @@ class ClusterPlan:
     zookeeper_port: int
     settings: tuple[str, ...] = ()
     broker_processes: int | None = None
+    log_dir_count: int = 1
+    log_level: str = "info"
 
     @property
     def bootstrap(self) -> str:
@@ -93,9 +95,10 @@ class ClusterPlan:
         """The log file of a process."""
         return self.data / "logs" / f"{name}.log"
 
-    def log_dir(self, broker_id: int) -> Path:
-        """Where a broker keeps its partitions."""
-        return self.data / f"broker-{broker_id}" / "data"
+    def log_dirs(self, broker_id: int | str) -> tuple[Path, ...]:
+        """Where a broker keeps its partitions; the id may be the text `{id}`, which the program fills in."""
+        folder = self.data / f"broker-{broker_id}"
+        return (folder / "data", *(folder / f"data-{number}" for number in range(2, self.log_dir_count + 1)))
 
 
 def plan_cluster(
@@ -108,6 +111,8 @@ def plan_cluster(
     zookeeper_port: int,
     settings: Sequence[str] = (),
     broker_processes: int | None = None,
+    log_dir_count: int = 1,
+    log_level: str = "info",
 ) -> ClusterPlan:
     """Brokers 1, 2, ... with the racks in turn and the given ports; controllers 901, 902, ..."""
     return ClusterPlan(
@@ -120,4 +125,6 @@ def plan_cluster(
         zookeeper_port=zookeeper_port,
         settings=tuple(settings),
         broker_processes=broker_processes,
+        log_dir_count=log_dir_count,
+        log_level=log_level,
     )  # fmt: skip

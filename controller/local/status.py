@@ -1,184 +1,135 @@
-"""What runs in a data folder: the cluster file that `kwob up` keeps, and `kwob status`, which reads it.
-
-The cluster file (`cluster.json`) is what marks a folder as kwob's. It holds what `kwob status --json` prints, except
-which controller is active and which throttles were forgotten: that is asked of ZooKeeper.
-"""
+"""`kwob status`: what runs in a data folder, what ZooKeeper says of it, and what is wrong."""
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import contextlib
-import json
-import os
+import socket
 import sys
-import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import Field
 from rich.console import Console
 from rich.table import Table
 
+from controller.local.cluster_file import BrokerRow, ClusterError, ClusterRow, read_cluster
+from controller.local.fault_file import now_ms, read_faults, state_of
+from controller.local.flags import EXIT_FAILED, add_data, make_parser, plural
 from controller.local.throttles import ThrottleRow, forgotten_throttles
-from controller.wire.fault_rows import FAULT_FILE, Kill, Stop, decode
+from controller.wire.fault_rows import FAULT_FILE, Fault, FaultError
+from controller.wire.types import Broker as RegisteredBroker
 from controller.wire.types import BrokerId
-from controller.wire.zk_operations import GetData, ZkResult, ZkSessionExpired, ZkUnreachable
+from controller.wire.zk_operations import GetChildren, GetData, ZkResult, ZkSessionExpired, ZkUnreachable
+from controller.wire.znode_json import ZnodeError
+from controller.wire.znodes import BrokerIdsZNode, BrokerIdZNode, ControllerZNode
 from controller.world.real import logs
 
-CLUSTER_FILE: Final = "cluster.json"
-DEFAULT_DATA: Final = Path("kwob-data")
-_ZK_ANSWER_S: Final = 5.0
-#: Paths are told whole: a terminal may wrap them, the table does not cut them.
-_WIDTH: Final = 400
-
-
-class ClusterError(Exception):
-    """A cluster that cannot be found, started or asked. The message is one line and says what to do."""
-
-
-class ControllerRow(BaseModel):
-    """One controller process; `pid` is None while it does not run."""
-
-    model_config = ConfigDict(extra="forbid")
-    id: int
-    pid: int | None
-    active: bool = False
-
-
-class BrokerRow(BaseModel):
-    """One broker process; `pid` is None while it does not run. `listener` is host:port."""
-
-    model_config = ConfigDict(extra="forbid")
-    id: int
-    pid: int | None
-    rack: str | None
-    listener: str
-    log_dirs: list[str]
-
-
-class ClusterRow(BaseModel):
-    """The whole cluster: what scripts read from `kwob status --json`."""
-
-    model_config = ConfigDict(extra="forbid")
-    bootstrap: str
-    zookeeper: str
-    controllers: list[ControllerRow]
-    brokers: list[BrokerRow]
+_ZK_ANSWER_S: Final = 3.0
 
 
 class StatusRow(ClusterRow):
-    """A cluster as it is now. The throttles are in its JSON only when there are some."""
+    """A cluster as it is now. In its JSON, what follows is there only when there is some."""
 
-    forgotten_throttles: list[ThrottleRow] = []
+    forgotten_throttles: list[ThrottleRow] = Field(default_factory=list)
+    #: what keeps the cluster from working, one sentence each
+    problems: list[str] = Field(default_factory=list)
+    #: brokers of the cluster that `kwob up` did not start
+    others: list[BrokerRow] = Field(default_factory=list)
+    #: how many faults are in force
+    faults: int = 0
 
     def to_json(self) -> str:
         """What `kwob status --json` prints."""
-        return self.model_dump_json(exclude=set() if self.forgotten_throttles else {"forgotten_throttles"})
+        extra = ("forgotten_throttles", "problems", "others", "faults")
+        return self.model_dump_json(exclude={name for name in extra if not getattr(self, name)})
 
 
-def write_cluster(data: Path, row: ClusterRow) -> None:
-    """Replaces the cluster file at once: a reader sees the old one or the new one."""
-    beside = data / (CLUSTER_FILE + ".new")
-    beside.write_text(row.model_dump_json(indent=2) + "\n", encoding="utf-8")
-    beside.replace(data / CLUSTER_FILE)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Told:
+    """What ZooKeeper says: the active controller, the registered brokers, the throttles that nobody needs."""
+
+    active: int | None
+    brokers: dict[int, RegisteredBroker]
+    throttles: list[ThrottleRow]
 
 
-def read_cluster(data: Path) -> ClusterRow:
-    """The cluster file, with `pid` None for processes that are gone. Raises: ClusterError."""
-    path = data / CLUSTER_FILE
-    try:
-        row = ClusterRow.model_validate_json(path.read_bytes())
-    except FileNotFoundError:
-        raise ClusterError(f"no cluster in {data}: there is no {path}; start one with: kwob up --data {data}") from None
-    except (OSError, ValidationError) as error:
-        raise ClusterError(f"{path} is not a cluster file of kwob ({type(error).__name__})") from error
-    for broker in row.brokers:
-        if down_by(data / FAULT_FILE, broker.id, broker.rack) is not None:
-            broker.pid = None
-    processes: list[ControllerRow | BrokerRow] = [*row.controllers, *row.brokers]
-    for process in processes:
-        if process.pid is not None and not is_running(process.pid):
-            process.pid = None
-    return row
-
-
-def down_by(fault_file: Path, broker_id: int, rack: str | None) -> str | None:
-    """The id (or kind) of the fault that has a broker down although its process runs; None when there is none."""
-    try:
-        rows = decode(fault_file.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-    now_ms = time.time_ns() // 1_000_000
-    for row in rows:
-        is_due = (row.from_ms or 0) <= now_ms and (row.until_ms is None or now_ms < row.until_ms)
-        if isinstance(row, (Kill, Stop)) and is_due and row.concerns(BrokerId(broker_id), rack):
-            return row.id or row.fault
-    return None
-
-
-def is_running(pid: int) -> bool:
-    """Whether a process with that id exists and is not a zombie."""
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except (OSError, IndexError):
-        return True
-
-
-async def active_controller(zookeeper: str) -> int | None:
-    """The id that `/controller` holds, None if nobody is elected. Raises: ZkUnreachable, ZkSessionExpired."""
-    return (await _from_zookeeper(zookeeper, None))[0]
-
-
-async def _from_zookeeper(zookeeper: str, bootstrap: str | None) -> tuple[int | None, list[ThrottleRow]]:
-    """The active controller, and (unless `bootstrap` is None) the throttles that nobody needs.
-
-    Raises: ZkUnreachable, ZkSessionExpired.
-    """
+async def _from_zookeeper(zookeeper: str, bootstrap: str) -> _Told:
+    """Raises: ZkUnreachable, ZkSessionExpired, TimeoutError."""
     from controller.world.real.zookeeper import KazooConnector
 
     connector = KazooConnector(zookeeper, connect_timeout_s=_ZK_ANSWER_S)
-    session = await connector.connect(on_watch=lambda event: None, on_expired=lambda: None)
-    try:
-        result = (await session.perform([GetData("/controller")]))[0]
-        throttles = [] if bootstrap is None else await forgotten_throttles(session, bootstrap)
-        return _controller_id(result), throttles
-    finally:
-        await session.close()
+    async with asyncio.timeout(2 * _ZK_ANSWER_S):
+        session = await connector.connect(on_watch=lambda event: None, on_expired=lambda: None)
+        try:
+            office, listed = await session.perform([GetData(ControllerZNode.path), GetChildren(BrokerIdsZNode.path)])
+            ids = BrokerIdsZNode.ids(listed.children) if listed.ok else []
+            found = await session.perform([GetData(BrokerIdZNode.path(broker_id)) for broker_id in ids]) if ids else []
+            return _Told(
+                active=ControllerZNode.decode(office.data) if office.ok else None,
+                brokers=dict(_registered(zip(ids, found, strict=True))),
+                throttles=await forgotten_throttles(session, bootstrap),
+            )
+        finally:
+            await session.close()
 
 
-def _controller_id(result: ZkResult) -> int | None:
-    if not result.ok or not result.data:
-        return None
-    try:
-        return int(json.loads(result.data)["brokerid"])
-    except (ValueError, KeyError, TypeError):
-        return None
+def _registered(rows: Iterable[tuple[BrokerId, ZkResult]]) -> Iterator[tuple[int, RegisteredBroker]]:
+    for broker_id, result in rows:
+        with contextlib.suppress(ZnodeError):
+            if result.ok:
+                yield broker_id, BrokerIdZNode.decode(broker_id, result.data)
 
 
 def status(data: Path) -> StatusRow:
     """The cluster of a data folder as it is now. Raises: ClusterError."""
     row = StatusRow(**read_cluster(data).model_dump())
-    active = None
-    if any(controller.pid is not None for controller in row.controllers):
-        with contextlib.suppress(ZkUnreachable, ZkSessionExpired):
-            active, row.forgotten_throttles = asyncio.run(_from_zookeeper(row.zookeeper, row.bootstrap))
+    if all(pid is None for pid in [*(c.pid for c in row.controllers), *(b.pid for b in row.brokers)]):
+        return row
+    row.faults = sum(state_of(fault, now_ms()).startswith("in force") for fault in _faults(data))
+    host, _, port = row.zookeeper.partition("/")[0].rpartition(":")
+    try:
+        socket.create_connection((host, int(port)), timeout=_ZK_ANSWER_S).close()
+        told = asyncio.run(_from_zookeeper(row.zookeeper, row.bootstrap))
+    except (OSError, ZkUnreachable, ZkSessionExpired):
+        row.problems = [f"ZooKeeper at {row.zookeeper} does not answer: no controller can act, nothing can change"]
+        return row
+    row.forgotten_throttles = told.throttles
     for controller in row.controllers:
-        controller.active = controller.pid is not None and controller.id == active
+        controller.active = controller.pid is not None and controller.id == told.active
+    if told.active is None:
+        row.problems.append("no controller is active: leaders, topics and ISRs cannot change")
+    ours = {broker.id for broker in row.brokers}
+    row.others = [
+        BrokerRow(id=i, pid=None, rack=other.rack, listener=f"{e.host}:{e.port}", log_dirs=[])
+        for i, other in sorted(told.brokers.items())
+        for e in other.endpoints[:1]
+        if i not in ours
+    ]
+    for broker in row.brokers:
+        if broker.pid is not None and broker.id not in told.brokers:
+            row.problems.append(f"broker {broker.id} runs and is not registered: the controller takes it for dead")
     return row
 
 
+def _faults(data: Path) -> tuple[Fault, ...]:
+    try:
+        return read_faults(data / FAULT_FILE)
+    except (FaultError, OSError):
+        return ()
+
+
 def main(argv: Sequence[str]) -> int:
-    """`kwob status`. Returns the exit code: 0, or 1 when there is no cluster."""
-    parser = argparse.ArgumentParser(prog="kwob status", description="What runs in a data folder.")
-    parser.add_argument("--data", type=Path, default=DEFAULT_DATA, help="folder of kwob up (default: %(default)s)")
+    """`kwob status`. Returns the exit code (see --help)."""
+    parser = make_parser(
+        "kwob status",
+        "What runs in a data folder, and what is wrong with it.",
+        examples=["kwob status", "kwob status --json"],
+        exit_codes="0 told; 1 there is no cluster, or what runs has no ZooKeeper or no active controller",
+    )
+    add_data(parser)
     parser.add_argument("--json", action="store_true", help="one JSON object, for scripts")
     options = parser.parse_args(argv)
     logs.configure("status", level="error")
@@ -186,25 +137,31 @@ def main(argv: Sequence[str]) -> int:
         row = status(options.data)
     except ClusterError as error:
         print(f"kwob status: {error}", file=sys.stderr)
-        return 1
+        return EXIT_FAILED
     if options.json:
         print(row.to_json())
     else:
-        _print(row)
-    return 0
+        _print(row, options.data.resolve())
+    return EXIT_FAILED if row.problems else 0
 
 
-def _print(row: StatusRow) -> None:
+def _print(row: StatusRow, data: Path) -> None:
     table = Table("process", "pid", "state", "rack", "listener", "log dirs", box=None, pad_edge=False)
     for controller in row.controllers:
         state = "active" if controller.active else "standby"
         table.add_row(f"controller {controller.id}", *_pid(controller.pid, state), "", "", "")
     for broker in row.brokers:
-        dirs = ", ".join(broker.log_dirs)
+        dirs = ", ".join(str(_below(data, log_dir)) for log_dir in broker.log_dirs)
         table.add_row(f"broker {broker.id}", *_pid(broker.pid, "running"), broker.rack or "", broker.listener, dirs)
-    console = Console(width=_WIDTH, highlight=False)
-    console.print(f"bootstrap {row.bootstrap}\nzookeeper {row.zookeeper}")
-    console.print(table)
+    for other in row.others:
+        table.add_row(f"broker {other.id}", "-", "not of kwob up", other.rack or "", other.listener, "")
+    console = Console(highlight=False, soft_wrap=True)
+    console.print(f"bootstrap {row.bootstrap}\nzookeeper {row.zookeeper}\ndata      {data}")
+    console.print(table, soft_wrap=not console.is_terminal)
+    for problem in row.problems:
+        console.print(f"[bold red]problem[/]: {problem}")
+    if row.faults:
+        console.print(f"{plural(row.faults, 'fault')} in force: kwob fault list")
     if row.forgotten_throttles:
         console.print(
             "\n[yellow]forgotten throttles[/yellow]: nothing is being moved, and these still limit replication"
@@ -215,6 +172,11 @@ def _print(row: StatusRow) -> None:
         console.print(throttles)
         for command in dict.fromkeys(throttle.remove for throttle in row.forgotten_throttles):
             console.print(f"next: {command}", markup=False)
+
+
+def _below(data: Path, path: str) -> Path:
+    """As short as it can be told: below the data folder."""
+    return Path(path).relative_to(data) if Path(path).is_relative_to(data) else Path(path)
 
 
 def _pid(pid: int | None, state: str) -> tuple[str, str]:

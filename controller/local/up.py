@@ -5,13 +5,12 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
-import fcntl
 import os
 import resource
 import signal
 import sys
 import time
-from collections.abc import AsyncIterator, Coroutine, Sequence
+from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -19,72 +18,144 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from controller.local.cluster import Cluster
-from controller.local.control import serve_control
-from controller.local.place import LOCK_FILE, own_folder
+from controller.local.cluster_file import CLUSTER_FILE, ClusterError, read_cluster
+from controller.local.control import serve_control, socket_path
+from controller.local.flags import EXIT_FAILED, EXIT_USAGE, add_data, count, make_parser, plural, reason
+from controller.local.place import LOCK_FILE, lock_owner, own_folder
 from controller.local.plan import ClusterPlan, plan_cluster
 from controller.local.readiness import wait_until_whole
-from controller.local.status import DEFAULT_DATA, ClusterError, read_cluster
 from controller.rules.configs import settings
 from controller.wire.types import BrokerId
 from controller.world.exit_codes import INTERRUPTED
 from controller.world.real import logs
 
-#: An exit code of its own for "ended by the user", as shells have it for SIGINT.
 _DOWN_WAIT_S: Final = 90.0
 _WATCH_S: Final = 0.5
 
 Result = TypeVar("Result")
 
 
+#: Settings that `kwob up` gives each program itself -> the flag that says them.
+_OWN_SETTINGS: Final = {
+    "log.dirs": "--log-dirs N gives each broker N directories below its folder in --data",
+    "log.dir": "--log-dirs N gives each broker N directories below its folder in --data",
+    "broker.id": "--brokers N gives ids 1 to N",
+    "node.id": "--brokers N gives ids 1 to N",
+    "listeners": "--bootstrap-port says the first of the ports",
+    "zookeeper.connect": "--zookeeper-port says the port",
+}
+
+
 def main(argv: Sequence[str]) -> int:
-    """`kwob up`. Returns the exit code: 0 after Ctrl-C, 1 when the cluster cannot run."""
-    parser = argparse.ArgumentParser(
-        prog="kwob up",
-        description="Runs a local cluster (ZooKeeper, controllers, brokers) until Ctrl-C. Its state stays in --data.",
+    """`kwob up`. Returns the exit code: 0 after Ctrl-C, 1 when the cluster cannot run, 2 for wrong arguments."""
+    options = _parser().parse_args(argv)
+    try:
+        _require_not_own(settings.load(None, options.override))
+    except settings.SettingError as error:
+        print(f"kwob up: {error}", file=sys.stderr)
+        return EXIT_USAGE
+    try:
+        plan, remarks = _plan(options)
+        socket_path(plan.data)
+        with own_folder(plan.data), logs.configure("up", json_file=plan.log_path("up")):
+            return run_until_signal(_up(plan, remarks), interrupted=0)
+    except ClusterError as error:
+        print(f"kwob up: {error}", file=sys.stderr)
+    except OSError as error:
+        print(f"kwob up: {reason(error)}", file=sys.stderr)
+    return EXIT_FAILED
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = make_parser(
+        "kwob up",
+        "Runs a local cluster (ZooKeeper, controllers, brokers) until Ctrl-C. Its state stays in --data; on a folder "
+        "that was used before, what is not given is as it was.",
+        examples=[
+            "kwob up",
+            "kwob up --brokers 6 --controllers 2 --racks a,b,c",
+            "kwob up --log-dirs 2 --override replica.lag.time.max.ms=4000",
+        ],
+        exit_codes="0 after Ctrl-C; 1 the cluster cannot run; 2 wrong arguments",
     )
-    parser.add_argument("--brokers", type=_count(1, 200), default=3, metavar="N", help="1 to 200 (default: 3)")
+    parser.add_argument("--brokers", type=count(1, 200), metavar="N", help="1 to 200 (default: 3)")
     parser.add_argument(
-        "--broker-processes", type=_count(1, 200), metavar="N",
+        "--broker-processes", type=count(1, 200), metavar="N",
         help="processes that the brokers share (default: one each up to 10 brokers, else one per processor)",
     )  # fmt: skip
-    parser.add_argument("--controllers", type=_count(1, 9), default=1, metavar="N", help="1 to 9 (default: 1)")
-    parser.add_argument("--racks", default="", metavar="A,B,C", help="racks, given to the brokers in turn")
-    parser.add_argument("--data", type=Path, default=DEFAULT_DATA, metavar="DIR", help="default: %(default)s")
+    parser.add_argument("--controllers", type=count(1, 9), metavar="N", help="1 to 9 (default: 1)")
+    parser.add_argument("--racks", metavar="A,B,C", help="racks, given to the brokers in turn (default: none)")
     parser.add_argument(
-        "--bootstrap-port", type=_count(1, 65_000), default=9092, metavar="PORT",
+        "--log-dirs", type=count(1, 16), metavar="N", help="log directories of each broker, 1 to 16 (default: 1)"
+    )
+    add_data(parser)
+    parser.add_argument(
+        "--bootstrap-port", type=count(1, 65_000), default=9092, metavar="PORT",
         help="of broker 1; the others follow (default: 9092)",
     )  # fmt: skip
-    parser.add_argument("--zookeeper-port", type=_count(1, 65_535), default=2181, metavar="PORT", help="default: 2181")
+    parser.add_argument("--zookeeper-port", type=count(1, 65_535), default=2181, metavar="PORT", help="default: 2181")
     parser.add_argument(
         "--override", action="append", default=[], metavar="NAME=VALUE",
         help="a setting under Kafka's name, for brokers and controllers; may be repeated",
     )  # fmt: skip
-    options = parser.parse_args(argv)
-    try:
-        settings.load(None, options.override)
-        plan = plan_cluster(
-            data=options.data,
-            brokers=options.brokers,
-            controllers=options.controllers,
-            racks=[rack.strip() for rack in options.racks.split(",") if rack.strip()],
-            ports=range(options.bootstrap_port, options.bootstrap_port + options.brokers),
-            zookeeper_port=options.zookeeper_port,
-            settings=options.override,
-            broker_processes=options.broker_processes,
-        )
-        with own_folder(plan.data), logs.configure("up", json_file=plan.log_path("up")):
-            return run_until_signal(_up(plan), interrupted=0)
-    except (ClusterError, settings.SettingError, OSError) as error:
-        print(f"kwob up: {error}", file=sys.stderr)
-        return 1
+    parser.add_argument(
+        "--log-level", default="info", choices=["debug", "info"],
+        help="of the files in DIR/logs (default: info); debug has each transition and request",
+    )  # fmt: skip
+    return parser
 
 
-async def _up(plan: ClusterPlan) -> int:
+def _require_not_own(given: Mapping[str, str]) -> None:
+    """Raises: SettingError for what would be ignored."""
+    for name in given:
+        if name in _OWN_SETTINGS:
+            raise settings.SettingError(f"{name} is not for --override here: {_OWN_SETTINGS[name]}")
+
+
+def _plan(options: argparse.Namespace) -> tuple[ClusterPlan, list[str]]:
+    """What to run, and what to remark on: what was not given is as the folder had it. Raises: ClusterError."""
+    data: Path = options.data
+    earlier = read_cluster(data) if (data / CLUSTER_FILE).exists() else None
+    brokers = options.brokers or (len(earlier.brokers) if earlier else 3)
+    log_dirs = options.log_dirs or (max(len(b.log_dirs) for b in earlier.brokers) if earlier else 1)
+    racks = [rack.strip() for rack in (options.racks or "").split(",") if rack.strip()]
+    remarks = []
+    if earlier is not None:
+        if options.racks is None:
+            racks = [b.rack for b in earlier.brokers if b.rack is not None]
+        absent = [b.id for b in earlier.brokers if b.id > brokers]
+        if absent:
+            names = ", ".join(map(str, absent))
+            remarks.append(
+                f"{plural(len(absent), 'broker')} of this folder ({names}) will not run: what only they have is "
+                f"offline; for all: --brokers {len(earlier.brokers)}"
+            )
+        if any(len(b.log_dirs) > log_dirs for b in earlier.brokers):
+            remarks.append("this folder had more log directories per broker; what lies in the others is not served")
+    plan = plan_cluster(
+        data=data,
+        brokers=brokers,
+        controllers=options.controllers or (len(earlier.controllers) if earlier else 1),
+        racks=racks,
+        ports=range(options.bootstrap_port, options.bootstrap_port + brokers),
+        zookeeper_port=options.zookeeper_port,
+        settings=options.override,
+        broker_processes=options.broker_processes,
+        log_dir_count=log_dirs,
+        log_level=options.log_level,
+    )
+    return plan, remarks
+
+
+async def _up(plan: ClusterPlan, remarks: Sequence[str]) -> int:
     console = Console(highlight=False, soft_wrap=True)
     processes = "" if len(plan.groups) == len(plan.brokers) else f" in {len(plan.groups)} processes"
     console.print(
-        f"starting {len(plan.brokers)} brokers{processes} and {len(plan.controller_ids)} controllers in {plan.data}"
+        f"starting {plural(len(plan.brokers), 'broker')}{processes} and "
+        f"{plural(len(plan.controller_ids), 'controller')} in {plan.data}"
     )
+    for remark in remarks:
+        console.print(f"[bold]note[/]: {remark}")
     tell_scale(plan, console)
     try:
         async with _started(plan, console) as cluster, serve_control(cluster):
@@ -137,7 +208,7 @@ def descriptors_needed(brokers: int, in_one_process: int) -> int:
 
 async def _tell_ends(cluster: Cluster, console: Console) -> None:
     """One line whenever a process ends or runs again; ZooKeeper is started again. Until cancelled."""
-    alive = set(cluster.children)
+    alive, downs = set(cluster.children), dict[int, str]()
     while True:
         if not cluster.is_zookeeper_up:
             console.print("ZooKeeper ended; starting it again (until then nothing can change in the cluster)")
@@ -148,11 +219,22 @@ async def _tell_ends(cluster: Cluster, console: Console) -> None:
                 console.print(f"ZooKeeper does not start: {error}")
         now = {name for name, child in cluster.children.items() if child.is_alive}
         for name in sorted(alive ^ now):
-            console.print(f"{name} {'runs again' if name in now else 'ended'}")
+            console.print(f"{name} runs again" if name in now else f"{name} ended; {_how_to_start(name)}")
         if alive != now:
             cluster.write_file()
         alive = now
+        before, downs = downs, cluster.downs()
+        for broker_id in sorted(before.keys() ^ downs.keys()):
+            down = downs.get(broker_id)
+            console.print(
+                f"broker {broker_id} " + ("may run again" if down is None else f"is down by the fault {down}")
+            )
         await asyncio.sleep(_WATCH_S)
+
+
+def _how_to_start(name: str) -> str:
+    role, number = name.split("-")[:2]
+    return f"to start it again: kwob {role.removesuffix('s')} start {number}"
 
 
 def run_until_signal(work: Coroutine[Any, Any, int], *, interrupted: int = INTERRUPTED) -> int:
@@ -186,29 +268,25 @@ def _cancel_once(task: asyncio.Future[int]) -> Any:
     return cancel
 
 
-def _count(least: int, most: int) -> Any:
-    def number(text: str) -> int:
-        if not text.isascii() or not text.isdigit() or not least <= int(text) <= most:
-            raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from {least} to {most}")
-        return int(text)
-
-    return number
-
-
 # -- down --------------------------------------------------------------------------------------------------------------
 
 
 def down_main(argv: Sequence[str]) -> int:
     """`kwob down`. Returns the exit code: 0 when nothing runs in the folder any more."""
-    parser = argparse.ArgumentParser(prog="kwob down", description="Ends the cluster that runs in a data folder.")
-    parser.add_argument("--data", type=Path, default=DEFAULT_DATA, metavar="DIR", help="default: %(default)s")
+    parser = make_parser(
+        "kwob down",
+        "Ends the cluster that runs in a data folder.",
+        examples=["kwob down", "kwob down --data other-data"],
+        exit_codes="0 nothing runs there any more; 1 there is no such folder, or it does not end; 2 wrong arguments",
+    )
+    add_data(parser)
     options = parser.parse_args(argv)
     try:
         read_cluster(options.data)
         _end(options.data)
     except ClusterError as error:
         print(f"kwob down: {error}", file=sys.stderr)
-        return 1
+        return EXIT_FAILED
     return 0
 
 
@@ -226,19 +304,3 @@ def _end(data: Path) -> None:
             raise ClusterError(f"process {owner} did not end within {_DOWN_WAIT_S:g} s")
         time.sleep(0.1)
     print(f"ended the cluster in {data}")
-
-
-def lock_owner(lock_path: Path) -> int | None:
-    """The process that holds a data folder's lock, None if nobody does. Raises: ClusterError, if it left no id."""
-    try:
-        with lock_path.open("r+") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                text = lock.read().strip()
-                if not text.isdigit():
-                    raise ClusterError(f"{lock_path} is locked by an unknown process") from None
-                return int(text)
-    except FileNotFoundError:
-        return None
-    return None

@@ -14,8 +14,9 @@ from typing import Any, Final
 from controller.admin.toolkit.machine import Machine, this_machine
 from controller.admin.why.command import add_arguments, explain
 from controller.admin.why.look import Locally
+from controller.local.cluster_file import CLUSTER_FILE, BrokerRow, ClusterError, ClusterRow, read_cluster
 from controller.local.fault_file import now_ms, read_faults, state_of, what
-from controller.local.status import CLUSTER_FILE, DEFAULT_DATA, BrokerRow, ClusterError, ClusterRow, read_cluster
+from controller.local.flags import default_data
 from controller.wire import log_events as ev
 from controller.wire.fault_rows import FAULT_FILE, Fault, FaultError
 from controller.wire.types import BrokerId, TopicPartition
@@ -46,7 +47,9 @@ def main(argv: Sequence[str]) -> int:
     """Runs the tool. Returns the exit code (see --help)."""
     parser = argparse.ArgumentParser(prog="kwob why", description="Why a partition is not as it should be.")
     add_arguments(parser)
-    parser.add_argument("--data", type=Path, help=f"folder of a kwob up cluster (default: {DEFAULT_DATA}, if there)")
+    parser.add_argument(
+        "--data", type=Path, metavar="DIR", help="folder of a kwob up cluster (default: $KWOB_DATA, else kwob-data)"
+    )
     options = parser.parse_args(argv)
     logs.configure("why", level="error")
     try:
@@ -58,7 +61,7 @@ def main(argv: Sequence[str]) -> int:
 async def run(options: argparse.Namespace, machine: Machine) -> int:
     """As `main`, on the running loop."""
     if options.data is None and options.bootstrap_server is None and options.zookeeper is None:
-        options.data = DEFAULT_DATA
+        options.data = default_data()
     locally = None
     if options.data is not None:
         try:

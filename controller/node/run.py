@@ -47,7 +47,7 @@ _PORT_MAX: Final = 65_535
 
 def parser() -> argparse.ArgumentParser:
     """The command line."""
-    top = argparse.ArgumentParser(prog="python -m controller", description="A ZooKeeper-mode Kafka controller.")
+    top = argparse.ArgumentParser(prog="kwob controller", description="A ZooKeeper-mode Kafka controller.")
     run = top.add_subparsers(dest="command", required=True).add_parser(
         "run",
         help="run one controller until SIGTERM or Ctrl-C",

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from controller.local.status import is_running, read_cluster
+from controller.local.cluster_file import is_running, read_cluster
 
 pytestmark = pytest.mark.zk
 
@@ -68,3 +68,27 @@ def test_zookeepers_death_is_told_and_mended(start_up: Callable[..., Any], tmp_p
     row = read_cluster(tmp_path / "data")
     assert all(process.pid is not None for process in (*row.brokers, *row.controllers))
     assert up.interrupt() == 0
+
+
+def test_what_was_killed_is_told_and_started_by_hand(start_up: Callable[..., Any], tmp_path: Path) -> None:
+    """A controller; and a broker, by the command that the line about it names, also when a fault has it down."""
+    data = tmp_path / "data"
+    up = start_up(data, "--controllers", "2", "--override", "zookeeper.session.timeout.ms=2000", "--log-dirs", "2")
+    up.wait_for("ready;")
+
+    def kwob(*words: str) -> str:
+        argv = [sys.executable, "-m", "controller.cli", *words, "--data", str(data)]
+        ran = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+        return ran.stdout + ran.stderr
+
+    assert kwob("controller", "kill", "901") == "controller 901 killed\n"
+    up.wait_for("controller-901 ended; to start it again: kwob controller start 901")
+    assert "controller-901 does not run" in kwob("controller", "stop", "901")
+    assert "there are 901, 902" in kwob("controller", "stop", "7")
+    assert kwob("controller", "start", "901") == "controller 901 started\n"
+    kwob("fault", "kill", "--broker", "2")
+    up.wait_for("broker 2 is down by the fault f1")
+    assert kwob("broker", "start", "2") == "broker 2 started\n"
+    assert kwob("fault", "list") == "no fault is in force\n"
+    assert "problem" not in kwob("status")
+    assert (data / "broker-1" / "data-2" / "meta.properties").exists()

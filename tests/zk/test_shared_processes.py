@@ -9,10 +9,10 @@ import pytest
 
 from controller.admin.cluster.client import AdminClient
 from controller.local.cluster import Cluster
+from controller.local.cluster_file import ClusterError, read_cluster
 from controller.local.fault_file import read_faults
 from controller.local.place import free_ports, own_folder
 from controller.local.plan import plan_cluster
-from controller.local.status import ClusterError, read_cluster
 from controller.wire.fault_rows import FAULT_FILE
 from controller.wire.protocol import ApiKey
 from controller.world.real.net import TcpNetwork
@@ -51,7 +51,7 @@ def test_brokers_of_one_process_go_down_and_come_up_one_by_one(tmp_path: Path) -
             await until_alive(first, {1, 2, 3})
             racks = {broker.id: broker.rack for broker in read_cluster(plan.data).brokers}
             assert racks == {1: "a", 2: "b", 3: "b"}
-            assert (plan.log_dir(2) / "meta.properties").exists()
+            assert (plan.log_dirs(2)[0] / "meta.properties").exists()
 
             await cluster.kill_broker(2)
             assert [broker.pid is None for broker in read_cluster(plan.data).brokers] == [False, True, False]

@@ -17,8 +17,8 @@ from controller.admin.why.command import add_arguments, explain
 from controller.admin.why.diagnosis import Commands, Trouble, diagnose, split_target
 from controller.admin.why.facts import BrokerFacts, Deletion, LogOn, PartitionFacts, TopicFacts
 from controller.admin.why.look import Locally
+from controller.local.cluster_file import BrokerRow, ClusterRow
 from controller.local.fault_file import write_faults
-from controller.local.status import BrokerRow, ClusterRow
 from controller.local.why_local import log_lines, look
 from controller.wire.errors import ErrorCode
 from controller.wire.fault_rows import FAULT_FILE, PauseReplication, SlowDisk

@@ -20,7 +20,7 @@ import pytest
 
 from controller import cli
 from controller.demo import command as demo
-from controller.local import cluster, control, fault, place, status, up
+from controller.local import cluster, cluster_file, control, fault, place, status, up
 from controller.local.plan import ClusterPlan, plan_cluster
 
 
@@ -50,6 +50,38 @@ def test_nothing_heavy_is_imported_before_it_is_needed() -> None:
     assert ran.stdout.splitlines()[-1] == "[]"
 
 
+@pytest.mark.parametrize("words", [["--list"], ["--describe", "--topic", "t"]])
+def test_a_tool_finds_the_cluster_of_the_data_folder(
+    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topics, why = cli.COMMANDS["topics"], cli.COMMANDS["why"]
+    monkeypatch.setenv("KWOB_DATA", str(tmp_path))
+    assert cli._with_bootstrap(topics, words) == words, "there is no cluster"
+    write(tmp_path)
+    assert cli._with_bootstrap(topics, words) == [*words, "--bootstrap-server", "127.0.0.1:1,127.0.0.1:2"]
+    for named in (["--bootstrap-server", "x:1"], ["--bootstrap-server=x:1"], ["--zookeeper", "x:1"], ["--help"]):
+        assert cli._with_bootstrap(topics, [*words, *named]) == [*words, *named]
+    assert cli._with_bootstrap(topics, []) == []
+    assert cli._with_bootstrap(why, words) == words
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a full device")
+def test_output_that_cannot_be_written_is_told_in_one_line(tmp_path: Path) -> None:
+    write(tmp_path)
+    words = [sys.executable, "-m", "controller.cli", "status", "--data", str(tmp_path)]
+    with Path("/dev/full").open("w") as full:
+        ran = subprocess.run(words, stdout=full, stderr=subprocess.PIPE, text=True, check=False, timeout=60)
+    assert (ran.returncode, ran.stderr) == (1, "kwob status: the output cannot be written: No space left on device\n")
+
+
+def test_a_terminal_of_few_characters_is_no_reason_to_end(tmp_path: Path) -> None:
+    write(tmp_path)
+    words = [sys.executable, "-m", "controller.cli", "fault", "row", "\u2603", "--data", str(tmp_path)]
+    ascii_only = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    ran = subprocess.run(words, capture_output=True, env=ascii_only, check=False, timeout=60)
+    assert ran.returncode == 2 and b"Traceback" not in ran.stderr
+
+
 # -- a data folder -----------------------------------------------------------------------------------------------------
 
 
@@ -59,7 +91,15 @@ def plan(data: Path, **changes: Any) -> ClusterPlan:
 
 
 def write(data: Path) -> None:
-    status.write_cluster(data, cluster.Cluster(plan(data)).row())
+    cluster_file.write_cluster(data, cluster.Cluster(plan(data)).row())
+
+
+@pytest.fixture
+def running(tmp_path: Path) -> Iterator[Path]:
+    """A folder that this process holds as `kwob up` does."""
+    write(tmp_path)
+    with place.own_folder(tmp_path):
+        yield tmp_path
 
 
 def test_racks_are_given_in_turn_and_controllers_have_ids_of_their_own(tmp_path: Path) -> None:
@@ -79,12 +119,22 @@ def test_status_json_has_the_fixed_form(tmp_path: Path, capsys: pytest.CaptureFi
     row = cluster.Cluster(plan(tmp_path)).row()
     row.brokers[0].pid = os.getpid()
     row.zookeeper = "127.0.0.1:1"
-    status.write_cluster(tmp_path, row)
-    assert status.read_cluster(tmp_path) == row
+    cluster_file.write_cluster(tmp_path, row)
+    assert cluster_file.read_cluster(tmp_path) == row
     shape = json.loads(row.model_dump_json())
     assert list(shape) == ["bootstrap", "zookeeper", "controllers", "brokers"]
     assert list(shape["controllers"][0]) == ["id", "pid", "active"]
     assert list(shape["brokers"][0]) == ["id", "pid", "rack", "listener", "log_dirs"]
+
+
+def test_status_says_that_zookeeper_is_away(running: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    row = cluster.Cluster(plan(running)).row()
+    row.brokers[0].pid, row.zookeeper = os.getpid(), "127.0.0.1:1"
+    cluster_file.write_cluster(running, row)
+    assert status.main(["--data", str(running)]) == 1
+    assert "problem: ZooKeeper at 127.0.0.1:1 does not answer" in capsys.readouterr().out
+    assert status.main(["--data", str(running), "--json"]) == 1
+    assert len(json.loads(capsys.readouterr().out)["problems"]) == 1
 
 
 def test_a_process_that_is_gone_has_no_pid(tmp_path: Path) -> None:
@@ -92,8 +142,8 @@ def test_a_process_that_is_gone_has_no_pid(tmp_path: Path) -> None:
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
     row.brokers[0].pid = gone.pid
-    status.write_cluster(tmp_path, row)
-    assert status.read_cluster(tmp_path).brokers[0].pid is None
+    cluster_file.write_cluster(tmp_path, row)
+    assert cluster_file.read_cluster(tmp_path).brokers[0].pid is None
 
 
 @pytest.mark.parametrize(
@@ -115,13 +165,14 @@ def test_a_folder_without_a_cluster_is_told_in_one_line(
 
 
 def test_a_broken_cluster_file_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / status.CLUSTER_FILE).write_text("{}")
+    (tmp_path / cluster_file.CLUSTER_FILE).write_text("{}")
     assert status.main(["--data", str(tmp_path)]) == 1
     assert "is not a cluster file" in capsys.readouterr().err
 
 
 REFUSED_UP = [
     ("an unknown setting", ["--override", "num.partition=3"], "did you mean num.partitions"),
+    ("a setting that up gives itself", ["--override", "log.dirs=x,y"], "--log-dirs N gives each broker"),
     ("a port in use", ["--bootstrap-port", "{port}"], "port {port} for broker 1 cannot be used"),
     ("ZooKeeper's port in use", ["--zookeeper-port", "{port}"], "port {port} for ZooKeeper cannot be used"),
 ]
@@ -135,10 +186,43 @@ def test_up_refuses_in_one_line(
         base = ["--brokers", "1", "--data", str(tmp_path / "data")]
         free, zookeeper_port = place.free_ports(2)
         base += ["--bootstrap-port", str(free), "--zookeeper-port", str(zookeeper_port)]
-        assert up.main([*base, *(word.format(port=port) for word in argv)]) == 1
+        assert up.main([*base, *(word.format(port=port) for word in argv)]) == (2 if "--override" in argv else 1)
         said = capsys.readouterr().err
         assert message.format(port=port) in said
         assert said.count("\n") == 1
+
+
+def test_up_refuses_a_folder_too_deep_for_a_socket_before_it_starts_anything(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    deep = tmp_path / ("d" * 100)
+    assert up.main(["--data", str(deep)]) == 1
+    assert "is too long for a socket; choose a shorter folder with --data" in capsys.readouterr().err
+    assert not deep.exists()
+
+
+def test_up_says_which_file_is_in_the_way(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(tmp_path)
+    (tmp_path / "logs").write_text("")
+    assert up.main(["--data", str(tmp_path)]) == 1
+    assert capsys.readouterr().err == f"kwob up: {tmp_path / 'logs'}: File exists\n"
+
+
+def test_up_goes_on_with_what_the_folder_had(tmp_path: Path) -> None:
+    many = plan(tmp_path, brokers=3, controllers=2, ports=[1, 2, 3], racks=["a", "b", "c"], log_dir_count=2)
+    cluster_file.write_cluster(tmp_path, cluster.Cluster(many).row())
+    again, remarks = up._plan(up._parser().parse_args(["--data", str(tmp_path)]))
+    assert [(b.broker_id, b.rack) for b in again.brokers] == [(1, "a"), (2, "b"), (3, "c")]
+    assert (again.controller_ids, again.log_dir_count, remarks) == ((901, 902), 2, [])
+    fewer, remarks = up._plan(up._parser().parse_args(["--data", str(tmp_path), "--brokers", "2"]))
+    assert [b.rack for b in fewer.brokers] == ["a", "b"]
+    assert "1 broker of this folder (3) will not run" in remarks[0] and "--brokers 3" in remarks[0]
+
+
+def test_several_log_dirs_of_a_broker(tmp_path: Path) -> None:
+    two = plan(tmp_path, log_dir_count=2)
+    assert [path.name for path in two.log_dirs(1)] == ["data", "data-2"]
+    assert cluster.Cluster(two).row().brokers[0].log_dirs == [str(path) for path in two.log_dirs(1)]
 
 
 def test_up_leaves_a_folder_of_something_else_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -152,12 +236,12 @@ def test_one_cluster_per_folder(tmp_path: Path) -> None:
     lock = place._take_folder(tmp_path)
     try:
         write(tmp_path)
-        assert up.lock_owner(tmp_path / place.LOCK_FILE) == os.getpid()
-        with pytest.raises(status.ClusterError, match=r"runs in .* already"):
+        assert place.lock_owner(tmp_path / place.LOCK_FILE) == os.getpid()
+        with pytest.raises(cluster_file.ClusterError, match=r"runs in .* already"):
             place._take_folder(tmp_path)
     finally:
         os.close(lock)
-    assert up.lock_owner(tmp_path / place.LOCK_FILE) is None
+    assert place.lock_owner(tmp_path / place.LOCK_FILE) is None
 
 
 @contextlib.contextmanager
@@ -180,14 +264,17 @@ class FakeCluster:
         self.done.append(("kill", broker_id))
 
     async def start_broker(self, broker_id: int) -> None:
-        raise status.ClusterError("broker-1 runs already")
+        raise cluster_file.ClusterError("broker-1 runs already")
 
     async def stop_broker(self, broker_id: int) -> bool:
         self.done.append(("stop", broker_id))
         return broker_id != 2
 
+    async def kill_controller(self, controller_id: int) -> None:
+        self.done.append(("kill", controller_id))
 
-def asked(data: Path, *commands: control.BrokerCommand) -> tuple[list[str], FakeCluster]:
+
+def asked(data: Path, *commands: control.ProcessCommand) -> tuple[list[str], FakeCluster]:
     """What a cluster says to commands that come one after another."""
     fake = FakeCluster(plan(data))
 
@@ -197,7 +284,7 @@ def asked(data: Path, *commands: control.BrokerCommand) -> tuple[list[str], Fake
             for command in commands:
                 try:
                     said.append(await asyncio.to_thread(control.ask, data, command))
-                except status.ClusterError as error:
+                except cluster_file.ClusterError as error:
                     said.append(f"refused: {error}")
             return said
 
@@ -207,16 +294,18 @@ def asked(data: Path, *commands: control.BrokerCommand) -> tuple[list[str], Fake
 def test_commands_are_done_and_answered(tmp_path: Path) -> None:
     said, fake = asked(
         tmp_path,
-        control.BrokerCommand(action="kill", broker=1),
-        control.BrokerCommand(action="stop", broker=2),
-        control.BrokerCommand(action="start", broker=1),
+        control.ProcessCommand(action="kill", role="broker", id=1),
+        control.ProcessCommand(action="stop", role="broker", id=2),
+        control.ProcessCommand(action="start", role="broker", id=1),
+        control.ProcessCommand(action="kill", role="controller", id=901),
     )
     assert said == [
         "broker 1 killed",
         "broker 2 did not end by itself in time and was killed",
         "refused: broker-1 runs already",
+        "controller 901 killed",
     ]
-    assert fake.done == [("kill", 1), ("stop", 2)]
+    assert fake.done == [("kill", 1), ("stop", 2), ("kill", 901)]
 
 
 @pytest.mark.parametrize("line", [b"\n", b"{}\n", b'{"action": "explode", "broker": 1}\n', b"x" * 10_000 + b"\n"])
@@ -235,30 +324,29 @@ def test_garbage_is_refused_and_the_next_command_served(line: bytes, tmp_path: P
         async with control.serve_control(fake):  # type: ignore[arg-type]
             answer = await asyncio.to_thread(send)
             assert answer == "" or "error" in json.loads(answer)
-            good = control.BrokerCommand(action="kill", broker=1)
+            good = control.ProcessCommand(action="kill", role="broker", id=1)
             assert await asyncio.to_thread(control.ask, tmp_path, good) == "broker 1 killed"
 
     asyncio.run(main())
 
 
 def test_without_a_running_up_it_says_so(tmp_path: Path) -> None:
-    with pytest.raises(status.ClusterError, match="no kwob up runs"):
-        control.ask(tmp_path, control.BrokerCommand(action="kill", broker=1))
+    with pytest.raises(cluster_file.ClusterError, match="no kwob up runs"):
+        control.ask(tmp_path, control.ProcessCommand(action="kill", role="broker", id=1))
 
 
 # -- faults ------------------------------------------------------------------------------------------------------------
 
 
-def test_faults_add_up_and_are_cleared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    write(tmp_path)
-    data = ["--data", str(tmp_path)]
+def test_faults_add_up_and_are_cleared(running: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data = ["--data", str(running)]
     assert fault.main(["pause-replication", "--broker", "2", "--topic", "t", *data]) == 0
     row = '{"fault": "api", "broker": 1, "api": "Fetch", "action": "drop"}'
     assert fault.main(["row", row, *data]) == 0
-    rows = [json.loads(line) for line in (tmp_path / fault.FAULT_FILE).read_text().splitlines()]
+    rows = [json.loads(line) for line in (running / fault.FAULT_FILE).read_text().splitlines()]
     assert [(row["fault"], row["broker"]) for row in rows] == [("pause_replication", 2), ("api", 1)]
     assert fault.main(["clear", *data]) == 0
-    assert (tmp_path / fault.FAULT_FILE).read_text() == ""
+    assert (running / fault.FAULT_FILE).read_text() == ""
     assert capsys.readouterr().out.endswith("no fault is in force\n")
 
 
@@ -267,7 +355,7 @@ def test_faults_add_up_and_are_cleared(tmp_path: Path, capsys: pytest.CaptureFix
 )
 def test_a_row_that_is_none_is_refused(row: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write(tmp_path)
-    assert fault.main(["row", row, "--data", str(tmp_path)]) == 1
+    assert fault.main(["row", row, "--data", str(tmp_path)]) == 2
     assert capsys.readouterr().err.startswith("kwob fault: ")
     assert not (tmp_path / fault.FAULT_FILE).exists()
 
@@ -314,15 +402,15 @@ def test_many_brokers_share_few_processes_and_ask_less_often(tmp_path: Path) -> 
     assert plan(tmp_path).broker_settings == ()
 
 
-def test_a_broker_that_a_fault_has_down_does_not_run(tmp_path: Path) -> None:
-    row = cluster.Cluster(plan(tmp_path, brokers=2, ports=[1, 2])).row()
+def test_a_broker_that_a_fault_has_down_does_not_run(running: Path) -> None:
+    row = cluster.Cluster(plan(running, brokers=2, ports=[1, 2])).row()
     for broker in row.brokers:
         broker.pid = os.getpid()
-    status.write_cluster(tmp_path, row)
-    assert fault.main(["kill", "--broker", "2", "--data", str(tmp_path)]) == 0
-    assert fault.main(["stop", "--broker", "1", "--in", "1h", "--data", str(tmp_path)]) == 0
-    assert [broker.pid for broker in status.read_cluster(tmp_path).brokers] == [os.getpid(), None]
-    assert status.down_by(tmp_path / fault.FAULT_FILE, 2, "b") == "f1"
+    cluster_file.write_cluster(running, row)
+    assert fault.main(["kill", "--broker", "2", "--data", str(running)]) == 0
+    assert fault.main(["stop", "--broker", "1", "--in", "1h", "--data", str(running)]) == 0
+    assert [broker.pid for broker in cluster_file.read_cluster(running).brokers] == [os.getpid(), None]
+    assert cluster_file.down_by(running / fault.FAULT_FILE, 2, "b") == "f1"
 
 
 def test_open_files_are_foreseen(tmp_path: Path) -> None:

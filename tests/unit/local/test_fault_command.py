@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import json
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from controller.local import cluster, fault, fault_run, status
+from controller.local import cluster, cluster_file, fault, fault_run, fault_topics
 from controller.local import fault_file as fault_rows
+from controller.local.place import own_folder
 from controller.local.plan import plan_cluster
-from controller.wire.fault_rows import FAULT_FILE, decode
+from controller.wire.fault_rows import FAULT_FILE, PauseReplication, decode
 
 
 @pytest.fixture
-def data(tmp_path: Path) -> Path:
-    """A folder with three brokers in racks a, b, a."""
+def data(tmp_path: Path) -> Iterator[Path]:
+    """A folder with three brokers in racks a, b, a; this process holds it as `kwob up` does."""
     plan = plan_cluster(data=tmp_path, brokers=3, controllers=1, racks=["a", "b"], ports=[1, 2, 3], zookeeper_port=4)
-    status.write_cluster(tmp_path, cluster.Cluster(plan).row())
-    return tmp_path
+    cluster_file.write_cluster(tmp_path, cluster.Cluster(plan).row())
+    with own_folder(tmp_path):
+        yield tmp_path
 
 
 def rows(data: Path) -> list[dict[str, Any]]:
@@ -50,7 +53,9 @@ CALLS = [
 @pytest.mark.parametrize(("argv", "expected"), CALLS, ids=[call[0][0] for call in CALLS])
 def test_flags_are_columns(data: Path, argv: list[str], expected: dict[str, Any]) -> None:
     assert run(data, *argv) == 0
-    assert rows(data) == [{**expected, "id": "f1"}]
+    (row,) = rows(data)
+    assert row.pop("until_ms", None) is None or argv[0] == "expire-session"
+    assert row == {**expected, "id": "f1"}
 
 
 def test_a_window_is_the_brokers_time_of_day(data: Path) -> None:
@@ -68,17 +73,19 @@ REFUSED = [
     (["kill", "--rack", "b", "--broker", "1"], "none of the brokers 1 is in rack 'b'"),
     (["slow-link", "--broker", "1", "--peer", "7", "--delay-ms", "1"], "no broker 7"),
     (["fail-log-dir", "--broker", "1", "--log-dir", "x"], "no such broker has a log directory x; there are "),
-    (["slow-disk", "--broker", "1"], "nothing is slow"),
+    (["slow-disk", "--broker", "1"], "nothing is slow; give --bytes-per-second, --delay-ms or --jitter-ms"),
     (["clear", "f9"], "no fault 'f9' is in force; there are none"),
-    (["run", "absent.yaml"], "absent.yaml"),
+    (["run", "absent.yaml"], "kwob fault: absent.yaml: No such file or directory\n"),
 ]
+#: Wrong whatever the cluster is.
+USAGE = (["kill"], ["slow-disk", "--broker", "1"])
 
 
 @pytest.mark.parametrize(("argv", "message"), REFUSED, ids=[" ".join(case[0]) for case in REFUSED])
 def test_what_does_not_fit_is_refused_and_changes_nothing(
     data: Path, argv: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(data, *argv) == 1
+    assert run(data, *argv) == (2 if argv in USAGE else 1)
     assert message in capsys.readouterr().err
     assert not (data / FAULT_FILE).exists() or rows(data) == []
 
@@ -93,11 +100,11 @@ def test_the_table_and_the_end_of_single_faults(data: Path, capsys: pytest.Captu
     assert table[1][:4] == ["f1", "kill", "rack", "b"]
     assert table[1][-2:] == ["in", "1h"]
     assert table[2] == ["f2", "slow_disk", "1,", "3", "delay_ms=7", "in", "force,", "1h", "left"]
-    assert table[3][:3] == ["f3", "expire_session", "2"]
+    assert table[3] == ["f3", "expire_session", "2", "once,", "now"]
     assert run(data, "clear", "f1", "expire-session") == 0
     assert [row["id"] for row in rows(data)] == ["f2"]
     assert run(data, "kill", "--broker", "1") == 0
-    assert [row["id"] for row in rows(data)] == ["f2", "f1"]
+    assert [row["id"] for row in rows(data)] == ["f2", "f4"], "f1 is the name of one that is over"
     assert run(data, "list", "--json") == 0
     assert json.loads(capsys.readouterr().out.splitlines()[-1])[1]["fault"] == "kill"
 
@@ -167,3 +174,31 @@ def test_a_scenario_for_another_cluster_is_refused(data: Path, capsys: pytest.Ca
     assert run(data, "run", str(data / "s.yaml")) == 1
     assert "no broker 12" in capsys.readouterr().err
     assert not (data / FAULT_FILE).exists()
+
+
+def test_where_nothing_runs_no_fault_is_put_in_force(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`kwob up` starts without faults, so it would be lost."""
+    plan = plan_cluster(data=tmp_path, brokers=1, controllers=1, racks=[], ports=[1], zookeeper_port=4)
+    cluster_file.write_cluster(tmp_path, cluster.Cluster(plan).row())
+    (tmp_path / "s.yaml").write_text("faults: [{fault: kill, broker: 1, for: 1s}]")
+    for argv in (["kill", "--broker", "1"], ["run", str(tmp_path / "s.yaml")]):
+        assert run(tmp_path, *argv) == 1
+        assert f"nothing runs in {tmp_path}; start it with: kwob up" in capsys.readouterr().err
+    assert not (tmp_path / FAULT_FILE).exists()
+    assert run(tmp_path, "list") == 0
+
+
+def test_an_expired_session_is_listed_only_while_it_happens(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert run(data, "expire-session", "--broker", "1") == 0
+    assert rows(data)[0]["until_ms"] - fault_rows.now_ms() <= fault.ONCE_MS
+    (row,) = decode((data / FAULT_FILE).read_text())
+    assert fault_rows.is_over(row, fault_rows.now_ms() + fault.ONCE_MS)
+
+
+def test_a_topic_that_there_is_not_is_remarked_on(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [PauseReplication(topic="nosuch"), PauseReplication(topic="t", partition=3), PauseReplication(topic="t")]
+    fault_topics.remark(rows, {"t": 3})
+    assert capsys.readouterr().err.splitlines() == [
+        "kwob fault: note: there is no topic nosuch now; the fault waits for it",
+        "kwob fault: note: there is no partition t-3 now; the fault waits for it",
+    ]

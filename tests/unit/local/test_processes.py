@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from controller.local.cluster_file import is_running
 from controller.local.processes import Child, ChildFailed, log_rows, start_child
-from controller.local.status import is_running
 
 #: Says that it is ready, ignores as many SIGTERMs as told, then ends.
 STUBBORN = """

@@ -1,0 +1,114 @@
+"""The cluster file (`cluster.json`) that `kwob up` keeps: what runs where. It marks a folder as kwob's.
+
+It holds what `kwob status --json` prints, except what is asked of ZooKeeper then.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import Final
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from controller.wire.fault_rows import FAULT_FILE, Kill, Stop, decode
+from controller.wire.types import BrokerId
+
+CLUSTER_FILE: Final = "cluster.json"
+
+
+class ClusterError(Exception):
+    """A cluster that cannot be found, started or asked. The message is one line and says what to do."""
+
+
+class ControllerRow(BaseModel):
+    """One controller process; `pid` is None while it does not run."""
+
+    model_config = ConfigDict(extra="forbid")
+    id: int
+    pid: int | None
+    active: bool = False
+
+
+class BrokerRow(BaseModel):
+    """One broker process; `pid` is None while it does not run. `listener` is host:port."""
+
+    model_config = ConfigDict(extra="forbid")
+    id: int
+    pid: int | None
+    rack: str | None
+    listener: str
+    log_dirs: list[str]
+
+
+class ClusterRow(BaseModel):
+    """The whole cluster: what scripts read from `kwob status --json`."""
+
+    model_config = ConfigDict(extra="forbid")
+    bootstrap: str
+    zookeeper: str
+    controllers: list[ControllerRow]
+    brokers: list[BrokerRow]
+
+
+def write_cluster(data: Path, row: ClusterRow) -> None:
+    """Replaces the cluster file at once: a reader sees the old one or the new one."""
+    beside = data / (CLUSTER_FILE + ".new")
+    beside.write_text(row.model_dump_json(indent=2) + "\n", encoding="utf-8")
+    beside.replace(data / CLUSTER_FILE)
+
+
+def read_cluster(data: Path) -> ClusterRow:
+    """The cluster file, with `pid` None for processes that are gone. Raises: ClusterError."""
+    path = data / CLUSTER_FILE
+    try:
+        row = ClusterRow.model_validate_json(path.read_bytes())
+    except FileNotFoundError:
+        raise ClusterError(f"no cluster in {data}: there is no {path}; start one with: kwob up --data {data}") from None
+    except (OSError, ValidationError) as error:
+        raise ClusterError(f"{path} is not a cluster file of kwob ({type(error).__name__})") from error
+    for broker in row.brokers:
+        if down_by(data / FAULT_FILE, broker.id, broker.rack) is not None:
+            broker.pid = None
+    processes: list[ControllerRow | BrokerRow] = [*row.controllers, *row.brokers]
+    for process in processes:
+        if process.pid is not None and not is_running(process.pid):
+            process.pid = None
+    return row
+
+
+def down_by(fault_file: Path, broker_id: int, rack: str | None) -> str | None:
+    """The id (or kind) of the fault that has a broker down although its process runs; None when there is none."""
+    return next((row.id or row.fault for row in downs_of(fault_file, broker_id, rack)), None)
+
+
+def downs_of(fault_file: Path, broker_id: int, rack: str | None) -> list[Kill | Stop]:
+    """The faults that have a broker down now. A file that cannot be read has none."""
+    try:
+        rows = decode(fault_file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return []
+    now_ms = time.time_ns() // 1_000_000
+    return [
+        row
+        for row in rows
+        if isinstance(row, (Kill, Stop))
+        and row.concerns(BrokerId(broker_id), rack)
+        and (row.from_ms or 0) <= now_ms
+        and (row.until_ms is None or now_ms < row.until_ms)
+    ]
+
+
+def is_running(pid: int) -> bool:
+    """Whether a process with that id exists and is not a zombie."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (OSError, IndexError):
+        return True

@@ -1,0 +1,77 @@
+"""What the commands of a local cluster have in common: the data folder, how help and errors look."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+#: The environment variable that names the data folder in the place of ./kwob-data.
+DATA_VARIABLE: Final = "KWOB_DATA"
+_FALLBACK: Final = "kwob-data"
+
+#: Exit codes: what was asked cannot be done now; the words themselves are wrong.
+EXIT_FAILED: Final = 1
+EXIT_USAGE: Final = 2
+
+_UNITS_S: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+def default_data() -> Path:
+    """The folder that a command is about when nothing says another."""
+    return Path(os.environ.get(DATA_VARIABLE) or _FALLBACK)
+
+
+def add_data(parser: argparse.ArgumentParser, what: str = "data folder") -> None:
+    """The flag --data."""
+    parser.add_argument(
+        "--data", type=Path, default=default_data(), metavar="DIR",
+        help=f"{what} (default: ${DATA_VARIABLE}, else {_FALLBACK})",
+    )  # fmt: skip
+
+
+def make_parser(
+    prog: str, description: str, *, examples: Sequence[str] = (), exit_codes: str = "", **more: Any
+) -> argparse.ArgumentParser:
+    """A parser whose help ends with examples and exit codes."""
+    end = ["examples:", *(f"  {line}" for line in examples)] if examples else []
+    end += ["", f"exit codes: {exit_codes}"] if exit_codes else []
+    return argparse.ArgumentParser(
+        prog=prog, description=description, epilog="\n".join(end),
+        formatter_class=argparse.RawDescriptionHelpFormatter, **more,
+    )  # fmt: skip
+
+
+def count(least: int, most: int) -> Any:
+    """A type of argument: a whole number of that range."""
+
+    def number(text: str) -> int:
+        if not text.isascii() or not text.isdigit() or not least <= int(text) <= most:
+            raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from {least} to {most}")
+        return int(text)
+
+    return number
+
+
+def seconds(text: str) -> float:
+    """A type of argument: a length of time such as 250ms, 5s, 2m, 1h or a number of seconds."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)(ms|s|m|h)?", text.strip())
+    if found is None:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no time; expected for example 250ms, 5s, 2m, 1h or a number of seconds"
+        )
+    return float(found[1]) * _UNITS_S[found[2] or "s"]
+
+
+def reason(error: OSError) -> str:
+    """What the system says, without its number: `missing.yaml: No such file or directory`."""
+    name = f"{error.filename}: " if error.filename is not None else ""
+    return f"{name}{error.strerror or error}"
+
+
+def plural(number: int, noun: str) -> str:
+    """`1 broker`, `3 brokers`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
