@@ -9,15 +9,13 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import itertools
+import random
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Protocol
 
 from controller.wire.zk_operations import Multi, WatchEvent, ZkOp, ZkResult, ZkSessionExpired, ZkWriteOp
-
-if TYPE_CHECKING:
-    from controller.world.simulated.zookeeper import SimulatedZooKeeper
 
 #: Operations that travel in one message at most; how many is drawn, so that clients interleave.
 MESSAGE_OPS_MAX: Final = 64
@@ -49,12 +47,44 @@ class _Pending:
     op: ZkOp
 
 
+class Server(Protocol):
+    """What a session asks of its server; see `zookeeper.SimulatedZooKeeper`."""
+
+    link_loss: float
+    chance: random.Random
+    running: bool
+
+    def reachable(self, machine: str) -> bool:
+        """Whether a process on that machine gets an answer."""
+        ...
+
+    def lives(self, session: SimulatedSession) -> bool:
+        """Whether the server takes the session for alive."""
+        ...
+
+    def forget_client(self, session: SimulatedSession) -> None:
+        """Its client knows that the session has ended, or is dead itself."""
+        ...
+
+    def delay(self) -> float:
+        """How long the next message takes, in seconds."""
+        ...
+
+    def perform(self, session: SimulatedSession, op: ZkOp) -> ZkResult:
+        """Does it, for that session, with all that it fires."""
+        ...
+
+    def end(self, session: SimulatedSession) -> None:
+        """The session is over."""
+        ...
+
+
 class SimulatedSession:
-    """One session; see `ports.ZkSession`. Methods with an underscore are the server's and the link's."""
+    """One session; see `ports.ZkSession`. What `ports` does not name is for the server alone."""
 
     def __init__(
         self,
-        server: SimulatedZooKeeper,
+        server: Server,
         session_id: int,
         machine: str,
         chroot: str,
@@ -119,23 +149,23 @@ class SimulatedSession:
         self._finish("the session was closed")
         if self._link:
             link = self._link
-            await asyncio.sleep(self._server._delay())
+            await asyncio.sleep(self._server.delay())
             if link == self._link:
-                self._server._end(self)
-            await asyncio.sleep(self._server._delay())
+                self._server.end(self)
+            await asyncio.sleep(self._server.delay())
 
     # The client's half.
 
     def _send(self, numbers: Sequence[int]) -> None:
         first = 0
         while self._link and first < len(numbers):
-            count = self._server._chance.randint(1, MESSAGE_OPS_MAX)
+            count = self._server.chance.randint(1, MESSAGE_OPS_MAX)
             self._travel("server", self._receive, self._link, numbers[first : first + count])
             first += count
 
     def _travel(self, to: str, arrive: Callable[..., None], *args: Any) -> None:
         """Delivers after a delay, never before what was sent earlier the same way."""
-        self._arrivals[to] = max(self._arrivals[to], self._loop.time() + self._server._delay())
+        self._arrivals[to] = max(self._arrivals[to], self._loop.time() + self._server.delay())
         self._loop.call_at(self._arrivals[to], arrive, *args, context=contextvars.Context())
 
     def _deliver(self, link: int, messages: Sequence[_Reply | WatchEvent]) -> None:
@@ -162,7 +192,7 @@ class SimulatedSession:
 
     def _finish(self, reason: str) -> None:
         self._ended = reason
-        self._server._clients.pop(self._session_id, None)
+        self._server.forget_client(self)
         for pending in self._unanswered.values():
             if not pending.call.future.done():
                 pending.call.future.set_exception(ZkSessionExpired(reason))
@@ -175,63 +205,65 @@ class SimulatedSession:
 
     # The link.
 
-    def _break_link(self) -> None:
+    def break_link(self) -> None:
         """Whatever is under way, either way, is lost."""
         if self._link:
             self._link = 0
             self._to_client.clear()
-            self._age()
-            self._reconnect_soon()
+            self.age()
+            self.reconnect_soon()
 
-    def _reconnect_soon(self) -> None:
-        if self._link or self._dead or self._reconnecting or not self._server._reachable(self.machine):
+    def reconnect_soon(self) -> None:
+        """The client connects again after a while, where it can."""
+        if self._link or self._dead or self._reconnecting or not self._server.reachable(self.machine):
             return
-        delay = self._server._chance.uniform(*RECONNECT_S)
+        delay = self._server.chance.uniform(*RECONNECT_S)
         self._reconnecting = self._loop.call_later(delay, self._reconnect, context=contextvars.Context())
 
     def _reconnect(self) -> None:
         self._reconnecting = None
-        if self._dead or not self._server._reachable(self.machine):
+        if self._dead or not self._server.reachable(self.machine):
             return
-        if self._server._sessions.get(self._session_id) is not self:
+        if not self._server.lives(self):
             self._expired()
             return
         if self._ended:
             return
-        self._stop_ageing()
+        self.stop_ageing()
         self._link = next(self._links)
         self._connections += 1
         if self._untold:
             self._travel("client", self._deliver, self._link, list(self._untold))
         self._send(list(self._unanswered))
 
-    def _die(self) -> None:
+    def die(self) -> None:
+        """The client's process is gone: nobody keeps the session alive."""
         self._dead = True
         self._link = 0
-        self._server._clients.pop(self._session_id, None)
-        self._age()
+        self._server.forget_client(self)
+        self.age()
 
     # The server's half.
 
     def _receive(self, link: int, numbers: Sequence[int]) -> None:
         if link != self._link:
             return
-        chance = self._server._chance
+        chance = self._server.chance
         lost = self._server.link_loss > 0 and chance.random() < self._server.link_loss
         if lost and chance.random() < 0.5:
-            self._break_link()
+            self.break_link()
             return
         for number in numbers:
             pending = self._unanswered.get(number)
             if pending is not None:
-                result = self._server._perform(self, pending.op)  # first: what it fires flushes the list
+                result = self._server.perform(self, pending.op)  # first: what it fires flushes the list
                 self._to_client.append(_Reply(number, result))
         if lost:
-            self._break_link()
+            self.break_link()
         else:
             self._flush()
 
-    def _watch(self, event: WatchEvent) -> None:
+    def fired(self, event: WatchEvent) -> None:
         """A watch fired. It goes before every later reply, and again over the next link if this one breaks."""
         self._untold.append(event)
         if self._link:
@@ -243,28 +275,29 @@ class SimulatedSession:
             self._travel("client", self._deliver, self._link, self._to_client)
             self._to_client = []
 
-    def _age(self) -> None:
+    def age(self) -> None:
         """Nobody keeps the session alive any more: it has its timeout left."""
-        if self._ageing is None and not self._link and self._server._running:
+        if self._ageing is None and not self._link and self._server.running:
             self._ageing = self._loop.call_later(self._timeout_s, self._time_out, context=contextvars.Context())
 
-    def _stop_ageing(self) -> None:
+    def stop_ageing(self) -> None:
+        """Somebody keeps it alive again, or nobody may count its time."""
         if self._ageing is not None:
             self._ageing.cancel()
             self._ageing = None
 
     def _time_out(self) -> None:
         self._ageing = None
-        self._server._end(self)
-        self._reconnect_soon()
+        self._server.end(self)
+        self.reconnect_soon()
 
-    def _tell_expired(self) -> None:
+    def expire(self) -> None:
         """The server ended the session while the link stands."""
         if self._link:
             self._link = 0
-            self._loop.call_later(self._server._delay(), self._expired, context=contextvars.Context())
+            self._loop.call_later(self._server.delay(), self._expired, context=contextvars.Context())
         else:
-            self._reconnect_soon()
+            self.reconnect_soon()
 
 
 def _moved(op: ZkOp, chroot: str) -> ZkOp:

@@ -38,7 +38,8 @@ class SimulatedZooKeeper:
         self.on_commit: list[Callable[[Sequence[WatchEvent]], None]] = []
         #: Chance that a message ends its connection: half of them before it is processed, half before the reply.
         self.link_loss = 0.0
-        self._chance = chance
+        self.chance = chance
+        self.running = True
         self._clock = clock
         self._latency = latency or Latency()
         self._watches = WatchTable()
@@ -46,7 +47,6 @@ class SimulatedZooKeeper:
         self._clients: dict[int, SimulatedSession] = {}  # those whose client has not seen their end yet
         self._ids = itertools.count(_FIRST_SESSION)
         self._cut: set[str] = set()
-        self._running = True
         self._changed = asyncio.Event()
 
     def connector(
@@ -66,14 +66,14 @@ class SimulatedZooKeeper:
         """The server ends the session now: its ephemeral znodes go, its client is told."""
         session = self._sessions.get(session_id)
         if session is not None:
-            self._end(session)
-            session._tell_expired()
+            self.end(session)
+            session.expire()
 
     def disconnect(self, session_id: int) -> None:
         """Breaks the session's connection: what is under way is lost, the client connects again."""
         session = self._sessions.get(session_id)
         if session is not None:
-            session._break_link()
+            session.break_link()
 
     def cut(self, machine: str) -> None:
         """A partition between the machine and the server."""
@@ -89,42 +89,53 @@ class SimulatedZooKeeper:
         """The process on the machine dies without closing its sessions: they time out."""
         for session in list(self._sessions.values()):
             if session.machine == machine:
-                session._die()
+                session.die()
 
     def stop(self) -> None:
         """The server stops answering. Sessions do not age meanwhile, as after a restart of the real one."""
-        self._running = False
+        self.running = False
         for session in list(self._sessions.values()):
-            session._break_link()
-            session._stop_ageing()
+            session.break_link()
+            session.stop_ageing()
 
     def start(self) -> None:
         """The server answers again; sessions that nobody resumes time out from now on."""
-        self._running = True
+        self.running = True
         for session in list(self._sessions.values()):
-            session._age()
+            session.age()
         self._notify()
 
-    # For sessions.
+    # For sessions (`zk_session.Server`).
 
-    def _reachable(self, machine: str) -> bool:
-        return self._running and machine not in self._cut
+    def reachable(self, machine: str) -> bool:
+        """Whether a process on that machine gets an answer."""
+        return self.running and machine not in self._cut
 
     def _notify(self) -> None:
         self._changed.set()
         self._changed = asyncio.Event()
         for session in list(self._clients.values()):
-            session._reconnect_soon()
+            session.reconnect_soon()
 
     def _break_links(self, machine: str) -> None:
         for session in list(self._sessions.values()):
             if session.machine == machine:
-                session._break_link()
+                session.break_link()
 
-    def _delay(self) -> float:
-        return self._latency.draw(self._chance)
+    def lives(self, session: SimulatedSession) -> bool:
+        """Whether the server takes the session for alive."""
+        return self._sessions.get(session.session_id) is session
 
-    def _perform(self, session: SimulatedSession, op: ZkOp) -> ZkResult:
+    def forget_client(self, session: SimulatedSession) -> None:
+        """Its client knows that the session has ended, or is dead itself."""
+        self._clients.pop(session.session_id, None)
+
+    def delay(self) -> float:
+        """How long the next message takes, in seconds."""
+        return self._latency.draw(self.chance)
+
+    def perform(self, session: SimulatedSession, op: ZkOp) -> ZkResult:
+        """Does it, for that session, with all that it fires."""
         if isinstance(op, GetData | Exists | GetChildren):
             result = self.tree.read(op)
             if result.code in (ZkCode.OK, ZkCode.NO_NODE):  # what is refused arms nothing
@@ -136,12 +147,13 @@ class SimulatedZooKeeper:
 
     def _commit(self, fires: Sequence[WatchEvent]) -> None:
         for session_id, event in self._watches.fire(fires):
-            self._sessions[session_id]._watch(event)
+            self._sessions[session_id].fired(event)
         if fires:
             for observer in self.on_commit:
                 observer(fires)
 
-    def _end(self, session: SimulatedSession) -> None:
+    def end(self, session: SimulatedSession) -> None:
+        """The session is over: its ephemeral znodes and its watches go. Idempotent."""
         if self._sessions.pop(session.session_id, None) is not None:
             self._watches.forget(session.session_id)
             self._commit(self.tree.end_session(session.session_id, now_ms=self._clock.now_ms()))
@@ -171,9 +183,9 @@ class SimulatedConnector:
         server = self._server
         try:
             async with asyncio.timeout(self._connect_timeout_s):
-                while not server._reachable(self._machine):
+                while not server.reachable(self._machine):
                     await server._changed.wait()
-                await asyncio.sleep(server._delay() + server._delay())
+                await asyncio.sleep(server.delay() + server.delay())
         except TimeoutError:
             raise ZkUnreachable(f"{self._machine}: the simulated ZooKeeper does not answer") from None
         session = SimulatedSession(
@@ -188,5 +200,5 @@ class SimulatedConnector:
         server._sessions[session.session_id] = server._clients[session.session_id] = session
         for path in ancestors_of(self._chroot) if self._chroot else ():
             if server.tree.get(path) is None:
-                server._perform(session, Create(path))
+                server.perform(session, Create(path))
         return session
