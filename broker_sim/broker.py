@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from broker_sim.apis.context import BrokerContext
+from broker_sim.apis.control import host_postponed
 from broker_sim.apis.table import api_table
 from broker_sim.config import BrokerSettings
 from broker_sim.config_store import ConfigStore, DynamicConfigs
@@ -23,8 +25,8 @@ from broker_sim.groups.coordinator import GroupCoordinator
 from broker_sim.log.errors import LogDirsUnusable
 from broker_sim.metadata_cache import MetadataCache
 from broker_sim.metadata_decoding import MetadataDecoder
-from broker_sim.producer_ids import ProducerIds
-from broker_sim.registration import Registration, RegistrationRefused, prepare_cluster
+from broker_sim.postponed import PostponedPartitions
+from broker_sim.registration import Registration, RegistrationRefused
 from broker_sim.replicas.fetch_session import FetchSessionCache
 from broker_sim.replicas.isr_writer import ZkIsrWriter, notify_log_dir_failure
 from broker_sim.replicas.manager import ReplicaManager
@@ -33,16 +35,20 @@ from broker_sim.server_limits import ServerLimits, listener_limits
 from broker_sim.shutdown import ControlledShutdown
 from broker_sim.topic_creation import TopicCreator
 from broker_sim.trace import TraceWriter
-from broker_sim.zk_client import ZkClient, ZkError
+from broker_sim.zk_client import ZkClient
 from controller.rules.configs.broker import per_address_limits
 from controller.rules.configs.listeners import PLAINTEXT, NodeListener
 from controller.wire import log_events as ev
 from controller.wire.fault_rows import ExpireSession, FailLogDir, Fault
 from controller.wire.types import Broker as RegisteredBroker
 from controller.wire.types import BrokerId, Endpoint, TopicPartition
-from controller.wire.zk_operations import ZkUnreachable
+from controller.wire.zk_operations import ZkRefused, ZkUnreachable
 from controller.wire.znodes import ZnodeError
+from controller.world.config_notices import Unreadable
 from controller.world.ports import Clock, Network, ZkConnector, ZkSession
+from controller.world.producer_ids import ProducerIds
+from controller.world.standard_znodes import prepare_cluster
+from controller.world.supervisor import Supervisor
 
 
 class StartRefused(Exception):
@@ -98,14 +104,14 @@ class Broker:
         )
         self._network = FaultyNetwork(network, self._faults, self._metadata.broker_at)
         self._unsubscribe = self._faults.subscribe(self._fault_started, lambda row: None)
-        self._zk = ZkClient(zookeeper, log=self._log)
+        self._supervisor = Supervisor(self._log, halt=lambda reason: self._halt(reason=reason))
+        self._zk = ZkClient(zookeeper, supervisor=self._supervisor, log=self._log)
         self._endpoints: tuple[Endpoint, ...] = ()
         self._bound_ports: dict[str, int] = {}
         self._trace: TraceWriter | None = None
         self._replicas: ReplicaManager | None = None
         self._context: BrokerContext | None = None
         self._server: SocketServer | None = None
-        self._tasks: set[asyncio.Task[Any]] = set()
         self._halted = asyncio.Event()
         self._ended = False
 
@@ -152,7 +158,15 @@ class Broker:
         """
         try:
             await self._start()
-        except (ZkUnreachable, ZkError, ZnodeError, RegistrationRefused, LogDirsUnusable, OSError) as error:
+        except (
+            ZkUnreachable,
+            ZkRefused,
+            ZnodeError,
+            Unreadable,
+            RegistrationRefused,
+            LogDirsUnusable,
+            OSError,
+        ) as error:
             await self._close(clean=True)
             raise StartRefused(f"broker {self.broker_id} cannot start: {error}") from error
         except BaseException:
@@ -166,7 +180,13 @@ class Broker:
         self._replicas.load_logs(cluster_id=cluster_id)
         store = ConfigStore(self._zk)
         configs = DynamicConfigs(
-            self.broker_id, store, self._zk, self._replicas.configs, clock=self._clock, log=self._log
+            self.broker_id,
+            store,
+            self._zk,
+            self._replicas.configs,
+            clock=self._clock,
+            supervisor=self._supervisor,
+            log=self._log,
         )
         await configs.load_broker()
         server, registration = await self._listen(cluster_id, self._replicas, store, configs)
@@ -213,6 +233,7 @@ class Broker:
             is_paused=self._faults.is_replication_paused,
             disk_wait_s=self._faults.disk_wait_s,
             off_loop=self._off_loop,
+            supervisor=self._supervisor,
         )
 
     async def _listen(
@@ -234,7 +255,7 @@ class Broker:
         apis: dict[Any, Any] = {}
         server = SocketServer(apis, limits=limits, faults=self._faults, log=self._log)
         self._server = server
-        configs.tell(server.reconfigure)
+        configs.subscribe(server.reconfigure)
         await self._bind(server)
         me = RegisteredBroker(broker_id=self.broker_id, endpoints=self._endpoints, rack=identity.rack)
         timeout_ms = self._settings.zookeeper_session_timeout_ms
@@ -273,6 +294,7 @@ class Broker:
             settings=self._settings,
             clock=self._clock,
             log=self._log,
+            supervisor=self._supervisor,
             registration=registration,
             metadata=self._metadata,
             metadata_decoder=self._metadata_decoder,
@@ -283,10 +305,17 @@ class Broker:
             sessions=FetchSessionCache(random.Random(self._chance.random()), slots=slots),
             config_store=store,
             configs=configs,
+            postponed=PostponedPartitions(lambda: host_postponed(self.context), self._supervisor),
             topic_creator=TopicCreator(self._zk, self._settings, self._chance, log=self._log),
             producer_ids=ProducerIds(self._zk, self.broker_id),
             groups=GroupCoordinator(
-                self._settings, replicas, self._metadata, clock=self._clock, chance=self._chance, log=self._log
+                self._settings,
+                replicas,
+                self._metadata,
+                clock=self._clock,
+                chance=self._chance,
+                supervisor=self._supervisor,
+                log=self._log,
             ),
         )
 
@@ -336,9 +365,7 @@ class Broker:
             await self._replicas.shutdown(clean=clean, broker_epoch=epoch)
         if self._trace is not None:
             self._trace.close()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._supervisor.stop()
         if clean:
             await self._zk.close()
 
@@ -354,24 +381,22 @@ class Broker:
             self._replicas.fail_log_dir(row.log_dir)
         elif isinstance(row, ExpireSession):
             self._faults.acted(row)
-            self._spawn(self._zk.expire())
+            self._supervisor.once("session-expiry", self._zk.expire)
 
     def _log_dir_failed(self, path: str) -> None:
-        self._spawn(notify_log_dir_failure(self._zk, self.broker_id))
+        self._supervisor.once("log-dir-notice", partial(notify_log_dir_failure, self._zk, self.broker_id))
         if self._replicas is not None and self._replicas.all_log_dirs_failed:
-            self._log.error(ev.BROKER_HALTED, reason="every log dir has failed", log_dir=path)
-            self._halted.set()
+            self._halt(reason="every log dir has failed", log_dir=path)
+
+    def _halt(self, **keys: str) -> None:
+        self._log.error(ev.BROKER_HALTED, **keys)
+        self._halted.set()
 
     def _leadership_changed(
         self, became_leader: Collection[TopicPartition], became_follower: Collection[TopicPartition]
     ) -> None:
         if self._context is not None:
             self._context.groups.leadership_changed(became_leader, became_follower)
-
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
 
 
 def _soon(action: Any) -> Any:

@@ -10,18 +10,18 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Protocol
 
-from broker_sim.zk_client import ZkClient, ZkError
+from broker_sim.zk_client import ZkClient
 from controller.rules.configs import topic as topic_configs
 from controller.rules.configs.broker import check_broker_value
+from controller.rules.topic_names import check_topic_name
 from controller.wire import log_events as ev
 from controller.wire.errors import KafkaError
 from controller.wire.types import BrokerId
-from controller.wire.zk_operations import Create, Delete, GetChildren, GetData, SetData, ZkCode
+from controller.wire.zk_operations import Create, GetData, SetData, ZkCode, ZkRefused
 from controller.wire.znodes import DEFAULT_ENTITY, ConfigChangesZNode, ConfigEntityZNode
+from controller.world.config_notices import ConfigNotices, Unreadable, configs_of, read_configs
 from controller.world.ports import Clock
-
-#: Notices older than this are removed by whoever processes them (`ZkNodeChangeNotificationListener`).
-CHANGE_EXPIRATION_MS: Final = 15 * 60 * 1000
+from controller.world.supervisor import Supervisor
 
 #: Entities whose configs are quotas of clients (and SCRAM credentials), which no simulated broker has.
 _QUOTA_ENTITIES: Final = frozenset({"users", "clients", "ips"})
@@ -61,21 +61,32 @@ class ConfigStore:
         self._zk = zk
 
     async def read(self, entity_paths: Iterable[str]) -> dict[str, dict[str, str]]:
-        """The configs of each entity (`topics/t`, `brokers/1`); empty where there are none."""
+        """The configs of each entity (`topics/t`, `brokers/1`); empty where there are none. Raises: Unreadable."""
         paths = list(dict.fromkeys(entity_paths))
+        return dict(zip(paths, await read_configs(self._zk, *paths), strict=True))
+
+    async def read_readable(self, entity_paths: Iterable[str]) -> dict[str, dict[str, str] | Unreadable]:
+        """As `read`, with the reason for each entity whose configs are not known."""
+        paths = list(entity_paths)
         results = await self._zk.perform([GetData(ConfigEntityZNode.path(path)) for path in paths])
-        return {path: ConfigEntityZNode.decode(r.data) for path, r in zip(paths, results, strict=True)}
+        found: dict[str, dict[str, str] | Unreadable] = {}
+        for path, result in zip(paths, results, strict=True):
+            try:
+                found[path] = configs_of(path, result)
+            except Unreadable as error:
+                found[path] = error
+        return found
 
     async def read_topic(self, topic: str) -> dict[str, str]:
-        """The configs of one topic."""
+        """The configs of one topic. Raises: Unreadable."""
         return (await self.read([topic_entity(topic)]))[topic_entity(topic)]
 
     async def read_broker(self, broker_id: BrokerId | None) -> dict[str, str]:
-        """The dynamic configs of a broker; None: the cluster's defaults."""
+        """The dynamic configs of a broker; None: the cluster's defaults. Raises: Unreadable."""
         return (await self.read([broker_entity(broker_id)]))[broker_entity(broker_id)]
 
     async def write(self, entity_path: str, configs: Mapping[str, str]) -> None:
-        """Sets (or creates) the znode, then announces it. Raises ZkError."""
+        """Sets (or creates) the znode, then announces it. Raises ZkRefused."""
         path, data = ConfigEntityZNode.path(entity_path), ConfigEntityZNode.encode(configs)
         result = await self._zk.perform_one(SetData(path, data))
         if result.code is ZkCode.NO_NODE:
@@ -83,27 +94,34 @@ class ConfigStore:
             if result.code is ZkCode.NODE_EXISTS:
                 result = await self._zk.perform_one(SetData(path, data))
         if not result.ok:
-            raise ZkError(path, result.code)
+            raise ZkRefused(path, result.code)
         notice = Create(ConfigChangesZNode.sequence_path, ConfigChangesZNode.encode(entity_path), sequence=True)
         announced = await self._zk.perform_one(notice)
         if not announced.ok:
-            raise ZkError(ConfigChangesZNode.path, announced.code)
+            raise ZkRefused(ConfigChangesZNode.path, announced.code)
 
 
 class DynamicConfigs:
     """The configs in force at this broker. `start` reads and watches; `load_topics` is for topics it gets to host."""
 
     def __init__(
-        self, broker_id: BrokerId, store: ConfigStore, zk: ZkClient, target: ConfigTarget, *, clock: Clock, log: Any
+        self,
+        broker_id: BrokerId,
+        store: ConfigStore,
+        zk: ZkClient,
+        target: ConfigTarget,
+        *,
+        clock: Clock,
+        supervisor: Supervisor,
+        log: Any,
     ) -> None:
         self._broker_id, self._store, self._zk, self._target = broker_id, store, zk, target
-        self._clock, self._log = clock, log
+        self._supervisor, self._log = supervisor, log
+        self._notices = ConfigNotices(zk, self._changed, clock=clock, log=log)
         self._dynamic: dict[str, str] = {}
         self._dynamic_default: dict[str, str] = {}
         self._topics: dict[str, dict[str, str]] = {}
         self._listeners: list[Callable[[Mapping[str, str]], None]] = []
-        self._last_change = -1
-        self._wanted = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
     @property
@@ -116,7 +134,7 @@ class DynamicConfigs:
         """The cluster's dynamic defaults."""
         return self._dynamic_default
 
-    def tell(self, listener: Callable[[Mapping[str, str]], None]) -> None:
+    def subscribe(self, listener: Callable[[Mapping[str, str]], None]) -> None:
         """`listener` gets the broker's dynamic configs, as they apply, now and after each change."""
         self._listeners.append(listener)
         listener(self._merged())
@@ -125,7 +143,7 @@ class DynamicConfigs:
         return {**self._dynamic_default, **self._dynamic}
 
     async def load_broker(self) -> None:
-        """Reads and applies the broker's configs (start-up step 3)."""
+        """Reads and applies the broker's configs (start-up step 3). Raises: Unreadable."""
         self._dynamic_default = self._valid(await self._store.read_broker(None), None)
         self._dynamic = self._valid(await self._store.read_broker(self._broker_id), self._broker_id)
         self._apply_broker()
@@ -142,13 +160,23 @@ class DynamicConfigs:
                 found[name] = value
         return found
 
-    async def load_topics(self, topics: Iterable[str]) -> None:
-        """Reads the configs of topics that are not known yet. Throttles follow change notices only (§15)."""
+    async def load_topics(self, topics: Iterable[str]) -> set[str]:
+        """Reads the configs of topics that are not known yet; returns those whose configs cannot be read.
+
+        Throttles follow change notices only (§15).
+        """
         missing = sorted(set(topics) - self._topics.keys())
+        unreadable = set()
         if missing:
-            found = await self._store.read(topic_entity(topic) for topic in missing)
+            found = await self._store.read_readable(topic_entity(topic) for topic in missing)
             for topic in missing:
-                self._set_topic(topic, found[topic_entity(topic)])
+                configs = found[topic_entity(topic)]
+                if isinstance(configs, Unreadable):
+                    unreadable.add(topic)
+                    self._log.warning(ev.CONFIG_REFUSED, entity_path=topic_entity(topic), reason=configs.message)
+                else:
+                    self._set_topic(topic, configs)
+        return unreadable
 
     def forget_topics(self, topics: Iterable[str]) -> None:
         """The topics are gone; if they come back their configs are read again."""
@@ -156,14 +184,18 @@ class DynamicConfigs:
             self._topics.pop(topic, None)
 
     async def start(self) -> None:
-        """Processes the notices that are there, and watches for more."""
-        self._zk.watch(ConfigChangesZNode.path, lambda _: self._wanted.set())
-        await self.process_changes()
-        self._task = asyncio.get_running_loop().create_task(self._follow())
+        """Takes the notices that are there, and watches for more."""
+        self._zk.watch(ConfigChangesZNode.path, lambda _: self._notices.look())
+        try:
+            await self._notices.take()
+        except Unreadable as error:
+            self._log.error(ev.ZK_READ_REFUSED, reason=error.message)
+            self._notices.look()
+        self._task = self._supervisor.keep("config-changes", self._notices.follow)
 
     def look_again(self) -> None:
         """A new session: the watch is gone, notices may have come."""
-        self._wanted.set()
+        self._notices.look()
 
     async def stop(self) -> None:
         """Stops following. Idempotent."""
@@ -172,30 +204,11 @@ class DynamicConfigs:
             await asyncio.gather(self._task, return_exceptions=True)
             self._task = None
 
-    async def _follow(self) -> None:
-        while True:
-            await self._wanted.wait()
-            self._wanted.clear()
-            await self.process_changes()
-
-    async def process_changes(self) -> None:
-        """Sets the watch, then applies the notices that are new, in order, and removes the old ones."""
-        listed = await self._zk.perform_one(GetChildren(ConfigChangesZNode.path, watch=True))
-        notices = ConfigChangesZNode.notices(listed.children)
-        paths = [f"{ConfigChangesZNode.path}/{name}" for _, name in notices]
-        results = await self._zk.perform([GetData(path) for path in paths])
-        expired = []
-        for (number, _), path, result in zip(notices, paths, results, strict=True):
-            if number > self._last_change and result.ok:
-                self._last_change = number
-                await self._apply_notice(ConfigChangesZNode.decode(result.data))
-            if result.stat is not None and result.stat.ctime + CHANGE_EXPIRATION_MS < self._clock.now_ms():
-                expired.append(path)
-        await self._zk.perform([Delete(path) for path in expired])
-
-    async def _apply_notice(self, entity_path: str | None) -> None:
-        kind, _, name = (entity_path or "").partition("/")
+    async def _changed(self, entity_path: str) -> None:
+        """Raises: KafkaError, for a topic that cannot be, and for configs that cannot be read; the last known stay."""
+        kind, _, name = entity_path.partition("/")
         if kind == "topics" and name:
+            check_topic_name(name)
             configs = await self._store.read_topic(name)
             self._log.info(ev.CONFIG_CHANGED, entity_path=entity_path, config=configs)
             self._set_topic(name, configs)

@@ -6,15 +6,13 @@ Source: Kafka 3.9 `KafkaZkClient.registerBroker`, `CheckedEphemeral`, `KafkaServ
 from __future__ import annotations
 
 import asyncio
-import base64
-import random
 from typing import Any, Final
 
-from broker_sim.zk_client import ZkClient, ZkError, ensure_paths
+from broker_sim.zk_client import ZkClient
 from controller.wire import log_events as ev
 from controller.wire.types import Broker, BrokerId, Endpoint
-from controller.wire.zk_operations import Create, Delete, GetChildren, GetData, Multi, SetData, ZkCode
-from controller.wire.znodes import PERSISTENT_PATHS, BrokerIdsZNode, BrokerIdZNode, ClusterIdZNode, ZnodeError
+from controller.wire.zk_operations import Create, Delete, GetChildren, GetData, Multi, SetData, ZkCode, ZkRefused
+from controller.wire.znodes import BrokerIdsZNode, BrokerIdZNode, ZnodeError
 from controller.world.ports import Clock
 
 #: `zookeeper.session.timeout.ms`, Kafka's default.
@@ -29,22 +27,6 @@ _ATTEMPTS: Final = 5
 
 class RegistrationRefused(Exception):
     """The broker cannot register: its id or its address is another's. The message says whose."""
-
-
-async def prepare_cluster(zk: ZkClient, chance: random.Random) -> str:
-    """Creates the paths that every broker creates, and returns the cluster's id (created where absent).
-
-    Raises: ZkError, ZnodeError.
-    """
-    await ensure_paths(zk, [*PERSISTENT_PATHS, "/cluster"])
-    proposed = base64.urlsafe_b64encode(chance.randbytes(16)).decode().rstrip("=")
-    found = await zk.perform_one(GetData(ClusterIdZNode.path))
-    if found.code is ZkCode.NO_NODE:
-        await zk.perform_one(Create(ClusterIdZNode.path, ClusterIdZNode.encode(proposed)))
-        found = await zk.perform_one(GetData(ClusterIdZNode.path))  # another broker may have been first
-    if not found.ok:
-        raise ZkError(ClusterIdZNode.path, found.code)
-    return ClusterIdZNode.decode(found.data)
 
 
 class Registration:
@@ -94,7 +76,7 @@ class Registration:
         other session may be of a process of this broker that is dead (a kill, a power cut), or of a session of its own
         that it never learnt of, because the answer to its handshake was lost. So it is another broker's only if it
         outlives a session timeout (known failures X4, where Kafka gives up at once). A node of no session is final.
-        Raises: RegistrationRefused; ZkError.
+        Raises: RegistrationRefused; ZkRefused.
         """
         path = BrokerIdZNode.path(self._broker.broker_id)
         for _ in range(_ATTEMPTS):  # a registration may vanish between two looks at it (X5)
@@ -104,7 +86,7 @@ class Registration:
                 stat = created.results[1].stat
                 return self._registered(stat.czxid if stat is not None and stat.czxid else await self._czxid(path))
             if created.code is not ZkCode.NODE_EXISTS:
-                raise ZkError(path, created.code)
+                raise ZkRefused(path, created.code)
             found = await self._zk.perform_one(GetData(path))
             if found.stat is None:
                 continue
@@ -141,7 +123,7 @@ class Registration:
     async def _czxid(self, path: str) -> int:
         found = await self._zk.perform_one(GetData(path))
         if found.stat is None:
-            raise ZkError(path, found.code)
+            raise ZkRefused(path, found.code)
         return found.stat.czxid
 
     def _registered(self, broker_epoch: int) -> int:
@@ -155,7 +137,7 @@ class Registration:
         """After a new session: registers with a new epoch. A refusal is logged; the broker serves on, as in Kafka."""
         try:
             await self.register()
-        except (RegistrationRefused, ZkError) as error:
+        except (RegistrationRefused, ZkRefused) as error:
             self._log.error(ev.BROKER_REGISTRATION_FAILED, reason=str(error))
 
 

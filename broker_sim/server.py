@@ -2,7 +2,12 @@
 
 A connection is not read while its request is in service (Kafka: muted), so a peer that sends without reading fills its
 own sockets and not this process. What is no request closes the connection with a log line that says why; nothing a
-peer sends reaches another connection. Source: spec broker.md §1.1 (Kafka `SocketServer`, `RequestChannel`).
+peer sends reaches another connection.
+
+The controller has a server of its own (`controller.node.server`): it has few peers, and none of what most of
+this file is about: limits of connections by listener and address, memory for requests, faults, requests
+without an answer. What both must get right is shared: frames (`wire.framing`), headers and versions (`wire.protocol`).
+Source: spec broker.md §1.1 (Kafka `SocketServer`, `RequestChannel`).
 """
 
 from __future__ import annotations
@@ -18,7 +23,6 @@ from broker_sim.faults.board import FaultBoard
 from broker_sim.server_limits import RequestMemory, ServerLimits
 from controller.wire import log_events as ev
 from controller.wire import protocol
-from controller.wire.errors import ErrorCode
 from controller.wire.fault_rows import Action, ApiFault, with_error_code
 from controller.wire.framing import FrameBuffer, FrameError
 from controller.wire.protocol import ApiKey, ProtocolError, Request
@@ -208,7 +212,7 @@ class SocketServer:
             raise CloseConnection(f"api key {api_key} is not offered")
         if not api.serves(version):
             if api_key == ApiKey.API_VERSIONS:
-                return unsupported_api_versions(correlation_id, api)
+                return protocol.unsupported_api_versions(correlation_id, *api.versions)
             raise CloseConnection(f"{protocol.api_name(api_key)} version {version} is not offered")
         request = protocol.decode_request(frame, api.decode)
         host, name = _host(connection.peer), connection.peer
@@ -240,13 +244,6 @@ class SocketServer:
             name = call.request.api_key.name
             self._log.exception(ev.REQUEST_FAILED, api=name, version=call.version, client_id=call.request.client_id)
             raise CloseConnection(f"{name} v{call.version} failed: {error!r}") from error
-
-
-def unsupported_api_versions(correlation_id: int, api: Api) -> bytes:
-    """The answer to an ApiVersions of a version that is not offered: version 0's shape, naming the range."""
-    entry = {"api_key": ApiKey.API_VERSIONS, "min_version": api.versions[0], "max_version": api.versions[1]}
-    body = {"error_code": ErrorCode.UNSUPPORTED_VERSION, "api_keys": [entry]}
-    return protocol.encode_response(ApiKey.API_VERSIONS, 0, correlation_id, body)
 
 
 def _sender(body: Any) -> int | None:

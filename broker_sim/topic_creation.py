@@ -12,13 +12,13 @@ from typing import Any
 
 from broker_sim.config import BrokerSettings
 from broker_sim.config_store import topic_entity
-from broker_sim.zk_client import ZkClient, ZkError
+from broker_sim.zk_client import ZkClient
 from controller.rules.placement import BrokerRack, RackMode, assign_replicas, draw_start, usable_brokers
 from controller.rules.topic_names import check_topic_name
 from controller.wire import log_events as ev
 from controller.wire.errors import ErrorCode, KafkaError
 from controller.wire.types import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, ReplicaAssignment
-from controller.wire.zk_operations import Create, GetChildren, GetData, SetData, ZkCode
+from controller.wire.zk_operations import Create, GetChildren, GetData, SetData, ZkCode, ZkRefused
 from controller.wire.znodes import (
     BrokerIdsZNode,
     BrokerIdZNode,
@@ -51,7 +51,7 @@ class TopicCreator:
         except KafkaError as error:
             self._log.warning(ev.TOPIC_AUTO_CREATION_FAILED, topic=topic, reason=str(error))
             return error.code
-        except ZkError as error:
+        except ZkRefused as error:
             self._log.warning(ev.TOPIC_AUTO_CREATION_FAILED, topic=topic, reason=str(error))
             return ErrorCode.UNKNOWN_SERVER_ERROR
         finally:
@@ -115,9 +115,9 @@ class TopicCreator:
         if written.code is ZkCode.NO_NODE:
             written = await self._zk.perform_one(Create(config_path, config))
         if written.code not in (ZkCode.OK, ZkCode.NODE_EXISTS):
-            raise ZkError(config_path, written.code)
+            raise ZkRefused(config_path, written.code)
         created = await self._zk.perform_one(
             Create(topic_path, TopicZNode.encode(TopicAssignment(partitions=partitions)))
         )
         if created.code not in (ZkCode.OK, ZkCode.NODE_EXISTS):
-            raise ZkError(topic_path, created.code)
+            raise ZkRefused(topic_path, created.code)

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Any, Final
 
 from controller.wire import log_events as ev
-from controller.wire.zk_operations import Create, WatchEvent, ZkCode, ZkOp, ZkResult, ZkSessionExpired, ZkUnreachable
+from controller.wire.zk_operations import WatchEvent, ZkOp, ZkResult, ZkSessionExpired, ZkUnreachable
 from controller.world.ports import ZkConnector, ZkSession
+from controller.world.supervisor import Supervisor
 
 #: Pause between attempts to open a new session after one has expired.
 RECONNECT_BACKOFF_S: Final = 1.0
@@ -22,19 +24,12 @@ WatchHandler = Callable[[WatchEvent], None]
 SessionHandler = Callable[[], Awaitable[None]]
 
 
-class ZkError(Exception):
-    """ZooKeeper refused an operation that must work. The message names path and code."""
-
-    def __init__(self, path: str, code: ZkCode) -> None:
-        super().__init__(f"ZooKeeper: {path}: {code.name}")
-        self.path, self.code = path, code
-
-
 class ZkClient:
     """Opened once, closed once. Sessions come and go in between."""
 
-    def __init__(self, connector: ZkConnector, *, log: Any) -> None:
+    def __init__(self, connector: ZkConnector, *, supervisor: Supervisor | None = None, log: Any) -> None:
         self._connector, self._log = connector, log
+        self._supervisor = supervisor if supervisor is not None else Supervisor(log)
         self._session: ZkSession | None = None
         self._previous_session_id = 0
         self._connected = asyncio.Event()
@@ -144,7 +139,7 @@ class ZkClient:
         self._session = None
         self._connected.clear()
         previous = self._reopening
-        self._reopening = asyncio.get_running_loop().create_task(self._reopen(previous))
+        self._reopening = self._supervisor.once("session-renewal", partial(self._reopen, previous))
 
     async def _reopen(self, previous: asyncio.Task[None] | None) -> None:
         if previous is not None:
@@ -159,18 +154,3 @@ class ZkClient:
                 await asyncio.sleep(RECONNECT_BACKOFF_S)
         for handler in self._new_session_handlers:
             await handler()
-
-
-async def ensure_paths(zk: ZkClient, paths: Sequence[str]) -> None:
-    """Creates these persistent znodes and their parents where absent. Raises ZkError."""
-    wanted = dict.fromkeys(prefix for path in paths for prefix in _prefixes(path))
-    results = await zk.perform([Create(path) for path in wanted])
-    for path, result in zip(wanted, results, strict=True):
-        if result.code not in (ZkCode.OK, ZkCode.NODE_EXISTS):
-            raise ZkError(path, result.code)
-
-
-def _prefixes(path: str) -> list[str]:
-    """`/a/b/c` as `/a`, `/a/b`, `/a/b/c`."""
-    parts = path.strip("/").split("/")
-    return ["/" + "/".join(parts[: n + 1]) for n in range(len(parts))]

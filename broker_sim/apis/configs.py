@@ -15,7 +15,6 @@ from typing import Any, Final
 
 from broker_sim.apis.context import BrokerContext
 from broker_sim.server import Answer, Call
-from broker_sim.zk_client import ZkError
 from controller.rules.configs.alterations import Alteration, alterations
 from controller.rules.configs.broker import check_broker_change
 from controller.rules.configs.broker_names import BROKER_CONFIG_DEFAULTS, BROKER_CONFIG_TYPES
@@ -24,6 +23,7 @@ from controller.rules.configs.entries import broker_rows, topic_rows
 from controller.rules.configs.topic import TOPIC_CONFIGS, BrokerLevels, InvalidValue, defaults_from, validate
 from controller.rules.topic_names import check_topic_name
 from controller.wire.errors import ErrorCode, KafkaError
+from controller.wire.zk_operations import ZkRefused
 
 DESCRIBE_CONFIGS_VERSIONS: Final = (0, 3)
 ALTER_CONFIGS_VERSIONS: Final = (0, 1)
@@ -130,7 +130,7 @@ async def _alter(context: BrokerContext, call: Call, *, replace: bool) -> Answer
             await _alter_resource(context, wanted, replace=replace, dry=bool(call.body.validate_only))
         except KafkaError as error:
             answers.append(wanted.answer(error))
-        except ZkError as error:
+        except ZkRefused as error:
             answers.append(wanted.answer(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error))))
         else:
             answers.append(wanted.answer())

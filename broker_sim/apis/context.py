@@ -13,7 +13,7 @@ from broker_sim.config_store import ConfigStore, DynamicConfigs
 from broker_sim.groups.coordinator import GroupCoordinator
 from broker_sim.metadata_cache import MetadataCache
 from broker_sim.metadata_decoding import MetadataDecoder
-from broker_sim.producer_ids import ProducerIds
+from broker_sim.postponed import PostponedPartitions
 from broker_sim.registration import Registration
 from broker_sim.replicas.fetch_session import FetchSessionCache
 from broker_sim.replicas.manager import ReplicaManager
@@ -22,6 +22,8 @@ from broker_sim.replicas.produce_and_fetch import Fetching, Producing
 from broker_sim.topic_creation import TopicCreator
 from controller.wire.types import BrokerId, TopicPartition
 from controller.world.ports import Clock
+from controller.world.producer_ids import ProducerIds
+from controller.world.supervisor import Supervisor
 
 
 @dataclass(slots=True, kw_only=True)
@@ -33,6 +35,7 @@ class BrokerContext:
     settings: BrokerSettings
     clock: Clock
     log: Any
+    supervisor: Supervisor
     registration: Registration
     metadata: MetadataCache
     metadata_decoder: MetadataDecoder
@@ -43,6 +46,7 @@ class BrokerContext:
     sessions: FetchSessionCache
     config_store: ConfigStore
     configs: DynamicConfigs
+    postponed: PostponedPartitions
     topic_creator: TopicCreator
     producer_ids: ProducerIds
     groups: GroupCoordinator

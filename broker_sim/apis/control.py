@@ -7,7 +7,7 @@ inter.broker.protocol 2.6 sends neither, so they are not offered. Source: spec b
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final
 
 from broker_sim.apis.context import BrokerContext, by_topic
@@ -18,6 +18,7 @@ from controller.wire.control import (
     STOP_REPLICA_VERSION,
     UPDATE_METADATA_VERSION,
     ControlRequest,
+    LeaderAndIsrEntry,
     UpdateMetadataRequest,
     decode_leader_and_isr,
     decode_stop_replica,
@@ -31,25 +32,46 @@ UPDATE_METADATA_VERSIONS: Final = (UPDATE_METADATA_VERSION, UPDATE_METADATA_VERS
 
 
 async def handle_leader_and_isr(context: BrokerContext, call: Call) -> Answer:
-    """Leads and follows as told. A stale request gets its error at the top and on every partition."""
+    """Leads and follows as the controller says. A stale request gets its error at the top and on every partition."""
     request = decode_leader_and_isr(call.body, context.broker_id)
     partitions = [entry.topic_partition for entry in request.partition_states]
     async with context.control_lock:
-        await context.configs.load_topics(tp.topic for tp in partitions)
+        unreadable = await context.configs.load_topics(tp.topic for tp in partitions)
         stale = take_epochs(context, request)
         if stale is not None:
             return {"error_code": stale, "partition_errors": _errors(dict.fromkeys(partitions, stale), partitions)}
-        results = context.replicas.leader_and_isr(request.partition_states)
+        results = _host(context, request.partition_states, unreadable)
     return {"partition_errors": _errors(results, partitions)}
 
 
+def _host(
+    context: BrokerContext, entries: Iterable[LeaderAndIsrEntry], unreadable: Collection[str]
+) -> dict[TopicPartition, ErrorCode]:
+    """Leads and follows, but for partitions of topics whose configs cannot be read yet: those are postponed."""
+    now = [entry for entry in entries if entry.topic_partition.topic not in unreadable]
+    later = [entry for entry in entries if entry.topic_partition.topic in unreadable]
+    context.postponed.drop(entry.topic_partition for entry in now)
+    context.postponed.add(later)
+    refused = {entry.topic_partition: ErrorCode.UNKNOWN_SERVER_ERROR for entry in later}
+    return context.replicas.leader_and_isr(now) | refused
+
+
+async def host_postponed(context: BrokerContext) -> None:
+    """Looks again at what was postponed."""
+    async with context.control_lock:
+        entries = context.postponed.entries
+        unreadable = await context.configs.load_topics(entry.topic_partition.topic for entry in entries)
+        _host(context, entries, unreadable)
+
+
 async def handle_stop_replica(context: BrokerContext, call: Call) -> Answer:
-    """Stops and deletes replicas as told. A stale request gets its error and no partitions."""
+    """Stops and deletes replicas as the controller says. A stale request gets its error and no partitions."""
     request = decode_stop_replica(call.body, context.broker_id)
     async with context.control_lock:
         stale = take_epochs(context, request)
         if stale is not None:
             return {"error_code": stale}
+        context.postponed.drop(entry.topic_partition for entry in request.partition_states)
         results = context.replicas.stop_replica(request.partition_states)
     return {"partition_errors": _errors(results, [entry.topic_partition for entry in request.partition_states])}
 

@@ -15,17 +15,15 @@ from broker_sim.apis.context import BrokerContext
 from broker_sim.log.produced import MalformedRecords, check_request, is_transactional
 from broker_sim.replicas.types import ProduceResult
 from broker_sim.server import Answer, Call, CloseConnection
-from broker_sim.zk_client import ZkError
+from controller.wire import log_events as ev
 from controller.wire.errors import NO_TRANSACTIONS, TRANSACTIONS_REFUSED, ErrorCode, KafkaError
 from controller.wire.types import INTERNAL_TOPICS, TopicPartition
-from controller.wire.znodes import ZnodeError
 
 PRODUCE_VERSIONS: Final = (3, 8)
 INIT_PRODUCER_ID_VERSIONS: Final = (0, 3)
 #: The client id that may write to internal topics.
 ADMIN_CLIENT_ID: Final = "__admin_client"
 VALID_ACKS: Final = frozenset({-1, 0, 1})
-#: What a transaction gets. No code says "not supported"; this one ends the client's attempts at once.
 
 _Records = dict[TopicPartition, bytes]
 _Results = dict[TopicPartition, ProduceResult]
@@ -122,9 +120,10 @@ async def handle_init_producer_id(context: BrokerContext, call: Call) -> Answer:
     if error is not None:
         return {"error_code": error, "producer_id": -1, "producer_epoch": -1}
     try:
-        return {"producer_id": await context.producer_ids.next_id(), "producer_epoch": 0}
-    except (ZkError, ZnodeError):
-        return {"error_code": ErrorCode.COORDINATOR_NOT_AVAILABLE, "producer_id": -1, "producer_epoch": -1}
+        return {"producer_id": await context.producer_ids.take(), "producer_epoch": 0}
+    except KafkaError as failure:
+        context.log.warning(ev.REQUEST_FAILED, api="INIT_PRODUCER_ID", reason=failure.message)
+        return {"error_code": failure.code, "producer_id": -1, "producer_epoch": -1}
 
 
 def _init_error(body: Any) -> ErrorCode | None:

@@ -10,7 +10,8 @@ import asyncio
 import itertools
 import random
 import uuid
-from collections.abc import Collection, Coroutine, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from functools import partial
 from typing import Any
 
 from broker_sim.config import BrokerSettings
@@ -46,6 +47,7 @@ from controller.wire import log_events as ev
 from controller.wire.errors import ErrorCode
 from controller.wire.types import TopicPartition
 from controller.world.ports import Clock
+from controller.world.supervisor import Supervisor
 
 
 class GroupCoordinator:
@@ -59,15 +61,18 @@ class GroupCoordinator:
         *,
         clock: Clock,
         chance: random.Random,
+        supervisor: Supervisor,
         log: Any,
     ) -> None:
         self._settings, self._clock, self._chance, self._log = settings, clock, chance, log
+        self._supervisor = supervisor
         self._group_log = GroupLog(replicas, clock, timeout_ms=settings.offsets_commit_timeout_ms)
         self._registry = GroupRegistry(
             settings,
             metadata,
             self._group_log,
             clock=clock,
+            supervisor=supervisor,
             log=log,
             on_loaded=self._reschedule,
             on_dropped=self._dropped,
@@ -81,7 +86,7 @@ class GroupCoordinator:
     def start(self) -> None:
         """Serves from now on, and drops expired offsets from time to time."""
         self._registry.is_active = True
-        self._spawn(self._expire_offsets())
+        self._remember(self._supervisor.keep("offsets-retention", self._expire_offsets))
 
     async def stop(self) -> None:
         """Ends timers and tasks; requests that wait are told to look elsewhere. Idempotent."""
@@ -245,7 +250,10 @@ class GroupCoordinator:
         """Topics are gone: so are the offsets committed for them."""
         for entry in self.entries():
             if any(tp in entry.offsets for tp in partitions):
-                self._spawn(self.delete_offsets(entry, partitions))
+                self._remember(self._supervisor.once("offsets-removal", partial(self._delete_all, entry, partitions)))
+
+    async def _delete_all(self, entry: GroupEntry, partitions: Collection[TopicPartition]) -> None:
+        await self.delete_offsets(entry, partitions)
 
     async def delete_group(self, group_id: str) -> ErrorCode:
         """Deletes an empty group with its offsets."""
@@ -307,7 +315,7 @@ class GroupCoordinator:
             if isinstance(effect, Reply):
                 self._reply(effect)
             else:
-                self._spawn(self._store(entry, effect))
+                self._remember(self._supervisor.once("group-store", partial(self._store, entry, effect)))
         self._reschedule(entry)
 
     async def _store(self, entry: GroupEntry, store: Store) -> None:
@@ -337,8 +345,7 @@ class GroupCoordinator:
     def _tick(self, entry: GroupEntry) -> None:
         self._perform(entry, entry.group.tick(self._clock.now_ms()))
 
-    def _spawn(self, work: Coroutine[Any, Any, Any]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
+    def _remember(self, task: asyncio.Task[None]) -> None:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
 from broker_sim.config import BrokerSettings
@@ -21,6 +22,7 @@ from controller.wire import log_events as ev
 from controller.wire.errors import ErrorCode
 from controller.wire.types import GROUP_METADATA_TOPIC, TopicPartition
 from controller.world.ports import Clock
+from controller.world.supervisor import Supervisor
 
 #: Batches read between two turns of the event loop while a partition loads.
 LOAD_BATCHES_PER_TURN: Final = 100
@@ -49,12 +51,14 @@ class GroupRegistry:
         group_log: GroupLog,
         *,
         clock: Clock,
+        supervisor: Supervisor,
         log: Any,
         on_loaded: Callable[[GroupEntry], None],
         on_dropped: Callable[[GroupEntry], None],
     ) -> None:
         self._settings, self._metadata, self._group_log = settings, metadata, group_log
         self._clock, self._log = clock, log
+        self._supervisor = supervisor
         self._on_loaded, self._on_dropped = on_loaded, on_dropped
         self._group_settings = GroupSettings(
             initial_rebalance_delay_ms=settings.group_initial_rebalance_delay_ms, max_size=settings.group_max_size
@@ -76,9 +80,17 @@ class GroupRegistry:
         for tp in sorted(became_leader):
             partition = tp.partition
             if tp.topic == GROUP_METADATA_TOPIC and partition not in self._owned and partition not in self._loading:
-                self._loading[partition] = asyncio.get_running_loop().create_task(self._load(partition))
+                task = self._supervisor.once("group-load", partial(self._load, partition))
+                self._loading[partition] = task
+                task.add_done_callback(partial(self._load_ended, partition))
+
+    def _load_ended(self, partition: int, task: asyncio.Task[None]) -> None:
+        """A load that failed leaves a partition that is not owned: clients look elsewhere."""
+        if self._loading.get(partition) is task:
+            del self._loading[partition]
 
     async def _load(self, partition: int) -> None:
+        """Raises: StorageFailure."""
         loaded = LoadedPartition()
         for number, batch in enumerate(self._group_log.batches(partition)):
             loaded.take(batch, self._log)

@@ -15,7 +15,6 @@ from broker_sim.log.log import UnexpectedOffset
 from broker_sim.replicas.fetch_client import FetchClient
 from broker_sim.replicas.partition import Partition
 from broker_sim.replicas.table import ReplicaTable
-from broker_sim.replicas.tasks import report_failure
 from broker_sim.replicas.types import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, EpochEnd, FetchPartition, FetchResult
 from controller.rules.hashing import java_hash, positive
 from controller.wire import log_events as ev
@@ -61,8 +60,7 @@ class ReplicaFetcher:
         self._wait_ms = min(FIRST_WAIT_MS, self._wait_max_ms)
         self._is_given_up = False
         self._backoff_s = table.settings.replica_fetch_backoff_ms / 1000
-        self._task = asyncio.ensure_future(self._run())
-        self._task.add_done_callback(report_failure)
+        self._task = table.supervisor.keep(f"fetcher-{leader}", self._run)
 
     def __len__(self) -> int:
         return len(self._states)
@@ -354,7 +352,7 @@ class FetcherManager:
     def stop_idle(self) -> None:
         """Ends the fetchers that have nothing to follow."""
         for key in [key for key, fetcher in self._fetchers.items() if not len(fetcher)]:
-            task = asyncio.ensure_future(self._fetchers.pop(key).stop())
+            task = self._table.supervisor.once(f"fetcher-{key[0]}-stop", self._fetchers.pop(key).stop)
             self._stopping.add(task)
             task.add_done_callback(self._stopping.discard)
             self._table.log.info(ev.FETCHER_REMOVED, leader=key[0], fetcher_id=key[1])

@@ -16,7 +16,6 @@ from broker_sim.log.log import Log
 from broker_sim.log.stored_log import StoredLog
 from broker_sim.replicas.log_cleaner import LogCleaner
 from broker_sim.replicas.table import ReplicaTable
-from broker_sim.replicas.tasks import report_failure
 from controller.wire import log_events as ev
 from controller.wire.types import TopicPartition
 
@@ -40,10 +39,12 @@ class Housekeeping:
         settings = self._table.settings
         delay_ms = settings.log_initial_task_delay_ms
         dirs = self._table.dirs
-        self._every(settings.log_retention_check_interval_ms, self.delete_old_segments, delay_ms)
-        self._every(settings.log_flush_scheduler_interval_ms, self.flush_due, delay_ms)
-        self._every(settings.log_flush_offset_checkpoint_interval_ms, self.checkpoint_recovery_points, delay_ms)
-        self._every(settings.log_flush_start_offset_checkpoint_interval_ms, dirs.checkpoint_log_starts, delay_ms)
+        self._every("log-retention", settings.log_retention_check_interval_ms, self.delete_old_segments, delay_ms)
+        self._every("log-flusher", settings.log_flush_scheduler_interval_ms, self.flush_due, delay_ms)
+        points_ms = settings.log_flush_offset_checkpoint_interval_ms
+        self._every("recovery-point-checkpoint", points_ms, self.checkpoint_recovery_points, delay_ms)
+        starts_ms = settings.log_flush_start_offset_checkpoint_interval_ms
+        self._every("log-start-offset-checkpoint", starts_ms, dirs.checkpoint_log_starts, delay_ms)
         self.cleaner.start()
 
     def start_watermarks(self) -> None:
@@ -51,7 +52,7 @@ class Housekeeping:
         if not self._has_watermarks:
             self._has_watermarks = True
             interval_ms = self._table.settings.replica_high_watermark_checkpoint_interval_ms
-            self._every(interval_ms, self.checkpoint_watermarks, interval_ms)
+            self._every("highwatermark-checkpoint", interval_ms, self.checkpoint_watermarks, interval_ms)
 
     async def stop(self) -> None:
         """Ends all timers. What is still to be deleted is deleted at the next start. Idempotent."""
@@ -64,7 +65,7 @@ class Housekeeping:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _every(self, interval_ms: int, work: Callable[[], Awaitable[None] | None], delay_ms: int) -> None:
+    def _every(self, name: str, interval_ms: int, work: Callable[[], Awaitable[None] | None], delay_ms: int) -> None:
         if interval_ms >= _NEVER_MS:
             return
 
@@ -74,10 +75,9 @@ class Housekeeping:
                 await self._guarded(work)
                 await asyncio.sleep(interval_ms / 1000)
 
-        task = asyncio.ensure_future(run())
+        task = self._table.supervisor.keep(name, run)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-        task.add_done_callback(report_failure)
 
     async def _guarded(self, work: Callable[[], Awaitable[None] | None]) -> None:
         try:

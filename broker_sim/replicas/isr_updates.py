@@ -9,13 +9,12 @@ Source: spec broker.md §9.1, 9.2, 12.3, 12.4; Kafka 3.9 `ReplicaManager.maybeSh
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
-from typing import Any, Final
+from functools import partial
+from typing import Final
 
 from broker_sim.isr import IsrChange, IsrChangeKind, LedPartition
 from broker_sim.replicas.partition import Partition
 from broker_sim.replicas.table import ReplicaTable
-from broker_sim.replicas.tasks import report_failure
 from broker_sim.replicas.types import IsrWriteOutcome, IsrWriter, IsrWriteResult
 from controller.wire import log_events as ev
 from controller.wire.errors import ErrorCode
@@ -48,8 +47,9 @@ class IsrUpdates:
     def start(self) -> None:
         """The first tick is now, and its time is the phase of all others; so is that of the propagation."""
         self._last_change_ms = self._last_propagation_ms = self._table.now_ms()
-        self._spawn(self._tick_for_ever())
-        self._spawn(self._propagate_for_ever())
+        supervisor = self._table.supervisor
+        self._remember(supervisor.keep("isr-expiration", self._tick_for_ever))
+        self._remember(supervisor.keep("isr-change-propagation", self._propagate_for_ever))
 
     async def stop(self) -> None:
         """Cancels timers and writes and waits for their end. Idempotent."""
@@ -58,11 +58,9 @@ class IsrUpdates:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.ensure_future(work)
+    def _remember(self, task: asyncio.Task[None]) -> None:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-        task.add_done_callback(report_failure)
 
     # -- decisions -----------------------------------------------------------------------------------------------
 
@@ -105,7 +103,8 @@ class IsrUpdates:
             hw=partition.led.high_watermark,
             leo=partition.led.log_end_offset,
         )
-        self._spawn(self._write(partition, partition.led, change, decided_ms))
+        write = partial(self._write, partition, partition.led, change, decided_ms)
+        self._remember(self._table.supervisor.once("isr-write", write))
 
     async def _write(self, partition: Partition, led: LedPartition, change: IsrChange, decided_ms: int) -> None:
         epoch = led.epoch

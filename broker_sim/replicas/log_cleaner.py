@@ -20,7 +20,6 @@ from broker_sim.log.log import Log
 from broker_sim.log.segment import CLEANED_SUFFIX, Segment
 from broker_sim.replicas.partition import Partition
 from broker_sim.replicas.table import ReplicaTable
-from broker_sim.replicas.tasks import report_failure
 from controller.wire import log_events as ev
 from controller.wire.errors import KafkaError
 from controller.wire.records import BatchHeader, parse_header
@@ -60,9 +59,7 @@ class LogCleaner:
         settings = self._table.settings
         if settings.log_cleaner_enable:
             for number in range(settings.log_cleaner_threads):
-                task = asyncio.create_task(self._run(), name=f"log-cleaner-{number}")
-                task.add_done_callback(report_failure)
-                self._tasks.append(task)
+                self._tasks.append(self._table.supervisor.keep(f"log-cleaner-{number}", self._run))
 
     async def stop(self) -> None:
         """Ends the tasks; a compaction under way is undone at the next start. Idempotent."""

@@ -19,7 +19,6 @@ from broker_sim.log.log_dir import LogDir, has_future_name
 from broker_sim.replicas.fetcher import fetcher_id, truncation_point
 from broker_sim.replicas.partition import Partition
 from broker_sim.replicas.table import ReplicaTable
-from broker_sim.replicas.tasks import report_failure
 from broker_sim.replicas.types import EpochEnd
 from controller.wire import log_events as ev
 from controller.wire.errors import ErrorCode, KafkaError
@@ -164,8 +163,7 @@ class _Mover:
         self._to_truncate: set[TopicPartition] = set()
         self._in_progress: TopicPartition | None = None
         self._changed = asyncio.Event()
-        self._task = asyncio.ensure_future(self._run())
-        self._task.add_done_callback(report_failure)
+        self._task = table.supervisor.keep("log-dir-move", self._run)
 
     def add(self, partition: Partition) -> None:
         """Copies this one too, after its future log has been cut to what the current log has."""

@@ -34,6 +34,7 @@ from controller.wire.errors import ErrorCode
 from controller.wire.trace import TraceEvent
 from controller.wire.types import BrokerId, TopicPartition
 from controller.world.ports import Clock, Network
+from controller.world.supervisor import Supervisor
 
 
 class ReplicaManager:
@@ -64,6 +65,7 @@ class ReplicaManager:
         is_paused: Callable[[TopicPartition], bool] = lambda topic_partition: False,
         disk_wait_s: Callable[[str, int], float] = lambda log_dir, size_bytes: 0.0,
         off_loop: Callable[[Callable[[], None]], Awaitable[None]] | None = None,
+        supervisor: Supervisor | None = None,
         log: Any = None,
     ) -> None:
         """`on_log_dir_failure(path)` is called once per failed dir (write the ZooKeeper notification there).
@@ -74,6 +76,7 @@ class ReplicaManager:
         takes longer than it does, now, for so many bytes. `off_loop(work)` waits for disks where that does not stop
         the event loop; without it they are waited for at once.
         """
+        log = log if log is not None else structlog.get_logger().bind(broker_id=broker_id)
         self._on_log_dir_failure, self._on_leadership_change = on_log_dir_failure, on_leadership_change
         self._table = ReplicaTable(
             broker_id=broker_id,
@@ -82,7 +85,8 @@ class ReplicaManager:
             rng=rng,
             metadata=metadata,
             trace=trace,
-            log=log if log is not None else structlog.get_logger().bind(broker_id=broker_id),
+            log=log,
+            supervisor=supervisor if supervisor is not None else Supervisor(log),
             on_storage_failure=self._storage_failed,
             disk_wait_s=disk_wait_s,
             off_loop=off_loop if off_loop is not None else _at_once,

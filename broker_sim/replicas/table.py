@@ -20,6 +20,7 @@ from controller.wire.errors import ErrorCode, KafkaError
 from controller.wire.trace import TraceEvent
 from controller.wire.types import BrokerId, TopicPartition
 from controller.world.ports import Clock
+from controller.world.supervisor import Supervisor
 
 
 @dataclass(slots=True, kw_only=True)
@@ -36,6 +37,7 @@ class ReplicaTable:
     metadata: MetadataView
     trace: TraceWriter
     log: Any
+    supervisor: Supervisor
     on_storage_failure: Callable[[StorageFailure], None]
     disk_wait_s: Callable[[str, int], float]
     off_loop: Callable[[Callable[[], None]], Awaitable[None]]

@@ -7,7 +7,6 @@ is what this file knows.
 from __future__ import annotations
 
 import asyncio
-import base64
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from random import Random
@@ -24,7 +23,6 @@ from controller.node.channels import Channels
 from controller.node.config import Properties
 from controller.node.config_changes import DynamicConfigs
 from controller.node.loop import ControllerLoop
-from controller.node.producer_ids import ProducerIds
 from controller.node.requests.context import Node
 from controller.node.server import Limits, Server
 from controller.node.zk_watches import Zk
@@ -32,8 +30,16 @@ from controller.rules.configs.listeners import NodeListener
 from controller.wire import log_events as ev
 from controller.wire import trace, znodes
 from controller.wire.types import Broker, BrokerId, Endpoint
-from controller.wire.zk_operations import Create, Exists, GetData, WatchEvent, ZkCode, ZkSessionExpired, ZkUnreachable
+from controller.wire.zk_operations import (
+    Exists,
+    WatchEvent,
+    ZkRefused,
+    ZkSessionExpired,
+    ZkUnreachable,
+)
 from controller.world.ports import Clock, Network, ZkConnector
+from controller.world.producer_ids import ProducerIds
+from controller.world.standard_znodes import prepare_cluster
 
 #: Pause between attempts to open a new session (spec controller.md §2.6).
 SESSION_RETRY_S: Final = 1.0
@@ -229,24 +235,12 @@ class Controller:
 
         Raises: ZkUnreachable, when ZooKeeper refuses or loses the session meanwhile.
         """
-        paths = [path for standard in znodes.PERSISTENT_PATHS for path in _with_parents(standard)]
         try:
-            results = await self.zk.perform([Create(path) for path in dict.fromkeys(paths)])
-            bad = [r.code for r in results if r.code not in (ZkCode.OK, ZkCode.NODE_EXISTS)]
-            if bad:
-                raise ZkUnreachable(f"ZooKeeper refuses to create the standard znodes: {bad[0].name}")
-            return await self._cluster_id()
+            return await prepare_cluster(self.zk, self._world.chance)
+        except ZkRefused as error:
+            raise ZkUnreachable(f"ZooKeeper refuses what every node needs: {error}") from error
         except ZkSessionExpired as error:
             raise ZkUnreachable(f"the ZooKeeper session ended while the controller started: {error}") from error
-
-    async def _cluster_id(self) -> str:
-        path = znodes.ClusterIdZNode.path
-        fresh = base64.urlsafe_b64encode(self._world.chance.randbytes(_CLUSTER_ID_BYTES)).rstrip(b"=").decode()
-        (found,) = await self.zk.perform([GetData(path)])
-        if not found.ok:
-            await self.zk.perform([Create("/cluster"), Create(path, znodes.ClusterIdZNode.encode(fresh))])
-            (found,) = await self.zk.perform([GetData(path)])
-        return znodes.ClusterIdZNode.decode(found.data)
 
     async def _check_id(self) -> None:
         """A controller is no broker: under one id, brokers and clients could not tell them apart. Raises: IdTaken."""
@@ -298,11 +292,3 @@ class Controller:
             **row.columns,
         )
         self._trace_line(line)
-
-
-_CLUSTER_ID_BYTES: Final = 16
-
-
-def _with_parents(path: str) -> list[str]:
-    parts = path.strip("/").split("/")
-    return ["/" + "/".join(parts[:depth]) for depth in range(1, len(parts) + 1)]

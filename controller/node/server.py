@@ -3,6 +3,8 @@
 A connection has one request in service; what the peer sends meanwhile stays in its socket (Kafka mutes the channel).
 A peer that does not speak the protocol is closed, with one log line that says why; others do not notice.
 
+Brokers have a server of their own (`broker_sim.server`), with limits of connections and memory, and with faults; what
+both must get right is shared: frames (`wire.framing`), headers and versions (`wire.protocol`).
 Source: spec broker.md §1.1; Kafka 3.9 `SocketServer`, `KafkaApis`.
 """
 
@@ -18,7 +20,7 @@ from structlog.typing import FilteringBoundLogger
 
 from controller.node.consequences import EventLost
 from controller.node.requests.context import NOT_CONTROLLER_TEXT, UNKNOWN_ERROR_TEXT, Api, Body, Node
-from controller.node.requests.table import APIS, advertised
+from controller.node.requests.table import APIS
 from controller.wire import log_events as ev
 from controller.wire import protocol
 from controller.wire.errors import ErrorCode, KafkaError
@@ -119,20 +121,12 @@ class Server:
         first, last = api.versions
         if not first <= version <= last:
             if api_key == ApiKey.API_VERSIONS:
-                return self._unsupported_api_versions(correlation_id, api)
+                return protocol.unsupported_api_versions(correlation_id, first, last)
             name = protocol.api_name(api_key)
             raise Refused(f"{name} version {version} is not supported; supported are {first} to {last}")
         request = protocol.decode_request(frame)
         body = await self._handle(api, request, listener)
         return protocol.encode_response(api_key, version, correlation_id, body)
-
-    def _unsupported_api_versions(self, correlation_id: int, api: Api) -> bytes:
-        """In the oldest format, with one row, so that the peer can ask again in a version that we have."""
-        body = {
-            "error_code": ErrorCode.UNSUPPORTED_VERSION,
-            "api_keys": advertised({ApiKey.API_VERSIONS: api}),
-        }
-        return protocol.encode_response(ApiKey.API_VERSIONS, 0, correlation_id, body)
 
     async def _handle(self, api: Api, request: Request, listener: str) -> Body:
         node = await self._node_on(listener)

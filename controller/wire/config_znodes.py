@@ -40,9 +40,19 @@ class ConfigEntityZNode:
     def decode(data: bytes | None) -> dict[str, str]:
         """Empty when it does not parse."""
         try:
-            return {str(name): str(value) for name, value in load(data)["config"].items()}
-        except MISSHAPEN:
+            return ConfigEntityZNode.parse(data)
+        except ZnodeError:
             return {}
+
+    @staticmethod
+    def parse(data: bytes | None) -> dict[str, str]:
+        """As `decode`; no data is an empty one. Raises ZnodeError when it does not parse."""
+        if data is None:
+            return {}
+        try:
+            return {str(name): str(value) for name, value in load(data)["config"].items()}
+        except MISSHAPEN as error:
+            raise ZnodeError(f"holds no configs: {error!r}") from error
 
 
 _NOTICE: Final = re.compile(r"^config_change_([0-9]{1,19})$")

@@ -1,4 +1,4 @@
-"""Kafka's requests and responses <-> bytes. kio brings the schemas, which the `codec_*` compile.
+"""Kafka's requests and responses <-> bytes. kio brings the schemas, which `wire.codec` compiles.
 
 Reading: bodies are structures with attributes under kio's names (the schema's names in snake_case; a field of
 milliseconds loses its `_ms`); codes, durations and times are ints. Writing: bodies are plain mappings with the same
@@ -18,6 +18,7 @@ from typing import Any, Final
 from controller.wire.codec import reader as codec_reader
 from controller.wire.codec.kio_schemas import api_key_map, load_request_schema, load_response_schema
 from controller.wire.codec.writer import write_text, writer
+from controller.wire.errors import ErrorCode
 from controller.wire.framing import frame
 
 
@@ -188,6 +189,14 @@ def encode_response(api_key: int, api_version: int, correlation_id: int, body: M
     if schema.__header_schema__.__version__ > 0:
         header += b"\x00"
     return frame(header, encode_body(api_key, api_version, body, response=True))
+
+
+def unsupported_api_versions(correlation_id: int, first: int, last: int) -> bytes:
+    """The answer to an ApiVersions of a version that is not offered: version 0's shape, with the range that is, so that
+    the peer can ask again. Source: KIP-511; Kafka 3.9 `ApiVersionsRequest.getErrorResponse`."""
+    entry = {"api_key": ApiKey.API_VERSIONS, "min_version": first, "max_version": last}
+    body = {"error_code": ErrorCode.UNSUPPORTED_VERSION, "api_keys": [entry]}
+    return encode_response(ApiKey.API_VERSIONS, 0, correlation_id, body)
 
 
 def encode_body(api_key: int, api_version: int, body: Mapping[str, Any] | bytes, *, response: bool = False) -> bytes:

@@ -39,6 +39,14 @@ class ZkUnreachable(Exception):
     """No ZooKeeper server answered in time. The message names the servers and what to do."""
 
 
+class ZkRefused(Exception):
+    """ZooKeeper refused an operation that must work. The message names path and code."""
+
+    def __init__(self, path: str, code: ZkCode) -> None:
+        super().__init__(f"ZooKeeper: {path}: {code.name}")
+        self.path, self.code = path, code
+
+
 @dataclass(slots=True, unsafe_hash=True)
 class Stat:
     """What ZooKeeper knows about a znode besides its data. Times in ms since the epoch; `ephemeral_owner` 0 if none."""

@@ -76,6 +76,14 @@ class Network(Protocol):
         ...
 
 
+class ZkOperations(Protocol):
+    """What performs operations: a session, or the client of a program, which may wait over the end of a session."""
+
+    async def perform(self, ops: Sequence[ZkOp]) -> list[ZkResult]:
+        """One result each, at the same index. May raise ZkSessionExpired."""
+        ...
+
+
 class ZkSession(Protocol):
     """One ZooKeeper session. It ends once and for all; a new one comes from the connector."""
 

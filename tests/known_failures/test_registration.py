@@ -16,7 +16,7 @@ import pytest
 import structlog
 from kazoo.client import KazooClient
 
-from broker_sim.registration import Registration, RegistrationRefused, prepare_cluster
+from broker_sim.registration import Registration, RegistrationRefused
 from broker_sim.zk_client import ZkClient
 from controller.core import events
 from controller.node.config import parse
@@ -31,6 +31,7 @@ from controller.world.real.zookeeper import KazooConnector, KazooSession
 from controller.world.simulated.clock import SimulatedClock
 from controller.world.simulated.loop import VirtualTimeLoop, run
 from controller.world.simulated.zookeeper import SimulatedZooKeeper
+from controller.world.standard_znodes import prepare_cluster
 
 PATH = "/brokers/ids/1"
 ONE = Broker(broker_id=BrokerId(1), endpoints=(Endpoint(host="one", port=9092),))

@@ -26,6 +26,7 @@ from controller.wire import znodes
 from controller.wire.errors import ErrorCode, KafkaError
 from controller.wire.protocol import Request
 from controller.wire.zk_operations import Exists, GetData
+from controller.world.config_notices import configs_of, read_configs
 
 _TOPIC_TYPES: Final = {name: config.type for name, config in TOPIC_CONFIGS.items()}
 _TOPIC_DEFAULTS: Final = {name: config.default for name, config in TOPIC_CONFIGS.items()}
@@ -76,12 +77,12 @@ def _result(resource: Any, code: ErrorCode, message: str | None) -> Body:
 
 
 async def _topic_entries(node: Node, topic: str, keys: Sequence[str] | None) -> list[Body]:
-    exists, configs = await node.zk.perform(
+    exists, found = await node.zk.perform(
         [Exists(znodes.TopicZNode.path(topic)), GetData(znodes.ConfigEntityZNode.topic(topic))]
     )
     if not exists.ok:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "")
-    return topic_rows(znodes.ConfigEntityZNode.decode(configs.data), node.configs.levels, keys)
+    return topic_rows(configs_of(f"topics/{topic}", found), node.configs.levels, keys)
 
 
 def _broker_entries(node: Node, name: str, keys: Sequence[str] | None) -> list[Body]:
@@ -120,37 +121,37 @@ def alter_configs_failed(request: Request, code: ErrorCode, message: str | None)
 
 async def _alter(node: Node, request: Request, *, incremental: bool) -> Body:
     body, responses = request.body, []
-    for wanted in alterations(body.resources, node.endpoint.broker_id, replace=not incremental):
+    for alteration in alterations(body.resources, node.endpoint.broker_id, replace=not incremental):
         try:
-            if wanted.refusal is not None:
-                raise wanted.refusal
-            await _alter_one(node, wanted, validate_only=bool(body.validate_only), incremental=incremental)
+            if alteration.refusal is not None:
+                raise alteration.refusal
+            await _alter_one(node, alteration, validate_only=bool(body.validate_only), incremental=incremental)
         except KafkaError as error:
-            responses.append(wanted.answer(error))
+            responses.append(alteration.answer(error))
         else:
-            responses.append(wanted.answer())
+            responses.append(alteration.answer())
     return {"responses": responses}
 
 
-async def _alter_one(node: Node, wanted: Alteration, *, validate_only: bool, incremental: bool) -> None:
+async def _alter_one(node: Node, alteration: Alteration, *, validate_only: bool, incremental: bool) -> None:
     """Raises: KafkaError, for the first check that fails; then nothing was written. The edits come before the look for
     the topic, the values after it, as in Kafka's `ZkAdminManager.incrementalAlterConfigs`."""
-    exists = not wanted.is_topic or await _exists(node, wanted.name)
-    before = await _stored(node, wanted.entity) if incremental and exists else {}
+    exists = not alteration.is_topic or await _exists(node, alteration.name)
+    before = await _stored(node, alteration.entity) if incremental and exists else {}
     try:
-        if wanted.is_topic:
-            after = edited(before, wanted.edits, _TOPIC_TYPES, _TOPIC_DEFAULTS)
+        if alteration.is_topic:
+            after = edited(before, alteration.edits, _TOPIC_TYPES, _TOPIC_DEFAULTS)
             if not exists:
-                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{wanted.name}' does not exist.")
+                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{alteration.name}' does not exist.")
             topic_configs.validate(after, topic_configs.defaults_from(node.configs.levels.merged()))
         else:
-            after = edited(before, wanted.edits, BROKER_CONFIG_TYPES, BROKER_CONFIG_DEFAULTS)
+            after = edited(before, alteration.edits, BROKER_CONFIG_TYPES, BROKER_CONFIG_DEFAULTS)
             check_broker_change(after, node.configs.levels.merged())
     except InvalidValue as error:
-        raise error.in_resource(resource_type_name(wanted.kind), wanted.name) from error
+        raise error.in_resource(resource_type_name(alteration.kind), alteration.name) from error
     if not validate_only:
-        await write_entity_configs(node, wanted.entity, after)
-        await announce_config_change(node, wanted.entity)
+        await write_entity_configs(node, alteration.entity, after)
+        await announce_config_change(node, alteration.entity)
 
 
 async def _exists(node: Node, topic: str) -> bool:
@@ -164,5 +165,6 @@ async def _exists(node: Node, topic: str) -> bool:
 
 
 async def _stored(node: Node, entity: str) -> dict[str, str]:
-    (stored,) = await node.zk.perform([GetData(znodes.ConfigEntityZNode.path(entity))])
-    return dict(znodes.ConfigEntityZNode.decode(stored.data))
+    """Raises: Unreadable; what is not known must not be written over."""
+    (stored,) = await read_configs(node.zk, entity)
+    return stored

@@ -18,7 +18,6 @@ from controller.node.channels import Channels
 from controller.node.config import Properties
 from controller.node.config_changes import DynamicConfigs
 from controller.node.loop import ControllerLoop
-from controller.node.producer_ids import ProducerIds
 from controller.node.zk_watches import Zk
 from controller.rules.placement import Chance
 from controller.wire import log_events as ev
@@ -27,6 +26,7 @@ from controller.wire.errors import ErrorCode, KafkaError
 from controller.wire.protocol import Request
 from controller.wire.types import Broker, TopicPartition
 from controller.wire.zk_operations import Check, Create, GetData, Multi, SetData, ZkCode
+from controller.world.producer_ids import ProducerIds
 
 Body = dict[str, Any]
 

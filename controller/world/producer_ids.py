@@ -1,6 +1,6 @@
 """Producer ids: each given out once in the cluster, in blocks of 1000 that nodes claim in ZooKeeper.
 
-Source: spec clients.md §3.1, controller.md §1.4; Kafka 3.9 `ZkProducerIdManager`.
+Source: spec clients.md §3.1, broker.md §9.3; Kafka 3.9 `ZkProducerIdManager`.
 """
 
 from __future__ import annotations
@@ -8,28 +8,30 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from controller.node.zk_watches import Zk
 from controller.wire.errors import ErrorCode, KafkaError
 from controller.wire.types import BrokerId
 from controller.wire.zk_operations import GetData, SetData, ZkCode
 from controller.wire.znodes import ProducerIdBlockZNode, ZnodeError
+from controller.world.ports import ZkOperations
 
 #: How often another node may be faster in claiming a block before the client is told to try again.
-_CLAIM_RACES: Final = 10
+_CLAIM_RACES: Final = 50
 
 
 class ProducerIds:
     """Producer ids out of this node's block; a new block is claimed in ZooKeeper when it is used up."""
 
-    def __init__(self, zk: Zk, node_id: BrokerId) -> None:
-        self._zk = zk
-        self._node_id = node_id
-        self._next = 0
-        self._end = -1
+    def __init__(self, zk: ZkOperations, node_id: BrokerId) -> None:
+        self._zk, self._node_id = zk, node_id
+        self._next, self._end = 0, -1
         self._lock = asyncio.Lock()
 
     async def take(self) -> int:
-        """An id that no other node gives out. Raises: KafkaError, ZkSessionExpired."""
+        """An id that no other node gives out.
+
+        Raises: KafkaError COORDINATOR_LOAD_IN_PROGRESS after too many lost races, UNKNOWN_SERVER_ERROR when the last
+        block is not known (no znode, not readable, does not parse) or none can be written; ZkSessionExpired.
+        """
         async with self._lock:
             if self._next > self._end:
                 self._next, self._end = await self._claim()
@@ -37,19 +39,21 @@ class ProducerIds:
             return self._next - 1
 
     async def _claim(self) -> tuple[int, int]:
+        path = ProducerIdBlockZNode.path
         for _ in range(_CLAIM_RACES):
-            (found,) = await self._zk.perform([GetData(ProducerIdBlockZNode.path)])
+            (found,) = await self._zk.perform([GetData(path)])
+            if found.stat is None or not found.ok:  # to begin again at 0 would give ids out twice
+                raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{path} cannot be read: {found.code.name}")
             try:
-                last = ProducerIdBlockZNode.decode(found.data) if found.ok else None
+                last = ProducerIdBlockZNode.decode(found.data or None)
             except ZnodeError as error:
                 raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from error
             start = 0 if last is None else last + 1
             end = start + ProducerIdBlockZNode.BLOCK_SIZE - 1
             data = ProducerIdBlockZNode.encode(self._node_id, start, end)
-            version = found.stat.version if found.stat is not None else 0
-            (claimed,) = await self._zk.perform([SetData(ProducerIdBlockZNode.path, data, version)])
+            (claimed,) = await self._zk.perform([SetData(path, data, found.stat.version)])
             if claimed.ok:
                 return start, end
             if claimed.code is not ZkCode.BAD_VERSION:
-                break
+                raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{path} cannot be written: {claimed.code.name}")
         raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "No block of producer ids could be claimed.")

@@ -1,0 +1,50 @@
+"""Partitions that this broker is to host once the configs of their topics can be read.
+
+A topic's settings say what may be deleted and how many replicas an acknowledged record has, so a partition is not
+hosted by the defaults while they are not known: its LeaderAndIsr is answered with an error, kept, and taken once they
+are. Kafka hosts nothing either, as its read of the configs throws; there the next LeaderAndIsr has to come by chance.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+
+from controller.wire.control import LeaderAndIsrEntry
+from controller.wire.types import TopicPartition
+from controller.world.config_notices import RETRY_S
+from controller.world.supervisor import Supervisor
+
+
+class PostponedPartitions:
+    """The newest entry of each such partition. `host` is called once a second while there are any: it hosts those of
+    `entries` whose configs can be read by then, and drops them here."""
+
+    def __init__(self, host: Callable[[], Awaitable[None]], supervisor: Supervisor) -> None:
+        self._host, self._supervisor = host, supervisor
+        self._entries: dict[TopicPartition, LeaderAndIsrEntry] = {}
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def entries(self) -> list[LeaderAndIsrEntry]:
+        """Those that wait."""
+        return list(self._entries.values())
+
+    def add(self, entries: Iterable[LeaderAndIsrEntry]) -> None:
+        """These wait, too; of two of one partition that with the higher leader epoch."""
+        for entry in entries:
+            other = self._entries.get(entry.topic_partition)
+            if other is None or other.state.leader_epoch <= entry.state.leader_epoch:
+                self._entries[entry.topic_partition] = entry
+        if self._entries and (self._task is None or self._task.done()):
+            self._task = self._supervisor.once("postponed-partitions", self._retry)
+
+    def drop(self, partitions: Iterable[TopicPartition]) -> None:
+        """These are hosted, or no longer to be hosted."""
+        for topic_partition in partitions:
+            self._entries.pop(topic_partition, None)
+
+    async def _retry(self) -> None:
+        while self._entries:
+            await asyncio.sleep(RETRY_S)
+            await self._host()

@@ -1,0 +1,141 @@
+"""Dynamic configs in ZooKeeper, as every node follows them: what an entity's znode holds, and the notices of changes.
+
+A notice in `/config/changes` only names the entity to read again. Both programs follow them here; what a change means
+is theirs. What cannot be read is never taken for empty: neither the list of notices, nor a notice, nor an entity.
+Source: Kafka 3.9 `ZkConfigManager`, `ZkNodeChangeNotificationListener`; spec controller.md §1.5, broker.md §17.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from structlog.typing import FilteringBoundLogger
+
+from controller.wire import log_events as ev
+from controller.wire.errors import ErrorCode, KafkaError
+from controller.wire.zk_operations import Delete, GetChildren, GetData, ZkCode, ZkResult, ZkSessionExpired
+from controller.wire.znodes import ConfigChangesZNode, ConfigEntityZNode, ZnodeError
+from controller.world.ports import Clock, ZkOperations
+
+#: Notices older than this are deleted by whoever lists them (`ZkNodeChangeNotificationListener`).
+CHANGE_EXPIRATION_MS: Final = 15 * 60 * 1000
+#: Pause before what ZooKeeper refused is asked again.
+RETRY_S: Final = 1.0
+
+
+class Unreadable(KafkaError):
+    """What a znode holds is not known: ZooKeeper refuses to show it, or it does not parse. The message names it."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(ErrorCode.UNKNOWN_SERVER_ERROR, f"{path} cannot be read: {reason}")
+
+
+def configs_of(entity_path: str, found: ZkResult) -> dict[str, str]:
+    """The configs in the answer to a GetData of that entity's znode; empty where there is none. Raises: Unreadable."""
+    path = ConfigEntityZNode.path(entity_path)
+    _check_read(path, found.code)
+    try:
+        return ConfigEntityZNode.parse(found.data)
+    except ZnodeError as error:
+        raise Unreadable(path, str(error)) from error
+
+
+async def read_configs(zk: ZkOperations, *entity_paths: str) -> list[dict[str, str]]:
+    """The configs of these entities (`topics/t`, `brokers/1`), in their order. Raises: Unreadable."""
+    results = await zk.perform([GetData(ConfigEntityZNode.path(entity)) for entity in entity_paths])
+    return [configs_of(entity, found) for entity, found in zip(entity_paths, results, strict=True)]
+
+
+class ConfigNotices:
+    """Takes the notices as they come. `changed(entity_path)` acts on one.
+
+    A KafkaError of it is logged, and the next notice is taken: the last known configs of that entity stay. If the error
+    is that they cannot be read, they are asked again until they can.
+    """
+
+    def __init__(
+        self,
+        zk: ZkOperations,
+        changed: Callable[[str], Awaitable[None]],
+        *,
+        clock: Clock,
+        log: FilteringBoundLogger,
+    ) -> None:
+        self._zk, self._changed, self._clock, self._log = zk, changed, clock, log
+        self._last = -1
+        self._look = asyncio.Event()
+        self._unread: dict[str, None] = {}
+
+    def look(self) -> None:
+        """Something changed, or a new session has no watch yet: `follow` lists again. Coalesces."""
+        self._look.set()
+
+    async def follow(self) -> None:
+        """Takes notices after each `look`, for ever; what ZooKeeper refuses is asked again after a pause."""
+        while True:
+            await self._look.wait()
+            self._look.clear()
+            try:
+                await self.take()
+            except ZkSessionExpired:
+                continue  # the next session brings a look
+            except Unreadable as error:  # the watch may not be armed, so nothing else would call for the next look
+                self._log.error(ev.ZK_READ_REFUSED, reason=error.message)
+                self._look_later()
+            if self._unread:
+                self._look_later()
+
+    def _look_later(self) -> None:
+        asyncio.get_running_loop().call_later(RETRY_S, self._look.set)
+
+    async def take(self) -> None:
+        """Lists the notices (which arms the watch), acts on the new ones in order, deletes the old ones.
+
+        Raises: Unreadable, when ZooKeeper does not let them be listed.
+        """
+        for entity_path in list(self._unread):
+            await self._act(entity_path)
+        (listed,) = await self._zk.perform([GetChildren(ConfigChangesZNode.path, watch=True)])
+        _check_read(ConfigChangesZNode.path, listed.code)
+        numbered = ConfigChangesZNode.notices(listed.children)
+        paths = [f"{ConfigChangesZNode.path}/{name}" for _, name in numbered]
+        notices = await self._zk.perform([GetData(path) for path in paths])
+        expired = []
+        for (number, _), path, notice in zip(numbered, paths, notices, strict=True):
+            if number > self._last:
+                if notice.ok:
+                    await self._take_one(path, notice.data)
+                elif notice.code is not ZkCode.NO_NODE:
+                    self._log.warning(ev.CONFIG_REFUSED, path=path, reason=notice.code.name)
+                self._last = number  # not before: a session that ends meanwhile must not lose the change
+            if notice.stat is not None and self._clock.now_ms() - notice.stat.ctime > CHANGE_EXPIRATION_MS:
+                expired.append(Delete(path))
+        await self._zk.perform(expired)
+
+    async def _take_one(self, path: str, data: bytes | None) -> None:
+        entity_path = ConfigChangesZNode.decode(data)
+        if entity_path is None:
+            self._log.warning(ev.CONFIG_REFUSED, path=path, reason="the notice does not parse")
+            return
+        self._unread.pop(entity_path, None)
+        await self._act(entity_path)
+
+    async def _act(self, entity_path: str) -> None:
+        try:
+            await self._changed(entity_path)
+        except Unreadable as error:
+            if entity_path not in self._unread:
+                self._log.warning(ev.CONFIG_REFUSED, entity_path=entity_path, reason=error.message)
+            self._unread[entity_path] = None
+        except KafkaError as error:
+            self._log.warning(ev.CONFIG_REFUSED, entity_path=entity_path, reason=error.message)
+        else:
+            self._unread.pop(entity_path, None)
+
+
+def _check_read(path: str, code: ZkCode) -> None:
+    """Raises: Unreadable, for what is neither found nor missing: it must not count as empty."""
+    if code not in (ZkCode.OK, ZkCode.NO_NODE):
+        raise Unreadable(path, code.name)

@@ -1,0 +1,180 @@
+"""ZooKeeper does not show a config, or it does not parse: nothing is taken for empty, and all is well afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from broker_sim.broker import StartRefused
+from controller.wire import log_events as ev
+from controller.wire.control import LeaderAndIsrEntry, StopReplicaEntry, UpdateMetadataEntry
+from controller.wire.errors import ErrorCode
+from controller.wire.protocol import ApiKey
+from controller.wire.types import BrokerId, LeaderAndIsr, ReplicaAssignment, TopicPartition
+from controller.wire.zk_operations import Create, GetChildren, GetData, SetData, ZkCode, ZkOp
+from controller.wire.znodes import ConfigChangesZNode, ConfigEntityZNode, ProducerIdBlockZNode
+
+TP = TopicPartition("t", 0)
+ONE = BrokerId(1)
+SAFE = ConfigEntityZNode.encode({"min.insync.replicas": "2", "retention.ms": "-1"})
+PATH = ConfigEntityZNode.topic("t")
+
+
+def led(epoch: int) -> LeaderAndIsrEntry:
+    return LeaderAndIsrEntry(
+        topic_partition=TP,
+        state=LeaderAndIsr(leader=ONE, isr=(ONE,), leader_epoch=epoch),
+        assignment=ReplicaAssignment(replicas=(ONE,)),
+        is_new=True,
+    )
+
+
+def refuse(cluster: Any, path: str, kind: type = GetData) -> None:
+    def refusal(op: ZkOp | Any) -> ZkCode | None:
+        return ZkCode.NO_AUTH if isinstance(op, kind) and op.path == path else None
+
+    cluster.world.zookeeper.tree.refusal = refusal
+
+
+def allow(cluster: Any) -> None:
+    cluster.world.zookeeper.tree.refusal = lambda _: None
+
+
+async def write(cluster: Any, path: str, data: bytes) -> None:
+    zk = cluster.brokers[1]._zk
+    await cluster.in_broker(1, zk.perform([Create(path, data), SetData(path, data)]))
+
+
+async def notify(cluster: Any, entity_path: str) -> None:
+    notice = Create(ConfigChangesZNode.sequence_path, ConfigChangesZNode.encode(entity_path), sequence=True)
+    await cluster.in_broker(1, cluster.brokers[1]._zk.perform([notice]))
+    await cluster.world.sleep(1)
+
+
+def hosted(cluster: Any) -> Any:
+    return cluster.brokers[1].context.replicas._table.partitions.get(TP)
+
+
+async def host(cluster: Any, epoch: int = 0) -> int:
+    entry = led(epoch)
+    await cluster.update_metadata(1, [UpdateMetadataEntry(topic_partition=TP, state=entry.state, replicas=(ONE,))])
+    answer = await cluster.leader_and_isr(1, [entry])
+    return int(answer.partition_errors[0].error_code)
+
+
+BREAKS: list[tuple[str, Callable[[Any], None], bytes]] = [
+    ("it may not be read", lambda cluster: refuse(cluster, PATH), SAFE),
+    ("it does not parse", lambda cluster: None, b'{"version":1,"config":'),
+]
+
+
+@pytest.mark.parametrize(("damage", "data"), [row[1:] for row in BREAKS], ids=[row[0] for row in BREAKS])
+def test_a_partition_is_hosted_once_its_topics_configs_can_be_read(
+    in_memory: Any, damage: Callable[[Any], None], data: bytes
+) -> None:
+    async def scenario(cluster: Any) -> None:
+        await cluster.start(1)
+        await write(cluster, PATH, data)
+        damage(cluster)
+        assert await host(cluster) == ErrorCode.UNKNOWN_SERVER_ERROR
+        assert await host(cluster, epoch=1) == ErrorCode.UNKNOWN_SERVER_ERROR
+        await cluster.world.sleep(5)
+        assert hosted(cluster) is None, "not with the defaults"
+        allow(cluster)
+        await write(cluster, PATH, SAFE)
+        await cluster.world.sleep(3)
+        partition = hosted(cluster)
+        assert (partition.leader_epoch, partition.min_insync_replicas) == (1, 2)
+        assert partition.log.config.retention_ms == -1
+
+    in_memory(scenario)
+
+
+def test_a_partition_that_was_stopped_meanwhile_is_not_hosted(in_memory: Any) -> None:
+    async def scenario(cluster: Any) -> None:
+        await cluster.start(1)
+        refuse(cluster, PATH)
+        await host(cluster)
+        await cluster.stop_replica(1, [StopReplicaEntry(topic_partition=TP, leader_epoch=0, delete_partition=True)])
+        allow(cluster)
+        await cluster.world.sleep(5)
+        assert hosted(cluster) is None
+
+    in_memory(scenario)
+
+
+def test_a_change_that_cannot_be_read_leaves_what_is_in_force_and_is_asked_again(in_memory: Any) -> None:
+    async def scenario(cluster: Any) -> None:
+        await cluster.start(1)
+        await write(cluster, PATH, SAFE)
+        assert await host(cluster) == 0
+        refuse(cluster, PATH)
+        await notify(cluster, "topics/t")
+        await cluster.world.sleep(3)
+        assert hosted(cluster).min_insync_replicas == 2
+        allow(cluster)
+        await write(cluster, PATH, ConfigEntityZNode.encode({}))
+        await cluster.world.sleep(3)
+        assert hosted(cluster).min_insync_replicas == 1
+
+    in_memory(scenario)
+
+
+def test_notices_that_may_not_be_listed_are_listed_again(in_memory: Any) -> None:
+    async def scenario(cluster: Any) -> None:
+        await cluster.start(1)
+        assert await host(cluster) == 0
+        refuse(cluster, ConfigChangesZNode.path, GetChildren)
+        await write(cluster, PATH, SAFE)
+        with capture_logs() as lines:
+            await notify(cluster, "topics/t")
+            await cluster.world.sleep(3)
+        assert hosted(cluster).min_insync_replicas == 1
+        assert [line for line in lines if line["event"] == ev.ZK_READ_REFUSED]
+        allow(cluster)
+        await cluster.world.sleep(3)
+        assert hosted(cluster).min_insync_replicas == 2
+
+    in_memory(scenario)
+
+
+def test_an_alteration_does_not_write_over_what_it_could_not_read(in_memory: Any) -> None:
+    async def scenario(cluster: Any) -> None:
+        await cluster.start(1)
+        await write(cluster, PATH, SAFE)
+        assert await host(cluster) == 0
+        refuse(cluster, PATH)
+        configs = [{"name": "segment.bytes", "config_operation": 0, "value": "4096"}]
+        body = {"resources": [{"resource_type": 2, "resource_name": "t", "configs": configs}]}
+        answer = await cluster.call(1, ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, body)
+        assert answer.responses[0].error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+        allow(cluster)
+        assert cluster.world.zookeeper.tree.read(GetData(PATH)).data == SAFE
+
+    in_memory(scenario)
+
+
+def test_a_broker_whose_own_configs_may_not_be_read_does_not_start(in_memory: Any) -> None:
+    async def scenario(cluster: Any) -> None:
+        refuse(cluster, ConfigEntityZNode.broker(None))
+        broker = cluster.make(1)
+        with pytest.raises(StartRefused, match="/config/brokers/<default> cannot be read: NO_AUTH"):
+            await cluster.in_broker(1, broker.start())
+
+    in_memory(scenario)
+
+
+def test_producer_ids_do_not_begin_again_where_the_last_block_may_not_be_read(in_memory: Any) -> None:
+    async def scenario(cluster: Any) -> None:
+        await cluster.start(1)
+        ask = {"transactional_id": None, "transaction_timeout": 1, "producer_id": -1, "producer_epoch": -1}
+        refuse(cluster, ProducerIdBlockZNode.path)
+        answer = await cluster.call(1, ApiKey.INIT_PRODUCER_ID, 3, ask)
+        assert (answer.error_code, answer.producer_id) == (ErrorCode.UNKNOWN_SERVER_ERROR, -1)
+        allow(cluster)
+        assert (await cluster.call(1, ApiKey.INIT_PRODUCER_ID, 3, ask)).producer_id == 0
+
+    in_memory(scenario)
