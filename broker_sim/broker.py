@@ -9,9 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from broker_sim.apis.context import BrokerContext
@@ -22,6 +20,7 @@ from broker_sim.config_store import ConfigStore, DynamicConfigs
 from broker_sim.faults.board import FaultBoard
 from broker_sim.faults.links import FaultyNetwork
 from broker_sim.groups.coordinator import GroupCoordinator
+from broker_sim.identity import BrokerIdentity
 from broker_sim.log.errors import LogDirsUnusable
 from broker_sim.metadata_cache import MetadataCache
 from broker_sim.metadata_decoding import MetadataDecoder
@@ -30,6 +29,7 @@ from broker_sim.registration import Registration, RegistrationRefused
 from broker_sim.replicas.fetch_session import FetchSessionCache
 from broker_sim.replicas.isr_writer import ZkIsrWriter, notify_log_dir_failure
 from broker_sim.replicas.manager import ReplicaManager
+from broker_sim.replicas.types import ReplicaHooks
 from broker_sim.server import SocketServer
 from broker_sim.server_limits import ServerLimits, listener_limits
 from broker_sim.shutdown import ControlledShutdown
@@ -37,7 +37,6 @@ from broker_sim.topic_creation import TopicCreator
 from broker_sim.trace import TraceWriter
 from broker_sim.zk_client import ZkClient
 from controller.rules.configs.broker import per_address_limits
-from controller.rules.configs.listeners import PLAINTEXT, NodeListener
 from controller.wire import log_events as ev
 from controller.wire.fault_rows import ExpireSession, FailLogDir, Fault
 from controller.wire.types import Broker as RegisteredBroker
@@ -53,22 +52,6 @@ from controller.world.supervisor import Supervisor
 
 class StartRefused(Exception):
     """The broker cannot start as asked. The message is for the operator, one line."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerIdentity:
-    """Who a broker is and where it lives. Brokers reach each other on `inter_broker_listener`, one of `listeners`."""
-
-    broker_id: BrokerId
-    listeners: tuple[NodeListener, ...]
-    log_dirs: tuple[Path, ...]
-    inter_broker_listener: str = PLAINTEXT
-    rack: str | None = None
-    trace_dir: Path | None = None
-
-    def bound_to(self, ports: Mapping[str, int]) -> BrokerIdentity:
-        """With these ports, by name of the listener: what starts again shall have the address it had."""
-        return replace(self, listeners=tuple(replace(each, port=ports[each.name]) for each in self.listeners))
 
 
 class Broker:
@@ -228,11 +211,13 @@ class Broker:
             isr_writer=ZkIsrWriter(self._zk, log=self._log),
             metadata=self._metadata,
             trace=self._trace,
-            on_log_dir_failure=self._log_dir_failed,
-            on_leadership_change=self._leadership_changed,
-            is_paused=self._faults.is_replication_paused,
-            disk_wait_s=self._faults.disk_wait_s,
-            off_loop=self._off_loop,
+            hooks=ReplicaHooks(
+                on_log_dir_failure=self._log_dir_failed,
+                on_leadership_change=self._leadership_changed,
+                is_paused=self._faults.is_replication_paused,
+                disk_wait_s=self._faults.disk_wait_s,
+                **({} if self._off_loop is None else {"off_loop": self._off_loop}),
+            ),
             supervisor=self._supervisor,
         )
 

@@ -6,8 +6,8 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from broker_sim.broker import BrokerIdentity
 from broker_sim.config import BrokerSettings
+from broker_sim.identity import BrokerIdentity
 from controller.rules.configs.listeners import ListenerError, ListenerProperties, plan_listeners
 from controller.wire.types import BrokerId
 

@@ -11,8 +11,9 @@ import random
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
-from broker_sim.broker import Broker, BrokerIdentity, StartRefused
+from broker_sim.broker import Broker, StartRefused
 from broker_sim.faults.board import FaultBoard
+from broker_sim.identity import BrokerIdentity
 from controller.wire import log_events as ev
 from controller.wire.fault_rows import Fault, Kill, Stop
 from controller.wire.types import BrokerId

@@ -22,12 +22,13 @@ from typing import Any
 
 import structlog
 
-from broker_sim.broker import Broker, BrokerIdentity, StartRefused
+from broker_sim.broker import Broker, StartRefused
 from broker_sim.command_line import CommandLineError, identities, parse_arguments
 from broker_sim.config import BrokerSettings, SettingsError
 from broker_sim.faults.board import FaultBoard
 from broker_sim.faults.watch import watch_faults
 from broker_sim.host import BrokerHost
+from broker_sim.identity import BrokerIdentity
 from broker_sim.metadata_decoding import MetadataDecoder
 from controller.rules.configs import settings as wire_settings
 from controller.wire import fault_scenario as scenario

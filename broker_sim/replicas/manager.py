@@ -6,7 +6,7 @@ Source: spec broker.md §6, 7, 9.2, 10-15; Kafka 3.9 `ReplicaManager`.
 from __future__ import annotations
 
 import random
-from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import structlog
@@ -26,7 +26,7 @@ from broker_sim.replicas.produce_and_fetch import Fetching, Producing
 from broker_sim.replicas.quota import ReplicationQuota
 from broker_sim.replicas.roles import ReplicaRoles, RoleChanges
 from broker_sim.replicas.table import ReplicaTable
-from broker_sim.replicas.types import IsrWriter, LogDirDescription, MetadataView, ReplicaOnDisk
+from broker_sim.replicas.types import IsrWriter, LogDirDescription, MetadataView, ReplicaHooks, ReplicaOnDisk
 from broker_sim.trace import TraceWriter
 from controller.wire import log_events as ev
 from controller.wire.control import LeaderAndIsrEntry, StopReplicaEntry
@@ -58,26 +58,12 @@ class ReplicaManager:
         isr_writer: IsrWriter,
         metadata: MetadataView,
         trace: TraceWriter,
-        on_log_dir_failure: Callable[[str], None] = lambda path: None,
-        on_leadership_change: Callable[[Collection[TopicPartition], Collection[TopicPartition]], None] = (
-            lambda leaders, followers: None
-        ),
-        is_paused: Callable[[TopicPartition], bool] = lambda topic_partition: False,
-        disk_wait_s: Callable[[str, int], float] = lambda log_dir, size_bytes: 0.0,
-        off_loop: Callable[[Callable[[], None]], Awaitable[None]] | None = None,
+        hooks: ReplicaHooks | None = None,
         supervisor: Supervisor | None = None,
         log: Any = None,
     ) -> None:
-        """`on_log_dir_failure(path)` is called once per failed dir (write the ZooKeeper notification there).
-
-        `on_leadership_change(became_leader, became_follower)` is called after a LeaderAndIsr (or StopReplica with
-        delete: the partition counts as a follower) for group coordination. `is_paused` stops the fetching of a
-        partition by this broker's own fetchers while it says True. `disk_wait_s(log_dir, bytes)` is how long a disk
-        takes longer than it does, now, for so many bytes. `off_loop(work)` waits for disks where that does not stop
-        the event loop; without it they are waited for at once.
-        """
         log = log if log is not None else structlog.get_logger().bind(broker_id=broker_id)
-        self._on_log_dir_failure, self._on_leadership_change = on_log_dir_failure, on_leadership_change
+        self._hooks = hooks = hooks if hooks is not None else ReplicaHooks()
         self._table = ReplicaTable(
             broker_id=broker_id,
             settings=settings,
@@ -88,14 +74,14 @@ class ReplicaManager:
             log=log,
             supervisor=supervisor if supervisor is not None else Supervisor(log),
             on_storage_failure=self._storage_failed,
-            disk_wait_s=disk_wait_s,
-            off_loop=off_loop if off_loop is not None else _at_once,
+            disk_wait_s=hooks.disk_wait_s,
+            off_loop=hooks.off_loop,
             dirs=LogDirs(settings.log_dirs, rng),
             leader_quota=_quota(broker_id, settings),
             follower_quota=_quota(broker_id, settings),
             alter_log_dirs_quota=_quota(broker_id, settings),
         )
-        self._fetchers = FetcherManager(self._table, network, is_paused)
+        self._fetchers = FetcherManager(self._table, network, hooks.is_paused)
         self.configs = ReplicaConfigs(self._table, self._fetchers)
         self._isr_updates = IsrUpdates(self._table, isr_writer)
         self._housekeeping = Housekeeping(self._table)
@@ -145,7 +131,7 @@ class ReplicaManager:
         self.configs.trace_all()
         for log_dir in table.dirs:
             if not log_dir.is_online:
-                self._on_log_dir_failure(log_dir.name)
+                self._hooks.on_log_dir_failure(log_dir.name)
         self._isr_updates.start()
         self._housekeeping.start()
 
@@ -209,7 +195,7 @@ class ReplicaManager:
 
     def _apply(self, changes: RoleChanges) -> dict[TopicPartition, ErrorCode]:
         if changes.became_leader or changes.became_follower:
-            self._on_leadership_change(changes.became_leader, changes.became_follower)
+            self._hooks.on_leadership_change(changes.became_leader, changes.became_follower)
         return changes.errors
 
     def alive_brokers_changed(self) -> None:
@@ -291,7 +277,7 @@ class ReplicaManager:
     def _tell_failure(self, name: str, reason: str) -> None:
         self._table.log.error(ev.LOG_DIR_FAILED, log_dir=name, reason=reason)
         if self._has_started:
-            self._on_log_dir_failure(name)
+            self._hooks.on_log_dir_failure(name)
 
     # -- questions ----------------------------------------------------------------------------------------------------
 
@@ -304,10 +290,6 @@ class ReplicaManager:
     def all_log_dirs_failed(self) -> bool:
         """Whether the broker must halt (§11.1)."""
         return self._table.dirs.all_offline
-
-
-async def _at_once(work: Callable[[], None]) -> None:
-    work()
 
 
 def _quota(broker_id: BrokerId, settings: ReplicaSettings) -> ReplicationQuota:

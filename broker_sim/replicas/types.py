@@ -6,7 +6,7 @@ Values and Protocols only. The APIs (`apis/`) translate between these and the wi
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final, Protocol
@@ -57,6 +57,31 @@ class IsrWriter(Protocol):
     async def propagate(self, partitions: Collection[TopicPartition]) -> None:
         """Creates one `/isr_change_notification/isr_change_` node that names these partitions (§9.2)."""
         ...
+
+
+def _nothing(*_: object) -> None:
+    """What is called when nobody listens."""
+
+
+async def _at_once(work: Callable[[], None]) -> None:
+    work()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaHooks:
+    """What the replicas tell the broker around them, and ask it."""
+
+    #: (path of the dir), once per failed dir: write the ZooKeeper notification there.
+    on_log_dir_failure: Callable[[str], None] = _nothing
+    #: (became leader, became follower), after a LeaderAndIsr or a StopReplica with delete (whose partitions count as
+    #: followers): for group coordination.
+    on_leadership_change: Callable[[Collection[TopicPartition], Collection[TopicPartition]], None] = _nothing
+    #: whether this broker's own fetchers leave a partition alone now.
+    is_paused: Callable[[TopicPartition], bool] = lambda topic_partition: False
+    #: (log dir, bytes): how long the disk takes longer than it does, now, for so many bytes.
+    disk_wait_s: Callable[[str, int], float] = lambda log_dir, size_bytes: 0.0
+    #: waits for disks where that does not stop the event loop; here: at once.
+    off_loop: Callable[[Callable[[], None]], Awaitable[None]] = _at_once
 
 
 class MetadataView(Protocol):

@@ -11,8 +11,9 @@ from typing import Any
 
 import structlog
 
-from broker_sim.broker import Broker, BrokerIdentity, StartRefused
+from broker_sim.broker import Broker, StartRefused
 from broker_sim.config import BrokerSettings
+from broker_sim.identity import BrokerIdentity
 from controller.node import config as controller_config
 from controller.node.process import Controller, Identity
 from controller.node.process import World as ControllerWorld

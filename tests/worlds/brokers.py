@@ -9,8 +9,9 @@ from typing import Any, TypeVar
 
 import structlog
 
-from broker_sim.broker import Broker, BrokerIdentity
+from broker_sim.broker import Broker
 from broker_sim.config import BrokerSettings
+from broker_sim.identity import BrokerIdentity
 from controller.rules.configs.listeners import NodeListener
 from controller.wire import control
 from controller.wire.control import (

@@ -17,7 +17,7 @@ from broker_sim.replicas.fetch_session import FetchSessionCache
 from broker_sim.replicas.manager import ReplicaManager
 from broker_sim.replicas.offsets import OffsetQuestion
 from broker_sim.replicas.produce_and_fetch import FetchRequest
-from broker_sim.replicas.types import FetchPartition, IsrWriteOutcome, IsrWriteResult
+from broker_sim.replicas.types import FetchPartition, IsrWriteOutcome, IsrWriteResult, ReplicaHooks
 from broker_sim.trace import TraceWriter
 from controller.wire import protocol
 from controller.wire.control import LeaderAndIsrEntry, StopReplicaEntry
@@ -94,8 +94,7 @@ class Node:
             isr_writer=self.cluster.zk,
             metadata=self.cluster.metadata,
             trace=trace,
-            on_log_dir_failure=self.failed_dirs.append,
-            is_paused=self.paused.__contains__,
+            hooks=ReplicaHooks(on_log_dir_failure=self.failed_dirs.append, is_paused=self.paused.__contains__),
         )
         self.manager.load_logs(cluster_id="test")
         self.manager.startup()

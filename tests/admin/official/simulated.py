@@ -8,8 +8,9 @@ from pathlib import Path
 
 import structlog
 
-from broker_sim.broker import Broker, BrokerIdentity
+from broker_sim.broker import Broker
 from broker_sim.config import BrokerSettings
+from broker_sim.identity import BrokerIdentity
 from controller.node import config as controller_config
 from controller.node.process import Controller, Identity
 from controller.node.process import World as ControllerWorld

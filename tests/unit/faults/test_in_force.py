@@ -11,11 +11,12 @@ import pytest
 import structlog
 from structlog.testing import capture_logs
 
-from broker_sim.broker import Broker, BrokerIdentity, StartRefused
+from broker_sim.broker import Broker, StartRefused
 from broker_sim.config import BrokerSettings
 from broker_sim.faults.board import FaultBoard
 from broker_sim.faults.links import FaultyNetwork
 from broker_sim.host import BrokerHost
+from broker_sim.identity import BrokerIdentity
 from controller.rules.configs.listeners import NodeListener
 from controller.wire.fault_rows import parse_row
 from controller.wire.protocol import ApiKey
