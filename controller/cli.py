@@ -45,6 +45,7 @@ _NAME_A_CLUSTER: Final = (
     "--version",
 )
 _LOCAL: Final = "A cluster on this machine"
+_RECORDS: Final = "Records for any cluster"
 _TOOLS: Final = "Kafka's tools, with Kafka's flags"
 _ANSWERS: Final = "What Kafka's tools do not tell"
 _PROGRAMS: Final = "The programs themselves"
@@ -59,6 +60,9 @@ COMMANDS: Final[dict[str, Command]] = {
         "controller.cli:controller", "kill, stop or start a controller; `controller run` is the program", _LOCAL
     ),
     "fault": Command("controller.local.fault:main", "put faults in force for running brokers, and end them", _LOCAL),
+    "load": Command("controller.local.load.command:main", "send and read; is anything acknowledged missing?", _RECORDS),
+    "produce": Command("controller.local.load.hand:produce_main", "send records by hand", _RECORDS),
+    "consume": Command("controller.local.load.hand:consume_main", "print records", _RECORDS),
     "topics": Command("controller.admin.commands:topics.main", "kafka-topics", _TOOLS),
     "reassign-partitions": Command(
         "controller.admin.commands:reassign_partitions.main", "kafka-reassign-partitions", _TOOLS

@@ -110,7 +110,7 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
     "kazoo": ("controller.world.real.zookeeper", "controller.world.real.kazoo_connection"),
     "kio": ("controller.wire.codec.kio_schemas", "controller.wire.codec.schema"),
     "pyspark": ("broker_sim.replay",),
-    "confluent_kafka": ("controller.demo",),
+    "confluent_kafka": ("controller.demo", "controller.local.load"),
     "prometheus_client": ("controller.node.metrics",),
 }
 

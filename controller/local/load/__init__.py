@@ -1,0 +1,1 @@
+"""`kwob load`, `produce` and `consume`: records for a cluster, by an unmodified client library."""
