@@ -61,7 +61,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Hands out the tests by `_share`, in the order of their collection (`-n`, as in `make test`)."""
     from xdist.scheduler import LoadScopeScheduling  # only where xdist is in use
 
-    class Shares(LoadScopeScheduling):
+    class Shares(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types
         def _split_scope(self, nodeid: str) -> str:
             return _share(nodeid)
 

@@ -11,12 +11,14 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+import aiokafka
+import kafka
 import pytest
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import NewTopic
 
 from ..acknowledged import until
-from .clients import CLIENTS, aiokafka, kafka
+from .clients import CLIENTS
 from .test_kills_lose_nothing import Machines
 
 pytestmark = [
@@ -167,6 +169,7 @@ def _more(acknowledged: dict[str, list[str]], *, skip: str) -> None:
 def _check(machines: Machines, client: Any, topic: str, acknowledged: list[str]) -> None:
     assert len(acknowledged) > 100
     lost: set[str] = set()
+    found: list[Any] = []
 
     def whole() -> bool:
         nonlocal found, lost
@@ -174,7 +177,6 @@ def _check(machines: Machines, client: Any, topic: str, acknowledged: list[str])
         lost = set(acknowledged) - {value.decode() for *_, value, _ in found}
         return not lost
 
-    found: list[Any] = []
     until(f"all of {client.name} is there", whole, 60)
     counts = Counter(value for *_, value, _ in found)
     assert max(counts.values()) == 1, "an idempotent producer's record is there twice"

@@ -248,7 +248,7 @@ def test_a_source_that_is_done_keeps_its_old_rate_until_verify(cluster: FakeClus
     rate = "leader.replication.throttled.rate"
     assert cluster.configs[4, "0"][rate] == "1000"
     cluster.finish()
-    cluster.running[TopicPartition("t", 1)] = ReplicaAssignment(replicas=(2, 1), adding_replicas=(2,))  # type: ignore[arg-type]
+    cluster.running[TopicPartition("t", 1)] = ReplicaAssignment(replicas=(2, 1), adding_replicas=(2,))
     again = tool(reassign, cluster, "--execute", "--additional", "--throttle", "9", *file)
     assert again.code == 0, again.out
     assert {b: cluster.configs[4, b][rate] for b in "012"} == {"0": "1000", "1": "9", "2": "9"}

@@ -51,7 +51,7 @@ def a_group_of_one(side: Side) -> Any:
     note("beat while completing", ApiKey.HEARTBEAT, 3, beat)
     note("commit while completing", ApiKey.OFFSET_COMMIT, 7, commit_body(side, group, member, 1))
     note("joined again", ApiKey.JOIN_GROUP, 7, join_body(group, member))
-    sync = {**beat, "protocol_type": "consumer", "protocol_name": "range", "assignments": []}
+    sync: dict[str, Any] = {**beat, "protocol_type": "consumer", "protocol_name": "range", "assignments": []}
     for name, how in (
         ("unknown member", {"member_id": "x"}), ("old generation", {"generation_id": 0}),
         ("new generation", {"generation_id": 2}), ("other type", {"protocol_type": "connect"}),
@@ -76,7 +76,7 @@ def a_group_of_one(side: Side) -> Any:
         ("unknown partition", {"index": 7}), ("long metadata", {"text": "x" * 4097}), ("negative", {"offset": -5}),
         ("no metadata", {"text": None}), ("instance", {"instance": "i"}),
     ):  # fmt: skip
-        body = commit_body(side, **{"group": group, "member_id": member, "generation": 1, **how})  # type: ignore[arg-type]
+        body = commit_body(side, **{"group": group, "member_id": member, "generation": 1, **how})
         note(f"commit: {name}", ApiKey.OFFSET_COMMIT, 7, body)
     for version in range(1, 8):
         topics = [

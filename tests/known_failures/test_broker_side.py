@@ -93,7 +93,7 @@ def test_a_broker_answers_metadata_without_zookeeper(tmp_path: Path) -> None:
             asked.extend(ops)
             return await perform(ops)
 
-        session.perform = counting  # type: ignore[method-assign]
+        session.perform = counting
         for _ in range(20):
             answer = await cluster.call(1, ApiKey.METADATA, 8, {"topics": None})
             assert len(answer.topics[0].partitions) == 2

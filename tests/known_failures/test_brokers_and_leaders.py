@@ -167,7 +167,7 @@ def test_a_bounce_that_was_never_seen_as_an_absence() -> None:
         stage.run()
 
     def check(stage: Stage) -> None:
-        czxid = stage.tree.read(GetData("/brokers/ids/2")).stat.czxid  # type: ignore[union-attr]
+        czxid = stage.tree.read(GetData("/brokers/ids/2")).stat.czxid
         told = [r for r in stage.sent if r.to == 2 and isinstance(r, LeaderAndIsrRequest)]
         assert told[-1].broker_epoch == czxid
 

@@ -121,7 +121,7 @@ def test_a_version_conflict_repeats_only_its_own_partition() -> None:
             sizes.append(len(effect.ops))
         return perform(effect)
 
-    stage.perform = counting  # type: ignore[method-assign]
+    stage.perform = counting
     stage.broker_dies(1)
     stage.run()
     assert stage.leadership(raced).leader == 2
@@ -166,7 +166,7 @@ def test_a_burst_of_notices_is_read_once_and_told_once() -> None:
             reads.append(sum("/isr_change_" in str(op.path) and op.path.count("/") == 2 for op in effect.ops))
         return perform(effect)
 
-    stage.perform = counting  # type: ignore[method-assign]
+    stage.perform = counting
     stage.run(*[events.IsrChangeNotification()] * 99)
     assert sum(reads) == 100
     assert [len(request.partition_states) for request in metadata_in(stage.sent)] == [100] * 10

@@ -214,7 +214,7 @@ def test_the_znodes_of_a_topic_go_in_batches() -> None:
                 deletes.append(len(effect.ops))
             return perform(effect)
 
-        stage.perform = counting  # type: ignore[method-assign]
+        stage.perform = counting
         mark(stage)
         steps[count] = deletes
         assert [path for path in LEFT if stage.exists(path)] == []
@@ -261,7 +261,7 @@ def test_the_removal_reads_what_is_stored_and_not_what_is_believed() -> None:
                     stage.leader_writes(TP, (1, 2))
         return answer
 
-    stage.perform = racing  # type: ignore[method-assign]
+    stage.perform = racing
     move_to(stage, 1)
     assert raced and stage.leader()[2] == (1,)
 
@@ -333,7 +333,7 @@ def test_the_znode_holds_what_is_neither_done_nor_refused_at_every_step() -> Non
                 assert {("t", 1), ("t", 2)} <= entries(stage), "an entry that is not done was lost"
             return answer
 
-        stage.perform = watching  # type: ignore[method-assign]
+        stage.perform = watching
         stage.start()
 
     def check(stage: Stage) -> None:

@@ -182,7 +182,7 @@ def test_a_broker_hears_of_live_brokers_before_it_must_follow() -> None:
 
 
 @pytest.mark.known_failure("F4")
-@pytest.mark.parametrize("event_type", events.Event.__args__, ids=lambda t: t.__name__)  # type: ignore[attr-defined]
+@pytest.mark.parametrize("event_type", events.Event.__args__, ids=lambda t: t.__name__)
 def test_an_event_tests_whether_it_is_active_when_it_is_processed(event_type: type[Any]) -> None:
     """Every type of event, queued while active and processed after the office is lost."""
     stage = two_brokers()
@@ -218,7 +218,7 @@ def example(event_type: type[Any]) -> Any:
 
 
 @pytest.mark.known_failure("C4")
-@pytest.mark.parametrize("event_type", events.Event.__args__, ids=lambda t: t.__name__)  # type: ignore[attr-defined]
+@pytest.mark.parametrize("event_type", events.Event.__args__, ids=lambda t: t.__name__)
 def test_every_type_of_event_is_handled_by_an_active_controller(event_type: type[Any]) -> None:
     """None is lost: the recipe ends, callers are answered, and the next event works."""
     stage = two_brokers()

@@ -240,7 +240,7 @@ class Racing:
                 await self._vanishes()
             return results
 
-        session.perform = racing  # type: ignore[method-assign]
+        session.perform = racing
         return session
 
 
@@ -251,7 +251,7 @@ def test_a_registration_that_vanishes_between_two_looks_is_made_again() -> None:
     async def scenario(server: Server) -> None:
         old = await server.client()
         await registration(old).register()
-        client = await server.client(Racing(server.connector(), old.close))  # type: ignore[arg-type]
+        client = await server.client(Racing(server.connector(), old.close))
         assert await registration(client).register() > 0
         assert await owner(client) == client.session_id
 

@@ -32,7 +32,7 @@ def test_it_comes_up_at_once_after_it_was_killed(start_up: Callable[..., Any], t
     assert time.monotonic() - began < 17, "it waited for the sessions"
     assert not is_running(zookeeper)
     row = read_cluster(tmp_path / "data")
-    assert all(process.pid is not None for process in (*row.brokers, *row.controllers))
+    assert all(pid is not None for pid in [*(b.pid for b in row.brokers), *(c.pid for c in row.controllers)])
     assert up.interrupt() == 0
     assert not any("not whole" in line for line in up.said)
 
@@ -66,7 +66,7 @@ def test_zookeepers_death_is_told_and_mended(start_up: Callable[..., Any], tmp_p
     up.wait_for("ZooKeeper ended; starting it again")
     up.wait_for("ZooKeeper runs again")
     row = read_cluster(tmp_path / "data")
-    assert all(process.pid is not None for process in (*row.brokers, *row.controllers))
+    assert all(pid is not None for pid in [*(b.pid for b in row.brokers), *(c.pid for c in row.controllers)])
     assert up.interrupt() == 0
 
 

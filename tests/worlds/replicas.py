@@ -11,6 +11,7 @@ import json
 import random
 from collections.abc import Collection
 from pathlib import Path
+from typing import Any
 
 from broker_sim.config import ReplicaSettings
 from broker_sim.replicas.fetch_session import FetchSessionCache
@@ -105,11 +106,11 @@ class Node:
         await self.manager.shutdown(clean=clean)
         self.cluster.world.network.kill(self.machine.name)
 
-    async def _serve(self, connection) -> None:
+    async def _serve(self, connection: Any) -> None:
         with contextlib.suppress(ConnectionError):
             await self._serve_all(connection)
 
-    async def _serve_all(self, connection) -> None:
+    async def _serve_all(self, connection: Any) -> None:
         frames = FrameBuffer()
         while data := await connection.recv():
             for frame in frames.feed(data):
@@ -119,7 +120,7 @@ class Node:
                     protocol.encode_response(request.api_key, request.api_version, request.correlation_id, body)
                 )
 
-    async def _answer(self, request):
+    async def _answer(self, request: Any) -> Any:
         match request.api_key:
             case ApiKey.FETCH:
                 return await self._fetch(request.body)
@@ -128,7 +129,7 @@ class Node:
             case _:
                 return {"topics": [self._offsets(topic, request.body.replica_id) for topic in request.body.topics]}
 
-    async def _fetch(self, body):
+    async def _fetch(self, body: Any) -> Any:
         context = self.sessions.open(
             session_id=body.session_id,
             session_epoch=body.session_epoch,
@@ -177,7 +178,7 @@ class Node:
             ],
         }
 
-    def _epochs(self, topic):
+    def _epochs(self, topic: Any) -> Any:
         ends = [
             (
                 p.partition,
@@ -202,7 +203,7 @@ class Node:
             ],
         }
 
-    def _offsets(self, topic, replica_id):
+    def _offsets(self, topic: Any, replica_id: Any) -> Any:
         found = [
             (
                 p.partition_index,
@@ -225,7 +226,7 @@ class Node:
 
     # what tests look at
 
-    def partition(self, tp: TopicPartition):
+    def partition(self, tp: TopicPartition) -> Any:
         return self.manager._table.partitions[tp]
 
     def log_end(self, tp: TopicPartition) -> int:
@@ -235,7 +236,7 @@ class Node:
 class Cluster:
     """Brokers 1..n. Every appointment is a controller's decision: next leader epoch, next version, sent to all."""
 
-    def __init__(self, world: World, folder: Path, **settings) -> None:
+    def __init__(self, world: World, folder: Path, **settings: Any) -> None:
         self.world, self.folder = world, folder
         self.trace_dir = folder / "trace"
         self.zk = StateTable(world.stream("zk"))
@@ -244,10 +245,10 @@ class Cluster:
         self._settings = settings
 
     @classmethod
-    def run(cls, folder: Path, scenario, *, brokers, **settings):
+    def run(cls, folder: Path, scenario: Any, *, brokers: Any, **settings: Any) -> Any:
         """The result of `scenario(cluster)` in a world of its own; these brokers are started before, stopped after."""
 
-        async def main(world: World):
+        async def main(world: World) -> Any:
             cluster = cls(world, folder, **settings)
             try:
                 await cluster.start(*brokers)
@@ -273,12 +274,14 @@ class Cluster:
             await self.nodes.pop(broker_id).stop(clean=clean)
             self.set_alive(self.metadata.alive - {BrokerId(broker_id)})
 
-    def set_alive(self, alive) -> None:
+    def set_alive(self, alive: Any) -> None:
         self.metadata.alive = frozenset(alive)
         for node in self.nodes.values():
             node.manager.alive_brokers_changed()
 
-    def appoint(self, tp: TopicPartition, leader: int | None, isr, replicas, *, to=None, is_new=False):
+    def appoint(
+        self, tp: TopicPartition, leader: int | None, isr: Any, replicas: Any, *, to: Any = None, is_new: Any = False
+    ) -> Any:
         """A LeaderAndIsr to all replicas (or `to`), after its state znode; returns the answers."""
         old, version = self.zk.states.get(tp, (None, -1))
         epoch = 0 if old is None else old.leader_epoch + 1
@@ -291,12 +294,14 @@ class Cluster:
         asked = [self.nodes[b] for b in (to or replicas) if b in self.nodes]
         return {n.broker_id: n.manager.leader_and_isr([entry])[tp] for n in asked}
 
-    def stop_replica(self, tp: TopicPartition, broker: int, *, delete: bool, epoch: int | None = None):
+    def stop_replica(self, tp: TopicPartition, broker: int, *, delete: bool, epoch: int | None = None) -> Any:
         epoch = self.zk.states[tp][0].leader_epoch if epoch is None else epoch
         entry = StopReplicaEntry(topic_partition=tp, leader_epoch=epoch, delete_partition=delete)
         return self.nodes[broker].manager.stop_replica([entry])[tp]
 
-    async def produce(self, tp: TopicPartition, broker: int, values=(b"v",), *, acks=1, timeout_ms=30_000):
+    async def produce(
+        self, tp: TopicPartition, broker: int, values: Any = (b"v",), *, acks: Any = 1, timeout_ms: Any = 30_000
+    ) -> Any:
         batch = build_values([(None, value) for value in values], timestamp=self.world.clock.now_ms())
         results = await self.nodes[broker].manager.producing.produce({tp: batch}, acks=acks, timeout_ms=timeout_ms)
         return results[tp]
@@ -304,6 +309,6 @@ class Cluster:
     def isr(self, tp: TopicPartition) -> tuple[int, ...]:
         return self.zk.states[tp][0].isr
 
-    def rows(self, broker: int) -> list[dict]:
+    def rows(self, broker: int) -> list[dict[str, Any]]:
         files = sorted(self.trace_dir.glob(f"broker-{broker}-*.jsonl"))
         return [json.loads(line) for file in files for line in file.read_text().splitlines()]

@@ -278,7 +278,7 @@ class Stage:
             for n, o in offsets.items()
         ]
         body = {"group_id": group, "generation_id_or_member_epoch": -1, "member_id": "", "group_instance_id": None}
-        body["topics"] = [{"name": topic, "partitions": partitions}]  # type: ignore[assignment]
+        body["topics"] = [{"name": topic, "partitions": partitions}]
 
         async def committed() -> bool:
             answer = await self.call(broker, ApiKey.OFFSET_COMMIT, 7, body)

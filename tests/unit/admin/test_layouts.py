@@ -114,7 +114,7 @@ def test_skew_counts_racks_and_what_breaks_them() -> None:
 
 def test_leader_imbalance_is_the_share_led_elsewhere() -> None:
     told = [((1, 2), 1), ((1, 2), 2), ((2, 1), 2), ((3,), None)]
-    assert leader_imbalance(told) == {1: 0.5, 2: 0.0, 3: 1.0}  # type: ignore[arg-type]
+    assert leader_imbalance(told) == {1: 0.5, 2: 0.0, 3: 1.0}
 
 
 @pytest.mark.feature("000-08")

@@ -83,14 +83,14 @@ def test_nothing_moves_less_in_small_cases(seed: int) -> None:
     proposal = place(topics, new, seed)
     most = max(Counter(b for r in proposal.values() for b in r).values())
     led = max(Counter(r[0] for r in proposal.values()).values())
-    found = minimal(current, new, proposal)  # type: ignore[arg-type]
+    found = minimal(current, new, proposal)
     least = min(
-        moves(current, dict(zip(proposal, rows, strict=True)))  # type: ignore[arg-type]
+        moves(current, dict(zip(proposal, rows, strict=True)))
         for rows in product(list(permutations(ids, 2)), repeat=3)
         if max(Counter(b for r in rows for b in r).values()) <= most
         and max(Counter(r[0] for r in rows).values()) <= led
     )
-    assert moves(current, found) == least  # type: ignore[arg-type]
+    assert moves(current, found) == least
 
 
 def test_a_new_broker_gets_its_share_and_nothing_else_moves() -> None:

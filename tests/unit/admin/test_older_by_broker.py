@@ -91,7 +91,7 @@ def test_missing_options_of_the_leader_tool_2_6(cluster: Any, tool: Any, words: 
 
 def test_2_8_describe_has_neither_ids_nor_elr(cluster: Any, tool: Any) -> None:
     cluster.topic("foo", (1, 2, 0))
-    cluster.running[FOO0] = ReplicaAssignment(replicas=(1, 2, 0), adding_replicas=(2,), removing_replicas=(0,))  # type: ignore[arg-type]
+    cluster.running[FOO0] = ReplicaAssignment(replicas=(1, 2, 0), adding_replicas=(2,), removing_replicas=(0,))
     outcome = tool(topics, cluster, [*V26, "--describe", "--topic", "foo"])
     assert (outcome.code, outcome.err) == (0, "")
     assert outcome.out == (
@@ -178,7 +178,7 @@ def test_3_10_moves_between_log_dirs_share_a_line(cluster: Any, tool: Any, tmp_p
     words = ["--execute", "--reassignment-json-file", str(path), "--replica-alter-log-dirs-throttle", "7"]
     out = tool(reassign_partitions, cluster, [*V26, *words]).out.splitlines()
     assert out[-1] == "Successfully started log directory moves for: foo-0-0,foo-1-0"
-    assert cluster.futures.keys() == {PartitionReplica(TopicPartition("foo", n), 0) for n in (0, 1)}  # type: ignore[arg-type]
+    assert cluster.futures.keys() == {PartitionReplica(TopicPartition("foo", n), 0) for n in (0, 1)}
     lists = cluster.configs[2, "foo"]
     assert lists == {throttles.LEADER_REPLICAS: "0:0,1:0", throttles.FOLLOWER_REPLICAS: ""}, "§3.6: for log dirs, too"
 
@@ -222,13 +222,13 @@ def test_3_6_move_map_of_2_6() -> None:
     running = {FOO0: _moving("1234", "4", "3"), foo1: _moving("45678", "78", "45")}
     current = {FOO0: (1, 2, 3, 4), bar0: (2, 3, 4)}
     proposed = {FOO0: (1, 2, 5), bar0: (1, 2, 3)}
-    old = throttles.topic_configs(throttles.move_map_26(running, proposed, current))  # type: ignore[arg-type]
+    old = throttles.topic_configs(throttles.move_map_26(running, proposed, current))
     assert old["foo"] == {
         throttles.LEADER_REPLICAS: "0:1,0:2,0:3,0:4,1:4,1:5,1:6,1:7,1:8",
         throttles.FOLLOWER_REPLICAS: "0:5",
     }
     assert old["bar"] == {throttles.LEADER_REPLICAS: "0:2,0:3,0:4", throttles.FOLLOWER_REPLICAS: "0:1"}
-    new = throttles.topic_configs(throttles.move_map(running, proposed, current))  # type: ignore[arg-type]
+    new = throttles.topic_configs(throttles.move_map(running, proposed, current))
     assert new["foo"][throttles.FOLLOWER_REPLICAS] == "0:5,1:7,1:8"
 
 

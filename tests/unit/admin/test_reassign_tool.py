@@ -256,7 +256,7 @@ def test_list_leaves_out_empty_sets() -> None:
         TopicPartition("foo", 10): ReplicaAssignment(replicas=(0, 1), adding_replicas=(1,)),
         TopicPartition("foo", 2): ReplicaAssignment(replicas=(0, 1), removing_replicas=(0,)),
     }
-    assert format_running(running).splitlines()[1:] == [  # type: ignore[arg-type]
+    assert format_running(running).splitlines()[1:] == [
         "foo-2: replicas: 0,1. removing: 0.",
         "foo-10: replicas: 0,1. adding: 1.",
     ]

@@ -142,7 +142,7 @@ def test_reads_a_plan_with_log_dirs() -> None:
 
 def test_prints_by_topic_and_number() -> None:
     plan = {TopicPartition("foo", 10): (1,), TopicPartition("foo", 2): (2, 1), TopicPartition("bar", 0): ()}
-    assert format_plan(plan) == (  # type: ignore[arg-type]
+    assert format_plan(plan) == (
         '{"version":1,"partitions":[{"topic":"bar","partition":0,"replicas":[],"log_dirs":[]},'
         '{"topic":"foo","partition":2,"replicas":[2,1],"log_dirs":["any","any"]},'
         '{"topic":"foo","partition":10,"replicas":[1],"log_dirs":["any"]}]}'

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from controller.admin.reassignment.throttles import (
@@ -60,7 +62,7 @@ CASES = [
 @pytest.mark.parametrize(
     ("current", "target", "leaders", "followers", "brokers"), [c[1:] for c in CASES], ids=[c[0] for c in CASES]
 )
-def test_known_answers(current, target, leaders, followers, brokers) -> None:  # type: ignore[no-untyped-def]
+def test_known_answers(current: Any, target: Any, leaders: Any, followers: Any, brokers: Any) -> None:
     moves = move_map({}, _foo(target), _foo(current))
     assert leader_throttles(moves) == {"foo": leaders}
     assert follower_throttles(moves) == {"foo": followers}
@@ -68,7 +70,7 @@ def test_known_answers(current, target, leaders, followers, brokers) -> None:  #
 
 
 def _running(replicas: tuple[int, ...], adding: tuple[int, ...], removing: tuple[int, ...]) -> ReplicaAssignment:
-    return ReplicaAssignment(replicas=replicas, adding_replicas=adding, removing_replicas=removing)  # type: ignore[arg-type]
+    return ReplicaAssignment(replicas=replicas, adding_replicas=adding, removing_replicas=removing)
 
 
 @pytest.mark.known_failure("A1")
@@ -94,4 +96,4 @@ def test_t6_a_proposal_on_top_of_running_reassignments() -> None:
 
 def test_log_dir_rates_go_to_brokers_with_a_directory() -> None:
     foo = TopicPartition("foo", 0)
-    assert log_dir_brokers([PartitionReplica(foo, 2), PartitionReplica(foo, 1), PartitionReplica(foo, 2)]) == [1, 2]  # type: ignore[arg-type]
+    assert log_dir_brokers([PartitionReplica(foo, 2), PartitionReplica(foo, 1), PartitionReplica(foo, 2)]) == [1, 2]

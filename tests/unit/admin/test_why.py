@@ -166,7 +166,7 @@ async def no_zookeeper(_: str) -> Any:
 async def why(argv: Any, machine: Machine) -> int:
     parser = ArgumentParser()
     add_arguments(parser)
-    return await explain(parser.parse_args(list(argv)), machine, no_zookeeper, None)  # type: ignore[arg-type]
+    return await explain(parser.parse_args(list(argv)), machine, no_zookeeper, None)
 
 
 def test_a_scripted_cluster(cluster: Any, tool: Any) -> None:
@@ -190,7 +190,7 @@ def test_a_scripted_cluster(cluster: Any, tool: Any) -> None:
 def test_a_move_in_a_scripted_cluster(cluster: Any, tool: Any) -> None:
     cluster.topic("t", (0, 1))
     cluster.topics["t"][0].replicas = (0, 1, 2)
-    cluster.running[T0] = ReplicaAssignment(replicas=(0, 1, 2), adding_replicas=(2,), removing_replicas=(1,))  # type: ignore[arg-type]
+    cluster.running[T0] = ReplicaAssignment(replicas=(0, 1, 2), adding_replicas=(2,), removing_replicas=(1,))
     cluster.answers[ApiKey.DESCRIBE_LOG_DIRS] = lambda broker, body: (
         {"results": [{"log_dir": "/d", "error_code": ErrorCode.KAFKA_STORAGE_ERROR, "topics": []}]}
         if broker == 2
@@ -217,7 +217,7 @@ def test_refusals(cluster: Any, tool: Any, argv: list[str], message: str) -> Non
 
 def test_a_cluster_must_be_named() -> None:
     err = io.StringIO()
-    machine = Machine(network=None, clock=None, chance=random.Random(), out=io.StringIO(), err=err)  # type: ignore[arg-type]
+    machine = Machine(network=None, clock=None, chance=random.Random(), out=io.StringIO(), err=err)
     assert asyncio.run(why(["t"], machine)) == 1
     assert "name a cluster" in err.getvalue()
 

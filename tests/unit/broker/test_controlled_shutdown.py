@@ -86,7 +86,7 @@ def test_attempts(_: str, answers: list[tuple[int, Any]], goes: bool, waits: int
         shutdown = ControlledShutdown(
             BrokerId(7),
             lambda: next(epochs),
-            metadata=controllers,  # type: ignore[arg-type]
+            metadata=controllers,
             network=world.machine("broker").network,
             settings=BrokerSettings(),
             log=structlog.get_logger(),

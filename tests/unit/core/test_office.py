@@ -205,7 +205,7 @@ def test_elections_of_an_inactive_controller_are_refused_one_by_one(world: Any) 
     assert world.replies[5].partitions[TP].error is ErrorCode.NOT_CONTROLLER
 
 
-@pytest.mark.parametrize("event_type", events.Event.__args__, ids=lambda t: t.__name__)  # type: ignore[attr-defined]
+@pytest.mark.parametrize("event_type", events.Event.__args__, ids=lambda t: t.__name__)
 @pytest.mark.known_failure("C4")
 def test_every_event_has_a_state(event_type: type[Any]) -> None:
     """C4: no event is lost because its instrumentation is missing."""

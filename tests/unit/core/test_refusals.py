@@ -107,9 +107,9 @@ def test_a_state_made_by_a_write_whose_answer_was_lost_is_believed() -> None:
     def twice(effect: object) -> object:
         if isinstance(effect, Write) and any(isinstance(op, Create) for op in effect.ops):
             perform(effect)
-        return perform(effect)  # type: ignore[arg-type]
+        return perform(effect)
 
-    world.perform = twice  # type: ignore[assignment, method-assign]
+    world.perform = twice
     world.topic("n", p0=(1, 2), p1=(2,))
     world.run()
     assert {tp for tp in told(world) if tp.topic == "n"} == {TopicPartition("n", 0), TopicPartition("n", 1)}

@@ -14,8 +14,8 @@ from controller.wire.control import LeaderAndIsrRequest, StopReplicaRequest, Upd
 from controller.wire.types import Broker, BrokerId, Endpoint, LeaderAndIsr, ReplicaAssignment, TopicPartition
 
 TP, OTHER = TopicPartition("t", 0), TopicPartition("a", 3)
-LEADERSHIP = LeaderAndIsr(leader=BrokerId(1), isr=(1, 2), leader_epoch=5, partition_epoch=7, controller_epoch=4)  # type: ignore[arg-type]
-ASSIGNMENT = ReplicaAssignment(replicas=(1, 2, 3))  # type: ignore[arg-type]
+LEADERSHIP = LeaderAndIsr(leader=BrokerId(1), isr=(1, 2), leader_epoch=5, partition_epoch=7, controller_epoch=4)
+ASSIGNMENT = ReplicaAssignment(replicas=(1, 2, 3))
 
 
 def broker(broker_id: int) -> Broker:
@@ -44,8 +44,8 @@ def sent(batch: RequestBatch) -> tuple[Any, ...]:
 
 def test_one_partition_told_twice_stays_new(state: ClusterState) -> None:
     batch = RequestBatch(state)
-    batch.add_leader_and_isr((1,), TP, LEADERSHIP, ASSIGNMENT, is_new=True)  # type: ignore[arg-type]
-    batch.add_leader_and_isr((1,), TP, LEADERSHIP, ASSIGNMENT, is_new=False)  # type: ignore[arg-type]
+    batch.add_leader_and_isr((1,), TP, LEADERSHIP, ASSIGNMENT, is_new=True)
+    batch.add_leader_and_isr((1,), TP, LEADERSHIP, ASSIGNMENT, is_new=False)
     (entry,) = sent(batch)[0].partition_states
     assert entry.is_new
 
@@ -62,7 +62,7 @@ def test_order_and_addressees(state: ClusterState) -> None:
     """1 is live, 2 is shutting down, 3 is dead: LeaderAndIsr, then UpdateMetadata, then StopReplica, to 1 and 2."""
     batch = RequestBatch(state)
     for tp in (TP, OTHER):
-        batch.add_leader_and_isr((3, 2, 1), tp, LEADERSHIP, ASSIGNMENT, is_new=False)  # type: ignore[arg-type]
+        batch.add_leader_and_isr((3, 2, 1), tp, LEADERSHIP, ASSIGNMENT, is_new=False)
         for b in (3, 1):
             batch.add_stop_replica(BrokerId(b), tp, delete=False)
     requests = sent(batch)
@@ -92,7 +92,7 @@ def test_metadata_without_leadership_still_lists_brokers(state: ClusterState) ->
 def test_a_topic_in_deletion(state: ClusterState) -> None:
     state.queue_deletion(("t",))
     batch = RequestBatch(state)
-    batch.add_update_metadata((1,), (TP, OTHER))  # type: ignore[arg-type]
+    batch.add_update_metadata((1,), (TP, OTHER))
     batch.add_stop_replica(BrokerId(1), TP, delete=False)
     batch.add_stop_replica(BrokerId(1), TopicPartition("unknown", 0), delete=False)
     metadata, stop = sent(batch)
@@ -102,6 +102,6 @@ def test_a_topic_in_deletion(state: ClusterState) -> None:
 
 def test_a_sent_batch_is_empty(state: ClusterState) -> None:
     batch = RequestBatch(state)
-    batch.add_leader_and_isr((1, -1), TP, LEADERSHIP, ASSIGNMENT, is_new=True)  # type: ignore[arg-type]
+    batch.add_leader_and_isr((1, -1), TP, LEADERSHIP, ASSIGNMENT, is_new=True)
     assert sent(batch)
     assert sent(batch) == ()

@@ -279,7 +279,7 @@ def asked(data: Path, *commands: control.ProcessCommand) -> tuple[list[str], Fak
     fake = FakeCluster(plan(data))
 
     async def main() -> list[str]:
-        async with control.serve_control(fake):  # type: ignore[arg-type]
+        async with control.serve_control(fake):
             said = []
             for command in commands:
                 try:
@@ -321,7 +321,7 @@ def test_garbage_is_refused_and_the_next_command_served(line: bytes, tmp_path: P
         return ""
 
     async def main() -> None:
-        async with control.serve_control(fake):  # type: ignore[arg-type]
+        async with control.serve_control(fake):
             answer = await asyncio.to_thread(send)
             assert answer == "" or "error" in json.loads(answer)
             good = control.ProcessCommand(action="kill", role="broker", id=1)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from controller.local import cluster, cluster_file, fault, fault_run, fault_topics
+from controller.local import cluster, cluster_file, fault, fault_topics
 from controller.local import fault_file as fault_rows
 from controller.local.place import own_folder
 from controller.local.plan import plan_cluster
@@ -163,7 +163,7 @@ def test_an_interrupted_scenario_takes_its_faults_along(data: Path, monkeypatch:
         assert [row["fault"] for row in rows(data)] == ["stop", "kill"]
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(fault_run.time, "sleep", interrupt)
+    monkeypatch.setattr("controller.local.fault_run.time.sleep", interrupt)
     with pytest.raises(KeyboardInterrupt):
         run(data, "run", str(data / "s.yaml"))
     assert [row["fault"] for row in rows(data)] == ["stop"]

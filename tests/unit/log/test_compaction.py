@@ -8,6 +8,7 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -59,10 +60,12 @@ class World:
         self.cleaner = LogCleaner(table)
 
     @staticmethod
-    async def _at_once(work) -> None:
+    async def _at_once(work: Any) -> None:
         work()
 
-    def write(self, *pairs, producer: int = -1, sequence: int = -1, codec: Codec = Codec.NONE, at: int = NOW) -> None:
+    def write(
+        self, *pairs: Any, producer: int = -1, sequence: int = -1, codec: Codec = Codec.NONE, at: int = NOW
+    ) -> None:
         found = [Record(n, at, key, value) for n, (key, value) in enumerate(pairs)]
         epoch = 0 if producer >= 0 else -1
         batch = build_batch(found, codec=codec, producer_id=producer, producer_epoch=epoch, base_sequence=sequence)
@@ -85,7 +88,7 @@ class World:
         return again
 
 
-def newest(records) -> dict[bytes, bytes]:
+def newest(records: Any) -> dict[bytes, bytes]:
     found = {}
     for record in records:
         found[record.key] = record.value
@@ -104,7 +107,7 @@ WRITES = st.lists(
 )
 
 
-def filled(folder: Path, writes, files: Files | None = None) -> World:
+def filled(folder: Path, writes: Any, files: Files | None = None) -> World:
     world, sequences = World(folder, files=files), {7: 0, 8: 0}
     for pairs, codec, producer in writes:
         world.write(*pairs, codec=codec, producer=producer, sequence=sequences.get(producer, -1))
@@ -115,7 +118,9 @@ def filled(folder: Path, writes, files: Files | None = None) -> World:
 
 @settings(max_examples=15, deadline=None)
 @given(WRITES, st.integers(0, 3_000))
-def test_the_newest_record_of_each_key_stays_at_its_offset_and_no_key_is_twice_below_the_end(writes, later) -> None:
+def test_the_newest_record_of_each_key_stays_at_its_offset_and_no_key_is_twice_below_the_end(
+    writes: Any, later: Any
+) -> None:
     with tempfile.TemporaryDirectory() as folder:
         world = filled(Path(folder), writes)
         before, active = world.records(), world.log.segments[-1].base_offset
@@ -138,7 +143,7 @@ def test_the_newest_record_of_each_key_stays_at_its_offset_and_no_key_is_twice_b
 
 @settings(max_examples=15, deadline=None)
 @given(WRITES, st.data())
-def test_a_disk_that_fails_at_any_step_of_a_compaction_loses_nothing(writes, data) -> None:
+def test_a_disk_that_fails_at_any_step_of_a_compaction_loses_nothing(writes: Any, data: Any) -> None:
     with tempfile.TemporaryDirectory() as folder:
         world = filled(Path(folder), writes)
         wanted, steps, before = world.table(), [], world.records()
@@ -161,7 +166,7 @@ def test_a_disk_that_fails_at_any_step_of_a_compaction_loses_nothing(writes, dat
         assert not [p for p in again.log.folder.iterdir() if p.suffix in (".cleaned", ".swap", ".deleted")]
 
 
-def test_tombstones_stay_until_their_time_is_over(tmp_path) -> None:
+def test_tombstones_stay_until_their_time_is_over(tmp_path: Path) -> None:
     world = World(tmp_path)
     world.write((b"gone", b"1"))
     world.write((b"gone", None), (b"kept", b"2"))
@@ -179,7 +184,7 @@ def test_tombstones_stay_until_their_time_is_over(tmp_path) -> None:
         assert (b"gone" in {r.key for r in world.records()}) is is_there
 
 
-def test_the_last_batch_of_a_producer_stays_without_records(tmp_path) -> None:
+def test_the_last_batch_of_a_producer_stays_without_records(tmp_path: Path) -> None:
     world = World(tmp_path)
     world.write((b"a", b"1"), (b"b", b"1"), producer=7, sequence=0)
     for _ in range(12):
@@ -193,7 +198,7 @@ def test_the_last_batch_of_a_producer_stays_without_records(tmp_path) -> None:
     assert again.log.leo == world.log.leo, "a batch sent again is known"
 
 
-def test_a_log_with_transactions_is_left_alone(tmp_path) -> None:
+def test_a_log_with_transactions_is_left_alone(tmp_path: Path) -> None:
     world = World(tmp_path)
     for _ in range(12):
         world.write((b"a", b"x" * 60))
@@ -207,7 +212,7 @@ def test_a_log_with_transactions_is_left_alone(tmp_path) -> None:
     assert len(world.records()) == 12
 
 
-def test_a_log_that_is_cut_under_the_cleaner_stays_as_it_is(tmp_path) -> None:
+def test_a_log_that_is_cut_under_the_cleaner_stays_as_it_is(tmp_path: Path) -> None:
     world = World(tmp_path)
     for _ in range(12):
         world.write((b"a", b"x" * 60))
@@ -226,7 +231,7 @@ def test_a_log_that_is_cut_under_the_cleaner_stays_as_it_is(tmp_path) -> None:
     assert world.reopened().log.leo == 7
 
 
-def segments_of(*sizes_and_times: tuple[int, int]):
+def segments_of(*sizes_and_times: tuple[int, int]) -> Any:
     """Segments of ten offsets each."""
     return [
         SimpleNamespace(base_offset=10 * n, size=size, max_timestamp=time, first_timestamp=time, index_bytes=(8, 12))
@@ -248,7 +253,7 @@ PLANS = [
 
 
 @pytest.mark.parametrize(("_", "cleaned", "hw", "changes", "expected"), PLANS, ids=[row[0] for row in PLANS])
-def test_how_far_a_log_is_compacted(_, cleaned, hw, changes, expected) -> None:
+def test_how_far_a_log_is_compacted(_: Any, cleaned: Any, hw: Any, changes: Any, expected: Any) -> None:
     log_start = changes.get("log_start", 0)
     config = replace(COMPACT, **{name: value for name, value in changes.items() if name != "log_start"})
     plan = plan_cleaning(
@@ -258,7 +263,7 @@ def test_how_far_a_log_is_compacted(_, cleaned, hw, changes, expected) -> None:
 
 
 def test_a_log_is_due_by_its_dirty_part_or_by_age() -> None:
-    def plan(**changes):
+    def plan(**changes: Any) -> Any:
         config = replace(COMPACT, **changes)
         return plan_cleaning(
             THREE, config, cleaned_up_to=20, log_start=0, leo=40, high_watermark=40, now_ms=10_000
@@ -281,7 +286,7 @@ def test_neighbours_are_compacted_into_one_segment_as_far_as_they_fit() -> None:
     assert bases(end=(1 << 31) + 1) == [[0, 10, 20], [30]]
 
 
-def test_a_map_that_is_full_ends_the_cleaning_before_the_batch_that_does_not_fit(tmp_path) -> None:
+def test_a_map_that_is_full_ends_the_cleaning_before_the_batch_that_does_not_fit(tmp_path: Path) -> None:
     newest_offsets = OffsetMap(2)
     batch = build_batch([Record(0, 1, b"a", b"1"), Record(1, 1, b"b", b"1")])
     assert newest_offsets.put_batch(batch, parse_header(batch), 0)
@@ -307,7 +312,7 @@ def test_a_rewritten_batch_keeps_its_codec_and_the_time_of_its_records() -> None
     assert (header.partition_leader_epoch, header.max_timestamp, header.delete_horizon_ms) == (3, 60, 111)
 
 
-def test_a_storage_failure_is_told_to_the_broker(tmp_path) -> None:
+def test_a_storage_failure_is_told_to_the_broker(tmp_path: Path) -> None:
     world = World(tmp_path)
     for _ in range(12):
         world.write((b"a", b"x" * 60))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,12 +19,12 @@ from controller.wire.types import TopicPartition
 TP = TopicPartition("t", 0)
 
 
-def checkpoint_high_watermarks(dirs: LogDirs, offsets) -> None:
+def checkpoint_high_watermarks(dirs: LogDirs, offsets: Any) -> None:
     for write in dirs.high_watermark_writers(offsets, {}):
         write()
 
 
-def opened(tmp_path, *names: str, broker_id: int = 1, cluster_id: str = "c") -> LogDirs:
+def opened(tmp_path: Path, *names: str, broker_id: int = 1, cluster_id: str = "c") -> LogDirs:
     dirs = LogDirs(tuple(str(tmp_path / name) for name in names or ("a", "b")), random.Random(1))
     dirs.open(broker_id=broker_id, cluster_id=cluster_id, config_of=lambda topic: LogConfig(), now_ms=0)
     return dirs
@@ -47,7 +49,7 @@ def closed(dirs: LogDirs, *, clean: bool = True, **watermarks: int) -> None:
         ("-3", None),
     ],
 )
-def test_folder_names(name, expected) -> None:
+def test_folder_names(name: Any, expected: Any) -> None:
     assert parse_folder_name(name) == expected
     if expected is not None:
         assert folder_name(expected) == name
@@ -60,7 +62,7 @@ def test_the_name_of_a_deleted_log_fits() -> None:
 
 
 @pytest.mark.feature("002-31")
-def test_a_new_log_goes_where_the_fewest_are(tmp_path) -> None:
+def test_a_new_log_goes_where_the_fewest_are(tmp_path: Path) -> None:
     dirs = opened(tmp_path)
     places = [dirs.create(TopicPartition("t", p), LogConfig()).log_dir.name for p in range(4)]
     assert places == ["a", "b", "a", "b"]
@@ -69,7 +71,7 @@ def test_a_new_log_goes_where_the_fewest_are(tmp_path) -> None:
     closed(dirs)
 
 
-def test_a_future_log_counts_where_it_lies_and_takes_the_place_of_the_other(tmp_path) -> None:
+def test_a_future_log_counts_where_it_lies_and_takes_the_place_of_the_other(tmp_path: Path) -> None:
     dirs = opened(tmp_path)
     log = dirs.create(TP, LogConfig())
     log.append_as_leader(build_values([(None, b"v")] * 5, timestamp=1), leader_epoch=0, now_ms=1)
@@ -98,7 +100,7 @@ def test_a_future_log_counts_where_it_lies_and_takes_the_place_of_the_other(tmp_
 
 
 @pytest.mark.parametrize("clean", [True, False])
-def test_logs_and_checkpoints_come_back(tmp_path, clean) -> None:
+def test_logs_and_checkpoints_come_back(tmp_path: Path, clean: Any) -> None:
     dirs = opened(tmp_path)
     log = dirs.create(TP, LogConfig())
     log.append_as_leader(build_values([(None, b"v")] * 5, timestamp=1), leader_epoch=0, now_ms=1)
@@ -117,7 +119,7 @@ def test_logs_and_checkpoints_come_back(tmp_path, clean) -> None:
     closed(again, t=4)
 
 
-def test_a_dir_in_use_is_refused(tmp_path) -> None:
+def test_a_dir_in_use_is_refused(tmp_path: Path) -> None:
     first = opened(tmp_path)
     with pytest.raises(LogDirsUnusable, match="in use"):
         opened(tmp_path)
@@ -129,13 +131,13 @@ def test_a_dir_in_use_is_refused(tmp_path) -> None:
     ("who", "message"),
     [({"broker_id": 2}, "broker.id is 1"), ({"cluster_id": "d"}, "cluster.id is c")],
 )
-def test_a_dir_of_another_broker_or_cluster_is_refused(tmp_path, who, message) -> None:
+def test_a_dir_of_another_broker_or_cluster_is_refused(tmp_path: Path, who: Any, message: Any) -> None:
     closed(opened(tmp_path))
     with pytest.raises(LogDirsUnusable, match=message):
         opened(tmp_path, **who)
 
 
-def test_kafkas_own_meta_properties_are_read(tmp_path) -> None:
+def test_kafkas_own_meta_properties_are_read(tmp_path: Path) -> None:
     path = tmp_path / "meta.properties"
     path.write_text("#\n#Sat Jan 01 00:00:00 UTC 2022\ncluster.id=abc\nversion=0\nbroker.id=4\n")
     assert checkpoints.read_meta(path) == checkpoints.MetaProperties(broker_id=4, cluster_id="abc")
@@ -144,7 +146,7 @@ def test_kafkas_own_meta_properties_are_read(tmp_path) -> None:
         checkpoints.read_meta(path)
 
 
-def test_a_dir_that_cannot_be_read_is_offline_and_the_others_serve(tmp_path) -> None:
+def test_a_dir_that_cannot_be_read_is_offline_and_the_others_serve(tmp_path: Path) -> None:
     (tmp_path / "b").write_text("a file where a dir should be")
     dirs = opened(tmp_path)
     assert [d.is_online for d in dirs] == [True, False]
@@ -154,7 +156,7 @@ def test_a_dir_that_cannot_be_read_is_offline_and_the_others_serve(tmp_path) -> 
         opened(tmp_path, "b")
 
 
-def test_a_deleted_log_is_renamed_then_removed_at_the_latest_by_the_next_start(tmp_path) -> None:
+def test_a_deleted_log_is_renamed_then_removed_at_the_latest_by_the_next_start(tmp_path: Path) -> None:
     dirs = opened(tmp_path, "a")
     renamed = dirs.delete(dirs.create(TP, LogConfig()))
     assert renamed.exists()
@@ -168,7 +170,7 @@ def test_a_deleted_log_is_renamed_then_removed_at_the_latest_by_the_next_start(t
     assert not left.exists()
 
 
-def test_two_logs_of_one_partition_are_refused(tmp_path) -> None:
+def test_two_logs_of_one_partition_are_refused(tmp_path: Path) -> None:
     dirs = opened(tmp_path)
     dirs.create(TP, LogConfig())
     closed(dirs)
@@ -178,7 +180,7 @@ def test_two_logs_of_one_partition_are_refused(tmp_path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "0\n", "0\n1\n", "0\n1\nt 0\n", "0\n1\nt x 1\n", "2\n0\n"])
-def test_a_damaged_checkpoint_is_an_error_that_names_the_file(tmp_path, text) -> None:
+def test_a_damaged_checkpoint_is_an_error_that_names_the_file(tmp_path: Path, text: Any) -> None:
     path = tmp_path / "replication-offset-checkpoint"
     path.write_text(text)
     with pytest.raises(checkpoints.CheckpointError, match="replication-offset-checkpoint"):
@@ -187,7 +189,7 @@ def test_a_damaged_checkpoint_is_an_error_that_names_the_file(tmp_path, text) ->
     assert checkpoints.read_offsets(path) == {}
 
 
-def test_a_checkpoint_that_was_overtaken_is_not_written(tmp_path) -> None:
+def test_a_checkpoint_that_was_overtaken_is_not_written(tmp_path: Path) -> None:
     """Writers run in threads: one that comes late must not bring an old content back."""
     dirs = opened(tmp_path)
     dirs.create(TP, LogConfig()).append_as_leader(

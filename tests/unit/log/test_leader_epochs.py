@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -18,7 +20,7 @@ EXAMPLE = [(0, 0), (2, 100), (5, 180)]
     ("epoch", "expected"),
     [(0, (0, 100)), (1, (0, 100)), (2, (2, 180)), (4, (2, 180)), (5, (5, 250)), (7, (-1, -1)), (-1, (-1, -1))],
 )
-def test_end_offset_for(epoch, expected) -> None:
+def test_end_offset_for(epoch: Any, expected: Any) -> None:
     assert LeaderEpochs(list(EXAMPLE)).end_offset_for(epoch, leo=250) == expected
 
 
@@ -38,7 +40,7 @@ ASSIGNMENTS = [
 
 
 @pytest.mark.parametrize(("entry", "expected", "changed"), ASSIGNMENTS)
-def test_assign(entry, expected, changed) -> None:
+def test_assign(entry: Any, expected: Any, changed: Any) -> None:
     epochs = LeaderEpochs(list(EXAMPLE))
     assert epochs.assign(*entry) is changed
     assert epochs.entries == expected
@@ -47,7 +49,7 @@ def test_assign(entry, expected, changed) -> None:
 @pytest.mark.parametrize(
     ("offset", "expected"), [(250, EXAMPLE), (180, [(0, 0), (2, 100)]), (101, [(0, 0), (2, 100)]), (0, [])]
 )
-def test_truncate_from_end(offset, expected) -> None:
+def test_truncate_from_end(offset: Any, expected: Any) -> None:
     epochs = LeaderEpochs(list(EXAMPLE))
     assert epochs.truncate_from_end(offset) is (expected != EXAMPLE)
     assert epochs.entries == expected
@@ -57,7 +59,7 @@ def test_truncate_from_end(offset, expected) -> None:
     ("offset", "expected"),
     [(0, EXAMPLE), (50, [(0, 50), (2, 100), (5, 180)]), (100, [(2, 100), (5, 180)]), (999, [(5, 999)])],
 )
-def test_truncate_from_start(offset, expected) -> None:
+def test_truncate_from_start(offset: Any, expected: Any) -> None:
     epochs = LeaderEpochs(list(EXAMPLE))
     epochs.truncate_from_start(offset)
     assert epochs.entries == expected
@@ -65,7 +67,7 @@ def test_truncate_from_start(offset, expected) -> None:
 
 @settings(max_examples=80)
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 90)), max_size=12), st.integers(0, 10))
-def test_entries_rise_and_lookups_agree_with_the_definition(pairs, epoch) -> None:
+def test_entries_rise_and_lookups_agree_with_the_definition(pairs: Any, epoch: Any) -> None:
     epochs = LeaderEpochs()
     for pair in pairs:
         epochs.assign(*pair)
@@ -78,7 +80,7 @@ def test_entries_rise_and_lookups_agree_with_the_definition(pairs, epoch) -> Non
         assert all(e <= epoch for e in [got])
 
 
-def test_the_file_in_kafkas_format(tmp_path) -> None:
+def test_the_file_in_kafkas_format(tmp_path: Path) -> None:
     file = EpochFile(tmp_path / "leader-epoch-checkpoint")
     assert file.read().entries == []
     file.write(LeaderEpochs(list(EXAMPLE)))
@@ -87,7 +89,7 @@ def test_the_file_in_kafkas_format(tmp_path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "1\n0\n", "0\n2\n0 0\n", "0\n1\nx y\n", "0\n1\n1 2 3\n"])
-def test_another_content_is_refused(tmp_path, text) -> None:
+def test_another_content_is_refused(tmp_path: Path, text: Any) -> None:
     path = tmp_path / "leader-epoch-checkpoint"
     path.write_text(text)
     with pytest.raises(CheckpointError, match="leader-epoch-checkpoint"):

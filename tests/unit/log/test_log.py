@@ -7,6 +7,7 @@ import struct
 import tempfile
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -49,7 +50,7 @@ def everything(log: Log) -> list[tuple[int, int]]:
 BATCHES = st.lists(st.tuples(st.integers(1, 5), st.integers(0, 120), st.integers(0, 50)), min_size=1, max_size=25)
 
 
-def filled(folder: Path, plan) -> Log:
+def filled(folder: Path, plan: Any) -> Log:
     log = new_log(folder)
     for count, size, timestamp in plan:
         append(log, count, size=size, timestamp=1_000 + timestamp)
@@ -58,7 +59,7 @@ def filled(folder: Path, plan) -> Log:
 
 @settings(max_examples=30, deadline=None)
 @given(BATCHES, st.data())
-def test_reads_agree_with_a_linear_scan(plan, data) -> None:
+def test_reads_agree_with_a_linear_scan(plan: Any, data: Any) -> None:
     with tempfile.TemporaryDirectory() as folder:
         log = filled(Path(folder), plan)
         stored = [(h.base_offset, h.next_offset, h.size) for s in log.segments for _, h in s.headers()]
@@ -78,7 +79,7 @@ def test_reads_agree_with_a_linear_scan(plan, data) -> None:
 
 @settings(max_examples=25, deadline=None)
 @given(BATCHES)
-def test_indexes_point_at_the_batches_and_survive_a_clean_and_an_unclean_start(plan) -> None:
+def test_indexes_point_at_the_batches_and_survive_a_clean_and_an_unclean_start(plan: Any) -> None:
     with tempfile.TemporaryDirectory() as folder:
         log = filled(Path(folder), plan)
         for segment in log.segments:
@@ -97,7 +98,7 @@ def test_indexes_point_at_the_batches_and_survive_a_clean_and_an_unclean_start(p
 
 @settings(max_examples=25, deadline=None)
 @given(BATCHES, st.data())
-def test_lookups_by_time_agree_with_a_linear_scan(plan, data) -> None:
+def test_lookups_by_time_agree_with_a_linear_scan(plan: Any, data: Any) -> None:
     with tempfile.TemporaryDirectory() as folder:
         log = filled(Path(folder), plan)
         wanted = data.draw(st.integers(995, 1_060))
@@ -111,7 +112,7 @@ def test_lookups_by_time_agree_with_a_linear_scan(plan, data) -> None:
 
 @settings(max_examples=30, deadline=None)
 @given(BATCHES, st.data())
-def test_truncation_agrees_with_a_list(plan, data) -> None:
+def test_truncation_agrees_with_a_list(plan: Any, data: Any) -> None:
     with tempfile.TemporaryDirectory() as folder:
         log = filled(Path(folder), plan)
         offset = data.draw(st.integers(0, log.leo))
@@ -126,7 +127,7 @@ def test_truncation_agrees_with_a_list(plan, data) -> None:
         assert [r[0] for r in everything(log)] == [o for b in kept for o in range(*b)] + [offset]
 
 
-def test_a_torn_tail_at_every_byte_is_cut_to_the_last_whole_batch(tmp_path) -> None:
+def test_a_torn_tail_at_every_byte_is_cut_to_the_last_whole_batch(tmp_path: Path) -> None:
     log = new_log(tmp_path, replace(SMALL, segment_bytes=10_000))
     for _ in range(3):
         append(log, 2)
@@ -140,7 +141,7 @@ def test_a_torn_tail_at_every_byte_is_cut_to_the_last_whole_batch(tmp_path) -> N
         assert path.stat().st_size == whole
 
 
-def test_a_flipped_byte_anywhere_ends_an_unclean_log_before_its_batch(tmp_path) -> None:
+def test_a_flipped_byte_anywhere_ends_an_unclean_log_before_its_batch(tmp_path: Path) -> None:
     log = new_log(tmp_path, replace(SMALL, segment_bytes=10_000))
     for _ in range(3):
         append(log, 1)
@@ -158,7 +159,7 @@ def test_a_flipped_byte_anywhere_ends_an_unclean_log_before_its_batch(tmp_path) 
         assert lost == len(content) - again.segments[0].size
 
 
-def test_segments_after_a_corrupt_one_are_removed(tmp_path) -> None:
+def test_segments_after_a_corrupt_one_are_removed(tmp_path: Path) -> None:
     log = new_log(tmp_path)
     for _ in range(30):
         append(log, 1, size=60)
@@ -177,7 +178,7 @@ def test_segments_after_a_corrupt_one_are_removed(tmp_path) -> None:
 
 
 @pytest.mark.parametrize("damage", [b"", b"abc", b"\x7f" * 16])
-def test_a_damaged_index_is_rebuilt_even_after_a_clean_stop(tmp_path, damage) -> None:
+def test_a_damaged_index_is_rebuilt_even_after_a_clean_stop(tmp_path: Path, damage: Any) -> None:
     log = new_log(tmp_path, replace(SMALL, segment_bytes=10_000))
     for _ in range(20):
         append(log, 1, size=60)
@@ -193,7 +194,7 @@ def test_a_damaged_index_is_rebuilt_even_after_a_clean_stop(tmp_path, damage) ->
     assert log.segments[0].index_path.stat().st_size == 8 * len(entries)
 
 
-def test_a_follower_copies_batches_as_they_are(tmp_path) -> None:
+def test_a_follower_copies_batches_as_they_are(tmp_path: Path) -> None:
     (tmp_path / "1").mkdir()
     (tmp_path / "2").mkdir()
     leader, follower = new_log(tmp_path / "1"), new_log(tmp_path / "2")
@@ -207,7 +208,7 @@ def test_a_follower_copies_batches_as_they_are(tmp_path) -> None:
         follower.append_as_follower(data, now_ms=0)
 
 
-def test_a_follower_writes_nothing_of_an_answer_with_a_corrupt_batch(tmp_path) -> None:
+def test_a_follower_writes_nothing_of_an_answer_with_a_corrupt_batch(tmp_path: Path) -> None:
     log = new_log(tmp_path)
     good = build_values([(None, b"v")], timestamp=1)
     bad = build_batch([next(iterate(good))])[:-1] + b"!"
@@ -216,10 +217,10 @@ def test_a_follower_writes_nothing_of_an_answer_with_a_corrupt_batch(tmp_path) -
     assert (log.leo, log.size_bytes) == (0, 0)
 
 
-def test_an_idempotent_batch_sent_twice_is_stored_once(tmp_path) -> None:
+def test_an_idempotent_batch_sent_twice_is_stored_once(tmp_path: Path) -> None:
     log = new_log(tmp_path)
 
-    def send(sequence: int, epoch: int = 0):
+    def send(sequence: int, epoch: int = 0) -> Any:
         record = next(iterate(build_values([(None, b"v")], timestamp=1)))
         batch = build_batch([record], producer_id=7, producer_epoch=epoch, base_sequence=sequence)
         return log.append_as_leader(batch, leader_epoch=0, now_ms=1)
@@ -249,21 +250,21 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("changes", "code"), REFUSED)
-def test_a_leader_refuses_and_writes_nothing(tmp_path, changes, code) -> None:
+def test_a_leader_refuses_and_writes_nothing(tmp_path: Path, changes: Any, code: Any) -> None:
     log = new_log(tmp_path, replace(LogConfig(), **changes))
     with pytest.raises(KafkaError) as caught:
         log.append_as_leader(build_values([(None, b"x" * 40)], timestamp=1), leader_epoch=0, now_ms=100)
     assert (caught.value.code, log.leo, log.size_bytes) == (code, 0, 0)
 
 
-def test_log_append_time_stamps_records(tmp_path) -> None:
+def test_log_append_time_stamps_records(tmp_path: Path) -> None:
     log = new_log(tmp_path, replace(SMALL, message_timestamp_type="LogAppendTime"))
     done = log.append_as_leader(build_values([(None, b"v")], timestamp=1), leader_epoch=0, now_ms=77)
     assert (done.log_append_time_ms, everything(log)) == (77, [(0, 77)])
 
 
 @pytest.mark.feature("004-04")
-def test_a_log_rolls_by_size_age_and_full_index(tmp_path) -> None:
+def test_a_log_rolls_by_size_age_and_full_index(tmp_path: Path) -> None:
     by_age = new_log(tmp_path, LogConfig(segment_ms=100))
     append(by_age, timestamp=1_000)
     append(by_age, timestamp=1_100)
@@ -286,7 +287,9 @@ def test_a_log_rolls_by_size_age_and_full_index(tmp_path) -> None:
         pytest.param({"retention_ms": 500, "cleanup_policy": "compact"}, 100, 0, id="not a compacted topic"),
     ],
 )
-def test_retention_deletes_whole_segments_from_the_start(tmp_path, changes, hw, expected_start) -> None:
+def test_retention_deletes_whole_segments_from_the_start(
+    tmp_path: Path, changes: Any, hw: Any, expected_start: Any
+) -> None:
     log = new_log(tmp_path)
     for at in range(20):
         log.append_as_leader(build_values([(b"k", b"x" * 100)], timestamp=1_000 + at), leader_epoch=0, now_ms=1_000)
@@ -302,7 +305,7 @@ def test_retention_deletes_whole_segments_from_the_start(tmp_path, changes, hw, 
     assert [r[0] for r in everything(log)] == list(range(log.log_start_offset, 20))
 
 
-def test_the_log_start_bounds_reads_and_survives_as_a_checkpoint(tmp_path) -> None:
+def test_the_log_start_bounds_reads_and_survives_as_a_checkpoint(tmp_path: Path) -> None:
     log = new_log(tmp_path)
     append(log, 5)
     append(log, 5)
@@ -319,7 +322,7 @@ def test_the_log_start_bounds_reads_and_survives_as_a_checkpoint(tmp_path) -> No
     assert everything(log) == [(42, 1_000)]
 
 
-def test_a_disk_that_fails_is_named(tmp_path) -> None:
+def test_a_disk_that_fails_is_named(tmp_path: Path) -> None:
     log = new_log(tmp_path)
     log.segments[0].log_path.unlink()
     log.segments[0].log_path.mkdir()

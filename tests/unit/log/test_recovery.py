@@ -7,6 +7,7 @@ import random
 import tempfile
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -43,12 +44,12 @@ def append(log: Log, value: bytes = b"x" * 60, *, producer: int = -1, sequence: 
     return log.append_as_leader(batch, leader_epoch=0, now_ms=at).base_offset
 
 
-def reopened(log: Log, **how: int) -> tuple[Log, list]:
+def reopened(log: Log, **how: int) -> tuple[Log, list[Any]]:
     again = Log(TP, log.folder, log.config)
     return again, again.load(**{"is_clean": False, **how})
 
 
-def values(log: Log) -> dict[int, bytes]:
+def values(log: Log) -> dict[int, bytes | None]:
     return {r.offset: r.value for r in iterate(b"".join(log.batches()))}
 
 
@@ -59,7 +60,7 @@ def names(log: Log) -> list[str]:
 # -- files of the segments -----------------------------------------------------------------------------------------
 
 
-def test_index_files_are_as_long_as_they_may_get_until_their_segment_is_closed(tmp_path) -> None:
+def test_index_files_are_as_long_as_they_may_get_until_their_segment_is_closed(tmp_path: Path) -> None:
     log = new_log(tmp_path)
 
     def lengths() -> list[tuple[int, int]]:
@@ -81,7 +82,7 @@ def test_index_files_are_as_long_as_they_may_get_until_their_segment_is_closed(t
     assert again.segments[0].index_path.stat().st_size == 1_200
 
 
-def test_removed_segments_wait_as_deleted_files_until_they_are_purged(tmp_path) -> None:
+def test_removed_segments_wait_as_deleted_files_until_they_are_purged(tmp_path: Path) -> None:
     doomed: list[list[str]] = []
     log = new_log(tmp_path, hooks=LogHooks(doom=lambda _, found: doomed.append(found)))
     for _ in range(12):
@@ -103,7 +104,7 @@ def test_removed_segments_wait_as_deleted_files_until_they_are_purged(tmp_path) 
 # -- recovery ------------------------------------------------------------------------------------------------------
 
 
-def test_only_what_is_above_the_recovery_point_is_checked(tmp_path) -> None:
+def test_only_what_is_above_the_recovery_point_is_checked(tmp_path: Path) -> None:
     log = new_log(tmp_path)
     for _ in range(12):
         append(log)
@@ -119,7 +120,7 @@ def test_only_what_is_above_the_recovery_point_is_checked(tmp_path) -> None:
     assert repairs[0].path == first.log_path
 
 
-def test_a_flush_raises_the_recovery_point_and_a_cut_lowers_it_on_disk_too(tmp_path) -> None:
+def test_a_flush_raises_the_recovery_point_and_a_cut_lowers_it_on_disk_too(tmp_path: Path) -> None:
     dirs = LogDirs((str(tmp_path),), random.Random(1))
     dirs.open(broker_id=1, cluster_id="c", config_of=lambda topic: SMALL, now_ms=0)
     log = dirs.create(TP, SMALL)
@@ -137,7 +138,7 @@ def test_a_flush_raises_the_recovery_point_and_a_cut_lowers_it_on_disk_too(tmp_p
     dirs.unlock()
 
 
-def test_flush_messages_flushes(tmp_path) -> None:
+def test_flush_messages_flushes(tmp_path: Path) -> None:
     synced: list[str] = []
     files = Files(lambda operation, path: synced.append(path.name) if operation == "sync" else None)
     log = new_log(tmp_path, replace(SMALL, flush_messages=3), files=files)
@@ -148,7 +149,7 @@ def test_flush_messages_flushes(tmp_path) -> None:
     assert (len(synced), log.recovery_point) == (3, 3)
 
 
-def test_a_log_that_ends_below_its_start_offset_is_given_up(tmp_path) -> None:
+def test_a_log_that_ends_below_its_start_offset_is_given_up(tmp_path: Path) -> None:
     log = new_log(tmp_path)
     for _ in range(3):
         append(log)
@@ -159,7 +160,7 @@ def test_a_log_that_ends_below_its_start_offset_is_given_up(tmp_path) -> None:
     assert list(values(reopened(again, log_start_offset=50)[0])) == [50]
 
 
-def test_an_index_without_its_log_is_removed(tmp_path) -> None:
+def test_an_index_without_its_log_is_removed(tmp_path: Path) -> None:
     log = new_log(tmp_path)
     append(log)
     (log.folder / f"{7:020d}.index").write_bytes(b"\x00" * 8)
@@ -168,7 +169,7 @@ def test_an_index_without_its_log_is_removed(tmp_path) -> None:
     assert f"{7:020d}.index" not in names(again)
 
 
-def test_a_damaged_epoch_file_is_rebuilt_and_told(tmp_path) -> None:
+def test_a_damaged_epoch_file_is_rebuilt_and_told(tmp_path: Path) -> None:
     log = new_log(tmp_path)
     append(log)
     (log.folder / "leader-epoch-checkpoint").write_text("0\nx\n")
@@ -179,7 +180,7 @@ def test_a_damaged_epoch_file_is_rebuilt_and_told(tmp_path) -> None:
 
 @pytest.mark.parametrize("name", ["recovery-point-offset-checkpoint", "log-start-offset-checkpoint",
                                   "replication-offset-checkpoint", "cleaner-offset-checkpoint"])  # fmt: skip
-def test_a_damaged_checkpoint_counts_as_none_and_is_told(tmp_path, name) -> None:
+def test_a_damaged_checkpoint_counts_as_none_and_is_told(tmp_path: Path, name: Any) -> None:
     (tmp_path / name).write_text("0\n2\nt 0 1\n")
     dirs = LogDirs((str(tmp_path),), random.Random(1))
     report = dirs.open(broker_id=1, cluster_id="c", config_of=lambda topic: SMALL, now_ms=0)
@@ -190,7 +191,7 @@ def test_a_damaged_checkpoint_counts_as_none_and_is_told(tmp_path, name) -> None
 # -- leftovers -----------------------------------------------------------------------------------------------------
 
 
-def swapping(tmp_path: Path) -> tuple[Log, dict[int, bytes]]:
+def swapping(tmp_path: Path) -> tuple[Log, dict[int, bytes | None]]:
     """A log whose first two segments were rewritten into one, which is about to be swapped in."""
     log = new_log(tmp_path)
     for number in range(12):
@@ -205,7 +206,7 @@ def swapping(tmp_path: Path) -> tuple[Log, dict[int, bytes]]:
     return log, kept
 
 
-def test_a_swap_that_was_cut_off_anywhere_is_undone_or_completed(tmp_path) -> None:
+def test_a_swap_that_was_cut_off_anywhere_is_undone_or_completed(tmp_path: Path) -> None:
     fails_at, outcomes, is_whole = 0, set(), False
     while not is_whole:
         folder = tmp_path / str(fails_at)
@@ -243,7 +244,7 @@ def state_of(log: Log) -> dict[int, tuple[int, int]]:
 
 @settings(max_examples=25, deadline=None)
 @given(st.lists(st.sampled_from([-1, 7, 8, 9]), min_size=1, max_size=30), st.booleans(), st.data())
-def test_producers_are_the_same_after_a_start_and_after_a_cut(who, is_clean, data) -> None:
+def test_producers_are_the_same_after_a_start_and_after_a_cut(who: Any, is_clean: Any, data: Any) -> None:
     with tempfile.TemporaryDirectory() as folder:
         log, sequences = new_log(Path(folder)), {7: 0, 8: 0, 9: 0}
         expected: list[dict[int, tuple[int, int]]] = [{}]
@@ -263,7 +264,7 @@ def test_producers_are_the_same_after_a_start_and_after_a_cut(who, is_clean, dat
         assert state_of(third) == expected[cut]
 
 
-def test_a_damaged_snapshot_is_removed_and_an_earlier_one_used(tmp_path) -> None:
+def test_a_damaged_snapshot_is_removed_and_an_earlier_one_used(tmp_path: Path) -> None:
     log = new_log(tmp_path)
     for sequence in range(12):
         append(log, producer=7, sequence=sequence)
@@ -277,7 +278,7 @@ def test_a_damaged_snapshot_is_removed_and_an_earlier_one_used(tmp_path) -> None
     assert [int(p.stem) for p in sorted(log.folder.glob("*.snapshot"))] == [int(p.stem) for p in found[:-2]]
 
 
-def test_snapshots_that_belong_to_no_segment_are_removed(tmp_path) -> None:
+def test_snapshots_that_belong_to_no_segment_are_removed(tmp_path: Path) -> None:
     log = new_log(tmp_path)
     for sequence in range(12):
         append(log, producer=7, sequence=sequence)
@@ -288,7 +289,7 @@ def test_snapshots_that_belong_to_no_segment_are_removed(tmp_path) -> None:
     assert kept == [s.base_offset for s in log.segments[1:]]
 
 
-def test_producers_that_were_quiet_too_long_are_forgotten(tmp_path) -> None:
+def test_producers_that_were_quiet_too_long_are_forgotten(tmp_path: Path) -> None:
     log = new_log(tmp_path, replace(SMALL, producer_id_expiration_ms=1_000))
     append(log, producer=7, sequence=0, at=5_000)
     append(log, producer=8, sequence=0, at=5_001)
@@ -335,7 +336,7 @@ STEPS = st.lists(
 
 @settings(max_examples=60, deadline=None)
 @given(STEPS, st.integers(0, 120))
-def test_a_disk_that_fails_at_any_step_loses_nothing_that_was_written(steps, fails_at) -> None:
+def test_a_disk_that_fails_at_any_step_loses_nothing_that_was_written(steps: Any, fails_at: Any) -> None:
     """After the failure the log is read as after a kill: what was acknowledged and not cut off or aged out is there."""
     with tempfile.TemporaryDirectory() as folder:
         log, asked, epoch = new_log(Path(folder)), [], 0

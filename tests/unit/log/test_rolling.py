@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -35,7 +36,7 @@ ROWS = [
 
 
 @pytest.mark.parametrize(("_", "segment", "changes", "batch", "now_ms", "why"), ROWS, ids=[row[0] for row in ROWS])
-def test_a_batch_goes_to_a_new_segment(_, segment, changes, batch, now_ms, why) -> None:
+def test_a_batch_goes_to_a_new_segment(_: Any, segment: Any, changes: Any, batch: Any, now_ms: Any, why: Any) -> None:
     active = {"base_offset": 0, "size": 100, "first_timestamp": 1_000, "created_ms": 900, "jitter_ms": 0}
     active |= {"indexes_are_full": False, **segment}
     offset, timestamp = batch

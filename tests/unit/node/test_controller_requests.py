@@ -300,7 +300,7 @@ def test_configs_are_edited_and_shown(play: Play) -> None:
         return answer["responses"][0]["error_code"], answer["responses"][0]["error_message"]
 
     where = "Invalid config value for resource ConfigResource(type=TOPIC, name='t'): "
-    refused = [
+    refused: list[tuple[int, str, Any, Any]] = [
         (2, "none", [("retention.ms", 0, "1")], (3, "The topic 'none' does not exist.")),
         (2, "none", [("retention.ms", 2, "1")],
          (40, "Config value append is not allowed for config key: retention.ms")),

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 from controller.wire.control import LeaderAndIsrEntry
 from controller.wire.errors import ErrorCode
 from controller.wire.types import LeaderAndIsr, ReplicaAssignment, TopicPartition
+from tests.worlds.replicas import Cluster
 
 TP, NEW = TopicPartition("t", 0), TopicPartition("u", 0)
 EPOCH, VERSION = 3, 8
@@ -19,10 +23,10 @@ OK, STALE, UNKNOWN, STORAGE, FENCED = (
 )
 
 
-def run(cluster_of, tmp_path, scenario):
+def run(cluster_of: type[Cluster], tmp_path: Path, scenario: Any) -> Any:
     """Broker 1 has two log dirs; it leads `TP` at `EPOCH`, whose state has `VERSION`."""
 
-    async def appointed(cluster):
+    async def appointed(cluster: Cluster) -> Any:
         state = LeaderAndIsr(leader=1, isr=(1, 2), leader_epoch=EPOCH, partition_epoch=VERSION)
         assert become(cluster, TP, state) is OK
         return await scenario(cluster)
@@ -30,14 +34,14 @@ def run(cluster_of, tmp_path, scenario):
     return cluster_of.run(tmp_path, appointed, brokers=(1, 2), dirs=("a", "b"))
 
 
-def become(cluster, tp, state, replicas=(1, 2), *, is_new=False) -> ErrorCode:
+def become(cluster: Cluster, tp: Any, state: Any, replicas: Any = (1, 2), *, is_new: Any = False) -> ErrorCode:
     entry = LeaderAndIsrEntry(
         topic_partition=tp, state=state, assignment=ReplicaAssignment(replicas=replicas), is_new=is_new
     )
     return cluster.nodes[1].manager.leader_and_isr([entry])[tp]
 
 
-def fail_dir_of_tp(cluster) -> None:
+def fail_dir_of_tp(cluster: Cluster) -> None:
     manager = cluster.nodes[1].manager
     manager.fail_log_dir(str(cluster.nodes[1].partition(TP).log.log_dir))
 
@@ -60,8 +64,19 @@ ROLES = [
 @pytest.mark.parametrize(
     ("_", "leader", "epoch", "version", "replicas", "is_offline", "answer", "left"), ROLES, ids=[r[0] for r in ROLES]
 )
-def test_leader_and_isr(cluster_of, tmp_path, _, leader, epoch, version, replicas, is_offline, answer, left) -> None:
-    async def scenario(cluster):
+def test_leader_and_isr(
+    cluster_of: type[Cluster],
+    tmp_path: Path,
+    _: Any,
+    leader: Any,
+    epoch: Any,
+    version: Any,
+    replicas: Any,
+    is_offline: Any,
+    answer: Any,
+    left: Any,
+) -> None:
+    async def scenario(cluster: Cluster) -> None:
         if is_offline:
             fail_dir_of_tp(cluster)
         state = LeaderAndIsr(leader=leader, isr=(2,), leader_epoch=epoch, partition_epoch=version)
@@ -79,9 +94,9 @@ CREATIONS = [(True, True, OK, True), (False, True, STORAGE, False), (False, Fals
 
 @pytest.mark.parametrize(("is_new", "is_offline", "answer", "has_log"), CREATIONS)
 def test_a_log_is_created_unless_it_may_be_on_a_failed_disk(
-    cluster_of, tmp_path, is_new, is_offline, answer, has_log
+    cluster_of: type[Cluster], tmp_path: Path, is_new: Any, is_offline: Any, answer: Any, has_log: Any
 ) -> None:
-    async def scenario(cluster):
+    async def scenario(cluster: Cluster) -> None:
         if is_offline:
             fail_dir_of_tp(cluster)
         state = LeaderAndIsr(leader=1, isr=(1,), leader_epoch=0)
@@ -109,8 +124,19 @@ STOPS = [
 @pytest.mark.parametrize(
     ("what", "tp", "epoch", "delete", "is_offline", "answer", "has_log", "is_served"), STOPS, ids=[s[0] for s in STOPS]
 )
-def test_stop_replica(cluster_of, tmp_path, what, tp, epoch, delete, is_offline, answer, has_log, is_served) -> None:
-    async def scenario(cluster):
+def test_stop_replica(
+    cluster_of: type[Cluster],
+    tmp_path: Path,
+    what: Any,
+    tp: Any,
+    epoch: Any,
+    delete: Any,
+    is_offline: Any,
+    answer: Any,
+    has_log: Any,
+    is_served: Any,
+) -> None:
+    async def scenario(cluster: Cluster) -> None:
         manager = cluster.nodes[1].manager
         if is_offline:
             fail_dir_of_tp(cluster)

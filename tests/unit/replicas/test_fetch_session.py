@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import pytest
 
@@ -16,11 +17,20 @@ WANTED = FetchPartition(fetch_offset=0, max_bytes=100)
 QUIET = FetchResult(high_watermark=5, log_start_offset=0)
 
 
-def cache(**limits) -> FetchSessionCache:
+def cache(**limits: Any) -> FetchSessionCache:
     return FetchSessionCache(random.Random(3), **limits)
 
 
-def ask(sessions, session_id, epoch, partitions=(), forgotten=(), *, follower=False, now_ms=0):
+def ask(
+    sessions: Any,
+    session_id: Any,
+    epoch: Any,
+    partitions: Any = (),
+    forgotten: Any = (),
+    *,
+    follower: Any = False,
+    now_ms: Any = 0,
+) -> Any:
     return sessions.open(
         session_id=session_id,
         session_epoch=epoch,
@@ -31,7 +41,7 @@ def ask(sessions, session_id, epoch, partitions=(), forgotten=(), *, follower=Fa
     )
 
 
-def opened(sessions, partitions=(A, B), **keys) -> int:
+def opened(sessions: Any, partitions: Any = (A, B), **keys: Any) -> int:
     return ask(sessions, 0, 0, partitions, **keys).answer(dict.fromkeys(partitions, QUIET)).session_id
 
 
@@ -52,7 +62,7 @@ CHANGES = [
 
 
 @pytest.mark.parametrize(("result", "is_sent"), CHANGES)
-def test_an_incremental_answer_has_what_changed(result, is_sent) -> None:
+def test_an_incremental_answer_has_what_changed(result: Any, is_sent: Any) -> None:
     sessions = cache()
     session_id = opened(sessions)
     context = ask(sessions, session_id, 1)
@@ -91,7 +101,7 @@ def test_forgotten_partitions_go_and_named_ones_are_added() -> None:
         pytest.param(0, 1, ErrorCode.FETCH_SESSION_ID_NOT_FOUND, id="no session"),
     ],
 )
-def test_a_request_of_no_such_session_is_refused(session_id, epoch, expected) -> None:
+def test_a_request_of_no_such_session_is_refused(session_id: Any, epoch: Any, expected: Any) -> None:
     sessions = cache()
     known = opened(sessions)
     context = ask(sessions, known if session_id is None else session_id, epoch)

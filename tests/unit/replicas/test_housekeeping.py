@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 from broker_sim.log import checkpoints
 from controller.wire.errors import ErrorCode
 from controller.wire.records import iterate
 from controller.wire.types import TopicPartition
+from tests.worlds.replicas import Cluster
 
 TP = TopicPartition("t", 0)
 SOON = {"log_segment_bytes": 2_000, "log_initial_task_delay_ms": 0}
 
 
-def run(cluster_of, tmp_path, scenario, *, dirs=("a", "b"), **settings):
-    async def filled(cluster):
+def run(cluster_of: type[Cluster], tmp_path: Path, scenario: Any, *, dirs: Any = ("a", "b"), **settings: Any) -> Any:
+    async def filled(cluster: Cluster) -> Any:
         cluster.appoint(TP, 1, (1,), (1,), is_new=True)
         for number in range(10):
             await cluster.produce(TP, 1, [b"%d" % number + b"x" * 900])
@@ -21,15 +25,15 @@ def run(cluster_of, tmp_path, scenario, *, dirs=("a", "b"), **settings):
     return cluster_of.run(tmp_path, filled, brokers=(1,), dirs=dirs, **{**SOON, **settings})
 
 
-def offsets(cluster) -> list[int]:
+def offsets(cluster: Cluster) -> list[int]:
     return [r.offset for r in iterate(b"".join(cluster.nodes[1].manager.read_records(TP)))]
 
 
-def test_old_segments_are_renamed_and_removed_after_the_delay(cluster_of, tmp_path) -> None:
-    async def scenario(cluster):
+def test_old_segments_are_renamed_and_removed_after_the_delay(cluster_of: type[Cluster], tmp_path: Path) -> None:
+    async def scenario(cluster: Cluster) -> None:
         cluster.nodes[1].manager.configs.set_topic_config("t", {"retention.bytes": "3000"})
         folder = tmp_path / "1-a" / "t-0"
-        await cluster.world.until(lambda: list(folder.glob("*.deleted")), within_s=3, what="segments are given up")
+        await cluster.world.until(lambda: bool(list(folder.glob("*.deleted"))), within_s=3, what="segments go")
         assert offsets(cluster) == [6, 7, 8, 9]
         await cluster.world.sleep(3)
         assert {p.name.split(".")[1] for p in folder.glob("*.deleted")} == {"log", "index", "timeindex", "snapshot"}
@@ -41,15 +45,17 @@ def test_old_segments_are_renamed_and_removed_after_the_delay(cluster_of, tmp_pa
     )  # fmt: skip
 
 
-def test_closed_segments_are_flushed_before_the_recovery_point_says_so(cluster_of, tmp_path) -> None:
-    async def scenario(cluster):
+def test_closed_segments_are_flushed_before_the_recovery_point_says_so(
+    cluster_of: type[Cluster], tmp_path: Path
+) -> None:
+    async def scenario(cluster: Cluster) -> None:
         synced: list[str] = []
         log = cluster.nodes[1].partition(TP).log
         cluster.nodes[1].manager._table.dirs.files.before = lambda operation, path: (
             synced.append(path.name) if operation == "sync" else None
         )
         path = tmp_path / "1-a" / checkpoints.RECOVERY_POINT_FILE
-        await cluster.world.until(lambda: checkpoints.read_offsets(path).get(TP), within_s=3, what="it is written")
+        await cluster.world.until(lambda: bool(checkpoints.read_offsets(path).get(TP)), within_s=3, what="written")
         assert checkpoints.read_offsets(path) == {TP: log.segments[-1].base_offset}
         assert {n for n in synced if n.endswith(".log")} == {s.log_path.name for s in log.segments[:-1]}
         before = len(synced)
@@ -59,22 +65,22 @@ def test_closed_segments_are_flushed_before_the_recovery_point_says_so(cluster_o
     run(cluster_of, tmp_path, scenario, log_flush_offset_checkpoint_interval_ms=1_000)
 
 
-def test_a_disk_that_fails_in_a_flush_is_taken_offline(cluster_of, tmp_path) -> None:
-    async def scenario(cluster):
-        def broken(operation: str, path) -> None:
+def test_a_disk_that_fails_in_a_flush_is_taken_offline(cluster_of: type[Cluster], tmp_path: Path) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        def broken(operation: str, path: Any) -> None:
             if operation == "sync":
                 raise OSError(5, "Input/output error")
 
         cluster.nodes[1].manager._table.dirs.files.before = broken
-        await cluster.world.until(lambda: cluster.nodes[1].failed_dirs, within_s=3, what="the dir has failed")
+        await cluster.world.until(lambda: bool(cluster.nodes[1].failed_dirs), within_s=3, what="the dir has failed")
         assert (await cluster.produce(TP, 1)).error is ErrorCode.KAFKA_STORAGE_ERROR
 
     run(cluster_of, tmp_path, scenario, log_flush_offset_checkpoint_interval_ms=1_000)
 
 
-def test_a_full_disk_refuses_the_record_and_takes_the_dir_offline(cluster_of, tmp_path) -> None:
-    async def scenario(cluster):
-        def full(operation: str, path) -> None:
+def test_a_full_disk_refuses_the_record_and_takes_the_dir_offline(cluster_of: type[Cluster], tmp_path: Path) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        def full(operation: str, path: Any) -> None:
             if operation in ("append", "create") and "1-a" in str(path):
                 raise OSError(28, "No space left on device")
 
@@ -91,8 +97,8 @@ def test_a_full_disk_refuses_the_record_and_takes_the_dir_offline(cluster_of, tm
     run(cluster_of, tmp_path, scenario)
 
 
-def test_a_compacted_topic_is_compacted_by_and_by(cluster_of, tmp_path) -> None:
-    async def scenario(cluster):
+def test_a_compacted_topic_is_compacted_by_and_by(cluster_of: type[Cluster], tmp_path: Path) -> None:
+    async def scenario(cluster: Cluster) -> None:
         cluster.nodes[1].manager.configs.set_topic_config(
             "t", {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.1"}
         )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
+from typing import Any
 
 import pytest
 import structlog
@@ -16,6 +18,7 @@ from controller.wire.types import LeaderAndIsr, TopicPartition
 from controller.wire.zk_operations import Create, GetChildren, GetData, SetData
 from controller.wire.znodes import TopicPartitionStateZNode
 from controller.world.simulated.world import World, run_world
+from tests.worlds.replicas import Cluster
 
 TP = TopicPartition("t", 0)
 PATH = TopicPartitionStateZNode.path(TP)
@@ -35,7 +38,9 @@ WRITES = [
 
 
 @pytest.mark.parametrize(("_", "states", "expected", "outcome", "version", "left"), WRITES, ids=[w[0] for w in WRITES])
-def test_a_state_is_written_under_its_version(_, states, expected, outcome, version, left) -> None:
+def test_a_state_is_written_under_its_version(
+    _: Any, states: Any, expected: Any, outcome: Any, version: Any, left: Any
+) -> None:
     async def scenario(world: World) -> None:
         zk = ZkClient(world.machine("broker").connector(), log=structlog.get_logger())
         await zk.open()
@@ -103,7 +108,7 @@ NOTICES = [
 
 
 @pytest.mark.parametrize(("_", "changes", "expected"), NOTICES, ids=[n[0] for n in NOTICES])
-def test_notices_are_batched(cluster_of, tmp_path, _, changes, expected) -> None:
+def test_notices_are_batched(cluster_of: type[Cluster], tmp_path: Path, _: Any, changes: Any, expected: Any) -> None:
     async def scenario(world: World) -> None:
         cluster = cluster_of(world, tmp_path)
         await cluster.start(1, 2)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 from controller.wire.errors import ErrorCode
 from controller.wire.records import iterate
 from controller.wire.types import TopicPartition
+from tests.worlds.replicas import Cluster
 
 TP = TopicPartition("t", 0)
 OTHER = TopicPartition("t", 1)
@@ -14,17 +18,30 @@ OTHER = TopicPartition("t", 1)
 PIECES = {"replica_fetch_max_bytes": 1_000, "replica_fetch_response_max_bytes": 1_000, "log_segment_bytes": 5_000}
 
 
-def run(cluster_of, tmp_path, scenario, *, brokers=(1,), dirs=("a", "b"), **settings):
+def run(
+    cluster_of: type[Cluster],
+    tmp_path: Path,
+    scenario: Any,
+    *,
+    brokers: Any = (1,),
+    dirs: Any = ("a", "b"),
+    **settings: Any,
+) -> Any:
     return cluster_of.run(tmp_path, scenario, brokers=brokers, dirs=dirs, **settings)
 
 
-async def filled(cluster, count: int = 20) -> None:
+def there(tmp_path: Path, *patterns: str) -> list[str]:
+    """The folders of logs at broker 1 that look like these."""
+    return [path.name for pattern in patterns for path in tmp_path.glob(f"1-*/{pattern}")]
+
+
+async def filled(cluster: Cluster, count: int = 20) -> None:
     cluster.appoint(TP, 1, (1,), (1,), is_new=True)
     for number in range(count):
         await cluster.produce(TP, 1, [b"%d" % number + b"x" * 900])
 
 
-def values(cluster, broker: int = 1) -> list[bytes]:
+def values(cluster: Cluster, broker: int = 1) -> list[bytes]:
     data = b"".join(cluster.nodes[broker].manager.read_records(TP))
     return [r.value.partition(b"x")[0] for r in iterate(data)]
 
@@ -33,11 +50,11 @@ def numbers(end: int, start: int = 0) -> list[bytes]:
     return [b"%d" % number for number in range(start, end)]
 
 
-def place(cluster, broker: int = 1) -> str:
+def place(cluster: Cluster, broker: int = 1) -> str:
     return cluster.nodes[broker].partition(TP).log.log_dir.name
 
 
-def described(cluster, broker: int = 1) -> dict[str, list[tuple[bool, int, int]]]:
+def described(cluster: Cluster, broker: int = 1) -> dict[str, list[tuple[bool, int, int]]]:
     """dir -> (is future, lag, size) of the partition's logs."""
     return {
         d.path.rpartition("/")[2]: [(r.is_future, r.offset_lag, r.size_bytes) for r in d.replicas]
@@ -45,20 +62,20 @@ def described(cluster, broker: int = 1) -> dict[str, list[tuple[bool, int, int]]
     }
 
 
-def move(cluster, tmp_path, name: str, broker: int = 1) -> ErrorCode:
+def move(cluster: Cluster, tmp_path: Path, name: str, broker: int = 1) -> ErrorCode:
     return cluster.nodes[broker].manager.moves.alter({TP: str(tmp_path / f"{broker}-{name}")})[TP]
 
 
-def throttle(cluster, rate: int | None, broker: int = 1) -> None:
+def throttle(cluster: Cluster, rate: int | None, broker: int = 1) -> None:
     cluster.nodes[broker].manager.configs.set_throttle_rates(alter_log_dirs=rate)
 
 
-async def moved(cluster, name: str, broker: int = 1) -> None:
+async def moved(cluster: Cluster, name: str, broker: int = 1) -> None:
     await cluster.world.until(lambda: place(cluster, broker) == f"{broker}-{name}", within_s=600, what="it has moved")
 
 
-def test_a_replica_moves_with_all_it_has_while_it_is_written_to(cluster_of, tmp_path) -> None:
-    async def scenario(cluster):
+def test_a_replica_moves_with_all_it_has_while_it_is_written_to(cluster_of: type[Cluster], tmp_path: Path) -> None:
+    async def scenario(cluster: Cluster) -> None:
         await filled(cluster)
         cluster.nodes[1].partition(TP).log.raise_log_start(3)
         throttle(cluster, 2_000)
@@ -91,8 +108,8 @@ def test_a_replica_moves_with_all_it_has_while_it_is_written_to(cluster_of, tmp_
 
 
 @pytest.mark.parametrize("rate", [2_000, 5_000])
-def test_the_rate_is_kept(cluster_of, tmp_path, rate) -> None:
-    async def scenario(cluster):
+def test_the_rate_is_kept(cluster_of: type[Cluster], tmp_path: Path, rate: Any) -> None:
+    async def scenario(cluster: Cluster) -> None:
         await filled(cluster, 60)
         throttle(cluster, rate)
         begin = cluster.world.loop.time()
@@ -104,8 +121,8 @@ def test_the_rate_is_kept(cluster_of, tmp_path, rate) -> None:
     run(cluster_of, tmp_path, scenario, **PIECES)
 
 
-def test_a_follower_moves_too_and_stays_in_sync(cluster_of, tmp_path) -> None:
-    async def scenario(cluster):
+def test_a_follower_moves_too_and_stays_in_sync(cluster_of: type[Cluster], tmp_path: Path) -> None:
+    async def scenario(cluster: Cluster) -> None:
         cluster.appoint(TP, 1, (1, 2), (1, 2), is_new=True)
         throttle(cluster, 1_500, broker=2)
         for number in range(20):
@@ -125,8 +142,8 @@ def test_a_follower_moves_too_and_stays_in_sync(cluster_of, tmp_path) -> None:
     run(cluster_of, tmp_path, scenario, brokers=(1, 2), **PIECES)
 
 
-def test_a_move_is_given_up_when_another_dir_is_asked_for(cluster_of, tmp_path) -> None:
-    async def scenario(cluster):
+def test_a_move_is_given_up_when_another_dir_is_asked_for(cluster_of: type[Cluster], tmp_path: Path) -> None:
+    async def scenario(cluster: Cluster) -> None:
         await filled(cluster)
         throttle(cluster, 1_000)
         move(cluster, tmp_path, "b")
@@ -139,15 +156,17 @@ def test_a_move_is_given_up_when_another_dir_is_asked_for(cluster_of, tmp_path) 
         throttle(cluster, None)
         await cluster.world.sleep(100)
         assert place(cluster) == "1-a"
-        assert not list(tmp_path.glob("1-*/*-delete")) and not list(tmp_path.glob("1-*/*-future"))
+        assert not there(tmp_path, "*-delete", "*-future")
         assert values(cluster) == numbers(20)
 
     run(cluster_of, tmp_path, scenario, dirs=("a", "b", "c"), **PIECES)
 
 
 @pytest.mark.parametrize("clean", [True, False])
-def test_a_move_goes_on_after_a_restart_from_where_it_was(cluster_of, tmp_path, clean) -> None:
-    async def scenario(cluster):
+def test_a_move_goes_on_after_a_restart_from_where_it_was(
+    cluster_of: type[Cluster], tmp_path: Path, clean: Any
+) -> None:
+    async def scenario(cluster: Cluster) -> None:
         await filled(cluster)
         throttle(cluster, 1_000)
         move(cluster, tmp_path, "b")
@@ -169,8 +188,8 @@ def test_a_move_goes_on_after_a_restart_from_where_it_was(cluster_of, tmp_path, 
     run(cluster_of, tmp_path, scenario, **PIECES)
 
 
-def test_what_the_leader_cuts_is_cut_from_the_future_log_too(cluster_of, tmp_path) -> None:
-    async def scenario(cluster):
+def test_what_the_leader_cuts_is_cut_from_the_future_log_too(cluster_of: type[Cluster], tmp_path: Path) -> None:
+    async def scenario(cluster: Cluster) -> None:
         cluster.appoint(TP, 1, (1, 2), (1, 2), is_new=True)
         for number in range(10):
             await cluster.produce(TP, 1, [b"%d" % number + b"x" * 900], acks=-1)
@@ -180,7 +199,7 @@ def test_what_the_leader_cuts_is_cut_from_the_future_log_too(cluster_of, tmp_pat
             await cluster.produce(TP, 1, [b"lost" + b"x" * 900])
         appended = []
 
-        def stop_at_the_tail(operation: str, path) -> None:
+        def stop_at_the_tail(operation: str, path: Any) -> None:
             appended.extend([path] if "-future" in str(path) and operation == "append" else [])
             if len(appended) == 11:
                 throttle(cluster, 1)
@@ -202,8 +221,8 @@ def test_what_the_leader_cuts_is_cut_from_the_future_log_too(cluster_of, tmp_pat
     run(cluster_of, tmp_path, scenario, brokers=(1, 2), **PIECES)
 
 
-def test_a_deleted_replica_takes_its_future_log_along(cluster_of, tmp_path) -> None:
-    async def scenario(cluster):
+def test_a_deleted_replica_takes_its_future_log_along(cluster_of: type[Cluster], tmp_path: Path) -> None:
+    async def scenario(cluster: Cluster) -> None:
         await filled(cluster)
         throttle(cluster, 1_000)
         move(cluster, tmp_path, "b")
@@ -212,14 +231,14 @@ def test_a_deleted_replica_takes_its_future_log_along(cluster_of, tmp_path) -> N
         assert described(cluster) == {"1-a": [], "1-b": []}
         assert [len(list((tmp_path / name).glob("t-0.*-delete"))) for name in ("1-a", "1-b")] == [1, 1]
         await cluster.world.sleep(61)
-        assert not list(tmp_path.glob("1-*/t-0*"))
+        assert not there(tmp_path, "t-0*")
 
     run(cluster_of, tmp_path, scenario, **PIECES)
 
 
 @pytest.mark.parametrize(("failing", "survives"), [("b", True), ("a", False)])
-def test_a_dir_that_fails_ends_a_move(cluster_of, tmp_path, failing, survives) -> None:
-    async def scenario(cluster):
+def test_a_dir_that_fails_ends_a_move(cluster_of: type[Cluster], tmp_path: Path, failing: Any, survives: Any) -> None:
+    async def scenario(cluster: Cluster) -> None:
         await filled(cluster)
         throttle(cluster, 1_000)
         move(cluster, tmp_path, "b")
@@ -242,12 +261,14 @@ def test_a_dir_that_fails_ends_a_move(cluster_of, tmp_path, failing, survives) -
     run(cluster_of, tmp_path, scenario, dirs=("a", "b", "c"), **PIECES)
 
 
-def test_a_disk_that_fails_while_it_is_copied_to_ends_the_move_and_nothing_else(cluster_of, tmp_path) -> None:
-    async def scenario(cluster):
+def test_a_disk_that_fails_while_it_is_copied_to_ends_the_move_and_nothing_else(
+    cluster_of: type[Cluster], tmp_path: Path
+) -> None:
+    async def scenario(cluster: Cluster) -> None:
         await filled(cluster)
         files = cluster.nodes[1].manager._table.dirs.files
 
-        def full(operation: str, path) -> None:
+        def full(operation: str, path: Any) -> None:
             if "-future" in str(path) and operation == "append":
                 raise OSError(28, "No space left on device")
 
@@ -261,8 +282,8 @@ def test_a_disk_that_fails_while_it_is_copied_to_ends_the_move_and_nothing_else(
     run(cluster_of, tmp_path, scenario, **PIECES)
 
 
-def test_what_cannot_be_moved_is_refused_in_kafkas_order(cluster_of, tmp_path) -> None:
-    async def scenario(cluster):
+def test_what_cannot_be_moved_is_refused_in_kafkas_order(cluster_of: type[Cluster], tmp_path: Path) -> None:
+    async def scenario(cluster: Cluster) -> None:
         await filled(cluster, 1)
         manager = cluster.nodes[1].manager
         cluster.metadata.known.add(OTHER)
@@ -283,8 +304,8 @@ def test_what_cannot_be_moved_is_refused_in_kafkas_order(cluster_of, tmp_path) -
     run(cluster_of, tmp_path, scenario, dirs=("a", "b", "c"))
 
 
-def test_moves_of_one_mover_go_one_after_another(cluster_of, tmp_path) -> None:
-    async def scenario(cluster):
+def test_moves_of_one_mover_go_one_after_another(cluster_of: type[Cluster], tmp_path: Path) -> None:
+    async def scenario(cluster: Cluster) -> None:
         partitions = [TopicPartition("t", number) for number in range(3)]
         for tp in partitions:
             cluster.appoint(tp, 1, (1,), (1,), is_new=True)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,18 +13,21 @@ from broker_sim.replicas.types import FetchPartition
 from controller.wire.errors import ErrorCode
 from controller.wire.records import iterate
 from controller.wire.types import TopicPartition
+from tests.worlds.replicas import Cluster
 
 TP = TopicPartition("t", 0)
 ALL = (1, 2, 3)
 FROM_START = {TP: FetchPartition(fetch_offset=0, max_bytes=1 << 20)}
 
 
-def run(cluster_of, tmp_path, scenario, **settings):
+def run(cluster_of: type[Cluster], tmp_path: Path, scenario: Any, **settings: Any) -> Any:
     return cluster_of.run(tmp_path, scenario, brokers=ALL, **settings)
 
 
-def test_below_min_insync_replicas_a_producer_waits_for_its_time_out_and_its_records_stay(cluster_of, tmp_path) -> None:
-    async def scenario(cluster):
+def test_below_min_insync_replicas_a_producer_waits_for_its_time_out_and_its_records_stay(
+    cluster_of: type[Cluster], tmp_path: Path
+) -> None:
+    async def scenario(cluster: Cluster) -> None:
         for node in cluster.nodes.values():
             node.manager.configs.set_topic_config("t", {"min.insync.replicas": "2"})
         cluster.appoint(TP, 1, (1, 2), (1, 2), is_new=True)
@@ -38,8 +43,8 @@ def test_below_min_insync_replicas_a_producer_waits_for_its_time_out_and_its_rec
     run(cluster_of, tmp_path, scenario)
 
 
-def test_records_that_one_replica_keeps_let_their_deletion_time_out(cluster_of, tmp_path) -> None:
-    async def scenario(cluster):
+def test_records_that_one_replica_keeps_let_their_deletion_time_out(cluster_of: type[Cluster], tmp_path: Path) -> None:
+    async def scenario(cluster: Cluster) -> None:
         cluster.appoint(TP, 1, ALL, ALL, is_new=True)
         await cluster.produce(TP, 1, [b"a"], acks=-1)
         cluster.nodes[3].paused.add(TP)
@@ -53,8 +58,8 @@ def test_records_that_one_replica_keeps_let_their_deletion_time_out(cluster_of, 
     run(cluster_of, tmp_path, scenario)
 
 
-def test_a_deletion_that_waits_learns_that_leadership_moved(cluster_of, tmp_path) -> None:
-    async def scenario(cluster):
+def test_a_deletion_that_waits_learns_that_leadership_moved(cluster_of: type[Cluster], tmp_path: Path) -> None:
+    async def scenario(cluster: Cluster) -> None:
         cluster.appoint(TP, 1, ALL, ALL, is_new=True)
         await cluster.produce(TP, 1, [b"a"], acks=-1)
         cluster.nodes[3].paused.add(TP)
@@ -68,14 +73,16 @@ def test_a_deletion_that_waits_learns_that_leadership_moved(cluster_of, tmp_path
 
 
 @pytest.mark.parametrize("how", ["another leader", "the replica is deleted", "the disk fails"])
-def test_a_consumer_that_waits_learns_at_once_what_became_of_its_partition(cluster_of, tmp_path, how) -> None:
+def test_a_consumer_that_waits_learns_at_once_what_became_of_its_partition(
+    cluster_of: type[Cluster], tmp_path: Path, how: Any
+) -> None:
     errors = {
         "another leader": ErrorCode.NOT_LEADER_OR_FOLLOWER,
         "the replica is deleted": ErrorCode.NOT_LEADER_OR_FOLLOWER,
         "the disk fails": ErrorCode.KAFKA_STORAGE_ERROR,
     }
 
-    async def scenario(cluster):
+    async def scenario(cluster: Cluster) -> None:
         cluster.appoint(TP, 1, ALL, ALL, is_new=True)
         manager = cluster.nodes[1].manager
         waiting = asyncio.ensure_future(
@@ -110,10 +117,12 @@ def test_a_consumer_that_waits_learns_at_once_what_became_of_its_partition(clust
 # -- throttles --------------------------------------------------------------------------------------------------------
 
 
-def test_a_leader_never_holds_up_members_of_the_isr_but_counts_their_bytes(cluster_of, tmp_path) -> None:
+def test_a_leader_never_holds_up_members_of_the_isr_but_counts_their_bytes(
+    cluster_of: type[Cluster], tmp_path: Path
+) -> None:
     """Its budget is used up at once; acks=all still goes through, and only who is outside the ISR gets nothing."""
 
-    async def scenario(cluster):
+    async def scenario(cluster: Cluster) -> None:
         cluster.appoint(TP, 1, (1, 2), ALL, is_new=True)
         cluster.nodes[3].paused.add(TP)
         leader = cluster.nodes[1].manager
@@ -126,7 +135,7 @@ def test_a_leader_never_holds_up_members_of_the_isr_but_counts_their_bytes(clust
         quota = leader._table.leader_quota
         assert quota.is_exceeded(cluster.world.clock.now_ms()), "the bytes of the member count"
 
-        async def fetched(replica_id):
+        async def fetched(replica_id: Any) -> Any:
             results = await leader.fetching.fetch(
                 FetchRequest(
                     partitions=FROM_START, replica_id=replica_id, max_wait_ms=0, min_bytes=1, max_bytes=1 << 20
@@ -139,8 +148,10 @@ def test_a_leader_never_holds_up_members_of_the_isr_but_counts_their_bytes(clust
     run(cluster_of, tmp_path, scenario)
 
 
-def test_a_throttled_fetch_of_a_replica_outside_the_isr_is_recorded_and_waits(cluster_of, tmp_path) -> None:
-    async def scenario(cluster):
+def test_a_throttled_fetch_of_a_replica_outside_the_isr_is_recorded_and_waits(
+    cluster_of: type[Cluster], tmp_path: Path
+) -> None:
+    async def scenario(cluster: Cluster) -> None:
         cluster.appoint(TP, 1, (1,), (1, 3), is_new=True)
         cluster.nodes[3].paused.add(TP)
         await cluster.produce(TP, 1, [b"a"])
@@ -159,8 +170,10 @@ def test_a_throttled_fetch_of_a_replica_outside_the_isr_is_recorded_and_waits(cl
     run(cluster_of, tmp_path, scenario)
 
 
-def test_a_follower_goes_on_with_what_is_in_sync_though_its_rate_is_exceeded(cluster_of, tmp_path) -> None:
-    async def scenario(cluster):
+def test_a_follower_goes_on_with_what_is_in_sync_though_its_rate_is_exceeded(
+    cluster_of: type[Cluster], tmp_path: Path
+) -> None:
+    async def scenario(cluster: Cluster) -> None:
         cluster.appoint(TP, 1, (1, 2), (1, 2), is_new=True)
         await cluster.produce(TP, 1, acks=-1)
         follower = cluster.nodes[2].manager
@@ -190,10 +203,12 @@ AMOUNTS = [
 
 
 @pytest.mark.parametrize(("_", "in_all", "each", "version", "expected"), AMOUNTS, ids=[a[0] for a in AMOUNTS])
-def test_a_fetch_keeps_to_its_limits(cluster_of, tmp_path, _, in_all, each, version, expected) -> None:
+def test_a_fetch_keeps_to_its_limits(
+    cluster_of: type[Cluster], tmp_path: Path, _: Any, in_all: Any, each: Any, version: Any, expected: Any
+) -> None:
     other = TopicPartition("t", 1)
 
-    async def scenario(cluster):
+    async def scenario(cluster: Cluster) -> None:
         for tp in (TP, other):
             cluster.appoint(tp, 1, (1,), (1,), is_new=True)
             for _ in range(3):

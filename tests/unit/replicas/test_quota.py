@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -26,7 +28,7 @@ RATES = [
 
 
 @pytest.mark.parametrize(("records", "now_ms", "expected"), RATES)
-def test_rate(records, now_ms, expected) -> None:
+def test_rate(records: Any, now_ms: Any, expected: Any) -> None:
     rate = SimpleRate()
     for at, size in records:
         rate.record(size, at)
@@ -119,7 +121,7 @@ RECORDED = [
 
 
 @pytest.mark.parametrize("row", RECORDED)
-def test_rate_is_kafkas(row) -> None:
+def test_rate_is_kafkas(row: Any) -> None:
     rate = SimpleRate()
     for at, asked_at, size, expected in row:
         if size:
@@ -132,7 +134,7 @@ STEPS = st.lists(st.tuples(st.integers(0, 3_000), st.integers(0, 10_000)), min_s
 
 @settings(max_examples=60)
 @given(STEPS, st.integers(1, 12), st.sampled_from([500, 1_000, 3_000]))
-def test_rate_is_what_went_lately_over_the_time_it_took(steps, samples, window_ms) -> None:
+def test_rate_is_what_went_lately_over_the_time_it_took(steps: Any, samples: Any, window_ms: Any) -> None:
     """Never more than all bytes of the last windows in one, never less than them over all windows and two more."""
     rate, now, gone = SimpleRate(samples=samples, window_ms=window_ms), 0, []
     for gap, size in steps:
@@ -147,7 +149,7 @@ def test_rate_is_what_went_lately_over_the_time_it_took(steps, samples, window_m
 
 @settings(max_examples=40, deadline=None)
 @given(st.integers(1_000, 50_000), st.integers(100, 20_000), st.integers(20, 400))
-def test_a_stream_that_waits_while_the_limit_is_exceeded_keeps_to_it(bound, piece, wait_ms) -> None:
+def test_a_stream_that_waits_while_the_limit_is_exceeded_keeps_to_it(bound: Any, piece: Any, wait_ms: Any) -> None:
     """In the long run; a piece overshoots, for the limit is looked at before it."""
     quota = ReplicationQuota(1)
     quota.bound = bound
@@ -170,12 +172,12 @@ LISTS = [
 
 
 @pytest.mark.parametrize(("text", "expected"), LISTS)
-def test_throttled_replicas(text, expected) -> None:
+def test_throttled_replicas(text: Any, expected: Any) -> None:
     assert parse_throttled_replicas(text, 1) == expected
 
 
 @pytest.mark.parametrize("text", ["0", "0:1,", "a:b", "0-1", "*,0:1"])
-def test_another_form_is_refused_and_changes_nothing(text) -> None:
+def test_another_form_is_refused_and_changes_nothing(text: Any) -> None:
     quota = ReplicationQuota(1)
     quota.set_throttled("t", "3:1")
     with pytest.raises(ValueError, match="partition:broker"):
@@ -199,7 +201,7 @@ def test_exceeded_means_above_the_bound() -> None:
     ("text", "expected"),
     [("", 0), ("a", 97), ("hello", 99162322), ("polygenelubricants", -2147483648), ("\U0001f600", 1772899)],
 )
-def test_java_hash(text, expected) -> None:
+def test_java_hash(text: Any, expected: Any) -> None:
     assert java_hash(text) == expected
 
 
@@ -220,6 +222,6 @@ POINTS = [
 
 
 @pytest.mark.parametrize(("end", "offset", "leo", "local", "expected"), POINTS)
-def test_truncation_point(end, offset, leo, local, expected) -> None:
+def test_truncation_point(end: Any, offset: Any, leo: Any, local: Any, expected: Any) -> None:
     answer = EpochEnd(leader_epoch=end[0], end_offset=end[1])
     assert truncation_point(answer, initial_offset=offset, leo=leo, local=local) == expected

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,17 +13,18 @@ from broker_sim.replicas.types import FetchPartition
 from controller.wire.errors import ErrorCode
 from controller.wire.records import iterate
 from controller.wire.types import TopicPartition
+from tests.worlds.replicas import Cluster
 
 TP = TopicPartition("t", 0)
 ALL = (1, 2, 3)
 
 
-def run(cluster_of, tmp_path, scenario, **settings):
+def run(cluster_of: type[Cluster], tmp_path: Path, scenario: Any, **settings: Any) -> Any:
     return cluster_of.run(tmp_path, scenario, brokers=ALL, **settings)
 
 
-def test_acks_all_is_answered_when_every_member_has_the_records(cluster_of, tmp_path) -> None:
-    async def scenario(cluster):
+def test_acks_all_is_answered_when_every_member_has_the_records(cluster_of: type[Cluster], tmp_path: Path) -> None:
+    async def scenario(cluster: Cluster) -> None:
         cluster.appoint(TP, 1, ALL, ALL, is_new=True)
         result = await cluster.produce(TP, 1, [b"a", b"b"], acks=-1)
         assert (result.error, result.base_offset) == (ErrorCode.NONE, 0)
@@ -36,8 +39,8 @@ def test_acks_all_is_answered_when_every_member_has_the_records(cluster_of, tmp_
     run(cluster_of, tmp_path, scenario)
 
 
-def test_a_silent_follower_leaves_the_isr_and_returns(cluster_of, tmp_path) -> None:
-    async def scenario(cluster):
+def test_a_silent_follower_leaves_the_isr_and_returns(cluster_of: type[Cluster], tmp_path: Path) -> None:
+    async def scenario(cluster: Cluster) -> None:
         cluster.appoint(TP, 1, ALL, ALL, is_new=True)
         await cluster.world.sleep(5)
         cluster.nodes[3].paused.add(TP)
@@ -56,8 +59,8 @@ def test_a_silent_follower_leaves_the_isr_and_returns(cluster_of, tmp_path) -> N
 
 
 @pytest.mark.known_failure("I3")
-def test_a_follower_at_the_end_of_an_idle_log_stays_in_the_isr(cluster_of, tmp_path) -> None:
-    async def scenario(cluster):
+def test_a_follower_at_the_end_of_an_idle_log_stays_in_the_isr(cluster_of: type[Cluster], tmp_path: Path) -> None:
+    async def scenario(cluster: Cluster) -> None:
         cluster.appoint(TP, 1, ALL, ALL, is_new=True)
         await cluster.world.sleep(5)
         cluster.nodes[3].paused.add(TP)
@@ -67,8 +70,8 @@ def test_a_follower_at_the_end_of_an_idle_log_stays_in_the_isr(cluster_of, tmp_p
     run(cluster_of, tmp_path, scenario)
 
 
-def test_a_new_leader_makes_followers_cut_what_was_never_committed(cluster_of, tmp_path) -> None:
-    async def scenario(cluster):
+def test_a_new_leader_makes_followers_cut_what_was_never_committed(cluster_of: type[Cluster], tmp_path: Path) -> None:
+    async def scenario(cluster: Cluster) -> None:
         cluster.appoint(TP, 1, ALL, ALL, is_new=True)
         await cluster.produce(TP, 1, [b"committed"], acks=-1)
         await cluster.world.sleep(2)
@@ -89,8 +92,8 @@ def test_a_new_leader_makes_followers_cut_what_was_never_committed(cluster_of, t
 
 
 @pytest.mark.parametrize("clean", [pytest.param(True, id="after a clean stop"), pytest.param(False, id="after a kill")])
-def test_a_restarted_broker_has_its_log_and_catches_up(cluster_of, tmp_path, clean) -> None:
-    async def scenario(cluster):
+def test_a_restarted_broker_has_its_log_and_catches_up(cluster_of: type[Cluster], tmp_path: Path, clean: Any) -> None:
+    async def scenario(cluster: Cluster) -> None:
         cluster.appoint(TP, 1, ALL, ALL, is_new=True)
         await cluster.produce(TP, 1, [b"a"], acks=-1)
         await cluster.world.sleep(7)
@@ -106,8 +109,8 @@ def test_a_restarted_broker_has_its_log_and_catches_up(cluster_of, tmp_path, cle
     run(cluster_of, tmp_path, scenario)
 
 
-def test_min_insync_replicas_refuses_acks_all_only(cluster_of, tmp_path) -> None:
-    async def scenario(cluster):
+def test_min_insync_replicas_refuses_acks_all_only(cluster_of: type[Cluster], tmp_path: Path) -> None:
+    async def scenario(cluster: Cluster) -> None:
         for node in cluster.nodes.values():
             node.manager.configs.set_topic_config("t", {"min.insync.replicas": "2"})
         cluster.appoint(TP, 1, (1,), ALL, to=(1,), is_new=True)
@@ -119,8 +122,8 @@ def test_min_insync_replicas_refuses_acks_all_only(cluster_of, tmp_path) -> None
     run(cluster_of, tmp_path, scenario)
 
 
-def test_acks_all_times_out_while_a_member_is_silent(cluster_of, tmp_path) -> None:
-    async def scenario(cluster):
+def test_acks_all_times_out_while_a_member_is_silent(cluster_of: type[Cluster], tmp_path: Path) -> None:
+    async def scenario(cluster: Cluster) -> None:
         cluster.appoint(TP, 1, ALL, ALL, is_new=True)
         await cluster.world.sleep(5)
         cluster.nodes[2].paused.add(TP)
@@ -133,8 +136,8 @@ def test_acks_all_times_out_while_a_member_is_silent(cluster_of, tmp_path) -> No
     run(cluster_of, tmp_path, scenario)
 
 
-def test_a_waiting_producer_learns_that_leadership_moved(cluster_of, tmp_path) -> None:
-    async def scenario(cluster):
+def test_a_waiting_producer_learns_that_leadership_moved(cluster_of: type[Cluster], tmp_path: Path) -> None:
+    async def scenario(cluster: Cluster) -> None:
         cluster.appoint(TP, 1, ALL, ALL, is_new=True)
         await cluster.world.sleep(5)
         cluster.nodes[2].paused.add(TP)
@@ -148,8 +151,10 @@ def test_a_waiting_producer_learns_that_leadership_moved(cluster_of, tmp_path) -
 
 
 @pytest.mark.known_failure("I5")
-def test_a_refused_isr_write_stays_pending_until_the_next_leader_and_isr(cluster_of, tmp_path) -> None:
-    async def scenario(cluster):
+def test_a_refused_isr_write_stays_pending_until_the_next_leader_and_isr(
+    cluster_of: type[Cluster], tmp_path: Path
+) -> None:
+    async def scenario(cluster: Cluster) -> None:
         cluster.appoint(TP, 1, ALL, ALL, is_new=True)
         await cluster.produce(TP, 1, acks=-1)
         cluster.nodes[3].paused.add(TP)
@@ -176,11 +181,13 @@ CLASSES = [
 
 @pytest.mark.parametrize(("age", "replicas", "expected"), CLASSES)
 @pytest.mark.known_failure("C1")
-def test_leader_and_isr_is_classified_by_its_leader_epoch(cluster_of, tmp_path, age, replicas, expected) -> None:
+def test_leader_and_isr_is_classified_by_its_leader_epoch(
+    cluster_of: type[Cluster], tmp_path: Path, age: Any, replicas: Any, expected: Any
+) -> None:
     from controller.wire.control import LeaderAndIsrEntry
     from controller.wire.types import LeaderAndIsr, ReplicaAssignment
 
-    async def scenario(cluster):
+    async def scenario(cluster: Cluster) -> None:
         for _ in range(8):
             cluster.appoint(TP, 1, ALL, ALL, is_new=True)
         entry = LeaderAndIsrEntry(
@@ -195,8 +202,10 @@ def test_leader_and_isr_is_classified_by_its_leader_epoch(cluster_of, tmp_path, 
 
 
 @pytest.mark.known_failure("I4")
-def test_a_follower_of_an_unknown_leader_keeps_its_epoch_but_gets_its_log(cluster_of, tmp_path) -> None:
-    async def scenario(cluster):
+def test_a_follower_of_an_unknown_leader_keeps_its_epoch_but_gets_its_log(
+    cluster_of: type[Cluster], tmp_path: Path
+) -> None:
+    async def scenario(cluster: Cluster) -> None:
         answers = cluster.appoint(TP, 9, (9,), (9, 2), to=(2,), is_new=True)
         assert answers == {2: ErrorCode.NONE}
         assert cluster.nodes[2].partition(TP).leader_epoch == -1
@@ -215,8 +224,10 @@ STOPS = [
 
 @pytest.mark.parametrize(("ahead", "delete", "expected", "is_kept"), STOPS)
 @pytest.mark.known_failure("D4")
-def test_stop_replica(cluster_of, tmp_path, ahead, delete, expected, is_kept) -> None:
-    async def scenario(cluster):
+def test_stop_replica(
+    cluster_of: type[Cluster], tmp_path: Path, ahead: Any, delete: Any, expected: Any, is_kept: Any
+) -> None:
+    async def scenario(cluster: Cluster) -> None:
         for _ in range(3):
             cluster.appoint(TP, 1, ALL, ALL, is_new=True)
         epoch = -2 if ahead == -9 else 2 + ahead
@@ -235,10 +246,10 @@ def test_stop_replica(cluster_of, tmp_path, ahead, delete, expected, is_kept) ->
 
 
 @pytest.mark.known_failure("R5")
-def test_a_failed_log_dir_takes_its_partitions_offline_and_no_other(cluster_of, tmp_path) -> None:
+def test_a_failed_log_dir_takes_its_partitions_offline_and_no_other(cluster_of: type[Cluster], tmp_path: Path) -> None:
     other = TopicPartition("u", 0)
 
-    async def scenario(cluster):
+    async def scenario(cluster: Cluster) -> None:
         cluster.appoint(TP, 1, ALL, ALL, is_new=True)
         cluster.appoint(other, 1, ALL, ALL, is_new=True)
         node = cluster.nodes[1]
@@ -257,8 +268,8 @@ def test_a_failed_log_dir_takes_its_partitions_offline_and_no_other(cluster_of, 
     run(cluster_of, tmp_path, scenario, dirs=("a", "b"))
 
 
-def test_an_io_error_at_an_append_fails_the_dir(cluster_of, tmp_path) -> None:
-    async def scenario(cluster):
+def test_an_io_error_at_an_append_fails_the_dir(cluster_of: type[Cluster], tmp_path: Path) -> None:
+    async def scenario(cluster: Cluster) -> None:
         cluster.appoint(TP, 1, (1,), (1,), is_new=True)
         log = cluster.nodes[1].partition(TP).log
         log.segments[0].log_path.unlink()
@@ -270,8 +281,8 @@ def test_an_io_error_at_an_append_fails_the_dir(cluster_of, tmp_path) -> None:
     run(cluster_of, tmp_path, scenario)
 
 
-def test_a_consumer_waits_for_committed_records_only(cluster_of, tmp_path) -> None:
-    async def scenario(cluster):
+def test_a_consumer_waits_for_committed_records_only(cluster_of: type[Cluster], tmp_path: Path) -> None:
+    async def scenario(cluster: Cluster) -> None:
         cluster.appoint(TP, 1, ALL, ALL, is_new=True)
         await cluster.world.sleep(5)
         for broker in (2, 3):
@@ -280,7 +291,7 @@ def test_a_consumer_waits_for_committed_records_only(cluster_of, tmp_path) -> No
         await cluster.produce(TP, 1, [b"a"])
         partitions = {TP: FetchPartition(fetch_offset=0, max_bytes=1 << 20)}
 
-        def fetch(max_wait_ms):
+        def fetch(max_wait_ms: Any) -> Any:
             request = FetchRequest(partitions=partitions, max_wait_ms=max_wait_ms, min_bytes=1, max_bytes=1 << 20)
             return cluster.nodes[1].manager.fetching.fetch(request)
 
@@ -307,8 +318,10 @@ FETCH_ERRORS = [
 
 
 @pytest.mark.parametrize(("fields", "replica_id", "expected"), FETCH_ERRORS)
-def test_a_fetch_is_refused(cluster_of, tmp_path, fields, replica_id, expected) -> None:
-    async def scenario(cluster):
+def test_a_fetch_is_refused(
+    cluster_of: type[Cluster], tmp_path: Path, fields: Any, replica_id: Any, expected: Any
+) -> None:
+    async def scenario(cluster: Cluster) -> None:
         for _ in range(2):
             cluster.appoint(TP, 1, ALL, ALL, is_new=True)
         partitions = {TP: FetchPartition(**{"fetch_offset": 0, "max_bytes": 100} | fields)}
@@ -323,10 +336,10 @@ def test_a_fetch_is_refused(cluster_of, tmp_path, fields, replica_id, expected) 
 
 
 @pytest.mark.feature("002-09")
-def test_a_throttled_new_replica_copies_at_about_the_rate(cluster_of, tmp_path) -> None:
+def test_a_throttled_new_replica_copies_at_about_the_rate(cluster_of: type[Cluster], tmp_path: Path) -> None:
     rate = 20_000
 
-    async def scenario(cluster):
+    async def scenario(cluster: Cluster) -> None:
         cluster.appoint(TP, 1, (1,), (1,), to=(1,), is_new=True)
         for _ in range(40):
             await cluster.produce(TP, 1, [b"x" * 9_900])
@@ -343,10 +356,10 @@ def test_a_throttled_new_replica_copies_at_about_the_rate(cluster_of, tmp_path) 
     run(cluster_of, tmp_path, scenario, replica_fetch_max_bytes=10_000, replica_fetch_response_max_bytes=10_000)
 
 
-def test_a_throttled_follower_leaves_out_what_is_not_in_sync(cluster_of, tmp_path) -> None:
+def test_a_throttled_follower_leaves_out_what_is_not_in_sync(cluster_of: type[Cluster], tmp_path: Path) -> None:
     rate = 20_000
 
-    async def scenario(cluster):
+    async def scenario(cluster: Cluster) -> None:
         cluster.appoint(TP, 1, (1,), (1,), to=(1,), is_new=True)
         for _ in range(40):
             await cluster.produce(TP, 1, [b"x" * 9_900])
@@ -362,8 +375,8 @@ def test_a_throttled_follower_leaves_out_what_is_not_in_sync(cluster_of, tmp_pat
     run(cluster_of, tmp_path, scenario, replica_fetch_max_bytes=10_000, replica_fetch_response_max_bytes=10_000)
 
 
-def test_records_are_deleted_on_all_replicas_before_the_answer(cluster_of, tmp_path) -> None:
-    async def scenario(cluster):
+def test_records_are_deleted_on_all_replicas_before_the_answer(cluster_of: type[Cluster], tmp_path: Path) -> None:
+    async def scenario(cluster: Cluster) -> None:
         cluster.appoint(TP, 1, ALL, ALL, is_new=True)
         for value in (b"a", b"b", b"c"):
             await cluster.produce(TP, 1, [value], acks=-1)
@@ -378,8 +391,8 @@ def test_records_are_deleted_on_all_replicas_before_the_answer(cluster_of, tmp_p
 
 
 @pytest.mark.feature("002-17")
-def test_a_replica_that_does_not_exist_yet_goes_to_the_dir_asked_for(cluster_of, tmp_path) -> None:
-    async def scenario(cluster):
+def test_a_replica_that_does_not_exist_yet_goes_to_the_dir_asked_for(cluster_of: type[Cluster], tmp_path: Path) -> None:
+    async def scenario(cluster: Cluster) -> None:
         manager = cluster.nodes[1].manager
         target = str(tmp_path / "1-b")
         cluster.metadata.known.add(TP)
@@ -392,8 +405,8 @@ def test_a_replica_that_does_not_exist_yet_goes_to_the_dir_asked_for(cluster_of,
     run(cluster_of, tmp_path, scenario, dirs=("a", "b"))
 
 
-def test_a_fetcher_whose_leader_dies_goes_on_with_the_next_one(cluster_of, tmp_path) -> None:
-    async def scenario(cluster):
+def test_a_fetcher_whose_leader_dies_goes_on_with_the_next_one(cluster_of: type[Cluster], tmp_path: Path) -> None:
+    async def scenario(cluster: Cluster) -> None:
         cluster.appoint(TP, 1, ALL, ALL, is_new=True)
         await cluster.produce(TP, 1, [b"a"], acks=-1)
         await cluster.stop(1, clean=False)
@@ -405,8 +418,8 @@ def test_a_fetcher_whose_leader_dies_goes_on_with_the_next_one(cluster_of, tmp_p
     run(cluster_of, tmp_path, scenario)
 
 
-def test_a_changed_min_isr_counts_at_once_and_stands_in_the_trace(cluster_of, tmp_path) -> None:
-    async def scenario(cluster):
+def test_a_changed_min_isr_counts_at_once_and_stands_in_the_trace(cluster_of: type[Cluster], tmp_path: Path) -> None:
+    async def scenario(cluster: Cluster) -> None:
         cluster.appoint(TP, 1, (1,), ALL, to=(1,), is_new=True)
         await cluster.produce(TP, 1)
         assert cluster.nodes[1].partition(TP).hw == 1
@@ -429,12 +442,14 @@ def test_a_changed_min_isr_counts_at_once_and_stands_in_the_trace(cluster_of, tm
     run(cluster_of, tmp_path, scenario)
 
 
-def test_an_idle_follower_asks_ever_less_often_and_a_new_partition_does_not_wait_for_it(cluster_of, tmp_path) -> None:
-    async def scenario(cluster):
+def test_an_idle_follower_asks_ever_less_often_and_a_new_partition_does_not_wait_for_it(
+    cluster_of: type[Cluster], tmp_path: Path
+) -> None:
+    async def scenario(cluster: Cluster) -> None:
         asked = []
         serve = cluster.nodes[1]._fetch
 
-        async def counted(body):
+        async def counted(body: Any) -> Any:
             if body.replica_id == 2:
                 asked.append((cluster.world.loop.time(), body.max_wait))
             return await serve(body)
@@ -461,8 +476,10 @@ def test_an_idle_follower_asks_ever_less_often_and_a_new_partition_does_not_wait
     run(cluster_of, tmp_path, scenario, replica_fetch_wait_max_ms=10_000)
 
 
-def test_without_a_longer_setting_an_idle_follower_asks_every_half_second(cluster_of, tmp_path) -> None:
-    async def scenario(cluster):
+def test_without_a_longer_setting_an_idle_follower_asks_every_half_second(
+    cluster_of: type[Cluster], tmp_path: Path
+) -> None:
+    async def scenario(cluster: Cluster) -> None:
         cluster.appoint(TP, 1, (1, 2), (1, 2), is_new=True)
         await cluster.world.sleep(5)
         fetches = sum(row.get("n", 1) for row in cluster.rows(1) if row["ev"] == "fetch")

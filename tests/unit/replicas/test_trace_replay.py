@@ -13,14 +13,16 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from broker_sim.isr import IsrChange, LedPartition
 from broker_sim.trace import TraceWriter
 from controller.wire.trace import TraceEvent
-from controller.wire.types import TopicPartition
+from controller.wire.types import BrokerId, TopicPartition
 from controller.world.simulated.world import run_world
+from tests.worlds.replicas import Cluster
 
 TPS = (TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0))
 ALL = (1, 2, 3, 4)
@@ -32,23 +34,23 @@ class Replay:
     def __init__(self, broker: int, tp: TopicPartition, *, exact: bool) -> None:
         self.broker, self.tp, self.exact = broker, tp, exact
         self.led: LedPartition | None = None
-        self.changes: list[tuple] = []
+        self.changes: list[tuple[Any, ...]] = []
         self.dead: set[int] = set()
         self.lag, self.min_isr = 30_000, 1
 
-    def feed(self, row: dict) -> None:
+    def feed(self, row: dict[str, Any]) -> None:
         if "topic" in row and (row["topic"], row.get("partition", self.tp.partition)) != self.tp:
             return
         getattr(self, row["ev"], lambda row: None)(row)
         if self.exact and self.led is not None and "hw" in row and row["ev"] != "follower":
             assert self.led.high_watermark == row["hw"], row
 
-    def start(self, row):
+    def start(self, row: Any) -> None:
         self.led = None
 
     down = follower = stop = start
 
-    def config(self, row):
+    def config(self, row: Any) -> None:
         if row["key"] == "replica.lag.time.max.ms":
             self.lag = int(row["value"])
         elif row["key"] in ("min.insync.replicas", "*") and ("topic" in row or self.led is None):
@@ -56,19 +58,19 @@ class Replay:
         if self.led is not None:
             self.led.min_insync_replicas = self.min_isr
 
-    def broker_down(self, row):
+    def broker_down(self, row: Any) -> None:
         self.dead.add(row["replica"])
         self._set_alive()
 
-    def broker_up(self, row):
+    def broker_up(self, row: Any) -> None:
         self.dead.discard(row["replica"])
         self._set_alive()
 
-    def _set_alive(self):
+    def _set_alive(self) -> None:
         if self.led is not None:
-            self.led.alive = {r for r in range(10) if r not in self.dead}
+            self.led.alive = {BrokerId(r) for r in range(10) if r not in self.dead}
 
-    def leader(self, row):
+    def leader(self, row: Any) -> None:
         was = self.led
         self.led = was or LedPartition(leader=self.broker, lag_time_max_ms=self.lag)
         self.led.min_insync_replicas = self.min_isr
@@ -85,26 +87,26 @@ class Replay:
             high_watermark=row["hw"] if was is None else None,
         )
 
-    def append(self, row):
+    def append(self, row: Any) -> None:
         self.led.append(row["leo"], row["ts"])
 
-    def fetch(self, row):
+    def fetch(self, row: Any) -> None:
         if not row["err"]:
             assert row["leo"] == self.led.log_end_offset
             self._decided(self.led.fetch(row["replica"], row["offset"], row["ts"]), row["ts"])
 
-    def tick(self, row):
+    def tick(self, row: Any) -> None:
         if self.led is not None:
             self._decided(self.led.tick(row["ts"]), row["ts"])
 
-    def _decided(self, change: IsrChange | None, ts: int):
+    def _decided(self, change: IsrChange | None, ts: int) -> None:
         if change is None:
             return
         self.changes.append((ts, change.kind.value, self.led.epoch, change.isr_old, change.isr, change.replicas))
         if not self.exact:
             self.led.write_succeeded(self.led.partition_epoch + 1, ts)
 
-    def isr_shrink(self, row):
+    def isr_shrink(self, row: Any) -> None:
         if not self.exact or self.led is None or self.led.epoch != row["epoch"] or self.led.pending is None:
             return
         if row["err"]:
@@ -115,9 +117,9 @@ class Replay:
     isr_expand = isr_shrink
 
 
-def emitted(rows: list[dict], tp: TopicPartition) -> list[tuple]:
+def emitted(rows: list[dict[str, Any]], tp: TopicPartition) -> list[tuple[Any, ...]]:
     """The changes as the leader tells them: one tuple per decision."""
-    found: dict[tuple, list[int]] = {}
+    found: dict[tuple[Any, ...], list[int]] = {}
     for row in rows:
         if row["ev"] in ("isr_shrink", "isr_expand") and (row["topic"], row["partition"]) == tp:
             key = (row["ts"], row["ev"], row["epoch"], tuple(row["isr_old"]), tuple(row["isr"]))
@@ -125,7 +127,7 @@ def emitted(rows: list[dict], tp: TopicPartition) -> list[tuple]:
     return [(*key, tuple(sorted(replicas))) for key, replicas in found.items()]
 
 
-async def scripted_run(world, cluster) -> None:
+async def scripted_run(world: Any, cluster: Cluster) -> None:
     """A quarter of an hour of produce, pauses, restarts, leader changes and epoch bumps, drawn from the seed."""
     chance = world.stream("script")
     await cluster.start(*ALL)
@@ -158,7 +160,7 @@ async def scripted_run(world, cluster) -> None:
     await world.sleep(40)
 
 
-async def bounce(world, cluster, chance) -> None:
+async def bounce(world: Any, cluster: Cluster, chance: Any) -> None:
     """A broker goes and returns, as a controller sees it; now and then it only seems gone."""
     broker = chance.choice(ALL)
     only_seems = chance.random() < 0.3
@@ -182,8 +184,10 @@ async def bounce(world, cluster, chance) -> None:
         cluster.appoint(tp, state.leader, state.isr, ALL)
 
 
-def rows_of_a_run(cluster_of, tmp_path: Path, seed: int, delay_s: tuple[float, float]) -> dict[int, list[dict]]:
-    async def scenario(world):
+def rows_of_a_run(
+    cluster_of: type[Cluster], tmp_path: Path, seed: int, delay_s: tuple[float, float]
+) -> dict[int, list[dict[str, Any]]]:
+    async def scenario(world: Any) -> Any:
         cluster = cluster_of(world, tmp_path, replica_fetch_wait_max_ms=2_000)
         cluster.zk.delay_s = delay_s
         try:
@@ -196,18 +200,20 @@ def rows_of_a_run(cluster_of, tmp_path: Path, seed: int, delay_s: tuple[float, f
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_every_change_and_high_watermark_follows_from_the_trace(cluster_of, tmp_path, seed) -> None:
+def test_every_change_and_high_watermark_follows_from_the_trace(
+    cluster_of: type[Cluster], tmp_path: Path, seed: Any
+) -> None:
     rows = rows_of_a_run(cluster_of, tmp_path, seed, (0.001, 0.6))
     assert_alike(rows, exact=True)
 
 
 @pytest.mark.parametrize("seed", range(3, 5))
-def test_instantaneous_writes_give_the_same_changes(cluster_of, tmp_path, seed) -> None:
+def test_instantaneous_writes_give_the_same_changes(cluster_of: type[Cluster], tmp_path: Path, seed: Any) -> None:
     rows = rows_of_a_run(cluster_of, tmp_path, seed, (0, 0))
     assert_alike(rows, exact=False)
 
 
-def assert_alike(rows: dict[int, list[dict]], *, exact: bool) -> None:
+def assert_alike(rows: dict[int, list[dict[str, Any]]], *, exact: bool) -> None:
     count = 0
     for broker, its in rows.items():
         for tp in TPS:
@@ -220,7 +226,7 @@ def assert_alike(rows: dict[int, list[dict]], *, exact: bool) -> None:
     assert count > 5, "the run was too quiet to prove anything"
 
 
-def test_runs_of_equal_fetches_are_collapsed_to_first_and_last(tmp_path) -> None:
+def test_runs_of_equal_fetches_are_collapsed_to_first_and_last(tmp_path: Path) -> None:
     trace = TraceWriter(1, tmp_path, start_ms=5)
     tp = TopicPartition("t", 0)
 
@@ -250,7 +256,7 @@ def test_runs_of_equal_fetches_are_collapsed_to_first_and_last(tmp_path) -> None
     assert [r["seq"] for r in rows] == list(range(8))
 
 
-def test_a_full_file_is_left_for_the_next_and_rows_are_numbered_through(tmp_path) -> None:
+def test_a_full_file_is_left_for_the_next_and_rows_are_numbered_through(tmp_path: Path) -> None:
     trace = TraceWriter(1, tmp_path, start_ms=5, rotate_bytes=200)
     for ts in range(20):
         trace.row(TraceEvent.TICK, ts)
@@ -278,7 +284,7 @@ while True:
 """
 
 
-def test_sigkill_loses_at_most_the_last_line(tmp_path) -> None:
+def test_sigkill_loses_at_most_the_last_line(tmp_path: Path) -> None:
     for attempt in range(5):
         folder = tmp_path / str(attempt)
         with subprocess.Popen(
@@ -293,11 +299,11 @@ def test_sigkill_loses_at_most_the_last_line(tmp_path) -> None:
                     break
             told = max([told, *(int(line) for line in writer.stdout.read().splitlines() if line)])
         assert writer.returncode == -signal.SIGKILL
-        rows, torn = [], 0
+        rows, torn = list[Any](), 0
         for file in folder.iterdir():
-            for line in file.read_bytes().splitlines(keepends=True):
-                if line.endswith(b"\n"):
-                    rows.append(json.loads(line))
+            for written in file.read_bytes().splitlines(keepends=True):
+                if written.endswith(b"\n"):
+                    rows.append(json.loads(written))
                 else:
                     torn += 1
         seqs = sorted(row["seq"] for row in rows)
@@ -315,7 +321,7 @@ def test_a_writer_without_a_folder_writes_nothing() -> None:
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
-def test_a_full_disk_ends_the_trace_and_not_the_broker(tmp_path) -> None:
+def test_a_full_disk_ends_the_trace_and_not_the_broker(tmp_path: Path) -> None:
     trace = TraceWriter(1, tmp_path, start_ms=0)
     os.dup2(os.open("/dev/full", os.O_WRONLY), trace._fd)
     trace.row(TraceEvent.TICK, 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -146,7 +147,7 @@ def fetch(trace: TraceWriter, ts: int, leo: int) -> None:
     trace.fetch_row(ts, TP, replica=2, offset=leo, leo=leo, epoch=0, changes_nothing=True, err=0, bytes=0)
 
 
-def test_a_run_of_appends_is_told_by_its_first_and_all_after_it(tmp_path) -> None:
+def test_a_run_of_appends_is_told_by_its_first_and_all_after_it(tmp_path: Path) -> None:
     trace = TraceWriter(1, tmp_path, start_ms=5)
     for n in range(5):
         append(trace, 100 + n, n)
@@ -167,7 +168,7 @@ def test_a_run_of_appends_is_told_by_its_first_and_all_after_it(tmp_path) -> Non
     ]
 
 
-def test_appends_that_move_the_high_watermark_are_all_told(tmp_path) -> None:
+def test_appends_that_move_the_high_watermark_are_all_told(tmp_path: Path) -> None:
     trace = TraceWriter(1, tmp_path, start_ms=5)
     append(trace, 100, 0)
     append(trace, 101, 1)
@@ -177,7 +178,7 @@ def test_appends_that_move_the_high_watermark_are_all_told(tmp_path) -> None:
     assert [row[1:4] for row in written(trace)] == [(100, 0, 1), (101, 1, 2), (102, 2, 3), (103, 3, 4)]
 
 
-def test_another_partition_does_not_end_a_run(tmp_path) -> None:
+def test_another_partition_does_not_end_a_run(tmp_path: Path) -> None:
     trace = TraceWriter(1, tmp_path, start_ms=5)
     for n in range(3):
         append(trace, 100 + n, n)

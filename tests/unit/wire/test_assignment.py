@@ -15,16 +15,16 @@ def lists(a: ReplicaAssignment) -> tuple[Any, Any, Any]:
     return a.replicas, a.adding_replicas, a.removing_replicas
 
 
-START = ReplicaAssignment(replicas=(1, 2, 3))  # type: ignore[arg-type]
-TO_456 = START.reassign_to((4, 5, 6))  # type: ignore[arg-type]
-TO_342 = START.reassign_to((3, 4, 2))  # type: ignore[arg-type]
+START = ReplicaAssignment(replicas=(1, 2, 3))
+TO_456 = START.reassign_to((4, 5, 6))
+TO_342 = START.reassign_to((3, 4, 2))
 CASES = [
     ("all move", TO_456, (4, 5, 6, 1, 2, 3), (4, 5, 6), (1, 2, 3)),
-    ("a new target supersedes the old one", TO_456.reassign_to((7, 8, 9)), (7, 8, 9, 1, 2, 3), (7, 8, 9), (1, 2, 3)),  # type: ignore[arg-type]
-    ("back to the origin", TO_456.reassign_to((1, 2, 3)), (1, 2, 3), (), ()),  # type: ignore[arg-type]
+    ("a new target supersedes the old one", TO_456.reassign_to((7, 8, 9)), (7, 8, 9, 1, 2, 3), (7, 8, 9), (1, 2, 3)),
+    ("back to the origin", TO_456.reassign_to((1, 2, 3)), (1, 2, 3), (), ()),
     ("some move", TO_342, (3, 4, 2, 1), (4,), (1,)),
     ("cancelling loses the order", TO_342.reassign_to(TO_342.origin_replicas), (3, 2, 1), (), ()),
-    ("a reorder adds and removes nothing", START.reassign_to((2, 1, 3)), (2, 1, 3), (), ()),  # type: ignore[arg-type]
+    ("a reorder adds and removes nothing", START.reassign_to((2, 1, 3)), (2, 1, 3), (), ()),
 ]
 
 

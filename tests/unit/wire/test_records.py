@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -45,7 +46,7 @@ RECORDS = st.lists(
 
 @settings(max_examples=60)
 @given(RECORDS, st.sampled_from(Codec))
-def test_what_is_built_is_read_back(records, codec) -> None:
+def test_what_is_built_is_read_back(records: Any, codec: Any) -> None:
     batch = build_batch(records, codec=codec)
     header = parse_header(batch)
     check_crc(batch, header)
@@ -55,7 +56,7 @@ def test_what_is_built_is_read_back(records, codec) -> None:
 
 @settings(max_examples=40)
 @given(RECORDS, st.sampled_from([0, 1, 2, 3, 4]))
-def test_kafka_python_reads_what_we_build_and_we_read_what_it_builds(records, codec) -> None:
+def test_kafka_python_reads_what_we_build_and_we_read_what_it_builds(records: Any, codec: Any) -> None:
     ours = build_batch(records, codec=Codec(codec))
     theirs = list(MemoryRecords(ours).next_batch())
     assert [(r.offset, r.timestamp, r.key, r.value) for r in theirs] == [
@@ -72,7 +73,7 @@ def test_kafka_python_reads_what_we_build_and_we_read_what_it_builds(records, co
 
 @settings(max_examples=150)
 @given(st.data())
-def test_any_flipped_bit_after_the_magic_is_noticed(data) -> None:
+def test_any_flipped_bit_after_the_magic_is_noticed(data: Any) -> None:
     batch = bytearray(build_values([(b"k", b"value"), (None, b"w")], timestamp=7))
     at = data.draw(st.integers(16, len(batch) - 1))
     batch[at] ^= 1 << data.draw(st.integers(0, 7))
@@ -82,7 +83,7 @@ def test_any_flipped_bit_after_the_magic_is_noticed(data) -> None:
 
 @settings(max_examples=100)
 @given(st.sampled_from([c for c in Codec if c is not Codec.NONE]), st.binary(max_size=60))
-def test_arbitrary_bytes_decompress_or_are_corrupt(codec, data) -> None:
+def test_arbitrary_bytes_decompress_or_are_corrupt(codec: Any, data: Any) -> None:
     try:
         decompress(codec, data)
     except KafkaError as error:
@@ -90,7 +91,7 @@ def test_arbitrary_bytes_decompress_or_are_corrupt(codec, data) -> None:
 
 
 @pytest.mark.parametrize("codec", [c for c in Codec if c is not Codec.NONE])
-def test_few_bytes_do_not_become_very_many(codec) -> None:
+def test_few_bytes_do_not_become_very_many(codec: Any) -> None:
     with pytest.raises(KafkaError, match="more than 1000 bytes"):
         decompress(codec, compress(codec, bytes(100_000)), limit=1_000)
 

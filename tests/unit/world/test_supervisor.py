@@ -96,7 +96,7 @@ def test_without_what_is_vital_the_process_ends() -> None:
 def test_cancelling_is_no_failure() -> None:
     async def scenario(supervisor: Supervisor) -> None:
         for start in (supervisor.keep, supervisor.once, supervisor.vital):
-            task = start("sleeper", asyncio.Event().wait)  # type: ignore[arg-type]
+            task = start("sleeper", asyncio.Event().wait)
             await asyncio.sleep(1)
             task.cancel()
             await asyncio.sleep(1)

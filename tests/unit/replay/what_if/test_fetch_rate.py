@@ -87,7 +87,7 @@ def removed(appends: Appends, *, end: int, rate: float) -> bool:
     def fetch_until(until: float) -> None:
         nonlocal copied, next_fetch, waits
         while next_fetch <= until:
-            led.fetch(three, copied, next_fetch)  # type: ignore[arg-type]
+            led.fetch(three, copied, next_fetch)
             if copied >= led.log_end_offset:
                 waits = True
                 next_fetch += WAIT_MS
