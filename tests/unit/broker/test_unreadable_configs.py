@@ -32,7 +32,7 @@ def led(epoch: int) -> LeaderAndIsrEntry:
     )
 
 
-def refuse(cluster: Any, path: str, kind: type = GetData) -> None:
+def refuse(cluster: Any, path: str, kind: Any = GetData) -> None:
     def refusal(op: ZkOp | Any) -> ZkCode | None:
         return ZkCode.NO_AUTH if isinstance(op, kind) and op.path == path else None
 
