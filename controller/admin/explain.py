@@ -66,14 +66,14 @@ async def main_async(argv: Sequence[str], machine: Machine) -> int:
         "coordinator": _coordinator,
     }
     try:
-        told = await subjects[options.subject](options, machine)
+        answer = await subjects[options.subject](options, machine)
     except (ToolFailure, KafkaError) as error:
         if options.json:
             machine.out.write(json.dumps({"error": str(error)}) + "\n")
         machine.err.write(f"kwob explain {options.subject}: {error}\n")
         return 1
     if options.json:
-        machine.out.write(json.dumps(told, ensure_ascii=False) + "\n")
+        machine.out.write(json.dumps(answer, ensure_ascii=False) + "\n")
     return 0
 
 
@@ -111,7 +111,7 @@ async def _partitioner(options: argparse.Namespace, machine: Machine) -> dict[st
             }
         )
     start = machine.chance.randrange(max(1, len(available)))
-    told = {
+    answer = {
         "partitions": count,
         "available": available,
         "keys": keys,
@@ -119,17 +119,17 @@ async def _partitioner(options: argparse.Namespace, machine: Machine) -> dict[st
         "sticky": list(sticky(available, options.records, options.per_batch, machine.chance)) if available else [],
     }
     if not options.json:
-        _print_partitions(machine, told)
-    return told
+        _print_partitions(machine, answer)
+    return answer
 
 
-def _print_partitions(machine: Machine, told: dict[str, Any]) -> None:
+def _print_partitions(machine: Machine, answer: dict[str, Any]) -> None:
     parts: list[Any] = []
-    if told["keys"]:
+    if answer["keys"]:
         table = Table(box=None, pad_edge=False, header_style="")
-        for title in ("key", "murmur2", "& 0x7fffffff", f"mod {told['partitions']}", "librdkafka (crc32)", ""):
+        for title in ("key", "murmur2", "& 0x7fffffff", f"mod {answer['partitions']}", "librdkafka (crc32)", ""):
             table.add_column(title, justify="left" if title in ("key", "") else "right")
-        for row in told["keys"]:
+        for row in answer["keys"]:
             note = "" if row["available"] else "has no leader: the producer waits, it takes no other partition"
             numbers = (row["murmur2"], row["masked"], row["partition"], row["librdkafka"])
             table.add_row(row["key"], *map(str, numbers), note)
@@ -137,11 +137,11 @@ def _print_partitions(machine: Machine, told: dict[str, Any]) -> None:
         parts.append(
             Text("Java, kafka-python, aiokafka: murmur2. librdkafka: crc32, unless partitioner=murmur2_random")
         )
-    if told["available"]:
+    if answer["available"]:
         parts.append(
             Text(
-                f"without a key, round-robin (Java before 2.4): {_listed(told['round_robin'])}\n"
-                f"without a key, sticky (Java since 2.4):       {_listed(told['sticky'])}"
+                f"without a key, round-robin (Java before 2.4): {_listed(answer['round_robin'])}\n"
+                f"without a key, sticky (Java since 2.4):       {_listed(answer['sticky'])}"
             )
         )
     else:
@@ -213,7 +213,7 @@ def _group(group: str, count: int) -> dict[str, Any]:
 async def _asked(admin: AdminClient, groups: Sequence[str], count: int) -> list[dict[str, Any]]:
     """The same with the leader of that partition and with what the cluster says. Creates nothing."""
     topic = (await describe_topics(admin, [GROUP_METADATA_TOPIC]))[GROUP_METADATA_TOPIC]
-    told = []
+    keys = []
     for group in groups:
         row = _group(group, len(topic.partitions) if isinstance(topic, TopicInfo) else count)
         row["leader"] = topic.partitions[row["partition"]].leader if isinstance(topic, TopicInfo) else None
@@ -221,8 +221,8 @@ async def _asked(admin: AdminClient, groups: Sequence[str], count: int) -> list[
         row["note"] = (
             "" if isinstance(topic, TopicInfo) else f"{GROUP_METADATA_TOPIC} does not exist; the first group creates it"
         )
-        told.append(row)
-    return told
+        keys.append(row)
+    return keys
 
 
 async def _find(admin: AdminClient, group: str) -> int | None:

@@ -48,29 +48,29 @@ async def explain(options: argparse.Namespace, machine: Machine) -> dict[str, An
     members = _members(options, counts)
     joining = _with_topics(_names(options.join, "--join"), options, counts)
     leaving = set(_names(options.leave, "--leave"))
-    known = {m.member_id for m in members}
-    for name in leaving - known:
-        raise ToolFailure(f"--leave {name}: there is no such member; there are {','.join(sorted(known))}")
-    for name in sorted(known & {m.member_id for m in joining}):
+    members_before = {m.member_id for m in members}
+    for name in leaving - members_before:
+        raise ToolFailure(f"--leave {name}: there is no such member; there are {','.join(sorted(members_before))}")
+    for name in sorted(members_before & {m.member_id for m in joining}):
         raise ToolFailure(f"--join {name}: it is a member already")
-    if not joining and leaving == known:
+    if not joining and leaving == members_before:
         raise ToolFailure("--leave: nobody would be left")
 
     def change(present: list[Member]) -> list[Member]:
         return [*(m for m in present if m.member_id not in leaving), *joining]
 
     chosen = list(ASSIGNORS) if options.assignor == "all" else [options.assignor]
-    told: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     for name in chosen:
         if joining or leaving:
             first, second = step(name, members, counts, change=change)
         else:
             first, second = rebalance(name, members, counts), []
-        told[name] = {"before": [_as_json(r) for r in first], "after": [_as_json(r) for r in second]}
+        result[name] = {"before": [_as_json(r) for r in first], "after": [_as_json(r) for r in second]}
         if not options.json:
             _print(machine, name, first, second, joined=[m.member_id for m in joining], left=sorted(leaving))
             machine.out.write("\n" if name != chosen[-1] else "")
-    return told
+    return result
 
 
 def _print(
@@ -79,8 +79,8 @@ def _print(
     default = " (what Java consumers use unless told otherwise)" if name == DEFAULT_STRATEGIES["3.x"][0] else ""
     parts: list[Any] = [Text(name + default, style="bold"), *(_table(r) for r in first)]
     if second:
-        told = [f"{','.join(joined)} joined" if joined else "", f"{','.join(left)} left" if left else ""]
-        parts.append(Text(" and ".join(filter(None, told)) + ":"))
+        changes = [f"{','.join(joined)} joined" if joined else "", f"{','.join(left)} left" if left else ""]
+        parts.append(Text(" and ".join(filter(None, changes)) + ":"))
         parts += [_table(r, changes=True) for r in second]
         parts.append(Text(_summary(name, second)))
     show(machine.out, parts)
@@ -101,8 +101,8 @@ def _table(round_: Round, *, changes: bool = False) -> Table:
 
 def _summary(name: str, rounds: Sequence[Round]) -> str:
     moved = sum(len(change.lost) for round_ in rounds for change in round_.changes.values())
-    taken = f"{moved} partition{'s' * (moved != 1)} taken from a member that stays"
-    text = f"{taken}, in {len(rounds)} rebalance{'s' * (len(rounds) > 1)}"
+    from_others = f"{moved} partition{'s' * (moved != 1)} taken from a member that stays"
+    text = f"{from_others}, in {len(rounds)} rebalance{'s' * (len(rounds) > 1)}"
     if name == COOPERATIVE:
         withheld = rounds[0].withheld
         return text + (f"; nobody stops, {spans(withheld)} wait for the second" if withheld else "; nobody stops")
@@ -147,15 +147,15 @@ def _as_json(round_: Round) -> dict[str, Any]:
 
 
 def _topics(given: Sequence[str]) -> dict[str, int]:
-    found: dict[str, int] = {}
+    partition_counts: dict[str, int] = {}
     for text in given:
         name, equals, count = text.partition("=")
-        if not name or not equals or not (count.isascii() and count.isdigit()) or name in found:
+        if not name or not equals or not (count.isascii() and count.isdigit()) or name in partition_counts:
             raise ToolFailure(f"--topic {text}: expected NAME=PARTITIONS, each topic once, for example orders=10")
-        found[name] = int(count)
-    if sum(found.values()) > _PARTITIONS_MAX:
-        raise ToolFailure(f"--topic: {sum(found.values())} partitions in all; at most {_PARTITIONS_MAX}")
-    return found
+        partition_counts[name] = int(count)
+    if sum(partition_counts.values()) > _PARTITIONS_MAX:
+        raise ToolFailure(f"--topic: {sum(partition_counts.values())} partitions in all; at most {_PARTITIONS_MAX}")
+    return partition_counts
 
 
 def _names(text: str, flag: str) -> list[str]:
@@ -179,28 +179,31 @@ def _members(options: argparse.Namespace, counts: Mapping[str, int]) -> list[Mem
 
 
 def _with_topics(names: Sequence[str], options: argparse.Namespace, counts: Mapping[str, int]) -> list[Member]:
-    known = [*_names(options.members, "--members"), *_names(options.join, "--join")]
-    wanted = _keyed(options.subscribe, "--subscribe", known)
-    for name, text in wanted.items():
+    everybody = [*_names(options.members, "--members"), *_names(options.join, "--join")]
+    subscriptions = _keyed(options.subscribe, "--subscribe", everybody)
+    for name, text in subscriptions.items():
         for topic in text.split(","):
             if topic not in counts:
                 raise ToolFailure(f"--subscribe {name}={text}: no --topic {topic}; there are {','.join(counts)}")
-    return [Member(member_id=n, topics=tuple(wanted[n].split(",")) if n in wanted else tuple(counts)) for n in names]
+    return [
+        Member(member_id=n, topics=tuple(subscriptions[n].split(",")) if n in subscriptions else tuple(counts))
+        for n in names
+    ]
 
 
 def _keyed(given: Sequence[str], flag: str, members: Sequence[str]) -> dict[str, str]:
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     for text in given:
         name, _, value = text.partition("=")
         if name not in members or not value:
             raise ToolFailure(f"{flag} {text}: expected MEMBER=..., the members are {','.join(members)}")
-        found[name] = value
-    return found
+        values[name] = value
+    return values
 
 
 def _owned(text: str, counts: Mapping[str, int]) -> tuple[TopicPartition, ...]:
     """The partitions of `t:0-3,u:1,t:7`. Raises ToolFailure."""
-    found: list[TopicPartition] = []
+    partitions: list[TopicPartition] = []
     for part in text.split(","):
         topic, _, numbers = part.rpartition(":")
         first, dash, last = numbers.partition("-")
@@ -209,5 +212,5 @@ def _owned(text: str, counts: Mapping[str, int]) -> tuple[TopicPartition, ...]:
             raise ToolFailure(f"--owned: {part!r} is not TOPIC:N or TOPIC:N-M of a --topic")
         if not int(bounds[0]) <= int(bounds[1]) < counts[topic]:
             raise ToolFailure(f"--owned: {part!r}: {topic} has partitions 0 to {counts[topic] - 1}")
-        found += [TopicPartition(topic, n) for n in range(int(bounds[0]), int(bounds[1]) + 1)]
-    return tuple(found)
+        partitions += [TopicPartition(topic, n) for n in range(int(bounds[0]), int(bounds[1]) + 1)]
+    return tuple(partitions)

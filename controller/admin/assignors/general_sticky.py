@@ -53,7 +53,7 @@ class _General:
     ) -> None:
         self.topics = topics
         self.wants = {m.member_id: [t for t in m.topics if t in topics] for m in members}
-        self.takers = {t: [m for m, wanted in self.wants.items() if t in wanted] for t in topics}
+        self.takers = {t: [m for m, topics_of_member in self.wants.items() if t in topics_of_member] for t in topics}
         self.shares: Shares = {m.member_id: list(owned.get(m.member_id, ())) for m in members}
         self.holder = {p: m for m, listed in self.shares.items() for p in listed}
         ordered = sorted(topics, key=lambda t: (len(self.takers[t]), t))
@@ -66,13 +66,13 @@ class _General:
     def _previous(members: Sequence[Member]) -> dict[TopicPartition, str]:
         """Who owned a partition in a generation before the highest one; the latest of those."""
         highest = max(m.generation for m in members)
-        found: dict[TopicPartition, tuple[int, str]] = {}
+        owners: dict[TopicPartition, tuple[int, str]] = {}
         for member in members:
             if member.generation < highest:
                 for partition in member.owned:
-                    if partition not in found or member.generation > found[partition][0]:
-                        found[partition] = (member.generation, member.member_id)
-        return {partition: member for partition, (_, member) in found.items()}
+                    if partition not in owners or member.generation > owners[partition][0]:
+                        owners[partition] = (member.generation, member.member_id)
+        return {partition: member for partition, (_, member) in owners.items()}
 
     def build(self) -> Shares:
         """Keep, give, balance."""

@@ -41,8 +41,8 @@ def in_order(members: Iterable[Member]) -> list[Member]:
 
 def subscribed(members: Iterable[Member], counts: PartitionCounts) -> dict[str, int]:
     """The topics that somebody subscribes to and that have partitions, by name."""
-    wanted = {topic for member in members for topic in member.topics}
-    return {topic: counts[topic] for topic in sorted(wanted) if counts.get(topic, 0) > 0}
+    topics = {topic for member in members for topic in member.topics}
+    return {topic: counts[topic] for topic in sorted(topics) if counts.get(topic, 0) > 0}
 
 
 def hash_order(keys: Iterable[_Key], hash_of: Callable[[_Key], int]) -> list[_Key]:

@@ -32,7 +32,7 @@ _ROUNDS_MAX: Final = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class ShareChange:
     """What one round means for one member: in order of topic and partition."""
 
     kept: tuple[TopicPartition, ...]
@@ -46,7 +46,7 @@ class Round:
 
     generation: int
     shares: Shares
-    changes: Mapping[str, Change]
+    changes: Mapping[str, ShareChange]
     paused: tuple[str, ...]
     withheld: tuple[TopicPartition, ...]
 
@@ -68,9 +68,9 @@ def rebalance(name: str, members: Sequence[Member], counts: PartitionCounts, *, 
     return rounds
 
 
-def _change(before: Sequence[TopicPartition], after: Sequence[TopicPartition]) -> Change:
+def _change(before: Sequence[TopicPartition], after: Sequence[TopicPartition]) -> ShareChange:
     old, new = set(before), set(after)
-    return Change(
+    return ShareChange(
         kept=tuple(sorted(old & new)), lost=tuple(sorted(old - new)), gained=tuple(sorted(new - old))
     )  # fmt: skip
 

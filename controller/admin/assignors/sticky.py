@@ -41,8 +41,8 @@ def assign(members: Sequence[Member], counts: PartitionCounts) -> StickyShares:
     """What both assignors compute first."""
     topics = subscribed(members, counts)
     owned, claimed_twice = _claims(members, topics)
-    wanted = {frozenset(m.topics) for m in members}
-    if len(wanted) > 1:
+    subscriptions = {frozenset(m.topics) for m in members}
+    if len(subscriptions) > 1:
         shares = general_shares(members, topics, owned)
         return StickyShares(shares=shares, transferring=_changing_hands(members, shares))
     return _Equal(topics, owned, claimed_twice).build()

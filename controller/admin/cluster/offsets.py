@@ -30,12 +30,14 @@ async def list_offsets(
         "topics": [{"name": name, "partitions": listed} for name, listed in topics.items()],
     }
     answer = await admin.call_broker(leader, ApiKey.LIST_OFFSETS, body)
-    found: dict[TopicPartition, int | Refused] = {}
+    offsets: dict[TopicPartition, int | Refused] = {}
     for topic in answer.topics:
         for p in topic.partitions:
             code = ErrorCode.of(p.error_code)
-            found[TopicPartition(topic.name, p.partition_index)] = p.offset if code is ErrorCode.NONE else Refused(code)
-    return found
+            offsets[TopicPartition(topic.name, p.partition_index)] = (
+                p.offset if code is ErrorCode.NONE else Refused(code)
+            )
+    return offsets
 
 
 async def offsets_at(
@@ -50,12 +52,12 @@ async def offsets_at(
     for partition in sorted(partitions):
         by_leader[_leader(partition, topics[partition.topic])].append(partition)
     answers = await asyncio.gather(*(list_offsets(admin, b, p, timestamp) for b, p in sorted(by_leader.items())))
-    found: dict[TopicPartition, int] = {}
+    offsets: dict[TopicPartition, int] = {}
     for partition, offset in sorted((item for answer in answers for item in answer.items()), key=lambda i: i[0]):
         if isinstance(offset, Refused):
             raise offset
-        found[partition] = offset
-    return found
+        offsets[partition] = offset
+    return offsets
 
 
 def _leader(partition: TopicPartition, topic: TopicInfo | Refused) -> BrokerId:

@@ -8,7 +8,7 @@ from typing import Final, Protocol
 from controller.admin.cluster.client import AdminClient
 from controller.admin.cluster.failures import Refused, ToolFailure
 from controller.admin.cluster.queries import (
-    ConfigType,
+    ConfigResourceType,
     Outcomes,
     TopicInfo,
     alter_configs,
@@ -115,12 +115,12 @@ class ByBrokers:
 
     async def change_topics(self, changes: ConfigChanges) -> bool:
         """As `Cluster.change_topics`."""
-        await alter_configs(self.admin, ConfigType.TOPIC, changes)
+        await alter_configs(self.admin, ConfigResourceType.TOPIC, changes)
         return True
 
     async def change_brokers(self, changes: ConfigChanges) -> bool:
         """As `Cluster.change_brokers`."""
-        await alter_configs(self.admin, ConfigType.BROKER, changes)
+        await alter_configs(self.admin, ConfigResourceType.BROKER, changes)
         return True
 
 

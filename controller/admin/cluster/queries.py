@@ -25,7 +25,7 @@ _ZERO_ID: Final = uuid.UUID(int=0)
 Outcomes = dict[TopicPartition, Refused | None]
 
 
-class ConfigType(IntEnum):
+class ConfigResourceType(IntEnum):
     """`ConfigResource.Type`."""
 
     TOPIC = 2
@@ -89,12 +89,12 @@ async def describe_topics(admin: AdminClient, names: Collection[str]) -> dict[st
     answer = await admin.call_any(
         ApiKey.METADATA, {"topics": [{"name": n} for n in sorted(names)], "allow_auto_topic_creation": False}
     )
-    found: dict[str, TopicInfo | Refused] = {}
+    topics: dict[str, TopicInfo | Refused] = {}
     for topic in answer.topics:
         code = ErrorCode.of(topic.error_code)
-        known = code in (ErrorCode.NONE, ErrorCode.LEADER_NOT_AVAILABLE)
-        found[topic.name] = _topic(topic) if known else Refused(code)
-    return {name: found.get(name, Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)) for name in sorted(names)}
+        usable = code in (ErrorCode.NONE, ErrorCode.LEADER_NOT_AVAILABLE)
+        topics[topic.name] = _topic(topic) if usable else Refused(code)
+    return {name: topics.get(name, Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)) for name in sorted(names)}
 
 
 def _topic(topic: Any) -> TopicInfo:
@@ -181,31 +181,31 @@ async def delete_topics(admin: AdminClient, names: Collection[str]) -> None:
 
 
 async def describe_configs(
-    admin: AdminClient, config_type: ConfigType, names: Collection[str], *, synonyms: bool = False
+    admin: AdminClient, config_type: ConfigResourceType, names: Collection[str], *, synonyms: bool = False
 ) -> dict[str, list[ConfigEntry]]:
     """All properties of these topics, or of these brokers (`""`: the cluster's default), sorted by name.
 
     Raises: Refused for the first refusal.
     """
-    found: dict[str, list[ConfigEntry]] = {}
-    for group in [[n] for n in sorted(names) if n] if config_type is ConfigType.BROKER else [sorted(names)]:
-        found |= await _describe_configs(admin, config_type, group, synonyms)
-    if config_type is ConfigType.BROKER and "" in names:
-        found |= await _describe_configs(admin, config_type, [""], synonyms)
-    return found
+    entries: dict[str, list[ConfigEntry]] = {}
+    for group in [[n] for n in sorted(names) if n] if config_type is ConfigResourceType.BROKER else [sorted(names)]:
+        entries |= await _describe_configs(admin, config_type, group, synonyms)
+    if config_type is ConfigResourceType.BROKER and "" in names:
+        entries |= await _describe_configs(admin, config_type, [""], synonyms)
+    return entries
 
 
 async def _describe_configs(
-    admin: AdminClient, config_type: ConfigType, names: Sequence[str], synonyms: bool
+    admin: AdminClient, config_type: ConfigResourceType, names: Sequence[str], synonyms: bool
 ) -> dict[str, list[ConfigEntry]]:
     resources = [{"resource_type": config_type, "resource_name": n, "configuration_keys": None} for n in names]
     body = {"resources": resources, "include_synonyms": synonyms}
     answer = await _to_owner(admin, config_type, names, ApiKey.DESCRIBE_CONFIGS, body)
-    found: dict[str, list[ConfigEntry]] = {}
+    entries: dict[str, list[ConfigEntry]] = {}
     for result in answer.results:
         check(result.error_code, result.error_message)
-        found[result.resource_name] = sorted(map(_entry, result.configs), key=lambda e: e.name)
-    return found
+        entries[result.resource_name] = sorted(map(_entry, result.configs), key=lambda e: e.name)
+    return entries
 
 
 def _entry(entry: Any) -> ConfigEntry:
@@ -227,23 +227,23 @@ def _source(number: int) -> ConfigSource:
 
 
 async def _to_owner(
-    admin: AdminClient, config_type: ConfigType, names: Sequence[str], api_key: ApiKey, body: Mapping[str, Any]
+    admin: AdminClient, config_type: ConfigResourceType, names: Sequence[str], api_key: ApiKey, body: Mapping[str, Any]
 ) -> Any:
     """A broker's own properties are that broker's affair; the rest is any broker's."""
-    if config_type is ConfigType.BROKER and names and names[0]:
+    if config_type is ConfigResourceType.BROKER and names and names[0]:
         return await admin.call_broker(BrokerId(int(names[0])), api_key, body)
     return await admin.call_any(api_key, body)
 
 
 async def alter_configs(
-    admin: AdminClient, config_type: ConfigType, changes: Mapping[str, Mapping[str, str | None]]
+    admin: AdminClient, config_type: ConfigResourceType, changes: Mapping[str, Mapping[str, str | None]]
 ) -> None:
     """Sets properties, or deletes those whose value is None; per topic or broker. Raises Refused for the first refusal.
 
     Brokers are changed one after the other, topics in one request.
     """
     names = sorted(changes)
-    for group in [[n] for n in names] if config_type is ConfigType.BROKER else [names] if names else []:
+    for group in [[n] for n in names] if config_type is ConfigResourceType.BROKER else [names] if names else []:
         resources = [
             {
                 "resource_type": config_type,
@@ -276,7 +276,7 @@ async def list_reassignments(
         lambda a: [a.error_code],
     )
     check(answer.error_code, answer.error_message)
-    found = {
+    reassignments = {
         TopicPartition(topic.name, p.partition_index): ReplicaAssignment(
             replicas=tuple(p.replicas),
             adding_replicas=tuple(p.adding_replicas),
@@ -285,7 +285,7 @@ async def list_reassignments(
         for topic in answer.topics
         for p in topic.partitions
     }
-    return dict(sorted(found.items()))
+    return dict(sorted(reassignments.items()))
 
 
 async def alter_reassignments(

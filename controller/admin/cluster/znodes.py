@@ -120,12 +120,12 @@ class Znodes:
 
     async def brokers(self) -> list[Broker]:
         """The registered brokers by id."""
-        found = []
+        registered = []
         for broker_id in BrokerIdsZNode.ids(await self.children(BrokerIdsZNode.path)):
             data = await self.read(BrokerIdZNode.path(broker_id))
             if data is not None:
-                found.append(BrokerIdZNode.decode(broker_id, data))
-        return found
+                registered.append(BrokerIdZNode.decode(broker_id, data))
+        return registered
 
     async def configs(self, entity_path: str) -> dict[str, str]:
         """The configs of `topics/T` or `brokers/N`, in their order."""
@@ -160,9 +160,9 @@ class Znodes:
 
     async def replicas(self, topics: Iterable[str]) -> dict[TopicPartition, tuple[BrokerId, ...]]:
         """The replicas of all partitions of these topics, of those that there are."""
-        found = {}
+        layout = {}
         for topic in sorted(set(topics)):
             assignment = await self.assignment(topic)
             for number, replicas in sorted(assignment.partitions.items() if assignment else ()):
-                found[TopicPartition(topic, number)] = tuple(replicas.replicas)
-        return found
+                layout[TopicPartition(topic, number)] = tuple(replicas.replicas)
+        return layout

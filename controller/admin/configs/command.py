@@ -12,8 +12,8 @@ from typing import Final
 from controller.admin.cluster.failures import Refused, ToolFailure, class_and_message
 from controller.admin.cluster.queries import (
     ConfigEntry,
+    ConfigResourceType,
     ConfigSource,
-    ConfigType,
     alter_configs,
     describe_configs,
     topic_names,
@@ -55,11 +55,11 @@ async def alter(run: Run, of: Entity) -> None:
     unset = [key for key in deleted if key not in own]
     if unset:
         raise _invalid(f"Invalid config(s): {','.join(unset)}")
-    if of.type is ConfigType.TOPIC and added.keys() & set(deleted):
+    if of.type is ConfigResourceType.TOPIC and added.keys() & set(deleted):
         raise Refused(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
     changes: Mapping[str, str | None] = {**added, **dict.fromkeys(deleted)}
     hidden = [e.name for e in entries if e.source is _DYNAMIC[of.level] and e.value is None and e.name not in changes]
-    if hidden and of.type is ConfigType.BROKER:
+    if hidden and of.type is ConfigResourceType.BROKER:
         raise _invalid(
             "All sensitive broker config entries must be specified for --alter, missing entries: "
             f"Set({', '.join(hidden)})"
@@ -80,7 +80,7 @@ async def describe(run: Run, of: Entity) -> None:
 
 
 async def _all_names(run: Run, of: Entity) -> list[str | None]:
-    if of.type is ConfigType.TOPIC:
+    if of.type is ConfigResourceType.TOPIC:
         return [*await topic_names(run.admin)]
     return [*(str(b) for b in await run.admin.brokers()), None]
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from controller.admin.cluster.failures import ToolFailure
-from controller.admin.cluster.queries import ConfigType
+from controller.admin.cluster.queries import ConfigResourceType
 from controller.admin.toolkit.options import COMMAND_CONFIG, Arguments, Option, OptionTable, UsageExit, java_integer
 
 _ACTIONS: Final = ("alter", "describe")
@@ -62,14 +62,14 @@ TABLE: Final = OptionTable(
 class Entity:
     """What is meant: one entity (`name`), the default of all (`is_default`), or every one of the type."""
 
-    type: ConfigType
+    type: ConfigResourceType
     name: str | None
     is_default: bool = False
 
     @property
     def plural(self) -> str:
         """The type as Kafka names it."""
-        return "topics" if self.type is ConfigType.TOPIC else "brokers"
+        return "topics" if self.type is ConfigResourceType.TOPIC else "brokers"
 
     @property
     def singular(self) -> str:
@@ -167,7 +167,7 @@ def entity(args: Arguments) -> Entity:
     names = _entity_names(args)
     is_default = bool(names) and not names[0] and not topic
     return Entity(
-        type=ConfigType.TOPIC if topic else ConfigType.BROKER,
+        type=ConfigResourceType.TOPIC if topic else ConfigResourceType.BROKER,
         name=None if is_default or not names else names[0],
         is_default=is_default,
     )

@@ -145,24 +145,24 @@ async def _from_file(run: Run, group: Group) -> Offsets:
     return await _in_range(run, plan[group.group_id])
 
 
-async def _in_range(run: Run, wanted: Offsets) -> Offsets:
-    first = await offsets_at(run.admin, wanted.keys(), EARLIEST)
-    end = await offsets_at(run.admin, wanted.keys(), LATEST)
-    found, warnings = within(wanted, first, end)
+async def _in_range(run: Run, targets: Offsets) -> Offsets:
+    first = await offsets_at(run.admin, targets.keys(), EARLIEST)
+    end = await offsets_at(run.admin, targets.keys(), LATEST)
+    offsets, warnings = within(targets, first, end)
     for warning in warnings:
         run.console.log("WARN", warning, _LOGGER)
-    return found
+    return offsets
 
 
 async def _at_time(run: Run, partitions: Collection[TopicPartition], timestamp: int) -> Offsets:
-    found = await offsets_at(run.admin, partitions, timestamp)
-    later = [partition for partition, offset in found.items() if offset < 0]
+    at_time = await offsets_at(run.admin, partitions, timestamp)
+    later = [partition for partition, offset in at_time.items() if offset < 0]
     for partition in later:
         run.console.line(
             f"\nWarn: Partition {partition.partition} from topic {partition.topic} is empty. Falling back to latest "
             "known offset."
         )
-    return found | await offsets_at(run.admin, later, LATEST)
+    return at_time | await offsets_at(run.admin, later, LATEST)
 
 
 async def delete(run: Run) -> None:
@@ -170,18 +170,18 @@ async def delete(run: Run) -> None:
     name = run.args.value("group") or ""
     topics, partitions = parse_topics(run.args.values("topic"))
     outcomes: Outcomes = {}
-    for topic, found in (await describe_topics(run.admin, topics)).items():
-        if isinstance(found, Refused):
-            outcomes[TopicPartition(topic, -1)] = found
+    for topic, topic_now in (await describe_topics(run.admin, topics)).items():
+        if isinstance(topic_now, Refused):
+            outcomes[TopicPartition(topic, -1)] = topic_now
         else:
-            partitions += [TopicPartition(topic, p.partition) for p in found.partitions]
-    wanted = sorted(set(partitions))
+            partitions += [TopicPartition(topic, p.partition) for p in topic_now.partitions]
+    in_order = sorted(set(partitions))
     try:
-        outcomes |= await delete_offsets(run.admin, name, wanted) if wanted else {}
-        failed = next((r.code for p, r in outcomes.items() if r is not None and p in set(wanted)), ErrorCode.NONE)
+        outcomes |= await delete_offsets(run.admin, name, in_order) if in_order else {}
+        failed = next((r.code for p, r in outcomes.items() if r is not None and p in set(in_order)), ErrorCode.NONE)
     except Refused as refused:
         failed = refused.code
-        outcomes |= dict.fromkeys(wanted, refused)
+        outcomes |= dict.fromkeys(in_order, refused)
     run.console.line(_summary(failed, name, run.args.values("topic")))
     row = "{:<30} {:<15} {:<15}"
     shown = sorted(outcomes.items(), key=lambda item: f"{item[0].topic}{item[0].partition}")

@@ -154,8 +154,8 @@ def words(text: str | None, allowed: Collection[str], what: str, title: str) -> 
     """The words of a comma list in any case; none for no text. Raises UsageExit for one that is not allowed."""
     if not text:
         return frozenset()
-    known = {word.lower(): word for word in allowed}
-    found = [known.get(word.strip().lower()) for word in text.split(",")]
-    if None in found:
+    by_lower_case = {word.lower(): word for word in allowed}
+    chosen = [by_lower_case.get(word.strip().lower()) for word in text.split(",")]
+    if None in chosen:
         raise UsageExit(f"Invalid {what} list '{text}'. Valid {title} are: {', '.join(allowed)}")
-    return frozenset(word for word in found if word is not None)
+    return frozenset(word for word in chosen if word is not None)

@@ -100,13 +100,13 @@ def parse_member_assignment(data: bytes) -> tuple[TopicPartition, ...]:
     reader = _Reader(data)
     try:
         reader.number(2)
-        found = []
+        partitions = []
         for _ in range(reader.number(4)):
             topic = reader.text()
-            found += [TopicPartition(topic, reader.number(4)) for _ in range(reader.number(4))]
+            partitions += [TopicPartition(topic, reader.number(4)) for _ in range(reader.number(4))]
     except (EOFError, UnicodeDecodeError):
         return ()
-    return tuple(sorted(found))
+    return tuple(sorted(partitions))
 
 
 class _Reader:
@@ -123,11 +123,11 @@ class _Reader:
         return self._take(self.number(2)).decode()
 
     def _take(self, size: int) -> bytes:
-        taken = self._data[self._at : self._at + size]
-        if size < 0 or len(taken) != size:
+        piece = self._data[self._at : self._at + size]
+        if size < 0 or len(piece) != size:
             raise EOFError
         self._at += size
-        return taken
+        return piece
 
 
 async def committed_offsets(admin: AdminClient, group: Group) -> dict[TopicPartition, int]:

@@ -32,13 +32,13 @@ def parse_datetime(text: str) -> int:
     if not has_time:
         raise _unparsed("Error parsing timestamp. It does not contain a 'T' according to ISO8601 format")
     full = text if re.search(r"[+\-Z]", time) else text + "Z"
-    found = _TIME.fullmatch(full)
-    if found is None:
+    match = _TIME.fullmatch(full)
+    if match is None:
         raise _unparsed(f'Unparseable date: "{full}"')
-    year, month, day, hour, minute, second, fraction = (int(found[n]) for n in range(1, 8))
-    offset = timedelta(hours=int(found[10] or 0), minutes=int(found[11] or 0))
+    year, month, day, hour, minute, second, fraction = (int(match[n]) for n in range(1, 8))
+    offset = timedelta(hours=int(match[10] or 0), minutes=int(match[11] or 0))
     try:
-        zone = timezone(-offset if found[9] == "-" else offset)
+        zone = timezone(-offset if match[9] == "-" else offset)
         at = datetime(year, month, day, hour, minute, second, fraction * 1000, zone)
     except ValueError as error:
         raise _unparsed(f'Unparseable date: "{full}"') from error
@@ -51,13 +51,13 @@ def _unparsed(message: str) -> ToolFailure:
 
 def parse_duration_ms(text: str) -> int:
     """Milliseconds of `PnDTnHnMnS`. Raises ToolFailure."""
-    found = _DURATION.fullmatch(text)
-    if found is None or not any(found[n] for n in (2, 4, 5, 6)) or (found[3] or "").upper() == "T":
+    match = _DURATION.fullmatch(text)
+    if match is None or not any(match[n] for n in (2, 4, 5, 6)) or (match[3] or "").upper() == "T":
         raise ToolFailure("Text cannot be parsed to a Duration", java_class="java.time.format.DateTimeParseException")
-    days, hours, minutes, seconds = (int(found[n] or 0) for n in (2, 4, 5, 6))
-    fraction = int(((found[7] or "") + "000")[:3]) * (-1 if (found[6] or "").startswith("-") else 1)
+    days, hours, minutes, seconds = (int(match[n] or 0) for n in (2, 4, 5, 6))
+    fraction = int(((match[7] or "") + "000")[:3]) * (-1 if (match[6] or "").startswith("-") else 1)
     total = ((days * 24 + hours) * 60 + minutes) * 60_000 + seconds * 1000 + fraction
-    return -total if found[1] == "-" else total
+    return -total if match[1] == "-" else total
 
 
 def parse_topics(given: Sequence[str]) -> tuple[list[str], list[TopicPartition]]:
@@ -106,20 +106,20 @@ def _is_number(row: Sequence[str], at: int) -> bool:
 
 
 def within(
-    wanted: Offsets, first: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]
+    targets: Offsets, first: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]
 ) -> tuple[Offsets, list[str]]:
     """The offsets within each log, and a warning for each that was not."""
-    found: Offsets = {}
+    offsets: Offsets = {}
     warnings = []
-    for partition, offset in wanted.items():
-        found[partition] = max(first[partition], min(offset, end[partition]))
-        if found[partition] != offset:
+    for partition, offset in targets.items():
+        offsets[partition] = max(first[partition], min(offset, end[partition]))
+        if offsets[partition] != offset:
             how = "higher than latest" if offset > end[partition] else "lower than earliest"
             warnings.append(
                 f"New offset ({offset}) is {how} offset for topic partition {partition}. Value will be set to "
-                f"{found[partition]}"
+                f"{offsets[partition]}"
             )
-    return found, warnings
+    return offsets, warnings
 
 
 def to_csv(plan: Mapping[str, Offsets], *, with_group: bool) -> str:

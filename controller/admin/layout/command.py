@@ -44,19 +44,19 @@ async def explain_topics(run: Run, names: Collection[str], *, at_least: int = 0)
     """
     check_picture(run.args.value("picture"))
     brokers = [BrokerRack(broker_id=n.broker_id, rack=n.rack) for n in (await run.admin.brokers()).values()]
-    told, parts = [], []
+    answers, parts = [], []
     for topic in (await _known(run.admin, names, at_least)).values():
         if not isinstance(topic, TopicInfo):
             raise topic
         layout = {p.partition: p.replicas for p in topic.partitions}
         imbalance = leader_imbalance((p.replicas, p.leader) for p in topic.partitions)
-        told.append({"topic": topic.name, **as_json(layout, brokers), "leader_imbalance": _keys(imbalance)})
+        answers.append({"topic": topic.name, **as_json(layout, brokers), "leader_imbalance": _keys(imbalance)})
         away = ", ".join(f"broker {b} {100 * share:.0f} %" for b, share in imbalance.items() if share)
         parts += [Text(f"Topic {topic.name}", style="bold"), *_parts(layout, brokers)]
         parts.append(Text(f"led elsewhere than preferred: {away or 'nothing'}"))
     if not run.console.as_json:
         show(run.machine.out, parts)
-    run.console.result({"layouts": told})
+    run.console.result({"layouts": answers})
     if (path := run.args.value("picture")) is not None:
         save(path, "Layout of " + ", ".join(sorted(names)), parts)
 
@@ -199,12 +199,12 @@ async def _brokers(options: argparse.Namespace, machine: Machine) -> list[Broker
 
 def parse_brokers(text: str) -> list[BrokerRack]:
     """The brokers of `0:a,1:b` or `0,1`. Raises ToolFailure for what is no id, and for an id given twice."""
-    found: dict[int, BrokerRack] = {}
+    brokers: dict[int, BrokerRack] = {}
     for part in text.split(","):
         number, colon, rack = part.strip().partition(":")
         if not (number.isascii() and number.isdigit()) or (colon and not rack) or int(number) >= 2**31:
             raise ToolFailure(f"--brokers: {part.strip()!r} is not ID or ID:RACK, for example 0:a,1:b")
-        if int(number) in found:
+        if int(number) in brokers:
             raise ToolFailure(f"--brokers: broker {number} is listed twice")
-        found[int(number)] = BrokerRack(broker_id=BrokerId(int(number)), rack=rack or None)
-    return list(found.values())
+        brokers[int(number)] = BrokerRack(broker_id=BrokerId(int(number)), rack=rack or None)
+    return list(brokers.values())

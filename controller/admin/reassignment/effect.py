@@ -174,15 +174,15 @@ def _dirs(moves: Sequence[PartitionMove], log_dirs: Mapping[PartitionReplica, st
     for move in moves:
         for broker in move.meanwhile.replicas:
             replica = PartitionReplica(move.partition, broker)
-            wanted, place = log_dirs.get(replica), places.get(replica)
+            target_dir, place = log_dirs.get(replica), places.get(replica)
             if place is None and broker in move.meanwhile.adding_replicas:
-                path = wanted or _emptiest(broker, now.dirs, logs)
+                path = target_dir or _emptiest(broker, now.dirs, logs)
                 logs[broker, path] += 1
                 coming[broker, path] += move.bytes_per_copy
             elif place is not None and broker in move.meanwhile.removing_replicas:
                 going[broker, place] += sizes[replica]
-            elif place is not None and wanted is not None and wanted != place:
-                coming[broker, wanted] += sizes[replica]
+            elif place is not None and target_dir is not None and target_dir != place:
+                coming[broker, target_dir] += sizes[replica]
                 going[broker, place] += sizes[replica]
     for broker, path in sorted(coming.keys() | going.keys()):
         size = before[broker, path]
@@ -204,23 +204,23 @@ def steps(move: PartitionMove) -> list[str]:
     r, topic = move.meanwhile, move.partition.topic
     if not r.is_being_reassigned:
         return [f"write replicas [{commas(move.target)}] to /brokers/topics/{topic}; nothing is copied: done at once"]
-    told = [
+    lines = [
         f"write replicas [{commas(r.replicas)}] adding [{commas(r.adding_replicas)}] removing "
         f"[{commas(r.removing_replicas)}] to /brokers/topics/{topic}"
     ]
     if r.adding_replicas:
-        told.append(
+        lines.append(
             f"LeaderAndIsr with the next leader epoch to {commas(r.replicas)}; {commas(r.adding_replicas)} begin"
         )
-        told.append(f"wait until all of {commas(move.target)} are in the ISR")
+        lines.append(f"wait until all of {commas(move.target)} are in the ISR")
     if move.leader_moves:
-        told.append(f"leader {_one(move.leader)} is not in the target or not alive: elect {_one(move.leader_after)}")
+        lines.append(f"leader {_one(move.leader)} is not in the target or not alive: elect {_one(move.leader_after)}")
     else:
-        told.append(f"leader {_one(move.leader)} stays; LeaderAndIsr with the next leader epoch")
+        lines.append(f"leader {_one(move.leader)} stays; LeaderAndIsr with the next leader epoch")
     if r.removing_replicas:
-        told.append(f"StopReplica to {commas(r.removing_replicas)}: out of the ISR, then deleted")
-    told.append(f"write replicas [{commas(move.target)}]; UpdateMetadata to all brokers")
-    return told
+        lines.append(f"StopReplica to {commas(r.removing_replicas)}: out of the ISR, then deleted")
+    lines.append(f"write replicas [{commas(move.target)}]; UpdateMetadata to all brokers")
+    return lines
 
 
 # -- is a throttle enough ----------------------------------------------------------------------------------------------

@@ -32,17 +32,17 @@ def forgotten(
 
     A rate is needed while anything moves; the list of a topic, while one of its partitions does.
     """
-    found = []
+    throttles = []
     if not moving:
         for broker, configs in sorted(brokers.items()):
             where = "--entity-default" if broker == DEFAULT else f"--entity-name {broker}"
             entity = "all brokers" if broker == DEFAULT else f"broker {broker}"
-            found += _of(entity, f"--entity-type brokers {where}", configs, BROKER_THROTTLES, bootstrap)
+            throttles += _of(entity, f"--entity-type brokers {where}", configs, BROKER_THROTTLES, bootstrap)
     busy = {partition.topic for partition in moving}
     for topic, configs in sorted(topics.items()):
         if topic not in busy:
-            found += _of(f"topic {topic}", f"--topic {topic}", configs, TOPIC_THROTTLES, bootstrap)
-    return found
+            throttles += _of(f"topic {topic}", f"--topic {topic}", configs, TOPIC_THROTTLES, bootstrap)
+    return throttles
 
 
 #: How Kafka names the entity that stands for all brokers.

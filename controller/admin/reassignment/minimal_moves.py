@@ -40,10 +40,10 @@ def minimal(
         leaders = _leaders(current, dict.fromkeys(proposal, sorted(racks)), proposal)
         assert leaders is not None, "those of the proposal are within its own bounds"
         sets = _replica_sets(current, racks, proposal, leaders)
-    found = {p: _ordered(current.get(p, ()), sets[p], leaders[p]) for p in proposal}
-    whole = all(len(found[p]) == len(proposal[p]) and leaders[p] in sets[p] for p in proposal)
-    if whole and moves(current, found) <= moves(current, proposal):
-        return found
+    result = {p: _ordered(current.get(p, ()), sets[p], leaders[p]) for p in proposal}
+    whole = all(len(result[p]) == len(proposal[p]) and leaders[p] in sets[p] for p in proposal)
+    if whole and moves(current, result) <= moves(current, proposal):
+        return result
     return {p: tuple(replicas) for p, replicas in proposal.items()}
 
 
@@ -158,13 +158,13 @@ def _rack_nodes(
         return {None: (partition, [[supply]])}
     more = flow.node()
     surplus = flow.edge(partition, more, max(0, count - len(names)))
-    found: dict[str | None, tuple[int, list[list[int]]]] = {}
+    nodes: dict[str | None, tuple[int, list[list[int]]]] = {}
     for name in names:
         node = flow.node()
         first = flow.edge(partition, node, 1)
         beyond = flow.edge(more, node, count)
-        found[name] = (node, [[supply, first], [supply, surplus, beyond]])
-    return found
+        nodes[name] = (node, [[supply, first], [supply, surplus, beyond]])
+    return nodes
 
 
 def _leaders(current: Layout, sets: Layout, proposal: Layout) -> dict[TopicPartition, BrokerId] | None:
@@ -193,5 +193,5 @@ def _leaders(current: Layout, sets: Layout, proposal: Layout) -> dict[TopicParti
             if cost == 0:
                 flow.push((supply, edge, of_topic, in_all))
     flow.run(source, sink)
-    found = {p: b for p, mine in edges.items() for b, edge in mine.items() if flow.used(edge)}
-    return found if len(found) == len(proposal) else None
+    leaders = {p: b for p, mine in edges.items() for b, edge in mine.items() if flow.used(edge)}
+    return leaders if len(leaders) == len(proposal) else None

@@ -41,11 +41,11 @@ async def look(admin: AdminClient, plan: ReassignmentPlan, running: Mapping[Topi
         for p in topic.partitions
     }
     live = await admin.brokers()
-    wanted = {b for p, target in plan.targets.items() for b in (*target, *partitions[p].replicas)} & set(live)
-    told = await asyncio.gather(*(_dirs_of(admin, broker) for broker in sorted(wanted)))
+    concerned = {b for p, target in plan.targets.items() for b in (*target, *partitions[p].replicas)} & set(live)
+    answers = await asyncio.gather(*(_dirs_of(admin, broker) for broker in sorted(concerned)))
     return Now(
         partitions={p: partitions[p] for p in plan.targets},
-        dirs=dict(zip(sorted(wanted), told, strict=True)),
+        dirs=dict(zip(sorted(concerned), answers, strict=True)),
         live=frozenset(live),
         moving=running,
     )
@@ -118,10 +118,10 @@ async def produce_rates(
 
 async def _leader_sizes(admin: AdminClient, leaders: Mapping[TopicPartition, BrokerId]) -> dict[TopicPartition, int]:
     brokers = sorted(set(leaders.values()))
-    told = await asyncio.gather(*(_dirs_of(admin, broker) for broker in brokers))
+    answers = await asyncio.gather(*(_dirs_of(admin, broker) for broker in brokers))
     return {
         log.partition: log.size_bytes
-        for broker, dirs in zip(brokers, told, strict=True)
+        for broker, dirs in zip(brokers, answers, strict=True)
         for log_dir in dirs
         for log in log_dir.replicas
         if leaders.get(log.partition) == broker and not log.is_future

@@ -91,8 +91,8 @@ class Tally:
     ) -> Progress:
         """Takes one look in: what runs at `at_s`, who leads, and the size of the log of each replica that answered."""
         for partition, reassignment in running.items():
-            known = self.added.get(partition, frozenset())
-            self.added[partition] = known | frozenset(reassignment.adding_replicas)
+            added_before = self.added.get(partition, frozenset())
+            self.added[partition] = added_before | frozenset(reassignment.adding_replicas)
             leader = leaders.get(partition)
             if leader is not None and (size := sizes.get(PartitionReplica(partition, leader))) is not None:
                 self.leader_bytes[partition] = size
@@ -153,25 +153,25 @@ def waits(
     live: Collection[BrokerId],
 ) -> tuple[str, ...]:
     """What each partition waits for, the one with most bytes to go first. Pure."""
-    found: list[tuple[int, TopicPartition, str]] = []
+    rows: list[tuple[int, TopicPartition, str]] = []
     for partition, reassignment in running.items():
         state = states.get(partition)
         missing = [b for b in reassignment.target_replicas if state is None or b not in state.isr]
         full = sizes.get(PartitionReplica(partition, state.leader), 0) if state and state.leader is not None else 0
-        told, behind = [], 0
+        reasons, behind = [], 0
         for broker in missing:
             size = sizes.get(PartitionReplica(partition, broker))
             behind = max(behind, full - (size or 0))
             if broker not in live:
-                told.append(f"broker {broker}, which is not alive")
+                reasons.append(f"broker {broker}, which is not alive")
             elif size is None:
-                told.append(f"broker {broker} to begin")
+                reasons.append(f"broker {broker} to begin")
             else:
-                told.append(f"broker {broker} ({decimal(size)} of {decimal(max(full, size))})")
+                reasons.append(f"broker {broker} ({decimal(size)} of {decimal(max(full, size))})")
         if state is None or state.leader is None:
-            told = ["a leader to copy from"]
-        found.append((-behind, partition, f"{partition} waits for {', '.join(told) or 'the controller'}"))
-    return tuple(text for _, _, text in sorted(found))
+            reasons = ["a leader to copy from"]
+        rows.append((-behind, partition, f"{partition} waits for {', '.join(reasons) or 'the controller'}"))
+    return tuple(text for _, _, text in sorted(rows))
 
 
 async def _states(
@@ -194,14 +194,14 @@ async def _sizes(
     live: Collection[BrokerId],
 ) -> dict[PartitionReplica, int]:
     """Sizes of the logs of leaders and added replicas; those of brokers that do not answer are left out."""
-    wanted: dict[BrokerId, set[TopicPartition]] = {}
+    partitions_at: dict[BrokerId, set[TopicPartition]] = {}
     for partition, reassignment in running.items():
         brokers = {*reassignment.adding_replicas, *tally.added.get(partition, ()), leaders.get(partition)}
         for broker in brokers:
             if broker is not None:
-                wanted.setdefault(broker, set()).add(partition)
-    found = await asyncio.gather(*(_sizes_at(admin, b, wanted[b]) for b in sorted(wanted) if b in live))
-    return {replica: size for sizes in found for replica, size in sizes.items()}
+                partitions_at.setdefault(broker, set()).add(partition)
+    answers = await asyncio.gather(*(_sizes_at(admin, b, partitions_at[b]) for b in sorted(partitions_at) if b in live))
+    return {replica: size for sizes in answers for replica, size in sizes.items()}
 
 
 async def _sizes_at(

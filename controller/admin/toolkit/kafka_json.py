@@ -118,10 +118,10 @@ def _not_json(text: str, stripped: str, error: Exception) -> NotJson:
 def _innermost(text: str) -> str:
     """What is open at the end of the text: Object or Array."""
     open_ones: list[str] = []
-    for found in re.finditer(r'"(?:[^"\\]|\\.)*"?|[][{}]', text):
-        if found[0] in "[{":
-            open_ones.append(found[0])
-        elif found[0] in "]}" and open_ones:
+    for match in re.finditer(r'"(?:[^"\\]|\\.)*"?|[][{}]', text):
+        if match[0] in "[{":
+            open_ones.append(match[0])
+        elif match[0] in "]}" and open_ones:
             open_ones.pop()
     return "Array" if open_ones and open_ones[-1] == "[" else "Object"
 

@@ -169,13 +169,13 @@ class OptionTable:
             if not _looks_like_option(word):
                 continue
             option, value = self._recognise(word)
-            found = given.setdefault(option.name, [])
+            values = given.setdefault(option.name, [])
             if option.argument is None:
                 continue
             if value is None:
                 value, at = _next_value(option, words, at)
             if value is not None:
-                found.append(value)
+                values.append(value)
         return Arguments(self, given, argv)
 
     def _recognise(self, word: str) -> tuple[Option, str | None]:

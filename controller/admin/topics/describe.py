@@ -10,8 +10,8 @@ from typing import Any, Final
 from controller.admin.cluster.failures import Refused, ToolFailure
 from controller.admin.cluster.queries import (
     ConfigEntry,
+    ConfigResourceType,
     ConfigSource,
-    ConfigType,
     PartitionInfo,
     TopicInfo,
     describe_configs,
@@ -193,19 +193,19 @@ async def described(run: Run, names: Collection[str]) -> list[DescribedTopic]:
     if not names:
         return []
     topics = await describe_topics(run.admin, names)
-    configs = await describe_configs(run.admin, ConfigType.TOPIC, names)
+    configs = await describe_configs(run.admin, ConfigResourceType.TOPIC, names)
     live = frozenset(await run.admin.nodes())
     try:
         reassignments = await list_reassignments(run.admin)
     except Refused as refused:
         run.console.complain(f"Couldn't query reassignments through the AdminClient API: {refused}")
         reassignments = {}
-    found = []
+    topics_in_full = []
     for name, topic in topics.items():
         if isinstance(topic, Refused):
             raise topic
-        found.append(_described(topic, configs.get(name, []), reassignments, live))
-    return found
+        topics_in_full.append(_described(topic, configs.get(name, []), reassignments, live))
+    return topics_in_full
 
 
 def _described(

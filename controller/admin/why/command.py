@@ -49,20 +49,20 @@ async def explain(
     commands = Commands(bootstrap=options.bootstrap_server or "HOST:PORT", local=locally is not None)
     try:
         topic, partition = await _facts(options, machine, connect, locally or Locally())
-        known = {p.partition.partition for p in topic.partitions}
-        if partition is not None and partition not in known:
-            raise ToolFailure(f"{topic.topic} has no partition {partition}; it has 0 to {max(known, default=-1)}")
+        numbers = {p.partition.partition for p in topic.partitions}
+        if partition is not None and partition not in numbers:
+            raise ToolFailure(f"{topic.topic} has no partition {partition}; it has 0 to {max(numbers, default=-1)}")
     except (ToolFailure, KafkaError) as error:
         machine.err.write(f"kwob why: {error}\n")
         if options.json:
             machine.out.write(json.dumps({"error": str(error)}) + "\n")
         return CANNOT_TELL
-    found = diagnose(topic, commands, partition)
+    findings = diagnose(topic, commands, partition)
     if options.json:
-        machine.out.write(json.dumps(as_json(topic, found), ensure_ascii=False) + "\n")
+        machine.out.write(json.dumps(as_json(topic, findings), ensure_ascii=False) + "\n")
     else:
-        show(machine.out, [Text.from_markup(text) for text in _texts(topic, found, partition)])
-    return TROUBLE if found else NOTHING_WRONG
+        show(machine.out, [Text.from_markup(text) for text in _texts(topic, findings, partition)])
+    return TROUBLE if findings else NOTHING_WRONG
 
 
 async def _facts(
@@ -106,15 +106,15 @@ async def _ask(
 
 
 def _named(target: str, names: set[str]) -> tuple[str, int | None]:
-    found = split_target(target, names)
-    if found is None:
+    parts = split_target(target, names)
+    if parts is None:
         near = ", ".join(sorted(names)[:10]) or "none"
         raise ToolFailure(f"There is no topic or partition {target}; topics are: {near}")
-    return (found, None) if isinstance(found, str) else (found.topic, found.partition)
+    return (parts, None) if isinstance(parts, str) else (parts.topic, parts.partition)
 
 
-def _texts(topic: TopicFacts, found: Sequence[Finding], partition: int | None) -> list[str]:
-    if not found:
+def _texts(topic: TopicFacts, findings: Sequence[Finding], partition: int | None) -> list[str]:
+    if not findings:
         shown = [p for p in topic.partitions if partition is None or p.partition.partition == partition]
         lines = ["[green]nothing is wrong[/green]"]
         for p in shown[:_SHOWN_MAX]:
@@ -122,7 +122,7 @@ def _texts(topic: TopicFacts, found: Sequence[Finding], partition: int | None) -
         if len(shown) > _SHOWN_MAX:
             lines.append(f"... and {len(shown) - _SHOWN_MAX} more")
         return ["\n".join(lines)]
-    return [_text(finding) for finding in found]
+    return [_text(finding) for finding in findings]
 
 
 def _text(finding: Finding) -> str:
@@ -132,7 +132,7 @@ def _text(finding: Finding) -> str:
     return "\n".join(lines)
 
 
-def as_json(topic: TopicFacts, found: Sequence[Finding]) -> dict[str, Any]:
+def as_json(topic: TopicFacts, findings: Sequence[Finding]) -> dict[str, Any]:
     """The findings for machines."""
     return {
         "topic": topic.topic,
@@ -145,6 +145,6 @@ def as_json(topic: TopicFacts, found: Sequence[Finding]) -> dict[str, Any]:
                 "because": list(f.because),
                 "next": list(f.next),
             }
-            for f in found
+            for f in findings
         ],
     }

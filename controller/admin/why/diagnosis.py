@@ -62,14 +62,14 @@ def diagnose(topic: TopicFacts, commands: Commands, only: int | None = None) -> 
 
     Of a topic that is being deleted only that is told: its partitions are taken down, and need not be well.
     """
-    found = list(_topic(topic, commands))
+    findings = list(_topic(topic, commands))
     if topic.deletion is Deletion.MARKED:
-        return found
+        return findings
     for partition in topic.partitions:
         if only is None or partition.partition.partition == only:
             for check in _CHECKS:
-                found += check(topic, partition, commands)
-    return sorted(found, key=lambda finding: _ORDER[finding.trouble])
+                findings += check(topic, partition, commands)
+    return sorted(findings, key=lambda finding: _ORDER[finding.trouble])
 
 
 _ORDER: Final = {trouble: at for at, trouble in enumerate(Trouble)}

@@ -14,7 +14,7 @@ from controller.admin.cluster.client import AdminClient
 from controller.admin.cluster.failures import ClusterUnreachable, Refused, ToolFailure
 from controller.admin.cluster.log_dirs import LogDir, describe_log_dirs
 from controller.admin.cluster.queries import (
-    ConfigType,
+    ConfigResourceType,
     PartitionInfo,
     TopicInfo,
     describe_configs,
@@ -64,24 +64,24 @@ class BrokerView:
 
 async def ask_brokers(admin: AdminClient, topic: str, *, sample_s: float = SAMPLE_S) -> BrokerView | None:
     """What brokers say of a topic; None when they know of none. Raises ClusterUnreachable, Refused."""
-    found = (await describe_topics(admin, [topic]))[topic]
-    if not isinstance(found, TopicInfo):
+    topic_now = (await describe_topics(admin, [topic]))[topic]
+    if not isinstance(topic_now, TopicInfo):
         return None
     live = frozenset(await admin.brokers())
-    asked = {TopicPartition(topic, p.partition) for p in found.partitions}
-    holders = {b for p in found.partitions for b in p.replicas} & live
+    asked = {TopicPartition(topic, p.partition) for p in topic_now.partitions}
+    holders = {b for p in topic_now.partitions for b in p.replicas} & live
     try:
         moving = await list_reassignments(admin, asked)
     except (Refused, ClusterUnreachable):
         moving = {}
     loop = asyncio.get_running_loop()
     earlier, began = await _dirs(admin, holders, asked), loop.time()
-    if any(set(p.replicas) - set(p.isr) for p in found.partitions):
+    if any(set(p.replicas) - set(p.isr) for p in topic_now.partitions):
         await asyncio.sleep(sample_s)
     later, ended = await _dirs(admin, holders, asked), loop.time()
-    configs = await describe_configs(admin, ConfigType.TOPIC, [topic])
+    configs = await describe_configs(admin, ConfigResourceType.TOPIC, [topic])
     return BrokerView(
-        topic=found,
+        topic=topic_now,
         live=live,
         controller=await _controller(admin),
         moving=moving,
@@ -102,17 +102,17 @@ async def _dirs(
     admin: AdminClient, brokers: Collection[BrokerId], partitions: Collection[TopicPartition]
 ) -> dict[BrokerId, list[LogDir]]:
     async def one(broker: BrokerId) -> list[LogDir] | None:
-        told: list[LogDir] | None = await _within(describe_log_dirs(admin, [broker], partitions), broker)
-        return told
+        answers: list[LogDir] | None = await _within(describe_log_dirs(admin, [broker], partitions), broker)
+        return answers
 
     ordered = sorted(brokers)
-    told = await asyncio.gather(*map(one, ordered))
-    return {broker: dirs for broker, dirs in zip(ordered, told, strict=True) if dirs is not None}
+    answers = await asyncio.gather(*map(one, ordered))
+    return {broker: dirs for broker, dirs in zip(ordered, answers, strict=True) if dirs is not None}
 
 
 async def _broker_configs(admin: AdminClient, brokers: Collection[BrokerId]) -> dict[BrokerId, dict[str, str]]:
     async def one(broker: BrokerId) -> dict[str, str]:
-        entries = await _within(describe_configs(admin, ConfigType.BROKER, [str(broker)]), str(broker))
+        entries = await _within(describe_configs(admin, ConfigResourceType.BROKER, [str(broker)]), str(broker))
         return {e.name: e.value for e in entries or [] if e.value is not None}
 
     ordered = sorted(brokers)
@@ -141,14 +141,14 @@ def facts(
     if brokers is None and topic is None:
         raise ToolFailure(f"There is no topic {name}. (kwob topics --list shows those that there are.)")
     configs = dict(brokers.configs if brokers else {}) | dict(topic.configs if topic else {})
-    told = {p.partition for p in brokers.topic.partitions} if brokers else set()
-    numbers = sorted(told | set(topic.assignment if topic else ()))
+    by_metadata = {p.partition for p in brokers.topic.partitions} if brokers else set()
+    numbers = sorted(by_metadata | set(topic.assignment if topic else ()))
     partitions = tuple(_partition(name, n, brokers, topic, configs, locally) for n in numbers)
-    known = {b for p in partitions for b in (*p.replicas, *p.isr)}
+    concerned = {b for p in partitions for b in (*p.replicas, *p.isr)}
     return TopicFacts(
         topic=name,
         partitions=partitions,
-        brokers={b: _broker(b, brokers, cluster, locally) for b in sorted(known)},
+        brokers={b: _broker(b, brokers, cluster, locally) for b in sorted(concerned)},
         controller=cluster.controller if cluster else brokers.controller if brokers else None,
         min_insync_replicas=_number(configs.get("min.insync.replicas")) or 1,
         unclean_elections=configs.get("unclean.leader.election.enable") == "true",
@@ -162,8 +162,8 @@ def facts(
 
 def _delete_enabled(brokers: BrokerView | None) -> bool | None:
     """`delete.topic.enable`, as far as brokers tell it; False when one says so."""
-    told = {c[_DELETE] for c in (brokers.broker_configs.values() if brokers else ()) if _DELETE in c}
-    return None if not told else "false" not in told
+    values = {c[_DELETE] for c in (brokers.broker_configs.values() if brokers else ()) if _DELETE in c}
+    return None if not values else "false" not in values
 
 
 def _partition(
@@ -175,17 +175,17 @@ def _partition(
     locally: Locally,
 ) -> PartitionFacts:
     partition = TopicPartition(name, number)
-    told = next((p for p in brokers.topic.partitions if p.partition == number), None) if brokers else None
-    assignment = _assignment(partition, told, brokers, topic)
+    by_metadata = next((p for p in brokers.topic.partitions if p.partition == number), None) if brokers else None
+    assignment = _assignment(partition, by_metadata, brokers, topic)
     state = topic.states.get(number) if topic else None
-    found = PartitionFacts(
+    facts = PartitionFacts(
         partition=partition,
         replicas=assignment.replicas,
         adding_replicas=assignment.adding_replicas,
         removing_replicas=assignment.removing_replicas,
-        leader=told.leader if told else None,
-        isr=told.isr if told else (),
-        state_known=told is not None and (told.leader is not None or bool(told.isr)),
+        leader=by_metadata.leader if by_metadata else None,
+        isr=by_metadata.isr if by_metadata else (),
+        state_known=by_metadata is not None and (by_metadata.leader is not None or bool(by_metadata.isr)),
         logs=_logs(partition, brokers) if brokers else {},
         leader_throttled=_listed(configs.get(LEADER_REPLICAS, ""), number, assignment.replicas),
         follower_throttled=_listed(configs.get(FOLLOWER_REPLICAS, ""), number, assignment.replicas),
@@ -193,20 +193,20 @@ def _partition(
         log_lines=locally.log_lines.get(partition, ()),
     )
     if topic is None:
-        return found
+        return facts
     if state is None:
-        return replace(found, leader=None, isr=(), state_known=False)
-    return replace(found, leader=state.leader, isr=state.isr, state_known=True)
+        return replace(facts, leader=None, isr=(), state_known=False)
+    return replace(facts, leader=state.leader, isr=state.isr, state_known=True)
 
 
 def _assignment(
-    partition: TopicPartition, told: PartitionInfo | None, brokers: BrokerView | None, topic: ZkTopic | None
+    partition: TopicPartition, by_metadata: PartitionInfo | None, brokers: BrokerView | None, topic: ZkTopic | None
 ) -> ReplicaAssignment:
     if topic is not None and partition.partition in topic.assignment:
         return topic.assignment[partition.partition]
     if brokers is not None and partition in brokers.moving:
         return brokers.moving[partition]
-    return ReplicaAssignment(replicas=told.replicas if told else ())
+    return ReplicaAssignment(replicas=by_metadata.replicas if by_metadata else ())
 
 
 def _broker(broker: BrokerId, brokers: BrokerView | None, cluster: ZkCluster | None, locally: Locally) -> BrokerFacts:
