@@ -95,8 +95,7 @@ def _targets(args: Arguments) -> list[TopicPartition]:
             for row in rows
         ]
     except kj.JsonFailure as error:
-        place = error.place
-        raise ToolFailure(f"Preferred replica election data is empty{place}", java_class=_OPERATION) from error
+        raise ToolFailure("Preferred replica election data is empty", java_class=_OPERATION) from error
     twice = sorted(p for p, count in Counter(targets).items() if count > 1)
     if twice:
         raise ToolFailure(

@@ -177,7 +177,7 @@ async def delete(run: Run) -> None:
             partitions += [TopicPartition(topic, p.partition) for p in topic_now.partitions]
     in_order = sorted(set(partitions))
     try:
-        outcomes |= await delete_offsets(run.admin, name, in_order) if in_order else {}
+        outcomes |= await delete_offsets(run.admin, name, in_order)
         failed = next((r.code for p, r in outcomes.items() if r is not None and p in set(in_order)), ErrorCode.NONE)
     except Refused as refused:
         failed = refused.code

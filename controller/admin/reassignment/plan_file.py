@@ -40,11 +40,11 @@ class ReassignmentPlan:
 def parse_plan(text: str, texts: Texts = V39) -> ReassignmentPlan:
     """A reassignment file. Raises JsonFailure, ToolFailure (version, unequal lists)."""
     try:
-        parsed = kj.parse(text)
+        parsed = kj.parse(text, newer=texts.newer_parser)
     except kj.JsonFailure as error:
         if texts.shows_parser:
             raise
-        raise ToolFailure(f"The input string is not a valid JSON{error.place}", java_class=_OPERATION) from error
+        raise ToolFailure("The input string is not a valid JSON", java_class=_OPERATION) from error
     value = kj.as_object(parsed)
     _check_version(value)
     rows = []
@@ -52,9 +52,11 @@ def parse_plan(text: str, texts: Texts = V39) -> ReassignmentPlan:
     for item in kj.as_array(value["partitions"]) if "partitions" in value else []:
         row = kj.as_object(item)
         partition = TopicPartition(kj.as_string(kj.member(row, "topic")), kj.as_integer(kj.member(row, "partition")))
-        replicas = tuple(BrokerId(r) for r in kj.array_of(kj.member(row, "replicas"), kj.as_integer))
+        replicas = tuple(BrokerId(r) for r in kj.array_of(kj.member(row, "replicas"), kj.as_integer, texts.no_array))
         rows.append((partition, replicas))
-        dirs = kj.array_of(row["log_dirs"], kj.as_string) if "log_dirs" in row else [ANY_LOG_DIR] * len(replicas)
+        dirs = [ANY_LOG_DIR] * len(replicas)
+        if "log_dirs" in row:
+            dirs = kj.array_of(row["log_dirs"], kj.as_string, texts.no_array)
         if len(dirs) != len(replicas):
             raise _command_failed(
                 f"Size of replicas list [{_list(replicas)}] is different from size of log dirs list "
@@ -87,7 +89,7 @@ def parse_topics_to_move(text: str, texts: Texts = V39) -> list[str]:
     try:
         parsed = kj.parse(text)
     except kj.JsonFailure as error:
-        raise ToolFailure(f"The input string is not a valid JSON{error.place}", java_class=_OPERATION) from error
+        raise ToolFailure("The input string is not a valid JSON", java_class=_OPERATION) from error
     value = kj.as_object(parsed)
     _check_version(value)
     items = kj.as_array(value["topics"]) if "topics" in value else []

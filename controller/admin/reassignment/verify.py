@@ -32,6 +32,7 @@ async def verify(run: Run) -> None:
         await show(run, list(plan.targets), advice=False)
     running = await cluster.running() or {}
     current = await cluster.replicas({p.topic for p in plan.targets})
+    _check_numbers(plan, current)
     states = {p: state(p, target, running, current) for p, target in plan.targets.items()}
     for line in status_lines(states, plan.targets, current, texts):
         run.console.line(line)
@@ -54,6 +55,15 @@ def refuse_log_dirs(run: Run, plan: ReassignmentPlan) -> None:
         texts = run.zookeeper_texts
         text = texts.log_dirs_unserved if run.args.has("bootstrap-server") else texts.log_dirs_refused
         raise ToolFailure(text, java_class=COMMAND_FAILED)
+
+
+def _check_numbers(plan: ReassignmentPlan, current: Replicas) -> None:
+    """Raises ToolFailure for a number below 0 of a topic that exists, as Kafka's tool stumbles over it."""
+    for partition in plan.targets:
+        count = sum(1 for p in current if p.topic == partition.topic)
+        if partition.partition < 0 and count:
+            text = f"Index {partition.partition} out of bounds for length {count}"
+            raise ToolFailure(text, java_class="java.lang.IndexOutOfBoundsException")
 
 
 class State(Enum):

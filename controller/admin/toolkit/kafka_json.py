@@ -6,35 +6,31 @@ Source: Kafka 3.9 `org.apache.kafka.server.util.Json`, `JsonValue`; spec admin.m
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from controller.admin.cluster.failures import ToolFailure
 from controller.admin.toolkit.console import compact
+from controller.admin.toolkit.jackson import complaint
 
 _T = TypeVar("_T")
 #: Files of reassignments are read whole; a file above this is a mistake.
 FILE_BYTES_MAX: Final = 256 * 1024 * 1024
 _BLANKS: Final = " \t\r\n"
+_EMPTY: Final = "The input string shouldn't be empty\n at [Source: UNKNOWN; byte offset: #UNKNOWN]"
+_OPERATION: Final = "org.apache.kafka.server.common.AdminOperationException"
 
 
 class JsonFailure(ToolFailure):
-    """A file that is not the JSON it should be. `place` says where, on a line of its own, when that is known."""
+    """A file that is not the JSON it should be."""
 
-    def __init__(
-        self, message: str, java_class: str = "com.fasterxml.jackson.databind.JsonMappingException", place: str = ""
-    ) -> None:
-        super().__init__(message + place, java_class=java_class)
-        self.place = place
+    def __init__(self, message: str, java_class: str = "com.fasterxml.jackson.databind.JsonMappingException") -> None:
+        super().__init__(message, java_class=java_class)
 
 
 class NotJson(JsonFailure):
-    """Text that is not JSON at all; the message is in the words of Kafka's parser."""
-
-    def __init__(self, message: str, place: str) -> None:
-        super().__init__(message, "org.apache.kafka.server.common.AdminOperationException", place)
+    """Text that is not JSON at all; the message is that of Kafka's parser, with the place on a line of its own."""
 
 
 def read_file(path: str) -> str:
@@ -48,22 +44,22 @@ def read_file(path: str) -> str:
         raise ToolFailure(f"Unable to read file {path}", java_class="java.io.IOException") from error
 
 
-def parse(text: str) -> Any:
+def parse(text: str, *, newer: bool = False) -> Any:
     """The first JSON value of the text; what follows it is ignored. Blank text is None of JSON's values: `BLANK`.
 
-    Raises: NotJson; JsonFailure for empty text.
+    `newer`: faults in the words of 4.1. Raises: NotJson; JsonFailure for empty text.
     """
     if not text:
-        raise JsonFailure(
-            "The input string shouldn't be empty", "org.apache.kafka.server.common.AdminOperationException"
-        )
+        raise JsonFailure(_EMPTY, _OPERATION)
     stripped = text.lstrip(_BLANKS)
     if not stripped:
         return BLANK
     try:
         value, _ = _DECODER.raw_decode(stripped)
     except (json.JSONDecodeError, RecursionError, _Constant) as error:
-        raise _not_json(text, stripped, error) from error
+        raise NotJson(complaint(text, newer=newer) or f"Unexpected value: {error}", _OPERATION) from error
+    if isinstance(value, int | float) and (fault := complaint(text, newer=newer)) is not None:
+        raise NotJson(fault, _OPERATION)  # a number alone, which Kafka's parser wants apart from what follows
     return value
 
 
@@ -83,47 +79,6 @@ def _refuse_constant(name: str) -> Any:
 
 
 _DECODER: Final = json.JSONDecoder(parse_constant=_refuse_constant)
-
-
-#: What Python's parser expected, in the words of Kafka's.
-_EXPECTED: Final = {
-    "Expecting ',' delimiter": "was expecting comma to separate {kind} entries",
-    "Expecting ':' delimiter": "was expecting a colon to separate field name and value",
-    "Expecting property name enclosed in double quotes": "was expecting double-quote to start field name",
-    "Illegal trailing comma before end of object": "was expecting double-quote to start field name",
-}
-_A_VALUE: Final = "(JSON String, Number, Array, Object or token 'null', 'true' or 'false')"
-_WORD: Final = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*")
-
-
-def _not_json(text: str, stripped: str, error: Exception) -> NotJson:
-    if not isinstance(error, json.JSONDecodeError):
-        return NotJson(f"Unexpected value: {error}", "")
-    at = error.pos + len(text) - len(stripped)
-    while at < len(text) and text[at] in _BLANKS:
-        at += 1
-    line = text.count("\n", 0, at) + 1
-    place = f"\n at [line: {line}, column: {at - text.rfind(chr(10), 0, at)}]"
-    if at >= len(text):
-        return NotJson(f"Unexpected end-of-input: expected close marker for {_innermost(text)}", place)
-    if word := _WORD.match(text, at):
-        return NotJson(f"Unrecognized token '{word[0]}': was expecting {_A_VALUE}", place)
-    expected = _EXPECTED.get(error.msg, f"expected a valid value {_A_VALUE}")
-    return NotJson(
-        f"Unexpected character ('{text[at]}' (code {ord(text[at])})): {expected.format(kind=_innermost(text[:at]))}",
-        place,
-    )
-
-
-def _innermost(text: str) -> str:
-    """What is open at the end of the text: Object or Array."""
-    open_ones: list[str] = []
-    for match in re.finditer(r'"(?:[^"\\]|\\.)*"?|[][{}]', text):
-        if match[0] in "[{":
-            open_ones.append(match[0])
-        elif match[0] in "]}" and open_ones:
-            open_ones.pop()
-    return "Array" if open_ones and open_ones[-1] == "[" else "Object"
 
 
 def show(value: Any) -> str:
@@ -166,6 +121,8 @@ def member(value: dict[str, Any], name: str) -> Any:
     return value[name]
 
 
-def array_of(value: Any, convert: Callable[[Any], _T]) -> list[_T]:
-    """An array of such members. Raises JsonFailure."""
-    return [convert(item) for item in as_array(value)]
+def array_of(value: Any, convert: Callable[[Any], _T], complaint: str) -> list[_T]:
+    """An array of such members. Raises JsonFailure, in the words that are passed in: `{value}` is what is there."""
+    if not isinstance(value, list):
+        raise JsonFailure(complaint.format(value=show(value)))
+    return [convert(item) for item in value]

@@ -71,6 +71,9 @@ class Texts:
     #: §4.2: the keys of kafka-log-dirs' JSON, in order.
     log_dir_keys: tuple[str, ...] = ("partitions", "error", "logDir")
     broker_dirs_keys: tuple[str, ...] = ("brokers", "version")
+    #: §3.2: the parser is that of 4.1. What should be an array of numbers or texts, and is not.
+    newer_parser: bool = False
+    no_array: str = "Expected `JSON array` value, received {value}"
     #: §3.5: an empty file, what is printed as the assignment so far, what warns of throttles, the start.
     empty_plan: str = "Partition reassignment list cannot be empty"
     shows_whole_topics: bool = False
@@ -244,6 +247,7 @@ V26: Final = Texts(
         "org.apache.kafka.server.common.AdminOperationException": "kafka.admin.AdminOperationException",
     },
     topic_logger="kafka.admin.TopicCommand$",
+    no_array="Expected JSON array, received {value}",
     log_dir_keys=("logDir", "error", "partitions"),
     broker_dirs_keys=("version", "brokers"),
     zookeeper=ZookeeperTexts(

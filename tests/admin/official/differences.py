@@ -63,12 +63,6 @@ DIFFERENCES: Final[Sequence[Difference]] = (
         reason="the same for a partition that does not exist",
     ),
     Difference(
-        scenario="reassign_refused",
-        line=r".*/cut\.json",
-        by=TOOLS,
-        reason="Kafka's parser adds where the unclosed object begins, behind the name of a setting of its own",
-    ),
-    Difference(
         scenario="reassign",
         line=r"reassign-partitions .* --throttle 0",
         by=TOOLS,

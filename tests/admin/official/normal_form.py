@@ -20,9 +20,9 @@ _ATTEMPTS: Final = re.compile(
     r"Call\(callName=.*? attempt\(s\)|Timed out waiting for a node assignment\. Call: \w+\(api=METADATA\)"
 )
 _UUID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
-#: A stack trace, and where a JSON parser stood (these tools point at the character, Kafka's behind it).
+#: A stack trace; a place in a text follows the message of a cause, too.
 _STACK: Final = re.compile(
-    r"^(\tat |Caused by: |\t\.\.\. \d+ more|\tSuppressed: | at \[.*\]|com\.fasterxml\.jackson\.databind\.exc\.)"
+    r"^(\tat |Caused by: |\t\.\.\. \d+ more|\tSuppressed: |com\.fasterxml\.jackson\.databind\.exc\.)"
 )
 _EXCEPTION: Final = re.compile(r"^[\w.$]+(Exception|Error)(: .*)?$")
 _TABLE_HEAD: Final = re.compile(r"^Option +(\(\* = required\) +)?Description *$")
@@ -36,12 +36,13 @@ _CONNECTION_LOG: Final = re.compile(r"^\[<time>\] WARN .* Connection to node -?\
 def normal(text: str, names: Mapping[str, str]) -> list[str]:
     """The lines of a stream. `names` are literal texts and what to put in their place, longest first."""
     lines: list[str] = []
-    by_client = False
+    by_client = in_stack = False
     for line in text.split("\n"):
         if _TABLE_HEAD.match(line):
             lines.append("<options>")
             break
-        if _STACK.match(line) or line == _CONTROLLER_CONFIGS:
+        in_stack = _STACK.match(line) is not None or (in_stack and line.startswith(" at ["))
+        if in_stack or line == _CONTROLLER_CONFIGS:
             continue
         line = _LOGGED_AT.sub("[<time>]", line)
         if by_client and _EXCEPTION.match(line):
