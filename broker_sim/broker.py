@@ -22,6 +22,7 @@ from broker_sim.faults.links import FaultyNetwork
 from broker_sim.groups.coordinator import GroupCoordinator
 from broker_sim.identity import BrokerIdentity
 from broker_sim.log.errors import LogDirsUnusable
+from broker_sim.log.files import Files
 from broker_sim.metadata_cache import MetadataCache
 from broker_sim.metadata_decoding import MetadataDecoder
 from broker_sim.postponed import PostponedPartitions
@@ -70,8 +71,9 @@ class Broker:
         faults: FaultBoard | None = None,
         off_loop: Callable[[Callable[[], None]], Awaitable[None]] | None = None,
         metadata_decoder: MetadataDecoder | None = None,
+        files: Files | None = None,
     ) -> None:
-        """`faults`: a board that outlives this broker (see `host`); without one it has its own.
+        """`faults`: a board that outlives this broker (see `host`); without one it has its own. `files` is the disk.
 
         `metadata_decoder`: that of all brokers of a process, if there are several.
         `off_loop(work)` waits for disks without stopping the event loop (`asyncio.to_thread`); None: on the loop.
@@ -80,6 +82,7 @@ class Broker:
         self._clock, self._chance, self._off_loop = clock, chance, off_loop
         self._log = log.bind(broker_id=identity.broker_id)
         self._metadata = MetadataCache(inter_broker_listener=identity.inter_broker_listener)
+        self._files = files
         self._metadata_decoder = metadata_decoder or MetadataDecoder(kept_requests=0)
         board_chance = random.Random(chance.random())
         self._faults = faults or FaultBoard(
@@ -216,6 +219,7 @@ class Broker:
                 on_leadership_change=self._leadership_changed,
                 is_paused=self._faults.is_replication_paused,
                 disk_wait_s=self._faults.disk_wait_s,
+                files=self._files,
                 **({} if self._off_loop is None else {"off_loop": self._off_loop}),
             ),
             supervisor=self._supervisor,

@@ -74,6 +74,7 @@ COMMANDS: Final[dict[str, Command]] = {
     "get-offsets": Command("controller.admin.commands:get_offsets.main", "kafka-get-offsets", _TOOLS),
     "why": Command("controller.local.why_local:main", "why a partition is offline, lags or is stuck", _ANSWERS),
     "explain": Command("controller.admin.explain:main", "what would happen, and why, without doing it", _ANSWERS),
+    "sim": Command("controller.sim.command:main", "simulated clusters: a world of faults for each seed", _PROGRAMS),
     "health": Command("controller.admin.health:main", "whether a controller or a broker serves", _PROGRAMS),
     "trace": Command(
         "broker_sim.replay.generator.command:main", "`trace generate`: a synthetic cluster's trace", _PROGRAMS

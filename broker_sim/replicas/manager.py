@@ -76,7 +76,7 @@ class ReplicaManager:
             on_storage_failure=self._storage_failed,
             disk_wait_s=hooks.disk_wait_s,
             off_loop=hooks.off_loop,
-            dirs=LogDirs(settings.log_dirs, rng),
+            dirs=LogDirs(settings.log_dirs, rng, hooks.files),
             leader_quota=_quota(broker_id, settings),
             follower_quota=_quota(broker_id, settings),
             alter_log_dirs_quota=_quota(broker_id, settings),

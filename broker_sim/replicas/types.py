@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, Protocol
 
+from broker_sim.log.files import Files
 from controller.wire.errors import ErrorCode
 from controller.wire.types import BrokerId, Endpoint, LeaderAndIsr, TopicPartition
 
@@ -82,6 +83,8 @@ class ReplicaHooks:
     disk_wait_s: Callable[[str, int], float] = lambda log_dir, size_bytes: 0.0
     #: waits for disks where that does not stop the event loop; here: at once.
     off_loop: Callable[[Callable[[], None]], Awaitable[None]] = _at_once
+    #: the file system; None: the real one.
+    files: Files | None = None
 
 
 class MetadataView(Protocol):

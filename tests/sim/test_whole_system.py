@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import date
 from pathlib import Path
 
 import pytest
 
+from controller.sim.many import play_seed
+
 from .cluster import Cluster, play
-from .faults import TOPIC, Chaos
 
 pytestmark = pytest.mark.sim
 
@@ -42,32 +44,14 @@ def test_one_seed_gives_the_same_output_twice(tmp_path: Path) -> None:
     assert first.world.network.transcript != other.world.network.transcript
 
 
-SEEDS = range(5)
-STEPS = 25
+#: Always played. Seeds that found something stay here, each with its story.
+FIXED = (0, 1, 2, 3, 4, 226)
+#: Other seeds at each run: their number is the day's. A failure names its seed, which then belongs above.
+FRESH = tuple(date.today().toordinal() * 1000 + number for number in range(0))
+SEEDS = (*FIXED, *FRESH)
 
 
-def chaos(seed: int, folder: Path) -> Cluster:
-    """Two controllers, four brokers, drawn faults; then everything heals and must be whole."""
-
-    async def scenario(cluster: Cluster) -> None:
-        await cluster.start()
-        await cluster.create_topic(TOPIC, [(1, 2, 3), (2, 3, 4), (3, 4, 1), (4, 1, 2)])
-        cluster.world.machine("client").start(cluster.keep_producing(TOPIC, 4))
-        faults = Chaos(cluster)
-        try:
-            for _ in range(STEPS):
-                await faults.step()
-            await faults.heal()
-            await cluster.check_nothing_acknowledged_is_lost()
-        except BaseException as error:
-            (folder / "log").write_text("\n".join(cluster.lines))
-            error.add_note(
-                "\n".join((*faults.taken, f"log: {folder / 'log'}", f"reproduce: pytest tests/sim --seed {seed}"))
-            )
-            raise
-
-    return play(seed, folder, scenario, brokers=4, controllers=2)
-
-
-def test_whatever_fails_the_cluster_comes_right(seed: int, tmp_path: Path) -> None:
-    chaos(seed, tmp_path)
+def test_whatever_fails_everything_holds(seed: int) -> None:
+    outcome = play_seed(seed)
+    print(f"seed {seed}: {outcome.virtual_s:.0f} virtual seconds, {outcome.records} records")
+    assert not outcome.broken, "\n".join([*outcome.taken, *outcome.broken, f"again: kwob sim repeat {seed}"])

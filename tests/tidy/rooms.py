@@ -30,6 +30,9 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     # whole clusters
     "controller.local": ("controller.admin", *_BELOW),
     "controller.demo": ("controller.local", "controller.admin", *_BELOW),
+    "controller.sim.oracles": ("controller.sim", "controller.node", "controller.core", "broker_sim", *_BELOW),
+    "controller.sim.load": ("controller.sim", *_BELOW),
+    "controller.sim": ("controller.node", "broker_sim", *_BELOW),
     # the composition root: what starts programs may know them all
     "controller": ("controller", "broker_sim"),
     # the broker: rules and nouns, logs, replicas, groups, what is answered, and the modules that put a broker together
@@ -109,7 +112,7 @@ MAY_NOT_IMPORT: dict[str, tuple[str, ...]] = {
 ONLY_IN: dict[str, tuple[str, ...]] = {
     "kazoo": ("controller.world.real.zookeeper", "controller.world.real.kazoo_connection"),
     "kio": ("controller.wire.codec.kio_schemas", "controller.wire.codec.schema"),
-    "pyspark": ("broker_sim.replay",),
+    "pyspark": ("broker_sim.replay", "controller.sim.spark"),
     "confluent_kafka": ("controller.demo", "controller.local.load"),
     "prometheus_client": ("controller.node.metrics",),
 }

@@ -4,7 +4,8 @@ What runs on it is deterministic: one thread, no real input or output, and tasks
 their creation, so that even a set of them (asyncio keeps some) is walked in the same order in every run.
 A `ProcessGate` in the context of a task freezes everything that the task started, as SIGSTOP or SIGKILL would.
 
-It relies on the inner names `_ready`, `_scheduled`, `_run_once` of `asyncio.BaseEventLoop`, the same in 3.11 to 3.14.
+It relies on the inner names `_ready`, `_stopping`, `_run_once`, `_timer_handle_cancelled` of `asyncio.BaseEventLoop`,
+the same in 3.11 to 3.14.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ Ts = TypeVarTuple("Ts")
 
 #: Steps without time moving on after which the run is taken for an endless loop.
 STEPS_PER_INSTANT_MAX: Final = 1_000_000
+#: Cancelled timers above which they are swept out, once they are more than half (asyncio's rule).
+TIMERS_CANCELLED_MAX: Final = 100
 
 
 _REAL_IO: Final = (
@@ -82,15 +85,8 @@ class _Handle(asyncio.Handle):
 
 
 class _TimerHandle(asyncio.TimerHandle):
-    """Timers of the same instant run in the order in which they were set (asyncio leaves that open)."""
-
     _context: Context
-    _order = 0
-
-    def __lt__(self, other: object) -> bool:
-        if not isinstance(other, _TimerHandle):
-            return NotImplemented
-        return (self.when(), self._order) < (other.when(), other._order)
+    _cancelled: bool
 
     def _run(self) -> None:
         gate = self._context.get(current_gate)
@@ -118,28 +114,19 @@ class _Future(asyncio.Future[Any]):
         return self._order
 
 
-class _Selector:
-    """Stands where the loop waits for sockets: waiting is what moves time."""
-
-    def __init__(self, loop: VirtualTimeLoop) -> None:
-        self._loop = loop
-
-    def select(self, timeout: float | None) -> list[Any]:
-        self._loop._idle(timeout)
-        return []
-
-
 class VirtualTimeLoop(asyncio.BaseEventLoop):
     """The loop. `time()` starts at 0 seconds. Use `run`, or a `world.World`, which owns one."""
 
     _ready: deque[asyncio.Handle]
-    _scheduled: list[asyncio.TimerHandle]
+    _stopping: bool
+    #: Timers of the same instant run in the order in which they were set (asyncio leaves that open).
+    _timers: list[tuple[float, int, _TimerHandle]]
 
     def __init__(self) -> None:
         super().__init__()
         self._now = 0.0
-        self._clock_resolution = RESOLUTION_S
-        self._selector = _Selector(self)
+        self._timers = []
+        self._timers_cancelled = 0
         self._order = itertools.count(1)
         self._steps_here = 0
         self._tasks: list[_Task] = []
@@ -149,18 +136,42 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
         """Virtual seconds since the loop was made."""
         return self._now
 
-    def _idle(self, timeout: float | None) -> None:
-        """Called once per step. `timeout` is 0 when callbacks are ready, None when there is nothing to wait for."""
-        if timeout is None:
+    def _run_once(self) -> None:
+        """One round of what is ready. When nothing is, time jumps to the next timer: waiting is what moves it."""
+        ready, timers = self._ready, self._timers
+        if self._timers_cancelled > TIMERS_CANCELLED_MAX and 2 * self._timers_cancelled > len(timers):
+            timers[:] = [row for row in timers if not row[2]._cancelled]
+            heapq.heapify(timers)
+            self._timers_cancelled = 0
+        while timers and timers[0][2]._cancelled:
+            heapq.heappop(timers)
+            self._timers_cancelled -= 1
+        if ready or self._stopping:
+            self._steps_here += 1
+            if self._steps_here > STEPS_PER_INSTANT_MAX:
+                self._steps_here = 0
+                raise Deadlock(f"{STEPS_PER_INSTANT_MAX} steps without time moving on" + self._who_waits())
+        elif timers:
+            self._now = max(self._now, timers[0][0])
+            self._steps_here = 0
+        else:
             raise Deadlock("every task waits and no timer is left" + self._who_waits())
-        if timeout > 0:
-            self._now = max(self._now, self._scheduled[0].when())
-            self._steps_here = 0
-            return
-        self._steps_here += 1
-        if self._steps_here > STEPS_PER_INSTANT_MAX:
-            self._steps_here = 0
-            raise Deadlock(f"{STEPS_PER_INSTANT_MAX} steps without time moving on" + self._who_waits())
+        due = self._now + RESOLUTION_S
+        while timers and timers[0][0] < due:
+            timer = heapq.heappop(timers)[2]
+            timer._scheduled = False  # type: ignore[attr-defined]  # so that cancelling it is no longer counted
+            if timer._cancelled:
+                self._timers_cancelled -= 1
+            else:
+                ready.append(timer)
+        for _ in range(len(ready)):
+            handle = ready.popleft()
+            if not handle._cancelled:
+                handle._run()
+
+    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
+        if handle._scheduled:  # type: ignore[attr-defined]
+            self._timers_cancelled += 1
 
     def _who_waits(self) -> str:
         lines = []
@@ -182,8 +193,7 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
     ) -> asyncio.TimerHandle:
         """Calls at a virtual time."""
         timer = _TimerHandle(when, callback, args, self, context)
-        timer._order = next(self._order)
-        heapq.heappush(self._scheduled, timer)
+        heapq.heappush(self._timers, (when, next(self._order), timer))
         timer._scheduled = True  # type: ignore[attr-defined]  # so that cancelling is counted
         return timer
 

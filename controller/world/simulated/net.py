@@ -69,6 +69,10 @@ class SimulatedNetwork:
         """Nothing passes between two machines: bytes wait, attempts to connect time out, connections stay open."""
         self._cut |= {(one, other), (other, one)}
 
+    def cut(self, sender: str, receiver: str) -> None:
+        """What `sender` sends to `receiver` waits; the other way it passes. New connections need both ways."""
+        self._cut.add((sender, receiver))
+
     def heal(self, one: str | None = None, other: str | None = None) -> None:
         """Ends a partition, or all; the bytes that waited arrive in order."""
         if one is None or other is None:
@@ -135,7 +139,7 @@ class SimulatedNetwork:
     async def _pass_partition(self, machine: str, target: str) -> None:
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
-                while self.is_cut(machine, target):
+                while self.is_cut(machine, target) or self.is_cut(target, machine):
                     await self._changed.wait()
         except TimeoutError:
             raise TimeoutError(f"{machine} cannot reach {target}: timed out") from None

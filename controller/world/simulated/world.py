@@ -81,8 +81,11 @@ class World:
 
     # Faults that concern more than one part.
 
-    def partition(self, one: str, other: str) -> None:
-        """Cuts two machines, or a machine and `ZOOKEEPER`, off each other."""
+    def partition(self, one: str, other: str, *, one_way: bool = False) -> None:
+        """Cuts two machines, or a machine and `ZOOKEEPER`, off each other. `one_way`: what `one` sends is not heard."""
+        if one_way and ZOOKEEPER not in (one, other):
+            self.network.cut(one, other)
+            return
         self.network.partition(one, other)
         for near, far in ((one, other), (other, one)):
             if far == ZOOKEEPER:
@@ -120,7 +123,7 @@ class Machine:
 
     def __init__(self, world: World, name: str) -> None:
         self.name = name
-        self.clock = world.clock
+        self.clock = SimulatedClock(world.loop)
         self.network: MachineNetwork = world.network.view(name)
         self._world = world
         self._gate = ProcessGate()

@@ -280,6 +280,14 @@ class WatchTable:
             told += [(session, event) for session in reached]
         return told
 
+    def data_watchers(self, path: str) -> frozenset[int]:
+        """Sessions that watch a znode, or its absence."""
+        return frozenset(self._data.get(path, ()))
+
+    def child_watchers(self, path: str) -> frozenset[int]:
+        """Sessions that watch a znode's children."""
+        return frozenset(self._child.get(path, ()))
+
     def forget(self, session: int) -> None:
         """The session ended."""
         for table in (self._data, self._child):

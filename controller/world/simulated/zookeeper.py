@@ -36,13 +36,15 @@ class SimulatedZooKeeper:
     def __init__(self, chance: random.Random, clock: Clock, *, latency: Latency | None = None) -> None:
         self.tree = ZnodeTree()
         self.on_commit: list[Callable[[Sequence[WatchEvent]], None]] = []
+        #: Called after each operation, with the session, the operation and its result.
+        self.on_operation: list[Callable[[SimulatedSession, ZkOp, ZkResult], None]] = []
         #: Chance that a message ends its connection: half of them before it is processed, half before the reply.
         self.link_loss = 0.0
         self.chance = chance
         self.running = True
         self._clock = clock
-        self._latency = latency or Latency()
-        self._watches = WatchTable()
+        self._latency = self._usual_latency = latency or Latency()
+        self.watches = WatchTable()
         self._sessions: dict[int, SimulatedSession] = {}  # those that live
         self._clients: dict[int, SimulatedSession] = {}  # those whose client has not seen their end yet
         self._ids = itertools.count(_FIRST_SESSION)
@@ -122,6 +124,10 @@ class SimulatedZooKeeper:
             if session.machine == machine:
                 session.break_link()
 
+    def slow(self, latency: Latency | None) -> None:
+        """Another delay of each message; None for the usual one."""
+        self._latency = latency or self._usual_latency
+
     def lives(self, session: SimulatedSession) -> bool:
         """Whether the server takes the session for alive."""
         return self._sessions.get(session.session_id) is session
@@ -136,17 +142,23 @@ class SimulatedZooKeeper:
 
     def perform(self, session: SimulatedSession, op: ZkOp) -> ZkResult:
         """Does it, for that session, with all that it fires."""
+        result = self._apply(session, op)
+        for observer in self.on_operation:
+            observer(session, op, result)
+        return result
+
+    def _apply(self, session: SimulatedSession, op: ZkOp) -> ZkResult:
         if isinstance(op, GetData | Exists | GetChildren):
             result = self.tree.read(op)
             if result.code in (ZkCode.OK, ZkCode.NO_NODE):  # what is refused arms nothing
-                self._watches.arm(op, session.session_id, found=result.ok)
+                self.watches.arm(op, session.session_id, found=result.ok)
             return result
         written = self.tree.write(op, session=session.session_id, now_ms=self._clock.now_ms())
         self._commit(written.fires)
         return written.result
 
     def _commit(self, fires: Sequence[WatchEvent]) -> None:
-        for session_id, event in self._watches.fire(fires):
+        for session_id, event in self.watches.fire(fires):
             self._sessions[session_id].fired(event)
         if fires:
             for observer in self.on_commit:
@@ -155,7 +167,7 @@ class SimulatedZooKeeper:
     def end(self, session: SimulatedSession) -> None:
         """The session is over: its ephemeral znodes and its watches go. Idempotent."""
         if self._sessions.pop(session.session_id, None) is not None:
-            self._watches.forget(session.session_id)
+            self.watches.forget(session.session_id)
             self._commit(self.tree.end_session(session.session_id, now_ms=self._clock.now_ms()))
 
 

@@ -1,0 +1,146 @@
+"""A whole cluster in one process on virtual time: the real controllers, the real brokers, a client, one seed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from controller.sim.invariants import Invariants
+from controller.sim.programs import BROKER_PORT, CONTROLLER_PORT, Programs
+from controller.sim.shape import Shape
+from controller.wire.protocol import ApiKey, ProtocolError
+from controller.wire.zk_operations import ZkOp, ZkSessionExpired, ZkUnreachable
+from controller.world.client import BrokerConnection
+from controller.world.ports import ZkSession
+from controller.world.simulated.world import World
+
+
+class Cluster(Programs):
+    """Programs, a machine `client` that asks them, and what must hold."""
+
+    def __init__(
+        self, world: World, folder: Path, *, brokers: int = 3, controllers: int = 1, shape: Shape | None = None
+    ) -> None:
+        super().__init__(world, folder, brokers=brokers, controllers=controllers, shape=shape)
+        self.deletable: set[str] = set()  # topics whose epochs may begin again
+        self.refused: set[str] = set()  # paths that ZooKeeper refused at some time
+        self._session: ZkSession | None = None
+        self.invariants = Invariants(world.zookeeper.tree)
+        world.zookeeper.on_commit.append(self.invariants.check)
+
+    def healthy(self) -> bool:
+        """All brokers are there, and each partition has all replicas in sync and a leader among them."""
+        return self.registered() == set(self.broker_ids) and all(
+            (state := self.state(*tp)) is not None
+            and set(state["isr"]) == set(self.assignment(*tp))
+            and state["leader"] in state["isr"]
+            for tp in self.partitions()
+        )
+
+    # -- the client ------------------------------------------------------------------------------------------------
+
+    def topic_partitions(self, topic: str) -> list[int]:
+        """Numbers of a topic's partitions, sorted; none when there is no such topic."""
+        found = self.znode(f"/brokers/topics/{topic}")
+        return sorted(map(int, found["partitions"])) if found else []
+
+    def later(self, after_s: float, action: Callable[[], object]) -> None:
+        """Does it after a while, whatever runs by then."""
+        self.world.loop.call_later(after_s, action)
+
+    async def shut_down(self, number: int) -> None:
+        """As `stop`, where it runs and is not stopped already; gives up waiting after a minute."""
+        if (number in self.brokers or number in self.controllers) and number not in self.paused:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(60):
+                    await self.stop(number)
+
+    async def write_znode(self, op: ZkOp) -> str:
+        """What somebody else writes to ZooKeeper; how that went, in a word."""
+        try:
+            if self._session is None:
+                connector = self.world.machine("operator").connector(session_timeout_ms=3_600_000)
+                self._session = await connector.connect(on_watch=lambda event: None, on_expired=lambda: None)
+            (result,) = await self._session.perform([op])
+        except (ZkUnreachable, ZkSessionExpired) as error:
+            self._session = None
+            return type(error).__name__
+        return result.code.name
+
+    async def ask_one(self, number: int, api_key: ApiKey, version: int, body: Mapping[str, Any]) -> str:
+        """Asks one broker or controller; how that went, in a word."""
+        try:
+            await self.call(number, api_key, version, body)
+        except (OSError, ProtocolError) as error:
+            return type(error).__name__
+        return "answered"
+
+    async def call(self, number: int, api_key: ApiKey, version: int, body: Mapping[str, Any]) -> Any:
+        """One request to one broker or controller, on a connection of its own. Raises OSError."""
+        port = CONTROLLER_PORT if number in self.controller_ids else BROKER_PORT
+        network = self.world.machine("client").network
+        connection = await BrokerConnection.open(
+            network, self.machine(number).name, port, client_id="sim", timeout_s=10
+        )
+        try:
+            return await connection.call(api_key, version, body, timeout_s=15)
+        finally:
+            connection.close()
+
+    async def ask_controller(self, api_key: ApiKey, version: int, body: Mapping[str, Any]) -> Any:
+        """Asks whoever is the controller, until one answers as the controller."""
+        for _ in range(120):
+            active = self.active_controller()
+            if active is not None:
+                try:
+                    return await self.call(active, api_key, version, body)
+                except (OSError, ProtocolError):
+                    pass
+            await self.world.sleep(0.5)
+        raise AssertionError(f"no controller answers {api_key.name}")
+
+    async def create_topic(self, topic: str, assignments: Sequence[Sequence[int]]) -> None:
+        """Asks for the topic until it is there."""
+        rows = [{"partition_index": n, "broker_ids": list(ids)} for n, ids in enumerate(assignments)]
+        wanted = {"name": topic, "num_partitions": -1, "replication_factor": -1, "assignments": rows, "configs": []}
+        body = {"topics": [wanted], "timeout": 10_000, "validate_only": False}
+        for _ in range(20):
+            answer = await self.ask_controller(ApiKey.CREATE_TOPICS, 4, body)
+            if answer.topics[0].error_code in (0, 36):
+                return
+            await self.world.sleep(1)
+        raise AssertionError(f"topic {topic} is not created: {answer.topics[0]}")
+
+    async def ask_once(self, api_key: ApiKey, version: int, body: Mapping[str, Any]) -> str:
+        """Asks the controller of this moment, if any; how that went, in a word."""
+        active = self.active_controller()
+        return "nobody to ask" if active is None else await self.ask_one(active, api_key, version, body)
+
+    def mend(self) -> None:
+        """Ends all faults; starts what is down, and again what has a broken disk."""
+        world = self.world
+        world.heal()
+        world.zookeeper.slow(None)
+        world.zookeeper.start()
+        world.zookeeper.tree.refusal = lambda _: None
+        for number in sorted(self.paused):
+            self.resume(number)
+        names = [self.machine(number).name for number in self.numbers()]
+        for one in names:
+            for other in names:
+                world.network.set_latency(one, other, None)
+        broken = [number for number, disk in self.disks.items() if disk.failing]
+        for number in broken:
+            self.disks[number].failing.clear()
+        for number in (*broken, *self.stopping):
+            self.kill(number)
+        for number in self.numbers():
+            self.start_one(number)
+
+    def ill(self) -> str:
+        """What is not as it should be."""
+        states = {f"{tp[0]}-{tp[1]}": self.state(*tp) for tp in self.partitions()}
+        return f"registered {sorted(self.registered())}, controller {self.active_controller()}, {states}"

@@ -1,0 +1,188 @@
+"""`kwob sim`: runs simulated worlds, repeats one, makes a failing one smaller.
+
+Exit codes: 0 when everything held, 1 for a violation, 2 for a command line that cannot be understood.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import sys
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from controller.sim.many import Tally, play_in_processes, workers_of_this_machine
+from controller.sim.plan import Plan, draw_plan
+from controller.sim.play import KINDS, Outcome, play
+from controller.sim.report import command_of, outcome_value, print_failure, print_world, tally_text
+from controller.sim.shape import ShapeError
+from controller.sim.shrink import shrink
+
+#: Seeds when nothing else is said.
+SEEDS: Final = "0..99"
+PLAYS_MAX: Final = 150
+_WIDTH: Final = 200
+#: Failures that `run` shows in full; of the others it names the seed.
+_SHOWN_FAILURES: Final = 3
+
+
+def main(argv: Sequence[str]) -> int:
+    """`kwob sim`. Returns the exit code."""
+    options = _parser().parse_args(argv)
+    console = Console(highlight=False, soft_wrap=True, markup=False, width=None if sys.stdout.isatty() else _WIDTH)
+    actions = {"run": _run, "repeat": _repeat, "shrink": _shrink}
+    try:
+        return actions[options.action](options, console)
+    except ShapeError as error:
+        print(f"kwob sim: {error}", file=sys.stderr)
+        return 2
+
+
+def _run(options: argparse.Namespace, console: Console) -> int:
+    first, last = options.seeds
+    seeds: Iterable[int] = range(first, last + 1)
+    if options.minutes is not None:
+        seeds = _until(itertools.count(first), time.monotonic() + 60 * options.minutes)
+    if options.master is not None and options.minutes is not None:
+        print("kwob sim run: --minutes goes with processes, not with --master; give --seeds A..B", file=sys.stderr)
+        return 2
+    draw_plan(first, KINDS, options.set)  # refuses a wrong --set before anything starts
+    tally = Tally()
+    total = None if options.minutes is not None else last - first + 1
+    if not options.json:
+        console.print(f"seeds from {first}" + (f" to {last}" if total else f", for {options.minutes:g} minutes"))
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, disable=options.json or not console.is_terminal) as progress:
+        task = progress.add_task("worlds", total=total)
+        for outcome in _outcomes(options, seeds):
+            if isinstance(outcome, int):
+                progress.update(task, completed=outcome)
+                continue
+            tally.add(outcome)
+            _, virtual = tally.rates()
+            what = f"{len(tally.failed)} with a violation, {virtual:.0f} virtual s/s"
+            progress.update(task, completed=tally.seeds, description=what)
+            if outcome.broken and not options.json:
+                _tell_failure(outcome, tally, progress.console)
+            if tally.failed and options.stop_at_first:
+                break
+    if options.json:
+        rates = dict(zip(("seeds_per_s", "virtual_s_per_s"), tally.rates(), strict=True))
+        failures = [outcome_value(each, draw_plan(each.plan.seed, KINDS)) for each in tally.failed]
+        print(json.dumps({"seeds": tally.seeds, "virtual_s": tally.virtual_s, **rates, "failures": failures}))
+    else:
+        console.print(tally_text(tally))
+    return 1 if tally.failed else 0
+
+
+def _tell_failure(outcome: Outcome, tally: Tally, console: Console) -> None:
+    full = draw_plan(outcome.plan.seed, KINDS)
+    if len(tally.failed) <= _SHOWN_FAILURES:
+        print_failure(outcome, full, console)
+    else:
+        console.print(f"seed {outcome.plan.seed}: {outcome.broken[0][:160]}; {command_of(outcome.plan, full)}")
+
+
+def _outcomes(options: argparse.Namespace, seeds: Iterable[int]) -> Iterator[Outcome | int]:
+    if options.master is None:
+        return play_in_processes(seeds, workers=options.workers, changes=options.set)
+    from controller.sim.spark import play_on_spark  # only here: Spark takes a while to import
+
+    return play_on_spark(options.master, list(seeds), options.set)
+
+
+def _until(seeds: Iterable[int], deadline_s: float) -> Iterator[int]:
+    return itertools.takewhile(lambda _: time.monotonic() < deadline_s, seeds)
+
+
+def _plan(options: argparse.Namespace) -> Plan:
+    plan = draw_plan(options.seed, KINDS, options.set)
+    return plan if options.only is None else plan.only(options.only)
+
+
+def _repeat(options: argparse.Namespace, console: Console) -> int:
+    plan, full = _plan(options), draw_plan(options.seed, KINDS)
+    if not options.json:
+        print_world(plan, console)
+    outcome = play(plan, keep_events=options.events)
+    if options.json:
+        print(json.dumps(outcome_value(outcome, full)))
+    elif outcome.broken:
+        print_failure(outcome, full, console, events=options.events)
+    else:
+        for line in outcome.taken:
+            console.print(f"  {line}")
+        console.print(f"everything held for {outcome.virtual_s:.0f} virtual seconds, {outcome.records} records")
+    return 1 if outcome.broken else 0
+
+
+def _shrink(options: argparse.Namespace, console: Console) -> int:
+    full = draw_plan(options.seed, KINDS)
+    note = (lambda text: None) if options.json else (lambda text: console.print(f"still fails with {text}"))
+    found = shrink(_plan(options), plays_max=options.plays, note=note)
+    if found is None:
+        if options.json:
+            print(json.dumps({"seed": options.seed, "broken": []}))
+        else:
+            console.print(f"seed {options.seed} does not fail: there is nothing to shrink")
+        return 0
+    if options.json:
+        print(json.dumps({**outcome_value(found.outcome, full), "plays": found.plays}))
+    else:
+        print_failure(found.outcome, full, console)
+    return 1
+
+
+def _seeds(text: str) -> tuple[int, int]:
+    first, dots, last = text.partition("..")
+    try:
+        numbers = int(first), int(last) if dots else int(first)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no A..B, such as 0..99") from None
+    if not 0 <= numbers[0] <= numbers[1]:
+        raise argparse.ArgumentTypeError(f"{text!r}: seeds begin at 0, and the first is not above the last")
+    return numbers
+
+
+def _numbers(text: str) -> list[int]:
+    try:
+        return [] if text == "none" else [int(part) for part in text.split(",")]
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no list of numbers of steps, such as 3,7,8, nor none") from None
+
+
+def _positive(text: str) -> int:
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number from 1 on")
+    return int(text)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="kwob sim",
+        description="Simulated clusters on virtual time: each seed draws a world, its load and its faults; everything "
+        "that must hold is checked all the time. Exit codes: 0 all held, 1 a violation, 2 usage.",
+    )
+    actions = parser.add_subparsers(dest="action", required=True)
+    run = actions.add_parser("run", help="play many seeds")
+    run.add_argument("--seeds", type=_seeds, default=SEEDS, metavar="A..B", help=f"which (default {SEEDS})")
+    run.add_argument("--minutes", type=float, help="from the first seed on, for so long")
+    run.add_argument("--workers", type=_positive, default=workers_of_this_machine(), help="processes (default: cores)")
+    run.add_argument("--master", help="as one Spark job there, such as local[*] or spark://HOST:PORT")
+    run.add_argument("--stop-at-first", action="store_true", help="end at the first violation")
+    repeat = actions.add_parser("repeat", help="play one seed again, step by step the same")
+    repeat.add_argument("--events", type=_positive, default=25, help="log events to show of a failure (default 25)")
+    smaller = actions.add_parser("shrink", help="find a smaller world in which a failing seed still fails")
+    smaller.add_argument("--plays", type=_positive, default=PLAYS_MAX, help=f"worlds to try (default {PLAYS_MAX})")
+    for each in (repeat, smaller):
+        each.add_argument("seed", type=int)
+        each.add_argument("--only", type=_numbers, metavar="N,N", help="these steps alone; none: no step")
+    for each in (run, repeat, smaller):
+        each.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="an option of the world")
+        each.add_argument("--json", action="store_true", help="the result as JSON")
+    return parser

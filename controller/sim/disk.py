@@ -1,0 +1,98 @@
+"""A disk that can lose its power, fail, or be full, under the logs of one simulated broker.
+
+Files lie in a real folder; syncing takes no time and is remembered. What was appended since a file's last sync is what
+a loss of power may take: all of it, a part, or a part with a torn end. Names are taken for synced at once.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from broker_sim.log.files import Files
+
+#: What was written so long ago has reached the disk by itself: the kernel writes back.
+WRITE_BACK_S: Final = 5.0
+
+
+class SimulatedDisk(Files):
+    """`broker_sim.log.files.Files` with a memory of what is synced. `failing` maps folders to the errno that every
+    operation below them gets (ENOSPC: only those that take space)."""
+
+    def __init__(self, chance: random.Random, now_s: Callable[[], float]) -> None:
+        super().__init__(self._fail)
+        self.failing: dict[Path, int] = {}
+        self.lost_bytes = 0
+        self._chance, self._now_s = chance, now_s
+        #: file -> bytes that would survive; only files with more than that
+        self._synced: dict[Path, int] = {}
+        #: file replaced without a sync -> (its content before, when)
+        self._before: dict[Path, tuple[bytes | None, float]] = {}
+
+    def _fail(self, operation: str, path: Path) -> None:
+        for folder, code in self.failing.items():
+            if folder in path.parents and (code != errno.ENOSPC or operation in _TAKES_SPACE):
+                raise OSError(code, os.strerror(code), str(path))
+
+    def append(self, path: Path, data: bytes) -> None:
+        """See `Files.append`."""
+        if path not in self._synced:
+            self._synced[path] = path.stat().st_size if path.exists() else 0
+        super().append(path, data)
+
+    def synced_bytes(self, path: Path) -> int | None:
+        """How much of a file would survive; None for all."""
+        return self._synced.get(path)
+
+    def sync(self, path: Path) -> None:
+        """See `Files.sync`; at once."""
+        self._ask("sync", path)
+        self._synced.pop(path, None)
+
+    def resize(self, path: Path, size: int) -> None:
+        """See `Files.resize`; lasts at once."""
+        super().resize(path, size)
+        if path in self._synced:
+            self._synced[path] = min(self._synced[path], size)
+
+    def rename(self, path: Path, to: Path) -> None:
+        """See `Files.rename`."""
+        super().rename(path, to)
+        for table in (self._synced, self._before):
+            for old in [each for each in table if each == path or path in each.parents]:
+                table[to / old.relative_to(path)] = table.pop(old)  # type: ignore[assignment]  # either table
+
+    def replace(self, path: Path, content: bytes, *, sync: bool) -> None:
+        """See `Files.replace`."""
+        self._ask("replace", path)
+        if sync:
+            self._before.pop(path, None)
+        elif path not in self._before or self._now_s() - self._before[path][1] > WRITE_BACK_S:
+            self._before[path] = (path.read_bytes() if path.exists() else None, self._now_s())
+        path.write_bytes(content)
+
+    def lose_power(self) -> None:
+        """The machine is off: what was not synced is gone, or there in part. For a broker that does not run."""
+        for path, synced in sorted(self._synced.items()):
+            size = path.stat().st_size if path.exists() else 0
+            if size > synced:
+                kept = self._chance.choice((synced, size, self._chance.randint(synced, size)))
+                self.lost_bytes += size - kept
+                os.truncate(path, kept)
+                if kept < size and self._chance.random() < 0.3:
+                    os.truncate(path, size)  # the length was written, the bytes were not: zeros
+        for path, (content, at_s) in sorted(self._before.items()):
+            if self._now_s() - at_s <= WRITE_BACK_S and path.parent.exists() and self._chance.random() < 0.5:
+                if content is None:
+                    path.unlink(missing_ok=True)
+                else:
+                    path.write_bytes(content)
+        self._synced.clear()
+        self._before.clear()
+
+
+_TAKES_SPACE: Final = frozenset({"append", "write", "write_at", "replace", "create", "make_folder"})

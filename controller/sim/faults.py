@@ -1,0 +1,206 @@
+"""The faults that a world may have. Each acts at once on what is there and says on whom."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+from typing import Final
+
+from controller.sim.turn import NothingThere, Turn
+from controller.wire.zk_operations import Check, Create, Delete, GetChildren, GetData, Multi, SetData, ZkCode, ZkOp
+from controller.world.simulated.net import Latency
+from controller.world.simulated.world import ZOOKEEPER
+
+
+def kill(turn: Turn) -> str:
+    """SIGKILL; with power cuts in the world, sometimes the machine loses its power."""
+    number = turn.one_of(turn.cluster.running())
+    shape = turn.cluster.shape
+    power = bool(shape and shape.power_cuts) and turn.chance.random() < 0.5
+    turn.cluster.kill(number, power=power)
+    return turn.name(number) + (" (power cut)" if power else "")
+
+
+def start(turn: Turn) -> str:
+    """One that is down runs again."""
+    cluster = turn.cluster
+    down = [n for n in cluster.numbers() if n not in cluster.brokers and n not in cluster.controllers]
+    number = turn.one_of(down)
+    cluster.start_one(number)
+    return turn.name(number)
+
+
+def pause(turn: Turn) -> str:
+    """SIGSTOP."""
+    number = turn.one_of(turn.cluster.running())
+    turn.cluster.pause(number)
+    return turn.name(number)
+
+
+def resume(turn: Turn) -> str:
+    """SIGCONT."""
+    number = turn.one_of(sorted(turn.cluster.paused))
+    turn.cluster.resume(number)
+    return turn.name(number)
+
+
+def bounce(turn: Turn) -> str:
+    """Killed and started at once: the session of the old life is still there."""
+    number = turn.one_of(turn.cluster.running())
+    turn.cluster.kill(number)
+    turn.cluster.start_one(number)
+    return turn.name(number)
+
+
+def kill_many(turn: Turn) -> str:
+    """All brokers, or all controllers, or everything, in one instant."""
+    cluster = turn.cluster
+    groups = [list(cluster.brokers), list(cluster.controllers), [*cluster.brokers, *cluster.controllers]]
+    chosen = turn.one_of([sorted(group) for group in groups if group])
+    for number in chosen:
+        cluster.kill(number)
+    return " ".join(map(turn.name, chosen))
+
+
+def cut(turn: Turn) -> str:
+    """Two machines, one of them perhaps ZooKeeper, do not reach each other."""
+    one, other = turn.chance.sample([*turn.machines(), ZOOKEEPER], 2)
+    turn.cluster.world.partition(one, other)
+    return f"{one} {other}"
+
+
+def cut_one_way(turn: Turn) -> str:
+    """One machine does not hear another any more."""
+    one, other = turn.pair()
+    turn.cluster.world.partition(one, other, one_way=True)
+    return f"{one} to {other}"
+
+
+def cut_zookeeper(turn: Turn) -> str:
+    """A machine and ZooKeeper."""
+    name = turn.one_of(turn.machines())
+    turn.cluster.world.partition(name, ZOOKEEPER)
+    return name
+
+
+def heal(turn: Turn) -> str:
+    """No cut is left; what is paused stays deaf to ZooKeeper."""
+    cluster = turn.cluster
+    cluster.world.heal()
+    cluster.world.zookeeper.slow(None)
+    for number in sorted(cluster.paused):
+        cluster.world.zookeeper.cut(turn.name(number))
+    return "all cuts"
+
+
+def expire(turn: Turn) -> str:
+    """ZooKeeper ends a session."""
+    sessions = turn.cluster.world.zookeeper.sessions
+    session = turn.one_of(sorted(sessions))
+    turn.cluster.world.zookeeper.expire_session(session)
+    return sessions[session]
+
+
+def disconnect(turn: Turn) -> str:
+    """A session's connection breaks with all that is under way."""
+    sessions = turn.cluster.world.zookeeper.sessions
+    session = turn.one_of(sorted(sessions))
+    turn.cluster.world.zookeeper.disconnect(session)
+    return sessions[session]
+
+
+def drop_connections(turn: Turn) -> str:
+    """Both ends see a reset."""
+    one, other = turn.pair()
+    turn.cluster.world.network.drop_connections(one, other)
+    return f"{one} {other}"
+
+
+def slow_link(turn: Turn) -> str:
+    """Up to a second each way."""
+    one, other = turn.pair()
+    turn.cluster.world.network.set_latency(one, other, Latency(min_s=0.05, max_s=1.0))
+    return f"{one} {other}"
+
+
+def slow_zookeeper(turn: Turn) -> str:
+    """Each message to and from ZooKeeper takes long."""
+    most_s = turn.chance.choice((0.05, 0.3, 1.0))
+    turn.cluster.world.zookeeper.slow(Latency(min_s=0.01, max_s=most_s))
+    return f"up to {most_s} s"
+
+
+def lossy_zookeeper(turn: Turn) -> str:
+    """Connections end before an operation is done, or before its answer: the outcome is unknown."""
+    turn.cluster.world.zookeeper.link_loss = turn.chance.choice((0.02, 0.1))
+    return f"{turn.cluster.world.zookeeper.link_loss:.0%} of messages"
+
+
+def stop_zookeeper(turn: Turn) -> str:
+    """ZooKeeper is away for a while."""
+    server, for_s = turn.cluster.world.zookeeper, turn.chance.choice((0.5, 3.0, 10.0))
+    server.stop()
+    turn.cluster.later(for_s, server.start)
+    return f"for {for_s} s"
+
+
+def refuse(turn: Turn) -> str:
+    """ZooKeeper refuses some operations for a while: those on a path, of a kind."""
+    cluster, tree = turn.cluster, turn.cluster.world.zookeeper.tree
+    path = turn.chance.choice(
+        ("/brokers/topics/t/partitions/0/state", "/brokers/topics/t", "/brokers/ids", "/brokers/topics", "/admin")
+    )
+    kinds: tuple[type, ...] = turn.chance.choice(((SetData, Multi), (GetData,), (GetChildren,), (Create, Delete)))
+    code = turn.chance.choice((ZkCode.NO_AUTH, ZkCode.OTHER))
+    for_s = turn.chance.choice((1.0, 5.0))
+
+    def refusal(op: ZkOp | Check) -> ZkCode | None:
+        if not isinstance(op, kinds):
+            return None
+        paths = [part.path for part in op.ops] if isinstance(op, Multi) else [op.path]
+        return code if any(p == path or (path == "/admin" and p.startswith("/admin/")) for p in paths) else None
+
+    tree.refusal = refusal
+    cluster.refused.add(path)
+    cluster.later(for_s, lambda: setattr(tree, "refusal", lambda _: None))
+    return f"{'/'.join(kind.__name__ for kind in kinds)} of {path} with {code.name} for {for_s} s"
+
+
+def clock_jump(turn: Turn) -> str:
+    """A machine's clock is set."""
+    shape = turn.cluster.shape
+    most = shape.clock_skew_max_ms if shape else 0
+    if not most:
+        raise NothingThere
+    number = turn.one_of(turn.cluster.numbers())
+    skew_ms = turn.chance.randint(-most, most)
+    turn.cluster.machine(number).clock.skew_ms = skew_ms
+    return f"{turn.name(number)} by {skew_ms} ms"
+
+
+def fail_log_dir(turn: Turn) -> str:
+    """The disk of a log dir fails, or is full, until the broker starts again."""
+    cluster = turn.cluster
+    number = turn.one_of(sorted(set(cluster.brokers) & set(cluster.disks)))
+    shape = cluster.shape
+    name = turn.name(number)
+    names = [name, *(f"{name}-{n}" for n in range(2, (shape.log_dirs if shape else 1) + 1))]
+    chosen, code = turn.one_of(names), turn.chance.choice((errno.EIO, errno.ENOSPC))
+    cluster.disks[number].failing[cluster.folder / chosen] = code
+    return f"{chosen} with {errno.errorcode[code]}"
+
+
+def quiet(turn: Turn) -> str:
+    """Nothing for a while, so that faults of calm show."""
+    del turn
+    return ""
+
+
+FAULTS: Final[dict[str, Callable[[Turn], str]]] = {
+    each.__name__: each
+    for each in (
+        *(kill, start, pause, resume, bounce, kill_many, cut, cut_one_way, cut_zookeeper, heal, expire, disconnect),
+        *(drop_connections, slow_link, slow_zookeeper, lossy_zookeeper, stop_zookeeper, refuse, clock_jump),
+        *(fail_log_dir, quiet),
+    )
+}

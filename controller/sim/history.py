@@ -1,0 +1,120 @@
+"""All that was ever written to ZooKeeper in a world, as far as oracles ask for it.
+
+Kept by version, so that what a request announces can be compared with what was there, whenever that was.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import Any, Final
+
+from controller.wire.zk_operations import Create, Delete, Multi, SetData, WatchEvent, WatchKind, ZkOp, ZkResult
+from controller.world.simulated.zk_session import SimulatedSession
+from controller.world.simulated.znode_tree import ZnodeTree
+
+STATE_PATH: Final = re.compile(r"/brokers/topics/([^/]+)/partitions/(\d+)/state")
+TOPIC_PATH: Final = re.compile(r"/brokers/topics/([^/]+)")
+
+Partition = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class StateWritten:
+    """One content of a state znode. `incarnation` is the czxid of the topic's znode, `version` the state's."""
+
+    incarnation: int
+    version: int
+    leader: int
+    leader_epoch: int
+    controller_epoch: int
+    isr: tuple[int, ...]
+
+
+class History:
+    """Observes the server: hang `commit` on `on_commit`, `operation` on `on_operation`."""
+
+    def __init__(self, tree: ZnodeTree) -> None:
+        self._tree = tree
+        #: Every content that a partition's state had, oldest first, over all topics of that name.
+        self.states: defaultdict[Partition, list[StateWritten]] = defaultdict(list)
+        #: Partitions whose leader once came from outside the ISR: what was acknowledged may be gone.
+        self.unclean: set[Partition] = set()
+        #: controller epoch -> machine that wrote it
+        self.epoch_winners: dict[int, str] = {}
+        self.controller_epoch = 0
+        #: Topics that were marked for deletion, by the czxid of their znode.
+        self.marked: set[tuple[str, int]] = set()
+        #: broker -> the czxids (broker epochs) that its registration had
+        self.broker_epochs: defaultdict[int, set[int]] = defaultdict(set)
+        #: Every replica that a partition's assignment ever had, by the topic's czxid.
+        self.replicas: defaultdict[tuple[int, str, int], set[int]] = defaultdict(set)
+        #: topic -> (czxid, content) as last seen
+        self.topics: dict[str, tuple[int, dict[str, Any]]] = {}
+
+    def commit(self, events: list[WatchEvent]) -> None:
+        """After each change."""
+        for event in events:
+            if event.kind in (WatchKind.CREATED, WatchKind.DATA_CHANGED):
+                self._changed(event.path)
+
+    def _changed(self, path: str) -> None:
+        znode = self._tree.get(path)
+        if znode is None:
+            return
+        if match := STATE_PATH.fullmatch(path):
+            self._state(match[1], int(match[2]), znode.version, znode.payload)
+        elif match := TOPIC_PATH.fullmatch(path):
+            content = parsed(znode.payload)
+            if content is not None:
+                self.topics[match[1]] = (znode.czxid, content)
+                for number, replicas in content["partitions"].items():
+                    self.replicas[znode.czxid, match[1], int(number)] |= set(replicas)
+        elif path.startswith("/brokers/ids/"):
+            self.broker_epochs[int(path.rpartition("/")[2])].add(znode.czxid)
+        elif path.startswith("/admin/delete_topics/"):
+            topic = path.rpartition("/")[2]
+            if (owner := self._tree.get(f"/brokers/topics/{topic}")) is not None:
+                self.marked.add((topic, owner.czxid))
+
+    def _state(self, topic: str, partition: int, version: int, payload: bytes | None) -> None:
+        content, owner = parsed(payload), self._tree.get(f"/brokers/topics/{topic}")
+        if content is None or owner is None:
+            return
+        written = StateWritten(
+            owner.czxid,
+            version,
+            content["leader"],
+            content["leader_epoch"],
+            content["controller_epoch"],
+            tuple(content["isr"]),
+        )
+        rows = self.states[topic, partition]
+        before = rows[-1] if rows and rows[-1].incarnation == owner.czxid else None
+        if before is not None and written.leader not in (-1, *before.isr):
+            self.unclean.add((topic, partition))
+        rows.append(written)
+
+    def operation(self, session: SimulatedSession, op: ZkOp, result: ZkResult) -> None:
+        """After each operation."""
+        if not result.ok or not isinstance(op, Multi | SetData | Create | Delete):
+            return
+        for part in op.ops if isinstance(op, Multi) else (op,):
+            if isinstance(part, SetData | Create) and part.path == "/controller_epoch":
+                self.controller_epoch = int(part.data or b"0")
+                self.epoch_winners[self.controller_epoch] = session.machine
+
+    def announced(self, topic: str, partition: int, key: tuple[int, int, int, tuple[int, ...]]) -> bool:
+        """Whether (version, leader, leader epoch, ISR) was ever a content of the partition's state."""
+        return any((w.version, w.leader, w.leader_epoch, w.isr) == key for w in reversed(self.states[topic, partition]))
+
+
+def parsed(payload: bytes | None) -> dict[str, Any] | None:
+    """The JSON object of a znode; None for what is none."""
+    try:
+        content = json.loads(payload or b"")
+    except ValueError:
+        return None
+    return content if isinstance(content, dict) else None

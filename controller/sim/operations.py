@@ -1,0 +1,227 @@
+"""What administrators ask of a cluster, in a world: by request to a controller, by znode, and by broker.
+
+An operation runs in the background, so that faults meet it half-way; it need not succeed. Only `t` keeps its records.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final
+
+from controller.sim.shape import TOPIC
+from controller.sim.turn import Turn
+from controller.wire.protocol import ApiKey
+from controller.wire.zk_operations import Create, Delete, SetData, ZkOp
+
+#: Topics that come and go.
+SIDE_TOPICS: Final = ("side-1", "side-2")
+
+
+async def create_topic(turn: Turn) -> str:
+    """Another topic, or the same again; by assignment or by count."""
+    topic = turn.chance.choice(SIDE_TOPICS)
+    turn.cluster.deletable.add(topic)
+    count, factor = turn.chance.choice((1, 2, 5)), turn.chance.choice((1, 2, 3))
+    wanted: dict[str, Any] = {"name": topic, "num_partitions": -1, "replication_factor": -1, "configs": []}
+    if turn.chance.random() < 0.5:
+        rows = [{"partition_index": n, "broker_ids": turn.replicas(factor)} for n in range(count)]
+        wanted |= {"assignments": rows}
+    else:
+        wanted |= {"assignments": [], "num_partitions": count, "replication_factor": factor}
+    body = {"topics": [wanted], "timeout": 1_000, "validate_only": False}
+    return f"{topic} {count} x {factor}: {await _ask(turn, ApiKey.CREATE_TOPICS, 4, body)}"
+
+
+async def delete_topic(turn: Turn) -> str:
+    """The end of such a topic."""
+    topic = turn.chance.choice(SIDE_TOPICS)
+    body = {"topic_names": [topic], "timeout": 1_000}
+    return f"{topic}: {await _ask(turn, ApiKey.DELETE_TOPICS, 3, body)}"
+
+
+async def recreate_topic(turn: Turn) -> str:
+    """Deleted, and created again as soon as it is let."""
+    return f"{await delete_topic(turn)}, {await create_topic(turn)}"
+
+
+async def grow_topic(turn: Turn) -> str:
+    """More partitions."""
+    topic = turn.chance.choice(SIDE_TOPICS)
+    now = len(turn.cluster.topic_partitions(topic))
+    count = now + turn.chance.choice((1, 2))
+    body = {
+        "topics": [{"name": topic, "count": count, "assignments": None}],
+        "timeout": 1_000,
+        "validate_only": False,
+    }
+    return f"{topic} to {count}: {await _ask(turn, ApiKey.CREATE_PARTITIONS, 1, body)}"
+
+
+async def reassign(turn: Turn) -> str:
+    """A move of one partition, on top of what moves already."""
+    topic, partition = turn.one_of(turn.cluster.partitions())
+    replicas = turn.replicas(turn.chance.choice((1, 2, 3, 3, 4)))
+    return f"{topic}-{partition} to {replicas}: {await _reassign(turn, {(topic, partition): replicas})}"
+
+
+async def reassign_many(turn: Turn) -> str:
+    """A move of several partitions."""
+    moves = {tp: turn.replicas(turn.chance.choice((2, 3))) for tp in turn.cluster.partitions()[:4]}
+    return f"{_moves(moves)}: {await _reassign(turn, moves)}"
+
+
+async def cancel_reassignment(turn: Turn) -> str:
+    """The end of the moves of a topic."""
+    moves: dict[tuple[str, int], list[int] | None] = {tp: None for tp in turn.cluster.partitions() if tp[0] == TOPIC}
+    return await _reassign(turn, moves)
+
+
+async def reassign_by_znode(turn: Turn) -> str:
+    """As tools before 2.4 did. Some entries are wrong: a broker that there is not, a partition that there is not."""
+    entries = [
+        {"topic": topic, "partition": number, "replicas": turn.replicas(turn.chance.choice((2, 3)))}
+        for topic, number in turn.cluster.partitions()[:2]
+    ]
+    wrong = turn.chance.random() < 0.3
+    if wrong:
+        entries.append({"topic": TOPIC, "partition": turn.chance.choice((0, 99)), "replicas": [1, 999]})
+    content = json.dumps({"version": 1, "partitions": entries}).encode()
+    return f"{entries}: {await _write(turn, Create('/admin/reassign_partitions', content))}"
+
+
+async def elect(turn: Turn) -> str:
+    """The preferred leaders of all partitions; unclean ones where the world has them anyway."""
+    unclean = bool(turn.cluster.shape and turn.cluster.shape.unclean_leader_election) and turn.chance.random() < 0.5
+    body = {"election_type": 1 if unclean else 0, "topic_partitions": None, "timeout": 2_000}
+    return f"{'unclean' if unclean else 'preferred'}: {await _ask(turn, ApiKey.ELECT_LEADERS, 2, body)}"
+
+
+async def elect_by_znode(turn: Turn) -> str:
+    """As tools before 2.4 did."""
+    rows = [{"topic": topic, "partition": number} for topic, number in turn.cluster.partitions()]
+    content = json.dumps({"version": 1, "partitions": rows}).encode()
+    return await _write(turn, Create("/admin/preferred_replica_election", content))
+
+
+async def alter_topic_config(turn: Turn) -> str:
+    """A setting of a topic, or its end."""
+    name, value = turn.chance.choice(
+        (
+            ("segment.bytes", "700"),
+            ("min.insync.replicas", "1"),
+            ("flush.messages", "2"),
+            ("retention.ms", "100000000"),
+            ("leader.replication.throttled.replicas", "*"),
+            ("follower.replication.throttled.replicas", "*"),
+        )
+    )
+    operation = turn.chance.choice((0, 0, 1))
+    return f"{name}={value}: {await _alter_config(turn, 2, TOPIC, name, value, operation)}"
+
+
+async def alter_broker_config(turn: Turn) -> str:
+    """A throttle of a broker, or its end."""
+    number = turn.one_of(sorted(set(turn.cluster.brokers) - turn.cluster.paused))
+    name = turn.chance.choice(("leader.replication.throttled.rate", "follower.replication.throttled.rate"))
+    operation, rate = turn.chance.choice((0, 1)), turn.chance.choice(("2000", "100000"))
+    return f"{number} {name}={rate}: {await _alter_config(turn, 4, str(number), name, rate, operation, to=number)}"
+
+
+async def move_log_dir(turn: Turn) -> str:
+    """A replica to the other log dir of its broker."""
+    cluster, shape = turn.cluster, turn.cluster.shape
+    number = turn.one_of(sorted(set(cluster.brokers) - cluster.paused) if shape and shape.log_dirs > 1 else [])
+    name = turn.chance.choice((turn.name(number), f"{turn.name(number)}-2"))
+    partitions = [partition for topic, partition in cluster.partitions() if topic == TOPIC]
+    rows = [{"path": str(cluster.folder / name), "topics": [{"name": TOPIC, "partitions": partitions[:2]}]}]
+    went = await cluster.ask_one(number, ApiKey.ALTER_REPLICA_LOG_DIRS, 1, {"dirs": rows})
+    return f"{name}: {went}"
+
+
+async def delete_records(turn: Turn) -> str:
+    """The oldest records of a side topic, as far as they are committed."""
+    cluster = turn.cluster
+    topic, partition = turn.one_of([tp for tp in cluster.partitions() if tp[0] in SIDE_TOPICS])
+    state = cluster.state(topic, partition)
+    leader = state["leader"] if state else -1
+    if leader not in cluster.brokers:
+        return "no leader"
+    rows = [{"name": topic, "partitions": [{"partition_index": partition, "offset": -1}]}]
+    return await cluster.ask_one(leader, ApiKey.DELETE_RECORDS, 1, {"topics": rows, "timeout": 2_000})
+
+
+async def shut_down(turn: Turn) -> str:
+    """Controlled shutdown of a broker, or the clean end of a controller."""
+    number = turn.one_of(turn.cluster.running())
+    await turn.cluster.shut_down(number)
+    return turn.name(number)
+
+
+async def roll(turn: Turn) -> str:
+    """Each broker in turn: controlled shutdown, and started again."""
+    rolled = []
+    for number in sorted(turn.cluster.brokers):
+        if number in turn.cluster.brokers and number not in turn.cluster.paused:
+            await turn.cluster.shut_down(number)
+            turn.cluster.start_one(number)
+            rolled.append(number)
+            await turn.cluster.world.sleep(turn.chance.choice((0.5, 3.0)))
+    return f"brokers {rolled}"
+
+
+async def foreign_znode(turn: Turn) -> str:
+    """Somebody else writes to ZooKeeper: right things, and things that do not parse."""
+    ops: list[ZkOp] = [
+        Create("/isr_change_notification/isr_change_", b"not json", sequence=True),
+        Create("/log_dir_event_notification/log_dir_event_", b'{"version":1,"broker":99,"event":1}', sequence=True),
+        Create("/admin/delete_topics/there-is-no-such-topic", None),
+        Create("/admin/preferred_replica_election", b"{"),
+        Create("/admin/reassign_partitions", b"[]"),
+        SetData("/brokers/topics", None),
+        Create("/config/changes/config_change_", b"{}", sequence=True),
+        Delete("/controller"),
+    ]
+    op = turn.chance.choice(ops)
+    return f"{type(op).__name__} {getattr(op, 'path', '')}: {await _write(turn, op)}"
+
+
+async def _reassign(turn: Turn, moves: Mapping[tuple[str, int], list[int] | None]) -> str:
+    topics: dict[str, list[dict[str, Any]]] = {}
+    for (topic, partition), replicas in moves.items():
+        topics.setdefault(topic, []).append({"partition_index": partition, "replicas": replicas})
+    rows = [{"name": topic, "partitions": partitions} for topic, partitions in topics.items()]
+    return await _ask(turn, ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, {"timeout": 5_000, "topics": rows})
+
+
+def _moves(moves: Mapping[tuple[str, int], list[int]]) -> str:
+    return ", ".join(f"{topic}-{partition} to {replicas}" for (topic, partition), replicas in moves.items())
+
+
+async def _alter_config(
+    turn: Turn, kind: int, entity: str, name: str, value: str, operation: int, *, to: int | None = None
+) -> str:
+    configs = [{"name": name, "config_operation": operation, "value": value}]
+    rows = [{"resource_type": kind, "resource_name": entity, "configs": configs}]
+    body = {"resources": rows, "validate_only": False}
+    if to is not None:
+        return await turn.cluster.ask_one(to, ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, body)
+    return await _ask(turn, ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, body)
+
+
+async def _ask(turn: Turn, api_key: ApiKey, version: int, body: Mapping[str, Any]) -> str:
+    return await turn.cluster.ask_once(api_key, version, body)
+
+
+async def _write(turn: Turn, op: ZkOp) -> str:
+    return await turn.cluster.write_znode(op)
+
+
+OPERATIONS: Final[dict[str, Callable[[Turn], Awaitable[str]]]] = {
+    each.__name__: each
+    for each in (
+        *(create_topic, delete_topic, recreate_topic, grow_topic, reassign, reassign_many, cancel_reassignment),
+        *(reassign_by_znode, elect, elect_by_znode, alter_topic_config, alter_broker_config, move_log_dir),
+        *(delete_records, shut_down, roll, foreign_znode),
+    )
+}

@@ -1,0 +1,1 @@
+"""What must hold in a simulated cluster: one function for each property, named with its source."""

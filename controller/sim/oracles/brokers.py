@@ -1,0 +1,247 @@
+"""What must hold in the brokers, looked at between two steps of the virtual clock.
+
+Source: Kafka's replication protocol (KIP-101, KIP-279); spec broker.md §10, §12, §14; clients.md §3.1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Final
+
+from broker_sim.broker import Broker
+from broker_sim.log.log import Log
+from broker_sim.log.producers import ProducerStates
+from broker_sim.replicas.partition import Partition
+from controller.sim.cluster import Cluster
+from controller.sim.history import History
+from controller.wire import records
+from controller.wire.types import TopicPartition
+
+#: How many offsets below the high watermark are compared while the cluster runs; all are at the end.
+TAIL: Final = 30
+
+
+def replicas(cluster: Cluster) -> Iterator[tuple[int, TopicPartition, Partition]]:
+    """(broker, partition, replica) of all running brokers that have loaded their logs and whose disks work."""
+    for broker_id, broker in sorted(cluster.brokers.items()):
+        disk = cluster.disks.get(broker_id)
+        if (disk is None or not disk.failing) and broker._replicas is not None and broker._context is not None:
+            for tp, replica in sorted(broker._replicas._table.partitions.items()):
+                yield broker_id, tp, replica
+
+
+def leader_is_zookeepers(cluster: Cluster, history: History) -> Iterator[str]:
+    """No broker knows a leader epoch that ZooKeeper never had, nor leads in an epoch that has another leader: a request
+    goes out only after the write that it announces. Source: controller.md §5.3, §7.5."""
+    for broker_id, tp, replica in replicas(cluster):
+        rows = history.states[tp]
+        if not rows or tp.topic in cluster.deletable:
+            continue
+        newest = rows[-1]
+        name = f"broker {broker_id} has {tp} leader {replica.leader} epoch {replica.leader_epoch}; newest {newest}"
+        if replica.leader_epoch > newest.leader_epoch:
+            yield f"an epoch of the future: {name}"
+        if replica.leader_epoch == newest.leader_epoch and replica.led is not None and newest.leader != broker_id:
+            yield f"it leads in another's epoch: {name}"
+
+
+def offsets_are_in_order(cluster: Cluster, _: History) -> Iterator[str]:
+    """log start <= high watermark <= log end, recovery point <= log end; a leader's idea of its end is its log's.
+
+    A log start above the high watermark may stand for a moment after a truncation in full, on followers only.
+    Source: broker.md §10.2, §12.5.
+    """
+    for broker_id, tp, replica in replicas(cluster):
+        log = replica.log
+        if log is None:
+            continue
+        name = f"broker {broker_id} {tp}: start {log.log_start_offset}, hw {replica.hw}, end {log.leo}"
+        if not log.log_start_offset <= log.leo or replica.hw > log.leo or replica.hw < 0:
+            yield f"offsets out of order: {name}"
+        if log.recovery_point > log.leo:
+            yield f"recovery point {log.recovery_point} above the end: {name}"
+        if replica.led is not None and replica.led.log_end_offset != log.leo:
+            yield f"the leader takes {replica.led.log_end_offset} for its end: {name}"
+
+
+def isr_members_hold_what_is_committed(cluster: Cluster, history: History) -> Iterator[str]:
+    """Each ISR member that follows in the leader's epoch ends at or above the leader's high watermark.
+
+    Source: broker.md §12.4; the definition of "committed".
+    """
+    followers: dict[tuple[int, TopicPartition], Partition] = {(b, tp): r for b, tp, r in replicas(cluster)}
+    for broker_id, tp, leader in replicas(cluster):
+        rows = history.states[tp]
+        if leader.led is None or not rows or tp in history.unclean or tp.topic in cluster.deletable:
+            continue
+        newest = rows[-1]
+        if newest.leader != broker_id or newest.leader_epoch != leader.led.epoch:
+            continue  # deposed, without knowing it yet
+        for member in newest.isr:
+            follower = followers.get((member, tp))
+            if follower is None or follower.log is None or follower.leader_epoch != leader.led.epoch:
+                continue
+            if member != broker_id and member in leader.led.isr and follower.log.leo < leader.hw:
+                yield f"{tp}: ISR member {member} ends at {follower.log.leo}, leader {broker_id} has hw {leader.hw}"
+
+
+def logs_agree_below_watermarks(cluster: Cluster, history: History, *, tail: int | None = TAIL) -> Iterator[str]:
+    """Two replicas hold the same batches below both their high watermarks, and their epochs agree.
+
+    Source: KIP-101; broker.md §14.
+    """
+    by_partition: dict[TopicPartition, list[tuple[int, Partition]]] = {}
+    for broker_id, tp, replica in replicas(cluster):
+        state = history.states[tp][-1] if history.states[tp] else None
+        in_isr = state is not None and broker_id in state.isr and replica.leader_epoch == state.leader_epoch
+        if replica.log is not None and in_isr and tp not in history.unclean and tp.topic not in cluster.deletable:
+            by_partition.setdefault(tp, []).append((broker_id, replica))
+    for tp, members in by_partition.items():
+        if len(members) < 2:
+            continue
+        bound = min(replica.hw for _, replica in members)
+        start = max(replica.log.log_start_offset for _, replica in members if replica.log is not None)
+        if tail is not None:
+            start = max(start, bound - tail)
+        contents = {broker_id: batches_between(replica.log, start, bound) for broker_id, replica in members}
+        first_id, first = next(iter(contents.items()))
+        for broker_id, content in contents.items():
+            if content != first:
+                at = min(set(first.items()) ^ set(content.items()))[0]
+                yield f"{tp}: brokers {first_id} and {broker_id} differ at offset {at}, below their watermarks {bound}"
+
+
+def batches_between(log: Log | None, start: int, bound: int) -> dict[int, tuple[int, int, int]]:
+    """base offset -> (last offset, leader epoch, checksum) of the batches in a log between two offsets."""
+    found: dict[int, tuple[int, int, int]] = {}
+    if log is None or start >= bound:
+        return found
+    offset = start
+    while data := log.read(offset, max_bytes=1 << 20, bound=bound, min_one=True):
+        for _, header in records.batches(data):
+            found[header.base_offset] = header.last_offset, header.partition_leader_epoch, header.crc
+            offset = header.next_offset
+    return found
+
+
+def epochs_equal_the_log(cluster: Cluster, history: History, *, tail: int | None = TAIL) -> Iterator[str]:
+    """The epoch that the cache gives for an offset is the one in the batch that holds it. Source: broker.md §14."""
+    del history
+    for broker_id, tp, replica in replicas(cluster):
+        log = replica.log
+        if log is None:
+            continue
+        start = log.log_start_offset if tail is None else max(log.log_start_offset, log.leo - tail)
+        for base, (last, epoch, _) in batches_between(log, start, log.leo).items():
+            known = log.epochs.epoch_for(max(base, log.log_start_offset))
+            if known != epoch:
+                yield (
+                    f"broker {broker_id} {tp}: offsets {base} to {last} have epoch {epoch}, the cache says {known}: "
+                    f"{log.epochs.entries}"
+                )
+                break
+        pairs = log.epochs.entries
+        if any(one[0] >= other[0] or one[1] > other[1] for one, other in pairwise(pairs)):
+            yield f"broker {broker_id} {tp}: epochs do not rise: {pairs}"
+
+
+def producers_equal_a_recount(cluster: Cluster, history: History) -> Iterator[str]:
+    """What a log remembers of idempotent producers is what its batches say. Source: clients.md §3.1."""
+    del history
+    for broker_id, tp, replica in replicas(cluster):
+        log = replica.log
+        if log is None:
+            continue
+        counted = ProducerStates()
+        for segment in log.segments:
+            for _, header in segment.headers():
+                counted.appended(header)
+        kept = dict(log.producers)
+        for producer_id, state in counted:
+            last = state.batches[-1]
+            mine = kept.get(producer_id)
+            if mine is None or mine.epoch != state.epoch or not mine.batches or mine.batches[-1] != last:
+                yield (
+                    f"broker {broker_id} {tp}: producer {producer_id} wrote {last} last, the log remembers "
+                    f"{mine.batches[-1] if mine and mine.batches else None}"
+                )
+
+
+def recovery_points_are_synced(cluster: Cluster, _: History) -> Iterator[str]:
+    """Below its recovery point nothing of a log waits for a sync: a loss of power takes nothing from there.
+
+    Source: broker.md §10.2.
+    """
+    for broker_id, tp, replica in replicas(cluster):
+        log, disk = replica.log, cluster.disks.get(broker_id)
+        if log is None or disk is None:
+            continue
+        for segment in log.segments:
+            synced = disk.synced_bytes(segment.log_path)
+            if synced is None or segment.base_offset >= log.recovery_point:
+                continue
+            found = segment.find(log.recovery_point)
+            needed = segment.size if found is None else found[0]
+            if synced < needed:
+                yield (
+                    f"broker {broker_id} {tp}: recovery point {log.recovery_point} is at byte {needed} of "
+                    f"{segment.log_path.name}, {synced} bytes are synced"
+                )
+
+
+def nobody_waits_for_the_past(cluster: Cluster, _: History) -> Iterator[str]:
+    """Once clients have stopped, no produce request waits for a high watermark. Source: broker.md §12.6."""
+    for broker_id, tp, replica in replicas(cluster):
+        if len(replica.higher_watermark):
+            yield f"broker {broker_id} {tp}: {len(replica.higher_watermark)} requests wait for a higher watermark"
+
+
+def metadata_is_zookeepers(cluster: Cluster, _: History) -> Iterator[str]:
+    """Each broker's metadata cache is what ZooKeeper says: brokers, partitions, leaders, ISRs, epochs, replicas.
+
+    Source: controller.md §7.5; broker.md §8.
+    """
+    partitions = set(cluster.partitions())
+    for broker_id, broker in sorted(cluster.brokers.items()):
+        yield from _metadata_of(cluster, broker_id, broker, partitions)
+
+
+def _metadata_of(cluster: Cluster, broker_id: int, broker: Broker, partitions: set[tuple[str, int]]) -> Iterator[str]:
+    metadata = broker.context.metadata
+    alive = set(metadata.alive_brokers()) - set(cluster.controller_ids)
+    if alive != cluster.registered():
+        yield f"broker {broker_id} takes {sorted(alive)} for alive, registered are {sorted(cluster.registered())}"
+    known = set(metadata)
+    if known != partitions:
+        yield f"broker {broker_id} knows {sorted(known - partitions)} too many, {sorted(partitions - known)} too few"
+    for tp in sorted(known & partitions):
+        entry, state = metadata.partition(TopicPartition(*tp)), cluster.state(*tp)
+        if entry is None or state is None:
+            continue
+        mine = (-1 if entry.state.leader is None else entry.state.leader, entry.state.leader_epoch, entry.state.isr)
+        written = (state["leader"], state["leader_epoch"], tuple(state["isr"]))
+        if mine != written:
+            yield f"broker {broker_id} takes {tp} for {mine}, ZooKeeper says {written}"
+        if list(entry.replicas) != cluster.assignment(*tp):
+            yield f"broker {broker_id} takes {list(entry.replicas)} for the replicas of {tp}"
+        if entry.offline_replicas:
+            yield f"broker {broker_id} takes {entry.offline_replicas} of {tp} for offline"
+
+
+def replicas_are_the_assigned_ones(cluster: Cluster, _: History) -> Iterator[str]:
+    """Each assigned replica is there, whole, and each broker hosts nothing else: no stray log, no replica left over.
+
+    Source: controller.md §8.5, §10.6; broker.md §7.
+    """
+    wanted = {tp: cluster.assignment(*tp) for tp in cluster.partitions()}
+    hosted = {(b, (tp.topic, tp.partition)): r for b, tp, r in replicas(cluster)}
+    for (broker_id, tp), replica in sorted(hosted.items()):
+        if broker_id not in wanted.get(tp, ()):
+            yield f"broker {broker_id} hosts {tp}, whose replicas are {wanted.get(tp)}"
+        elif replica.log is None:
+            yield f"broker {broker_id} has no log of {tp}"
+    for tp, ids in sorted(wanted.items()):
+        for broker_id in ids:
+            if broker_id in cluster.brokers and (broker_id, tp) not in hosted:
+                yield f"broker {broker_id} does not host {tp}"

@@ -1,0 +1,87 @@
+"""Gauges and counters against a recount from scratch, and what programs complained of.
+
+Source: Kafka's metrics; spec controller.md §4.4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from controller.sim.cluster import Cluster
+from controller.sim.history import History
+from controller.wire import log_events as ev
+
+#: Errors that no healthy world logs: an event that ended in an exception, a transition that the tables do not have.
+NEVER: Final = frozenset({ev.CONTROLLER_FAULTED, ev.TRANSITION_REFUSED})
+
+
+#: Refused transitions that Kafka has, too: phase A of a move that runs again meets the replicas that it started before.
+AS_IN_KAFKA: Final = frozenset({("ONLINE", "NEW"), ("OFFLINE", "NEW"), ("NEW", "NEW")})
+
+
+def gauges_equal_a_recount(cluster: Cluster, _: History) -> Iterator[str]:
+    """Each counter that is kept step by step equals a count from scratch, at any time."""
+    for number, controller in sorted(cluster.controllers.items()):
+        if controller.state.serving:
+            kept = controller.state.gauges()
+            for name, counted in controller.state.recount().items():
+                if kept[name] != counted:
+                    yield f"controller {number}: {name} is {kept[name]}, counted {counted}"
+
+
+def gauges_equal_zookeeper(cluster: Cluster, _: History) -> Iterator[str]:
+    """At rest, the gauges of the one in office say what ZooKeeper says; all others are 0."""
+    active = cluster.active_controller()
+    partitions = cluster.partitions()
+    wanted = {
+        "ActiveControllerCount": 1,
+        "OfflinePartitionsCount": 0,
+        "GlobalTopicCount": len(cluster.children("/brokers/topics")),
+        "GlobalPartitionCount": len(partitions),
+        "TopicsToDeleteCount": 0,
+        "ReplicasToDeleteCount": 0,
+        "TopicsIneligibleToDeleteCount": 0,
+        "ReplicasIneligibleToDeleteCount": 0,
+        "ActiveBrokerCount": len(cluster.registered()),
+        "PreferredReplicaImbalanceCount": sum(
+            (cluster.state(*tp) or {}).get("leader") != cluster.assignment(*tp)[0] for tp in partitions
+        ),
+    }
+    for number, controller in sorted(cluster.controllers.items()):
+        gauges = controller.state.gauges()
+        for name, count in wanted.items():
+            expected = count if number == active else 0
+            if gauges[name] != expected:
+                yield f"controller {number}: {name} is {gauges[name]}, should be {expected}"
+
+
+def believed_is_zookeepers(cluster: Cluster, _: History) -> Iterator[str]:
+    """At rest, what the one in office believes of leaders, ISRs and assignments is what ZooKeeper says."""
+    active = cluster.active_controller()
+    controller = cluster.controllers.get(active) if active is not None else None
+    if controller is None:
+        return
+    for tp in sorted(controller.state.all_partitions()):
+        state = cluster.state(tp.topic, tp.partition)
+        believed = controller.state.leadership(tp)
+        if state is None or believed is None:
+            yield f"controller {active} believes {believed} of {tp}, ZooKeeper says {state}"
+            continue
+        mine = (-1 if believed.leader is None else believed.leader, believed.leader_epoch, set(believed.isr))
+        written = (state["leader"], state["leader_epoch"], set(state["isr"]))
+        if mine != written:
+            yield f"controller {active} believes {mine} of {tp}, ZooKeeper says {written}"
+        if list(controller.state.assignment(tp).replicas) != cluster.assignment(tp.topic, tp.partition):
+            yield f"controller {active} believes other replicas of {tp}: {controller.state.assignment(tp)}"
+
+
+def nobody_faulted(cluster: Cluster, _: History) -> Iterator[str]:
+    """No program logged an error that has no excuse. Where ZooKeeper refuses, events may fail."""
+    for at_s, method, event in cluster.events:
+        name = event.get("event")
+        if name == ev.TRANSITION_REFUSED and (event.get("from"), event.get("to")) in AS_IN_KAFKA:
+            continue
+        if name in NEVER and not (name == ev.CONTROLLER_FAULTED and cluster.refused):
+            error = event.get("exc_info")
+            yield f"{cluster.line(at_s, method, event)}{f': {error!r}' if error else ''}"

@@ -1,0 +1,125 @@
+"""What must hold of the requests that controllers send to brokers, judged when they are queued.
+
+Source: spec controller.md §5.3, §7; style of the batch: LeaderAndIsr, then UpdateMetadata, then StopReplica.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from controller.node.process import Controller
+from controller.sim.cluster import Cluster
+from controller.sim.history import History
+from controller.wire.control import (
+    ControlRequest,
+    LeaderAndIsrRequest,
+    StopReplicaRequest,
+    UpdateMetadataRequest,
+)
+from controller.wire.types import EPOCH_DURING_DELETE, LeaderAndIsr, TopicPartition
+
+_RANK = {LeaderAndIsrRequest: 0, UpdateMetadataRequest: 1, StopReplicaRequest: 2}
+
+
+class Requests:
+    """Judges each request. `broken` collects. Hang `watch` on `Cluster.on_controller`."""
+
+    def __init__(self, cluster: Cluster, history: History) -> None:
+        self._cluster, self._history = cluster, history
+        self._told: dict[tuple[int, int, int, TopicPartition], tuple[int, int]] = {}
+        self.broken: list[str] = []
+        self.seen = 0
+
+    def watch(self, number: int, controller: Controller) -> None:
+        """From now on everything that this controller queues for brokers is looked at."""
+        send: Callable[[Iterable[ControlRequest]], int] = controller.channels.send
+
+        def observed(requests: Iterable[ControlRequest]) -> int:
+            batch = list(requests)
+            self.check(number, batch)
+            return send(batch)
+
+        controller.channels.send = observed  # type: ignore[method-assign]  # an observer in the way of the requests
+
+    def check(self, number: int, batch: Sequence[ControlRequest]) -> None:
+        """One batch, as it is queued."""
+        ranks: dict[int, int] = {}
+        for request in batch:
+            self.seen += 1
+            name = f"controller {number}, {type(request).__name__} to {request.to}"
+            rank = _RANK[type(request)]
+            if rank < ranks.get(request.to, 0):
+                self.broken.append(f"{name} comes after a later kind in its batch")
+            ranks[request.to] = rank
+            self._check_office(number, request, name)
+            match request:
+                case LeaderAndIsrRequest():
+                    self._check_leaders(request, name)
+                case UpdateMetadataRequest():
+                    self._check_metadata(request, name)
+                case StopReplicaRequest():
+                    self._check_stops(request, name)
+
+    def _check_office(self, number: int, request: ControlRequest, name: str) -> None:
+        """The epoch is one that this controller won, the broker epoch one that the addressee had. §2.4, §7.2."""
+        winner = self._history.epoch_winners.get(request.controller_epoch)
+        if request.controller_id != number or winner != self._cluster.machine(number).name:
+            self.broken.append(f"{name} carries epoch {request.controller_epoch}, which {winner} won")
+        if request.broker_epoch not in self._history.broker_epochs[request.to]:
+            self.broken.append(f"{name} carries broker epoch {request.broker_epoch}, which it never had")
+
+    def _check_state(self, tp: TopicPartition, state: LeaderAndIsr, name: str) -> None:
+        """Nothing is announced before it is written. §5.3."""
+        leader = -1 if state.leader is None else state.leader
+        key = state.partition_epoch, leader, state.leader_epoch, tuple(state.isr)
+        if not self._history.announced(tp.topic, tp.partition, key):
+            rows = self._history.states[tp][-3:]
+            self.broken.append(f"{name} announces {tp} as {key}, which was never written; last {rows}")
+
+    def _check_leaders(self, request: LeaderAndIsrRequest, name: str) -> None:
+        leaders = {broker.broker_id for broker in request.live_leaders}
+        for entry in request.partition_states:
+            tp, state = entry.topic_partition, entry.state
+            self._check_state(tp, state, name)
+            if request.to not in entry.assignment.replicas:
+                self.broken.append(f"{name} is about {tp}, whose replicas are {entry.assignment.replicas}")
+            if state.leader is not None and state.leader not in leaders | {request.to} and state.leader in state.isr:
+                self._check_leader_alive(tp, state, name)
+            # Within one controller epoch a broker is never told an older leader epoch of one topic.
+            znode = self._cluster.world.zookeeper.tree.get(f"/brokers/topics/{tp.topic}")
+            if znode is not None:
+                key = (request.controller_epoch, request.to, znode.czxid, tp)
+                told = self._told.get(key, (-1, -1))
+                now = state.leader_epoch, state.partition_epoch
+                if now < told and tp.topic not in self._cluster.deletable:
+                    self.broken.append(f"{name} tells {tp} epochs {now} after {told}")
+                self._told[key] = max(now, told)
+
+    def _check_leader_alive(self, tp: TopicPartition, state: LeaderAndIsr, name: str) -> None:
+        """A leader that is named and lives is among the live leaders, so that its followers find it. §7.1."""
+        controller = self._cluster.controllers.get(int(name.split()[1].rstrip(",")))
+        if controller is not None and state.leader is not None and controller.state.is_live(state.leader):
+            self.broken.append(f"{name} names {state.leader} leader of {tp}, but not where it is")
+
+    def _check_metadata(self, request: UpdateMetadataRequest, name: str) -> None:
+        for entry in request.partition_states:
+            if not entry.being_deleted:
+                self._check_state(entry.topic_partition, entry.state, name)
+
+    def _check_stops(self, request: StopReplicaRequest, name: str) -> None:
+        """A replica that is assigned is deleted only with its topic. §7.7, §8.5, §10."""
+        for entry in request.partition_states:
+            tp = entry.topic_partition
+            topic = self._history.topics.get(tp.topic)
+            if not entry.delete_partition or topic is None:
+                continue
+            czxid, content = topic
+            znode = self._cluster.world.zookeeper.tree.get(f"/brokers/topics/{tp.topic}")
+            if znode is None or znode.czxid != czxid or (tp.topic, czxid) in self._history.marked:
+                continue
+            replicas = content["partitions"].get(str(tp.partition), [])
+            removing = (content.get("removing_replicas") or {}).get(str(tp.partition), [])
+            if request.to in replicas and request.to not in removing:
+                self.broken.append(f"{name} deletes {tp}, whose replicas are {replicas}, removing {removing}")
+            if entry.leader_epoch == EPOCH_DURING_DELETE:
+                self.broken.append(f"{name} says that {tp} is being deleted; nobody asked for it")

@@ -1,0 +1,150 @@
+"""What must hold in ZooKeeper and in who holds the office.
+
+Source: Kafka's controller; spec controller.md §1, §2, §5, §8, §10.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from controller.sim.cluster import Cluster
+from controller.sim.history import STATE_PATH, TOPIC_PATH, History, parsed
+from controller.wire.zk_operations import Create, Delete, Multi, SetData, ZkOp, ZkResult
+from controller.world.simulated.zk_session import SimulatedSession
+
+
+class Writes:
+    """Judges each operation when it is done: who did it, and whether that one might. `broken` collects."""
+
+    def __init__(self, cluster: Cluster, history: History) -> None:
+        self._cluster, self._history = cluster, history
+        self._topics: dict[str, tuple[int, dict[str, object]]] = {}
+        self.broken: list[str] = []
+
+    def operation(self, session: SimulatedSession, op: ZkOp, result: ZkResult) -> None:
+        """Hang it on `on_operation`, behind the history's."""
+        if not result.ok or not isinstance(op, Multi | SetData | Create | Delete):
+            return
+        for part in op.ops if isinstance(op, Multi) else (op,):
+            if isinstance(part, SetData | Create | Delete):
+                self._office(session.machine, part)
+                self._deletion(part)
+                self._reassignment(part)
+
+    def _office(self, machine: str, op: SetData | Create | Delete) -> None:
+        """Partition states, topics' removal and moves are written by the winner of the present controller epoch.
+
+        Brokers write states (their ISRs) and create topics, other controllers nothing of the kind. Source: §1.3, §2.4.
+        """
+        if not machine.startswith("controller-") or not self._history.epoch_winners:
+            return
+        owned = STATE_PATH.fullmatch(op.path) or (
+            isinstance(op, Delete) and op.path.startswith(("/brokers/topics/", "/admin/delete_topics/"))
+        )
+        winner = self._history.epoch_winners.get(self._history.controller_epoch)
+        if owned and machine != winner:
+            self.broken.append(f"{machine} wrote {op.path} though {winner} won epoch {self._history.controller_epoch}")
+
+    def _deletion(self, op: SetData | Create | Delete) -> None:
+        """A topic's znode goes after its partitions', the marker after the topic. Source: §10.6, §10.7."""
+        if not isinstance(op, Delete):
+            return
+        tree = self._cluster.world.zookeeper.tree
+        if op.path.startswith("/admin/delete_topics/"):
+            topic = op.path.rpartition("/")[2]
+            is_enabled = self._cluster.settings.get("delete.topic.enable", "true") == "true"
+            if tree.get(f"/brokers/topics/{topic}") is not None and is_enabled:
+                self.broken.append(f"the marker of {topic} went before its znode")
+        elif (match := TOPIC_PATH.fullmatch(op.path)) and match[1] in self._history.topics:
+            czxid, _ = self._history.topics[match[1]]
+            if (match[1], czxid) not in self._history.marked:
+                self.broken.append(f"the znode of {match[1]} went although nobody asked for its deletion")
+
+    def _reassignment(self, op: SetData | Create | Delete) -> None:
+        """A move ends with the targets in place: the replicas that it added stay only if they are in the ISR with all
+        of the ISR within the new replicas; it never leaves a partition without replicas. Source: §8.5."""
+        match = TOPIC_PATH.fullmatch(op.path)
+        if match is None or isinstance(op, Delete):
+            return
+        topic, content = match[1], parsed(op.data)
+        znode = self._cluster.world.zookeeper.tree.get(op.path)
+        if content is None or znode is None:
+            return
+        before = self._topics.get(topic)
+        self._topics[topic] = znode.czxid, content
+        adding_now = content.get("adding_replicas") or {}
+        for number, replicas in content["partitions"].items():
+            if not replicas or len(set(replicas)) != len(replicas):
+                self.broken.append(f"{topic}-{number} has the replicas {replicas}")
+            if before is None or before[0] != znode.czxid:
+                continue
+            added = (before[1].get("adding_replicas") or {}).get(number) or []  # type: ignore[attr-defined]
+            kept = [r for r in added if r in replicas]
+            if not kept or adding_now.get(number):
+                continue
+            state = self._cluster.state(topic, int(number))
+            if state is not None and not set(state["isr"]) <= set(replicas):
+                self.broken.append(f"the move of {topic}-{number} to {replicas} ended with ISR {state['isr']}")
+
+
+def one_controller_serves_an_epoch(cluster: Cluster, history: History) -> Iterator[str]:
+    """Who serves in a controller epoch is who won it; nobody claims an epoch that was not. Source: §2.1, §2.4."""
+    for number, controller in sorted(cluster.controllers.items()):
+        state = controller.state
+        if not state.serving:
+            continue
+        winner = history.epoch_winners.get(state.epoch)
+        if winner != cluster.machine(number).name:
+            yield f"controller {number} serves in epoch {state.epoch}, which {winner} won"
+
+
+#: What the one in office must watch, always. Source: §1.2, §3.
+CHILD_WATCHES = (
+    "/brokers/ids",
+    "/brokers/topics",
+    "/admin/delete_topics",
+    "/isr_change_notification",
+    "/log_dir_event_notification",
+)
+DATA_WATCHES = ("/controller", "/admin/reassign_partitions", "/admin/preferred_replica_election")
+
+
+def the_office_watches(cluster: Cluster, _: History) -> Iterator[str]:
+    """At rest, the session of the one in office watches all that it must hear of."""
+    active = cluster.active_controller()
+    if active is None or active not in cluster.controllers:
+        return
+    session = cluster.controllers[active].state.session_id
+    watches = cluster.world.zookeeper.watches
+    for path in CHILD_WATCHES:
+        if session not in watches.child_watchers(path):
+            yield f"controller {active} does not watch the children of {path}"
+    topics = [f"/brokers/topics/{topic}" for topic in cluster.children("/brokers/topics")]
+    ids = [f"/brokers/ids/{number}" for number in cluster.children("/brokers/ids")]
+    for path in (*DATA_WATCHES, *topics, *ids):
+        if session not in watches.data_watchers(path):
+            yield f"controller {active} does not watch {path}"
+
+
+def admin_work_is_done(cluster: Cluster, _: History) -> Iterator[str]:
+    """After healing nothing is left under /admin, no notice waits, no move goes on. Source: §8, §9.2, §10, §11.8."""
+    for path in ("/admin/delete_topics", "/isr_change_notification", "/log_dir_event_notification"):
+        if left := cluster.children(path):
+            yield f"{path} still has {left}"
+    for path in ("/admin/reassign_partitions", "/admin/preferred_replica_election"):
+        if cluster.world.zookeeper.tree.get(path) is not None:
+            yield f"{path} is still there"
+    for topic in cluster.children("/brokers/topics"):
+        content = cluster.znode(f"/brokers/topics/{topic}") or {}
+        if content.get("adding_replicas") or content.get("removing_replicas"):
+            yield f"{topic} is still being moved: {content}"
+
+
+def leaders_are_preferred(cluster: Cluster, _: History) -> Iterator[str]:
+    """With the balance on and all healed, each partition is led by its first replica. Source: §9.4."""
+    if cluster.shape is None or not cluster.shape.balance or cluster.shape.balance_interval_s >= 30:
+        return
+    for topic, partition in cluster.partitions():
+        state, replicas = cluster.state(topic, partition), cluster.assignment(topic, partition)
+        if state is not None and state["leader"] != replicas[0]:
+            yield f"{topic}-{partition} is led by {state['leader']}, its replicas are {replicas}"

@@ -1,0 +1,316 @@
+"""Plays one seed's world: starts it, takes its steps under load, heals it, and looks at all of it with all oracles."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import tempfile
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from controller.sim.cluster import Cluster
+from controller.sim.faults import FAULTS
+from controller.sim.history import History
+from controller.sim.load.consumer import Consumer, check_committed, fetch_body, find_coordinator
+from controller.sim.load.ledger import Ledger
+from controller.sim.load.links import CallFailed, Links
+from controller.sim.load.producer import Producer
+from controller.sim.operations import OPERATIONS
+from controller.sim.oracles import brokers, figures, zookeeper
+from controller.sim.oracles.requests import Requests
+from controller.sim.plan import Plan, Step
+from controller.sim.shape import TOPIC
+from controller.sim.turn import NOTHING, NothingThere, Turn
+from controller.wire.protocol import ApiKey
+from controller.wire.records import iterate
+from controller.world.simulated.loop import Deadlock
+from controller.world.simulated.world import World, run_world
+
+Oracle = Callable[[Cluster, History], Iterator[str]]
+
+#: All kinds of steps.
+KINDS: Final = (*FAULTS, *OPERATIONS)
+#: Looked at every so many virtual seconds, faults or not.
+SAMPLE_S: Final = 0.25
+ALWAYS: Final[tuple[Oracle, ...]] = (
+    brokers.leader_is_zookeepers,
+    brokers.offsets_are_in_order,
+    brokers.isr_members_hold_what_is_committed,
+    brokers.recovery_points_are_synced,
+    zookeeper.one_controller_serves_an_epoch,
+    figures.gauges_equal_a_recount,
+)
+#: Looked at after each step, since they read logs.
+AFTER_STEPS: Final[tuple[Oracle, ...]] = (brokers.logs_agree_below_watermarks, brokers.epochs_equal_the_log)
+#: Looked at when all is healed and at rest.
+AT_REST: Final[tuple[Oracle, ...]] = (
+    *ALWAYS,
+    partial(brokers.logs_agree_below_watermarks, tail=None),
+    partial(brokers.epochs_equal_the_log, tail=None),
+    brokers.producers_equal_a_recount,
+    brokers.nobody_waits_for_the_past,
+    brokers.metadata_is_zookeepers,
+    brokers.replicas_are_the_assigned_ones,
+    zookeeper.the_office_watches,
+    zookeeper.admin_work_is_done,
+    zookeeper.leaders_are_preferred,
+    figures.gauges_equal_zookeeper,
+    figures.believed_is_zookeepers,
+    figures.nobody_faulted,
+)
+#: Virtual seconds within which a healed cluster is whole, and then at rest: leaders, ISRs, queues, /admin.
+WHOLE_S: Final = 120.0
+REST_S: Final = 60.0
+
+
+class Violated(Exception):
+    """A property does not hold. The message names it and says what was seen."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Outcome:
+    """How one world ended. `broken` is empty when everything held."""
+
+    plan: Plan
+    broken: list[str] = field(default_factory=list)
+    taken: list[str] = field(default_factory=list)
+    last_events: list[str] = field(default_factory=list)
+    virtual_s: float = 0.0
+    cpu_s: float = 0.0
+    records: int = 0
+    reads: int = 0
+    requests: int = 0
+
+
+class Play:
+    """One world in the course of being played."""
+
+    def __init__(self, world: World, folder: Path, plan: Plan, outcome: Outcome) -> None:
+        self.plan, self.outcome = plan, outcome
+        self.cluster = Cluster(world, folder, shape=plan.shape)
+        tree = world.zookeeper.tree
+        self.history = History(tree)
+        self.ledger = Ledger(unclean=self.history.unclean)
+        self.writes = zookeeper.Writes(self.cluster, self.history)
+        self.requests = Requests(self.cluster, self.history)
+        world.zookeeper.on_commit.append(lambda events: self.history.commit(list(events)))
+        world.zookeeper.on_operation += [self.history.operation, self.writes.operation]
+        self.cluster.on_controller.append(self.requests.watch)
+        self._clients: list[Producer | Consumer] = []
+        self._programs: list[asyncio.Task[None]] = []
+        self._background: set[asyncio.Task[None]] = set()
+
+    # -- the course ------------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Start, steps, healing, rest. Raises Violated, ProgramFailed."""
+        cluster = self.cluster
+        sampler = asyncio.create_task(self._keep_looking())
+        try:
+            await self._guarded(self._course(), sampler)
+        finally:
+            sampler.cancel()
+            for task in self._background:
+                task.cancel()
+            for number in (*cluster.brokers, *cluster.controllers, *cluster.stopping):
+                cluster.kill(number)
+
+    async def _guarded(self, course: object, sampler: asyncio.Task[None]) -> None:
+        """The course, until it ends or the sampler finds something."""
+        work = asyncio.ensure_future(course)  # type: ignore[call-overload]  # a coroutine
+        await asyncio.wait({work, sampler}, return_when=asyncio.FIRST_COMPLETED)
+        if sampler.done():
+            work.cancel()
+            await asyncio.gather(work, return_exceptions=True)
+            sampler.result()
+        await work
+
+    async def _course(self) -> None:
+        cluster = self.cluster
+        self._skew_clocks()
+        await cluster.start()
+        shape = self.plan.shape
+        await cluster.create_topic(TOPIC, shape.assignments(shape.partitions, shape.replication_factor))
+        self._start_clients()
+        for step in self.plan.steps:
+            await cluster.world.sleep(step.wait_s)
+            self._take(step)
+            self._look(AFTER_STEPS)
+        await self._heal()
+        await self._stop_clients()
+        await self._rest()
+        await self._check_logs()
+
+    def _skew_clocks(self) -> None:
+        most, chance = self.plan.shape.clock_skew_max_ms, random.Random(f"{self.plan.seed}/clocks")
+        for number in self.cluster.numbers():
+            self.cluster.machine(number).clock.skew_ms = chance.randint(-most, most) if most else 0
+
+    def _start_clients(self) -> None:
+        shape, cluster, ledger = self.plan.shape, self.cluster, self.ledger
+        self._clients += [Producer(cluster, ledger, f"producer-{n}") for n in range(shape.producers)]
+        self._clients += [
+            Producer(cluster, ledger, f"idempotent-{n}", idempotent=True) for n in range(shape.idempotent_producers)
+        ]
+        self._clients += [Producer(cluster, ledger, f"one-{n}", acks=1) for n in range(shape.acks_one_producers)]
+        self._clients += [Consumer(cluster, ledger, f"consumer-{n}") for n in range(shape.consumers)]
+        for number, client in enumerate(self._clients):
+            self._programs.append(cluster.world.machine(f"client-{number}").start(client.run()))
+
+    def _take(self, step: Step) -> None:
+        """One step. An operation goes on in the background; what became of it is noted when it ends."""
+        turn = Turn(self.cluster, self.plan.stream(step))
+        head = f"{self.cluster.world.loop.time():9.3f} #{step.number} {step.kind}"
+        place = len(self.outcome.taken)
+        self.outcome.taken.append(head)
+        if step.kind in FAULTS:
+            try:
+                self.outcome.taken[place] = f"{head} {FAULTS[step.kind](turn)}".rstrip()
+            except NothingThere:
+                self.outcome.taken[place] = f"{head} ({NOTHING})"
+            return
+
+        async def operate() -> None:
+            try:
+                told = await OPERATIONS[step.kind](turn)
+            except NothingThere:
+                told = f"({NOTHING})"
+            self.outcome.taken[place] = f"{head} {told}"
+
+        task = asyncio.get_running_loop().create_task(operate())
+        self._background.add(task)
+        task.add_done_callback(self._operated)
+
+    def _operated(self, task: asyncio.Task[None]) -> None:
+        self._background.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self.cluster.world.failures.append(f"an operation failed: {error!r}")
+
+    async def _heal(self) -> None:
+        """No more faults; then everything must come right in its time."""
+        cluster = self.cluster
+        cluster.mend()
+        if self._background:
+            await asyncio.wait(self._background, timeout=90)
+        cluster.mend()
+        await cluster.world.sleep(self.plan.shape.session_timeout_ms / 1000 + 1)
+        await self._until(self._is_whole, WHOLE_S, "the cluster is whole")
+
+    def _is_whole(self) -> str:
+        cluster = self.cluster
+        left = list(zookeeper.admin_work_is_done(cluster, self.history))
+        return "" if cluster.healthy() and not left else f"{left} {cluster.ill()}"
+
+    async def _rest(self) -> None:
+        """Without load everything that an oracle sees at rest must hold, soon."""
+        await self._until(lambda: "; ".join(self._found(AT_REST)), REST_S, "everything holds at rest")
+
+    async def _until(self, problem: Callable[[], str], within_s: float, what: str) -> None:
+        """Waits until there is no problem left. Raises Violated with what is left of it."""
+        loop = self.cluster.world.loop
+        deadline = loop.time() + within_s
+        while left := problem():
+            if loop.time() > deadline:
+                raise Violated(f"not within {within_s:g} s: {what}: {left}")
+            await self.cluster.world.sleep(1.0)
+
+    async def _stop_clients(self) -> None:
+        for client in self._clients:
+            client.is_stopping = True
+        if self._programs:
+            _, left = await asyncio.wait(self._programs, timeout=WHOLE_S)
+            if left:
+                raise Violated(f"not within {WHOLE_S:g} s: {[task.get_name() for task in left]} got their answers")
+        self.cluster.world.check()
+
+    # -- looking ---------------------------------------------------------------------------------------------------
+
+    async def _keep_looking(self) -> None:
+        while True:
+            await asyncio.sleep(SAMPLE_S)
+            self._look(ALWAYS)
+
+    def _look(self, oracles: tuple[Oracle, ...]) -> None:
+        """Raises Violated."""
+        cluster = self.cluster
+        broken = [*cluster.invariants.broken, *self.writes.broken, *self.requests.broken, *self.ledger.broken]
+        broken += self._found(oracles)
+        if broken:
+            raise Violated("\n".join(dict.fromkeys(broken[:10])))
+
+    def _found(self, oracles: tuple[Oracle, ...]) -> list[str]:
+        return [
+            f"{getattr(oracle, '__name__', None) or oracle.func.__name__}: {wrong}"  # type: ignore[attr-defined]
+            for oracle in oracles
+            for wrong in oracle(self.cluster, self.history)
+        ]
+
+    async def _check_logs(self) -> None:
+        """Everything that was acknowledged or read is there, once, in order; commits have not gone back."""
+        links = Links(self.cluster, "reader")
+        for partition in range(self.plan.shape.partitions):
+            records = await self._read_all(links, partition)
+            start = min((offset for offset, _ in records), default=0)
+            if wrong := self.ledger.check_log((TOPIC, partition), records, start=start if start else 0):
+                raise Violated("\n".join(wrong))
+        for group in sorted({group for group, _ in self.ledger.committed}):
+            coordinator = await find_coordinator(links, group)
+            if coordinator is not None:
+                await check_committed(links, self.ledger, coordinator, group, self.plan.shape.partitions)
+        self._look(())
+
+    async def _read_all(self, links: Links, partition: int) -> list[tuple[int, bytes]]:
+        found: list[tuple[int, bytes]] = []
+        state = self.cluster.state(TOPIC, partition)
+        while True:
+            offset = found[-1][0] + 1 if found else 0
+            try:
+                answer = await links.call(state["leader"], ApiKey.FETCH, 11, fetch_body(TOPIC, partition, offset))
+            except CallFailed as error:
+                raise Violated(f"{TOPIC}-{partition} cannot be read: {error}") from error
+            row = answer.responses[0].partitions[0]
+            if row.error_code != 0:
+                raise Violated(f"{TOPIC}-{partition} offset {offset}: error {row.error_code}")
+            new = [(r.offset, r.value or b"") for r in iterate(bytes(row.records or b"")) if r.offset >= offset]
+            if not new:
+                return found
+            found += new
+
+
+#: Log events of a failed world that are kept.
+EVENTS_KEPT: Final = 60
+
+
+def play(plan: Plan, folder: Path | None = None, *, keep_events: int = EVENTS_KEPT) -> Outcome:
+    """Plays a plan in a folder of its own. Never raises for what the world does wrong: that is in `broken`."""
+    outcome, began_s = Outcome(plan=plan), time.process_time()
+    where = Path("/dev/shm")
+    with tempfile.TemporaryDirectory(dir=where if folder is None and where.is_dir() else folder) as made:
+        played: list[Play] = []
+
+        async def scenario(world: World) -> None:
+            one = Play(world, Path(made), plan, outcome)
+            played.append(one)
+            with one.cluster.logging():
+                await one.run()
+
+        try:
+            run_world(plan.seed, scenario)
+        except (Violated, AssertionError, Deadlock) as error:
+            outcome.broken = [str(error)]
+        except Exception as error:
+            outcome.broken = [f"{type(error).__name__}: {error}", traceback.format_exc(limit=-6)]
+        for one in played:
+            cluster = one.cluster
+            outcome.virtual_s = cluster.world.loop.time()
+            outcome.records = sum(map(len, one.ledger.acked.values()))
+            outcome.reads, outcome.requests = one.ledger.reads, one.requests.seen
+            if outcome.broken:
+                outcome.last_events = [cluster.line(*event) for event in cluster.events[-keep_events:]]
+    outcome.cpu_s = time.process_time() - began_s
+    return outcome

@@ -1,0 +1,253 @@
+"""The programs of a simulated cluster: real controllers and brokers on machines that can be killed and paused."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Iterator, MutableMapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import structlog
+
+from broker_sim.broker import Broker, StartRefused
+from broker_sim.config import BrokerSettings
+from broker_sim.identity import BrokerIdentity
+from controller.node import config as controller_config
+from controller.node.process import Controller, Identity
+from controller.node.process import World as ControllerWorld
+from controller.rules.configs.listeners import NodeListener
+from controller.sim.disk import SimulatedDisk
+from controller.sim.shape import SETTINGS, Shape
+from controller.wire.types import BrokerId
+from controller.wire.zk_operations import ZkUnreachable
+from controller.world.simulated.world import Machine, World
+
+BROKER_PORT: Final = 9092
+CONTROLLER_PORT: Final = 9090
+FIRST_CONTROLLER: Final = 1001
+#: How long a supervisor waits before it starts again what could not start.
+RESTART_S: Final = 1.0
+
+
+class Programs:
+    """Machines `broker-N` and `controller-N`, and what runs on them. `lines` is all that the programs logged, with
+    virtual times; `events` the same as values."""
+
+    def __init__(
+        self, world: World, folder: Path, *, brokers: int = 3, controllers: int = 1, shape: Shape | None = None
+    ) -> None:
+        """With a `shape` its numbers and settings count, without one `SETTINGS` and the numbers given."""
+        self.world, self.folder, self.shape = world, folder, shape
+        self.settings = SETTINGS if shape is None else shape.settings()
+        self.lines: list[str] = []
+        self.events: list[tuple[float, str, dict[str, Any]]] = []
+        self.broker_ids = range(1, (shape.brokers if shape else brokers) + 1)
+        self.controller_ids = range(FIRST_CONTROLLER, FIRST_CONTROLLER + (shape.controllers if shape else controllers))
+        self.brokers: dict[int, Broker] = {}
+        self.controllers: dict[int, Controller] = {}
+        self.paused: set[int] = set()
+        #: Those that are being stopped in order.
+        self.stopping: dict[int, Broker | Controller] = {}
+        self.disks: dict[int, SimulatedDisk] = {}
+        #: Told of each controller before it starts.
+        self.on_controller: list[Callable[[int, Controller], None]] = []
+
+    async def start(self) -> None:
+        """Everything, until there is a controller and all brokers are registered."""
+        for number in (*self.controller_ids, *self.broker_ids):
+            self.start_one(number)
+        await self.world.until(lambda: self.active_controller() is not None, within_s=60, what="a controller")
+        await self.world.until(lambda: self.registered() == set(self.broker_ids), within_s=60, what="all brokers")
+
+    def start_one(self, number: int) -> None:
+        """Starts, or starts again, a broker or a controller; nothing when it runs."""
+        if number in self.controllers or number in self.brokers or number in self.stopping:
+            return
+        if number in self.controller_ids:
+            self.controllers[number] = self._controller(number)
+            self.machine(number).start(self._run_controller(number))
+        else:
+            self.brokers[number] = self._broker(number)
+            self.machine(number).start(self._run_broker(number))
+
+    def kill(self, number: int, *, power: bool = False) -> None:
+        """SIGKILL; the end of a process also gives up its file locks. With `power` the machine loses its power, and
+        what was not synced."""
+        self.machine(number).kill()
+        self.paused.discard(number)
+        self.controllers.pop(number, None)
+        stopping = self.stopping.pop(number, None)
+        for broker in (self.brokers.pop(number, None), stopping):
+            if isinstance(broker, Broker) and broker._replicas is not None:
+                broker._replicas.abandon()
+        if power and number in self.disks:
+            self.disks[number].lose_power()
+
+    async def stop(self, number: int) -> None:
+        """Controlled shutdown of a broker, a clean end of a controller. Waits for ever if it is killed meanwhile."""
+        program: Broker | Controller = (
+            self.brokers.pop(number) if number in self.brokers else self.controllers.pop(number)
+        )
+        self.stopping[number] = program
+        await self.machine(number).run(program.stop())
+        if self.stopping.get(number) is program:
+            del self.stopping[number]
+            self.machine(number).kill()
+
+    def pause(self, number: int) -> None:
+        """SIGSTOP."""
+        self.paused.add(number)
+        self.machine(number).pause()
+
+    def resume(self, number: int) -> None:
+        """SIGCONT; nothing when it is not paused."""
+        if number in self.paused:
+            self.paused.discard(number)
+            self.machine(number).resume()
+
+    def running(self) -> list[int]:
+        """Brokers and controllers that run, and are neither paused nor being stopped."""
+        return sorted({*self.brokers, *self.controllers} - self.paused)
+
+    def machine(self, number: int) -> Machine:
+        """The machine of a broker or controller."""
+        kind = "controller" if number in self.controller_ids else "broker"
+        return self.world.machine(f"{kind}-{number}")
+
+    def numbers(self) -> list[int]:
+        """All controllers and brokers."""
+        return [*self.controller_ids, *self.broker_ids]
+
+    # -- what ZooKeeper says ---------------------------------------------------------------------------------------
+
+    def znode(self, path: str) -> Any:
+        """The JSON in a znode; None when there is none, or when it is none."""
+        found = self.world.zookeeper.tree.get(path)
+        if found is None or not found.payload:
+            return None
+        try:
+            return json.loads(found.payload)
+        except ValueError:
+            return None
+
+    def children(self, path: str) -> list[str]:
+        """Names of children, sorted."""
+        found = self.world.zookeeper.tree.get(path)
+        return sorted(found.children) if found is not None else []
+
+    def registered(self) -> set[int]:
+        """Brokers in ZooKeeper."""
+        return set(map(int, self.children("/brokers/ids")))
+
+    def active_controller(self) -> int | None:
+        """Who `/controller` names."""
+        found = self.znode("/controller")
+        return found["brokerid"] if found else None
+
+    def partitions(self) -> list[tuple[str, int]]:
+        """(topic, partition) of all."""
+        return [
+            (topic, int(number))
+            for topic in self.children("/brokers/topics")
+            for number in (self.znode(f"/brokers/topics/{topic}") or {"partitions": {}})["partitions"]
+        ]
+
+    def state(self, topic: str, partition: int) -> Any:
+        """A partition's state znode."""
+        return self.znode(f"/brokers/topics/{topic}/partitions/{partition}/state")
+
+    def assignment(self, topic: str, partition: int) -> list[int]:
+        """A partition's replicas."""
+        found: list[int] = self.znode(f"/brokers/topics/{topic}")["partitions"][str(partition)]
+        return found
+
+    # -- making them -----------------------------------------------------------------------------------------------
+
+    def _controller(self, number: int) -> Controller:
+        machine = self.machine(number)
+        surroundings = ControllerWorld(
+            clock=machine.clock,
+            network=machine.network,
+            connector=machine.connector(session_timeout_ms=int(self.settings["zookeeper.session.timeout.ms"])),
+            chance=machine.chance,
+        )
+        identity = Identity(
+            controller_id=BrokerId(number), listeners=(NodeListener(host=machine.name, port=CONTROLLER_PORT),)
+        )
+        made = Controller(
+            identity, controller_config.parse(self.settings), surroundings, structlog.get_logger(), given=self.settings
+        )
+        for observer in self.on_controller:
+            observer(number, made)
+        return made
+
+    def _broker(self, number: int) -> Broker:
+        machine = self.machine(number)
+        shape = self.shape
+        dirs = shape.log_dirs if shape else 1
+        names = [machine.name, *(f"{machine.name}-{n}" for n in range(2, dirs + 1))]
+        identity = BrokerIdentity(
+            broker_id=BrokerId(number),
+            listeners=(NodeListener(host=machine.name, port=BROKER_PORT),),
+            log_dirs=tuple(self.folder / name for name in names),
+            rack=f"rack-{number % shape.racks}" if shape and shape.racks else None,
+            trace_dir=None if shape else self.folder / "trace",
+        )
+        if shape and number not in self.disks:
+            self.disks[number] = SimulatedDisk(self.world.stream(f"{machine.name}/disk"), self.world.loop.time)
+        return Broker(
+            identity,
+            BrokerSettings.parse(self.settings),
+            clock=machine.clock,
+            network=machine.network,
+            zookeeper=machine.connector(session_timeout_ms=int(self.settings["zookeeper.session.timeout.ms"])),
+            chance=machine.chance,
+            log=structlog.get_logger(),
+            files=self.disks.get(number),
+        )
+
+    async def _run_controller(self, number: int) -> None:
+        """With a supervisor: what cannot start (ZooKeeper is out of reach) is started again."""
+        while True:
+            try:
+                await self.controllers[number].start()
+                break
+            except ZkUnreachable:
+                await asyncio.sleep(RESTART_S)
+                self.controllers[number] = self._controller(number)
+        await asyncio.Event().wait()
+
+    async def _run_broker(self, number: int) -> None:
+        """With a supervisor: a broker is refused while the session of its predecessor lives."""
+        while True:
+            try:
+                await self.brokers[number].start()
+                break
+            except StartRefused:
+                await asyncio.sleep(RESTART_S)
+                self.brokers[number] = self._broker(number)
+        await self.brokers[number].wait_halted()
+
+    @contextmanager
+    def logging(self) -> Iterator[None]:
+        """Collects every log line, with its virtual time and without paths of this run."""
+
+        def collect(_: object, method: str, event: MutableMapping[str, Any]) -> Any:
+            self.events.append((self.world.loop.time(), method, dict(event)))
+            if self.shape is None:
+                self.lines.append(self.line(*self.events[-1]))
+            raise structlog.DropEvent
+
+        before = structlog.get_config()
+        structlog.configure(processors=[collect], cache_logger_on_first_use=False)
+        try:
+            yield
+        finally:
+            structlog.configure(**before)
+
+    def line(self, at_s: float, method: str, event: dict[str, Any]) -> str:
+        """A log line as text."""
+        text = json.dumps(event, sort_keys=True, default=str).replace(str(self.folder), "")
+        return f"{at_s:.6f} {method} {text}"

@@ -1,0 +1,169 @@
+"""What a seed draws of a cluster before it starts: how large it is, its settings, its topics, its load.
+
+Every field can be set by hand (`kwob sim repeat 17 --set brokers=3`), which is how a failing world is made smaller.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Final
+
+#: The settings that every simulated cluster has unless a shape says otherwise: short times, so that much happens.
+SETTINGS: Final = {
+    "auto.leader.rebalance.enable": "true",
+    "leader.imbalance.check.interval.seconds": "30",
+    "replica.lag.time.max.ms": "3000",
+    "zookeeper.session.timeout.ms": "6000",
+    "controlled.shutdown.retry.backoff.ms": "500",
+    "offsets.topic.num.partitions": "2",
+}
+#: The main topic. Its records are never deleted by an operation, so every acknowledged one must be there at the end.
+TOPIC: Final = "t"
+
+
+class ShapeError(ValueError):
+    """A field that there is not, or a value that it cannot have."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """The options of one world. Times in ms where the name ends so."""
+
+    brokers: int = 4
+    controllers: int = 2
+    racks: int = 0
+    log_dirs: int = 1
+    partitions: int = 4
+    replication_factor: int = 3
+    min_insync_replicas: int = 1
+    unclean_leader_election: bool = False
+    balance: bool = True
+    balance_interval_s: int = 30
+    lag_time_max_ms: int = 3000
+    session_timeout_ms: int = 6000
+    segment_bytes: int = 1 << 20
+    #: `log.flush.interval.messages`; 0 leaves flushing to the operating system.
+    flush_messages: int = 0
+    #: A kill takes what was not synced: needs flush_messages=1, or acknowledged records may be lost as in Kafka.
+    power_cuts: bool = False
+    fetchers: int = 1
+    hw_checkpoint_ms: int = 5000
+    clock_skew_max_ms: int = 0
+    #: Clients of each kind.
+    producers: int = 1
+    idempotent_producers: int = 0
+    acks_one_producers: int = 0
+    consumers: int = 0
+    group_members: int = 0
+    #: Pause of a producer between two batches, and records of a batch at most.
+    produce_every_ms: int = 300
+    batch_records: int = 1
+    steps: int = 25
+
+    def settings(self) -> dict[str, str]:
+        """As Kafka's properties, for brokers and controllers alike."""
+        drawn = {
+            **SETTINGS,
+            "auto.leader.rebalance.enable": str(self.balance).lower(),
+            "leader.imbalance.check.interval.seconds": str(self.balance_interval_s),
+            "leader.imbalance.per.broker.percentage": "0" if self.balance_interval_s < 30 else "10",
+            "replica.lag.time.max.ms": str(self.lag_time_max_ms),
+            "replica.fetch.wait.max.ms": str(min(500, self.lag_time_max_ms // 2)),
+            "zookeeper.session.timeout.ms": str(self.session_timeout_ms),
+            "min.insync.replicas": str(self.min_insync_replicas),
+            "unclean.leader.election.enable": str(self.unclean_leader_election).lower(),
+            "log.segment.bytes": str(self.segment_bytes),
+            "num.replica.fetchers": str(self.fetchers),
+            "replica.high.watermark.checkpoint.interval.ms": str(self.hw_checkpoint_ms),
+            "offsets.topic.replication.factor": str(min(3, self.brokers)),
+            "group.initial.rebalance.delay.ms": "200",
+            "log.index.interval.bytes": "512",
+        }
+        if self.flush_messages:
+            drawn["log.flush.interval.messages"] = str(self.flush_messages)
+        return drawn
+
+    def assignments(self, partitions: int, replication_factor: int, *, first: int = 0) -> list[list[int]]:
+        """Replicas of each partition, round the brokers; `first` shifts where it begins."""
+        count = min(replication_factor, self.brokers)
+        return [[(first + p + r) % self.brokers + 1 for r in range(count)] for p in range(partitions)]
+
+    def rows(self) -> list[tuple[str, str]]:
+        """(name, value) of each field."""
+        return [(field.name, _text(getattr(self, field.name))) for field in fields(self)]
+
+    def with_text(self, changes: Sequence[str]) -> Shape:
+        """With `name=value` texts. Raises ShapeError, which says what is allowed."""
+        given: dict[str, object] = {}
+        names = {field.name for field in fields(self)}
+        for change in changes:
+            name, equals, text = change.partition("=")
+            if name not in names or not equals:
+                raise ShapeError(f"{change!r} is no NAME=VALUE of {', '.join(sorted(names))}")
+            given[name] = _parse(name, text, getattr(self, name))
+        return replace(self, **given)  # type: ignore[arg-type]  # by name
+
+
+#: The least value of fields that may not be 0.
+_LEAST: Final[Mapping[str, int]] = {
+    **dict.fromkeys(("brokers", "controllers", "log_dirs", "partitions", "replication_factor", "fetchers"), 1),
+    **dict.fromkeys(("min_insync_replicas", "balance_interval_s", "batch_records", "produce_every_ms"), 1),
+    **dict.fromkeys(("lag_time_max_ms", "session_timeout_ms", "hw_checkpoint_ms"), 100),
+    "segment_bytes": 256,
+}
+
+
+def _parse(name: str, text: str, now: object) -> object:
+    if isinstance(now, bool):
+        if text not in ("true", "false"):
+            raise ShapeError(f"{name} is true or false, not {text!r}")
+        return text == "true"
+    try:
+        number = int(text)
+    except ValueError:
+        raise ShapeError(f"{name} is a number, not {text!r}") from None
+    least = _LEAST.get(name, 0)
+    if number < least:
+        raise ShapeError(f"{name} is at least {least}, not {number}")
+    return number
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def draw_shape(chance: random.Random) -> Shape:
+    """A shape. Most options are usual ones in most worlds, each is strange in some."""
+    brokers = chance.choice((2, 3, 3, 4, 4, 4, 5, 5, 6, 7))
+    factor = min(chance.choice((1, 2, 3, 3, 3, 3, 4, 5)), brokers)
+    power_cuts = chance.random() < 0.3
+    return Shape(
+        brokers=brokers,
+        controllers=chance.choice((1, 2, 2, 2, 3)),
+        racks=chance.choice((0, 0, 2, 3)),
+        log_dirs=chance.choice((1, 1, 2)),
+        partitions=chance.choice((1, 2, 3, 4, 4)),
+        replication_factor=factor,
+        min_insync_replicas=chance.choice((1, 1, min(2, factor))),
+        unclean_leader_election=chance.random() < 0.2,
+        balance=chance.random() < 0.6,
+        balance_interval_s=chance.choice((2, 5, 30)),
+        lag_time_max_ms=chance.choice((1000, 2000, 3000)),
+        session_timeout_ms=chance.choice((2000, 4000, 6000)),
+        segment_bytes=chance.choice((600, 2000, 1 << 20)),
+        flush_messages=1 if power_cuts else chance.choice((0, 0, 3)),
+        power_cuts=power_cuts,
+        fetchers=chance.choice((1, 1, 2)),
+        hw_checkpoint_ms=chance.choice((500, 5000)),
+        clock_skew_max_ms=chance.choice((0, 0, 500, 60_000)),
+        producers=chance.choice((0, 1, 1, 2)),
+        idempotent_producers=chance.choice((0, 1, 1)),
+        acks_one_producers=chance.choice((0, 0, 0, 1)),
+        consumers=chance.choice((0, 1, 1)),
+        group_members=chance.choice((0, 0, 0, 2, 3)),
+        produce_every_ms=chance.choice((100, 200, 500)),
+        batch_records=chance.choice((1, 3, 8)),
+        steps=chance.choice((6, 12, 18)),
+    )
