@@ -73,6 +73,7 @@ COMMANDS: Final[dict[str, Command]] = {
     "consumer-groups": Command("controller.admin.commands:consumer_groups.main", "kafka-consumer-groups", _TOOLS),
     "get-offsets": Command("controller.admin.commands:get_offsets.main", "kafka-get-offsets", _TOOLS),
     "why": Command("controller.local.why_local:main", "why a partition is offline, lags or is stuck", _ANSWERS),
+    "rehearse": Command("controller.rehearse.command:main", "play a plan against a cluster on virtual time", _ANSWERS),
     "explain": Command("controller.admin.explain:main", "what would happen, and why, without doing it", _ANSWERS),
     "sim": Command("controller.sim.command:main", "simulated clusters: a world of faults for each seed", _PROGRAMS),
     "health": Command("controller.admin.health:main", "whether a controller or a broker serves", _PROGRAMS),

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final
 
-from broker_sim.apis.context import BrokerContext, by_topic
+from broker_sim.apis.context import by_topic
+from broker_sim.apis.control_context import ControlContext
 from broker_sim.server import Answer, Call
 from controller.wire import log_events as ev
 from controller.wire.control import (
@@ -31,7 +32,7 @@ STOP_REPLICA_VERSIONS: Final = (STOP_REPLICA_VERSION, STOP_REPLICA_VERSION)
 UPDATE_METADATA_VERSIONS: Final = (UPDATE_METADATA_VERSION, UPDATE_METADATA_VERSION)
 
 
-async def handle_leader_and_isr(context: BrokerContext, call: Call) -> Answer:
+async def handle_leader_and_isr(context: ControlContext, call: Call) -> Answer:
     """Leads and follows as the controller says. A stale request gets its error at the top and on every partition."""
     request = decode_leader_and_isr(call.body, context.broker_id)
     partitions = [entry.topic_partition for entry in request.partition_states]
@@ -45,7 +46,7 @@ async def handle_leader_and_isr(context: BrokerContext, call: Call) -> Answer:
 
 
 def _host(
-    context: BrokerContext, entries: Iterable[LeaderAndIsrEntry], unreadable: Collection[str]
+    context: ControlContext, entries: Iterable[LeaderAndIsrEntry], unreadable: Collection[str]
 ) -> dict[TopicPartition, ErrorCode]:
     """Leads and follows, but for partitions of topics whose configs cannot be read yet: those are postponed."""
     now = [entry for entry in entries if entry.topic_partition.topic not in unreadable]
@@ -56,7 +57,7 @@ def _host(
     return context.replicas.leader_and_isr(now) | refused
 
 
-async def host_postponed(context: BrokerContext) -> None:
+async def host_postponed(context: ControlContext) -> None:
     """Looks again at what was postponed."""
     async with context.control_lock:
         entries = context.postponed.entries
@@ -64,7 +65,7 @@ async def host_postponed(context: BrokerContext) -> None:
         _host(context, entries, unreadable)
 
 
-async def handle_stop_replica(context: BrokerContext, call: Call) -> Answer:
+async def handle_stop_replica(context: ControlContext, call: Call) -> Answer:
     """Stops and deletes replicas as the controller says. A stale request gets its error and no partitions."""
     request = decode_stop_replica(call.body, context.broker_id)
     async with context.control_lock:
@@ -76,7 +77,7 @@ async def handle_stop_replica(context: BrokerContext, call: Call) -> Answer:
     return {"partition_errors": _errors(results, [entry.topic_partition for entry in request.partition_states])}
 
 
-async def handle_update_metadata(context: BrokerContext, call: Call) -> Answer:
+async def handle_update_metadata(context: ControlContext, call: Call) -> Answer:
     """Merges the cluster's state into the cache."""
     request: UpdateMetadataRequest = call.body
     async with context.control_lock:
@@ -91,7 +92,7 @@ async def handle_update_metadata(context: BrokerContext, call: Call) -> Answer:
     return {}
 
 
-def take_epochs(context: BrokerContext, request: ControlRequest) -> ErrorCode | None:
+def take_epochs(context: ControlContext, request: ControlRequest) -> ErrorCode | None:
     """The error of a stale request; None for one that counts, whose controller epoch is then the highest seen.
 
     A broker epoch above ours is fine: the controller saw a registration that this broker has not read back yet.

@@ -13,8 +13,7 @@ from functools import partial
 from typing import Final
 
 from broker_sim.isr import IsrChange, IsrChangeKind, LedPartition
-from broker_sim.replicas.partition import Partition
-from broker_sim.replicas.table import ReplicaTable
+from broker_sim.replicas.led_table import LedReplica, LedTable
 from broker_sim.replicas.types import IsrWriteOutcome, IsrWriter, IsrWriteResult
 from controller.wire import log_events as ev
 from controller.wire.errors import ErrorCode
@@ -37,7 +36,7 @@ _ERROR: Final = {
 class IsrUpdates:
     """The ISR changes of one broker. `start` sets its timers going, `stop` ends them and the writes under way."""
 
-    def __init__(self, table: ReplicaTable, writer: IsrWriter) -> None:
+    def __init__(self, table: LedTable, writer: IsrWriter) -> None:
         self._table, self._writer = table, writer
         self._tasks: set[asyncio.Task[None]] = set()
         self._slots = asyncio.Semaphore(MAX_WRITES)
@@ -85,7 +84,7 @@ class IsrUpdates:
             if (change := partition.led.tick(now_ms)) is not None:
                 self.write(partition, change, decided_ms=now_ms)
 
-    def write(self, partition: Partition, change: IsrChange, *, decided_ms: int) -> None:
+    def write(self, partition: LedReplica, change: IsrChange, *, decided_ms: int) -> None:
         """Starts the write of a change that the rule has just made pending.
 
         The decision is logged before the write, as in Kafka: a process killed meanwhile has decided all the same.
@@ -106,7 +105,7 @@ class IsrUpdates:
         write = partial(self._write, partition, partition.led, change, decided_ms)
         self._remember(self._table.supervisor.once("isr-write", write))
 
-    async def _write(self, partition: Partition, led: LedPartition, change: IsrChange, decided_ms: int) -> None:
+    async def _write(self, partition: LedReplica, led: LedPartition, change: IsrChange, decided_ms: int) -> None:
         epoch = led.epoch
         new = LeaderAndIsr(
             leader=led.leader,
@@ -121,7 +120,7 @@ class IsrUpdates:
 
     def _settle(
         self,
-        partition: Partition,
+        partition: LedReplica,
         led: LedPartition,
         change: IsrChange,
         *,
@@ -145,7 +144,7 @@ class IsrUpdates:
 
     def _tell(
         self,
-        partition: Partition,
+        partition: LedReplica,
         change: IsrChange,
         *,
         epoch: int,

@@ -33,6 +33,14 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "controller.sim.oracles": ("controller.sim", "controller.node", "controller.core", "broker_sim", *_BELOW),
     "controller.sim.load": ("controller.sim", *_BELOW),
     "controller.sim": ("controller.node", "broker_sim", *_BELOW),
+    "controller.rehearse": (
+        "controller.node",
+        "controller.admin",
+        "broker_sim.fluid",
+        "broker_sim.metadata_decoding",
+        "broker_sim.registration",
+        *_BELOW,
+    ),
     # the composition root: what starts programs may know them all
     "controller": ("controller", "broker_sim"),
     # the broker: rules and nouns, logs, replicas, groups, what is answered, and the modules that put a broker together
@@ -60,6 +68,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         *_BELOW,
     ),
     "broker_sim.apis": ("broker_sim", *_BELOW),
+    "broker_sim.fluid": ("broker_sim", *_BELOW),
     "broker_sim": ("broker_sim", *_BELOW),
     # the replay: rules over rows, log files, what Spark does with both
     "broker_sim.replay.rules": (
@@ -106,13 +115,14 @@ MAY_NOT_IMPORT: dict[str, tuple[str, ...]] = {
         "controller.world.simulated",
     ),
     "broker_sim.apis": ("broker_sim.replay", "broker_sim.broker", "broker_sim.host", "broker_sim.run"),
+    "broker_sim.fluid": ("broker_sim.replay", "broker_sim.broker", "broker_sim.host", "controller.world.simulated"),
     "broker_sim": ("broker_sim.replay", "controller.world.simulated"),
 }
 #: library -> the only modules that may import it.
 ONLY_IN: dict[str, tuple[str, ...]] = {
     "kazoo": ("controller.world.real.zookeeper", "controller.world.real.kazoo_connection"),
     "kio": ("controller.wire.codec.kio_schemas", "controller.wire.codec.schema"),
-    "pyspark": ("broker_sim.replay", "controller.sim.spark"),
+    "pyspark": ("broker_sim.replay", "controller.sim.spark", "controller.rehearse.sweep_job"),
     "confluent_kafka": ("controller.demo", "controller.local.load"),
     "prometheus_client": ("controller.node.metrics",),
 }

@@ -1,0 +1,77 @@
+"""`kwob rehearse compare A B`: two rehearsals side by side."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from controller.rehearse import files
+from controller.rehearse.outcome import clock
+
+_REFUSED = 2
+
+
+def main(argv: Sequence[str]) -> int:
+    """Returns the exit code: 0, or 2 where a folder is none of a rehearsal."""
+    parser = argparse.ArgumentParser(
+        prog="kwob rehearse compare",
+        description="Two rehearsals side by side.",
+        epilog="example: kwob rehearse compare rehearsal-10MB rehearsal-50MB",
+    )
+    parser.add_argument("a", type=Path, metavar="DIR", help="the folder of a rehearsal (its --out)")
+    parser.add_argument("b", type=Path, metavar="DIR", help="another one")
+    parser.add_argument("--json", action="store_true", help="both as one JSON object")
+    options = parser.parse_args(argv)
+    try:
+        one, other = files.read_summary(options.a), files.read_summary(options.b)
+    except files.OutError as error:
+        print(f"kwob rehearse compare: {error}", file=sys.stderr)
+        return _REFUSED
+    rows = side_by_side(one, other)
+    if options.json:
+        print(json.dumps({name: [left, right] for name, left, right in rows}))
+        return 0
+    table = Table("", str(options.a), str(options.b), box=None, pad_edge=False)
+    for name, left, right in rows:
+        style = None if left == right else "bold"
+        table.add_row(name, left, right, style=style)
+    Console(highlight=False, soft_wrap=True).print(table)
+    return 0
+
+
+def side_by_side(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+    """Name and both figures, as text, of two summaries."""
+    return [(name, left, right) for (name, left), (_, right) in zip(figures(one), figures(other), strict=True)]
+
+
+def figures(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """The figures of one summary that are worth a line."""
+    end_ms = summary["moves_end_ms"]
+    rows = [
+        ("moves end", "never" if end_ms is None and summary["troubles"]["moving"]["partitions"] else _time(end_ms)),
+        ("ends", clock(summary["end_ms"]) if summary["is_over"] else "never"),
+    ]
+    for name, totals in summary["troubles"].items():
+        if name == "moving":
+            continue
+        text = f"{totals['partitions']:,}, at most {totals['at_most']:,} at once" if totals["partitions"] else "0"
+        rows.append((name.replace("_", " "), text))
+    rows += [
+        ("fullest link", f"{summary['peak_link']:.0%} at broker {summary['peak_link_broker']}"),
+        ("copied", f"{summary['moved_bytes'] / 1e9:,.2f} GB"),
+        ("refused", f"{summary['refused_bytes'] / 1e6:,.1f} MB"),
+        ("elections", f"{summary['elections']} ({summary['unclean_elections']} unclean)"),
+        ("warnings", str(len(summary["warnings"]))),
+    ]
+    return rows
+
+
+def _time(at_ms: int | None) -> str:
+    return "–" if at_ms is None else clock(at_ms)

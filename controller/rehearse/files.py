@@ -1,0 +1,102 @@
+"""The folder of a rehearsal: `outcome.json`, Parquet tables and `rehearsal.html`. Written beside, then put in place.
+
+Tables: `timeline` (one row per sample), `brokers` (one row per sample and broker), `windows` and `moves` (one row per
+stretch of trouble, and per partition that moved). Columns have the replay's names: `topic`, `partition`, `from_ms`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Final
+
+from controller.rehearse.outcome import Outcome
+from controller.rehearse.page import render
+
+OUTCOME_FILE: Final = "outcome.json"
+PAGE_FILE: Final = "rehearsal.html"
+#: Of the form of `outcome.json`.
+OUTCOME_VERSION: Final = 1
+
+
+class OutError(ValueError):
+    """The folder cannot be written or read. The message says why, and what to do."""
+
+
+def check_out(out: Path, *, overwrite: bool) -> None:
+    """Raises OutError where a rehearsal may not write."""
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        if not (out / OUTCOME_FILE).is_file():
+            raise OutError(f"{out} exists and is not the folder of a rehearsal; choose another with --out")
+        if not overwrite:
+            raise OutError(f"{out} holds an earlier rehearsal; replace it with --overwrite, or choose another --out")
+
+
+def write(outcome: Outcome, out: Path) -> None:
+    """Writes everything beside `out`, then puts it in its place: a folder is whole or it is not there."""
+    stage = out.with_name(f".{out.name}.{os.getpid()}")
+    shutil.rmtree(stage, ignore_errors=True)
+    stage.mkdir(parents=True)
+    try:
+        document = {"version": OUTCOME_VERSION, **outcome.summary()}
+        (stage / OUTCOME_FILE).write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+        (stage / PAGE_FILE).write_text(render(outcome), encoding="utf-8")
+        for name, rows in tables(outcome).items():
+            _write_table(stage / f"{name}.parquet", rows)
+        if out.exists():
+            shutil.rmtree(out)
+        stage.rename(out)
+    finally:
+        shutil.rmtree(stage, ignore_errors=True)
+
+
+def tables(outcome: Outcome) -> dict[str, list[dict[str, Any]]]:
+    """The rows of each table."""
+    cluster_wide = ("at_ms", "offline", "under_min_isr", "under_replicated", "moving", "left_bytes")
+    by_broker = ("link_out", "link_in", "disk", "leader_throttle", "follower_throttle", "used_bytes")
+    return {
+        "timeline": [{name: getattr(sample, name) for name in cluster_wide} for sample in outcome.samples],
+        "brokers": [
+            {"at_ms": sample.at_ms, "broker": broker, "leaders": sample.leaders.get(broker, 0)}
+            | {name: getattr(sample, name)[broker] for name in by_broker}
+            for sample in outcome.samples
+            for broker in sorted(sample.used_bytes)
+        ],
+        "windows": [
+            {
+                "topic": window.topic_partition.topic,
+                "partition": window.topic_partition.partition,
+                "kind": window.trouble.value,
+                "from_ms": window.from_ms,
+                "to_ms": window.to_ms,
+            }
+            for window in outcome.windows
+        ],
+        "moves": [asdict(move) for move in outcome.moves],
+    }
+
+
+def _write_table(path: Path, rows: Sequence[dict[str, Any]]) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    pq.write_table(pa.Table.from_pylist(list(rows)), path)
+
+
+def read_summary(out: Path) -> dict[str, Any]:
+    """What `outcome.json` of a folder says. Raises OutError."""
+    path = out if out.is_file() else out / OUTCOME_FILE
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise OutError(f"{out} is not the folder of a rehearsal: it has no {OUTCOME_FILE}") from None
+    except (OSError, ValueError) as error:
+        raise OutError(f"{path} cannot be read: {error}") from error
+    if not isinstance(document, dict) or document.get("version") != OUTCOME_VERSION:
+        found = document.get("version") if isinstance(document, dict) else None
+        raise OutError(f"{path} has version {found}; this kwob reads {OUTCOME_VERSION}: rehearse again")
+    return document

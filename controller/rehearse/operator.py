@@ -1,0 +1,337 @@
+"""What the operator of a scenario does, and what happens to the operator's machines, one coroutine for each event.
+
+Requests are those of Kafka's tools: AlterPartitionReassignments and ElectLeaders to the controller, throttles as
+dynamic configs of brokers and topics (`admin.reassignment.throttles`), removed when the last batch has arrived.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final, assert_never
+
+from controller.admin.reassignment import throttles
+from controller.admin.reassignment.minimal_moves import minimal
+from controller.admin.reassignment.proposal import propose
+from controller.rehearse import scenario as events
+from controller.rehearse.ledger import Trouble
+from controller.rehearse.stage import Stage
+from controller.rules.placement import BrokerRack
+from controller.wire.errors import ErrorCode
+from controller.wire.fault_rows import PauseReplication
+from controller.wire.protocol import ApiKey
+from controller.wire.types import BrokerId, TopicPartition
+
+_PREFERRED: Final = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Happening:
+    """One line of the rehearsal's story. `about` is the event's line in the scenario, 0 for none."""
+
+    at_ms: int
+    what: str
+    about: int = 0
+
+
+class Operator:
+    """Performs the events of a scenario; `story` is what was done and what came of it."""
+
+    def __init__(self, stage: Stage, *, on_happening: Callable[[Happening], None] = lambda _: None) -> None:
+        self._stage, self._on_happening = stage, on_happening
+        self.story: list[Happening] = []
+        self.refused: list[str] = []
+        self._tasks: dict[asyncio.Task[None], events.AnyEvent] = {}
+        self._paused: dict[BrokerId, list[PauseReplication]] = {}
+        self._is_cancelled = False
+        self.batches_left = 0
+
+    async def perform(self) -> None:
+        """Begins every event at its time; returns when the last one has begun."""
+        for event in self._stage.scenario.events:
+            wait_ms = event.at - self._stage.now_ms()
+            if wait_ms > 0:
+                await asyncio.sleep(wait_ms / 1000)
+            task = asyncio.get_running_loop().create_task(self._perform(event))
+            self._tasks[task] = event
+            task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            raise error
+        del self._tasks[task]
+
+    @property
+    def busy(self) -> Sequence[events.AnyEvent]:
+        """Events that are not over. A curve never is and does not count."""
+        return [event for event in self._tasks.values() if not isinstance(event, events.Curve)]
+
+    def _say(self, what: str, event: events.AnyEvent | None = None) -> None:
+        happening = Happening(at_ms=self._stage.now_ms(), what=what, about=0 if event is None else event.line)
+        self.story.append(happening)
+        self._on_happening(happening)
+
+    def _perform(self, event: events.AnyEvent) -> Coroutine[Any, Any, None]:
+        match event:
+            case events.Kill():
+                return self._kill(event)
+            case events.Stop():
+                return self._stop(event)
+            case events.Start():
+                return self._start(event)
+            case events.PauseReplication():
+                return self._pause(event)
+            case events.Slow():
+                return self._slow(event)
+            case events.RollingRestart():
+                return self._rolling_restart(event)
+            case events.Reassign():
+                return self._reassign(event, events.targets_of(event), event.throttle, event.batch)
+            case events.Cancel():
+                return self._cancel(event)
+            case events.ElectPreferred():
+                return self._elect_preferred(event)
+            case events.ControllerFailover():
+                return self._fail_over(event)
+            case events.Throttle():
+                return self._throttle(event)
+            case events.Rates():
+                return self._rates(event)
+            case events.Curve():
+                return self._curve(event)
+            case events.AddBroker():
+                return self._add_broker(event)
+            case _:
+                assert_never(event)
+
+    # -- brokers ---------------------------------------------------------------------------------------------------
+
+    def _brokers(self, event: events.Kill | events.Stop | events.Start | Any) -> list[BrokerId]:
+        racks = self._stage.racks
+        return [
+            broker
+            for broker in sorted(racks)
+            if (event.broker is None or broker in event.broker) and event.rack in (None, racks[broker])
+        ]
+
+    async def _kill(self, event: events.Kill) -> None:
+        brokers = self._brokers(event)
+        self._say(f"{_names(brokers)} killed", event)
+        for broker in brokers:
+            self._stage.kill_broker(broker)
+        await self._start_after(brokers, event.for_, event)
+
+    async def _stop(self, event: events.Stop) -> None:
+        brokers = self._brokers(event)
+        self._say(f"{_names(brokers)} asked to shut down", event)
+        await asyncio.gather(*(self._stage.stop_broker(broker) for broker in brokers))
+        self._say(f"{_names(brokers)} shut down", event)
+        await self._start_after(brokers, event.for_, event)
+
+    async def _start_after(self, brokers: list[BrokerId], for_ms: int | None, event: events.AnyEvent) -> None:
+        if for_ms is not None:
+            await asyncio.sleep(for_ms / 1000)
+            self._bring_back(brokers, event)
+
+    async def _start(self, event: events.Start) -> None:
+        self._bring_back(self._brokers(event), event)
+
+    def _bring_back(self, brokers: list[BrokerId], event: events.AnyEvent) -> None:
+        self._say(f"{_names(brokers)} started", event)
+        for broker in brokers:
+            self._stage.start_broker(broker)
+
+    async def _pause(self, event: events.PauseReplication) -> None:
+        brokers = self._brokers(event)
+        row = PauseReplication(topic=event.topic)
+        self._set_paused(brokers, lambda rows: [*rows, row])
+        self._say(f"{_names(brokers)}: replication paused", event)
+        if event.for_ is not None:
+            await asyncio.sleep(event.for_ / 1000)
+            self._set_paused(brokers, lambda rows: [r for r in rows if r is not row])
+            self._say(f"{_names(brokers)}: replication goes on", event)
+
+    def _set_paused(
+        self, brokers: Iterable[BrokerId], change: Callable[[list[PauseReplication]], list[PauseReplication]]
+    ) -> None:
+        for broker in brokers:
+            self._paused[broker] = change(self._paused.get(broker, []))
+            if broker in self._stage.brokers:
+                self._stage.brokers[broker].set_faults(self._paused[broker])
+
+    async def _slow(self, event: events.Slow) -> None:
+        stage, brokers = self._stage, self._brokers(event)
+        before = {broker: stage.machine_limits[broker] for broker in brokers}
+        for broker in brokers:
+            limits = before[broker]
+            stage.set_machine(broker, link=event.link or limits.link, disk=event.disk or limits.disk)
+        self._say(f"{_names(brokers)} slow", event)
+        if event.for_ is not None:
+            await asyncio.sleep(event.for_ / 1000)
+            for broker in brokers:
+                stage.set_machine(broker, link=before[broker].link, disk=before[broker].disk)
+            self._say(f"{_names(brokers)} as fast as before", event)
+
+    async def _rolling_restart(self, event: events.RollingRestart) -> None:
+        for broker in self._brokers(event):
+            self._say(f"broker {broker} asked to shut down", event)
+            await self._stage.stop_broker(broker)
+            await asyncio.sleep(event.down / 1000)
+            self._bring_back([broker], event)
+            if event.wait == "full_isr":
+                await self._whole_again(broker, event)
+            await asyncio.sleep(event.pause / 1000)
+        self._say("rolling restart done", event)
+
+    async def _whole_again(self, broker: BrokerId, event: events.RollingRestart) -> None:
+        stage = self._stage
+        whole = await stage.holds(
+            lambda: not stage.ledger.counts[Trouble.UNDER_REPLICATED] and broker in stage.registered(),
+            until_ms=stage.now_ms() + event.wait_at_most,
+        )
+        if not whole:
+            left = stage.ledger.counts[Trouble.UNDER_REPLICATED]
+            self._say(f"{left} partitions still under-replicated after the longest wait; going on", event)
+
+    async def _fail_over(self, event: events.ControllerFailover) -> None:
+        number = self._stage.active_controller()
+        if number is None:
+            self._say("no active controller to kill", event)
+            return
+        self._stage.kill_controller(number)
+        self._say("active controller killed", event)
+        await asyncio.sleep(event.for_ / 1000)
+        self._stage.start_controller(number)
+
+    async def _add_broker(self, event: events.AddBroker) -> None:
+        broker = BrokerId(event.id)
+        self._stage.racks[broker] = event.rack
+        self._stage.set_machine(broker, link=None, disk=None)
+        self._bring_back([broker], event)
+        await self._stage.holds(lambda: broker in self._stage.registered())
+        if event.spread:
+            await self._reassign(event, self._spread(), event.throttle, event.batch)
+
+    def _spread(self) -> dict[TopicPartition, tuple[int, ...]]:
+        """All topics over all brokers, with as few moves as possible (`--strategy minimal`)."""
+        current = {
+            tp: tuple(self._stage.ledger.partition(tp)[1].target_replicas)
+            for tp, _ in self._stage.scenario.cluster.partitions()
+        }
+        brokers = [BrokerRack(broker_id=broker, rack=rack) for broker, rack in sorted(self._stage.racks.items())]
+        target = minimal(current, brokers, propose(current, brokers, self._stage.world.chance))
+        return {tp: tuple(replicas) for tp, replicas in target.items() if tuple(replicas) != tuple(current[tp])}
+
+    # -- reassignment ----------------------------------------------------------------------------------------------
+
+    async def _reassign(
+        self,
+        event: events.AnyEvent,
+        targets: Mapping[TopicPartition, tuple[int, ...]],
+        throttle: float | None,
+        batch: int | None,
+    ) -> None:
+        self._is_cancelled = False
+        current = {tp: self._stage.ledger.partition(tp)[1].target_replicas for tp in targets}
+        moving = {tp: tuple(map(BrokerId, target)) for tp, target in targets.items() if target != current[tp]}
+        moves = throttles.move_map({}, moving, current)
+        self._say(f"reassignment of {len(moving)} partitions begins", event)
+        if throttle is not None:
+            await self._set_throttles(moves, throttle)
+        waiting = sorted(moving)
+        size = batch or len(waiting) or 1
+        while waiting and not self._is_cancelled:
+            now, waiting = waiting[:size], waiting[size:]
+            self.batches_left = -(-len(waiting) // size)
+            await self._alter({tp: moving[tp] for tp in now}, event)
+            await self._stage.holds(partial(self._arrived, now))
+        if throttle is not None:
+            await self._lift_throttles(moves)
+        self._say("reassignment cancelled" if self._is_cancelled else "reassignment complete", event)
+
+    def _arrived(self, partitions: Iterable[TopicPartition]) -> bool:
+        return not any(self._stage.ledger.partition(tp)[1].is_being_reassigned for tp in partitions)
+
+    async def _alter(self, targets: Mapping[TopicPartition, Sequence[BrokerId] | None], event: events.AnyEvent) -> None:
+        topics: dict[str, list[dict[str, Any]]] = {}
+        for tp, replicas in sorted(targets.items()):
+            row = {"partition_index": tp.partition, "replicas": None if replicas is None else list(replicas)}
+            topics.setdefault(tp.topic, []).append(row)
+        body = {
+            "timeout": 60_000,
+            "topics": [{"name": name, "partitions": rows} for name, rows in topics.items()],
+        }
+        answer = await self._stage.ask_controller(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, body)
+        for topic in answer.responses:
+            for partition in topic.partitions:
+                if partition.error_code not in (ErrorCode.NONE, ErrorCode.NO_REASSIGNMENT_IN_PROGRESS):
+                    reason = partition.error_message or ErrorCode.of(int(partition.error_code)).name
+                    self.refused.append(f"{topic.name}-{partition.partition_index}: {reason}")
+                    self._say(f"reassignment of {topic.name}-{partition.partition_index} refused: {reason}", event)
+
+    async def _set_throttles(self, moves: throttles.MoveMap, rate: float) -> None:
+        for topic, configs in throttles.topic_configs(moves).items():
+            await self._stage.configure(f"topics/{topic}", configs)
+        for broker in throttles.throttled_brokers(moves):
+            await self._stage.configure(f"brokers/{broker}", dict.fromkeys(_RATES, str(int(rate))))
+
+    async def _lift_throttles(self, moves: throttles.MoveMap) -> None:
+        for broker in throttles.throttled_brokers(moves):
+            await self._stage.configure(f"brokers/{broker}", dict.fromkeys(_RATES, None))
+        for topic in throttles.topic_configs(moves):
+            await self._stage.configure(f"topics/{topic}", dict.fromkeys(throttles.TOPIC_THROTTLES, None))
+
+    async def _cancel(self, event: events.Cancel) -> None:
+        self._is_cancelled = True
+        moving = self._stage.ledger.troubled(Trouble.MOVING)
+        self._say(f"{len(moving)} moves cancelled", event)
+        if moving:
+            await self._alter(dict.fromkeys(moving), event)
+
+    async def _throttle(self, event: events.Throttle) -> None:
+        value = None if event.rate is None else str(int(event.rate))
+        for broker in sorted(self._stage.racks):
+            await self._stage.configure(f"brokers/{broker}", dict.fromkeys(_RATES, value))
+        self._say("throttles lifted" if value is None else f"throttles set to {value} bytes per second", event)
+
+    async def _elect_preferred(self, event: events.ElectPreferred) -> None:
+        topics: list[dict[str, Any]] | None = None
+        if event.topics is not None:
+            shape = self._stage.scenario.cluster
+            topics = [
+                {"topic": name, "partition_id": list(range(len(shape.topics[name].partitions)))}
+                for name in event.topics
+            ]
+        body = {"election_type": _PREFERRED, "topic_partitions": topics, "timeout": 60_000}
+        await self._stage.ask_controller(ApiKey.ELECT_LEADERS, 1, body)
+        self._say("preferred leaders elected", event)
+
+    # -- clients ---------------------------------------------------------------------------------------------------
+
+    async def _rates(self, event: events.Rates) -> None:
+        self._stage.clients.scale(event.factor, event.topics)
+        self._say(f"rates × {event.factor:g}", event)
+        if event.for_ is not None:
+            await asyncio.sleep(event.for_ / 1000)
+            self._stage.clients.scale(1.0, event.topics)
+            self._say("rates as before", event)
+
+    async def _curve(self, event: events.Curve) -> None:
+        step_s = event.period / 1000 / len(event.factors)
+        while True:
+            for factor in event.factors:
+                self._stage.clients.scale(factor, event.topics)
+                await asyncio.sleep(step_s)
+
+
+_RATES: Final = (throttles.LEADER_THROTTLE, throttles.FOLLOWER_THROTTLE)
+
+
+def _names(brokers: Sequence[BrokerId]) -> str:
+    """`broker 3`, `brokers 1, 2, 3`, `brokers 1, 2, 3 and 20 more`."""
+    if len(brokers) == 1:
+        return f"broker {brokers[0]}"
+    listed = ", ".join(map(str, brokers[:8]))
+    return f"brokers {listed}" + (f" and {len(brokers) - 8} more" if len(brokers) > 8 else "")

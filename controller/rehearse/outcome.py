@@ -1,0 +1,201 @@
+"""What a rehearsal found, as one value: when it ended, what went wrong for how long, the worst moment, and warnings.
+
+Everything a table, a page, a comparison or an exit code needs is here; nothing of it depends on how it ran.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final
+
+from controller.rehearse.ledger import Trouble, Window
+from controller.rehearse.operator import Happening, Operator
+from controller.rehearse.recorder import Recorder, Sample, stuck
+from controller.rehearse.stage import Stage
+
+#: What is not modelled, said with every outcome.
+NOT_MODELLED: Final = (
+    "page cache and request queues: a copy runs at the pace of links, disks and throttles",
+    "clients' retries and batches: what they could not write is counted as refused, not written later",
+    "retention and compaction: logs only grow, and copies copy what a log has",
+)
+RULES: Final = {
+    "zookeeper": "ZooKeeper mode: ISRs are written to ZooKeeper, a dead broker is noticed when its session ends",
+    "kraft": "KRaft: a dead broker is fenced after broker.session.timeout.ms; leader changes by the same elections",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Totals:
+    """One kind of trouble: how many partitions, how long in sum and for the worst of them, how many at most at once."""
+
+    partitions: int
+    partition_ms: int
+    longest_ms: int
+    at_most: int
+    at_most_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Move:
+    """One partition that moved: when it began, when all its targets were in the ISR; None: not within the rehearsal."""
+
+    topic: str
+    partition: int
+    from_ms: int
+    to_ms: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """A whole rehearsal. Times are ms since it began."""
+
+    name: str
+    rules: str
+    seed: int
+    end_ms: int
+    is_over: bool
+    moves_end_ms: int | None
+    moved_bytes: float
+    troubles: dict[str, Totals]
+    elections: int
+    unclean_elections: int
+    isr_changes: int
+    refused_bytes: float
+    refused_partitions: int
+    peak_link: float
+    peak_link_broker: int | None
+    peak_link_ms: int
+    warnings: tuple[str, ...]
+    story: tuple[Happening, ...]
+    moves: tuple[Move, ...] = ()
+    samples: tuple[Sample, ...] = ()
+    windows: tuple[Window, ...] = ()
+    not_modelled: tuple[str, ...] = field(default=NOT_MODELLED)
+
+    def summary(self) -> dict[str, Any]:
+        """All but what grows with time or partitions."""
+        return {name: value for name, value in asdict(self).items() if name not in ("samples", "windows", "moves")}
+
+
+def outcome_of(stage: Stage, operator: Operator, recorder: Recorder, *, is_over: bool) -> Outcome:
+    """What the rehearsal found."""
+    end_ms = stage.now_ms()
+    windows = stage.ledger.finish()
+    refused = stage.clients.refused()
+    moves = tuple(
+        Move(topic=w.topic_partition.topic, partition=w.topic_partition.partition, from_ms=w.from_ms, to_ms=w.to_ms)
+        for w in windows
+        if w.trouble is Trouble.MOVING
+    )
+    share, broker, at_ms = recorder.peaks.link
+    ends = [move.to_ms for move in moves]
+    return Outcome(
+        name=stage.scenario.name,
+        rules=RULES[stage.scenario.cluster.mode],
+        seed=stage.scenario.seed,
+        end_ms=end_ms,
+        is_over=is_over,
+        moves_end_ms=None if not ends or None in ends else max(e for e in ends if e is not None),
+        moved_bytes=stage.plane.copied_bytes,
+        troubles={trouble.value: _totals(trouble, windows, end_ms) for trouble in Trouble},
+        elections=len(stage.ledger.elections),
+        unclean_elections=sum(change.is_unclean for change in stage.ledger.elections),
+        isr_changes=stage.ledger.isr_changes,
+        refused_bytes=sum(size for size, _ in refused.values()),
+        refused_partitions=len(refused),
+        peak_link=share,
+        peak_link_broker=broker,
+        peak_link_ms=at_ms,
+        warnings=tuple(_warnings(stage, operator, recorder, windows, end_ms)),
+        story=tuple(operator.story),
+        moves=moves,
+        samples=tuple(recorder.samples),
+        windows=windows,
+    )
+
+
+def _totals(trouble: Trouble, windows: Sequence[Window], end_ms: int) -> Totals:
+    mine = [w for w in windows if w.trouble is trouble]
+    lengths = [(end_ms if w.to_ms is None else w.to_ms) - w.from_ms for w in mine]
+    at_most, at_ms = _most_at_once(mine, end_ms)
+    return Totals(
+        partitions=len({w.topic_partition for w in mine}),
+        partition_ms=sum(lengths),
+        longest_ms=max(lengths, default=0),
+        at_most=at_most,
+        at_most_ms=at_ms,
+    )
+
+
+def _most_at_once(windows: Sequence[Window], end_ms: int) -> tuple[int, int]:
+    """How many windows were open together at most, and since when; one that ends as another begins does not overlap."""
+    steps = sorted(
+        [(w.from_ms, 1) for w in windows] + [(end_ms if w.to_ms is None else w.to_ms, -1) for w in windows],
+    )
+    count = most = at_ms = 0
+    for step_ms, change in steps:
+        count += change
+        if count > most:
+            most, at_ms = count, step_ms
+    return most, at_ms
+
+
+def _warnings(
+    stage: Stage, operator: Operator, recorder: Recorder, windows: Sequence[Window], end_ms: int
+) -> list[str]:
+    """The worst first."""
+    found: list[str] = []
+    offline = {w.topic_partition for w in windows if w.trouble is Trouble.OFFLINE}
+    if offline:
+        at_most, at_ms = _most_at_once([w for w in windows if w.trouble is Trouble.OFFLINE], end_ms)
+        found.append(f"{len(offline)} partitions go offline, {at_most} of them at once at {clock(at_ms)}")
+    unclean = sum(change.is_unclean for change in stage.ledger.elections)
+    if unclean:
+        found.append(f"{unclean} unclean elections: what only the old leaders had is lost")
+    found += _throttle_warnings(stage)
+    for broker, at_ms in sorted(recorder.disk_full_ms.items()):
+        found.append(f"broker {broker}: its disks are over their capacity at {clock(at_ms)}")
+    moving = {w.topic_partition: w for w in windows if w.trouble is Trouble.MOVING}
+    under = [w for w in windows if w.trouble is Trouble.UNDER_MIN_ISR]
+    both = {w.topic_partition for w in under if w.topic_partition in moving}
+    if both:
+        found.append(f"{len(both)} partitions are under their min ISR while they move")
+    elif under:
+        found.append(f"{len({w.topic_partition for w in under})} partitions are under their min ISR")
+    flaps = _flaps(windows)
+    if flaps:
+        found.append(f"{flaps} partitions lose and regain in-sync replicas three times or more")
+    found += [f"refused: {reason}" for reason in operator.refused[:5]]
+    return found
+
+
+def _throttle_warnings(stage: Stage) -> list[str]:
+    copies = stuck(stage)
+    if not copies:
+        return []
+    topic_partition, follower = copies[0]
+    copy = next(c for c in stage.plane.behind() if (c.topic_partition, c.follower) == copies[0])
+    limits = stage.plane.limits(follower), stage.plane.limits(copy.leader)
+    throttled = limits[0].follower_throttle is not None or limits[1].leader_throttle is not None
+    why = "the throttle leaves less than producers write" if throttled else "links or disks are full"
+    return [f"never ends: {len(copies)} copies, {topic_partition} to broker {follower} among them: {why}"]
+
+
+def _flaps(windows: Sequence[Window]) -> int:
+    counts: dict[Any, int] = {}
+    for window in windows:
+        if window.trouble is Trouble.UNDER_REPLICATED:
+            counts[window.topic_partition] = counts.get(window.topic_partition, 0) + 1
+    return sum(count >= 3 for count in counts.values())
+
+
+def clock(at_ms: int) -> str:
+    """`16:40`, `1d 02:10`, or `12.3 s` within the first minute: how long after the begin."""
+    if at_ms < 60_000:
+        return f"{at_ms / 1000:.1f} s"
+    minutes, seconds = divmod(round(at_ms / 1000), 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    return (f"{days}d " if days else "") + f"{hours:02}:{minutes:02}:{seconds:02}"

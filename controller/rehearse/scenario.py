@@ -1,0 +1,236 @@
+"""A rehearsal's scenario: what happens when, to which cluster, and when the rehearsal ends. Pure.
+
+    cluster: cluster.yaml           # a path beside the scenario, or the cluster itself (wire/cluster_file)
+    settings: {replica.lag.time.max.ms: 30000}
+    limits: {link: 125MB, disk: 200MB}      # of every broker that the cluster file gives none, per second
+    events:
+      - {at: 0s,  do: reassign, file: plan.json, throttle: 50MB, batch: 200}
+      - {at: 40m, for: 10m, do: kill, rack: b}
+      - {at: 2h,  do: rolling_restart, down: 30s, wait: full_isr}
+    end: quiet                      # or a time; default: when nothing moves any more
+
+`faults`, as in the scenarios of `kwob fault run`, is another way to write events of those kinds.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, field_validator
+
+from controller.wire.cluster_file import ClusterShape
+from controller.wire.fault_scenario import parse_time_ms
+from controller.wire.types import TopicPartition
+
+
+class ScenarioError(ValueError):
+    """A scenario that cannot be rehearsed. The message names file, line, what is wrong and what is allowed."""
+
+
+_SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?i?b?)(?:/s)?", re.IGNORECASE)
+_FACTORS: Final = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
+
+
+def parse_bytes(value: Any) -> float:
+    """`50MB`, `1.5 GiB/s`, or a number of bytes. Raises ValueError, naming what is allowed."""
+    found = None if isinstance(value, bool) else _SIZE.fullmatch(str(value).strip())
+    if found is None:
+        raise ValueError(f"{value!r} is no size; expected for example 50MB, 1.5GiB or a number of bytes")
+    unit = found[2].lower()
+    base: int = 1024 if "i" in unit else 1000
+    return float(found[1]) * float(base ** _FACTORS[unit[:1].replace("b", "")])
+
+
+def _broker_ids(value: Any) -> Any:
+    return (value,) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+Ms = Annotated[int, BeforeValidator(parse_time_ms)]
+Bytes = Annotated[float, BeforeValidator(parse_bytes), Field(gt=0)]
+Brokers = Annotated[tuple[int, ...] | None, BeforeValidator(_broker_ids)]
+
+
+class _Event(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    at: Ms = 0
+    #: line of the file, for messages
+    line: int = 0
+
+
+class OnBrokers(_Event):
+    """An event that names brokers, one by one or by rack."""
+
+    broker: Brokers = None
+    rack: str | None = None
+
+
+class Kill(OnBrokers):
+    """Brokers end as by SIGKILL; `for` later they start again, without it never."""
+
+    do: Literal["kill"]
+    for_: Annotated[Ms | None, Field(alias="for")] = None
+
+
+class Stop(OnBrokers):
+    """Controlled shutdown; `for` later they start again, without it never."""
+
+    do: Literal["stop"]
+    for_: Annotated[Ms | None, Field(alias="for")] = None
+
+
+class Start(OnBrokers):
+    """Brokers that are down start again."""
+
+    do: Literal["start"]
+
+
+class PauseReplication(OnBrokers):
+    """The brokers' followers do not fetch."""
+
+    do: Literal["pause_replication"]
+    topic: str | None = None
+    for_: Annotated[Ms | None, Field(alias="for")] = None
+
+
+class Slow(OnBrokers):
+    """Link or disk of brokers let less through; `for` later as before."""
+
+    do: Literal["slow"]
+    link: Bytes | None = None
+    disk: Bytes | None = None
+    for_: Annotated[Ms | None, Field(alias="for")] = None
+
+
+class RollingRestart(OnBrokers):
+    """One broker after the other is stopped for `down`; then all ISRs are waited for, or `pause` passes."""
+
+    do: Literal["rolling_restart"]
+    down: Ms = 30_000
+    wait: Literal["full_isr", "none"] = "full_isr"
+    pause: Ms = 0
+    wait_at_most: Ms = 3_600_000
+
+
+class Reassign(_Event):
+    """As `kafka-reassign-partitions --execute`: from a file, or to these brokers. `batch` partitions at a time."""
+
+    do: Literal["reassign"]
+    file: str | None = None
+    partitions: tuple[Mapping[str, Any], ...] = ()
+    throttle: Bytes | None = None
+    batch: Annotated[int, Field(ge=1)] | None = None
+
+
+class Cancel(_Event):
+    """All reassignments under way are cancelled; batches that have not begun never do."""
+
+    do: Literal["cancel"]
+
+
+class ElectPreferred(_Event):
+    """Preferred leaders are elected, of all partitions or of these topics."""
+
+    do: Literal["elect_preferred"]
+    topics: tuple[str, ...] | None = None
+
+
+class ControllerFailover(_Event):
+    """The active controller is killed and starts again `for` later."""
+
+    do: Literal["controller_failover"]
+    for_: Annotated[Ms, Field(alias="for")] = 10_000
+
+
+class Throttle(_Event):
+    """The replication throttles of all brokers become this; none lifts them."""
+
+    do: Literal["throttle"]
+    rate: Bytes | None = None
+
+
+class Rates(_Event):
+    """Producers and consumers of all topics, or of these, go so many times as fast as in the cluster file."""
+
+    do: Literal["rates"]
+    factor: Annotated[float, Field(ge=0, allow_inf_nan=False)]
+    topics: tuple[str, ...] | None = None
+    for_: Annotated[Ms | None, Field(alias="for")] = None
+
+
+class Curve(_Event):
+    """Rates follow these factors, evenly spread over `period`, again and again."""
+
+    do: Literal["curve"]
+    factors: Annotated[tuple[Annotated[float, Field(ge=0, allow_inf_nan=False)], ...], Field(min_length=2)]
+    period: Ms = 86_400_000
+    topics: tuple[str, ...] | None = None
+
+
+class AddBroker(_Event):
+    """An empty broker joins; with `spread` the topics are spread to it with as few moves as possible."""
+
+    do: Literal["add_broker"]
+    id: Annotated[int, Field(ge=0)]
+    rack: str | None = None
+    spread: bool = False
+    throttle: Bytes | None = None
+    batch: Annotated[int, Field(ge=1)] | None = None
+
+
+AnyEvent = (
+    Kill | Stop | Start | PauseReplication | Slow | RollingRestart | Reassign | Cancel | ElectPreferred
+    | ControllerFailover | Throttle | Rates | Curve | AddBroker
+)  # fmt: skip
+EVENT_ADAPTER: Final[TypeAdapter[AnyEvent]] = TypeAdapter(Annotated[AnyEvent, Field(discriminator="do")])
+EVENT_KINDS: Final = tuple(kind.model_fields["do"].annotation.__args__[0] for kind in AnyEvent.__args__)
+#: Rows of `kwob fault run` that are events here, and the event that each is.
+FAULT_EVENTS: Final = {"kill": "kill", "stop": "stop", "pause_replication": "pause_replication"}
+
+
+class BrokerLimits(BaseModel):
+    """What a broker's machine lets through where the cluster file does not say; None: nothing limits."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    link: Bytes | None = None
+    disk: Bytes | None = None
+
+
+class Scenario(BaseModel):
+    """A whole scenario, its cluster included. `end_ms` None: when nothing moves any more."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    name: str = "scenario"
+    cluster: ClusterShape
+    settings: Mapping[str, str] = {}
+    limits: BrokerLimits = BrokerLimits()
+    acks: Literal["all", "1"] = "all"
+    controllers: Annotated[int, Field(ge=1, le=5)] = 2
+    seed: int = 1
+    events: tuple[AnyEvent, ...] = ()
+    end_ms: int | None = None
+
+    @field_validator("settings", mode="before")
+    @classmethod
+    def _as_text(cls, value: Any) -> Any:
+        if isinstance(value, Mapping):
+            return {str(k): str(v).lower() if isinstance(v, bool) else str(v) for k, v in value.items()}
+        return value
+
+
+def targets_of(event: Reassign, where: str = "the plan") -> dict[TopicPartition, tuple[int, ...]]:
+    """The target replicas of each partition of a plan. Raises ScenarioError."""
+    targets: dict[TopicPartition, tuple[int, ...]] = {}
+    for row in event.partitions:
+        try:
+            topic_partition = TopicPartition(str(row["topic"]), int(row["partition"]))
+            replicas = tuple(int(replica) for replica in row["replicas"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise ScenarioError(f"{where}: a partition needs topic, partition and replicas: {error!r}") from error
+        if not replicas or len(set(replicas)) != len(replicas):
+            raise ScenarioError(f"{where}: {topic_partition}: replicas {list(replicas)} are empty or name one twice")
+        if topic_partition in targets:
+            raise ScenarioError(f"{where}: {topic_partition} is there twice")
+        targets[topic_partition] = replicas
+    return targets

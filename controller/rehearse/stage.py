@@ -1,0 +1,376 @@
+"""A cluster on virtual time: the real controllers, fluid brokers, and ZooKeeper with what the cluster file says in it.
+
+One event loop whose time jumps to the next thing that happens; one seed gives one run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import structlog
+
+from broker_sim.fluid.broker import FluidBroker
+from broker_sim.fluid.broker import Machine as BrokerMachine
+from broker_sim.fluid.clients import Clients
+from broker_sim.fluid.copies import Copy
+from broker_sim.fluid.plane import UNLIMITED, DataPlane, Limits
+from broker_sim.metadata_decoding import MetadataDecoder
+from broker_sim.registration import RegistrationRefused
+from controller.node import config as controller_config
+from controller.node.process import Controller, Identity
+from controller.node.process import World as ControllerWorld
+from controller.rehearse.ledger import Ledger
+from controller.rehearse.scenario import AddBroker, Scenario
+from controller.rules.configs.listeners import NodeListener
+from controller.wire.protocol import ApiKey, ProtocolError
+from controller.wire.types import BrokerId, LeaderAndIsr, ReplicaAssignment, TopicPartition, settled
+from controller.wire.zk_operations import Create, SetData, WatchEvent, WatchKind, ZkCode, ZkUnreachable
+from controller.wire.znodes import (
+    PERSISTENT_PATHS,
+    ConfigChangesZNode,
+    ConfigEntityZNode,
+    ControllerZNode,
+    TopicAssignment,
+    TopicPartitionStateZNode,
+    TopicZNode,
+)
+from controller.world.client import BrokerConnection
+from controller.world.simulated.world import World
+
+BROKER_PORT: Final = 9092
+CONTROLLER_PORT: Final = 9090
+#: Controllers have ids above those of all brokers of the cluster.
+_ABOVE: Final = 900_001
+#: How long a whole cluster may take to start, virtual seconds.
+START_WITHIN_S: Final = 600.0
+#: How often an operator looks whether a batch, a restart or a move is done, virtual seconds.
+LOOK_S: Final = 1.0
+#: KRaft fences a broker that was not heard of for so long (`broker.session.timeout.ms`); ZooKeeper waits 18 s.
+KRAFT_SESSION_MS: Final = 9_000
+
+
+class Stage:
+    """Everything that runs. `ledger` is kept as znodes change; times in it are ms since `begin`."""
+
+    def __init__(
+        self, world: World, scenario: Scenario, *, trace_dir: Path | None, ledger: Ledger, log: Any = None
+    ) -> None:
+        self.world, self.scenario, self.ledger = world, scenario, ledger
+        self._log = log or structlog.get_logger()
+        self._trace_dir = trace_dir
+        shape = scenario.cluster
+        added = [BrokerId(event.id) for event in scenario.events if isinstance(event, AddBroker)]
+        ids = [*(BrokerId(broker.id) for broker in shape.brokers), *added]
+        self.racks: dict[BrokerId, str | None] = {BrokerId(b.id): b.rack for b in shape.brokers}
+        self.plane = DataPlane(ids, on_change=self._copy_changed)
+        self.clients = Clients(lambda: self.plane.now_s, self._rates_changed)
+        self.brokers: dict[BrokerId, FluidBroker] = {}
+        self.disks: dict[BrokerId, dict[TopicPartition, float]] = {broker: {} for broker in ids}
+        self.controllers: dict[int, Controller] = {}
+        self.machine_limits: dict[BrokerId, Limits] = {}
+        self._decoder = MetadataDecoder()
+        self._began_ms = world.clock.now_ms()
+        self.properties = self._properties()
+
+    def _properties(self) -> dict[str, str]:
+        shape = self.scenario.cluster
+        session = {"zookeeper.session.timeout.ms": str(KRAFT_SESSION_MS)} if shape.mode == "kraft" else {}
+        return {**session, **shape.configs, **self.scenario.settings}
+
+    def now_ms(self) -> int:
+        """Since the rehearsal began."""
+        return self.world.clock.now_ms() - self._began_ms
+
+    # -- before anything runs --------------------------------------------------------------------------------------
+
+    def load(self) -> None:
+        """Puts the cluster file into ZooKeeper and onto the brokers' disks."""
+        for path in dict.fromkeys(prefix for standard in PERSISTENT_PATHS for prefix in _prefixes(standard)):
+            self._put(path, None)
+        for name, topic in self.scenario.cluster.topics.items():
+            self._load_topic(name, topic.partitions)
+            if topic.configs:
+                self._put(ConfigEntityZNode.topic(name), ConfigEntityZNode.encode(topic.configs))
+        for broker in self.scenario.cluster.brokers:
+            if broker.configs:
+                self._put(ConfigEntityZNode.broker(broker.id), ConfigEntityZNode.encode(broker.configs))
+            self.set_machine(BrokerId(broker.id), link=broker.link_bytes_per_s, disk=broker.disk_bytes_per_s)
+        self.world.zookeeper.on_commit.append(self._committed)
+
+    def set_machine(self, broker: BrokerId, *, link: float | None, disk: float | None) -> None:
+        """What its machine lets through; None: what the scenario says for all."""
+        limits, before = self.scenario.limits, self.plane.limits(broker)
+        machine = Limits(
+            link=link or limits.link or UNLIMITED,
+            disk=disk or limits.disk or UNLIMITED,
+            leader_throttle=before.leader_throttle,
+            follower_throttle=before.follower_throttle,
+        )
+        self.machine_limits[broker] = machine
+        self.plane.set_limits(broker, machine)
+
+    def _load_topic(self, name: str, partitions: Sequence[Any]) -> None:
+        assignments: dict[int, ReplicaAssignment] = {}
+        for number, shape in enumerate(partitions):
+            assignments[number] = (
+                ReplicaAssignment(
+                    replicas=shape.replicas,
+                    adding_replicas=shape.adding_replicas,
+                    removing_replicas=shape.removing_replicas,
+                )
+                if shape.adding_replicas or shape.removing_replicas
+                else settled(shape.replicas)
+            )
+            topic_partition = TopicPartition(name, number)
+            for replica in shape.replicas:
+                in_sync = replica in shape.in_sync
+                self.disks[BrokerId(replica)][topic_partition] = float(shape.bytes) if in_sync else 0.0
+            self.clients.expect(
+                topic_partition, in_bytes_per_s=shape.in_bytes_per_s, out_bytes_per_s=shape.out_bytes_per_s
+            )
+        path = TopicZNode.path(name)
+        self._put(path, TopicZNode.encode(TopicAssignment(partitions=assignments)))
+        self._put(f"{path}/partitions", None)
+        for number, shape in enumerate(partitions):
+            topic_partition = TopicPartition(name, number)
+            state = LeaderAndIsr(
+                leader=shape.leader_id, isr=tuple(shape.in_sync), leader_epoch=shape.leader_epoch, controller_epoch=0
+            )
+            self._put(f"{path}/partitions/{number}", None)
+            self._put(TopicPartitionStateZNode.path(topic_partition), TopicPartitionStateZNode.encode(state))
+            self.ledger.assigned(topic_partition, assignments[number], 0)
+            self.ledger.decided(topic_partition, state, 0)
+
+    def _put(self, path: str, data: bytes | None) -> None:
+        """Before anything watches. One that exists is there already."""
+        self.world.zookeeper.tree.write(Create(path, data), session=0, now_ms=self.world.clock.now_ms())
+
+    # -- programs --------------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Brokers, then controllers; returns when every partition that has a leader is led, and time begins anew."""
+        for broker in self.scenario.cluster.brokers:
+            self.start_broker(BrokerId(broker.id))
+        ids = {BrokerId(broker.id) for broker in self.scenario.cluster.brokers}
+        await self.until(lambda: self.registered() >= ids, "all brokers to register")
+        for number in range(_ABOVE, _ABOVE + self.scenario.controllers):
+            self.start_controller(number)
+        await self.until(self._all_led, "all leaders to lead")
+        self._began_ms = self.world.clock.now_ms()
+        self.clients.begin()
+        self.ledger.begin()
+
+    async def until(self, condition: Callable[[], bool], what: str) -> None:
+        """Waits for something that the start needs."""
+        await self.world.until(condition, within_s=START_WITHIN_S, every_s=0.25, what=what)
+
+    async def holds(self, condition: Callable[[], bool], *, until_ms: float = math.inf) -> bool:
+        """Looks once a second, as an operator does, until the condition holds or it is that late; whether it holds."""
+        while not condition() and self.now_ms() < until_ms:  # noqa: ASYNC110  a look is what an operator takes
+            await asyncio.sleep(LOOK_S)
+        return condition()
+
+    def _all_led(self) -> bool:
+        wanted = sum(1 for _, shape in self.scenario.cluster.partitions() if shape.leader_id is not None)
+        return sum(1 for _ in self.plane.streams()) >= wanted
+
+    def registered(self) -> set[BrokerId]:
+        """Brokers that have a registration."""
+        return {BrokerId(int(name)) for name in self._children("/brokers/ids")}
+
+    def _children(self, path: str) -> list[str]:
+        found = self.world.zookeeper.tree.get(path)
+        return sorted(found.children) if found is not None else []
+
+    def start_broker(self, broker_id: BrokerId) -> None:
+        """Starts a broker that is down."""
+        if broker_id not in self.brokers:
+            self.brokers[broker_id] = self._broker(broker_id)
+            self.world.machine(f"broker-{broker_id}").start(self._run_broker(broker_id))
+
+    def _session_ms(self) -> int:
+        return int(self.properties.get("zookeeper.session.timeout.ms", "18000"))
+
+    def _broker(self, broker_id: BrokerId) -> FluidBroker:
+        machine = self.world.machine(f"broker-{broker_id}")
+        return FluidBroker(
+            broker_id,
+            BrokerMachine(
+                name=machine.name,
+                clock=machine.clock,
+                network=machine.network,
+                zookeeper=machine.connector(session_timeout_ms=self._session_ms()),
+                chance=machine.chance,
+            ),
+            port=BROKER_PORT,
+            rack=self.racks.get(broker_id),
+            properties=self.properties,
+            plane=self.plane,
+            clients=self.clients,
+            disk=self.disks[broker_id],
+            decoder=self._decoder,
+            acks_all=self.scenario.acks == "all",
+            trace_dir=self._trace_dir,
+            log=self._log,
+        )
+
+    async def _run_broker(self, broker_id: BrokerId) -> None:
+        """With a supervisor: it is refused while the session of its predecessor lives."""
+        while True:
+            try:
+                await self.brokers[broker_id].start()
+                break
+            except (RegistrationRefused, ZkUnreachable):
+                await asyncio.sleep(1)
+                self.brokers[broker_id] = self._broker(broker_id)
+        await asyncio.Event().wait()
+
+    def kill_broker(self, broker_id: BrokerId) -> None:
+        """SIGKILL."""
+        broker = self.brokers.pop(broker_id, None)
+        if broker is not None:
+            self.world.machine(f"broker-{broker_id}").kill()
+            broker.vanish()
+
+    async def stop_broker(self, broker_id: BrokerId) -> None:
+        """Controlled shutdown; returns when its process has ended."""
+        broker = self.brokers.get(broker_id)
+        if broker is not None:
+            await self.world.machine(f"broker-{broker_id}").run(broker.stop())
+            self.brokers.pop(broker_id, None)
+            self.world.machine(f"broker-{broker_id}").kill()
+
+    def start_controller(self, number: int) -> None:
+        """Starts a controller that is down."""
+        if number in self.controllers:
+            return
+        machine = self.world.machine(f"controller-{number}")
+        world = ControllerWorld(
+            clock=machine.clock,
+            network=machine.network,
+            connector=machine.connector(session_timeout_ms=self._session_ms()),
+            chance=machine.chance,
+        )
+        listener = NodeListener(host=machine.name, port=CONTROLLER_PORT)
+        self.controllers[number] = Controller(
+            Identity(controller_id=BrokerId(number), listeners=(listener,)),
+            controller_config.parse(self.properties),
+            world,
+            self._log,
+            given=self.properties,
+        )
+        machine.start(self._run_controller(number))
+
+    async def _run_controller(self, number: int) -> None:
+        await self.controllers[number].start()
+        await asyncio.Event().wait()
+
+    def kill_controller(self, number: int) -> None:
+        """SIGKILL."""
+        if self.controllers.pop(number, None) is not None:
+            self.world.machine(f"controller-{number}").kill()
+
+    def active_controller(self) -> int | None:
+        """Who holds the office, as ZooKeeper says."""
+        found = self.world.zookeeper.tree.get(ControllerZNode.path)
+        return ControllerZNode.decode(found.payload) if found is not None else None
+
+    # -- what an operator does -------------------------------------------------------------------------------------
+
+    async def ask_controller(self, api_key: ApiKey, version: int, body: Mapping[str, Any]) -> Any:
+        """Asks whoever is the controller, again until one answers; as a client does."""
+        while True:
+            number = self.active_controller()
+            if number is not None:
+                try:
+                    return await self._call(f"controller-{number}", api_key, version, body)
+                except (OSError, ProtocolError, TimeoutError):
+                    pass
+            await asyncio.sleep(1)
+
+    async def _call(self, host: str, api_key: ApiKey, version: int, body: Mapping[str, Any]) -> Any:
+        network = self.world.machine("operator").network
+        connection = await BrokerConnection.open(network, host, CONTROLLER_PORT, client_id="rehearse", timeout_s=30)
+        try:
+            return await connection.call(api_key, version, body, timeout_s=120)
+        finally:
+            connection.close()
+
+    async def configure(self, entity_path: str, changes: Mapping[str, str | None]) -> None:
+        """Sets (None: removes) dynamic configs of `topics/t` or `brokers/1`, and announces it."""
+        session = await self._session()
+        path = f"/config/{entity_path}"
+        found = self.world.zookeeper.tree.get(path)
+        configs = dict(ConfigEntityZNode.decode(found.payload)) if found is not None else {}
+        for name, value in changes.items():
+            configs.pop(name, None)
+            if value is not None:
+                configs[name] = value
+        data = ConfigEntityZNode.encode(configs)
+        (result,) = await session.perform([SetData(path, data)])
+        if result.code is ZkCode.NO_NODE:
+            await session.perform([Create(path, data)])
+        notice = Create(ConfigChangesZNode.sequence_path, ConfigChangesZNode.encode(entity_path), sequence=True)
+        await session.perform([notice])
+
+    async def _session(self) -> Any:
+        if not hasattr(self, "_operator"):
+            connector = self.world.machine("operator").connector(session_timeout_ms=60_000)
+            self._operator = await connector.connect(on_watch=lambda _: None, on_expired=lambda: None)
+        return self._operator
+
+    # -- what is seen ----------------------------------------------------------------------------------------------
+
+    def _committed(self, events: Sequence[WatchEvent]) -> None:
+        for event in events:
+            parts = event.path.split("/")
+            if len(parts) < 4 or parts[1:3] != ["brokers", "topics"]:
+                continue
+            if len(parts) == 4:
+                self._topic_changed(parts[3], event.kind)
+            elif len(parts) == 7 and parts[6] == "state":
+                self._state_changed(TopicPartition(parts[3], int(parts[5])))
+
+    def _topic_changed(self, topic: str, kind: WatchKind) -> None:
+        znode = self.world.zookeeper.tree.get(TopicZNode.path(topic))
+        if znode is None or kind is WatchKind.CHILDREN_CHANGED:
+            return
+        for number, assignment in TopicZNode.decode(znode.payload).partitions.items():
+            topic_partition = TopicPartition(topic, number)
+            if self.ledger.partition(topic_partition)[1] != assignment:
+                self.ledger.assigned(topic_partition, assignment, self.now_ms())
+
+    def _state_changed(self, topic_partition: TopicPartition) -> None:
+        znode = self.world.zookeeper.tree.get(TopicPartitionStateZNode.path(topic_partition))
+        if znode is None:
+            self.ledger.deleted(topic_partition, self.now_ms())
+            return
+        state = TopicPartitionStateZNode.decode(znode.payload, znode.version)
+        if state is not None:
+            self.ledger.decided(topic_partition, state, self.now_ms())
+
+    def _copy_changed(self, copy: Copy) -> None:
+        leader = self.brokers.get(copy.leader)
+        if leader is not None:
+            leader.replicas.copy_changed(copy)
+
+    def _rates_changed(self, topic_partition: TopicPartition, ingress: float, egress: float) -> None:
+        self.plane.set_rates(topic_partition, ingress=ingress, egress=egress)
+
+    def disk_used(self) -> dict[BrokerId, float]:
+        """Bytes on each broker's disks now; of a broker that is down, what it left."""
+        return {
+            broker: sum(
+                (self.brokers[broker].replicas.sizes() if broker in self.brokers else self.disks[broker]).values()
+            )
+            for broker in self.disks
+        }
+
+
+def _prefixes(path: str) -> list[str]:
+    parts = path.strip("/").split("/")
+    return ["/" + "/".join(parts[: n + 1]) for n in range(len(parts))]

@@ -1,0 +1,205 @@
+"""`cluster.yaml`: the shape of a cluster at one moment, as a snapshot takes it and a rehearsal starts from it. Pure.
+
+One document, YAML or JSON (which is YAML), readable and writable by hand; `docs/cluster-file.md` has an example. Sizes
+are bytes, rates bytes per second, times ms since the epoch. What a snapshot could not learn is left out, and who reads
+it says what it takes instead. A partition may be written short: `[1, 2, 3]` is its replicas, in sync, led by the
+first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Final, Literal, Self
+
+import yaml
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+
+from controller.wire.types import BrokerId, TopicPartition
+
+#: The version of this form. A file of another one is refused: what its fields mean may have changed.
+VERSION: Final = 1
+
+NonNegative = Annotated[int, Field(ge=0)]
+Rate = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
+class ClusterFileError(ValueError):
+    """A cluster file that cannot be used. The message names the file, the place, what is wrong and what is allowed."""
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class LogDir(_Part):
+    """One log directory of a broker; `capacity_bytes` is that of its volume (DescribeLogDirs v4), None: unknown."""
+
+    path: str
+    capacity_bytes: NonNegative | None = None
+    used_bytes: NonNegative | None = None
+
+
+class BrokerShape(_Part):
+    """One broker. `link_bytes_per_s` holds for each direction, `disk_bytes_per_s` for writes and reads together."""
+
+    id: NonNegative
+    rack: str | None = None
+    host: str | None = None
+    log_dirs: tuple[LogDir, ...] = ()
+    link_bytes_per_s: Annotated[float, Field(gt=0)] | None = None
+    disk_bytes_per_s: Annotated[float, Field(gt=0)] | None = None
+    configs: Mapping[str, str] = {}
+
+
+class PartitionShape(_Part):
+    """One partition. `bytes` is the size of one whole replica's log; `isr` and `leader` default to all and the first.
+
+    `in_bytes_per_s` is what producers write, `out_bytes_per_s` what consumers read, replication not counted.
+    """
+
+    replicas: Annotated[tuple[NonNegative, ...], Field(min_length=1)]
+    isr: tuple[NonNegative, ...] | None = None
+    leader: int | None = None
+    leader_epoch: NonNegative = 0
+    adding_replicas: tuple[NonNegative, ...] = ()
+    removing_replicas: tuple[NonNegative, ...] = ()
+    bytes: NonNegative = 0
+    in_bytes_per_s: Rate = 0.0
+    out_bytes_per_s: Rate = 0.0
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        for name in ("replicas", "isr", "adding_replicas", "removing_replicas"):
+            ids = getattr(self, name) or ()
+            if len(set(ids)) != len(ids):
+                raise ValueError(f"{name} {list(ids)} names a broker twice")
+        for name in ("isr", "adding_replicas", "removing_replicas"):
+            beyond = set(getattr(self, name) or ()) - set(self.replicas)
+            if beyond:
+                raise ValueError(f"{name} has {sorted(beyond)}, not among replicas {list(self.replicas)}")
+        if self.leader is not None and self.leader >= 0 and self.leader not in self.replicas:
+            raise ValueError(f"leader {self.leader} is not among replicas {list(self.replicas)}")
+        return self
+
+    @property
+    def in_sync(self) -> tuple[int, ...]:
+        """The ISR; all replicas where the file has none."""
+        return self.replicas if self.isr is None else self.isr
+
+    @property
+    def leader_id(self) -> int | None:
+        """The leader: as written (-1 is none), else the first member of the ISR in the order of the replicas."""
+        if self.leader is not None:
+            return None if self.leader < 0 else self.leader
+        return next((r for r in self.replicas if r in self.in_sync), None)
+
+
+def _partition(value: Any) -> Any:
+    return {"replicas": value} if isinstance(value, (list, tuple)) else value
+
+
+class TopicShape(_Part):
+    """One topic: its partitions by number from 0, and its overrides."""
+
+    partitions: Annotated[tuple[Annotated[PartitionShape, BeforeValidator(_partition)], ...], Field(min_length=1)]
+    configs: Mapping[str, str] = {}
+
+
+class GroupShape(_Part):
+    """One consumer group: committed offsets behind the end, by `topic-partition`."""
+
+    state: str = ""
+    members: NonNegative = 0
+    lag: Mapping[str, NonNegative] = {}
+
+
+class ClusterShape(_Part):
+    """A whole cluster. `mode` says which rules its controller follows."""
+
+    version: Literal[1] = 1
+    taken_ms: NonNegative = 0
+    source: str = ""
+    mode: Literal["zookeeper", "kraft"] = "zookeeper"
+    brokers: Annotated[tuple[BrokerShape, ...], Field(min_length=1)]
+    configs: Mapping[str, str] = {}
+    topics: Mapping[str, TopicShape] = {}
+    groups: Mapping[str, GroupShape] = {}
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        ids = [broker.id for broker in self.brokers]
+        if len(set(ids)) != len(ids):
+            raise ValueError(f"brokers: an id is there twice in {ids}")
+        known = set(ids)
+        for topic_partition, shape in self.partitions():
+            beyond = set(shape.replicas) - known
+            if beyond:
+                raise ValueError(f"{topic_partition}: no broker {sorted(beyond)} among brokers {_some(ids)}")
+        return self
+
+    def partitions(self) -> Iterator[tuple[TopicPartition, PartitionShape]]:
+        """Every partition, topics in the order of the file."""
+        for name, topic in self.topics.items():
+            for number, shape in enumerate(topic.partitions):
+                yield TopicPartition(name, number), shape
+
+    def broker(self, broker_id: BrokerId) -> BrokerShape:
+        """That broker. Raises KeyError."""
+        return next(broker for broker in self.brokers if broker.id == broker_id)
+
+
+def parse(text: str, name: str = "cluster.yaml") -> ClusterShape:
+    """The cluster in a file's text. Raises ClusterFileError."""
+    try:
+        document = yaml.load(text, Loader=_LOADER)
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark is not None else 1
+        raise ClusterFileError(f"{name}, line {line}: not YAML: {error.problem or error.context}") from error
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
+        raise ClusterFileError(f"{name}: not YAML: {error}") from error
+    return shape_of(document, name)
+
+
+def shape_of(document: Any, name: str) -> ClusterShape:
+    """The cluster in a parsed document. Raises ClusterFileError."""
+    if not isinstance(document, Mapping):
+        raise ClusterFileError(f"{name}: expected a mapping with `brokers` and `topics`")
+    version = document.get("version", VERSION)
+    if version != VERSION:
+        raise ClusterFileError(
+            f"{name}: version {version!r}; this kwob reads version {VERSION}: take the snapshot again"
+        )
+    try:
+        return ClusterShape.model_validate(document)
+    except ValidationError as error:
+        raise ClusterFileError(f"{name}: {_first(error)}") from error
+
+
+def dump(shape: ClusterShape) -> str:
+    """The text of a cluster file; `parse` reads it back equal."""
+    return yaml.dump(
+        shape.model_dump(mode="json", exclude_defaults=True) | {"version": VERSION},
+        Dumper=getattr(yaml, "CSafeDumper", yaml.SafeDumper),
+        sort_keys=False,
+        allow_unicode=True,
+        default_flow_style=None,
+        width=120,
+    )
+
+
+#: The parser in C reads 20,000 partitions in seconds rather than a minute; the other is always there.
+_LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+def _first(error: ValidationError) -> str:
+    """The first thing that is wrong, where it is, and how many more there are."""
+    first, *rest = error.errors(include_url=False)
+    place = ".".join(map(str, first["loc"])) or "the file"
+    more = f" ({len(rest)} more)" if rest else ""
+    if first["type"] == "extra_forbidden":
+        return f"{place}: not known{more}"
+    return f"{place}: {first['msg'].removeprefix('Value error, ')}{more}"
+
+
+def _some(ids: list[int]) -> str:
+    return ", ".join(map(str, ids[:10])) + (", ..." if len(ids) > 10 else "")

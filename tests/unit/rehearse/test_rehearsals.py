@@ -1,0 +1,193 @@
+"""Whole rehearsals whose figures can be worked out by hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.worlds.rehearsals import GB, brokers, play, topic
+
+QUIET = {"auto.leader.rebalance.enable": False}
+
+
+def test_a_throttled_move_ends_when_size_divided_by_throttle_says(tmp_path: Path) -> None:
+    outcome = play(
+        tmp_path,
+        cluster={"brokers": brokers(4), "topics": {"t": topic([1, 2, 3], bytes=2 * GB)}},
+        events=[{"do": "reassign", "at": 10, "throttle": "20MB", "partitions": [move("t", 0, 4, 2, 3)]}],
+    )
+    assert outcome.is_over
+    assert outcome.moves_end_ms is not None
+    assert outcome.moves_end_ms == pytest.approx(10_000 + 100_000, abs=3_000)
+    assert outcome.moved_bytes == pytest.approx(2 * GB, rel=0.001)
+    assert outcome.troubles["offline"].partitions == 0
+    assert outcome.warnings == ()
+
+
+def test_writes_go_on_while_a_move_runs_and_make_it_longer(tmp_path: Path) -> None:
+    outcome = play(
+        tmp_path,
+        cluster={"brokers": brokers(4), "topics": {"t": topic([1, 2, 3], bytes=2 * GB, in_bytes_per_s=4e6)}},
+        events=[{"do": "reassign", "throttle": "20MB", "partitions": [move("t", 0, 4, 2, 3)]}],
+    )
+    # of the leader's 20 MB/s its two followers in sync use 8, and 4 of the rest are new: 2000 / 8
+    assert outcome.moves_end_ms == pytest.approx(250_000, abs=4_000)
+
+
+def test_a_throttle_below_what_is_written_never_ends_and_says_so(tmp_path: Path) -> None:
+    outcome = play(
+        tmp_path,
+        cluster={"brokers": brokers(4), "topics": {"t": topic([1, 2, 3], bytes=GB, in_bytes_per_s=5e6)}},
+        events=[{"do": "reassign", "throttle": "1MB", "partitions": [move("t", 0, 4, 2, 3)]}],
+    )
+    assert not outcome.is_over
+    assert outcome.moves_end_ms is None
+    assert outcome.warnings[0].startswith("never ends: 1 copies, t-0 to broker 4")
+    assert "throttle" in outcome.warnings[0]
+
+
+def test_a_killed_broker_is_noticed_when_its_session_ends(tmp_path: Path) -> None:
+    outcome = play(
+        tmp_path,
+        cluster={
+            "brokers": brokers(3),
+            "topics": {"t": topic([2, 1], [1, 2], [1, 3], bytes=1000, in_bytes_per_s=10.0)},
+        },
+        settings={"zookeeper.session.timeout.ms": 6000, **QUIET},
+        events=[{"do": "kill", "at": 10, "broker": 2, "for": 60}],
+    )
+    led = [w for w in outcome.windows if w.trouble.value == "under_replicated"]
+    assert [str(w.topic_partition) for w in led] == ["t-0", "t-1"]
+    assert all(16_000 <= w.from_ms < 19_500 for w in led)  # the session, and a tick of the server that ends it
+    assert all(w.to_ms is not None and 70_000 <= w.to_ms < 75_000 for w in led)
+    assert (outcome.elections, outcome.unclean_elections) == (1, 0)
+    refused = {str(tp): s for tp, s in [(w.topic_partition, w) for w in led]}
+    assert set(refused) == {"t-0", "t-1"}
+    assert 50 < outcome.refused_bytes < 100  # 10 bytes a second while its leader was dead and nobody knew
+
+
+def test_a_rack_that_holds_all_replicas_takes_them_offline(tmp_path: Path) -> None:
+    outcome = play(
+        tmp_path,
+        cluster={"brokers": brokers(3, racks="aab"), "topics": {"t": topic([1, 2], [1, 3], bytes=1000)}},
+        events=[{"do": "kill", "at": 5, "rack": "a", "for": 60}],
+    )
+    assert outcome.troubles["offline"].partitions == 1
+    assert outcome.warnings[0].startswith("1 partitions go offline, 1 of them at once")
+    assert outcome.is_over
+
+
+def test_min_isr_refuses_writes_only_of_producers_that_ask_for_it(tmp_path: Path) -> None:
+    cluster = {
+        "brokers": brokers(2),
+        "topics": {"t": topic([1, 2], bytes=1000, in_bytes_per_s=100.0, configs={"min.insync.replicas": "2"})},
+    }
+    events = [{"do": "kill", "at": 5, "broker": 2, "for": 120}]
+    strict = play(tmp_path, cluster=cluster, events=events)
+    loose = play(tmp_path, cluster=cluster, events=events, acks="1")
+    assert strict.troubles["under_min_isr"].partitions == loose.troubles["under_min_isr"].partitions == 1
+    assert strict.refused_bytes > 5_000
+    assert loose.refused_bytes == 0
+
+
+def test_a_follower_that_is_too_slow_leaves_the_isr_after_the_lag_time(tmp_path: Path) -> None:
+    outcome = play(
+        tmp_path,
+        cluster={"brokers": brokers(2), "topics": {"t": topic([1, 2], bytes=0, in_bytes_per_s=1e6)}},
+        settings={"replica.lag.time.max.ms": 10_000},
+        events=[{"do": "slow", "at": 20, "broker": 2, "link": "400kB", "for": 60}],
+    )
+    (window,) = [w for w in outcome.windows if w.trouble.value == "under_replicated"]
+    assert 30_000 <= window.from_ms <= 36_000  # the lag time after it fell behind, at the next tick (half of it)
+    assert window.to_ms is not None
+    assert 80_000 <= window.to_ms < 82_000
+
+
+def test_a_paused_follower_leaves_and_comes_back(tmp_path: Path) -> None:
+    outcome = play(
+        tmp_path,
+        cluster={"brokers": brokers(2), "topics": {"t": topic([1, 2], bytes=0, in_bytes_per_s=1e6)}},
+        settings={"replica.lag.time.max.ms": 10_000},
+        faults=[{"fault": "pause_replication", "at": 20, "for": 40, "broker": 2}],
+    )
+    (window,) = [w for w in outcome.windows if w.trouble.value == "under_replicated"]
+    assert 30_000 <= window.from_ms <= 36_000
+    assert window.to_ms is not None and 60_000 <= window.to_ms < 62_000
+
+
+def test_a_rolling_restart_waits_for_every_isr_and_takes_nothing_offline(tmp_path: Path) -> None:
+    outcome = play(
+        tmp_path,
+        cluster={
+            "brokers": brokers(3),
+            "topics": {"t": topic([1, 2, 3], [2, 3, 1], [3, 1, 2], bytes=GB, in_bytes_per_s=1e5)},
+        },
+        events=[{"do": "rolling_restart", "at": 5, "down": 20}],
+    )
+    assert outcome.is_over
+    assert outcome.troubles["offline"].partitions == 0
+    assert outcome.troubles["under_replicated"].at_most == 3
+    assert [h.what for h in outcome.story][-1] == "rolling restart done"
+    assert outcome.refused_bytes < 1e5
+
+
+def test_a_cancelled_move_goes_back_and_its_throttles_go(tmp_path: Path) -> None:
+    outcome = play(
+        tmp_path,
+        cluster={"brokers": brokers(4), "topics": {"t": topic([1, 2, 3], [2, 3, 1], bytes=GB)}},
+        events=[
+            {
+                "do": "reassign",
+                "throttle": "1MB",
+                "batch": 1,
+                "partitions": [move("t", 0, 4, 2, 3), move("t", 1, 2, 3, 4)],
+            },
+            {"do": "cancel", "at": 30},
+        ],
+    )
+    assert outcome.is_over
+    assert [(m.partition, m.to_ms is not None and m.to_ms < 35_000) for m in outcome.moves] == [(0, True)]
+    assert outcome.moved_bytes < 60e6
+
+
+def test_batches_follow_each_other(tmp_path: Path) -> None:
+    outcome = play(
+        tmp_path,
+        cluster={"brokers": brokers(4), "topics": {"t": topic([1, 2, 3], [1, 2, 3], bytes=GB)}},
+        events=[{"do": "reassign", "batch": 1, "partitions": [move("t", 0, 4, 2, 3), move("t", 1, 4, 2, 3)]}],
+    )
+    first, second = outcome.moves
+    assert first.to_ms is not None and second.from_ms >= first.to_ms
+    assert first.to_ms == pytest.approx(8_000, abs=1_500)  # 1 GB over a link of 125 MB/s
+
+
+def test_a_broker_joins_and_topics_are_spread_to_it(tmp_path: Path) -> None:
+    replicas = [[n % 3 + 1, (n + 1) % 3 + 1] for n in range(6)]
+    outcome = play(
+        tmp_path,
+        cluster={"brokers": brokers(3), "topics": {"t": topic(*replicas, bytes=GB)}},
+        events=[{"do": "add_broker", "at": 5, "id": 4, "rack": "a", "spread": True}],
+    )
+    assert outcome.is_over
+    assert outcome.moves
+    assert outcome.samples[-1].used_bytes[4] >= 2 * GB
+
+
+def test_the_same_seed_gives_the_same_outcome(tmp_path: Path) -> None:
+    cluster = {"brokers": brokers(3), "topics": {"t": topic([1, 2, 3], [2, 3, 1], bytes=GB, in_bytes_per_s=1e6)}}
+    events = [{"do": "kill", "at": 5, "broker": 2, "for": 60}, {"do": "controller_failover", "at": 70}]
+    assert play(tmp_path, cluster=cluster, events=events) == play(tmp_path, cluster=cluster, events=events)
+
+
+def test_in_kraft_a_dead_broker_is_fenced_sooner(tmp_path: Path) -> None:
+    cluster = {"brokers": brokers(2), "topics": {"t": topic([2, 1], bytes=1000)}}
+    events = [{"do": "kill", "at": 10, "broker": 2}]
+    for mode, at_least in (("zookeeper", 28_000), ("kraft", 19_000)):
+        outcome = play(tmp_path, cluster={**cluster, "mode": mode}, events=events, end="2m")
+        (window,) = [w for w in outcome.windows if w.trouble.value == "under_replicated"]
+        assert at_least <= window.from_ms < at_least + 4_000
+
+
+def move(name: str, partition: int, *replicas: int) -> dict[str, object]:
+    return {"topic": name, "partition": partition, "replicas": list(replicas)}

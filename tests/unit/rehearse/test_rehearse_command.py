@@ -1,0 +1,112 @@
+"""`kwob rehearse`, `compare` and `sweep` as a user types them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from controller.rehearse.command import main
+from controller.rehearse.fail_on import FailOnError, failures, parse_conditions
+from tests.worlds.rehearsals import GB, brokers, topic, write
+
+CLUSTER: dict[str, Any] = {"brokers": brokers(3, racks="aab"), "topics": {"t": topic([1, 2], bytes=GB // 10)}}
+RACK_LOSS = [{"do": "kill", "at": 5, "rack": "a", "for": 30}]
+
+
+def test_a_rehearsal_and_what_it_writes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path, out = write(tmp_path, cluster=CLUSTER, events=RACK_LOSS), tmp_path / "out"
+    assert main([str(path), "--out", str(out), "--fail-on", "offline,eta>1h"]) == 1
+    printed = capsys.readouterr().out
+    assert "warning: 1 partitions go offline" in printed
+    assert "failed: 1 partitions offline" in printed
+    summary = json.loads((out / "outcome.json").read_text())
+    assert summary["troubles"]["offline"]["partitions"] == 1
+    windows = pq.read_table(out / "windows.parquet").to_pylist()
+    assert {"topic": "t", "partition": 0, "kind": "offline"}.items() <= windows[0].items()
+    assert pq.read_table(out / "timeline.parquet").num_rows == len(set(pq.read_table(out / "brokers.parquet")["at_ms"]))
+    page = (out / "rehearsal.html").read_text()
+    assert page.index("1 partitions go offline") < page.index("Time line")
+    assert "<script" not in page and "http" not in page.replace("http-equiv", "")
+
+
+def test_an_earlier_rehearsal_is_not_overwritten_unasked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path, out = write(tmp_path, cluster=CLUSTER, events=RACK_LOSS), tmp_path / "out"
+    out.mkdir()
+    (out / "mine.txt").write_text("keep")
+    assert main([str(path), "--out", str(out)]) == 2
+    assert "is not the folder of a rehearsal" in capsys.readouterr().err
+    assert [p.name for p in out.iterdir()] == ["mine.txt"]
+
+
+def test_bad_flags_and_files_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write(tmp_path, cluster=CLUSTER, events=RACK_LOSS)
+    assert main([str(path), "--fail-on", "boredom"]) == 2
+    assert "'boredom' is not known; there are offline" in capsys.readouterr().err
+    assert main([str(tmp_path / "none.yaml")]) == 2
+    assert "there is no file" in capsys.readouterr().err
+    assert main(["compare", str(tmp_path), str(tmp_path)]) == 2
+    assert "is not the folder of a rehearsal" in capsys.readouterr().err
+
+
+def test_two_rehearsals_side_by_side(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    quiet, loud = tmp_path / "quiet", tmp_path / "loud"
+    assert main([str(write(tmp_path, cluster=CLUSTER)), "--out", str(quiet)]) == 0
+    assert main([str(write(tmp_path, cluster=CLUSTER, events=RACK_LOSS)), "--out", str(loud)]) == 0
+    capsys.readouterr()
+    assert main(["compare", str(quiet), str(loud), "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert rows["offline"] == ["0", "1, at most 1 at once"]
+    assert rows["warnings"] == ["0", "1"]
+
+
+def test_a_sweep_finds_the_loss_that_hurts_most(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path, out = write(tmp_path, cluster=CLUSTER), tmp_path / "sweep"
+    assert (
+        main(["sweep", str(path), "--each", "rack", "--at", "5s", "--for", "30s", "--workers", "1", "--out", str(out)])
+        == 0
+    )
+    rows = json.loads((out / "sweep.json").read_text())
+    assert [row["variant"] for row in rows] == ["rack a lost", "rack b lost"]
+    assert "worst     rack a lost" in capsys.readouterr().out
+    assert json.loads((out / "outcome.json").read_text())["troubles"] == rows[0]["troubles"]
+
+
+@pytest.mark.parametrize("each", ["moon", "throttle", "throttle=fast", "seed=9..1", "broker=3"])
+def test_a_sweep_over_nothing_is_refused(each: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write(tmp_path, cluster=CLUSTER)
+    assert main(["sweep", str(path), "--each", each, "--out", str(tmp_path / "sweep")]) == 2
+    assert "--each" in capsys.readouterr().err
+    assert not (tmp_path / "sweep").exists()
+
+
+SUMMARY: dict[str, Any] = {
+    "moves_end_ms": 7_200_001,
+    "is_over": False,
+    "unclean_elections": 2,
+    "refused_bytes": 3e6,
+    "troubles": {name: {"partitions": 0} for name in ("offline", "under_min_isr", "under_replicated", "moving")},
+}
+
+
+@pytest.mark.parametrize(
+    ("condition", "reason"),
+    [
+        ("offline", None),
+        ("unclean", "2 unclean elections"),
+        ("never-ends", "moves or catch-ups never end"),
+        ("refused", "3.0 MB of records refused"),
+        ("eta>2h", "the moves end at 02:00:00, after 02:00:00"),
+        ("eta>3h", None),
+    ],
+)
+def test_conditions(condition: str, reason: str | None) -> None:
+    assert failures(parse_conditions(condition), SUMMARY) == ([] if reason is None else [reason])
+
+
+def test_conditions_that_do_not_exist() -> None:
+    with pytest.raises(FailOnError, match="eta>soon: 'soon' is no time"):
+        parse_conditions("offline, eta>soon")

@@ -1,0 +1,148 @@
+"""What a scenario or a cluster file may not say, and where that is told."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from controller.rehearse.scenario import Reassign, ScenarioError, parse_bytes
+from controller.rehearse.scenario_file import load
+from controller.wire import cluster_file
+from controller.wire.cluster_file import ClusterFileError
+from tests.worlds.rehearsals import brokers, topic, write
+
+CLUSTER: dict[str, Any] = {"brokers": brokers(3), "topics": {"t": topic([1, 2, 3], [2, 3, 1])}}
+
+
+def event(**row: Any) -> dict[str, Any]:
+    return {"events": [row]}
+
+
+WRONG = [
+    (
+        "an unknown key at the top",
+        {"evnts": []},
+        r"scenario.yaml, line \d+: 'evnts' is not known; there are name, cluster",
+    ),
+    ("an unknown event", event(do="explode"), r"line \d+: do: 'explode' is not known; there are kill, stop"),
+    ("an unknown column", event(do="kill", broker=1, bang=1), r"line \d+: bang: not known"),
+    (
+        "a broker that is not there",
+        event(do="kill", broker=9),
+        r"line \d+: broker: the cluster has no broker 9; it has 1, 2, 3",
+    ),
+    ("a rack that is not there", event(do="kill", rack="z"), r"rack: no broker is in rack 'z'; there are a, b, c"),
+    ("nobody to kill", event(do="kill"), r"broker or rack: one of them is needed"),
+    ("a time that is none", event(do="kill", broker=1, at="soon"), r"at: 'soon' is no time"),
+    ("a negative time", event(do="kill", broker=1, at=-5), r"at: '-5' is no time"),
+    ("an event after the end", {**event(do="kill", broker=1, at="2h"), "end": "1h"}, r"at: is not before the end"),
+    ("an end that is none", {"end": "later"}, r"end: 'later' is no time.*or `quiet`"),
+    ("a size that is none", event(do="throttle", rate="fast"), r"rate: 'fast' is no size"),
+    ("a negative rate", event(do="rates", factor=-1), r"factor: Input should be greater than or equal to 0"),
+    ("a topic that is not there", event(do="rates", factor=2, topics=["u"]), r"topics: the cluster has no topic 'u'"),
+    ("a plan that is not there", event(do="reassign", file="p.json"), r"there is no file .*p.json"),
+    ("no plan at all", event(do="reassign"), r"give either `file` or `partitions`"),
+    (
+        "a plan with a broker that is not there",
+        event(do="reassign", partitions=[{"topic": "t", "partition": 0, "replicas": [1, 7]}]),
+        r"line \d+: t-0: the cluster has no broker 7; it has 1, 2, 3",
+    ),
+    (
+        "a plan with a partition that is not there",
+        event(do="reassign", partitions=[{"topic": "t", "partition": 5, "replicas": [1]}]),
+        r"the cluster has no partition t-5",
+    ),
+    (
+        "a plan that names a broker twice",
+        event(do="reassign", partitions=[{"topic": "t", "partition": 0, "replicas": [1, 1]}]),
+        r"replicas \[1, 1\] are empty or name one twice",
+    ),
+    ("a broker that is there already", event(do="add_broker", id=2), r"broker 2 is there already"),
+    (
+        "a fault that cannot be rehearsed",
+        {"faults": [{"fault": "api"}]},
+        r"fault 'api' cannot be rehearsed; there are kill",
+    ),
+    ("events that are no list", {"events": {"do": "kill"}}, r"`events` must be a list"),
+]
+
+
+@pytest.mark.parametrize(("what", "rest", "message"), WRONG, ids=[row[0] for row in WRONG])
+def test_what_cannot_be_is_refused(what: str, rest: dict[str, Any], message: str, tmp_path: Path) -> None:
+    with pytest.raises(ScenarioError, match=message):
+        load(write(tmp_path, cluster=CLUSTER, **rest))
+
+
+def test_a_scenario_without_a_cluster_and_text_that_is_no_yaml(tmp_path: Path) -> None:
+    path = tmp_path / "s.yaml"
+    path.write_text("events: []\n")
+    with pytest.raises(ScenarioError, match="`cluster` is missing"):
+        load(path)
+    path.write_text("events: [\n")
+    with pytest.raises(ScenarioError, match=r"s.yaml, line \d+: not YAML"):
+        load(path)
+    with pytest.raises(ScenarioError, match="there is no file"):
+        load(tmp_path / "none.yaml")
+
+
+def test_a_plan_and_a_cluster_beside_the_scenario(tmp_path: Path) -> None:
+    plan = {
+        "version": 1,
+        "partitions": [{"topic": "t", "partition": 1, "replicas": [3, 1, 2], "log_dirs": ["any"] * 3}],
+    }
+    (tmp_path / "plan.json").write_text(json.dumps(plan))
+    shape = cluster_file.shape_of(CLUSTER, "here")
+    (tmp_path / "cluster.yaml").write_text(cluster_file.dump(shape))
+    path = tmp_path / "s.yaml"
+    path.write_text("cluster: cluster.yaml\nevents:\n  - {do: reassign, file: plan.json}\n")
+    scenario = load(path)
+    (found,) = scenario.events
+    assert isinstance(found, Reassign)
+    assert found.partitions[0]["replicas"] == [3, 1, 2]
+    assert scenario.cluster == shape
+
+
+WRONG_CLUSTERS = [
+    ({"topics": {}}, "brokers: Field required"),
+    ({"brokers": []}, "brokers: Tuple should have at least 1 item"),
+    ({"brokers": brokers(2) + brokers(1)}, "an id is there twice"),
+    ({"brokers": brokers(1), "topics": {"t": topic([1, 2])}}, r"t-0: no broker \[2\] among brokers 1"),
+    ({"brokers": brokers(1), "topics": {"t": topic([1, 1])}}, "names a broker twice"),
+    ({"brokers": brokers(2), "topics": {"t": topic([1], isr=[2])}}, r"isr has \[2\], not among replicas \[1\]"),
+    ({"brokers": brokers(1), "version": 9}, "version 9; this kwob reads version 1"),
+    ({"brokers": brokers(1), "colour": 1}, "colour: not known"),
+    ([], "expected a mapping"),
+]
+
+
+@pytest.mark.parametrize(("document", "message"), WRONG_CLUSTERS, ids=[row[1] for row in WRONG_CLUSTERS])
+def test_a_cluster_that_cannot_be_is_refused(document: Any, message: str) -> None:
+    with pytest.raises(ClusterFileError, match=message):
+        cluster_file.shape_of(document, "cluster.yaml")
+
+
+def test_a_partition_may_be_written_short() -> None:
+    shape = cluster_file.parse("brokers: [{id: 1}, {id: 2}]\ntopics: {t: {partitions: [[2, 1]]}}\n")
+    (only,) = shape.topics["t"].partitions
+    assert (only.replicas, only.in_sync, only.leader_id) == ((2, 1), (2, 1), 2)
+
+
+@given(st.text(max_size=200))
+def test_any_text_is_a_cluster_or_refused_in_words(text: str) -> None:
+    try:
+        cluster_file.parse(text)
+    except ClusterFileError as error:
+        assert "cluster.yaml" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("50MB", 50e6), ("1.5 GiB/s", 1.5 * 2**30), (17, 17), ("10k", 1e4), ("2TB", 2e12), ("64KiB", 65536), ("5B", 5)],
+)
+def test_sizes(text: Any, size: float) -> None:
+    assert parse_bytes(text) == size
