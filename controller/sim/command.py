@@ -26,6 +26,8 @@ from controller.sim.shrink import shrink
 #: Seeds when nothing else is said.
 SEEDS: Final = "0..99"
 PLAYS_MAX: Final = 150
+#: Where there is no bar, a line so often.
+_TELL_EVERY_S: Final = 20.0
 _WIDTH: Final = 200
 #: Failures that `run` shows in full; of the others it names the seed.
 _SHOWN_FAILURES: Final = 3
@@ -56,6 +58,7 @@ def _run(options: argparse.Namespace, console: Console) -> int:
     total = None if options.minutes is not None else last - first + 1
     if not options.json:
         console.print(f"seeds from {first}" + (f" to {last}" if total else f", for {options.minutes:g} minutes"))
+    told_s = time.monotonic()
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, disable=options.json or not console.is_terminal) as progress:
         task = progress.add_task("worlds", total=total)
@@ -69,6 +72,9 @@ def _run(options: argparse.Namespace, console: Console) -> int:
             progress.update(task, completed=tally.seeds, description=what)
             if outcome.broken and not options.json:
                 _tell_failure(outcome, tally, progress.console)
+            if not (options.json or console.is_terminal) and time.monotonic() - told_s > _TELL_EVERY_S:
+                told_s = time.monotonic()
+                console.print(tally_text(tally))
             if tally.failed and options.stop_at_first:
                 break
     if options.json:

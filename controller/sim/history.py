@@ -102,7 +102,7 @@ class History:
         if not result.ok or not isinstance(op, Multi | SetData | Create | Delete):
             return
         for part in op.ops if isinstance(op, Multi) else (op,):
-            if isinstance(part, SetData | Create) and part.path == "/controller_epoch":
+            if isinstance(part, SetData) and part.path == "/controller_epoch":
                 self.controller_epoch = int(part.data or b"0")
                 self.epoch_winners[self.controller_epoch] = session.machine
 

@@ -16,6 +16,11 @@ from controller.wire.zk_operations import Create, Delete, SetData, ZkOp
 
 #: Topics that come and go.
 SIDE_TOPICS: Final = ("side-1", "side-2")
+#: Entries of `/admin/reassign_partitions` that a controller must refuse, each for itself.
+WRONG_ENTRIES: Final[tuple[dict[str, Any], ...]] = (
+    {"topic": TOPIC, "partition": 99, "replicas": [1, 2]},
+    {"topic": "there-is-no-such-topic", "partition": 0, "replicas": [1, 2]},
+)
 
 
 async def create_topic(turn: Turn) -> str:
@@ -85,7 +90,7 @@ async def reassign_by_znode(turn: Turn) -> str:
     ]
     wrong = turn.chance.random() < 0.3
     if wrong:
-        entries.append({"topic": TOPIC, "partition": turn.chance.choice((0, 99)), "replicas": [1, 999]})
+        entries.append(turn.chance.choice(WRONG_ENTRIES))
     content = json.dumps({"version": 1, "partitions": entries}).encode()
     return f"{entries}: {await _write(turn, Create('/admin/reassign_partitions', content))}"
 
@@ -177,7 +182,7 @@ async def foreign_znode(turn: Turn) -> str:
         Create("/log_dir_event_notification/log_dir_event_", b'{"version":1,"broker":99,"event":1}', sequence=True),
         Create("/admin/delete_topics/there-is-no-such-topic", None),
         Create("/admin/preferred_replica_election", b"{"),
-        Create("/admin/reassign_partitions", b"[]"),
+        Create("/admin/reassign_partitions", json.dumps({"version": 1, "partitions": WRONG_ENTRIES}).encode()),
         SetData("/brokers/topics", None),
         Create("/config/changes/config_change_", b"{}", sequence=True),
         Delete("/controller"),

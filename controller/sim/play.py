@@ -19,6 +19,7 @@ from controller.sim.history import History
 from controller.sim.load.consumer import Consumer, check_committed, fetch_body, find_coordinator
 from controller.sim.load.ledger import Ledger
 from controller.sim.load.links import CallFailed, Links
+from controller.sim.load.member import Member
 from controller.sim.load.producer import Producer
 from controller.sim.operations import OPERATIONS
 from controller.sim.oracles import brokers, figures, zookeeper
@@ -43,6 +44,7 @@ ALWAYS: Final[tuple[Oracle, ...]] = (
     brokers.isr_members_hold_what_is_committed,
     brokers.recovery_points_are_synced,
     zookeeper.one_controller_serves_an_epoch,
+    zookeeper.leaders_come_from_the_isr,
     figures.gauges_equal_a_recount,
 )
 #: Looked at after each step, since they read logs.
@@ -50,9 +52,6 @@ AFTER_STEPS: Final[tuple[Oracle, ...]] = (brokers.logs_agree_below_watermarks, b
 #: Looked at when all is healed and at rest.
 AT_REST: Final[tuple[Oracle, ...]] = (
     *ALWAYS,
-    partial(brokers.logs_agree_below_watermarks, tail=None),
-    partial(brokers.epochs_equal_the_log, tail=None),
-    brokers.producers_equal_a_recount,
     brokers.nobody_waits_for_the_past,
     brokers.metadata_is_zookeepers,
     brokers.replicas_are_the_assigned_ones,
@@ -62,6 +61,9 @@ AT_REST: Final[tuple[Oracle, ...]] = (
     figures.gauges_equal_zookeeper,
     figures.believed_is_zookeepers,
     figures.nobody_faulted,
+    partial(brokers.logs_agree_below_watermarks, tail=None),
+    partial(brokers.epochs_equal_the_log, tail=None),
+    brokers.producers_equal_a_recount,
 )
 #: Virtual seconds within which a healed cluster is whole, and then at rest: leaders, ISRs, queues, /admin.
 WHOLE_S: Final = 120.0
@@ -101,7 +103,7 @@ class Play:
         world.zookeeper.on_commit.append(lambda events: self.history.commit(list(events)))
         world.zookeeper.on_operation += [self.history.operation, self.writes.operation]
         self.cluster.on_controller.append(self.requests.watch)
-        self._clients: list[Producer | Consumer] = []
+        self._clients: list[Producer | Consumer | Member] = []
         self._programs: list[asyncio.Task[None]] = []
         self._background: set[asyncio.Task[None]] = set()
 
@@ -142,6 +144,7 @@ class Play:
             self._take(step)
             self._look(AFTER_STEPS)
         await self._heal()
+        await self._groups_settle()
         await self._stop_clients()
         await self._rest()
         await self._check_logs()
@@ -159,6 +162,10 @@ class Play:
         ]
         self._clients += [Producer(cluster, ledger, f"one-{n}", acks=1) for n in range(shape.acks_one_producers)]
         self._clients += [Consumer(cluster, ledger, f"consumer-{n}") for n in range(shape.consumers)]
+        self._clients += [
+            Member(cluster, ledger, f"member-{n}", is_static=n < shape.static_members)
+            for n in range(shape.group_members + shape.static_members)
+        ]
         for number, client in enumerate(self._clients):
             self._programs.append(cluster.world.machine(f"client-{number}").start(client.run()))
 
@@ -207,8 +214,12 @@ class Play:
         return "" if cluster.healthy() and not left else f"{left} {cluster.ill()}"
 
     async def _rest(self) -> None:
-        """Without load everything that an oracle sees at rest must hold, soon."""
-        await self._until(lambda: "; ".join(self._found(AT_REST)), REST_S, "everything holds at rest")
+        """Without load everything that an oracle sees at rest must hold, soon. Who reads whole logs is asked last."""
+
+        def problem() -> str:
+            return next(("; ".join(found) for oracle in AT_REST if (found := self._found((oracle,)))), "")
+
+        await self._until(problem, REST_S, "everything holds at rest")
 
     async def _until(self, problem: Callable[[], str], within_s: float, what: str) -> None:
         """Waits until there is no problem left. Raises Violated with what is left of it."""
@@ -218,6 +229,20 @@ class Play:
             if loop.time() > deadline:
                 raise Violated(f"not within {within_s:g} s: {what}: {left}")
             await self.cluster.world.sleep(1.0)
+
+    async def _groups_settle(self) -> None:
+        """Every member that lives owns its part: each partition has exactly one owner."""
+        members = [client for client in self._clients if isinstance(client, Member)]
+        for member in members:
+            member.is_calm = True
+
+        def problem() -> str:
+            owned = sorted(partition for member in members for partition in member.owned or ())
+            is_whole = owned == list(range(self.plan.shape.partitions)) and all(m.owned is not None for m in members)
+            return "" if is_whole else str({member.name: member.owned for member in members})
+
+        if members:
+            await self._until(problem, REST_S, "the group's members own all partitions")
 
     async def _stop_clients(self) -> None:
         for client in self._clients:

@@ -210,25 +210,31 @@ class Programs:
 
     async def _run_controller(self, number: int) -> None:
         """With a supervisor: what cannot start (ZooKeeper is out of reach) is started again."""
+        controller = self.controllers[number]
         while True:
             try:
-                await self.controllers[number].start()
+                await controller.start()
                 break
             except ZkUnreachable:
                 await asyncio.sleep(RESTART_S)
-                self.controllers[number] = self._controller(number)
+                if self.controllers.get(number) is not controller:
+                    return  # it is being stopped
+                controller = self.controllers[number] = self._controller(number)
         await asyncio.Event().wait()
 
     async def _run_broker(self, number: int) -> None:
         """With a supervisor: a broker is refused while the session of its predecessor lives."""
+        broker = self.brokers[number]
         while True:
             try:
-                await self.brokers[number].start()
+                await broker.start()
                 break
             except StartRefused:
                 await asyncio.sleep(RESTART_S)
-                self.brokers[number] = self._broker(number)
-        await self.brokers[number].wait_halted()
+                if self.brokers.get(number) is not broker:
+                    return  # it is being stopped
+                broker = self.brokers[number] = self._broker(number)
+        await broker.wait_halted()
 
     @contextmanager
     def logging(self) -> Iterator[None]:

@@ -57,6 +57,7 @@ class Shape:
     acks_one_producers: int = 0
     consumers: int = 0
     group_members: int = 0
+    static_members: int = 0
     #: Pause of a producer between two batches, and records of a batch at most.
     produce_every_ms: int = 300
     batch_records: int = 1
@@ -70,7 +71,7 @@ class Shape:
             "leader.imbalance.check.interval.seconds": str(self.balance_interval_s),
             "leader.imbalance.per.broker.percentage": "0" if self.balance_interval_s < 30 else "10",
             "replica.lag.time.max.ms": str(self.lag_time_max_ms),
-            "replica.fetch.wait.max.ms": str(min(500, self.lag_time_max_ms // 2)),
+            "replica.fetch.wait.max.ms": str(self.lag_time_max_ms // 2),
             "zookeeper.session.timeout.ms": str(self.session_timeout_ms),
             "min.insync.replicas": str(self.min_insync_replicas),
             "unclean.leader.election.enable": str(self.unclean_leader_election).lower(),
@@ -79,6 +80,7 @@ class Shape:
             "replica.high.watermark.checkpoint.interval.ms": str(self.hw_checkpoint_ms),
             "offsets.topic.replication.factor": str(min(3, self.brokers)),
             "group.initial.rebalance.delay.ms": "200",
+            "group.min.session.timeout.ms": "1000",
             "log.index.interval.bytes": "512",
         }
         if self.flush_messages:
@@ -163,7 +165,8 @@ def draw_shape(chance: random.Random) -> Shape:
         acks_one_producers=chance.choice((0, 0, 0, 1)),
         consumers=chance.choice((0, 1, 1)),
         group_members=chance.choice((0, 0, 0, 2, 3)),
-        produce_every_ms=chance.choice((100, 200, 500)),
+        static_members=chance.choice((0, 0, 0, 0, 1)),
+        produce_every_ms=chance.choice((150, 400, 1000)),
         batch_records=chance.choice((1, 3, 8)),
         steps=chance.choice((6, 12, 18)),
     )

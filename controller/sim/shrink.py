@@ -26,6 +26,7 @@ SIMPLER: Final[dict[str, tuple[object, ...]]] = {
     "acks_one_producers": (0,),
     "consumers": (0,),
     "group_members": (0, 2),
+    "static_members": (0,),
     "racks": (0,),
     "log_dirs": (1,),
     "clock_skew_max_ms": (0,),

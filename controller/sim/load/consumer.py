@@ -13,7 +13,7 @@ from controller.wire.errors import ErrorCode
 from controller.wire.protocol import ApiKey
 from controller.wire.records import iterate
 
-PAUSE_S: Final = 0.4
+PAUSE_S: Final = 0.6
 RETRY_S: Final = 0.5
 #: A commit after so many rounds of reading.
 COMMIT_EVERY: Final = 4

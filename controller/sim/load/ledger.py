@@ -36,6 +36,8 @@ class Ledger:
     sent: dict[bytes, Sent] = field(default_factory=dict)
     #: (group, partition) -> the highest offset whose commit was acknowledged
     committed: dict[tuple[str, Partition], int] = field(default_factory=dict)
+    #: (group, generation, partition) -> the member that was told that it owns it
+    owners: dict[tuple[str, int, int], str] = field(default_factory=dict)
     broken: list[str] = field(default_factory=list)
     #: Partitions whose promise an unclean election ended; shared with the history of the cluster.
     unclean: set[Partition] = field(default_factory=set)
@@ -59,6 +61,13 @@ class Ledger:
         before = self.permanent[partition].setdefault(offset, value)
         if before != value and partition not in self.unclean:
             self.broken.append(f"{_name(partition)} offset {offset} was {before!r}, then {value!r} was {how} there")
+
+    def claimed(self, group: str, generation: int, partitions: Iterable[int], member: str) -> None:
+        """A member was assigned these in a generation. Nobody else may be. Source: clients.md §7."""
+        for partition in partitions:
+            owner = self.owners.setdefault((group, generation, partition), member)
+            if owner != member:
+                self.broken.append(f"group {group}: {owner} and {member} own {partition} in generation {generation}")
 
     def commit_acked(self, group: str, partition: Partition, offset: int) -> None:
         """The coordinator stored it."""

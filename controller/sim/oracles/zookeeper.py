@@ -98,6 +98,13 @@ def one_controller_serves_an_epoch(cluster: Cluster, history: History) -> Iterat
             yield f"controller {number} serves in epoch {state.epoch}, which {winner} won"
 
 
+def leaders_come_from_the_isr(cluster: Cluster, history: History) -> Iterator[str]:
+    """Where unclean elections are off, no leader comes from outside the ISR that it was elected from. Source: §6."""
+    if cluster.shape is None or not cluster.shape.unclean_leader_election:
+        for topic, partition in sorted(history.unclean):
+            yield f"{topic}-{partition} got a leader from outside its ISR: {history.states[topic, partition][-4:]}"
+
+
 #: What the one in office must watch, always. Source: §1.2, §3.
 CHILD_WATCHES = (
     "/brokers/ids",
