@@ -226,7 +226,7 @@ BROKEN: list[tuple[Callable[..., Iterator[str]], str, Callable[[Sound], Any], st
     (
         brokers.replicas_are_the_assigned_ones,
         "a replica that is not there",
-        lambda s: without(s.cluster.brokers[2]._replicas._table.partitions, TP),  # type: ignore[union-attr]
+        lambda s: without(s.cluster.brokers[2]._replicas._table.partitions, TP),
         "does not host",
     ),
     (

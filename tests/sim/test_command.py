@@ -1,0 +1,99 @@
+"""`kwob sim`: exit codes, what a failure shows, and the same world again."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from controller.sim import command, play
+from controller.sim.cluster import Cluster
+from controller.sim.history import History
+from controller.sim.many import play_in_processes, play_seed
+
+pytestmark = pytest.mark.sim
+#: A small, quick world.
+SMALL = [f"--set={change}" for change in ("steps=2", "brokers=2", "controllers=1", "partitions=1", "group_members=0")]
+
+
+def never(cluster: Cluster, history: History) -> list[str]:
+    """An oracle that takes a second broker for wrong."""
+    return [f"{len(cluster.brokers)} brokers run"] if len(cluster.brokers) > 1 and history.states else []
+
+
+@pytest.fixture
+def broken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(play, "ALWAYS", (*play.ALWAYS, never))
+
+
+def test_a_sound_world(capsys: pytest.CaptureFixture[str]) -> None:
+    assert command.main(["repeat", "3", *SMALL]) == 0
+    out = capsys.readouterr().out
+    assert "seed 3: brokers=2" in out and "everything held" in out
+
+
+def test_a_violation_shows_the_world_the_steps_and_the_command(
+    broken: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command.main(["run", "--seeds", "3..4", "--workers", "1", *SMALL]) == 1
+    out = capsys.readouterr().out
+    assert out.count("never: 2 brokers run") == 2
+    assert "kinds of steps and their weights" in out and "last events" in out
+    assert "again: kwob sim repeat 3 --set brokers=2" in out
+    assert "2 worlds, 2 with a violation" in out
+
+
+def test_json(broken: None, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command.main(["repeat", "3", "--json", *SMALL]) == 1
+    value = json.loads(capsys.readouterr().out)
+    assert value["seed"] == 3 and value["world"]["brokers"] == "2" and value["broken"] == ["never: 2 brokers run"]
+
+
+def test_shrinking(broken: None, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    assert command.main(["shrink", "3", "--plays", "20", "--json", *SMALL]) == 1
+    value = json.loads(capsys.readouterr().out)
+    assert value["steps"] == [] and "--only none" in value["command"]
+    assert value["plays"] <= 20
+    monkeypatch.setattr(play, "ALWAYS", play.ALWAYS[:-1])
+    assert command.main(["shrink", "3", *SMALL]) == 0
+    assert "does not fail" in capsys.readouterr().out
+
+
+def test_usage() -> None:
+    for words in (
+        ["run", "--seeds", "9..3"],
+        ["run", "--seeds", "x"],
+        ["repeat"],
+        ["nothing"],
+        ["repeat", "1", "--only", "x"],
+    ):
+        with pytest.raises(SystemExit) as ended:
+            command.main(words)
+        assert ended.value.code == 2
+    assert command.main(["repeat", "1", "--set", "brokers=none"]) == 2
+    assert command.main(["run", "--minutes", "1", "--master", "local[1]"]) == 2
+
+
+def test_one_seed_is_one_run() -> None:
+    first, second = play_seed(11), play_seed(11)
+    assert not first.broken, first.broken
+    assert (first.taken, first.virtual_s, first.records, first.reads, first.requests) == (
+        second.taken,
+        second.virtual_s,
+        second.records,
+        second.reads,
+        second.requests,
+    )
+
+
+def test_processes_play_each_seed_once() -> None:
+    changes = [change.removeprefix("--set=") for change in SMALL]
+    outcomes = list(play_in_processes(range(5), workers=2, changes=changes))
+    assert sorted(outcome.plan.seed for outcome in outcomes) == [0, 1, 2, 3, 4]
+    assert not [outcome.broken for outcome in outcomes if outcome.broken]
+
+
+@pytest.mark.slow
+def test_spark_plays_each_seed_once(capsys: pytest.CaptureFixture[str]) -> None:
+    assert command.main(["run", "--seeds", "0..15", "--master", "local[2]", "--json", *SMALL]) == 0
+    assert json.loads(capsys.readouterr().out)["seeds"] == 16

@@ -1,0 +1,82 @@
+"""A disk that loses its power keeps what was synced, and of the rest whatever it likes."""
+
+from __future__ import annotations
+
+import errno
+import random
+from pathlib import Path
+
+import pytest
+
+from controller.sim.disk import WRITE_BACK_S, SimulatedDisk
+
+
+class Power:
+    def __init__(self, folder: Path, seed: int = 0) -> None:
+        self.now_s = 0.0
+        self.disk = SimulatedDisk(random.Random(seed), lambda: self.now_s)
+        self.log, self.checkpoint = folder / "log", folder / "checkpoint"
+
+
+def test_what_is_synced_survives_and_what_is_not_may_go(tmp_path: Path) -> None:
+    lengths = set()
+    for seed in range(40):
+        folder = tmp_path / str(seed)
+        folder.mkdir()
+        power = Power(folder, seed)
+        power.disk.append(power.log, b"synced")
+        power.disk.sync(power.log)
+        power.disk.append(power.log, b"lost")
+        assert power.disk.synced_bytes(power.log) == 6
+        power.disk.lose_power()
+        content = power.log.read_bytes()
+        assert content.startswith(b"synced")
+        assert content[6:] == b"lost"[: len(content) - 6] or content.endswith(b"\0")
+        lengths.add(content[6:])
+        assert power.disk.synced_bytes(power.log) is None
+    assert {b"", b"lost"} < lengths, "all, nothing, and parts"
+    assert any(b"\0" in rest for rest in lengths), "torn ends"
+
+
+def test_a_replaced_file_without_a_sync_may_be_the_old_one_for_a_while(tmp_path: Path) -> None:
+    def content(seed: int, *, sync: bool, later_s: float) -> bytes:
+        power = Power(tmp_path, seed)
+        power.disk.replace(power.checkpoint, b"old", sync=True)
+        power.disk.replace(power.checkpoint, b"new", sync=sync)
+        power.now_s += later_s
+        power.disk.lose_power()
+        return power.checkpoint.read_bytes()
+
+    assert {content(seed, sync=False, later_s=1) for seed in range(20)} == {b"old", b"new"}
+    assert {content(seed, sync=True, later_s=1) for seed in range(20)} == {b"new"}
+    assert {content(seed, sync=False, later_s=WRITE_BACK_S + 1) for seed in range(20)} == {b"new"}
+
+
+def test_what_is_known_of_a_file_goes_with_its_folder(tmp_path: Path) -> None:
+    power = Power(tmp_path)
+    old, new = tmp_path / "t-0", tmp_path / "t-0.x-delete"
+    power.disk.make_folder(old)
+    power.disk.append(old / "log", b"12345")
+    power.disk.rename(old, new)
+    assert power.disk.synced_bytes(new / "log") == 0 and power.disk.synced_bytes(old / "log") is None
+
+
+def test_a_file_cut_below_its_synced_end_has_no_more_than_that(tmp_path: Path) -> None:
+    power = Power(tmp_path)
+    power.disk.append(power.log, b"123456")
+    power.disk.sync(power.log)
+    power.disk.append(power.log, b"78")
+    power.disk.resize(power.log, 4)
+    assert power.disk.synced_bytes(power.log) == 4
+
+
+def test_a_failing_folder(tmp_path: Path) -> None:
+    power = Power(tmp_path)
+    power.disk.append(power.log, b"1")
+    power.disk.failing[tmp_path] = errno.ENOSPC
+    with pytest.raises(OSError, match="No space left"):
+        power.disk.append(power.log, b"2")
+    assert power.disk.read(power.log, 1, 0) == b"1", "a full disk can be read"
+    power.disk.failing[tmp_path] = errno.EIO
+    with pytest.raises(OSError, match="Input/output error"):
+        power.disk.read(power.log, 1, 0)

@@ -1,0 +1,111 @@
+"""What clients were told: each contradiction is seen, and none in a sound history."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from controller.sim.load.ledger import Ledger, Sent
+
+TP = ("t", 0)
+
+
+def sent(ledger: Ledger, *values: bytes, idempotent: bool = True, partition: tuple[str, int] = TP) -> None:
+    for number, value in enumerate(values):
+        ledger.sent[value] = Sent("p", partition, number, idempotent)
+
+
+def acked_then_read_as_another(ledger: Ledger) -> None:
+    sent(ledger, b"a", b"b")
+    ledger.was_acked(TP, 0, [b"a"])
+    ledger.was_read(TP, 0, b"b")
+
+
+def read_twice_differently(ledger: Ledger) -> None:
+    sent(ledger, b"a", b"b")
+    ledger.was_read(TP, 3, b"a")
+    ledger.was_read(TP, 3, b"b")
+
+
+def read_what_nobody_sent(ledger: Ledger) -> None:
+    ledger.was_read(TP, 0, b"a")
+
+
+def read_in_the_wrong_partition(ledger: Ledger) -> None:
+    sent(ledger, b"a", partition=("t", 1))
+    ledger.was_read(TP, 0, b"a")
+
+
+def a_commit_goes_back(ledger: Ledger) -> None:
+    ledger.commit_acked("g", TP, 7)
+    ledger.commit_fetched("g", TP, 6, least=7)
+
+
+def two_owners(ledger: Ledger) -> None:
+    ledger.claimed("g", 3, {0, 1}, "one")
+    ledger.claimed("g", 3, {1}, "other")
+
+
+def sound(ledger: Ledger) -> None:
+    sent(ledger, b"a", b"b")
+    ledger.was_acked(TP, 0, [b"a", b"b"])
+    ledger.was_read(TP, 0, b"a")
+    ledger.was_read(TP, 1, b"b")
+    ledger.commit_acked("g", TP, 2)
+    ledger.commit_fetched("g", TP, 2, least=2)
+    ledger.claimed("g", 3, {0}, "one")
+    ledger.claimed("g", 4, {0}, "other")
+    ledger.claimed("g", 4, {0}, "other")
+
+
+CASES: list[tuple[Callable[[Ledger], None], str]] = [
+    (acked_then_read_as_another, "offset 0 was b'a', then b'b' was read there"),
+    (read_twice_differently, "offset 3 was b'a', then b'b' was read there"),
+    (read_what_nobody_sent, "which nobody sent there"),
+    (read_in_the_wrong_partition, "which nobody sent there"),
+    (a_commit_goes_back, "is committed at 6, 7 was acknowledged"),
+    (two_owners, "one and other own 1 in generation 3"),
+    (sound, ""),
+]
+
+
+@pytest.mark.parametrize(("history", "complaint"), CASES, ids=[case[0].__name__ for case in CASES])
+def test_what_contradicts_is_seen(history: Callable[[Ledger], None], complaint: str) -> None:
+    ledger = Ledger()
+    history(ledger)
+    assert [complaint in line for line in ledger.broken] == ([True] if complaint else [])
+
+
+def test_an_unclean_election_ends_the_promise() -> None:
+    ledger = Ledger(unclean={TP})
+    acked_then_read_as_another(ledger)
+    assert not ledger.broken
+    assert not ledger.check_log(TP, [])
+
+
+#: what -> the whole log, the complaint
+LOGS: list[tuple[str, list[tuple[int, bytes]], str]] = [
+    ("sound", [(0, b"a"), (1, b"b"), (2, b"c")], ""),
+    ("a record that is gone", [(0, b"a"), (2, b"c")], "offset 1 was b'b', now None"),
+    ("a record at another offset", [(0, b"b"), (1, b"a"), (2, b"c")], "offset 0 was b'a', now b'b'"),
+    ("a record twice", [(0, b"a"), (1, b"b"), (2, b"c"), (3, b"b")], "a second time, or too late"),
+    ("a record of nobody", [(0, b"a"), (1, b"b"), (2, b"c"), (3, b"x")], "which nobody sent"),
+    ("a gap", [(0, b"a"), (1, b"b"), (2, b"c"), (4, b"d")], "gaps"),
+]
+
+
+@pytest.mark.parametrize(("_", "log", "complaint"), LOGS, ids=[row[0] for row in LOGS])
+def test_a_whole_log(_: str, log: list[tuple[int, bytes]], complaint: str) -> None:
+    ledger = Ledger()
+    sent(ledger, b"a", b"b", b"c", b"d")
+    ledger.was_acked(TP, 0, [b"a", b"b"])
+    wrong = ledger.check_log(TP, log)
+    assert any(complaint in line for line in wrong) if complaint else not wrong, wrong
+
+
+def test_without_idempotence_doubles_are_no_fault() -> None:
+    ledger = Ledger()
+    sent(ledger, b"a", b"b", idempotent=False)
+    ledger.was_acked(TP, 1, [b"a"])
+    assert not ledger.check_log(TP, [(0, b"a"), (1, b"a"), (2, b"b")])
