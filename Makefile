@@ -5,8 +5,12 @@ ARGS :=
 # Processes that share the tests: a core each, at most 4; none besides pytest itself where ARGS picks tests.
 WORKERS = $(if $(ARGS),0,auto)
 
+# make sim: how long, and from which seed on (the second of its start, so that each run has worlds of its own).
+MINUTES := 10
+SEED = $(shell date +%s)
+
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-docker test-kafka test-conformance lint format lock image docs bench bench-broker bench-replay clean
+.PHONY: help setup demo test test-docker test-kafka test-conformance sim lint format lock image docs bench bench-broker bench-replay clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -28,6 +32,9 @@ test-conformance: setup  ## the recordings of Kafka's controller alone (needs ja
 
 test-docker: setup  ## build the image, run docker-compose.yml's cluster and test it (needs Docker); ARGS="-v"
 	@$(PY) -m pytest -m docker -rs tests/docker $(ARGS)
+
+sim: setup  ## simulated worlds, new ones each time: MINUTES=10 WORKERS=3 ARGS="--set brokers=3"
+	@.venv/bin/kwob sim run --seeds $(SEED)..$(SEED) --minutes $(MINUTES) $(if $(filter-out auto 0,$(WORKERS)),--workers $(WORKERS)) $(ARGS)
 
 lint: setup  ## ruff and mypy --strict
 	@$(PY) -m ruff check

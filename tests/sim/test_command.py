@@ -39,7 +39,7 @@ def test_a_violation_shows_the_world_the_steps_and_the_command(
     out = capsys.readouterr().out
     assert out.count("never: 2 brokers run") == 2
     assert "kinds of steps and their weights" in out and "last events" in out
-    assert "again: kwob sim repeat 3 --set brokers=2" in out
+    assert "again: kwob sim repeat 3 --set" in out
     assert "2 worlds, 2 with a violation" in out
 
 
@@ -60,15 +60,9 @@ def test_shrinking(broken: None, capsys: pytest.CaptureFixture[str], monkeypatch
 
 
 def test_usage() -> None:
-    for words in (
-        ["run", "--seeds", "9..3"],
-        ["run", "--seeds", "x"],
-        ["repeat"],
-        ["nothing"],
-        ["repeat", "1", "--only", "x"],
-    ):
+    for line in ("run --seeds 9..3", "run --seeds x", "repeat", "nothing", "repeat 1 --only x", "run --workers 0"):
         with pytest.raises(SystemExit) as ended:
-            command.main(words)
+            command.main(line.split())
         assert ended.value.code == 2
     assert command.main(["repeat", "1", "--set", "brokers=none"]) == 2
     assert command.main(["run", "--minutes", "1", "--master", "local[1]"]) == 2
