@@ -4,7 +4,8 @@ This is the truth that the rules (`broker_sim/isr.py`, `isr_columns.py`) are hel
 them on purpose. The statements are those of Kafka's code, put as formulas over all fetches and ticks of the term:
 * a follower was last caught up at the latest fetch that asked for the leader's end, or at the fetch before the latest
   one that asked for what had been the end then;
-* at a tick a member leaves that is not at the end and was last caught up longer ago than `replica.lag.time.max.ms`;
+* at a tick a member leaves that is not at the end and was last caught up longer ago than `replica.lag.time.max.ms`, or
+  that is not assigned any more, as between the two last steps of a reassignment;
 * a replica joins with its first fetch at or above the high watermark and the start of the leader's epoch;
 * the high watermark is the most that the least of the ends of all members, and of those others that were caught up in
   time, has ever been; below `min.insync.replicas` it stands still.
@@ -155,7 +156,8 @@ class TermTruth:
     def _leaving(self, after_ms: int) -> Change | None:
         ticks = self._ticks[self._ticks > after_ms]
         leos = self._appends.leo_at(ticks)
-        found: list[Change] = []
+        unassigned = [r for r in self.isr if r != self._term.leader and r not in self._followers]
+        found = [Change(ts=int(t), joins=False, replica=r, cu=0) for r in unassigned for t in ticks[:1]]
         for replica, follower in self._followers.items():
             cu = follower.cu_at(ticks)
             out = np.flatnonzero((follower.ends_at(ticks) != leos) & (ticks - cu > self._lag))

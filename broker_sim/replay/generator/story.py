@@ -123,17 +123,24 @@ class PartitionStory:
         target = tuple(r for r in both if r != gone)
         self._begin(finish, replicas=target, adding=(), removing=(), isr=self._now.isr)
         cut = finish + 3 * SLOTS
-        self._end_term(cut)
-        self._begin(cut, isr=tuple(r for r in self._now.isr if r != gone))
+        if gone in self._isr_at(cut):  # else the leader's tick came first, and the controller has nothing to write
+            self._end_term(cut)
+            self._begin(cut, isr=tuple(r for r in self._now.isr if r != gone))
         self._row(TraceEvent.STOP, cut + SLOTS, broker=gone, epoch=self._now.epoch, value="delete")
         self._controller_row(TraceEvent.ASSIGN, cut + 2 * SLOTS, replicas=target, adding=(), removing=())
         del self._ends[gone]
 
     def _joins_ms(self, replica: BrokerId, limit_ms: int) -> int:
         """When the replica joins the ISR of the term that has begun, which is left as it is."""
-        term = replace(self._now, to_ms=limit_ms)
-        truth = self._evaluated(term, self._fetches(term, dict(self._ends)))
-        return next(c.ts for c in truth.changes if c.joins and c.replica == replica)
+        return next(c.ts for c in self._truth_until(limit_ms).changes if c.joins and c.replica == replica)
+
+    def _isr_at(self, ts: int) -> tuple[BrokerId, ...]:
+        """The ISR of the term that has begun, which is left as it is."""
+        return self._truth_until(ts).isr
+
+    def _truth_until(self, to_ms: int) -> TermTruth:
+        term = replace(self._now, to_ms=to_ms)
+        return self._evaluated(term, self._fetches(term, dict(self._ends)))
 
     # -- when ------------------------------------------------------------------------------------------------------
 

@@ -114,6 +114,24 @@ def test_whatever_the_seed(seed: int, brokers: int, append_interval_ms: int, lag
     )
 
 
+def test_a_tick_between_the_last_two_steps_of_a_move_removes_who_is_not_assigned_any_more() -> None:
+    """The leader drops the replica before the controller does, which then has nothing to write."""
+    plan = ClusterPlan(
+        brokers=6,
+        partitions_per_topic=2,
+        hours=0.5,
+        seed=1334,
+        append_interval_ms=40,
+        lag_time_max_ms=15_083,
+        fault_every_ms=10_000,
+    )
+    story, rows = told(plan, 1)
+    assert derived(plan, rows) == truth(story)
+    assert [(t["replica"], t["isr"]) for t in story.truth if t["event"] == "isr_shrink" and t["leader_epoch"] == 2] == [
+        (6, [1, 5, 2])
+    ]
+
+
 def test_a_wrong_rule_is_found_out() -> None:
     """The comparison can fail: followers that are dropped half a second late are not what was told."""
     plan = ClusterPlan(partitions_per_topic=1, seed=1, faults_wanted={FaultKind.PAUSE: 1})
