@@ -12,7 +12,8 @@ from typing import Any, Final
 import pyarrow as pa
 
 from broker_sim.isr import PROFILES
-from broker_sim.replay.history import FactRow, PartitionHistory
+from broker_sim.replay.facts import FactRow
+from broker_sim.replay.history import PartitionHistory
 from broker_sim.replay.rules.feeding import LaneFeeder
 
 #: Rows per batch handed back.

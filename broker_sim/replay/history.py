@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from enum import Enum
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
+from broker_sim.replay.facts import REPLICA_DELETED, DerivedRow, FactRow, WindowKind
 from broker_sim.replay.rows import LeftBy, OutcomeKind
 from controller.wire.trace import TraceEvent
 
@@ -19,83 +19,6 @@ from controller.wire.trace import TraceEvent
 FLAP_WINDOW_MS: Final = 300_000
 #: The rate at which a replica would have had to fetch is that to be back within this time (§9).
 REJOIN_WITHIN_MS: Final = 60_000
-
-
-class FactRow(NamedTuple):
-    """One thing known about a partition: a leadership, a change of the ISR, an assignment, or an `Outcome`."""
-
-    ts: int
-    kind: str
-    leader: int | None = None
-    epoch: int | None = None
-    zk_version: int | None = None
-    replica: int | None = None
-    isr_old: list[int] | None = None
-    isr: list[int] | None = None
-    replicas: list[int] | None = None
-    adding: list[int] | None = None
-    removing: list[int] | None = None
-    cu: int | None = None
-    left_ms: int | None = None
-    left_by: str | None = None
-    first_fetch_ms: int | None = None
-    joined_ms: int | None = None
-    amount: int | None = None
-    cu_min: int | None = None
-    cu_max: int | None = None
-    backlog_records: int | None = None
-    backlog_bytes: int | None = None
-    ingress_bytes_per_second: float | None = None
-    source: str | None = None
-
-
-class WindowKind(Enum):
-    """The predicates of §6; the value is the `window` column."""
-
-    UNDER_REPLICATED = "under_replicated"
-    UNDER_MIN_ISR = "under_min_isr"
-    AT_MIN_ISR = "at_min_isr"
-    OFFLINE = "offline"
-    REASSIGNING = "reassigning"
-    ORIGINAL_MISSING = "original_missing"
-    HW_STALLED = "hw_stalled"
-
-
-class DerivedRow(NamedTuple):
-    """A row of `windows`, `catch_up`, `flaps` or `reassignments`; `table` tells which, unused columns are null."""
-
-    table: str
-    window: str | None = None
-    replica: int | None = None
-    leader: int | None = None
-    leader_epoch: int | None = None
-    from_ts: int | None = None
-    to_ts: int | None = None
-    is_open: bool | None = None
-    missing: int | None = None
-    deficit_ms: int | None = None
-    isr: list[int] | None = None
-    left_by: str | None = None
-    first_fetch_ts: int | None = None
-    condition_ts: int | None = None
-    catch_up_ms: int | None = None
-    outage_ms: int | None = None
-    out_of_isr_ms: int | None = None
-    replicas: list[int] | None = None
-    adding: list[int] | None = None
-    removing: list[int] | None = None
-    copied_bytes: int | None = None
-    bytes_per_second: float | None = None
-    original_shrinks: int | None = None
-    state_writes: int | None = None
-    isr_writes: int | None = None
-    cu_min: int | None = None
-    cu_max: int | None = None
-    backlog_records: int | None = None
-    backlog_bytes: int | None = None
-    ingress_bytes_per_second: float | None = None
-    needed_bytes_per_second: float | None = None
-    source: str | None = None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -156,6 +79,10 @@ class PartitionHistory:
     _removing: tuple[int, ...] = ()
     _min_isr: int = 1
     _known: bool = False
+    #: who led last, though it may not any more
+    _last_leader: int | None = None
+    #: the topic was deleted: what follows is of no life, until a new one begins
+    _is_deleted: bool = False
     _open: dict[WindowKind, _Window] = field(default_factory=dict)
     _left: dict[int, tuple[int, LeftBy]] = field(default_factory=dict)
     _reassignment: _Reassignment | None = None
@@ -163,6 +90,10 @@ class PartitionHistory:
 
     def feed(self, row: FactRow) -> None:
         """Takes the next fact; one of an older epoch or version changes nothing."""
+        if self._is_deleted:
+            if not _begins_a_life(row):
+                return
+            self._is_deleted = False
         if (handle := _FACTS.get(row.kind)) is not None:
             self._source = row.source
             handle(self, row)
@@ -174,6 +105,17 @@ class PartitionHistory:
             self._close(kind, end_ts, is_open=True)
         self._tell_reassignment()
 
+    def _end(self, ts: int) -> None:
+        """The partition's life is over: windows end, and nothing of it is carried into another life of that name."""
+        for kind in list(self._open):
+            self._close(kind, ts, is_open=False)
+        self._tell_reassignment(ended_ms=ts)
+        fresh = PartitionHistory()
+        for name in ("_leader", "_leader_up", "_epoch", "_version", "_isr", "_replicas", "_adding", "_removing"):
+            setattr(self, name, getattr(fresh, name))
+        self._known, self._last_leader, self._is_deleted = False, None, True
+        self._left.clear()
+
     # -- facts ---------------------------------------------------------------------------------------------------
 
     def _elected(self, row: FactRow) -> None:
@@ -181,6 +123,7 @@ class PartitionHistory:
             return
         self._set_isr(row, by=LeftBy.CONTROLLER)
         self._leader = row.replica if row.replica is not None and row.replica >= 0 else None
+        self._last_leader = self._last_leader if self._leader is None else self._leader
         self._leader_up, self._known = True, True
 
     def _led(self, row: FactRow) -> None:
@@ -188,7 +131,8 @@ class PartitionHistory:
             return
         if self._is_news(row):
             self._set_isr(row, by=LeftBy.CONTROLLER)
-        self._leader, self._leader_up, self._known = row.leader, True, True
+        self._leader = self._last_leader = row.leader
+        self._leader_up, self._known = True, True
         if row.replicas:
             self._assign(row)
 
@@ -209,6 +153,14 @@ class PartitionHistory:
     def _leader_down(self, row: FactRow) -> None:
         if row.leader == self._leader and (row.epoch is None or row.epoch >= self._epoch):
             self._leader_up = False
+
+    def _deleted(self, row: FactRow) -> None:
+        self._end(row.ts)
+
+    def _replica_deleted(self, row: FactRow) -> None:
+        """Of a moved replica, unless it is the one that led last: no move takes the leader's before another leads."""
+        if row.leader is not None and row.leader == self._last_leader:
+            self._end(row.ts)
 
     def _set_min_isr(self, row: FactRow) -> None:
         if row.amount is not None:
@@ -307,7 +259,8 @@ class PartitionHistory:
         r = self._reassignment
         return r if r is not None and r.finished is None else None
 
-    def _tell_reassignment(self) -> None:
+    def _tell_reassignment(self, ended_ms: int | None = None) -> None:
+        """`ended_ms`: the topic was deleted, which ends a move that is under way."""
         r, self._reassignment = self._reassignment, None
         if r is None:
             return
@@ -318,7 +271,7 @@ class PartitionHistory:
                 from_ts=r.started,
                 condition_ts=r.condition,
                 to_ts=r.finished,
-                is_open=r.finished is None,
+                is_open=r.finished is None and ended_ms is None,
                 replicas=list(r.replicas),
                 adding=list(r.adding),
                 removing=list(r.removing),
@@ -422,6 +375,12 @@ class PartitionHistory:
 _BY_STATE: Final = tuple(kind for kind in WindowKind if kind is not WindowKind.HW_STALLED)
 
 
+def _begins_a_life(row: FactRow) -> bool:
+    """Whether a row after the deletion of a topic is of a new one: leader epochs begin at 0."""
+    is_first = row.kind in (TraceEvent.ELECT.value, TraceEvent.LEADER.value) and row.epoch == 0
+    return is_first or row.kind == TraceEvent.ASSIGN.value
+
+
 def _needed(row: FactRow) -> float | None:
     """Bytes per second to be back within `REJOIN_WITHIN_MS` of the first fetch: what comes in, and the backlog."""
     if row.backlog_bytes is None:
@@ -437,6 +396,8 @@ _FACTS: Final[dict[str, Callable[[PartitionHistory, FactRow], Any]]] = {
     TraceEvent.ELECT.value: PartitionHistory._elected,
     TraceEvent.LEADER.value: PartitionHistory._led,
     TraceEvent.ASSIGN.value: PartitionHistory._assigned,
+    TraceEvent.DELETE.value: PartitionHistory._deleted,
+    REPLICA_DELETED: PartitionHistory._replica_deleted,
     OutcomeKind.SHRINK.value: PartitionHistory._isr_changed,
     OutcomeKind.EXPAND.value: PartitionHistory._isr_changed,
     OutcomeKind.LEADER_DOWN.value: PartitionHistory._leader_down,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from broker_sim.replay.history import DerivedRow, FactRow
+from broker_sim.replay.facts import DerivedRow, FactRow
 from broker_sim.replay.rows import LaneRow, Outcome
 from controller.wire.trace import COLUMNS, TraceEvent
 
@@ -126,6 +126,8 @@ REQUIRED: Final[dict[str, tuple[str, ...]]] = {
     TraceEvent.ELECT.value: ("topic", "partition", "epoch", "replica", "isr"),
     TraceEvent.BROKER_UP.value: ("replica",),
     TraceEvent.BROKER_DOWN.value: ("replica",),
+    TraceEvent.DELETE.value: ("topic",),
+    TraceEvent.CONTROLLER.value: ("epoch", "value"),
 }
 
 #: isr_history, fixed for scripts (design.md §7).
@@ -187,6 +189,7 @@ DERIVED_TABLES: Final[dict[str, dict[str, str]]] = {
         "start_ts": "from_ts",
         "condition_ts": "condition_ts",
         "finish_ts": "to_ts",
+        "is_open": "is_open",
         "duration_ms": "to_ts - from_ts",
         "replicas": "replicas",
         "adding": "adding",

@@ -11,8 +11,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
+from broker_sim.replay.facts import FACT_EVENTS, FACT_ORDER, FACT_OUTCOMES, ISR_CHANGES, STOP_FACTS, WindowKind
 from broker_sim.replay.grouped import fold_histories, replay_lanes
-from broker_sim.replay.history import WindowKind
 from broker_sim.replay.ingest.layout import Ingested
 from broker_sim.replay.rows import ALIVENESS_RUN, RULES_OFF, Measure, OutcomeKind
 from broker_sim.replay.schema import (
@@ -35,21 +35,7 @@ from broker_sim.replay.schema import (
 _LEADERSHIP: Final = ("leader", "follower", "stop")
 _OF_BROKER: Final = ("start", "down", "config")
 _ALIVENESS: Final = ("broker_up", "broker_down")
-_ISR_CHANGES: Final = ("isr_shrink", "isr_expand")
-_OF_CONTROLLER: Final = ("assign", "elect", *_ALIVENESS)
-#: Rows of one partition that happened in the same ms are taken in this order.
-_FACT_ORDER: Final = {
-    "leader_down": 0,
-    "elect": 1,
-    "copied": 2,
-    "leader": 3,
-    "assign": 4,
-    "min_isr": 5,
-    "hw_stalled": 5,
-    "isr_shrink": 6,
-    "isr_expand": 6,
-    "catch_up": 7,
-}
+_OF_CONTROLLER: Final = ("assign", "elect", "delete", "controller", *_ALIVENESS)
 #: Flaps of shrinks this close in time are taken for one event when their cause is guessed.
 _SAME_EVENT_MS: Final = 10_000
 
@@ -167,7 +153,7 @@ def replayed(lane_rows: DataFrame, *, profile: str) -> DataFrame:
 def emitted_changes(trace: DataFrame) -> DataFrame:
     """ISR writes that succeeded, as the leaders wrote them: one row per write."""
     done = F.col("err").isNull() | (F.col("err") == 0)
-    rows = trace.filter(F.col("ev").isin(*_ISR_CHANGES) & F.col("partition").isNotNull() & done)
+    rows = trace.filter(F.col("ev").isin(*ISR_CHANGES) & F.col("partition").isNotNull() & done)
     one_write = [*LANE_KEY, "run", "ev", "epoch", "ts", "isr"]
     return rows.dropDuplicates(one_write)
 
@@ -197,7 +183,7 @@ def isr_history(trace: DataFrame, outcomes: DataFrame) -> DataFrame:
         "leader_epoch", F.col("zk_version").asc_nulls_last(), "ts", "event"
     )
     with_old = written.withColumn("isr_old", F.coalesce("isr_old", F.lag("isr").over(before)))
-    derived = outcomes.filter(F.col("kind").isin(*_ISR_CHANGES)).select(
+    derived = outcomes.filter(F.col("kind").isin(*ISR_CHANGES)).select(
         *PARTITION_KEY,
         "ts",
         F.col("kind").alias("event"),
@@ -216,17 +202,28 @@ def isr_history(trace: DataFrame, outcomes: DataFrame) -> DataFrame:
 def facts(trace: DataFrame, outcomes: DataFrame) -> DataFrame:
     """What `PartitionHistory` folds: changes as written (derived where there are none), assignments, outcomes."""
     changes = emitted_changes(trace).withColumn("leader", F.col("broker"))
-    others = trace.filter(F.col("ev").isin("leader", "elect", "assign")).withColumn(
-        "leader", F.when(F.col("ev") == "leader", F.col("broker"))
+    is_stop = (F.col("ev") == "stop") & F.col("value").isin(*STOP_FACTS)
+    of_broker = F.col("ev").isin("leader", "stop")
+    others = (
+        trace.filter(F.col("partition").isNotNull() & (F.col("ev").isin(*FACT_EVENTS) | is_stop))
+        .unionByName(_deleted_partitions(trace))
+        .withColumn("leader", F.when(of_broker, F.col("broker")))
     )
-    of_trace = changes.unionByName(others).withColumns({"kind": F.col("ev"), "source": source_of(F.col("src"))})
-    kinds = (*_ISR_CHANGES, *(k.value for k in (OutcomeKind.CATCH_UP, OutcomeKind.MIN_ISR)))
-    kinds += tuple(k.value for k in (OutcomeKind.LEADER_DOWN, OutcomeKind.COPIED, OutcomeKind.HW_STALLED))
-    of_rules = outcomes.filter(F.col("kind").isin(*kinds)).withColumn("source", F.lit("replayed"))
+    stops = F.create_map(*(F.lit(x) for pair in STOP_FACTS.items() for x in pair))[F.col("value")]
+    kind = F.when(F.col("ev") == "stop", stops).otherwise(F.col("ev"))
+    of_trace = changes.unionByName(others).withColumns({"kind": kind, "source": source_of(F.col("src"))})
+    of_rules = outcomes.filter(F.col("kind").isin(*ISR_CHANGES, *FACT_OUTCOMES)).withColumn("source", F.lit("replayed"))
     told = _as_facts(of_trace, told=True).unionByName(_as_facts(of_rules, told=False))
-    changed = F.col("kind").isin(*_ISR_CHANGES)
+    changed = F.col("kind").isin(*ISR_CHANGES)
     has_told = F.max(changed & F.col("told")).over(Window.partitionBy(*PARTITION_KEY))
     return told.withColumn("has_told", has_told).filter(~changed | F.col("told") | ~F.col("has_told"))
+
+
+def _deleted_partitions(trace: DataFrame) -> DataFrame:
+    """A deletion that names the topic alone, as log lines do, once for each of its partitions."""
+    of_topic = trace.filter((F.col("ev") == "delete") & F.col("partition").isNull()).drop("partition")
+    partitions = trace.filter(F.col("partition").isNotNull()).select(*PARTITION_KEY).distinct()
+    return of_topic.join(partitions, on="topic", how="inner").select(*trace.columns)
 
 
 def _as_facts(rows: DataFrame, *, told: bool) -> DataFrame:
@@ -239,7 +236,7 @@ def _as_facts(rows: DataFrame, *, told: bool) -> DataFrame:
 
 def folded(fact_rows: DataFrame, *, end_ts: int) -> DataFrame:
     """Windows, catch-ups, flaps and reassignments, told apart by `table`."""
-    order = F.create_map(*(F.lit(x) for pair in _FACT_ORDER.items() for x in pair))[F.col("kind")]
+    order = F.create_map(*(F.lit(x) for pair in FACT_ORDER.items() for x in pair))[F.col("kind")]
     rows = fact_rows.withColumn("order", order).repartition(*PARTITION_KEY)
     ordered = rows.sortWithinPartitions(
         *PARTITION_KEY, "ts", "order", F.col("epoch").asc_nulls_first(), F.col("zk_version").asc_nulls_last()

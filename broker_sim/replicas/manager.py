@@ -31,7 +31,7 @@ from broker_sim.trace import TraceWriter
 from controller.wire import log_events as ev
 from controller.wire.control import LeaderAndIsrEntry, StopReplicaEntry
 from controller.wire.errors import ErrorCode
-from controller.wire.trace import TraceEvent
+from controller.wire.trace import STOP_KEEP, TraceEvent
 from controller.wire.types import BrokerId, TopicPartition
 from controller.world.ports import Clock, Network
 from controller.world.supervisor import Supervisor
@@ -272,7 +272,7 @@ class ReplicaManager:
         self._tell_failure(log_dir.name, str(failure))
 
     def _trace_stop(self, topic_partition: TopicPartition, epoch: int) -> None:
-        self._table.trace.row(TraceEvent.STOP, self._table.now_ms(), topic_partition, epoch=epoch, value="keep")
+        self._table.trace.row(TraceEvent.STOP, self._table.now_ms(), topic_partition, epoch=epoch, value=STOP_KEEP)
 
     def _tell_failure(self, name: str, reason: str) -> None:
         self._table.log.error(ev.LOG_DIR_FAILED, log_dir=name, reason=reason)

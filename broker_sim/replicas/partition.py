@@ -68,6 +68,8 @@ class Partition:
         self.led: LedPartition | None = None
         self.min_insync_replicas = settings.min_insync_replicas
         self.follower_log_starts: dict[BrokerId, int] = {}
+        #: bytes that an answer brought a follower after its fetch was recorded; the next row of it tells them
+        self._late_bytes: dict[BrokerId, int] = {}
         #: woken by a longer log, resp. a higher high watermark; both by a change of leadership.
         self.longer_log = Waiters()
         self.higher_watermark = Waiters()
@@ -164,6 +166,7 @@ class Partition:
         if self.led is not None:
             self._follower_hw, self.led = self.led.high_watermark, None
         self.follower_log_starts.clear()
+        self._late_bytes.clear()
 
     def go_offline(self) -> None:
         """Its log dir failed: it can only be refused from now on."""
@@ -272,7 +275,7 @@ class Partition:
             changes_nothing=is_quiet,
             hw=led.high_watermark,
             log_start=log.log_start_offset,
-            bytes=returned_bytes,
+            bytes=returned_bytes + self._late_bytes.pop(replica, 0),
             req_epoch=req_epoch,
             err=int(error),
             throttled=throttled,
@@ -280,6 +283,11 @@ class Partition:
         if led.high_watermark > hw:
             self.higher_watermark.wake()
         return change
+
+    def answered_late(self, replica: BrokerId, returned_bytes: int) -> None:
+        """A fetch that waited was answered with so many bytes more than were there at its arrival."""
+        if returned_bytes > 0:
+            self._late_bytes[replica] = self._late_bytes.get(replica, 0) + returned_bytes
 
     def low_watermark(self) -> int:
         """The lowest log start of the leader and its live followers: below it no replica has records to give."""

@@ -208,11 +208,25 @@ class Fetching:
                 lambda: self._waiters(request),
                 timeout_ms=request.max_wait_ms,
             )
-            results = self._read_all(request, is_arrival=False)
+            before, results = results, self._read_all(request, is_arrival=False)
+            self._note_late_bytes(request, before, results)
         if request.follower is not None:
             self._count_throttled(results)
         await self._table.wait_for_disks((tp, len(result.records)) for tp, result in results.items())
         return results
+
+    def _note_late_bytes(
+        self,
+        request: FetchRequest,
+        before: Mapping[TopicPartition, FetchResult],
+        results: Mapping[TopicPartition, FetchResult],
+    ) -> None:
+        """What a follower gets beyond what was there when its fetch was recorded, for the trace."""
+        for topic_partition, result in results.items():
+            partition = self._table.partitions.get(topic_partition)
+            if request.follower is not None and partition is not None and partition.led is not None:
+                late = len(result.records) - len(before[topic_partition].records)
+                partition.answered_late(request.follower, late)
 
     # -- reading -------------------------------------------------------------------------------------------------
 

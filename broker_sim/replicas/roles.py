@@ -17,7 +17,7 @@ from broker_sim.replicas.table import ReplicaTable
 from controller.wire import log_events as ev
 from controller.wire.control import LeaderAndIsrEntry, StopReplicaEntry
 from controller.wire.errors import ErrorCode, KafkaError
-from controller.wire.trace import TraceEvent
+from controller.wire.trace import STOP_DELETE, STOP_DELETE_TOPIC, STOP_KEEP, TraceEvent
 from controller.wire.types import EPOCH_DURING_DELETE, NO_EPOCH, TopicPartition
 
 
@@ -183,7 +183,7 @@ class ReplicaRoles:
             self._table.now_ms(),
             partition.topic_partition,
             epoch=partition.leader_epoch,
-            value="delete" if entry.delete_partition else "keep",
+            value=_stop_value(entry),
         )
         self._table.log.info(
             ev.REPLICA_STOPPED,
@@ -197,3 +197,10 @@ class ReplicaRoles:
         log = self._table.dirs.get(topic_partition)
         if log is not None:
             self._delete_later(log)
+
+
+def _stop_value(entry: StopReplicaEntry) -> str:
+    """What a `stop` row says of the replica: only the deletion of its topic comes with the epoch of deletions."""
+    if not entry.delete_partition:
+        return STOP_KEEP
+    return STOP_DELETE_TOPIC if entry.leader_epoch == EPOCH_DURING_DELETE else STOP_DELETE

@@ -16,6 +16,7 @@ from controller.core.replicas import change_replicas
 from controller.core.request_batch import send_metadata_to_all
 from controller.core.settings import RETRY_MS
 from controller.core.state import ClusterState
+from controller.core.state_znodes import trace_deletions
 from controller.core.transitions import PartitionState, ReplicaState
 from controller.wire import log_events as ev
 from controller.wire.errors import ErrorCode
@@ -148,6 +149,7 @@ def _start(state: ClusterState, topics: Sequence[str]) -> Steps[None]:
     fresh = [topic for topic in topics if topic not in state.topics_with_deletion_started]
     if fresh:
         partitions = state.partitions_of(fresh)
+        yield from trace_deletions(state, partitions)
         yield from change_partitions(state, partitions, PartitionState.OFFLINE)
         yield from change_partitions(state, partitions, PartitionState.NON_EXISTENT)
         state.topics_with_deletion_started.update(fresh)

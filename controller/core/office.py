@@ -19,6 +19,7 @@ from controller.core.effects import (
     Read,
     RemoveBrokers,
     Steps,
+    Trace,
     Write,
     ZkReadFailed,
     read,
@@ -29,6 +30,7 @@ from controller.core.failover import take_office
 from controller.core.settings import RETRY_MS
 from controller.core.state import ClusterState
 from controller.wire import log_events as ev
+from controller.wire.trace import CONTROLLER_ELECTED, CONTROLLER_RESIGNED, TraceEvent
 from controller.wire.zk_operations import (
     Check,
     Create,
@@ -61,6 +63,13 @@ def resign(state: ClusterState) -> Steps[None]:
     state.reset()
     if was_serving:
         yield Log(ev.CONTROLLER_RESIGNED, {"controller_epoch": epoch})
+        yield from _trace(state, epoch, CONTROLLER_RESIGNED)
+
+
+def _trace(state: ClusterState, epoch: int, value: str) -> Steps[None]:
+    """The trace row of taking or leaving office."""
+    if state.settings.trace:
+        yield Trace(TraceEvent.CONTROLLER.value, {"epoch": epoch, "value": value})
 
 
 def maybe_resign(state: ClusterState) -> Steps[bool]:
@@ -234,6 +243,7 @@ def _won(state: ClusterState, epoch: int, epoch_zk_version: int) -> Steps[None]:
     state.active_controller_id = state.controller_id
     state.serving = True
     yield Log(ev.CONTROLLER_ELECTED, {"controller_epoch": epoch, "epoch_zk_version": epoch_zk_version})
+    yield from _trace(state, epoch, CONTROLLER_ELECTED)
     (seen,) = yield from read(Exists(ControllerZNode.path, watch=True))
     if not seen.ok:  # gone already: look again once office is taken
         yield Enqueue(Reelect())

@@ -207,6 +207,13 @@ def trace_election(state: ClusterState, tp: TopicPartition, written: LeaderAndIs
         )
 
 
+def trace_deletions(state: ClusterState, partitions: Iterable[TopicPartition]) -> Steps[None]:
+    """The trace rows of partitions whose topic is being deleted: whatever follows belongs to no life of theirs."""
+    if state.settings.trace:
+        for tp in partitions:
+            yield Trace(TraceEvent.DELETE.value, {"topic": tp.topic, "partition": tp.partition})
+
+
 def trace_assignments(state: ClusterState, assigned: Iterable[tuple[TopicPartition, ReplicaAssignment]]) -> Steps[None]:
     """The trace rows of assignments that were learnt or changed."""
     if not state.settings.trace:

@@ -9,8 +9,18 @@ import json
 from enum import Enum
 from typing import Any, Final
 
-#: Raised when a column changes its meaning; a `start` row carries it as `key`=`trace.version`.
-TRACE_VERSION: Final = 1
+#: Raised when an event is added or a column changes its meaning; a `config` row after `start` carries it as
+#: `key`=`trace.version`. 2: `delete` and `controller` rows, and a `stop` row with `value`=`delete_topic`.
+TRACE_VERSION: Final = 2
+#: Versions that the replay reads: what an older one does not have is not looked for.
+READABLE_VERSIONS: Final = (1, 2)
+#: `value` of a `stop` row: the replica stays on disk, is deleted, or is deleted with its topic.
+STOP_KEEP: Final = "keep"
+STOP_DELETE: Final = "delete"
+STOP_DELETE_TOPIC: Final = "delete_topic"
+#: `value` of a `controller` row, whose `epoch` is the controller epoch.
+CONTROLLER_ELECTED: Final = "elected"
+CONTROLLER_RESIGNED: Final = "resigned"
 
 
 class TraceEvent(Enum):
@@ -32,6 +42,10 @@ class TraceEvent(Enum):
     ELECT = "elect"
     BROKER_UP = "broker_up"
     BROKER_DOWN = "broker_down"
+    #: a controller: the deletion of the partition's topic has begun, its life is over
+    DELETE = "delete"
+    #: a controller took office, or left it
+    CONTROLLER = "controller"
 
 
 #: column -> Spark/Arrow type name; `array<int>` columns are JSON arrays.

@@ -20,7 +20,7 @@ from pyspark.sql import functions as F
 
 from broker_sim.replay.errors import ReplayRefused
 from broker_sim.replay.schema import CORRUPT, LINE_DDL, NOTICE_COLUMNS, QUARANTINE_COLUMNS, REQUIRED, TRACE_COLUMNS
-from controller.wire.trace import COLUMNS, TRACE_VERSION
+from controller.wire.trace import COLUMNS, READABLE_VERSIONS
 
 #: Endings of trace files in a folder.
 ENDINGS: Final = (".jsonl", ".jsonl.gz")
@@ -69,8 +69,8 @@ def _trace_files(path: Path) -> list[Path]:
 
 
 def of_other_versions(files: Sequence[Path]) -> list[Path]:
-    """Files whose process wrote a version of the trace that is not this one. Looks at the head of each."""
-    return [file for file in files if _version_of(file) not in (None, str(TRACE_VERSION))]
+    """Files whose process wrote a version of the trace that is not read. Looks at the head of each."""
+    return [file for file in files if _version_of(file) not in (None, *map(str, READABLE_VERSIONS))]
 
 
 def _version_of(file: Path) -> str | None:

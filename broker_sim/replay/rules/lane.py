@@ -39,7 +39,9 @@ class Lane(Process):
     _unled_rows: int = 0
     _unled_ms: int = 0
     _min_isr: int | None = None
+    #: bytes that replicas which are being added fetched, and when the last of them did
     _copied: int = 0
+    _copied_ms: int = 0
     _last_epoch: int = -1
 
     def __post_init__(self) -> None:
@@ -90,7 +92,8 @@ class Lane(Process):
     def _pass(self, led: LedPartition, stretch: Stretch, ticks: Longs) -> None:
         """What quiet rows change."""
         self._measures.passed(led, stretch, any_outside=bool(self._outside))
-        self._copied += sum(stretch.bytes_fetched(r) for r in led.adding)
+        if led.adding:
+            self._count_copied(*stretch.bytes_fetched(led.adding))
         self._comparison.hw_stretch(derived=stretch.high_watermarks, emitted=stretch.written_high_watermarks)
         self._last_ts = max(self._last_ts, stretch.last_ts)
         if len(ticks):
@@ -136,7 +139,7 @@ class Lane(Process):
         self._next_tick_ms = None
 
     def _stop_leading(self, ts: int) -> None:
-        self._flush_copied(ts)
+        self._flush_copied()
         if self.led is not None:
             self._measures.stopped(self.led, ts)
             self._measures = self._new_measures()
@@ -186,7 +189,7 @@ class Lane(Process):
         was = self.led
         if was is not None and row.epoch <= was.epoch:
             return
-        self._flush_copied(row.ts)
+        self._flush_copied()
         self.settle()
         led = was or LedPartition(leader=self.broker, profile=self.profile)
         before_isr, before = led.isr, {r: state.last_caught_up_time_ms for r, state in led.followers.items()}
@@ -267,7 +270,7 @@ class Lane(Process):
             self._append(led, row.leo, row.ts, None)
         hw = led.high_watermark
         if replica in led.adding:
-            self._copied += row.bytes or 0
+            self._count_copied(row.bytes or 0, row.ts)
         if (progress := self._outside.fetched(led, row, self._measures)) is not None:
             self.outcomes.append(progress)
         change = led.fetch(replica, row.offset, row.ts)
@@ -323,9 +326,14 @@ class Lane(Process):
         if absence is not None:
             self.outcomes.append(absence)
 
-    def _flush_copied(self, ts: int) -> None:
+    def _count_copied(self, size: int, ts: int) -> None:
+        if size:
+            self._copied, self._copied_ms = self._copied + size, ts
+
+    def _flush_copied(self) -> None:
+        """The outcome is of the time of the last fetch: when the leader hears that the move is over, it may be."""
         if self._copied:
-            self._add(OutcomeKind.COPIED, ts, amount=self._copied)
+            self._add(OutcomeKind.COPIED, self._copied_ms, amount=self._copied)
             self._copied = 0
 
     # -- rows for the comparison only -----------------------------------------------------------------------------

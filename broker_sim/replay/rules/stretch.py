@@ -8,7 +8,7 @@ decided (a replica joins, a tick finds one that must leave) is left to the row f
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from functools import cached_property
@@ -211,11 +211,12 @@ class Stretch:
         size = self._rows.bytes[: self._cut][self._appends[: self._cut]]
         return int(size[size != ABSENT].sum())
 
-    def bytes_fetched(self, replica: BrokerId) -> int:
-        """Bytes that the replica fetched."""
-        own = self._counts[: self._cut] & (self._rows.replica[: self._cut] == replica)
-        size = self._rows.bytes[: self._cut][own]
-        return int(size[size != ABSENT].sum())
+    def bytes_fetched(self, replicas: Iterable[BrokerId]) -> tuple[int, int]:
+        """Bytes that these replicas fetched, and the time of the last row with any; 0 and 0 if none has."""
+        own = self._counts[: self._cut] & np.isin(self._rows.replica[: self._cut], list(replicas))
+        size = self._rows.bytes[: self._cut]
+        own &= (size != ABSENT) & (size != 0)
+        return int(size[own].sum()), int(self.ts[own][-1]) if own.any() else 0
 
     @property
     def judged(self) -> Longs:

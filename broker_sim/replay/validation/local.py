@@ -16,6 +16,8 @@ from typing import Any, Final
 from zoneinfo import ZoneInfo
 
 from broker_sim.isr import PROFILES
+from broker_sim.replay.facts import FACT_EVENTS, FACT_ORDER, FACT_OUTCOMES, ISR_CHANGES, STOP_FACTS, FactRow
+from broker_sim.replay.history import PartitionHistory
 from broker_sim.replay.logs.facts import OF_SESSIONS, Fact, What
 from broker_sim.replay.logs.files import FileKind, LogFile
 from broker_sim.replay.logs.held import EMITTED
@@ -30,8 +32,10 @@ from controller.wire.types import BrokerId
 
 _KEPT: Final = re.compile(KEPT_PATTERN)
 _LANE_FIELDS: Final = frozenset(LaneRow._fields)
+_FACT_FIELDS: Final = frozenset(FactRow._fields)
 _ALIVENESS: Final = ("broker_up", "broker_down")
-_OF_CONTROLLER: Final = (*_ALIVENESS, "assign", "elect")
+_OF_CONTROLLER: Final = (*_ALIVENESS, "assign", "elect", "delete", "controller")
+_FILE_NAME: Final = re.compile(r"(broker|controller)-\d+(?:-(\d+))?(?:\.\d+)?\.jsonl$")
 _STATES: Final = ("isr_shrink", "isr_expand", "elect", "leader")
 #: A computed check comes after what arrived in its ms.
 _TICK_US: Final = 999
@@ -43,6 +47,17 @@ def rows_of_trace(file: Path) -> list[Row]:
     """The rows of a packed trace."""
     with gzip.open(file, "rt", encoding="utf-8") as lines:
         return [json.loads(line) for line in lines]
+
+
+def rows_of_folder(folder: Path) -> list[Row]:
+    """The rows of a cluster's trace, one file for each process; each with `role` and `run` as its file's name says."""
+    rows: list[Row] = []
+    for file in sorted(folder.glob("*.jsonl")):
+        name = _FILE_NAME.match(file.name)
+        whose = {"role": name[1] if name else "broker", "run": int(name[2] or 0) if name else 0}
+        with file.open(encoding="utf-8") as lines:
+            rows += (json.loads(line) | whose for line in lines if line.endswith("}\n"))
+    return rows
 
 
 def rows_of_logs(files: Iterable[LogFile], zone: ZoneInfo) -> list[Row]:
@@ -112,30 +127,85 @@ def states_of(rows: Iterable[Row]) -> dict[StateKey, State]:
 
 
 def outcomes_of(rows: list[Row], profile: str) -> Iterator[Row]:
-    """What the rules say about every lane, with topic and partition."""
+    """The outcomes of the rules over every lane, with topic, partition and `leader`, the broker of the lane."""
     of_lane: dict[tuple[int, str, int], list[Row]] = defaultdict(list)
     of_broker: dict[int, list[Row]] = defaultdict(list)
     for row in rows:
-        if "partition" not in row:
-            of_broker[row["broker"]].append(row)
-        elif row["ev"] not in _OF_CONTROLLER:
+        if row["ev"] in _OF_CONTROLLER and not row.get("run"):
+            continue
+        if "partition" in row:
             of_lane[row["broker"], row["topic"], row["partition"]].append(row)
-    seen = sorted((row for row in rows if row["ev"] in _ALIVENESS), key=lambda row: int(row["ts"]))
+        else:
+            of_broker[row["broker"]].append(row)
+    seen = sorted((row for row in rows if row["ev"] in _ALIVENESS and not row.get("run")), key=lambda row: row["ts"])
+    processes = _processes(rows)
     for (broker, topic, partition), own in of_lane.items():
-        shared = [
-            row for row in of_broker[broker] if row["ev"] not in _OF_CONTROLLER and row.get("topic") in (None, topic)
-        ]
+        shared = [row for row in of_broker[broker] if row.get("topic") in (None, topic)]
+        has_own_view = any(row.get("run") for row in own)
+        others = [row for row in seen if not has_own_view or row.get("replica") == broker]
         lane = Lane(broker=BrokerId(broker), profile=PROFILES[profile])
-        for lane_row in _lane_rows(seen, own, shared):
+        for lane_row in _lane_rows(others, [*own, *shared], processes):
             lane.feed(lane_row)
         lane.finish()
         for outcome in lane.outcomes:
-            yield {"topic": topic, "partition": partition, **outcome._asdict()}
+            yield {"topic": topic, "partition": partition, "leader": broker, **outcome._asdict()}
 
 
-def _lane_rows(seen: list[Row], own: list[Row], shared: list[Row]) -> Iterator[LaneRow]:
+def _processes(rows: list[Row]) -> dict[tuple[int, int], tuple[int, int]]:
+    """Of each process whose file tells when it started: how many ticks it wrote, and its last row's time."""
+    found: dict[tuple[int, int], tuple[int, int]] = {}
+    for row in rows:
+        if row.get("run"):
+            key = (row["broker"], row["run"])
+            ticks, last_ts = found.get(key, (0, 0))
+            found[key] = ticks + (row["ev"] == "tick"), max(last_ts, row["ts"])
+    return found
+
+
+def _lane_rows(
+    seen: list[Row], rows: list[Row], processes: dict[tuple[int, int], tuple[int, int]]
+) -> Iterator[LaneRow]:
     for row in seen:
         yield LaneRow(run=ALIVENESS_RUN, seq=row["ts"], ts=row["ts"], ev=row["ev"], replica=row["replica"])
-    for row in sorted([*own, *shared], key=lambda row: int(row["seq"])):
+    for row in sorted(rows, key=lambda row: (row.get("run", 0), row["seq"])):
         columns = {name: value for name, value in row.items() if name in _LANE_FIELDS and name != "run"}
-        yield LaneRow(run=0, of_topic="topic" in row, **columns)
+        run = row.get("run", 0)
+        if row["ev"] == "start" and run:
+            columns["run_ticks"], columns["run_end"] = processes[row["broker"], run]
+        yield LaneRow(run=run, of_topic="topic" in row, **columns)
+
+
+def histories_of(rows: list[Row], outcomes: Iterable[Row]) -> Iterator[Row]:
+    """The derived rows (`facts.DerivedRow`) of every partition, with topic and partition."""
+    facts: dict[tuple[str, int], list[FactRow]] = defaultdict(list)
+    for row in rows:
+        if "partition" in row and (fact := _fact_of_row(row)) is not None:
+            facts[row["topic"], row["partition"]].append(fact)
+    changed = {key for key, of_partition in facts.items() if any(f.kind in ISR_CHANGES for f in of_partition)}
+    for row in outcomes:
+        key = (row["topic"], row["partition"])
+        if row["kind"] in FACT_OUTCOMES or (row["kind"] in ISR_CHANGES and key not in changed):
+            facts[key].append(FactRow(**{n: v for n, v in row.items() if n in _FACT_FIELDS}, source="replayed"))
+    end_ts = max(row["ts"] for row in rows)
+    for (topic, partition), of_partition in facts.items():
+        history = PartitionHistory()
+        for fact in sorted(of_partition, key=_place):
+            history.feed(fact)
+        history.finish(end_ts)
+        for derived in history.rows:
+            yield {"topic": topic, "partition": partition, **derived._asdict()}
+
+
+def _fact_of_row(row: Row) -> FactRow | None:
+    kind = STOP_FACTS.get(row.get("value", "")) if row["ev"] == "stop" else row["ev"]
+    if kind is None or (row["ev"] not in (*FACT_EVENTS, "stop", *ISR_CHANGES)) or row.get("err"):
+        return None
+    columns = {name: value for name, value in row.items() if name in _FACT_FIELDS}
+    by_broker = row["ev"] in ("leader", "stop", *ISR_CHANGES)
+    return FactRow(kind=kind, leader=row["broker"] if by_broker else None, source=row.get("src"), **columns)
+
+
+def _place(fact: FactRow) -> tuple[int, int, int, int]:
+    order, version = FACT_ORDER[fact.kind], fact.zk_version
+    epoch = -1 if fact.epoch is None else fact.epoch
+    return fact.ts, order, epoch, int(1e9) if version is None else version

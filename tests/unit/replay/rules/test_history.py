@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from broker_sim.replay.history import DerivedRow, FactRow, PartitionHistory
+from broker_sim.replay.facts import DerivedRow, FactRow
+from broker_sim.replay.history import PartitionHistory
 
 END = 10_000
 LEADER = FactRow(ts=0, kind="leader", leader=1, epoch=0, zk_version=0, isr=[1, 2, 3], replicas=[1, 2, 3])
@@ -172,3 +173,57 @@ def test_a_reassignment_that_does_not_finish_is_marked() -> None:
     said = fold(LEADER, FactRow(ts=1000, kind="assign", replicas=[1, 2, 3, 4], adding=[4]))
     (row,) = [r for r in said if r.table == "reassignments"]
     assert (row.condition_ts, row.to_ts, row.is_open) == (None, None, True)
+
+
+# -- the end of a topic ----------------------------------------------------------------------------------------------
+
+DELETED = FactRow(ts=5000, kind="delete")
+NOBODY = FactRow(ts=5001, kind="elect", replica=-1, epoch=1, isr=[1])
+MOVING = FactRow(ts=1500, kind="assign", replicas=[1, 2, 3, 4], adding=[4], removing=[3])
+
+
+def test_a_deleted_topic_is_not_offline_and_its_windows_end_with_it() -> None:
+    assert windows(LEADER, MIN_ISR, OUT, DELETED, NOBODY) == {
+        "under_replicated": [(1000, 5000, False)],
+        "at_min_isr": [(1000, 5000, False)],
+    }
+
+
+@pytest.mark.parametrize(
+    ("why", "stopped", "is_over"),
+    [
+        ("the leader's, while nobody else leads", FactRow(ts=5000, kind="replica_deleted", leader=1, epoch=0), True),
+        ("a follower's, which was moved away", FactRow(ts=5000, kind="replica_deleted", leader=3, epoch=0), False),
+    ],
+)
+def test_a_replica_that_is_deleted_ends_the_partition_if_it_led(why: str, stopped: FactRow, is_over: bool) -> None:
+    """Traces of version 1 and log files say of no topic that it is deleted."""
+    (window,) = windows(LEADER, OUT, stopped)["under_replicated"]
+    assert window == ((1000, 5000, False) if is_over else (1000, END, True)), why
+
+
+def test_the_old_leader_of_a_move_that_is_deleted_ends_nothing() -> None:
+    elsewhere = FactRow(ts=4000, kind="elect", replica=2, epoch=1, isr=[2, 3])
+    gone = FactRow(ts=4100, kind="replica_deleted", leader=1, epoch=0)
+    assert windows(LEADER, elsewhere, gone)["under_replicated"] == [(4000, END, True)]
+
+
+def test_a_topic_of_the_same_name_begins_anew() -> None:
+    """Epochs and versions count from 0 again, and what the old one lacked is no matter."""
+    anew = LEADER._replace(ts=6000)
+    rows = windows(LEADER, OUT, ALONE, DELETED, NOBODY, anew, change(7000, [1, 2, 3], [1, 2], 1))
+    assert rows["under_replicated"] == [(1000, 5000, False), (7000, END, True)]
+
+
+def test_a_move_ends_with_the_topic_and_keeps_what_was_copied() -> None:
+    copied = FactRow(ts=2000, kind="copied", leader=1, epoch=0, amount=70)
+    (move,) = [row for row in fold(LEADER, MOVING, copied, DELETED) if row.table == "reassignments"]
+    assert (move.from_ts, move.to_ts, move.is_open, move.copied_bytes) == (1500, None, False, 70)
+
+
+def test_each_of_two_moves_in_a_row_has_what_was_copied_for_it() -> None:
+    over = FactRow(ts=2500, kind="assign", replicas=[1, 2, 4], adding=[], removing=[])
+    back = FactRow(ts=2600, kind="assign", replicas=[1, 2, 4, 3], adding=[3], removing=[4])
+    copied = (FactRow(ts=ts, kind="copied", leader=1, epoch=0, amount=size) for ts, size in ((2000, 70), (2700, 5)))
+    facts = sorted([LEADER, MOVING, over, back, *copied], key=lambda fact: fact.ts)
+    assert [row.copied_bytes for row in fold(*facts) if row.table == "reassignments"] == [70, 5]

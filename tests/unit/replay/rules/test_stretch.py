@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import Phase, given, settings
+from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 
 from broker_sim.isr import PROFILES
@@ -131,6 +131,9 @@ def chaotic_rows(seed: int, *, computed_ticks: bool, length: int) -> list[LaneRo
     return rows
 
 
+@example(
+    seed=3534, computed_ticks=True, window=10_000, profile="P26"
+)  # an added replica's last bytes before a stretch ends
 @settings(max_examples=12, deadline=None, phases=[Phase.explicit, Phase.reuse, Phase.generate])
 @given(
     seed=st.integers(0, 1 << 32),
