@@ -16,7 +16,9 @@ from rich.table import Table
 
 from broker_sim.isr import PROFILES
 from broker_sim.replay.errors import EXIT_DIFFERS, EXIT_FAILED, EXIT_USAGE, ReplayRefused
+from broker_sim.replay.show import HISTORY, SHOWN, print_json, print_rows, rows_of
 from broker_sim.replay.what_if.asked import ALLOWED, parse
+from controller.world.exit_codes import INTERRUPTED
 
 _EPILOG: Final = """\
 exit codes: 0 replayed; 1 the job failed; 2 the command or its input is not right;
@@ -41,6 +43,7 @@ def parser() -> argparse.ArgumentParser:
     )
     run.add_argument("--check", action="store_true", help="exit with 3 when derived and emitted ISR changes differ")
     _validate_parser(commands)
+    _show_parser(commands)
     _with_input(commands, "ingest", help="only read: rows, state writes, and what could not be used")
     return top
 
@@ -54,6 +57,17 @@ def _validate_parser(commands: Any) -> None:
     )
     one.add_argument("--profile", default="P37", help=f"one of {', '.join(PROFILES)} (default: %(default)s)")
     one.add_argument("--master", help="a Spark master, as local[*] (default: without Spark, in this process)")
+
+
+def _show_parser(commands: Any) -> None:
+    one = commands.add_parser("show", help="a table of a replay as text: the ISR history, windows, moves, ...")
+    one.add_argument("out", type=Path, metavar="DIR", help="the --out of a replay")
+    one.add_argument("--table", default=HISTORY, choices=SHOWN, help="(default: %(default)s)")
+    one.add_argument("--topic", help="only rows of this topic")
+    one.add_argument("--partition", type=int, metavar="N", help="only rows of this partition")
+    one.add_argument("--limit", type=int, default=200, metavar="N", help="at most so many rows (default: %(default)s)")
+    one.add_argument("--last", action="store_true", help="the latest rows, not the first")
+    one.add_argument("--json", action="store_true", help="one JSON object per row")
 
 
 def _with_input(commands: Any, name: str, *, help: str) -> argparse.ArgumentParser:
@@ -94,10 +108,23 @@ def main(argv: Sequence[str] | None = None) -> int:
     except SystemExit as end:
         return int(end.code or 0)
     try:
-        return _validate(asked) if asked.command == "validate" else _run(asked)
+        return _COMMANDS.get(asked.command, _run)(asked)
     except ReplayRefused as refused:
         print(f"replay: {refused}", file=sys.stderr)
         return refused.exit_code
+    except KeyboardInterrupt:
+        print("replay: interrupted; no results were written", file=sys.stderr)
+        return INTERRUPTED
+
+
+def _console(*, stderr: bool = False) -> Console:
+    """The terminal; where there is none, lines are as long as they are."""
+    stream = sys.stderr if stderr else sys.stdout
+    return Console(stderr=stderr, width=None if stream.isatty() else _LINE_MAX)
+
+
+#: No line is longer: what goes into a file or a pipe is not wrapped.
+_LINE_MAX: Final = 100_000
 
 
 def _run(asked: argparse.Namespace) -> int:
@@ -125,7 +152,7 @@ def _run(asked: argparse.Namespace) -> int:
     )
     inputs = job.check(settings)
     work = job.run if asked.command == "run" else job.ingest_only
-    with StepProgress(Console(stderr=True), quiet=asked.json) as progress, ExitStack() as stack:
+    with StepProgress(_console(stderr=True), quiet=asked.json) as progress, ExitStack() as stack:
         with progress.step("start Spark"):
             spark = stack.enter_context(session.spark_session(asked.master, input_bytes=inputs.bytes))
         try:
@@ -135,10 +162,20 @@ def _run(asked: argparse.Namespace) -> int:
     if asked.json:
         print(json.dumps({**done.summary, "findings": [f.as_row() for f in done.findings]}))
     elif asked.command == "ingest":
-        _print_ingested(Console(), asked.out, done.summary)
+        _print_ingested(_console(), asked.out, done.summary)
     else:
-        _print(Console(), asked.out, done.summary, [f.as_row() for f in done.findings])
+        _print(_console(), asked.out, done.summary, [f.as_row() for f in done.findings])
     return EXIT_DIFFERS if asked.command == "run" and asked.check and not done.is_exact else 0
+
+
+def _show(asked: argparse.Namespace) -> int:
+    chosen = {"topic": asked.topic, "partition": asked.partition, "limit": asked.limit, "last": asked.last}
+    rows = rows_of(asked.out, asked.table, **chosen)
+    if asked.json:
+        print_json(rows)
+    else:
+        print_rows(_console(), asked.table, rows)
+    return 0
 
 
 def _validate(asked: argparse.Namespace) -> int:
@@ -149,7 +186,7 @@ def _validate(asked: argparse.Namespace) -> int:
     if asked.profile not in PROFILES:
         raise ReplayRefused(f"no profile {asked.profile!r}; there are {', '.join(PROFILES)}")
     runs = validation_job.look(asked.runs)
-    console = Console(stderr=True)
+    console = _console(stderr=True)
 
     def told(one: RunFigures) -> None:
         console.print(f"{one.run}: done", highlight=False)
@@ -165,6 +202,10 @@ def _validate(asked: argparse.Namespace) -> int:
     for line in broken:
         print(f"replay: not within its limits: {line}", file=sys.stderr)
     return EXIT_DIFFERS if broken else 0
+
+
+#: Those that do not run a job.
+_COMMANDS: Final = {"validate": _validate, "show": _show}
 
 
 def _refuse(asked: argparse.Namespace) -> None:

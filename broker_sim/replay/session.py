@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import signal
+import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
+from types import FrameType
 from typing import Final
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
+from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from broker_sim.replay.errors import ReplayRefused
@@ -76,11 +84,47 @@ def spark_session(master: str = "local[*]", *, input_bytes: int = SMALL_INPUT_BY
     """
     with tempfile.TemporaryDirectory(prefix="kwob-spark-") as scratch:
         _point_to_java(Path(scratch))
-        session = _start(master, Path(scratch), input_bytes)
-        try:
-            yield session
-        finally:
-            session.stop()
+        with _interrupts() as take_interrupts:
+            session = _start(master, Path(scratch), input_bytes)
+            take_interrupts()  # from pyspark, whose handler talks to a JVM that may be in the middle of an answer
+            try:
+                yield session
+            finally:
+                with suppress(Py4JError, OSError):
+                    session.stop()
+
+
+@contextmanager
+def _interrupts() -> Iterator[Callable[[], None]]:
+    """Ctrl-C in the block ends the JVM, with all that waits for it, and raises KeyboardInterrupt; nobody complains.
+
+    Gives what takes Ctrl-C again, after somebody else took it. Nothing happens in a thread, which gets no signals.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield lambda: None
+        return
+
+    def end(_: int, __: FrameType | None) -> None:
+        for name in (None, "py4j", "py4j.clientserver", "py4j.java_gateway", "pyspark"):
+            logging.getLogger(name).setLevel(logging.CRITICAL + 1)
+        if (process := _jvm()) is not None:
+            process.kill()
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGINT, end)
+    try:
+        yield partial(_handle_interrupts, end)
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _handle_interrupts(handler: Callable[[int, FrameType | None], None]) -> None:
+    signal.signal(signal.SIGINT, handler)
+
+
+def _jvm() -> subprocess.Popen[bytes] | None:
+    process: subprocess.Popen[bytes] | None = getattr(SparkContext._gateway, "proc", None)
+    return process
 
 
 @contextmanager
@@ -119,6 +163,12 @@ def _point_to_java(scratch: Path) -> None:
         os.environ["JAVA_HOME"] = str(spark_java_home(find_java(), scratch))
     except JavaNotFound as error:
         raise ReplayRefused(f"the replay runs on Spark, which needs Java: {error}") from error
+    # What workers import must not depend on the folder that the command was typed in.
+    os.environ["PYTHONSAFEPATH"] = "1"
+    root = Path(__file__).resolve().parents[2]
+    if "site-packages" not in root.parts:
+        others = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+        os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys([str(root), *filter(None, others)]))
     # Workers must be this interpreter, with its libraries, not the first python3 of the PATH.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
@@ -132,19 +182,42 @@ def _start(master: str, scratch: Path, input_bytes: int) -> SparkSession:
     is_small = local and input_bytes < SMALL_INPUT_BYTES
     options = f"-Dlog4j2.configurationFile={log4j.as_uri()}" + (f" {_SMALL_JVM}" if is_small else "")
     builder = SparkSession.builder.appName("kwob replay").master(master)
-    settings = {**_CONF, "spark.driver.extraJavaOptions": options}
+    settings = {**_CONF, "spark.driver.extraJavaOptions": options, "spark.executorEnv.PYTHONSAFEPATH": "1"}
     if local:
         settings |= _LOCAL_CONF | _sql_conf(input_bytes)
         settings["spark.local.dir"] = str(scratch)
         settings["spark.sql.warehouse.dir"] = str(scratch / "warehouse")
     for key, value in settings.items():
         builder = builder.config(key, value)
+    complaints = scratch / "jvm-stderr"
     try:
+        _launch_jvm(master, settings, complaints)
         session: SparkSession = builder.getOrCreate()
     except (PySparkException, Py4JError, OSError, RuntimeError) as error:
-        raise ReplayRefused(f"Spark does not start on master {master}: {_first_line(error)}") from error
+        why = _complaint(complaints) or _first_line(error)
+        raise ReplayRefused(f"Spark does not start on master {master}: {why}") from error
     session.sparkContext.setLogLevel("ERROR")
     return session
+
+
+def _launch_jvm(master: str, settings: Mapping[str, str], complaints: Path) -> None:
+    """Starts the JVM, if none runs yet, and keeps what it writes to standard error from the terminal, in a file.
+
+    That is warnings of the JVM about modules, and stack traces of tasks that were under way when Spark closed. What a
+    job dies of comes as an exception.
+    """
+    if SparkContext._gateway is None:
+        conf = SparkConf(loadDefaults=False).setMaster(master).setAll(list(settings.items()))
+        with complaints.open("wb") as stderr:
+            SparkContext._ensure_initialized(gateway=launch_gateway(conf, {"stderr": stderr}))
+
+
+def _complaint(complaints: Path) -> str | None:
+    """The first line that tells of an error."""
+    with suppress(OSError):
+        lines = complaints.read_text(encoding="utf-8", errors="replace").splitlines()
+        return next((line.strip() for line in lines if "rror" in line or "xception" in line), None)
+    return None
 
 
 def _first_line(error: Exception) -> str:

@@ -14,7 +14,6 @@ def commands(out: Path, python: str = sys.executable) -> dict[str, str]:
     """What it shows -> the command, complete and quoted, for a shell in any folder."""
     kwob = quote(str(Path(python).with_name("kwob")))
     data, results = quote(str(out / "cluster")), out / "replay"
-    query = "import pandas, sys; print(pandas.read_parquet(sys.argv[1]).sort_values('ts').tail(20).to_string())"
     return {
         "The report: ISR timelines, under-replicated windows, catch-up times": (
             f"{quote(python)} -m webbrowser {quote((results / 'report.html').as_uri())}"
@@ -24,7 +23,7 @@ def commands(out: Path, python: str = sys.executable) -> dict[str, str]:
         ),
         "Its topics, with Kafka's own flags": f"{kwob} topics --bootstrap-server 127.0.0.1:9092 --describe",
         "The last changes of any ISR: what the leaders wrote, and what the replay derived": (
-            f"{quote(python)} -c {quote(query)} {quote(str(results / 'isr_history'))}"
+            f"{kwob} replay show {quote(str(results))} --last --limit 20"
         ),
         "What the controllers decided, event by event": (
             f"grep -h partition.leader_elected {quote(str(out / 'cluster' / 'logs'))}/controller-*.log | tail -20"

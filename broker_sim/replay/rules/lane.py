@@ -11,8 +11,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-import numpy as np
-
 from broker_sim.isr import PROFILES, IsrChange, IsrChangeKind, LedPartition, Profile
 from broker_sim.isr_columns import Longs
 from broker_sim.replay.compare import PATIENCE_MS, TOLERANCE_MS, Comparison
@@ -75,7 +73,7 @@ class Lane(Process):
         if led is None or led.pending is not None or self._run is None:
             return 0
         if (next_ms := self._aliveness.next_ms) is not None:
-            rows = rows.at(slice(0, _first_from(rows.ts, next_ms)))
+            rows = rows.before(next_ms)
         ticks = self._computed_ticks(int(rows.ts.max(initial=0)))
         if not len(rows) or ticks is None:
             return 0
@@ -114,9 +112,8 @@ class Lane(Process):
         self._forgive_unfinished()
         self._stop_leading(self._last_ts)
         self._comparison.finish(ts=self._last_ts, epoch=self._last_epoch)
-        if self._unled_rows:
+        if rows := self._unled_rows:
             kind, measure = OutcomeKind.MEASURE.value, Measure.ROWS_WITHOUT_LEADER.value
-            rows = self._unled_rows
             self.outcomes.append(Outcome(kind=kind, ts=self._unled_ms, epoch=-1, change=measure, amount=rows))
 
     def _forgive_unfinished(self) -> None:
@@ -231,11 +228,10 @@ class Lane(Process):
 
     def append(self, row: LaneRow) -> None:
         """The log grew (§3.2)."""
-        led = self.led
-        if led is None or row.leo is None:
+        if self.led is None or row.leo is None:
             self._note_unled(row)
-            return
-        self._append(led, row.leo, row.ts, row.bytes)
+        else:
+            self._append(self.led, row.leo, row.ts, row.bytes)
 
     def _append(self, led: LedPartition, leo: int, ts: int, size: int | None) -> None:
         records = leo - led.log_end_offset
@@ -322,8 +318,7 @@ class Lane(Process):
             self._measures.all_inside(ts)
 
     def _joined(self, replica: BrokerId, ts: int) -> None:
-        absence = self._outside.joined(replica, ts, epoch=self._last_epoch, measures=self._measures)
-        if absence is not None:
+        if absence := self._outside.joined(replica, ts, epoch=self._last_epoch, measures=self._measures):
             self.outcomes.append(absence)
 
     def _count_copied(self, size: int, ts: int) -> None:
@@ -375,12 +370,6 @@ class Lane(Process):
 
 def _ids(values: list[int] | None) -> tuple[BrokerId, ...]:
     return tuple(BrokerId(v) for v in values or ())
-
-
-def _first_from(ts: Longs, at: int) -> int:
-    """The first row with a time of `at` or later."""
-    later = np.flatnonzero(ts >= at)
-    return int(later[0]) if len(later) else len(ts)
 
 
 def _first(*values: int | None) -> int:

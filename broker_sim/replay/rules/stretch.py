@@ -67,6 +67,10 @@ class BulkRows:
         """Some of the rows."""
         return BulkRows(*(getattr(self, name)[rows] for name in self.__slots__))
 
+    def before(self, ts: int) -> BulkRows:
+        """The rows before the first with a time of `ts` or later."""
+        return self.at(slice(0, _first(np.flatnonzero(self.ts >= ts), len(self))))
+
     def with_appends(self, implied: Flags) -> BulkRows:
         """The same, where flagged rows are appends of unknown size."""
         if not implied.any():

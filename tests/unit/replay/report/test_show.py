@@ -1,0 +1,81 @@
+"""`kwob replay show`: a change is one row, whoever told of it, and text that a person reads."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker_sim.replay.cli import main
+from broker_sim.replay.show import merged
+from broker_sim.replay.tables import write_rows
+
+
+def change(ts: int, event: str, isr: list[int], source: str, **columns: Any) -> dict[str, Any]:
+    of = {"topic": "t", "partition": 0, "leader": 1, "leader_epoch": 3, "isr_old": [1, 2]}
+    return {**of, "ts": ts, "event": event, "isr": isr, "source": source, **columns}
+
+
+FLAPS = [
+    change(10, "isr_shrink", [1], "trace"),
+    change(10, "isr_shrink", [1], "replayed"),
+    change(20, "isr_expand", [1, 2], "replayed", isr_old=[1]),
+    change(25, "isr_expand", [2, 1], "trace", isr_old=[1]),
+    change(30, "isr_shrink", [1], "trace"),
+    change(31, "isr_shrink", [1], "replayed"),
+    change(40, "isr_shrink", [1], "replayed", partition=1),
+]
+
+
+def test_what_is_written_and_derived_is_one_change_and_each_flap_is_one() -> None:
+    rows = [(row["ts"], row["event"], row["source"], row["derived"]) for row in merged(FLAPS)]
+    assert rows == [
+        (10, "isr_shrink", "trace", True),
+        (25, "isr_expand", "trace", True),
+        (30, "isr_shrink", "trace", True),
+        (40, "isr_shrink", "replayed", True),
+    ]
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> Path:
+    write_rows(tmp_path, "isr_history", FLAPS)
+    (tmp_path / "summary.json").write_text("{}")
+    return tmp_path
+
+
+def test_the_history_of_one_partition_is_a_table(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["show", str(out), "--topic", "t", "--partition", "0"]) == 0
+    lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines() if "t-0" in line]
+    assert lines[0] == "1970-01-01 00:00:00.010 t-0 ISR shrinks 1 3 1,2 1 trace, rules agree"
+    assert len(lines) == 3
+
+
+def test_rows_for_machines_and_a_limit(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["show", str(out), "--json", "--limit", "2"]) == 0
+    assert [json.loads(line)["ts"] for line in capsys.readouterr().out.splitlines()] == [10, 25]
+
+
+def test_the_last_changes(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["show", str(out), "--json", "--last", "--limit", "2"]) == 0
+    assert [json.loads(line)["ts"] for line in capsys.readouterr().out.splitlines()] == [30, 40]
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--table", "windows"], "has no table windows"),
+        (["--topic", "none"], "no such row"),
+    ],
+)
+def test_what_is_not_there_is_said(out: Path, words: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
+    main(["show", str(out), *words])
+    printed = capsys.readouterr()
+    assert says in printed.out + printed.err
+
+
+def test_a_folder_that_is_no_result_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["show", str(tmp_path)]) == 2
+    assert "is not the result of a replay" in capsys.readouterr().err
