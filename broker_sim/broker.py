@@ -19,6 +19,7 @@ from broker_sim.config import BrokerSettings
 from broker_sim.config_store import ConfigStore, DynamicConfigs
 from broker_sim.faults.board import FaultBoard
 from broker_sim.faults.links import FaultyNetwork
+from broker_sim.forwarding import ControllerForwarding
 from broker_sim.groups.coordinator import GroupCoordinator
 from broker_sim.identity import BrokerIdentity
 from broker_sim.log.errors import LogDirsUnusable
@@ -26,7 +27,7 @@ from broker_sim.log.files import Files
 from broker_sim.metadata_cache import MetadataCache
 from broker_sim.metadata_decoding import MetadataDecoder
 from broker_sim.postponed import PostponedPartitions
-from broker_sim.registration import Registration, RegistrationRefused
+from broker_sim.registration import ControllerKind, Registration, RegistrationRefused
 from broker_sim.replicas.fetch_session import FetchSessionCache
 from broker_sim.replicas.isr_writer import ZkIsrWriter, notify_log_dir_failure
 from broker_sim.replicas.manager import ReplicaManager
@@ -285,6 +286,14 @@ class Broker:
             log=self._log,
             supervisor=self._supervisor,
             registration=registration,
+            controller_kind=ControllerKind(self._zk),
+            forwarding=ControllerForwarding(
+                self.broker_id,
+                metadata=self._metadata,
+                network=self._network,
+                settings=self._settings,
+                log=self._log,
+            ),
             metadata=self._metadata,
             metadata_decoder=self._metadata_decoder,
             replicas=replicas,
@@ -349,6 +358,7 @@ class Broker:
             await self._server.close()
         if context is not None:
             await context.groups.stop()
+            context.forwarding.close()
         if self._replicas is not None:
             epoch = context.registration.broker_epoch if context is not None else -1
             await self._replicas.shutdown(clean=clean, broker_epoch=epoch)

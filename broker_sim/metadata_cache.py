@@ -20,16 +20,26 @@ class MetadataCache:
         """`inter_broker_listener`: where brokers reach each other."""
         self._inter_broker_listener = inter_broker_listener
         self._brokers: dict[BrokerId, Broker] = {}
+        self._controller: Broker | None = None
+        self._controller_is_broker = False
         self._by_address: dict[tuple[str, int], Broker] = {}
         self._alive: frozenset[BrokerId] = frozenset()
         self._topics: dict[str, dict[int, UpdateMetadataEntry]] = {}
         self._controller_id: BrokerId | None = None
         self._changed = asyncio.Event()
 
-    def update(self, request: UpdateMetadataRequest) -> tuple[TopicPartition, ...]:
-        """Takes a request that passed the epoch checks. Returns the partitions that were deleted."""
+    def update(self, request: UpdateMetadataRequest, *, controller_is_broker: bool) -> tuple[TopicPartition, ...]:
+        """Takes a request that passed the epoch checks. Returns the partitions that were deleted.
+
+        Not `controller_is_broker`: the controller that is among the live brokers is none of them.
+        """
         self._controller_id = request.controller_id if request.controller_id >= 0 else None
-        self._brokers = {broker.broker_id: broker for broker in request.live_brokers}
+        nodes = {broker.broker_id: broker for broker in request.live_brokers}
+        self._controller = nodes.get(request.controller_id)
+        self._controller_is_broker = controller_is_broker
+        if not controller_is_broker:
+            nodes.pop(request.controller_id, None)
+        self._brokers = nodes
         self._alive = frozenset(self._brokers)
         self._by_address = {(e.host, e.port): b for b in request.live_brokers for e in b.endpoints}
         deleted = []
@@ -52,7 +62,7 @@ class MetadataCache:
         return removed
 
     def broker_at(self, host: str, port: int) -> Broker | None:
-        """The live broker that listens at that address."""
+        """The live broker, or the controller, that listens at that address."""
         return self._by_address.get((host, port))
 
     async def wait_until(self, condition: Callable[[], bool], timeout_s: float) -> bool:
@@ -71,8 +81,18 @@ class MetadataCache:
         return self._controller_id
 
     @property
+    def controller_is_broker(self) -> bool:
+        """Whether clients find the controller among the brokers: one of Kafka's holds the office."""
+        return self._controller_is_broker
+
+    @property
+    def controller_endpoint(self) -> Endpoint | None:
+        """Where the controller listens for brokers; None while it is unknown."""
+        return self._controller.endpoint(self._inter_broker_listener) if self._controller is not None else None
+
+    @property
     def brokers(self) -> Mapping[BrokerId, Broker]:
-        """Live brokers (and a controller that is no broker) by id."""
+        """Live brokers by id, without a controller that is none."""
         return self._brokers
 
     def alive_brokers(self) -> frozenset[BrokerId]:

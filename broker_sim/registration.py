@@ -11,7 +11,17 @@ from typing import Any, Final
 from broker_sim.zk_client import ZkClient
 from controller.wire import log_events as ev
 from controller.wire.types import Broker, BrokerId, Endpoint
-from controller.wire.zk_operations import Create, Delete, GetChildren, GetData, Multi, SetData, ZkCode, ZkRefused
+from controller.wire.zk_operations import (
+    Create,
+    Delete,
+    Exists,
+    GetChildren,
+    GetData,
+    Multi,
+    SetData,
+    ZkCode,
+    ZkRefused,
+)
 from controller.wire.znodes import BrokerIdsZNode, BrokerIdZNode, ZnodeError
 from controller.world.ports import Clock
 
@@ -21,6 +31,8 @@ SESSION_TIMEOUT_MS: Final = 18_000
 _TICK_MS: Final = 3_000
 #: Pause between looks at a registration that may be on its way out.
 _LOOK_S: Final = 0.5
+#: How long an UpdateMetadata waits for ZooKeeper's word on a new controller.
+_KIND_S: Final = 1.0
 #: How often a registration may vanish under the one who looks at it, before that is called another broker.
 _ATTEMPTS: Final = 5
 
@@ -139,6 +151,28 @@ class Registration:
             await self.register()
         except (RegistrationRefused, ZkRefused) as error:
             self._log.error(ev.BROKER_REGISTRATION_FAILED, reason=str(error))
+
+
+class ControllerKind:
+    """Whether the controller is a broker too, as Kafka's are: asked of ZooKeeper once per controller epoch."""
+
+    def __init__(self, zk: ZkClient) -> None:
+        self._zk = zk
+        self._known: tuple[BrokerId, int] | None = None
+        self._is_broker = False
+
+    async def is_broker(self, controller_id: BrokerId, controller_epoch: int) -> bool:
+        """Whether it is registered under `/brokers/ids`; while ZooKeeper does not say so in time: as it was last."""
+        if self._known != (controller_id, controller_epoch):
+            try:
+                async with asyncio.timeout(_KIND_S):
+                    found = await self._zk.perform_one(Exists(BrokerIdZNode.path(controller_id)))
+            except TimeoutError:
+                return self._is_broker
+            if found.code not in (ZkCode.OK, ZkCode.NO_NODE):
+                return self._is_broker
+            self._known, self._is_broker = (controller_id, controller_epoch), found.ok
+        return self._is_broker
 
 
 def _address(endpoint: Endpoint) -> tuple[str, int]:

@@ -57,7 +57,7 @@ class ControlledShutdown:
     async def _ask(self) -> str | None:
         """One attempt. None when the broker may go, else why not."""
         controller_id = self._metadata.controller_id
-        endpoint = self._metadata.endpoint(controller_id) if controller_id is not None else None
+        endpoint = self._metadata.controller_endpoint
         if endpoint is None:
             return "no controller is known"
         try:

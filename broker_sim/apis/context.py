@@ -10,11 +10,12 @@ from typing import Any
 
 from broker_sim.config import BrokerSettings
 from broker_sim.config_store import ConfigStore, DynamicConfigs
+from broker_sim.forwarding import ControllerForwarding
 from broker_sim.groups.coordinator import GroupCoordinator
 from broker_sim.metadata_cache import MetadataCache
 from broker_sim.metadata_decoding import MetadataDecoder
 from broker_sim.postponed import PostponedPartitions
-from broker_sim.registration import Registration
+from broker_sim.registration import ControllerKind, Registration
 from broker_sim.replicas.fetch_session import FetchSessionCache
 from broker_sim.replicas.manager import ReplicaManager
 from broker_sim.replicas.offsets import Offsets
@@ -37,6 +38,8 @@ class BrokerContext:
     log: Any
     supervisor: Supervisor
     registration: Registration
+    controller_kind: ControllerKind
+    forwarding: ControllerForwarding
     metadata: MetadataCache
     metadata_decoder: MetadataDecoder
     replicas: ReplicaManager

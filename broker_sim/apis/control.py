@@ -81,10 +81,11 @@ async def handle_update_metadata(context: ControlContext, call: Call) -> Answer:
     """Merges the cluster's state into the cache."""
     request: UpdateMetadataRequest = call.body
     async with context.control_lock:
+        is_broker = await context.controller_kind.is_broker(request.controller_id, request.controller_epoch)
         stale = take_epochs(context, request)
         if stale is not None:
             return {"error_code": stale}
-        deleted = context.metadata.update(request)
+        deleted = context.metadata.update(request, controller_is_broker=is_broker)
         context.replicas.alive_brokers_changed()
         gone = {tp.topic for tp in deleted if not context.metadata.partitions(tp.topic)}
         context.configs.forget_topics(gone)

@@ -1,17 +1,23 @@
-"""Requests that only the active controller serves: here they are refused, as Kafka's other brokers do.
+"""Requests that only the active controller serves: forwarded to it, and its answer is this broker's.
 
-CreateTopics (19) 0-5, DeleteTopics (20) 0-4, CreatePartitions (37) 0-2: NOT_CONTROLLER on each topic.
-AlterPartitionReassignments (45) 0, ListPartitionReassignments (46) 0: NOT_CONTROLLER at the top. ElectLeaders (43) 0-2:
-on each partition. ControlledShutdown (7) 1-3: STALE_CONTROLLER_EPOCH. Clients then look for the controller in Metadata.
-Source: spec broker.md §16.1.
+CreateTopics (19) 0-5, DeleteTopics (20) 0-4, CreatePartitions (37) 0-2, ElectLeaders (43) 0-2,
+AlterPartitionReassignments (45) 0, ListPartitionReassignments (46) 0. Where a broker of Kafka holds the office, or when
+no controller answers in the request's time, they are refused as Kafka's other brokers refuse them: NOT_CONTROLLER on
+each topic or partition, and at the top where there is a place for it. Clients then ask again whom Metadata names.
+ControlledShutdown (7) 1-3 is never forwarded: STALE_CONTROLLER_EPOCH; brokers know where the controller is.
+Source: spec broker.md §16.1; Kafka 3.9 `KafkaApis.forwardToControllerOrFail`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final
 
+from broker_sim.apis.context import BrokerContext
 from broker_sim.server import Answer, Call
+from controller.wire import protocol
 from controller.wire.errors import ErrorCode
+from controller.wire.protocol import ApiKey
 
 CREATE_TOPICS_VERSIONS: Final = (0, 5)
 DELETE_TOPICS_VERSIONS: Final = (0, 4)
@@ -23,37 +29,51 @@ CONTROLLED_SHUTDOWN_VERSIONS: Final = (1, 3)
 _REFUSAL: Final = {"error_code": ErrorCode.NOT_CONTROLLER}
 
 
-async def refuse_create_topics(call: Call) -> Answer:
-    """NOT_CONTROLLER on each topic."""
-    return {"topics": [{"name": topic.name, **_REFUSAL} for topic in call.body.topics]}
+async def handle_forwarded(context: BrokerContext, call: Call) -> Answer:
+    """What the controller answers, else the refusal."""
+    api_key, body = call.request.api_key, call.body
+    answer = await context.forwarding.ask(api_key, call.version, protocol.plain(body), timeout_ms=int(body.timeout))
+    return answer if answer is not None else _REFUSALS[api_key](body)
 
 
-async def refuse_delete_topics(call: Call) -> Answer:
-    """NOT_CONTROLLER on each topic."""
-    return {"responses": [{"name": name, **_REFUSAL} for name in call.body.topic_names]}
+async def refuse_controlled_shutdown(context: BrokerContext, call: Call) -> Answer:
+    """STALE_CONTROLLER_EPOCH: ask the controller."""
+    return {"error_code": ErrorCode.STALE_CONTROLLER_EPOCH}
 
 
-async def refuse_create_partitions(call: Call) -> Answer:
-    """NOT_CONTROLLER on each topic."""
-    return {"results": [{"name": topic.name, **_REFUSAL} for topic in call.body.topics]}
+def _create_topics(body: Any) -> dict[str, Any]:
+    return {"topics": [{"name": topic.name, **_REFUSAL} for topic in body.topics]}
 
 
-async def refuse_reassignments(call: Call) -> Answer:
-    """NOT_CONTROLLER at the top, for altering and for listing."""
-    return _REFUSAL
+def _delete_topics(body: Any) -> dict[str, Any]:
+    return {"responses": [{"name": name, **_REFUSAL} for name in body.topic_names]}
 
 
-async def refuse_elect_leaders(call: Call) -> Answer:
-    """NOT_CONTROLLER on each partition; for all partitions (null) there is none to put it on, so at the top alone."""
+def _create_partitions(body: Any) -> dict[str, Any]:
+    return {"results": [{"name": topic.name, **_REFUSAL} for topic in body.topics]}
+
+
+def _reassignments(body: Any) -> dict[str, Any]:
+    """At the top, for altering and for listing."""
+    return dict(_REFUSAL)
+
+
+def _elect_leaders(body: Any) -> dict[str, Any]:
+    """On each partition; for all partitions (null) there is none to put it on, so at the top alone."""
 
     def refusal(topic: Any) -> dict[str, Any]:
         results = [{"partition_id": int(p), **_REFUSAL} for p in topic.partitions]
         return {"topic": topic.topic, "partition_result": results}
 
-    topics = call.body.topic_partitions or ()
+    topics = body.topic_partitions or ()
     return {**_REFUSAL, "replica_election_results": [refusal(topic) for topic in topics]}
 
 
-async def refuse_controlled_shutdown(call: Call) -> Answer:
-    """STALE_CONTROLLER_EPOCH: ask the controller."""
-    return {"error_code": ErrorCode.STALE_CONTROLLER_EPOCH}
+_REFUSALS: Final[dict[ApiKey, Callable[[Any], dict[str, Any]]]] = {
+    ApiKey.CREATE_TOPICS: _create_topics,
+    ApiKey.DELETE_TOPICS: _delete_topics,
+    ApiKey.CREATE_PARTITIONS: _create_partitions,
+    ApiKey.ELECT_LEADERS: _elect_leaders,
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: _reassignments,
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: _reassignments,
+}

@@ -1,8 +1,9 @@
-"""Metadata (3), versions 0-9, and DescribeCluster (60), version 0: what the metadata cache says, and auto-creation.
+"""Metadata (3), versions 0-9, and DescribeCluster (60), versions 0-1: what the metadata cache says, and auto-creation.
 
 Metadata: v1 added controller id, racks and null for all topics (in v0 empty is all); v2 the cluster id; v4 consent to
 auto-creation; v5 offline replicas; v7 leader epochs; v8 authorized operations, never computed (no authorizer);
-v9 is flexible. Left out: topic ids (v10+), which inter.broker.protocol 2.6 does not have.
+v9 is flexible. DescribeCluster: v1 added the type of the end points (KIP-919). Left out: topic ids (v10+), which
+inter.broker.protocol 2.6 does not have.
 Source: spec broker.md §8.1, §8.2, §16.8, §16.9.
 """
 
@@ -14,11 +15,12 @@ from broker_sim.apis.context import BrokerContext
 from broker_sim.server import Answer, Call
 from controller.rules.topic_names import check_topic_name
 from controller.wire.control import UpdateMetadataEntry
+from controller.wire.endpoint_types import BROKERS, wrong_endpoint_type
 from controller.wire.errors import ErrorCode, KafkaError
 from controller.wire.types import INTERNAL_TOPICS, NO_LEADER, Broker, Endpoint
 
 METADATA_VERSIONS: Final = (0, 9)
-DESCRIBE_CLUSTER_VERSIONS: Final = (0, 0)
+DESCRIBE_CLUSTER_VERSIONS: Final = (0, 1)
 #: "Not computed", for the fields of authorized operations.
 NO_OPERATIONS: Final = -2147483648
 
@@ -35,18 +37,20 @@ async def handle_metadata(context: BrokerContext, call: Call) -> Answer:
     return {
         "brokers": [_broker(broker, endpoint) for broker, endpoint in _listening(context, call)],
         "cluster_id": context.cluster_id,
-        "controller_id": cache.controller_id if cache.controller_id is not None else -1,
+        "controller_id": _controller_id(context, call),
         "topics": topics,
         "cluster_authorized_operations": NO_OPERATIONS,
     }
 
 
 async def handle_describe_cluster(context: BrokerContext, call: Call) -> Answer:
-    """The brokers of the cache, its controller, the cluster id."""
-    controller_id = context.metadata.controller_id
+    """The brokers of the cache, who takes requests for the controller, the cluster id; brokers know no controllers."""
+    asked = getattr(call.body, "endpoint_type", BROKERS)
+    if asked != BROKERS:
+        return wrong_endpoint_type(asked, BROKERS)
     return {
         "cluster_id": context.cluster_id,
-        "controller_id": controller_id if controller_id is not None else -1,
+        "controller_id": _controller_id(context, call),
         "brokers": [
             {_CLUSTER_NAMES.get(name, name): value for name, value in _broker(broker, endpoint).items()}
             for broker, endpoint in _listening(context, call)
@@ -63,6 +67,18 @@ def _listening(context: BrokerContext, call: Call) -> list[tuple[Broker, Endpoin
     brokers = context.metadata.brokers
     found = ((brokers[broker_id], brokers[broker_id].endpoint(call.listener)) for broker_id in sorted(brokers))
     return [(broker, endpoint) for broker, endpoint in found if endpoint is not None]
+
+
+def _controller_id(context: BrokerContext, call: Call) -> int:
+    """Whom clients are to ask what only a controller answers, -1 while there is none.
+
+    A controller that is no broker is never named: this broker, or another one, takes its requests.
+    """
+    cache = context.metadata
+    if cache.controller_id is None or cache.controller_is_broker:
+        return -1 if cache.controller_id is None else cache.controller_id
+    reachable = [broker.broker_id for broker, _ in _listening(context, call)]
+    return context.broker_id if context.broker_id in reachable else min(reachable, default=-1)
 
 
 def _broker(broker: Broker, endpoint: Endpoint) -> dict[str, Any]:

@@ -1,9 +1,10 @@
 """What clients ask of whichever node they happen to know: FindCoordinator (10) v0-3, InitProducerId (22) v0-3,
 ListGroups (16) v0-5, DescribeLogDirs (35) v0-2.
 
-Clients take the controller for one more broker, since metadata lists it: a consumer may look for its group's
-coordinator here, an idempotent producer for its id, a tool for groups and log directories on every node. A controller
-has neither groups nor replicas of its own and says so. Left out: transactions, as on the brokers.
+Clients of Kafka's own brokers take the controller for one more broker, since the metadata of those lists it: a consumer
+may look for its group's coordinator here, an idempotent producer for its id, a tool for groups and log directories on
+every node. A controller has neither groups nor replicas of its own and says so. Left out: transactions, as on the
+brokers. (The simulated brokers do not list it.)
 
 Source: spec clients.md §3.1, §6, broker.md §16.1; Kafka 3.9 `KafkaApis`.
 """

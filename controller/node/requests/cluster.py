@@ -1,8 +1,12 @@
-"""Metadata (3), versions 0 to 9, and DescribeCluster (60), version 0: the cluster as the active controller believes it.
+"""Metadata (3), versions 0 to 9, and DescribeCluster (60), versions 0 and 1: the cluster as the active controller
+believes it.
 
 Metadata v1 added racks, the controller and "null means all topics", v2 the cluster's id, v4 auto-creation, v5 offline
-replicas, v7 leader epochs, v8 authorized operations (which are always unset). A standby knows neither brokers nor
-topics: it names itself and whoever holds `/controller`, and tells clients to ask again (LEADER_NOT_AVAILABLE).
+replicas, v7 leader epochs, v8 authorized operations (which are always unset); DescribeCluster v1 the type of the end
+points: of controllers this one knows itself. Both list this controller beside the brokers, as the metadata of Kafka's
+own brokers does, whose clients come here; simulated brokers show it to nobody and forward instead. A standby knows
+neither brokers nor topics: it names itself and whoever holds `/controller`, and tells clients to ask again
+(LEADER_NOT_AVAILABLE).
 
 Source: spec broker.md §8.1, §8.2, §16.8, §16.9.
 """
@@ -15,6 +19,7 @@ from typing import Final
 from controller.node.requests.context import Body, Node
 from controller.node.requests.topic_creation import WantedTopic, plan_topic, write_topic
 from controller.rules.topic_names import check_topic_name
+from controller.wire.endpoint_types import BROKERS, CONTROLLERS, wrong_endpoint_type
 from controller.wire.errors import ErrorCode, KafkaError
 from controller.wire.protocol import Request
 from controller.wire.types import (
@@ -57,9 +62,18 @@ def metadata_failed(request: Request, code: ErrorCode, message: str | None) -> B
 
 
 async def handle_describe_cluster(node: Node, request: Request) -> Body:
-    """Brokers and controller."""
-    brokers = [{"broker_id": b["node_id"], **{k: b[k] for k in ("host", "port", "rack")}} for b in _brokers(node)]
+    """Brokers and controller; or this controller alone."""
+    asked = getattr(request.body, "endpoint_type", BROKERS)
+    if asked not in (BROKERS, CONTROLLERS):
+        return wrong_endpoint_type(asked, CONTROLLERS)
+    own = node.endpoint.broker_id
+    brokers = [
+        {"broker_id": b["node_id"], **{k: b[k] for k in ("host", "port", "rack")}}
+        for b in _brokers(node)
+        if asked == BROKERS or b["node_id"] == own
+    ]
     return {
+        "endpoint_type": asked,
         "cluster_id": node.cluster_id,
         "controller_id": _controller_id(node),
         "brokers": brokers,

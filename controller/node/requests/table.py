@@ -95,6 +95,6 @@ APIS: Final[Mapping[ApiKey, Api]] = {
         handle=leadership.handle_list_partition_reassignments, failed=leadership.top_level_failed, versions=(0, 0)
     ),
     ApiKey.DESCRIBE_CLUSTER: Api(
-        handle=cluster.handle_describe_cluster, failed=cluster.describe_cluster_failed, versions=(0, 0)
+        handle=cluster.handle_describe_cluster, failed=cluster.describe_cluster_failed, versions=(0, 1)
     ),
 }

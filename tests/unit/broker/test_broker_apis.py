@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from kio.index import load_request_schema, load_response_schema
 
-from broker_sim.apis.table import REFUSED, SERVED
+from broker_sim.apis.table import ROWS
 from controller.wire.errors import ErrorCode
 from controller.wire.fault_rows import decode
 from controller.wire.protocol import ApiKey
@@ -17,7 +17,7 @@ from controller.wire.types import GROUP_METADATA_TOPIC, TopicPartition
 from controller.wire.zk_operations import Create, GetChildren, GetData
 from controller.wire.znodes import ConfigEntityZNode, TopicZNode
 
-RANGES = {**{key: versions for key, (_, versions) in SERVED.items()}, **{k: a.versions for k, a in REFUSED.items()}}
+RANGES = {key: row.versions for key, row in ROWS.items()}
 
 
 @pytest.mark.parametrize(("key", "versions"), RANGES.items(), ids=[key.name for key in RANGES])

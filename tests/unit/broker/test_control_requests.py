@@ -80,7 +80,7 @@ def test_update_metadata_merges_topics_and_replaces_brokers(in_memory: Any) -> N
         answer = await cluster.call(1, ApiKey.METADATA, 9, {"topics": None})
         assert [topic.name for topic in answer.topics] == ["t", "u"]
         assert [broker.node_id for broker in answer.brokers] == [1]
-        assert answer.controller_id == 100
+        assert answer.controller_id == 1, "clients never see a controller that is no broker"
         gone = UpdateMetadataEntry(topic_partition=TP, state=STATE, replicas=(BrokerId(1),), being_deleted=True)
         await cluster.update_metadata(1, [gone])
         answer = await cluster.call(1, ApiKey.METADATA, 9, {"topics": None})

@@ -35,16 +35,18 @@ class Controllers:
 
     @property
     def controller_id(self) -> BrokerId | None:
-        return None if self._now()[1] is NOBODY else BrokerId(self._now()[0])
+        return None if self.answers[0][1] is NOBODY else BrokerId(self.answers[0][0])
+
+    @property
+    def controller_endpoint(self) -> Endpoint | None:
+        number, answer = self._now()
+        return None if answer is NOBODY else Endpoint(host=f"controller-{number}", port=1)
 
     def _now(self) -> tuple[int, Any]:
         if self.answers[0][1] is NOBODY:
             self.asked.append((0, None))
             return self.answers.pop(0)
         return self.answers[0]
-
-    def endpoint(self, broker_id: BrokerId) -> Endpoint:
-        return Endpoint(host=f"controller-{broker_id}", port=1)
 
     async def listen(self, number: int) -> None:
         network = self.world.machine(f"controller-{number}").network

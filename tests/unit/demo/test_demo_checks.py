@@ -117,16 +117,17 @@ def answer(**changes: Any) -> Any:
     partition = {"partition_index": 0, "leader_id": 1, "leader_epoch": 0, "replica_nodes": [1, 2], "isr_nodes": [2, 1]}
     partition.update({key: value for key, value in changes.items() if key in partition})
     return SimpleNamespace(
-        controller_id=changes.get("controller_id", 901),
-        brokers=[SimpleNamespace(node_id=n) for n in changes.get("nodes", (1, 2, 901))],
+        controller_id=changes.get("controller_id", 1),
+        brokers=[SimpleNamespace(node_id=n) for n in changes.get("nodes", (1, 2))],
         topics=[SimpleNamespace(name=changes.get("topic", "t"), partitions=[SimpleNamespace(**partition)])],
     )
 
 
 VIEWS = [
     ("the same", {}, 0),
-    ("the controller need not be listed", {"nodes": (1, 2)}, 0),
-    ("another controller", {"controller_id": 902}, 1),
+    ("the controller among the brokers", {"nodes": (1, 2, 901)}, 1),
+    ("another broker takes what is for the controller", {"controller_id": 2}, 0),
+    ("clients are sent to the controller", {"controller_id": 901}, 1),
     ("a broker that is gone", {"nodes": (1, 2, 3)}, 1),
     ("a broker that is missing", {"nodes": (1,)}, 1),
     ("another leader", {"leader_id": 2}, 1),

@@ -24,7 +24,7 @@ def metadata(nodes: tuple[int, ...], leaders: tuple[int, ...]) -> Any:
 
 
 CASES = [
-    ("all brokers and leaders, the controller among the nodes", (1, 2, 901), (1, 2), None),
+    ("all brokers and leaders", (1, 2), (1, 2), None),
     ("no partitions at all", (1, 2), (), None),
     ("a broker is not known", (1,), (1, 1), "brokers [2] are not known yet"),
     ("a partition without a leader", (1, 2), (1, -1, -1), "2 partitions have no leader (t-1, for one)"),

@@ -408,6 +408,11 @@ def test_metadata_names_the_controller_and_creates_topics(play: Play) -> None:
             (1, "broker-1"), (2, "broker-2"), (3, "broker-3"), (100, "controller")]  # fmt: skip
         described = await cluster.ask(ApiKey.DESCRIBE_CLUSTER, 0, {})
         assert (described["controller_id"], [b["broker_id"] for b in described["brokers"]]) == (100, [1, 2, 3, 100])
+        controllers = await cluster.ask(ApiKey.DESCRIBE_CLUSTER, 1, {"endpoint_type": 2})
+        assert (controllers["controller_id"], [b["broker_id"] for b in controllers["brokers"]]) == (100, [100])
+        assert controllers["endpoint_type"] == 2
+        stranger = await cluster.ask(ApiKey.DESCRIBE_CLUSTER, 1, {"endpoint_type": 3})
+        assert stranger["error_code"] == ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
         nothing = await cluster.ask(ApiKey.METADATA, 1, {"topics": []})
         assert nothing["topics"] == []
 

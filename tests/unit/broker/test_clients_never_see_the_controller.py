@@ -1,0 +1,180 @@
+"""A controller that is no broker: not in Metadata, not in DescribeCluster; what is for it is forwarded to it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from controller.wire import protocol
+from controller.wire.errors import ErrorCode
+from controller.wire.framing import FrameBuffer
+from controller.wire.protocol import ApiKey
+from controller.wire.types import Broker, BrokerId, Endpoint
+from controller.wire.zk_operations import Create, Exists, ZkCode
+from controller.wire.znodes import BrokerIdZNode
+
+CREATE = {"topics": [{"name": "t", "num_partitions": 1, "replication_factor": 1}], "timeout": 20_000}
+DONE = {"topics": [{"name": "t", "error_code": 0}]}
+NOT_CONTROLLER = {"topics": [{"name": "t", "error_code": ErrorCode.NOT_CONTROLLER}]}
+
+
+class Controller:
+    """Answers CreateTopics as it is told; what it was asked is in `asked`."""
+
+    def __init__(self, cluster: Any, number: int, answer: Any = None) -> None:
+        self.cluster, self.number, self.answer = cluster, number, DONE if answer is None else answer
+        self.asked: list[protocol.Request] = []
+        self.machine = cluster.world.machine(f"controller-{number}")
+
+    @property
+    def broker(self) -> Broker:
+        endpoint = Endpoint(host=f"controller-{self.number}", port=9092)
+        return Broker(broker_id=BrokerId(self.number), endpoints=(endpoint,))
+
+    async def listen(self) -> None:
+        await self.machine.network.listen(f"controller-{self.number}", 9092, self._serve)
+
+    async def _serve(self, connection: Any) -> None:
+        frames = FrameBuffer()
+        while data := await connection.recv():
+            for frame in frames.feed(data):
+                request = protocol.decode_request(bytes(frame))
+                self.asked.append(request)
+                if self.answer == "break":
+                    connection.close()
+                    return
+                connection.send(
+                    protocol.encode_response(request.api_key, request.api_version, request.correlation_id, self.answer)
+                )
+
+    async def tell(self, epoch: int = 1) -> None:
+        """An UpdateMetadata to every broker: this is the controller."""
+        live = (*self.cluster.registered(), self.broker)
+        for broker_id in self.cluster.brokers:
+            await self.cluster.update_metadata(
+                broker_id, (), live, controller_id=BrokerId(self.number), controller_epoch=epoch
+            )
+
+
+async def elapsed(work: Any) -> tuple[Any, float]:
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    return await work, loop.time() - began
+
+
+def test_brokers_are_listed_without_it_and_name_themselves(in_memory: Any) -> None:
+    async def scenario(cluster: Any) -> None:
+        for number in (1, 2):
+            await cluster.start(number)
+        controller = Controller(cluster, 901)
+        await controller.tell()
+        for number in (1, 2):
+            metadata = await cluster.call(number, ApiKey.METADATA, 9, {"topics": []})
+            assert ([b.node_id for b in metadata.brokers], metadata.controller_id) == ([1, 2], number)
+            for version in (0, 1):
+                described = await cluster.call(number, ApiKey.DESCRIBE_CLUSTER, version, {})
+                assert ([b.broker_id for b in described.brokers], described.controller_id) == ([1, 2], number)
+            assert described.endpoint_type == 1
+        cache = cluster.brokers[1].context.metadata
+        assert cache.controller_endpoint == controller.broker.endpoints[0], "where brokers go themselves"
+        assert 901 not in cache.alive_brokers()
+
+    in_memory(scenario)
+
+
+def test_a_broker_of_kafka_that_is_the_controller_is_seen_and_nothing_is_forwarded(in_memory: Any) -> None:
+    async def scenario(cluster: Any) -> None:
+        await cluster.start(1)
+        controller = Controller(cluster, 5)
+        await controller.listen()
+        zk = cluster.brokers[1]._zk
+        data = BrokerIdZNode.encode(controller.broker, 0)
+        await cluster.in_broker(1, zk.perform([Create(BrokerIdZNode.path(5), data, ephemeral=True)]))
+        await controller.tell()
+        metadata = await cluster.call(1, ApiKey.METADATA, 9, {"topics": []})
+        assert ([b.node_id for b in metadata.brokers], metadata.controller_id) == ([1, 5], 5)
+        answer, took_s = await elapsed(cluster.call(1, ApiKey.CREATE_TOPICS, 5, CREATE))
+        assert answer.topics[0].error_code == ErrorCode.NOT_CONTROLLER
+        assert took_s < 1 and not controller.asked
+
+    in_memory(scenario)
+
+
+def test_controllers_are_not_described_by_a_broker(in_memory: Any) -> None:
+    async def scenario(cluster: Any) -> None:
+        await cluster.start(1)
+        for endpoint_type, code in ((2, ErrorCode.MISMATCHED_ENDPOINT_TYPE), (7, ErrorCode.UNSUPPORTED_ENDPOINT_TYPE)):
+            answer = await cluster.call(1, ApiKey.DESCRIBE_CLUSTER, 1, {"endpoint_type": endpoint_type})
+            assert (answer.error_code, answer.brokers) == (code, ())
+
+    in_memory(scenario)
+
+
+def test_a_request_is_forwarded_and_answered_as_the_controller_did(in_memory: Any) -> None:
+    async def scenario(cluster: Any) -> None:
+        await cluster.start(1)
+        failed = {"name": "t", "error_code": ErrorCode.TOPIC_ALREADY_EXISTS, "error_message": "Topic 't' exists."}
+        controller = Controller(cluster, 901, {"topics": [failed]})
+        await controller.listen()
+        await controller.tell()
+        answer = await cluster.call(1, ApiKey.CREATE_TOPICS, 5, CREATE)
+        (topic,) = answer.topics
+        assert (topic.error_code, topic.error_message) == (ErrorCode.TOPIC_ALREADY_EXISTS, "Topic 't' exists.")
+        (request,) = controller.asked
+        assert (request.api_version, request.body.topics[0].name, request.body.timeout) == (5, "t", 20_000)
+
+    in_memory(scenario)
+
+
+FIRST = [
+    ("it is not the controller any more", NOT_CONTROLLER),
+    ("its connections break", "break"),
+    ("nobody is there", None),
+]
+
+
+@pytest.mark.parametrize("first", [row[1] for row in FIRST], ids=[row[0] for row in FIRST])
+def test_a_controller_that_moves_is_found_again_within_the_time(in_memory: Any, first: Any) -> None:
+    async def scenario(cluster: Any) -> None:
+        await cluster.start(1)
+        old, new = Controller(cluster, 901, first), Controller(cluster, 902)
+        if first is not None:
+            await old.listen()
+        await new.listen()
+        await old.tell()
+        asking = asyncio.ensure_future(elapsed(cluster.connect(1)))
+        connection, _ = await asking
+        asking = asyncio.ensure_future(elapsed(connection.call(ApiKey.CREATE_TOPICS, 5, CREATE)))
+        await cluster.world.sleep(5)
+        assert not asking.done()
+        await new.tell(epoch=2)
+        answer, took_s = await asking
+        assert answer.topics[0].error_code == 0
+        assert took_s < 6
+        assert len(new.asked) == 1
+
+    in_memory(scenario)
+
+
+def test_without_a_controller_the_refusal_comes_when_the_time_is_over(in_memory: Any) -> None:
+    async def scenario(cluster: Any) -> None:
+        await cluster.start(1)
+        answer, took_s = await elapsed(cluster.call(1, ApiKey.CREATE_TOPICS, 5, {**CREATE, "timeout": 4_000}))
+        assert answer.topics[0].error_code == ErrorCode.NOT_CONTROLLER
+        assert took_s == pytest.approx(4, abs=0.3)
+
+    in_memory(scenario)
+
+
+def test_while_zookeeper_does_not_say_what_the_controller_is_it_stays_hidden(in_memory: Any) -> None:
+    async def scenario(cluster: Any) -> None:
+        await cluster.start(1)
+        tree = cluster.world.zookeeper.tree
+        tree.refusal = lambda op: ZkCode.NO_AUTH if isinstance(op, Exists) else None
+        await Controller(cluster, 901).tell()
+        metadata = await cluster.call(1, ApiKey.METADATA, 9, {"topics": []})
+        assert ([b.node_id for b in metadata.brokers], metadata.controller_id) == ([1], 1)
+
+    in_memory(scenario)
