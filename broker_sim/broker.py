@@ -35,6 +35,7 @@ from broker_sim.replicas.types import ReplicaHooks
 from broker_sim.server import SocketServer
 from broker_sim.server_limits import ServerLimits, listener_limits
 from broker_sim.shutdown import ControlledShutdown
+from broker_sim.strays import StrayReplicas
 from broker_sim.topic_creation import TopicCreator
 from broker_sim.trace import TraceWriter
 from broker_sim.zk_client import ZkClient
@@ -183,7 +184,8 @@ class Broker:
         self._zk.on_new_session(registration.register_again)
         self.context.groups.start()
         await configs.start()
-        self._zk.on_new_session(_soon(configs.look_again))
+        self._zk.on_new_session(configs.look_again)
+        self._supervisor.keep("stray-replicas", StrayReplicas(self.context, self._zk).watch)
         self._fail_log_dirs_again()
         server.serve_requests()
         endpoint = self.endpoint
@@ -396,10 +398,3 @@ class Broker:
     ) -> None:
         if self._context is not None:
             self._context.groups.leadership_changed(became_leader, became_follower)
-
-
-def _soon(action: Any) -> Any:
-    async def run() -> None:
-        action()
-
-    return run

@@ -193,7 +193,7 @@ class DynamicConfigs:
             self._notices.look()
         self._task = self._supervisor.keep("config-changes", self._notices.follow)
 
-    def look_again(self) -> None:
+    async def look_again(self) -> None:
         """A new session: the watch is gone, notices may have come."""
         self._notices.look()
 

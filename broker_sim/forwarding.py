@@ -28,6 +28,8 @@ from controller.world.ports import Network
 RETRY_S: Final = 0.1
 #: However short the time of a request, the controller is given so long for one attempt.
 SHORTEST_S: Final = 1.0
+#: How long after a request's time its answer may come: a controller that cannot finish in time says so at its end.
+GRACE_S: Final = 5.0
 #: Idle connections to the controller that are kept. It serves one request per connection at a time.
 IDLE_CONNECTIONS: Final = 4
 
@@ -54,7 +56,7 @@ class ControllerForwarding:
             endpoint = self._metadata.controller_endpoint
             if endpoint is not None:
                 try:
-                    answer = await self._exchange(endpoint, api_key, version, body, deadline - loop.time())
+                    answer = await self._exchange(endpoint, api_key, version, body, deadline - loop.time() + GRACE_S)
                 except (OSError, TimeoutError, Disconnected, ProtocolError) as error:
                     reason = f"{endpoint.host}:{endpoint.port}: {str(error) or type(error).__name__}"
                 else:

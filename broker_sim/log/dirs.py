@@ -19,12 +19,13 @@ from broker_sim.log.loading import Repair
 from broker_sim.log.log import Log
 from broker_sim.log.log_dir import (
     DELETE_SUFFIX,
+    STRAY_SUFFIX,
     LogDir,
-    deleted_name,
     folder_name,
     future_name,
     parse_folder_name,
     parse_future_name,
+    set_aside_name,
 )
 from broker_sim.log.stored_log import LogHooks, StoredLog
 from controller.wire.types import TopicPartition
@@ -277,8 +278,14 @@ class LogDirs:
             log_dir.cleaned.pop(log.topic_partition, None)
         return self._rename_away(log, log_dir)
 
-    def _rename_away(self, log: Log, log_dir: LogDir) -> Path:
-        log.move(log_dir.path / deleted_name(log.topic_partition, self._unique()))
+    def put_aside(self, log: Log) -> Path:
+        """Renames a log to `-stray`: no start loads it, and nobody removes it. Raises StorageFailure."""
+        log_dir = self.dir_of(log)
+        log_dir.cleaned.pop(log.topic_partition, None)
+        return self._rename_away(log, log_dir, STRAY_SUFFIX)
+
+    def _rename_away(self, log: Log, log_dir: LogDir, suffix: str = DELETE_SUFFIX) -> Path:
+        log.move(log_dir.path / set_aside_name(log.topic_partition, self._unique(), suffix))
         log_dir.forget(log)
         return log.folder
 

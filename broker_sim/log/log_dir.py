@@ -26,6 +26,7 @@ from controller.wire.types import TopicPartition
 LOCK_FILE: Final = ".lock"
 DELETE_SUFFIX: Final = "-delete"
 FUTURE_SUFFIX: Final = "-future"
+STRAY_SUFFIX: Final = "-stray"
 MAX_NAME: Final = 255
 _SPECIAL: Final = re.compile(r"\.[0-9a-f]{32}-(delete|future|stray)$")
 _FUTURE: Final = re.compile(r"(?P<plain>.+)\.[0-9a-f]{32}-future$")
@@ -50,9 +51,9 @@ def parse_future_name(name: str) -> TopicPartition | None:
     return None if match is None else parse_folder_name(match["plain"])
 
 
-def deleted_name(topic_partition: TopicPartition, unique: str) -> str:
-    """`<topic>-<p>.<unique>-delete`, the topic cut so that file systems take the name."""
-    tail = f"-{topic_partition.partition}.{unique}{DELETE_SUFFIX}"
+def set_aside_name(topic_partition: TopicPartition, unique: str, suffix: str) -> str:
+    """`<topic>-<p>.<unique>-delete` or `-stray`, the topic cut so that file systems take the name."""
+    tail = f"-{topic_partition.partition}.{unique}{suffix}"
     return topic_partition.topic[: MAX_NAME - len(tail)] + tail
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Collection, Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 import structlog
@@ -211,6 +212,22 @@ class ReplicaManager:
             partition.log_starts_changed.wake()
 
     # -- what is on the disks -----------------------------------------------------------------------------------------
+
+    def local_partitions(self) -> set[TopicPartition]:
+        """Those that are hosted here, and those whose logs lie on the disks without being served."""
+        on_disk = (tp for log_dir in self._table.dirs for tp in log_dir.logs)
+        return {*on_disk, *(tp for tp, partition in self._table.partitions.items() if not partition.is_offline)}
+
+    def put_aside(self, topic_partition: TopicPartition) -> Path | None:
+        """Hosts it no longer, and renames its log (if there is one) to `-stray`; returns where that is then."""
+        folder = None
+        try:
+            self.moves.drop(topic_partition)
+            folder = self._roles.put_aside(topic_partition)
+        except StorageFailure as failure:
+            self._storage_failed(failure)
+        self._hooks.on_leadership_change([], [topic_partition])
+        return folder
 
     def read_records(self, topic_partition: TopicPartition) -> Iterable[bytes]:
         """The whole batches of a local log, in order, from its start to its end (to load group offsets).

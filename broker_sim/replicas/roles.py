@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from broker_sim.log.errors import StorageFailure
 from broker_sim.log.log import Log
@@ -192,6 +193,21 @@ class ReplicaRoles:
             leader_epoch=partition.leader_epoch,
             delete_partition=entry.delete_partition,
         )
+
+    def put_aside(self, topic_partition: TopicPartition) -> Path | None:
+        """The replica is nobody's: it is no longer hosted, its log is renamed and kept. Raises StorageFailure."""
+        partition = self._table.partitions.pop(topic_partition, None)
+        if partition is not None:
+            self._fetchers.remove([topic_partition])
+            self._fetchers.stop_idle()
+            self._table.trace.row(
+                TraceEvent.STOP, self._table.now_ms(), topic_partition, epoch=partition.leader_epoch, value="delete"
+            )
+            partition.stop_leading()
+            partition.log = None
+            partition.wake_all()
+        log = self._table.dirs.get(topic_partition)
+        return None if log is None else self._table.dirs.put_aside(log)
 
     def _delete_log(self, topic_partition: TopicPartition) -> None:
         log = self._table.dirs.get(topic_partition)

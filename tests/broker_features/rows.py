@@ -76,6 +76,9 @@ _FAULTS = "unit/faults/test_in_force.py"
 _ROWS = "unit/faults/test_rows_and_scenarios.py"
 _REGISTRATION = "known_failures/test_registration.py"
 _CLIENTS = "broker/test_clients.py"
+_HIDDEN = "unit/broker/test_clients_never_see_the_controller.py"
+_UNREADABLE = "unit/broker/test_unreadable_configs.py"
+_STRAYS = "unit/broker/test_stray_replicas.py"
 _REAL = "kafka/test_simulated_brokers_under_kafkas_controller.py"
 _FILES = "kafka/test_files_are_kafkas.py"
 
@@ -281,6 +284,14 @@ ROWS: Final[dict[str, Row]] = {
         f"{_APIS}::test_an_altered_topic_config_counts_once_the_notice_is_processed_and_is_described",
         f"{_APIS}::test_a_new_session_reads_the_notices_that_came_meanwhile",
     ),
+    "C8c": _row(
+        "configs that cannot be read",
+        "are never taken for empty: what is in force stays, a partition of such a topic is hosted once they can be "
+        "read",
+        f"{_UNREADABLE}::test_a_partition_is_hosted_once_its_topics_configs_can_be_read",
+        f"{_UNREADABLE}::test_a_change_that_cannot_be_read_leaves_what_is_in_force_and_is_asked_again",
+        f"{_UNREADABLE}::test_an_alteration_does_not_write_over_what_it_could_not_read",
+    ),
     "C9a": _row(
         "sizes and lags are those on disk",
         "each dir once, also without what is asked for; sizes of the segments; future logs with what they lack",
@@ -403,6 +414,15 @@ ROWS: Final[dict[str, Row]] = {
         f"{_COMPACTION}::test_tombstones_stay_until_their_time_is_over",
         f"{_COMPACTION}::test_a_disk_that_fails_at_any_step_of_a_compaction_loses_nothing",
         f"{_HOUSE}::test_a_compacted_topic_is_compacted_by_and_by",
+    ),
+    "D2k": _row(
+        "replicas that nobody assigned to it",
+        "are renamed to `-stray` with all they hold, if ZooKeeper has this broker neither in the assignment nor in the "
+        "ISR",
+        f"{_STRAYS}::test_a_replica_that_was_moved_away_without_a_word_is_put_aside",
+        f"{_STRAYS}::test_a_replica_of_a_topic_that_was_deleted_while_its_broker_was_away_is_put_aside",
+        f"{_STRAYS}::test_a_replica_stays_while",
+        f"{_STRAYS}::test_what_cannot_be_read_condemns_nothing",
     ),
     "D3a": _row(
         "acks 0, 1 and all",
@@ -558,7 +578,11 @@ ROWS: Final[dict[str, Row]] = {
     ),
     "D5a": _row(
         "only the controller",
-        "topics, partitions, elections and reassignments are refused with NOT_CONTROLLER",
+        "topics, partitions, elections and reassignments are forwarded to a controller that is no broker, found again "
+        "when it moves; NOT_CONTROLLER where the time is over or a broker of Kafka is the controller",
+        f"{_HIDDEN}::test_a_request_is_forwarded_and_answered_as_the_controller_did",
+        f"{_HIDDEN}::test_a_controller_that_moves_is_found_again_within_the_time",
+        f"{_HIDDEN}::test_a_broker_of_kafka_that_is_the_controller_is_seen_and_nothing_is_forwarded",
         f"{_APIS}::test_only_the_controller_creates_topics",
     ),
     "D5b": _row(
@@ -570,7 +594,9 @@ ROWS: Final[dict[str, Row]] = {
     ),
     "D5c": _row(
         "DescribeCluster",
-        "brokers and controller by the asker's listener",
+        "brokers by the asker's listener; a controller that is no broker is neither listed nor named",
+        f"{_HIDDEN}::test_brokers_are_listed_without_it_and_name_themselves",
+        f"{_HIDDEN}::test_controllers_are_not_described_by_a_broker",
         f"{_LISTENERS}::test_each_listener_tells_its_own_addresses",
         f"{_CLIENTS}::test_what_an_admin_client_asks_for",
     ),

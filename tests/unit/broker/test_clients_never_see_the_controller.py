@@ -26,6 +26,7 @@ class Controller:
     def __init__(self, cluster: Any, number: int, answer: Any = None) -> None:
         self.cluster, self.number, self.answer = cluster, number, DONE if answer is None else answer
         self.asked: list[protocol.Request] = []
+        self.takes_s = 0.0
         self.machine = cluster.world.machine(f"controller-{number}")
 
     @property
@@ -42,6 +43,7 @@ class Controller:
             for frame in frames.feed(data):
                 request = protocol.decode_request(bytes(frame))
                 self.asked.append(request)
+                await asyncio.sleep(self.takes_s)
                 if self.answer == "break":
                     connection.close()
                     return
@@ -164,6 +166,20 @@ def test_without_a_controller_the_refusal_comes_when_the_time_is_over(in_memory:
         answer, took_s = await elapsed(cluster.call(1, ApiKey.CREATE_TOPICS, 5, {**CREATE, "timeout": 4_000}))
         assert answer.topics[0].error_code == ErrorCode.NOT_CONTROLLER
         assert took_s == pytest.approx(4, abs=0.3)
+
+    in_memory(scenario)
+
+
+def test_a_controller_that_needs_all_the_time_is_asked_once(in_memory: Any) -> None:
+    async def scenario(cluster: Any) -> None:
+        await cluster.start(1)
+        controller = Controller(cluster, 901, {"topics": [{"name": "t", "error_code": ErrorCode.REQUEST_TIMED_OUT}]})
+        controller.takes_s = 4.0
+        await controller.listen()
+        await controller.tell()
+        answer = await cluster.call(1, ApiKey.CREATE_TOPICS, 5, {**CREATE, "timeout": 4_000})
+        assert answer.topics[0].error_code == ErrorCode.REQUEST_TIMED_OUT
+        assert len(controller.asked) == 1
 
     in_memory(scenario)
 

@@ -12,7 +12,7 @@ from broker_sim.log import checkpoints
 from broker_sim.log.config import LogConfig
 from broker_sim.log.dirs import LogDirs
 from broker_sim.log.errors import LogDirsUnusable
-from broker_sim.log.log_dir import deleted_name, folder_name, parse_folder_name, parse_future_name
+from broker_sim.log.log_dir import folder_name, parse_folder_name, parse_future_name, set_aside_name
 from controller.wire.records import build_values
 from controller.wire.types import TopicPartition
 
@@ -56,7 +56,7 @@ def test_folder_names(name: Any, expected: Any) -> None:
 
 
 def test_the_name_of_a_deleted_log_fits() -> None:
-    name = deleted_name(TopicPartition("t" * 249, 12), "0" * 32)
+    name = set_aside_name(TopicPartition("t" * 249, 12), "0" * 32, "-delete")
     assert len(name) == 255
     assert name.endswith("-12." + "0" * 32 + "-delete")
 
