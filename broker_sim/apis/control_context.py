@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from broker_sim.metadata_cache import MetadataCache
 from broker_sim.postponed import PostponedPartitions
-from broker_sim.registration import Registration
+from broker_sim.registration import ControllerKind, Registration
 from controller.wire.control import LeaderAndIsrEntry, StopReplicaEntry
 from controller.wire.errors import ErrorCode
 from controller.wire.types import BrokerId, TopicPartition
@@ -63,6 +63,11 @@ class ControlContext(Protocol):
     @property
     def registration(self) -> Registration:
         """Its registration, for the broker epoch."""
+        ...
+
+    @property
+    def controller_kind(self) -> ControllerKind:
+        """Whether the controller is a broker, too."""
         ...
 
     @property

@@ -26,7 +26,7 @@ from broker_sim.fluid.settings import FluidSettings
 from broker_sim.metadata_cache import MetadataCache
 from broker_sim.metadata_decoding import MetadataDecoder
 from broker_sim.postponed import PostponedPartitions
-from broker_sim.registration import Registration
+from broker_sim.registration import ControllerKind, Registration
 from broker_sim.replicas.isr_writer import ZkIsrWriter
 from broker_sim.server import Api, SocketServer
 from broker_sim.server_limits import ServerLimits
@@ -48,9 +48,9 @@ REQUEST_MAX_BYTES: Final = 1 << 30
 class LiveBrokers(MetadataCache):
     """What a fluid broker remembers of the cluster: who is alive. Partitions would be the same at each of hundreds."""
 
-    def update(self, request: UpdateMetadataRequest) -> tuple[TopicPartition, ...]:
+    def update(self, request: UpdateMetadataRequest, *, controller_is_broker: bool) -> tuple[TopicPartition, ...]:
         """Takes the brokers; returns the partitions that the request says are being deleted."""
-        super().update(replace(request, partition_states=()))
+        super().update(replace(request, partition_states=()), controller_is_broker=controller_is_broker)
         return tuple(entry.topic_partition for entry in request.partition_states if entry.being_deleted)
 
 
@@ -65,6 +65,7 @@ class FluidContext:
 
     broker_id: BrokerId
     registration: Registration
+    controller_kind: ControllerKind
     metadata: MetadataCache
     replicas: FluidReplicas
     configs: DynamicConfigs
@@ -195,6 +196,7 @@ class FluidBroker:
                 log=self._log,
                 session_timeout_ms=self._settings.zookeeper_session_timeout_ms,
             ),
+            controller_kind=ControllerKind(self._zk),
             metadata=self._metadata,
             replicas=self.replicas,
             configs=configs,
