@@ -10,7 +10,7 @@ MINUTES := 10
 SEED = $(shell date +%s)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-docker test-kafka test-conformance sim lint format lock image docs bench bench-broker bench-replay clean
+.PHONY: help setup demo test test-docker test-kafka test-conformance sim lint format lock image docs defects bench bench-broker bench-replay clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -51,6 +51,9 @@ docs: setup  ## draw again what is drawn: state machines, known failures, transc
 	@$(PY) -m tests.features.transcripts
 	@$(PY) -m tests.features.table
 	@$(PY) -m tests.broker_features.table
+
+defects: setup  ## plant defects one at a time and look which tests notice (an hour); ONLY=word WORKERS=2 ARGS="--every-layer"
+	@$(PY) -m tests.defects --only "$(ONLY)" --workers $(or $(filter-out auto 0,$(WORKERS)),2) $(ARGS)
 
 bench: setup  ## measure the controller beside Kafka's (needs java and ../shared/bench); ARGS="--controller kafka --brokers 20"
 	@.ci/bench $(ARGS)

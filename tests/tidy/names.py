@@ -7,16 +7,14 @@ or Java (`CamelCase.camelCase`), a module of Python, or one of `ELSEWHERE`.
 from __future__ import annotations
 
 import ast
-import io
 import keyword
 import re
 import sys
-import tokenize
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-from tests.tidy.source import MODULES, ROOT, TEST_MODULES, nodes_of, text_of, tracked
+from tests.tidy.source import MODULES, ROOT, TEST_MODULES, text_of, tracked, tree_of
 
 EVERYWHERE = {**MODULES, **TEST_MODULES}
 #: Names of others that look like ours -> whose.
@@ -36,6 +34,9 @@ ELSEWHERE = {
 #: Endings of files; `server.log` is no module named server.
 _ENDINGS = {"log", "json", "jsonl", "gz", "properties", "parquet", "html", "md", "txt", "yaml", "toml", "scala", "java"}
 _FILE = re.compile(r"(?<![\w/.*-])[\w/.-]*\w\.py\b(::\w+)?")
+#: A docstring follows the line that ends with a colon, or begins the file.
+_DOCSTRING = re.compile(r'''(?:\A|(?<=:\n)|(?<=:\n\n)) *r?"""(?:.|\n)*?"""''')
+_COMMENT = re.compile(r"(?:^|(?<=  )|(?<=^ ))#.*$|^ +#.*$", re.MULTILINE)
 _TICKED = re.compile(r"`([^`\n]+)`")
 _DOTTED = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 
@@ -46,21 +47,14 @@ def prose(path: Path) -> Iterator[tuple[int, str]]:
     if path.suffix != ".py":
         yield 1, re.sub(r"```.*?```", lambda block: "\n" * block[0].count("\n"), text, flags=re.DOTALL)
         return
-    for node in nodes_of(path):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            docstring = ast.get_docstring(node, clean=False)
-            if docstring:
-                yield node.body[0].lineno, docstring
-    for token in tokenize.generate_tokens(io.StringIO(text).readline):
-        if token.type == tokenize.COMMENT:
-            yield token.start[0], token.string
+    for found in (*_DOCSTRING.finditer(text), *_COMMENT.finditer(text)):
+        yield text.count("\n", 0, found.start()) + 1, found[0]
 
 
 def documents() -> list[Path]:
     """Every file whose prose is about the tree as it is now; what CHANGELOG.md tells of may be gone."""
-    return [
-        path for path in tracked() if path.suffix == ".py" or (path.suffix == ".md" and path.name != "CHANGELOG.md")
-    ]
+    others = ("CHANGELOG.md", "test_tidy.py")  # the latter names what must not be there
+    return [path for path in tracked() if path.suffix in (".py", ".md") and path.name not in others]
 
 
 def unresolved(path: Path) -> list[str]:
@@ -108,7 +102,7 @@ def _as_member(name: str) -> bool:
         for path in _modules(".".join(parts[:cut])):
             if _reaches(path, parts[cut:]):
                 return True
-    return any(_reaches(node, parts[1:]) for node in _classes().get(parts[0], ()))
+    return any(_reaches(node, parts[1:]) for node in _classes(parts[0]))
 
 
 def _as_others(head: str, tail: list[str]) -> bool:
@@ -134,7 +128,7 @@ def _reaches(place: Path | ast.ClassDef, parts: list[str]) -> bool:
         return True
     if len(parts) == 1:
         return parts[0] in _members(place)
-    nodes = nodes_of(place) if isinstance(place, Path) else place.body
+    nodes = ast.walk(tree_of(place)) if isinstance(place, Path) else place.body
     inner = [node for node in nodes if isinstance(node, ast.ClassDef) and node.name == parts[0]]
     return any(_reaches(found, parts[1:]) for found in inner)
 
@@ -143,7 +137,7 @@ def _reaches(place: Path | ast.ClassDef, parts: list[str]) -> bool:
 def _members(place: Path | ast.ClassDef) -> frozenset[str]:
     """What a module or class has: functions, classes, names, fields, and what methods set on `self`."""
     names: set[str] = set()
-    for node in nodes_of(place) if isinstance(place, Path) else ast.walk(place):
+    for node in ast.walk(tree_of(place) if isinstance(place, Path) else place):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             names.add(node.name)
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
@@ -154,40 +148,38 @@ def _members(place: Path | ast.ClassDef) -> frozenset[str]:
 
 
 @cache
-def _classes() -> dict[str, list[ast.ClassDef]]:
-    """Our classes by name, with their bases of ours."""
-    nodes = [node for path in EVERYWHERE.values() for node in nodes_of(path) if isinstance(node, ast.ClassDef)]
-    classes: dict[str, list[ast.ClassDef]] = {}
-    for node in nodes:
-        classes.setdefault(node.name, []).append(node)
-    for node in nodes:
-        for base in node.bases:
-            classes[node.name] += classes.get(ast.unparse(base).split(".")[-1].split("[")[0], [])
-    return classes
+def _classes(name: str) -> tuple[ast.ClassDef, ...]:
+    """Our classes of that name, with their bases of ours."""
+    found: list[ast.ClassDef] = []
+    for path in _files_of_classes().get(name, ()):
+        found += [node for node in ast.walk(tree_of(path)) if isinstance(node, ast.ClassDef) and node.name == name]
+    bases = [ast.unparse(base).split(".")[-1].split("[")[0] for node in found for base in node.bases]
+    return (*found, *(node for base in bases if base != name for node in _classes(base)))
+
+
+@cache
+def _files_of_classes() -> dict[str, list[Path]]:
+    files: dict[str, list[Path]] = {}
+    for path in EVERYWHERE.values():
+        for name in re.findall(r"^ *class (\w+)", text_of(path), re.MULTILINE):
+            files.setdefault(name, []).append(path)
+    return files
 
 
 @cache
 def _tokens() -> tuple[frozenset[str], frozenset[str]]:
-    """The words of all code, and the words between blanks in its strings; comments and docstrings are not code."""
+    """The words of all code, and what stands between blanks in it; comments and docstrings are not code."""
     words, quoted = set[str](), set[str]()
     for name, path in EVERYWHERE.items():
         if name == "tests.test_tidy":
             continue  # it names what must not be there
-        docstrings = {id(node.value) for node in nodes_of(path) if isinstance(node, ast.Expr)}
-        for node in nodes_of(path):
-            words |= _identifiers(node)
-            if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings:
-                words.update(re.findall(r"\w+", node.value))
-                quoted.update(re.split(r"[\s=:,]+", node.value))
+        code = _COMMENT.sub("", _DOCSTRING.sub("", text_of(path)))
+        words.update(re.findall(r"\w+", code))
+        quoted.update(re.findall(r"[\w.-]+", code))
     for path in tracked():
         if path.parent.name in (".ci", "scripts") or path.name in ("Makefile", "docker-compose.yml"):
             words.update(re.findall(r"\w+", text_of(path)))
     return frozenset(words), frozenset(quoted)
-
-
-def _identifiers(node: ast.AST) -> set[str]:
-    values = (getattr(node, field, None) for field in ("name", "id", "attr", "arg", "asname", "module"))
-    return {word for value in values if isinstance(value, str) for word in value.split(".")}
 
 
 def _words() -> frozenset[str]:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import ast
 import re
-from collections.abc import Iterator
 
-from tests.tidy.source import MODULES, imports, tree_of, under
+from tests.tidy.source import MODULES, facts_of, under
 
 #: What decides knows none of these, nor a port behind which one stands.
 IMPURE = {
@@ -35,58 +33,28 @@ _FILE_CALLS = {"open", "read_text", "read_bytes", "write_text", "write_bytes"}
 
 def pure_modules() -> list[str]:
     """The modules that say so in their docstring as a word of its own sentence, and those that must be."""
-    return [name for name, path in MODULES.items() if under(name, *ALWAYS) or _says_pure(tree_of(path))]
+    return [name for name, path in MODULES.items() if under(name, *ALWAYS) or _says_pure(facts_of(path).docstring)]
 
 
-def _says_pure(tree: ast.Module) -> bool:
-    return re.search(r"(^|[.:;] )Pure\b", " ".join((ast.get_docstring(tree) or "").split())) is not None
+def _says_pure(docstring: str) -> bool:
+    return re.search(r"(^|[.:;] )Pure\b", " ".join(docstring.split())) is not None
 
 
 def impurities(module: str) -> set[str]:
-    """What a pure module imports or calls that is not; a generator of chance with a seed is."""
-    tree = tree_of(MODULES[module])
+    """What a pure module imports or calls that is not; a generator of chance with a seed is.
+
+    A class that the docstring excepts ("Pure but for `EpochFile`") may know files.
+    """
+    facts = facts_of(MODULES[module])
     allowed = BUT_FOR.get(module, {})
-    found = {name for name in imports(MODULES[module]) if under(name, *IMPURE) and name not in allowed}
-    if _is_seeded(tree):
+    found = {name for name in facts.imports if under(name, *IMPURE) and name not in allowed}
+    if facts.chance <= {"Random"} and facts.is_seeded:
         found.discard("random")
-    return found | {f"{name}()" for name in _file_calls(tree)}
-
-
-def _is_seeded(tree: ast.Module) -> bool:
-    """Generators are passed in, or made from a seed: nothing else of `random` is named."""
-    named = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute) and _is_name(node.value, "random")}
-    made = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and ast.unparse(node.func) == "random.Random"]
-    return named <= {"Random"} and all(node.args for node in made)
-
-
-def _file_calls(tree: ast.Module) -> Iterator[str]:
-    classes = [node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
-    excepted = {id(inner) for node in classes if _has_files(tree, node) for inner in ast.walk(node)}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and id(node) not in excepted:
-            name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-            if name in _FILE_CALLS:
-                yield name
-
-
-def _has_files(tree: ast.Module, node: ast.ClassDef) -> bool:
-    """A class that the docstring excepts by name: "Pure but for `EpochFile`"."""
-    return f"ure but for `{node.name}`" in " ".join((ast.get_docstring(tree) or "").split())
-
-
-def calls(tree: ast.Module) -> set[tuple[str, str]]:
-    """The calls `a.b()` of a module, as (a, b)."""
-    return {
-        (node.func.value.id, node.func.attr)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Name)
-    }
+    if "ure but for `" in " ".join(facts.docstring.split()):
+        return found
+    return found | {f"{name}()" for _, name in facts.calls if name in _FILE_CALLS}
 
 
 def calls_of_the_world(module: str) -> set[tuple[str, str]]:
     """Calls that take time, chance or a socket from the process instead of from what was passed in."""
-    return calls(tree_of(MODULES[module])) & _FORBIDDEN_CALLS
-
-
-def _is_name(node: ast.AST, name: str) -> bool:
-    return isinstance(node, ast.Name) and node.id == name
+    return facts_of(MODULES[module]).calls & _FORBIDDEN_CALLS

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
-from collections.abc import Iterator
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
@@ -62,16 +63,9 @@ def text_of(path: Path) -> str:
     return path.read_text(encoding="utf-8")
 
 
-@cache
 def tree_of(path: Path) -> ast.Module:
-    """The syntax tree of a file."""
+    """The syntax tree of a file. Large: who asks for many should keep what it needs, not the trees."""
     return ast.parse(text_of(path))
-
-
-@cache
-def nodes_of(path: Path) -> tuple[ast.AST, ...]:
-    """Every node of a file, outer ones first."""
-    return tuple(ast.walk(tree_of(path)))
 
 
 def lines_of(path: Path) -> int:
@@ -79,23 +73,64 @@ def lines_of(path: Path) -> int:
     return len(text_of(path).splitlines())
 
 
-def imports(path: Path) -> Iterator[str]:
-    """Every module that a file imports, also inside functions; `from a import b` counts as a.b where that is one."""
-    for node in nodes_of(path):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{path}: relative import"
-            module = node.module or ""
-            names = [f"{module}.{alias.name}" for alias in node.names]
-            yield from (name if name in MODULES else module for name in names)
+@dataclass(slots=True)
+class Facts:
+    """What the checks need of a module, taken in one go."""
+
+    docstring: str
+    statements: int
+    #: modules, also imported inside functions; `from a import b` counts as a.b where that is one
+    imports: set[str] = field(default_factory=set)
+    #: (name, lines) of each function, methods and nested ones included
+    functions: list[tuple[str, int]] = field(default_factory=list)
+    #: `a.b()` as (a, b); `b()` as ("", b)
+    calls: set[tuple[str, str]] = field(default_factory=set)
+    #: names that are loaded, as such or as attributes, and words in strings that look like paths of names
+    uses: set[str] = field(default_factory=set)
+    #: attributes of the module `random` that are named, and whether each generator made has a seed
+    chance: set[str] = field(default_factory=set)
+    is_seeded: bool = True
+
+    def note(self, node: ast.AST) -> None:
+        """Takes one node."""
+        match node:
+            case ast.Import():
+                self.imports.update(alias.name for alias in node.names)
+            case ast.ImportFrom():
+                assert node.level == 0, "relative import"
+                names = [f"{node.module}.{alias.name}" for alias in node.names]
+                self.imports.update(name if name in MODULES else node.module or "" for name in names)
+            case ast.FunctionDef() | ast.AsyncFunctionDef():
+                self.functions.append((node.name, (node.end_lineno or 0) - node.lineno + 1))
+            case ast.Name(id=name, ctx=ast.Load()):
+                self.uses.add(name)
+            case ast.Attribute(attr=name, ctx=ast.Load()):
+                self.uses.add(name)
+                if isinstance(node.value, ast.Name) and node.value.id == "random":
+                    self.chance.add(name)
+            case ast.Constant(value=str() as text) if re.fullmatch(r"[\w.:]+", text):
+                self.uses.update(re.split(r"[.:]", text))
+            case ast.Call(func=ast.Attribute(attr=name) as called):
+                self.calls.add((called.value.id if isinstance(called.value, ast.Name) else "?", name))
+                if ast.unparse(called) == "random.Random" and not node.args:
+                    self.is_seeded = False
+            case ast.Call(func=ast.Name(id=name)):
+                self.calls.add(("", name))
 
 
-def functions_of(path: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    """Every function of a file, methods and nested ones included."""
-    for node in nodes_of(path):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            yield node
+@cache
+def facts_of(path: Path) -> Facts:
+    """The facts of a file."""
+    tree = tree_of(path)
+    facts = Facts(docstring=ast.get_docstring(tree) or "", statements=len(tree.body))
+    for node in ast.walk(tree):
+        facts.note(node)
+    return facts
+
+
+def imports(path: Path) -> set[str]:
+    """Every module that a file imports."""
+    return facts_of(path).imports
 
 
 def under(module: str, *prefixes: str) -> bool:

@@ -7,11 +7,10 @@ Imports are no use. Two definitions of one name keep each other alive: what is f
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 from functools import cache
 
-from tests.tidy.source import MODULES, tree_of
+from tests.tidy.source import MODULES, facts_of, tree_of
 
 #: Decorators that hand a function to a library, which calls it.
 _CALLED_BY_LIBRARIES = (
@@ -80,13 +79,4 @@ def _is_called_by_a_library(node: ast.FunctionDef | ast.AsyncFunctionDef) -> boo
 
 @cache
 def _used() -> frozenset[str]:
-    names: set[str] = set()
-    for path in MODULES.values():
-        for node in ast.walk(tree_of(path)):
-            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
-                names.add(node.id)
-            elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
-                names.add(node.attr)
-            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-                names.update(re.split(r"[.:]", node.value) if re.fullmatch(r"[\w.:]+", node.value) else ())
-    return frozenset(names)
+    return frozenset(name for path in MODULES.values() for name in facts_of(path).uses)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Collection
 
 import pytest
 
@@ -21,12 +22,13 @@ T0 = TopicPartition("t", 0)
 CASES = [
     ("nothing moves", set(), ["broker 1", "topic t"]),
     ("this topic moves", {T0}, []),
+    ("this topic moves beside another", [TopicPartition("u", 0), T0], []),
     ("another topic moves", {TopicPartition("u", 0)}, ["topic t"]),
 ]
 
 
 @pytest.mark.parametrize(("moving", "entities"), [c[1:] for c in CASES], ids=[c[0] for c in CASES])
-def test_which_are_forgotten(moving: set[TopicPartition], entities: list[str]) -> None:
+def test_which_are_forgotten(moving: Collection[TopicPartition], entities: list[str]) -> None:
     assert [t.entity for t in forgotten({"1": RATE, "2": {}}, {"t": LIST, "u": {}}, moving, "b:1")] == entities
 
 

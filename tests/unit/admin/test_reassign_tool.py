@@ -81,6 +81,32 @@ def test_the_worked_transcript(foo: Any, tool: Any, plan: Any) -> None:
     assert tool(reassign, foo, ["--list"]).out == "No partition reassignments found.\n"
 
 
+def test_throttles_are_set_before_anything_moves(foo: Any, tool: Any, plan: Any) -> None:
+    tool(reassign, foo, ["--execute", "--throttle", "1000", *plan()])
+    asked = [api for _, api, _ in foo.seen]
+    started = asked.index(ApiKey.ALTER_PARTITION_REASSIGNMENTS)
+    altered = [at for at, api in enumerate(asked) if api is ApiKey.INCREMENTAL_ALTER_CONFIGS]
+    assert altered and max(altered) < started
+
+
+def test_verify_keeps_throttles_where_asked_to_and_while_a_log_dir_fills(foo: Any, tool: Any, plan: Any) -> None:
+    text = '{"partitions":[{"topic":"foo","partition":0,"replicas":[0,1],"log_dirs":["any","/ssd"]}]}'
+    tool(reassign, foo, ["--execute", "--throttle", "1000", *plan(text)])
+    foo.finish()
+    set_before = {entity: dict(configs) for entity, configs in foo.configs.items()}
+    assert any(set_before.values())
+    replica = PartitionReplica(FOO_0, BrokerId(1))
+    foo.futures[replica] = "/ssd"
+    assert CLEARED not in tool(reassign, foo, ["--verify", *plan(text)]).out
+    assert foo.configs == set_before
+    foo.futures.clear()
+    foo.log_dir = "/ssd"
+    assert CLEARED not in tool(reassign, foo, ["--verify", "--preserve-throttles", *plan(text)]).out
+    assert foo.configs == set_before
+    assert CLEARED in tool(reassign, foo, ["--verify", *plan(text)]).out
+    assert not any(foo.configs.values())
+
+
 def test_cancel_goes_back_in_another_order(foo: Any, tool: Any, plan: Any) -> None:
     tool(reassign, foo, ["--execute", "--throttle", "1000", *plan()])
     outcome = tool(reassign, foo, ["--cancel", *plan()])

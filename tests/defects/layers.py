@@ -1,0 +1,99 @@
+"""What runs against a planted defect: layers of tests, in their order, each with a limit of time."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from tests.defects.catalogue import ROOT
+
+#: folder of the product -> the unit tests of that room; the longest prefix counts.
+UNIT: Final[dict[str, tuple[str, ...]]] = {
+    "controller/core": ("core",),
+    "controller/node": ("node", "core"),
+    "controller/rules": ("rules", "node"),
+    "controller/wire": ("wire", "log", "core"),
+    "controller/world": ("world", "wire"),
+    "controller/admin": ("admin",),
+    "controller/local": ("local", "faults"),
+    "controller/demo": ("demo",),
+    "broker_sim": ("broker",),
+    "broker_sim/isr": ("isr", "replicas", "replay/rules"),
+    "broker_sim/log": ("log", "replicas"),
+    "broker_sim/replicas": ("replicas", "broker"),
+    "broker_sim/groups": ("groups", "broker"),
+    "broker_sim/faults": ("faults",),
+    "broker_sim/replay": ("replay",),
+    "broker_sim/replay/rules": ("replay/rules", "replay/what_if"),
+    "broker_sim/replay/logs": ("replay/logs",),
+    "broker_sim/replay/report": ("replay/report",),
+}
+_OPTIONS: Final = ("-q", "-x", "--timeout=60", "-p", "no:cacheprovider", "-m", "not zk and not spark and not slow")
+_PYTEST: Final = ("-m", "pytest", *_OPTIONS)
+_SCRIPTS: Final = "tests/unit/core/test_scripts.py"
+_FAILED: Final = re.compile(r"^(?:FAILED|ERROR) ([^\s\[]+)", re.MULTILINE)
+_SEED: Final = re.compile(r"\bseed[ =:]+(\d+)", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """One run: its name, arguments to Python, and how long it may take. Longer counts as noticed: it hangs."""
+
+    name: str
+    arguments: tuple[str, ...]
+    limit_s: float
+
+
+def layers_for(file: str, seeds: Sequence[int], hints: str = "") -> list[Layer]:
+    """The layers for a defect in this module. Test files that share a word with it, or with the hints, come first."""
+    row = max((prefix for prefix in UNIT if file.startswith(prefix)), key=len)
+    folders = [f"tests/unit/{folder}" for folder in UNIT[row]]
+    unit = (*_PYTEST, f"--deselect={_SCRIPTS}", *_in_order(folders, f"{Path(file).stem} {hints}"), *folders)
+    found = [Layer("unit", unit, 300)]
+    if file.startswith(("controller/core", "controller/node", "controller/wire")):
+        found.append(Layer("script", (*_PYTEST, _SCRIPTS), 60))
+    if not file.startswith(("broker_sim/replay", "controller/admin", "controller/local", "controller/demo")):
+        found.append(Layer("known failure", (*_PYTEST, "tests/known_failures"), 240))
+        found.append(_simulation(seeds))
+    return found
+
+
+def _in_order(folders: Iterable[str], words: str) -> list[str]:
+    """The test files that share a word of five letters (its beginning, that is) with these, most words first."""
+    wanted = {word[:5] for word in re.findall(r"[a-z]{5,}", words)}
+    files = [path for folder in folders for path in sorted((ROOT / folder).glob("test_*.py"))]
+    shared = {path: len(wanted & {word[:5] for word in re.findall(r"[a-z]{5,}", path.stem)}) for path in files}
+    first = sorted((path for path in files if shared[path]), key=lambda path: -shared[path])
+    return [path.relative_to(ROOT).as_posix() for path in first]
+
+
+def _simulation(seeds: Sequence[int]) -> Layer:
+    words = ["-m", "controller.cli", "sim", "run", "--workers", "1", "--stop-at-first", "--seeds"]
+    return Layer("simulation", (*words, f"{seeds[0]}..{seeds[-1]}"), 60 + 10 * len(seeds))
+
+
+def who_noticed(layer: Layer, code: int | None, output: str) -> str:
+    """What noticed the defect: a test, a seed, the limit of time (no `code`); or nothing, as an empty text.
+
+    Raises: RuntimeError, where the layer could not be run.
+    """
+    if code == 0:
+        return ""
+    if code is None:
+        return f"more than {layer.limit_s:.0f} s"
+    if layer.name == "simulation" and (seed := _SEED.search(output)):
+        return f"seed {seed[1]}"
+    if failed := _FAILED.search(output):
+        return failed[1].removeprefix("tests/")
+    if code == 1:
+        return "it does not run"
+    raise RuntimeError(f"{' '.join(layer.arguments)}: exit code {code}: {output[-400:]}")
+
+
+def python(layer: Layer) -> list[str]:
+    """The command."""
+    return [sys.executable, *layer.arguments]

@@ -1,0 +1,63 @@
+"""Each planted defect still applies, changes something that compiles, and stands in the table."""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+
+import pytest
+
+from tests.defects.catalogue import LAYERS, PARTS, ROOT, Defect, defects
+from tests.defects.layers import UNIT, Layer, layers_for, who_noticed
+from tests.defects.table import FILE, document, load
+
+EVERY = defects()
+
+
+@pytest.mark.parametrize("defect", EVERY, ids=lambda defect: defect.key)
+def test_a_defect_applies(defect: Defect) -> None:
+    text = (ROOT / defect.file).read_text(encoding="utf-8")
+    assert ast.dump(ast.parse(defect.planted(text))) != ast.dump(ast.parse(text))
+    assert (defect.layer in LAYERS) is not bool(defect.equivalent)
+    assert defect.breaks
+
+
+def test_there_are_enough() -> None:
+    counted = Counter(defect.part for defect in EVERY)
+    assert {part: counted[part] for part in PARTS if counted[part] < PARTS[part]} == {}
+
+
+def test_the_table_is_that_of_the_defects() -> None:
+    assert FILE.read_text(encoding="utf-8") == document(load()), "draw it anew: python -m tests.defects.table"
+
+
+def test_the_unit_tests_of_each_room_are_there() -> None:
+    named = {folder for folders in UNIT.values() for folder in folders}
+    assert {folder for folder in named if not (ROOT / "tests/unit" / folder).is_dir()} == set()
+
+
+@pytest.mark.parametrize(
+    ("code", "output", "expected"),
+    [
+        (0, "", ""),
+        (1, "...\nFAILED tests/unit/core/test_x.py::test_y[1] - AssertionError\n", "unit/core/test_x.py::test_y"),
+        (2, "ERROR tests/unit/core/test_x.py - SyntaxError", "unit/core/test_x.py"),
+        (None, "", "more than 300 s"),
+    ],
+)
+def test_who_noticed(code: int | None, output: str, expected: str) -> None:
+    assert who_noticed(Layer("unit", (), 300), code, output) == expected
+
+
+def test_a_command_that_is_not_understood_notices_nothing() -> None:
+    with pytest.raises(RuntimeError, match="usage: pytest"):
+        who_noticed(Layer("unit", (), 300), 4, "usage: pytest")
+
+
+def test_the_first_seed_that_notices_is_named() -> None:
+    assert who_noticed(Layer("simulation", (), 60), 1, "seed 17 breaks high_watermarks") == "seed 17"
+
+
+def test_layers_come_in_their_order() -> None:
+    assert [layer.name for layer in layers_for("controller/core/step.py", range(3))] == list(LAYERS)
+    assert [layer.name for layer in layers_for("broker_sim/replay/rows.py", range(3))] == ["unit"]
