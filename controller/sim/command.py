@@ -79,7 +79,7 @@ def _run(options: argparse.Namespace, console: Console) -> int:
                 break
     if options.json:
         rates = dict(zip(("seeds_per_s", "virtual_s_per_s"), tally.rates(), strict=True))
-        failures = [outcome_value(each, draw_plan(each.plan.seed, KINDS)) for each in tally.failed]
+        failures = [outcome_value(each) for each in tally.failed]
         print(json.dumps({"seeds": tally.seeds, "virtual_s": tally.virtual_s, **rates, "failures": failures}))
     else:
         console.print(tally_text(tally))
@@ -87,11 +87,10 @@ def _run(options: argparse.Namespace, console: Console) -> int:
 
 
 def _tell_failure(outcome: Outcome, tally: Tally, console: Console) -> None:
-    full = draw_plan(outcome.plan.seed, KINDS)
     if len(tally.failed) <= _SHOWN_FAILURES:
-        print_failure(outcome, full, console)
+        print_failure(outcome, console)
     else:
-        console.print(f"seed {outcome.plan.seed}: {outcome.broken[0][:160]}; {command_of(outcome.plan, full)}")
+        console.print(f"seed {outcome.plan.seed}: {outcome.broken[0][:160]}; {command_of(outcome.plan)}")
 
 
 def _outcomes(options: argparse.Namespace, seeds: Iterable[int]) -> Iterator[Outcome | int]:
@@ -112,14 +111,14 @@ def _plan(options: argparse.Namespace) -> Plan:
 
 
 def _repeat(options: argparse.Namespace, console: Console) -> int:
-    plan, full = _plan(options), draw_plan(options.seed, KINDS)
+    plan = _plan(options)
     if not options.json:
         print_world(plan, console)
     outcome = play(plan, keep_events=options.events)
     if options.json:
-        print(json.dumps(outcome_value(outcome, full)))
+        print(json.dumps(outcome_value(outcome)))
     elif outcome.broken:
-        print_failure(outcome, full, console, events=options.events)
+        print_failure(outcome, console, events=options.events)
     else:
         for line in outcome.taken:
             console.print(f"  {line}")
@@ -128,7 +127,6 @@ def _repeat(options: argparse.Namespace, console: Console) -> int:
 
 
 def _shrink(options: argparse.Namespace, console: Console) -> int:
-    full = draw_plan(options.seed, KINDS)
     note = (lambda text: None) if options.json else (lambda text: console.print(f"still fails with {text}"))
     found = shrink(_plan(options), plays_max=options.plays, note=note)
     if found is None:
@@ -138,9 +136,9 @@ def _shrink(options: argparse.Namespace, console: Console) -> int:
             console.print(f"seed {options.seed} does not fail: there is nothing to shrink")
         return 0
     if options.json:
-        print(json.dumps({**outcome_value(found.outcome, full), "plays": found.plays}))
+        print(json.dumps({**outcome_value(found.outcome), "plays": found.plays}))
     else:
-        print_failure(found.outcome, full, console)
+        print_failure(found.outcome, console)
     return 1
 
 

@@ -67,10 +67,10 @@ class Programs:
             return
         if number in self.controller_ids:
             self.controllers[number] = self._controller(number)
-            self.machine(number).start(self._run_controller(number))
+            self.machine(number).start(self._run_controller(number, self.controllers[number]))
         else:
             self.brokers[number] = self._broker(number)
-            self.machine(number).start(self._run_broker(number))
+            self.machine(number).start(self._run_broker(number, self.brokers[number]))
 
     def kill(self, number: int, *, power: bool = False) -> None:
         """SIGKILL; the end of a process also gives up its file locks. With `power` the machine loses its power, and
@@ -208,9 +208,8 @@ class Programs:
             files=self.disks.get(number),
         )
 
-    async def _run_controller(self, number: int) -> None:
+    async def _run_controller(self, number: int, controller: Controller) -> None:
         """With a supervisor: what cannot start (ZooKeeper is out of reach) is started again."""
-        controller = self.controllers[number]
         while True:
             try:
                 await controller.start()
@@ -222,9 +221,8 @@ class Programs:
                 controller = self.controllers[number] = self._controller(number)
         await asyncio.Event().wait()
 
-    async def _run_broker(self, number: int) -> None:
+    async def _run_broker(self, number: int, broker: Broker) -> None:
         """With a supervisor: a broker is refused while the session of its predecessor lives."""
-        broker = self.brokers[number]
         while True:
             try:
                 await broker.start()

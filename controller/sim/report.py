@@ -7,21 +7,21 @@ from typing import Any, Final
 from rich.console import Console
 
 from controller.sim.many import Tally
-from controller.sim.plan import Plan
-from controller.sim.play import Outcome
+from controller.sim.plan import Plan, draw_plan
+from controller.sim.play import KINDS, Outcome
 from controller.sim.shape import Shape
 
 _SHOWN_EVENTS: Final = 25
 
 
-def command_of(plan: Plan, full: Plan) -> str:
-    """The one command that plays this plan again; `full` is what the seed alone gives."""
+def command_of(plan: Plan) -> str:
+    """The one command that plays this plan again."""
+    drawn = dict(draw_plan(plan.seed, KINDS).shape.rows())
+    changes = [f"{name}={value}" for name, value in plan.shape.rows() if value != drawn[name]]
     words = ["kwob sim repeat", str(plan.seed)]
-    if plan.steps != full.steps:
+    if plan.steps != draw_plan(plan.seed, KINDS, changes).steps:
         words.append("--only " + (",".join(str(step.number) for step in plan.steps) or "none"))
-    drawn = dict(full.shape.rows())
-    words += [f"--set {name}={value}" for name, value in plan.shape.rows() if value != drawn[name]]
-    return " ".join(words)
+    return " ".join([*words, *(f"--set {change}" for change in changes)])
 
 
 def print_world(plan: Plan, console: Console) -> None:
@@ -33,7 +33,7 @@ def print_world(plan: Plan, console: Console) -> None:
     console.print(f"kinds of steps and their weights: {weights}")
 
 
-def print_failure(outcome: Outcome, full: Plan, console: Console, *, events: int = _SHOWN_EVENTS) -> None:
+def print_failure(outcome: Outcome, console: Console, *, events: int = _SHOWN_EVENTS) -> None:
     """World, steps, broken property, last events, command."""
     print_world(outcome.plan, console)
     console.print("steps taken:")
@@ -45,10 +45,10 @@ def print_failure(outcome: Outcome, full: Plan, console: Console, *, events: int
     console.print("broken:", style="bold red")
     for line in outcome.broken:
         console.print(f"  {line}")
-    console.print(f"again: {command_of(outcome.plan, full)}", style="bold")
+    console.print(f"again: {command_of(outcome.plan)}", style="bold")
 
 
-def outcome_value(outcome: Outcome, full: Plan) -> dict[str, Any]:
+def outcome_value(outcome: Outcome) -> dict[str, Any]:
     """An outcome as JSON."""
     plan = outcome.plan
     return {
@@ -60,7 +60,7 @@ def outcome_value(outcome: Outcome, full: Plan) -> dict[str, Any]:
         "broken": outcome.broken,
         "last_events": outcome.last_events,
         "virtual_s": outcome.virtual_s,
-        "command": command_of(plan, full),
+        "command": command_of(plan),
     }
 
 
