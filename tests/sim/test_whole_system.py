@@ -45,9 +45,15 @@ def test_one_seed_gives_the_same_output_twice(tmp_path: Path) -> None:
 
 
 #: Always played. Seeds that found something stay here, each with its story.
-FIXED = (0, 1, 2, 3, 4, 226)
+FIXED = (
+    *(0, 1, 2),
+    48,  # moves by znode under cuts while ZooKeeper stops
+    72,  # a broker that is stopped while it still tries to start
+    125,  # a topic deleted before all its replicas were told of it, one of them on a dead broker
+    149,  # a replica moved off a broker whose session had ended: it stays there, as in Kafka
+)
 #: Other seeds at each run: their number is the day's. A failure names its seed, which then belongs above.
-FRESH = tuple(date.today().toordinal() * 1000 + number for number in range(0))
+FRESH = tuple(date.today().toordinal() * 1000 + number for number in range(4))
 SEEDS = (*FIXED, *FRESH)
 
 

@@ -230,17 +230,18 @@ def _metadata_of(cluster: Cluster, broker_id: int, broker: Broker, partitions: s
 
 
 def replicas_are_the_assigned_ones(cluster: Cluster, history: History) -> Iterator[str]:
-    """Each assigned replica is there, whole, and no broker leads, or hosts, anything else.
+    """Each assigned replica is there, whole, and brokers host nothing else.
 
-    A replica that was removed while its broker, or the controller, was away stays on its disk in Kafka, too: it may be
-    hosted where a session ended in this world, but it never leads. Source: controller.md §8.5, §10.6; broker.md §7.
+    A replica that was removed while its broker, or the controller, was away stays where it is in Kafka, too, until its
+    broker restarts or its topic comes back: so the latter is asked only where no session ended in this world.
+    Source: controller.md §8.5, §10.6; broker.md §7.
     """
     is_calm = len(history.epoch_winners) == 1 and all(len(epochs) == 1 for epochs in history.broker_epochs.values())
     wanted = {tp: cluster.assignment(*tp) for tp in cluster.partitions()}
     hosted = {(b, (tp.topic, tp.partition)): r for b, tp, r in replicas(cluster)}
     for (broker_id, tp), replica in sorted(hosted.items()):
         if broker_id not in wanted.get(tp, ()):
-            if is_calm or replica.led is not None:
+            if is_calm:
                 yield f"broker {broker_id} hosts {tp}, whose replicas are {wanted.get(tp)}"
         elif replica.log is None:
             yield f"broker {broker_id} has no log of {tp}"
