@@ -80,26 +80,26 @@ class Broker:
         `metadata_decoder`: that of all brokers of a process, if there are several.
         `off_loop(work)` waits for disks without stopping the event loop (`asyncio.to_thread`); None: on the loop.
         """
-        self._identity, self._settings = identity, settings
-        self._clock, self._chance, self._off_loop = clock, chance, off_loop
-        self._log = log.bind(broker_id=identity.broker_id)
+        self.identity, self.settings = identity, settings
+        self.clock, self._chance, self._off_loop = clock, chance, off_loop
+        self.log = log.bind(broker_id=identity.broker_id)
         self._metadata = MetadataCache(inter_broker_listener=identity.inter_broker_listener)
         self._files = files
         self._metadata_decoder = metadata_decoder or MetadataDecoder(kept_requests=0)
         board_chance = random.Random(chance.random())
         self._faults = faults or FaultBoard(
-            identity.broker_id, board_chance, clock=clock, log=self._log, rack=identity.rack
+            identity.broker_id, board_chance, clock=clock, log=self.log, rack=identity.rack
         )
         self._network = FaultyNetwork(network, self._faults, self._metadata.broker_at)
         self._unsubscribe = self._faults.subscribe(self._fault_started, lambda row: None)
-        self._supervisor = Supervisor(self._log, halt=lambda reason: self._halt(reason=reason))
-        self._zk = ZkClient(zookeeper, supervisor=self._supervisor, log=self._log)
+        self._supervisor = Supervisor(self.log, halt=lambda reason: self._halt(reason=reason))
+        self.zk = ZkClient(zookeeper, supervisor=self._supervisor, log=self.log)
         self._endpoints: tuple[Endpoint, ...] = ()
         self._bound_ports: dict[str, int] = {}
         self._trace: TraceWriter | None = None
-        self._replicas: ReplicaManager | None = None
+        self.replicas: ReplicaManager | None = None
         self._context: BrokerContext | None = None
-        self._server: SocketServer | None = None
+        self.server: SocketServer | None = None
         self._halted = asyncio.Event()
         self._ended = False
 
@@ -108,13 +108,13 @@ class Broker:
     @property
     def broker_id(self) -> BrokerId:
         """Its id."""
-        return self._identity.broker_id
+        return self.identity.broker_id
 
     @property
     def endpoint(self) -> Endpoint:
         """Where other brokers reach it (the real port). Only after `start`."""
         assert self._endpoints, "the broker has not been started"
-        return next(e for e in self._endpoints if e.listener == self._identity.inter_broker_listener)
+        return next(e for e in self._endpoints if e.listener == self.identity.inter_broker_listener)
 
     @property
     def endpoints(self) -> tuple[Endpoint, ...]:
@@ -162,41 +162,41 @@ class Broker:
             raise
 
     async def _start(self) -> None:
-        await self._zk.open()
-        cluster_id = await prepare_cluster(self._zk, self._chance)
-        self._replicas = self._make_replicas()
-        self._replicas.load_logs(cluster_id=cluster_id)
-        store = ConfigStore(self._zk)
+        await self.zk.open()
+        cluster_id = await prepare_cluster(self.zk, self._chance)
+        self.replicas = self._make_replicas()
+        self.replicas.load_logs(cluster_id=cluster_id)
+        store = ConfigStore(self.zk)
         configs = DynamicConfigs(
             self.broker_id,
             store,
-            self._zk,
-            self._replicas.configs,
-            clock=self._clock,
+            self.zk,
+            self.replicas.configs,
+            clock=self.clock,
             supervisor=self._supervisor,
-            log=self._log,
+            log=self.log,
         )
         await configs.load_broker()
-        server, registration = await self._listen(cluster_id, self._replicas, store, configs)
-        self._replicas.startup()
+        server, registration = await self._listen(cluster_id, self.replicas, store, configs)
+        self.replicas.startup()
         await registration.check_endpoints()
         await registration.register()
-        self._zk.on_new_session(registration.register_again)
+        self.zk.on_new_session(registration.register_again)
         self.context.groups.start()
         await configs.start()
-        self._zk.on_new_session(configs.look_again)
-        self._supervisor.keep("stray-replicas", StrayReplicas(self.context, self._zk).watch)
+        self.zk.on_new_session(configs.look_again)
+        self._supervisor.keep("stray-replicas", StrayReplicas(self.context, self.zk).watch)
         self._fail_log_dirs_again()
         server.serve_requests()
         endpoint = self.endpoint
-        self._log.info(
+        self.log.info(
             ev.BROKER_STARTED,
             host=endpoint.host,
             port=endpoint.port,
             listeners=[f"{e.listener}://{e.host}:{e.port}" for e in self._endpoints],
-            rack=self._identity.rack,
+            rack=self.identity.rack,
             broker_epoch=registration.broker_epoch,
-            log_dirs=[str(path) for path in self._identity.log_dirs],
+            log_dirs=[str(path) for path in self.identity.log_dirs],
         )
 
     def _fail_log_dirs_again(self) -> None:
@@ -206,15 +206,15 @@ class Broker:
                 self._fault_started(row)
 
     def _make_replicas(self) -> ReplicaManager:
-        start_ms = self._clock.now_ms()
-        self._trace = TraceWriter(self.broker_id, self._identity.trace_dir, start_ms=start_ms)
+        start_ms = self.clock.now_ms()
+        self._trace = TraceWriter(self.broker_id, self.identity.trace_dir, start_ms=start_ms)
         return ReplicaManager(
             broker_id=self.broker_id,
-            settings=self._settings.of_replicas(self._identity.log_dirs),
-            clock=self._clock,
+            settings=self.settings.of_replicas(self.identity.log_dirs),
+            clock=self.clock,
             network=self._network,
             rng=random.Random(self._chance.random()),
-            isr_writer=ZkIsrWriter(self._zk, log=self._log),
+            isr_writer=ZkIsrWriter(self.zk, log=self.log),
             metadata=self._metadata,
             trace=self._trace,
             hooks=ReplicaHooks(
@@ -232,7 +232,7 @@ class Broker:
         self, cluster_id: str, replicas: ReplicaManager, store: ConfigStore, configs: DynamicConfigs
     ) -> tuple[SocketServer, Registration]:
         """Binds before registering: what is registered is the port that is really bound."""
-        identity, settings = self._identity, self._settings
+        identity, settings = self.identity, self.settings
         limits = ServerLimits(
             max_request_bytes=settings.socket_request_max_bytes,
             max_connections=settings.max_connections,
@@ -245,13 +245,13 @@ class Broker:
             backlog=settings.socket_listen_backlog_size,
         )
         apis: dict[Any, Any] = {}
-        server = SocketServer(apis, limits=limits, faults=self._faults, log=self._log)
-        self._server = server
+        server = SocketServer(apis, limits=limits, faults=self._faults, log=self.log)
+        self.server = server
         configs.subscribe(server.reconfigure)
         await self._bind(server)
         me = RegisteredBroker(broker_id=self.broker_id, endpoints=self._endpoints, rack=identity.rack)
-        timeout_ms = self._settings.zookeeper_session_timeout_ms
-        registration = Registration(self._zk, me, clock=self._clock, log=self._log, session_timeout_ms=timeout_ms)
+        timeout_ms = self.settings.zookeeper_session_timeout_ms
+        registration = Registration(self.zk, me, clock=self.clock, log=self.log, session_timeout_ms=timeout_ms)
         self._context = self._make_context(cluster_id, replicas, store, configs, registration)
         apis.update(api_table(self._context))
         return server, registration
@@ -259,9 +259,9 @@ class Broker:
     async def _bind(self, server: SocketServer) -> None:
         """Each listener. Raises OSError, which names the address."""
         endpoints = []
-        if len(self._identity.listeners) > 1:
-            server.protect(self._identity.inter_broker_listener)
-        for each in self._identity.listeners:
+        if len(self.identity.listeners) > 1:
+            server.protect(self.identity.inter_broker_listener)
+        for each in self.identity.listeners:
             try:
                 host, port = await server.listen(self._network, each.host, each.port, listener=each.name)
             except OSError as error:
@@ -279,22 +279,22 @@ class Broker:
         configs: DynamicConfigs,
         registration: Registration,
     ) -> BrokerContext:
-        slots = self._settings.max_incremental_fetch_session_cache_slots
+        slots = self.settings.max_incremental_fetch_session_cache_slots
         return BrokerContext(
             broker_id=self.broker_id,
             cluster_id=cluster_id,
-            settings=self._settings,
-            clock=self._clock,
-            log=self._log,
+            settings=self.settings,
+            clock=self.clock,
+            log=self.log,
             supervisor=self._supervisor,
             registration=registration,
-            controller_kind=ControllerKind(self._zk),
+            controller_kind=ControllerKind(self.zk),
             forwarding=ControllerForwarding(
                 self.broker_id,
                 metadata=self._metadata,
                 network=self._network,
-                settings=self._settings,
-                log=self._log,
+                settings=self.settings,
+                log=self.log,
             ),
             metadata=self._metadata,
             metadata_decoder=self._metadata_decoder,
@@ -306,16 +306,16 @@ class Broker:
             config_store=store,
             configs=configs,
             postponed=PostponedPartitions(lambda: host_postponed(self.context), self._supervisor),
-            topic_creator=TopicCreator(self._zk, self._settings, self._chance, log=self._log),
-            producer_ids=ProducerIds(self._zk, self.broker_id),
+            topic_creator=TopicCreator(self.zk, self.settings, self._chance, log=self.log),
+            producer_ids=ProducerIds(self.zk, self.broker_id),
             groups=GroupCoordinator(
-                self._settings,
+                self.settings,
                 replicas,
                 self._metadata,
-                clock=self._clock,
+                clock=self.clock,
                 chance=self._chance,
                 supervisor=self._supervisor,
-                log=self._log,
+                log=self.log,
             ),
         )
 
@@ -325,25 +325,25 @@ class Broker:
         """Hands over leadership (unless not `controlled`), closes the logs cleanly, then leaves ZooKeeper (§4)."""
         if self._ended:
             return
-        if controlled and self._settings.controlled_shutdown_enable and self._context is not None:
+        if controlled and self.settings.controlled_shutdown_enable and self._context is not None:
             shutdown = ControlledShutdown(
                 self.broker_id,
                 lambda: self.context.registration.broker_epoch,
                 metadata=self._metadata,
                 network=self._network,
-                settings=self._settings,
-                log=self._log,
+                settings=self.settings,
+                log=self.log,
             )
             await shutdown.run()
         await self._close(clean=True)
-        self._log.info(ev.BROKER_STOPPED)
+        self.log.info(ev.BROKER_STOPPED)
 
     async def kill(self) -> ZkSession | None:
         """Stops as `kill -9` does: sockets break, nothing is flushed; ZooKeeper notices when the session times out.
 
         Returns the session that a process would have taken along, for the caller to end after its time.
         """
-        session = self._zk.abandoned_session()
+        session = self.zk.abandoned_session()
         await self._close(clean=False)
         return session
 
@@ -352,23 +352,23 @@ class Broker:
         self._unsubscribe()
         self._unsubscribe = lambda: None
         if not clean:
-            await self._zk.abandon()
+            await self.zk.abandon()
         context = self._context
         if context is not None:
             await context.configs.stop()
-        if self._server is not None:
-            await self._server.close()
+        if self.server is not None:
+            await self.server.close()
         if context is not None:
             await context.groups.stop()
             context.forwarding.close()
-        if self._replicas is not None:
+        if self.replicas is not None:
             epoch = context.registration.broker_epoch if context is not None else -1
-            await self._replicas.shutdown(clean=clean, broker_epoch=epoch)
+            await self.replicas.shutdown(clean=clean, broker_epoch=epoch)
         if self._trace is not None:
             self._trace.close()
         await self._supervisor.stop()
         if clean:
-            await self._zk.close()
+            await self.zk.close()
 
     # -- what happens to it --------------------------------------------------------------------------------------
 
@@ -377,20 +377,20 @@ class Broker:
         self._faults.replace(rows)
 
     def _fault_started(self, row: Fault) -> None:
-        if isinstance(row, FailLogDir) and self._replicas is not None:
+        if isinstance(row, FailLogDir) and self.replicas is not None:
             self._faults.acted(row)
-            self._replicas.fail_log_dir(row.log_dir)
+            self.replicas.fail_log_dir(row.log_dir)
         elif isinstance(row, ExpireSession):
             self._faults.acted(row)
-            self._supervisor.once("session-expiry", self._zk.expire)
+            self._supervisor.once("session-expiry", self.zk.expire)
 
     def _log_dir_failed(self, path: str) -> None:
-        self._supervisor.once("log-dir-notice", partial(notify_log_dir_failure, self._zk, self.broker_id))
-        if self._replicas is not None and self._replicas.all_log_dirs_failed:
+        self._supervisor.once("log-dir-notice", partial(notify_log_dir_failure, self.zk, self.broker_id))
+        if self.replicas is not None and self.replicas.all_log_dirs_failed:
             self._halt(reason="every log dir has failed", log_dir=path)
 
     def _halt(self, **keys: str) -> None:
-        self._log.error(ev.BROKER_HALTED, **keys)
+        self.log.error(ev.BROKER_HALTED, **keys)
         self._halted.set()
 
     def _leadership_changed(

@@ -85,11 +85,11 @@ class SocketServer:
     """Accepts from `listen` on; requests wait until `serve_requests`, in order, as at a broker that is starting."""
 
     def __init__(self, apis: ApiTable, *, limits: ServerLimits, faults: FaultBoard, log: Any) -> None:
-        self._apis, self._limits, self._faults, self._log = apis, limits, faults, log
+        self._apis, self.limits, self._faults, self._log = apis, limits, faults, log
         self._limits_at_start = limits
         self._quotas = ConnectionQuotas(limits)
-        self._memory = RequestMemory(limits.queued_max_request_bytes)
-        self._ready = asyncio.Event()
+        self.memory = RequestMemory(limits.queued_max_request_bytes)
+        self.ready = asyncio.Event()
         self._listeners: list[Listener] = []
         self._open: dict[Connection, asyncio.Task[Any]] = {}
         #: connections of other listeners than the protected one that have a slot, the least recently used first
@@ -111,13 +111,13 @@ class SocketServer:
 
     def reconfigure(self, values: Mapping[str, str]) -> None:
         """The broker's dynamic configs are now these. Connections above `max.connections` are closed, others stay."""
-        self._limits = self._limits_at_start.changed(values)
-        self._quotas.change(self._limits)
+        self.limits = self._limits_at_start.changed(values)
+        self._quotas.change(self.limits)
         self._close_excess()
 
     def serve_requests(self) -> None:
         """Lets the requests in that came so far and will come."""
-        self._ready.set()
+        self.ready.set()
 
     async def close(self) -> None:
         """Stops accepting and closes all connections; requests in service are abandoned. Idempotent."""
@@ -166,19 +166,19 @@ class SocketServer:
         for idle_longest in list(self._yielding)[: max(0, self._quotas.excess - len(self._closing))]:
             del self._yielding[idle_longest]
             self._closing.add(idle_longest)
-            self._closed(idle_longest, f"max.connections {self._limits.max_connections} exceeded; silent longest")
+            self._closed(idle_longest, f"max.connections {self.limits.max_connections} exceeded; silent longest")
             idle_longest.close()
 
     def _closed(self, connection: Connection, reason: str) -> None:
         self._log.warning(ev.CONNECTION_CLOSED, peer=connection.peer, reason=reason)
 
     async def _serve_until_closed(self, connection: Connection, listener: str) -> None:
-        frames, memory, held = FrameBuffer(self._limits.max_request_bytes), self._memory, 0
+        frames, memory, held = FrameBuffer(self.limits.max_request_bytes), self.memory, 0
         try:
             while data := await self._receive(connection):
                 for frame in frames.feed(data):
                     held = held or await memory.take(len(frame))
-                    await self._ready.wait()
+                    await self.ready.wait()
                     await self._serve_one(frame, connection, listener)
                     memory.give(held)
                     held = 0
@@ -197,12 +197,12 @@ class SocketServer:
                 await connection.drain()
 
     async def _receive(self, connection: Connection) -> bytes:
-        idle_s = None if self._limits.idle_ms < 0 else self._limits.idle_ms / 1000
+        idle_s = None if self.limits.idle_ms < 0 else self.limits.idle_ms / 1000
         try:
             async with asyncio.timeout(idle_s):
                 return await connection.recv()
         except TimeoutError:
-            raise TimeoutError(f"idle for connections.max.idle.ms {self._limits.idle_ms}") from None
+            raise TimeoutError(f"idle for connections.max.idle.ms {self.limits.idle_ms}") from None
 
     async def _answer(self, frame: bytes, connection: Connection, listener: str) -> bytes | None:
         """The frame of the answer, None for none. Raises CloseConnection or ProtocolError."""

@@ -30,7 +30,7 @@ class ZkClient:
     def __init__(self, connector: ZkConnector, *, supervisor: Supervisor | None = None, log: Any) -> None:
         self._connector, self._log = connector, log
         self._supervisor = supervisor if supervisor is not None else Supervisor(log)
-        self._session: ZkSession | None = None
+        self.session: ZkSession | None = None
         self._previous_session_id = 0
         self._connected = asyncio.Event()
         self._watchers: dict[str, WatchHandler] = {}
@@ -48,14 +48,14 @@ class ZkClient:
             on_watch=self._dispatch, on_expired=lambda: self._expired(opened[0] if opened else None)
         )
         opened.append(session)
-        self._session = session
+        self.session = session
         self._connected.set()
         self._log.info(ev.ZK_CONNECTED, session_id=f"{session.session_id:#x}")
 
     @property
     def session_id(self) -> int:
         """The id of the current session, 0 when there is none."""
-        return self._session.session_id if self._session is not None else 0
+        return self.session.session_id if self.session is not None else 0
 
     @property
     def previous_session_id(self) -> int:
@@ -78,7 +78,7 @@ class ZkClient:
         """
         while True:
             await self._connected.wait()
-            session = self._session
+            session = self.session
             assert session is not None
             try:
                 return await session.perform(ops)
@@ -94,21 +94,21 @@ class ZkClient:
         """Ends the session: the registration vanishes. Idempotent."""
         self._closed = True
         await self._cancel_reopening()
-        if self._session is not None:
-            await self._session.close()
-            self._session = None
+        if self.session is not None:
+            await self.session.close()
+            self.session = None
         self._connected.clear()
 
     async def expire(self) -> None:
         """Ends the session as if it had expired (a fault): the registration vanishes, a new session is opened."""
-        session = self._session
+        session = self.session
         if session is not None and not self._closed:
             await session.close()
             self._expired(session)
 
     def abandoned_session(self) -> ZkSession | None:
         """The session that `abandon` lets go of."""
-        return self._session
+        return self.session
 
     async def abandon(self) -> None:
         """Lets go of the session without ending it, as a killed process does: it lives until it times out.
@@ -117,7 +117,7 @@ class ZkClient:
         """
         self._closed = True
         await self._cancel_reopening()
-        self._session = None
+        self.session = None
         self._connected.clear()
 
     async def _cancel_reopening(self) -> None:
@@ -132,11 +132,11 @@ class ZkClient:
 
     def _expired(self, session: ZkSession | None) -> None:
         """Once per session, from whoever notices first."""
-        if self._closed or session is not self._session or self._session is None:
+        if self._closed or session is not self.session or self.session is None:
             return
-        self._previous_session_id = self._session.session_id
+        self._previous_session_id = self.session.session_id
         self._log.warning(ev.ZK_SESSION_EXPIRED, session_id=f"{self._previous_session_id:#x}")
-        self._session = None
+        self.session = None
         self._connected.clear()
         previous = self._reopening
         self._reopening = self._supervisor.once("session-renewal", partial(self._reopen, previous))

@@ -99,7 +99,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     _print_what_the_terminal_cannot()
     command = COMMANDS[words[0]]
     try:
-        code = _load(command.target)(_with_bootstrap(command, words[1:]))
+        code = _load(command.target)(with_bootstrap(command, words[1:]))
         sys.stdout.flush()
         return code
     except KeyboardInterrupt:
@@ -127,7 +127,7 @@ def _forget_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _with_bootstrap(command: Command, words: list[str]) -> list[str]:
+def with_bootstrap(command: Command, words: list[str]) -> list[str]:
     """A tool's words; where they name no cluster, the one of the data folder (KWOB_DATA, else ./kwob-data), if any."""
     if command.heading != _TOOLS or not words or any(word.partition("=")[0] in _NAME_A_CLUSTER for word in words):
         return words

@@ -13,10 +13,12 @@ from tests.tidy.rooms import MAY_IMPORT, ONLY_IN, arrows_of_modules, arrows_of_r
 from tests.tidy.source import (
     MODULES,
     ROOT,
+    TEST_MODULES,
     TOP_LEVEL,
     facts_of,
     imports,
     lines_of,
+    private_reaches,
     text_of,
     tracked,
     under,
@@ -31,6 +33,8 @@ TOO_LONG = {
     "controller.node.process.__init__": 53,
     "controller.rules.configs.topic": 408,
 }
+#: Private attributes of others that tests look at, in all.
+REACHES_MAX = 30
 #: Outside these, time passes on the event loop and chance comes from a generator that is passed in.
 MAY_CALL_THE_WORLD = ("controller.world.real", "controller.local", "controller.demo")
 
@@ -128,6 +132,12 @@ def test_what_prose_names_is_there() -> None:
 )
 def test_names_are_told_from_what_is_nowhere(name: str, expected: bool) -> None:
     assert resolves(name) is expected
+
+
+def test_tests_look_at_what_is_public() -> None:
+    """Private attributes of others: few, and not more."""
+    reaches = [reach for path in TEST_MODULES.values() for reach in private_reaches(path)]
+    assert len(reaches) <= REACHES_MAX, reaches
 
 
 def test_prose_is_in_docstrings_and_comments(tmp_path: Path) -> None:

@@ -67,7 +67,7 @@ class GroupCoordinator:
         self._settings, self._clock, self._chance, self._log = settings, clock, chance, log
         self._supervisor = supervisor
         self._group_log = GroupLog(replicas, clock, timeout_ms=settings.offsets_commit_timeout_ms)
-        self._registry = GroupRegistry(
+        self.registry = GroupRegistry(
             settings,
             metadata,
             self._group_log,
@@ -85,12 +85,12 @@ class GroupCoordinator:
 
     def start(self) -> None:
         """Serves from now on, and drops expired offsets from time to time."""
-        self._registry.is_active = True
+        self.registry.is_active = True
         self._remember(self._supervisor.keep("offsets-retention", self._expire_offsets))
 
     async def stop(self) -> None:
         """Ends timers and tasks; requests that wait are told to look elsewhere. Idempotent."""
-        await self._registry.close()
+        await self.registry.close()
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
@@ -100,7 +100,7 @@ class GroupCoordinator:
         self, became_leader: Collection[TopicPartition], became_follower: Collection[TopicPartition]
     ) -> None:
         """See `GroupRegistry.leadership_changed`."""
-        self._registry.leadership_changed(became_leader, became_follower)
+        self.registry.leadership_changed(became_leader, became_follower)
 
     def _dropped(self, entry: GroupEntry) -> None:
         if entry.timer is not None:
@@ -114,24 +114,24 @@ class GroupCoordinator:
 
     def partition_of(self, group_id: str) -> int:
         """The partition of `__consumer_offsets` that the group lives in."""
-        return self._registry.partition_of(group_id)
+        return self.registry.partition_of(group_id)
 
     def error_for(self, group_id: str, *, may_be_empty: bool = False) -> ErrorCode | None:
         """See `GroupRegistry.error_for`."""
-        return self._registry.error_for(group_id, may_be_empty=may_be_empty)
+        return self.registry.error_for(group_id, may_be_empty=may_be_empty)
 
     def entry(self, group_id: str) -> GroupEntry | None:
         """The group, if this broker has it."""
-        return self._registry.entry(group_id)
+        return self.registry.entry(group_id)
 
     def entries(self) -> Iterable[GroupEntry]:
         """All groups of this broker, by id."""
-        return self._registry.entries()
+        return self.registry.entries()
 
     @property
     def is_loading(self) -> bool:
         """Whether some partition is still being read."""
-        return self._registry.is_loading
+        return self.registry.is_loading
 
     # -- membership ----------------------------------------------------------------------------------------------
 
@@ -150,7 +150,7 @@ class GroupCoordinator:
             error = ErrorCode.UNKNOWN_MEMBER_ID
         if error is not None:
             return JoinAnswer(error=error, member_id=request.member_id)
-        entry = self._registry.make(group_id)
+        entry = self.registry.make(group_id)
         ticket, answer = self._park()
         self._perform(entry, entry.group.join(request, ticket, self._clock.now_ms()))
         joined: JoinAnswer = await self._answer(ticket, answer)
@@ -215,7 +215,7 @@ class GroupCoordinator:
         entry = self.entry(group_id)
         if entry is None and generation >= 0:
             return ErrorCode.ILLEGAL_GENERATION
-        entry = entry or self._registry.make(group_id)
+        entry = entry or self.registry.make(group_id)
         error = entry.group.commit_error(member_id, group_instance_id, generation, self._clock.now_ms())
         self._reschedule(entry)
         if error is not ErrorCode.NONE or not offsets:
@@ -268,7 +268,7 @@ class GroupCoordinator:
     async def _delete(self, entry: GroupEntry) -> ErrorCode:
         """The group dies first, so that nobody joins while its tombstones are written."""
         group_id, generation = entry.group.group_id, entry.group.generation
-        self._registry.remove(group_id)
+        self.registry.remove(group_id)
         pairs: list[tuple[bytes, bytes | None]] = [
             (encode_offset_key(OffsetKey(group_id, tp)), None) for tp in sorted(entry.offsets)
         ]

@@ -65,7 +65,7 @@ class GroupRegistry:
         )
         self._entries: dict[str, GroupEntry] = {}
         self._owned: set[int] = set()
-        self._loading: dict[int, asyncio.Task[None]] = {}
+        self.loading: dict[int, asyncio.Task[None]] = {}
         self.is_active = False
 
     # -- partitions that come and go -----------------------------------------------------------------------------
@@ -79,15 +79,15 @@ class GroupRegistry:
                 self._unload(tp.partition)
         for tp in sorted(became_leader):
             partition = tp.partition
-            if tp.topic == GROUP_METADATA_TOPIC and partition not in self._owned and partition not in self._loading:
+            if tp.topic == GROUP_METADATA_TOPIC and partition not in self._owned and partition not in self.loading:
                 task = self._supervisor.once("group-load", partial(self._load, partition))
-                self._loading[partition] = task
+                self.loading[partition] = task
                 task.add_done_callback(partial(self._load_ended, partition))
 
     def _load_ended(self, partition: int, task: asyncio.Task[None]) -> None:
         """A load that failed leaves a partition that is not owned: clients look elsewhere."""
-        if self._loading.get(partition) is task:
-            del self._loading[partition]
+        if self.loading.get(partition) is task:
+            del self.loading[partition]
 
     async def _load(self, partition: int) -> None:
         """Raises: StorageFailure."""
@@ -104,11 +104,11 @@ class GroupRegistry:
             self._entries[group_id] = entry
             self._on_loaded(entry)
         self._owned.add(partition)
-        del self._loading[partition]
+        del self.loading[partition]
         self._log.info(ev.GROUP_LOADED, partition=partition, groups=len(loaded.groups))
 
     def _unload(self, partition: int) -> None:
-        loading = self._loading.pop(partition, None)
+        loading = self.loading.pop(partition, None)
         if loading is not None:
             loading.cancel()
         if partition not in self._owned:
@@ -122,8 +122,8 @@ class GroupRegistry:
     async def close(self) -> None:
         """Lets go of all partitions. Idempotent."""
         self.is_active = False
-        loading = list(self._loading.values())
-        for partition in sorted(self._owned | self._loading.keys()):
+        loading = list(self.loading.values())
+        for partition in sorted(self._owned | self.loading.keys()):
             self._unload(partition)
         await asyncio.gather(*loading, return_exceptions=True)
 
@@ -141,14 +141,14 @@ class GroupRegistry:
         if not self.is_active:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         partition = self.partition_of(group_id)
-        if partition in self._loading:
+        if partition in self.loading:
             return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         return None if partition in self._owned else ErrorCode.NOT_COORDINATOR
 
     @property
     def is_loading(self) -> bool:
         """Whether some partition is still being read."""
-        return bool(self._loading)
+        return bool(self.loading)
 
     def entry(self, group_id: str) -> GroupEntry | None:
         """The group, if this broker has it."""

@@ -65,7 +65,7 @@ class ReplicaManager:
     ) -> None:
         log = log if log is not None else structlog.get_logger().bind(broker_id=broker_id)
         self._hooks = hooks = hooks if hooks is not None else ReplicaHooks()
-        self._table = ReplicaTable(
+        self.table = ReplicaTable(
             broker_id=broker_id,
             settings=settings,
             clock=clock,
@@ -82,15 +82,15 @@ class ReplicaManager:
             follower_quota=_quota(broker_id, settings),
             alter_log_dirs_quota=_quota(broker_id, settings),
         )
-        self._fetchers = FetcherManager(self._table, network, hooks.is_paused)
-        self.configs = ReplicaConfigs(self._table, self._fetchers)
-        self._isr_updates = IsrUpdates(self._table, isr_writer)
-        self._housekeeping = Housekeeping(self._table)
-        self.moves = LogDirMoves(self._table, self._housekeeping.purge_later)
-        self._roles = ReplicaRoles(self._table, self._fetchers, self._housekeeping.delete_later)
-        self.producing = Producing(self._table)
-        self.fetching = Fetching(self._table, self._isr_updates)
-        self.offsets = Offsets(self._table)
+        self.fetchers = FetcherManager(self.table, network, hooks.is_paused)
+        self.configs = ReplicaConfigs(self.table, self.fetchers)
+        self.isr_updates = IsrUpdates(self.table, isr_writer)
+        self._housekeeping = Housekeeping(self.table)
+        self.moves = LogDirMoves(self.table, self._housekeeping.purge_later)
+        self._roles = ReplicaRoles(self.table, self.fetchers, self._housekeeping.delete_later)
+        self.producing = Producing(self.table)
+        self.fetching = Fetching(self.table, self.isr_updates)
+        self.offsets = Offsets(self.table)
         self._has_started = self._has_ended = False
         self._alive: frozenset[BrokerId] | None = None
 
@@ -102,7 +102,7 @@ class ReplicaManager:
         Raises: LogDirsUnusable (from log.dirs) when no dir can be used, another process holds one, or the cluster or
         broker id differs.
         """
-        table = self._table
+        table = self.table
         report = table.dirs.open(
             broker_id=table.broker_id, cluster_id=cluster_id, config_of=table.config_of, now_ms=table.now_ms()
         )
@@ -122,7 +122,7 @@ class ReplicaManager:
 
     def startup(self) -> None:
         """Starts the periodic work: isr-expiration (first run at once), ISR propagation, checkpoints, retention."""
-        table = self._table
+        table = self.table
         self._has_started = True
         settings = {
             "replica.lag.time.max.ms": str(table.settings.replica_lag_time_max_ms),
@@ -133,7 +133,7 @@ class ReplicaManager:
         for log_dir in table.dirs:
             if not log_dir.is_online:
                 self._hooks.on_log_dir_failure(log_dir.name)
-        self._isr_updates.start()
+        self.isr_updates.start()
         self._housekeeping.start()
 
     async def shutdown(self, *, clean: bool = True, broker_epoch: int = -1) -> None:
@@ -144,10 +144,10 @@ class ReplicaManager:
         if self._has_ended:
             return
         self._has_ended = True
-        table = self._table
-        await self._fetchers.stop()
+        table = self.table
+        await self.fetchers.stop()
         await self.moves.stop()
-        await self._isr_updates.stop()
+        await self.isr_updates.stop()
         await self._housekeeping.stop()
         watermarks, future_watermarks = self._housekeeping.watermarks(), self._housekeeping.future_watermarks()
         if clean:
@@ -167,7 +167,7 @@ class ReplicaManager:
     def abandon(self) -> None:
         """Gives up the locks of the log dirs, as the end of a process would; for the simulation of a kill only."""
         self._has_ended = True
-        self._table.dirs.unlock()
+        self.table.dirs.unlock()
 
     # -- the controller's requests ------------------------------------------------------------------------------------
 
@@ -201,12 +201,12 @@ class ReplicaManager:
 
     def alive_brokers_changed(self) -> None:
         """The metadata cache may have another set of live brokers: call after every UpdateMetadata."""
-        alive = frozenset(self._table.metadata.alive_brokers())
+        alive = frozenset(self.table.metadata.alive_brokers())
         if alive == self._alive:
             return
         self._alive = alive
-        self._table.trace_aliveness()
-        for partition in self._table.led():
+        self.table.trace_aliveness()
+        for partition in self.table.led():
             if partition.led is not None:
                 partition.led.alive = alive
             partition.log_starts_changed.wake()
@@ -215,8 +215,8 @@ class ReplicaManager:
 
     def local_partitions(self) -> set[TopicPartition]:
         """Those that are hosted here, and those whose logs lie on the disks without being served."""
-        on_disk = (tp for log_dir in self._table.dirs for tp in log_dir.logs)
-        return {*on_disk, *(tp for tp, partition in self._table.partitions.items() if not partition.is_offline)}
+        on_disk = (tp for log_dir in self.table.dirs for tp in log_dir.logs)
+        return {*on_disk, *(tp for tp, partition in self.table.partitions.items() if not partition.is_offline)}
 
     def put_aside(self, topic_partition: TopicPartition) -> Path | None:
         """Hosts it no longer, and renames its log (if there is one) to `-stray`; returns where that is then."""
@@ -234,17 +234,17 @@ class ReplicaManager:
 
         Empty when there is no such log. `controller.wire.records.iterate` decodes them.
         """
-        log = self._table.dirs.get(topic_partition)
+        log = self.table.dirs.get(topic_partition)
         return iter(()) if log is None else log.batches()
 
     @property
     def log_dir_names(self) -> list[str]:
         """The configured log dirs, in their order, failed ones too."""
-        return [log_dir.name for log_dir in self._table.dirs]
+        return [log_dir.name for log_dir in self.table.dirs]
 
     def describe_log_dirs(self, partitions: Collection[TopicPartition] | None = None) -> list[LogDirDescription]:
         """One entry per configured dir, with these replicas (None: all)."""
-        return [self._describe(log_dir, partitions) for log_dir in self._table.dirs]
+        return [self._describe(log_dir, partitions) for log_dir in self.table.dirs]
 
     def _describe(self, log_dir: LogDir, partitions: Collection[TopicPartition] | None) -> LogDirDescription:
         path = str(log_dir.path.absolute())
@@ -261,7 +261,7 @@ class ReplicaManager:
 
     def _replica_on_disk(self, topic_partition: TopicPartition, log: Log, is_future: bool) -> ReplicaOnDisk:
         """A lag of -1: the replica's current log is not served, so there is nothing to compare with."""
-        partition = self._table.partitions.get(topic_partition)
+        partition = self.table.partitions.get(topic_partition)
         lag = -1
         if partition is not None and partition.log is not None:
             lag = partition.log.leo - log.leo if is_future else max(partition.hw - log.leo, 0)
@@ -271,28 +271,28 @@ class ReplicaManager:
 
     def fail_log_dir(self, path: str) -> None:
         """Takes a dir offline as an I/O error would (§11.1); for faults. Ignores an unknown or failed path."""
-        log_dir = self._table.dirs.by_name(path)
+        log_dir = self.table.dirs.by_name(path)
         if log_dir is not None:
             self._storage_failed(StorageFailure(log_dir.path, OSError("failed on purpose")))
 
     def _storage_failed(self, failure: StorageFailure) -> None:
-        log_dir = next((d for d in self._table.dirs if d.path == failure.log_dir), None)
+        log_dir = next((d for d in self.table.dirs if d.path == failure.log_dir), None)
         if log_dir is None or not log_dir.is_online:
             return
         self.moves.dir_failed(log_dir)
-        partitions = self._table.dirs.take_offline(log_dir.name) or []
-        self._fetchers.remove(partitions)
+        partitions = self.table.dirs.take_offline(log_dir.name) or []
+        self.fetchers.remove(partitions)
         for topic_partition in partitions:
-            if (partition := self._table.partitions.get(topic_partition)) is not None:
+            if (partition := self.table.partitions.get(topic_partition)) is not None:
                 self._trace_stop(topic_partition, partition.leader_epoch)
                 partition.go_offline()
         self._tell_failure(log_dir.name, str(failure))
 
     def _trace_stop(self, topic_partition: TopicPartition, epoch: int) -> None:
-        self._table.trace.row(TraceEvent.STOP, self._table.now_ms(), topic_partition, epoch=epoch, value=STOP_KEEP)
+        self.table.trace.row(TraceEvent.STOP, self.table.now_ms(), topic_partition, epoch=epoch, value=STOP_KEEP)
 
     def _tell_failure(self, name: str, reason: str) -> None:
-        self._table.log.error(ev.LOG_DIR_FAILED, log_dir=name, reason=reason)
+        self.table.log.error(ev.LOG_DIR_FAILED, log_dir=name, reason=reason)
         if self._has_started:
             self._hooks.on_log_dir_failure(name)
 
@@ -300,13 +300,13 @@ class ReplicaManager:
 
     def is_leader(self, topic_partition: TopicPartition) -> bool:
         """Whether this broker leads the partition now."""
-        partition = self._table.partitions.get(topic_partition)
+        partition = self.table.partitions.get(topic_partition)
         return partition is not None and partition.led is not None
 
     @property
     def all_log_dirs_failed(self) -> bool:
         """Whether the broker must halt (§11.1)."""
-        return self._table.dirs.all_offline
+        return self.table.dirs.all_offline
 
 
 def _quota(broker_id: BrokerId, settings: ReplicaSettings) -> ReplicationQuota:

@@ -168,7 +168,7 @@ def preempted(event: Event) -> tuple[Effect, ...]:
 
 
 #: What the `ControllerState` gauge shows while an event is processed. Source: spec controller.md §4.2.
-_STATES: Final[dict[type[Event], ControllerState]] = {
+STATES: Final[dict[type[Event], ControllerState]] = {
     events.Startup: ControllerState.CONTROLLER_CHANGE,
     events.ControllerChange: ControllerState.CONTROLLER_CHANGE,
     events.Reelect: ControllerState.CONTROLLER_CHANGE,
@@ -198,4 +198,4 @@ _STATES: Final[dict[type[Event], ControllerState]] = {
 
 def state_during(event: Event) -> ControllerState:
     """What the `ControllerState` gauge shows while the event is processed."""
-    return _STATES[type(event)]
+    return STATES[type(event)]

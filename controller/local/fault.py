@@ -37,7 +37,7 @@ __all__ = ["FAULT_FILE", "main", "write_faults"]
 #: How long a fault that acts once is in force: brokers look at the file every 0.2 s.
 ONCE_MS: Final = 2_000
 #: kind -> (what it does, its flags: name, type, help)
-_FLAGS: Final[dict[str, tuple[str, tuple[tuple[str, Any, str], ...]]]] = {
+FLAGS: Final[dict[str, tuple[str, tuple[tuple[str, Any, str], ...]]]] = {
     "pause_replication": (
         "followers stop fetching",
         (("topic", str, "only of this topic (default: of all)"), ("partition", int, "only this one of the topic")),
@@ -157,7 +157,7 @@ def _row(options: argparse.Namespace) -> Fault:
         return decoded[0]
     except FaultError as error:
         text = str(error)
-        for flag, _, _ in _FLAGS.get(options.command.replace("-", "_"), ("", ()))[1]:
+        for flag, _, _ in FLAGS.get(options.command.replace("-", "_"), ("", ()))[1]:
             text = re.sub(rf"\b{flag.replace('-', '_')}\b", f"--{flag}", text)
         raise _UsageError(text) from error
 
@@ -171,7 +171,7 @@ def _columns(options: argparse.Namespace) -> dict[str, Any]:
         values["broker"] = options.broker[0] if len(options.broker) == 1 else options.broker
     if options.rack is not None:
         values["rack"] = options.rack
-    for flag, _, _ in _FLAGS[kind][1]:
+    for flag, _, _ in FLAGS[kind][1]:
         name = flag.replace("-", "_")
         if (value := getattr(options, name)) is not None:
             values[name] = value
@@ -207,7 +207,7 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("file", type=Path, metavar="FILE")
     run.add_argument("--detach", action="store_true", help="do not wait for its end")
     for kind in KINDS:
-        summary, flags = _FLAGS[kind]
+        summary, flags = FLAGS[kind]
         command = commands.add_parser(kind.replace("_", "-"), parents=[data, _whom_and_when()], help=summary)
         for flag, read, text in flags:
             command.add_argument(

@@ -20,14 +20,15 @@ LOCK_FILE: Final = "kwob.lock"
 @contextlib.contextmanager
 def own_folder(data: Path) -> Iterator[None]:
     """Makes or reuses a data folder, and holds its lock inside the block. Raises: ClusterError."""
-    lock = _take_folder(data)
+    lock = take_folder(data)
     try:
         yield
     finally:
         os.close(lock)
 
 
-def _take_folder(data: Path) -> int:
+def take_folder(data: Path) -> int:
+    """Makes the data folder and takes its lock, whose descriptor it returns. Raises: what `own_folder` does."""
     try:
         data.mkdir(parents=True, exist_ok=True)
         if any(data.iterdir()) and not any((data / name).exists() for name in (CLUSTER_FILE, LOCK_FILE)):

@@ -48,14 +48,14 @@ _OWN_SETTINGS: Final = {
 
 def main(argv: Sequence[str]) -> int:
     """`kwob up`. Returns the exit code: 0 after Ctrl-C, 1 when the cluster cannot run, 2 for wrong arguments."""
-    options = _parser().parse_args(argv)
+    options = parser_of_up().parse_args(argv)
     try:
         _require_not_own(settings.load(None, options.override))
     except settings.SettingError as error:
         print(f"kwob up: {error}", file=sys.stderr)
         return EXIT_USAGE
     try:
-        plan, remarks = _plan(options)
+        plan, remarks = cluster_plan(options)
         socket_path(plan.data)
         with own_folder(plan.data), logs.configure("up", json_file=plan.log_path("up")):
             return run_until_signal(_up(plan, remarks), interrupted=0)
@@ -66,7 +66,8 @@ def main(argv: Sequence[str]) -> int:
     return EXIT_FAILED
 
 
-def _parser() -> argparse.ArgumentParser:
+def parser_of_up() -> argparse.ArgumentParser:
+    """The options of `kwob up`."""
     parser = make_parser(
         "kwob up",
         "Runs a local cluster (ZooKeeper, controllers, brokers) until Ctrl-C. Its state stays in --data; on a folder "
@@ -112,7 +113,7 @@ def _require_not_own(given: Mapping[str, str]) -> None:
             raise settings.SettingError(f"{name} is not for --override here: {_OWN_SETTINGS[name]}")
 
 
-def _plan(options: argparse.Namespace) -> tuple[ClusterPlan, list[str]]:
+def cluster_plan(options: argparse.Namespace) -> tuple[ClusterPlan, list[str]]:
     """What to run, and what to remark on: what was not given is as the folder had it. Raises: ClusterError."""
     data: Path = options.data
     earlier = read_cluster(data) if (data / CLUSTER_FILE).exists() else None

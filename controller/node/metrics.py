@@ -142,10 +142,10 @@ class MetricsServer:
     """Serves the page at `/metrics`; everything else is 404. `more` are collectors besides the controller's own."""
 
     def __init__(self, controller: Controller, more: Iterable[Collector] = ()) -> None:
-        self._registry = CollectorRegistry()
-        self._registry.register(ControllerCollector(controller, asyncio.get_running_loop().time))
+        self.registry = CollectorRegistry()
+        self.registry.register(ControllerCollector(controller, asyncio.get_running_loop().time))
         for collector in more:
-            self._registry.register(collector)
+            self.registry.register(collector)
         self._listener: Listener | None = None
 
     async def listen(self, network: Network, host: str, port: int) -> tuple[str, int]:
@@ -178,7 +178,7 @@ class MetricsServer:
         path = words[1].split(b"?")[0] if len(words) == 3 else b""
         if words[0] != b"GET" or path not in (b"/metrics", b"/"):
             return _http("404 Not Found", b"try /metrics\n")
-        return _http("200 OK", generate_latest(self._registry))
+        return _http("200 OK", generate_latest(self.registry))
 
 
 def _http(status: str, body: bytes) -> bytes:

@@ -80,8 +80,8 @@ class Programs:
         self.controllers.pop(number, None)
         stopping = self.stopping.pop(number, None)
         for broker in (self.brokers.pop(number, None), stopping):
-            if isinstance(broker, Broker) and broker._replicas is not None:
-                broker._replicas.abandon()
+            if isinstance(broker, Broker) and broker.replicas is not None:
+                broker.replicas.abandon()
         if power and number in self.disks:
             self.disks[number].lose_power()
 

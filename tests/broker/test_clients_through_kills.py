@@ -140,13 +140,13 @@ def test_what_was_acknowledged_is_read_once_and_in_order(zk_connect: str, tmp_pa
 
 def create(machines: Machines, topic: str) -> None:
     new = NewTopic(topic, PARTITIONS, 3, config={"min.insync.replicas": "2"})
-    machines._admin.create_topics([new])[topic].result(LIMIT_S)
+    machines.admin.create_topics([new])[topic].result(LIMIT_S)
     until("all replicas are in sync", lambda: is_whole(machines, [topic]), LIMIT_S)
 
 
 def is_whole(machines: Machines, topics: Iterable[str]) -> bool:
     try:
-        found = machines._admin.list_topics(timeout=5).topics
+        found = machines.admin.list_topics(timeout=5).topics
     except KafkaException:
         return False
     partitions = [p for topic in topics if topic in found for p in found[topic].partitions.values()]

@@ -36,7 +36,7 @@ class Machines:
         self.brokers: dict[int, Program] = {}
         self._controller: Program | None = None
         self.bootstrap = ",".join(f"127.0.0.1:{port}" for port in self.ports.values())
-        self._admin: AdminClient
+        self.admin: AdminClient
 
     def start_all(self) -> None:
         """Starts the processes and waits for them."""
@@ -50,7 +50,7 @@ class Machines:
             broker.wait_for("broker.started")
         until_served(self.ports)
         # A client that asked too early would keep to what it heard.
-        self._admin = AdminClient({"bootstrap.servers": self.bootstrap, "topic.metadata.refresh.interval.ms": 1_000})
+        self.admin = AdminClient({"bootstrap.servers": self.bootstrap, "topic.metadata.refresh.interval.ms": 1_000})
 
     def start(self, number: int) -> None:
         """Starts a broker, on the files it left."""
@@ -85,13 +85,13 @@ class Machines:
         """The topic, with a replica on every broker and small segments."""
         factor = len(self.ports)
         config = {"min.insync.replicas": str(min(2, factor)), "segment.bytes": "60000", "index.interval.bytes": "500"}
-        made = self._admin.create_topics([NewTopic(TOPIC, PARTITIONS, factor, config=config)])
+        made = self.admin.create_topics([NewTopic(TOPIC, PARTITIONS, factor, config=config)])
         made[TOPIC].result(LIMIT_S)
 
     def partitions(self) -> dict[int, Any]:
         """What a live broker says of the topic's partitions; nothing while it does not answer."""
         try:
-            return dict(self._admin.list_topics(TOPIC, timeout=5).topics[TOPIC].partitions)
+            return dict(self.admin.list_topics(TOPIC, timeout=5).topics[TOPIC].partitions)
         except KafkaException:
             return {}
 

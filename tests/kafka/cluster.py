@@ -189,7 +189,7 @@ class Cluster:
             str(self.data(node_id)),
             *overrides,
         ]
-        return self._node(
+        return self.start_node(
             node_id, port, command, rf"KafkaServer id={node_id}\] started", KAFKA_HEAP=f"-Xms64m -Xmx256m {JVM}"
         )
 
@@ -202,7 +202,7 @@ class Cluster:
             "--listener", f"127.0.0.1:{port}", "--log-dirs", str(self.data(node_id)),
         ]  # fmt: skip
         command += [word for name, value in given.items() for word in ("--override", f"{name}={value}")]
-        return self._node(node_id, port, command, r"broker\.started")
+        return self.start_node(node_id, port, command, r"broker\.started")
 
     def controller(self, node_id: int, **settings: Any) -> Node:
         """Our controller. Not started."""
@@ -213,9 +213,9 @@ class Cluster:
             "--listener", f"127.0.0.1:{port}",
         ]  # fmt: skip
         command += [word for name, value in given.items() for word in ("--override", f"{name}={value}")]
-        return self._node(node_id, port, command, r"controller\.started")
+        return self.start_node(node_id, port, command, r"controller\.started")
 
-    def _node(self, node_id: int, port: int, command: list[str], ready: str, **environment: str) -> Node:
+    def start_node(self, node_id: int, port: int, command: list[str], ready: str, **environment: str) -> Node:
         log = self.folder / f"node-{node_id}.log"
         self.nodes[node_id] = Node(node_id, port, command, ready, log, environment)
         return self.nodes[node_id]

@@ -84,7 +84,7 @@ def test_a_broker_answers_metadata_without_zookeeper(tmp_path: Path) -> None:
         cluster = BrokerCluster(world, tmp_path)
         broker = await cluster.start(1)
         await cluster.create_topic("t", [(1,), (1,)])
-        session = broker._zk._session
+        session = broker.zk.session
         assert session is not None
         asked: list[Any] = []
         perform: Callable[..., Any] = session.perform

@@ -52,7 +52,7 @@ def test_nobody_leads_but_the_last_member(fault: Fault) -> None:
         assert all(state.leader != 2 for _, state, _ in leaders_in(stage.sent))
 
     def returns(stage: Stage) -> None:
-        if 1 not in stage._broker_sessions:
+        if 1 not in stage.broker_sessions:
             stage.broker_starts(1)
         stage.run()
 

@@ -45,7 +45,7 @@ def test_after_a_failover_a_deletion_waits_for_the_move() -> None:
     def make() -> Stage:
         stage = four_brokers()
         move_to(stage, 3, 4)
-        stage._end_session(stage.session)
+        stage.end_session(stage.session)
         stage.make("/admin/delete_topics/t")
         stage.new_controller()
         stage.take_sent()
@@ -146,7 +146,7 @@ def test_gauges_equal_a_recount_while_topics_come_and_go() -> None:
         stage.run()
 
     def check(stage: Stage) -> None:
-        act_again = 1 not in stage._broker_sessions
+        act_again = 1 not in stage.broker_sessions
         for topic in ("a", "b"):
             mark(stage, topic)
         if act_again:

@@ -137,7 +137,7 @@ def test_wishes_by_znode_that_waited_for_a_controller_are_granted() -> None:
                 b'{"controller_epoch":1,"leader":1,"version":1,"leader_epoch":1,"isr":[2,1]}',
             )
         )
-        stage._end_session(stage.session)
+        stage.end_session(stage.session)
         move = '{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[2,3]}]}'
         stage.make("/admin/reassign_partitions", move.encode())
         stage.make("/admin/preferred_replica_election", b'{"version":1,"partitions":[{"topic":"u","partition":0}]}')

@@ -81,7 +81,7 @@ class Server:
 
     async def expire(self, session: ZkSession) -> None:
         if isinstance(session, KazooSession):
-            thief = KazooClient(str(self._zk_connect).partition("/")[0], client_id=session._client.client_id)
+            thief = KazooClient(str(self._zk_connect).partition("/")[0], client_id=session.client.client_id)
             await asyncio.to_thread(thief.start)
             await asyncio.to_thread(thief.stop)
             thief.close()
@@ -146,7 +146,7 @@ def test_the_own_old_registration_is_replaced_and_never_vanishes(server: Server)
         client, other = await server.client(), await server.client()
         mine = registration(client)
         before = await mine.register()
-        old = client._session
+        old = client.session
         assert old is not None
         client.on_new_session(mine.register_again)
         client._expired(old)
@@ -293,14 +293,14 @@ def test_whatever_the_client_tells_somebody_acts_afterwards(zk_connect: str, eve
         await registration(client).register()
         async with controller(server) as made:
             await until(lambda: BrokerId(1) in made.state.live_brokers)
-            session = made.zk._session.session
+            session = made.zk.session.session
             epoch = made.state.epoch
             match event:
                 case "an event without an end":
                     made.loop.expire()
                     made.loop.put(events.RegisterBrokerAndReelect())
                 case "a lost connection":
-                    session._client._connection._socket.shutdown(2)
+                    session.client._connection._socket.shutdown(2)
                 case _:
                     await server.expire(session)
             await until(lambda: event == "a lost connection" or made.state.epoch > epoch)

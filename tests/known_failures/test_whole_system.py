@@ -92,9 +92,9 @@ def test_the_new_leader_leads_before_the_old_one_is_let_go(tmp_path: Path) -> No
         cluster.world.network.set_latency(*names, Latency(min_s=0.3, max_s=0.3))
         answer = await cluster.call(controller, ApiKey.CONTROLLED_SHUTDOWN, 1, {"broker_id": 1})
         assert (answer.error_code, len(answer.remaining_partitions)) == (0, 0)
-        replicas = cluster.brokers[2]._replicas
+        replicas = cluster.brokers[2].replicas
         assert replicas is not None
-        led = [tp for tp, replica in replicas._table.partitions.items() if replica.led is not None]
+        led = [tp for tp, replica in replicas.table.partitions.items() if replica.led is not None]
         assert len(led) == 2
 
     play(SEED, tmp_path, scenario)

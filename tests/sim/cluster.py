@@ -86,7 +86,7 @@ class Cluster(simulated.Cluster):
     def check_brokers(self) -> None:
         """No broker was told more than ZooKeeper says: a request goes out only after the write that it announces."""
         for broker_id, broker in self.brokers.items():
-            for tp, replica in broker._replicas._table.partitions.items() if broker._replicas else ():
+            for tp, replica in broker.replicas.table.partitions.items() if broker.replicas else ():
                 state = self.state(tp.topic, tp.partition)
                 if state is None or tp.topic in self.deletable:
                     continue

@@ -44,9 +44,9 @@ class Sound:
         self.play, self.cluster, self.history = play, play.cluster, play.history
 
     def replica(self, broker: int) -> Any:
-        held = self.cluster.brokers[broker]._replicas
+        held = self.cluster.brokers[broker].replicas
         assert held is not None
-        return held._table.partitions[TP]
+        return held.table.partitions[TP]
 
     @property
     def leader(self) -> Any:
@@ -226,7 +226,7 @@ BROKEN: list[tuple[Callable[..., Iterator[str]], str, Callable[[Sound], Any], st
     (
         brokers.replicas_are_the_assigned_ones,
         "a replica that is not there",
-        lambda s: without(s.cluster.brokers[2]._replicas._table.partitions, TP),
+        lambda s: without(s.cluster.brokers[2].replicas.table.partitions, TP),
         "does not host",
     ),
     (

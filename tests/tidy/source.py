@@ -133,6 +133,24 @@ def imports(path: Path) -> set[str]:
     return facts_of(path).imports
 
 
+#: What namedtuple and Enum call theirs although it is public.
+_PUBLIC = {"_replace", "_fields", "_asdict", "_value2member_map_"}
+
+
+def private_reaches(path: Path) -> list[str]:
+    """The places where a file looks at a private attribute of something that is not `self` or `cls`."""
+    if not re.search(r"[\w\])]\._[a-z]", text_of(path)):
+        return []
+    return [
+        f"{path.name}:{node.lineno}: {ast.unparse(node)}"
+        for node in ast.walk(tree_of(path))
+        if isinstance(node, ast.Attribute)
+        and re.match(r"_[^_]", node.attr)
+        and node.attr not in _PUBLIC
+        and not (isinstance(node.value, ast.Name) and node.value.id in ("self", "cls"))
+    ]
+
+
 def under(module: str, *prefixes: str) -> bool:
     """Whether a module is one of these, or lies in one of these packages."""
     return any(module == prefix or module.startswith(prefix + ".") for prefix in prefixes)

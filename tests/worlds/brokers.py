@@ -42,7 +42,7 @@ class BrokerCluster:
         self.brokers: dict[int, Broker] = {}
         self.client = world.machine("client")
         self.controller_epoch = 1
-        self._connections: dict[int, BrokerConnection] = {}
+        self.connections: dict[int, BrokerConnection] = {}
 
     def make(
         self,
@@ -96,9 +96,9 @@ class BrokerCluster:
         return await BrokerConnection.open(self.client.network, endpoint.host, endpoint.port, client_id=client_id)
 
     async def call(self, broker_id: int, api_key: int, version: int, body: Mapping[str, Any] | bytes) -> Any:
-        connection = self._connections.get(broker_id)
+        connection = self.connections.get(broker_id)
         if connection is None or not connection.is_open:
-            connection = self._connections[broker_id] = await self.connect(broker_id)
+            connection = self.connections[broker_id] = await self.connect(broker_id)
         return await connection.call(api_key, version, body)
 
     # -- the controller ------------------------------------------------------------------------------------------
@@ -156,7 +156,7 @@ class BrokerCluster:
         }
         first = next(iter(self.brokers.values()))
         if is_new:
-            zk = first._zk
+            zk = first.zk
             paths = [f"/brokers/topics/{topic}", f"/brokers/topics/{topic}/partitions"]
             ops = [Create(path) for path in paths]
             for tp, state in states.items():

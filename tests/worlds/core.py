@@ -72,7 +72,7 @@ class World:
         self._sessions = 10
         self.session = 0
         self.now_ms = 1_000
-        self._broker_sessions: dict[int, int] = {}
+        self.broker_sessions: dict[int, int] = {}
         self.steps = 0
         self.cut_at: int | None = None
         for path in (*PERSISTENT_PATHS, "/controllers-of-tests"):
@@ -83,7 +83,7 @@ class World:
 
     def new_controller(self, controller_id: int = CONTROLLER) -> None:
         """A fresh process with a session of its own; the old one is gone, its session too."""
-        self._end_session(self.session)
+        self.end_session(self.session)
         self._sessions += 1
         self.session = self._sessions
         endpoint = Broker(broker_id=BrokerId(controller_id), endpoints=(Endpoint(host="controller", port=1),))
@@ -225,7 +225,7 @@ class World:
         """Registers brokers, each in a new session."""
         for broker_id in broker_ids:
             self._sessions += 1
-            self._broker_sessions[broker_id] = self._sessions
+            self.broker_sessions[broker_id] = self._sessions
             broker = Broker(
                 broker_id=BrokerId(broker_id), endpoints=(Endpoint(host=f"b{broker_id}", port=9000 + broker_id),)
             )
@@ -235,9 +235,9 @@ class World:
     def broker_dies(self, *broker_ids: int) -> None:
         """Their sessions end."""
         for broker_id in broker_ids:
-            self._end_session(self._broker_sessions.pop(broker_id))
+            self.end_session(self.broker_sessions.pop(broker_id))
 
-    def _end_session(self, session: int) -> None:
+    def end_session(self, session: int) -> None:
         self.watches.forget(session)
         self._fire(self.tree.end_session(session, now_ms=1_000))
 

@@ -123,13 +123,13 @@ class Node:
     async def _answer(self, request: Any) -> Any:
         match request.api_key:
             case ApiKey.FETCH:
-                return await self._fetch(request.body)
+                return await self.answer_fetch(request.body)
             case ApiKey.OFFSET_FOR_LEADER_EPOCH:
                 return {"topics": [self._epochs(topic) for topic in request.body.topics]}
             case _:
                 return {"topics": [self._offsets(topic, request.body.replica_id) for topic in request.body.topics]}
 
-    async def _fetch(self, body: Any) -> Any:
+    async def answer_fetch(self, body: Any) -> Any:
         context = self.sessions.open(
             session_id=body.session_id,
             session_epoch=body.session_epoch,
@@ -227,7 +227,7 @@ class Node:
     # what tests look at
 
     def partition(self, tp: TopicPartition) -> Any:
-        return self.manager._table.partitions[tp]
+        return self.manager.table.partitions[tp]
 
     def log_end(self, tp: TopicPartition) -> int:
         return self.partition(tp).log.leo

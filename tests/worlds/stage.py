@@ -82,7 +82,7 @@ class Stage(World):
             case Fault.CRASH:
                 raise Cut
             case Fault.SESSION_LOSS:
-                self._end_session(self.session)
+                self.end_session(self.session)
                 raise ZkSessionExpired("the session is gone")
             case Fault.LOST_REPLY:
                 if isinstance(effect, Write):
@@ -105,7 +105,7 @@ class Stage(World):
 
     def expire(self) -> None:
         """The controller's session ends between two events."""
-        self._end_session(self.session)
+        self.end_session(self.session)
         self._renew()
         self.run()
 

@@ -81,14 +81,14 @@ class RealZk:
     async def expire(self, client: Client) -> None:
         """A second connection takes the session over and closes it."""
         assert isinstance(client.session, KazooSession)
-        thief = KazooClient(self._connect.partition("/")[0], client_id=client.session._client.client_id)
+        thief = KazooClient(self._connect.partition("/")[0], client_id=client.session.client.client_id)
         await asyncio.to_thread(thief.start)
         await asyncio.to_thread(thief.stop)
         thief.close()
 
     async def disconnect(self, client: Client) -> None:
         assert isinstance(client.session, KazooSession)
-        client.session._client._connection._socket.shutdown(2)
+        client.session.client._connection._socket.shutdown(2)
 
 
 class SimulatedZk:

@@ -26,8 +26,8 @@ def replicas(cluster: Cluster) -> Iterator[tuple[int, TopicPartition, Partition]
     """(broker, partition, replica) of all running brokers that have loaded their logs and whose disks work."""
     for broker_id, broker in sorted(cluster.brokers.items()):
         disk = cluster.disks.get(broker_id)
-        if (disk is None or not disk.failing) and broker._replicas is not None and broker._context is not None:
-            for tp, replica in sorted(broker._replicas._table.partitions.items()):
+        if (disk is None or not disk.failing) and broker.replicas is not None and broker._context is not None:
+            for tp, replica in sorted(broker.replicas.table.partitions.items()):
                 yield broker_id, tp, replica
 
 

@@ -72,10 +72,10 @@ class TcpConnection(asyncio.Protocol):
     def __init__(self, serve: ServeConnection | None = None, serving: set[asyncio.Task[None]] | None = None) -> None:
         self._serve = serve
         self._serving = serving
-        self._transport: asyncio.Transport | None = None
+        self.transport: asyncio.Transport | None = None
         self._peer = "?"
         self._received: deque[bytes] = deque()
-        self._received_bytes = 0
+        self.received_bytes = 0
         self._reading_paused = False
         self._ended = False
         self._lost = asyncio.Event()
@@ -101,16 +101,16 @@ class TcpConnection(asyncio.Protocol):
             finally:
                 self._reader = None
         chunk = self._received.popleft() if len(self._received) == 1 else self._take_all()
-        self._received_bytes -= len(chunk)
-        if self._reading_paused and self._received_bytes <= READ_AHEAD_BYTES // 2 and self._transport is not None:
+        self.received_bytes -= len(chunk)
+        if self._reading_paused and self.received_bytes <= READ_AHEAD_BYTES // 2 and self.transport is not None:
             self._reading_paused = False
-            self._transport.resume_reading()
+            self.transport.resume_reading()
         return chunk
 
     def send(self, data: bytes) -> None:
         """Queues bytes in order; bytes sent into a closed stream vanish."""
-        if self._transport is not None and not self._transport.is_closing():
-            self._transport.write(data)
+        if self.transport is not None and not self.transport.is_closing():
+            self.transport.write(data)
 
     async def drain(self) -> None:
         """Waits until fewer than the high-water mark of bytes wait. Raises ConnectionError when the stream broke."""
@@ -118,13 +118,13 @@ class TcpConnection(asyncio.Protocol):
             await asyncio.shield(self._writable)
         if self._error is not None:
             raise _as_connection_error(self._error)
-        if self._transport is None or self._transport.is_closing():
+        if self.transport is None or self.transport.is_closing():
             raise ConnectionResetError(f"connection to {self._peer} is closed")
 
     def close(self) -> None:
         """Closes both directions; bytes already queued are still sent, for `CLOSE_LINGER_S` at most. Idempotent."""
         self._end(None)
-        transport = self._transport
+        transport = self.transport
         if transport is None or transport.is_closing():
             return
         transport.close()
@@ -136,7 +136,7 @@ class TcpConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """asyncio: the connection stands."""
         assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self.transport = transport
         transport.set_write_buffer_limits(high=WRITE_AHEAD_BYTES)
         _configure(transport)
         name = transport.get_extra_info("peername")
@@ -152,10 +152,10 @@ class TcpConnection(asyncio.Protocol):
         if self._ended:
             return
         self._received.append(data)
-        self._received_bytes += len(data)
-        if self._received_bytes > READ_AHEAD_BYTES and not self._reading_paused and self._transport is not None:
+        self.received_bytes += len(data)
+        if self.received_bytes > READ_AHEAD_BYTES and not self._reading_paused and self.transport is not None:
             self._reading_paused = True
-            self._transport.pause_reading()
+            self.transport.pause_reading()
         _wake(self._reader)
 
     def eof_received(self) -> bool:

@@ -113,7 +113,7 @@ class KazooSession:
         self, client: Any, chroot: str, *, on_watch: Callable[[WatchEvent], None], on_expired: Callable[[], None]
     ) -> None:
         self._loop = asyncio.get_running_loop()
-        self._client = client
+        self.client = client
         self._chroot = chroot
         self._on_watch = on_watch
         self._on_expired = on_expired
@@ -152,7 +152,7 @@ class KazooSession:
 
     async def start(self) -> None:
         """Connects and creates the chroot. Waits for ever; the connector bounds it."""
-        self._client.start_async()
+        self.client.start_async()
         await self._started
         log.info(ev.ZK_CONNECTED, session_id=hex(self._session_id), chroot=self._chroot)
         if self._chroot and not (await self.perform([Exists("/")]))[0].ok:
@@ -175,7 +175,7 @@ class KazooSession:
         if self._ended:
             return
         self._end("the session was closed")
-        await asyncio.shield(self._loop.run_in_executor(None, dispose, self._client))
+        await asyncio.shield(self._loop.run_in_executor(None, dispose, self.client))
 
     # On the loop.
 
@@ -203,8 +203,8 @@ class KazooSession:
             self._in_flight += 1
             if reads and reads[0].watch:
                 arming = self._watches.expect(reads)
-                self._client._call(arming.request(), _ArmingReply(self, arming))
-            self._client._call(request, _Reply(self, unit, arming))
+                self.client._call(arming.request(), _ArmingReply(self, arming))
+            self.client._call(request, _Reply(self, unit, arming))
         return True
 
     def _answered(self, unit: Unit, results: Sequence[ZkResult]) -> None:
@@ -238,7 +238,7 @@ class KazooSession:
             return
         log.warning(ev.ZK_SESSION_EXPIRED, session_id=hex(self._session_id))
         self._end("the ZooKeeper session expired")
-        self._loop.run_in_executor(None, dispose, self._client)
+        self._loop.run_in_executor(None, dispose, self.client)
         self._on_expired()
 
     def _end(self, reason: str) -> None:
@@ -275,14 +275,14 @@ class KazooSession:
         if state == KazooState.CONNECTED:
             self._reconnected()
         elif state == KazooState.LOST:
-            self._client._stopped.set()  # else kazoo would go on with a new session
+            self.client._stopped.set()  # else kazoo would go on with a new session
             self._inbox.post(self._expired)
         else:
             log.warning(ev.ZK_CONNECTION_LOST, session_id=hex(self._session_id))
 
     def _reconnected(self) -> None:
         """Nothing was sent on the new connection yet: arm the watches first, and send lost units before new ones."""
-        client = self._client
+        client = self.client
         with self._fence:
             self._connections += 1
             late = list(client._queue)

@@ -75,7 +75,7 @@ def _kafka_broker(cluster: Cluster, broker: int, settings: Mapping[str, Any]) ->
     overrides = [f"{name}={value}" for name, value in {**_SMALL, **settings}.items()]
     command = [str(REAL_KAFKA), "broker", str(broker), str(port), cluster.connect, _dirs(cluster, broker), *overrides]
     ready = rf"KafkaServer id={broker}\] started"
-    return cluster._node(broker, port, command, ready, KAFKA_HEAP=f"-Xms64m -Xmx256m {JVM}")
+    return cluster.start_node(broker, port, command, ready, KAFKA_HEAP=f"-Xms64m -Xmx256m {JVM}")
 
 
 def _kwob_broker(cluster: Cluster, broker: int, settings: Mapping[str, Any]) -> Node:
@@ -86,7 +86,7 @@ def _kwob_broker(cluster: Cluster, broker: int, settings: Mapping[str, Any]) -> 
         "--listener", f"127.0.0.1:{port}", "--log-dirs", _dirs(cluster, broker),
         *(["--rack", rack] if rack else []), *_overrides(settings),
     ]  # fmt: skip
-    return cluster._node(broker, port, command, r"broker\.started")
+    return cluster.start_node(broker, port, command, r"broker\.started")
 
 
 def _controller(cluster: Cluster) -> Node:
@@ -95,7 +95,7 @@ def _controller(cluster: Cluster) -> Node:
         sys.executable, "-m", "controller", "run", "--zookeeper", cluster.connect,
         "--controller-id", str(CONTROLLER), "--listener", f"127.0.0.1:{port}", *_overrides(CONTROLLER_SETTINGS),
     ]  # fmt: skip
-    return cluster._node(CONTROLLER, port, command, r"controller\.started")
+    return cluster.start_node(CONTROLLER, port, command, r"controller\.started")
 
 
 def _overrides(settings: Mapping[str, Any]) -> list[str]:

@@ -57,8 +57,8 @@ class Programs:
     async def kill(self, broker: int) -> None:
         self._machine(broker).kill()
         gone = self._brokers.pop(broker)
-        if gone._replicas is not None:
-            gone._replicas.abandon()  # the end of a process gives up its file locks, too
+        if gone.replicas is not None:
+            gone.replicas.abandon()  # the end of a process gives up its file locks, too
 
     async def kill_all(self) -> None:
         for broker in list(self._brokers):

@@ -53,7 +53,7 @@ def test_metadata_creates_a_missing_topic_where_that_is_allowed(in_memory: Any) 
         assert await error("t", False) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         assert await error("t", True) == ErrorCode.LEADER_NOT_AVAILABLE
         assert await error("bad/name", True) == ErrorCode.INVALID_TOPIC_EXCEPTION
-        found = await cluster.in_broker(1, broker._zk.perform_one(GetData(TopicZNode.path("t"))))
+        found = await cluster.in_broker(1, broker.zk.perform_one(GetData(TopicZNode.path("t"))))
         assignment = TopicZNode.decode(found.data).partitions
         assert {p: a.replicas for p, a in assignment.items()} == {0: (1,), 1: (1,)}
 
@@ -111,7 +111,7 @@ def test_altering_configs(in_memory: Any, _: str, kind: int, name: str, change: 
         await cluster.create_topic("t", [(1,)])
         answer = await cluster.call(1, ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, alter(kind, name, change))
         assert answer.responses[0].error_code == error, answer.responses[0].error_message
-        notices = await cluster.in_broker(1, broker._zk.perform_one(GetChildren("/config/changes")))
+        notices = await cluster.in_broker(1, broker.zk.perform_one(GetChildren("/config/changes")))
         assert len(notices.children) == (1 if error is ErrorCode.NONE else 0)
 
     in_memory(scenario)
@@ -162,9 +162,9 @@ def test_a_new_session_reads_the_notices_that_came_meanwhile(in_memory: Any) -> 
     async def scenario(cluster: Any) -> None:
         broker = await cluster.start(1)
         store = broker.context.config_store
-        cluster.world.zookeeper.expire_session(broker._zk.session_id)
+        cluster.world.zookeeper.expire_session(broker.zk.session_id)
         configs = ConfigEntityZNode.encode({"follower.replication.throttled.rate": "9"})
-        await cluster.in_broker(1, broker._zk.perform([Create("/config/brokers/1", configs)]))
+        await cluster.in_broker(1, broker.zk.perform([Create("/config/brokers/1", configs)]))
         await cluster.in_broker(1, store.write("brokers/1", {"follower.replication.throttled.rate": "10"}))
         await cluster.world.until(
             lambda: broker.context.configs.dynamic == {"follower.replication.throttled.rate": "10"},
@@ -279,11 +279,11 @@ def test_requests_that_wait_in_a_group_are_answered_when_the_coordinator_moves(i
         await cluster.create_topic(GROUP_METADATA_TOPIC, [(1, 2)])
         asked = await join(cluster, 1, "")
         other = await cluster.connect(1)
-        cluster._connections.pop(1)
+        cluster.connections.pop(1)
         waiting = asyncio.ensure_future(join(cluster, 1, asked.member_id))
         await cluster.world.sleep(1)
         assert not waiting.done()
-        cluster._connections[1] = other
+        cluster.connections[1] = other
         await cluster.create_topic(GROUP_METADATA_TOPIC, [(2, 1)], leader_epoch=1, is_new=False)
         assert (await waiting).error_code == ErrorCode.NOT_COORDINATOR
 
@@ -331,11 +331,11 @@ def test_faults_drop_delay_and_pause(in_memory: Any) -> None:
 def test_a_failed_log_dir_is_told_to_the_controller_and_the_last_one_halts_the_broker(in_memory: Any) -> None:
     async def scenario(cluster: Any) -> None:
         broker = await cluster.start(1)
-        path = str(broker._identity.log_dirs[0])
+        path = str(broker.identity.log_dirs[0])
         broker.set_faults(decode(f'{{"fault": "fail_log_dir", "log_dir": "{path}"}}'))
         await asyncio.wait_for(broker.wait_halted(), 5)
         await cluster.world.sleep(1)
-        notices = await cluster.in_broker(1, broker._zk.perform_one(GetChildren("/log_dir_event_notification")))
+        notices = await cluster.in_broker(1, broker.zk.perform_one(GetChildren("/log_dir_event_notification")))
         assert len(notices.children) == 1
 
     in_memory(scenario)

@@ -166,11 +166,11 @@ def test_groups_are_checked_in_order(in_memory: Any, api: ApiKey) -> None:
         async def error(group_id: str) -> ErrorCode:
             return ErrorCode((await cluster.call(1, api, version, {"group_id": group_id, **body})).error_code)
 
-        registry = cluster.brokers[1].context.groups._registry
+        registry = cluster.brokers[1].context.groups.registry
         await cluster.create_topic(GROUP_METADATA_TOPIC, [(2, 1)])
         assert (await error(""), await error("g")) == (ErrorCode.INVALID_GROUP_ID, ErrorCode.NOT_COORDINATOR)
         task = asyncio.ensure_future(asyncio.sleep(0))
-        registry._loading[0] = task
+        registry.loading[0] = task
         expected = LOADING.get(api, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         assert (await error(""), await error("g")) == (ErrorCode.INVALID_GROUP_ID, expected)
         registry.is_active = False
@@ -179,7 +179,7 @@ def test_groups_are_checked_in_order(in_memory: Any, api: ApiKey) -> None:
             ErrorCode.COORDINATOR_NOT_AVAILABLE,
         )
         registry.is_active = True
-        del registry._loading[0]
+        del registry.loading[0]
         await cluster.create_topic(GROUP_METADATA_TOPIC, [(1, 2)], leader_epoch=1, is_new=False)
         await cluster.world.sleep(1)
         last = await cluster.call(1, api, version, {"group_id": "g", **body})

@@ -91,7 +91,7 @@ def test_a_broker_of_kafka_that_is_the_controller_is_seen_and_nothing_is_forward
         await cluster.start(1)
         controller = Controller(cluster, 5)
         await controller.listen()
-        zk = cluster.brokers[1]._zk
+        zk = cluster.brokers[1].zk
         data = BrokerIdZNode.encode(controller.broker, 0)
         await cluster.in_broker(1, zk.perform([Create(BrokerIdZNode.path(5), data, ephemeral=True)]))
         await controller.tell()

@@ -58,8 +58,8 @@ def test_epochs(in_memory: Any, _: str, shift: int | None, controller_epoch: int
 def test_a_request_before_the_broker_serves_waits_in_order(in_memory: Any) -> None:
     async def scenario(cluster: Any) -> None:
         broker = await cluster.start(1)
-        server = broker._server
-        server._ready.clear()
+        server = broker.server
+        server.ready.clear()
         connection = await cluster.connect(1)
         asked = [asyncio.ensure_future(connection.call(ApiKey.METADATA, 1, {"topics": None})) for _ in range(2)]
         await cluster.world.sleep(5)
@@ -118,13 +118,13 @@ def test_a_broker_whose_session_expired_registers_again_with_a_new_epoch(in_memo
         broker = await cluster.start(1)
         before = broker.context.registration.broker_epoch
         world = cluster.world
-        world.zookeeper.expire_session(broker._zk.session_id)
+        world.zookeeper.expire_session(broker.zk.session_id)
         await world.until(
             lambda: broker.context.registration.broker_epoch > before, within_s=60, what="a new broker epoch"
         )
         answer = await cluster.leader_and_isr(1, [LEAD], broker_epoch=before)
         assert answer.error_code == ErrorCode.STALE_BROKER_EPOCH
-        found = await cluster.in_broker(1, broker._zk.perform_one(GetData("/brokers/ids/1")))
+        found = await cluster.in_broker(1, broker.zk.perform_one(GetData("/brokers/ids/1")))
         assert found.stat.czxid == broker.context.registration.broker_epoch
 
     in_memory(scenario)
@@ -136,15 +136,15 @@ def test_a_second_broker_with_the_same_id_is_refused(in_memory: Any) -> None:
         await cluster.start(1)
         machine = cluster.world.machine("other")
         first = cluster.make(1)
-        identity = first._identity
+        identity = first.identity
         twin = Broker(
             replace(identity, listeners=(NodeListener(host="other", port=9092),), log_dirs=(cluster.folder / "other",)),
-            first._settings,
+            first.settings,
             clock=machine.clock,
             network=machine.network,
             zookeeper=machine.connector(),
             chance=machine.chance,
-            log=first._log,
+            log=first.log,
         )
 
         async def program() -> None:

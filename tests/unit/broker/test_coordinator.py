@@ -20,7 +20,7 @@ async def find(cluster: Any, key: str = "g", key_type: int = 0) -> tuple[int, in
 
 async def topics(cluster: Any) -> list[str]:
     broker = cluster.brokers[1]
-    return list((await cluster.in_broker(1, broker._zk.perform_one(GetChildren("/brokers/topics")))).children)
+    return list((await cluster.in_broker(1, broker.zk.perform_one(GetChildren("/brokers/topics")))).children)
 
 
 NOBODY = (-1, "", -1)
@@ -38,7 +38,7 @@ def test_the_topic_of_offsets_is_made_compacted_once_there_are_brokers_enough(in
         assert await find(cluster) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, *NOBODY)
         path = ConfigEntityZNode.path(f"topics/{GROUP_METADATA_TOPIC}")
         topic, config = await cluster.in_broker(
-            1, broker._zk.perform([GetData(TopicZNode.path(GROUP_METADATA_TOPIC)), GetData(path)])
+            1, broker.zk.perform([GetData(TopicZNode.path(GROUP_METADATA_TOPIC)), GetData(path)])
         )
         partitions = TopicZNode.decode(topic.data).partitions
         assert sorted(partitions) == [0, 1, 2, 3]

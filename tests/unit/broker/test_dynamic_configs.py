@@ -31,14 +31,14 @@ async def alter(cluster: Any, broker: int, kind: int, name: str, key: str, value
 
 def log_config(name: str) -> Callable[[Any], Any]:
     def read(broker: Any) -> Any:
-        log = broker.context.replicas._table.dirs.get(TopicPartition("t", 0))
+        log = broker.context.replicas.table.dirs.get(TopicPartition("t", 0))
         return getattr(log.config, name)
 
     return read
 
 
 def setting(name: str) -> Callable[[Any], Any]:
-    return lambda broker: getattr(broker.context.replicas._table.settings, name)
+    return lambda broker: getattr(broker.context.replicas.table.settings, name)
 
 
 #: (setting, value, how it is seen at a broker, what is seen)
@@ -58,10 +58,10 @@ EFFECTS: list[tuple[str, str, Callable[[Any], Any], Any]] = [
     ("num.replica.fetchers", "2", setting("num_replica_fetchers"), 2),
     ("log.cleaner.backoff.ms", "5", setting("log_cleaner_backoff_ms"), 5),
     ("log.cleaner.io.max.bytes.per.second", "5", setting("log_cleaner_io_max_bytes_per_second"), 5.0),
-    ("max.connections", "5", lambda broker: broker._server._limits.max_connections, 5),
-    ("max.connections.per.ip.overrides", "h:5", lambda broker: dict(broker._server._limits.overrides), {"h": 5}),
-    ("leader.replication.throttled.rate", "5", lambda b: b.context.replicas._table.leader_quota.bound, 5),
-    ("follower.replication.throttled.rate", "5", lambda b: b.context.replicas._table.follower_quota.bound, 5),
+    ("max.connections", "5", lambda broker: broker.server.limits.max_connections, 5),
+    ("max.connections.per.ip.overrides", "h:5", lambda broker: dict(broker.server.limits.overrides), {"h": 5}),
+    ("leader.replication.throttled.rate", "5", lambda b: b.context.replicas.table.leader_quota.bound, 5),
+    ("follower.replication.throttled.rate", "5", lambda b: b.context.replicas.table.follower_quota.bound, 5),
 ]
 
 
@@ -117,7 +117,7 @@ def test_followers_go_on_after_the_number_of_fetchers_changed(in_memory: Any) ->
             await cluster.start(number)
         await cluster.create_topic("t", [(1, 2)] * 4)
         await alter(cluster, 2, BROKER, "2", "num.replica.fetchers", "2")
-        fetchers = cluster.brokers[2].context.replicas._fetchers._fetchers
+        fetchers = cluster.brokers[2].context.replicas.fetchers._fetchers
         assert {number for _, number in fetchers} == {0, 1}
         produced = await cluster.call(1, ApiKey.PRODUCE, 8, produce_body())
         assert produced.responses[0].partition_responses[0].error_code == ErrorCode.NONE
@@ -134,14 +134,14 @@ def test_what_other_hands_wrote_wrongly_is_left_out_with_a_word(in_memory: Any) 
         )
         notice = Create(ConfigChangesZNode.sequence_path, ConfigChangesZNode.encode("brokers/1"), sequence=True)
         with capture_logs() as lines:
-            await cluster.in_broker(1, broker._zk.perform([Create(path, data), SetData(path, data), notice]))
+            await cluster.in_broker(1, broker.zk.perform([Create(path, data), SetData(path, data), notice]))
             await cluster.world.sleep(1)
         refused = [line["reason"] for line in lines if line["event"] == ev.CONFIG_REFUSED]
         assert refused == [
             "Invalid value soon for configuration log.retention.ms: Not a number of type LONG",
             "Invalid value -1 for configuration max.connections: Value must be at least 0",
         ]
-        assert broker._server._limits.max_connections_per_ip == 7
+        assert broker.server.limits.max_connections_per_ip == 7
 
     in_memory(scenario)
 
@@ -151,7 +151,7 @@ def test_quotas_of_clients_are_named_as_what_they_are_not(in_memory: Any) -> Non
         broker = await cluster.start(1)
         notice = Create(ConfigChangesZNode.sequence_path, ConfigChangesZNode.encode("clients/c"), sequence=True)
         with capture_logs() as lines:
-            await cluster.in_broker(1, broker._zk.perform([notice]))
+            await cluster.in_broker(1, broker.zk.perform([notice]))
             await cluster.world.sleep(1)
         refused = [line for line in lines if line["event"] == ev.CONFIG_REFUSED]
         assert [line["reason"] for line in refused] == ["quotas of clients are not part of this broker"]

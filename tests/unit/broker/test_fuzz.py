@@ -100,7 +100,7 @@ def damages(draw: Any) -> Damage:
 
 
 async def zk(cluster: Any, *ops: Any) -> None:
-    await cluster.in_broker(1, cluster.brokers[1]._zk.perform(list(ops)))
+    await cluster.in_broker(1, cluster.brokers[1].zk.perform(list(ops)))
 
 
 async def inflict(cluster: Any, damage: Damage) -> None:
@@ -141,7 +141,7 @@ async def poke(cluster: Any) -> None:
     await cluster.call(1, ApiKey.DESCRIBE_CONFIGS, 3, {"resources": [{**resource, "configuration_keys": None}]})
     await cluster.call(1, ApiKey.INIT_PRODUCER_ID, 3, {"transactional_id": None, "transaction_timeout": 1})
     await cluster.call(1, ApiKey.METADATA, 9, {"topics": [{"name": "auto"}], "allow_auto_topic_creation": True})
-    await cluster.in_broker(1, cluster.brokers[1]._zk.expire())
+    await cluster.in_broker(1, cluster.brokers[1].zk.expire())
     await cluster.world.sleep(70)
 
 

@@ -15,7 +15,7 @@ OUT_OF_ORDER, FENCED = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.INVALID
 
 def body(cluster: Any, sequence: int, *, producer: int = 7, epoch: int = 0) -> dict[str, Any]:
     """One record of now: a producer whose records are old is forgotten."""
-    now_ms = cluster.brokers[1]._clock.now_ms()
+    now_ms = cluster.brokers[1].clock.now_ms()
     records = [Record(0, now_ms, b"k", f"{producer}/{epoch}/{sequence}".encode())]
     batch = build_batch(records, producer_id=producer, producer_epoch=epoch, base_sequence=sequence)
     return {

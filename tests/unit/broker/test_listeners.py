@@ -79,7 +79,7 @@ def test_all_advertised_listeners_are_registered(in_memory: Any) -> None:
     async def scenario(cluster: Any) -> None:
         hidden = NodeListener(name="HIDDEN", host="broker-1", port=9099, is_advertised=False)
         broker = await cluster.start(1, binds=(*LISTENERS, hidden), inter_broker_listener=INTERNAL)
-        read = await cluster.in_broker(1, broker._zk.perform_one(GetData(BrokerIdZNode.path(1))))
+        read = await cluster.in_broker(1, broker.zk.perform_one(GetData(BrokerIdZNode.path(1))))
         assert BrokerIdZNode.decode(BrokerId(1), read.data).endpoints == (
             Endpoint(host="broker-1", port=9092, listener=INTERNAL),
             Endpoint(host="outside", port=19094, listener=EXTERNAL),

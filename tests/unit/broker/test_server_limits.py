@@ -130,7 +130,7 @@ def test_requests_wait_for_memory_and_then_are_served(in_memory: Any) -> None:
         assert not any(one.done() for one in others)
         greedy.close()
         assert all(await asyncio.gather(*others))
-        assert cluster.brokers[1]._server._memory.used == 0
+        assert cluster.brokers[1].server.memory.used == 0
 
     in_memory(scenario)
 

@@ -64,7 +64,7 @@ def test_a_follower_waits_for_update_metadata(in_memory: Any) -> None:
         entry = LeaderAndIsrEntry(topic_partition=TP, state=state, assignment=replicas, is_new=True)
         answer = await cluster.leader_and_isr(1, [entry])
         assert [p.error_code for p in answer.partition_errors] == [ErrorCode.NONE]
-        partition = first.context.replicas._table.partitions[TP]
+        partition = first.context.replicas.table.partitions[TP]
         assert (partition.leader_epoch, partition.leader, partition.log.leo) == (-1, None, 0)
         await cluster.update_metadata(1, [UpdateMetadataEntry(topic_partition=TP, state=state, replicas=(2, 1))])
         await cluster.leader_and_isr(1, [entry])

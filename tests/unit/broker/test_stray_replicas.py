@@ -27,7 +27,7 @@ async def assign(cluster: Any, replicas: Sequence[int], *, isr: Sequence[int], l
     znode = TopicZNode.encode(TopicAssignment(partitions={0: placed}))
     path = TopicPartitionStateZNode.path(TP)
     ops = [SetData(TopicZNode.path("t"), znode), SetData(path, TopicPartitionStateZNode.encode(state))]
-    results = await cluster.in_broker(1, cluster.brokers[1]._zk.perform(ops))
+    results = await cluster.in_broker(1, cluster.brokers[1].zk.perform(ops))
     assert all(result.ok for result in results)
     entry = UpdateMetadataEntry(topic_partition=TP, state=state, replicas=placed.replicas)
     for broker_id in cluster.brokers:
@@ -76,7 +76,7 @@ def test_a_replica_of_a_topic_that_was_deleted_while_its_broker_was_away_is_put_
         paths = [TopicPartitionStateZNode.path(TP)]
         while paths[-1] != "/brokers/topics":
             paths.append(paths[-1].rpartition("/")[0])
-        await cluster.in_broker(1, cluster.brokers[1]._zk.perform([Delete(path) for path in paths[:-1]]))
+        await cluster.in_broker(1, cluster.brokers[1].zk.perform([Delete(path) for path in paths[:-1]]))
         await cluster.start(2)
         await cluster.world.sleep(LOOKS_S)
         assert [path.name for path in folders(cluster, 2)] == ["t-0"], "no controller has said anything yet"
@@ -126,7 +126,7 @@ def test_what_cannot_be_read_condemns_nothing(in_memory: Any, path: str, data: b
         await with_records(cluster)
         await assign(cluster, (1,), isr=(1,), leader=1)
         if data is not None:
-            await cluster.in_broker(1, cluster.brokers[1]._zk.perform([Create(path, data), SetData(path, data)]))
+            await cluster.in_broker(1, cluster.brokers[1].zk.perform([Create(path, data), SetData(path, data)]))
         else:
             cluster.world.zookeeper.tree.refusal = lambda op: (
                 ZkCode.NO_AUTH if isinstance(op, GetData) and op.path == path else None

@@ -44,18 +44,18 @@ def allow(cluster: Any) -> None:
 
 
 async def write(cluster: Any, path: str, data: bytes) -> None:
-    zk = cluster.brokers[1]._zk
+    zk = cluster.brokers[1].zk
     await cluster.in_broker(1, zk.perform([Create(path, data), SetData(path, data)]))
 
 
 async def notify(cluster: Any, entity_path: str) -> None:
     notice = Create(ConfigChangesZNode.sequence_path, ConfigChangesZNode.encode(entity_path), sequence=True)
-    await cluster.in_broker(1, cluster.brokers[1]._zk.perform([notice]))
+    await cluster.in_broker(1, cluster.brokers[1].zk.perform([notice]))
     await cluster.world.sleep(1)
 
 
 def hosted(cluster: Any) -> Any:
-    return cluster.brokers[1].context.replicas._table.partitions.get(TP)
+    return cluster.brokers[1].context.replicas.table.partitions.get(TP)
 
 
 async def host(cluster: Any, epoch: int = 0) -> int:

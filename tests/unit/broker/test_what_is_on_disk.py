@@ -40,7 +40,7 @@ def test_describe_log_dirs_says_what_lies_there(in_memory: Any) -> None:
         for _ in range(5):
             await produce(cluster, "t", b"x" * 900)
         dirs = await described(cluster)
-        assert set(dirs) == {str(path) for path in broker._identity.log_dirs}
+        assert set(dirs) == {str(path) for path in broker.identity.log_dirs}
         assert sorted(topic.name for found in dirs.values() for topic in found.topics) == ["t", "u"]
         for path, found in dirs.items():
             assert found.error_code == ErrorCode.NONE
@@ -61,17 +61,17 @@ def test_describe_log_dirs_shows_a_future_replica_and_a_dir_that_failed(in_memor
         for _ in range(5):
             await produce(cluster, "t", b"x" * 900)
         replicas = broker.context.replicas
-        here = str(replicas._table.dirs.get(T).log_dir)
-        (there,) = {str(path) for path in broker._identity.log_dirs} - {here}
+        here = str(replicas.table.dirs.get(T).log_dir)
+        (there,) = {str(path) for path in broker.identity.log_dirs} - {here}
         replicas.configs.set_throttle_rates(alter_log_dirs=1)
-        replicas._table.alter_log_dirs_quota.record(1_000_000, broker._clock.now_ms())
+        replicas.table.alter_log_dirs_quota.record(1_000_000, broker.clock.now_ms())
         body = {"dirs": [{"path": there, "topics": [{"name": "t", "partitions": [0]}]}]}
         moved = await cluster.call(1, ApiKey.ALTER_REPLICA_LOG_DIRS, 1, body)
         assert moved.results[0].partitions[0].error_code == ErrorCode.NONE
         (future,) = (await described(cluster))[there].topics[0].partitions
         assert future.is_future_key
         assert future.partition_size == on_disk(Path(there), "t-0.*-future/*.log")
-        assert future.offset_lag == 5 - replicas._table.partitions[T].future_log.leo
+        assert future.offset_lag == 5 - replicas.table.partitions[T].future_log.leo
         replicas.fail_log_dir(there)
         dirs = await described(cluster)
         assert (dirs[there].error_code, dirs[there].topics) == (ErrorCode.KAFKA_STORAGE_ERROR, ())
@@ -90,7 +90,7 @@ def test_the_high_watermark_is_written_every_five_seconds_from_the_first_leader_
     async def scenario(cluster: Any) -> None:
         broker = await cluster.start(1)
         await cluster.world.sleep(60)
-        file = Path(broker._identity.log_dirs[0]) / "replication-offset-checkpoint"
+        file = Path(broker.identity.log_dirs[0]) / "replication-offset-checkpoint"
         assert not file.exists()
         await cluster.create_topic("t", [(1,)])
         for _ in range(3):
@@ -102,9 +102,9 @@ def test_the_high_watermark_is_written_every_five_seconds_from_the_first_leader_
         await session.close()
         assert not (file.parent / ".kafka_cleanshutdown").exists()
         again = await cluster.start(1)
-        log = again.context.replicas._table.dirs.get(T)
+        log = again.context.replicas.table.dirs.get(T)
         assert log.leo == 3
-        assert again.context.replicas._table.dirs.checkpointed_high_watermark(log) == (3 if is_written else 0)
+        assert again.context.replicas.table.dirs.checkpointed_high_watermark(log) == (3 if is_written else 0)
 
     in_memory(scenario)
 
@@ -118,7 +118,7 @@ def test_a_clean_stop_leaves_the_marker_and_every_checkpoint(in_memory: Any) -> 
         deleted = {"name": "t", "partitions": [{"partition_index": 0, "offset": 1}]}
         await cluster.call(1, ApiKey.DELETE_RECORDS, 2, {"topics": [deleted], "timeout": 1000})
         await cluster.in_broker(1, broker.stop())
-        folder = Path(broker._identity.log_dirs[0])
+        folder = Path(broker.identity.log_dirs[0])
         assert (folder / "replication-offset-checkpoint").read_text() == "0\n1\nt 0 2\n"
         assert (folder / "recovery-point-offset-checkpoint").read_text() == "0\n1\nt 0 2\n"
         assert (folder / "log-start-offset-checkpoint").read_text() == "0\n1\nt 0 1\n"
@@ -138,7 +138,7 @@ def test_a_log_that_is_there_is_not_served_until_the_controller_says_so(in_memor
         await produce(cluster, "t", b"v")
         await cluster.in_broker(1, broker.stop())
         again = await cluster.start(1)
-        assert again.context.replicas._table.dirs.get(T).leo == 1
+        assert again.context.replicas.table.dirs.get(T).leo == 1
 
         async def error() -> int:
             partition = {"partition": 0, "fetch_offset": 0, "log_start_offset": -1, "partition_max_bytes": 100}

@@ -143,7 +143,7 @@ def test_while_in_office(path: str, name: str, data: bytes | None) -> None:
 @pytest.mark.parametrize("path", PLACES)
 def test_at_failover(path: str, name: str, data: bytes | None) -> None:
     world = in_office()
-    world._end_session(world.session)
+    world.end_session(world.session)
     write(world, path, data)
     world.new_controller()
     world.start()
@@ -181,7 +181,7 @@ def test_controller_znodes_of_nobody() -> None:
         world.topic("u", p0=(1,))
         world.run()
         assert world.tree.get("/brokers/topics/u/partitions") is None, "nothing is written meanwhile"
-        world._end_session(world.session)
+        world.end_session(world.session)
         world.session += 1_000
         world.state.session_id = world.session
         world.run(events.RegisterBrokerAndReelect())
@@ -222,7 +222,7 @@ def test_absurd_reassignments_by_znode(_: str, text: str, replicas: tuple[int, .
     """Taken as they are, as in Kafka, which does not validate them; nobody else suffers."""
     world = in_office()
     if at_failover:
-        world._end_session(world.session)
+        world.end_session(world.session)
         world.new_controller()
     data = f'{{"version":1,"partitions":[{{"topic":"t","partition":0,"replicas":{text}}}]}}'
     world.make("/admin/reassign_partitions", data.encode())
@@ -265,7 +265,7 @@ TOPICS: list[tuple[str, str]] = [
 def test_absurd_topics(_: str, text: str, at_failover: bool) -> None:
     world = in_office()
     if at_failover:
-        world._end_session(world.session)
+        world.end_session(world.session)
         world.new_controller()
     world.make("/brokers/topics/absurd", text.encode())
     world.start() if at_failover else world.run()

@@ -51,7 +51,7 @@ def test_the_first_controller_has_epoch_1_and_version_1(world: Any) -> None:
 def test_a_second_term_behaves_like_the_first(world: Any) -> None:
     """F2: the session expires, the same process wins again, everything is handled."""
     started(world)
-    world._end_session(world.session)
+    world.end_session(world.session)
     world.events.clear()
     world.run(events.Expire())
     assert not step.is_active(world.state) and world.state.gauges()["ActiveControllerCount"] == 0
@@ -209,7 +209,7 @@ def test_elections_of_an_inactive_controller_are_refused_one_by_one(world: Any) 
 @pytest.mark.known_failure("C4")
 def test_every_event_has_a_state(event_type: type[Any]) -> None:
     """C4: no event is lost because its instrumentation is missing."""
-    assert event_type in step._STATES
+    assert event_type in step.STATES
 
 
 @pytest.mark.known_failure("F4")

@@ -31,7 +31,7 @@ def test_the_columns_of_a_kind(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_column_has_a_flag(kind: str) -> None:
-    flags = {flag.replace("-", "_") for flag, _, _ in fault._FLAGS[kind][1]}
+    flags = {flag.replace("-", "_") for flag, _, _ in fault.FLAGS[kind][1]}
     assert flags == set(KINDS[kind].model_fields) - COMMON
 
 

@@ -56,13 +56,13 @@ def test_a_tool_finds_the_cluster_of_the_data_folder(
 ) -> None:
     topics, why = cli.COMMANDS["topics"], cli.COMMANDS["why"]
     monkeypatch.setenv("KWOB_DATA", str(tmp_path))
-    assert cli._with_bootstrap(topics, words) == words, "there is no cluster"
+    assert cli.with_bootstrap(topics, words) == words, "there is no cluster"
     write(tmp_path)
-    assert cli._with_bootstrap(topics, words) == [*words, "--bootstrap-server", "127.0.0.1:1,127.0.0.1:2"]
+    assert cli.with_bootstrap(topics, words) == [*words, "--bootstrap-server", "127.0.0.1:1,127.0.0.1:2"]
     for named in (["--bootstrap-server", "x:1"], ["--bootstrap-server=x:1"], ["--zookeeper", "x:1"], ["--help"]):
-        assert cli._with_bootstrap(topics, [*words, *named]) == [*words, *named]
-    assert cli._with_bootstrap(topics, []) == []
-    assert cli._with_bootstrap(why, words) == words
+        assert cli.with_bootstrap(topics, [*words, *named]) == [*words, *named]
+    assert cli.with_bootstrap(topics, []) == []
+    assert cli.with_bootstrap(why, words) == words
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a full device")
@@ -211,10 +211,10 @@ def test_up_says_which_file_is_in_the_way(tmp_path: Path, capsys: pytest.Capture
 def test_up_goes_on_with_what_the_folder_had(tmp_path: Path) -> None:
     many = plan(tmp_path, brokers=3, controllers=2, ports=[1, 2, 3], racks=["a", "b", "c"], log_dir_count=2)
     cluster_file.write_cluster(tmp_path, cluster.Cluster(many).row())
-    again, remarks = up._plan(up._parser().parse_args(["--data", str(tmp_path)]))
+    again, remarks = up.cluster_plan(up.parser_of_up().parse_args(["--data", str(tmp_path)]))
     assert [(b.broker_id, b.rack) for b in again.brokers] == [(1, "a"), (2, "b"), (3, "c")]
     assert (again.controller_ids, again.log_dir_count, remarks) == ((901, 902), 2, [])
-    fewer, remarks = up._plan(up._parser().parse_args(["--data", str(tmp_path), "--brokers", "2"]))
+    fewer, remarks = up.cluster_plan(up.parser_of_up().parse_args(["--data", str(tmp_path), "--brokers", "2"]))
     assert [b.rack for b in fewer.brokers] == ["a", "b"]
     assert "1 broker of this folder (3) will not run" in remarks[0] and "--brokers 3" in remarks[0]
 
@@ -233,12 +233,12 @@ def test_up_leaves_a_folder_of_something_else_alone(tmp_path: Path, capsys: pyte
 
 
 def test_one_cluster_per_folder(tmp_path: Path) -> None:
-    lock = place._take_folder(tmp_path)
+    lock = place.take_folder(tmp_path)
     try:
         write(tmp_path)
         assert place.lock_owner(tmp_path / place.LOCK_FILE) == os.getpid()
         with pytest.raises(cluster_file.ClusterError, match=r"runs in .* already"):
-            place._take_folder(tmp_path)
+            place.take_folder(tmp_path)
     finally:
         os.close(lock)
     assert place.lock_owner(tmp_path / place.LOCK_FILE) is None

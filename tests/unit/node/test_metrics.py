@@ -158,7 +158,7 @@ def test_a_connection_that_is_lost_is_shown(play: Play) -> None:
     """Until it stands again the session is CONNECTING; it is the same one afterwards."""
 
     async def scenario(cluster: Any) -> None:
-        zk, registry = cluster.controller.zk, MetricsServer(cluster.controller)._registry
+        zk, registry = cluster.controller.zk, MetricsServer(cluster.controller).registry
 
         def shown(name: str, **labels: str) -> float:
             return one(parse(generate_latest(registry).decode())[1], f"{SESSIONS}_{name}", **labels)
@@ -177,7 +177,7 @@ def test_a_scrape_costs_the_same_however_many_partitions_there_are(play: Play) -
     calls: list[int] = []
 
     async def scenario(cluster: Any) -> None:
-        registry = MetricsServer(cluster.controller)._registry
+        registry = MetricsServer(cluster.controller).registry
         state = cluster.controller.state
         for count in (10, 3_000):
             for n in range(count):
@@ -218,7 +218,7 @@ def test_anything_else_is_not_found(play: Play, request_bytes: bytes) -> None:
 
 def test_a_process_shows_what_it_uses(play: Play) -> None:
     async def scenario(cluster: Any) -> None:
-        page = generate_latest(MetricsServer(cluster.controller, [process_collector()])._registry).decode()
+        page = generate_latest(MetricsServer(cluster.controller, [process_collector()]).registry).decode()
         if sys.platform == "linux":
             assert one(parse(page)[1], "process_cpu_seconds_total") > 0
 

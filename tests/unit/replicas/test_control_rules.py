@@ -101,7 +101,7 @@ def test_a_log_is_created_unless_it_may_be_on_a_failed_disk(
             fail_dir_of_tp(cluster)
         state = LeaderAndIsr(leader=1, isr=(1,), leader_epoch=0)
         assert become(cluster, NEW, state, is_new=is_new) is answer
-        assert (cluster.nodes[1].manager._table.dirs.get(NEW) is not None) is has_log
+        assert (cluster.nodes[1].manager.table.dirs.get(NEW) is not None) is has_log
 
     run(cluster_of, tmp_path, scenario)
 
@@ -141,10 +141,10 @@ def test_stop_replica(
         if is_offline:
             fail_dir_of_tp(cluster)
         if tp is NEW and "not here" not in what:
-            manager._table.dirs.create(NEW, manager._table.config_of("u"))
+            manager.table.dirs.create(NEW, manager.table.config_of("u"))
         folders = [tmp_path / f"1-{name}" / f"{tp.topic}-0" for name in "ab"]
         assert cluster.stop_replica(tp, 1, delete=delete, epoch=epoch) is answer
         assert any(folder.exists() for folder in folders) is has_log
-        assert (tp in manager._table.partitions) is is_served
+        assert (tp in manager.table.partitions) is is_served
 
     run(cluster_of, tmp_path, scenario)

@@ -51,7 +51,7 @@ def test_closed_segments_are_flushed_before_the_recovery_point_says_so(
     async def scenario(cluster: Cluster) -> None:
         synced: list[str] = []
         log = cluster.nodes[1].partition(TP).log
-        cluster.nodes[1].manager._table.dirs.files.before = lambda operation, path: (
+        cluster.nodes[1].manager.table.dirs.files.before = lambda operation, path: (
             synced.append(path.name) if operation == "sync" else None
         )
         path = tmp_path / "1-a" / checkpoints.RECOVERY_POINT_FILE
@@ -71,7 +71,7 @@ def test_a_disk_that_fails_in_a_flush_is_taken_offline(cluster_of: type[Cluster]
             if operation == "sync":
                 raise OSError(5, "Input/output error")
 
-        cluster.nodes[1].manager._table.dirs.files.before = broken
+        cluster.nodes[1].manager.table.dirs.files.before = broken
         await cluster.world.until(lambda: bool(cluster.nodes[1].failed_dirs), within_s=3, what="the dir has failed")
         assert (await cluster.produce(TP, 1)).error is ErrorCode.KAFKA_STORAGE_ERROR
 
@@ -84,7 +84,7 @@ def test_a_full_disk_refuses_the_record_and_takes_the_dir_offline(cluster_of: ty
             if operation in ("append", "create") and "1-a" in str(path):
                 raise OSError(28, "No space left on device")
 
-        files = cluster.nodes[1].manager._table.dirs.files
+        files = cluster.nodes[1].manager.table.dirs.files
         files.before = full
         assert (await cluster.produce(TP, 1, acks=-1)).error is ErrorCode.KAFKA_STORAGE_ERROR
         assert cluster.nodes[1].failed_dirs == [str(tmp_path / "1-a")]

@@ -114,7 +114,7 @@ def test_notices_are_batched(cluster_of: type[Cluster], tmp_path: Path, _: Any, 
         await cluster.start(1, 2)
         for number in range(len(changes)):
             cluster.appoint(shrunk(number), 1, (1, 2), (1, 2), is_new=True)
-        updates: IsrUpdates = cluster.nodes[1].manager._isr_updates
+        updates: IsrUpdates = cluster.nodes[1].manager.isr_updates
         start = world.loop.time()
         for number, at in enumerate(changes):
             await world.sleep(start + at - world.loop.time())

@@ -204,7 +204,7 @@ def test_what_the_leader_cuts_is_cut_from_the_future_log_too(cluster_of: type[Cl
             if len(appended) == 11:
                 throttle(cluster, 1)
 
-        cluster.nodes[1].manager._table.dirs.files.before = stop_at_the_tail
+        cluster.nodes[1].manager.table.dirs.files.before = stop_at_the_tail
         move(cluster, tmp_path, "b")
         await cluster.world.until(lambda: len(appended) == 11, within_s=60, what="the tail is copied")
         assert cluster.nodes[1].partition(TP).future_log.leo == 11
@@ -266,7 +266,7 @@ def test_a_disk_that_fails_while_it_is_copied_to_ends_the_move_and_nothing_else(
 ) -> None:
     async def scenario(cluster: Cluster) -> None:
         await filled(cluster)
-        files = cluster.nodes[1].manager._table.dirs.files
+        files = cluster.nodes[1].manager.table.dirs.files
 
         def full(operation: str, path: Any) -> None:
             if "-future" in str(path) and operation == "append":
@@ -312,7 +312,7 @@ def test_moves_of_one_mover_go_one_after_another(cluster_of: type[Cluster], tmp_
             for _ in range(10):
                 await cluster.produce(tp, 1, [b"x" * 900])
         throttle(cluster, 3_000)
-        manager, table = cluster.nodes[1].manager, cluster.nodes[1].manager._table
+        manager, table = cluster.nodes[1].manager, cluster.nodes[1].manager.table
         target = {tp: "1-b" if table.partitions[tp].log.log_dir.name == "1-a" else "1-a" for tp in partitions}
         manager.moves.alter({tp: str(tmp_path / target[tp]) for tp in reversed(partitions)})
         done: list[TopicPartition] = []

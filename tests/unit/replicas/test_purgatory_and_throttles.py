@@ -132,7 +132,7 @@ def test_a_leader_never_holds_up_members_of_the_isr_but_counts_their_bytes(
         for _ in range(10):
             assert (await cluster.produce(TP, 1, [b"x" * 1000], acks=-1)).error is ErrorCode.NONE
         assert cluster.world.loop.time() - before < 2
-        quota = leader._table.leader_quota
+        quota = leader.table.leader_quota
         assert quota.is_exceeded(cluster.world.clock.now_ms()), "the bytes of the member count"
 
         async def fetched(replica_id: Any) -> Any:
@@ -158,7 +158,7 @@ def test_a_throttled_fetch_of_a_replica_outside_the_isr_is_recorded_and_waits(
         leader = cluster.nodes[1].manager
         leader.configs.set_throttled_replicas("t", "0:1", "")
         leader.configs.set_throttle_rates(leader=0)
-        leader._table.leader_quota.record(1, cluster.world.clock.now_ms())
+        leader.table.leader_quota.record(1, cluster.world.clock.now_ms())
         before = cluster.world.loop.time()
         results = await leader.fetching.fetch(
             FetchRequest(partitions=FROM_START, replica_id=3, max_wait_ms=500, min_bytes=1, max_bytes=100)
@@ -183,7 +183,7 @@ def test_a_follower_goes_on_with_what_is_in_sync_though_its_rate_is_exceeded(
         for _ in range(5):
             await cluster.world.sleep(1)
             assert (await cluster.produce(TP, 1, [b"x" * 1000], acks=-1)).error is ErrorCode.NONE
-        assert follower._table.follower_quota.is_exceeded(cluster.world.clock.now_ms())
+        assert follower.table.follower_quota.is_exceeded(cluster.world.clock.now_ms())
         assert cluster.world.loop.time() - before < 8
         assert cluster.isr(TP) == (1, 2)
 

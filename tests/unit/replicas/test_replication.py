@@ -101,7 +101,7 @@ def test_a_restarted_broker_has_its_log_and_catches_up(cluster_of: type[Cluster]
         cluster.appoint(TP, 1, (1, 2), ALL)
         await cluster.produce(TP, 1, [b"b"], acks=-1)
         await cluster.start(3)
-        assert cluster.nodes[3].manager._table.dirs.get(TP).leo == 1
+        assert cluster.nodes[3].manager.table.dirs.get(TP).leo == 1
         cluster.appoint(TP, 1, (1, 2), ALL)
         await cluster.world.until(lambda: cluster.isr(TP) == (1, 2, 3), within_s=5, what="3 is back")
         assert cluster.nodes[3].log_end(TP) == 2
@@ -447,14 +447,14 @@ def test_an_idle_follower_asks_ever_less_often_and_a_new_partition_does_not_wait
 ) -> None:
     async def scenario(cluster: Cluster) -> None:
         asked = []
-        serve = cluster.nodes[1]._fetch
+        serve = cluster.nodes[1].answer_fetch
 
         async def counted(body: Any) -> Any:
             if body.replica_id == 2:
                 asked.append((cluster.world.loop.time(), body.max_wait))
             return await serve(body)
 
-        cluster.nodes[1]._fetch = counted
+        cluster.nodes[1].answer_fetch = counted
         cluster.appoint(TP, 1, (1, 2), (1, 2), is_new=True)
         await cluster.world.sleep(60)
         waits = [wait for _, wait in asked]
@@ -484,7 +484,7 @@ def test_without_a_longer_setting_an_idle_follower_asks_every_half_second(
         await cluster.world.sleep(5)
         fetches = sum(row.get("n", 1) for row in cluster.rows(1) if row["ev"] == "fetch")
         await cluster.world.sleep(10)
-        cluster.nodes[1].manager._table.trace.flush_runs()
+        cluster.nodes[1].manager.table.trace.flush_runs()
         after = sum(row.get("n", 1) for row in cluster.rows(1) if row["ev"] == "fetch")
         assert 10 <= after - fetches <= 42
 

@@ -69,8 +69,8 @@ def test_a_connection_names_its_peer_and_does_not_wait_to_send() -> None:
     async def scenario() -> None:
         near, far = await pair()
         assert near.peer.startswith("127.0.0.1:") and far.peer.startswith("127.0.0.1:")
-        assert isinstance(near, net.TcpConnection) and near._transport is not None
-        raw = near._transport.get_extra_info("socket")
+        assert isinstance(near, net.TcpConnection) and near.transport is not None
+        raw = near.transport.get_extra_info("socket")
         assert raw.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
         near.close()
         far.close()
@@ -81,10 +81,10 @@ def test_a_connection_names_its_peer_and_does_not_wait_to_send() -> None:
 def test_a_reset_is_an_error_for_who_reads_and_who_writes() -> None:
     async def scenario() -> None:
         near, far = await pair()
-        assert isinstance(far, net.TcpConnection) and far._transport is not None
-        raw = far._transport.get_extra_info("socket")
+        assert isinstance(far, net.TcpConnection) and far.transport is not None
+        raw = far.transport.get_extra_info("socket")
         raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        far._transport.abort()
+        far.transport.abort()
         with pytest.raises(ConnectionError):
             await near.recv()
         with pytest.raises(ConnectionError):
@@ -107,7 +107,7 @@ def test_a_reader_that_is_slow_stops_the_sender_and_memory_stays_bounded() -> No
                     await near.drain()
         except TimeoutError:
             pass
-        assert far._received_bytes <= net.READ_AHEAD_BYTES + len(chunk)
+        assert far.received_bytes <= net.READ_AHEAD_BYTES + len(chunk)
         draining = asyncio.ensure_future(near.drain())
         received = 0
         while received < total:
