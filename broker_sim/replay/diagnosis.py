@@ -14,7 +14,9 @@ from typing import Any, Final
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from broker_sim.replay.chronicle import SAME_INCIDENT_MS
 from broker_sim.replay.diagnosis_limits import BUCKETS, DEFAULT_LAG_MS, NEAR_REMOVAL, SLOW_CATCH_UP_MS
+from broker_sim.replay.ingest.layout import Ingested
 
 #: Partitions that the report draws, the ones with the most trouble first.
 PARTITIONS_SHOWN: Final = 60
@@ -24,6 +26,8 @@ WORST: Final = 12
 BROKERS_MAX: Final = 60
 #: Rows of `what_if` about the whole: values and keys are limited when they are asked for.
 WHAT_IF_MAX: Final = 256
+#: Processes, sessions, terms and removals that the chronicle is made of.
+EVENTS_MAX: Final = 2_000
 _MINUTE_MS: Final = 60_000
 _LAG_KEY: Final = "replica.lag.time.max.ms"
 
@@ -32,9 +36,10 @@ _TABLES: Final = (
 )  # fmt: skip
 
 
-def troubles_of(spark: SparkSession, out: Path, trace: DataFrame, *, from_ts: int, to_ts: int) -> dict[str, Any]:
-    """Aggregates of the tables in `out` and of the rows of `trace`, whose times lie in [from_ts, to_ts]."""
-    table = {name: spark.read.parquet(str(out / name)) for name in _TABLES} | {"trace": trace}
+def troubles_of(spark: SparkSession, out: Path, rows: Ingested, *, from_ts: int, to_ts: int) -> dict[str, Any]:
+    """Aggregates of the tables in `out` and of ingested rows, whose times lie in [from_ts, to_ts]."""
+    table = {name: spark.read.parquet(str(out / name)) for name in _TABLES}
+    table |= {"trace": rows.few, "processes": rows.processes}
     if (out / "what_if").exists():
         table["what_if"] = spark.read.parquet(str(out / "what_if"))
     aggregates = _aggregates(table, _Buckets(from_ts, to_ts))
@@ -90,6 +95,9 @@ def _aggregates(table: dict[str, DataFrame], buckets: _Buckets) -> dict[str, Dat
         "headroom": _headroom(table["measures"], _settings(table["trace"])),
         "ack_latency": _ack_latency(table["measures"]),
         "differences": table["comparison"].filter("missing + spurious > 0").orderBy("topic", "partition").limit(WORST),
+        **_of_processes(table["trace"], table["processes"]),
+        "deleted": _deleted(table["trace"]),
+        "dropped": _dropped(table["catch_up"]),
         "troubled_over_time": _over_time(table["windows"], buckets),
         "elections_over_time": history.filter("event = 'leader'")
         .groupBy(buckets.of(F.col("ts")).alias("bucket"))
@@ -118,6 +126,58 @@ def _controllers(trace: DataFrame) -> DataFrame:
     decided = trace.filter(F.col("ev").isin("elect", "assign")).groupBy(F.col("broker").alias("controller"))
     told = decided.agg(F.min("ts").alias("from_ts"), F.max("ts").alias("to_ts"), F.count("*").alias("rows"))
     return told.orderBy("from_ts").limit(BROKERS_MAX)
+
+
+def _of_processes(trace: DataFrame, processes: DataFrame) -> dict[str, DataFrame]:
+    """Rows of `chronicle`: processes of brokers, signs of who is there, terms of controllers."""
+    ended = (
+        trace.filter("ev = 'down' AND role = 'broker'").select("broker", "run", F.lit(True).alias("ended")).distinct()
+    )
+    runs = processes.filter("role = 'broker' AND run > 0").join(F.broadcast(ended), on=["broker", "run"], how="left")
+    by_controller = F.col("ev").isin("broker_up", "broker_down") & (
+        (F.col("role") == "controller") | (F.col("run") == 0)
+    )
+    by_itself = F.col("ev").isin("start", "down") & (F.col("role") == "broker")
+    signs = trace.filter(by_controller | by_itself).select(
+        "ts", "ev", F.when(by_controller, F.col("replica")).otherwise(F.col("broker")).alias("broker")
+    )
+    elected = trace.filter("ev = 'controller' AND value = 'elected'").select("broker", "ts", "epoch").alias("e")
+    of_controllers = trace.filter("role = 'controller'").select("broker", "ts").alias("c")
+    before = (F.col("c.ts") < F.col("e.ts")) & (F.col("c.broker") != F.col("e.broker"))
+    terms = F.broadcast(elected).join(of_controllers, on=before, how="left").groupBy("e.broker", "e.ts", "e.epoch")
+    return {
+        "processes": runs.select(
+            "broker", "run", "first_ts", "last_ts", F.coalesce("ended", F.lit(False)).alias("ended")
+        )
+        .orderBy("first_ts")
+        .limit(EVENTS_MAX),
+        "signs": signs.distinct().orderBy("ts").limit(EVENTS_MAX),
+        "terms": terms.agg(F.max("c.ts").alias("before_ts"), F.max_by("c.broker", "c.ts").alias("before"))
+        .orderBy("ts")
+        .limit(EVENTS_MAX),
+    }
+
+
+def _deleted(trace: DataFrame) -> DataFrame:
+    rows = trace.filter("ev = 'delete' OR (ev = 'stop' AND value = 'delete_topic')").groupBy("topic")
+    told = rows.agg(F.min("ts").alias("ts"), F.count_distinct("partition").alias("partitions"))
+    return told.orderBy("ts").limit(WORST)
+
+
+def _dropped(catch_up: DataFrame) -> DataFrame:
+    """Replicas that leaders dropped, by broker and piece of time."""
+    piece = F.floor(F.col("left_ts") / SAME_INCIDENT_MS)
+    dropped = catch_up.filter("left_by = 'leader' AND left_ts IS NOT NULL").groupBy("replica", piece)
+    return (
+        dropped.agg(
+            F.min("left_ts").alias("from_ts"),
+            F.when(F.count_if(F.col("joined_ts").isNull()) == 0, F.max("joined_ts")).alias("to_ts"),
+            F.count_distinct("topic", "partition").alias("partitions"),
+        )
+        .select("replica", "from_ts", "to_ts", "partitions")
+        .orderBy("from_ts")
+        .limit(EVENTS_MAX)
+    )
 
 
 def _settings(trace: DataFrame) -> DataFrame:

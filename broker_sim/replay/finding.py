@@ -46,6 +46,9 @@ class Finding:
     rows: int
     where: tuple[Where, ...] = ()
     rank: int = 0
+    #: the stretch of time that it is about, where it is about one
+    from_ts: int | None = None
+    to_ts: int | None = None
 
     @property
     def filter(self) -> str:
@@ -56,7 +59,7 @@ class Finding:
         """The row of the `findings` table."""
         severity = self.severity.name.lower()
         told = {"rank": self.rank, "severity": severity, "text": self.text, "table": self.table, "rows": self.rows}
-        return {**told, "filter": self.filter}
+        return {**told, "filter": self.filter, "from_ts": self.from_ts, "to_ts": self.to_ts}
 
 
 # -- words ------------------------------------------------------------------------------------------------------------

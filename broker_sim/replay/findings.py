@@ -5,10 +5,12 @@ Every finding names the rows it rests on: a table, and a filter over its columns
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any, Final
 
+from broker_sim.replay.chronicle import IncidentKind
 from broker_sim.replay.diagnosis_limits import DEFAULT_LAG_MS, NEAR_REMOVAL, SLOW_CATCH_UP_MS
 from broker_sim.replay.finding import (
     NAMED_MAX,
@@ -23,6 +25,7 @@ from broker_sim.replay.finding import (
     seconds,
     size,
 )
+from broker_sim.replay.story import BLIP_MS, explained, story
 from broker_sim.replay.what_if.asked import FETCH_RATE
 
 Troubles = dict[str, Any]
@@ -49,6 +52,14 @@ _WINDOW_WORDS: Final = {
 }
 
 
+#: kind of window -> what of incidents accounts for it.
+_EXPLAINED: Final = {
+    "offline": ("offline", "windows"),
+    "under_replicated": ("short", "partitions"),
+    "hw_stalled": ("short", "partitions"),
+}
+
+
 def _windows(_: dict[str, Any], troubles: Troubles) -> Iterator[Finding]:
     for kind, (severity, words) in _WINDOW_WORDS.items():
         if (of_kind := troubles["windows"].get(kind)) is None:
@@ -58,11 +69,15 @@ def _windows(_: dict[str, Any], troubles: Troubles) -> Iterator[Finding]:
             text = f"The trace ends with {count(of_kind['partitions'], 'partition')} without a live leader."
             yield Finding(severity=Severity.INFO, text=text, table="windows", rows=of_kind["count"], where=where)
             continue
+        told = explained(troubles, *_EXPLAINED[kind]) if kind in _EXPLAINED else 0
+        if kind == "offline" and told >= of_kind["count"]:
+            continue  # each of these windows is part of a finding about a broker
         still = f"; {of_kind['open']} still at the end" if of_kind["open"] else ""
+        in_all = "In all, " if kind != "offline" and told >= of_kind["partitions"] else ""
         yield Finding(
-            severity=severity,
-            text=f"{count(of_kind['partitions'], 'partition')} {words}, {seconds(of_kind['total_ms'])} in all, longest "
-            f"{seconds(of_kind['longest_ms'])} ({of_kind['worst']}){still}.",
+            severity=Severity.INFO if in_all or of_kind["total_ms"] < BLIP_MS else severity,
+            text=f"{in_all}{count(of_kind['partitions'], 'partition')} {words}, {seconds(of_kind['total_ms'])} in sum, "
+            f"longest {seconds(of_kind['longest_ms'])} ({of_kind['worst']}){still}.",
             table="windows",
             rows=of_kind["count"],
             where=where,
@@ -101,7 +116,10 @@ _CAUSES: Final = {
 
 def _flaps(summary: dict[str, Any], troubles: Troubles) -> Iterator[Finding]:
     hours = max(1, summary["to_ts"] - summary["from_ts"]) / 3_600_000
+    behind = Counter(r["who"] for r in troubles.get("incidents", ()) if r["kind"] == IncidentKind.BEHIND.value)
     for row in troubles["flaps"]:
+        if behind[row["replica"]] and row["count"] == row["partitions"]:
+            continue  # it left each partition once: that it fell behind says it all
         rate = f" ({row['count'] / hours:.1f} per hour)" if row["count"] > 1 and hours >= 1 else ""
         yield Finding(
             severity=Severity.WARNING,
@@ -157,8 +175,8 @@ def _headroom(_: dict[str, Any], troubles: Troubles) -> Iterator[Finding]:
     if near:
         brokers = listed([f"{row['replica']} ({seconds(max(0, row['least_ms']))}, {row['worst']})" for row in near])
         text = (
-            f"{count(len(near), 'broker')} came close to being removed and stayed in the ISR: {brokers} left at the "
-            f"worst tick, of {seconds(lag)}. A shorter replica.lag.time.max.ms would have removed them."
+            f"{count(len(near), 'broker')} nearly left the ISR: at the worst check {brokers} of the {seconds(lag)} of "
+            f"replica.lag.time.max.ms were left."
         )
         where = (Where("measure", value="lag_headroom_ms"), Where("value", "<", limit))
         yield Finding(
@@ -220,8 +238,8 @@ def _disturbed(troubles: Troubles) -> Iterator[Finding]:
     (told,) = troubles["disturbed"] or [{"during": 0}]
     if told["during"]:
         text = (
-            f"{count(told['during'], 'time')} a partition that was not being moved became under-replicated within the "
-            f"{count(told['moving_minutes'], 'minute')} of moves; {count(told['otherwise'], 'time')} in the rest."
+            f"Partitions that were not moved became under-replicated {count(told['during'], 'time')} in the "
+            f"{count(told['moving_minutes'], 'minute')} in which others moved, {count(told['otherwise'], 'time')} else."
         )
         where = (Where("window", value="under_replicated"),)
         rows = told["during"] + told["otherwise"]
@@ -331,5 +349,6 @@ def _compared(summary: dict[str, Any], troubles: Troubles) -> Iterator[Finding]:
 Rule = Callable[[dict[str, Any], Troubles], Iterator[Finding]]
 #: In the order in which findings of the same severity stand.
 RULES: Final[tuple[Rule, ...]] = (
-    _windows, _outside, _flaps, _slow, _reassignments, _headroom, _what_if, _acks, _quarantine, _noticed, _compared,
+    story, _windows, _outside, _flaps, _slow, _reassignments, _headroom, _what_if, _acks, _quarantine, _noticed,
+    _compared,
 )  # fmt: skip

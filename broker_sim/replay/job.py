@@ -20,7 +20,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from broker_sim.isr import PROFILES
 from broker_sim.replay import steps
+from broker_sim.replay.chronicle import incidents
 from broker_sim.replay.diagnosis import troubles_of
+from broker_sim.replay.effects import with_effects
 from broker_sim.replay.errors import ReplayRefused
 from broker_sim.replay.finding import Finding
 from broker_sim.replay.findings import find
@@ -121,7 +123,8 @@ def run(spark: SparkSession, settings: ReplaySettings, inputs: Inputs, progress:
                 asked = what_if(*frames, profile=settings.profile, changes=changes, end_ts=end_ts)
                 _write_table(asked, out, "what_if")
         with progress.step("find what is worth a look", spark), tuned_for(spark, size_of(stage)):
-            troubles = troubles_of(spark, out, few, from_ts=counts["from_ts"], to_ts=counts["to_ts"])
+            troubles = troubles_of(spark, out, rows, from_ts=counts["from_ts"], to_ts=counts["to_ts"])
+            troubles["incidents"] = with_effects(out, incidents(troubles), end_ts=counts["to_ts"])
         with progress.step("write the report"):
             summary = _summary(settings, counts, troubles)
             findings = find(summary, troubles)

@@ -56,3 +56,19 @@ def write_empty(out: Path, name: str, schema: pa.Schema) -> None:
 def read_rows(out: Path, name: str, *, where: Any = None, limit: int) -> Iterator[dict[str, Any]]:
     """At most `limit` rows of a table that match `where`, in the order of the table."""
     yield from dataset(out, name).head(limit, filter=where).to_pylist()
+
+
+def worst_rows(out: Path, name: str, *, where: Any = None, by: str | None, limit: int) -> list[dict[str, Any]]:
+    """The rows that match `where` with the greatest values of `by`, at most `limit`; without `by` the first ones."""
+    if by is None or by not in dataset(out, name).schema.names:
+        return list(read_rows(out, name, where=where, limit=limit))
+    worst: Any = None
+    for batch in dataset(out, name).to_batches(filter=where):
+        both = (
+            pa.Table.from_batches([batch])
+            if worst is None
+            else pa.concat_tables([worst, pa.Table.from_batches([batch])])
+        )
+        worst = both.take(pc.select_k_unstable(both, k=min(limit, both.num_rows), sort_keys=[(by, "descending")]))
+    rows: list[dict[str, Any]] = [] if worst is None else worst.to_pylist()
+    return rows

@@ -23,6 +23,8 @@ CHANGES_MAX: Final = 400
 SHOWN_WINDOWS: Final = ("under_replicated", "under_min_isr", "offline", "reassigning")
 #: The same over all partitions: what matters most must not be hidden.
 AREAS: Final = ("reassigning", "under_replicated", "under_min_isr", "offline")
+#: `kind` of an incident that is of no broker.
+NO_CONTROLLER: Final = "no-controller"
 #: The last so many points tell how fast a copy goes.
 _ETA_POINTS: Final = 5
 
@@ -143,6 +145,22 @@ def bars(span: Span, counts: Mapping[int, int], *, top: int, height: int = TRACK
         x, y = bucket * span.bucket, round(height - (height - 2) * n / max(1, top), 1)
         path += f"M{x} {height}V{y:g}H{min(x + span.bucket, span.width)}V{height}Z"
     return path
+
+
+def lanes(span: Span, brokers: Iterable[int], incidents: Sequence[Row]) -> list[dict[str, Any]]:
+    """A lane per broker and one for the office of controller: where each was away, or behind."""
+    of: dict[str, list[Row]] = {f"broker {broker}": [] for broker in sorted(brokers)}
+    for row in incidents:
+        if row["kind"] == NO_CONTROLLER:
+            of.setdefault("controller", []).append(row)
+        elif row["who"] >= 0:
+            of.setdefault(f"broker {row['who']}", []).append(row)
+    return [{"name": name, "pieces": [_stretch(span, row) for row in rows], "rows": rows} for name, rows in of.items()]
+
+
+def _stretch(span: Span, row: Row) -> Piece:
+    start, end = span.at(row["from_ts"]), span.width if row["to_ts"] is None else span.at(row["to_ts"])
+    return Piece(x=start, width=max(1, end - start), look=row["kind"])
 
 
 def flap_map(span: Span, rows: Sequence[Row]) -> list[dict[str, Any]]:

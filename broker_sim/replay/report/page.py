@@ -24,12 +24,20 @@ from markupsafe import Markup
 from broker_sim.replay.finding import Finding, Where, count, seconds, size
 from broker_sim.replay.report import figures
 from broker_sim.replay.report.figures import Span, Strip
-from broker_sim.replay.tables import dataset, read_rows
+from broker_sim.replay.tables import dataset, read_rows, worst_rows
 
 #: Rows of history, and of windows, that are read at most.
 DRAWN_ROWS_MAX: Final = 20_000
 #: Rows shown below a finding.
 SAMPLE_ROWS: Final = 8
+#: table -> the column whose greatest values are the worst.
+_WORST_BY: Final = {
+    "windows": "duration_ms",
+    "catch_up": "out_of_isr_ms",
+    "flaps": "out_of_isr_ms",
+    "reassignments": "duration_ms",
+    "measures": "worst",
+}
 _CATCH_UPS_SHOWN: Final = 20
 _CURVES_SHOWN: Final = 8
 _CURVE_ROWS_MAX: Final = 400
@@ -50,6 +58,7 @@ def write_report(
     shown = [(row["topic"], row["partition"]) for row in troubles["partitions_shown"]]
     strips = _strips(out, span, shown)
     flap_map = figures.flap_map(span, troubles["flap_map"])
+    lanes = figures.lanes(span, summary["brokers"], troubles["incidents"])
     page = (
         _environment()
         .get_template("report.html.j2")
@@ -60,6 +69,7 @@ def write_report(
             span=span,
             day=datetime.fromtimestamp(span.start / 1000, UTC).strftime("%Y-%m-%d"),
             strips=strips,
+            lanes=lanes,
             left_out=summary["partitions"] - len(shown),
             in_trouble=figures.over_time(span, troubles["troubled_over_time"], kinds=figures.AREAS),
             elections=_elections(span, troubles["elections_over_time"]),
@@ -75,12 +85,34 @@ def write_report(
                     "width": span.width,
                     "bucket": span.bucket,
                     "strips": [{"name": s.name, "changes": s.changes} for s in strips],
+                    "lanes": [{"name": lane["name"], "pieces": _said(span, lane["rows"])} for lane in lanes],
                     "flaps": [{"name": f"broker {row['broker']}", "buckets": row["buckets"]} for row in flap_map],
                 }
             ),
         )
     )
     target.write_text(page, encoding="utf-8")
+
+
+def _said(span: Span, rows: Iterable[Row]) -> list[list[Any]]:
+    """Pieces of a lane for who points at them: from, to, what."""
+    return [
+        [
+            span.at(row["from_ts"]),
+            span.width if row["to_ts"] is None else span.at(row["to_ts"]),
+            _LANE_WORDS[row["kind"]],
+        ]
+        for row in rows
+    ]
+
+
+_LANE_WORDS: Final = {
+    "gone": "gone",
+    "stopped": "stopped in order",
+    "session-lost": "session lost",
+    "behind": "fell behind",
+    "no-controller": "no controller",
+}
 
 
 def _environment() -> Environment:
@@ -164,7 +196,7 @@ def _sample(out: Path, finding: Finding) -> dict[str, Any] | None:
     if not finding.rows or not (out / finding.table).is_dir():
         return None
     where = reduce(and_, (_expression(one) for one in finding.where)) if finding.where else None
-    rows = list(read_rows(out, finding.table, where=where, limit=SAMPLE_ROWS))
+    rows = worst_rows(out, finding.table, where=where, by=_WORST_BY.get(finding.table), limit=SAMPLE_ROWS)
     columns = [c for c in (rows[0] if rows else {}) if any(row[c] is not None for row in rows)]
     return {"columns": columns, "rows": rows} if rows else None
 

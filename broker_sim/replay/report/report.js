@@ -28,7 +28,48 @@
     for (const id of ["out", "earlier", "later", "all"]) document.getElementById(id).disabled = all;
     time.dataset.from = Math.round(from);
     time.dataset.width = Math.round(width);
+    remember();
   }
+
+  // -- what is looked at stands in the address: #t=FROM-TO&topic=TEXT&broker=ID, ms since the start of the trace
+  const filters = document.getElementById("filters"), topic = document.getElementById("topic");
+  const broker = document.getElementById("broker"), matches = document.getElementById("matches");
+  const rows = [...time.querySelectorAll(".strip-row")];
+  let ready = false;
+  function remember() {
+    if (!ready) return;
+    const words = new URLSearchParams();
+    if (width < told.width) words.set("t", `${Math.round(from)}-${Math.round(from + width)}`);
+    if (topic.value) words.set("topic", topic.value);
+    if (broker.value) words.set("broker", broker.value);
+    try { history.replaceState(null, "", words.size || `${words}` ? `#${words}` : location.pathname + location.search); } catch { /* a file may not change its address */ }
+  }
+  function filter() {
+    let left = 0;
+    rows.forEach((row, i) => {
+      const strip = told.strips[i];
+      const fits = strip.name.includes(topic.value.trim()) && (!broker.value || strip.changes.some(
+        change => change[1].split(" ").includes(broker.value) || String(change[2]) === broker.value));
+      row.hidden = !fits;
+      left += fits;
+    });
+    matches.textContent = left === rows.length ? "" : `${left} of ${rows.length} partitions`;
+  }
+  function recall() {
+    const words = new URLSearchParams(location.hash.slice(1)), span = /^(\d+)-(\d+)$/.exec(words.get("t") || "");
+    topic.value = words.get("topic") || "";
+    broker.value = words.get("broker") || "";
+    filter();
+    if (span) show(+span[1], Math.max(LEAST_MS, span[2] - span[1])); else show(0, told.width);
+  }
+  for (const field of [topic, broker]) field.addEventListener("input", () => { filter(); remember(); });
+  filters.addEventListener("submit", event => event.preventDefault());
+  for (const link of document.querySelectorAll("a.show")) link.addEventListener("click", event => {
+    event.preventDefault();
+    const start = +link.dataset.from, took = Math.max(LEAST_MS, link.dataset.to - start);
+    show(start - took / 4, took * 1.5);
+    time.scrollIntoView();
+  });
   const zoom = (factor, at = from + width / 2) => show(at - (at - from) * factor, width * factor);
   const move = share => show(from + share * width, width);
 
@@ -46,6 +87,9 @@
     } else if (svg.dataset.flaps !== undefined) {
       const of = told.flaps[svg.dataset.flaps], n = of.buckets[Math.floor(ms / told.bucket)] || 0;
       text += ` · ${of.name}: ${n} flap${n === 1 ? "" : "s"} within ${took(told.bucket)}`;
+    } else if (svg.dataset.lane !== undefined) {
+      const lane = told.lanes[svg.dataset.lane], now = lane.pieces.filter(piece => piece[0] <= ms && ms <= piece[1]);
+      text += ` · ${lane.name}: ` + (now.map(piece => `${piece[2]} for ${took(piece[1] - piece[0])}`).join(", ") || "up");
     } else if (svg.dataset.what) text += ` · ${svg.dataset.what}`;
     line.textContent = text;
   }
@@ -116,5 +160,8 @@
   for (const [id, does] of Object.entries({ in: () => zoom(.5), out: () => zoom(2), earlier: () => move(-.5), later: () => move(.5), all: () => show(0, told.width) }))
     document.getElementById(id).addEventListener("click", does);
   addEventListener("resize", () => show(from, width));
-  show(0, told.width);
+  filters.hidden = false;
+  recall();
+  ready = true;
+  addEventListener("hashchange", recall);
 })();

@@ -115,10 +115,19 @@ def troubles(partitions: int, *, topic: str = "orders") -> Row:
         "headroom": [{"replica": 2, "least_ms": 900, "worst": "orders-3", "near": 5}],
         "ack_latency": [{"rows": 9, "p95_max_ms": 40, "worst_ms": 900, "worst": "orders-3"}],
         "differences": [],
+        "incidents": [incident(), incident(kind="behind", who=2, offline=None, partitions=4)],
         "troubled_over_time": [{"window": k, "bucket": i, "partitions": i % 9} for k in kinds for i in range(BUCKETS)],
         "elections_over_time": [{"bucket": i, "count": i % 5, "leader_epoch": i // 20} for i in range(BUCKETS)],
         "what_if": [*lag_rows(), *rate_rows()],
     }  # fmt: skip
+
+
+def incident(**columns: Any) -> Row:
+    told = {"kind": "gone", "who": 3, "from_ts": START + 60_000, "to_ts": START + 65_000, "partitions": 0,
+            "before": None, "epoch": None, "topic": None,
+            "offline": {"windows": 1, "partitions": 1, "longest_ms": 4_200, "open": 0},
+            "short": {"partitions": 4, "until_ts": START + 70_000, "open": 0}}  # fmt: skip
+    return {**told, **columns}
 
 
 def lag_rows() -> list[Row]:

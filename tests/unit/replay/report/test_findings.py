@@ -8,6 +8,7 @@ import pytest
 
 from broker_sim.replay.finding import Finding, Severity, Where, count, seconds, size
 from broker_sim.replay.findings import find
+from broker_sim.replay.story import story
 from tests.unit.replay.report import made_up
 
 
@@ -24,7 +25,7 @@ def test_the_worst_stand_first_and_ranks_count_on() -> None:
     found = findings()
     assert [f.rank for f in found] == list(range(1, len(found) + 1))
     assert [f.severity for f in found] == sorted(f.severity for f in found)
-    assert found[0].severity is Severity.CRITICAL and "no live leader" in found[0].text
+    assert found[0].severity is Severity.CRITICAL and "Broker 3 was gone" in found[0].text
 
 
 CASES = [  # words, table, filter
@@ -36,10 +37,11 @@ CASES = [  # words, table, filter
     ("it had to fetch 40.0 kB/s", "catch_up", "catch_up_ms > 10000 and joined_ts is not null"),
     ("1 reassignment did not finish: orders-0", "reassignments", "finish_ts is null"),
     ("2 original replicas left the ISR", "reassignments", "original_shrinks > 0"),
-    ("3 times a partition that was not being moved", "windows", "window = 'under_replicated'"),
+    ("became under-replicated 3 times in the 2 minutes in which others moved, 1 time else", "windows",
+     "window = 'under_replicated'"),
     ("10.0 MB were copied, with 8 writes of partition states, 4 of them by leaders", "reassignments",
      "finish_ts is not null"),
-    ("2 (900 ms, orders-3) left at the worst tick, of 30.0 s", "measures",
+    ("at the worst check 2 (900 ms, orders-3) of the 30.0 s", "measures",
      "measure = 'lag_headroom_ms' and value < 6000"),
     ("at 10000: 14 flaps", "what_if", "key = 'replica.lag.time.max.ms' and scope = 'all'"),
     ("at 1000000: 2 copies never; at 10000000: the slowest copy in 30.0 s. Below 4.0 MB/s some copy never finishes",
@@ -90,3 +92,69 @@ def test_count(n: int, words: str) -> None:
                                            (7_800_000, "2 h 10 min"), (5_498 * 3_600_000, "229 d 2 h")])  # fmt: skip
 def test_seconds(ms: int | None, words: str) -> None:
     assert seconds(ms) == words
+
+
+# -- incidents ---------------------------------------------------------------------------------------------------------
+
+STORIES = [
+    (
+        "a killed broker: who, when, whom it hit, until when",
+        {},
+        "Broker 3 was gone from 22:14:20.0 to 22:14:25.0 UTC (5.0 s): 1 partition that it led was without a leader for "
+        "up to 4.2 s; 4 partitions lacked its replica until 22:14:30.0.",
+        Severity.CRITICAL,
+    ),
+    (
+        "a broker that never came back",
+        {"to_ts": None, "short": {"partitions": 2, "until_ts": None, "open": 2}},
+        "Broker 3 was gone from 22:14:20.0 to the end UTC: 1 partition that it led was without a leader for up to "
+        "4.2 s; 2 partitions lacked its replica, 2 still at the end.",
+        Severity.CRITICAL,
+    ),
+    (
+        "a stop in order hurts nobody for long: a warning at most",
+        {"kind": "stopped", "offline": {"windows": 0, "partitions": 0, "longest_ms": 0, "open": 0}},
+        "Broker 3 was stopped in order and away from 22:14:20.0 to 22:14:25.0 UTC (5.0 s): no partition was without a "
+        "leader; 4 partitions lacked its replica until 22:14:30.0.",
+        Severity.WARNING,
+    ),
+    (
+        "a broker that fell behind",
+        {"kind": "behind", "offline": None, "partitions": 10},
+        "Broker 3 fell behind: from 22:14:20.0 UTC on leaders dropped it from the ISR of 10 partitions, and was back "
+        "in all of them at 22:14:25.0. It ran, but fetched too little: look at its host and its links.",
+        Severity.WARNING,
+    ),
+    (
+        "a controller that follows another",
+        {"kind": "no-controller", "who": 902, "before": 901, "epoch": 2},
+        "Controller 902 took office at 22:14:25.0 UTC (controller epoch 2). 901 had decided last at 22:14:20.0: no "
+        "controller for 5.0 s at most.",
+        Severity.WARNING,
+    ),
+    (
+        "a deleted topic is no trouble",
+        {"kind": "deleted", "who": -1, "topic": "old", "partitions": 4},
+        "Topic old was deleted at 22:14:20.0 UTC (4 partitions).",
+        Severity.INFO,
+    ),
+]
+
+
+@pytest.mark.parametrize(("columns", "text", "severity"), [pytest.param(*s[1:], id=s[0]) for s in STORIES])
+def test_an_incident_is_one_sentence(columns: dict[str, Any], text: str, severity: Severity) -> None:
+    (finding,) = story({}, {"incidents": [made_up.incident(**columns)]})
+    assert (finding.text, finding.severity) == (text, severity)
+
+
+def test_windows_of_an_incident_are_not_told_again() -> None:
+    told = {**made_up.troubles(1), "incidents": [made_up.incident()], "windows": {"offline": made_up.window(count=1)}}
+    assert not [f for f in find(made_up.summary(1), told) if "no live leader" in f.text]
+    more = {**told, "windows": {"offline": made_up.window(count=2)}}
+    assert one(find(made_up.summary(1), more), "no live leader").severity is Severity.CRITICAL
+
+
+def test_what_lasts_for_milliseconds_is_no_warning() -> None:
+    windows = {"under_replicated": made_up.window(total_ms=21)}
+    found = find(made_up.summary(1), {**made_up.troubles(1), "incidents": [], "windows": windows})
+    assert one(found, "fewer in-sync replicas than assigned").severity is Severity.INFO

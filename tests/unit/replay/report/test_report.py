@@ -26,7 +26,7 @@ BYTES_MAX = 2_500_000
 class Page(HTMLParser):
     """Elements, ids, links and whether all that was opened is closed."""
 
-    _VOID = ("meta", "br", "rect", "path", "circle")
+    _VOID = ("meta", "br", "rect", "path", "circle", "input")
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -81,7 +81,7 @@ def test_structure(page: Path) -> None:
 
 def test_nothing_is_loaded_from_anywhere(page: Path) -> None:
     text = page.read_text()
-    assert Page(text).links == []
+    assert [link for link in Page(text).links if not link.startswith("#")] == []
     assert not re.search(r"https?:|url\(|@import|\bfetch\(|XMLHttpRequest|importScripts|\bimport\(", text)
 
 

@@ -1,0 +1,195 @@
+"""Who was away, and when: from what brokers and controllers wrote of themselves to incidents and lanes. Pure.
+
+A broker is away from the last row of one of its processes to the first of the next; where files do not tell processes
+apart, from its `down` row, or the end of its session as a controller saw it, to its return. What that did to partitions
+is counted by `effects.py`, and said by `story.py`.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Final
+
+Row = Mapping[str, Any]
+
+#: Removals of one replica by its leaders that are no further apart are one incident.
+SAME_INCIDENT_MS: Final = 10_000
+#: A session that ends, and a process that is heard of last, this close to each other are of one absence.
+_SAME_ABSENCE_MS: Final = 60_000
+
+
+class IncidentKind(Enum):
+    """What happened; the value is also how a lane shows it."""
+
+    GONE = "gone"  #: a broker's process ended without a word
+    STOPPED = "stopped"  #: a broker's process ended in order
+    SESSION_LOST = "session-lost"  #: a broker's session ended, not its process
+    BEHIND = "behind"  #: leaders dropped a broker's replicas, which fetched too little
+    NO_CONTROLLER = "no-controller"  #: one controller followed another
+    DELETED = "deleted"  #: a topic was deleted
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Incident:
+    """One thing that happened. `who` is a broker, or the controller that took office; `to_ts` None: it did not end.
+
+    `partitions`: of a deletion, or of the replicas that fell behind. `before`: the controller that was followed.
+    """
+
+    kind: IncidentKind
+    who: int
+    from_ts: int
+    to_ts: int | None
+    partitions: int = 0
+    before: int | None = None
+    epoch: int | None = None
+    topic: str | None = None
+
+
+def absences(processes: Sequence[Row], signs: Sequence[Row]) -> list[Incident]:
+    """When brokers were away, in order of time.
+
+    `processes`: `broker`, `run`, `first_ts`, `last_ts`, `ended` (it wrote that it ends). `signs`: `ts`, `broker` and
+    `ev`, which is `broker_up` or `broker_down` as a controller saw it, `start` or `down` as the broker wrote.
+    """
+    runs, seen = _by_broker(processes, "first_ts"), _by_broker(signs, "ts")
+    found = []
+    for broker in sorted(runs.keys() | seen.keys()):
+        known = [run for run in runs[broker] if run["run"]]
+        own = list(_between_processes(broker, known, seen[broker]) if known else _between_signs(broker, seen[broker]))
+        found += own
+        found += [lost for lost in _lost_sessions(broker, seen[broker]) if known and not _is_part(lost, own)]
+    return sorted(found, key=lambda incident: (incident.from_ts, incident.who))
+
+
+def _by_broker(rows: Iterable[Row], order: str) -> dict[int, list[Row]]:
+    of: dict[int, list[Row]] = defaultdict(list)
+    for row in sorted(rows, key=lambda row: int(row[order])):
+        of[row["broker"]].append(row)
+    return of
+
+
+def _between_processes(broker: int, runs: Sequence[Row], signs: Sequence[Row]) -> Iterator[Incident]:
+    for run, following in zip(runs, [*runs[1:], None], strict=True):
+        kind = IncidentKind.STOPPED if run["ended"] else IncidentKind.GONE
+        if following is not None:
+            yield Incident(kind=kind, who=broker, from_ts=run["last_ts"], to_ts=following["first_ts"])
+        elif run["ended"] or _is_lost_after(run["last_ts"], signs):
+            yield Incident(kind=kind, who=broker, from_ts=run["last_ts"], to_ts=None)
+
+
+def _is_lost_after(ts: int, signs: Sequence[Row]) -> bool:
+    last = [row["ev"] for row in signs if row["ts"] > ts and row["ev"].startswith("broker_")][-1:]
+    return last == ["broker_down"]
+
+
+def _between_signs(broker: int, signs: Sequence[Row]) -> Iterator[Incident]:
+    """Where no process is told apart: from its own last word, or the end of its session, to any sign of its return."""
+    away: tuple[int, IncidentKind] | None = None
+    for row in signs:
+        if row["ev"] in ("down", "broker_down"):
+            kind = IncidentKind.STOPPED if row["ev"] == "down" else IncidentKind.GONE
+            away = away or (row["ts"], kind)
+        elif away is not None:
+            yield Incident(kind=away[1], who=broker, from_ts=away[0], to_ts=row["ts"])
+            away = None
+    if away is not None:
+        yield Incident(kind=away[1], who=broker, from_ts=away[0], to_ts=None)
+
+
+def _lost_sessions(broker: int, signs: Sequence[Row]) -> Iterator[Incident]:
+    of_controllers = [row for row in signs if row["ev"].startswith("broker_")]
+    for incident in _between_signs(broker, of_controllers):
+        kind = IncidentKind.SESSION_LOST
+        yield Incident(kind=kind, who=broker, from_ts=incident.from_ts, to_ts=incident.to_ts)
+
+
+def _is_part(lost: Incident, own: Sequence[Incident]) -> bool:
+    return any(
+        one.from_ts - _SAME_ABSENCE_MS <= lost.from_ts <= (one.to_ts or lost.from_ts) + _SAME_ABSENCE_MS for one in own
+    )
+
+
+def fallen_behind(dropped: Sequence[Row]) -> list[Incident]:
+    """Replicas that their leaders dropped, as incidents of their brokers.
+
+    `dropped`: pieces of time of each `replica`, with `from_ts` and `to_ts` (None: one is still out) and `partitions`.
+    """
+    found: list[Incident] = []
+    for row in sorted(dropped, key=lambda row: (row["replica"], row["from_ts"])):
+        last = found[-1] if found else None
+        if last is not None and last.who == row["replica"] and _continues(last, row):
+            ends = None if last.to_ts is None or row["to_ts"] is None else max(last.to_ts, row["to_ts"])
+            found[-1] = _joined(last, ends, row["partitions"])
+        else:
+            to_ts, partitions = row["to_ts"], row["partitions"]
+            kind, who = IncidentKind.BEHIND, row["replica"]
+            found.append(Incident(kind=kind, who=who, from_ts=row["from_ts"], to_ts=to_ts, partitions=partitions))
+    return sorted(found, key=lambda incident: (incident.from_ts, incident.who))
+
+
+def _continues(last: Incident, row: Row) -> bool:
+    return last.to_ts is None or bool(row["from_ts"] <= last.to_ts + SAME_INCIDENT_MS)
+
+
+def _joined(last: Incident, to_ts: int | None, partitions: int) -> Incident:
+    return Incident(
+        kind=last.kind, who=last.who, from_ts=last.from_ts, to_ts=to_ts, partitions=last.partitions + partitions
+    )
+
+
+def successions(terms: Sequence[Row]) -> list[Incident]:
+    """Controllers that followed others: from the last word of the one before to the first of the next.
+
+    `terms`: of each election `ts`, `broker` and `epoch`, and of the last row of any other controller until then
+    `before` and `before_ts`, None where there is none.
+    """
+    return [
+        Incident(
+            kind=IncidentKind.NO_CONTROLLER,
+            who=row["broker"],
+            from_ts=row["before_ts"],
+            to_ts=row["ts"],
+            before=row["before"],
+            epoch=row["epoch"],
+        )
+        for row in sorted(terms, key=lambda row: int(row["ts"]))
+        if row.get("before_ts") is not None
+    ]
+
+
+def deletions(deleted: Sequence[Row]) -> list[Incident]:
+    """Topics that were deleted: `topic`, `ts`, `partitions`."""
+    return [
+        Incident(
+            kind=IncidentKind.DELETED,
+            who=-1,
+            from_ts=row["ts"],
+            to_ts=row["ts"],
+            partitions=row["partitions"],
+            topic=row["topic"],
+        )
+        for row in sorted(deleted, key=lambda row: int(row["ts"]))
+    ]
+
+
+def incidents(troubles: Mapping[str, Sequence[Row]]) -> list[Incident]:
+    """All that happened, in order of time, from the aggregates of `diagnosis`."""
+    found = [
+        *absences(troubles["processes"], troubles["signs"]),
+        *successions(troubles["terms"]),
+        *deletions(troubles["deleted"]),
+    ]
+    away = [one for one in found if one.kind in (IncidentKind.GONE, IncidentKind.STOPPED)]
+    behind = fallen_behind(troubles["dropped"])
+    found += [one for one in behind if not any(_is_while(one, gone) for gone in away)]
+    return sorted(found, key=lambda incident: (incident.from_ts, incident.who))
+
+
+def _is_while(behind: Incident, away: Incident) -> bool:
+    """Leaders that drop a broker which is away tell nothing of their own."""
+    ends = away.to_ts if away.to_ts is not None else behind.from_ts
+    return behind.who == away.who and away.from_ts <= behind.from_ts <= ends

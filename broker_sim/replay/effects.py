@@ -1,0 +1,98 @@
+"""What an incident did to partitions: counted in the tables, of which no more is held than the rows of one broker."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+from operator import and_
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+
+from broker_sim.replay.chronicle import Incident, IncidentKind
+from broker_sim.replay.tables import dataset
+
+#: Incidents whose effects are counted; of more, the longest.
+COUNTED_MAX: Final = 60
+#: A window may begin this much before the last row of the broker that it is about: clocks differ.
+_CLOCKS_DIFFER_MS: Final = 1_000
+_OF_BROKERS: Final = (IncidentKind.GONE, IncidentKind.STOPPED, IncidentKind.SESSION_LOST, IncidentKind.BEHIND)
+
+
+def with_effects(out: Path, incidents: Sequence[Incident], *, end_ts: int) -> list[dict[str, Any]]:
+    """Each incident as a row, with what it did: `offline`, `short` (see there).
+
+    `end_ts`: the end of the trace.
+    """
+    longest = sorted(incidents, key=lambda one: one.from_ts - (one.to_ts or end_ts))[:COUNTED_MAX]
+    return [_row(out, one, end_ts) for one in incidents if one in longest]
+
+
+def _row(out: Path, one: Incident, end_ts: int) -> dict[str, Any]:
+    row: dict[str, Any] = {
+        "kind": one.kind.value,
+        "who": one.who,
+        "from_ts": one.from_ts,
+        "to_ts": one.to_ts,
+        "partitions": one.partitions,
+        "before": one.before,
+        "epoch": one.epoch,
+        "topic": one.topic,
+        "offline": None,
+        "short": None,
+    }
+    if one.kind in _OF_BROKERS:
+        until = end_ts if one.to_ts is None else one.to_ts
+        row["short"] = _short(out, one.who, one.from_ts - _CLOCKS_DIFFER_MS, until)
+        if one.kind is not IncidentKind.BEHIND:
+            row["offline"] = _offline(out, one.who, one.from_ts - _CLOCKS_DIFFER_MS, until)
+    return row
+
+
+def _matching(out: Path, table: str, columns: list[str], *conditions: Any) -> Any:
+    return dataset(out, table).to_table(columns=columns, filter=reduce(and_, conditions))
+
+
+def _offline(out: Path, broker: int, since: int, until: int) -> dict[str, Any]:
+    """Partitions that the broker led and nobody did after it: how many, for how long at most and summed."""
+    field = ds.field
+    windows = _matching(
+        out,
+        "windows",
+        ["topic", "partition", "duration_ms", "is_open"],
+        field("window") == "offline",
+        field("leader") == broker,
+        field("from_ts") >= since,
+        field("from_ts") <= until,
+    )
+    return {
+        "windows": windows.num_rows,
+        "partitions": _partitions(windows),
+        "longest_ms": pc.max(windows["duration_ms"]).as_py() or 0,
+        "open": int(pc.sum(windows["is_open"]).as_py() or 0),
+    }
+
+
+def _short(out: Path, broker: int, since: int, until: int) -> dict[str, Any]:
+    """Partitions that lacked the broker's replica: how many, until when, and how many still do."""
+    field = ds.field
+    outside = _matching(
+        out,
+        "catch_up",
+        ["topic", "partition", "joined_ts"],
+        field("replica") == broker,
+        field("left_by") != "added",
+        field("left_ts") >= since,
+        field("left_ts") <= until,
+    )
+    return {
+        "partitions": _partitions(outside),
+        "until_ts": pc.max(outside["joined_ts"]).as_py(),
+        "open": int(outside["joined_ts"].null_count),
+    }
+
+
+def _partitions(rows: Any) -> int:
+    return int(rows.group_by(["topic", "partition"]).aggregate([]).num_rows)

@@ -1,0 +1,114 @@
+"""Who was away, and when, from what brokers and controllers wrote of themselves."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker_sim.replay.chronicle import Incident, IncidentKind, absences, fallen_behind, incidents, successions
+from broker_sim.replay.effects import with_effects
+from broker_sim.replay.tables import worst_rows, write_rows
+
+Row = dict[str, Any]
+
+
+def run(broker: int, first: int, last: int, *, ended: bool = False, start: int | None = None) -> Row:
+    started = first if start is None else start
+    return {"broker": broker, "run": started, "first_ts": first, "last_ts": last, "ended": ended}
+
+
+def sign(ts: int, broker: int, ev: str) -> Row:
+    return {"ts": ts, "broker": broker, "ev": ev}
+
+
+CASES: list[tuple[str, list[Row], list[Row], list[tuple[str, int, int | None]]]] = [
+    ("nobody is away", [run(1, 0, 100)], [sign(0, 1, "broker_up")], []),
+    ("killed, and started again", [run(1, 1, 50), run(1, 70, 100)], [], [("gone", 50, 70)]),
+    ("stopped in order, and started", [run(1, 1, 50, ended=True), run(1, 70, 100)], [], [("stopped", 50, 70)]),
+    ("stopped for good", [run(1, 1, 50, ended=True)], [], [("stopped", 50, None)]),
+    ("the last rows of all brokers are no ends", [run(1, 1, 50), run(2, 1, 60)], [], []),
+    ("killed for good, as a controller saw", [run(1, 1, 50)], [sign(55, 1, "broker_down")], [("gone", 50, None)]),
+    (
+        "the end of the session of a killed process is no second incident",
+        [run(1, 1, 50), run(1, 70, 100)],
+        [sign(60, 1, "broker_down"), sign(71, 1, "broker_up")],
+        [("gone", 50, 70)],
+    ),
+    (
+        "a session that ends while the process goes on",
+        [run(1, 1, 900_000)],
+        [sign(60, 1, "broker_down"), sign(71, 1, "broker_up")],
+        [("session-lost", 60, 71)],
+    ),
+    (
+        "where processes are not told apart: from the session's end, or its own last word, to any sign",
+        [run(1, 1, 100, start=0)],
+        [sign(10, 1, "broker_down"), sign(20, 1, "start"), sign(30, 1, "down"), sign(40, 1, "broker_up")],
+        [("gone", 10, 20), ("stopped", 30, 40)],
+    ),
+]
+
+
+@pytest.mark.parametrize(("processes", "signs", "expected"), [pytest.param(*c[1:], id=c[0]) for c in CASES])
+def test_absences(processes: list[Row], signs: list[Row], expected: list[tuple[str, int, int | None]]) -> None:
+    assert [(i.kind.value, i.from_ts, i.to_ts) for i in absences(processes, signs)] == expected
+
+
+def dropped(replica: int, from_ts: int, to_ts: int | None, partitions: int = 2) -> Row:
+    return {"replica": replica, "from_ts": from_ts, "to_ts": to_ts, "partitions": partitions}
+
+
+def test_removals_that_follow_each_other_are_one_incident() -> None:
+    rows = [dropped(2, 1_000, 5_000), dropped(2, 14_000, 16_000, 3), dropped(2, 60_000, None), dropped(3, 1_000, 2_000)]
+    found = [(i.who, i.from_ts, i.to_ts, i.partitions) for i in fallen_behind(rows)]
+    assert found == [(2, 1_000, 16_000, 5), (3, 1_000, 2_000, 2), (2, 60_000, None, 2)]
+
+
+def test_leaders_that_drop_a_broker_which_is_away_tell_nothing_of_their_own() -> None:
+    told = {
+        "processes": [run(1, 1, 50), run(1, 70, 100)],
+        "signs": [],
+        "terms": [],
+        "deleted": [],
+        "dropped": [dropped(1, 60, 90), dropped(2, 60, 90)],
+    }
+    assert [(i.kind.value, i.who) for i in incidents(told)] == [("gone", 1), ("behind", 2)]
+
+
+def test_the_first_controller_follows_nobody() -> None:
+    first: Row = {"ts": 5, "broker": 901, "epoch": 1, "before": None, "before_ts": None}
+    second = {"ts": 50, "broker": 902, "epoch": 2, "before": 901, "before_ts": 40}
+    assert [(i.who, i.before, i.from_ts, i.to_ts) for i in successions([second, first])] == [(902, 901, 40, 50)]
+
+
+def window(partition: int, leader: int, from_ts: int, took: int, kind: str = "offline") -> Row:
+    of = {"topic": "t", "partition": partition, "window": kind, "leader": leader, "is_open": False}
+    return {**of, "from_ts": from_ts, "to_ts": from_ts + took, "duration_ms": took}
+
+
+def outside(partition: int, replica: int, left_ts: int, joined_ts: int | None, left_by: str = "controller") -> Row:
+    of = {"topic": "t", "partition": partition, "replica": replica, "left_by": left_by}
+    return {**of, "left_ts": left_ts, "joined_ts": joined_ts}
+
+
+def test_effects_are_those_of_the_broker_and_the_time(tmp_path: Path) -> None:
+    write_rows(tmp_path, "windows", [
+        window(0, 3, 10_000, 4_200), window(1, 3, 10_050, 4_100), window(2, 1, 10_000, 9_000),
+        window(3, 3, 90_000, 9_000), window(4, 3, 10_000, 9_000, "under_replicated"),
+    ])  # fmt: skip
+    write_rows(tmp_path, "catch_up", [
+        outside(0, 3, 14_000, 20_000), outside(0, 3, 14_500, 21_000), outside(5, 3, 14_000, 19_000),
+        outside(6, 2, 14_000, 30_000), outside(7, 3, 14_000, 40_000, "added"),
+    ])  # fmt: skip
+    gone = Incident(kind=IncidentKind.GONE, who=3, from_ts=10_000, to_ts=15_000)
+    (row,) = with_effects(tmp_path, [gone], end_ts=100_000)
+    assert row["offline"] == {"windows": 2, "partitions": 2, "longest_ms": 4_200, "open": 0}
+    assert row["short"] == {"partitions": 2, "until_ts": 21_000, "open": 0}
+
+
+def test_the_worst_rows_are_those_with_the_greatest_values(tmp_path: Path) -> None:
+    write_rows(tmp_path, "windows", [window(p, 1, 0, (p * 7) % 100) for p in range(100)])
+    worst = worst_rows(tmp_path, "windows", by="duration_ms", limit=3)
+    assert [row["duration_ms"] for row in worst] == [99, 98, 97]
