@@ -62,6 +62,9 @@ def absences(processes: Sequence[Row], signs: Sequence[Row]) -> list[Incident]:
         own = list(_between_processes(broker, known, seen[broker]) if known else _between_signs(broker, seen[broker]))
         found += own
         found += [lost for lost in _lost_sessions(broker, seen[broker]) if known and not _is_part(lost, own)]
+    never_back = {one.who for one in found if one.to_ts is None}
+    if never_back == runs.keys() | seen.keys():  # it is the recording that ends, or the whole cluster
+        found = [one for one in found if one.to_ts is not None]
     return sorted(found, key=lambda incident: (incident.from_ts, incident.who))
 
 
@@ -116,16 +119,15 @@ def _is_part(lost: Incident, own: Sequence[Incident]) -> bool:
 def fallen_behind(dropped: Sequence[Row]) -> list[Incident]:
     """Replicas that their leaders dropped, as incidents of their brokers.
 
-    `dropped`: pieces of time of each `replica`, with `from_ts` and `to_ts` (None: one is still out) and `partitions`.
+    `dropped`: pieces of time of each `replica`, with `from_ts` and `to_ts` (absent: one is still out) and `partitions`.
     """
     found: list[Incident] = []
     for row in sorted(dropped, key=lambda row: (row["replica"], row["from_ts"])):
-        last = found[-1] if found else None
+        last, to_ts, partitions = found[-1] if found else None, row.get("to_ts"), row["partitions"]
         if last is not None and last.who == row["replica"] and _continues(last, row):
-            ends = None if last.to_ts is None or row["to_ts"] is None else max(last.to_ts, row["to_ts"])
-            found[-1] = _joined(last, ends, row["partitions"])
+            ends = None if last.to_ts is None or to_ts is None else max(last.to_ts, to_ts)
+            found[-1] = _joined(last, ends, partitions)
         else:
-            to_ts, partitions = row["to_ts"], row["partitions"]
             kind, who = IncidentKind.BEHIND, row["replica"]
             found.append(Incident(kind=kind, who=who, from_ts=row["from_ts"], to_ts=to_ts, partitions=partitions))
     return sorted(found, key=lambda incident: (incident.from_ts, incident.who))
@@ -145,7 +147,7 @@ def successions(terms: Sequence[Row]) -> list[Incident]:
     """Controllers that followed others: from the last word of the one before to the first of the next.
 
     `terms`: of each election `ts`, `broker` and `epoch`, and of the last row of any other controller until then
-    `before` and `before_ts`, None where there is none.
+    `before` and `before_ts`, absent where there is none.
     """
     return [
         Incident(

@@ -144,7 +144,7 @@ def _of_processes(trace: DataFrame, processes: DataFrame) -> dict[str, DataFrame
     elected = trace.filter("ev = 'controller' AND value = 'elected'").select("broker", "ts", "epoch").alias("e")
     of_controllers = trace.filter("role = 'controller'").select("broker", "ts").alias("c")
     before = (F.col("c.ts") < F.col("e.ts")) & (F.col("c.broker") != F.col("e.broker"))
-    terms = F.broadcast(elected).join(of_controllers, on=before, how="left").groupBy("e.broker", "e.ts", "e.epoch")
+    terms = F.broadcast(elected).join(of_controllers, on=before, how="inner").groupBy("e.broker", "e.ts", "e.epoch")
     return {
         "processes": runs.select(
             "broker", "run", "first_ts", "last_ts", F.coalesce("ended", F.lit(False)).alias("ended")
@@ -197,6 +197,10 @@ def _windows(windows: DataFrame) -> DataFrame:
         F.sum("duration_ms").alias("total_ms"),
         F.max("duration_ms").alias("longest_ms"),
         F.count_if("is_open").alias("open"),
+        F.coalesce(F.sum(F.when(~F.col("is_open"), F.col("duration_ms"))), F.lit(0)).alias("closed_ms"),
+        F.coalesce(F.max(F.when(~F.col("is_open"), F.col("duration_ms"))), F.lit(0)).alias("closed_longest_ms"),
+        F.count_distinct(F.when(~F.col("is_open"), _partition())).alias("closed_partitions"),
+        F.max_by(_partition(), F.when(~F.col("is_open"), F.col("duration_ms"))).alias("closed_worst"),
         F.count_distinct("topic", "partition").alias("partitions"),
         F.max_by(_partition(), "duration_ms").alias("worst"),
         F.coalesce(F.sum("deficit_ms"), F.lit(0)).alias("deficit_ms"),

@@ -65,10 +65,12 @@ def _windows(_: dict[str, Any], troubles: Troubles) -> Iterator[Finding]:
         if (of_kind := troubles["windows"].get(kind)) is None:
             continue
         where = (Where("window", value=kind),)
-        if kind == "offline" and of_kind["count"] == of_kind["open"]:
-            text = f"The trace ends with {count(of_kind['partitions'], 'partition')} without a live leader."
-            yield Finding(severity=Severity.INFO, text=text, table="windows", rows=of_kind["count"], where=where)
-            continue
+        if kind == "offline" and of_kind["open"]:
+            text = f"The trace ends with {count(of_kind['open'], 'partition')} without a live leader."
+            yield Finding(severity=Severity.INFO, text=text, table="windows", rows=of_kind["open"], where=where)
+            of_kind = _closed(of_kind)
+            if not of_kind["count"]:
+                continue
         told = explained(troubles, *_EXPLAINED[kind]) if kind in _EXPLAINED else 0
         if kind == "offline" and told >= of_kind["count"]:
             continue  # each of these windows is part of a finding about a broker
@@ -82,6 +84,17 @@ def _windows(_: dict[str, Any], troubles: Troubles) -> Iterator[Finding]:
             rows=of_kind["count"],
             where=where,
         )
+    yield from _low_isr(troubles)
+
+
+def _closed(of_kind: dict[str, Any]) -> dict[str, Any]:
+    """The same without the windows that are open at the end: when they end, nothing tells."""
+    closed = {name: of_kind.get(f"closed_{name}") for name in ("partitions", "worst", "longest_ms")}
+    closed |= {"count": of_kind["count"] - of_kind["open"], "total_ms": of_kind["closed_ms"], "open": 0}
+    return {**of_kind, **closed}
+
+
+def _low_isr(troubles: Troubles) -> Iterator[Finding]:
     if "under_replicated" not in troubles["windows"]:
         where = (Where("window", value="under_replicated"),)
         text = "No partition was under-replicated."

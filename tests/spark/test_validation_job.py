@@ -27,4 +27,5 @@ NAMES: Final = (
 @pytest.mark.parametrize("name", NAMES)
 def test_spark_changes_no_figure(spark: SparkSession, name: str) -> None:
     runs = validation_job.look(RUNS / name)
-    assert validation_job.validate(runs, spark=spark) == validation_job.validate(runs)
+    ways = ("trace", "states", "requests")
+    assert validation_job.validate(runs, spark=spark, ways=ways) == validation_job.validate(runs, ways=ways)

@@ -23,8 +23,6 @@ _CALLED_BY_LIBRARIES = (
 )
 #: Used by others than our own code -> by whom.
 ALLOWED: dict[str, str] = {
-    "histories_of": "",
-    "rows_of_folder": "",
     # on their way out, or in
     "KEPT": "",
     "legal_replica": "",

@@ -22,6 +22,10 @@ class What:
     APPEND: Final = "append"
     HW: Final = "hw"
     TICK: Final = "tick"
+    #: the deletion of a topic has begun: `topic` alone
+    DELETE: Final = "delete"
+    #: a follower lost its connection to broker `replica`
+    LOST: Final = "lost"
     #: an attempt to shrink: `isr_old`, `isr`, and who is out as `value` ("3:1000:1717315210000 …")
     SHRINKING: Final = "shrinking"
     #: an attempt to expand, with both sets (up to 2.7)
@@ -53,6 +57,10 @@ class What:
     SESSION_FORGET: Final = "session_forget"
 
 
+#: What stands for the broker of a group that is of no broker.
+CLUSTER: Final = -1
+#: Of the cluster, not of who wrote it: woven in one group.
+OF_CLUSTER: Final = (What.LOST, What.BROKER_UP, What.BROKER_DOWN, What.LIVE)
 #: What is needed only to expand fetch sessions.
 OF_SESSIONS: Final = (What.SESSION, What.SESSION_ASK, What.SESSION_ERROR, What.SESSION_FORGET)
 

@@ -19,7 +19,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from broker_sim.replay.grouped import ArrowBatches, ArrowStep
-from broker_sim.replay.logs.facts import FACT_DDL, OF_SESSIONS, Fact, What
+from broker_sim.replay.logs.facts import CLUSTER, FACT_DDL, OF_CLUSTER, OF_SESSIONS, Fact, What
 from broker_sim.replay.logs.files import FileKind, LogFile
 from broker_sim.replay.logs.reader import KEPT_PATTERN, TORN, Bad, LogReader, Place
 from broker_sim.replay.logs.request_lines import Sessions
@@ -137,7 +137,8 @@ def rows(said: DataFrame) -> DataFrame:
     plain = said.filter(~F.col("what").isin(*_NOT_WOVEN) & ~((F.col("what") == What.PRODUCED) & richer))
     of_requests = said.filter(~richer) if known.recording else said
     every = plain.unionByName(_fetches(of_requests)).unionByName(_ticks(of_requests))
-    of_broker = F.when(F.col("partition").isNull(), F.col("broker")).alias("of_broker")
+    whose = F.when(F.col("what").isin(*OF_CLUSTER), CLUSTER).otherwise(F.col("broker"))
+    of_broker = F.when(F.col("partition").isNull(), whose).alias("of_broker")
     grouped = every.select("*", of_broker).repartition(*_GROUP)
     ordered = grouped.sortWithinPartitions(*_GROUP, "at_us", "file", "block", "line", "sub")
     woven = ordered.mapInArrow(_weave(known.unsaid, known.every, _schema(ROW_DDL)), schema=ROW_DDL)

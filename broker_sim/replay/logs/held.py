@@ -34,7 +34,9 @@ _SAID: Final = (
     "replicas", "adding", "removing", "zk_version", "cu", "key", "value", "broker", "file",
 )  # fmt: skip
 _said_of = attrgetter(*_SAID)
-_CONTROLLERS: Final = (What.ASSIGN, What.ELECT, What.BUMP, What.LIVE, What.BROKER_UP, What.BROKER_DOWN)
+_CONTROLLERS: Final = (
+    What.ASSIGN, What.ELECT, What.BUMP, What.LIVE, What.BROKER_UP, What.BROKER_DOWN, What.DELETE,
+)  # fmt: skip
 
 
 @dataclass(slots=True, kw_only=True)
@@ -84,7 +86,9 @@ class Held:
         said["role"] = "controller" if fact.what in _CONTROLLERS else "broker"
         said.update(columns)
         row = Row(at_us=fact.at_us, columns=said)
-        self._held.append(row)
+        # A start is put before the line that tells of it: its first tick may stand between.
+        after = next((i for i, held in enumerate(reversed(self._held)) if held.at_us <= row.at_us), len(self._held))
+        self._held.insert(len(self._held) - after, row)
         return row
 
     def release(self, until_us: int | None) -> None:

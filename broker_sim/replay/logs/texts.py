@@ -13,7 +13,7 @@ from typing import Final
 from broker_sim.replay.logs.said import Said, Text
 from broker_sim.replay.logs.texts_of_controllers import OF_CONTROLLER
 from broker_sim.replay.logs.texts_of_leaders import OF_BROKER, OF_PARTITION
-from broker_sim.replay.logs.texts_of_processes import BARE, OF_REPLICA_MANAGER, OF_SERVER
+from broker_sim.replay.logs.texts_of_processes import BARE, DELETER, FETCHER, OF_REPLICA_MANAGER, OF_SERVER
 
 
 def _by_word(table: tuple[Text, ...]) -> dict[str, tuple[Text, ...]]:
@@ -46,7 +46,9 @@ RELEVANT: Final = "|".join(
         r"\[Controller [^\]]*\]:?,? (?:" + "|".join(sorted({re.escape(t.begins) for t in OF_CONTROLLER})) + ")",
         r"\[ReplicaManager broker=\d+\] (?:Evaluating ISR list|\d+ written to log)",
         r"\[KafkaServer id=\d+\],? shut down completed",
-        *(re.escape(t.begins) for t in BARE),
+        *(re.escape(t.begins) for t in BARE if t.begins not in (FETCHER, DELETER)),
+        r"\[ReplicaFetcher [^\]]*\] (?:Node \d+ disconnected|Connection to node \d+ )",
+        r"\[Topic Deletion Manager \d+\],? (?:Handling deletion for topics|Topic deletion callback for) ",
         "KafkaConfig values:",
         "Completed request:",
     ]
@@ -89,5 +91,7 @@ def _first_fit(table: Mapping[str, tuple[Text, ...]], message: str) -> list[Said
 
 
 #: Beginnings that irrelevant messages share, and what tells the relevant ones from them.
-_SHARED: Final = frozenset({"Changed partition ", "Partition ", "Log for partition ", "Leader ", "Follower "})
+_SHARED: Final = frozenset(
+    {"Changed partition ", "Partition ", "Log for partition ", "Leader ", "Follower ", FETCHER, DELETER}
+)
 _TELLING: Final = re.compile(r" with state LeaderAndIsr\(| after removing replica |starts at leader epoch")

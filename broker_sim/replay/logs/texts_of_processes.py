@@ -84,6 +84,18 @@ def _reset(m: Match) -> Iterable[Said]:
     return ({**partition_in(m), "what": What.RESET, "replica": int(m["replica"]), "cu": int(m["cu"])},)
 
 
+def _lost(m: Match) -> Iterable[Said]:
+    return ({"what": What.LOST, "replica": int(m["gone"] or m["refused"])},)
+
+
+def _topics_deleted(m: Match) -> Iterator[Said]:
+    for topic in m["topics"].split(","):
+        yield {"what": What.DELETE, "topic": topic.strip()}
+
+
+#: Beginnings of speakers that have one message each that is needed, of many.
+FETCHER: Final = "[ReplicaFetcher"
+DELETER: Final = "[Topic Deletion Manager"
 #: Spoken by `[ReplicaManager broker=B]`.
 OF_REPLICA_MANAGER: Final = (
     Text(
@@ -122,6 +134,22 @@ BARE: Final = (
         "Processing override for entityPath: ",
         re.compile(r"Processing override for entityPath: (?P<path>\S+) with config: (?:\w*\()?(?P<config>.*?)\)?$"),
         _override,
+    ),
+    Text(
+        FETCHER,
+        re.compile(
+            r"\[ReplicaFetcher [^\]]*\] (?:Node (?P<gone>\d+) disconnected|"
+            r"Connection to node (?P<refused>\d+) .*could not be established)"
+        ),
+        _lost,
+    ),
+    Text(
+        DELETER,
+        re.compile(
+            r"\[Topic Deletion Manager \d+\],? "
+            r"(?:Handling deletion for topics|Topic deletion callback for) (?P<topics>.+)$"
+        ),
+        _topics_deleted,
     ),
     Text("Log for partition ", re.compile(rf"Log for partition {TP} is renamed to .*-delete"), _deleted),
     Text(

@@ -21,7 +21,10 @@ from broker_sim.replay.schema import SRC_INFERRED, SRC_LOG
 #: How long a row waits for what comes after it.
 HOLD_US: Final = 2_000_000
 #: Facts that are rows as they stand.
-_AS_THEY_STAND: Final = (What.CONFIG, What.DOWN, What.STOP, What.TICK, What.HW, What.BROKER_UP, What.BROKER_DOWN)
+_AS_THEY_STAND: Final = (What.CONFIG, What.DOWN, What.STOP, What.TICK, What.HW, What.DELETE)
+#: Connections that are lost no further apart than this tell of one death; the session ends at most so long after it.
+_LOST_AGAIN_MS: Final = 5_000
+_SESSION_MS: Final = 60_000
 #: The first tick is up to this much older than the line that stands before it.
 _START_EARLY_US: Final = 100_000
 
@@ -39,6 +42,8 @@ class Weave:
     _same_time: list[Fact] = field(default_factory=list)
     _known: Known = field(default_factory=Known)
     _held: Held = field(init=False)
+    #: broker -> when connections to it were first and last lost
+    _lost_at: dict[int, tuple[int, int]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._held = Held(self._known)
@@ -222,7 +227,23 @@ class Weave:
         live = set(fact.replicas or ())
         for broker in sorted(self.brokers | live):
             ev = What.BROKER_UP if broker in live else What.BROKER_DOWN
-            self._held.add(fact, ev, replica=broker, replicas=None)
+            self._held.add(fact, ev, replica=broker, replicas=None, done=self._died(fact, broker, ev))
+
+    def _alive(self, fact: Fact, _: SaidLast) -> None:
+        died = None if fact.replica is None else self._died(fact, fact.replica, fact.what)
+        self._held.add(fact, fact.what, done=died)
+
+    def _lost(self, fact: Fact, _: SaidLast) -> None:
+        ts, gone = fact.at_us // 1000, fact.replica
+        if gone is not None:
+            first, last = self._lost_at.get(gone, (ts, ts))
+            self._lost_at[gone] = (first if ts - last <= _LOST_AGAIN_MS else ts, ts)
+
+    def _died(self, fact: Fact, broker: int, ev: str) -> int | None:
+        """When a broker died whose session has ended: others lost their connections to it first."""
+        first, _ = self._lost_at.pop(broker, (None, None))
+        ts = fact.at_us // 1000
+        return first if ev == What.BROKER_DOWN and first is not None and ts - first <= _SESSION_MS else None
 
     # -- fetches and appends -----------------------------------------------------------------------------------------
 
@@ -278,6 +299,9 @@ _TAKERS: Final = {
     What.ELECT: Weave._elect,
     What.BUMP: Weave._bump,
     What.LIVE: Weave._live,
+    What.BROKER_UP: Weave._alive,
+    What.BROKER_DOWN: Weave._alive,
+    What.LOST: Weave._lost,
     What.FETCH: Weave._fetch,
     What.APPEND: Weave._append,
     What.PRODUCED: Weave._produced,

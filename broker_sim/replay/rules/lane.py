@@ -166,11 +166,11 @@ class Lane(Process):
         if row.replica is not None:
             self._set_alive(row.ts, BrokerId(row.replica), row.ev == TraceEvent.BROKER_UP.value)
 
-    def _set_alive(self, ts: int, replica: BrokerId, up: bool) -> None:
+    def _set_alive(self, ts: int, replica: BrokerId, up: bool, died_ms: int | None = None) -> None:
         self._aliveness.set(replica, up=up)
         if self.led is not None:
             if replica == self.broker and not up:
-                self._add(OutcomeKind.LEADER_DOWN, ts)
+                self._add(OutcomeKind.LEADER_DOWN, ts if died_ms is None else died_ms)
             self._apply_dead(self.led)
 
     def _apply_dead(self, led: LedPartition) -> None:

@@ -54,8 +54,8 @@ class Process(ABC):
         """What the process decided just before its end may be written, though no row says so."""
 
     @abstractmethod
-    def _set_alive(self, ts: int, replica: BrokerId, up: bool) -> None:
-        """A broker came or went, as this one sees it."""
+    def _set_alive(self, ts: int, replica: BrokerId, up: bool, died_ms: int | None = None) -> None:
+        """A broker came or went, as this one sees it; `died_ms`: when others lost their connections to it."""
 
     def _arrive(self, row: LaneRow) -> bool:
         """What the process does until `row` was written. False: it is no row of the process, and is done with."""

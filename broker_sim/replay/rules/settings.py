@@ -83,20 +83,20 @@ class Aliveness:
     """Which brokers are dead, as the lane's broker sees it. What controllers saw waits here until its time."""
 
     dead: set[BrokerId] = field(default_factory=set)
-    _announced: deque[tuple[int, BrokerId, bool]] = field(default_factory=deque)
+    _announced: deque[tuple[int, BrokerId, bool, int | None]] = field(default_factory=deque)
 
     def announce(self, row: LaneRow) -> None:
         """A row of a controller, which stands before all others of the lane."""
         if row.replica is not None:
-            self._announced.append((row.ts, BrokerId(row.replica), row.ev == TraceEvent.BROKER_UP.value))
+            self._announced.append((row.ts, BrokerId(row.replica), row.ev == TraceEvent.BROKER_UP.value, row.done))
 
     @property
     def next_ms(self) -> int | None:
         """When the next announcement takes effect."""
         return self._announced[0][0] if self._announced else None
 
-    def due(self, until: int | None, take: Callable[[int, BrokerId, bool], None]) -> None:
-        """Gives what takes effect until then (None: all) to `take`, as time, broker, whether it is up."""
+    def due(self, until: int | None, take: Callable[[int, BrokerId, bool, int | None], None]) -> None:
+        """Gives what takes effect until then (None: all) to `take`: time, broker, whether it is up, when it died."""
         while self._announced and (until is None or self._announced[0][0] <= until):
             take(*self._announced.popleft())
 

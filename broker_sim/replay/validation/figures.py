@@ -153,6 +153,17 @@ class StatesFigures:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OutageFigures:
+    """Partitions whose leader was killed: how many, how many windows without a leader tell of them, and the errors."""
+
+    killed: int
+    found: int
+    #: derived minus true, ms: of the begin (the kill) and of the end (the write of the next leader)
+    begin_errors_ms: tuple[int, ...]
+    end_errors_ms: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunFigures:
     """One run; None where its files are missing."""
 
@@ -160,12 +171,61 @@ class RunFigures:
     trace: RulesFigures | None = None
     requests: RulesFigures | None = None
     states: StatesFigures | None = None
+    #: all files of the run at once, of whatever level, as one who has the folder would give them
+    everything: RulesFigures | None = None
+    outages: OutageFigures | None = None
 
 
 def states_figures(truth: Truth, told: dict[StateKey, State]) -> StatesFigures:
     """Versions with exactly the ISR, leader and epoch that were written."""
     exact = sum(told.get(key) == state for key, state in truth.states.items())
     return StatesFigures(written=len(truth.states), exact=exact, extra=len(told.keys() - truth.states.keys()))
+
+
+Outage = tuple[str, int, int, int]
+#: A derived outage belongs to a true one that it overlaps, or misses by no more than this.
+_NEAR_MS: Final = 2_000
+
+
+def outages_of(states: Iterable[dict[str, Any]], kills: Iterable[tuple[int, int]]) -> list[Outage]:
+    """True outages as topic, partition, begin, end: from the kill of a leader to the write of the next one.
+
+    `states`: the truth's state writes in order; `kills`: time and broker. A leader that nobody follows is left out.
+    """
+    written = [row for row in states if row["kind"] == "state"]
+    found = []
+    for ts, broker in kills:
+        leader: dict[tuple[str, int], int] = {}
+        for row in written:
+            place = (row["topic"], row["partition"])
+            if row["ts"] > ts and leader.get(place) == broker and row["leader"] not in (broker, -1):
+                found.append((*place, ts, row["ts"]))
+            if row["ts"] <= ts or row["leader"] not in (broker, -1):
+                leader[place] = row["leader"]
+    return found
+
+
+def outage_figures(truth: Iterable[Outage], windows: Iterable[dict[str, Any]]) -> OutageFigures:
+    """Derived windows of the kind `offline` beside the true outages."""
+    offline = [row for row in windows if row["window"] == "offline"]
+    truth, pairs = list(truth), []
+    for topic, partition, begin, end in truth:
+        near = [
+            row
+            for row in offline
+            if (row["topic"], row["partition"]) == (topic, partition)
+            and row["from_ts"] <= end + _NEAR_MS
+            and row["to_ts"] >= begin - _NEAR_MS
+        ]
+        if near:
+            longest = max(near, key=lambda row: int(row["to_ts"] - row["from_ts"]))
+            pairs.append((longest["from_ts"] - begin, longest["to_ts"] - end))
+    return OutageFigures(
+        killed=len(truth),
+        found=len(pairs),
+        begin_errors_ms=tuple(b for b, _ in pairs),
+        end_errors_ms=tuple(e for _, e in pairs),
+    )
 
 
 def percentile(values: Sequence[int], share: float) -> int | None:
@@ -195,9 +255,30 @@ def broken_limits(runs: Sequence[RunFigures]) -> list[str]:
     requests = [run.requests for run in runs if run.requests is not None]
     broken += [f"from requests: {f.found} of {f.changes} changes found" for f in requests if f.found != f.changes]
     for run in runs:
+        broken += [f"{run.run}: {words}" for words in _broken_by_mixing(run)]
         if (states := run.states) is not None and (states.exact != states.written or states.extra):
             broken.append(f"{run.run}: {states.exact} of {states.written} state writes exact, {states.extra} invented")
     return broken
+
+
+#: What may lie between a kill and the first broker that sees it, and between a write and its line.
+OUTAGE_BEGIN_MAX_MS, OUTAGE_END_MAX_MS = 1_500, 500
+
+
+def _broken_by_mixing(run: RunFigures) -> Iterator[str]:
+    """All files at once must tell no less than the request logs, and invent no more."""
+    if run.everything is not None and run.requests is not None:
+        if run.everything.found < run.requests.found:
+            yield f"from all files at once {run.everything.found} changes found, from requests {run.requests.found}"
+        if run.everything.spurious > run.requests.spurious:
+            yield f"all files at once: {run.everything.spurious} changes invented"
+    if (of := run.outages) is not None:
+        begin = max(map(abs, of.begin_errors_ms), default=0)
+        end = max(map(abs, of.end_errors_ms), default=0)
+        if of.found < of.killed:
+            yield f"{of.found} of {of.killed} outages of killed leaders found"
+        if begin > OUTAGE_BEGIN_MAX_MS or end > OUTAGE_END_MAX_MS:
+            yield f"outages begin up to {begin} ms and end up to {end} ms off"
 
 
 def _broken_rules(all_of: RulesFigures) -> Iterator[str]:
@@ -221,6 +302,7 @@ def page(runs: Sequence[RunFigures]) -> str:
     """The figures as a Markdown page."""
     return "\n".join(
         [_HEAD, *_rules_table(runs), "", _STATES, *_states_table(runs), "", _REQUESTS, *_requests(runs), ""]
+        + ([_MIXED, *_mixed(runs), ""] if any(run.everything for run in runs) else [])
     )
 
 
@@ -252,6 +334,23 @@ told wrong.
 
 | run | changes | found | spurious | time, median ms | 95 % |
 |---|--:|--:|--:|--:|--:|"""
+
+
+_MIXED: Final = """\
+## From all files of a run at once
+Every file of every broker, rotated, of all levels. *Outages*: partitions whose leader was killed. *Begin*: derived
+minus the kill, *end*: derived minus the write of the next leader, ms, the worst.
+
+| run | changes | found | spurious | outages | found | begin | end |
+|---|--:|--:|--:|--:|--:|--:|--:|"""
+
+
+def _mixed(runs: Sequence[RunFigures]) -> Iterator[str]:
+    for run in runs:
+        if (f := run.everything) is not None:
+            of = run.outages or outage_figures((), ())
+            worst = [max(errors, key=abs, default="–") for errors in (of.begin_errors_ms, of.end_errors_ms)]
+            yield _row(run.run, f.changes, f.found, f.spurious, of.killed, of.found, *worst)
 
 
 def _rules_table(runs: Sequence[RunFigures]) -> Iterator[str]:

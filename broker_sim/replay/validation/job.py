@@ -6,6 +6,7 @@ is as small as a run: its changes and state writes.
 
 from __future__ import annotations
 
+import json
 import re
 import tempfile
 from collections.abc import Callable, Sequence
@@ -29,6 +30,7 @@ from broker_sim.replay.validation.figures import (
     TOLERANCE_MS,
     TRUTH_FILE,
     Change,
+    OutageFigures,
     RulesFigures,
     RunFigures,
     State,
@@ -37,16 +39,20 @@ from broker_sim.replay.validation.figures import (
     Truth,
     derived_changes,
     match,
+    outage_figures,
+    outages_of,
     read_truth,
     run_folders,
     states_figures,
 )
 
 TRACE_FILE: Final = "trace.jsonl.gz"
+#: What was done to the run: `ts`, `action`, `broker`.
+ACTIONS_FILE: Final = "actions.jsonl"
 #: What log4j writes at the levels that Kafka ships.
 DEFAULT_LOGS: Final = ("server.log*", "state-change.log*", "controller.log*")
 REQUEST_LOGS: Final = ("kafka-request.log*",)
-WAYS: Final = ("trace", "states", "requests")
+WAYS: Final = ("trace", "states", "requests", "everything")
 _ZONE: Final = re.compile(r"JVM time zone (\S+?)[,.\s]")
 _KINDS: Final = tuple(
     kind.value
@@ -104,12 +110,36 @@ def _figures(run: Path, spark: SparkSession | None, profile: str, zone: str, way
     trace = Source(traces=(run / TRACE_FILE,))
     default = Source(kafka_logs=(run,), only=DEFAULT_LOGS, zones=(zone,))
     rich = Source(kafka_logs=(run,), only=(*DEFAULT_LOGS, *REQUEST_LOGS), zones=(zone,))
+    mixed = Source(kafka_logs=(run,), only=("*.log*",), zones=(zone,))
+    everything, outages = None, None
+    if spark is None and goes("everything", *REQUEST_LOGS):
+        everything, outages = _of_everything(run, mixed, truth, profile)
     return RunFigures(
+        everything=everything,
+        outages=outages,
         run=run.name,
         trace=_by_rules(spark, trace, truth, profile) if goes("trace", TRACE_FILE) else None,
         states=_by_states(spark, default, truth) if goes("states", *DEFAULT_LOGS) else None,
         requests=_by_rules(spark, rich, truth, profile) if goes("requests", *REQUEST_LOGS) else None,
     )
+
+
+def _of_everything(run: Path, source: Source, truth: Truth, profile: str) -> tuple[RulesFigures, OutageFigures]:
+    """All log files at once, and the outages of killed leaders, of which `actions.jsonl` tells the begin."""
+    rows = _local_rows(source)
+    outcomes = list(validation_local.outcomes_of(rows, profile))
+    kills = [
+        (row["ts"], row["broker"]) for row in _lines_of(run / ACTIONS_FILE) if str(row.get("action")).startswith("kill")
+    ]
+    windows = validation_local.histories_of(rows, outcomes)
+    return (
+        _rules_figures(truth, outcomes, []),
+        outage_figures(outages_of(_lines_of(run / TRUTH_FILE), kills), (row for row in windows if row["window"])),
+    )
+
+
+def _lines_of(file: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()] if file.is_file() else []
 
 
 def _zone_of(run: Path) -> str:
@@ -162,7 +192,10 @@ def _outcomes(spark: SparkSession | None, source: Source, profile: str) -> tuple
 
 
 def _by_rules(spark: SparkSession | None, source: Source, truth: Truth, profile: str) -> RulesFigures:
-    outcomes, logged = _outcomes(spark, source, profile)
+    return _rules_figures(truth, *_outcomes(spark, source, profile))
+
+
+def _rules_figures(truth: Truth, outcomes: list[dict[str, Any]], logged: list[dict[str, Any]]) -> RulesFigures:
     matched = match(truth.changes, derived_changes(outcomes), refused=_refused(outcomes))
     hw = [row for row in outcomes if row["kind"] == OutcomeKind.HW.value]
     return RulesFigures(

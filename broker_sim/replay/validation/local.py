@@ -18,7 +18,7 @@ from zoneinfo import ZoneInfo
 from broker_sim.isr import PROFILES
 from broker_sim.replay.facts import FACT_EVENTS, FACT_ORDER, FACT_OUTCOMES, ISR_CHANGES, STOP_FACTS, FactRow
 from broker_sim.replay.history import PartitionHistory
-from broker_sim.replay.logs.facts import OF_SESSIONS, Fact, What
+from broker_sim.replay.logs.facts import CLUSTER, OF_CLUSTER, OF_SESSIONS, Fact, What
 from broker_sim.replay.logs.files import FileKind, LogFile
 from broker_sim.replay.logs.held import EMITTED
 from broker_sim.replay.logs.reader import KEPT_PATTERN, LogReader, Place
@@ -35,7 +35,6 @@ _LANE_FIELDS: Final = frozenset(LaneRow._fields)
 _FACT_FIELDS: Final = frozenset(FactRow._fields)
 _ALIVENESS: Final = ("broker_up", "broker_down")
 _OF_CONTROLLER: Final = (*_ALIVENESS, "assign", "elect", "delete", "controller")
-_FILE_NAME: Final = re.compile(r"(broker|controller)-\d+(?:-(\d+))?(?:\.\d+)?\.jsonl$")
 _STATES: Final = ("isr_shrink", "isr_expand", "elect", "leader")
 #: A computed check comes after what arrived in its ms.
 _TICK_US: Final = 999
@@ -49,17 +48,6 @@ def rows_of_trace(file: Path) -> list[Row]:
         return [json.loads(line) for line in lines]
 
 
-def rows_of_folder(folder: Path) -> list[Row]:
-    """The rows of a cluster's trace, one file for each process; each with `role` and `run` as its file's name says."""
-    rows: list[Row] = []
-    for file in sorted(folder.glob("*.jsonl")):
-        name = _FILE_NAME.match(file.name)
-        whose = {"role": name[1] if name else "broker", "run": int(name[2] or 0) if name else 0}
-        with file.open(encoding="utf-8") as lines:
-            rows += (json.loads(line) | whose for line in lines if line.endswith("}\n"))
-    return rows
-
-
 def rows_of_logs(files: Iterable[LogFile], zone: ZoneInfo) -> list[Row]:
     """Log files as trace rows; a row's nulls are absent."""
     facts = [fact for file in files if file.kind is FileKind.LOG for fact in _facts(file, zone)]
@@ -67,7 +55,7 @@ def rows_of_logs(files: Iterable[LogFile], zone: ZoneInfo) -> list[Row]:
     groups: dict[tuple[Any, ...], list[Fact]] = defaultdict(list)
     woven = (f for f in facts if f.what not in (*OF_SESSIONS, What.ANSWERED))
     for fact in (*woven, *_fetches(facts), *_ticks(facts)):
-        of_broker = fact.broker if fact.partition is None else None
+        of_broker = None if fact.partition is not None else CLUSTER if fact.what in OF_CLUSTER else fact.broker
         groups[fact.topic, fact.partition, of_broker].append(fact)
     rows: list[Row] = []
     for group in groups.values():
@@ -166,7 +154,8 @@ def _lane_rows(
     seen: list[Row], rows: list[Row], processes: dict[tuple[int, int], tuple[int, int]]
 ) -> Iterator[LaneRow]:
     for row in seen:
-        yield LaneRow(run=ALIVENESS_RUN, seq=row["ts"], ts=row["ts"], ev=row["ev"], replica=row["replica"])
+        of_row: dict[str, Any] = {name: row.get(name) for name in ("ts", "ev", "replica", "done")}
+        yield LaneRow(run=ALIVENESS_RUN, seq=row["ts"], **of_row)
     for row in sorted(rows, key=lambda row: (row.get("run", 0), row["seq"])):
         columns = {name: value for name, value in row.items() if name in _LANE_FIELDS and name != "run"}
         run = row.get("run", 0)

@@ -20,6 +20,7 @@ from broker_sim.replay.generator.plan import ClusterPlan, FaultKind
 from broker_sim.replay.generator.story import PartitionStory
 from broker_sim.replay.rows import LaneRow, OutcomeKind
 from broker_sim.replay.rules.lane import Lane
+from broker_sim.replay.validation import local
 from controller.wire.types import BrokerId
 
 CHANGES = ("isr_shrink", "isr_expand")
@@ -129,6 +130,35 @@ def test_a_tick_between_the_last_two_steps_of_a_move_removes_who_is_not_assigned
     assert derived(plan, rows) == truth(story)
     shrinks = [(t["replica"], t["isr"]) for t in story.truth if t["event"] == "isr_shrink" and t["leader_epoch"] == 2]
     assert shrinks[0] == (6, (1, 5, 2))
+
+
+def test_what_moves_copied_is_the_sum_of_what_added_replicas_fetched() -> None:
+    """Per partition, through outcomes and histories, as the job does it."""
+    plan = ClusterPlan(
+        brokers=5,
+        partitions_per_topic=6,
+        hours=0.5,
+        seed=3,
+        fault_every_ms=20_000,
+        faults_wanted={FaultKind.REASSIGN: 1},
+    )
+    rows = [row for i in range(plan.partition_count) for row in told(plan, i)[1]]
+    rows += of_rows(plan, broker_rows(plan), plan.partition_count).to_pylist()
+    plain = [{k: v for k, v in row.items() if v is not None} for row in rows]
+    adding = {(r["topic"], r["partition"], r["broker"], r["epoch"]): r["adding"] for r in plain if r["ev"] == "leader"}
+    fetched = Counter[tuple[str, int]]()
+    for row in plain:
+        if row["ev"] == "fetch":
+            place = (row["topic"], row["partition"])
+            if row["replica"] in adding[(*place, row["broker"], row["epoch"])]:
+                fetched[place] += row["bytes"]
+    copied = Counter[tuple[str, int]]()
+    moves = 0
+    for row in local.histories_of(plain, local.outcomes_of(plain, "P37")):
+        if row["table"] == "reassignments":
+            copied[row["topic"], row["partition"]] += row["copied_bytes"]
+            moves += 1
+    assert moves > 5 and copied == fetched and all(fetched.values())
 
 
 def test_a_wrong_rule_is_found_out() -> None:

@@ -345,3 +345,53 @@ def test_files_are_looked_for_by_the_name_that_spark_tells(tmp_path: Path) -> No
     logs = ingest_job.look(Source(kafka_logs=(there,), only=("*.log",))).logs
     assert [log.path for log in logs] == [tmp_path / "b1/server.log"]
     assert ingest_job.look(Source(traces=(there,))).traces == (tmp_path / "b1/broker-1-5.jsonl",)
+
+
+# -- deaths, deletions, and starts -----------------------------------------------------------------------------------
+
+FETCHER = "[ReplicaFetcher replicaId=1, leaderId=2, fetcherId=0]"
+CLIENT = "org.apache.kafka.clients.NetworkClient"
+
+
+def lost(seconds: float) -> str:
+    return at(seconds, f"{FETCHER} Node 2 disconnected.", logger=CLIENT)
+
+
+def expired(seconds: float, broker: int = 2) -> str:
+    text = f"[Controller id=1] Newly added brokers: , deleted brokers: {broker}, all live brokers: 1,3"
+    return at(seconds, text, logger="kafka.controller.KafkaController")
+
+
+@pytest.mark.parametrize(
+    ("why", "lines", "died"),
+    [
+        ("others lost their connections to it, again and again", [lost(2), lost(3), lost(6), expired(8)], 2),
+        ("nobody had one", [expired(8)], None),
+        ("a connection that was lost long before is another matter", [lost(2), lost(20), expired(24)], 20),
+        ("too long ago for any session", [lost(2), expired(70)], None),
+        ("of another broker", [lost(2), expired(8, broker=3)], None),
+    ],
+)
+def test_a_broker_died_when_others_lost_it_not_when_its_session_ended(
+    why: str, lines: list[str], died: float | None
+) -> None:
+    (row,) = [row for row in woven(read(lines)[0]) if row["ev"] == "broker_down"]
+    assert row["done"] == (None if died is None else NOON + died * 1000), why
+
+
+def test_the_deletion_of_topics_is_told_topic_by_topic() -> None:
+    text = "[Topic Deletion Manager 1] Handling deletion for topics a,b-1"
+    facts, reader = read([at(5, text, logger="kafka.controller.TopicDeletionManager")])
+    assert [(f.what, f.topic, f.partition) for f in facts] == [("delete", "a", None), ("delete", "b-1", None)]
+    assert not reader.bad
+    (row,) = woven(facts[:1])
+    assert of(row, "ev", "topic", "partition", "role") == ("delete", "a", None, "controller")
+
+
+def test_a_start_stands_before_its_first_tick_though_its_line_comes_after() -> None:
+    lines = [
+        at(1, "Evaluating ISR list of partitions to see which replicas can be removed from the ISR", level="TRACE",
+           logger="kafka.server.ReplicaManager").replace("TRACE ", "TRACE [ReplicaManager broker=1] "),
+        at(1.017, "[LogDirFailureHandler]: Starting", logger="kafka.server.ReplicaManager$LogDirFailureHandler"),
+    ]  # fmt: skip
+    assert [row["ev"] for row in sorted(woven(read(lines)[0]), key=lambda row: row["seq"])] == ["start", "tick"]

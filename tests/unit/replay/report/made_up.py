@@ -72,7 +72,9 @@ def summary(partitions: int) -> Row:
 
 def window(**columns: Any) -> Row:
     told = {"count": 1, "total_ms": 90_000, "longest_ms": 30_000, "open": 0, "partitions": 3, "worst": "orders-7",
-            "deficit_ms": 90_000, "degraded": 1}  # fmt: skip
+            "deficit_ms": 90_000, "degraded": 1,
+            "closed_ms": 90_000, "closed_longest_ms": 30_000, "closed_partitions": 3,
+            "closed_worst": "orders-7"}  # fmt: skip
     return {**told, **columns}
 
 

@@ -27,9 +27,15 @@ CASES: list[tuple[str, list[Row], list[Row], list[tuple[str, int, int | None]]]]
     ("nobody is away", [run(1, 0, 100)], [sign(0, 1, "broker_up")], []),
     ("killed, and started again", [run(1, 1, 50), run(1, 70, 100)], [], [("gone", 50, 70)]),
     ("stopped in order, and started", [run(1, 1, 50, ended=True), run(1, 70, 100)], [], [("stopped", 50, 70)]),
-    ("stopped for good", [run(1, 1, 50, ended=True)], [], [("stopped", 50, None)]),
+    ("stopped for good", [run(1, 1, 50, ended=True), run(2, 1, 90)], [], [("stopped", 50, None)]),
+    ("all stopped: the recording ends", [run(1, 1, 50, ended=True), run(2, 1, 90, ended=True)], [], []),
     ("the last rows of all brokers are no ends", [run(1, 1, 50), run(2, 1, 60)], [], []),
-    ("killed for good, as a controller saw", [run(1, 1, 50)], [sign(55, 1, "broker_down")], [("gone", 50, None)]),
+    (
+        "killed for good, as a controller saw",
+        [run(1, 1, 50), run(2, 1, 90)],
+        [sign(55, 1, "broker_down")],
+        [("gone", 50, None)],
+    ),
     (
         "the end of the session of a killed process is no second incident",
         [run(1, 1, 50), run(1, 70, 100)],
@@ -57,7 +63,8 @@ def test_absences(processes: list[Row], signs: list[Row], expected: list[tuple[s
 
 
 def dropped(replica: int, from_ts: int, to_ts: int | None, partitions: int = 2) -> Row:
-    return {"replica": replica, "from_ts": from_ts, "to_ts": to_ts, "partitions": partitions}
+    still_out = {} if to_ts is None else {"to_ts": to_ts}  # Spark leaves nulls out
+    return {"replica": replica, "from_ts": from_ts, "partitions": partitions, **still_out}
 
 
 def test_removals_that_follow_each_other_are_one_incident() -> None:

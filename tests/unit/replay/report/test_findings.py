@@ -158,3 +158,12 @@ def test_what_lasts_for_milliseconds_is_no_warning() -> None:
     windows = {"under_replicated": made_up.window(total_ms=21)}
     found = find(made_up.summary(1), {**made_up.troubles(1), "incidents": [], "windows": windows})
     assert one(found, "fewer in-sync replicas than assigned").severity is Severity.INFO
+
+
+def test_what_is_offline_at_the_end_is_the_end_of_the_recording_and_no_outage() -> None:
+    windows = {"offline": made_up.window(count=9, open=8, closed_ms=500, closed_longest_ms=500, closed_partitions=1)}
+    found = find(made_up.summary(1), {**made_up.troubles(1), "incidents": [], "windows": windows})
+    assert one(found, "The trace ends with 8 partitions without a live leader").severity is Severity.INFO
+    rest = one(found, "had no live leader")
+    assert rest.text.startswith("1 partition had no live leader") and "500 ms in sum" in rest.text
+    assert "still at the end" not in rest.text

@@ -104,3 +104,9 @@ def test_without_fetches_the_isr_is_the_written_one(cu: int | None, between: tup
     (back,) = [o for o in outcomes if o.kind == "catch_up"]
     assert (back.left_ms, back.joined_ms, back.first_fetch_ms) == (5000, 7000, None)
     assert (back.cu_min, back.cu_max) == between
+
+
+def test_a_leader_is_down_from_when_it_died_not_from_when_its_session_ended() -> None:
+    gone = LaneRow(run=ALIVENESS_RUN, seq=900, ts=900, ev="broker_down", replica=1, done=400)
+    outcomes = said(LAG, LEADS, fetch(11, 2, 0, 0), (1_000, "hw", {"hw": 0}), before=(gone,))
+    assert [o.ts for o in outcomes if o.kind == "leader_down"] == [400]

@@ -12,11 +12,14 @@ from broker_sim.replay.errors import ReplayRefused
 from broker_sim.replay.validation import job as validation_job
 from broker_sim.replay.validation.figures import (
     Change,
+    OutageFigures,
     RulesFigures,
     RunFigures,
     StatesFigures,
     broken_limits,
     match,
+    outage_figures,
+    outages_of,
     page,
     read_truth,
 )
@@ -82,6 +85,43 @@ def test_limits(run: RunFigures, broken: int) -> None:
     assert len(broken_limits([run])) == broken
 
 
+STATES = [
+    {"kind": "state", "topic": "t", "partition": 0, "ts": 10, "leader": 2},
+    {"kind": "state", "topic": "t", "partition": 1, "ts": 10, "leader": 1},
+    {"kind": "broker", "ts": 60},
+    {"kind": "state", "topic": "t", "partition": 0, "ts": 100, "leader": -1},
+    {"kind": "state", "topic": "t", "partition": 0, "ts": 5_100, "leader": 3},
+]
+
+
+def window(kind: str, partition: int, from_ts: int, to_ts: int) -> dict[str, Any]:
+    return {"topic": "t", "partition": partition, "window": kind, "from_ts": from_ts, "to_ts": to_ts}
+
+
+def test_an_outage_is_from_the_kill_of_a_leader_to_the_write_of_the_next() -> None:
+    truth = outages_of(STATES, [(50, 2)])
+    assert truth == [("t", 0, 50, 5_100)]
+    windows = [window("offline", 0, 400, 5_090), window("offline", 1, 50, 60), window("reassigning", 0, 0, 9_000)]
+    figures = outage_figures(truth, windows)
+    assert (figures.killed, figures.found, figures.begin_errors_ms, figures.end_errors_ms) == (1, 1, (350,), (-10,))
+    assert outage_figures(truth, windows[1:]).found == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "everything", "outages"),
+    [
+        ("1 changes found", RulesFigures(changes=2, found=1, spurious=0, errors_ms=(0,)), None),
+        ("invented", RulesFigures(changes=2, found=2, spurious=3, errors_ms=(0,)), None),
+        ("1 of 2 outages", None, OutageFigures(killed=2, found=1, begin_errors_ms=(9,), end_errors_ms=(9,))),
+        ("5000 ms", None, OutageFigures(killed=1, found=1, begin_errors_ms=(5_000,), end_errors_ms=(0,))),
+    ],
+)
+def test_limits_of_all_files_at_once(words: str, everything: RulesFigures, outages: OutageFigures) -> None:
+    requests = RulesFigures(changes=2, found=2, spurious=2, errors_ms=(0,))
+    (broken,) = broken_limits([RunFigures(run="r", requests=requests, everything=everything, outages=outages)])
+    assert words in broken
+
+
 def test_a_folder_without_runs_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ReplayRefused, match="no run in"):
         validation_job.look(tmp_path)
@@ -103,3 +143,13 @@ def test_the_page_says_what_comes_out() -> None:
     figures = validation_job.validate(validation_job.look(RUNS))
     assert broken_limits(figures) == []
     assert page(figures) == PAGE.read_text(encoding="utf-8")
+
+
+@beside_recordings
+@pytest.mark.slow
+def test_all_files_of_a_run_with_a_killed_broker_at_once_invent_nothing() -> None:
+    (figures,) = validation_job.validate([RUNS / "kill-and-restarts"], ways=("everything",))
+    assert figures.everything is not None and figures.outages is not None
+    assert (figures.everything.found, figures.everything.spurious) == (figures.everything.changes, 0)
+    assert (figures.outages.killed, figures.outages.found) == (3, 3)
+    assert broken_limits([figures]) == []
