@@ -7,7 +7,7 @@ import random
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -15,7 +15,7 @@ from typing import Final
 
 from controller.sim.cluster import Cluster
 from controller.sim.faults import FAULTS
-from controller.sim.history import History
+from controller.sim.history import STATE_PATH, History
 from controller.sim.load.consumer import Consumer, check_committed, fetch_body, find_coordinator
 from controller.sim.load.ledger import Ledger
 from controller.sim.load.links import CallFailed, Links
@@ -29,6 +29,7 @@ from controller.sim.shape import TOPIC
 from controller.sim.turn import NOTHING, NothingThere, Turn
 from controller.wire.protocol import ApiKey
 from controller.wire.records import iterate
+from controller.wire.zk_operations import WatchEvent
 from controller.world.simulated.loop import Deadlock
 from controller.world.simulated.world import World, run_world
 
@@ -47,6 +48,8 @@ ALWAYS: Final[tuple[Oracle, ...]] = (
     zookeeper.leaders_come_from_the_isr,
     figures.gauges_equal_a_recount,
 )
+#: Looked at whenever a partition's state has been written.
+AT_COMMITS: Final[tuple[Oracle, ...]] = (brokers.isr_members_hold_what_is_committed,)
 #: Looked at after each step, since they read logs.
 AFTER_STEPS: Final[tuple[Oracle, ...]] = (brokers.logs_agree_below_watermarks, brokers.epochs_equal_the_log)
 #: Looked at when all is healed and at rest.
@@ -101,10 +104,12 @@ class Play:
         self.writes = zookeeper.Writes(self.cluster, self.history)
         self.requests = Requests(self.cluster, self.history)
         world.zookeeper.on_commit.append(lambda events: self.history.commit(list(events)))
+        world.zookeeper.on_commit.append(self._at_commit)
         world.zookeeper.on_operation += [self.history.operation, self.writes.operation]
         self.cluster.on_controller.append(self.requests.watch)
         self._clients: list[Producer | Consumer | Member] = []
         self._programs: list[asyncio.Task[None]] = []
+        self._at_commits: list[str] = []
         self._background: set[asyncio.Task[None]] = set()
 
     # -- the course ------------------------------------------------------------------------------------------------
@@ -255,6 +260,11 @@ class Play:
 
     # -- looking ---------------------------------------------------------------------------------------------------
 
+    def _at_commit(self, events: Sequence[WatchEvent]) -> None:
+        """What must hold in the very moment in which a state is written."""
+        if any(STATE_PATH.fullmatch(event.path) for event in events):
+            self._at_commits += self._found(AT_COMMITS)
+
     async def _keep_looking(self) -> None:
         while True:
             await asyncio.sleep(SAMPLE_S)
@@ -264,7 +274,7 @@ class Play:
         """Raises Violated."""
         cluster = self.cluster
         broken = [*cluster.invariants.broken, *self.writes.broken, *self.requests.broken, *self.ledger.broken]
-        broken += self._found(oracles)
+        broken += [*self._at_commits, *self._found(oracles)]
         if broken:
             raise Violated("\n".join(dict.fromkeys(broken[:10])))
 

@@ -66,8 +66,9 @@ def offsets_are_in_order(cluster: Cluster, _: History) -> Iterator[str]:
 
 
 def isr_members_hold_what_is_committed(cluster: Cluster, history: History) -> Iterator[str]:
-    """Each ISR member that follows in the leader's epoch ends at or above the leader's high watermark.
+    """Each member of the ISR in ZooKeeper that follows in the leader's epoch ends at or above its high watermark.
 
+    Also in the moment in which an expansion is written that the leader does not know to be written yet.
     Source: broker.md §12.4; the definition of "committed".
     """
     followers: dict[tuple[int, TopicPartition], Partition] = {(b, tp): r for b, tp, r in replicas(cluster)}
@@ -82,7 +83,7 @@ def isr_members_hold_what_is_committed(cluster: Cluster, history: History) -> It
             follower = followers.get((member, tp))
             if follower is None or follower.log is None or follower.leader_epoch != leader.led.epoch:
                 continue
-            if member != broker_id and member in leader.led.isr and follower.log.leo < leader.hw:
+            if member != broker_id and follower.log.leo < leader.hw:
                 yield f"{tp}: ISR member {member} ends at {follower.log.leo}, leader {broker_id} has hw {leader.hw}"
 
 
@@ -142,6 +143,8 @@ def epochs_equal_the_log(cluster: Cluster, history: History, *, tail: int | None
                 )
                 break
         pairs = log.epochs.entries
+        if pairs and pairs[-1][1] > log.leo:
+            yield f"broker {broker_id} {tp}: an epoch begins above the end {log.leo}: {pairs}"
         if any(one[0] >= other[0] or one[1] > other[1] for one, other in pairwise(pairs)):
             yield f"broker {broker_id} {tp}: epochs do not rise: {pairs}"
 
