@@ -193,6 +193,12 @@ BROKEN: list[tuple[Callable[..., Iterator[str]], str, Callable[[Sound], Any], st
         "the cache says 99",
     ),
     (
+        brokers.epochs_equal_the_log,
+        "an epoch that begins above the end",
+        lambda s: changed(s.follower.log.epochs, "entries", [*s.follower.log.epochs.entries, (99, 10**6)]),
+        "an epoch begins above the end",
+    ),
+    (
         brokers.producers_equal_a_recount,
         "producers forgotten",
         lambda s: changed(s.follower.log, "producers", ProducerStates()),
