@@ -56,6 +56,9 @@ def _validate_parser(commands: Any) -> None:
         "--time-zone", metavar="ZONE", help="of the JVMs (default: what scenario.md of the run says, or UTC)"
     )
     one.add_argument("--profile", default="P37", help=f"one of {', '.join(PROFILES)} (default: %(default)s)")
+    one.add_argument(
+        "--everything", action="store_true", help="also all files of a run at once, and outages of killed leaders"
+    )
     one.add_argument("--master", help="a Spark master, as local[*] (default: without Spark, in this process)")
 
 
@@ -193,7 +196,9 @@ def _validate(asked: argparse.Namespace) -> int:
 
     with ExitStack() as stack:
         spark = stack.enter_context(session.spark_session(asked.master, input_bytes=0)) if asked.master else None
-        figures = validation_job.validate(runs, spark=spark, profile=asked.profile, zone=asked.time_zone, done=told)
+        ways = (*validation_job.WAYS, *([validation_job.EVERYTHING] if asked.everything else []))
+        how = {"profile": asked.profile, "zone": asked.time_zone, "ways": ways}
+        figures = validation_job.validate(runs, spark=spark, **how, done=told)
     text = page(figures)
     if asked.page is not None:
         asked.page.write_text(text, encoding="utf-8")

@@ -52,7 +52,9 @@ ACTIONS_FILE: Final = "actions.jsonl"
 #: What log4j writes at the levels that Kafka ships.
 DEFAULT_LOGS: Final = ("server.log*", "state-change.log*", "controller.log*")
 REQUEST_LOGS: Final = ("kafka-request.log*",)
-WAYS: Final = ("trace", "states", "requests", "everything")
+WAYS: Final = ("trace", "states", "requests")
+#: All files of a run at once, and the outages of killed leaders; without Spark alone, when asked for.
+EVERYTHING: Final = "everything"
 _ZONE: Final = re.compile(r"JVM time zone (\S+?)[,.\s]")
 _KINDS: Final = tuple(
     kind.value
@@ -112,7 +114,7 @@ def _figures(run: Path, spark: SparkSession | None, profile: str, zone: str, way
     rich = Source(kafka_logs=(run,), only=(*DEFAULT_LOGS, *REQUEST_LOGS), zones=(zone,))
     mixed = Source(kafka_logs=(run,), only=("*.log*",), zones=(zone,))
     everything, outages = None, None
-    if spark is None and goes("everything", *REQUEST_LOGS):
+    if spark is None and goes(EVERYTHING, *REQUEST_LOGS):
         everything, outages = _of_everything(run, mixed, truth, profile)
     return RunFigures(
         everything=everything,
