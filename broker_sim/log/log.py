@@ -110,10 +110,14 @@ class Log(StoredLog):
     def _write(self, batch: bytes, header: BatchHeader, now_ms: int) -> None:
         if must_roll(self._segments.active, header, self.config, now_ms=now_ms) is not None:
             self._roll(header.base_offset, now_ms)
-        self._segments.active.append(batch, header)
+        active = self._segments.active
+        is_first = not active.is_made
+        active.append(batch, header)
         self.leo = header.next_offset
         self.producers.appended(header)
         self._assign_epoch(header.partition_leader_epoch, header.base_offset)
+        if is_first:
+            self._write_epochs()
 
     def _roll(self, base_offset: int, now_ms: int) -> None:
         """A new segment, which begins at `base_offset`; an empty one that cannot take it is replaced."""
@@ -138,7 +142,8 @@ class Log(StoredLog):
             self._assign_epoch(epoch, start_offset)
 
     def _assign_epoch(self, epoch: int, start_offset: int) -> None:
-        if self.epochs.assign(epoch, start_offset):
+        """Epochs of a log that never had a batch are not written down: they say nothing that 0 does not say."""
+        if self.epochs.assign(epoch, start_offset) and self._segments.active.is_made:
             self._write_epochs()
 
     # -- reading -------------------------------------------------------------------------------------------------

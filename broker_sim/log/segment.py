@@ -75,6 +75,8 @@ class Segment:
         self.max_timestamp = NO_TIMESTAMP
         self.created_ms = created_ms
         self.jitter_ms = 0
+        #: whether its files are there
+        self.is_made = True
         self._folder, self._suffix, self._shape, self._files = folder, suffix, shape, files
         self._offset_of_max = base_offset
         self._since_entry = 0
@@ -105,10 +107,12 @@ class Segment:
 
     # -- life ----------------------------------------------------------------------------------------------------
 
-    def create(self) -> None:
-        """Makes the files, empty; the segment may be written to."""
-        self._files.create(self.log_path)
-        self._indexes.create()
+    def create(self, *, lazily: bool = False) -> None:
+        """Makes the files, empty; the segment may be written to. `lazily`: they are made with the first batch."""
+        self.is_made = not lazily
+        if not lazily:
+            self._files.create(self.log_path)
+            self._indexes.create()
 
     def load(self, *, is_trusted: bool, on_batch: Callable[[BatchHeader], None] = lambda header: None) -> Loaded:
         """Reads what is on disk and cuts off what is no whole batch.
@@ -160,10 +164,13 @@ class Segment:
 
     def activate(self) -> None:
         """The last segment of a log: it is written to, so its index files are made as long as they may get."""
-        self._indexes.stretch()
+        if self.is_made:
+            self._indexes.stretch()
 
     def seal(self) -> None:
         """No more appends: the time index gets the newest timestamp as its last entry, the files end with theirs."""
+        if not self.is_made:
+            return
         if self._indexes.add_time(self.max_timestamp, self._offset_of_max):
             self._indexes.write_last_time()
         self._indexes.trim()
@@ -199,10 +206,13 @@ class Segment:
 
     def append(self, batch: bytes, header: BatchHeader) -> None:
         """Writes one batch at the end. After an OSError the file is cut back, if the disk lets it."""
+        if not self.is_made:
+            self.create()
         try:
             self._files.append(self.log_path, batch)
         except OSError:
-            os.truncate(self.log_path, self.size)
+            if self.log_path.exists():
+                os.truncate(self.log_path, self.size)
             raise
         entries, times = len(self._indexes.offsets), len(self._indexes.times)
         self._note(header, self.size)
@@ -286,7 +296,7 @@ class Segment:
 
     def last_modified_s(self) -> float:
         """When the log file was written to last, in seconds since the epoch by the file system's clock."""
-        return self.log_path.stat().st_mtime
+        return self.log_path.stat().st_mtime if self.is_made else self.created_ms / 1000
 
     def set_last_modified(self, seconds: float) -> None:
         """A rewritten segment keeps the time of what it was made from."""
@@ -332,6 +342,8 @@ class Segment:
         self, start: int, end: int, *, check: bool, chunk: int = _SCAN_BYTES
     ) -> Iterator[tuple[int, BatchHeader]]:
         """The batches between two positions, as far as they are whole, in order and (with `check`) intact."""
+        if start + HEADER_BYTES > end:
+            return
         handle = os.open(self.log_path, os.O_RDONLY)
         window, window_at, position, least = b"", start, start, self.base_offset
         try:

@@ -98,7 +98,7 @@ class StoredLog:
     # -- life ----------------------------------------------------------------------------------------------------
 
     def create(self, *, now_ms: int = 0) -> None:
-        """Makes the folder and a first, empty segment."""
+        """Makes the folder. The files come with the first batch: most logs of a large cluster get none for long."""
         with storage_failures(self.log_dir):
             self.files.make_folder(self.folder)
             self._add_segment(0, now_ms)
@@ -177,7 +177,7 @@ class StoredLog:
                 self.epochs.assign(epoch, start)
         self.epochs.entries = [(e, o) for e, o in self.epochs.entries if o <= self.leo]
         self.epochs.truncate_from_start(self.log_start_offset)
-        if not is_trusted or before != self.epochs.entries:
+        if self._segments.active.is_made and (not is_trusted or before != self.epochs.entries):
             self._write_epochs()
         return repairs
 
@@ -245,7 +245,8 @@ class StoredLog:
         segment = Segment(self.folder, base_offset, shape=self.shape, files=self.files, created_ms=now_ms)
         limit_ms = min(self.config.segment_jitter_ms, self.config.max_segment_ms)
         segment.jitter_ms = self._hooks.jitter_of(limit_ms) if limit_ms > 0 else 0
-        segment.create()
+        # An empty log that does not begin at 0 has its start in the name of a file, which a kill must not take away.
+        segment.create(lazily=base_offset == 0)
         self._segments.add(segment)
 
     def _remove(self, segment: Segment) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from broker_sim.log.log import Log
@@ -43,23 +43,30 @@ async def wait_until(
     is_ready: Callable[[], bool], waiters: Callable[[], Iterable[Waiters]], *, timeout_ms: int
 ) -> bool:
     """Waits until `is_ready`, asked again after each wake-up; False when the time is over first."""
-    loop = asyncio.get_running_loop()
-    deadline = loop.time() + timeout_ms / 1000
+    deadline = asyncio.get_running_loop().time() + timeout_ms / 1000
     while not is_ready():
-        if loop.time() >= deadline:
-            return False
-        woken: asyncio.Future[None] = loop.create_future()
-        joined = list(waiters())
-        for each in joined:
-            each.add(woken)
-        try:
-            async with asyncio.timeout_at(deadline):
-                await woken
-        except TimeoutError:
+        if not await woken(waiters(), deadline):
             return is_ready()
-        finally:
-            for each in joined:
-                each.discard(woken)
+    return True
+
+
+async def woken(waiters: Iterable[Waiters], deadline: float) -> bool:
+    """Waits for a change at any of them; False when the deadline (of the event loop) comes first."""
+    loop = asyncio.get_running_loop()
+    if loop.time() >= deadline:
+        return False
+    change: asyncio.Future[None] = loop.create_future()
+    joined = list(waiters)
+    for each in joined:
+        each.add(change)
+    try:
+        async with asyncio.timeout_at(deadline):
+            await change
+    except TimeoutError:
+        return False
+    finally:
+        for each in joined:
+            each.discard(change)
     return True
 
 
@@ -177,15 +184,14 @@ class FetchRequest:
     replica_id: int = CONSUMER_REPLICA_ID
     version: int = 11
 
-    @property
-    def follower(self) -> BrokerId | None:
-        """The follower that asks, None for a client."""
-        return BrokerId(self.replica_id) if self.replica_id >= 0 else None
+    #: the follower that asks, None for a client; and whether only the leader may answer.
+    follower: BrokerId | None = field(init=False)
+    needs_leader: bool = field(init=False)
 
-    @property
-    def needs_leader(self) -> bool:
-        """Whether only the leader may answer."""
-        return self.follower is not None or self.version < _FOLLOWERS_SERVE
+    def __post_init__(self) -> None:
+        follower = BrokerId(self.replica_id) if self.replica_id >= 0 else None
+        object.__setattr__(self, "follower", follower)
+        object.__setattr__(self, "needs_leader", follower is not None or self.version < _FOLLOWERS_SERVE)
 
 
 class Fetching:
@@ -203,11 +209,9 @@ class Fetching:
         found = sum(len(r.records) for r in results.values())
         has_error = any(r.error is not ErrorCode.NONE for r in results.values())
         if request.max_wait_ms > 0 and results and found < request.min_bytes and not has_error:
-            await wait_until(
-                lambda: self._has_enough(request),
-                lambda: self._waiters(request),
-                timeout_ms=request.max_wait_ms,
-            )
+            deadline = asyncio.get_running_loop().time() + request.max_wait_ms / 1000
+            while await woken(self._waiters(request), deadline) and not self._has_enough(request):
+                pass
             before, results = results, self._read_all(request, is_arrival=False)
             self._note_late_bytes(request, before, results)
         if request.follower is not None:

@@ -324,7 +324,6 @@ def test_the_log_start_bounds_reads_and_survives_as_a_checkpoint(tmp_path: Path)
 
 def test_a_disk_that_fails_is_named(tmp_path: Path) -> None:
     log = new_log(tmp_path)
-    log.segments[0].log_path.unlink()
     log.segments[0].log_path.mkdir()
     with pytest.raises(StorageFailure) as caught:
         append(log)

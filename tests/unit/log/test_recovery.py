@@ -66,8 +66,9 @@ def test_index_files_are_as_long_as_they_may_get_until_their_segment_is_closed(t
     def lengths() -> list[tuple[int, int]]:
         return [(s.index_path.stat().st_size, s.time_path.stat().st_size) for s in log.segments]
 
+    append(log, at=1_000)
     assert lengths() == [(1_200, 1_200)]
-    for at in range(12):
+    for at in range(1, 12):
         append(log, at=1_000 + at)
     closed = [(8 * len(s.index_entries), 12 * len(s.time_entries)) for s in log.segments]
     assert len(closed) > 2
@@ -80,6 +81,27 @@ def test_index_files_are_as_long_as_they_may_get_until_their_segment_is_closed(t
     assert lengths() == [*closed[:-1], (1_200, 1_200)]
     again.truncate(2)
     assert again.segments[0].index_path.stat().st_size == 1_200
+
+
+def test_a_log_has_no_file_before_its_first_batch_and_all_of_them_then(tmp_path: Path) -> None:
+    log = new_log(tmp_path)
+    log.assign_epoch(4, 0)
+    assert list(log.folder.iterdir()) == []
+    again, repairs = reopened(log, is_clean=False)
+    assert (again.leo, repairs, list(log.folder.iterdir())) == (0, [], [])
+    again.assign_epoch(5, 0)
+    append(again, at=1_000)
+    assert {path.suffix or path.name for path in log.folder.iterdir()} >= {".log", ".index", ".timeindex"}
+    third, repairs = reopened(again, is_clean=False)
+    assert third.leo == again.leo > 0
+    assert third.epochs.entries[0] == again.epochs.entries[0], "the epoch that began before the first batch"
+
+
+def test_an_empty_log_that_does_not_begin_at_0_keeps_its_start_over_a_kill(tmp_path: Path) -> None:
+    log = new_log(tmp_path)
+    log.truncate_fully(1_000)
+    again, _ = reopened(log, is_clean=False)
+    assert (again.log_start_offset, again.leo) == (1_000, 1_000)
 
 
 def test_removed_segments_wait_as_deleted_files_until_they_are_purged(tmp_path: Path) -> None:

@@ -272,7 +272,6 @@ def test_an_io_error_at_an_append_fails_the_dir(cluster_of: type[Cluster], tmp_p
     async def scenario(cluster: Cluster) -> None:
         cluster.appoint(TP, 1, (1,), (1,), is_new=True)
         log = cluster.nodes[1].partition(TP).log
-        log.segments[0].log_path.unlink()
         log.segments[0].log_path.mkdir()
         assert (await cluster.produce(TP, 1)).error is ErrorCode.KAFKA_STORAGE_ERROR
         assert cluster.nodes[1].failed_dirs == [str(tmp_path / "1-a")]
