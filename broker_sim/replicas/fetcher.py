@@ -32,6 +32,8 @@ def fetcher_id(topic_partition: TopicPartition, num_replica_fetchers: int) -> in
 #: Kafka's `replica.fetch.wait.max.ms`: a follower waits no longer while there is something to copy. Where the setting
 #: allows more, one whose leader has had nothing new waits twice as long each time.
 FIRST_WAIT_MS: Final = 500
+#: A fetch that may wait for longer than that is given up so long after the follower was given another partition.
+GIVE_UP_S: Final = 3.0
 
 
 @dataclass(slots=True, kw_only=True)
@@ -59,6 +61,7 @@ class ReplicaFetcher:
         self._wait_max_ms = table.settings.replica_fetch_wait_max_ms
         self._wait_ms = min(FIRST_WAIT_MS, self._wait_max_ms)
         self._is_given_up = False
+        self._impatience: asyncio.TimerHandle | None = None
         self._backoff_s = table.settings.replica_fetch_backoff_ms / 1000
         self._task = table.supervisor.keep(f"fetcher-{leader}", self._run)
 
@@ -72,10 +75,19 @@ class ReplicaFetcher:
         """Follows a partition from `offset` (the high watermark) on, after truncation."""
         self._states[partition.topic_partition] = _Fetching(partition=partition, epoch=epoch, offset=offset)
         self._changed.set()
-        if self._wait_ms > FIRST_WAIT_MS and not self._is_given_up:
-            # The fetch under way does not have it, and may wait for very long.
-            self._is_given_up = True
-            self._client.close()
+        if self._wait_ms > FIRST_WAIT_MS and self._impatience is None:
+            # The fetch under way does not have it. A leader that leads it answers that fetch (see `first_fetches`); one
+            # that does not do so may let it wait for very long.
+            self._impatience = asyncio.get_running_loop().call_later(GIVE_UP_S, self._give_up)
+
+    def _give_up(self) -> None:
+        self._impatience, self._is_given_up = None, True
+        self._client.close()
+
+    def _answered(self) -> None:
+        if self._impatience is not None:
+            self._impatience.cancel()
+            self._impatience = None
 
     def remove(self, topic_partition: TopicPartition) -> None:
         """No longer follows it; an answer under way is ignored."""
@@ -83,6 +95,7 @@ class ReplicaFetcher:
 
     async def stop(self) -> None:
         """Ends the task and closes the connection. Idempotent."""
+        self._answered()
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
         self._client.close()
@@ -100,6 +113,7 @@ class ReplicaFetcher:
                 else:
                     await self._rest()
             except OSError as error:
+                self._answered()
                 self._client.close()
                 if not self._is_given_up:
                     self._table.log.debug(ev.REQUEST_FAILED, leader=self._leader, reason=repr(error))
@@ -156,6 +170,7 @@ class ReplicaFetcher:
     async def _fetch_round(self, due: dict[TopicPartition, FetchPartition]) -> None:
         sent = {tp: self._states[tp] for tp in due}
         results = await self._client.exchange(due, max_wait_ms=self._wait_ms)
+        self._answered()
         is_idle = not any(result.records or result.error is not ErrorCode.NONE for result in results.values())
         self._wait_ms = min(self._wait_max_ms, 2 * self._wait_ms if is_idle else FIRST_WAIT_MS)
         await self._table.wait_for_disks((tp, len(result.records)) for tp, result in results.items())

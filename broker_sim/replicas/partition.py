@@ -27,6 +27,8 @@ class Waiters:
 
     def __init__(self) -> None:
         self._futures: dict[asyncio.Future[None], None] = {}
+        #: how often something changed
+        self.wakes = 0
 
     def add(self, future: asyncio.Future[None]) -> None:
         """Wakes it at the next change."""
@@ -38,6 +40,7 @@ class Waiters:
 
     def wake(self) -> None:
         """Something changed."""
+        self.wakes += 1
         for future in self._futures:
             if not future.done():
                 future.set_result(None)

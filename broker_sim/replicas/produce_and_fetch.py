@@ -209,9 +209,7 @@ class Fetching:
         found = sum(len(r.records) for r in results.values())
         has_error = any(r.error is not ErrorCode.NONE for r in results.values())
         if request.max_wait_ms > 0 and results and found < request.min_bytes and not has_error:
-            deadline = asyncio.get_running_loop().time() + request.max_wait_ms / 1000
-            while await woken(self._waiters(request), deadline) and not self._has_enough(request):
-                pass
+            await self._wait(request)
             before, results = results, self._read_all(request, is_arrival=False)
             self._note_late_bytes(request, before, results)
         if request.follower is not None:
@@ -274,6 +272,7 @@ class Fetching:
             self._table.note_failure(failure)
             error = failure.code
         if is_arrival and partition is not None and request.follower is not None:
+            self._table.first_fetches.seen(partition, request.follower)
             self._record(request.follower, partition, position, len(records), throttled, error, now_ms)
         if error is not ErrorCode.NONE or partition is None or partition.log is None:
             return FetchResult(error=error)
@@ -329,6 +328,17 @@ class Fetching:
         return log.leo if request.follower is not None else partition.hw
 
     # -- waiting -------------------------------------------------------------------------------------------------
+
+    async def _wait(self, request: FetchRequest) -> None:
+        """Until there is enough, the time is over, or the follower has something new to ask for."""
+        loop, first, follower = asyncio.get_running_loop(), self._table.first_fetches, request.follower
+        wait_ms = request.max_wait_ms if follower is None else first.wait_ms(follower, request.max_wait_ms)
+        deadline = loop.time() + wait_ms / 1000
+        news = Waiters() if follower is None else first.waiters(follower)
+        before = news.wakes
+        while await woken([*self._waiters(request), news], deadline):
+            if news.wakes != before or self._has_enough(request):
+                return
 
     def _waiters(self, request: FetchRequest) -> list[Waiters]:
         found = [p for tp in request.partitions if (p := self._table.partitions.get(tp)) is not None]

@@ -12,6 +12,7 @@ from broker_sim.config import ReplicaSettings
 from broker_sim.log.config import LogConfig, log_config
 from broker_sim.log.dirs import LogDirs
 from broker_sim.log.errors import StorageFailure
+from broker_sim.replicas.first_fetches import FirstFetches
 from broker_sim.replicas.partition import Partition
 from broker_sim.replicas.quota import ReplicationQuota
 from broker_sim.replicas.types import MetadataView
@@ -46,6 +47,7 @@ class ReplicaTable:
     follower_quota: ReplicationQuota
     alter_log_dirs_quota: ReplicationQuota
     partitions: dict[TopicPartition, Partition] = field(default_factory=dict)
+    first_fetches: FirstFetches = field(default_factory=FirstFetches)
     overrides: dict[str, dict[str, str]] = field(default_factory=dict)
     _traced_dead: set[BrokerId] = field(default_factory=set)
 

@@ -294,6 +294,17 @@ class Cluster:
         asked = [self.nodes[b] for b in (to or replicas) if b in self.nodes]
         return {n.broker_id: n.manager.leader_and_isr([entry])[tp] for n in asked}
 
+    def resend(self, tp: TopicPartition, replicas: Any, *, to: Any) -> None:
+        """The LeaderAndIsr of the last appointment, to brokers that it did not reach."""
+        entry = LeaderAndIsrEntry(
+            topic_partition=tp,
+            state=self.zk.states[tp][0],
+            assignment=ReplicaAssignment(replicas=tuple(replicas)),
+            is_new=True,
+        )
+        for broker in to:
+            self.nodes[broker].manager.leader_and_isr([entry])
+
     def stop_replica(self, tp: TopicPartition, broker: int, *, delete: bool, epoch: int | None = None) -> Any:
         epoch = self.zk.states[tp][0].leader_epoch if epoch is None else epoch
         entry = StopReplicaEntry(topic_partition=tp, leader_epoch=epoch, delete_partition=delete)

@@ -1,0 +1,53 @@
+"""A follower whose fetch waits for long is given another partition: it copies it soon, over the same connection."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker_sim.replicas.fetcher import GIVE_UP_S
+from controller.wire.errors import ErrorCode
+from controller.wire.types import TopicPartition
+from tests.worlds.replicas import Cluster
+
+ONE, TWO = TopicPartition("t", 0), TopicPartition("t", 1)
+SETTINGS = {"replica_fetch_wait_max_ms": 15_000, "log_segment_bytes": 10_000}
+
+
+def connections(cluster: Cluster) -> list[Any]:
+    fetchers = cluster.nodes[2].manager._fetchers._fetchers.values()
+    return [fetcher._client._connection for fetcher in fetchers]
+
+
+@pytest.mark.parametrize("order", [(1, 2), (2, 1)], ids=["the leader hears of it first", "the follower does"])
+def test_over_the_same_connection(tmp_path: Path, order: tuple[int, int]) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        cluster.appoint(ONE, 1, (1, 2), (1, 2), is_new=True)
+        await cluster.world.sleep(100)
+        before = connections(cluster)
+        cluster.appoint(TWO, 1, (1, 2), (1, 2), to=order[:1], is_new=True)
+        await cluster.world.sleep(1)
+        cluster.resend(TWO, (1, 2), to=order[1:])
+        began = cluster.world.loop.time()
+        assert (await cluster.produce(TWO, 1, acks=-1)).error is ErrorCode.NONE
+        assert cluster.world.loop.time() - began < 1
+        assert connections(cluster) == before
+
+    Cluster.run(tmp_path, scenario, brokers=(1, 2), **SETTINGS)
+
+
+def test_from_a_leader_that_does_not_answer_early_over_a_new_one(tmp_path: Path) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        cluster.appoint(ONE, 1, (1, 2), (1, 2), is_new=True)
+        await cluster.world.sleep(100)
+        before = connections(cluster)
+        cluster.nodes[1].manager._table.first_fetches.expect = lambda partition, followers: None
+        cluster.appoint(TWO, 1, (1, 2), (1, 2), is_new=True)
+        began = cluster.world.loop.time()
+        assert (await cluster.produce(TWO, 1, acks=-1)).error is ErrorCode.NONE
+        assert cluster.world.loop.time() - began < GIVE_UP_S + 1
+        assert connections(cluster) != before
+
+    Cluster.run(tmp_path, scenario, brokers=(1, 2), **SETTINGS)
