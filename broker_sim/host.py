@@ -84,9 +84,9 @@ class BrokerHost:
 
     def set_faults(self, rows: Iterable[Fault]) -> None:
         """Has these faults in force, each at the brokers and in the window it names, and no others."""
-        wanted = tuple(rows)
+        in_force = tuple(rows)
         for seat in self._seats.values():
-            seat.board.replace(wanted)
+            seat.board.replace(in_force)
 
     async def wait_all_halted(self) -> None:
         """Returns once no broker can go on, because each has lost all its log dirs."""

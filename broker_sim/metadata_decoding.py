@@ -15,9 +15,9 @@ from controller.wire.control import UPDATE_METADATA_VERSION, UpdateMetadataReque
 from controller.wire.protocol import ApiKey, ProtocolError, decode_request_body
 from controller.wire.types import BrokerId
 
-#: controller_id, controller_epoch, broker_epoch: what comes before that which all brokers are told.
+#: controller_id, controller_epoch, broker_epoch: what comes before what is the same for all brokers.
 _HEAD: Final = struct.Struct(">iiq")
-#: Requests that are kept, and the bytes of them: brokers are told at nearly the same time, so a few of them suffice.
+#: Requests that are kept, and the bytes of them: brokers get the same at nearly the same time, so a few suffice.
 KEPT_REQUESTS: Final = 64
 KEPT_BYTES: Final = 8 << 20
 
@@ -36,17 +36,17 @@ class MetadataDecoder:
         if len(data) < _HEAD.size:
             raise ProtocolError(f"UPDATE_METADATA body of {len(data)} bytes has no head; it needs {_HEAD.size}")
         controller_id, controller_epoch, broker_epoch = _HEAD.unpack_from(data)
-        told = self._told(data[_HEAD.size :])
+        content = self._content(data[_HEAD.size :])
         return UpdateMetadataRequest(
             to=to,
             controller_id=BrokerId(controller_id),
             controller_epoch=controller_epoch,
             broker_epoch=broker_epoch,
-            partition_states=told.partition_states,
-            live_brokers=told.live_brokers,
+            partition_states=content.partition_states,
+            live_brokers=content.live_brokers,
         )
 
-    def _told(self, tail: bytes) -> UpdateMetadataRequest:
+    def _content(self, tail: bytes) -> UpdateMetadataRequest:
         """A request with this tail, whatever its head."""
         found = self._kept.get(tail)
         if found is not None:

@@ -77,15 +77,15 @@ def raise_descriptor_limit() -> None:
 
 def tell_descriptors(log: Any) -> None:
     """Has the event loop say clearly, once, when there are no more open files; accepting then stops for a while."""
-    told = False
+    is_logged = False
 
     def handle(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        nonlocal told
+        nonlocal is_logged
         error = context.get("exception")
         if not isinstance(error, OSError) or error.errno not in (errno.EMFILE, errno.ENFILE):
             loop.default_exception_handler(context)
-        elif not told:
-            told = True
+        elif not is_logged:
+            is_logged = True
             limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
             log.error(
                 ev.DESCRIPTORS_EXHAUSTED,

@@ -173,19 +173,19 @@ class SocketServer:
         self._log.warning(ev.CONNECTION_CLOSED, peer=connection.peer, reason=reason)
 
     async def _serve_until_closed(self, connection: Connection, listener: str) -> None:
-        frames, memory, held = FrameBuffer(self.limits.max_request_bytes), self.memory, 0
+        frames, memory, taken = FrameBuffer(self.limits.max_request_bytes), self.memory, 0
         try:
             while data := await self._receive(connection):
                 for frame in frames.feed(data):
-                    held = held or await memory.take(len(frame))
+                    taken = taken or await memory.take(len(frame))
                     await self.ready.wait()
                     await self._serve_one(frame, connection, listener)
-                    memory.give(held)
-                    held = 0
-                if frames.wanted_bytes and not held:
-                    held = await memory.take(frames.wanted_bytes)
+                    memory.give(taken)
+                    taken = 0
+                if frames.wanted_bytes and not taken:
+                    taken = await memory.take(frames.wanted_bytes)
         finally:
-            memory.give(held)
+            memory.give(taken)
 
     async def _serve_one(self, frame: bytes, connection: Connection, listener: str) -> None:
         if connection in self._yielding:

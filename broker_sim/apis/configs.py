@@ -123,49 +123,49 @@ async def handle_alter_configs(context: BrokerContext, call: Call) -> Answer:
 
 async def _alter(context: BrokerContext, call: Call, *, replace: bool) -> Answer:
     answers = []
-    for wanted in alterations(call.body.resources, context.broker_id, replace=replace):
+    for alteration in alterations(call.body.resources, context.broker_id, replace=replace):
         try:
-            if wanted.refusal is not None:
-                raise wanted.refusal
-            await _alter_resource(context, wanted, replace=replace, dry=bool(call.body.validate_only))
+            if alteration.refusal is not None:
+                raise alteration.refusal
+            await _alter_resource(context, alteration, replace=replace, dry=bool(call.body.validate_only))
         except KafkaError as error:
-            answers.append(wanted.answer(error))
+            answers.append(alteration.answer(error))
         except ZkRefused as error:
-            answers.append(wanted.answer(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error))))
+            answers.append(alteration.answer(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error))))
         else:
-            answers.append(wanted.answer())
+            answers.append(alteration.answer())
     return {"responses": answers}
 
 
-async def _alter_resource(context: BrokerContext, wanted: Alteration, *, replace: bool, dry: bool) -> None:
+async def _alter_resource(context: BrokerContext, alteration: Alteration, *, replace: bool, dry: bool) -> None:
     """Raises: KafkaError, for the first check that fails; then nothing was written."""
-    entity = wanted.entity
-    missing = wanted.is_topic and not context.metadata.partitions(wanted.name)  # its name may be no path
+    entity = alteration.entity
+    missing = alteration.is_topic and not context.metadata.partitions(alteration.name)  # its name may be no path
     stored = {} if replace or missing else (await context.config_store.read([entity]))[entity]
-    check = _changed_topic if wanted.is_topic else _changed_broker
-    configs = check(context, wanted, stored)
+    check = _changed_topic if alteration.is_topic else _changed_broker
+    configs = check(context, alteration, stored)
     if not dry:
         await context.config_store.write(entity, configs)
 
 
-def _changed_topic(context: BrokerContext, wanted: Alteration, stored: Mapping[str, str]) -> dict[str, str]:
+def _changed_topic(context: BrokerContext, alteration: Alteration, stored: Mapping[str, str]) -> dict[str, str]:
     """The topic's configs after the edits. Raises KafkaError; only bad values name the resource, as in Kafka.
 
     The edits come before the look for the topic, the values after it (`ZkAdminManager.incrementalAlterConfigs`).
     """
     inherited = _levels(context).merged()
-    configs = edited(stored, wanted.edits, _TOPIC_TYPES, _TOPIC_DEFAULTS)
-    if not context.metadata.partitions(wanted.name):
-        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{wanted.name}' does not exist.")
+    configs = edited(stored, alteration.edits, _TOPIC_TYPES, _TOPIC_DEFAULTS)
+    if not context.metadata.partitions(alteration.name):
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{alteration.name}' does not exist.")
     try:
         validate(configs, defaults_from(inherited))
     except InvalidValue as error:
-        raise error.in_resource(resource_type_name(wanted.kind), wanted.name) from error
+        raise error.in_resource(resource_type_name(alteration.kind), alteration.name) from error
     return configs
 
 
-def _changed_broker(context: BrokerContext, wanted: Alteration, stored: Mapping[str, str]) -> dict[str, str]:
+def _changed_broker(context: BrokerContext, alteration: Alteration, stored: Mapping[str, str]) -> dict[str, str]:
     current = {**BROKER_CONFIG_DEFAULTS, **_levels(context).merged()}
-    configs = edited(stored, wanted.edits, BROKER_CONFIG_TYPES, BROKER_CONFIG_DEFAULTS)
+    configs = edited(stored, alteration.edits, BROKER_CONFIG_TYPES, BROKER_CONFIG_DEFAULTS)
     check_broker_change(configs, current)
     return configs

@@ -88,12 +88,12 @@ async def handle_offset_fetch(context: BrokerContext, call: Call) -> Answer:
     if error is ErrorCode.NONE and entry is not None:
         committed = entry.offsets
     if body.topics is None:
-        wanted = sorted(committed)
+        listed_partitions = sorted(committed)
     else:
-        wanted = [TopicPartition(t.name, int(p)) for t in body.topics for p in t.partition_indexes]
+        listed_partitions = [TopicPartition(t.name, int(p)) for t in body.topics for p in t.partition_indexes]
     topics = [
         {"name": topic, "partitions": [_fetched(tp.partition, committed.get(tp), error) for tp in group]}
-        for topic, group in by_topic(wanted)
+        for topic, group in by_topic(listed_partitions)
     ]
     return {"error_code": error, "topics": topics}
 
@@ -120,9 +120,11 @@ async def handle_offset_delete(context: BrokerContext, call: Call) -> Answer:
     if group.state is not GroupState.EMPTY and group.protocol_type != CONSUMER_PROTOCOL_TYPE:
         return {"error_code": ErrorCode.NON_EMPTY_GROUP}
     subscribed = subscribed_topics(member.metadata(group.protocol_name) for member in group.members.values())
-    wanted = [TopicPartition(t.name, int(p.partition_index)) for t in body.topics for p in t.partitions]
-    errors = {tp: _delete_error(context, tp, subscribed) for tp in wanted}
-    stored = await context.groups.delete_offsets(entry, [tp for tp in wanted if errors[tp] is ErrorCode.NONE])
+    listed_partitions = [TopicPartition(t.name, int(p.partition_index)) for t in body.topics for p in t.partitions]
+    errors = {tp: _delete_error(context, tp, subscribed) for tp in listed_partitions}
+    stored = await context.groups.delete_offsets(
+        entry, [tp for tp in listed_partitions if errors[tp] is ErrorCode.NONE]
+    )
     errors.update((tp, stored) for tp, e in list(errors.items()) if e is ErrorCode.NONE)
     return {"topics": _partitions(body, lambda tp: {"error_code": errors[tp]})}
 

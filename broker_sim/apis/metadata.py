@@ -27,12 +27,12 @@ NO_OPERATIONS: Final = -2147483648
 
 async def handle_metadata(context: BrokerContext, call: Call) -> Answer:
     """Brokers, controller and topics as the cache has them."""
-    cache, wanted = context.metadata, call.body.topics
-    if wanted is None or (call.version == 0 and not wanted):
+    cache, asked_topics = context.metadata, call.body.topics
+    if asked_topics is None or (call.version == 0 and not asked_topics):
         topics = [_topic(context, topic, call) for topic in cache.topics]
     else:
         may_create = bool(getattr(call.body, "allow_auto_topic_creation", True))
-        names = list(dict.fromkeys(topic.name for topic in wanted))
+        names = list(dict.fromkeys(topic.name for topic in asked_topics))
         topics = [await _topic_or_creation(context, name, call, may_create=may_create) for name in names]
     return {
         "brokers": [_broker(broker, endpoint) for broker, endpoint in _listening(context, call)],

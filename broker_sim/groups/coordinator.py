@@ -233,16 +233,16 @@ class GroupCoordinator:
     async def delete_offsets(self, entry: GroupEntry, partitions: Collection[TopicPartition]) -> ErrorCode:
         """Removes committed offsets of a group. An empty group dies with its last one
         (Kafka's `GroupMetadataManager.cleanupGroupMetadata`)."""
-        known = [tp for tp in sorted(partitions) if tp in entry.offsets]
-        if partitions and len(known) == len(entry.offsets) and may_die(entry):
+        stored_partitions = [tp for tp in sorted(partitions) if tp in entry.offsets]
+        if partitions and len(stored_partitions) == len(entry.offsets) and may_die(entry):
             return await self._delete(entry)
-        if not known:
+        if not stored_partitions:
             return ErrorCode.NONE
         group_id = entry.group.group_id
-        pairs = [(encode_offset_key(OffsetKey(group_id, tp)), None) for tp in known]
+        pairs = [(encode_offset_key(OffsetKey(group_id, tp)), None) for tp in stored_partitions]
         error = await self._group_log.append(self.partition_of(group_id), pairs)
         if error is ErrorCode.NONE:
-            for tp in known:
+            for tp in stored_partitions:
                 entry.offsets.pop(tp, None)
         return COMMIT_ERRORS.get(error, error)
 
@@ -362,9 +362,9 @@ def expired_offsets(entry: GroupEntry, before_ms: int) -> set[TopicPartition]:
     """
     group = entry.group
     if group.state is GroupState.STABLE and group.protocol_type == CONSUMER_PROTOCOL_TYPE:
-        wanted = subscribed_topics(member.metadata(group.protocol_name) for member in group.members.values())
-        unwanted = {tp: offset for tp, offset in entry.offsets.items() if tp.topic not in wanted}
-        return {tp for tp, offset in unwanted.items() if offset.commit_timestamp <= before_ms}
+        topics = subscribed_topics(member.metadata(group.protocol_name) for member in group.members.values())
+        unsubscribed = {tp: offset for tp, offset in entry.offsets.items() if tp.topic not in topics}
+        return {tp for tp, offset in unsubscribed.items() if offset.commit_timestamp <= before_ms}
     if group.has_members or group.state is not GroupState.EMPTY:
         return set()
     if group.protocol_type is not None and group.state_changed_ms >= 0:

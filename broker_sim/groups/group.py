@@ -124,12 +124,12 @@ class Group(Generations):
         if self.state is GroupState.DEAD:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE, []
         if group_instance_id is not None:
-            known = self.members.static_id(group_instance_id)
-            if known is None:
+            static_member_id = self.members.static_id(group_instance_id)
+            if static_member_id is None:
                 return ErrorCode.UNKNOWN_MEMBER_ID, []
-            if member_id and member_id != known:
+            if member_id and member_id != static_member_id:
                 return ErrorCode.FENCED_INSTANCE_ID, []
-            member_id = known
+            member_id = static_member_id
         if member_id in self._pending:
             del self._pending[member_id]
             self._try_complete_join(now_ms)
@@ -177,10 +177,10 @@ class Group(Generations):
         if not request.member_id or request.member_id in self._pending:
             return None
         if request.group_instance_id is not None:
-            known = self.members.static_id(request.group_instance_id)
-            if known is None:
+            static_member_id = self.members.static_id(request.group_instance_id)
+            if static_member_id is None:
                 return ErrorCode.UNKNOWN_MEMBER_ID
-            if known != request.member_id:
+            if static_member_id != request.member_id:
                 return ErrorCode.FENCED_INSTANCE_ID
         if request.member_id not in self.members or self.state is GroupState.EMPTY:
             return ErrorCode.UNKNOWN_MEMBER_ID
@@ -190,14 +190,14 @@ class Group(Generations):
         """Kafka's `acceptJoiningMember`: those that wait in JoinGroup have places, then the others as they come."""
         if self.state in (GroupState.EMPTY, GroupState.DEAD):
             return False
-        known = request.member_id in self.members or self.members.static_id(request.group_instance_id) is not None
+        is_member = request.member_id in self.members or self.members.static_id(request.group_instance_id) is not None
         if self.state is GroupState.PREPARING_REBALANCE:
             awaiting = sum(m.join is not None for m in self.members.values())
             is_awaiting = (
-                known and request.member_id in self.members and (self.members[request.member_id].join is not None)
+                is_member and request.member_id in self.members and (self.members[request.member_id].join is not None)
             )
             return not is_awaiting and awaiting >= self._settings.max_size
-        return not known and len(self.members) >= self._settings.max_size
+        return not is_member and len(self.members) >= self._settings.max_size
 
     def _supports(self, request: Join) -> bool:
         names = {name for name, _ in request.protocols}
@@ -292,10 +292,10 @@ class Group(Generations):
         if self.state is GroupState.DEAD:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         if group_instance_id is not None:
-            known = self.members.static_id(group_instance_id)
-            if known is None:
+            static_member_id = self.members.static_id(group_instance_id)
+            if static_member_id is None:
                 return ErrorCode.UNKNOWN_MEMBER_ID
-            if known != member_id:
+            if static_member_id != member_id:
                 return ErrorCode.FENCED_INSTANCE_ID
         if member_id not in self.members:
             return ErrorCode.UNKNOWN_MEMBER_ID

@@ -89,10 +89,10 @@ class LogDirs:
             current, future = parse_folder_name(folder.name), parse_future_name(folder.name)
             if (tp := current or future) is None:
                 continue
-            held = self.get(tp) if current is not None else self.future(tp)
-            if held is not None:
+            other = self.get(tp) if current is not None else self.future(tp)
+            if other is not None:
                 raise LogDirsUnusable(
-                    f"two logs of {tp}: {held.folder} and {folder}; remove the one that was moved from or is older"
+                    f"two logs of {tp}: {other.folder} and {folder}; remove the one that was moved from or is older"
                 )
             log = self._new_log(tp, folder, config_of(tp.topic))
             found = log.load(
@@ -179,8 +179,8 @@ class LogDirs:
 
     def by_name(self, name: str) -> LogDir | None:
         """A dir by its configured path, by another spelling of it, or by its absolute path."""
-        wanted = Path(name)
-        found = (d for d in self._dirs.values() if d.path == wanted or d.path.absolute() == wanted)
+        as_path = Path(name)
+        found = (d for d in self._dirs.values() if d.path == as_path or d.path.absolute() == as_path)
         return self._dirs.get(name) or next(found, None)
 
     def all_logs(self) -> Iterator[Log]:

@@ -123,7 +123,7 @@ class LogDir:
         self.path.mkdir(parents=True, exist_ok=True)
         self.lock = _lock(self.path)
         meta_path = self.path / checkpoints.META_FILE
-        wanted = checkpoints.MetaProperties(broker_id=broker_id, cluster_id=cluster_id)
+        own = checkpoints.MetaProperties(broker_id=broker_id, cluster_id=cluster_id)
         try:
             found = checkpoints.read_meta(meta_path)
         except checkpoints.CheckpointError as error:
@@ -132,8 +132,8 @@ class LogDir:
             raise LogDirsUnusable(f"{meta_path}: cluster.id is {found.cluster_id}, but this cluster is {cluster_id}")
         if found is not None and found.broker_id != broker_id:
             raise LogDirsUnusable(f"{meta_path}: broker.id is {found.broker_id}, but this broker is {broker_id}")
-        if found != wanted:
-            checkpoints.write_meta(meta_path, wanted)
+        if found != own:
+            checkpoints.write_meta(meta_path, own)
 
     def unlock(self) -> None:
         """Lets another process have the dir; what is still being written of checkpoints is not. Idempotent."""
@@ -166,10 +166,10 @@ class LogDir:
         self, current: Mapping[TopicPartition, int], future: Mapping[TopicPartition, int]
     ) -> Callable[[], None]:
         """As `write_high_watermarks`, but what waits for the disk is returned, to be done beside the event loop."""
-        for logs, known in ((self.logs, current), (self.futures, future)):
+        for logs, saved in ((self.logs, current), (self.futures, future)):
             for tp in logs:
-                if tp in known:
-                    self.high_watermarks[tp] = known[tp]
+                if tp in saved:
+                    self.high_watermarks[tp] = saved[tp]
         kept = {tp: hw for tp, hw in self.high_watermarks.items() if tp in self.logs or tp in self.futures}
         return self._writer(checkpoints.HIGH_WATERMARK_FILE, kept)
 

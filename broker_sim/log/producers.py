@@ -71,22 +71,22 @@ class ProducerStates:
 
         Raises: KafkaError with OUT_OF_ORDER_SEQUENCE_NUMBER or INVALID_PRODUCER_EPOCH.
         """
-        known = self._producers.get(header.producer_id) if header.producer_id >= 0 else None
-        if known is None:
+        entry = self._producers.get(header.producer_id) if header.producer_id >= 0 else None
+        if entry is None:
             return None
-        if header.producer_epoch < known.epoch:
+        if header.producer_epoch < entry.epoch:
             raise KafkaError(
                 ErrorCode.INVALID_PRODUCER_EPOCH,
-                f"producer {header.producer_id} has epoch {known.epoch}, not {header.producer_epoch}",
+                f"producer {header.producer_id} has epoch {entry.epoch}, not {header.producer_epoch}",
             )
-        if header.producer_epoch > known.epoch:
+        if header.producer_epoch > entry.epoch:
             self._expect(header, 0)
             return None
-        for batch in known.batches:
+        for batch in entry.batches:
             if (batch.first_sequence, batch.last_sequence) == (header.base_sequence, header.last_sequence):
                 return batch.base_offset
-        if known.batches:
-            self._expect(header, (known.batches[-1].last_sequence + 1) & SEQUENCE_MASK)
+        if entry.batches:
+            self._expect(header, (entry.batches[-1].last_sequence + 1) & SEQUENCE_MASK)
         return None
 
     @staticmethod
@@ -101,18 +101,18 @@ class ProducerStates:
         """The batch is in the log, at its base offset."""
         if header.producer_id < 0 or header.base_sequence < 0:
             return
-        known = self._producers.get(header.producer_id)
-        if known is None or known.epoch != header.producer_epoch:
-            known = self._producers[header.producer_id] = Producer(epoch=header.producer_epoch, last_ms=0)
-        known.last_ms = header.max_timestamp
-        known.batches.append(
+        entry = self._producers.get(header.producer_id)
+        if entry is None or entry.epoch != header.producer_epoch:
+            entry = self._producers[header.producer_id] = Producer(epoch=header.producer_epoch, last_ms=0)
+        entry.last_ms = header.max_timestamp
+        entry.batches.append(
             StoredBatch(header.last_sequence, header.last_offset, header.last_offset_delta, header.max_timestamp)
         )
 
     def expire(self, before_ms: int) -> None:
         """Forgets producers that last wrote before that time."""
-        self._producers = {p: known for p, known in self._producers.items() if known.last_ms >= before_ms}
+        self._producers = {p: entry for p, entry in self._producers.items() if entry.last_ms >= before_ms}
 
     def last_offsets(self) -> dict[int, int]:
         """The last offset that each producer wrote: compaction must keep the batch that holds it."""
-        return {p: known.batches[-1].last_offset for p, known in self._producers.items() if known.batches}
+        return {p: entry.batches[-1].last_offset for p, entry in self._producers.items() if entry.batches}

@@ -77,9 +77,11 @@ class ReplicaConfigs:
 
         They count for what looks at the settings from now on: logs, retention, cleaning, the number of fetchers.
         """
-        table, known = self._table, {field.name for field in fields(ReplicaSettings)}
+        table, setting_names = self._table, {field.name for field in fields(ReplicaSettings)}
         changes = {
-            name: _setting(key, text) for key, text in values.items() if (name := key.replace(".", "_")) in known
+            name: _setting(key, text)
+            for key, text in values.items()
+            if (name := key.replace(".", "_")) in setting_names
         }
         before, now = table.settings, replace(self._settings, **changes)
         if now == before:
@@ -118,11 +120,11 @@ class ReplicaConfigs:
         self, *, leader: int | None = None, follower: int | None = None, alter_log_dirs: int | None = None
     ) -> None:
         """Bytes per second; None: no limit. All three are set."""
-        wanted = dict(zip(_RATE_KEYS, (leader, follower, alter_log_dirs), strict=True))
+        new_rates = dict(zip(_RATE_KEYS, (leader, follower, alter_log_dirs), strict=True))
         for key, quota in self._quotas().items():
-            if quota.bound == wanted[key]:
+            if quota.bound == new_rates[key]:
                 continue
-            quota.bound = wanted[key]
+            quota.bound = new_rates[key]
             if self.is_tracing:
                 self._trace_rate(key, quota.bound)
 

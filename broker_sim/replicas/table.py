@@ -63,9 +63,9 @@ class ReplicaTable:
         """The partition hosted here. Raises KafkaError: offline 56, hosted elsewhere 6, unknown 3."""
         partition = self.partitions.get(topic_partition)
         if partition is None:
-            known = self.metadata.knows(topic_partition)
+            is_elsewhere = self.metadata.knows(topic_partition)
             raise KafkaError(
-                ErrorCode.NOT_LEADER_OR_FOLLOWER if known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                ErrorCode.NOT_LEADER_OR_FOLLOWER if is_elsewhere else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
                 f"{topic_partition} is not hosted by broker {self.broker_id}",
             )
         if partition.is_offline:
@@ -96,16 +96,16 @@ class ReplicaTable:
     def trace_aliveness(self) -> None:
         """Rows for the brokers that the rules take for dead, or no longer; only replicas of led partitions matter."""
         alive = self.metadata.alive_brokers()
-        wanted = {r for p in self.led() if p.led is not None for r in p.led.followers}
-        self._trace_aliveness(wanted, alive)
+        watched = {r for p in self.led() if p.led is not None for r in p.led.followers}
+        self._trace_aliveness(watched, alive)
 
     def trace_aliveness_of(self, replicas: tuple[BrokerId, ...]) -> None:
         """As `trace_aliveness`, for the replicas of a partition about to be led."""
         self._trace_aliveness({r for r in replicas if r != self.broker_id}, self.metadata.alive_brokers())
 
-    def _trace_aliveness(self, wanted: set[BrokerId], alive: Any) -> None:
+    def _trace_aliveness(self, watched: set[BrokerId], alive: Any) -> None:
         now_ms = self.now_ms()
-        for broker_id in sorted(wanted | self._traced_dead):
+        for broker_id in sorted(watched | self._traced_dead):
             is_dead, was_dead = broker_id not in alive, broker_id in self._traced_dead
             if is_dead == was_dead:
                 continue

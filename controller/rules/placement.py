@@ -311,23 +311,23 @@ def infer_start(brokers: Sequence[BrokerRack], assignment: Mapping[int, Sequence
     leader = assignment[first][0]
     if leader not in ids:
         return None
-    wanted = {number: tuple(replicas) for number, replicas in assignment.items()}
+    target = {number: tuple(replicas) for number, replicas in assignment.items()}
     for shift in range(max(1, len(ids) - 1)):
         start = Start(start_index=(ids.index(leader) - first) % len(ids), shift=shift)
-        if _begins_with(brokers, start, wanted) and wanted == assign_replicas(
-            brokers, partitions=len(wanted), replication_factor=factor, start=start, first_partition=first
+        if _begins_with(brokers, start, target) and target == assign_replicas(
+            brokers, partitions=len(target), replication_factor=factor, start=start, first_partition=first
         ):
             return start
     return None
 
 
-def _begins_with(brokers: Sequence[BrokerRack], start: Start, wanted: Assignment) -> bool:
+def _begins_with(brokers: Sequence[BrokerRack], start: Start, target: Assignment) -> bool:
     """A quick look at the first partition, before all are placed."""
-    first = min(wanted)
+    first = min(target)
     placed = assign_replicas(
-        brokers, partitions=1, replication_factor=len(wanted[first]), start=start, first_partition=first
+        brokers, partitions=1, replication_factor=len(target[first]), start=start, first_partition=first
     )
-    return placed[first] == wanted[first]
+    return placed[first] == target[first]
 
 
 def duplicates(values: Iterable[int]) -> list[int]:

@@ -66,16 +66,16 @@ def alterations(resources: Iterable[Any], own: BrokerId, *, replace: bool) -> li
     """
     resources = tuple(resources)
     counts = Counter((int(r.resource_type), r.resource_name) for r in resources)
-    wanted = []
+    found_alterations = []
     for resource in resources:
         kind, name = int(resource.resource_type), resource.resource_name
         try:
             if counts[kind, name] > 1:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
-            wanted.append(_alteration(resource, own, replace=replace))
+            found_alterations.append(_alteration(resource, own, replace=replace))
         except KafkaError as error:
-            wanted.append(Alteration(kind=kind, name=name, refusal=error))
-    return wanted
+            found_alterations.append(Alteration(kind=kind, name=name, refusal=error))
+    return found_alterations
 
 
 def _alteration(resource: Any, own: BrokerId, *, replace: bool) -> Alteration:

@@ -122,8 +122,8 @@ def _combined(old: str, value: str, operation: Operation) -> str:
     """A list after the edit, split and joined to the letter as Kafka does: blanks stay, and a word takes one away."""
     words = _split(value)
     if operation is Operation.APPEND:
-        known = _split(old) if old else []
-        return ",".join(known + [word for word in words if word not in known])
+        old_words = _split(old) if old else []
+        return ",".join(old_words + [word for word in words if word not in old_words])
     left = _split(old)
     for word in words:
         if word in left:

@@ -40,13 +40,13 @@ def broker_rows(levels: BrokerLevels, *, of_one: bool, names: Collection[str] | 
     sources: list[tuple[ConfigSource, Mapping[str, str]]] = [
         (ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG, levels.dynamic_default)
     ]
-    known: Iterable[str] = levels.dynamic_default
+    all_names: Iterable[str] = levels.dynamic_default
     if of_one:
         sources.insert(0, (ConfigSource.DYNAMIC_BROKER_CONFIG, levels.dynamic))
         sources.append((ConfigSource.STATIC_BROKER_CONFIG, levels.static))
         sources.append((ConfigSource.DEFAULT_CONFIG, BROKER_CONFIG_DEFAULTS))
-        known = BROKER_CONFIG_TYPES.keys() | levels.merged().keys()
-    return [_broker_row(name, sources) for name in sorted(known) if names is None or name in names]
+        all_names = BROKER_CONFIG_TYPES.keys() | levels.merged().keys()
+    return [_broker_row(name, sources) for name in sorted(all_names) if names is None or name in names]
 
 
 def _broker_row(name: str, sources: _Sources) -> dict[str, Any]:

@@ -149,19 +149,23 @@ def _missing(addresses: Sequence[Address], properties: ListenerProperties) -> li
     if properties.listener_security_protocol_map is None:
         return []
     has = {properties.inter_broker, *(address.name for address in addresses)}
-    told = properties.advertised_listeners
-    wanted = {address.name for address in parse_addresses(told, "advertised.listeners")} if told else None
+    advertised_text = properties.advertised_listeners
+    advertised_names = (
+        {address.name for address in parse_addresses(advertised_text, "advertised.listeners")}
+        if advertised_text
+        else None
+    )
     return [
         Address(name=name, host=addresses[0].host, port=0)
         for name, protocol in properties.protocols.items()
-        if protocol == PLAINTEXT and name not in has and (wanted is None or name in wanted)
+        if protocol == PLAINTEXT and name not in has and (advertised_names is None or name in advertised_names)
     ]
 
 
 def _listener(name: str, bind: Address, advertised: Mapping[str, Address] | None, host_name: str) -> NodeListener:
-    told = advertised.get(name) if advertised is not None else None
-    if told is not None:
-        host, port = told.host or host_name, told.port or None
+    advertised_text = advertised.get(name) if advertised is not None else None
+    if advertised_text is not None:
+        host, port = advertised_text.host or host_name, advertised_text.port or None
     else:
         host, port = (host_name if bind.host in _ANY_HOST else bind.host), None
     return NodeListener(
@@ -170,7 +174,7 @@ def _listener(name: str, bind: Address, advertised: Mapping[str, Address] | None
         port=bind.port,
         advertised_host=host,
         advertised_port=port,
-        is_advertised=advertised is None or told is not None,
+        is_advertised=advertised is None or advertised_text is not None,
     )
 
 

@@ -328,8 +328,8 @@ def _scaled(text: str, factor: int) -> str:
 def effective(configs: Mapping[str, str], broker_configs: Mapping[str, str]) -> dict[str, str]:
     """The value of every topic config: the topic's own, else the broker's, else Kafka's default."""
     defaults = {name: config.default for name, config in TOPIC_CONFIGS.items()}
-    known = {name: text for name, text in configs.items() if name in TOPIC_CONFIGS}
-    return {**defaults, **defaults_from(broker_configs), **known}
+    own_settings = {name: text for name, text in configs.items() if name in TOPIC_CONFIGS}
+    return {**defaults, **defaults_from(broker_configs), **own_settings}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -373,8 +373,8 @@ def describe(configs: Mapping[str, str], levels: BrokerLevels, names: Iterable[s
     that a value from `log.retention.hours` shows as a default.
     """
     values = effective(configs, levels.merged())
-    wanted = TOPIC_CONFIGS.keys() if names is None else set(names) & TOPIC_CONFIGS.keys()
-    return [_entry(TOPIC_CONFIGS[name], values[name], configs, levels) for name in sorted(wanted)]
+    listed_names = TOPIC_CONFIGS.keys() if names is None else set(names) & TOPIC_CONFIGS.keys()
+    return [_entry(TOPIC_CONFIGS[name], values[name], configs, levels) for name in sorted(listed_names)]
 
 
 def _entry(config: TopicConfig, value: str, configs: Mapping[str, str], levels: BrokerLevels) -> ConfigEntry:

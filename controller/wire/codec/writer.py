@@ -114,8 +114,8 @@ def writer(schema: Any) -> Writer:
     """
     untagged = [f for f in fields_of(schema) if f.tag is None]
     tagged = [f for f in fields_of(schema) if f.tag is not None]
-    known = frozenset(f.name for f in fields_of(schema))
-    space: dict[str, Any] = {"known": known, "check": functools.partial(_check_names, schema, known)}
+    field_names = frozenset(f.name for f in fields_of(schema))
+    space: dict[str, Any] = {"known": field_names, "check": functools.partial(_check_names, schema, field_names)}
     lines = ["def write(values, out):", " if not values.keys() <= known: check(values)", " get = values.get"]
     run: list[Field] = []
 
@@ -161,10 +161,10 @@ def _is_worth_a_tag(value: Any, default: Any) -> bool:
     return value is not None and value != default and bool(value or default)
 
 
-def _check_names(schema: Any, known: frozenset[str], values: Any) -> None:
+def _check_names(schema: Any, field_names: frozenset[str], values: Any) -> None:
     elsewhere = _names_in_other_versions(schema)
-    if wrong := sorted(values.keys() - known - elsewhere):
-        raise ValueError(f"{schema.__name__} has no field {wrong}; it has {sorted(known | elsewhere)}")
+    if wrong := sorted(values.keys() - field_names - elsewhere):
+        raise ValueError(f"{schema.__name__} has no field {wrong}; it has {sorted(field_names | elsewhere)}")
 
 
 @functools.cache

@@ -270,15 +270,15 @@ class WatchTable:
 
     def fire(self, events: Iterable[WatchEvent]) -> list[tuple[int, WatchEvent]]:
         """Whom the events reach; their watches are gone. A deletion reaches a session once, whatever it watched."""
-        told = []
+        deliveries = []
         for event in events:
             reached: dict[int, None] = {}
             if event.kind is not WatchKind.CHILDREN_CHANGED:
                 reached |= self._data.pop(event.path, {})
             if event.kind in (WatchKind.CHILDREN_CHANGED, WatchKind.DELETED):
                 reached |= self._child.pop(event.path, {})
-            told += [(session, event) for session in reached]
-        return told
+            deliveries += [(session, event) for session in reached]
+        return deliveries
 
     def data_watchers(self, path: str) -> frozenset[int]:
         """Sessions that watch a znode, or its absence."""

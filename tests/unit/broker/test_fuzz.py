@@ -305,13 +305,14 @@ def check_fields(in_memory: Any, api_key: ApiKey, limits: settings) -> None:
             body = body_of(cluster, api_key)
             place = data.draw(st.sampled_from(places(body)))
             wrong = replaced(body, place, data.draw(others(at(body, place))))
-            deletes = place[-1:] == ("delete_partition",)  # the controller's word: then the records may go
+            # The controller's word: the records may go, resp. all is ignored that is older than that version.
+            is_final = place[-1] in ("delete_partition", "partition_epoch")
             # refused by its connection, or not to be put into bytes
             with suppress(OSError, protocol.ProtocolError, ValueError):
                 await cluster.call(1, api_key, VERSIONS[api_key], wrong)
             await cluster.world.sleep(70)
             assert (await cluster.call(1, ApiKey.API_VERSIONS, 0, {})).error_code == 0
-            if not deletes:
+            if not is_final:
                 cluster.brokers[1].context.controller_epoch = cluster.controller_epoch
                 await ends_well(cluster, 5 if "leader_epoch" not in place else 2**31 - 1)
 
