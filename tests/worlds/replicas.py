@@ -79,6 +79,8 @@ class Node:
         self.machine = cluster.world.machine(f"broker-{broker_id}")
         self.paused: set[TopicPartition] = set()
         self.failed_dirs: list[str] = []
+        #: connections of followers so far
+        self.accepted = 0
         self.manager: ReplicaManager
         self.sessions: FetchSessionCache
 
@@ -107,6 +109,7 @@ class Node:
         self.cluster.world.network.kill(self.machine.name)
 
     async def _serve(self, connection: Any) -> None:
+        self.accepted += 1
         with contextlib.suppress(ConnectionError):
             await self._serve_all(connection)
 
