@@ -70,8 +70,11 @@ def _summary(noticed: dict[str, dict[str, Any]], every: list[Defect]) -> str:
     rows = [noticed.get(defect.key, {}) for defect in real]
     seen = sum(any(row.get(layer) for layer in LAYERS) for row in rows)
     by = ", ".join(f"{layer} {sum(bool(row.get(layer)) for row in rows)}" for layer in LAYERS)
-    same = len(every) - len(real)
-    return f"{seen} of {len(real)} are noticed ({by}); {same} more change nothing that anybody can see."
+    same, left = len(every) - len(real), len(real) - seen
+    return (
+        f"{seen} of {len(real)} are noticed ({by}); {left} have not run through all layers, or pass them; "
+        f"{same} more change nothing that anybody can see."
+    )
 
 
 def _cells(row: dict[str, Any], defect: Defect) -> list[str]:
