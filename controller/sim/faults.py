@@ -11,6 +11,13 @@ from controller.wire.zk_operations import Check, Create, Delete, GetChildren, Ge
 from controller.world.simulated.net import Latency
 from controller.world.simulated.world import ZOOKEEPER
 
+#: What ZooKeeper may refuse. Not below /admin: a refused rewrite of the reassignment znode is not tried again, so its
+#: last entry stays until the next move or failover.
+REFUSED_PATHS: Final = (
+    *("/brokers/topics/t/partitions/0/state", "/brokers/topics/t", "/brokers/ids", "/brokers/topics"),
+    "/brokers/topics/t/partitions/1/state",
+)
+
 
 def kill(turn: Turn) -> str:
     """SIGKILL; with power cuts in the world, sometimes the machine loses its power."""
@@ -147,9 +154,7 @@ def stop_zookeeper(turn: Turn) -> str:
 def refuse(turn: Turn) -> str:
     """ZooKeeper refuses some operations for a while: those on a path, of a kind."""
     cluster, tree = turn.cluster, turn.cluster.world.zookeeper.tree
-    path = turn.chance.choice(
-        ("/brokers/topics/t/partitions/0/state", "/brokers/topics/t", "/brokers/ids", "/brokers/topics", "/admin")
-    )
+    path = turn.chance.choice(REFUSED_PATHS)
     kinds: tuple[type, ...] = turn.chance.choice(((SetData, Multi), (GetData,), (GetChildren,), (Create, Delete)))
     code = turn.chance.choice((ZkCode.NO_AUTH, ZkCode.OTHER))
     for_s = turn.chance.choice((1.0, 5.0))
@@ -158,7 +163,7 @@ def refuse(turn: Turn) -> str:
         if not isinstance(op, kinds):
             return None
         paths = [part.path for part in op.ops] if isinstance(op, Multi) else [op.path]
-        return code if any(p == path or (path == "/admin" and p.startswith("/admin/")) for p in paths) else None
+        return code if path in paths else None
 
     tree.refusal = refusal
     cluster.refused.add(path)

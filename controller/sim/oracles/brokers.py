@@ -200,22 +200,28 @@ def nobody_waits_for_the_past(cluster: Cluster, _: History) -> Iterator[str]:
             yield f"broker {broker_id} {tp}: {len(replica.higher_watermark)} requests wait for a higher watermark"
 
 
-def metadata_is_zookeepers(cluster: Cluster, _: History) -> Iterator[str]:
+def metadata_is_zookeepers(cluster: Cluster, history: History) -> Iterator[str]:
     """Each broker's metadata cache is what ZooKeeper says: brokers, partitions, leaders, ISRs, epochs, replicas.
 
+    A topic that is deleted while a broker is not registered stays in its cache in Kafka, too: UpdateMetadata adds.
     Source: controller.md §7.5; broker.md §8.
     """
     partitions = set(cluster.partitions())
     for broker_id, broker in sorted(cluster.brokers.items()):
-        yield from _metadata_of(cluster, broker_id, broker, partitions)
+        has_been_away = len(history.broker_epochs[broker_id]) > 1
+        yield from _metadata_of(cluster, broker_id, broker, partitions, may_know_more=has_been_away)
 
 
-def _metadata_of(cluster: Cluster, broker_id: int, broker: Broker, partitions: set[tuple[str, int]]) -> Iterator[str]:
+def _metadata_of(
+    cluster: Cluster, broker_id: int, broker: Broker, partitions: set[tuple[str, int]], *, may_know_more: bool
+) -> Iterator[str]:
     metadata = broker.context.metadata
     alive = set(metadata.alive_brokers()) - set(cluster.controller_ids)
     if alive != cluster.registered():
         yield f"broker {broker_id} takes {sorted(alive)} for alive, registered are {sorted(cluster.registered())}"
     known = set(metadata)
+    if may_know_more:
+        known &= partitions
     if known != partitions:
         yield f"broker {broker_id} knows {sorted(known - partitions)} too many, {sorted(partitions - known)} too few"
     for tp in sorted(known & partitions):

@@ -16,9 +16,13 @@ from controller.wire import log_events as ev
 NEVER: Final = frozenset({ev.CONTROLLER_FAULTED, ev.TRANSITION_REFUSED})
 
 
+#: A broker dies after it has deleted its replica and before its topic is gone.
+DELETED: Final = ("DELETION_SUCCESSFUL", "DELETION_INELIGIBLE")
 #: Refused transitions that Kafka has, too: phase A of a move that runs again meets the replicas that it started before;
 #: a topic is deleted before all its replicas were told of it, and one of them is on a dead broker.
-AS_IN_KAFKA: Final = frozenset({("ONLINE", "NEW"), ("OFFLINE", "NEW"), ("NEW", "NEW"), ("NEW", "DELETION_INELIGIBLE")})
+AS_IN_KAFKA: Final = frozenset(
+    {("ONLINE", "NEW"), ("OFFLINE", "NEW"), ("NEW", "NEW"), ("NEW", "DELETION_INELIGIBLE"), DELETED}
+)
 
 
 def gauges_equal_a_recount(cluster: Cluster, _: History) -> Iterator[str]:
