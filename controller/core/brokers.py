@@ -25,9 +25,10 @@ from controller.core.partitions import change_partitions, trigger_online
 from controller.core.reassignment import resume_all
 from controller.core.replicas import change_replicas_on
 from controller.core.request_batch import send_metadata, send_metadata_to_all
-from controller.core.state import ClusterState, Replicas
+from controller.core.state import ClusterState
 from controller.core.state_znodes import Failure
 from controller.core.transitions import PartitionState, ReplicaState
+from controller.core.view import Replicas
 from controller.wire import log_events as ev
 from controller.wire.errors import ErrorCode
 from controller.wire.trace import TraceEvent
@@ -38,7 +39,7 @@ from controller.wire.znodes import BrokerIdsZNode, BrokerIdZNode, ZnodeError
 
 def read_brokers(known: Mapping[BrokerId, Broker]) -> Steps[dict[BrokerId, Broker]]:
     """All registered brokers with their epochs; watches the list and each registration. One read at processing time,
-    however many events are queued. A registration that does not parse is logged and left out (`deviations.CLOSED`);
+    however many events are queued. A registration that does not parse is logged and left out (docs/deviations.md);
     one that may not be read is believed to be what it was, if it was `known`. Raises: ZkReadFailed."""
     (listed,) = yield from read(GetChildren(BrokerIdsZNode.path, watch=True))
     ids = BrokerIdsZNode.ids(listed.children)
@@ -87,8 +88,7 @@ def _start(state: ClusterState, brokers: Sequence[Broker]) -> Steps[None]:
     """The others learn of the new ones, these learn everything, then take up their replicas. Source: §11.2."""
     ids = {broker.broker_id for broker in brokers}
     for broker in brokers:
-        state.live_brokers[broker.broker_id] = broker
-        state.offline_dirs.pop(broker.broker_id, None)
+        state.broker_registered(broker)
         yield from _trace(state, TraceEvent.BROKER_UP, broker.broker_id)
     yield from send_metadata(state, state.live_brokers.keys() - ids)
     yield from send_metadata(state, ids, state.partitions_with_leaders())
@@ -102,9 +102,7 @@ def _start(state: ClusterState, brokers: Sequence[Broker]) -> Steps[None]:
 def _fail(state: ClusterState, broker_ids: Sequence[BrokerId]) -> Steps[None]:
     """Their leaderships move, their replicas leave the ISRs. Source: §11.3."""
     for broker_id in broker_ids:
-        state.live_brokers.pop(broker_id, None)
-        state.offline_dirs.pop(broker_id, None)
-        state.shutting_down.discard(broker_id)
+        state.broker_gone(broker_id)
         yield from _trace(state, TraceEvent.BROKER_DOWN, broker_id)
     yield from replicas_became_offline(state, state.replicas_on(broker_ids))
 
@@ -147,7 +145,7 @@ def registration_changed(state: ClusterState, broker_id: BrokerId) -> Steps[None
         yield refused_znode(BrokerIdZNode.path(broker_id), error)
         return
     if set(found.endpoints) != set(known.endpoints):
-        state.live_brokers[broker_id] = found
+        state.registration_changed(found)
         yield from send_metadata_to_all(state)
 
 
@@ -161,13 +159,9 @@ def leader_and_isr_answered(state: ClusterState, event: LeaderAndIsrResponseRece
     if event.request_error is not ErrorCode.NONE:
         yield _request_refused("LeaderAndIsr", event.broker_id, event.request_error)
         return
-    known = state.offline_dirs.get(event.broker_id, set())
     offline = {tp for tp, error in event.partition_errors.items() if error is ErrorCode.KAFKA_STORAGE_ERROR}
     online = {tp for tp, error in event.partition_errors.items() if error is ErrorCode.NONE}
-    if not offline and not known:
-        return
-    new: set[TopicPartition] = offline - known
-    state.offline_dirs[event.broker_id] = (known - online) | offline
+    new = state.log_dirs_answered(event.broker_id, online=online, offline=offline)
     if new:
         yield from replicas_became_offline(state, {event.broker_id: sorted(new)})
 

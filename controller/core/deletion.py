@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from controller.core.effects import Enqueue, Log, Read, Steps, Write, read
+from controller.core.effects import Enqueue, Log, Steps, read, read_any, write
 from controller.core.events import TopicDeletion
 from controller.core.partitions import change_partitions
 from controller.core.replicas import change_replicas
@@ -21,7 +21,7 @@ from controller.core.transitions import PartitionState, ReplicaState
 from controller.wire import log_events as ev
 from controller.wire.errors import ErrorCode
 from controller.wire.types import BrokerId, PartitionReplica, TopicPartition
-from controller.wire.zk_operations import Delete, GetChildren, ZkCode, ZkResult
+from controller.wire.zk_operations import Delete, GetChildren, ZkCode
 from controller.wire.znodes import (
     ConfigEntityZNode,
     DeleteTopicsTopicZNode,
@@ -37,7 +37,7 @@ def remove_markers(state: ClusterState, topics: Iterable[str]) -> Steps[None]:
     """Deletes the markers of topics that will not be deleted."""
     ops = tuple(Delete(DeleteTopicsTopicZNode.path(topic)) for topic in sorted(topics))
     if ops:
-        yield Write(ops, state.epoch_zk_version)
+        yield from write(ops, state.epoch_zk_version)
 
 
 def initialize(state: ClusterState, topics: set[str], ineligible: set[str]) -> Steps[None]:
@@ -45,8 +45,8 @@ def initialize(state: ClusterState, topics: set[str], ineligible: set[str]) -> S
     if not state.settings.delete_topic_enable:
         yield from remove_markers(state, topics)
         return
-    state.queue_deletion(topics)
-    state.topics_ineligible_for_deletion |= ineligible & state.topics_to_be_deleted
+    state.deletion_queued(topics)
+    state.deletion_waits(ineligible & topics)
 
 
 def markers_changed(state: ClusterState) -> Steps[None]:
@@ -65,14 +65,15 @@ def markers_changed(state: ClusterState) -> Steps[None]:
         # wait for a reassignment (spec controller.md §8.7).
         moving = {tp.topic for tp in state.partitions_being_reassigned}
         yield from mark_ineligible(state, marked & moving, "a partition is being reassigned")
-        state.queue_deletion(sorted(marked))
+        state.deletion_queued(sorted(marked))
         yield from resume(state)
 
 
 def mark_ineligible(state: ClusterState, topics: Iterable[str], reason: str) -> Steps[None]:
     """Makes the deletion of these topics wait; those that are not queued are not affected."""
-    for topic in sorted(set(topics) & state.topics_to_be_deleted):
-        state.topics_ineligible_for_deletion.add(topic)
+    queued = sorted(state.topics_to_be_deleted & set(topics))
+    state.deletion_waits(queued)
+    for topic in queued:
         fields = {"topic": topic, "reason": reason, "brokers": _missing_brokers(state, topic)}
         yield Log(ev.TOPIC_DELETION_WAITED, fields, "warning")
 
@@ -84,9 +85,9 @@ def _missing_brokers(state: ClusterState, topic: str) -> list[BrokerId]:
 
 def resume_for(state: ClusterState, topics: Iterable[str]) -> Steps[None]:
     """The obstacle to the deletion of these topics is gone."""
-    queued = set(topics) & state.topics_to_be_deleted
+    queued = state.topics_to_be_deleted & set(topics)
     if state.settings.delete_topic_enable and queued:
-        state.topics_ineligible_for_deletion -= queued
+        state.deletion_may_go_on(queued)
         yield from resume(state)
 
 
@@ -152,7 +153,7 @@ def _start(state: ClusterState, topics: Sequence[str]) -> Steps[None]:
         yield from trace_deletions(state, partitions)
         yield from change_partitions(state, partitions, PartitionState.OFFLINE)
         yield from change_partitions(state, partitions, PartitionState.NON_EXISTENT)
-        state.topics_with_deletion_started.update(fresh)
+        state.deletion_started(fresh)
         for topic in fresh:
             yield Log(ev.TOPIC_DELETION_STARTED, {"topic": topic})
     yield from send_metadata_to_all(state, state.partitions_of(topics))
@@ -184,9 +185,9 @@ def _complete(state: ClusterState, topics: Sequence[str]) -> Steps[None]:
     if stuck:
         yield Enqueue(TopicDeletion(), RETRY_MS)
         topics = [topic for topic in topics if topic not in stuck]
-    yield Write(tuple(Delete(DeleteTopicsTopicZNode.path(topic)) for topic in topics), state.epoch_zk_version)
+    yield from write(tuple(Delete(DeleteTopicsTopicZNode.path(topic)) for topic in topics), state.epoch_zk_version)
     for topic in topics:
-        state.remove_topic(topic)
+        state.topic_gone(topic)
         yield Log(ev.TOPIC_DELETED, {"topic": topic})
 
 
@@ -199,7 +200,7 @@ def _delete_znodes(state: ClusterState, topics: Sequence[str], partitions: Seque
     of_topics = len(deletes)
     deletes += [Delete(TopicZNode.path(topic)) for topic in topics]
     deletes += [Delete(ConfigEntityZNode.topic(topic)) for topic in topics]
-    results: list[ZkResult] = yield Write(tuple(deletes), state.epoch_zk_version)
+    results = yield from write(tuple(deletes), state.epoch_zk_version)
     stuck: set[str] = set()
     for topic, result in zip(topics, results[of_topics:], strict=False):
         if not result.ok and not (yield from delete_recursively(state, TopicZNode.path(topic))):
@@ -211,10 +212,10 @@ def delete_recursively(state: ClusterState, path: str) -> Steps[bool]:
     """Deletes a znode with all below it, level by level, fenced. Whether it is gone, which it may have been before."""
     levels: list[list[str]] = [[path]]
     while levels[-1]:
-        results: list[ZkResult] = yield Read(tuple(GetChildren(p) for p in levels[-1]))
+        results = yield from read_any([GetChildren(p) for p in levels[-1]])
         levels.append(
             [f"{p}/{child}" for p, r in zip(levels[-1], results, strict=True) for child in sorted(r.children)]
         )
     for level in reversed(levels[:-1]):
-        results = yield Write(tuple(Delete(p) for p in level), state.epoch_zk_version)
+        results = yield from write(tuple(Delete(p) for p in level), state.epoch_zk_version)
     return results[0].code in (ZkCode.OK, ZkCode.NO_NODE)

@@ -13,7 +13,7 @@ broker after those queued before it, and only after the writes yielded before it
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -118,8 +118,6 @@ class Trace:
 
 
 Effect = Read | Write | Send | AddBrokers | RemoveBrokers | Enqueue | CancelTimers | Reply | Log | Trace
-#: What a recipe is: it yields effects, gets their answers, and returns T.
-Recipe = Generator[Effect, Any, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,24 +164,60 @@ class ShutdownAnswer:
 Answer = ReassignmentAnswer | ListingAnswer | ElectionAnswer | ShutdownAnswer
 
 T = TypeVar("T")
-#: Part of a recipe, with what it returns to the part that called it.
+#: Part of a recipe, with what it returns to the part that called it. What an effect is answered with, the functions
+#: below say: nobody else yields a Read or a Write.
 Steps = Generator[Effect, Any, T]
+#: The whole of a recipe.
+Recipe = Steps[None]
+
+
+async def drive(recipe: Steps[T], perform: Callable[[Effect], Awaitable[Any]]) -> T:
+    """Performs what the recipe yields, one after the other, and returns what it returns.
+
+    What fails is thrown into the recipe, so that it can answer whoever waits and give up an office that it cannot
+    take. Raises: what the recipe raises.
+    """
+    answer: Any = None
+    thrown: Exception | None = None
+    while True:
+        try:
+            effect = recipe.send(answer) if thrown is None else recipe.throw(thrown)
+        except StopIteration as end:
+            value: T = end.value
+            return value
+        answer = thrown = None
+        try:
+            answer = await perform(effect)
+        except Exception as error:  # the recipe's to judge: what it does not know comes out of it again
+            thrown = error
+
+
+def read_any(ops: Sequence[ZkReadOp]) -> Steps[list[ZkResult]]:
+    """Reads znodes; what each answer means is the caller's to say."""
+    results: list[ZkResult] = yield Read(tuple(ops))
+    return results
+
+
+def write(ops: Sequence[ZkWriteOp | Multi], epoch_zk_version: int | None) -> Steps[list[ZkResult]]:
+    """Writes znodes, as `Write` says."""
+    results: list[ZkResult] = yield Write(tuple(ops), epoch_zk_version)
+    return results
 
 
 def read(*ops: ZkReadOp) -> Steps[list[ZkResult]]:
     """Reads znodes whose absence means something: a list that cannot be read must not count as empty, else all brokers
     would be dead and all topics gone. Raises: ZkReadFailed, for an answer other than found or missing."""
-    return (yield from _read(ops, (ZkCode.OK, ZkCode.NO_NODE)))
+    return (yield from _checked(ops, (ZkCode.OK, ZkCode.NO_NODE)))
 
 
 def read_each(ops: Iterable[ZkReadOp]) -> Steps[list[ZkResult]]:
     """As `read`, of znodes that concern one broker or topic each: one that must not be read (NO_AUTH) is an answer, so
     that it does not stand in the way of the others."""
-    return (yield from _read(tuple(ops), (ZkCode.OK, ZkCode.NO_NODE, ZkCode.NO_AUTH)))
+    return (yield from _checked(tuple(ops), (ZkCode.OK, ZkCode.NO_NODE, ZkCode.NO_AUTH)))
 
 
-def _read(ops: tuple[ZkReadOp, ...], answers: Collection[ZkCode]) -> Steps[list[ZkResult]]:
-    results: list[ZkResult] = yield Read(ops)
+def _checked(ops: tuple[ZkReadOp, ...], answers: Collection[ZkCode]) -> Steps[list[ZkResult]]:
+    results = yield from read_any(ops)
     for op, result in zip(ops, results, strict=True):
         if result.code not in answers:
             raise ZkReadFailed(f"{op.path} cannot be read: {result.code.name}")

@@ -17,9 +17,9 @@ from controller.core.effects import (
     PartitionOutcome,
     Reply,
     Steps,
-    Write,
     read,
     refused_znode,
+    write,
 )
 from controller.core.events import (
     AutoPreferredReplicaLeaderElection,
@@ -58,7 +58,7 @@ def elect(
     outcomes = yield from change_partitions(state, partitions, PartitionState.ONLINE, strategy)
     if trigger is ElectionTrigger.ZK:
         path = PreferredReplicaElectionZNode.path
-        (result,) = yield Write((Delete(path),), state.epoch_zk_version)
+        (result,) = yield from write((Delete(path),), state.epoch_zk_version)
         gone = result.code in (ZkCode.OK, ZkCode.NO_NODE)
         if not gone:
             yield Log(ev.ZK_WRITES_REFUSED, {"path": path, "reason": result.code.name}, "error")

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from controller.wire.errors import ErrorCode
-from controller.wire.types import BrokerId, TopicPartition
+from controller.wire.types import Broker, BrokerId, TopicPartition
 
 
 class ControllerState(Enum):
@@ -56,7 +56,10 @@ class ElectionTrigger(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Startup:
-    """The process came up with a fresh session."""
+    """The process came up: where it listens, and its first session."""
+
+    session_id: int | None = None
+    endpoint: Broker | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +75,8 @@ class Reelect:
 @dataclass(frozen=True, slots=True)
 class RegisterBrokerAndReelect:
     """A new session replaced an expired one. This controller is no broker, so only the election is left to do."""
+
+    session_id: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +169,9 @@ class AutoPreferredReplicaLeaderElection:
 
 @dataclass(frozen=True, slots=True)
 class UncleanLeaderElectionEnable:
-    """The cluster's default of `unclean.leader.election.enable` became true."""
+    """The cluster's default of `unclean.leader.election.enable` has another value."""
+
+    enabled: bool = True
 
 
 @dataclass(frozen=True, slots=True)

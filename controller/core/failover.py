@@ -12,7 +12,7 @@ from typing import Final
 
 from controller.core import deletion, elections, notifications, reassignment
 from controller.core.brokers import read_brokers
-from controller.core.effects import AddBrokers, Enqueue, Log, Steps, Write, read
+from controller.core.effects import AddBrokers, Enqueue, Log, Steps, read, write
 from controller.core.events import AutoPreferredReplicaLeaderElection, ElectionTrigger, ElectionType
 from controller.core.partitions import trigger_online
 from controller.core.replicas import change_replicas_on
@@ -59,18 +59,19 @@ def _disable_features() -> Steps[None]:
     """`/feature` says: none, disabled. Raises: ZnodeError, when it does not parse. Not fenced, as in Kafka."""
     (found,) = yield from read(GetData(FeatureZNode.path))
     if found.code is ZkCode.NO_NODE:
-        yield Write((Create(FeatureZNode.path, FeatureZNode.DISABLED),), None)
+        yield from write((Create(FeatureZNode.path, FeatureZNode.DISABLED),), None)
     elif found.ok and not FeatureZNode.is_disabled(found.data):
-        yield Write((SetData(FeatureZNode.path, FeatureZNode.DISABLED),), None)
+        yield from write((SetData(FeatureZNode.path, FeatureZNode.DISABLED),), None)
 
 
 def _read_cluster(state: ClusterState) -> Steps[None]:
     """Brokers, topics, assignments, leadership; then channels to all brokers."""
-    state.live_brokers = yield from read_brokers({})
-    state.topics = yield from list_topics()
-    found = yield from off_the_controller(state, (yield from read_assignments(state.topics)))
+    for broker in (yield from read_brokers({})).values():
+        state.broker_registered(broker)
+    listed = yield from list_topics()
+    found = yield from off_the_controller(state, (yield from read_assignments(listed)))
     learnt = [entry for topic in sorted(found) for entry in learn(state, topic, found[topic])]
-    state.partitions_being_reassigned.update(tp for tp, a in learnt if a.is_being_reassigned)
+    state.moves_found(tp for tp, a in learnt if a.is_being_reassigned)
     yield from trace_assignments(state, learnt)
     if learnt:
         yield from notifications.refresh(state, [tp for tp, _ in learnt])
@@ -93,10 +94,10 @@ def _start_replicas(state: ClusterState) -> Steps[None]:
     offline: dict[BrokerId, Sequence[TopicPartition]] = {}
     for broker_id, partitions in state.replicas_by_broker(state.partitions_of(state.topics)).items():
         if state.is_live(broker_id):  # its log directories count as good until it says otherwise
-            state.put_replica_states(broker_id, partitions, ReplicaState.ONLINE)
+            state.start_replica_states(broker_id, partitions, ReplicaState.ONLINE)
             online[broker_id] = partitions
         else:  # to be on the safe side should its topic be in deletion
-            state.put_replica_states(broker_id, partitions, ReplicaState.DELETION_INELIGIBLE)
+            state.start_replica_states(broker_id, partitions, ReplicaState.DELETION_INELIGIBLE)
             offline[broker_id] = partitions
     yield from change_replicas_on(state, online, ReplicaState.ONLINE)
     yield from change_replicas_on(state, offline, ReplicaState.OFFLINE)

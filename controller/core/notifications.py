@@ -11,13 +11,13 @@ from collections.abc import Sequence
 from typing import Final
 
 from controller.core.brokers import probe_log_dirs
-from controller.core.effects import Read, Steps, Write, ZkReadFailed, read, refused_znode
+from controller.core.effects import Steps, ZkReadFailed, read, read_any, refused_znode, write
 from controller.core.reassignment import maybe_complete
 from controller.core.request_batch import send_metadata_to_all
 from controller.core.state import ClusterState
 from controller.core.state_znodes import Failure, FailureKind, read_states
 from controller.wire.types import BrokerId, TopicPartition
-from controller.wire.zk_operations import Delete, GetChildren, GetData, ZkCode, ZkResult
+from controller.wire.zk_operations import Delete, GetChildren, GetData, ZkCode
 from controller.wire.znodes import (
     IsrChangeNotificationZNode,
     LogDirEventNotificationZNode,
@@ -39,7 +39,7 @@ def list_notices(parent: str, prefix: str) -> Steps[list[str]]:
 def delete_notices(state: ClusterState, paths: Sequence[str]) -> Steps[None]:
     """Deletes them; one that is gone is no harm."""
     if paths:
-        yield Write(tuple(Delete(path) for path in paths), state.epoch_zk_version)
+        yield from write(tuple(Delete(path) for path in paths), state.epoch_zk_version)
 
 
 def discard_all(state: ClusterState) -> Steps[None]:
@@ -54,7 +54,7 @@ def discard_all(state: ClusterState) -> Steps[None]:
 def isr_changed(state: ClusterState) -> Steps[None]:
     """Leaders changed ISRs: every broker gets the metadata of exactly these partitions, none gets LeaderAndIsr."""
     paths = yield from list_notices(IsrChangeNotificationZNode.path, _ISR_PREFIX)
-    results: list[ZkResult] = yield Read(tuple(GetData(path) for path in paths))
+    results = yield from read_any([GetData(path) for path in paths])
     changed: set[TopicPartition] = set()
     for path, result in zip(paths, results, strict=True):
         if result.ok:
@@ -87,7 +87,7 @@ def refresh(state: ClusterState, partitions: Sequence[TopicPartition]) -> Steps[
 def log_dirs_failed(state: ClusterState) -> Steps[None]:
     """Brokers lost log directories: they are asked about all their replicas."""
     paths = yield from list_notices(LogDirEventNotificationZNode.path, _LOG_DIR_PREFIX)
-    results: list[ZkResult] = yield Read(tuple(GetData(path) for path in paths))
+    results = yield from read_any([GetData(path) for path in paths])
     brokers: set[BrokerId] = set()
     for path, result in zip(paths, results, strict=True):
         broker_id = LogDirEventNotificationZNode.decode(result.data)

@@ -16,19 +16,19 @@ from controller.core.effects import (
     ControllerMoved,
     Enqueue,
     Log,
-    Read,
     RemoveBrokers,
     Steps,
     Trace,
-    Write,
-    ZkReadFailed,
     read,
+    read_any,
     refused_znode,
+    write,
 )
 from controller.core.events import ControllerChange, Reelect
 from controller.core.failover import take_office
 from controller.core.settings import RETRY_MS
 from controller.core.state import ClusterState
+from controller.core.verdicts import Verdict, judge
 from controller.wire import log_events as ev
 from controller.wire.trace import CONTROLLER_ELECTED, CONTROLLER_RESIGNED, TraceEvent
 from controller.wire.zk_operations import (
@@ -41,13 +41,10 @@ from controller.wire.zk_operations import (
     SetData,
     ZkCode,
     ZkResult,
-    ZkSessionExpired,
 )
 from controller.wire.znodes import BrokerIdZNode, ControllerEpochZNode, ControllerZNode
 
 INITIAL_EPOCH: Final = 0
-#: Ids of former controllers that are remembered.
-BROKERLESS_MAX: Final = 16
 
 
 def resign(state: ClusterState) -> Steps[None]:
@@ -60,7 +57,7 @@ def resign(state: ClusterState) -> Steps[None]:
     yield CancelTimers()
     if brokers:
         yield RemoveBrokers(brokers)
-    state.reset()
+    state.office_lost()
     if was_serving:
         yield Log(ev.CONTROLLER_RESIGNED, {"controller_epoch": epoch})
         yield from _trace(state, epoch, CONTROLLER_RESIGNED)
@@ -75,7 +72,7 @@ def _trace(state: ClusterState, epoch: int, value: str) -> Steps[None]:
 def maybe_resign(state: ClusterState) -> Steps[bool]:
     """Looks who holds the office, watches it, and resigns if it was lost. Returns whether the office is vacant."""
     _, named = yield from read(Exists(ControllerZNode.path, watch=True), GetData(ControllerZNode.path))
-    state.active_controller_id = ControllerZNode.decode(named.data) if named.ok else None
+    state.controller_named(ControllerZNode.decode(named.data) if named.ok else None)
     if named.ok and state.active_controller_id is None:
         yield refused_znode(ControllerZNode.path, "it names no controller")
     yield from _note_brokerless(state, named)
@@ -87,16 +84,15 @@ def maybe_resign(state: ClusterState) -> Steps[bool]:
 
 def _note_brokerless(state: ClusterState, named: ZkResult) -> Steps[None]:
     """Remembers who holds the office without being a broker: brokers that know no newer metadata may still place
-    replicas on that one (`topics.off_the_controller`). A broker's session has both znodes or none, so its registration
-    cannot be missing before the same `/controller` is there still."""
+    replicas on that one (`topics.off_the_controller`). Where a broker holds the office, one session owns its
+    registration and `/controller`: when the registration is read first and is missing, and the very same `/controller`
+    is there afterwards, then it is no broker that holds the office."""
     other = state.active_controller_id
     if other is None or other in state.brokerless or named.stat is None:
         return
     registered, still = yield from read(Exists(BrokerIdZNode.path(other)), GetData(ControllerZNode.path))
     if not registered.ok and still.stat is not None and still.stat.czxid == named.stat.czxid:
-        state.brokerless[other] = None
-        for forgotten in list(state.brokerless)[1:-BROKERLESS_MAX]:
-            del state.brokerless[forgotten]
+        state.brokerless_seen(other)
 
 
 def _is_own(state: ClusterState, named: ZkResult) -> bool:
@@ -112,8 +108,10 @@ def office_changed(state: ClusterState) -> Steps[None]:
     deletion may have gone unseen. Where it cannot be told who holds the office, that is asked again."""
     try:
         vacant = yield from maybe_resign(state)
-    except ZkReadFailed as failed:
-        yield Log(ev.ZK_READ_REFUSED, {"reason": str(failed)}, "error")
+    except Exception as error:
+        if judge(error) is not Verdict.REPEAT:
+            raise
+        yield Log(ev.ZK_READ_REFUSED, {"reason": str(error)}, "error")
         yield Enqueue(ControllerChange(), RETRY_MS)
         return
     if vacant:
@@ -133,7 +131,8 @@ def elect_again(state: ClusterState, now_ms: int) -> Steps[None]:
 
 def expired(state: ClusterState) -> Steps[None]:
     """The session is gone, and the office with it; nothing can be written."""
-    state.active_controller_id = None
+    state.session_ended()
+    state.controller_named(None)
     yield from resign(state)
 
 
@@ -143,13 +142,16 @@ def run_for_office(state: ClusterState, now_ms: int) -> Steps[None]:
         if not (yield from elect(state, now_ms)):
             return
         yield from take_office(state)
-    except ControllerMoved:
-        yield from office_changed(state)
-    except ZkSessionExpired:
-        raise
-    except Exception as error:  # the one place: an office that cannot be taken must not be held
+    except Exception as error:
+        match judge(error):
+            case Verdict.RESIGN:
+                yield from office_changed(state)
+                return
+            case Verdict.DROP:
+                raise
+        # an office that cannot be taken must not be held
         yield Log(ev.CONTROLLER_FAULTED, {"reason": repr(error), "controller_epoch": state.epoch}, "error")
-        state.election_not_before_ms = now_ms + RETRY_MS
+        state.office_not_before(now_ms + RETRY_MS)
         yield from trigger_controller_move(state)
         yield Enqueue(Reelect(), RETRY_MS)  # where no znode was made, none goes that would call for the next attempt
 
@@ -157,13 +159,13 @@ def run_for_office(state: ClusterState, now_ms: int) -> Steps[None]:
 def trigger_controller_move(state: ClusterState) -> Steps[None]:
     """Gives up the office and frees the znode, so that any controller can take over."""
     epoch_zk_version = state.epoch_zk_version
-    (named,) = yield Read((GetData(ControllerZNode.path),))
+    (named,) = yield from read_any((GetData(ControllerZNode.path),))
     own = _is_own(state, named)
     yield from resign(state)
-    state.active_controller_id = None if own else ControllerZNode.decode(named.data)
+    state.controller_named(None if own else ControllerZNode.decode(named.data))
     if own:
         try:
-            yield Write((Delete(ControllerZNode.path),), epoch_zk_version)
+            yield from write((Delete(ControllerZNode.path),), epoch_zk_version)
         except ControllerMoved:
             yield Log(ev.CONTROLLER_MOVED, {"reason": "another controller was elected meanwhile"})
 
@@ -177,12 +179,12 @@ def elect(state: ClusterState, now_ms: int) -> Steps[bool]:
     if named.ok and not (yield from _cleared(state, epoch_node, named)):  # 1
         return False
     if epoch_node.code is ZkCode.NO_NODE:  # 2
-        yield Write((Create(ControllerEpochZNode.path, ControllerEpochZNode.encode(INITIAL_EPOCH)),), None)
+        yield from write((Create(ControllerEpochZNode.path, ControllerEpochZNode.encode(INITIAL_EPOCH)),), None)
         (epoch_node,) = yield from read(GetData(ControllerEpochZNode.path))
     if epoch_node.stat is None:
         raise RuntimeError(f"{ControllerEpochZNode.path} cannot be created")
     epoch = ControllerEpochZNode.decode(epoch_node.data) + 1
-    (result,) = yield Write(  # 3
+    (result,) = yield from write(  # 3
         (
             Multi(
                 (
@@ -194,7 +196,9 @@ def elect(state: ClusterState, now_ms: int) -> Steps[bool]:
         None,
     )
     if result.ok:  # 4
-        version = result.results[1].stat.version
+        raised = result.results[1].stat
+        assert raised is not None, "a set that was done has a version"
+        version = raised.version
     elif result.code in (ZkCode.NODE_EXISTS, ZkCode.BAD_VERSION):  # 5
         version = yield from _verify(state, epoch)
     else:  # 6
@@ -208,7 +212,7 @@ def _cleared(state: ClusterState, epoch_node: ZkResult, named: ZkResult) -> Step
 
     The check on the epoch makes sure that it is the znode that was read which goes.
     """
-    state.active_controller_id = ControllerZNode.decode(named.data)
+    state.controller_named(ControllerZNode.decode(named.data))
     left_over = (
         state.active_controller_id == state.controller_id
         and not state.serving
@@ -221,8 +225,8 @@ def _cleared(state: ClusterState, epoch_node: ZkResult, named: ZkResult) -> Step
         yield Log(ev.CONTROLLER_NOT_ELECTED, {"active_controller": state.active_controller_id})
         return False
     ops = (Check(ControllerEpochZNode.path, epoch_node.stat.version), Delete(ControllerZNode.path))
-    (result,) = yield Write((Multi(ops),), None)
-    state.active_controller_id = None
+    (result,) = yield from write((Multi(ops),), None)
+    state.controller_named(None)
     if not result.ok:
         raise ControllerMoved(f"its own {ControllerZNode.path} was replaced")
     return True
@@ -238,10 +242,7 @@ def _verify(state: ClusterState, epoch: int) -> Steps[int]:
 
 
 def _won(state: ClusterState, epoch: int, epoch_zk_version: int) -> Steps[None]:
-    state.reset()
-    state.epoch, state.epoch_zk_version = epoch, epoch_zk_version
-    state.active_controller_id = state.controller_id
-    state.serving = True
+    state.office_won(epoch, epoch_zk_version)
     yield Log(ev.CONTROLLER_ELECTED, {"controller_epoch": epoch, "epoch_zk_version": epoch_zk_version})
     yield from _trace(state, epoch, CONTROLLER_ELECTED)
     (seen,) = yield from read(Exists(ControllerZNode.path, watch=True))

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from controller.core import texts
-from controller.core.effects import Log, Read, Steps, Write
+from controller.core.effects import Log, Steps, read_any, write
 from controller.core.leader_choice import (
     ControlledShutdownElection,
     Election,
@@ -26,7 +26,7 @@ from controller.core.leader_choice import (
     elect_offline,
     elect_preferred,
 )
-from controller.core.request_batch import RequestBatch
+from controller.core.request_batch import RequestBatch, send
 from controller.core.state import ClusterState
 from controller.core.state_znodes import (
     Failure,
@@ -71,10 +71,9 @@ def change_partitions(
         else:
             yield _refused(tp, current, target)
     if target is not PartitionState.ONLINE:
-        for tp in valid:
-            state.put_partition_state(tp, target)
+        state.put_partition_states(valid, target)
         return {}
-    batch = RequestBatch(state)
+    batch = RequestBatch()
     fresh = [tp for tp in valid if state.partition_state(tp) is PartitionState.NEW]
     known = [tp for tp in valid if state.partition_state(tp) is not PartitionState.NEW]
     outcomes: Outcomes = {}
@@ -83,7 +82,7 @@ def change_partitions(
     if known:
         assert strategy is not None, "an election needs a strategy"
         outcomes = yield from _elect(state, batch, known, strategy)
-    yield from batch.send()
+    yield from send(state, batch)
     return outcomes
 
 
@@ -127,7 +126,7 @@ def _initialize(state: ClusterState, batch: RequestBatch, partitions: Sequence[T
     if not wanted:
         return
     ops = _creations(wanted)
-    results: list[ZkResult] = yield Write(ops, state.epoch_zk_version)
+    results = yield from write(ops, state.epoch_zk_version)
     created = results[-len(wanted) :]
     own = yield from _created_before(wanted, created)
     online: dict[TopicPartition, LeaderAndIsr] = {}
@@ -136,23 +135,24 @@ def _initialize(state: ClusterState, batch: RequestBatch, partitions: Sequence[T
             yield _failed(tp, f"its state znode cannot be created: {result.code.name}")
             continue
         state.lead(tp, new)
-        batch.add_leader_and_isr(new.isr, tp, new, state.assignment(tp), is_new=True)
-        state.put_partition_state(tp, PartitionState.ONLINE)
+        batch.add_leader_and_isr(new.isr, tp, is_new=True)
         online[tp] = new
         if state.settings.trace:
             yield from trace_election(state, tp, new)
+    state.put_partition_states(online, PartitionState.ONLINE)
     yield from log_elected(online)
 
 
 def _created_before(
     wanted: Mapping[TopicPartition, LeaderAndIsr], created: Sequence[ZkResult]
 ) -> Steps[set[TopicPartition]]:
-    """The partitions whose state exists already, just as it is wanted: the write was done, its answer was lost with the
-    connection. Many are under way at once, and without a leader before the next failover those partitions would be."""
+    """The partitions whose state znode exists already, with just the content that was to be written: the write was
+    done, and its answer was lost with the connection. Were they taken for failed, they had no leader until the next
+    failover."""
     existing = [tp for tp, result in zip(wanted, created, strict=True) if result.code is ZkCode.NODE_EXISTS]
     if not existing:
         return set()
-    found: list[ZkResult] = yield Read(tuple(GetData(TopicPartitionStateZNode.path(tp)) for tp in existing))
+    found = yield from read_any([GetData(TopicPartitionStateZNode.path(tp)) for tp in existing])
     return {
         tp
         for tp, result in zip(existing, found, strict=True)
@@ -191,11 +191,10 @@ def _elect(
         outcomes.update(done)
         believe = False
     for tp in partitions:
-        match outcomes[tp]:
-            case Failure(reason=reason):
-                yield _failed(tp, reason)
-            case _:
-                state.put_partition_state(tp, PartitionState.ONLINE)
+        if isinstance(outcome := outcomes[tp], Failure):
+            yield _failed(tp, outcome.reason)
+    elected = [tp for tp in partitions if not isinstance(outcomes[tp], Failure)]
+    state.put_partition_states(elected, PartitionState.ONLINE)
     return outcomes
 
 
@@ -236,8 +235,8 @@ def _elect_once(
     written, retry = yield from write_states(state, wanted)
     outcomes.update(written)
     elected = {tp: outcome for tp, outcome in written.items() if isinstance(outcome, LeaderAndIsr)}
-    for tp, new in elected.items():
-        batch.add_leader_and_isr(decisions[tp].recipients, tp, new, state.assignment(tp), is_new=False)
+    for tp in elected:
+        batch.add_leader_and_isr(decisions[tp].recipients, tp, is_new=False)
     yield from log_elected(elected, frozenset(tp for tp in elected if decisions[tp].election.unclean))
     return outcomes, retry
 
@@ -267,8 +266,8 @@ def _decide(
         if decision is None:
             failures[tp] = Failure(texts.no_leader(tp, strategy))
             continue
-        state.unclean_elections += decision.election.unclean
         decisions[tp] = decision
+    state.unclean_elected(sum(decision.election.unclean for decision in decisions.values()))
     return decisions, failures
 
 
@@ -305,7 +304,7 @@ def _unclean_allowed(
     if strategy.allow_unclean or not helpless:
         return set(helpless), {}
     topics = sorted({tp.topic for tp in helpless})
-    results: list[ZkResult] = yield Read(tuple(GetData(ConfigEntityZNode.topic(topic)) for topic in topics))
+    results = yield from read_any([GetData(ConfigEntityZNode.topic(topic)) for topic in topics])
     configs = dict(zip(topics, results, strict=True))
     allowed: set[TopicPartition] = set()
     failures: Outcomes = {}

@@ -14,18 +14,18 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 
 from controller.core.deletion import mark_ineligible, resume_for
-from controller.core.effects import Log, Steps, Write
+from controller.core.effects import Log, Steps, write
 from controller.core.leader_choice import ReassignElection
 from controller.core.partitions import change_partitions
 from controller.core.reassignment_znode import remove_from_znode
 from controller.core.replicas import change_replicas
-from controller.core.request_batch import RequestBatch, send_metadata_to_all
+from controller.core.request_batch import RequestBatch, send, send_metadata_to_all
 from controller.core.state import ClusterState
 from controller.core.state_znodes import Failure, bump_leader_epochs, read_states, trace_assignments
 from controller.core.transitions import PartitionState, ReplicaState
 from controller.wire import log_events as ev
 from controller.wire.types import BrokerId, PartitionReplica, ReplicaAssignment, TopicPartition, settled
-from controller.wire.zk_operations import SetData, ZkResult
+from controller.wire.zk_operations import SetData
 from controller.wire.znodes import TopicAssignment, TopicZNode
 
 Moves = Mapping[TopicPartition, ReplicaAssignment]
@@ -88,8 +88,7 @@ def _update_current(state: ClusterState, moves: Moves, failures: Failures) -> St
     dropped = [PartitionReplica(tp, r) for tp, a in changed.items() for r in before[tp].replicas if r not in a.replicas]
     yield from _stop(state, dropped)  # U3
     for tp in _left(moves, failures):
-        state.watched_states.add(tp)  # U4
-        state.partitions_being_reassigned.add(tp)
+        state.move_started(tp)  # U4
 
 
 def _write_assignments(state: ClusterState, moves: Moves, failures: Failures) -> Steps[None]:
@@ -104,7 +103,7 @@ def _write_assignments(state: ClusterState, moves: Moves, failures: Failures) ->
         for topic, changed in topics.items()
     }
     ops = tuple(SetData(TopicZNode.path(topic), TopicZNode.encode(content)) for topic, content in contents.items())
-    results: list[ZkResult] = yield Write(ops, state.epoch_zk_version)
+    results = yield from write(ops, state.epoch_zk_version)
     for topic, result in zip(topics, results, strict=True):
         if result.ok:
             yield from trace_assignments(state, ((TopicPartition(topic, p), a) for p, a in topics[topic].items()))
@@ -128,15 +127,15 @@ def _announce(state: ClusterState, moves: Moves, failures: Failures) -> Steps[No
 
 
 def _bump_and_tell(state: ClusterState, moves: Moves, failures: Failures) -> Steps[None]:
-    batch = RequestBatch(state)
+    batch = RequestBatch()
     for tp, outcome in (yield from bump_leader_epochs(state, list(moves))).items():
         if isinstance(outcome, Failure):
             failures[tp] = outcome.reason
             continue
         assignment = moves[tp]
-        batch.add_leader_and_isr(assignment.origin_replicas, tp, outcome, assignment, is_new=False)
-        batch.add_leader_and_isr(assignment.adding_replicas, tp, outcome, assignment, is_new=True)
-    yield from batch.send()
+        batch.add_leader_and_isr(assignment.origin_replicas, tp, is_new=False)
+        batch.add_leader_and_isr(assignment.adding_replicas, tp, is_new=True)
+    yield from send(state, batch)
 
 
 def _finish(state: ClusterState, moves: Moves, failures: Failures) -> Steps[None]:
@@ -197,8 +196,6 @@ def _stop(state: ClusterState, replicas: Iterable[PartitionReplica]) -> Steps[No
 
 def _forget(state: ClusterState, completed: Moves) -> Steps[None]:
     """The moves are done; the entries go of those that asked for exactly these replicas in this order."""
-    for tp in completed:
-        state.watched_states.discard(tp)
 
     def is_done(tp: TopicPartition, target: tuple[BrokerId, ...]) -> bool:
         assignment = completed.get(tp)
@@ -206,4 +203,4 @@ def _forget(state: ClusterState, completed: Moves) -> Steps[None]:
 
     yield from remove_from_znode(state, is_done)
     for tp in completed:
-        state.partitions_being_reassigned.discard(tp)
+        state.move_ended(tp)

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from controller.core.deletion import delete_recursively
-from controller.core.effects import Enqueue, Log, Steps, Write, read, refused_znode
+from controller.core.effects import Enqueue, Log, Steps, read, refused_znode, write
 from controller.core.events import ZkPartitionReassignment
 from controller.core.settings import RETRY_MS
 from controller.core.state import ClusterState
 from controller.wire import log_events as ev
 from controller.wire.types import BrokerId, TopicPartition
-from controller.wire.zk_operations import Create, Exists, GetData, SetData, ZkCode, ZkResult
+from controller.wire.zk_operations import Create, Exists, GetData, SetData, ZkCode
 from controller.wire.znodes import ReassignPartitionsZNode, ZnodeError
 
 
@@ -51,8 +51,8 @@ def remove_from_znode(
         yield Enqueue(ZkPartitionReassignment(), 0 if gone else RETRY_MS)
         return
     data = ReassignPartitionsZNode.encode(kept)
-    results: list[ZkResult] = yield Write((SetData(path, data),), state.epoch_zk_version)
+    results = yield from write((SetData(path, data),), state.epoch_zk_version)
     if results[0].code is ZkCode.NO_NODE:
-        results = yield Write((Create(path, data),), state.epoch_zk_version)
+        results = yield from write((Create(path, data),), state.epoch_zk_version)
     if not results[0].ok:
         yield Log(ev.ZK_WRITES_REFUSED, {"path": path, "reason": results[0].code.name}, "error")

@@ -12,10 +12,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from controller.core.effects import Log, Steps
-from controller.core.request_batch import RequestBatch
-from controller.core.state import ClusterState, Replicas
+from controller.core.request_batch import RequestBatch, send, stop_epoch
+from controller.core.state import ClusterState
 from controller.core.state_znodes import Failure, Outcome, decided, log_reduced, read_states, write_states
-from controller.core.transitions import REPLICA_TRANSITIONS, ReplicaState
+from controller.core.transitions import ReplicaState, legal_replica
+from controller.core.view import Replicas
 from controller.wire import log_events as ev
 from controller.wire.types import BrokerId, LeaderAndIsr, PartitionReplica, TopicPartition
 
@@ -33,20 +34,19 @@ def change_replicas_on(state: ClusterState, replicas: Replicas, target: ReplicaS
 
     `replicas` names the partitions of each broker, sorted.
     """
-    batch = RequestBatch(state)
-    allowed = tuple(REPLICA_TRANSITIONS[target])
+    batch = RequestBatch()
     for broker_id in sorted(replicas):
         states = state.replica_states_on(broker_id)
         valid: list[TopicPartition] = []
         for tp in dict.fromkeys(replicas[broker_id]):  # an assignment by znode may name a broker twice
             current = states.get(tp, ReplicaState.NON_EXISTENT)
-            if current in allowed:
+            if legal_replica(current, target):
                 valid.append(tp)
             else:
                 yield _refused(PartitionReplica(tp, broker_id), current, target)
         if valid:
             yield from _change_on(state, batch, broker_id, valid, target)
-    yield from batch.send()
+    yield from send(state, batch)
 
 
 def _refused(replica: PartitionReplica, current: ReplicaState, target: ReplicaState) -> Log:
@@ -72,7 +72,7 @@ def _change_on(
         case ReplicaState.DELETION_STARTED:
             state.put_replica_states(broker_id, partitions, target)
             for tp in partitions:
-                batch.add_stop_replica(broker_id, tp, delete=True)
+                batch.add_stop_replica(broker_id, tp, stop_epoch(state, tp), delete=True)
         case ReplicaState.DELETION_INELIGIBLE | ReplicaState.DELETION_SUCCESSFUL:
             state.put_replica_states(broker_id, partitions, target)
         case ReplicaState.NON_EXISTENT:
@@ -91,7 +91,7 @@ def _to_new(
             yield _refused(PartitionReplica(tp, broker_id), ReplicaState.NON_EXISTENT, ReplicaState.NEW)
         else:
             follow.append(tp)
-    batch.add_believed(broker_id, follow, is_new=True)
+    batch.add_leader_and_isr_of(broker_id, follow, is_new=True)
     state.put_replica_states(broker_id, follow, ReplicaState.NEW)
 
 
@@ -106,8 +106,8 @@ def _to_online(
         if broker_id not in assignment.replicas:
             yield _refused(PartitionReplica(tp, broker_id), ReplicaState.NEW, ReplicaState.ONLINE)
             state.assign(tp, replace(assignment, replicas=(*assignment.replicas, broker_id)))
-    known = [tp for tp in partitions if tp not in fresh] if fresh else partitions
-    batch.add_believed(broker_id, known, is_new=False)
+    others = [tp for tp in partitions if tp not in fresh] if fresh else partitions
+    batch.add_leader_and_isr_of(broker_id, others, is_new=False)
     state.put_replica_states(broker_id, partitions, ReplicaState.ONLINE)
 
 
@@ -115,7 +115,7 @@ def _to_offline(
     state: ClusterState, batch: RequestBatch, broker_id: BrokerId, partitions: Sequence[TopicPartition]
 ) -> Steps[None]:
     for tp in partitions:  # with the leader epoch of before the change
-        batch.add_stop_replica(broker_id, tp, delete=False)
+        batch.add_stop_replica(broker_id, tp, stop_epoch(state, tp), delete=False)
     led = [tp for tp in partitions if state.leadership(tp) is not None]
     never_led = [tp for tp in partitions if state.leadership(tp) is None]
     outcomes = (yield from _remove_from_isr(state, broker_id, led)) if led else {}
@@ -125,9 +125,8 @@ def _to_offline(
             case LeaderAndIsr() as known:
                 reduced[tp] = known
                 if not state.is_queued_for_deletion(tp.topic):
-                    assignment = state.assignment(tp)
-                    others = tuple(r for r in assignment.replicas if r != broker_id)
-                    batch.add_leader_and_isr(others, tp, known, assignment, is_new=False)
+                    others = [r for r in state.assignment(tp).replicas if r != broker_id]
+                    batch.add_leader_and_isr(others, tp, is_new=False)
             case Failure(reason=reason):
                 fields = {"topic": tp.topic, "partition": tp.partition, "replica": broker_id, "reason": reason}
                 yield Log(ev.TRANSITION_REFUSED, fields, "error")

@@ -5,12 +5,12 @@ Source: Kafka 3.9 `KafkaController.doControlledShutdown`; spec controller.md §1
 
 from __future__ import annotations
 
-from controller.core.effects import ControllerMoved, Log, Reply, ShutdownAnswer, Steps
+from controller.core.effects import Log, Reply, ShutdownAnswer, Steps
 from controller.core.events import ControlledShutdown
 from controller.core.leader_choice import ControlledShutdownElection
 from controller.core.partitions import change_partitions
 from controller.core.replicas import change_replicas_on
-from controller.core.request_batch import RequestBatch
+from controller.core.request_batch import RequestBatch, send, stop_epoch
 from controller.core.state import ClusterState
 from controller.core.transitions import PartitionState, ReplicaState
 from controller.wire import log_events as ev
@@ -19,18 +19,14 @@ from controller.wire.types import NO_BROKER_EPOCH, BrokerId, TopicPartition
 
 
 def shut_down(state: ClusterState, event: ControlledShutdown) -> Steps[None]:
-    """Answers once all requests are queued; the shell holds the answer until the new leaders have answered theirs (X6).
-    A lost office is answered, not acted upon, as in Kafka."""
+    """Answers once all requests are queued; the shell holds the answer until the new leaders have answered theirs
+    (X6)."""
     error = _refusal(state, event)
     if error is not ErrorCode.NONE:
         yield Log(ev.REQUEST_REFUSED, {"request": "ControlledShutdown", "broker": event.broker_id, "error": error.name})
         yield Reply(event.reply_to, ShutdownAnswer(error))
         return
-    try:
-        remaining, successors = yield from _hand_over(state, event.broker_id)
-    except ControllerMoved:
-        yield Reply(event.reply_to, ShutdownAnswer(ErrorCode.STALE_CONTROLLER_EPOCH))
-        return
+    remaining, successors = yield from _hand_over(state, event.broker_id)
     yield Log(ev.SHUTDOWN_GRANTED, {"broker": event.broker_id, "remaining": [str(tp) for tp in remaining]})
     yield Reply(event.reply_to, ShutdownAnswer(ErrorCode.NONE, remaining, successors))
 
@@ -49,7 +45,7 @@ def _hand_over(
     state: ClusterState, broker_id: BrokerId
 ) -> Steps[tuple[tuple[TopicPartition, ...], frozenset[BrokerId]]]:
     """The partitions that it still leads, and the leaders of the others."""
-    state.shutting_down.add(broker_id)
+    state.broker_shuts_down(broker_id)
     led: list[TopicPartition] = []
     followed: list[TopicPartition] = []
     for tp in state.partitions_on(broker_id):
@@ -57,10 +53,10 @@ def _hand_over(
         if leadership is not None and _is_replicated(state, tp):
             (led if leadership.leader == broker_id else followed).append(tp)
     yield from change_partitions(state, led, PartitionState.ONLINE, ControlledShutdownElection())
-    batch = RequestBatch(state)
+    batch = RequestBatch()
     for tp in followed:
-        batch.add_stop_replica(broker_id, tp, delete=False)
-    yield from batch.send()
+        batch.add_stop_replica(broker_id, tp, stop_epoch(state, tp), delete=False)
+    yield from send(state, batch)
     yield from change_replicas_on(state, {broker_id: followed}, ReplicaState.OFFLINE)
     remaining = tuple(tp for tp in state.partitions_led_by(broker_id) if _is_replicated(state, tp))
     leaders = {known.leader for tp in led if (known := state.leadership(tp)) is not None}

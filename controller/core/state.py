@@ -1,116 +1,130 @@
-"""ClusterState: what the controller believes. Owned by one task; only recipes of this package change it.
+"""ClusterState: the doors through which the controller's belief changes. Owned by the controller's one task.
 
-All changes go through the methods here, which keep the indexes and counters: no event looks at every partition when it
-touches few, and each counter equals a recount (`recount` does it the slow way, for tests).
+Every change is a verb here; each keeps the indexes and counters of `view`, and refuses what is illegal before it
+changes anything: the tables of `transitions` are law, not advice. Only recipes of this package call the verbs (a test
+finds any other change); what the shell knows comes to them in events.
 
-Source: Kafka 3.9 `ControllerContext`; spec controller.md §4.4, §8.2.
+Source: Kafka 3.9 `ControllerContext`; spec controller.md §4.4, §5.2, §8.2.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from controller.core.deletion_counts import DeletionCounts
-from controller.core.settings import ControllerSettings
-from controller.core.transitions import PartitionState, ReplicaState
-from controller.wire.control import UpdateMetadataEntry
+from controller.core.transitions import IllegalTransition, PartitionState, ReplicaState, check_partition, check_replica
+from controller.core.view import ClusterView
 from controller.wire.types import Broker, BrokerId, LeaderAndIsr, PartitionReplica, ReplicaAssignment, TopicPartition
 
-#: Replicas, by broker: what a batch of the replica machine works on.
-Replicas = Mapping[BrokerId, Sequence[TopicPartition]]
-
-_UNASSIGNED: Final = ReplicaAssignment(replicas=())
+#: Ids of former controllers that are remembered.
+BROKERLESS_MAX: Final = 16
 
 
-class ClusterState:
-    """What is believed; see the module's docstring. `endpoint` is the controller's own, shown to brokers as a live
-    broker: clients and brokers find the controller there, although it hosts no replicas."""
+class ClusterState(ClusterView):
+    """What is believed, and the verbs that change it.
 
-    def __init__(self, controller_id: BrokerId, settings: ControllerSettings, endpoint: Broker | None = None) -> None:
-        self.controller_id = controller_id
-        self.settings = settings
-        self.endpoint = endpoint
-        #: The present ZooKeeper session, as the shell says after each connect; None when it does not.
-        self.session_id: int | None = None
-        #: Who `/controller` names, as last read.
-        self.active_controller_id: BrokerId | None = None
-        #: Ids of controllers that were no brokers: this one's, and those that it saw in office, the last ones seen.
-        self.brokerless: dict[BrokerId, None] = {controller_id: None}
-        #: Whether this process holds the office. Not the same as being named (known-failures.md X1).
-        self.serving = False
-        #: After a failure to take office the next attempt waits until then.
-        self.election_not_before_ms = 0
-        #: Elections that may have lost records (`UncleanLeaderElectionsPerSec`), since the process started.
-        self.unclean_elections = 0
-        self.reset()
+    Verbs that meet what cannot be raise IllegalTransition: a bug of the recipe that called.
+    """
 
-    def reset(self) -> None:
-        """Forgets everything but who this process is. Source: spec controller.md §2.3, step 10."""
-        self.serving = False
-        self.epoch = 0
-        self.epoch_zk_version = 0
-        #: Registered brokers, those that are shutting down included.
-        self.live_brokers: dict[BrokerId, Broker] = {}
-        self.shutting_down: set[BrokerId] = set()
-        #: Replicas in failed log directories, by broker.
-        self.offline_dirs: dict[BrokerId, set[TopicPartition]] = {}
-        self.topics: set[str] = set()
-        self.topic_ids: dict[str, str] = {}
-        self.partitions_being_reassigned: set[TopicPartition] = set()
-        #: Partitions whose state znode is watched, which every read of it re-arms.
-        self.watched_states: set[TopicPartition] = set()
-        self.topics_to_be_deleted: set[str] = set()
-        self.topics_with_deletion_started: set[str] = set()
-        self.topics_ineligible_for_deletion: set[str] = set()
-        self._assignments: dict[str, dict[int, ReplicaAssignment]] = {}
-        self._leadership: dict[TopicPartition, LeaderAndIsr] = {}
-        self._partition_states: dict[TopicPartition, PartitionState] = {}
-        self._replica_states: defaultdict[BrokerId, dict[TopicPartition, ReplicaState]] = defaultdict(dict)
-        #: What brokers were last told of each partition; `requests` uses an entry again while it holds.
-        self.told_metadata: dict[TopicPartition, UpdateMetadataEntry] = {}
-        #: Dicts as sets that keep their order, so that sorting finds it.
-        self._partitions_by_broker: defaultdict[BrokerId, dict[TopicPartition, None]] = defaultdict(dict)
-        self._partitions_by_leader: defaultdict[BrokerId | None, set[TopicPartition]] = defaultdict(set)
-        self._partitions_by_state: defaultdict[PartitionState, set[TopicPartition]] = defaultdict(set)
-        self._imbalanced: set[TopicPartition] = set()
-        self._deletion_counts = DeletionCounts()
+    # --- this process
 
-    def change_settings(self, **changes: object) -> None:
-        """Replaces settings that may change at run time (`unclean_leader_election_enable`, balance settings)."""
-        self.settings = replace(self.settings, **changes)  # type: ignore[arg-type]
+    def started(self, session_id: int | None, endpoint: Broker | None) -> None:
+        """The process listens at `endpoint` and has a first session."""
+        self._session_id, self._endpoint = session_id, endpoint
+
+    def session_began(self, session_id: int | None) -> None:
+        """A new session replaces the one that ended."""
+        self._session_id = session_id
+
+    def session_ended(self) -> None:
+        """The session is gone. The office goes by `office_lost`."""
+        self._session_id = None
+
+    def default_of_unclean_elections_changed(self, enabled: bool) -> None:
+        """The cluster's default of `unclean.leader.election.enable` has another value."""
+        self._settings = replace(self._settings, unclean_leader_election_enable=enabled)
+
+    # --- the office
+
+    def controller_named(self, controller_id: BrokerId | None) -> None:
+        """What `/controller` says: this id, or nobody."""
+        self._active_controller_id = controller_id
+
+    def brokerless_seen(self, controller_id: BrokerId) -> None:
+        """That controller is no broker. Of many, the last ones seen are remembered, and this one always."""
+        self._brokerless[controller_id] = None
+        for forgotten in list(self._brokerless)[1:-BROKERLESS_MAX]:
+            del self._brokerless[forgotten]
+
+    def office_won(self, epoch: int, epoch_zk_version: int) -> None:
+        """A term begins, with nothing believed. Raises: IllegalTransition, in the middle of another."""
+        if self._serving:
+            raise IllegalTransition(f"the office of epoch {epoch} while that of epoch {self._epoch} is held")
+        self._forget()
+        self._epoch, self._epoch_zk_version = epoch, epoch_zk_version
+        self._active_controller_id = self._controller_id
+        self._serving = True
+
+    def office_lost(self) -> None:
+        """Forgets everything but who this process is. Harmless without office. Source: spec controller.md §2.3."""
+        self._forget()
+
+    def office_not_before(self, ms: int) -> None:
+        """After a failed term the next attempt waits until then."""
+        self._election_not_before_ms = ms
 
     # --- brokers
 
-    def is_live(self, broker_id: BrokerId) -> bool:
-        """Registered and not shutting down."""
-        return broker_id in self.live_brokers and broker_id not in self.shutting_down
+    def broker_registered(self, broker: Broker) -> None:
+        """A broker is there, for the first time or again: its log directories count as good until it says otherwise."""
+        self._live_brokers[broker.broker_id] = broker
+        self._offline_dirs.pop(broker.broker_id, None)
 
-    def is_online(self, broker_id: BrokerId, tp: TopicPartition) -> bool:
-        """Whether that replica is on a live broker and in a good log directory."""
-        if broker_id not in self.live_brokers or broker_id in self.shutting_down:
-            return False
-        return not self.offline_dirs or tp not in self.offline_dirs.get(broker_id, ())
+    def registration_changed(self, broker: Broker) -> None:
+        """A registered broker has other endpoints, or another rack. Raises: IllegalTransition, for one that is gone."""
+        if broker.broker_id not in self._live_brokers:
+            raise IllegalTransition(f"the registration of broker {broker.broker_id}, which is not registered")
+        self._live_brokers[broker.broker_id] = broker
 
-    def is_registered_with_good_dir(self, broker_id: BrokerId, tp: TopicPartition) -> bool:
-        """As `is_online`, but brokers that are shutting down count."""
-        return broker_id in self.live_brokers and tp not in self.offline_dirs.get(broker_id, ())
+    def broker_gone(self, broker_id: BrokerId) -> None:
+        """Its registration vanished."""
+        self._live_brokers.pop(broker_id, None)
+        self._offline_dirs.pop(broker_id, None)
+        self._shutting_down.discard(broker_id)
 
-    # --- assignments
+    def broker_shuts_down(self, broker_id: BrokerId) -> None:
+        """It asked to leave. Raises: IllegalTransition, for one that is not registered."""
+        if broker_id not in self._live_brokers:
+            raise IllegalTransition(f"the shutdown of broker {broker_id}, which is not registered")
+        self._shutting_down.add(broker_id)
 
-    def assignment(self, tp: TopicPartition) -> ReplicaAssignment:
-        """The assignment, empty for an unknown partition."""
-        partitions = self._assignments.get(tp[0])
-        return _UNASSIGNED if partitions is None else partitions.get(tp[1], _UNASSIGNED)
+    def log_dirs_answered(
+        self, broker_id: BrokerId, *, online: Iterable[TopicPartition], offline: Iterable[TopicPartition]
+    ) -> set[TopicPartition]:
+        """A broker said which of its replicas are in good and which in failed directories: the newly failed ones."""
+        before = self._offline_dirs.get(broker_id, set())
+        after = before.difference(online).union(offline)
+        if after or before:
+            self._offline_dirs[broker_id] = after
+        return after - before
+
+    # --- topics and assignments
+
+    def topic_learnt(self, topic: str, partitions: Mapping[int, ReplicaAssignment], topic_id: str | None) -> None:
+        """A topic is there, or has these partitions too. An id that it had stays where none is given."""
+        self._topics.add(topic)
+        if topic_id is not None:
+            self._topic_ids[topic] = topic_id
+        for partition, assignment in partitions.items():
+            self.assign(TopicPartition(topic, partition), assignment)
 
     def assign(self, tp: TopicPartition, assignment: ReplicaAssignment) -> None:
         """Sets the assignment of one partition."""
-        known = self.assignment(tp)
-        self._index_replicas(tp, known.replicas, assignment.replicas)
+        before = self.assignment(tp)
+        self._index_replicas(tp, before.replicas, assignment.replicas)
         if self._deletion_counts and tp.topic in self._deletion_counts:
-            for replicas, times in ((known.replicas, -1), (assignment.replicas, 1)):
+            for replicas, times in ((before.replicas, -1), (assignment.replicas, 1)):
                 for broker_id in replicas:
                     self._deletion_counts.add(tp.topic, self.replica_state(PartitionReplica(tp, broker_id)), times)
         self._assignments.setdefault(tp.topic, {})[tp.partition] = assignment
@@ -122,140 +136,110 @@ class ClusterState:
         for broker_id in new:
             self._partitions_by_broker[broker_id][tp] = None
 
-    def topic_assignment(self, topic: str) -> dict[int, ReplicaAssignment]:
-        """The assignments of a topic's partitions. Not to be changed."""
-        return self._assignments.get(topic, {})
-
-    def partitions_of(self, topics: Iterable[str]) -> list[TopicPartition]:
-        """The partitions of these topics, sorted."""
-        return [TopicPartition(t, p) for t in sorted(topics) for p in sorted(self._assignments.get(t, ()))]
-
-    def all_partitions(self) -> Iterator[TopicPartition]:
-        """Every partition, unordered."""
-        return (TopicPartition(t, p) for t, partitions in self._assignments.items() for p in partitions)
-
-    def partitions_on(self, broker_id: BrokerId) -> list[TopicPartition]:
-        """Partitions with a replica on that broker, sorted."""
-        return sorted(self._partitions_by_broker.get(broker_id, ()))
-
-    def replicas_on(self, broker_ids: Iterable[BrokerId]) -> Replicas:
-        """All replicas on these brokers, by broker and partition."""
-        return {broker_id: self.partitions_on(broker_id) for broker_id in sorted(broker_ids)}
-
-    def replicas_of(self, partitions: Iterable[TopicPartition]) -> list[PartitionReplica]:
-        """All replicas of these partitions."""
-        return [PartitionReplica(tp, replica) for tp in partitions for replica in self.assignment(tp).replicas]
-
-    def replicas_by_broker(self, partitions: Iterable[TopicPartition]) -> Replicas:
-        """All replicas of these partitions by broker, each broker's partitions in the order given."""
-        found: defaultdict[BrokerId, list[TopicPartition]] = defaultdict(list)
-        for tp in partitions:
-            for replica in self.assignment(tp).replicas:
-                found[replica].append(tp)
-        return found
-
-    def remove_topic(self, topic: str) -> None:
-        """Forgets a topic. The states of its partitions and replicas stay, as in Kafka (`deviations.KEPT`)."""
+    def topic_gone(self, topic: str) -> None:
+        """Forgets a topic. The states of its partitions and replicas stay, as in Kafka (docs/deviations.md)."""
         for partition in list(self._assignments.get(topic, ())):
             tp = TopicPartition(topic, partition)
             self._index_replicas(tp, self.assignment(tp).replicas, ())
             self._forget_leadership(tp)
             self._imbalanced.discard(tp)
-            self.told_metadata.pop(tp, None)
         self._assignments.pop(topic, None)
         self._deletion_counts.stop(topic)
-        self.topics_to_be_deleted.discard(topic)
-        self.topics_with_deletion_started.discard(topic)
-        self.topics_ineligible_for_deletion.discard(topic)
-        self.topics.discard(topic)
-        self.topic_ids.pop(topic, None)
+        self._topics_to_be_deleted.discard(topic)
+        self._topics_with_deletion_started.discard(topic)
+        self._topics_ineligible_for_deletion.discard(topic)
+        self._topics.discard(topic)
+        self._topic_ids.pop(topic, None)
+
+    def moves_found(self, partitions: Iterable[TopicPartition]) -> None:
+        """At failover: these partitions were moving under the controller before this one."""
+        self._partitions_being_reassigned.update(partitions)
+
+    def move_started(self, tp: TopicPartition) -> None:
+        """A partition moves, or goes on moving: its state znode is watched from now on."""
+        self._watched_states.add(tp)
+        self._partitions_being_reassigned.add(tp)
+
+    def move_ended(self, tp: TopicPartition) -> None:
+        """The partition is where it was to go."""
+        self._watched_states.discard(tp)
+        self._partitions_being_reassigned.discard(tp)
 
     # --- leadership
 
-    def leadership(self, tp: TopicPartition) -> LeaderAndIsr | None:
-        """Leader and ISR as last read or written; None while the partition never had a leader."""
-        return self._leadership.get(tp)
-
-    @property
-    def leaderships(self) -> Mapping[TopicPartition, LeaderAndIsr]:
-        """All that is known of leadership, for loops over very many partitions."""
-        return self._leadership
-
     def lead(self, tp: TopicPartition, leadership: LeaderAndIsr) -> None:
         """Sets leader and ISR."""
-        known = self._leadership.get(tp)
-        if known is None:
+        before = self._leadership.get(tp)
+        if before is None:
             self._partitions_by_leader[leadership.leader].add(tp)
-        elif known.leader != leadership.leader:
-            self._partitions_by_leader[known.leader].discard(tp)
+        elif before.leader != leadership.leader:
+            self._partitions_by_leader[before.leader].discard(tp)
             self._partitions_by_leader[leadership.leader].add(tp)
         self._leadership[tp] = leadership
         self._refresh_imbalance(tp)
 
+    def unclean_elected(self, partitions: int) -> None:
+        """That many leaders were elected from outside of the ISR."""
+        self._unclean_elections += partitions
+
     def _forget_leadership(self, tp: TopicPartition) -> None:
-        known = self._leadership.pop(tp, None)
-        if known is not None:
-            self._partitions_by_leader[known.leader].discard(tp)
+        before = self._leadership.pop(tp, None)
+        if before is not None:
+            self._partitions_by_leader[before.leader].discard(tp)
 
-    def partitions_with_leaders(self) -> list[TopicPartition]:
-        """Partitions with known leadership (even leaderless), those queued for deletion excepted, sorted."""
-        return sorted(tp for tp in self._leadership if tp.topic not in self.topics_to_be_deleted)
-
-    def partitions_led_by(self, broker_id: BrokerId) -> list[TopicPartition]:
-        """Partitions that broker leads, sorted."""
-        return sorted(self._partitions_by_leader.get(broker_id, ()))
-
-    def partitions_with_offline_leader(self) -> list[TopicPartition]:
-        """Partitions whose leader is not online (or that have none), those queued for deletion excepted, sorted."""
-        found: set[TopicPartition] = set()
-        for leader, partitions in self._partitions_by_leader.items():
-            if leader is None or not self.is_live(leader):
-                found |= partitions
-            elif leader in self.offline_dirs:
-                found |= partitions & self.offline_dirs[leader]
-        return sorted(tp for tp in found if tp.topic not in self.topics_to_be_deleted)
+    def _refresh_imbalance(self, tp: TopicPartition) -> None:
+        if self._counts_as_imbalanced(tp):
+            self._imbalanced.add(tp)
+        elif self._imbalanced:
+            self._imbalanced.discard(tp)
 
     # --- states
 
-    def partition_state(self, tp: TopicPartition) -> PartitionState:
-        """NON_EXISTENT for an unknown partition."""
-        return self._partition_states.get(tp, PartitionState.NON_EXISTENT)
-
-    def put_partition_state(self, tp: TopicPartition, state: PartitionState) -> None:
-        """Sets the state, whatever it was."""
-        known = self._partition_states.get(tp)
-        if known is state:
-            return
-        if known is not None:
-            self._partitions_by_state[known].discard(tp)
-        if state is PartitionState.NON_EXISTENT:
-            self._partition_states.pop(tp, None)
-        else:
-            self._partition_states[tp] = state
-            self._partitions_by_state[state].add(tp)
-
     def start_partition_states(self, partitions: Mapping[PartitionState, Sequence[TopicPartition]]) -> None:
-        """Sets the states of all partitions at once, when a failover starts."""
+        """At failover: the states of all partitions at once. Raises: IllegalTransition, where there are some."""
+        if self._partition_states:
+            raise IllegalTransition("first states of partitions that have some")
         for state, members in partitions.items():
             self._partition_states.update(dict.fromkeys(members, state))
             self._partitions_by_state[state] = set(members)
 
-    def partitions_in(self, *states: PartitionState) -> list[TopicPartition]:
-        """Partitions in one of these states, sorted."""
-        return sorted(tp for state in states for tp in self._partitions_by_state.get(state, ()))
+    def start_replica_states(
+        self, broker_id: BrokerId, partitions: Collection[TopicPartition], state: ReplicaState
+    ) -> None:
+        """At failover: the states of all replicas of a broker. Raises: IllegalTransition, where it has some."""
+        if self._replica_states[broker_id]:
+            raise IllegalTransition(f"first states of replicas on broker {broker_id}, which have some")
+        self._put_replica_states(broker_id, partitions, state)
 
-    def replica_state(self, replica: PartitionReplica) -> ReplicaState:
-        """NON_EXISTENT for an unknown replica."""
-        return self.replica_states_on(replica.replica).get(replica.topic_partition, ReplicaState.NON_EXISTENT)
-
-    def replica_states_on(self, broker_id: BrokerId) -> Mapping[TopicPartition, ReplicaState]:
-        """The states of all known replicas of a broker."""
-        return self._replica_states.get(broker_id) or {}
+    def put_partition_states(self, partitions: Collection[TopicPartition], state: PartitionState) -> None:
+        """Moves partitions. Raises: IllegalTransition, for a move that the table does not have; none has moved then."""
+        states, by_state = self._partition_states, self._partitions_by_state
+        moving = set(map(states.get, partitions))
+        for before in moving:
+            check_partition(PartitionState.NON_EXISTENT if before is None else before, state)
+        for before in moving:
+            if before is not None and before is not state:
+                by_state[before].difference_update(partitions)
+        if state is PartitionState.NON_EXISTENT:
+            for tp in partitions:
+                states.pop(tp, None)
+        else:
+            states.update(dict.fromkeys(partitions, state))
+            by_state[state].update(partitions)
 
     def put_replica_states(
         self, broker_id: BrokerId, partitions: Collection[TopicPartition], state: ReplicaState
     ) -> None:
-        """Sets the states of a broker's replicas, whatever they were; NON_EXISTENT forgets them."""
+        """Moves replicas of a broker; NON_EXISTENT forgets them. Raises: IllegalTransition, for a move that the table
+        does not have; none has moved then."""
+        states = self._replica_states[broker_id]
+        for before in set(map(states.get, partitions)):
+            check_replica(broker_id, ReplicaState.NON_EXISTENT if before is None else before, state)
+        self._put_replica_states(broker_id, partitions, state)
+
+    def _put_replica_states(
+        self, broker_id: BrokerId, partitions: Collection[TopicPartition], state: ReplicaState
+    ) -> None:
         states = self._replica_states[broker_id]
         if self._deletion_counts:
             self._count_deletions(broker_id, partitions, state)
@@ -265,19 +249,34 @@ class ClusterState:
         for tp in partitions:
             states.pop(tp, None)
 
-    def replicas_in(self, topic: str, state: ReplicaState) -> list[PartitionReplica]:
-        """Assigned replicas of a topic in that state, sorted."""
-        return [r for r in self.replicas_of(self.partitions_of((topic,))) if self.replica_state(r) is state]
-
     # --- deletion
 
-    def is_queued_for_deletion(self, topic: str) -> bool:
-        """Whether an operator asked for the topic's deletion."""
-        return topic in self.topics_to_be_deleted
+    def deletion_queued(self, topics: Iterable[str]) -> None:
+        """Topics are to be deleted; their partitions no longer count as imbalanced."""
+        for topic in topics:
+            if topic not in self._deletion_counts:
+                replicas = self.replicas_of(self.partitions_of((topic,)))
+                self._deletion_counts.start(topic, [self.replica_state(r) for r in replicas])
+            self._topics_to_be_deleted.add(topic)
+            self._imbalanced.difference_update(TopicPartition(topic, p) for p in self._assignments.get(topic, ()))
 
-    def deletion_states(self, topic: str) -> set[ReplicaState]:
-        """The states that the assigned replicas of a topic queued for deletion are in."""
-        return self._deletion_counts.states(topic)
+    def deletion_started(self, topics: Collection[str]) -> None:
+        """Brokers are told of the deletion. Raises: IllegalTransition, for a topic that nobody asked to delete."""
+        self._check_queued(topics)
+        self._topics_with_deletion_started.update(topics)
+
+    def deletion_waits(self, topics: Collection[str]) -> None:
+        """Something stands in the way of these deletions. Raises: as `deletion_started`."""
+        self._check_queued(topics)
+        self._topics_ineligible_for_deletion.update(topics)
+
+    def deletion_may_go_on(self, topics: Collection[str]) -> None:
+        """The obstacle is gone."""
+        self._topics_ineligible_for_deletion.difference_update(topics)
+
+    def _check_queued(self, topics: Collection[str]) -> None:
+        if unknown := set(topics) - self._topics_to_be_deleted:
+            raise IllegalTransition(f"a deletion of {', '.join(sorted(unknown))} that nobody asked for")
 
     def _count_deletions(self, broker_id: BrokerId, partitions: Iterable[TopicPartition], state: ReplicaState) -> None:
         counts, states = self._deletion_counts, self._replica_states[broker_id]
@@ -286,62 +285,3 @@ class ClusterState:
                 times = self.assignment(tp).replicas.count(broker_id)
                 counts.add(tp.topic, states.get(tp, ReplicaState.NON_EXISTENT), -times)
                 counts.add(tp.topic, state, times)
-
-    def queue_deletion(self, topics: Iterable[str]) -> None:
-        """Queues topics for deletion; their partitions no longer count as imbalanced."""
-        for topic in topics:
-            if topic not in self._deletion_counts:
-                replicas = self.replicas_of(self.partitions_of((topic,)))
-                self._deletion_counts.start(topic, [self.replica_state(r) for r in replicas])
-            self.topics_to_be_deleted.add(topic)
-            self._imbalanced.difference_update(TopicPartition(topic, p) for p in self._assignments.get(topic, ()))
-
-    # --- counters
-
-    def _refresh_imbalance(self, tp: TopicPartition) -> None:
-        if self._counts_as_imbalanced(tp):
-            self._imbalanced.add(tp)
-        elif self._imbalanced:
-            self._imbalanced.discard(tp)
-
-    def _counts_as_imbalanced(self, tp: TopicPartition) -> bool:
-        leadership = self._leadership.get(tp)
-        if leadership is None:
-            return False
-        assignment = self.assignment(tp)
-        if not assignment.replicas or tp.topic in self.topics_to_be_deleted:
-            return False
-        preferred = assignment.replicas[0]
-        if preferred in assignment.adding_replicas:
-            return preferred in leadership.isr
-        return leadership.leader != preferred
-
-    def gauges(self) -> dict[str, int]:
-        """The gauges of `kafka.controller:type=KafkaController` by Kafka's names; all 0 when not active, except
-        `ZkMigrationState`, which is 4 (no migration) always."""
-        queued = self.topics_to_be_deleted
-        return {
-            "ActiveControllerCount": int(self.serving),
-            "OfflinePartitionsCount": len(self._partitions_by_state.get(PartitionState.OFFLINE, ())),
-            "PreferredReplicaImbalanceCount": len(self._imbalanced),
-            "GlobalTopicCount": len(self.topics),
-            "GlobalPartitionCount": len(self._leadership),
-            "TopicsToDeleteCount": len(queued),
-            "ReplicasToDeleteCount": self._deletion_counts.waiting(),
-            "TopicsIneligibleToDeleteCount": len(self.topics_ineligible_for_deletion & queued),
-            "ReplicasIneligibleToDeleteCount": self._deletion_counts.ineligible(),
-            "ActiveBrokerCount": len(self.live_brokers),
-            "FencedBrokerCount": 0,
-            "ZkMigrationState": 4,
-        }
-
-    def recount(self) -> dict[str, int]:
-        """The counters that are kept incrementally, from scratch: the oracle of the tests."""
-        offline = [tp for tp, s in self._partition_states.items() if s is PartitionState.OFFLINE]
-        waiting = [self.replica_state(r) for r in self.replicas_of(self.partitions_of(self.topics_to_be_deleted))]
-        return {
-            "OfflinePartitionsCount": len(offline),
-            "PreferredReplicaImbalanceCount": sum(self._counts_as_imbalanced(tp) for tp in self.all_partitions()),
-            "ReplicasToDeleteCount": sum(s is not ReplicaState.DELETION_SUCCESSFUL for s in waiting),
-            "ReplicasIneligibleToDeleteCount": sum(s is ReplicaState.DELETION_INELIGIBLE for s in waiting),
-        }

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
 
-from controller.core.effects import Log, Read, Steps, Trace, Write
+from controller.core.effects import Log, Steps, Trace, read_any, write
 from controller.core.state import ClusterState
 from controller.wire import log_events as ev
 from controller.wire.trace import TraceEvent
@@ -47,7 +47,7 @@ Outcome = LeaderAndIsr | Failure
 def read_states(state: ClusterState, partitions: Sequence[TopicPartition]) -> Steps[dict[TopicPartition, Outcome]]:
     """What ZooKeeper says of these partitions, or why they must not be changed. Re-arms the watches of moving ones."""
     ops = tuple(GetData(TopicPartitionStateZNode.path(tp), tp in state.watched_states) for tp in partitions)
-    results: list[ZkResult] = yield Read(ops)
+    results = yield from read_any(ops)
     return {tp: _judge(state, tp, result) for tp, result in zip(partitions, results, strict=True)}
 
 
@@ -77,7 +77,7 @@ def write_states(
         SetData(TopicPartitionStateZNode.path(tp), TopicPartitionStateZNode.encode(new), new.partition_epoch)
         for tp, new in wanted.items()
     )
-    results: list[ZkResult] = yield Write(ops, state.epoch_zk_version)
+    results = yield from write(ops, state.epoch_zk_version)
     states: dict[tuple[LeaderAndIsr, int], LeaderAndIsr] = {}
     outcomes: dict[TopicPartition, Outcome] = {}
     retry: list[TopicPartition] = []

@@ -2,7 +2,7 @@
 
     handle(state, event, now_ms)  -> a recipe: a generator of effects; `effects` says what each is answered with
     preempted(event)              -> the answers owed for an event that is dropped unprocessed
-    is_active(state)              -> whether this process holds the office
+    may_be_dropped(event)         -> whether an event may be: one that brings a fact may not
 
 Then read `events`, `effects`, `transitions`, `election`; `failover` shows most other parts in their order.
 """
@@ -13,7 +13,6 @@ from typing import Final, assert_never
 
 from controller.core import brokers, deletion, elections, events, notifications, office, reassignment, shutdown, topics
 from controller.core.effects import (
-    ControllerMoved,
     Effect,
     ElectionAnswer,
     Enqueue,
@@ -25,15 +24,14 @@ from controller.core.effects import (
     Reply,
     ShutdownAnswer,
     Steps,
-    ZkReadFailed,
 )
 from controller.core.events import ControllerState, Event
 from controller.core.partitions import trigger_online
 from controller.core.settings import RETRY_MS
 from controller.core.state import ClusterState
+from controller.core.verdicts import Verdict, judge
 from controller.wire import log_events as ev
 from controller.wire.errors import ErrorCode
-from controller.wire.zk_operations import ZkSessionExpired
 
 #: Events that every controller handles, whether it holds the office or not.
 OFFICE_EVENTS: Final = (
@@ -43,7 +41,6 @@ OFFICE_EVENTS: Final = (
     events.RegisterBrokerAndReelect,
     events.Expire,
 )
-
 
 #: Events that say that something may have changed, not what. One that fails because a znode cannot be read comes again:
 #: its watch may not be armed, so nothing else would call for it.
@@ -61,36 +58,39 @@ REPEATED: Final = (
 )
 
 
-def is_active(state: ClusterState) -> bool:
-    """Whether this process holds the office, as it believes."""
-    return state.serving
+#: Events that bring what no other event repeats. They are handled with or without office, and never dropped.
+FACTS: Final = (events.Startup, events.UncleanLeaderElectionEnable)
+
+
+def may_be_dropped(event: Event) -> bool:
+    """Whether the event may be dropped unprocessed when the session ends: what it calls for is done anew then."""
+    return not isinstance(event, FACTS)
 
 
 def handle(state: ClusterState, event: Event, now_ms: int) -> Recipe:
     """The recipe for one event. The shell drives it to its end before it takes the next event.
 
-    The shell throws ControllerMoved into it at a Write whose fence broke, and ZkSessionExpired when the session is
-    gone. The first ends in a resignation, the second comes out again (the event Expire follows). An event that cannot
-    read what it needs comes again after a while (`REPEATED`). Any other exception is a fault: log it, go on with the
-    next event. In each case whoever waits for an answer has got one.
+    The shell throws into it what went wrong with an effect: ControllerMoved at a Write whose fence broke,
+    ZkSessionExpired when the session is gone, or anything else. `verdicts.judge` says what follows; a recipe that ends
+    with an exception has done its part of it, and whoever waits for an answer has got one unless it is a fault.
     """
     try:
-        if isinstance(event, OFFICE_EVENTS) or is_active(state):
+        if state.serving or isinstance(event, (*OFFICE_EVENTS, *FACTS)):
             yield from _process(state, event, now_ms)
         else:
             yield from preempted(event)
-    except ControllerMoved as moved:
-        yield Log(ev.CONTROLLER_MOVED, {"reason": str(moved), "event": type(event).__name__})
-        yield from preempted(event)
-        yield from office.office_changed(state)
-    except ZkSessionExpired:
-        yield from preempted(event)
-        raise
-    except ZkReadFailed as failed:
-        if not _is_repeated(event):
+    except Exception as error:
+        verdict = judge(error)
+        if verdict is Verdict.RESIGN:
+            yield Log(ev.CONTROLLER_MOVED, {"reason": str(error), "event": type(event).__name__})
+            yield from preempted(event)
+            yield from office.office_changed(state)
+        elif verdict is Verdict.REPEAT and _is_repeated(event):
+            yield Log(ev.ZK_READ_REFUSED, {"reason": str(error), "event": type(event).__name__}, "error")
+            yield Enqueue(event, RETRY_MS)
+        else:
+            yield from preempted(event) if verdict is Verdict.DROP else ()
             raise
-        yield Log(ev.ZK_READ_REFUSED, {"reason": str(failed), "event": type(event).__name__}, "error")
-        yield Enqueue(event, RETRY_MS)
 
 
 def _is_repeated(event: Event) -> bool:
@@ -101,7 +101,13 @@ def _is_repeated(event: Event) -> bool:
 def _process(state: ClusterState, event: Event, now_ms: int) -> Steps[None]:
     """One line per event: this is the table of contents."""
     match event:
-        case events.Startup() | events.Reelect() | events.RegisterBrokerAndReelect():
+        case events.Startup(session_id, endpoint):
+            state.started(session_id, endpoint)
+            yield from office.elect_again(state, now_ms)
+        case events.RegisterBrokerAndReelect(session_id):
+            state.session_began(session_id)
+            yield from office.elect_again(state, now_ms)
+        case events.Reelect():
             yield from office.elect_again(state, now_ms)
         case events.ControllerChange():
             yield from office.office_changed(state)
@@ -131,8 +137,10 @@ def _process(state: ClusterState, event: Event, now_ms: int) -> Steps[None]:
             yield from elections.by_request(state, event)
         case events.AutoPreferredReplicaLeaderElection():
             yield from elections.balance(state)
-        case events.UncleanLeaderElectionEnable():
-            yield from trigger_online(state)
+        case events.UncleanLeaderElectionEnable(enabled):
+            state.default_of_unclean_elections_changed(enabled)
+            if enabled and state.serving:
+                yield from trigger_online(state)
         case events.TopicUncleanLeaderElectionEnable(topic):
             yield from trigger_online(state, topic)
         case events.ControlledShutdown():

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from controller.core.effects import Log, Read, Steps, Write, read, read_each, refused_znode
+from controller.core.effects import Log, Steps, read, read_any, read_each, refused_znode, write
 from controller.core.leader_choice import OfflineElection
 from controller.core.partitions import change_partitions
 from controller.core.replicas import change_replicas_on
@@ -18,7 +18,7 @@ from controller.core.state_znodes import trace_assignments
 from controller.core.transitions import PartitionState, ReplicaState
 from controller.wire import log_events as ev
 from controller.wire.types import BrokerId, ReplicaAssignment, TopicPartition
-from controller.wire.zk_operations import GetChildren, GetData, SetData, ZkCode, ZkResult
+from controller.wire.zk_operations import GetChildren, GetData, SetData, ZkCode
 from controller.wire.znodes import (
     TopicAssignment,
     TopicPartitionStateZNode,
@@ -58,22 +58,17 @@ def read_assignments(topics: Iterable[str]) -> Steps[dict[str, TopicAssignment]]
 
 def learn(state: ClusterState, topic: str, found: TopicAssignment) -> list[tuple[TopicPartition, ReplicaAssignment]]:
     """Believes an assignment; returns its partitions."""
-    if found.topic_id is not None:
-        state.topic_ids[topic] = found.topic_id
-    learnt = [(TopicPartition(topic, p), a) for p, a in sorted(found.partitions.items())]
-    for tp, assignment in learnt:
-        state.assign(tp, assignment)
-    return learnt
+    state.topic_learnt(topic, found.partitions, found.topic_id)
+    return [(TopicPartition(topic, p), a) for p, a in sorted(found.partitions.items())]
 
 
 def topics_changed(state: ClusterState) -> Steps[None]:
     """`/brokers/topics` has other children."""
     listed = yield from list_topics()
     new, deleted = listed - state.topics, state.topics - listed
-    state.topics = listed
     found = yield from off_the_controller(state, (yield from read_assignments(new)))
     for topic in deleted:
-        state.remove_topic(topic)
+        state.topic_gone(topic)
     learnt = [entry for topic in sorted(found) for entry in learn(state, topic, found[topic])]
     if new or deleted:
         yield Log(ev.TOPICS_CHANGED, {"new": sorted(new), "deleted": sorted(deleted)})
@@ -89,7 +84,7 @@ def off_the_controller(state: ClusterState, found: Mapping[str, TopicAssignment]
     A partition that has a state already is left as it is: it was created with these replicas.
     """
     kept = dict(found)
-    brokerless = state.brokerless.keys() - state.live_brokers.keys()
+    brokerless = state.brokerless - state.live_brokers.keys()
     placed = [
         TopicPartition(topic, p)
         for topic, content in found.items()
@@ -98,7 +93,7 @@ def off_the_controller(state: ClusterState, found: Mapping[str, TopicAssignment]
     ]
     if not placed:
         return kept
-    states: list[ZkResult] = yield Read(tuple(GetData(TopicPartitionStateZNode.path(tp)) for tp in placed))
+    states = yield from read_any([GetData(TopicPartitionStateZNode.path(tp)) for tp in placed])
     moved: dict[str, dict[int, ReplicaAssignment]] = {}
     for tp, existing in zip(placed, states, strict=True):
         if existing.code is ZkCode.NO_NODE:
@@ -108,7 +103,7 @@ def off_the_controller(state: ClusterState, found: Mapping[str, TopicAssignment]
     if not contents:
         return kept
     sets = tuple(SetData(TopicZNode.path(topic), TopicZNode.encode(content)) for topic, content in contents.items())
-    results: list[ZkResult] = yield Write(sets, state.epoch_zk_version)
+    results = yield from write(sets, state.epoch_zk_version)
     for (topic, content), result in zip(contents.items(), results, strict=True):
         fields = {"topic": topic, "controllers": sorted(brokerless), "moved": result.ok}
         yield Log(ev.TOPIC_PLACED_ON_CONTROLLER, fields, "warning")
@@ -165,6 +160,6 @@ def _restore(state: ClusterState, topic: str, found: TopicAssignment) -> Steps[N
         p: state.assignment(TopicPartition(topic, p)) for p in sorted(found.partitions) if str(p) in listed.children
     }
     content = TopicAssignment(partitions=kept, topic_id=state.topic_ids.get(topic))
-    (result,) = yield Write((SetData(TopicZNode.path(topic), TopicZNode.encode(content)),), state.epoch_zk_version)
+    (result,) = yield from write((SetData(TopicZNode.path(topic), TopicZNode.encode(content)),), state.epoch_zk_version)
     if not result.ok:
         yield Log(ev.ZK_WRITES_REFUSED, {"path": TopicZNode.path(topic), "reason": result.code.name}, "error")

@@ -8,6 +8,8 @@ from __future__ import annotations
 from enum import Enum
 from typing import Final
 
+from controller.wire.types import BrokerId
+
 
 class PartitionState(Enum):
     """The value is Kafka's number of the state."""
@@ -17,7 +19,8 @@ class PartitionState(Enum):
     OFFLINE = 2
     NON_EXISTENT = 3
 
-    __hash__ = object.__hash__  # members are alone in the world; Enum's own asks Python code
+    #: By identity, as each member exists once; the hash of `Enum` runs Python code.
+    __hash__ = object.__hash__
 
 
 class ReplicaState(Enum):
@@ -58,6 +61,10 @@ REPLICA_TRANSITIONS: Final[dict[ReplicaState, frozenset[ReplicaState]]] = {
 }
 
 
+class IllegalTransition(Exception):
+    """Something was to become what it cannot become from where it is. The message names it, from and to."""
+
+
 def legal_partition(current: PartitionState, target: PartitionState) -> bool:
     """Whether a partition in `current` may go to `target`."""
     return current in PARTITION_TRANSITIONS[target]
@@ -66,3 +73,15 @@ def legal_partition(current: PartitionState, target: PartitionState) -> bool:
 def legal_replica(current: ReplicaState, target: ReplicaState) -> bool:
     """Whether a replica in `current` may go to `target`."""
     return current in REPLICA_TRANSITIONS[target]
+
+
+def check_partition(current: PartitionState, target: PartitionState) -> None:
+    """Raises: IllegalTransition, unless `legal_partition`."""
+    if not legal_partition(current, target):
+        raise IllegalTransition(f"a partition from {current.name} to {target.name}")
+
+
+def check_replica(broker_id: BrokerId, current: ReplicaState, target: ReplicaState) -> None:
+    """Raises: IllegalTransition, unless `legal_replica`."""
+    if not legal_replica(current, target):
+        raise IllegalTransition(f"a replica on broker {broker_id} from {current.name} to {target.name}")

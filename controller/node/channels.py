@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -24,10 +24,15 @@ from controller.core.events import (
     UpdateMetadataResponseReceived,
 )
 from controller.node.timings import Times
-from controller.wire import control, protocol
 from controller.wire import log_events as ev
+from controller.wire import protocol
 from controller.wire.control import (
+    LEADER_AND_ISR_VERSION,
+    STOP_REPLICA_VERSION,
+    UPDATE_METADATA_VERSION,
+    Body,
     ControlRequest,
+    Encoder,
     LeaderAndIsrEntry,
     LeaderAndIsrRequest,
     StopReplicaRequest,
@@ -44,8 +49,6 @@ RETRY_PAUSE_S: Final = 0.1
 #: Waiting requests of one broker above which they are merged. A stalled broker then holds one LeaderAndIsr and one
 #: UpdateMetadata between two StopReplicas, so its backlog grows with the cluster and not with time.
 MERGE_ABOVE: Final = 1_000
-#: Encoded UpdateMetadata bodies kept for the other brokers of a batch. Senders work on the same few batches.
-BODIES_KEPT: Final = 8
 #: Queue times of one broker that are kept for quantiles.
 QUEUE_TIMES_KEPT: Final = 200
 
@@ -90,7 +93,6 @@ class Channels:
         self._emit = emit
         self._deletion_started = deletion_started
         self._log = log
-        self._bodies = _Bodies()
         self._channels: dict[BrokerId, _Channel] = {}
 
     def add(self, brokers: Iterable[Broker]) -> None:
@@ -102,7 +104,6 @@ class Channels:
                     self._client_id,
                     self._network,
                     self._settings,
-                    self._bodies,
                     self._answered,
                     self._log.bind(broker=broker.broker_id),
                 )
@@ -115,7 +116,7 @@ class Channels:
 
     def send(self, requests: Iterable[ControlRequest]) -> int:
         """Queues each request for its broker, in order; returns how many. Those without a channel are dropped."""
-        queued = 0
+        queued, encoder = 0, Encoder()
         for request in requests:
             channel = self._channels.get(request.to)
             if channel is None:
@@ -123,7 +124,7 @@ class Channels:
                     ev.REQUEST_REFUSED, broker=request.to, request=_name(request), reason="the broker has no channel"
                 )
                 continue
-            channel.put(request)
+            channel.put(request, encoder)
             queued += 1
         return queued
 
@@ -155,7 +156,6 @@ class _Channel:
         client_id: str,
         network: Network,
         settings: ChannelSettings,
-        bodies: _Bodies,
         answered: Callable[[ControlRequest, Any], None],
         log: FilteringBoundLogger,
     ) -> None:
@@ -163,10 +163,9 @@ class _Channel:
         self._client_id = client_id
         self._network = network
         self._settings = settings
-        self._bodies = bodies
         self._answered = answered
         self._log = log
-        self._queue: deque[tuple[float, ControlRequest]] = deque()
+        self._queue: deque[tuple[float, ControlRequest, Encoder]] = deque()
         self._merge_at = MERGE_ABOVE
         self._wake = asyncio.Event()
         self._connection: BrokerConnection | None = None
@@ -178,9 +177,9 @@ class _Channel:
             self._run(), name=f"Controller-{client_id}-to-broker-{broker.broker_id}-send-thread"
         )
 
-    def put(self, request: ControlRequest) -> None:
-        """Queues a request behind all others."""
-        self._queue.append((asyncio.get_running_loop().time(), request))
+    def put(self, request: ControlRequest, encoder: Encoder) -> None:
+        """Queues a request behind all others; `encoder` is shared by the requests of its batch."""
+        self._queue.append((asyncio.get_running_loop().time(), request, encoder))
         self.queued += 1
         if len(self._queue) > self._merge_at:
             self._merge()
@@ -200,7 +199,7 @@ class _Channel:
         """Merges what waits; the request under way is not in the queue."""
         before = len(self._queue)
         queued_s = self._queue[0][0]
-        self._queue = deque((queued_s, request) for request in merged(r for _, r in self._queue))
+        self._queue = deque((queued_s, request, Encoder()) for request in merged(r for _, r, _ in self._queue))
         self.done += before - len(self._queue)
         self._merge_at = max(MERGE_ABOVE, 2 * len(self._queue))
         self._log.warning(ev.REQUEST_QUEUE_MERGED, requests=before, left=len(self._queue), limit=MERGE_ABOVE)
@@ -211,16 +210,16 @@ class _Channel:
             while not self._queue:
                 self._wake.clear()
                 await self._wake.wait()
-            queued_s, request = self._queue.popleft()
+            queued_s, request, encoder = self._queue.popleft()
             self._gauges.queue.add((loop.time() - queued_s) * 1000)
-            await self._deliver(request)
+            await self._deliver(request, encoder)
             self.done += 1
             self._gauges.requests += 1
 
-    async def _deliver(self, request: ControlRequest) -> None:
+    async def _deliver(self, request: ControlRequest, encoder: Encoder) -> None:
         """Sends one request until it is answered; one that cannot be put into bytes is dropped."""
         try:
-            encoded = self._bodies.encode(request)
+            body = encoder.encode(request)
         except (struct.error, ValueError, OverflowError) as error:
             self._log.error(ev.REQUEST_REFUSED, request=_name(request), reason=f"it cannot be encoded: {error}")
             return
@@ -228,7 +227,7 @@ class _Channel:
         while True:
             attempt += 1
             try:
-                body = await self._attempt(*encoded)
+                answer = await self._attempt(request, body)
             except (OSError, TimeoutError, protocol.ProtocolError) as error:
                 self._disconnect()
                 self._gauges.failures += 1
@@ -239,15 +238,18 @@ class _Channel:
                 await asyncio.sleep(RETRY_PAUSE_S)
                 continue
             self._log.debug(ev.REQUEST_SENT, request=_name(request), partitions=len(request.partition_states))
-            self._answered(request, body)
+            self._answered(request, answer)
             return
 
-    async def _attempt(self, api_key: int, version: int, body: bytes) -> Any:
+    async def _attempt(self, request: ControlRequest, body: Body) -> Any:
         """One try. Raises: OSError, TimeoutError, ProtocolError."""
         connection = self._connection
         if connection is None or not connection.is_open:
             connection = self._connection = await self._connect()
-        return await connection.call(api_key, version, body, timeout_s=self._settings.request_timeout_ms / 1000)
+        api_key, version = _APIS[type(request)]
+        return await connection.call(
+            api_key, version, b"".join(body), timeout_s=self._settings.request_timeout_ms / 1000
+        )
 
     async def _connect(self) -> BrokerConnection:
         endpoint = self._broker.endpoint(self._settings.listener)
@@ -267,42 +269,11 @@ class _Channel:
             connection.close()
 
 
-class _Bodies:
-    """Encodes requests; the part of UpdateMetadata that all brokers of a batch share is encoded once.
-
-    A batch is recognised by the identity of its tuples, which the cache keeps alive.
-    """
-
-    __slots__ = ("_tails",)
-
-    def __init__(self) -> None:
-        self._tails: OrderedDict[tuple[int, int], tuple[object, object, bytes]] = OrderedDict()
-
-    def encode(self, request: ControlRequest) -> tuple[int, int, bytes]:
-        """(api key, version, body)."""
-        match request:
-            case LeaderAndIsrRequest():
-                body = control.encode_leader_and_isr(request)
-                return protocol.ApiKey.LEADER_AND_ISR, control.LEADER_AND_ISR_VERSION, body
-            case StopReplicaRequest():
-                body = control.encode_stop_replica(request)
-                return protocol.ApiKey.STOP_REPLICA, control.STOP_REPLICA_VERSION, body
-            case UpdateMetadataRequest():
-                body = control.encode_update_metadata(request, self._tail(request))
-                return protocol.ApiKey.UPDATE_METADATA, control.UPDATE_METADATA_VERSION, body
-
-    def _tail(self, request: UpdateMetadataRequest) -> bytes:
-        states, brokers = request.partition_states, request.live_brokers
-        key = (id(states), id(brokers))
-        kept = self._tails.get(key)
-        if kept is not None:
-            self._tails.move_to_end(key)
-            return kept[2]
-        tail = control.encode_update_metadata_tail(request)
-        self._tails[key] = (states, brokers, tail)
-        while len(self._tails) > BODIES_KEPT:
-            self._tails.popitem(last=False)
-        return tail
+_APIS: Final[dict[type[ControlRequest], tuple[int, int]]] = {
+    LeaderAndIsrRequest: (protocol.ApiKey.LEADER_AND_ISR, LEADER_AND_ISR_VERSION),
+    UpdateMetadataRequest: (protocol.ApiKey.UPDATE_METADATA, UPDATE_METADATA_VERSION),
+    StopReplicaRequest: (protocol.ApiKey.STOP_REPLICA, STOP_REPLICA_VERSION),
+}
 
 
 def event_of_answer(request: ControlRequest, body: Any, deletion_started: Callable[[str], bool]) -> Event | None:
@@ -387,7 +358,7 @@ def merged(requests: Iterable[ControlRequest]) -> list[ControlRequest]:
                 for entry in request.partition_states:
                     before = run.leader_states.get(entry.topic_partition)
                     is_new = entry.is_new or (before is not None and before.is_new)
-                    run.leader_states[entry.topic_partition] = replace(entry, is_new=is_new)
+                    run.leader_states[entry.topic_partition] = entry._replace(is_new=is_new)
             case StopReplicaRequest():
                 out += [*run.flush(), request]
                 run = _Run()

@@ -15,7 +15,6 @@ from typing import Final
 from structlog.typing import FilteringBoundLogger
 
 from controller.core.events import Event, TopicUncleanLeaderElectionEnable, UncleanLeaderElectionEnable
-from controller.core.state import ClusterState
 from controller.node.zk_watches import Zk
 from controller.rules.configs.topic import BrokerLevels
 from controller.rules.topic_names import check_topic_name
@@ -31,7 +30,10 @@ UNCLEAN: Final = "unclean.leader.election.enable"
 
 
 class DynamicConfigs:
-    """The dynamic broker configs, kept current by a task of its own; `notice` has it look."""
+    """The dynamic broker configs, kept current. `notice` queues a pass; passes run one at a time, in a task of ours.
+
+    `unclean_elections` is the default that the controller starts with; `is_serving` says whether it holds the office.
+    """
 
     def __init__(
         self,
@@ -39,7 +41,8 @@ class DynamicConfigs:
         controller_id: BrokerId,
         static: Mapping[str, str],
         zk: Zk,
-        state: ClusterState,
+        is_serving: Callable[[], bool],
+        unclean_elections: bool,
         emit: Callable[[Event], None],
         clock: Clock,
         log: FilteringBoundLogger,
@@ -48,7 +51,8 @@ class DynamicConfigs:
         self._default_entity = f"brokers/{DEFAULT_ENTITY}"
         self._static = dict(static)
         self._zk = zk
-        self._state = state
+        self._is_serving = is_serving
+        self._unclean_elections = unclean_elections
         self._emit = emit
         self._log = log
         self._notices = ConfigNotices(zk, self._changed, clock=clock, log=log)
@@ -97,7 +101,7 @@ class DynamicConfigs:
     async def _changed(self, entity: str) -> None:
         """Raises: KafkaError, for a topic that cannot be, and for configs that cannot be read; the last known stay."""
         kind, _, name = entity.partition("/")
-        if kind == "topics" and self._state.serving:
+        if kind == "topics" and self._is_serving():
             check_topic_name(name)
             (configs,) = await read_configs(self._zk, entity)
             self._log.info(ev.CONFIG_CHANGED, entity=entity, configs=configs)
@@ -113,10 +117,8 @@ class DynamicConfigs:
             self._apply()
 
     def _apply(self) -> None:
-        """Takes over the default of unclean elections; switching it on wakes leaderless partitions."""
-        before = self._state.settings.unclean_leader_election_enable
-        after = self.levels.merged().get(UNCLEAN, "false").strip().lower() == "true"
+        """Tells of another default of unclean elections."""
+        before, after = self._unclean_elections, self.levels.merged().get(UNCLEAN, "false").strip().lower() == "true"
         if after != before:
-            self._state.change_settings(unclean_leader_election_enable=after)
-        if after and not before:
-            self._emit(UncleanLeaderElectionEnable())
+            self._unclean_elections = after
+            self._emit(UncleanLeaderElectionEnable(after))

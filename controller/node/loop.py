@@ -13,7 +13,7 @@ import itertools
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, assert_never
+from typing import Protocol, assert_never
 
 from structlog.typing import FilteringBoundLogger
 
@@ -31,14 +31,19 @@ from controller.core.effects import (
     Send,
     Trace,
     Write,
+    drive,
 )
 from controller.core.events import ControllerState, Event, Expire, PartitionReassignmentIsrChange
+from controller.core.verdicts import Verdict, judge
 from controller.node.channels import Channels
-from controller.node.consequences import Consequence, EventLost, consequence_of
 from controller.node.timings import LoopGauges, Work
 from controller.wire import log_events as ev
 from controller.wire.zk_operations import Multi, ZkOp, ZkResult, ZkWriteOp
 from controller.world.ports import Clock
+
+
+class EventLost(Exception):
+    """The event that was to answer failed; nothing is known about what it did. The caller may try again."""
 
 
 class Core(Protocol):
@@ -50,6 +55,10 @@ class Core(Protocol):
 
     def preempted(self, event: Event) -> Iterable[Effect]:
         """The answers owed when an event is dropped unprocessed."""
+        ...
+
+    def may_be_dropped(self, event: Event) -> bool:
+        """Whether the event may be dropped unprocessed."""
         ...
 
     def state_during(self, event: Event) -> ControllerState:
@@ -122,7 +131,7 @@ class ControllerLoop:
     async def stop(self, timeout_s: float = 5.0) -> None:
         """Preempts what waits, lets the event in progress end for at most `timeout_s`, and stops. Idempotent."""
         self._stopped = True
-        self._preempt_all()
+        self._preempt_all(lambda event: True)
         self._cancel_timers()
         self._wake.set()
         if self._task is not None:
@@ -174,11 +183,12 @@ class ControllerLoop:
         return True
 
     def expire(self) -> asyncio.Event:
-        """Drains the queue, preempting what is in it, and queues `Expire`; set once that one is being processed.
+        """Drains the queue of what the end of the session makes void, and queues `Expire`; set once that one is being
+        processed.
 
         Source: spec §2.6; F5 of the known failures: each caller that waits gets exactly one answer.
         """
-        self._preempt_all()
+        self._preempt_all(self._core.may_be_dropped)
         taken = self._expire_taken = asyncio.Event()
         self.put(Expire())
         return taken
@@ -188,12 +198,15 @@ class ControllerLoop:
         """Events that wait."""
         return len(self._queue)
 
-    def _preempt_all(self) -> None:
+    def _preempt_all(self, may_be_dropped: Callable[[Event], bool]) -> None:
+        """Drops what waits and may be dropped; whoever waits for an answer gets one."""
         drained, self._queue = self._queue, deque()
-        for queued in drained:
+        dropped = [queued for queued in drained if may_be_dropped(queued.event)]
+        self._queue.extend(queued for queued in drained if not may_be_dropped(queued.event))
+        for queued in dropped:
             self._preempt(queued)
-        if drained:
-            self._log.info(ev.CONTROLLER_EVENTS_PREEMPTED, events=len(drained))
+        if dropped:
+            self._log.info(ev.CONTROLLER_EVENTS_PREEMPTED, events=len(dropped))
 
     def _preempt(self, queued: _Queued) -> None:
         for effect in self._core.preempted(queued.event):
@@ -235,8 +248,8 @@ class ControllerLoop:
         failure: Exception | None = None
         self.gauges.state = self._core.state_during(event)
         try:
-            await self._drive(self._core.handle(event, self._clock.now_ms()), work)
-        except Exception as error:  # the one place: an event that fails must not end the controller (spec §4.1)
+            await drive(self._core.handle(event, self._clock.now_ms()), lambda effect: self._perform(effect, work))
+        except Exception as error:  # an event that fails must not end the controller (spec §4.1)
             failure = error
             self._settle(event, error)
         queue_ms, process_ms = (started_s - queued.since_s) * 1000, (loop.time() - started_s) * 1000
@@ -256,38 +269,18 @@ class ControllerLoop:
         self.gauges.state = ControllerState.IDLE
 
     def _settle(self, event: Event, error: Exception) -> None:
-        """What follows from a failed event."""
-        match consequence := consequence_of(error):
-            case Consequence.RESIGN:
-                self._log.info(ev.CONTROLLER_MOVED, event_type=type(event).__name__, reason=str(error))
-                self._preempt(_Queued(event, 0.0))
-            case Consequence.FAULT:
-                self.gauges.faults += 1
-                self._log.error(ev.CONTROLLER_FAULTED, event_type=type(event).__name__, exc_info=error)
-                self._fail_caller(event, error)
-            case _:
-                assert_never(consequence)
+        """What follows from a failed event: but for a fault, the recipe has done it. Nobody waits for ever."""
+        if judge(error) is Verdict.FAULT:
+            self.gauges.faults += 1
+            self._log.error(ev.CONTROLLER_FAULTED, event_type=type(event).__name__, exc_info=error)
+        else:
+            self._log.info(ev.CONTROLLER_EVENTS_PREEMPTED, events=1, reason=str(error))
+        self._fail_caller(event, error)
 
     def _fail_caller(self, event: Event, error: Exception) -> None:
         caller = self._callers.get(getattr(event, "reply_to", None) or 0)
         if caller is not None and not caller.done():
             caller.set_exception(EventLost(f"{type(event).__name__} failed: {error}"))
-
-    async def _drive(self, recipe: Recipe, work: Work) -> None:
-        """Performs what the recipe yields, one after the other, until it ends. Raises what it raises; what fails is
-        thrown into it, so that it can answer whoever waits, and give up an office that it cannot take."""
-        answer: Any = None
-        thrown: Exception | None = None
-        while True:
-            try:
-                effect = recipe.send(answer) if thrown is None else recipe.throw(thrown)
-            except StopIteration:
-                return
-            answer = thrown = None
-            try:
-                answer = await self._perform(effect, work)
-            except Exception as error:  # the recipe's to judge: what it does not know comes out of it again
-                thrown = error
 
     async def _perform(self, effect: Effect, work: Work) -> list[ZkResult] | None:
         match effect:

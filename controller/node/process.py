@@ -18,6 +18,7 @@ from controller.core import step
 from controller.core.effects import Effect, Recipe, Trace
 from controller.core.events import ControllerState, Event, RegisterBrokerAndReelect, Startup
 from controller.core.state import ClusterState
+from controller.core.view import ClusterView
 from controller.node import zk_watches as zk_module
 from controller.node.channels import Channels
 from controller.node.config import Properties
@@ -81,6 +82,10 @@ class BoundCore:
         """The answers owed when an event is dropped."""
         return step.preempted(event)
 
+    def may_be_dropped(self, event: Event) -> bool:
+        """Whether the event may be."""
+        return step.may_be_dropped(event)
+
     def state_during(self, event: Event) -> ControllerState:
         """What the gauge shows meanwhile."""
         return step.state_during(event)
@@ -115,7 +120,9 @@ class Controller:
         self._trace_line = trace_line
         self._trace_seq = 0
         core_settings = replace(properties.core(), trace=trace_line is not None)
-        self.state = ClusterState(identity.controller_id, core_settings)
+        state = ClusterState(identity.controller_id, core_settings)
+        #: For everybody to look at; only the loop's core changes it.
+        self.state: ClusterView = state
         self.zk = Zk(world.connector, self._watched, self._expired)
         self.channels = Channels(
             controller_id=identity.controller_id,
@@ -126,7 +133,7 @@ class Controller:
             log=self._log,
         )
         self.loop = ControllerLoop(
-            core=BoundCore(self.state),
+            core=BoundCore(state),
             zk=self.zk,
             channels=self.channels,
             clock=world.clock,
@@ -137,7 +144,8 @@ class Controller:
             controller_id=identity.controller_id,
             static=given or {},
             zk=self.zk,
-            state=self.state,
+            is_serving=lambda: self.state.serving,
+            unclean_elections=core_settings.unclean_leader_election_enable,
             emit=self._emit,
             clock=world.clock,
             log=self._log,
@@ -160,17 +168,17 @@ class Controller:
         """
         try:
             endpoints = await self._listen()
-            self.state.endpoint = Broker(broker_id=self._identity.controller_id, endpoints=endpoints)
-            await self._open_session()
+            await self.zk.open()
             cluster_id = await self._prepare()
             await self._check_id()
         except BaseException:
             await self.stop()
             raise
         self.loop.start()
-        self.loop.put(Startup())
+        shown = Broker(broker_id=self._identity.controller_id, endpoints=endpoints)
+        self.loop.put(Startup(self.zk.session_id, shown))
         self._configs.start()
-        self.server.open(self._node(cluster_id, self.state.endpoint))
+        self.server.open(self._node(cluster_id, shown))
         endpoint = next(e for e in endpoints if e.listener == self._properties.inter_broker_listener)
         self._log.info(
             ev.CONTROLLER_STARTED,
@@ -226,10 +234,6 @@ class Controller:
 
     # --- sessions
 
-    async def _open_session(self) -> None:
-        await self.zk.open()
-        self.state.session_id = self.zk.session_id
-
     async def _prepare(self) -> str:
         """Creates the standard znodes and the cluster's id where they are missing; returns the id.
 
@@ -258,7 +262,6 @@ class Controller:
     def _expired(self) -> None:
         """Source: spec controller.md §2.6."""
         self._log.warning(ev.ZK_SESSION_EXPIRED)
-        self.state.session_id = None
         taken = self.loop.expire()
         self._renewal = asyncio.get_running_loop().create_task(self._renew(taken), name="session-renewal")
 
@@ -270,13 +273,13 @@ class Controller:
         while True:
             attempt += 1
             try:
-                await self._open_session()
+                await self.zk.open()
                 break
             except ZkUnreachable as error:
                 self._log.warning(ev.ZK_RECONNECT_FAILED, attempt=attempt, reason=str(error))
                 await asyncio.sleep(SESSION_RETRY_S)
         self._configs.notice()
-        self.loop.put(RegisterBrokerAndReelect())
+        self.loop.put(RegisterBrokerAndReelect(self.zk.session_id))
 
     # --- the trace
 

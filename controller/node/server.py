@@ -18,7 +18,7 @@ from typing import Final
 
 from structlog.typing import FilteringBoundLogger
 
-from controller.node.consequences import EventLost
+from controller.node.loop import EventLost
 from controller.node.requests.context import NOT_CONTROLLER_TEXT, UNKNOWN_ERROR_TEXT, Api, Body, Node
 from controller.node.requests.table import APIS
 from controller.wire import log_events as ev

@@ -87,7 +87,7 @@ ROWS: Final[dict[str, Row]] = {
         "After a failover a deletion waits for the move of its topic; an election that names a topic in deletion "
         "refuses that one alone",
         "a deletion asked for in the middle of a move starts at once, as in Kafka 3.9 (recorded, and in "
-        "`deviations.KEPT`)",
+        "docs/deviations.md)",
     ),
     "D2": Row("KAFKA-3175", "With deletion disabled markers go, at the event and at failover, and nothing else does"),
     "D3": Row("KAFKA-9946", "Only the success of an entry that was sent with delete=true counts as deleted"),

@@ -18,7 +18,7 @@ _HEAD = """\
 Failures that controllers of Kafka's ZooKeeper mode really had, what must hold instead, and the tests that say so.
 Drawn by `python -m tests.known_failures.table` from `tests/known_failures/rows.py` and the tests' markers; a test fails
 when this file is out of date or a row has no test. Where this controller goes beyond Kafka 3.9, or keeps one of its
-oddities, is listed in `controller/core/deviations.py`.
+oddities, is listed in `docs/deviations.md`.
 """
 
 

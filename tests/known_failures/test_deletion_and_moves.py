@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
 from controller.core import events
 from controller.core.effects import Read, Write
-from controller.core.request_batch import RequestBatch
+from controller.core.request_batch import RequestBatch, send, stop_epoch
 from controller.wire import log_events as ev
 from controller.wire.control import LeaderAndIsrRequest, StopReplicaRequest
 from controller.wire.errors import ErrorCode
 from controller.wire.types import BrokerId, TopicPartition
 from controller.wire.zk_operations import Delete, GetData
 from controller.wire.znodes import ReassignPartitionsZNode
-from tests.worlds.stage import TP, Fault, Stage, faults_everywhere, leaders_in, metadata_in, move_to, stops_in
+from tests.worlds.core import drive_now
+from tests.worlds.stage import TP, Cut, Fault, Stage, faults_everywhere, leaders_in, metadata_in, move_to, stops_in
 
 LEFT = ("/brokers/topics/t", "/config/topics/t", "/admin/delete_topics/t")
 
@@ -117,11 +119,10 @@ def test_a_stop_carries_the_leader_epoch() -> None:
     assert {epoch for _, epoch, _ in stops_in(stage.take_sent())} == {-2}
     stage.topic("u", p0=(9,))
     stage.run()
-    batch = RequestBatch(stage.state)
+    batch = RequestBatch()
     never_led = TopicPartition("u", 0)
-    batch.add_stop_replica(BrokerId(1), never_led, delete=False)
-    for effect in batch.send():
-        stage.perform(effect)
+    batch.add_stop_replica(BrokerId(1), never_led, stop_epoch(stage.state, never_led), delete=False)
+    drive_now(send(stage.state, batch), stage.perform)
     assert stops_in(stage.take_sent(), never_led) == [(1, -1, False)]
 
 
@@ -396,10 +397,8 @@ def test_two_faults_in_a_row_are_no_worse() -> None:
         for second in range(1, 50, 7):
             stage = four_brokers()
             stage.strike(Fault.CRASH, first)
-            try:
+            with suppress(Cut):
                 move_to(stage, 3, 4)
-            except Exception as cut:
-                assert type(cut).__name__ == "Cut"
             stage.new_controller()
             stage.strike(Fault.SESSION_LOSS, second)
             stage.start()

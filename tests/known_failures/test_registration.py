@@ -298,7 +298,7 @@ def test_whatever_the_client_tells_somebody_acts_afterwards(zk_connect: str, eve
             match event:
                 case "an event without an end":
                     made.loop.expire()
-                    made.loop.put(events.RegisterBrokerAndReelect())
+                    made.loop.put(events.RegisterBrokerAndReelect(made.zk.session_id))
                 case "a lost connection":
                     session.client._connection._socket.shutdown(2)
                 case _:

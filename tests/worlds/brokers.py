@@ -129,17 +129,17 @@ class BrokerCluster:
             live_brokers=self.registered() if live_brokers is None else live_brokers,
             **self.epochs(broker_id, **overrides),
         )
-        return await self.call(broker_id, ApiKey.UPDATE_METADATA, 6, control.encode_update_metadata(request))
+        return await self.call(broker_id, ApiKey.UPDATE_METADATA, 6, control.encode(request))
 
     async def leader_and_isr(self, broker_id: int, entries: Sequence[LeaderAndIsrEntry], **overrides: Any) -> Any:
         request = LeaderAndIsrRequest(
             partition_states=tuple(entries), live_leaders=self.registered(), **self.epochs(broker_id, **overrides)
         )
-        return await self.call(broker_id, ApiKey.LEADER_AND_ISR, 4, control.encode_leader_and_isr(request))
+        return await self.call(broker_id, ApiKey.LEADER_AND_ISR, 4, control.encode(request))
 
     async def stop_replica(self, broker_id: int, entries: Sequence[StopReplicaEntry], **overrides: Any) -> Any:
         request = StopReplicaRequest(partition_states=tuple(entries), **self.epochs(broker_id, **overrides))
-        return await self.call(broker_id, ApiKey.STOP_REPLICA, 3, control.encode_stop_replica(request))
+        return await self.call(broker_id, ApiKey.STOP_REPLICA, 3, control.encode(request))
 
     async def create_topic(
         self, topic: str, assignments: Sequence[Sequence[int]], *, leader_epoch: int = 0, is_new: bool = True

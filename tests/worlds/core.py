@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from controller.core import step
@@ -18,8 +18,11 @@ from controller.core.effects import (
     RemoveBrokers,
     Reply,
     Send,
+    Steps,
+    T,
     Trace,
     Write,
+    drive,
 )
 from controller.core.events import (
     Event,
@@ -47,8 +50,22 @@ CONTROLLER = BrokerId(100)
 EPOCH_NODE = "/controller_epoch"
 
 
-class Cut(Exception):
-    """The process died at this point."""
+class Cut(BaseException):
+    """The process died at this point: no recipe may catch it."""
+
+
+def drive_now(recipe: Steps[T], perform: Callable[[Effect], Any]) -> T:
+    """As the shell drives a recipe, with effects that are performed at once."""
+
+    async def performed(effect: Effect) -> Any:
+        return perform(effect)
+
+    try:
+        drive(recipe, performed).send(None)
+    except StopIteration as end:
+        value: T = end.value
+        return value
+    raise AssertionError("the driver waits for something")
 
 
 class World:
@@ -87,8 +104,8 @@ class World:
         self._sessions += 1
         self.session = self._sessions
         endpoint = Broker(broker_id=BrokerId(controller_id), endpoints=(Endpoint(host="controller", port=1),))
-        self.state = ClusterState(BrokerId(controller_id), self.settings, endpoint)
-        self.state.session_id = self.session
+        self.state = ClusterState(BrokerId(controller_id), self.settings)
+        self.startup = Startup(self.session, endpoint)
         self.channels.clear()
         self.events.clear()
         self.timers.clear()
@@ -96,7 +113,7 @@ class World:
 
     def start(self) -> None:
         """Startup, and all that follows."""
-        self.run(Startup())
+        self.run(self.startup)
 
     def run(self, *events: Event) -> None:
         """Processes these events and all that follow from them."""
@@ -106,18 +123,7 @@ class World:
 
     def process(self, event: Event) -> None:
         """Drives one recipe to its end; then its counters must equal a recount."""
-        recipe, answer = step.handle(self.state, event, self.now_ms), None
-        while True:
-            try:
-                effect = recipe.send(answer)
-                while True:
-                    try:
-                        answer = self.perform(effect)
-                        break
-                    except ControllerMoved as moved:
-                        effect = recipe.throw(moved)
-            except StopIteration:
-                break
+        drive_now(step.handle(self.state, event, self.now_ms), self.perform)
         gauges = self.state.gauges()
         assert {name: gauges[name] for name in self.state.recount()} == self.state.recount(), event
 

@@ -11,13 +11,13 @@ from enum import Enum
 from typing import Any
 
 from controller.core import events, step
-from controller.core.effects import ControllerMoved, Effect, Read, Write
+from controller.core.effects import Effect, Read, Write
 from controller.core.events import Event
 from controller.wire.control import LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest
 from controller.wire.types import BrokerId, LeaderAndIsr, ReplicaAssignment, TopicPartition
 from controller.wire.zk_operations import Create, Delete, GetData, SetData, ZkSessionExpired
 from controller.wire.znodes import TopicZNode
-from tests.worlds.core import CONTROLLER, Cut, World
+from tests.worlds.core import CONTROLLER, Cut, World, drive_now
 
 TP = TopicPartition("t", 0)
 
@@ -53,20 +53,10 @@ class Stage(World):
 
     def process(self, event: Event) -> None:
         """As the shell: what a lost session costs is `Expire` and a new one."""
-        recipe, answer, thrown = step.handle(self.state, event, self.now_ms), None, None
-        while True:
-            try:
-                effect = recipe.send(answer) if thrown is None else recipe.throw(thrown)
-            except (StopIteration, ControllerMoved):
-                break
-            except ZkSessionExpired:
-                self._renew()
-                break
-            answer = thrown = None
-            try:
-                answer = self.perform(effect)
-            except (ControllerMoved, ZkSessionExpired) as error:
-                thrown = error
+        try:
+            drive_now(step.handle(self.state, event, self.now_ms), self.perform)
+        except ZkSessionExpired:
+            self._renew()
         if not self.recounts:
             return
         gauges = self.state.gauges()
@@ -95,13 +85,14 @@ class Stage(World):
     def _renew(self) -> None:
         """What the process does: everything queued is preempted, `Expire`, a new session, an election."""
         drained, self.events = list(self.events), type(self.events)()
-        for event in drained:
+        self.events.extend(event for event in drained if not step.may_be_dropped(event))
+        for event in filter(step.may_be_dropped, drained):
             for effect in step.preempted(event):
                 self.perform(effect)
         self.process(events.Expire())
         self._sessions += 1
-        self.session = self.state.session_id = self._sessions
-        self.events.append(events.RegisterBrokerAndReelect())
+        self.session = self._sessions
+        self.events.append(events.RegisterBrokerAndReelect(self.session))
 
     def expire(self) -> None:
         """The controller's session ends between two events."""

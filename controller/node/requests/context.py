@@ -13,7 +13,7 @@ from typing import Any, Final
 from structlog.typing import FilteringBoundLogger
 
 from controller.core.events import ControllerState
-from controller.core.state import ClusterState
+from controller.core.view import ClusterView
 from controller.node.channels import Channels
 from controller.node.config import Properties
 from controller.node.config_changes import DynamicConfigs
@@ -44,7 +44,7 @@ class Node:
     `listener` is the one on which the request came: who asks is told of addresses of the same listener.
     """
 
-    state: ClusterState
+    state: ClusterView
     loop: ControllerLoop
     channels: Channels
     zk: Zk

@@ -200,10 +200,6 @@ def _by_topic(
     outcomes: Mapping[TopicPartition, PartitionOutcome],
 ) -> dict[str, dict[int, PartitionOutcome]]:
     topics: defaultdict[str, dict[int, PartitionOutcome]] = defaultdict(dict)
-    for tp in _sorted(outcomes):
+    for tp in sorted(outcomes):
         topics[tp.topic][tp.partition] = outcomes[tp]
     return topics
-
-
-def _sorted(partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-    return sorted(partitions)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from broker_sim.metadata_decoding import MetadataDecoder
-from controller.wire.control import UpdateMetadataEntry, UpdateMetadataRequest, encode_update_metadata
+from controller.wire.control import UpdateMetadataEntry, UpdateMetadataRequest, encode
 from controller.wire.protocol import ProtocolError
 from controller.wire.types import Broker, BrokerId, Endpoint, LeaderAndIsr, TopicPartition
 
@@ -32,23 +32,23 @@ def request(
 def test_a_request_is_what_was_sent_whoever_got_the_same_before() -> None:
     decoder = MetadataDecoder()
     first, second = request(ONE, broker_epoch=7), request(TWO, broker_epoch=8)
-    assert decoder.decode(encode_update_metadata(first), ONE) == first
-    assert decoder.decode(encode_update_metadata(second), TWO) == second
+    assert decoder.decode(encode(first), ONE) == first
+    assert decoder.decode(encode(second), TWO) == second
 
 
 def test_brokers_of_a_process_share_what_they_are_told() -> None:
     decoder = MetadataDecoder()
-    first = decoder.decode(encode_update_metadata(request(ONE, broker_epoch=7)), ONE)
-    second = decoder.decode(encode_update_metadata(request(TWO, broker_epoch=8)), TWO)
+    first = decoder.decode(encode(request(ONE, broker_epoch=7)), ONE)
+    second = decoder.decode(encode(request(TWO, broker_epoch=8)), TWO)
     assert second.partition_states is first.partition_states
     assert second.live_brokers is first.live_brokers
 
 
 def test_other_content_is_decoded_anew() -> None:
     decoder = MetadataDecoder()
-    decoder.decode(encode_update_metadata(request(ONE, topic="orders")), ONE)
+    decoder.decode(encode(request(ONE, topic="orders")), ONE)
     other = request(ONE, topic="prices")
-    assert decoder.decode(encode_update_metadata(other), ONE) == other
+    assert decoder.decode(encode(other), ONE) == other
 
 
 @pytest.mark.parametrize(
@@ -57,16 +57,16 @@ def test_other_content_is_decoded_anew() -> None:
 )
 def test_only_so_much_is_kept(limits: dict[str, int], is_shared: bool) -> None:
     decoder = MetadataDecoder(**limits)
-    orders = encode_update_metadata(request(ONE))
+    orders = encode(request(ONE))
     first = decoder.decode(orders, ONE)
-    decoder.decode(encode_update_metadata(request(ONE, topic="prices")), ONE)
+    decoder.decode(encode(request(ONE, topic="prices")), ONE)
     assert (decoder.decode(orders, ONE).partition_states is first.partition_states) is is_shared
 
 
 @pytest.mark.parametrize("cut", [0, 1, 15, 16, 17, 40, -1])
 def test_cut_bytes_are_refused_and_not_kept(cut: int) -> None:
     decoder = MetadataDecoder()
-    whole = encode_update_metadata(request(ONE))
+    whole = encode(request(ONE))
     for _ in range(2):
         with pytest.raises(ProtocolError, match="UPDATE_METADATA"):
             decoder.decode(whole[:cut], ONE)

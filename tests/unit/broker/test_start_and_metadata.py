@@ -42,9 +42,7 @@ def test_a_socket_is_open_before_the_registration_and_what_comes_in_waits(in_mem
             partition_states=(),
             live_brokers=(),
         )
-        asked = asyncio.ensure_future(
-            connection.call(ApiKey.UPDATE_METADATA, 6, control.encode_update_metadata(request))
-        )
+        asked = asyncio.ensure_future(connection.call(ApiKey.UPDATE_METADATA, 6, control.encode(request)))
         await world.until(asked.done, within_s=30, what="the answer")
         assert asked.result().error_code == ErrorCode.NONE
         assert "1" in world.zookeeper.tree.get("/brokers/ids").children, "it was answered once it was registered"

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.core import events, step
+from controller.core import events
 from controller.core.events import ElectionTrigger, ElectionType
 from controller.wire import log_events as ev
 from controller.wire.errors import ErrorCode
@@ -104,7 +104,7 @@ def works(world: World) -> None:
     """Whoever is in office handles the next event: a new topic gets a leader."""
     world.topic("next", p0=(2,))
     world.run()
-    assert step.is_active(world.state)
+    assert world.state.serving
     assert world.leadership(TopicPartition("next", 0)).leader == 2
 
 
@@ -177,14 +177,13 @@ def test_controller_znodes_of_nobody() -> None:
         world = in_office()
         world.others_write(SetData("/controller", data))
         world.run()
-        assert not step.is_active(world.state) and reasons(world)["/controller"]
+        assert not world.state.serving and reasons(world)["/controller"]
         world.topic("u", p0=(1,))
         world.run()
         assert world.tree.get("/brokers/topics/u/partitions") is None, "nothing is written meanwhile"
         world.end_session(world.session)
         world.session += 1_000
-        world.state.session_id = world.session
-        world.run(events.RegisterBrokerAndReelect())
+        world.run(events.RegisterBrokerAndReelect(world.session))
         works(world)
 
 
@@ -196,7 +195,7 @@ def test_znodes_without_which_nobody_can_serve(path: str, data: bytes | None) ->
     world.broker_starts(2)
     world.make(path, data)
     world.start()
-    assert not step.is_active(world.state)
+    assert not world.state.serving
     assert world.tree.get("/controller") is None
     assert [line.fields["reason"] for line in world.logs if line.event == ev.CONTROLLER_FAULTED]
     assert [timer.event for timer in world.timers] == [events.Reelect()]
@@ -277,7 +276,7 @@ def test_absurd_topics(_: str, text: str, at_failover: bool) -> None:
     assert world.leadership(TP).leader == 2
     world.make("/admin/delete_topics/absurd")
     world.run()
-    assert step.is_active(world.state)
+    assert world.state.serving
 
 
 def test_elections_by_znode_that_cannot_be_held_are_refused_with_a_reason() -> None:

@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 
 from controller.core import events, step
-from controller.core.effects import ElectionAnswer, ListingAnswer, Reply, ShutdownAnswer
+from controller.core.effects import Effect, ElectionAnswer, ListingAnswer, Reply, ShutdownAnswer
 from controller.core.events import ElectionTrigger, ElectionType
 from controller.core.settings import RETRY_MS
 from controller.wire import log_events as ev
 from controller.wire.errors import ErrorCode
 from controller.wire.types import BrokerId, TopicPartition
 from controller.wire.zk_operations import Create, Delete, GetData, Multi, SetData, ZkCode, ZkResult
+from tests.worlds.core import drive_now
 
 TP = TopicPartition("t", 0)
 
@@ -44,7 +45,7 @@ def test_the_first_controller_has_epoch_1_and_version_1(world: Any) -> None:
     started(world)
     assert (world.state.epoch, world.state.epoch_zk_version) == (1, 1)
     assert named(world) == (100, world.session)
-    assert step.is_active(world.state)
+    assert world.state.serving
 
 
 @pytest.mark.known_failure("F2")
@@ -54,10 +55,9 @@ def test_a_second_term_behaves_like_the_first(world: Any) -> None:
     world.end_session(world.session)
     world.events.clear()
     world.run(events.Expire())
-    assert not step.is_active(world.state) and world.state.gauges()["ActiveControllerCount"] == 0
+    assert not world.state.serving and world.state.gauges()["ActiveControllerCount"] == 0
     world.session += 100
-    world.state.session_id = world.session
-    world.run(events.RegisterBrokerAndReelect())
+    world.run(events.RegisterBrokerAndReelect(world.session))
     assert world.state.epoch == 2
     world.topic("u", p0=(2, 1))
     world.broker_starts(3)
@@ -71,7 +71,7 @@ def test_the_loser_of_an_election_waits(world: Any) -> None:
     world.make("/controller_epoch", b"4")
     world.take_lines()
     world.start()
-    assert world.state.active_controller_id == 99 and not step.is_active(world.state)
+    assert world.state.active_controller_id == 99 and not world.state.serving
     assert world.take_lines() == []
     world.others_write(Delete("/controller"))
     world.run()
@@ -89,7 +89,7 @@ def test_a_write_that_meets_a_newer_controller_ends_the_term(world: Any) -> None
     world.run()
     assert world.take_lines() == []
     assert world.leadership(TP) == before
-    assert not step.is_active(world.state) and world.channels == set()
+    assert not world.state.serving and world.channels == set()
 
 
 @pytest.mark.known_failure("E1")
@@ -100,7 +100,7 @@ def test_a_state_written_by_a_newer_controller_is_left_alone(world: Any) -> None
     world.broker_dies(1)
     world.run()
     assert world.leadership(TP).leader_epoch == 3
-    assert step.is_active(world.state)
+    assert world.state.serving
     assert ev.PARTITION_ELECTION_FAILED in {line.event for line in world.logs}
 
 
@@ -110,8 +110,8 @@ def test_a_left_over_znode_of_the_own_session_is_cleared(world: Any) -> None:
     started(world)
     world.run(events.Expire())
     assert named(world) == (100, world.session)
-    world.run(events.RegisterBrokerAndReelect())
-    assert step.is_active(world.state) and world.state.epoch == 2
+    world.run(events.RegisterBrokerAndReelect(world.session))
+    assert world.state.serving and world.state.epoch == 2
     world.topic("u", p0=(2, 1))
     world.run()
     assert world.leadership(TopicPartition("u", 0)).leader == 2
@@ -122,13 +122,13 @@ def test_a_left_over_znode_of_a_foreign_session_is_waited_for(world: Any) -> Non
     """X1: an earlier process with this id died; its session has not ended yet."""
     world.make("/controller", b'{"version":2,"brokerid":100}')
     world.start()
-    assert not step.is_active(world.state)
+    assert not world.state.serving
     world.topic("t", p0=(1,))
     world.run()
     assert named(world)[0] == 100 and world.state.epoch == 0
     world.others_write(Delete("/controller"))
     world.run()
-    assert step.is_active(world.state)
+    assert world.state.serving
 
 
 def test_an_election_that_was_won_although_its_answer_was_lost(world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,7 +140,7 @@ def test_an_election_that_was_won_although_its_answer_was_lost(world: Any, monke
 
     monkeypatch.setattr(type(world), "_write", losing)
     world.start()
-    assert step.is_active(world.state) and world.state.epoch_zk_version == 1
+    assert world.state.serving and world.state.epoch_zk_version == 1
 
 
 @pytest.mark.known_failure("X1")
@@ -148,17 +148,16 @@ def test_a_deletion_during_the_failover_is_not_missed(world: Any) -> None:
     """The watch is one-shot: in Kafka it fires for the own creation and sees nothing until that is worked off."""
     world.broker_starts(1)
     world.topic("t", p0=(1,))
-    recipe, answer = step.handle(world.state, events.Startup(), 0), None
-    try:
-        while True:
-            effect = recipe.send(answer)
-            answer = world.perform(effect)
-            if world.state.serving and named(world)[0] is not None and world.state.live_brokers:
-                world.others_write(Delete("/controller"))
-    except StopIteration:
-        pass
+
+    def perform(effect: Effect) -> Any:
+        answer = world.perform(effect)
+        if world.state.serving and named(world)[0] is not None and world.state.live_brokers:
+            world.others_write(Delete("/controller"))
+        return answer
+
+    drive_now(step.handle(world.state, world.startup, 0), perform)
     world.run()
-    assert step.is_active(world.state) and world.state.epoch == 2
+    assert world.state.serving and world.state.epoch == 2
     assert named(world) == (100, world.session)
 
 
@@ -169,14 +168,14 @@ def test_a_failover_that_fails_gives_the_office_up_in_full(world: Any) -> None:
     world.topic("t", p0=(1,))
     world.make("/feature", b"not json")
     world.start()
-    assert not step.is_active(world.state)
+    assert not world.state.serving
     assert named(world) == (None, 0)
     assert {(timer.event, timer.after_ms) for timer in world.timers} == {(events.Reelect(), RETRY_MS)}
     assert world.tree.read(GetData("/controller_epoch")).data == b"1"
     world.now_ms += RETRY_MS
     world.others_write(Delete("/feature"))
     world.run(events.Reelect())
-    assert step.is_active(world.state) and world.state.epoch == 2
+    assert world.state.serving and world.state.epoch == 2
     assert world.leadership(TP).leader == 1
 
 
@@ -218,7 +217,7 @@ def test_after_resigning_nothing_is_sent_or_written(world: Any) -> None:
     started(world)
     another_takes_over(world)
     world.run()
-    assert not step.is_active(world.state)
+    assert not world.state.serving
     world.sent.clear()
     world.take_lines()
     world.make("/admin/reassign_partitions", b'{"version":1,"partitions":[]}')

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from controller.core.office import BROKERLESS_MAX
 from controller.core.request_batch import live_brokers
+from controller.core.state import BROKERLESS_MAX
 from controller.wire import log_events as ev
 from controller.wire.types import Broker, BrokerId, Endpoint, TopicPartition
 from controller.wire.zk_operations import Create, Delete, GetData, SetData
@@ -87,9 +87,10 @@ RACKS = [
 def test_the_controller_shows_a_rack_where_all_brokers_have_one(
     world: Any, racks: tuple[str | None, ...], own: str | None
 ) -> None:
+    world.state.started(world.session, world.startup.endpoint)
     for number, rack in enumerate(racks):
         endpoints = (Endpoint(host="h", port=number),)
-        world.state.live_brokers[BrokerId(number)] = Broker(broker_id=BrokerId(number), endpoints=endpoints, rack=rack)
+        world.state.broker_registered(Broker(broker_id=BrokerId(number), endpoints=endpoints, rack=rack))
     assert {broker.broker_id: broker.rack for broker in live_brokers(world.state)}[100] == own
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import pytest
 
-from controller.core import events, step
+from controller.core import events
 from controller.core.effects import Enqueue, Write, ZkReadFailed
 from controller.core.events import ElectionTrigger, ElectionType
 from controller.core.settings import RETRY_MS
@@ -216,7 +216,7 @@ def test_one_topic_that_must_not_be_read_leaves_the_others_a_controller() -> Non
     refuse(world, GetData, path="/brokers/topics/n")
     world.new_controller()
     world.start()
-    assert step.is_active(world.state)
+    assert world.state.serving
     assert world.state.leadership(PARTITIONS[0]) is not None
     assert "NO_AUTH" in reasons(world, ev.ZK_DATA_REFUSED)
 
@@ -227,11 +227,11 @@ def test_an_office_that_cannot_be_taken_is_not_held(path: str) -> None:
     world.new_controller()
     refuse(world, GetChildren, path=path)
     world.start()
-    assert not step.is_active(world.state) and world.tree.get("/controller") is None
+    assert not world.state.serving and world.tree.get("/controller") is None
     assert reasons(world, ev.CONTROLLER_FAULTED)
     world.now_ms += RETRY_MS
     allow(world)
-    assert step.is_active(world.state) and leaders(world) == [1, 1, 1]
+    assert world.state.serving and leaders(world) == [1, 1, 1]
 
 
 def test_a_state_that_cannot_be_read_at_a_failover_is_not_taken_for_none() -> None:
@@ -240,10 +240,10 @@ def test_a_state_that_cannot_be_read_at_a_failover_is_not_taken_for_none() -> No
     world.new_controller()
     refuse(world, GetData, path=STATES[1], code=ZkCode.OTHER)
     world.start()
-    assert not step.is_active(world.state)
+    assert not world.state.serving
     world.now_ms += RETRY_MS
     allow(world)
-    assert step.is_active(world.state) and set(world.state.leaderships) == set(PARTITIONS)
+    assert world.state.serving and set(world.state.leaderships) == set(PARTITIONS)
 
 
 def test_a_state_that_must_not_be_read_leaves_the_others_a_controller() -> None:
@@ -252,7 +252,7 @@ def test_a_state_that_must_not_be_read_leaves_the_others_a_controller() -> None:
     world.logs.clear()
     refuse(world, GetData, path=STATES[1])
     world.start()
-    assert step.is_active(world.state) and set(world.state.leaderships) == {PARTITIONS[0], PARTITIONS[2]}
+    assert world.state.serving and set(world.state.leaderships) == {PARTITIONS[0], PARTITIONS[2]}
     assert reasons(world, ev.ZK_DATA_REFUSED) == ["the state znode of t-1 cannot be read: NO_AUTH"]
 
 
@@ -260,10 +260,10 @@ def test_who_holds_the_office_is_asked_again_when_that_cannot_be_read() -> None:
     world = in_office()
     refuse(world, GetData, path="/controller")
     world.run(events.ControllerChange())
-    assert step.is_active(world.state), "nothing says that somebody else holds it"
+    assert world.state.serving, "nothing says that somebody else holds it"
     assert world.timers == [Enqueue(events.ControllerChange(), RETRY_MS)]
     allow(world)
-    assert step.is_active(world.state) and world.timers == []
+    assert world.state.serving and world.timers == []
 
 
 def test_a_request_that_cannot_be_served_fails_alone() -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from controller.core.effects import Send
-from controller.core.request_batch import RequestBatch
+from controller.core.request_batch import RequestBatch, send, stop_epoch
 from controller.core.settings import ControllerSettings
 from controller.core.state import ClusterState
 from controller.wire.control import LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest
@@ -26,46 +27,48 @@ def broker(broker_id: int) -> Broker:
 
 @pytest.fixture
 def state() -> ClusterState:
-    state = ClusterState(BrokerId(100), ControllerSettings(), broker(100))
-    state.epoch = 4
-    state.live_brokers = {BrokerId(b): broker(b) for b in (1, 2)}
-    state.shutting_down = {BrokerId(2)}
+    state = ClusterState(BrokerId(100), ControllerSettings())
+    state.started(1, broker(100))
+    state.office_won(4, 1)
+    for b in (1, 2):
+        state.broker_registered(broker(b))
+    state.broker_shuts_down(BrokerId(2))
     for tp in (TP, OTHER):
         state.assign(tp, ASSIGNMENT)
         state.lead(tp, LEADERSHIP)
     return state
 
 
-def sent(batch: RequestBatch) -> tuple[Any, ...]:
-    effects = list(batch.send())
+def sent(state: ClusterState, batch: RequestBatch) -> tuple[Any, ...]:
+    effects = list(send(state, batch))
     assert all(isinstance(e, Send) for e in effects)
     return tuple(r for e in effects if isinstance(e, Send) for r in e.requests)
 
 
 def test_one_partition_told_twice_stays_new(state: ClusterState) -> None:
-    batch = RequestBatch(state)
-    batch.add_leader_and_isr((1,), TP, LEADERSHIP, ASSIGNMENT, is_new=True)
-    batch.add_leader_and_isr((1,), TP, LEADERSHIP, ASSIGNMENT, is_new=False)
-    (entry,) = sent(batch)[0].partition_states
+    batch = RequestBatch()
+    batch.add_leader_and_isr((1,), TP, is_new=True)
+    batch.add_leader_and_isr((1,), TP, is_new=False)
+    (entry,) = sent(state, batch)[0].partition_states
     assert entry.is_new
 
 
 def test_one_replica_stopped_twice_stays_deleted(state: ClusterState) -> None:
-    batch = RequestBatch(state)
-    batch.add_stop_replica(BrokerId(1), TP, delete=True)
-    batch.add_stop_replica(BrokerId(1), TP, delete=False)
-    (request,) = sent(batch)
+    batch = RequestBatch()
+    batch.add_stop_replica(BrokerId(1), TP, stop_epoch(state, TP), delete=True)
+    batch.add_stop_replica(BrokerId(1), TP, stop_epoch(state, TP), delete=False)
+    (request,) = sent(state, batch)
     assert [e.delete_partition for e in request.partition_states] == [True]
 
 
 def test_order_and_addressees(state: ClusterState) -> None:
     """1 is live, 2 is shutting down, 3 is dead: LeaderAndIsr, then UpdateMetadata, then StopReplica, to 1 and 2."""
-    batch = RequestBatch(state)
+    batch = RequestBatch()
     for tp in (TP, OTHER):
-        batch.add_leader_and_isr((3, 2, 1), tp, LEADERSHIP, ASSIGNMENT, is_new=False)
+        batch.add_leader_and_isr((3, 2, 1), tp, is_new=False)
         for b in (3, 1):
-            batch.add_stop_replica(BrokerId(b), tp, delete=False)
-    requests = sent(batch)
+            batch.add_stop_replica(BrokerId(b), tp, stop_epoch(state, tp), delete=False)
+    requests = sent(state, batch)
     assert [(type(r), r.to, r.broker_epoch) for r in requests] == [
         (LeaderAndIsrRequest, 1, 10),
         (LeaderAndIsrRequest, 2, 20),
@@ -82,26 +85,33 @@ def test_order_and_addressees(state: ClusterState) -> None:
 
 
 def test_metadata_without_leadership_still_lists_brokers(state: ClusterState) -> None:
-    batch = RequestBatch(state)
+    batch = RequestBatch()
     batch.add_update_metadata_to_all((TopicPartition("unknown", 0),))
-    requests = sent(batch)
+    requests = sent(state, batch)
     assert [r.to for r in requests] == [1, 2]
     assert requests[0].partition_states == ()
 
 
 def test_a_topic_in_deletion(state: ClusterState) -> None:
-    state.queue_deletion(("t",))
-    batch = RequestBatch(state)
+    state.deletion_queued(("t",))
+    batch = RequestBatch()
     batch.add_update_metadata((1,), (TP, OTHER))
-    batch.add_stop_replica(BrokerId(1), TP, delete=False)
-    batch.add_stop_replica(BrokerId(1), TopicPartition("unknown", 0), delete=False)
-    metadata, stop = sent(batch)
+    batch.add_stop_replica(BrokerId(1), TP, stop_epoch(state, TP), delete=False)
+    batch.add_stop_replica(
+        BrokerId(1), TopicPartition("unknown", 0), stop_epoch(state, TopicPartition("unknown", 0)), delete=False
+    )
+    metadata, stop = sent(state, batch)
     assert [(e.topic_partition, e.being_deleted) for e in metadata.partition_states] == [(OTHER, False), (TP, True)]
     assert [e.leader_epoch for e in stop.partition_states] == [-2, -1]
 
 
-def test_a_sent_batch_is_empty(state: ClusterState) -> None:
-    batch = RequestBatch(state)
-    batch.add_leader_and_isr((1, -1), TP, LEADERSHIP, ASSIGNMENT, is_new=True)
-    assert sent(batch)
-    assert sent(batch) == ()
+def test_a_batch_says_what_the_state_says_when_it_is_sent(state: ClusterState) -> None:
+    batch = RequestBatch()
+    batch.add_leader_and_isr((1, -1, 9), TP, is_new=True)
+    batch.add_stop_replica(BrokerId(2), TP, stop_epoch(state, TP), delete=False)
+    state.lead(TP, replace(LEADERSHIP, leader_epoch=6))
+    leaders, *metadata, stop = sent(state, batch)
+    assert leaders.to == 1 and [e.state.leader_epoch for e in leaders.partition_states] == [6]
+    assert [[e.state.leader_epoch for e in m.partition_states] for m in metadata] == [[6], [6]]
+    assert [e.leader_epoch for e in stop.partition_states] == [5], "a stop carries the epoch of when it was decided"
+    assert sent(state, batch) == (leaders, *metadata, stop), "sending changes nothing"

@@ -49,7 +49,7 @@ def command(world: Any, line: str) -> None:
     numbers = [int(w) for w in words] if verb in NUMBERS else []
     match verb:
         case "start":
-            world.events.append(events.Startup())
+            world.events.append(world.startup)
         case "new-controller":
             world.new_controller()
         case "brokers-start":

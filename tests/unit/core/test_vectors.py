@@ -141,8 +141,7 @@ def test_a_new_partition_whose_state_exists_stays_new(world: Any) -> None:
         b'{"controller_epoch":0,"leader":1,"version":1,"leader_epoch":9,"isr":[1]}',
     )
     world.others_write(SetData("/brokers/topics/t", b'{"version":1,"partitions":{"0":[1],"1":[1]}}'))
-    world.state.topics.discard("t")
-    world.state.remove_topic("t")
+    world.state.topic_gone("t")
     world.run(events.TopicChange())
     assert world.state.partition_state(TP) is PartitionState.NEW
     assert leader(world, TopicPartition("t", 1)) == (1, 0, (1,))

@@ -33,11 +33,11 @@ from controller.core.events import (
     Expire,
     ListPartitionReassignments,
     PartitionReassignmentIsrChange,
+    Startup,
     TopicChange,
 )
 from controller.node.channels import Channels, ChannelSettings
-from controller.node.consequences import EventLost
-from controller.node.loop import ControllerLoop
+from controller.node.loop import ControllerLoop, EventLost
 from controller.wire import log_events as ev
 from controller.wire.errors import ErrorCode
 from controller.wire.types import BrokerId, TopicPartition
@@ -59,8 +59,12 @@ class ScriptedCore:
     def handle(self, event: Event, now_ms: int) -> Recipe:
         self.handled.append(type(event).__name__)
         recipe = self.recipes.get(type(event))
-        if recipe is not None:
-            yield from recipe(event)
+        try:
+            if recipe is not None:
+                yield from recipe(event)
+        except (ControllerMoved, ZkSessionExpired):
+            yield from self.preempted(event)
+            raise
 
     def preempted(self, event: Event) -> Iterable[Effect]:
         match event:
@@ -68,6 +72,9 @@ class ScriptedCore:
                 yield Reply(reply_to, ListingAnswer(ErrorCode.NOT_CONTROLLER, {}))
             case ControlledShutdown(_, _, reply_to):
                 yield Reply(reply_to, ShutdownAnswer(ErrorCode.STALE_CONTROLLER_EPOCH))
+
+    def may_be_dropped(self, event: Event) -> bool:
+        return not isinstance(event, Startup)
 
     def state_during(self, event: Event) -> ControllerState:
         return ControllerState.BROKER_CHANGE
@@ -204,6 +211,25 @@ def test_expiry_answers_everyone_who_waits_before_anything_else() -> None:
     play(scenario, {BrokerChange: reads})
 
 
+def test_a_fact_outlives_the_session() -> None:
+    """What no later event repeats is taken before `Expire`, however the session ends."""
+
+    def reads(event: BrokerChange) -> Recipe:
+        yield Read((Exists("/a"),))
+
+    async def scenario(bench: Bench) -> None:
+        bench.zk.gate = asyncio.Event()
+        for event in (BrokerChange(), TopicChange(), Startup(5), TopicChange()):
+            bench.loop.put(event)
+        await bench.idle()
+        bench.loop.expire()
+        bench.zk.gate.set()
+        await bench.idle()
+        assert bench.core.handled == ["BrokerChange", "Startup", "Expire"]
+
+    play(scenario, {BrokerChange: reads})
+
+
 def test_a_broken_fence_is_thrown_into_the_recipe_and_callers_learn_of_it() -> None:
     seen = []
 
@@ -221,7 +247,7 @@ def test_a_broken_fence_is_thrown_into_the_recipe_and_callers_learn_of_it() -> N
 
     lines = play(scenario, {ListPartitionReassignments: writes})
     assert seen == ["a newer one"]
-    assert ev.CONTROLLER_MOVED in [line["event"] for line in lines]
+    assert "controller.resigned" in [line["event"] for line in lines]
 
 
 def test_a_lost_session_answers_whoever_asked() -> None:

@@ -179,12 +179,10 @@ def test_a_scrape_costs_the_same_however_many_partitions_there_are(play: Play) -
     async def scenario(cluster: Any) -> None:
         registry = MetricsServer(cluster.controller).registry
         state = cluster.controller.state
-        for count in (10, 3_000):
-            for n in range(count):
-                state.assign(TopicPartition("t", n), ReplicaAssignment(replicas=(BrokerId(1),)))
-            state.topics.add("t")
-            state.topics_to_be_deleted.discard("t")
-            state.queue_deletion(("t",))
+        for topic, count in (("few", 10), ("many", 3_000)):
+            assignment = ReplicaAssignment(replicas=(BrokerId(1),))
+            state.topic_learnt(topic, dict.fromkeys(range(count), assignment), None)
+            state.deletion_queued((topic,))
             generate_latest(registry)
             calls.append(0)
 

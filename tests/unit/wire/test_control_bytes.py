@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from controller.wire import control, protocol
 from controller.wire.control import (
     ControlRequest,
+    Encoder,
     LeaderAndIsrEntry,
     LeaderAndIsrRequest,
     StopReplicaEntry,
@@ -85,6 +86,7 @@ update_metadata = st.builds(
             state=states,
             replicas=broker_ids,
             offline_replicas=broker_ids,
+            being_deleted=st.just(False),
         ),
         max_size=4,
     ).map(grouped),
@@ -98,16 +100,15 @@ stop_replica = st.builds(
         max_size=4,
     ).map(grouped),
 )
-ENCODE: dict[type, Any] = {
-    LeaderAndIsrRequest: (4, 4, control.encode_leader_and_isr),
-    StopReplicaRequest: (5, 3, control.encode_stop_replica),
-    UpdateMetadataRequest: (6, 6, control.encode_update_metadata),
+ENCODE: dict[type, tuple[int, int]] = {
+    LeaderAndIsrRequest: (4, 4),
+    StopReplicaRequest: (5, 3),
+    UpdateMetadataRequest: (6, 6),
 }
 
 
 def encode(request: ControlRequest) -> tuple[int, int, bytes]:
-    key, version, to_bytes = ENCODE[type(request)]
-    return key, version, to_bytes(request)
+    return (*ENCODE[type(request)], control.encode(request))
 
 
 DECODE: dict[int, Any] = {
@@ -141,16 +142,31 @@ def test_an_entry_is_put_into_bytes_once_for_all_brokers(monkeypatch: pytest.Mon
     calls: list[LeaderAndIsrEntry] = []
     rest = control._leader_and_isr_rest
     monkeypatch.setattr(control, "_leader_and_isr_rest", lambda e: (calls.append(e), rest(e))[1])
-    known = LeaderAndIsr(leader=BrokerId(1), isr=(BrokerId(1),))
-    assignment = ReplicaAssignment(replicas=(BrokerId(1), BrokerId(2)))
-    entries = tuple(
-        LeaderAndIsrEntry(topic_partition=TopicPartition("t", p), state=known, assignment=assignment) for p in range(3)
-    )
-    bodies = [
-        control.encode_leader_and_isr(
-            LeaderAndIsrRequest(**{**HEAD, "to": BrokerId(to)}, partition_states=entries, live_leaders=())
-        )
-        for to in (1, 2)
-    ]
+    entries = [known_entry(p) for p in range(3)]
+    encoder = Encoder()
+    bodies = [encoder.encode(leader_and_isr_to(to, entries)) for to in (1, 2)]
     assert len(calls) == 1  # the partitions differ in nothing but their numbers
     assert bodies[0] == bodies[1]
+
+
+def known_entry(partition: int, leader_epoch: int = 0) -> LeaderAndIsrEntry:
+    state = LeaderAndIsr(leader=BrokerId(1), isr=(BrokerId(1),), leader_epoch=leader_epoch)
+    assignment = ReplicaAssignment(replicas=(BrokerId(1), BrokerId(2)))
+    return LeaderAndIsrEntry(TopicPartition("t", partition), state, assignment)
+
+
+def leader_and_isr_to(to: int, entries: list[LeaderAndIsrEntry]) -> LeaderAndIsrRequest:
+    return LeaderAndIsrRequest(**{**HEAD, "to": BrokerId(to)}, partition_states=tuple(entries), live_leaders=())
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.one_of(leader_and_isr, update_metadata, stop_replica), max_size=4))
+def test_one_encoder_for_many_requests_says_what_each_alone_says(requests: list[ControlRequest]) -> None:
+    encoder = Encoder()
+    assert [b"".join(encoder.encode(request)) for request in requests] == [control.encode(r) for r in requests]
+
+
+def test_another_entry_of_the_same_partition_has_bytes_of_its_own() -> None:
+    encoder = Encoder()
+    bodies = {b"".join(encoder.encode(leader_and_isr_to(1, [known_entry(0, epoch)]))) for epoch in (3, 4, 3)}
+    assert bodies == {control.encode(leader_and_isr_to(1, [known_entry(0, epoch)])) for epoch in (3, 4)}
