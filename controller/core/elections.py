@@ -28,7 +28,7 @@ from controller.core.events import (
     ReplicaLeaderElection,
 )
 from controller.core.leader_choice import OfflineElection, PreferredElection, elect_preferred
-from controller.core.partitions import Outcomes, change_partitions
+from controller.core.partitions import Outcomes, change_partitions, trigger_online
 from controller.core.settings import RETRY_MS
 from controller.core.state import ClusterState
 from controller.core.state_znodes import Failure, FailureKind
@@ -149,6 +149,13 @@ def pending(state: ClusterState) -> Steps[list[TopicPartition]]:
         else:
             yield _refused(tp, refusal)
     return wanted
+
+
+def default_of_unclean_changed(state: ClusterState, enabled: bool) -> Steps[None]:
+    """The cluster's default of unclean elections has another value; switched on, it wakes leaderless partitions."""
+    state.default_of_unclean_elections_changed(enabled)
+    if enabled and state.serving:
+        yield from trigger_online(state)
 
 
 def balance(state: ClusterState) -> Steps[None]:

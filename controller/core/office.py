@@ -24,7 +24,7 @@ from controller.core.effects import (
     refused_znode,
     write,
 )
-from controller.core.events import ControllerChange, Reelect
+from controller.core.events import ControllerChange, Reelect, RegisterBrokerAndReelect, Startup
 from controller.core.failover import take_office
 from controller.core.settings import RETRY_MS
 from controller.core.state import ClusterState
@@ -118,8 +118,12 @@ def office_changed(state: ClusterState) -> Steps[None]:
         yield Enqueue(Reelect())
 
 
-def elect_again(state: ClusterState, now_ms: int) -> Steps[None]:
+def elect_again(state: ClusterState, event: Startup | RegisterBrokerAndReelect | Reelect, now_ms: int) -> Steps[None]:
     """`/controller` was deleted, or the session is new. After a failed term the next attempt waits."""
+    if isinstance(event, Startup):
+        state.started(event.session_id, event.endpoint)
+    elif isinstance(event, RegisterBrokerAndReelect):
+        state.session_began(event.session_id)
     yield from maybe_resign(state)
     wait_ms = min(state.election_not_before_ms - now_ms, RETRY_MS)  # the clock may have been set back
     if wait_ms > 0 and not state.serving:

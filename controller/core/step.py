@@ -101,14 +101,8 @@ def _is_repeated(event: Event) -> bool:
 def _process(state: ClusterState, event: Event, now_ms: int) -> Steps[None]:
     """One line per event: this is the table of contents."""
     match event:
-        case events.Startup(session_id, endpoint):
-            state.started(session_id, endpoint)
-            yield from office.elect_again(state, now_ms)
-        case events.RegisterBrokerAndReelect(session_id):
-            state.session_began(session_id)
-            yield from office.elect_again(state, now_ms)
-        case events.Reelect():
-            yield from office.elect_again(state, now_ms)
+        case events.Startup() | events.Reelect() | events.RegisterBrokerAndReelect():
+            yield from office.elect_again(state, event, now_ms)
         case events.ControllerChange():
             yield from office.office_changed(state)
         case events.Expire():
@@ -138,9 +132,7 @@ def _process(state: ClusterState, event: Event, now_ms: int) -> Steps[None]:
         case events.AutoPreferredReplicaLeaderElection():
             yield from elections.balance(state)
         case events.UncleanLeaderElectionEnable(enabled):
-            state.default_of_unclean_elections_changed(enabled)
-            if enabled and state.serving:
-                yield from trigger_online(state)
+            yield from elections.default_of_unclean_changed(state, enabled)
         case events.TopicUncleanLeaderElectionEnable(topic):
             yield from trigger_online(state, topic)
         case events.ControlledShutdown():

@@ -117,12 +117,9 @@ class Controller:
         self._properties = properties
         self._world = world
         self._log = log.bind(controller=identity.controller_id)
-        self._trace_line = trace_line
-        self._trace_seq = 0
-        core_settings = replace(properties.core(), trace=trace_line is not None)
-        state = ClusterState(identity.controller_id, core_settings)
-        #: For everybody to look at; only the loop's core changes it.
-        self.state: ClusterView = state
+        self._trace_line, self._trace_seq = trace_line, 0
+        state = ClusterState(identity.controller_id, replace(properties.core(), trace=trace_line is not None))
+        self.state: ClusterView = state  # for everybody to look at; only the loop's core changes it
         self.zk = Zk(world.connector, self._watched, self._expired)
         self.channels = Channels(
             controller_id=identity.controller_id,
@@ -145,7 +142,7 @@ class Controller:
             static=given or {},
             zk=self.zk,
             is_serving=lambda: self.state.serving,
-            unclean_elections=core_settings.unclean_leader_election_enable,
+            unclean_elections=state.settings.unclean_leader_election_enable,
             emit=self._emit,
             clock=world.clock,
             log=self._log,
