@@ -1,7 +1,8 @@
 """The office of controller: who holds it, how it is won, given up and taken over.
 
 There is one `/controller` znode and one epoch; the version of the epoch's znode fences every write of its holder.
-Being named by the znode and serving are two things (known-failures.md X1): the state is told of the second by `office_won`.
+Being named by the znode and serving are two things (known-failures.md X1): the state hears of the second by
+`office_won`.
 
 Source: Kafka 3.9 `KafkaController.elect`, `maybeResign`, `onControllerResignation`, `triggerControllerMove`;
 spec controller.md §2.
