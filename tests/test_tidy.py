@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from tests.tidy.source import (
     tracked,
     under,
 )
+from tests.tidy.state import STATE, VIEW, changes_of_state, is_state, verbs
 from tests.tidy.unused import ALLOWED, unused
 
 LINES_OF_A_FILE, LINES_OF_A_FUNCTION = 400, 50
@@ -100,6 +102,40 @@ def test_exceptions_from_purity_are_needed() -> None:
 def test_time_chance_and_sockets_are_passed_in() -> None:
     inner = [module for module in MODULES if not under(module, *MAY_CALL_THE_WORLD)]
     assert {module: found for module in inner if (found := calls_of_the_world(module))} == {}
+
+
+@pytest.mark.parametrize("module", sorted(m for m in MODULES if under(m, "controller.core", "controller.node")))
+def test_the_state_of_the_controller_changes_through_its_verbs_alone(module: str) -> None:
+    if module not in (STATE, VIEW):
+        assert not list(changes_of_state(tree_of(MODULES[module])))
+
+
+@pytest.mark.parametrize("module", sorted(m for m in MODULES if under(m, "controller.node")))
+def test_nothing_outside_the_controllers_task_changes_its_state(module: str) -> None:
+    """Only the process, which makes the state and hands it to that task, may even know the class that changes."""
+    called = {
+        node.func.attr
+        for node in ast.walk(tree_of(MODULES[module]))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and is_state(node.func.value)
+    }
+    assert not called & verbs()
+    assert STATE not in imports(MODULES[module]) or module == "controller.node.process"
+
+
+def test_a_change_of_the_state_is_found() -> None:
+    for change in (
+        "state.topics = set()",
+        "self._state.epoch += 1",
+        "node.state.topics.add('t')",
+        "state.live_brokers[1] = broker",
+        "del state.live_brokers[1]",
+        "state.epoch, version = 1, 2",
+        "print(state._topics)",
+    ):
+        assert list(changes_of_state(ast.parse(change))), change
+    assert not list(
+        changes_of_state(ast.parse("state.lead(tp, new); found = state.topics | {'t'}; self.state = state"))
+    )
 
 
 def test_a_module_says_what_it_is_for() -> None:
