@@ -22,6 +22,7 @@ from tests.tidy.source import (
     private_reaches,
     text_of,
     tracked,
+    tree_of,
     under,
 )
 from tests.tidy.state import STATE, VIEW, changes_of_state, is_state, verbs

@@ -239,14 +239,14 @@ def body_of(cluster: Any, api_key: ApiKey) -> dict[str, Any]:
         leader_and_isr = control.LeaderAndIsrRequest(
             partition_states=(entry,), live_leaders=cluster.registered(), **head
         )
-        data, version = control.encode_leader_and_isr(leader_and_isr), control.LEADER_AND_ISR_VERSION
+        data, version = control.encode(leader_and_isr), control.LEADER_AND_ISR_VERSION
     elif api_key is ApiKey.UPDATE_METADATA:
         told = UpdateMetadataEntry(topic_partition=TP, state=STATE, replicas=BOTH)
         update = control.UpdateMetadataRequest(partition_states=(told,), live_brokers=cluster.registered(), **head)
-        data, version = control.encode_update_metadata(update), control.UPDATE_METADATA_VERSION
+        data, version = control.encode(update), control.UPDATE_METADATA_VERSION
     else:
         stop = control.StopReplicaEntry(topic_partition=TP, leader_epoch=2, delete_partition=False)
-        data = control.encode_stop_replica(control.StopReplicaRequest(partition_states=(stop,), **head))
+        data = control.encode(control.StopReplicaRequest(partition_states=(stop,), **head))
         version = control.STOP_REPLICA_VERSION
     plain: dict[str, Any] = protocol.plain(protocol.decode_request_body(api_key, version, data))
     return plain
