@@ -24,7 +24,6 @@ _CALLED_BY_LIBRARIES = (
 #: Used by others than our own code -> by whom.
 ALLOWED: dict[str, str] = {
     # on their way out, or in
-    "KEPT": "",
     "legal_replica": "",
     "_CREATED_OR_CHANGED": "",
     "Supervisor": "",
