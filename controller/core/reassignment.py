@@ -1,7 +1,7 @@
 """Reassignment of replicas: asked for over the wire or by znode, in two phases, resumed by whoever is controller.
 
 While a partition moves, its topic znode holds the union of old and new replicas with what is added and removed; that is
-the only durable copy of where it came from. `moves` has the phases, `reassignment_znode` the znode.
+the only durable copy of where it came from. `reassignment_phases` has the phases, `reassignment_znode` the znode.
 
 Source: Kafka 3.9 `KafkaController.onPartitionReassignment`; spec controller.md §8.
 """
