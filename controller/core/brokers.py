@@ -123,10 +123,10 @@ def replicas_became_offline(state: ClusterState, replicas: Replicas) -> Steps[No
         in_deletion += (PartitionReplica(tp, broker_id) for tp in partitions if state.is_queued_for_deletion(tp.topic))
     yield from change_partitions(state, state.partitions_with_offline_leader(), PartitionState.OFFLINE)
     elected = yield from trigger_online(state)
-    yield from change_replicas_on(state, others, ReplicaState.OFFLINE)
+    all_know = yield from change_replicas_on(state, others, ReplicaState.OFFLINE)
     if in_deletion:
         yield from fail(state, in_deletion)
-    if not others and all(isinstance(outcome, Failure) for outcome in elected.values()):
+    if not all_know and all(isinstance(outcome, Failure) for outcome in elected.values()):
         yield from send_metadata_to_all(state)  # else nobody would learn that the broker is gone
 
 
@@ -146,6 +146,7 @@ def registration_changed(state: ClusterState, broker_id: BrokerId) -> Steps[None
         return
     if set(found.endpoints) != set(known.endpoints):
         state.registration_changed(found)
+        yield AddBrokers((found,))  # what waits for it goes to the new address
         yield from send_metadata_to_all(state)
 
 

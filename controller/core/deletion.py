@@ -83,9 +83,16 @@ def _missing_brokers(state: ClusterState, topic: str) -> list[BrokerId]:
     return sorted({r for a in state.topic_assignment(topic).values() for r in a.replicas if not state.is_live(r)})
 
 
+def topics_kept_by_moves(state: ClusterState) -> set[str]:
+    """The topics whose deletion must wait for a move: one of their partitions moves, and none was deleted yet. A topic
+    that lacks states is half deleted, or was never made: its moves cannot end, so its deletion waits for none."""
+    moving = {tp.topic for tp in state.partitions_being_reassigned} - state.topics_with_deletion_started
+    return {topic for topic in moving if all(state.leadership(tp) is not None for tp in state.partitions_of((topic,)))}
+
+
 def resume_for(state: ClusterState, topics: Iterable[str]) -> Steps[None]:
-    """The obstacle to the deletion of these topics is gone."""
-    queued = state.topics_to_be_deleted & set(topics)
+    """An obstacle to the deletion of these topics is gone; those that wait for a move go on waiting."""
+    queued = (state.topics_to_be_deleted & set(topics)) - topics_kept_by_moves(state)
     if state.settings.delete_topic_enable and queued:
         state.deletion_may_go_on(queued)
         yield from resume(state)

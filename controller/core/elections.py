@@ -18,6 +18,7 @@ from controller.core.effects import (
     Reply,
     Steps,
     read,
+    read_any,
     refused_znode,
     write,
 )
@@ -75,6 +76,8 @@ def by_request(state: ClusterState, event: ReplicaLeaderElection) -> Steps[None]
             return
     if partitions is None:
         partitions = yield from _read_znode()
+        if partitions is None:
+            return
     results: dict[TopicPartition, PartitionOutcome] = {}
     electable: list[TopicPartition] = []
     for tp in sorted(partitions):
@@ -127,10 +130,15 @@ def _refusal(state: ClusterState, tp: TopicPartition, election_type: ElectionTyp
     return None if needed else PartitionOutcome(ErrorCode.ELECTION_NOT_NEEDED, texts.ELECTION_NOT_NEEDED)
 
 
-def _read_znode() -> Steps[frozenset[TopicPartition]]:
-    (result,) = yield from read(GetData(PreferredReplicaElectionZNode.path, watch=True))
-    if not result.ok:
+def _read_znode() -> Steps[frozenset[TopicPartition] | None]:
+    """The partitions that it names; None when it cannot be read: then it is looked at again after a while."""
+    (result,) = yield from read_any((GetData(PreferredReplicaElectionZNode.path, watch=True),))
+    if result.code is ZkCode.NO_NODE:
         return frozenset()
+    if not result.ok:
+        yield refused_znode(PreferredReplicaElectionZNode.path, result.code.name)
+        yield Enqueue(_LOOK_AGAIN, RETRY_MS)
+        return None
     try:
         return parse_partitions(result.data)
     except ZnodeError as error:
@@ -138,9 +146,12 @@ def _read_znode() -> Steps[frozenset[TopicPartition]]:
         return frozenset()
 
 
-def pending(state: ClusterState) -> Steps[list[TopicPartition]]:
-    """At failover: what the znode asks for, less what is not known, done already or to be deleted. Source: §9.2."""
+def pending(state: ClusterState) -> Steps[list[TopicPartition] | None]:
+    """At failover: what the znode asks for, less what is not known, done already or to be deleted; None when it cannot
+    be read. Source: §9.2."""
     asked = yield from _read_znode()
+    if asked is None:
+        return None
     wanted: list[TopicPartition] = []
     for tp in sorted(asked):
         refusal = _refusal(state, tp, ElectionType.PREFERRED)

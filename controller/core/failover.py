@@ -12,7 +12,7 @@ from typing import Final
 
 from controller.core import deletion, elections, notifications, reassignment
 from controller.core.brokers import read_brokers
-from controller.core.effects import AddBrokers, Enqueue, Log, Steps, read, write
+from controller.core.effects import AddBrokers, Enqueue, Log, Steps, read, read_any, refused_znode, write
 from controller.core.events import AutoPreferredReplicaLeaderElection, ElectionTrigger, ElectionType
 from controller.core.partitions import trigger_online
 from controller.core.replicas import change_replicas_on
@@ -29,14 +29,15 @@ from controller.wire.znodes import (
     FeatureZNode,
     PreferredReplicaElectionZNode,
     ReassignPartitionsZNode,
+    ZnodeError,
 )
 
 
 def take_office(state: ClusterState) -> Steps[None]:
     """The whole failover. The comments give the steps of the specification."""
     yield from _disable_features()  # 0
-    yield from read(  # 1, 2
-        Exists(PreferredReplicaElectionZNode.path, watch=True), Exists(ReassignPartitionsZNode.path, watch=True)
+    yield from read_any(  # 1, 2
+        (Exists(PreferredReplicaElectionZNode.path, watch=True), Exists(ReassignPartitionsZNode.path, watch=True))
     )
     yield from notifications.discard_all(state)  # 3
     yield from _read_cluster(state)  # 4
@@ -50,17 +51,28 @@ def take_office(state: ClusterState) -> Steps[None]:
     yield from reassignment.resume_all(state, lambda tp: tp not in resumed)
     yield from deletion.resume(state)  # 11
     wanted = yield from elections.pending(state)  # 12
-    yield from elections.elect(state, wanted, ElectionType.PREFERRED, ElectionTrigger.ZK)
+    if wanted is not None:
+        yield from elections.elect(state, wanted, ElectionType.PREFERRED, ElectionTrigger.ZK)
     if state.settings.auto_leader_rebalance_enable:  # 13
         yield Enqueue(AutoPreferredReplicaLeaderElection(), state.settings.first_balance_check_after_ms)
 
 
 def _disable_features() -> Steps[None]:
-    """`/feature` says: none, disabled. Raises: ZnodeError, when it does not parse. Not fenced, as in Kafka."""
-    (found,) = yield from read(GetData(FeatureZNode.path))
+    """`/feature` says: none, disabled. What cannot be read there is left, since no feature is in use. Not fenced, as in
+    Kafka."""
+    (found,) = yield from read_any((GetData(FeatureZNode.path),))
     if found.code is ZkCode.NO_NODE:
         yield from write((Create(FeatureZNode.path, FeatureZNode.DISABLED),), None)
-    elif found.ok and not FeatureZNode.is_disabled(found.data):
+        return
+    if not found.ok:
+        yield refused_znode(FeatureZNode.path, found.code.name)
+        return
+    try:
+        disabled = FeatureZNode.is_disabled(found.data)
+    except ZnodeError as error:
+        yield refused_znode(FeatureZNode.path, error)
+        return
+    if not disabled:
         yield from write((SetData(FeatureZNode.path, FeatureZNode.DISABLED),), None)
 
 
@@ -86,7 +98,7 @@ def _ineligible(state: ClusterState, marked: Iterable[str]) -> set[str]:
         for tp in state.partitions_of(marked)
         if not all(state.is_online(r, tp) for r in state.assignment(tp).replicas)
     }
-    return offline | {tp.topic for tp in state.partitions_being_reassigned}
+    return offline | deletion.topics_kept_by_moves(state)
 
 
 def _start_replicas(state: ClusterState) -> Steps[None]:

@@ -55,10 +55,14 @@ def resign(state: ClusterState) -> Steps[None]:
     """
     was_serving, epoch = state.serving, state.epoch
     brokers = tuple(sorted(state.live_brokers))
-    yield CancelTimers()
-    if brokers:
-        yield RemoveBrokers(brokers)
-    state.office_lost()
+    state.office_lost()  # first: whatever fails below, nobody serves any more
+    for effect in (CancelTimers(), RemoveBrokers(brokers)):
+        try:
+            yield effect
+        except Exception as error:
+            if judge(error) is not Verdict.FAULT:
+                raise
+            yield Log(ev.CONTROLLER_FAULTED, {"reason": f"{effect} failed: {error!r}"}, "error")
     if was_serving:
         yield Log(ev.CONTROLLER_RESIGNED, {"controller_epoch": epoch})
         yield from _trace(state, epoch, CONTROLLER_RESIGNED)
@@ -181,6 +185,10 @@ def elect(state: ClusterState, now_ms: int) -> Steps[bool]:
     Raises: ControllerMoved, when somebody else was faster.
     """
     epoch_node, named = yield from read(GetData(ControllerEpochZNode.path), GetData(ControllerZNode.path))
+    if state.serving:
+        if _is_own(state, named):
+            return False
+        yield from resign(state)  # the office was lost since the caller looked: no second term without an end
     if named.ok and not (yield from _cleared(state, epoch_node, named)):  # 1
         return False
     if epoch_node.code is ZkCode.NO_NODE:  # 2

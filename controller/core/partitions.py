@@ -41,7 +41,7 @@ from controller.core.state_znodes import (
 from controller.core.transitions import PartitionState, legal_partition
 from controller.wire import log_events as ev
 from controller.wire.types import BrokerId, LeaderAndIsr, TopicPartition
-from controller.wire.zk_operations import Create, GetData, ZkCode, ZkResult, ZkWriteOp
+from controller.wire.zk_operations import Create, GetData, ZkCode, ZkWriteOp
 from controller.wire.znodes import (
     ConfigEntityZNode,
     TopicPartitionStateZNode,
@@ -83,7 +83,22 @@ def change_partitions(
         assert strategy is not None, "an election needs a strategy"
         outcomes = yield from _elect(state, batch, known, strategy)
     yield from send(state, batch)
+    if fresh:
+        yield from _replace_dead_leaders(state, fresh)
     return outcomes
+
+
+def _replace_dead_leaders(state: ClusterState, partitions: Sequence[TopicPartition]) -> Steps[None]:
+    """Of partitions whose state was there already: it may name a leader that is gone meanwhile."""
+    dead = [
+        tp
+        for tp in partitions
+        if state.partition_state(tp) is PartitionState.ONLINE
+        and ((known := state.leadership(tp)) is None or known.leader is None or not state.is_online(known.leader, tp))
+    ]
+    if dead:
+        yield from change_partitions(state, dead, PartitionState.OFFLINE)
+        yield from change_partitions(state, dead, PartitionState.ONLINE, OfflineElection())
 
 
 def trigger_online(state: ClusterState, topic: str | None = None) -> Steps[Outcomes]:
@@ -127,15 +142,16 @@ def _initialize(state: ClusterState, batch: RequestBatch, partitions: Sequence[T
         return
     ops = _creations(wanted)
     results = yield from write(ops, state.epoch_zk_version)
-    created = results[-len(wanted) :]
-    own = yield from _created_before(wanted, created)
+    created = dict(zip(wanted, results[-len(wanted) :], strict=True))
+    existing = yield from _existing(state, [tp for tp, r in created.items() if r.code is ZkCode.NODE_EXISTS])
     online: dict[TopicPartition, LeaderAndIsr] = {}
-    for (tp, new), result in zip(wanted.items(), created, strict=True):
-        if not result.ok and tp not in own:
+    for tp, result in created.items():
+        new = wanted[tp] if result.ok else existing.get(tp)
+        if new is None:
             yield _failed(tp, f"its state znode cannot be created: {result.code.name}")
             continue
         state.lead(tp, new)
-        batch.add_leader_and_isr(new.isr, tp, is_new=True)
+        batch.add_leader_and_isr(state.assignment(tp).replicas if tp in existing else new.isr, tp, is_new=True)
         online[tp] = new
         if state.settings.trace:
             yield from trace_election(state, tp, new)
@@ -143,21 +159,14 @@ def _initialize(state: ClusterState, batch: RequestBatch, partitions: Sequence[T
     yield from log_elected(online)
 
 
-def _created_before(
-    wanted: Mapping[TopicPartition, LeaderAndIsr], created: Sequence[ZkResult]
-) -> Steps[set[TopicPartition]]:
-    """The partitions whose state znode exists already, with just the content that was to be written: the write was
-    done, and its answer was lost with the connection. Were they taken for failed, they had no leader until the next
-    failover."""
-    existing = [tp for tp, result in zip(wanted, created, strict=True) if result.code is ZkCode.NODE_EXISTS]
-    if not existing:
-        return set()
-    found = yield from read_any([GetData(TopicPartitionStateZNode.path(tp)) for tp in existing])
-    return {
-        tp
-        for tp, result in zip(existing, found, strict=True)
-        if result.stat is not None and TopicPartitionStateZNode.decode(result.data, result.stat.version) == wanted[tp]
-    }
+def _existing(state: ClusterState, partitions: Sequence[TopicPartition]) -> Steps[dict[TopicPartition, LeaderAndIsr]]:
+    """The states of partitions that were to be new, but have a state znode: the write was done and its answer was lost
+    with the connection, or their topic znode could not be read before. They are taken over as they are; a leader that
+    is gone is replaced right afterwards."""
+    if not partitions:
+        return {}
+    found = yield from read_states(state, partitions)
+    return {tp: outcome for tp, outcome in found.items() if not isinstance(outcome, Failure)}
 
 
 def _creations(wanted: Mapping[TopicPartition, LeaderAndIsr]) -> tuple[ZkWriteOp, ...]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from controller.core import texts
+from controller.core.deletion import topics_kept_by_moves
 from controller.core.effects import (
     ListingAnswer,
     Log,
@@ -26,7 +27,7 @@ from controller.core.reassignment_znode import read_znode, remove_from_znode
 from controller.core.state import ClusterState
 from controller.wire import log_events as ev
 from controller.wire.errors import ErrorCode
-from controller.wire.types import BrokerId, ReplicaAssignment, TopicPartition
+from controller.wire.types import BrokerId, ReplicaAssignment, TopicPartition, flaw_of_replicas
 from controller.wire.zk_operations import Exists
 from controller.wire.znodes import ReassignPartitionsZNode
 
@@ -61,18 +62,22 @@ def by_api(state: ClusterState, event: ApiPartitionReassignment) -> Steps[None]:
 
 def _refusal(state: ClusterState, tp: TopicPartition, target: tuple[BrokerId, ...]) -> PartitionOutcome | None:
     """Why this target is refused, or None. Dead brokers may stay, but not be added."""
-    reason = None
-    if not target:
-        reason = texts.EMPTY_REPLICAS
-    elif len(set(target)) != len(target):
-        reason = texts.doubled_replicas(target)
-    elif min(target) < 0:
-        reason = texts.invalid_replicas(target)
-    else:
+    reason = _flaw(target)
+    if reason is None:
         adding = state.assignment(tp).reassign_to(target).adding_replicas
         if not all(state.is_live(r) for r in adding):
             reason = texts.dead_replicas(adding, filter(state.is_live, state.live_brokers))
     return None if reason is None else PartitionOutcome(ErrorCode.INVALID_REPLICA_ASSIGNMENT, reason)
+
+
+def _flaw(target: tuple[BrokerId, ...]) -> str | None:
+    """Why no partition can have these replicas, in Kafka's words, or None."""
+    if flaw_of_replicas(target) is None:
+        return None
+    if not target:
+        return texts.EMPTY_REPLICAS
+    doubled = len(set(target)) != len(target)
+    return texts.doubled_replicas(target) if doubled else texts.invalid_replicas(target)
 
 
 def _wanted(state: ClusterState, tp: TopicPartition, target: tuple[BrokerId, ...] | None) -> ReplicaAssignment | None:
@@ -84,13 +89,23 @@ def _wanted(state: ClusterState, tp: TopicPartition, target: tuple[BrokerId, ...
 
 
 def by_znode(state: ClusterState) -> Steps[frozenset[TopicPartition]]:
-    """`/admin/reassign_partitions`, unvalidated as in Kafka; entries that fail are removed from it, the others stay
-    until their move is done. Returns the partitions that were accepted. Source: §8.4."""
+    """`/admin/reassign_partitions`: entries that cannot be right, or fail, are removed from it; the others stay until
+    their move is done. They may name brokers that are dead. Returns the partitions that were accepted. Source: §8.4.
+    """
     (exists,) = yield from read(Exists(ReassignPartitionsZNode.path, watch=True))
     if not exists.ok:
         return frozenset()
     targets = yield from read_znode()
-    results = yield from _trigger(state, {tp: state.assignment(tp).reassign_to(t) for tp, t in targets.items()})
+    if targets is None:
+        return frozenset()
+    if not targets:
+        yield from remove_from_znode(state, lambda tp, _: False)  # of a document that holds nothing nothing stays
+        return frozenset()
+    flaws = {tp: flaw for tp, target in targets.items() if (flaw := _flaw(target)) is not None}
+    sound = {tp: target for tp, target in targets.items() if tp not in flaws}
+    results = yield from _trigger(state, {tp: state.assignment(tp).reassign_to(t) for tp, t in sound.items()})
+    for tp, flaw in flaws.items():
+        results[tp] = PartitionOutcome(ErrorCode.INVALID_REPLICA_ASSIGNMENT, flaw)
     failed = {tp for tp, outcome in results.items() if outcome.error is not ErrorCode.NONE}
     for tp in sorted(failed):
         yield _refused(tp, results[tp])
@@ -137,8 +152,14 @@ def listing(state: ClusterState, event: ListPartitionReassignments) -> ListingAn
 
 
 def resume_all(state: ClusterState, should_resume: Callable[[TopicPartition], bool]) -> Steps[None]:
-    """Takes up the moves in progress for which `should_resume` holds. Those that fail are logged and left."""
-    moving = [tp for tp in sorted(state.partitions_being_reassigned) if should_resume(tp)]
+    """Takes up the moves in progress for which `should_resume` holds, but for those of topics whose deletion does not
+    wait for them. Those that fail are logged and left."""
+    kept = topics_kept_by_moves(state)
+    moving = [
+        tp
+        for tp in sorted(state.partitions_being_reassigned)
+        if should_resume(tp) and (tp.topic in kept or not state.is_queued_for_deletion(tp.topic))
+    ]
     if moving:
         yield from _log_refused((yield from move(state, {tp: state.assignment(tp) for tp in moving})))
 

@@ -12,10 +12,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 
 from controller.core.deletion import mark_ineligible, resume_for
 from controller.core.effects import Log, Steps, write
-from controller.core.leader_choice import ReassignElection
+from controller.core.leader_choice import OfflineElection, ReassignElection
 from controller.core.partitions import change_partitions
 from controller.core.reassignment_znode import remove_from_znode
 from controller.core.replicas import change_replicas
@@ -26,7 +27,7 @@ from controller.core.transitions import PartitionState, ReplicaState
 from controller.wire import log_events as ev
 from controller.wire.types import BrokerId, PartitionReplica, ReplicaAssignment, TopicPartition, settled
 from controller.wire.zk_operations import SetData
-from controller.wire.znodes import TopicAssignment, TopicZNode
+from controller.wire.znodes import TopicZNode
 
 Moves = Mapping[TopicPartition, ReplicaAssignment]
 #: partition -> why its move could not go on
@@ -70,6 +71,9 @@ def _update_current(state: ClusterState, moves: Moves, failures: Failures) -> St
     """U1 to U4: assignments are written, believed, and replicas that they no longer need are stopped."""
     before = {tp: state.assignment(tp) for tp in moves}
     changed = {tp: a for tp, a in moves.items() if before[tp] != a}
+    dropped = {tp: [r for r in before[tp].replicas if r not in a.replicas] for tp, a in changed.items()}
+    yield from _keep_who_has_the_records(state, changed, [tp for tp in changed if dropped[tp]], failures)
+    changed = dict(_left(changed, failures))
     if changed:
         yield from _write_assignments(state, changed, failures)  # U1
         changed = dict(_left(changed, failures))
@@ -85,10 +89,30 @@ def _update_current(state: ClusterState, moves: Moves, failures: Failures) -> St
                 "removing_replicas": list(assignment.removing_replicas),
             },
         )
-    dropped = [PartitionReplica(tp, r) for tp, a in changed.items() for r in before[tp].replicas if r not in a.replicas]
-    yield from _stop(state, dropped)  # U3
+    yield from _lead_elsewhere(state, [tp for tp in changed if dropped[tp]])
+    yield from _stop(state, [PartitionReplica(tp, r) for tp in changed for r in dropped[tp]])  # U3
     for tp in _left(moves, failures):
         state.move_started(tp)  # U4
+
+
+def _keep_who_has_the_records(
+    state: ClusterState, moves: Moves, dropping: Collection[TopicPartition], failures: Failures
+) -> Steps[None]:
+    """A move that replaces another drops replicas at once. Where those are the only ones in sync, it is refused:
+    records would be lost (docs/deviations.md)."""
+    if not dropping:
+        return
+    for tp, found in (yield from read_states(state, sorted(dropping))).items():
+        if not isinstance(found, Failure) and found.isr and not set(found.isr) & set(moves[tp].replicas):
+            failures[tp] = f"only {list(found.isr)} are in sync, and none of them would stay"
+
+
+def _lead_elsewhere(state: ClusterState, partitions: Iterable[TopicPartition]) -> Steps[None]:
+    """Partitions whose leader is dropped by a move that replaces another get a new one first, while it still serves
+    (Kafka takes it away and leaves the partition without a leader; docs/deviations.md)."""
+    led = [tp for tp in partitions if (known := state.leadership(tp)) and not _may_stay(state, tp, known.leader)]
+    if led:
+        yield from change_partitions(state, led, PartitionState.ONLINE, OfflineElection())
 
 
 def _write_assignments(state: ClusterState, moves: Moves, failures: Failures) -> Steps[None]:
@@ -97,9 +121,7 @@ def _write_assignments(state: ClusterState, moves: Moves, failures: Failures) ->
     for tp, assignment in moves.items():
         topics[tp.topic][tp.partition] = assignment
     contents = {
-        topic: TopicAssignment(
-            partitions={**state.topic_assignment(topic), **changed}, topic_id=state.topic_ids.get(topic)
-        )
+        topic: replace(state.topic_content(topic), partitions={**state.topic_assignment(topic), **changed})
         for topic, changed in topics.items()
     }
     ops = tuple(SetData(TopicZNode.path(topic), TopicZNode.encode(content)) for topic, content in contents.items())
@@ -168,7 +190,7 @@ def _move_leaders(state: ClusterState, completed: Moves, failures: Failures) -> 
         leadership = state.leadership(tp)
         if leadership is None:
             failures[tp] = f"{tp} never had a leader"
-        elif _may_stay(state, tp, leadership.leader, assignment):
+        elif _may_stay(state, tp, leadership.leader):
             stay[tp] = assignment
         else:
             elect.append(tp)
@@ -178,8 +200,9 @@ def _move_leaders(state: ClusterState, completed: Moves, failures: Failures) -> 
         yield from change_partitions(state, elect, PartitionState.ONLINE, ReassignElection())
 
 
-def _may_stay(state: ClusterState, tp: TopicPartition, leader: BrokerId | None, assignment: ReplicaAssignment) -> bool:
-    return leader is not None and leader in assignment.replicas and state.is_online(leader, tp)
+def _may_stay(state: ClusterState, tp: TopicPartition, leader: BrokerId | None) -> bool:
+    """Whether this leader is one of the replicas, as believed now, and alive."""
+    return leader is not None and leader in state.assignment(tp).replicas and state.is_online(leader, tp)
 
 
 def _stop(state: ClusterState, replicas: Iterable[PartitionReplica]) -> Steps[None]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from controller.core.deletion import delete_recursively
-from controller.core.effects import Enqueue, Log, Steps, read, refused_znode, write
+from controller.core.effects import Enqueue, Log, Steps, read_any, refused_znode, write
 from controller.core.events import ZkPartitionReassignment
 from controller.core.settings import RETRY_MS
 from controller.core.state import ClusterState
@@ -18,15 +18,21 @@ from controller.wire.zk_operations import Create, Exists, GetData, SetData, ZkCo
 from controller.wire.znodes import ReassignPartitionsZNode, ZnodeError
 
 
-def read_znode() -> Steps[dict[TopicPartition, tuple[BrokerId, ...]]]:
-    """Its entries; none, with a warning, when it does not parse."""
-    (result,) = yield from read(GetData(ReassignPartitionsZNode.path, watch=True))
-    if not result.ok:
+def read_znode() -> Steps[dict[TopicPartition, tuple[BrokerId, ...]] | None]:
+    """Its entries; none, with a warning, when it does not parse. None, when it cannot be read: then it is looked at
+    again after a while."""
+    path = ReassignPartitionsZNode.path
+    (result,) = yield from read_any((GetData(path, watch=True),))
+    if result.code is ZkCode.NO_NODE:
         return {}
+    if not result.ok:
+        yield refused_znode(path, result.code.name)
+        yield Enqueue(ZkPartitionReassignment(), RETRY_MS)
+        return None
     try:
         return ReassignPartitionsZNode.decode(result.data)
     except ZnodeError as error:
-        yield refused_znode(ReassignPartitionsZNode.path, error)
+        yield refused_znode(path, error)
         return {}
 
 
@@ -39,10 +45,12 @@ def remove_from_znode(
     Only its creation is noticed, hence the event that looks again after a deletion.
     """
     path = ReassignPartitionsZNode.path
-    (exists,) = yield from read(Exists(path, watch=True))
+    (exists,) = yield from read_any((Exists(path, watch=True),))
     if not exists.ok:
         return
     entries = yield from read_znode()
+    if entries is None:
+        return
     kept = {tp: target for tp, target in entries.items() if not matches(tp, target)}
     if not kept:
         gone = yield from delete_recursively(state, path)

@@ -29,8 +29,9 @@ def change_replicas(state: ClusterState, replicas: Iterable[PartitionReplica], t
     yield from change_replicas_on(state, {b: sorted(partitions) for b, partitions in by_broker.items()}, target)
 
 
-def change_replicas_on(state: ClusterState, replicas: Replicas, target: ReplicaState) -> Steps[None]:
-    """Moves replicas to `target` and tells the brokers; replicas whose move is illegal are logged and left.
+def change_replicas_on(state: ClusterState, replicas: Replicas, target: ReplicaState) -> Steps[bool]:
+    """Moves replicas to `target` and tells the brokers; replicas whose move is illegal are logged and left. Returns
+    whether all brokers got metadata.
 
     `replicas` names the partitions of each broker, sorted.
     """
@@ -46,7 +47,7 @@ def change_replicas_on(state: ClusterState, replicas: Replicas, target: ReplicaS
                 yield _refused(PartitionReplica(tp, broker_id), current, target)
         if valid:
             yield from _change_on(state, batch, broker_id, valid, target)
-    yield from send(state, batch)
+    return (yield from send(state, batch))
 
 
 def _refused(replica: PartitionReplica, current: ReplicaState, target: ReplicaState) -> Log:
@@ -120,6 +121,7 @@ def _to_offline(
     never_led = [tp for tp in partitions if state.leadership(tp) is None]
     outcomes = (yield from _remove_from_isr(state, broker_id, led)) if led else {}
     reduced: dict[TopicPartition, LeaderAndIsr] = {}
+    vanished: list[TopicPartition] = []
     for tp in led:
         match outcomes.get(tp):
             case LeaderAndIsr() as known:
@@ -130,12 +132,12 @@ def _to_offline(
             case Failure(reason=reason):
                 fields = {"topic": tp.topic, "partition": tp.partition, "replica": broker_id, "reason": reason}
                 yield Log(ev.TRANSITION_REFUSED, fields, "error")
-            case None:  # queued for deletion and its znode is gone: neither success nor failure
-                pass
+            case None:  # queued for deletion and its znode is gone: there is no ISR to leave
+                vanished.append(tp)
     yield from log_reduced(broker_id, reduced)
     if never_led:
         batch.add_update_metadata_to_all(never_led)
-    state.put_replica_states(broker_id, (*reduced, *never_led), ReplicaState.OFFLINE)
+    state.put_replica_states(broker_id, (*reduced, *never_led, *vanished), ReplicaState.OFFLINE)
 
 
 def _remove_from_isr(
@@ -154,7 +156,7 @@ def _remove_from_isr(
         for tp, read in (yield from read_states(state, unsure)).items() if unsure else ():
             if not isinstance(read, Failure):
                 found[tp] = read
-            elif not (read.missing and state.is_queued_for_deletion(tp.topic)):
+            else:
                 outcomes[tp] = read
         wanted: dict[TopicPartition, LeaderAndIsr] = {}
         for tp in remaining:
@@ -169,7 +171,11 @@ def _remove_from_isr(
         if wanted:
             written, remaining = yield from write_states(state, wanted)
             outcomes.update(written)
-    return outcomes
+    return {tp: outcome for tp, outcome in outcomes.items() if not _went_with_its_topic(state, tp, outcome)}
+
+
+def _went_with_its_topic(state: ClusterState, tp: TopicPartition, outcome: Outcome) -> bool:
+    return isinstance(outcome, Failure) and outcome.missing and state.is_queued_for_deletion(tp.topic)
 
 
 def _believe(state: ClusterState, tp: TopicPartition, read: LeaderAndIsr) -> LeaderAndIsr:

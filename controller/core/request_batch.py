@@ -93,11 +93,13 @@ def stop_epoch(state: ClusterView, tp: TopicPartition) -> int:
     return NO_EPOCH if leadership is None else leadership.leader_epoch
 
 
-def send(state: ClusterView, batch: RequestBatch) -> Steps[None]:
-    """Sends what a batch says, if that is anything."""
+def send(state: ClusterView, batch: RequestBatch) -> Steps[bool]:
+    """Sends what a batch says, if that is anything. Returns whether all brokers got metadata, and the list of those
+    that live with it."""
     requests = tuple(requests_of(state, batch))
     if requests:
         yield Send(requests)
+    return sum(isinstance(request, UpdateMetadataRequest) for request in requests) == len(state.live_brokers)
 
 
 def requests_of(state: ClusterView, batch: RequestBatch) -> Iterator[ControlRequest]:

@@ -16,6 +16,7 @@ from typing import Final
 from controller.core.transitions import IllegalTransition, PartitionState, ReplicaState, check_partition, check_replica
 from controller.core.view import ClusterView
 from controller.wire.types import Broker, BrokerId, LeaderAndIsr, PartitionReplica, ReplicaAssignment, TopicPartition
+from controller.wire.znodes import TopicAssignment
 
 #: Ids of former controllers that are remembered.
 BROKERLESS_MAX: Final = 16
@@ -111,12 +112,16 @@ class ClusterState(ClusterView):
 
     # --- topics and assignments
 
-    def topic_learnt(self, topic: str, partitions: Mapping[int, ReplicaAssignment], topic_id: str | None) -> None:
+    def topic_learnt(self, topic: str, found: TopicAssignment) -> None:
         """A topic is there, or has these partitions too. An id that it had stays where none is given."""
         self._topics.add(topic)
-        if topic_id is not None:
-            self._topic_ids[topic] = topic_id
-        for partition, assignment in partitions.items():
+        if found.topic_id is not None:
+            self._topic_ids[topic] = found.topic_id
+        if found.rest:
+            self._topic_rests[topic] = found.rest
+        else:
+            self._topic_rests.pop(topic, None)
+        for partition, assignment in found.partitions.items():
             self.assign(TopicPartition(topic, partition), assignment)
 
     def assign(self, tp: TopicPartition, assignment: ReplicaAssignment) -> None:
@@ -137,13 +142,21 @@ class ClusterState(ClusterView):
             self._partitions_by_broker[broker_id][tp] = None
 
     def topic_gone(self, topic: str) -> None:
-        """Forgets a topic. The states of its partitions and replicas stay, as in Kafka (docs/deviations.md)."""
+        """Forgets a topic with all that was believed of it, its moves included: a topic of the same name is another."""
         for partition in list(self._assignments.get(topic, ())):
             tp = TopicPartition(topic, partition)
-            self._index_replicas(tp, self.assignment(tp).replicas, ())
+            replicas = self.assignment(tp).replicas
+            self._index_replicas(tp, replicas, ())
+            for broker_id in replicas:
+                self._replica_states[broker_id].pop(tp, None)
             self._forget_leadership(tp)
             self._imbalanced.discard(tp)
+            self._offline.discard(tp)
+            self.move_ended(tp)
+            if (before := self._partition_states.pop(tp, None)) is not None:
+                self._partitions_by_state[before].discard(tp)
         self._assignments.pop(topic, None)
+        self._topic_rests.pop(topic, None)
         self._deletion_counts.stop(topic)
         self._topics_to_be_deleted.discard(topic)
         self._topics_with_deletion_started.discard(topic)
@@ -202,6 +215,8 @@ class ClusterState(ClusterView):
         for state, members in partitions.items():
             self._partition_states.update(dict.fromkeys(members, state))
             self._partitions_by_state[state] = set(members)
+            if state is PartitionState.OFFLINE:
+                self._offline = {tp for tp in members if tp[0] not in self._topics_to_be_deleted}
 
     def start_replica_states(
         self, broker_id: BrokerId, partitions: Collection[TopicPartition], state: ReplicaState
@@ -220,6 +235,10 @@ class ClusterState(ClusterView):
         for before in moving:
             if before is not None and before is not state:
                 by_state[before].difference_update(partitions)
+        if state is PartitionState.OFFLINE:
+            self._offline.update(tp for tp in partitions if tp[0] not in self._topics_to_be_deleted)
+        elif self._offline:
+            self._offline.difference_update(partitions)
         if state is PartitionState.NON_EXISTENT:
             for tp in partitions:
                 states.pop(tp, None)
@@ -252,13 +271,15 @@ class ClusterState(ClusterView):
     # --- deletion
 
     def deletion_queued(self, topics: Iterable[str]) -> None:
-        """Topics are to be deleted; their partitions no longer count as imbalanced."""
+        """Topics are to be deleted; their partitions no longer count as imbalanced or offline."""
         for topic in topics:
             if topic not in self._deletion_counts:
                 replicas = self.replicas_of(self.partitions_of((topic,)))
                 self._deletion_counts.start(topic, [self.replica_state(r) for r in replicas])
             self._topics_to_be_deleted.add(topic)
-            self._imbalanced.difference_update(TopicPartition(topic, p) for p in self._assignments.get(topic, ()))
+            partitions = [TopicPartition(topic, p) for p in self._assignments.get(topic, ())]
+            self._imbalanced.difference_update(partitions)
+            self._offline.difference_update(partitions)
 
     def deletion_started(self, topics: Collection[str]) -> None:
         """Brokers are told of the deletion. Raises: IllegalTransition, for a topic that nobody asked to delete."""

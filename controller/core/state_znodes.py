@@ -95,7 +95,8 @@ def write_states(
             retry.append(tp)
             yield Log(ev.ZK_WRITE_CONFLICTED, {"topic": tp.topic, "partition": tp.partition}, "debug")
         else:
-            outcomes[tp] = Failure(f"the state znode of {tp} refuses: {result.code.name}", FailureKind.ZOOKEEPER)
+            reason, missing = f"the state znode of {tp} refuses: {result.code.name}", result.code is ZkCode.NO_NODE
+            outcomes[tp] = Failure(reason, FailureKind.ZOOKEEPER, missing=missing)
     return outcomes, retry
 
 

@@ -46,7 +46,9 @@ def read_assignments(topics: Iterable[str]) -> Steps[dict[str, TopicAssignment]]
     for topic, result in zip(names, results, strict=True):
         if result.ok:
             try:
-                found[topic] = TopicZNode.parse(result.data)
+                content = found[topic] = TopicZNode.parse(result.data)
+                for p, reason in content.refused.items():
+                    yield refused_znode(TopicZNode.path(topic), f"partition {p}: {reason}")
             except ZnodeError as error:
                 found[topic] = TopicAssignment()
                 yield refused_znode(TopicZNode.path(topic), error)
@@ -58,7 +60,7 @@ def read_assignments(topics: Iterable[str]) -> Steps[dict[str, TopicAssignment]]
 
 def learn(state: ClusterState, topic: str, found: TopicAssignment) -> list[tuple[TopicPartition, ReplicaAssignment]]:
     """Believes an assignment; returns its partitions."""
-    state.topic_learnt(topic, found.partitions, found.topic_id)
+    state.topic_learnt(topic, found)
     return [(TopicPartition(topic, p), a) for p, a in sorted(found.partitions.items())]
 
 
@@ -140,15 +142,34 @@ def _create(state: ClusterState, partitions: Sequence[TopicPartition]) -> Steps[
 def partitions_changed(state: ClusterState, topic: str) -> Steps[None]:
     """A topic znode was rewritten: new partitions are taken up, other changes to it are ignored."""
     found = (yield from read_assignments((topic,))).get(topic, TopicAssignment())
+    if topic not in state.topics:
+        return  # its TopicChange is still to come, or it is gone
+    yield from _give_id_back(state, topic, found)
     added = {p: a for p, a in found.partitions.items() if not state.assignment(TopicPartition(topic, p)).replicas}
     if not added:
+        learn(state, topic, replace(found, partitions={}))
         return
     if state.is_queued_for_deletion(topic):
         yield from _restore(state, topic, found)
         return
-    learnt = learn(state, topic, TopicAssignment(partitions=added, topic_id=found.topic_id))
+    learnt = learn(state, topic, replace(found, partitions=added))
     yield from trace_assignments(state, learnt)
     yield from _create(state, [tp for tp, _ in learnt])
+
+
+def _give_id_back(state: ClusterState, topic: str, found: TopicAssignment) -> Steps[None]:
+    """A writer that knows no topic ids has dropped this one: it is written back, unless the znode changed meanwhile."""
+    topic_id = state.topic_ids.get(topic)
+    if topic_id is None or found.topic_id is not None or not found.partitions:
+        return
+    path = TopicZNode.path(topic)
+    (now,) = yield from read_any((GetData(path),))
+    if now.stat is None or TopicZNode.decode(now.data) != found:
+        return  # the watch tells of it
+    content = TopicZNode.encode(replace(found, topic_id=topic_id))
+    (result,) = yield from write((SetData(path, content, now.stat.version),), state.epoch_zk_version)
+    if not result.ok:
+        yield Log(ev.ZK_WRITES_REFUSED, {"path": path, "reason": result.code.name}, "warning")
 
 
 def _restore(state: ClusterState, topic: str, found: TopicAssignment) -> Steps[None]:
@@ -159,7 +180,7 @@ def _restore(state: ClusterState, topic: str, found: TopicAssignment) -> Steps[N
     kept = {
         p: state.assignment(TopicPartition(topic, p)) for p in sorted(found.partitions) if str(p) in listed.children
     }
-    content = TopicAssignment(partitions=kept, topic_id=state.topic_ids.get(topic))
+    content = replace(found, partitions=kept, topic_id=state.topic_ids.get(topic))
     (result,) = yield from write((SetData(TopicZNode.path(topic), TopicZNode.encode(content)),), state.epoch_zk_version)
     if not result.ok:
         yield Log(ev.ZK_WRITES_REFUSED, {"path": TopicZNode.path(topic), "reason": result.code.name}, "error")

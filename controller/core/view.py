@@ -11,12 +11,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from typing import Final
+from typing import Any, Final
 
 from controller.core.deletion_counts import DeletionCounts
 from controller.core.settings import ControllerSettings
 from controller.core.transitions import PartitionState, ReplicaState
 from controller.wire.types import Broker, BrokerId, LeaderAndIsr, PartitionReplica, ReplicaAssignment, TopicPartition
+from controller.wire.znodes import TopicAssignment
 
 #: Replicas, by broker: what a batch of the replica machine works on.
 Replicas = Mapping[BrokerId, Sequence[TopicPartition]]
@@ -49,6 +50,9 @@ class ClusterView:
         self._offline_dirs: dict[BrokerId, set[TopicPartition]] = {}
         self._topics: set[str] = set()
         self._topic_ids: dict[str, str] = {}
+        self._topic_rests: dict[str, Mapping[str, Any]] = {}
+        #: Partitions in OFFLINE, those of topics queued for deletion excepted: Kafka does not count them.
+        self._offline: set[TopicPartition] = set()
         self._partitions_being_reassigned: set[TopicPartition] = set()
         self._watched_states: set[TopicPartition] = set()
         self._topics_to_be_deleted: set[str] = set()
@@ -167,6 +171,14 @@ class ClusterView:
     def topic_ids(self) -> Mapping[str, str]:
         """The ids of the topics that have one."""
         return self._topic_ids
+
+    def topic_content(self, topic: str) -> TopicAssignment:
+        """The whole znode of a topic as it is believed: also what nobody here understands."""
+        return TopicAssignment(
+            partitions=self.topic_assignment(topic),
+            topic_id=self._topic_ids.get(topic),
+            rest=self._topic_rests.get(topic, {}),
+        )
 
     def assignment(self, tp: TopicPartition) -> ReplicaAssignment:
         """The assignment, empty for an unknown partition."""
@@ -312,7 +324,7 @@ class ClusterView:
         queued = self._topics_to_be_deleted
         return {
             "ActiveControllerCount": int(self._serving),
-            "OfflinePartitionsCount": len(self._partitions_by_state.get(PartitionState.OFFLINE, ())),
+            "OfflinePartitionsCount": len(self._offline),
             "PreferredReplicaImbalanceCount": len(self._imbalanced),
             "GlobalTopicCount": len(self._topics),
             "GlobalPartitionCount": len(self._leadership),
@@ -327,7 +339,9 @@ class ClusterView:
 
     def recount(self) -> dict[str, int]:
         """The counters that are kept incrementally, from scratch: the oracle of the tests."""
-        offline = [tp for tp, s in self._partition_states.items() if s is PartitionState.OFFLINE]
+        queued = self._topics_to_be_deleted
+        states = self._partition_states.items()
+        offline = [tp for tp, s in states if s is PartitionState.OFFLINE and tp.topic not in queued]
         waiting = [self.replica_state(r) for r in self.replicas_of(self.partitions_of(self._topics_to_be_deleted))]
         return {
             "OfflinePartitionsCount": len(offline),

@@ -43,6 +43,7 @@ from controller.wire.errors import ErrorCode
 from controller.wire.types import Broker, BrokerId, TopicPartition
 from controller.world.client import BrokerConnection
 from controller.world.ports import Network
+from controller.world.supervisor import Supervisor
 
 #: Pause before a failed request is sent again (spec §7.6).
 RETRY_PAUSE_S: Final = 0.1
@@ -86,6 +87,7 @@ class Channels:
         emit: Callable[[Event], None],
         deletion_started: Callable[[str], bool],
         log: FilteringBoundLogger,
+        supervisor: Supervisor | None = None,
     ) -> None:
         self._client_id = str(controller_id)
         self._network = network
@@ -93,12 +95,15 @@ class Channels:
         self._emit = emit
         self._deletion_started = deletion_started
         self._log = log
+        self._supervisor = supervisor or Supervisor(log)
         self._channels: dict[BrokerId, _Channel] = {}
 
     def add(self, brokers: Iterable[Broker]) -> None:
-        """Opens channels; a broker that has one keeps it."""
+        """Opens channels; a broker that has one keeps it, and is reached at its new address if that changed."""
         for broker in brokers:
-            if broker.broker_id not in self._channels:
+            if (channel := self._channels.get(broker.broker_id)) is not None:
+                channel.move(broker)
+            else:
                 self._channels[broker.broker_id] = _Channel(
                     broker,
                     self._client_id,
@@ -106,13 +111,18 @@ class Channels:
                     self._settings,
                     self._answered,
                     self._log.bind(broker=broker.broker_id),
+                    self._supervisor,
                 )
 
     def remove(self, broker_ids: Iterable[BrokerId]) -> None:
         """Closes channels; what they had queued is lost."""
         for broker_id in broker_ids:
-            if (channel := self._channels.pop(broker_id, None)) is not None:
+            if (channel := self._channels.pop(broker_id, None)) is None:
+                continue
+            try:
                 channel.close()
+            except Exception as error:  # whatever it is: the other channels must be closed, too
+                self._log.error(ev.REQUEST_FAILED, broker=broker_id, reason=f"its channel does not close: {error!r}")
 
     def send(self, requests: Iterable[ControlRequest]) -> int:
         """Queues each request for its broker, in order; returns how many. Those without a channel are dropped."""
@@ -158,6 +168,7 @@ class _Channel:
         settings: ChannelSettings,
         answered: Callable[[ControlRequest, Any], None],
         log: FilteringBoundLogger,
+        supervisor: Supervisor,
     ) -> None:
         self._broker = broker
         self._client_id = client_id
@@ -173,9 +184,8 @@ class _Channel:
         #: Requests queued, and those of them that are answered or superseded, since the channel was opened.
         self.queued = 0
         self.done = 0
-        self._task = asyncio.get_running_loop().create_task(
-            self._run(), name=f"Controller-{client_id}-to-broker-{broker.broker_id}-send-thread"
-        )
+        self._under_way: tuple[ControlRequest, Encoder] | None = None
+        self._task = supervisor.keep(f"Controller-{client_id}-to-broker-{broker.broker_id}-send-thread", self._run)
 
     def put(self, request: ControlRequest, encoder: Encoder) -> None:
         """Queues a request behind all others; `encoder` is shared by the requests of its batch."""
@@ -184,6 +194,12 @@ class _Channel:
         if len(self._queue) > self._merge_at:
             self._merge()
         self._wake.set()
+
+    def move(self, broker: Broker) -> None:
+        """From now on the broker is reached where this registration says; what waits for it goes there."""
+        if broker.endpoints != self._broker.endpoints:
+            self._disconnect()
+        self._broker = broker
 
     def close(self) -> None:
         """Stops at once. Idempotent."""
@@ -207,12 +223,19 @@ class _Channel:
     async def _run(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
-            while not self._queue:
+            while self._under_way is None and not self._queue:
                 self._wake.clear()
                 await self._wake.wait()
-            queued_s, request, encoder = self._queue.popleft()
-            self._gauges.queue.add((loop.time() - queued_s) * 1000)
-            await self._deliver(request, encoder)
+            if self._under_way is None:
+                queued_s, request, encoder = self._queue.popleft()
+                self._under_way = request, encoder
+                self._gauges.queue.add((loop.time() - queued_s) * 1000)
+            try:
+                await self._deliver(*self._under_way)
+            except Exception:  # the supervisor's; what was under way is sent again, on another connection
+                self._disconnect()
+                raise
+            self._under_way = None
             self.done += 1
             self._gauges.requests += 1
 
@@ -228,7 +251,7 @@ class _Channel:
             attempt += 1
             try:
                 answer = await self._attempt(request, body)
-            except (OSError, TimeoutError, protocol.ProtocolError) as error:
+            except (OSError, TimeoutError, protocol.ProtocolError, ValueError, OverflowError) as error:
                 self._disconnect()
                 self._gauges.failures += 1
                 if attempt & (attempt - 1) == 0:  # the 1st, 2nd, 4th, ...: a dead broker must not flood the log
@@ -242,14 +265,13 @@ class _Channel:
             return
 
     async def _attempt(self, request: ControlRequest, body: Body) -> Any:
-        """One try. Raises: OSError, TimeoutError, ProtocolError."""
+        """One try. Raises: OSError, TimeoutError, ProtocolError; ValueError and OverflowError, for an address that
+        cannot be."""
         connection = self._connection
         if connection is None or not connection.is_open:
             connection = self._connection = await self._connect()
         api_key, version = _APIS[type(request)]
-        return await connection.call(
-            api_key, version, b"".join(body), timeout_s=self._settings.request_timeout_ms / 1000
-        )
+        return await connection.call(api_key, version, body, timeout_s=self._settings.request_timeout_ms / 1000)
 
     async def _connect(self) -> BrokerConnection:
         endpoint = self._broker.endpoint(self._settings.listener)

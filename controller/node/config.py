@@ -53,6 +53,7 @@ class Properties(BaseModel):
     unclean_leader_election_enable: bool = False
     zookeeper_connection_timeout_ms: int | None = None
     zookeeper_session_timeout_ms: int = Field(default=18_000, gt=0)
+    zookeeper_max_in_flight_requests: int = Field(default=100, ge=1)
 
     @property
     def inter_broker_listener(self) -> str:

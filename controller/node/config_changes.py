@@ -25,6 +25,7 @@ from controller.wire.zk_operations import ZkSessionExpired
 from controller.wire.znodes import DEFAULT_ENTITY
 from controller.world.config_notices import RETRY_S, ConfigNotices, read_configs
 from controller.world.ports import Clock
+from controller.world.supervisor import Supervisor
 
 UNCLEAN: Final = "unclean.leader.election.enable"
 
@@ -65,10 +66,10 @@ class DynamicConfigs:
         """Broker settings by where they come from."""
         return BrokerLevels(dynamic=self._dynamic, dynamic_default=self._dynamic_default, static=self._static)
 
-    def start(self) -> None:
+    def start(self, supervisor: Supervisor) -> None:
         """Reads what is there, then follows."""
         self._notices.look()
-        self._task = asyncio.get_running_loop().create_task(self._run(), name="config-changes")
+        self._task = supervisor.keep("config-changes", self._run)
 
     def notice(self) -> None:
         """Something changed, or a new session has no watch yet: list again. Coalesces."""

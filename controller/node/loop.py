@@ -40,6 +40,7 @@ from controller.node.timings import LoopGauges, Work
 from controller.wire import log_events as ev
 from controller.wire.zk_operations import Multi, ZkOp, ZkResult, ZkWriteOp
 from controller.world.ports import Clock
+from controller.world.supervisor import Supervisor
 
 
 class EventLost(Exception):
@@ -124,9 +125,9 @@ class ControllerLoop:
 
     # --- the queue
 
-    def start(self) -> None:
-        """Starts taking events."""
-        self._task = asyncio.get_running_loop().create_task(self._run(), name="controller-event-thread")
+    def start(self, supervisor: Supervisor) -> None:
+        """Starts taking events: without that task the process is of no use, so it ends with it."""
+        self._task = supervisor.vital("controller-event-thread", self._run)
 
     async def stop(self, timeout_s: float = 5.0) -> None:
         """Preempts what waits, lets the event in progress end for at most `timeout_s`, and stops. Idempotent."""
@@ -234,7 +235,7 @@ class ControllerLoop:
         each is read when it is processed, and one step serves all."""
         queued = self._queue.popleft()
         if isinstance(queued.event, PartitionReassignmentIsrChange):
-            others = set()
+            others = set(queued.event.others)
             while self._queue and isinstance(following := self._queue[0].event, PartitionReassignmentIsrChange):
                 others |= {following.topic_partition, *following.others}
                 self._queue.popleft()

@@ -41,6 +41,7 @@ from controller.wire.zk_operations import (
 from controller.world.ports import Clock, Network, ZkConnector
 from controller.world.producer_ids import ProducerIds
 from controller.world.standard_znodes import prepare_cluster
+from controller.world.supervisor import Supervisor
 
 #: Pause between attempts to open a new session (spec controller.md §2.6).
 SESSION_RETRY_S: Final = 1.0
@@ -120,6 +121,8 @@ class Controller:
         self._trace_line, self._trace_seq = trace_line, 0
         state = ClusterState(identity.controller_id, replace(properties.core(), trace=trace_line is not None))
         self.state: ClusterView = state  # for everybody to look at; only the loop's core changes it
+        self._halted: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self.supervisor = Supervisor(self._log, halt=self._halted.set_result)
         self.zk = Zk(world.connector, self._watched, self._expired)
         self.channels = Channels(
             controller_id=identity.controller_id,
@@ -128,6 +131,7 @@ class Controller:
             emit=self._emit,
             deletion_started=lambda topic: topic in self.state.topics_with_deletion_started,
             log=self._log,
+            supervisor=self.supervisor,
         )
         self.loop = ControllerLoop(
             core=BoundCore(state),
@@ -147,14 +151,7 @@ class Controller:
             clock=world.clock,
             log=self._log,
         )
-        self.server = Server(
-            Limits(
-                request_bytes=properties.socket_request_max_bytes,
-                connections=properties.max_connections,
-                idle_ms=properties.connections_max_idle_ms,
-            ),
-            self._log,
-        )
+        self.server = Server(_limits(properties), self._log)
         self._renewal: asyncio.Task[None] | None = None
 
     async def start(self) -> Endpoint:
@@ -171,10 +168,10 @@ class Controller:
         except BaseException:
             await self.stop()
             raise
-        self.loop.start()
+        self.loop.start(self.supervisor)
         shown = Broker(broker_id=self._identity.controller_id, endpoints=endpoints)
         self.loop.put(Startup(self.zk.session_id, shown))
-        self._configs.start()
+        self._configs.start(self.supervisor)
         self.server.open(self._node(cluster_id, shown))
         endpoint = next(e for e in endpoints if e.listener == self._properties.inter_broker_listener)
         self._log.info(
@@ -199,16 +196,22 @@ class Controller:
         return tuple(endpoints)
 
     async def stop(self) -> None:
-        """Stops taking requests and events, drops what was queued for brokers, and ends the session. Idempotent."""
-        await self.server.close()
-        if self._renewal is not None:
-            self._renewal.cancel()
-            await asyncio.gather(self._renewal, return_exceptions=True)
-        await self._configs.stop()
-        await self.loop.stop()
-        self.channels.close()
-        await self.zk.close()
+        """Stops taking requests and events, drops what was queued for brokers, and ends the session. A step that fails
+        is logged and skips no other. Idempotent."""
+        for stop in (self.server.close, self._configs.stop, self.loop.stop, self._close_channels, self.zk.close):
+            try:
+                await stop()
+            except Exception as error:  # whatever it is: the session must end, so that another can take over
+                self._log.error(ev.CONTROLLER_FAULTED, reason=f"{stop.__qualname__} failed", exc_info=error)
         self._log.info(ev.CONTROLLER_STOPPED)
+
+    async def wait_halted(self) -> str:
+        """Waits until the process must end by itself, and says why. Who waits stops it."""
+        return await asyncio.shield(self._halted)
+
+    async def _close_channels(self) -> None:
+        self.channels.close()
+        await self.supervisor.stop()
 
     def _node(self, cluster_id: str, endpoint: Broker) -> Node:
         return Node(
@@ -260,7 +263,7 @@ class Controller:
         """Source: spec controller.md §2.6."""
         self._log.warning(ev.ZK_SESSION_EXPIRED)
         taken = self.loop.expire()
-        self._renewal = asyncio.get_running_loop().create_task(self._renew(taken), name="session-renewal")
+        self._renewal = self.supervisor.vital("session-renewal", lambda: self._renew(taken))
 
     async def _renew(self, expire_taken: asyncio.Event) -> None:
         """Once `Expire` is being processed (so the event before has ended): a new session, then the election. It is
@@ -292,3 +295,11 @@ class Controller:
             **row.columns,
         )
         self._trace_line(line)
+
+
+def _limits(properties: Properties) -> Limits:
+    return Limits(
+        request_bytes=properties.socket_request_max_bytes,
+        connections=properties.max_connections,
+        idle_ms=properties.connections_max_idle_ms,
+    )

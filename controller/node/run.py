@@ -102,6 +102,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             options.zookeeper,
             session_timeout_ms=properties.zookeeper_session_timeout_ms,
             connect_timeout_s=properties.connect_timeout_s,
+            requests_in_flight=properties.zookeeper_max_in_flight_requests,
         )
     except ListenerError as error:
         return _failed(str(error), EXIT_USAGE)
@@ -152,10 +153,14 @@ async def _run(
     except OSError as error:
         await controller.stop()
         return _failed(f"cannot serve metrics on {metrics_listener}: {error.strerror or error}")
-    await signalled
+    halted = asyncio.ensure_future(controller.wait_halted())
+    await asyncio.wait({signalled, halted}, return_when=asyncio.FIRST_COMPLETED)
     if metrics is not None:
         await metrics.close()
     await controller.stop()
+    if halted.done():
+        return _failed(halted.result())
+    halted.cancel()
     return EXIT_OK
 
 

@@ -172,6 +172,14 @@ def encode_request(
 
     Raises: ValueError for a name or value that does not fit the schema.
     """
+    data = encode_body(api_key, api_version, body)
+    return encode_request_head(api_key, api_version, correlation_id, client_id, len(data)) + data
+
+
+def encode_request_head(
+    api_key: int, api_version: int, correlation_id: int, client_id: str | None, body_bytes: int
+) -> bytes:
+    """What goes before a body of that many bytes: the size of the frame, and the header."""
     schema: Any = load_request_schema(api_key, api_version)
     version = schema.__header_schema__.__version__
     header = _HEAD.pack(api_key, api_version, correlation_id)
@@ -179,7 +187,7 @@ def encode_request(
         header += write_text(client_id)
     if version > 1:
         header += b"\x00"
-    return frame(header, encode_body(api_key, api_version, body))
+    return (len(header) + body_bytes).to_bytes(4, "big", signed=True) + header
 
 
 def encode_response(api_key: int, api_version: int, correlation_id: int, body: Mapping[str, Any] | bytes) -> bytes:

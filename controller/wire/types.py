@@ -20,6 +20,9 @@ NO_EPOCH: Final = -1
 EPOCH_DURING_DELETE: Final = -2
 INITIAL_LEADER_EPOCH: Final = 0
 INITIAL_PARTITION_EPOCH: Final = 0
+#: Broker ids and numbers of partitions are int32 on the wire.
+BROKER_ID_MAX: Final = 2**31 - 1
+PARTITION_MAX: Final = 2**31 - 1
 #: A broker epoch that brokers never take for stale.
 NO_BROKER_EPOCH: Final = -1
 
@@ -91,6 +94,21 @@ class ReplicaAssignment:
         """Whether replicas are being added or removed."""
         return bool(self.adding_replicas or self.removing_replicas)
 
+    @property
+    def flaw(self) -> str | None:
+        """Why no cluster can have this assignment, or None. Dead or unknown brokers are no flaw: they may come."""
+        reason = flaw_of_replicas(self.replicas)
+        if reason is not None or not self.is_being_reassigned:
+            return reason
+        adding, removing = set(self.adding_replicas), set(self.removing_replicas)
+        if not adding | removing <= set(self.replicas):
+            return f"what is added {list(adding)} or removed {list(removing)} is not among {list(self.replicas)}"
+        if adding & removing:
+            return f"{sorted(adding & removing)} would be added and removed"
+        if not self.target_replicas:
+            return "all replicas would be removed"
+        return None if self.origin_replicas else "all replicas would be added, to none"
+
     def reassign_to(self, target: Sequence[BrokerId]) -> ReplicaAssignment:
         """The assignment on the way from the origin of this one to `target`."""
         origin = self.origin_replicas
@@ -108,6 +126,17 @@ class ReplicaAssignment:
             adding_replicas=_drop(self.adding_replicas, replica),
             removing_replicas=_drop(self.removing_replicas, replica),
         )
+
+
+def flaw_of_replicas(replicas: Sequence[BrokerId]) -> str | None:
+    """Why no partition can have these replicas, or None."""
+    if not replicas:
+        return "there is no replica"
+    if len(set(replicas)) != len(replicas):
+        return f"a broker is named twice in {list(replicas)}"
+    if min(replicas) < 0 or max(replicas) > BROKER_ID_MAX:
+        return f"{list(replicas)} holds what is no broker id; allowed are 0 to {BROKER_ID_MAX}"
+    return None
 
 
 @lru_cache(maxsize=16_384)

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Final
 
@@ -33,15 +32,14 @@ from controller.wire.notice_znodes import (
     encode_partitions,
     parse_partitions,
 )
+from controller.wire.topic_znode import TopicAssignment, TopicsZNode, TopicZNode
 from controller.wire.types import (
     NO_LEADER,
     Broker,
     BrokerId,
     Endpoint,
     LeaderAndIsr,
-    ReplicaAssignment,
     TopicPartition,
-    settled,
 )
 from controller.wire.znode_json import MISSHAPEN, ZnodeError, broker_ids, dump, load, number
 
@@ -57,6 +55,9 @@ __all__ = [
     "PreferredReplicaElectionZNode",
     "ProducerIdBlockZNode",
     "ReassignPartitionsZNode",
+    "TopicAssignment",
+    "TopicZNode",
+    "TopicsZNode",
     "ZnodeError",
     "decode_partitions",
     "encode_partitions",
@@ -203,69 +204,6 @@ def _endpoints(value: Mapping[str, Any], version: int) -> tuple[Endpoint, ...]:
             Endpoint(host=host, port=int(match["port"]), listener=listener, security_protocol=_PROTOCOLS[protocol])
         )
     return tuple(found)
-
-
-class TopicsZNode:
-    """Parent of the topics."""
-
-    path: Final = "/brokers/topics"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicAssignment:
-    """What a topic znode says: the assignment of each partition, and the topic's id where it has one."""
-
-    partitions: Mapping[int, ReplicaAssignment] = field(default_factory=dict)
-    topic_id: str | None = None
-
-
-class TopicZNode:
-    """The assignment of a topic."""
-
-    @staticmethod
-    def path(topic: str) -> str:
-        """`/brokers/topics/T`."""
-        return f"{TopicsZNode.path}/{topic}"
-
-    @staticmethod
-    def encode(assignment: TopicAssignment) -> bytes:
-        """Version 3, as 3.9 writes it at every inter.broker.protocol; partitions in numeric order."""
-        partitions = dict(sorted(assignment.partitions.items()))
-        value: dict[str, Any] = {"partitions": {str(p): a.replicas for p, a in partitions.items()}}
-        if assignment.topic_id is not None:
-            value["topic_id"] = assignment.topic_id
-        value["adding_replicas"] = {str(p): a.adding_replicas for p, a in partitions.items() if a.adding_replicas}
-        value["removing_replicas"] = {str(p): a.removing_replicas for p, a in partitions.items() if a.removing_replicas}
-        value["version"] = 3
-        return dump(value)
-
-    @staticmethod
-    def decode(data: bytes | None) -> TopicAssignment:
-        """Versions 1 to 3; empty when it does not parse."""
-        try:
-            return TopicZNode.parse(data)
-        except ZnodeError:
-            return TopicAssignment()
-
-    @staticmethod
-    def parse(data: bytes | None) -> TopicAssignment:
-        """As `decode`. Raises ZnodeError when it does not parse."""
-        value = load(data)
-        try:
-            adding, removing = value.get("adding_replicas") or {}, value.get("removing_replicas") or {}
-            listed = value.get("partitions") or {}
-            partitions = {int(p): settled(broker_ids(replicas)) for p, replicas in listed.items()}
-            for p in adding.keys() | removing.keys():
-                if p in listed:
-                    partitions[int(p)] = ReplicaAssignment(
-                        replicas=broker_ids(listed[p]),
-                        adding_replicas=broker_ids(adding.get(p, [])),
-                        removing_replicas=broker_ids(removing.get(p, [])),
-                    )
-            topic_id = value.get("topic_id")
-            return TopicAssignment(partitions=partitions, topic_id=topic_id if isinstance(topic_id, str) else None)
-        except MISSHAPEN as error:
-            raise ZnodeError(f"it holds no assignment: {error!r}") from error
 
 
 class TopicPartitionsZNode:

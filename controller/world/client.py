@@ -9,11 +9,14 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from controller.wire import protocol
 from controller.wire.framing import FrameBuffer, FrameError
 from controller.world.ports import Connection, Network
+
+#: Frames above this are sent piece by piece.
+PIECE_BYTES: Final = 256 * 1024
 
 
 class Disconnected(ConnectionError):
@@ -30,6 +33,7 @@ class BrokerConnection:
         self._connection = connection
         self._client_id = client_id
         self._correlation = itertools.count(1)
+        self._writing = asyncio.Lock()
         self._waiting: dict[int, tuple[int, int, asyncio.Future[Any]]] = {}
         self._reader = asyncio.ensure_future(self._read())
 
@@ -47,9 +51,16 @@ class BrokerConnection:
         return not self._reader.done()
 
     async def call(
-        self, api_key: int, api_version: int, body: Mapping[str, Any] | bytes, *, timeout_s: float = 30.0
+        self,
+        api_key: int,
+        api_version: int,
+        body: Mapping[str, Any] | bytes | tuple[bytes, ...],
+        *,
+        timeout_s: float = 30.0,
     ) -> Any:
         """Sends a request and returns the body of its answer (a kio entity; see `protocol`).
+
+        A body in parts is never put together: what many peers get alike exists once, however slowly they read.
 
         Raises: Disconnected, when the connection is or gets closed; TimeoutError after `timeout_s` (the connection is
         then closed, because later answers could no longer be told from this one's); ProtocolError for bytes that
@@ -61,14 +72,34 @@ class BrokerConnection:
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._waiting[correlation_id] = (api_key, api_version, answer)
         try:
-            self._connection.send(protocol.encode_request(api_key, api_version, correlation_id, self._client_id, body))
+            about = api_key, api_version, correlation_id, self._client_id
+            if isinstance(body, tuple):
+                parts = protocol.encode_request_head(*about, sum(map(len, body))), *body
+            else:
+                parts = (protocol.encode_request(*about, body),)
             async with asyncio.timeout(timeout_s):
+                await self._send(*parts)
                 return await answer
         except TimeoutError:
             self.close()
             raise
         finally:
             self._waiting.pop(correlation_id, None)
+
+    async def _send(self, *parts: bytes) -> None:
+        """One frame at a time. A long one goes in pieces, each behind what the peer has taken. Raises: OSError."""
+        async with self._writing:
+            if sum(map(len, parts)) <= PIECE_BYTES:
+                self._connection.send(b"".join(parts))
+                return
+            try:
+                for part in parts:
+                    for at in range(0, len(part), PIECE_BYTES):
+                        self._connection.send(part[at : at + PIECE_BYTES])
+                        await self._connection.drain()
+            except BaseException:
+                self.close()  # half a frame was sent: nothing may follow it
+                raise
 
     def close(self) -> None:
         """Closes; calls that wait raise Disconnected. Idempotent."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from controller.node.requests.context import Body, Node, check_size, check_written
@@ -96,7 +96,7 @@ async def _plan(node: Node, topic: Any, brokers: Sequence[BrokerRack]) -> _Grown
     existing = {p: a.replicas for p, a in before.partitions.items()}
     added = add_partitions(name, existing, brokers, total=total, manual=_manual(topic, total - known, brokers))
     partitions = {**before.partitions, **{p: ReplicaAssignment(replicas=r) for p, r in added.items()}}
-    return _Grown(before=before, after=TopicAssignment(partitions=partitions, topic_id=before.topic_id))
+    return _Grown(before=before, after=replace(before, partitions=partitions))
 
 
 def _manual(topic: Any, increment: int, brokers: Sequence[BrokerRack]) -> list[tuple[BrokerId, ...]] | None:

@@ -39,7 +39,7 @@ class Call:
 
 
 class Unit:
-    """What travels in one request: one operation, or a run of reads. It is sent again after a lost connection."""
+    """What travels together: one operation, or a run of reads. It is sent again after a lost connection."""
 
     __slots__ = ("call", "first", "ops")
 
@@ -47,6 +47,12 @@ class Unit:
         self.call = call
         self.first = first
         self.ops = ops
+
+    @property
+    def requests(self) -> int:
+        """How many requests it takes: a run of watched reads has its watches set by one of its own."""
+        first = self.ops[0]
+        return 2 if len(self.ops) > 1 and isinstance(first, GetData) and first.watch else 1
 
     def singly(self) -> Iterator[Unit]:
         """The same operations, one per request."""

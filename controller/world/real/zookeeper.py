@@ -45,9 +45,11 @@ from controller.world.real.units import Call, Unit, units_of
 
 log = structlog.get_logger(__name__)
 
-#: Units that wait for their answers, of one or two requests each. kazoo wakes its thread with one byte per request
-#: through a socket pair that blocks when about 270 such bytes wait, so twice this must stay well below.
-IN_FLIGHT_MAX: Final = 100
+#: Requests that wait for their answers, where nothing else is said (Kafka's default is 10, of single operations). kazoo
+#: wakes its thread with one byte per request through a socket pair that blocks when about 270 such bytes wait, so no
+#: setting can make it more than the second number.
+IN_FLIGHT_DEFAULT: Final = 100
+IN_FLIGHT_MAX: Final = 200
 
 _WATCH_KINDS: Final = {
     1: WatchKind.CREATED,
@@ -64,9 +66,17 @@ class KazooConnector:
 
     `hosts` is Kafka's `zookeeper.connect`: `host:port[,host:port...][/chroot]`. A missing chroot is created.
     `session_timeout_ms` is what is asked for; the server may allow less or more. `connect_timeout_s` bounds `connect`.
+    `requests_in_flight` is `zookeeper.max.in.flight.requests`: how many wait for their answers at most.
     """
 
-    def __init__(self, hosts: str, *, session_timeout_ms: int = 18_000, connect_timeout_s: float = 18.0) -> None:
+    def __init__(
+        self,
+        hosts: str,
+        *,
+        session_timeout_ms: int = 18_000,
+        connect_timeout_s: float = 18.0,
+        requests_in_flight: int = IN_FLIGHT_DEFAULT,
+    ) -> None:
         servers, slash, path = hosts.partition("/")
         if not servers.strip():
             raise ValueError(f"zookeeper.connect {hosts!r} names no server; expected host:port[,host:port...][/chroot]")
@@ -74,10 +84,13 @@ class KazooConnector:
         self._chroot = (slash + path).rstrip("/")
         self._session_timeout_ms = session_timeout_ms
         self._connect_timeout_s = connect_timeout_s
+        self._requests_in_flight = min(requests_in_flight, IN_FLIGHT_MAX)
 
     async def connect(self, *, on_watch: Callable[[WatchEvent], None], on_expired: Callable[[], None]) -> KazooSession:
         """A new session; see `ports.ZkConnector.connect`. Raises ZkUnreachable."""
-        session = KazooSession(self._client(), self._chroot, on_watch=on_watch, on_expired=on_expired)
+        session = KazooSession(
+            self._client(), self._chroot, self._requests_in_flight, on_watch=on_watch, on_expired=on_expired
+        )
         try:
             async with asyncio.timeout(self._connect_timeout_s):
                 await session.start()
@@ -110,7 +123,13 @@ class KazooSession:
     """
 
     def __init__(
-        self, client: Any, chroot: str, *, on_watch: Callable[[WatchEvent], None], on_expired: Callable[[], None]
+        self,
+        client: Any,
+        chroot: str,
+        requests_in_flight: int,
+        *,
+        on_watch: Callable[[WatchEvent], None],
+        on_expired: Callable[[], None],
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self.client = client
@@ -121,6 +140,7 @@ class KazooSession:
         self._outbox: deque[Unit] = deque()
         self._lost: list[Unit] = []
         self._in_flight = 0
+        self._in_flight_max = requests_in_flight
         self._multi_read: bool | None = None  # None: not known yet; the first one goes alone, as `_probe`
         self._probe: Unit | None = None
         self._ended = ""
@@ -180,9 +200,11 @@ class KazooSession:
     # On the loop.
 
     def _pump(self) -> None:
-        while self._outbox and self._in_flight < IN_FLIGHT_MAX and not self._ended and self._probe is None:
+        while self._outbox and not self._ended and self._probe is None:
             unit = self._outbox[0]
-            if len(unit.ops) > 1 and self._multi_read is False:
+            if self._in_flight + unit.requests > self._in_flight_max and self._in_flight:
+                return
+            if len(unit.ops) > 1 and (self._multi_read is False or unit.requests > self._in_flight_max):
                 self._outbox.popleft()
                 self._outbox.extendleft(reversed(list(unit.singly())))
                 continue
@@ -200,7 +222,7 @@ class KazooSession:
         with self._fence:
             if self._connection_seen == 0 or self._connection_seen != self._connections:
                 return False
-            self._in_flight += 1
+            self._in_flight += unit.requests
             if reads and reads[0].watch:
                 arming = self._watches.expect(reads)
                 self.client._call(arming.request(), _ArmingReply(self, arming))
@@ -208,7 +230,7 @@ class KazooSession:
         return True
 
     def _answered(self, unit: Unit, results: Sequence[ZkResult]) -> None:
-        self._in_flight -= 1
+        self._in_flight -= unit.requests
         if unit is self._probe:
             self._probe, self._multi_read = None, True
         if unit.call.settle(unit.first, results):
@@ -219,7 +241,7 @@ class KazooSession:
         self._multi_read = False
 
     def _connection_lost(self, unit: Unit) -> None:
-        self._in_flight -= 1
+        self._in_flight -= unit.requests
         self._lost.append(unit)
         if unit is self._probe:
             self._probe = None

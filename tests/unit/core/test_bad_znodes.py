@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from controller.core import events
 from controller.core.events import ElectionTrigger, ElectionType
 from controller.wire import log_events as ev
+from controller.wire.control import StopReplicaRequest
 from controller.wire.errors import ErrorCode
 from controller.wire.types import BrokerId, TopicPartition
 from controller.wire.zk_operations import Create, GetData, SetData
@@ -130,7 +131,7 @@ def test_while_in_office(path: str, name: str, data: bytes | None) -> None:
         assert reasons(world).get(written), f"no line says why {written} is left aside"
     if path in NOTICES:
         assert world.tree.get(written) is None, "notices go, read or not"
-    elif path == "/admin/preferred_replica_election":
+    elif path.startswith("/admin/"):
         assert world.tree.get(path) is None
     elif path != STATE:
         found = world.tree.read(GetData(path))
@@ -188,52 +189,122 @@ def test_controller_znodes_of_nobody() -> None:
 
 
 @pytest.mark.parametrize("data", [None, b"", b"x", b"1.5", b"{}"], ids=repr)
-@pytest.mark.parametrize("path", ["/controller_epoch", "/feature"])
-def test_znodes_without_which_nobody_can_serve(path: str, data: bytes | None) -> None:
-    """The office is not taken, or given up again, with a line; once a second it is tried; repaired, it works."""
+def test_znodes_without_which_nobody_can_serve(data: bytes | None) -> None:
+    """The office is not taken, with a line; once a second it is tried; repaired, it works."""
     world = World()
     world.broker_starts(2)
-    world.make(path, data)
+    world.make("/controller_epoch", data)
     world.start()
     assert not world.state.serving
     assert world.tree.get("/controller") is None
     assert [line.fields["reason"] for line in world.logs if line.event == ev.CONTROLLER_FAULTED]
     assert [timer.event for timer in world.timers] == [events.Reelect()]
-    world.make(path, b"3" if path == "/controller_epoch" else FeatureZNode.DISABLED)
+    world.make("/controller_epoch", b"3")
     world.now_ms += 5_000
     world.run(events.Reelect())
     works(world)
 
 
-ABSURD: list[tuple[str, str, tuple[int, ...]]] = [
-    ("nobody", "[]", ()),
-    ("one twice", "[2,2]", (2, 2)),
-    ("a negative id", "[-1,2]", (-1, 2)),
-    ("nobody that lives", "[8,9]", (8, 9)),
-    ("the greatest id", "[2147483647]", (2147483647,)),
-    ("two hundred", str(list(range(1, 201))), tuple(range(1, 201))),
+@pytest.mark.parametrize("data", [None, b"", b"x", b"1.5", b"{}"], ids=repr)
+def test_features_that_cannot_be_read_cost_a_line(data: bytes | None) -> None:
+    world = World()
+    world.broker_starts(2)
+    world.make("/feature", data)
+    world.start()
+    assert reasons(world)["/feature"] and world.state.epoch == 1
+    works(world)
+
+
+#: what is asked for, its replicas, whether a cluster can have them
+ABSURD: list[tuple[str, str, tuple[int, ...], bool]] = [
+    ("nobody", "[]", (), False),
+    ("one twice", "[2,2]", (2, 2), False),
+    ("two of three twice", "[1,2,2]", (1, 2, 2), False),
+    ("a negative id", "[-1,2]", (-1, 2), False),
+    ("nobody that lives", "[8,9]", (8, 9), True),
+    ("the greatest id", "[2147483647]", (2147483647,), True),
+    ("two hundred", str(list(range(1, 201))), tuple(range(1, 201)), True),
 ]
+IDS = [row[0] for row in ABSURD]
 
 
-@pytest.mark.parametrize(("_", "text", "replicas"), ABSURD, ids=[row[0] for row in ABSURD])
+@pytest.mark.parametrize(("_", "text", "replicas", "can_be"), ABSURD, ids=IDS)
 @pytest.mark.parametrize("at_failover", [False, True], ids=["in office", "at failover"])
-def test_absurd_reassignments_by_znode(_: str, text: str, replicas: tuple[int, ...], at_failover: bool) -> None:
-    """Taken as they are, as in Kafka, which does not validate them; nobody else suffers."""
+def test_absurd_reassignments_by_znode(
+    _: str, text: str, replicas: tuple[int, ...], can_be: bool, at_failover: bool
+) -> None:
+    """What cannot be is removed with a line, changes nothing and deletes nothing; what may come to be is waited for."""
     world = in_office()
     if at_failover:
         world.end_session(world.session)
         world.new_controller()
+    before = world.leadership(TP)
+    world.sent.clear()
     data = f'{{"version":1,"partitions":[{{"topic":"t","partition":0,"replicas":{text}}}]}}'
     world.make("/admin/reassign_partitions", data.encode())
     world.start() if at_failover else world.run()
-    assert set(replicas) <= set(world.state.assignment(TP).replicas)
+    refusals = [line.fields["reason"] for line in world.logs if line.event == ev.REASSIGNMENT_REFUSED]
+    assert (world.tree.get("/admin/reassign_partitions") is not None) is can_be and bool(refusals) is not can_be
+    if can_be:
+        assert set(replicas) <= set(world.state.assignment(TP).replicas)
+        world.run(events.ApiPartitionReassignment({TP: None}, 1))
+    else:
+        assert world.state.assignment(TP).replicas == (1, 2) and world.leadership(TP) == before
+        assert not any(isinstance(request, StopReplicaRequest) for request in world.sent)
+        world.make("/admin/reassign_partitions", data.replace(text, "[2,1]").encode())
+        world.run()
+        assert world.state.assignment(TP).replicas == (2, 1), "the next one is noticed"
     works(world)
-    world.run(events.ApiPartitionReassignment({TP: None}, 1))
-    works_again = TopicPartition("next", 0)
-    assert world.leadership(works_again).leader == 2
 
 
-@pytest.mark.parametrize(("_", "text", "replicas"), ABSURD, ids=[row[0] for row in ABSURD])
+#: the lists of a partition that has run so far with replicas 1 and 2
+IMPOSSIBLE = [
+    ("all are removed", {"partitions": [1, 2], "removing_replicas": [1, 2]}),
+    ("all are added", {"partitions": [1, 2], "adding_replicas": [1, 2]}),
+    ("one is removed that is none", {"partitions": [1, 2], "removing_replicas": [3]}),
+    ("one is added that is none", {"partitions": [1, 2], "adding_replicas": [3]}),
+    ("one comes and goes", {"partitions": [1, 2], "adding_replicas": [2], "removing_replicas": [2]}),
+    ("nobody", {"partitions": []}),
+    ("one twice", {"partitions": [1, 1, 2]}),
+    ("no broker", {"partitions": [-1, 1, 2]}),
+    ("no list", {"partitions": "1,2"}),
+]
+
+
+@pytest.mark.parametrize(("_", "lists"), IMPOSSIBLE, ids=[row[0] for row in IMPOSSIBLE])
+def test_an_assignment_that_cannot_be_changes_nothing(_: str, lists: dict[str, Any]) -> None:
+    """At a failover it is left aside with a line, the other partitions go on, and a rewrite keeps its text; repaired,
+    it is taken up where it was."""
+    world = World()
+    world.broker_starts(1, 2, 3)
+    world.topic("t", p0=(1, 2), p1=(2, 3))
+    world.start()
+    before = world.leadership(TP)
+    world.new_controller()
+    document = {"version": 3, "partitions": {"1": [2, 3]}, "adding_replicas": {}, "removing_replicas": {}}
+    for name, replicas in lists.items():
+        document[name] = {**document[name], "0": replicas}
+    world.make("/brokers/topics/t", json.dumps(document).encode())
+    world.sent.clear()
+    world.start()
+    assert "partition 0" in reasons(world)["/brokers/topics/t"]
+    assert not any(isinstance(request, StopReplicaRequest) for request in world.sent)
+    assert world.leadership(TP) == before
+    one = TopicPartition("t", 1)
+    world.run(events.ApiPartitionReassignment({one: (BrokerId(3), BrokerId(2))}, 1))
+    written = json.loads(world.tree.read(GetData("/brokers/topics/t")).data or b"")
+    assert written["partitions"] == {"0": lists["partitions"], "1": [3, 2]}
+    assert {name: written[name].get("0") for name in lists} == lists
+    world.make("/brokers/topics/t", b'{"version":2,"partitions":{"0":[1,2],"1":[3,2]}}')
+    world.run()
+    assert world.leadership(TP).leader == 1 and world.state.leadership(TP) == world.leadership(TP)
+    world.broker_dies(1)
+    world.run()
+    assert world.leadership(TP).leader == 2
+    works(world)
+
+
+@pytest.mark.parametrize(("_", "text", "replicas"), [row[:3] for row in ABSURD], ids=IDS)
 def test_absurd_reassignments_by_request(_: str, text: str, replicas: tuple[int, ...]) -> None:
     """Refused with 39 and a reason; nothing is written and nobody is told."""
     world = in_office()

@@ -166,14 +166,14 @@ def test_a_failover_that_fails_gives_the_office_up_in_full(world: Any) -> None:
     """E4: a znode that cannot be read; once it is sound the second term works, and epochs do not race meanwhile."""
     world.broker_starts(1)
     world.topic("t", p0=(1,))
-    world.make("/feature", b"not json")
+    world.tree.refusal = lambda op: ZkCode.NO_AUTH if getattr(op, "path", None) == "/brokers/ids" else None
     world.start()
     assert not world.state.serving
     assert named(world) == (None, 0)
     assert {(timer.event, timer.after_ms) for timer in world.timers} == {(events.Reelect(), RETRY_MS)}
     assert world.tree.read(GetData("/controller_epoch")).data == b"1"
     world.now_ms += RETRY_MS
-    world.others_write(Delete("/feature"))
+    world.tree.refusal = lambda op: None
     world.run(events.Reelect())
     assert world.state.serving and world.state.epoch == 2
     assert world.leadership(TP).leader == 1

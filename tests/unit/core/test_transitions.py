@@ -22,7 +22,7 @@ def state() -> ClusterState:
 
 @pytest.mark.parametrize("target", R)
 @pytest.mark.parametrize("current", R)
-def test_a_replica_moves_as_the_table_says(state: ClusterState, current: R, target: R) -> None:
+def test_replica_transition(state: ClusterState, current: R, target: R) -> None:
     if current is not R.NON_EXISTENT:
         state.start_replica_states(BROKER, [TP], current)
     if current in REPLICA_TRANSITIONS[target]:
@@ -36,7 +36,7 @@ def test_a_replica_moves_as_the_table_says(state: ClusterState, current: R, targ
 
 @pytest.mark.parametrize("target", P)
 @pytest.mark.parametrize("current", P)
-def test_a_partition_moves_as_the_table_says(state: ClusterState, current: P, target: P) -> None:
+def test_partition_transition(state: ClusterState, current: P, target: P) -> None:
     if current is not P.NON_EXISTENT:
         state.start_partition_states({current: [TP]})
     if current in PARTITION_TRANSITIONS[target]:

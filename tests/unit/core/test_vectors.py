@@ -8,7 +8,6 @@ import pytest
 
 from controller.core import events
 from controller.core.events import ElectionTrigger, ElectionType
-from controller.core.transitions import PartitionState
 from controller.wire import log_events as ev
 from controller.wire.control import LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest
 from controller.wire.errors import ErrorCode
@@ -133,7 +132,7 @@ def test_who_may_shut_down(world: Any, broker: int, epoch: int, error: ErrorCode
     assert world.replies[3].error is error
 
 
-def test_a_new_partition_whose_state_exists_stays_new(world: Any) -> None:
+def test_a_new_partition_whose_state_exists_is_taken_over(world: Any) -> None:
     world.broker_starts(1)
     world.start()
     world.make(
@@ -143,7 +142,7 @@ def test_a_new_partition_whose_state_exists_stays_new(world: Any) -> None:
     world.others_write(SetData("/brokers/topics/t", b'{"version":1,"partitions":{"0":[1],"1":[1]}}'))
     world.state.topic_gone("t")
     world.run(events.TopicChange())
-    assert world.state.partition_state(TP) is PartitionState.NEW
+    assert world.state.leadership(TP) == world.leadership(TP) and leader(world, TP) == (1, 9, (1,))
     assert leader(world, TopicPartition("t", 1)) == (1, 0, (1,))
 
 

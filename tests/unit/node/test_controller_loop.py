@@ -45,6 +45,7 @@ from controller.wire.zk_operations import Exists, Multi, SetData, ZkCode, ZkOp, 
 from controller.world.simulated.clock import SimulatedClock
 from controller.world.simulated.loop import run
 from controller.world.simulated.net import SimulatedNetwork
+from controller.world.supervisor import Supervisor
 
 
 class ScriptedCore:
@@ -116,7 +117,7 @@ class Bench:
         self.loop = ControllerLoop(
             core=self.core, zk=self.zk, channels=channels, clock=SimulatedClock(loop), trace=self.rows.append, log=log
         )
-        self.loop.start()
+        self.loop.start(Supervisor(structlog.get_logger()))
 
     async def idle(self) -> None:
         await asyncio.sleep(0.01)

@@ -16,6 +16,7 @@ from controller.node.timings import QUEUE_TIMES_FORGOTTEN_S, LoopGauges, Times
 from controller.wire import znodes
 from controller.wire.types import BrokerId, ReplicaAssignment, TopicPartition
 from controller.wire.zk_operations import Create
+from controller.wire.znodes import TopicAssignment
 
 Play = Callable[..., list[Any]]
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
@@ -181,7 +182,7 @@ def test_a_scrape_costs_the_same_however_many_partitions_there_are(play: Play) -
         state = cluster.controller.state
         for topic, count in (("few", 10), ("many", 3_000)):
             assignment = ReplicaAssignment(replicas=(BrokerId(1),))
-            state.topic_learnt(topic, dict.fromkeys(range(count), assignment), None)
+            state.topic_learnt(topic, TopicAssignment(partitions=dict.fromkeys(range(count), assignment)))
             state.deletion_queued((topic,))
             generate_latest(registry)
             calls.append(0)

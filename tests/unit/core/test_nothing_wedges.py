@@ -1,0 +1,270 @@
+"""What somebody writes, refuses or cuts off neither loses records nor keeps the controller from its work."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from controller.core import events
+from controller.core.effects import Effect, RemoveBrokers
+from controller.wire.errors import ErrorCode
+from controller.wire.types import BrokerId, TopicPartition
+from controller.wire.zk_operations import Create, Delete, GetData, SetData, ZkCode
+from controller.wire.znodes import IsrChangeNotificationZNode, encode_partitions
+from tests.worlds.stage import TP, Stage, leaders_in, metadata_in, move_to, stops_in
+
+STATE = "/brokers/topics/t/partitions/0/state"
+
+
+def stage_with(*brokers: int, **partitions: tuple[int, ...]) -> Stage:
+    stage = Stage()
+    stage.broker_starts(*brokers)
+    if partitions:
+        stage.topic("t", **partitions)
+    stage.start()
+    stage.take_sent()
+    return stage
+
+
+# --- moves
+
+
+def test_a_move_that_replaces_another_leaves_a_leader() -> None:
+    """3, which the first move adds, leads when the second drops it."""
+    stage = stage_with(1, 2, 3, 4, 5, p0=(1, 2))
+    move_to(stage, 3, 4)
+    stage.leader_writes(TP, (2, 3))
+    stage.broker_dies(1)
+    stage.run()
+    stage.leader_writes(TP, (3, 2))
+    stage.broker_dies(2)
+    stage.run()
+    stage.broker_starts(1, 2)
+    stage.run()
+    assert stage.leader()[0] == 3
+    stage.leader_writes(TP, (3, 1))
+    move_to(stage, 1, 5, reply_to=2)
+    assert stage.replies[2].partitions[TP].error is ErrorCode.NONE
+    leader, _, isr = stage.leader()
+    assert leader == 1 and set(isr) <= {1, 2, 5}
+    assert (3, True) in {(to, delete) for to, _, delete in stops_in(stage.take_sent())}
+
+
+def test_a_move_never_drops_the_only_ones_with_the_records() -> None:
+    stage = stage_with(1, 2, 3, p0=(1, 2))
+    move_to(stage, 3)
+    stage.leader_writes(TP, (1, 2, 3))
+    for dead in (1, 2):
+        stage.broker_dies(dead)
+        stage.run()
+    stage.broker_starts(1, 2)
+    stage.run()
+    if stage.assigned().is_being_reassigned:
+        assert stage.leader()[2] == (3,)
+        stage.take_sent()
+        move_to(stage, 1, 2, reply_to=2)
+        assert stage.replies[2].partitions[TP].error is not ErrorCode.NONE
+        assert stops_in(stage.take_sent()) == [] and stage.leader()[0] == 3
+
+
+def test_a_new_topic_inherits_no_move() -> None:
+    stage = stage_with(1, 2, 3, 4, p0=(1, 2))
+    move_to(stage, 3, 4)
+    stage.make("/admin/delete_topics/t")
+    stage.run()
+    assert not stage.exists("/brokers/topics/t")
+    stage.topic("t", p0=(1, 2))
+    stage.run()
+    stage.leader_writes(TP, (1,))
+    data = encode_partitions([TP])
+    stage.others_write(Create(IsrChangeNotificationZNode.sequence_path, data, sequence=True))
+    stage.run()
+    assert stage.leader() == (1, 0, (1,)) and not stage.state.partitions_being_reassigned
+
+
+def test_a_topic_that_vanished_comes_back_as_another() -> None:
+    stage = stage_with(1, 2, p0=(1, 2))
+    for path in (STATE, *(STATE.rsplit("/", n)[0] for n in (1, 2, 3))):
+        stage.others_write(Delete(path))
+    stage.run()
+    stage.topic("t", p0=(2, 1))
+    stage.run()
+    assert stage.leader() == (2, 0, (2, 1))
+
+
+def test_partitions_that_are_seen_before_their_topic_start_once() -> None:
+    stage = stage_with(1, 2)
+    stage.make("/brokers/topics/t", b'{"version":1,"partitions":{"0":[1,2]}}')
+    stage.events.clear()
+    stage.run(events.PartitionModifications("t"), events.TopicChange())
+    assert stage.leader() == (1, 0, (1, 2))
+
+
+# --- deletion
+
+
+def test_a_half_deleted_topic_that_was_moving_goes() -> None:
+    stage = stage_with(1, 2, 3)
+    stage.new_controller()
+    content = b'{"version":3,"partitions":{"0":[3,1,2]},"adding_replicas":{"0":[3]},"removing_replicas":{}}'
+    stage.make("/brokers/topics/t", content)
+    stage.make("/admin/delete_topics/t")
+    stage.start()
+    assert not stage.exists("/brokers/topics/t") and not stage.exists("/admin/delete_topics/t")
+
+
+def test_a_deletion_that_waits_for_a_move_waits_until_it_ends() -> None:
+    """However brokers of the topic come and go meanwhile."""
+    stage = stage_with(1, 2, 3, 4, p0=(1, 2))
+    move_to(stage, 3, 4)
+    stage.new_controller()
+    stage.make("/admin/delete_topics/t")
+    stage.start()
+    stage.take_sent()
+    stage.broker_dies(2)
+    stage.run()
+    stage.broker_starts(2)
+    stage.run()
+    assert not any(delete for _, _, delete in stops_in(stage.take_sent()))
+    stage.leader_writes(TP, (1, 2, 3, 4))
+    stage.run()
+    assert not stage.exists("/brokers/topics/t") and not stage.exists("/admin/delete_topics/t")
+
+
+def test_a_state_that_was_removed_by_hand_does_not_hold_up_the_deletion() -> None:
+    stage = stage_with(1, 2, p0=(1, 2))
+    stage.others_write(Delete(STATE))
+    stage.make("/admin/delete_topics/t")
+    stage.run()
+    assert not stage.exists("/brokers/topics/t") and not stage.exists("/admin/delete_topics/t")
+
+
+def test_partitions_of_a_topic_in_deletion_are_not_offline() -> None:
+    stage = stage_with(1, 2, 3, p0=(1, 3))
+    stage.broker_dies(3)
+    stage.run()
+    stage.make("/admin/delete_topics/t")
+    stage.run()
+    stage.new_controller()
+    stage.start()
+    assert stage.state.gauges()["OfflinePartitionsCount"] == 0
+
+
+# --- brokers
+
+
+@pytest.mark.parametrize("what", ["garbage", "gone", "a newer controller"])
+def test_everybody_learns_that_a_broker_is_gone(what: str) -> None:
+    stage = stage_with(1, 2, 3, p0=(1, 3))
+    stage.leader_writes(TP, (1,))
+    data = encode_partitions([TP])
+    stage.others_write(Create(IsrChangeNotificationZNode.sequence_path, data, sequence=True))
+    stage.run()
+    match what:
+        case "garbage":
+            stage.others_write(SetData(STATE, b"garbage"))
+        case "gone":
+            stage.others_write(Delete(STATE))
+        case _:
+            found = json.loads(stage.tree.read(GetData(STATE)).data or b"")
+            stage.others_write(SetData(STATE, json.dumps({**found, "controller_epoch": 99}).encode()))
+    stage.take_sent()
+    stage.broker_dies(3)
+    stage.run()
+    told = {request.to: {b.broker_id for b in request.live_brokers} for request in metadata_in(stage.take_sent())}
+    assert {to for to, live in told.items() if 3 not in live} == {1, 2}
+
+
+def test_a_topic_whose_read_fails_once_gets_a_leader_all_the_same() -> None:
+    stage = stage_with(1, 2)
+    stage.tree.refusal = lambda op: (
+        ZkCode.SESSION_MOVED if isinstance(op, GetData) and op.path == "/brokers/topics/t" else None
+    )
+    stage.topic("t", p0=(1, 2))
+    stage.run()
+    stage.tree.refusal = lambda _: None
+    waiting, stage.timers = stage.timers, []
+    stage.run(*(timer.event for timer in waiting))
+    assert stage.leader() == (1, 0, (1, 2))
+
+
+# --- the office
+
+
+@pytest.mark.parametrize("path", ["/admin/reassign_partitions", "/admin/preferred_replica_election", "/feature"])
+def test_a_znode_that_must_not_be_read_costs_what_it_concerns(path: str) -> None:
+    stage = Stage()
+    stage.broker_starts(1, 2)
+    stage.topic("t", p0=(1, 2))
+    stage.make(path, b"{}")
+    stage.tree.refusal = lambda op: ZkCode.NO_AUTH if isinstance(op, GetData) and op.path == path else None
+    stage.start()
+    assert stage.state.serving and stage.state.epoch == 1 and stage.leader()[0] == 1
+
+
+def test_an_office_is_given_up_whatever_fails_meanwhile() -> None:
+    stage = stage_with(1, 2, p0=(1, 2))
+    perform = stage.perform
+
+    def broken(effect: Effect) -> Any:
+        if isinstance(effect, RemoveBrokers):
+            raise RuntimeError("a channel does not close")
+        return perform(effect)
+
+    stage.perform = broken
+    stage.rival_wins()
+    stage.run()
+    assert not stage.state.serving and stage.state.epoch == 0
+
+
+def test_there_is_no_second_term_without_an_end_of_the_first() -> None:
+    """`/controller` vanishes between two reads of one event."""
+    for at_step in (1, 2, 3, 4):
+        stage = stage_with(1, 2, p0=(1, 2))
+        perform, count = stage.perform, 0
+
+        def vanishing(effect: Effect, perform: Any = perform, stage: Stage = stage, at_step: int = at_step) -> Any:
+            nonlocal count
+            count += 1
+            if count == at_step:
+                stage.others_write(Delete("/controller"))
+            return perform(effect)
+
+        stage.perform = vanishing
+        stage.run(events.Reelect())
+        stage.perform = perform
+        stage.run()
+        resigned, elected = stage.logged("controller.resigned"), stage.logged("controller.elected")
+        assert len(elected) == len(resigned) + 1 and stage.state.serving, at_step
+
+
+# --- fields of others
+
+
+def test_what_nobody_here_understands_survives_every_rewrite() -> None:
+    stage = stage_with(1, 2, 3)
+    stage.make(
+        "/brokers/topics/t", b'{"version":3,"partitions":{"0":[1,2]},"topic_id":"abc","something_newer":{"a":1}}'
+    )
+    stage.run()
+    move_to(stage, 2, 1)
+    assert json.loads(stage.tree.read(GetData("/brokers/topics/t")).data or b"")["something_newer"] == {"a": 1}
+    stage.make("/brokers/topics/t", b'{"version":3,"partitions":{"0":[2,1]},"other":[1]}')
+    stage.run()
+    written = json.loads(stage.tree.read(GetData("/brokers/topics/t")).data or b"")
+    assert written["topic_id"] == "abc" and written["other"] == [1], "the id is given back at once"
+    stage.new_controller()
+    stage.start()
+    move_to(stage, 1, 2)
+    written = json.loads(stage.tree.read(GetData("/brokers/topics/t")).data or b"")
+    assert written["topic_id"] == "abc" and written["other"] == [1] and written["partitions"] == {"0": [1, 2]}
+
+
+def test_leadership_goes_only_to_replicas() -> None:
+    stage = stage_with(1, 2, 3, p0=(1, 2))
+    move_to(stage, 3, 2)
+    assert {to for to, _, _ in leaders_in(stage.take_sent())} == {1, 2, 3}
+    assert TopicPartition("t", 0) in stage.state.partitions_being_reassigned
+    assert stage.state.assignment(TP).adding_replicas == (BrokerId(3),)
