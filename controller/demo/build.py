@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from controller.admin.checks.truth import PartitionTruth, Truth
 from controller.demo.stage import ActFailed, Stage
-from controller.demo.truth import PartitionTruth, Truth
 from controller.demo.workload import Load
 from controller.wire.types import BrokerId, ReplicaAssignment
 from controller.wire.zk_operations import Create

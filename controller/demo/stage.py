@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from controller.admin.checks.truth import EpochHistory, Truth, read_truth
 from controller.demo.screen import Screen
-from controller.demo.truth import EpochHistory, Truth, read_truth
 from controller.demo.workload import Workload
 from controller.local.cluster import Cluster
 from controller.local.processes import die_with_parent

@@ -7,12 +7,12 @@ from typing import Any, Final
 
 from confluent_kafka import KafkaException
 
+from controller.admin.checks import statements as checks
+from controller.admin.checks.statements import Check
+from controller.admin.checks.truth import Truth
 from controller.admin.cluster.client import AdminClient
 from controller.admin.cluster.failures import ClusterUnreachable, Refused
-from controller.demo import checks
-from controller.demo.checks import Check
 from controller.demo.stage import ActFailed, Stage
-from controller.demo.truth import Truth
 from controller.demo.workload import consume_all
 from controller.wire.protocol import ApiKey
 from controller.wire.types import BrokerId

@@ -17,7 +17,7 @@ ALWAYS = (
     "controller.core",
     "broker_sim.isr",
     "broker_sim.isr_columns",
-    "controller.demo.checks",
+    "controller.admin.checks.statements",
     "controller.demo.compare",
 )
 #: module -> what it may nevertheless import, and why.

@@ -41,6 +41,14 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "broker_sim.registration",
         *_BELOW,
     ),
+    # a cluster in this process: another composition root
+    "controller.embedded": (
+        "broker_sim",
+        "controller.node",
+        "controller.local",
+        "controller.admin",
+        *_BELOW,
+    ),
     # the composition root: what starts programs may know them all
     "controller": ("controller", "broker_sim"),
     # the broker: rules and nouns, logs, replicas, groups, what is answered, and the modules that put a broker together
@@ -109,6 +117,7 @@ MAY_NOT_IMPORT: dict[str, tuple[str, ...]] = {
     "controller.world.simulated": ("controller.world.real",),
     "controller.node": ("controller.world.simulated",),
     "controller.core": ("controller.wire.codec",),
+    "controller.embedded": ("broker_sim.replay",),
     "broker_sim.replay": (
         "controller.world.real.net",
         "controller.world.real.zookeeper",

@@ -43,6 +43,10 @@ ALLOWED: dict[str, str] = {
     "VirtualTimeLoop._timer_handle_cancelled": "asyncio",
     "VirtualTimeLoop._process_events": "asyncio",
     "VirtualTimeLoop._write_to_self": "asyncio",
+    "KafkaCluster.api_error": "tests of users",
+    "KafkaCluster.wait_for_no_moves": "tests of users",
+    "pytest_configure": "pytest",
+    "pytest_runtest_makereport": "pytest",
     "SimulatedNetwork.transcript": "who looks at a simulated world",
 }
 

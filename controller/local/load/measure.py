@@ -52,14 +52,14 @@ class Pause:
 
 @dataclass(slots=True)
 class Pauses:
-    """The longest stretch without an acknowledgement of each partition that had one."""
+    """The longest stretch without an acknowledgement of each partition, the one before its first among them."""
 
     _last_s: dict[TopicPartition, float] = field(default_factory=dict)
     _longest: dict[TopicPartition, Pause] = field(default_factory=dict)
 
     def acknowledged(self, partition: TopicPartition, at_s: float) -> None:
         """A partition acknowledged a record at that time (seconds from the start, never falling)."""
-        began_s = self._last_s.get(partition, at_s)
+        began_s = self._last_s.get(partition, 0.0)
         pause = Pause(length_s=at_s - began_s, partition=partition, began_s=began_s)
         if partition not in self._longest or pause > self._longest[partition]:
             self._longest[partition] = pause

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from controller.demo.checks import (
+from controller.admin.checks.statements import (
     check_admin,
     check_epochs,
     check_partitions,
@@ -15,7 +15,7 @@ from controller.demo.checks import (
     check_views,
     metadata_differences,
 )
-from controller.demo.truth import EpochHistory, PartitionTruth, Truth
+from controller.admin.checks.truth import EpochHistory, PartitionTruth, Truth
 from controller.wire.types import Broker, BrokerId, Endpoint, LeaderAndIsr, ReplicaAssignment, TopicPartition
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)

@@ -1,4 +1,4 @@
-"""What ZooKeeper says about the cluster: read as a whole, as a value. Everything that the demo checks is held to it."""
+"""What ZooKeeper says about the cluster: read as a whole, as a value. Statements are held to it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the demo holds to be true at its end. Pure: a check takes what was seen and returns one line, right or wrong."""
+"""What a sound cluster holds. Pure: a check takes what was seen and returns one line, right or wrong."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from controller.demo.truth import EpochHistory, Truth
+from controller.admin.checks.truth import EpochHistory, Truth
 from controller.wire.types import BrokerId, TopicPartition
 
 #: How many offenders a line names.

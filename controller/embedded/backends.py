@@ -1,0 +1,167 @@
+"""What stands behind the handles of a test cluster, on an event loop in a thread beside the test's.
+
+Here: everything in this process. Real processes and a real ZooKeeper are in `processes`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections import deque
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, Protocol, TypeVar
+
+from controller.embedded.cluster import EmbeddedCluster, EmbeddedPlan
+from controller.wire.fault_rows import Fault
+from controller.world.ports import ZkConnector
+
+Result = TypeVar("Result")
+#: Log lines that are kept for a report.
+EVENTS_KEPT: Final = 400
+
+
+class LoopThread:
+    """An event loop in a daemon thread. `run` waits for a coroutine there; `close` ends it."""
+
+    def __init__(self, name: str) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._work, name=name, daemon=True)
+        self._thread.start()
+
+    def _work(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        self._loop.run_forever()
+        self._loop.run_until_complete(self._loop.shutdown_default_executor())
+        self._loop.close()
+
+    def run(self, work: Coroutine[Any, Any, Result]) -> Result:
+        """Its result, or what it raises. An interrupt of the waiting thread cancels it."""
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    def close(self) -> None:
+        """Ends the loop and the thread."""
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+
+
+class Backend(Protocol):
+    """A cluster that runs."""
+
+    @property
+    def bootstrap(self) -> str:
+        """Brokers as clients take them."""
+        ...
+
+    @property
+    def trace_dir(self) -> Path:
+        """Where the traces are."""
+        ...
+
+    def log_dirs_of(self, broker_id: int) -> Sequence[Path]:
+        """The log directories of a broker."""
+        ...
+
+    def events(self) -> Iterable[Mapping[str, Any]]:
+        """The last log lines of all programs, oldest first."""
+        ...
+
+    async def start(self) -> None:
+        """Returns once every broker knows every other."""
+        ...
+
+    async def stop(self) -> None:
+        """Ends all of it."""
+        ...
+
+    def set_faults(self, rows: Sequence[Fault]) -> None:
+        """Has these faults in force, and no others."""
+        ...
+
+    def zookeeper(self) -> ZkConnector:
+        """What connects to its ZooKeeper."""
+        ...
+
+    def active_controller(self) -> int | None:
+        """The controller that holds the office."""
+        ...
+
+    async def kill_controller(self, controller_id: int) -> None:
+        """As by SIGKILL."""
+        ...
+
+    async def start_controller(self, controller_id: int) -> None:
+        """Starts it again."""
+        ...
+
+
+class InThisProcess:
+    """Controllers, brokers and ZooKeeper on one event loop."""
+
+    def __init__(self, plan: EmbeddedPlan) -> None:
+        self._plan = plan
+        self._lines: deque[Mapping[str, Any]] = deque(maxlen=EVENTS_KEPT)
+        self._cluster = EmbeddedCluster(plan, self._lines.append)
+
+    @property
+    def bootstrap(self) -> str:
+        """Brokers as clients take them."""
+        return self._cluster.bootstrap
+
+    @property
+    def trace_dir(self) -> Path:
+        """Where the traces are."""
+        return self._plan.trace_dir
+
+    def log_dirs_of(self, broker_id: int) -> Sequence[Path]:
+        """The log directories of a broker."""
+        return self._plan.log_dirs_of(broker_id)
+
+    def events(self) -> Iterable[Mapping[str, Any]]:
+        """The last log lines of all programs, oldest first."""
+        return tuple(self._lines)
+
+    async def start(self) -> None:
+        """Returns once every broker knows every other."""
+        await self._cluster.start()
+
+    async def stop(self) -> None:
+        """Ends all of it."""
+        await self._cluster.stop()
+
+    def set_faults(self, rows: Sequence[Fault]) -> None:
+        """Has these faults in force, and no others."""
+        self._cluster.set_faults(rows)
+
+    def zookeeper(self) -> ZkConnector:
+        """What connects to its ZooKeeper."""
+        return self._cluster.zookeeper()
+
+    def active_controller(self) -> int | None:
+        """The controller that holds the office, as it sees it itself."""
+        return self._cluster.active_controller
+
+    async def kill_controller(self, controller_id: int) -> None:
+        """As by SIGKILL."""
+        await self._cluster.kill_controller(controller_id)
+
+    async def start_controller(self, controller_id: int) -> None:
+        """Starts it again."""
+        await self._cluster.start_controller(controller_id)
+
+
+def trace_rows(folder: Path) -> list[dict[str, Any]]:
+    """The rows of all trace files of a folder in the order of their time; a torn last line is left out."""
+    rows = [
+        json.loads(line)
+        for path in sorted(folder.glob("*.jsonl"))
+        for line in path.read_text(encoding="utf-8").splitlines()
+        if line.endswith("}")
+    ]
+    return sorted(rows, key=lambda row: (row["ts"], row["broker"], row["seq"]))

@@ -1,0 +1,246 @@
+"""A whole cluster on the running event loop: the real controllers and brokers, TCP, and the ZooKeeper in memory.
+
+Nothing here decides: the programs are those of `kwob up`, put together with another ZooKeeper. What a process would
+lose by SIGKILL is lost here, too: sockets break, nothing is flushed, the session lives on until it has timed out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+import structlog
+
+from broker_sim.broker import Broker
+from broker_sim.config import BrokerSettings
+from broker_sim.faults.board import FaultBoard
+from broker_sim.host import BrokerHost
+from broker_sim.identity import BrokerIdentity
+from broker_sim.metadata_decoding import MetadataDecoder
+from controller.node import config
+from controller.node.process import Controller, Identity, World
+from controller.rules.configs import settings
+from controller.rules.configs.listeners import NodeListener
+from controller.wire.fault_rows import Fault
+from controller.wire.types import BrokerId
+from controller.world.ports import ZkConnector
+from controller.world.real.clock import SystemClock
+from controller.world.real.net import TcpNetwork
+from controller.world.simulated.net import Latency
+from controller.world.simulated.zookeeper import SimulatedZooKeeper
+
+HOST: Final = "127.0.0.1"
+#: Controllers are no brokers, so their ids must not meet: brokers count from 1.
+FIRST_CONTROLLER_ID: Final = 901
+#: What a test cannot wait for, made short; `settings` of a plan go before them.
+QUICK_SETTINGS: Final = {
+    "zookeeper.session.timeout.ms": "2000",
+    "group.initial.rebalance.delay.ms": "0",
+    "offsets.topic.num.partitions": "4",
+    "controlled.shutdown.retry.backoff.ms": "200",
+    "replica.fetch.backoff.ms": "200",
+    "replica.lag.time.max.ms": "2000",
+}
+_READY_S: Final = 30.0
+_LOOK_S: Final = 0.005
+
+OnEvent = Callable[[Mapping[str, Any]], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EmbeddedPlan:
+    """What to run in a folder. Brokers 1, 2, ... get the racks in turn, and free ports."""
+
+    folder: Path
+    brokers: int = 3
+    controllers: int = 1
+    racks: Sequence[str] = ()
+    settings: Mapping[str, str] = field(default_factory=dict)
+    log_dirs: int = 1
+    seed: int | None = None
+
+    def log_dirs_of(self, broker_id: int) -> tuple[Path, ...]:
+        """Where a broker keeps its partitions."""
+        return tuple(self.folder / f"broker-{broker_id}" / f"data-{n}" for n in range(1, self.log_dirs + 1))
+
+    @property
+    def all_settings(self) -> dict[str, str]:
+        """The settings of the programs."""
+        factor = {"offsets.topic.replication.factor": str(min(3, self.brokers))}
+        return {**QUICK_SETTINGS, **factor, **self.settings}
+
+    @property
+    def trace_dir(self) -> Path:
+        """Where brokers and controllers write their traces."""
+        return self.folder / "traces"
+
+
+class EmbeddedCluster:
+    """Make it on a running event loop; `start`, then `stop`. `on_event` is told each log line of all programs."""
+
+    def __init__(self, plan: EmbeddedPlan, on_event: OnEvent = lambda line: None) -> None:
+        """Raises: SettingError, SettingsError for settings that there are not."""
+        self._plan = plan
+        self._chance = random.Random(plan.seed)
+        self._clock, self._network = SystemClock(), TcpNetwork()
+        given = settings.load(None, [f"{name}={value}" for name, value in plan.all_settings.items()])
+        self._given = {name: str(value) for name, value in given.items()}
+        self._broker_settings = BrokerSettings.parse(given)
+        self._properties = config.parse(self._given)
+        self._session_ms = self._broker_settings.zookeeper_session_timeout_ms
+        self._zookeeper = SimulatedZooKeeper(self._chance, self._clock, latency=Latency(min_s=0.0, max_s=0.0))
+        self._log = _logger(on_event)
+        self._controllers: dict[int, Controller] = {}
+        self._files = ExitStack()
+        self._decoder = MetadataDecoder()
+        self._ports: dict[BrokerId, int] = {}
+        self._host = BrokerHost(
+            [self._identity(number) for number in range(1, plan.brokers + 1)],
+            self._broker,
+            clock=self._clock,
+            chance=self._chance,
+            session_timeout_ms=self._session_ms,
+            log=self._log,
+        )
+
+    @property
+    def bootstrap(self) -> str:
+        """Brokers as clients take them."""
+        return ",".join(f"{HOST}:{port}" for _, port in sorted(self._ports.items()))
+
+    @property
+    def brokers(self) -> frozenset[int]:
+        """The brokers that run now."""
+        return frozenset(self._host.brokers)
+
+    @property
+    def active_controller(self) -> int | None:
+        """The controller that holds the office, as it sees it itself."""
+        return next((number for number, each in self._controllers.items() if each.state.serving), None)
+
+    def zookeeper(self) -> ZkConnector:
+        """What connects to the ZooKeeper in memory, from a machine that nothing befalls."""
+        return self._zookeeper.connector("observer")
+
+    async def start(self) -> None:
+        """Returns once a controller serves and knows all brokers. Raises: StartRefused, TimeoutError."""
+        try:
+            await self._start()
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def _start(self) -> None:
+        for number in range(FIRST_CONTROLLER_ID, FIRST_CONTROLLER_ID + self._plan.controllers):
+            await self.start_controller(number)
+        await self._host.start()
+        self._ports = {broker_id: broker.endpoint.port for broker_id, broker in self._host.brokers.items()}
+        await self.until(lambda: self._is_known(), "every broker to know every other", _READY_S)
+
+    def _is_known(self) -> bool:
+        """Whether each broker has been told of all."""
+        wanted = set(self._host.brokers)
+        return all(wanted <= broker.context.metadata.alive_brokers() for broker in self._host.brokers.values())
+
+    async def until(self, holds: Callable[[], bool], what: str, limit_s: float) -> None:
+        """Waits until it holds. Raises: TimeoutError, which says what did not come."""
+        try:
+            async with asyncio.timeout(limit_s):
+                while not holds():  # noqa: ASYNC110 - what is waited for has many causes
+                    await asyncio.sleep(_LOOK_S)
+        except TimeoutError:
+            raise TimeoutError(f"waited {limit_s:g} s for {what}") from None
+
+    async def stop(self) -> None:
+        """Ends all, without handing over: the cluster ends as a whole. Idempotent."""
+        await self._host.stop(controlled=False)
+        for controller in self._controllers.values():
+            await controller.stop()
+        self._controllers.clear()
+        self._files.close()
+
+    def set_faults(self, rows: Sequence[Fault]) -> None:
+        """Has these faults in force, and no others."""
+        self._host.set_faults(rows)
+
+    # -- controllers ---------------------------------------------------------------------------------------------------
+
+    async def start_controller(self, controller_id: int) -> None:
+        """Starts it, or starts it again; nothing when it runs."""
+        if controller_id not in self._controllers:
+            controller = self._controller(controller_id)
+            self._controllers[controller_id] = controller
+            await controller.start()
+
+    async def kill_controller(self, controller_id: int) -> None:
+        """As by SIGKILL: ZooKeeper takes it for alive until its session has timed out. Nothing when it is dead."""
+        controller = self._controllers.pop(controller_id, None)
+        if controller is not None:
+            self._zookeeper.kill(_machine(controller_id))
+            await controller.stop()
+
+    def _controller(self, controller_id: int) -> Controller:
+        name = _machine(controller_id)
+        connector = self._zookeeper.connector(name, session_timeout_ms=self._session_ms)
+        world = World(clock=self._clock, network=self._network, connector=connector, chance=self._chance)
+        self._plan.trace_dir.mkdir(parents=True, exist_ok=True)
+        path = self._plan.trace_dir / f"{name}.jsonl"
+        trace = self._files.enter_context(path.open("a", encoding="utf-8", buffering=1))
+        identity = Identity(controller_id=BrokerId(controller_id), listeners=(NodeListener(host=HOST, port=0),))
+
+        def write(line: str) -> None:
+            trace.write(line)
+
+        return Controller(identity, self._properties, world, self._log, given=self._given, trace_line=write)
+
+    # -- brokers -------------------------------------------------------------------------------------------------------
+
+    def _identity(self, number: int) -> BrokerIdentity:
+        racks = self._plan.racks
+        return BrokerIdentity(
+            broker_id=BrokerId(number),
+            listeners=(NodeListener(host=HOST, port=0),),
+            log_dirs=self._plan.log_dirs_of(number),
+            rack=racks[(number - 1) % len(racks)] if racks else None,
+            trace_dir=self._plan.trace_dir,
+        )
+
+    def _broker(self, identity: BrokerIdentity, board: FaultBoard) -> Broker:
+        for path in identity.log_dirs:
+            path.mkdir(parents=True, exist_ok=True)
+        return Broker(
+            identity,
+            self._broker_settings,
+            clock=self._clock,
+            network=self._network,
+            zookeeper=self._zookeeper.connector(f"broker-{identity.broker_id}", session_timeout_ms=self._session_ms),
+            chance=random.Random(self._chance.random()),
+            log=self._log,
+            faults=board,
+            metadata_decoder=self._decoder,
+        )
+
+
+def _machine(controller_id: int) -> str:
+    return f"controller-{controller_id}"
+
+
+def _logger(on_event: OnEvent) -> Any:
+    """A logger of its own: the configuration of structlog belongs to whoever embeds the cluster."""
+
+    def hand_over(_logger: Any, level: str, event: MutableMapping[str, Any]) -> Any:
+        on_event({"ts": datetime.now(UTC).isoformat(timespec="milliseconds"), "level": level, **event})
+        raise structlog.DropEvent
+
+    return structlog.wrap_logger(
+        structlog.PrintLogger(),
+        processors=[structlog.processors.format_exc_info, hand_over],
+        wrapper_class=structlog.make_filtering_bound_logger(20),
+        cache_logger_on_first_use=True,
+    )

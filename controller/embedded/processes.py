@@ -1,0 +1,104 @@
+"""A test cluster of real processes with a real ZooKeeper: what `kwob up` runs, behind the same handles."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from controller.embedded.backends import EVENTS_KEPT
+from controller.embedded.cluster import EmbeddedPlan
+from controller.local.cluster import Cluster
+from controller.local.fault_file import write_faults
+from controller.local.place import free_ports, own_folder
+from controller.local.plan import plan_cluster
+from controller.local.processes import log_rows
+from controller.local.readiness import wait_until_whole
+from controller.wire import log_events as ev
+from controller.wire.fault_rows import Fault
+from controller.wire.types import BrokerId
+from controller.world.ports import ZkConnector
+from controller.world.real.zookeeper import KazooConnector
+
+
+class InProcesses:
+    """`kwob up` without a terminal: real processes, a real ZooKeeper (needs Java, which comes with kwob)."""
+
+    def __init__(self, plan: EmbeddedPlan) -> None:
+        zookeeper_port, *ports = free_ports(plan.brokers + 1)
+        self._plan = plan_cluster(
+            data=plan.folder,
+            brokers=plan.brokers,
+            controllers=plan.controllers,
+            racks=plan.racks,
+            ports=ports,
+            zookeeper_port=zookeeper_port,
+            settings=[f"{name}={value}" for name, value in plan.all_settings.items()],
+            log_dir_count=plan.log_dirs,
+        )
+        self._cluster = Cluster(self._plan)
+        self._held = ExitStack()
+
+    @property
+    def bootstrap(self) -> str:
+        """Brokers as clients take them."""
+        return self._plan.bootstrap
+
+    @property
+    def trace_dir(self) -> Path:
+        """Where the traces are."""
+        return self._plan.trace_dir
+
+    def log_dirs_of(self, broker_id: int) -> Sequence[Path]:
+        """The log directories of a broker."""
+        return self._plan.log_dirs(broker_id)
+
+    def events(self) -> Iterable[Mapping[str, Any]]:
+        """The last log lines of all programs, oldest first."""
+        lines = [row for path in sorted((self._plan.data / "logs").glob("*.log")) for row in log_rows(path)]
+        return sorted(lines, key=lambda row: str(row.get("ts", "")))[-EVENTS_KEPT:]
+
+    async def start(self) -> None:
+        """Returns once every broker knows every other. Raises: ClusterError, TimeoutError."""
+        self._held.enter_context(own_folder(self._plan.data))
+        try:
+            await self._cluster.__aenter__()
+        except BaseException:
+            self._held.close()
+            raise
+        missing = await wait_until_whole(self.bootstrap, [BrokerId(b.broker_id) for b in self._plan.brokers])
+        if missing is not None:
+            await self.stop()
+            raise TimeoutError(missing)
+
+    async def stop(self) -> None:
+        """Ends all of it."""
+        await self._cluster.__aexit__()
+        self._held.close()
+
+    def set_faults(self, rows: Sequence[Fault]) -> None:
+        """Has these faults in force, and no others."""
+        write_faults(self._plan.fault_file, rows)
+
+    def zookeeper(self) -> ZkConnector:
+        """What connects to its ZooKeeper."""
+        return KazooConnector(self._plan.zookeeper)
+
+    def active_controller(self) -> int | None:
+        """The controller that was elected last."""
+        elected = [
+            row
+            for number in self._plan.controller_ids
+            for row in log_rows(self._plan.log_path(f"controller-{number}"))
+            if row.get("event") == ev.CONTROLLER_ELECTED
+        ]
+        return int(max(elected, key=lambda row: int(row["controller_epoch"]))["controller"]) if elected else None
+
+    async def kill_controller(self, controller_id: int) -> None:
+        """As by SIGKILL."""
+        await self._cluster.kill_controller(controller_id)
+
+    async def start_controller(self, controller_id: int) -> None:
+        """Starts it again."""
+        await self._cluster.start_controller(controller_id)

@@ -1,0 +1,105 @@
+"""The pytest plugin that comes with kwob: fixtures that are a Kafka cluster, and its last events where a test fails.
+
+    def test_my_service(kafka_cluster):
+        kafka_cluster.create_topic("orders", partitions=3)
+        ...  # connect to kafka_cluster.bootstrap_servers
+        kafka_cluster.kill_broker(kafka_cluster.leader("orders"))
+
+`@pytest.mark.kafka_cluster(brokers=5, racks=["a", "b"], settings={...})` says which; see docs/test-your-service.md.
+Nothing heavy is imported before a test asks for a cluster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+if TYPE_CHECKING:
+    from controller.embedded.handles import KafkaCluster
+
+MARKER: Final = "kafka_cluster"
+_FIXTURES: Final = ("kafka_cluster", "module_kafka_cluster", "session_kafka_cluster")
+#: Events in the report of a test that fails, and those that say nothing there.
+_EVENTS: Final = 40
+_LEFT_OUT: Final = ("controller.event_processed", "setting.ignored", "seed.chosen", "request.sent")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Makes the marker known."""
+    config.addinivalue_line(
+        "markers",
+        f"{MARKER}(brokers=3, controllers=1, racks=(), settings=None, log_dirs=1, mode='embedded', seed=None): "
+        "the cluster of the fixture kafka_cluster, or of its module or session variant",
+    )
+
+
+@pytest.fixture(scope="session")
+def kafka_cluster_options() -> Mapping[str, Any]:
+    """Overrule it for what all clusters have in common; the marker of a test or a module goes before."""
+    return {}
+
+
+@pytest.fixture
+def kafka_cluster(request: pytest.FixtureRequest, kafka_cluster_options: Mapping[str, Any]) -> Iterator[KafkaCluster]:
+    """A cluster for one test."""
+    yield from _cluster(request, kafka_cluster_options)
+
+
+@pytest.fixture(scope="module")
+def module_kafka_cluster(
+    request: pytest.FixtureRequest, kafka_cluster_options: Mapping[str, Any]
+) -> Iterator[KafkaCluster]:
+    """A cluster for all tests of a module; `pytestmark` says which."""
+    yield from _cluster(request, kafka_cluster_options)
+
+
+@pytest.fixture(scope="session")
+def session_kafka_cluster(
+    request: pytest.FixtureRequest, kafka_cluster_options: Mapping[str, Any]
+) -> Iterator[KafkaCluster]:
+    """A cluster for the whole run (of each worker of pytest-xdist); `kafka_cluster_options` says which."""
+    yield from _cluster(request, kafka_cluster_options)
+
+
+def _cluster(request: pytest.FixtureRequest, common: Mapping[str, Any]) -> Iterator[KafkaCluster]:
+    from controller.embedded.handles import KafkaCluster
+
+    marker = request.node.get_closest_marker(MARKER)
+    if marker is not None and marker.args:
+        raise pytest.UsageError(f"the marker {MARKER} takes names only, such as brokers=5")
+    try:
+        cluster = KafkaCluster(**{**common, **(marker.kwargs if marker is not None else {})})
+    except TypeError as error:
+        raise pytest.UsageError(f"the marker {MARKER}: {error}") from error
+    with cluster:
+        yield cluster
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Puts the last events of the cluster into the report of a test that fails."""
+    report = yield
+    if report.failed and call.when == "call":
+        for name in _FIXTURES:
+            cluster = getattr(item, "funcargs", {}).get(name)
+            if cluster is not None:
+                report.sections.append((f"last events of {name}", _told(cluster)))
+    return report
+
+
+def _told(cluster: KafkaCluster) -> str:
+    try:
+        events = [event for event in cluster.events() if event.get("event") not in _LEFT_OUT]
+    except RuntimeError as error:
+        return str(error)
+    return "\n".join(_line(event) for event in events[-_EVENTS:])
+
+
+def _line(event: Mapping[str, Any]) -> str:
+    first = ("ts", "level", "event", "program")
+    keys = " ".join(f"{name}={value}" for name, value in event.items() if name not in first)
+    return f"{event.get('ts', '')} {event.get('level', ''):7} {event.get('event', '')} {keys}".strip()
