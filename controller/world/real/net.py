@@ -22,6 +22,8 @@ WRITE_AHEAD_BYTES: Final = 1 << 20
 LISTEN_BACKLOG: Final = 1024
 #: How long `close` lets bytes that are already queued flow out to a peer that does not read.
 CLOSE_LINGER_S: Final = 5.0
+#: Turns of the loop from the accepting of a connection until who serves it knows of it: transport, protocol, task.
+_TURNS_TO_BEGIN: Final = 3
 
 
 class TcpNetwork:
@@ -62,8 +64,19 @@ class TcpListener:
         return self._address
 
     async def close(self) -> None:
-        """Stops accepting. Connections live on (hence no `wait_closed`, which from Python 3.12 waits for them)."""
-        self._server.close()
+        """Stops accepting. Connections live on (hence no `wait_closed`, which from Python 3.12 waits for them).
+
+        What was accepted already becomes a connection first: asyncio loses the socket of one whose server is closed
+        between its accepting and its beginning.
+        """
+        loop = asyncio.get_running_loop()
+        for listening in self._server.sockets:
+            loop.remove_reader(listening.fileno())
+        try:
+            for _ in range(_TURNS_TO_BEGIN):
+                await asyncio.sleep(0)
+        finally:
+            self._server.close()
 
 
 class TcpConnection(asyncio.Protocol):

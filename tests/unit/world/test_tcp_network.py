@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import socket
 import struct
+import warnings
 
 import pytest
 
@@ -166,3 +168,32 @@ def test_an_address_in_use_is_an_error_and_a_freed_one_can_be_taken_at_once() ->
         near.close()
 
     run(scenario)
+
+
+@pytest.mark.parametrize("turns", range(5))
+def test_a_connection_that_is_accepted_while_the_listener_closes_is_served_or_refused(turns: int) -> None:
+    """asyncio loses the socket of one that was accepted and not begun; whoever runs tests sees a ResourceWarning."""
+
+    async def main() -> None:
+        served = 0
+
+        async def serve(connection: Connection) -> None:
+            nonlocal served
+            served += 1
+
+        listener = await TcpNetwork().listen("127.0.0.1", 0, serve)
+        clients = [socket.create_connection(listener.address) for _ in range(5)]
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        await listener.close()
+        await asyncio.sleep(0.01)
+        for client in clients:
+            client.close()
+        await asyncio.sleep(0.01)
+        assert served in (0, 5)
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        asyncio.run(main())
+        gc.collect()
+    assert [str(w.message) for w in caught if issubclass(w.category, ResourceWarning)] == []
