@@ -51,6 +51,7 @@ docs: setup  ## draw again what is drawn: state machines, known failures, transc
 	@$(PY) -m tests.features.transcripts
 	@$(PY) -m tests.features.table
 	@$(PY) -m tests.broker_features.table
+	@$(PY) -m tests.logs_table > docs/logs.md.new && mv docs/logs.md.new docs/logs.md
 
 defects: setup  ## plant defects one at a time and look which tests notice (an hour); ONLY=word WORKERS=2 ARGS="--every-layer"
 	@$(PY) -m tests.defects --only "$(ONLY)" --workers $(or $(filter-out auto 0,$(WORKERS)),2) $(ARGS)

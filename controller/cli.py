@@ -60,6 +60,9 @@ COMMANDS: Final[dict[str, Command]] = {
         "controller.cli:controller", "kill, stop or start a controller; `controller run` is the program", _LOCAL
     ),
     "fault": Command("controller.local.fault:main", "put faults in force for running brokers, and end them", _LOCAL),
+    "wait": Command("controller.local.check:wait_main", "wait for full ISRs, leaders, the end of moves", _ANSWERS),
+    "check": Command("controller.local.check:check_main", "whether a cluster is as it should be", _ANSWERS),
+    "logs": Command("controller.local.logs_command:main", "the log lines of all processes, merged by time", _LOCAL),
     "load": Command("controller.local.load.command:main", "send and read; is anything acknowledged missing?", _RECORDS),
     "produce": Command("controller.local.load.hand:produce_main", "send records by hand", _RECORDS),
     "consume": Command("controller.local.load.hand:consume_main", "print records", _RECORDS),

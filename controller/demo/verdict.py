@@ -14,10 +14,9 @@ from controller.admin.cluster.client import AdminClient
 from controller.admin.cluster.failures import ClusterUnreachable, Refused
 from controller.demo.stage import ActFailed, Stage
 from controller.demo.workload import consume_all
+from controller.local.check import leftovers
 from controller.wire.protocol import ApiKey
 from controller.wire.types import BrokerId
-from controller.wire.zk_operations import GetChildren, GetData
-from controller.wire.znodes import DeleteTopicsZNode, PreferredReplicaElectionZNode, ReassignPartitionsZNode
 from controller.world.real.net import TcpNetwork
 
 #: Brokers learn of a change some milliseconds after ZooKeeper: so long may they differ before it counts.
@@ -74,11 +73,8 @@ async def _answers(admin: AdminClient, truth: Truth) -> dict[BrokerId, Any]:
 async def _leftovers(stage: Stage) -> list[str]:
     """Znodes below /admin that ask for something still to be done; waited for a little, like the views."""
     limit = asyncio.get_running_loop().time() + _SETTLE_S
-    single = (ReassignPartitionsZNode.path, PreferredReplicaElectionZNode.path)
     while True:
-        deleted, *others = await stage.zk.perform([GetChildren(DeleteTopicsZNode.path), *map(GetData, single)])
-        left = [f"{DeleteTopicsZNode.path}/{name}" for name in deleted.children]
-        left += [path for path, found in zip(single, others, strict=True) if found.ok]
+        left = await leftovers(stage.zk)
         if not left or asyncio.get_running_loop().time() > limit:
             return left
         await asyncio.sleep(_LOOK_S)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,12 +57,22 @@ def check_records(
     ]
 
 
-def check_partitions(truth: Truth) -> Check:
-    """Every partition has a leader in its ISR, and a full ISR."""
-    broken = [str(tp) for tp in truth.not_whole()]
+def check_controller(*, answers: bool) -> Check:
+    """A controller is active: what only it answers was answered."""
+    return Check(
+        statement="a controller is active",
+        holds=answers,
+        detail="it answers" if answers else "what only a controller answers is not answered",
+    )
+
+
+def check_partitions(truth: Truth, wanted: Collection[str] = (), *, may_be_empty: bool = False) -> Check:
+    """Every partition has a leader in its ISR, and a full ISR; these topics are there."""
+    broken = [f"there is no topic {topic}" for topic in sorted(set(wanted) - truth.topics)]
+    broken += [str(tp) for tp in truth.not_whole()]
     return Check(
         statement="every partition has a leader in its ISR and a full ISR",
-        holds=not broken and bool(truth.partitions),
+        holds=not broken and (may_be_empty or bool(truth.partitions)),
         detail=_named(broken) or f"{len(truth.partitions)} partitions of {len(truth.topics)} topics",
     )
 
@@ -78,6 +88,24 @@ def check_epochs(history: EpochHistory, truth: Truth, *, controller_epoch_at_sta
     )
 
 
+def check_falls(history: EpochHistory) -> Check:
+    """No epoch fell between the looks."""
+    return Check(
+        statement="epochs never fell",
+        holds=not history.falls,
+        detail=_named(history.falls) or f"{history.looks} looks at all leader epochs",
+    )
+
+
+def check_moves(moving: Sequence[str]) -> Check:
+    """No partition is being reassigned."""
+    return Check(
+        statement="no partition is being reassigned",
+        holds=not moving,
+        detail=_named(moving) or "no reassignment is under way",
+    )
+
+
 def check_admin(leftovers: Iterable[str]) -> Check:
     """Nothing is left to do in /admin."""
     paths = sorted(leftovers)
@@ -88,8 +116,9 @@ def check_admin(leftovers: Iterable[str]) -> Check:
     )
 
 
-def check_views(truth: Truth, answers: Mapping[BrokerId, Any]) -> Check:
-    """Every broker's metadata agrees with ZooKeeper. `answers` are Metadata responses (version 7 or later)."""
+def check_views(truth: Truth, answers: Mapping[BrokerId, Any], source: str = "ZooKeeper") -> Check:
+    """Every broker's metadata agrees with the truth, which has it from `source`. `answers` are Metadata responses
+    (version 7 or later)."""
     differences: list[str] = []
     for broker_id in sorted(truth.brokers):
         if broker_id not in answers:
@@ -97,7 +126,7 @@ def check_views(truth: Truth, answers: Mapping[BrokerId, Any]) -> Check:
         else:
             differences += [f"broker {broker_id}: {text}" for text in metadata_differences(truth, answers[broker_id])]
     return Check(
-        statement="all brokers' metadata agrees with ZooKeeper",
+        statement=f"all brokers' metadata agrees with {source}",
         holds=not differences and bool(answers),
         detail=_named(differences) or f"{len(answers)} brokers, {len(truth.partitions)} partitions each",
     )

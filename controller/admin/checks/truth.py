@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any
 
-from controller.wire.types import Broker, BrokerId, LeaderAndIsr, ReplicaAssignment, TopicPartition
+from controller.wire.types import Broker, BrokerId, Endpoint, LeaderAndIsr, ReplicaAssignment, TopicPartition
 from controller.wire.zk_operations import GetChildren, GetData, ZkResult
 from controller.wire.znodes import (
     BrokerIdsZNode,
@@ -61,9 +62,43 @@ class Truth:
         wanted = frozenset(topics)
         return {tp: partition for tp, partition in self.partitions.items() if tp.topic in wanted}
 
+    def only(self, topics: Iterable[str]) -> Truth:
+        """The same with the partitions of these topics alone."""
+        return replace(self, partitions=self.of(topics))
+
     def not_whole(self) -> list[TopicPartition]:
         """Partitions without a leader in their ISR or without a full ISR, sorted."""
         return sorted(tp for tp, partition in self.partitions.items() if not partition.is_whole)
+
+
+def truth_of(metadata: Any, brokers: Collection[BrokerId]) -> Truth:
+    """The cluster as one broker's answer to Metadata tells it: without the controller's epoch. `brokers`: those that
+    hold replicas, which a controller that is a process of its own does not."""
+    return Truth(
+        controller=BrokerId(metadata.controller_id) if metadata.controller_id >= 0 else None,
+        controller_epoch=0,
+        brokers={
+            BrokerId(node.node_id): Broker(
+                broker_id=BrokerId(node.node_id),
+                endpoints=(Endpoint(host=node.host, port=node.port),),
+                rack=getattr(node, "rack", None),
+            )
+            for node in metadata.brokers
+            if node.node_id in brokers
+        },
+        partitions={
+            TopicPartition(topic.name, p.partition_index): PartitionTruth(
+                assignment=ReplicaAssignment(replicas=tuple(map(BrokerId, p.replica_nodes))),
+                state=LeaderAndIsr(
+                    leader=BrokerId(p.leader_id) if p.leader_id >= 0 else None,
+                    leader_epoch=p.leader_epoch,
+                    isr=tuple(map(BrokerId, p.isr_nodes)),
+                ),
+            )
+            for topic in metadata.topics
+            for p in topic.partitions
+        },
+    )
 
 
 async def read_truth(zk: ZkSession) -> Truth:

@@ -1,0 +1,108 @@
+"""`kwob logs`: merged by time, filtered by what lines are about, told for people or as JSON."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from controller.local import cluster, cluster_file, logs_command
+from controller.local.plan import plan_cluster
+
+ROWS: dict[str, list[dict[str, Any]]] = {
+    "broker-1": [
+        {"ts": "2026-01-01T10:00:01.000Z", "level": "info", "event": "leader.started", "broker_id": 1,
+         "topic": "orders", "partition": 3, "isr": [1, 2]},
+        {"ts": "2026-01-01T10:00:03.000Z", "level": "warning", "event": "isr.shrunk", "broker_id": 1, "topic": "orders",
+         "partition": 13},
+    ],
+    "controller-901": [
+        {"ts": "2026-01-01T10:00:00.000Z", "level": "info", "event": "topics.changed", "new": ["orders"],
+         "deleted": []},
+        {"ts": "2026-01-01T10:00:02.000Z", "level": "debug", "event": "request.sent", "broker_id": 2},
+        {"ts": "2026-01-01T10:00:04.000Z", "level": "error", "event": "controller.faulted", "partitions": ["other-0"]},
+    ],
+}  # fmt: skip
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    plan = plan_cluster(data=tmp_path, brokers=1, controllers=1, racks=[], ports=[1], zookeeper_port=2)
+    cluster_file.write_cluster(tmp_path, cluster.Cluster(plan).row())
+    (tmp_path / "logs").mkdir()
+    for name, rows in ROWS.items():
+        text = "".join(json.dumps(row) + "\n" for row in rows)
+        (tmp_path / "logs" / f"{name}.log").write_text("Traceback\n" + text + '{"torn')
+    return tmp_path
+
+
+CASES = [
+    ("all, by time", [], ["topics.changed", "leader.started", "request.sent", "isr.shrunk", "controller.faulted"]),
+    ("a topic, under any key", ["--topic", "orders"], ["topics.changed", "leader.started", "isr.shrunk"]),
+    ("a partition alone", ["--topic", "orders-3"], ["leader.started"]),
+    ("a partition in a list", ["--topic", "other"], ["controller.faulted"]),
+    ("a broker", ["--broker", "1"], ["leader.started", "isr.shrunk"]),
+    ("a controller", ["--controller", "901"], ["topics.changed", "request.sent", "controller.faulted"]),
+    ("events that fit", ["--event", "isr.*,topics.*"], ["topics.changed", "isr.shrunk"]),
+    ("from a level on", ["--level", "warning"], ["isr.shrunk", "controller.faulted"]),
+    ("since a date", ["--since", "2026-01-01T10:00:03"], ["isr.shrunk", "controller.faulted"]),
+    ("the last ones", ["--lines", "2"], ["isr.shrunk", "controller.faulted"]),
+]
+
+
+@pytest.mark.parametrize(("argv", "events"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
+def test_which_lines(argv: list[str], events: list[str], data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert logs_command.main(["--data", str(data), "--json", *argv]) == 0
+    assert [json.loads(line)["event"] for line in capsys.readouterr().out.splitlines()] == events
+
+
+def test_a_line_for_people(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert logs_command.main(["--data", str(data), "--topic", "orders", "--level", "info"]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "10:00:00.000 controller-901 topics.changed new=[orders] deleted=[]",
+        "10:00:01.000 broker-1       leader.started orders-3 broker_id=1 isr=[1,2]",
+        "10:00:03.000 broker-1       warning isr.shrunk orders-13 broker_id=1",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("5m", "2026-01-01T11:55:00.000Z"),
+        ("10:42:07", "2026-01-01T10:42:07.000Z"),
+        ("2025-12-31", "2025-12-31T00:00:00.000Z"),
+    ],
+)
+def test_times(text: str, expected: str) -> None:
+    assert logs_command._since(text, datetime(2026, 1, 1, 12, tzinfo=UTC)) == expected
+
+
+def test_a_time_that_is_none_is_refused(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert logs_command.main(["--data", str(data), "--since", "yesterday"]) == 2
+    assert "expected for example 5m" in capsys.readouterr().err
+
+
+def test_following_takes_new_lines_and_new_files(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[str] = []
+    folder = data / "logs"
+    offsets = {path: path.stat().st_size for path in folder.glob("*.log")}
+    new, first = folder / "broker-2.log", '{"ts": "b", "event": "second"}\n{"ts": "a", "event": "first"}\n'
+    steps: list[Callable[[], Any]] = [
+        lambda: new.write_text(first),
+        lambda: new.write_text(first + '{"ts": "c", "event": "third"}\n'),
+    ]
+
+    def pause(seconds: float) -> None:
+        if not steps:
+            raise KeyboardInterrupt
+        steps.pop(0)()
+
+    monkeypatch.setattr(time, "sleep", pause)
+    with pytest.raises(KeyboardInterrupt):
+        logs_command.follow(folder, offsets, lambda row: True, lambda row: shown.append(row["event"]))
+    assert shown == ["first", "second", "third"]
