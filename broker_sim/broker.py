@@ -76,7 +76,6 @@ class Broker:
         files: Files | None = None,
     ) -> None:
         """`faults`: a board that outlives this broker (see `host`); without one it has its own. `files` is the disk.
-
         `metadata_decoder`: that of all brokers of a process, if there are several.
         `off_loop(work)` waits for disks without stopping the event loop (`asyncio.to_thread`); None: on the loop.
         """

@@ -43,7 +43,7 @@ class Usage:
 
 
 def usages() -> dict[str, Usage]:
-    """event -> where it is logged: `log.level(ev.NAME, key=...)`, or the core's `Log(ev.NAME, {...}, level)`."""
+    """event -> where it is logged: a call of a logger, or an effect Log of the core."""
     found: defaultdict[str, Usage] = defaultdict(Usage)
     for package in ("controller", "broker_sim"):
         for path in sorted((ROOT / package).rglob("*.py")):
