@@ -215,7 +215,7 @@ class Broker:
             rng=random.Random(self._chance.random()),
             isr_writer=ZkIsrWriter(self.zk, log=self.log),
             metadata=self._metadata,
-            log=self._log,
+            log=self.log,
             trace=self._trace,
             hooks=ReplicaHooks(
                 on_log_dir_failure=self._log_dir_failed,
