@@ -8,6 +8,7 @@ import contextlib
 import json
 from collections import defaultdict, deque
 from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -72,7 +73,7 @@ async def run(options: argparse.Namespace, machine: Machine) -> int:
         options.bootstrap_server = options.bootstrap_server or row.bootstrap
         options.zookeeper = options.zookeeper or row.zookeeper
         locally = look(options.data, row)
-    return await explain(options, machine, _connector, locally)
+    return await explain(options, machine, _connector, locally, default_data())
 
 
 def _connector(zookeeper: str) -> ZkConnector:
@@ -86,11 +87,35 @@ def look(data: Path, row: ClusterRow) -> Locally:
     faults: tuple[Fault, ...] = ()
     with contextlib.suppress(FaultError, OSError):
         faults = tuple(f for f in read_faults(data / FAULT_FILE) if state_of(f, now_ms()).startswith("in force"))
+    #: Those that have a broker down first: their end is what brings it back.
+    by_broker = {
+        BrokerId(b.id): sorted((f for f in faults if _hits(f, b)), key=lambda f: f.fault not in ("kill", "stop"))
+        for b in row.brokers
+    }
     return Locally(
         running={BrokerId(b.id): b.pid is not None for b in row.brokers},
-        faults={BrokerId(b.id): told for b in row.brokers if (told := tuple(_told(f) for f in faults if _hits(f, b)))},
+        faults={broker: tuple(map(_in_words, hits)) for broker, hits in by_broker.items() if hits},
+        fault_ids={BrokerId(b.id): _ids(by_broker[BrokerId(b.id)], running=b.pid is not None) for b in row.brokers},
+        last_sign=last_signs(data / CLUSTER_FILE, [BrokerId(b.id) for b in row.brokers]),
         log_lines=log_lines(data / CLUSTER_FILE),
     )
+
+
+def _ids(faults: Sequence[Fault], *, running: bool) -> tuple[str, ...]:
+    """The names of the faults whose end brings a broker back: of one that does not run, those that have it down."""
+    return tuple(f.id for f in faults if f.id is not None and (running or f.fault in ("kill", "stop")))
+
+
+def last_signs(cluster_file: Path, brokers: Sequence[BrokerId]) -> dict[BrokerId, str]:
+    """When each broker's log was last written, and how long ago that is."""
+    signs: dict[BrokerId, str] = {}
+    for broker in brokers:
+        path = cluster_file.parent / "logs" / f"broker-{broker}.log"
+        with contextlib.suppress(OSError):
+            written = path.stat().st_mtime
+            at = datetime.fromtimestamp(written, UTC).astimezone()
+            signs[broker] = f"{at:%H:%M:%S}, {max(0, round(now_ms() / 1000 - written))} s ago, when its log ends"
+    return signs
 
 
 def log_lines(cluster_file: Path) -> dict[TopicPartition, tuple[str, ...]]:
@@ -131,6 +156,6 @@ def _hits(fault: Fault, broker: BrokerRow) -> bool:
     return (fault.broker is None or broker.id in named) and fault.rack in (None, broker.rack)
 
 
-def _told(fault: Fault) -> str:
+def _in_words(fault: Fault) -> str:
     rest = what(fault)
     return f"{fault.fault} ({rest})" if rest else fault.fault

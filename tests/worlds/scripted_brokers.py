@@ -33,6 +33,7 @@ class Partition:
     replicas: tuple[int, ...]
     leader: int
     isr: tuple[int, ...]
+    leader_epoch: int = 0
 
 
 @dataclass
@@ -44,6 +45,9 @@ class FakeCluster:
     #: Brokers that do not say that they serve these requests.
     lacks: dict[int, set[int]] = field(default_factory=dict)
     down: set[int] = field(default_factory=set)
+    #: Brokers that refuse connections, and those that take requests and never answer, though the others list them.
+    dead: set[int] = field(default_factory=set)
+    mute: set[int] = field(default_factory=set)
     topics: dict[str, dict[int, Partition]] = field(default_factory=dict)
     running: dict[TopicPartition, ReplicaAssignment] = field(default_factory=dict)
     configs: dict[tuple[int, str], dict[str, str]] = field(default_factory=lambda: defaultdict(dict))
@@ -76,7 +80,7 @@ class FakeCluster:
 
     async def start(self, network: SimulatedNetwork) -> None:
         for broker in self.brokers:
-            if broker not in self.down:
+            if broker not in self.down | self.dead:
                 await network.view(f"b{broker}").listen(f"b{broker}", PORT, self._serve(broker))
 
     def _serve(self, broker: int) -> Callable[[Connection], Awaitable[None]]:
@@ -88,7 +92,8 @@ class FakeCluster:
                 for frame in frames.feed(data):
                     request = protocol.decode_request(frame)
                     self.seen.append((broker, request.api_key, request.body))
-                    connection.send(self._answer(broker, request))
+                    if broker not in self.mute:
+                        connection.send(self._answer(broker, request))
 
         return serve
 
@@ -124,7 +129,13 @@ def _topic(cluster: FakeCluster, name: str) -> dict[str, Any]:
         "name": name,
         "is_internal": name.startswith("__"),
         "partitions": [
-            {"partition_index": n, "leader_id": p.leader, "replica_nodes": list(p.replicas), "isr_nodes": list(p.isr)}
+            {
+                "partition_index": n,
+                "leader_id": p.leader,
+                "leader_epoch": p.leader_epoch,
+                "replica_nodes": list(p.replicas),
+                "isr_nodes": list(p.isr),
+            }
             for n, p in cluster.topics[name].items()
         ],
     }

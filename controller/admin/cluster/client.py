@@ -162,6 +162,37 @@ class AdminClient:
                 del nodes[controller.broker_id]
         return nodes
 
+    async def open_any(self) -> None:
+        """Tries all addresses of the bootstrap list at once; back as soon as one answers. Raises ClusterUnreachable.
+
+        Later calls then find a connection, however many of the others are dead.
+        """
+        tries = {asyncio.ensure_future(self._link(host, port)) for host, port in self._bootstrap}
+        pending, first = set(tries), None
+        try:
+            while pending and first is None:
+                done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
+                first = next((task for task in done if task.exception() is None), None)
+        finally:
+            for task in pending:
+                task.cancel()
+            await asyncio.gather(*pending, return_exceptions=True)
+        if first is None:
+            await self._retrying(self._refresh, "describeCluster")
+
+    async def ask_once(self, broker_id: BrokerId, api_key: ApiKey, body: Mapping[str, Any]) -> Any:
+        """One attempt at a broker of `nodes`. Raises OSError, TimeoutError, Refused; nothing is asked again."""
+        node = self._nodes[broker_id]
+        try:
+            return await self._ask(await self._link(node.host, node.port), api_key, body)
+        except _NotKafka as error:
+            raise OSError(str(error)) from error
+
+    @property
+    def controller(self) -> BrokerId | None:
+        """Whom the cluster names as its controller, as last seen."""
+        return self._controller
+
     async def call_any(self, api_key: ApiKey, body: Mapping[str, Any]) -> Any:
         """Asks some broker. Raises Refused (version), ClusterUnreachable."""
 

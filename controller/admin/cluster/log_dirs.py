@@ -47,10 +47,18 @@ async def describe_log_dirs(
 async def _describe(
     admin: AdminClient, broker: BrokerId, partitions: Collection[TopicPartition] | None
 ) -> list[LogDir]:
-    topics = None
-    if partitions is not None:
-        topics = [{"topic": t, "partitions": n} for t, n in by_topic(partitions).items()]
-    answer = await admin.call_broker(broker, ApiKey.DESCRIBE_LOG_DIRS, {"topics": topics})
+    return read_log_dirs(await admin.call_broker(broker, ApiKey.DESCRIBE_LOG_DIRS, log_dirs_of(partitions)))
+
+
+def log_dirs_of(partitions: Collection[TopicPartition] | None) -> dict[str, Any]:
+    """The request for these replicas or (None) all."""
+    if partitions is None:
+        return {"topics": None}
+    return {"topics": [{"topic": t, "partitions": n} for t, n in by_topic(partitions).items()]}
+
+
+def read_log_dirs(answer: Any) -> list[LogDir]:
+    """What an answer to it says. Raises Refused."""
     check(getattr(answer, "error_code", 0))
     if not answer.results:
         # Before version 3 there is no place for a failure as a whole; Kafka's `KafkaAdminClient` reads it so too.

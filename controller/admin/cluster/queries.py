@@ -58,12 +58,13 @@ class ConfigEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionInfo:
-    """A partition as Metadata shows it. `leader` is None when there is none."""
+    """A partition as Metadata shows it. `leader` is None when there is none, `leader_epoch` -1 where nobody says."""
 
     partition: int
     leader: BrokerId | None
     replicas: tuple[BrokerId, ...]
     isr: tuple[BrokerId, ...]
+    leader_epoch: int = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,9 +87,17 @@ async def describe_topics(admin: AdminClient, names: Collection[str]) -> dict[st
     """These topics by name; Refused in the place of one that cannot be described (it is never created)."""
     if not names:
         return {}
-    answer = await admin.call_any(
-        ApiKey.METADATA, {"topics": [{"name": n} for n in sorted(names)], "allow_auto_topic_creation": False}
-    )
+    answer = await admin.call_any(ApiKey.METADATA, metadata_of(names))
+    return read_topics(answer, names)
+
+
+def metadata_of(names: Collection[str]) -> dict[str, Any]:
+    """The request for these topics."""
+    return {"topics": [{"name": n} for n in sorted(names)], "allow_auto_topic_creation": False}
+
+
+def read_topics(answer: Any, names: Collection[str]) -> dict[str, TopicInfo | Refused]:
+    """What an answer to it says of them."""
     topics: dict[str, TopicInfo | Refused] = {}
     for topic in answer.topics:
         code = ErrorCode.of(topic.error_code)
@@ -109,6 +118,7 @@ def _topic(topic: Any) -> TopicInfo:
                 leader=None if p.leader_id == NO_LEADER else BrokerId(p.leader_id),
                 replicas=tuple(p.replica_nodes),
                 isr=tuple(p.isr_nodes),
+                leader_epoch=getattr(p, "leader_epoch", -1),
             )
             for p in sorted(topic.partitions, key=lambda p: int(p.partition_index))
         ),
@@ -201,6 +211,11 @@ async def _describe_configs(
     resources = [{"resource_type": config_type, "resource_name": n, "configuration_keys": None} for n in names]
     body = {"resources": resources, "include_synonyms": synonyms}
     answer = await _to_owner(admin, config_type, names, ApiKey.DESCRIBE_CONFIGS, body)
+    return config_entries(answer)
+
+
+def config_entries(answer: Any) -> dict[str, list[ConfigEntry]]:
+    """What an answer to DescribeConfigs says, by resource. Raises Refused for the first refusal."""
     entries: dict[str, list[ConfigEntry]] = {}
     for result in answer.results:
         check(result.error_code, result.error_message)

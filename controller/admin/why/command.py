@@ -5,6 +5,9 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, Final
 
 from rich.markup import escape
@@ -43,10 +46,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 async def explain(
-    options: argparse.Namespace, machine: Machine, connect: Connect, locally: Locally | None = None
+    options: argparse.Namespace,
+    machine: Machine,
+    connect: Connect,
+    locally: Locally | None = None,
+    default_data: Path | None = None,
 ) -> int:
-    """Asks and prints. `locally` is there for a cluster of `kwob up`. Returns the exit code."""
-    commands = Commands(bootstrap=options.bootstrap_server or "HOST:PORT", local=locally is not None)
+    """Asks and prints. `locally` is there for a cluster of `kwob up`, whose folder is named in what is to be typed next
+    unless it is the default one. Returns the exit code."""
+    data = getattr(options, "data", None)
+    commands = Commands(
+        bootstrap=options.bootstrap_server or "HOST:PORT",
+        local=locally is not None,
+        data="" if locally is None or data is None or data == default_data else f" --data {data}",
+        zookeeper=options.zookeeper or "H:P",
+    )
     try:
         topic, partition = await _facts(options, machine, connect, locally or Locally())
         numbers = {p.partition.partition for p in topic.partitions}
@@ -83,17 +97,18 @@ async def _facts(
 async def _ask(
     options: argparse.Namespace, machine: Machine, view: ZkView | None, cluster: ZkCluster | None, locally: Locally
 ) -> tuple[TopicFacts, int | None]:
-    said: BrokerView | None = None
+    answer: BrokerView | None = None
     names = set(cluster.topics) if cluster is not None else set()
     unreachable: ClusterUnreachable | None = None
     if options.bootstrap_server is not None:
         # With ZooKeeper to fall back on, brokers that are gone are looked for only shortly.
-        timeouts = Timeouts(call_s=5.0, bootstrap_s=2.0) if cluster is not None else Timeouts()
+        timeouts = Timeouts(request_s=2.0, call_s=5.0, bootstrap_s=1.0 if cluster is not None else 5.0)
         async with AdminClient(machine.network, options.bootstrap_server, timeouts=timeouts) as admin:
             try:
+                await admin.open_any()
                 names |= set(await topic_names(admin))
                 name, partition = _named(options.target, names)
-                said = await ask_brokers(admin, name)
+                answer = await ask_brokers(admin, name)
             except ClusterUnreachable as error:
                 if view is None:
                     raise
@@ -102,7 +117,8 @@ async def _ask(
     topic: ZkTopic | None = await view.topic(name) if view is not None else None
     if unreachable is not None:
         machine.err.write(f"no broker answers ({unreachable}); this is what ZooKeeper tells\n")
-    return facts(name, said, cluster, topic, locally), partition
+    asked_at = datetime.fromtimestamp(machine.clock.now_ms() / 1000, UTC).astimezone().strftime("%H:%M:%S")
+    return replace(facts(name, answer, cluster, topic, locally), asked_at=asked_at), partition
 
 
 def _named(target: str, names: set[str]) -> tuple[str, int | None]:

@@ -20,6 +20,7 @@ class Trouble(Enum):
     """What can be wrong, in the order in which it is told."""
 
     NO_CONTROLLER = "no controller"
+    SILENT = "no answer"
     DELETION = "stuck in deletion"
     OFFLINE = "offline"
     UNDER_MIN_ISR = "under min ISR"
@@ -45,16 +46,30 @@ class Commands:
 
     bootstrap: str
     local: bool = False
+    #: What names the cluster's folder, behind a blank; nothing for the default one.
+    data: str = ""
+    zookeeper: str = "H:P"
 
     def tool(self, name: str, words: str) -> str:
         """A command of one of the tools."""
         return f"kwob {name} --bootstrap-server {self.bootstrap} {words}"
 
-    def start_broker(self, broker: BrokerId) -> str:
-        """How a broker comes back."""
-        return (
-            f"kwob broker start {broker}" if self.local else f"start broker {broker} again (its log says why it ended)"
-        )
+    def revive(self, broker: BrokerId, facts: BrokerFacts | None) -> str:
+        """How a broker comes back: by the end of what has it down, by `kwob up`, or where it was started.
+
+        A process of `kwob up` that runs and does not answer is ended first.
+        """
+        if facts is not None and facts.fault_ids and facts.faults:
+            return f"kwob fault clear {facts.fault_ids[0]}{self.data}"
+        if self.local and facts is not None and facts.local is not None:
+            kill = f"kwob broker kill {broker}{self.data} && " if facts.local else ""
+            return f"{kill}kwob broker start {broker}{self.data}"
+        if self.local:
+            return (
+                f"start broker {broker} where it was started (kwob up here has none of that id): kwob broker run "
+                f"--broker-id {broker} --zookeeper {self.zookeeper} --listener H:P --log-dirs DIR"
+            )
+        return f"start broker {broker} again (its log says why it ended)"
 
 
 def diagnose(topic: TopicFacts, commands: Commands, only: int | None = None) -> list[Finding]:
@@ -65,6 +80,7 @@ def diagnose(topic: TopicFacts, commands: Commands, only: int | None = None) -> 
     findings = list(_topic(topic, commands))
     if topic.deletion is Deletion.MARKED:
         return findings
+    findings += _silent(topic, only, commands)
     for partition in topic.partitions:
         if only is None or partition.partition.partition == only:
             for check in _CHECKS:
@@ -81,11 +97,47 @@ def _topic(topic: TopicFacts, commands: Commands) -> Iterator[Finding]:
             trouble=Trouble.NO_CONTROLLER,
             subject="the cluster",
             summary="has no controller, so that nothing is elected, moved or deleted",
-            because=("/controller does not exist" if topic.asked_zookeeper else "brokers name no controller",),
-            next=("kwob status" if commands.local else "look why no controller candidate holds /controller",),
+            because=("/controller does not exist" if topic.asked_zookeeper else "no controller answered the brokers, or us, in time",),
+            next=(
+                f"kwob status{commands.data}"
+                if commands.local
+                else "look why no controller candidate holds /controller",
+            ),
         )
     if topic.deletion is Deletion.MARKED:
         yield _deletion(topic, commands)
+
+
+def _silent(topic: TopicFacts, only: int | None, commands: Commands) -> Iterator[Finding]:
+    """Brokers that the cluster counts as alive and that do not answer: what else is said may be out of date."""
+    partitions = [p for p in topic.partitions if only is None or p.partition.partition == only]
+    for broker, facts in sorted(topic.brokers.items()):
+        holds = [p for p in partitions if broker in p.replicas]
+        if facts.answers is not False or not facts.is_alive or not holds:
+            continue
+        leads = commas([p.partition for p in holds if p.leader == broker], ", ")
+        in_sync = commas([p.partition for p in holds if broker in p.isr and p.leader != broker], ", ")
+        asked = f" when asked at {topic.asked_at}" if topic.asked_at and facts.last_sign is None else ""
+        lines = {
+            f"no word from it{asked}{_silence(facts)}": True,
+            "its process does not run": facts.local is False,
+            f"faults in force: {'; '.join(facts.faults)}": bool(facts.faults),
+            f"it leads {leads}: records are neither taken nor read there": bool(leads),
+            f"it counts as in sync in {in_sync}": bool(in_sync),
+            "the cluster takes it for alive until its session runs out; what follows changes then": True,
+        }
+        yield Finding(
+            trouble=Trouble.SILENT,
+            subject=f"broker {broker}",
+            summary=f"does not answer ({facts.silence or 'no answer'})",
+            because=tuple(line for line, holds in lines.items() if holds),
+            next=(commands.revive(broker, facts),),
+        )
+
+
+def _silence(facts: BrokerFacts) -> str:
+    """Since when there is no word from a broker, as far as it can be said."""
+    return f" since {facts.last_sign}" if facts.last_sign is not None else ""
 
 
 def _deletion(topic: TopicFacts, commands: Commands) -> Finding:
@@ -98,7 +150,7 @@ def _deletion(topic: TopicFacts, commands: Commands) -> Finding:
         facts = topic.brokers.get(broker)
         if facts is None or not facts.is_alive:
             because.append(f"broker {broker} holds replicas and is not alive; deletion waits for it")
-            then.append(commands.start_broker(broker))
+            then.append(commands.revive(broker, facts))
         elif facts.failed_dirs:
             because.append(f"broker {broker} has failed log dirs: {', '.join(facts.failed_dirs)}")
             then.append(_replace_disk(broker))
@@ -128,7 +180,7 @@ def _offline(topic: TopicFacts, p: PartitionFacts, commands: Commands) -> Iterat
     others = [b for b in p.replicas if b not in p.isr and _alive(topic, b)]
     because = [f"the last ISR is {commas(p.isr)}, and a leader must come from it"]
     because += [line for b in p.isr if (line := _why_away(topic, p, b)) is not None]
-    then = [commands.start_broker(b) for b in p.isr if not _alive(topic, b)]
+    then = [commands.revive(b, topic.brokers.get(b)) for b in p.isr if not _alive(topic, b)]
     if in_sync and topic.controller is not None:
         because.append(f"broker {commas(tuple(in_sync))} of the ISR is alive: the controller may be about to elect it")
         then.append(commands.tool("topics", f"--describe --topic {topic.topic}"))
@@ -159,7 +211,7 @@ def _never_created(topic: TopicFacts, p: PartitionFacts, commands: Commands) -> 
     dead = [b for b in p.replicas if not _alive(topic, b)]
     because = ["it has no state: no leader was ever elected"]
     because += [f"broker {b} of its replicas is not alive, or there is none of that id" for b in dead]
-    then = [commands.start_broker(b) for b in dead]
+    then = [commands.revive(b, topic.brokers.get(b)) for b in dead]
     if len(dead) == len(p.replicas):
         because.append("a first leader needs one live replica")
         then.append(
@@ -263,13 +315,13 @@ def why_missing(topic: TopicFacts, p: PartitionFacts, broker: BrokerId) -> str:
         return away
     facts = topic.brokers[broker]
     if facts.local is False:
-        return f"broker {broker} has no process any more; its ZooKeeper session has not run out yet"
+        return f"broker {broker} has no process any more; its ZooKeeper session has not run out yet{_silence(facts)}"
     if facts.faults:
         return f"broker {broker} is alive, with faults in force: {'; '.join(facts.faults)}"
     if p.leader is None:
         return f"broker {broker} is alive, but there is no leader to copy from"
     if facts.answers is False:
-        return f"broker {broker} is registered but does not answer"
+        return f"broker {broker} is registered but does not answer{_silence(facts)}"
     if broker in p.follower_throttled and facts.follower_rate is not None:
         return f"broker {broker} may copy at {facts.follower_rate} B/s only (throttled){_behind(topic, p, broker)}"
     leader = topic.brokers.get(p.leader)
@@ -316,11 +368,11 @@ def _next_for(topic: TopicFacts, p: PartitionFacts, missing: list[BrokerId], com
     for broker in missing:
         facts = topic.brokers.get(broker)
         if facts is None or not facts.is_alive or facts.local is False:
-            yield commands.start_broker(broker)
+            yield commands.revive(broker, facts)
         elif facts.failed_dirs and broker not in p.logs:
             yield _replace_disk(broker)
         elif facts.faults:
-            yield "kwob fault clear"
+            yield " ".join(["kwob fault clear", *facts.fault_ids[:1]]) + commands.data
         elif _is_throttled(topic, p, broker, facts):
             yield commands.tool(
                 "reassign-partitions",
@@ -329,7 +381,7 @@ def _next_for(topic: TopicFacts, p: PartitionFacts, missing: list[BrokerId], com
                 else "--verify --reassignment-json-file plan.json  # removes the throttle",
             )
         elif facts.answers is False:
-            yield f"look at the log of broker {broker}: it is registered but does not answer"
+            yield commands.revive(broker, facts)
         else:
             yield commands.tool("log-dirs", f"--describe --topic-list {topic.topic} --broker-list {broker}")
 

@@ -33,18 +33,22 @@ class LogOn:
 class BrokerFacts:
     """A broker: whether it lives, what its disks say, its throttle rates, and what a local cluster knows of it.
 
-    `answers` is None when it was not asked. `local` says of a broker of `kwob up` whether its process runs. `faults`
-    are the rows of the fault file that are in force for it.
+    `answers` is None when it was not asked; `silence` says why it did not answer. `local` says of a broker of
+    `kwob up` whether its process runs. `faults` are the rows of the fault file that are in force for it, `fault_ids`
+    their names; `last_sign` says when its log was last written.
     """
 
     broker_id: BrokerId
     is_alive: bool
     answers: bool | None = None
+    silence: str | None = None
     failed_dirs: tuple[str, ...] = ()
     leader_rate: int | None = None
     follower_rate: int | None = None
     local: bool | None = None
     faults: tuple[str, ...] = ()
+    fault_ids: tuple[str, ...] = ()
+    last_sign: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,3 +83,5 @@ class TopicFacts:
     asked_zookeeper: bool = False
     asked_brokers: bool = False
     sampled_s: float = 0.0
+    #: The time of day when brokers were asked.
+    asked_at: str = ""

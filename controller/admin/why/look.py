@@ -1,25 +1,29 @@
 """Gathers the facts: asks brokers, ZooKeeper, or both, and takes what a local cluster's folder adds.
 
-Brokers that do not answer in time are facts, too. Nothing here changes anything.
+All brokers that hold replicas are asked at once, each for a short while: one that does not answer is a fact, too, and
+what it said before counts for nothing. Nothing here changes anything.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Awaitable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from controller.admin.cluster.client import AdminClient
 from controller.admin.cluster.failures import ClusterUnreachable, Refused, ToolFailure
-from controller.admin.cluster.log_dirs import LogDir, describe_log_dirs
+from controller.admin.cluster.log_dirs import LogDir, log_dirs_of, read_log_dirs
 from controller.admin.cluster.queries import (
     ConfigResourceType,
     PartitionInfo,
     TopicInfo,
+    config_entries,
     describe_configs,
     describe_topics,
     list_reassignments,
+    metadata_of,
+    read_topics,
 )
 from controller.admin.reassignment.throttles import (
     FOLLOWER_REPLICAS,
@@ -32,34 +36,55 @@ from controller.admin.why.from_zookeeper import ZkCluster, ZkTopic
 from controller.wire.protocol import ApiKey
 from controller.wire.types import BrokerId, ReplicaAssignment, TopicPartition
 
-#: Between the two looks at log sizes, and how long a broker may take for one.
-SAMPLE_S: Final = 1.0
-_BROKER_TIMEOUT_S: Final = 5.0
+#: Between the two looks at log sizes, and how long a broker may take for its answers: together below two seconds.
+SAMPLE_S: Final = 0.7
+BROKER_LIMIT_S: Final = 0.9
 _DELETE: Final = "delete.topic.enable"
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Locally:
-    """What the data folder of a `kwob up` cluster adds. `running` is whether a broker's process runs."""
+    """What the data folder of a `kwob up` cluster adds. `running` is whether a broker's process runs.
+
+    `fault_ids` are of faults in force that concern a broker, `faults` the same in words; `last_sign` says when a
+    broker's log was last written.
+    """
 
     running: Mapping[BrokerId, bool] = field(default_factory=dict)
     faults: Mapping[BrokerId, tuple[str, ...]] = field(default_factory=dict)
+    fault_ids: Mapping[BrokerId, tuple[str, ...]] = field(default_factory=dict)
+    last_sign: Mapping[BrokerId, str] = field(default_factory=dict)
     log_lines: Mapping[TopicPartition, tuple[str, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerAnswer:
+    """What one broker said: its own view of the topic, its directories, its configs; or why it said nothing."""
+
+    topic: TopicInfo | None = None
+    dirs: list[LogDir] | None = None
+    configs: Mapping[str, str] = field(default_factory=dict)
+    silence: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerView:
-    """What brokers said of a topic. `dirs` lacks brokers that did not answer; `earlier` is the look before."""
+    """What brokers said of a topic. `answers` has all that hold replicas; `earlier` is the look before."""
 
     topic: TopicInfo
     live: frozenset[BrokerId]
     controller: BrokerId | None
     moving: Mapping[TopicPartition, ReplicaAssignment]
     configs: Mapping[str, str]
-    broker_configs: Mapping[BrokerId, Mapping[str, str]]
-    dirs: Mapping[BrokerId, list[LogDir]]
+    answers: Mapping[BrokerId, BrokerAnswer]
     earlier: Mapping[BrokerId, list[LogDir]]
     sampled_s: float
+
+    @property
+    def dirs(self) -> dict[BrokerId, list[LogDir]]:
+        """Of those that answered."""
+        return {broker: answer.dirs for broker, answer in self.answers.items() if answer.dirs is not None}
 
 
 async def ask_brokers(admin: AdminClient, topic: str, *, sample_s: float = SAMPLE_S) -> BrokerView | None:
@@ -67,68 +92,93 @@ async def ask_brokers(admin: AdminClient, topic: str, *, sample_s: float = SAMPL
     topic_now = (await describe_topics(admin, [topic]))[topic]
     if not isinstance(topic_now, TopicInfo):
         return None
-    live = frozenset(await admin.brokers())
-    asked = {TopicPartition(topic, p.partition) for p in topic_now.partitions}
-    holders = {b for p in topic_now.partitions for b in p.replicas} & live
-    try:
-        moving = await list_reassignments(admin, asked)
-    except (Refused, ClusterUnreachable):
-        moving = {}
+    live = frozenset(await admin.nodes())
+    partitions = {TopicPartition(topic, p.partition) for p in topic_now.partitions}
+    holders = sorted({b for p in topic_now.partitions for b in p.replicas} & live)
     loop = asyncio.get_running_loop()
-    earlier, began = await _dirs(admin, holders, asked), loop.time()
+    began = loop.time()
+    (moving, configs), answers = await asyncio.gather(
+        asyncio.gather(
+            _or_none(list_reassignments(admin, partitions)),
+            _or_none(describe_configs(admin, ConfigResourceType.TOPIC, [topic])),
+        ),
+        asyncio.gather(*(_ask(admin, broker, topic, partitions) for broker in holders)),
+    )
+    first: dict[BrokerId, BrokerAnswer] = dict(zip(holders, answers, strict=True))
+    topic_now = _newest([topic_now, *(a.topic for a in first.values() if a.topic is not None)])
+    second = first
     if any(set(p.replicas) - set(p.isr) for p in topic_now.partitions):
-        await asyncio.sleep(sample_s)
-    later, ended = await _dirs(admin, holders, asked), loop.time()
-    configs = await describe_configs(admin, ConfigResourceType.TOPIC, [topic])
+        await asyncio.sleep(max(0.0, began + sample_s - loop.time()))
+        again = [broker for broker, answer in first.items() if answer.silence is None]
+        asked = await asyncio.gather(*(_ask(admin, broker, topic, partitions) for broker in again))
+        second = first | dict(zip(again, asked, strict=True))
+        topic_now = _newest([topic_now, *(a.topic for a in asked if a.topic is not None)])
     return BrokerView(
         topic=topic_now,
         live=live,
-        controller=await _controller(admin),
-        moving=moving,
-        configs={e.name: e.value or "" for e in configs.get(topic, [])},
-        broker_configs=await _broker_configs(admin, holders),
-        dirs=later,
-        earlier=earlier,
-        sampled_s=ended - began,
+        controller=None if moving is None else admin.controller,
+        moving=moving or {},
+        configs={e.name: e.value or "" for e in (configs or {}).get(topic, [])},
+        answers=second,
+        earlier={broker: answer.dirs for broker, answer in first.items() if answer.dirs is not None},
+        sampled_s=loop.time() - began,
     )
 
 
-async def _controller(admin: AdminClient) -> BrokerId | None:
-    answer = await admin.call_any(ApiKey.METADATA, {"topics": [], "allow_auto_topic_creation": False})
-    return BrokerId(answer.controller_id) if answer.controller_id >= 0 else None
-
-
-async def _dirs(
-    admin: AdminClient, brokers: Collection[BrokerId], partitions: Collection[TopicPartition]
-) -> dict[BrokerId, list[LogDir]]:
-    async def one(broker: BrokerId) -> list[LogDir] | None:
-        answers: list[LogDir] | None = await _within(describe_log_dirs(admin, [broker], partitions), broker)
-        return answers
-
-    ordered = sorted(brokers)
-    answers = await asyncio.gather(*map(one, ordered))
-    return {broker: dirs for broker, dirs in zip(ordered, answers, strict=True) if dirs is not None}
-
-
-async def _broker_configs(admin: AdminClient, brokers: Collection[BrokerId]) -> dict[BrokerId, dict[str, str]]:
-    async def one(broker: BrokerId) -> dict[str, str]:
-        entries = await _within(describe_configs(admin, ConfigResourceType.BROKER, [str(broker)]), str(broker))
-        return {e.name: e.value for e in entries or [] if e.value is not None}
-
-    ordered = sorted(brokers)
-    return dict(zip(ordered, await asyncio.gather(*map(one, ordered)), strict=True))
-
-
-async def _within(asking: Any, key: Any) -> Any:
-    """The answer for this key; None when it does not come in time."""
+async def _ask(
+    admin: AdminClient, broker: BrokerId, topic: str, partitions: Collection[TopicPartition]
+) -> BrokerAnswer:
+    resource = {"resource_type": ConfigResourceType.BROKER, "resource_name": str(broker), "configuration_keys": None}
     try:
-        async with asyncio.timeout(_BROKER_TIMEOUT_S):
-            return (await asking).get(key)
+        async with asyncio.timeout(BROKER_LIMIT_S):
+            metadata = await admin.ask_once(broker, ApiKey.METADATA, metadata_of([topic]))
+            dirs = await admin.ask_once(broker, ApiKey.DESCRIBE_LOG_DIRS, log_dirs_of(partitions))
+            configs = await admin.ask_once(
+                broker, ApiKey.DESCRIBE_CONFIGS, {"resources": [resource], "include_synonyms": False}
+            )
+    except TimeoutError:
+        return BrokerAnswer(silence=f"no answer within {BROKER_LIMIT_S:g} s")
+    except ConnectionRefusedError:
+        return BrokerAnswer(silence="connection refused")
+    except OSError as error:
+        return BrokerAnswer(silence=str(error) or type(error).__name__)
+    except Refused:
+        return BrokerAnswer(dirs=[])
+    view = read_topics(metadata, [topic])[topic]
+    return BrokerAnswer(
+        topic=view if isinstance(view, TopicInfo) else None,
+        dirs=_readable(dirs),
+        configs={e.name: e.value for e in config_entries(configs).get(str(broker), []) if e.value is not None},
+    )
+
+
+def _readable(answer: Any) -> list[LogDir]:
+    try:
+        return read_log_dirs(answer)
+    except Refused:
+        return []
+
+
+async def _or_none(asking: Awaitable[_T]) -> _T | None:
+    """The answer; None when it does not come in time, or is a refusal."""
+    try:
+        async with asyncio.timeout(BROKER_LIMIT_S):
+            return await asking
     except (TimeoutError, Refused, ClusterUnreachable):
         return None
 
 
-# -- from what was said to facts ---------------------------------------------------------------------------------------
+def _newest(views: Collection[TopicInfo]) -> TopicInfo:
+    """Of each partition what the highest leader epoch says; at the same epoch the last view, asked for last."""
+    partitions: dict[int, PartitionInfo] = {}
+    for view in views:
+        for p in view.partitions:
+            if p.partition not in partitions or p.leader_epoch >= partitions[p.partition].leader_epoch:
+                partitions[p.partition] = p
+    return replace(next(iter(views)), partitions=tuple(p for _, p in sorted(partitions.items())))
+
+
+# -- from answers to facts -------------------------------------------------------------------------------------------
 
 
 def facts(
@@ -162,7 +212,7 @@ def facts(
 
 def _delete_enabled(brokers: BrokerView | None) -> bool | None:
     """`delete.topic.enable`, as far as brokers tell it; False when one says so."""
-    values = {c[_DELETE] for c in (brokers.broker_configs.values() if brokers else ()) if _DELETE in c}
+    values = {a.configs[_DELETE] for a in (brokers.answers.values() if brokers else ()) if _DELETE in a.configs}
     return None if not values else "false" not in values
 
 
@@ -211,18 +261,20 @@ def _assignment(
 
 def _broker(broker: BrokerId, brokers: BrokerView | None, cluster: ZkCluster | None, locally: Locally) -> BrokerFacts:
     alive = broker in (cluster.registered if cluster else brokers.live if brokers else ())
-    dirs = brokers.dirs.get(broker) if brokers else None
-    rates = dict(cluster.broker_configs.get(broker, {}) if cluster else {})
-    rates |= dict(brokers.broker_configs.get(broker, {}) if brokers else {})
+    answer = (brokers.answers.get(broker) if brokers else None) or BrokerAnswer()
+    rates = dict(cluster.broker_configs.get(broker, {}) if cluster else {}) | dict(answer.configs)
     return BrokerFacts(
         broker_id=broker,
         is_alive=alive,
-        answers=None if brokers is None or not alive else dirs is not None,
-        failed_dirs=tuple(d.path for d in dirs or () if d.error is not None),
+        answers=None if brokers is None or broker not in brokers.answers else answer.silence is None,
+        silence=answer.silence,
+        failed_dirs=tuple(d.path for d in answer.dirs or () if d.error is not None),
         leader_rate=_number(rates.get(LEADER_THROTTLE)),
         follower_rate=_number(rates.get(FOLLOWER_THROTTLE)),
         local=locally.running.get(broker),
         faults=locally.faults.get(broker, ()),
+        fault_ids=locally.fault_ids.get(broker, ()),
+        last_sign=locally.last_sign.get(broker),
     )
 
 

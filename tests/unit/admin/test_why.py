@@ -68,7 +68,7 @@ CASES: list[tuple[str, TopicFacts, Trouble, str, str]] = [
     ("a throttled leader", topic(partition(**LAGS, leader_throttled=frozenset({1})), broker(1, leader_rate=5)),
      Trouble.UNDER_REPLICATED, "its leader 1 may send 5 B/s only (throttled)", "# removes the throttle"),
     ("no answer", topic(partition(**LAGS), broker(2, answers=False)), Trouble.UNDER_REPLICATED,
-     "broker 2 is registered but does not answer", "look at the log of broker 2"),
+     "broker 2 is registered but does not answer", "start broker 2 where it was started"),
     ("no log", topic(partition(**LAGS)), Trouble.UNDER_REPLICATED,
      "broker 2 is alive but has no log of it", "kwob log-dirs --bootstrap-server b:1 --describe"),
     ("catching up", topic(partition(**LAGS, logs={1: log(1000, 900), 2: log(500, 300)}), sampled_s=1.0),
@@ -96,7 +96,7 @@ CASES: list[tuple[str, TopicFacts, Trouble, str, str]] = [
      "broker 7 of its replicas is not alive, or there is none of that id", "reassign-partitions"),
     ("a move that waits",
      topic(partition(adding_replicas=(3,), removing_replicas=(2,), isr=(1, 2)), broker(3, is_alive=False)),
-     Trouble.REASSIGNMENT, "it is done once 1,3 are all in the ISR, which is 1,2", "kwob broker start 3"),
+     Trouble.REASSIGNMENT, "it is done once 1,3 are all in the ISR, which is 1,2", "start broker 3 where it was"),
     ("a move without a leader",
      topic(partition(adding_replicas=(3,), leader=None, isr=(2,)), DEAD_2), Trouble.REASSIGNMENT,
      "it has no leader to copy from, so nothing will change until it has one", "--list --progress"),
@@ -185,6 +185,74 @@ def test_a_scripted_cluster(cluster: Any, tool: Any) -> None:
     assert tool(why, cluster, ["t-0"]).code == 0
     told = json.loads(tool(why, cluster, ["t-1", "--json"]).out)
     assert [f["trouble"] for f in told["findings"]] == ["under-replicated"]
+
+
+@pytest.mark.parametrize(
+    ("silent", "reason"), [("dead", "connection refused"), ("mute", "no answer within 0.9 s")], ids=["killed", "paused"]
+)
+@pytest.mark.parametrize("in_sync", [True, False], ids=["counted in sync", "out of the ISR"])
+def test_a_broker_that_does_not_answer(cluster: Any, tool: Any, silent: str, reason: str, in_sync: bool) -> None:
+    """Its session has not run out, so all others list it: only asking it tells."""
+    cluster.topic("t", (1, 0), (2, 1), (1, 2))
+    if not in_sync:
+        cluster.topics["t"][0].isr = (0,)
+    getattr(cluster, silent).add(1)
+    outcome = tool(why, cluster, ["t"])
+    assert outcome.code == 3
+    assert f"broker 1 does not answer ({reason})\n  no word from it when asked at " in outcome.out
+    assert "  it leads t-0, t-2: records are neither taken nor read there\n" in outcome.out
+    assert ("in sync in t-1\n" in outcome.out) and "broker 2 does not answer" not in outcome.out
+    assert outcome.took_s < 2.0
+    assert tool(why, cluster, ["t-1"]).out.startswith("broker 1 does not answer")
+
+
+def test_the_first_of_the_addresses_does_not_answer(cluster: Any, tool: Any) -> None:
+    cluster.topic("t", (1, 2))
+    cluster.mute.add(0)
+    cluster.controller = 2
+    outcome = tool(why, cluster, ["t"], bootstrap="b0:9092,b1:9092")
+    assert (outcome.code, outcome.out) == (0, "nothing is wrong\nt-0: led by 1, all 2 replicas in sync\n")
+    assert outcome.took_s < 2.0
+
+
+def test_the_newest_view_counts(cluster: Any, tool: Any) -> None:
+    """The broker that is asked first has not heard of the election; the new leader has."""
+    cluster.topic("t", (1, 2))
+
+    def metadata(broker: int, body: Any) -> dict[str, Any] | None:
+        if not body.topics or broker == 2:
+            return None
+        partition = {"error_code": 0, "partition_index": 0, "leader_id": 1, "leader_epoch": 4}
+        partition |= {"replica_nodes": [1, 2], "isr_nodes": [1, 2], "offline_replicas": []}
+        topic = {"error_code": 0, "name": "t", "is_internal": False, "partitions": [partition]}
+        nodes = [{"node_id": n, "host": f"b{n}", "port": 9092, "rack": None} for n in range(3)]
+        return {"brokers": nodes, "cluster_id": None, "controller_id": 0, "topics": [topic]}
+
+    cluster.topics["t"][0].leader, cluster.topics["t"][0].isr = 2, (2,)
+    cluster.topics["t"][0].leader_epoch = 5
+    cluster.answers[ApiKey.METADATA] = metadata
+    outcome = tool(why, cluster, ["t"])
+    assert "t-0 is under-replicated: 1 of 2 replicas not in sync\n  broker 1 " in outcome.out
+
+
+NEXT = [
+    ("killed by a fault", BrokerFacts(broker_id=BrokerId(2), is_alive=True, local=False, faults=("kill",),
+                                      fault_ids=("f1",)), "kwob fault clear f1"),
+    ("its process ended", broker(2, local=False), "kwob broker start 2"),
+    ("its process hangs", broker(2, local=True), "kwob broker kill 2 && kwob broker start 2"),
+    ("not of this folder", broker(2), "start broker 2 where it was started (kwob up here has none of that id)"),
+    ("nobody knows it", None, "start broker 2 where it was started"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("facts", "command"), [row[1:] for row in NEXT], ids=[row[0] for row in NEXT])
+def test_what_brings_a_broker_back(facts: BrokerFacts | None, command: str) -> None:
+    assert HERE.revive(BrokerId(2), facts).startswith(command)
+
+
+def test_a_folder_that_is_not_the_default_one_is_named() -> None:
+    there = Commands(bootstrap="b:1", local=True, data=" --data d")
+    assert there.revive(BrokerId(2), broker(2, local=False)) == "kwob broker start 2 --data d"
 
 
 def test_a_move_in_a_scripted_cluster(cluster: Any, tool: Any) -> None:
