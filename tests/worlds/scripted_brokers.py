@@ -53,6 +53,8 @@ class FakeCluster:
     configs: dict[tuple[int, str], dict[str, str]] = field(default_factory=lambda: defaultdict(dict))
     sizes: dict[PartitionReplica, int] = field(default_factory=dict)
     futures: dict[PartitionReplica, str] = field(default_factory=dict)
+    #: How much of a log the copy in another directory has.
+    copied: dict[PartitionReplica, int] = field(default_factory=dict)
     log_dir: str = "/data"
     answers: dict[int, Callable[[int, Any], dict[str, Any] | None]] = field(default_factory=dict)
     seen: list[tuple[int, ApiKey, Any]] = field(default_factory=list)
@@ -288,7 +290,8 @@ def _describe_log_dirs(cluster: FakeCluster, broker: int, body: Any) -> dict[str
             entry = {"partition_index": number, "partition_size": cluster.sizes.get(replica, 0), "offset_lag": 0}
             dirs[cluster.log_dir].append({"name": topic, "partitions": [entry]})
             if (future := cluster.futures.get(replica)) is not None:
-                copy = {"partition_index": number, "partition_size": 0, "offset_lag": 5, "is_future_key": True}
+                size = cluster.copied.get(replica, 0)
+                copy = {"partition_index": number, "partition_size": size, "offset_lag": 5, "is_future_key": True}
                 dirs.setdefault(future, []).append({"name": topic, "partitions": [copy]})
     return {"results": [{"log_dir": path, "topics": topics} for path, topics in dirs.items()]}
 

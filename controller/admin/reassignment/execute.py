@@ -66,7 +66,7 @@ async def execute(run: Run) -> None:
         await _move_log_dirs(run, plan.log_dirs, timeout_ms)
     console.result({"started": [str(p) for p in plan.targets], "rollback": plan_value(before)})
     if args.has("progress"):
-        await show(run, list(plan.targets))
+        await show(run, list(plan.targets), plan.log_dirs)
 
 
 def _save(path: Path, text: str) -> None:

@@ -22,7 +22,7 @@ from rich.text import Text
 
 from controller.admin.cluster.client import AdminClient
 from controller.admin.cluster.failures import ClusterUnreachable, Refused
-from controller.admin.cluster.log_dirs import describe_log_dirs
+from controller.admin.cluster.log_dirs import ReplicaLog, describe_log_dirs
 from controller.admin.cluster.queries import PartitionInfo, TopicInfo, describe_topics, list_reassignments
 from controller.admin.toolkit.tool import Run
 from controller.wire.types import BrokerId, PartitionReplica, ReplicaAssignment, TopicPartition
@@ -40,10 +40,12 @@ _STANDSTILL_LOOKS: Final = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """One look at a reassignment.
+    """One look at a reassignment, with its moves between log directories.
 
-    `bytes_total` is the sum over all replicas that were or are being added of the size of the leader's log;
-    `bytes_done` what those replicas hold of it. `bytes_per_s` is measured over the last looks; None at first.
+    `bytes_total` is the sum over all replicas that were or are being added of the size of the leader's log, and over
+    all replicas that move between directories of the size of their log; `bytes_done` what the copies hold of it.
+    A partition is done when it is not being reassigned and no replica of it moves. `bytes_per_s` is measured over the
+    last looks; None at first.
     `waits_for` has a line for each partition that is not done, those furthest behind first.
     """
 
@@ -72,11 +74,22 @@ class Progress:
         return (self.bytes_total - self.bytes_done) / self.bytes_per_s if self.bytes_per_s else None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DirCopy:
+    """A replica that is to be in another directory of its broker: the log there, the log it has; `is_over` when no copy
+    is being made any more, be it done or cancelled."""
+
+    copied_bytes: int
+    full_bytes: int
+    is_over: bool
+
+
 @dataclass(slots=True)
 class Tally:
-    """What was seen so far. Pure: it is told what each look saw."""
+    """What was seen so far. Pure: each look is passed in."""
 
     partitions: frozenset[TopicPartition]
+    copies: dict[PartitionReplica, DirCopy] = field(default_factory=dict)
     added: dict[TopicPartition, frozenset[BrokerId]] = field(default_factory=dict)
     leader_bytes: dict[TopicPartition, int] = field(default_factory=dict)
     copied_bytes: dict[PartitionReplica, int] = field(default_factory=dict)
@@ -88,8 +101,11 @@ class Tally:
         running: Mapping[TopicPartition, ReplicaAssignment],
         leaders: Mapping[TopicPartition, BrokerId | None],
         sizes: Mapping[PartitionReplica, int],
+        copies: Mapping[PartitionReplica, DirCopy] | None = None,
     ) -> Progress:
-        """Takes one look in: what runs at `at_s`, who leads, and the size of the log of each replica that answered."""
+        """Takes one look in: what runs at `at_s`, who leads, the size of the log of each replica whose broker answered,
+        and the moves between directories there."""
+        self.copies |= copies or {}
         for partition, reassignment in running.items():
             added_before = self.added.get(partition, frozenset())
             self.added[partition] = added_before | frozenset(reassignment.adding_replicas)
@@ -109,6 +125,10 @@ class Tally:
             for broker in brokers:
                 copied = self.copied_bytes.get(PartitionReplica(partition, broker), 0)
                 done += min(copied, full) if partition in running else full
+        for copy in self.copies.values():
+            total += copy.full_bytes
+            done += copy.full_bytes if copy.is_over else min(copy.copied_bytes, copy.full_bytes)
+        unfinished = {*running, *(r.topic_partition for r, copy in self.copies.items() if not copy.is_over)}
         self.looks.append((at_s, done))
         while len(self.looks) > 2 and self.looks[1][0] <= at_s - RATE_WINDOW_S:
             self.looks.popleft()
@@ -116,16 +136,22 @@ class Tally:
         return Progress(
             bytes_done=done,
             bytes_total=total,
-            partitions_done=len(self.partitions) - len(self.partitions & set(running)),
+            partitions_done=len(self.partitions) - len(self.partitions & unfinished),
             partitions_total=len(self.partitions),
             bytes_per_s=max(0, done - then_done) / (at_s - then_s) if at_s > then_s else None,
         )
 
 
 async def watch(
-    admin: AdminClient, partitions: Collection[TopicPartition] | None = None, *, every_s: float = 0.5
+    admin: AdminClient,
+    partitions: Collection[TopicPartition] | None = None,
+    *,
+    log_dirs: Mapping[PartitionReplica, str] | None = None,
+    every_s: float = 0.5,
 ) -> AsyncIterator[Progress]:
     """Looks every `every_s` seconds until all `partitions` (None: all that are being reassigned now) are done.
+
+    `log_dirs` has the replicas of them that are to go to a directory.
 
     The last value has `is_done`. Ending the iteration early leaves the reassignment running.
     Raises: Refused, ClusterUnreachable.
@@ -133,13 +159,16 @@ async def watch(
     loop = asyncio.get_running_loop()
     running = await list_reassignments(admin, partitions)
     tally = Tally(frozenset(partitions if partitions is not None else running))
+    moves = log_dirs or {}
     while True:
         states = await _states(admin, running)
         leaders = {partition: state.leader for partition, state in states.items()}
-        live = frozenset(await admin.brokers()) if running else frozenset()
-        sizes = await _sizes(admin, running, leaders, tally, live)
-        progress = tally.see(loop.time(), running, leaders, sizes)
-        yield replace(progress, waits_for=waits(running, states, sizes, live))
+        live = frozenset(await admin.brokers()) if running or moves else frozenset()
+        logs = await _logs(admin, _whom_to_ask(running, leaders, tally, moves), live)
+        sizes = {replica: log.size_bytes for (replica, is_future), log in logs.items() if not is_future}
+        copies = _dir_copies(moves, running, logs)
+        progress = tally.see(loop.time(), running, leaders, sizes, copies)
+        yield replace(progress, waits_for=(*waits(running, states, sizes, live), *_dir_waits(tally, moves)))
         if progress.is_done:
             return
         await asyncio.sleep(every_s)
@@ -186,38 +215,69 @@ async def _states(
     }
 
 
-async def _sizes(
-    admin: AdminClient,
+_Logs = dict[tuple[PartitionReplica, bool], ReplicaLog]
+
+
+def _whom_to_ask(
     running: Mapping[TopicPartition, ReplicaAssignment],
     leaders: Mapping[TopicPartition, BrokerId | None],
     tally: Tally,
-    live: Collection[BrokerId],
-) -> dict[PartitionReplica, int]:
-    """Sizes of the logs of leaders and added replicas; those of brokers that do not answer are left out."""
+    moves: Collection[PartitionReplica],
+) -> dict[BrokerId, set[TopicPartition]]:
+    """The brokers of leaders, added replicas and moves between directories, with what is to be asked there."""
     partitions_at: dict[BrokerId, set[TopicPartition]] = {}
     for partition, reassignment in running.items():
         brokers = {*reassignment.adding_replicas, *tally.added.get(partition, ()), leaders.get(partition)}
         for broker in brokers:
             if broker is not None:
                 partitions_at.setdefault(broker, set()).add(partition)
-    answers = await asyncio.gather(*(_sizes_at(admin, b, partitions_at[b]) for b in sorted(partitions_at) if b in live))
-    return {replica: size for sizes in answers for replica, size in sizes.items()}
+    for replica in moves:
+        partitions_at.setdefault(replica.replica, set()).add(replica.topic_partition)
+    return partitions_at
 
 
-async def _sizes_at(
-    admin: AdminClient, broker: BrokerId, partitions: Collection[TopicPartition]
-) -> dict[PartitionReplica, int]:
+async def _logs(
+    admin: AdminClient, partitions_at: Mapping[BrokerId, Collection[TopicPartition]], live: Collection[BrokerId]
+) -> _Logs:
+    """The logs there, and (True) the copies being made in another directory; brokers that do not answer left out."""
+    answers = await asyncio.gather(*(_logs_at(admin, b, partitions_at[b]) for b in sorted(partitions_at) if b in live))
+    return {key: log for logs in answers for key, log in logs.items()}
+
+
+async def _logs_at(admin: AdminClient, broker: BrokerId, partitions: Collection[TopicPartition]) -> _Logs:
     try:
         async with asyncio.timeout(SIZES_TIMEOUT_S):
             dirs = (await describe_log_dirs(admin, [broker], partitions))[broker]
     except (TimeoutError, Refused, ClusterUnreachable):
         return {}
     return {
-        PartitionReplica(log.partition, broker): log.size_bytes
-        for log_dir in dirs
-        for log in log_dir.replicas
-        if not log.is_future
+        (PartitionReplica(log.partition, broker), log.is_future): log for log_dir in dirs for log in log_dir.replicas
     }
+
+
+def _dir_copies(
+    moves: Collection[PartitionReplica], running: Collection[TopicPartition], logs: _Logs
+) -> dict[PartitionReplica, DirCopy]:
+    """How far the moves between directories are, of those whose broker answered."""
+    copies = {}
+    for replica in moves:
+        log, copy = logs.get((replica, False)), logs.get((replica, True))
+        if log is not None:
+            copies[replica] = DirCopy(
+                copied_bytes=copy.size_bytes if copy is not None else 0,
+                # A replica that is being added is made in its directory: its bytes count as those of the reassignment.
+                full_bytes=log.size_bytes if replica.topic_partition not in running or copy is not None else 0,
+                is_over=copy is None and replica.topic_partition not in running,
+            )
+    return copies
+
+
+def _dir_waits(tally: Tally, moves: Mapping[PartitionReplica, str]) -> tuple[str, ...]:
+    return tuple(
+        f"{replica} waits for its copy in {moves[replica]} ({decimal(copy.copied_bytes)} of {decimal(copy.full_bytes)})"
+        for replica, copy in sorted(tally.copies.items())
+        if copy.full_bytes and not copy.is_over
+    )
 
 
 def describe(progress: Progress) -> str:
@@ -295,18 +355,24 @@ def panel(title: str, progress: Progress) -> RenderableType:
     return Group(*parts)
 
 
-async def show(run: Run, partitions: Collection[TopicPartition], *, advice: bool = True) -> None:
+async def show(
+    run: Run,
+    partitions: Collection[TopicPartition],
+    log_dirs: Mapping[PartitionReplica, str] | None = None,
+    *,
+    advice: bool = True,
+) -> None:
     """Follows a reassignment on the tool's output until it is done. Ctrl-C leaves it running and says so.
 
     With `advice` the last line says how throttles are removed.
     """
     try:
         if run.console.as_json:
-            async for progress in watch(run.admin, partitions):
+            async for progress in watch(run.admin, partitions, log_dirs=log_dirs):
                 run.console.result(_as_json(progress))
             return
         with ProgressView(run.machine.out) as view:
-            async for progress in watch(run.admin, partitions):
+            async for progress in watch(run.admin, partitions, log_dirs=log_dirs):
                 view.update(progress)
     except asyncio.CancelledError:
         run.console.complain("Stopped watching. The reassignment goes on; --verify says how far it is.")

@@ -29,7 +29,7 @@ async def verify(run: Run) -> None:
     for line in run.zookeeper_texts.verify_first if not cluster.moves_log_dirs else ():
         run.console.line(line)
     if run.args.has("progress"):
-        await show(run, list(plan.targets), advice=False)
+        await show(run, list(plan.targets), plan.log_dirs, advice=False)
     running = await cluster.running() or {}
     current = await cluster.replicas({p.topic for p in plan.targets})
     _check_numbers(plan, current)

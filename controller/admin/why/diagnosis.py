@@ -97,7 +97,11 @@ def _topic(topic: TopicFacts, commands: Commands) -> Iterator[Finding]:
             trouble=Trouble.NO_CONTROLLER,
             subject="the cluster",
             summary="has no controller, so that nothing is elected, moved or deleted",
-            because=("/controller does not exist" if topic.asked_zookeeper else "no controller answered the brokers, or us, in time",),
+            because=(
+                "/controller does not exist"
+                if topic.asked_zookeeper
+                else "no controller answered the brokers, or us, in time",
+            ),
             next=(
                 f"kwob status{commands.data}"
                 if commands.local

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from controller.admin.cluster.queries import PartitionInfo
 from controller.admin.commands import reassign_partitions as reassign
-from controller.admin.reassignment.progress import Progress, ProgressView, panel, waits
+from controller.admin.reassignment.progress import DirCopy, Progress, ProgressView, Tally, panel, waits
 from controller.wire.protocol import ApiKey
 from controller.wire.types import BrokerId, PartitionReplica, ReplicaAssignment, TopicPartition
 
@@ -132,3 +132,40 @@ def test_verify_follows_to_the_end_and_then_removes_the_throttles(cluster: Any, 
     assert outcome.out.index("Reassigning 100%") < outcome.out.index("Status of partition reassignment:\n")
     assert outcome.out.endswith("Clearing topic-level throttles on topic foo\n")
     assert "Run --verify" not in outcome.out
+
+
+def test_a_move_between_directories_is_followed_in_bytes(cluster: Any, tool: Any, tmp_path: Any) -> None:
+    """Nothing is being reassigned, and all bytes are still to be copied: it is done when the copy takes over."""
+    replica = PartitionReplica(FOO_0, BrokerId(1))
+    cluster.topic("foo", (0, 1))
+    cluster.sizes = {replica: 1000}
+    (tmp_path / "plan.json").write_text(
+        '{"partitions":[{"topic":"foo","partition":0,"replicas":[0,1],"log_dirs":["any","/other"]}]}'
+    )
+    looks = iter([250, 500, 750])
+
+    def copy(broker: int, body: Any) -> None:
+        if replica in cluster.futures:
+            size = next(looks, None)
+            if size is None:
+                del cluster.futures[replica]
+            else:
+                cluster.copied[replica] = size
+
+    cluster.answers[ApiKey.DESCRIBE_LOG_DIRS] = copy
+    file = ("--reassignment-json-file", str(tmp_path / "plan.json"))
+    outcome = tool(reassign, cluster, ["--execute", "--progress", *file])
+    lines = [line for line in outcome.out.splitlines() if line.startswith("Reassigning")]
+    assert [line.split("%")[0].split()[-1] for line in lines] == ["25", "50", "75", "100"]
+    assert "250 bytes of 1.0 kB" in lines[0] and "0 of 1 partitions done" in lines[0]
+    assert "foo-0-1 waits for its copy in /other (250 bytes of 1.0 kB)" in lines[0]
+    assert "1.0 kB of 1.0 kB" in lines[-1] and "1 of 1 partitions done" in lines[-1]
+
+
+def test_a_move_whose_broker_is_silent_is_not_done(cluster: Any, tool: Any) -> None:
+    tally = Tally(frozenset({FOO_0}))
+    replica = PartitionReplica(FOO_0, BrokerId(1))
+    under_way = DirCopy(copied_bytes=4, full_bytes=10, is_over=False)
+    assert not tally.see(0.0, {}, {}, {}, {replica: under_way}).is_done
+    silent = tally.see(1.0, {}, {}, {}, {})
+    assert (silent.bytes_done, silent.bytes_total, silent.is_done) == (4, 10, False)
