@@ -10,6 +10,7 @@ from broker_sim.config import BrokerSettings
 from broker_sim.identity import BrokerIdentity
 from controller.rules.configs.listeners import ListenerError, ListenerProperties, plan_listeners
 from controller.wire.types import BrokerId
+from controller.world.help_text import help_end
 
 
 class CommandLineError(ValueError):
@@ -18,13 +19,31 @@ class CommandLineError(ValueError):
 
 def make_parser() -> argparse.ArgumentParser:
     """The parser; `--help` shows it."""
-    parser = argparse.ArgumentParser(prog="kwob broker", description="Simulated Kafka brokers.")
+    parser = argparse.ArgumentParser(
+        prog="kwob broker",
+        description="Simulated Kafka brokers.",
+        **help_end(
+            ["kwob broker run --zookeeper localhost:2181 --broker-id 1 --listener localhost:9092 --log-dirs data/1"]
+        ),
+    )
     run = parser.add_subparsers(dest="command", required=True).add_parser(
         "run",
         help="run one or more brokers until SIGTERM",
-        description="Runs brokers until SIGTERM (controlled shutdown; a second signal stops at once). "
-        "Exit status: 0 stopped as asked, 1 could not start or lost all log dirs, 2 wrong arguments.",
+        description="Runs brokers until SIGTERM (controlled shutdown; a second signal stops at once).",
+        **help_end(
+            [
+                "kwob broker run --zookeeper localhost:2181 --broker-id 1 --listener localhost:9092 --log-dirs data/1",
+                "kwob broker run --zookeeper localhost:2181 --broker-id 1-5 --listener localhost:0 --log-dirs data "
+                "--override replica.lag.time.max.ms=4000",
+            ],
+            "0 stopped as asked; 1 could not start or lost all log dirs; 2 wrong arguments",
+        ),
     )
+    _add_arguments(run)
+    return parser
+
+
+def _add_arguments(run: argparse.ArgumentParser) -> None:
     run.add_argument("--zookeeper", required=True, metavar="H:P[/CHROOT]", help="zookeeper.connect of the cluster")
     run.add_argument("--broker-id", required=True, metavar="1[,2,5-9]", help="ids of the brokers in this process")
     run.add_argument(
@@ -56,7 +75,6 @@ def make_parser() -> argparse.ArgumentParser:
     run.add_argument(
         "--seed", type=int, metavar="N", help="of all chance in the brokers; drawn and logged if not given"
     )
-    return parser
 
 
 def parse_broker_ids(text: str) -> tuple[BrokerId, ...]:

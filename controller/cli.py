@@ -16,9 +16,12 @@ from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import version
 from operator import attrgetter
-from typing import Final, TextIO
+from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from controller.world.exit_codes import INTERRUPTED
+
+if TYPE_CHECKING:
+    from controller.local.completion import Pages
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +47,12 @@ _NAME_A_CLUSTER: Final = (
     "-h",
     "--version",
 )
+#: Commands that are a program, too, and what is called otherwise.
+_TWO_PARSERS: Final = {
+    "up": ("controller.local.up:parser_of_up",),
+    "broker": ("controller.local.control:broker_command_line", "broker_sim.command_line:make_parser"),
+    "controller": ("controller.local.control:controller_command_line", "controller.node.run:parser"),
+}
 _LOCAL: Final = "A cluster on this machine"
 _RECORDS: Final = "Records for any cluster"
 _TOOLS: Final = "Kafka's tools, with Kafka's flags"
@@ -84,6 +93,7 @@ COMMANDS: Final[dict[str, Command]] = {
         "broker_sim.replay.generator.command:main", "`trace generate`: a synthetic cluster's trace", _PROGRAMS
     ),
     "replay": Command("broker_sim.replay.cli:main", "`replay run`: replay ISR traces or logs on Spark", _PROGRAMS),
+    "completion": Command("controller.cli:completion", "what bash, zsh or fish completes, as a script", _PROGRAMS),
 }  # fmt: skip
 
 
@@ -155,10 +165,59 @@ def controller(argv: Sequence[str]) -> int:
     return _load(target)(argv)
 
 
+def completion(argv: Sequence[str]) -> int:
+    """`kwob completion SHELL`: prints a script for it. Returns the exit code."""
+    from controller.local.completion import SHELLS, script
+    from controller.local.flags import make_parser
+
+    parser = make_parser(
+        "kwob completion",
+        "Prints what a shell completes behind kwob, made from the commands' own parsers.",
+        examples=[
+            'eval "$(kwob completion bash)"   # in ~/.bashrc',
+            'eval "$(kwob completion zsh)"    # in ~/.zshrc, after compinit',
+            "kwob completion fish | source    # in ~/.config/fish/config.fish",
+        ],
+        exit_codes="0 printed; 2 wrong arguments",
+    )
+    parser.add_argument("shell", choices=list(SHELLS))
+    sys.stdout.write(script(parser.parse_args(argv).shell, completions()))
+    return 0
+
+
+def completions() -> Pages:
+    """What may follow each command's words: the options of Kafka's tools, what the parsers of all others take."""
+    from controller.local.completion import SHELLS, Page, pages_of
+
+    summaries = {name: command.summary for name, command in COMMANDS.items()}
+    pages: Pages = {"": Page(commands=summaries, flags={"--help": "all commands", "--version": "of kwob"})}
+    for name, command in COMMANDS.items():
+        if command.heading == _TOOLS:
+            tool = _made(command.target.removesuffix(".main"))
+            pages[name] = Page(flags={f"--{option}": text for option, text in tool.options().items()})
+        else:
+            pages |= pages_of(name, *map(_made, _parsers_of(name, command)))
+    pages["completion"] = Page(commands=dict.fromkeys(SHELLS, ""))
+    return pages
+
+
+def _parsers_of(name: str, command: Command) -> list[str]:
+    """Where a command's parsers are made: beside `main` in `command_line`, with the same beginning of the name."""
+    if name in _TWO_PARSERS:
+        return list(_TWO_PARSERS[name])
+    module, _, function = command.target.partition(":")
+    makers = (f"{function.removesuffix('main')}command_line", "parser")
+    return [f"{module}:{maker}" for maker in makers if hasattr(import_module(module), maker)][:1]
+
+
 def _load(target: str) -> Callable[[Sequence[str]], int]:
-    module, _, function = target.partition(":")
-    loaded: Callable[[Sequence[str]], int] = attrgetter(function)(import_module(module))
+    loaded: Callable[[Sequence[str]], int] = _made(target)
     return loaded
+
+
+def _made(target: str) -> Any:
+    module, _, name = target.partition(":")
+    return attrgetter(name)(import_module(module))
 
 
 def _print_help(out: TextIO) -> None:

@@ -19,8 +19,15 @@ from broker_sim.replay.errors import EXIT_DIFFERS, EXIT_FAILED, EXIT_USAGE, Repl
 from broker_sim.replay.show import HISTORY, SHOWN, print_json, print_rows, rows_of
 from broker_sim.replay.what_if.asked import ALLOWED, parse
 from controller.world.exit_codes import INTERRUPTED
+from controller.world.help_text import help_end
 
+_PIPE_WIDTH: Final = 200
 _EPILOG: Final = """\
+examples:
+  kwob replay run --trace kwob-data/traces --out results
+  kwob replay run --kafka-logs logs --time-zone Europe/Berlin --out results
+  kwob replay run --trace kwob-data/traces --out what-if --what-if replica.lag.time.max.ms=10000,60000
+
 exit codes: 0 replayed; 1 the job failed; 2 the command or its input is not right;
 3 with --check: derived and emitted ISR changes differ. Tables and limits: docs/replay.md
 """
@@ -28,7 +35,10 @@ exit codes: 0 replayed; 1 the job failed; 2 the command or its input is not righ
 
 def parser() -> argparse.ArgumentParser:
     """The command line, fixed in part so that scripts can rely on it."""
-    top = argparse.ArgumentParser(prog="replay", description="Replay in-sync-replica traces on Spark.")
+    raw = argparse.RawDescriptionHelpFormatter
+    top = argparse.ArgumentParser(
+        prog="kwob replay", description="Replay in-sync-replica traces on Spark.", epilog=_EPILOG, formatter_class=raw
+    )
     commands = top.add_subparsers(dest="command", required=True)
     run = _with_input(commands, "run", help="replay a trace or log files into tables and a report")
     run.add_argument(
@@ -49,7 +59,11 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _validate_parser(commands: Any) -> None:
-    one = commands.add_parser("validate", help="hold the replay against recorded runs of a real Kafka")
+    one = commands.add_parser(
+        "validate",
+        help="hold the replay against recorded runs of a real Kafka",
+        **help_end(["kwob replay validate --runs recorded", "kwob replay validate --runs recorded --page figures.md"]),
+    )
     one.add_argument("--runs", type=Path, required=True, metavar="DIR", help="a run (truth.jsonl), or a folder of them")
     one.add_argument("--page", type=Path, metavar="FILE", help="write the figures as a Markdown page")
     one.add_argument(
@@ -226,6 +240,12 @@ def _refuse(asked: argparse.Namespace) -> None:
 
 def _first_line(error: BaseException) -> str:
     return next(iter(str(error).strip().splitlines()), type(error).__name__)
+
+
+def _console() -> Console:
+    """Standard output; through a pipe lines are not wrapped, and tables have room."""
+    through_pipe = not sys.stdout.isatty()
+    return Console(soft_wrap=through_pipe, width=_PIPE_WIDTH if through_pipe else None)
 
 
 def _print_ingested(console: Console, out: Path, summary: dict[str, Any]) -> None:

@@ -32,6 +32,11 @@ class Command:
         except KeyboardInterrupt:
             return INTERRUPTED
 
+    def options(self) -> dict[str, str]:
+        """The options of today's tool, with what they are for."""
+        table = import_module(self.module).tool_of(V39, ["--help"]).table
+        return {name: table[name].help for name in table.names}
+
     async def __call__(self, argv: Sequence[str], machine: Machine) -> int:
         """As `main`, on the running loop."""
         compat, words = split_compat(argv)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final
 
 from rich.table import Table
@@ -30,6 +30,7 @@ from controller.wire.errors import ErrorCode, KafkaError
 from controller.wire.protocol import ApiKey
 from controller.wire.types import GROUP_METADATA_TOPIC
 from controller.world.exit_codes import INTERRUPTED
+from controller.world.help_text import help_end
 
 #: `offsets.topic.num.partitions`.
 _GROUP_PARTITIONS: Final = 50
@@ -39,12 +40,15 @@ _RECORDS_MAX: Final = 10_000
 
 def parser() -> argparse.ArgumentParser:
     """The command line."""
-    made = argparse.ArgumentParser(prog="kwob explain", description="What a cluster or a client would do, and why.")
+    codes = "0 told; 1 it cannot be told; 2 wrong arguments"
+    made = argparse.ArgumentParser(
+        prog="kwob explain",
+        description="What a cluster or a client would do, and why.",
+        **help_end([example for _, _, examples in _SUBJECTS.values() for example in examples[:1]], codes),
+    )
     subjects = made.add_subparsers(dest="subject", required=True, metavar="SUBJECT")
-    layout.add_arguments(subjects.add_parser("layout", help="where the replicas of a topic would go"))
-    assignors.add_arguments(subjects.add_parser("assignors", help="who in a consumer group gets which partitions"))
-    _partitioner_arguments(subjects.add_parser("partitioner", help="which partition a record goes to"))
-    _coordinator_arguments(subjects.add_parser("coordinator", help="which broker coordinates a group"))
+    for name, (arguments, summary, examples) in _SUBJECTS.items():
+        arguments(subjects.add_parser(name, help=summary, description=summary, **help_end(examples, codes)))
     return made
 
 
@@ -246,3 +250,28 @@ def _print_groups(machine: Machine, groups: Sequence[dict[str, Any]]) -> None:
             note = f"the partition is led by {row['leader']}, but the cluster names {row['coordinator']}: it is moving"
         table.add_row(row["group"], str(row["java_hash"]), how, "-" if broker is None else f"broker {broker}", note)
     show(machine.out, [table])
+
+
+#: By name: its flags, what it tells, examples.
+_SUBJECTS: Final[Mapping[str, tuple[Callable[[argparse.ArgumentParser], None], str, Sequence[str]]]] = {
+    "layout": (
+        layout.add_arguments,
+        "where the replicas of a topic would go",
+        ["kwob explain layout --brokers 0:a,1:b,2:c --partitions 6 --replication-factor 2"],
+    ),
+    "assignors": (
+        assignors.add_arguments,
+        "who in a consumer group gets which partitions",
+        ["kwob explain assignors --members a,b --topic orders=6 --join c"],
+    ),
+    "partitioner": (
+        _partitioner_arguments,
+        "which partition a record goes to",
+        ["kwob explain partitioner --partitions 12 --key customer-7"],
+    ),
+    "coordinator": (
+        _coordinator_arguments,
+        "which broker coordinates a group",
+        ["kwob explain coordinator --group billing --bootstrap-server localhost:9092"],
+    ),
+}

@@ -14,6 +14,7 @@ from typing import Final
 from controller.admin.toolkit.machine import Machine, this_machine
 from controller.wire.protocol import ApiKey, ProtocolError
 from controller.world.client import BrokerConnection, Disconnected
+from controller.world.help_text import help_end
 
 EXIT_HEALTHY: Final = 0
 EXIT_UNHEALTHY: Final = 1
@@ -26,7 +27,10 @@ def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(
         prog="kwob health",
         description="Tells whether a controller or a broker serves: it answers, and its answer lists it.",
-        epilog="Exit codes: 0 it serves, 1 it does not (one line on stderr says why), 2 wrong arguments.",
+        **help_end(
+            ["kwob health localhost:9092 --id 1", "kwob health localhost:9901 --id 901 --timeout-s 2"],
+            "0 it serves; 1 it does not (one line on standard error says why); 2 wrong arguments",
+        ),
     )
     made.add_argument("address", type=_address, metavar="HOST:PORT", help="its listener")
     made.add_argument("--id", type=int, required=True, metavar="N", help="its broker.id or controller id")

@@ -19,6 +19,7 @@ from controller.demo.story import run_story
 from controller.local.cluster_file import ClusterError
 from controller.local.up import run_until_signal
 from controller.world.exit_codes import INTERRUPTED
+from controller.world.help_text import help_end
 from controller.world.real import logs
 
 DEFAULT_OUT: Final = Path("kwob-demo")
@@ -29,7 +30,7 @@ _FAILED: Final = 1
 
 def main(argv: Sequence[str]) -> int:
     """`kwob demo`. Returns the exit code: 0 when everything held, 1 when not, 130 after Ctrl-C."""
-    options = _parser().parse_args(argv)
+    options = command_line().parse_args(argv)
     out: Path = options.out.resolve()
     try:
         _prepare(out, overwrite=options.overwrite)
@@ -73,12 +74,16 @@ def _is_a_demo(out: Path) -> bool:
     return (out / LOG_NAME).is_file()
 
 
-def _parser() -> argparse.ArgumentParser:
+def command_line() -> argparse.ArgumentParser:
+    """The parser."""
     parser = argparse.ArgumentParser(
         prog="kwob demo",
         description="Runs a cluster of two controllers and three brokers, breaks it, heals it, checks it from outside, "
         "and replays its ISR trace on Spark. Takes about two minutes.",
-        epilog=f"exit codes: 0 everything held; 1 something did not, or nothing could run; {INTERRUPTED} Ctrl-C",
+        **help_end(
+            ["kwob demo", "kwob demo --out /tmp/demo --overwrite"],
+            f"0 everything held; 1 something did not, or nothing could run; 2 wrong arguments; {INTERRUPTED} Ctrl-C",
+        ),
     )
     parser.add_argument("--out", type=Path, default=DEFAULT_OUT, metavar="DIR", help="default: %(default)s")
     parser.add_argument("--seed", type=int, default=1, metavar="N", help="of the records' content (default: 1)")

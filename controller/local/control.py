@@ -6,6 +6,7 @@ so that Ctrl-C there ends whatever was started again.
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import contextlib
 import json
@@ -122,16 +123,26 @@ async def _act(cluster: Cluster, command: ProcessCommand) -> bool:
 
 def broker_main(argv: Sequence[str]) -> int:
     """`kwob broker kill|stop|start ID`. Returns the exit code: 0 when it is done."""
-    return _main("broker", "controlled shutdown", argv)
+    return _main("broker", argv)
 
 
 def controller_main(argv: Sequence[str]) -> int:
     """`kwob controller kill|stop|start ID`. Returns the exit code: 0 when it is done."""
-    return _main("controller", "SIGTERM: it resigns", argv)
+    return _main("controller", argv)
 
 
-def _main(role: Literal["broker", "controller"], stop: str, argv: Sequence[str]) -> int:
-    number = {"broker": 2, "controller": 901}[role]
+def broker_command_line() -> argparse.ArgumentParser:
+    """The parser."""
+    return _command_line("broker")
+
+
+def controller_command_line() -> argparse.ArgumentParser:
+    """The parser."""
+    return _command_line("controller")
+
+
+def _command_line(role: Literal["broker", "controller"]) -> argparse.ArgumentParser:
+    number, stop = {"broker": (2, "controlled shutdown"), "controller": (901, "SIGTERM: it resigns")}[role]
     parser = make_parser(
         f"kwob {role}",
         f"Kills (SIGKILL), stops ({stop}) or starts again a {role} of a running kwob up. "
@@ -142,7 +153,11 @@ def _main(role: Literal["broker", "controller"], stop: str, argv: Sequence[str])
     parser.add_argument("action", choices=list(_DONE))
     parser.add_argument("id", type=int, metavar="ID", help="as in kwob status")
     add_data(parser)
-    options = parser.parse_args(argv)
+    return parser
+
+
+def _main(role: Literal["broker", "controller"], argv: Sequence[str]) -> int:
+    options = _command_line(role).parse_args(argv)
     try:
         read_cluster(options.data)
         print(ask(options.data, ProcessCommand(action=options.action, role=role, id=options.id)))

@@ -31,6 +31,7 @@ from controller.local.flags import EXIT_FAILED, EXIT_USAGE, add_data, make_parse
 from controller.local.place import LOCK_FILE, lock_owner
 from controller.wire import fault_scenario as scenario
 from controller.wire.fault_rows import FAULT_FILE, KINDS, Action, Fault, FaultError, decode, parse_row
+from controller.world.help_text import help_end
 
 __all__ = ["FAULT_FILE", "main", "write_faults"]
 
@@ -88,7 +89,7 @@ FLAGS: Final[dict[str, tuple[str, tuple[tuple[str, Any, str], ...]]]] = {
 
 def main(argv: Sequence[str]) -> int:
     """`kwob fault`. Returns the exit code (see --help)."""
-    options = _parser().parse_args(argv)
+    options = command_line().parse_args(argv)
     console = Console(highlight=False, soft_wrap=True)
     try:
         cluster = read_cluster(options.data)
@@ -183,7 +184,8 @@ def _columns(options: argparse.Namespace) -> dict[str, Any]:
     return values
 
 
-def _parser() -> argparse.ArgumentParser:
+def command_line() -> argparse.ArgumentParser:
+    """The parser."""
     data = argparse.ArgumentParser(add_help=False)
     add_data(data)
     parser = make_parser(
@@ -199,24 +201,51 @@ def _parser() -> argparse.ArgumentParser:
         exit_codes="0 done; 1 it cannot be done in this cluster, nothing was changed; 2 wrong arguments",
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    listed = commands.add_parser("list", parents=[data], help="the faults in force, and those to come")
+    listed = commands.add_parser(
+        "list", parents=[data], help="the faults in force, and those to come", **help_end(["kwob fault list --json"])
+    )
     listed.add_argument("--json", action="store_true", help="one JSON array, for scripts")
-    clear = commands.add_parser("clear", parents=[data], help="end faults: those named, or all")
+    clear = commands.add_parser(
+        "clear", parents=[data], help="end faults: those named, or all",
+        **help_end(["kwob fault clear", "kwob fault clear f2", "kwob fault clear slow-link"]),
+    )  # fmt: skip
     clear.add_argument("ids", nargs="*", metavar="ID", help="the id of a fault, or a kind")
-    run = commands.add_parser("run", parents=[data], help="run a scenario: a YAML file of faults with times")
+    run = commands.add_parser(
+        "run", parents=[data], help="run a scenario: a YAML file of faults with times",
+        **help_end(["kwob fault run scenario.yaml", "kwob fault run scenario.yaml --detach"]),
+    )  # fmt: skip
     run.add_argument("file", type=Path, metavar="FILE")
     run.add_argument("--detach", action="store_true", help="do not wait for its end")
     for kind in KINDS:
         summary, flags = FLAGS[kind]
-        command = commands.add_parser(kind.replace("_", "-"), parents=[data, _whom_and_when()], help=summary)
+        name = kind.replace("_", "-")
+        command = commands.add_parser(
+            name, parents=[data, _whom_and_when()], help=summary, **help_end(_examples_of(name, flags))
+        )
         for flag, read, text in flags:
             command.add_argument(
                 f"--{flag}", type=read, metavar=flag.upper().replace("-", "_"), help=text,
                 required=text.endswith("(required)"),
             )  # fmt: skip
-    row = commands.add_parser("row", parents=[data], help="any fault, as the fault file has it")
+    example = """kwob fault row '{"fault": "api", "broker": 1, "api": "Fetch", "action": "drop"}'"""
+    row = commands.add_parser("row", parents=[data], help="any fault, as the fault file has it", **help_end([example]))
     row.add_argument("row", metavar="JSON", help='{"fault": "api", "broker": 1, "api": "Fetch", "action": "drop"}')
     return parser
+
+
+#: What examples of a fault's own flags have.
+_VALUES: Final = {
+    "bytes-per-second": "100000", "delay-ms": "80", "log-dir": "kwob-data/brokers/1/logs", "peer": "2",
+    "api": "Fetch", "action": "drop", "topic": "orders",
+}  # fmt: skip
+
+
+def _examples_of(name: str, flags: Sequence[tuple[str, Any, str]]) -> list[str]:
+    """One for ten seconds, with the flags that must be given or else one of its own; one for a whole rack."""
+    required = [flag for flag, _, text in flags if text.endswith("(required)")]
+    own = required or [flag for flag, _, _ in flags if flag in _VALUES][:1]
+    words = "".join(f" --{flag} {_VALUES[flag]}" for flag in own)
+    return [f"kwob fault {name} --broker 1{words} --for 10s", f"kwob fault {name} --rack b{words}"]
 
 
 def _whom_and_when() -> argparse.ArgumentParser:

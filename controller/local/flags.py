@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from controller.world.help_text import help_end
+
 #: The environment variable that names the data folder in the place of ./kwob-data.
 DATA_VARIABLE: Final = "KWOB_DATA"
 _FALLBACK: Final = "kwob-data"
@@ -37,12 +39,7 @@ def make_parser(
     prog: str, description: str, *, examples: Sequence[str] = (), exit_codes: str = "", **more: Any
 ) -> argparse.ArgumentParser:
     """A parser whose help ends with examples and exit codes."""
-    end = ["examples:", *(f"  {line}" for line in examples)] if examples else []
-    end += ["", f"exit codes: {exit_codes}"] if exit_codes else []
-    return argparse.ArgumentParser(
-        prog=prog, description=description, epilog="\n".join(end),
-        formatter_class=argparse.RawDescriptionHelpFormatter, **more,
-    )  # fmt: skip
+    return argparse.ArgumentParser(prog=prog, description=description, **help_end(examples, exit_codes), **more)
 
 
 def count(least: int, most: int) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import contextlib
 import socket
@@ -121,8 +122,8 @@ def _faults(data: Path) -> tuple[Fault, ...]:
         return ()
 
 
-def main(argv: Sequence[str]) -> int:
-    """`kwob status`. Returns the exit code (see --help)."""
+def command_line() -> argparse.ArgumentParser:
+    """The parser."""
     parser = make_parser(
         "kwob status",
         "What runs in a data folder, and what is wrong with it.",
@@ -131,6 +132,12 @@ def main(argv: Sequence[str]) -> int:
     )
     add_data(parser)
     parser.add_argument("--json", action="store_true", help="one JSON object, for scripts")
+    return parser
+
+
+def main(argv: Sequence[str]) -> int:
+    """`kwob status`. Returns the exit code (see --help)."""
+    parser = command_line()
     options = parser.parse_args(argv)
     logs.configure("status", level="error")
     try:

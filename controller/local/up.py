@@ -272,8 +272,8 @@ def _cancel_once(task: asyncio.Future[int]) -> Any:
 # -- down --------------------------------------------------------------------------------------------------------------
 
 
-def down_main(argv: Sequence[str]) -> int:
-    """`kwob down`. Returns the exit code: 0 when nothing runs in the folder any more."""
+def down_command_line() -> argparse.ArgumentParser:
+    """The parser."""
     parser = make_parser(
         "kwob down",
         "Ends the cluster that runs in a data folder.",
@@ -281,6 +281,12 @@ def down_main(argv: Sequence[str]) -> int:
         exit_codes="0 nothing runs there any more; 1 there is no such folder, or it does not end; 2 wrong arguments",
     )
     add_data(parser)
+    return parser
+
+
+def down_main(argv: Sequence[str]) -> int:
+    """`kwob down`. Returns the exit code: 0 when nothing runs in the folder any more."""
+    parser = down_command_line()
     options = parser.parse_args(argv)
     try:
         read_cluster(options.data)

@@ -17,7 +17,7 @@ from controller.admin.why.command import add_arguments, explain
 from controller.admin.why.look import Locally
 from controller.local.cluster_file import CLUSTER_FILE, BrokerRow, ClusterError, ClusterRow, read_cluster
 from controller.local.fault_file import now_ms, read_faults, state_of, what
-from controller.local.flags import default_data
+from controller.local.flags import default_data, make_parser
 from controller.wire import log_events as ev
 from controller.wire.fault_rows import FAULT_FILE, Fault, FaultError
 from controller.wire.types import BrokerId, TopicPartition
@@ -44,14 +44,28 @@ _TELLING: Final = frozenset(
 )
 
 
-def main(argv: Sequence[str]) -> int:
-    """Runs the tool. Returns the exit code (see --help)."""
-    parser = argparse.ArgumentParser(prog="kwob why", description="Why a partition is not as it should be.")
+def command_line() -> argparse.ArgumentParser:
+    """The parser."""
+    parser = make_parser(
+        "kwob why",
+        "Why a partition, or any of a topic, is not as it should be, and what to type next.",
+        examples=[
+            "kwob why orders",
+            "kwob why orders-3",
+            "kwob why orders --bootstrap-server localhost:9092 --zookeeper localhost:2181",
+        ],
+        exit_codes="0 nothing is wrong; 1 it cannot be told; 2 wrong arguments; 3 something is wrong",
+    )
     add_arguments(parser)
     parser.add_argument(
         "--data", type=Path, metavar="DIR", help="folder of a kwob up cluster (default: $KWOB_DATA, else kwob-data)"
     )
-    options = parser.parse_args(argv)
+    return parser
+
+
+def main(argv: Sequence[str]) -> int:
+    """Runs the tool. Returns the exit code (see --help)."""
+    options = command_line().parse_args(argv)
     logs.configure("why", level="error")
     try:
         return asyncio.run(run(options, this_machine()))

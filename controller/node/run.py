@@ -31,6 +31,7 @@ from controller.wire import log_events as ev
 from controller.wire.types import BrokerId
 from controller.wire.zk_operations import ZkUnreachable
 from controller.wire.znodes import ZnodeError
+from controller.world.help_text import help_end
 from controller.world.real import logs
 from controller.world.real.clock import SystemClock
 from controller.world.real.net import TcpNetwork
@@ -47,11 +48,22 @@ _PORT_MAX: Final = 65_535
 
 def parser() -> argparse.ArgumentParser:
     """The command line."""
-    top = argparse.ArgumentParser(prog="kwob controller", description="A ZooKeeper-mode Kafka controller.")
+    top = argparse.ArgumentParser(
+        prog="kwob controller",
+        description="A ZooKeeper-mode Kafka controller.",
+        **help_end(["kwob controller run --zookeeper localhost:2181 --controller-id 901 --listener localhost:0"]),
+    )
     run = top.add_subparsers(dest="command", required=True).add_parser(
         "run",
         help="run one controller until SIGTERM or Ctrl-C",
-        epilog="Exit codes: 0 ended by a signal, 1 could not start (one line on stderr says why), 2 wrong arguments.",
+        description="Runs one controller until SIGTERM or Ctrl-C.",
+        **help_end(
+            [
+                "kwob controller run --zookeeper localhost:2181 --controller-id 901 --listener localhost:0",
+                "kwob controller run --zookeeper localhost:2181 --controller-id 901 --config server.properties",
+            ],
+            "0 ended by a signal; 1 could not start (one line on standard error says why); 2 wrong arguments",
+        ),
     )
     run.add_argument("--zookeeper", required=True, metavar="H:P[/chroot]", help="as Kafka's zookeeper.connect")
     run.add_argument("--controller-id", required=True, type=_controller_id, metavar="N", help="unlike every broker.id")

@@ -22,6 +22,7 @@ from controller.sim.play import KINDS, Outcome, play
 from controller.sim.report import command_of, outcome_value, print_failure, print_world, tally_text
 from controller.sim.shape import ShapeError
 from controller.sim.shrink import shrink
+from controller.world.help_text import help_end
 
 #: Seeds when nothing else is said.
 SEEDS: Final = "0..99"
@@ -35,7 +36,7 @@ _SHOWN_FAILURES: Final = 3
 
 def main(argv: Sequence[str]) -> int:
     """`kwob sim`. Returns the exit code."""
-    options = _parser().parse_args(argv)
+    options = command_line().parse_args(argv)
     console = Console(highlight=False, soft_wrap=True, markup=False, width=None if sys.stdout.isatty() else _WIDTH)
     actions = {"run": _run, "repeat": _repeat, "shrink": _shrink}
     try:
@@ -166,22 +167,32 @@ def _positive(text: str) -> int:
     return int(text)
 
 
-def _parser() -> argparse.ArgumentParser:
+def command_line() -> argparse.ArgumentParser:
+    """The parser."""
     parser = argparse.ArgumentParser(
         prog="kwob sim",
         description="Simulated clusters on virtual time: each seed draws a world, its load and its faults; everything "
-        "that must hold is checked all the time. Exit codes: 0 all held, 1 a violation, 2 usage.",
+        "that must hold is checked all the time.",
+        **help_end(["kwob sim run --seeds 1..20", "kwob sim repeat 7"], "0 all held; 1 a violation; 2 wrong arguments"),
     )
     actions = parser.add_subparsers(dest="action", required=True)
-    run = actions.add_parser("run", help="play many seeds")
+    run = actions.add_parser(
+        "run", help="play many seeds", **help_end(["kwob sim run --seeds 1..20", "kwob sim run --minutes 10"])
+    )
     run.add_argument("--seeds", type=_seeds, default=SEEDS, metavar="A..B", help=f"which (default {SEEDS})")
     run.add_argument("--minutes", type=float, help="from the first seed on, for so long")
     run.add_argument("--workers", type=_positive, default=workers_of_this_machine(), help="processes (default: cores)")
     run.add_argument("--master", help="as one Spark job there, such as local[*] or spark://HOST:PORT")
     run.add_argument("--stop-at-first", action="store_true", help="end at the first violation")
-    repeat = actions.add_parser("repeat", help="play one seed again, step by step the same")
+    repeat = actions.add_parser(
+        "repeat", help="play one seed again, step by step the same", **help_end(["kwob sim repeat 7 --events 50"])
+    )
     repeat.add_argument("--events", type=_positive, default=25, help="log events to show of a failure (default 25)")
-    smaller = actions.add_parser("shrink", help="find a smaller world in which a failing seed still fails")
+    smaller = actions.add_parser(
+        "shrink",
+        help="find a smaller world in which a failing seed still fails",
+        **help_end(["kwob sim shrink 7 --plays 100"]),
+    )
     smaller.add_argument("--plays", type=_positive, default=PLAYS_MAX, help=f"worlds to try (default {PLAYS_MAX})")
     for each in (repeat, smaller):
         each.add_argument("seed", type=int)

@@ -48,6 +48,8 @@ class FakeCluster:
     #: Brokers that refuse connections, and those that take requests and never answer, though the others list them.
     dead: set[int] = field(default_factory=set)
     mute: set[int] = field(default_factory=set)
+    #: Requests that nobody answers.
+    unanswered: set[ApiKey] = field(default_factory=set)
     topics: dict[str, dict[int, Partition]] = field(default_factory=dict)
     running: dict[TopicPartition, ReplicaAssignment] = field(default_factory=dict)
     configs: dict[tuple[int, str], dict[str, str]] = field(default_factory=lambda: defaultdict(dict))
@@ -94,7 +96,7 @@ class FakeCluster:
                 for frame in frames.feed(data):
                     request = protocol.decode_request(frame)
                     self.seen.append((broker, request.api_key, request.body))
-                    if broker not in self.mute:
+                    if broker not in self.mute and request.api_key not in self.unanswered:
                         connection.send(self._answer(broker, request))
 
         return serve

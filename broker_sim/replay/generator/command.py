@@ -18,6 +18,10 @@ from broker_sim.replay.generator.write import FORMATS, generate
 _EPILOG: Final = f"""\
 --faults takes kinds with weights, the default being
 {",".join(f"{k.value}={w:g}" for k, w in DEFAULT_FAULTS.items())}
+examples:
+  kwob trace generate --out big --brokers 12 --hours 6 --seed 7
+  kwob trace generate --out small --format parquet --hours 0.5
+
 Into DIR go trace/ (to give to `kwob replay run --trace`), truth/ (every change of an ISR, with the fault it comes from)
 and faults.json. exit codes: 0 written; 1 it could not be; 2 the command is not right
 """
@@ -26,12 +30,18 @@ and faults.json. exit codes: 0 written; 1 it could not be; 2 the command is not 
 def parser() -> argparse.ArgumentParser:
     """The command line."""
     default = ClusterPlan()
-    top = argparse.ArgumentParser(prog="kwob trace", description="Make ISR traces of clusters that never were.")
+    raw = argparse.RawDescriptionHelpFormatter
+    top = argparse.ArgumentParser(
+        prog="kwob trace",
+        description="Make ISR traces of clusters that never were.",
+        epilog="examples:\n  kwob trace generate --out big --brokers 12 --hours 6 --seed 7",
+        formatter_class=raw,
+    )
     make = top.add_subparsers(dest="command", required=True).add_parser(
         "generate",
         help="a synthetic cluster's trace, with the truth beside it",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=raw,
     )
     make.add_argument("--out", type=Path, required=True, metavar="DIR", help="must not exist")
     make.add_argument("--format", choices=FORMATS, default="jsonl", help="(default: %(default)s)")

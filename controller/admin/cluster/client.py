@@ -249,18 +249,19 @@ class AdminClient:
 
     async def _retrying(self, attempt: Callable[[], Awaitable[Any]], what: str) -> Any:
         loop = asyncio.get_running_loop()
-        start = loop.time()
+        start, ever_met = loop.time(), False
         while True:
             try:
                 return await attempt()
             except (OSError, TimeoutError, _NotKafka, _Moved) as error:
                 self._stale = True
                 met = bool(self._links)
+                ever_met |= met and isinstance(error, (TimeoutError, _Moved))
                 limit = self._timeouts.call_s if met or isinstance(error, _Moved) else self._timeouts.bootstrap_s
                 if isinstance(error, _NotKafka) and not met:
                     raise ClusterUnreachable(self._no_kafka(error)) from error
                 if loop.time() - start >= limit:
-                    raise ClusterUnreachable(self._unreachable(error, what)) from error
+                    raise ClusterUnreachable(self._unreachable(error, what, met=ever_met)) from error
                 await asyncio.sleep(RETRY_BACKOFF_S)
 
     async def _refresh(self) -> None:
@@ -325,9 +326,15 @@ class AdminClient:
             "Point --bootstrap-server at a broker's listener."
         )
 
-    def _unreachable(self, error: Exception, what: str) -> str:
+    def _unreachable(self, error: Exception, what: str, *, met: bool) -> str:
+        """`met` is whether some broker answered: then it is not the way there that fails."""
         if isinstance(error, _Moved):
             return f"Timed out: no broker of {self._addresses()} took {what}. Is a controller running (kwob status)?"
+        if met and isinstance(error, TimeoutError):
+            return (
+                f"Timed out: {self._addresses()} is reached, but {what} got no answer in {self._timeouts.call_s:g} s. "
+                "There is no controller, or ZooKeeper is away (kwob status)."
+            )
         return (
             f"Cannot reach {self._addresses()} ({_reason(error)}). "
             "Is the cluster running (kwob status)? Else correct --bootstrap-server."

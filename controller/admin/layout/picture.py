@@ -134,7 +134,8 @@ def _print(console: Console, parts: Iterable[RenderableType]) -> None:
     for at, part in enumerate(parts):
         if at:
             console.print()
-        console.print(part)
+        # A line of text that goes into a pipe stays one line, so that what reads it finds its words together.
+        console.print(part, soft_wrap=isinstance(part, Text) and not console.is_terminal)
 
 
 def check_picture(path: str | None) -> None:

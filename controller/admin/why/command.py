@@ -18,7 +18,8 @@ from controller.admin.cluster.failures import ClusterUnreachable, ToolFailure
 from controller.admin.cluster.queries import topic_names
 from controller.admin.layout.picture import show
 from controller.admin.toolkit.machine import Machine
-from controller.admin.why.diagnosis import Commands, Finding, diagnose, split_target
+from controller.admin.why.commands import Commands
+from controller.admin.why.diagnosis import Finding, diagnose, split_target
 from controller.admin.why.facts import TopicFacts
 from controller.admin.why.from_zookeeper import ZkCluster, ZkTopic, ZkView
 from controller.admin.why.look import BrokerView, Locally, ask_brokers, facts
@@ -42,7 +43,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--zookeeper", metavar="H:P[/chroot]", help="ask ZooKeeper, too: tells more, also when no "
                         "broker answers")  # fmt: skip
     parser.add_argument("--json", action="store_true", help="one JSON value, for machines")
-    parser.epilog = "Exit codes: 0 nothing is wrong, 1 it cannot be told, 2 wrong arguments, 3 something is wrong."
 
 
 async def explain(

@@ -22,7 +22,7 @@ _READ_PATIENCE_S: Final = 15.0
 
 def main(argv: Sequence[str]) -> int:
     """`kwob load`. Returns the exit code (see --help)."""
-    options = _parser().parse_args(argv)
+    options = command_line().parse_args(argv)
     try:
         plan = _plan(options, cluster_of(options))
         partitions = client.partition_counts(plan.bootstrap, plan.topics)
@@ -164,7 +164,8 @@ def _verdict(summary: dict[str, Any], plan: LoadPlan) -> str:
     return "no acknowledged record is missing"
 
 
-def _parser() -> argparse.ArgumentParser:
+def command_line() -> argparse.ArgumentParser:
+    """The parser."""
     parser = make_parser(
         "kwob load",
         "Sends records to topics at a rate, reads them with consumer groups, and at the end reads everything back: is "

@@ -25,7 +25,7 @@ _POLL_S: Final = 0.2
 
 def produce_main(argv: Sequence[str]) -> int:
     """`kwob produce`. Returns the exit code (see --help)."""
-    options = _produce_parser().parse_args(argv)
+    options = produce_command_line().parse_args(argv)
     try:
         bootstrap = cluster_of(options)
         client.partition_counts(bootstrap, [options.topic])
@@ -66,7 +66,8 @@ def _records(options: argparse.Namespace) -> Iterable[tuple[str | None, str]]:
         yield (key, value) if separator else (options.key, text)
 
 
-def _produce_parser() -> argparse.ArgumentParser:
+def produce_command_line() -> argparse.ArgumentParser:
+    """The parser."""
     parser = make_parser(
         "kwob produce",
         "Sends records: those given, else one per line of standard input. Tells partition and offset of each.",
@@ -94,7 +95,7 @@ def _produce_parser() -> argparse.ArgumentParser:
 
 def consume_main(argv: Sequence[str]) -> int:
     """`kwob consume`. Returns the exit code (see --help)."""
-    options = _consume_parser().parse_args(argv)
+    options = consume_command_line().parse_args(argv)
     try:
         bootstrap = cluster_of(options)
         partitions = client.partition_counts(bootstrap, [options.topic])[options.topic]
@@ -167,7 +168,8 @@ def _text(data: bytes | str | None) -> str | None:
     return data.decode("utf-8", "backslashreplace") if isinstance(data, bytes) else data
 
 
-def _consume_parser() -> argparse.ArgumentParser:
+def consume_command_line() -> argparse.ArgumentParser:
+    """The parser."""
     parser = make_parser(
         "kwob consume",
         "Prints records of a topic as they come: partition, offset, time (UTC), key, value. Until Ctrl-C, or as said.",

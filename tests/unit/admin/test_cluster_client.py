@@ -46,6 +46,17 @@ def test_nobody_there_is_one_line_within_seconds(cluster: Any, tool: Any) -> Non
     assert outcome.took_s < 6
 
 
+def test_a_cluster_without_a_controller_is_reached_all_the_same(cluster: Any, tool: Any) -> None:
+    """Brokers answer what they know; what only a controller can do times out with them."""
+    cluster.unanswered.add(ApiKey.CREATE_TOPICS)
+    outcome = tool(topics, cluster, ["--create", "--topic", "t"])
+    assert outcome.code == 1
+    assert outcome.err == (
+        "Timed out: b0:9092 is reached, but CreateTopics got no answer in 60 s. "
+        "There is no controller, or ZooKeeper is away (kwob status).\n"
+    )
+
+
 def test_a_server_that_is_no_kafka_is_one_line(cluster: Any, tool: Any) -> None:
     cluster.greeting = b"SSH-2.0-OpenSSH_9.6\r\n"
     outcome = tool(topics, cluster, ["--list"])

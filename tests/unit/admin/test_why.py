@@ -14,7 +14,8 @@ import pytest
 
 from controller.admin.toolkit.machine import Machine
 from controller.admin.why.command import add_arguments, explain
-from controller.admin.why.diagnosis import Commands, Trouble, diagnose, split_target
+from controller.admin.why.commands import Commands
+from controller.admin.why.diagnosis import Trouble, diagnose, split_target
 from controller.admin.why.facts import BrokerFacts, Deletion, LogOn, PartitionFacts, TopicFacts
 from controller.admin.why.look import Locally
 from controller.local.cluster_file import BrokerRow, ClusterRow
@@ -248,6 +249,12 @@ NEXT = [
 @pytest.mark.parametrize(("facts", "command"), [row[1:] for row in NEXT], ids=[row[0] for row in NEXT])
 def test_what_brings_a_broker_back(facts: BrokerFacts | None, command: str) -> None:
     assert HERE.revive(BrokerId(2), facts).startswith(command)
+
+
+def test_a_line_is_not_wrapped_in_a_pipe(cluster: Any, tool: Any) -> None:
+    name = "t" * 240
+    cluster.topic(name, (0, 1))
+    assert f"\n{name}-0: led by 0, all 2 replicas in sync\n" in tool(why, cluster, [name]).out
 
 
 def test_a_folder_that_is_not_the_default_one_is_named() -> None:

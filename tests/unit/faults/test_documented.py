@@ -37,7 +37,7 @@ def test_every_column_has_a_flag(kind: str) -> None:
 
 @pytest.mark.parametrize("line", re.findall(r"^    (kwob fault .*)$", TEXT, re.MULTILINE))
 def test_a_command_parses(line: str) -> None:
-    fault._parser().parse_args(shlex.split(line)[2:])
+    fault.command_line().parse_args(shlex.split(line)[2:])
 
 
 def test_the_scenario_can_be_run() -> None:

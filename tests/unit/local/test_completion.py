@@ -1,0 +1,90 @@
+"""What shells complete, and that every page of kwob's own commands has examples and says its exit codes."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import subprocess
+
+import pytest
+
+from controller import cli
+from controller.local.completion import SHELLS, pages_of, script
+
+
+def parsers() -> dict[str, argparse.ArgumentParser]:
+    """The parser of each command that is not one of Kafka's tools, by `command` or `command program`."""
+    made = {}
+    for name, command in cli.COMMANDS.items():
+        if command.heading != cli._TOOLS:
+            for number, target in enumerate(cli._parsers_of(name, command)):
+                made[f"{name} {number}".removesuffix(" 0")] = cli._made(target)()
+    return made
+
+
+def pages(parser: argparse.ArgumentParser) -> list[argparse.ArgumentParser]:
+    """A parser and its subcommands'."""
+    subs = [a for a in parser._actions if isinstance(a, argparse._SubParsersAction)]
+    return [parser, *(page for sub in subs for one in sub.choices.values() for page in pages(one))]
+
+
+@pytest.mark.parametrize("name", sorted(parsers()))
+def test_every_page_has_examples_that_parse(name: str) -> None:
+    import shlex
+
+    parser = parsers()[name]
+    for page in pages(parser):
+        text = page.format_help()
+        assert "examples:" in text, page.prog
+        for line in text[text.index("examples:") :].splitlines():
+            words = shlex.split(line, comments=True) if line.startswith("  kwob ") else []
+            if words and "|" not in words:
+                assert words[:2] == ["kwob", name.split()[0]], f"{page.prog}: {line}"
+                parser.parse_args(words[2:])
+    top = parser.format_help() + "".join(page.format_help() for page in pages(parser))
+    assert "exit codes:" in top.lower(), parser.prog
+
+
+CASES = [
+    (["kwob", "re"], {"reassign-partitions", "replay"}),
+    (["kwob", "up", "--br"], {"--brokers", "--broker-processes"}),
+    (["kwob", "broker", ""], {"kill", "stop", "start", "run", "--data", "--help"}),
+    (["kwob", "fault", "slow-link", "--pe"], {"--peer"}),
+    (["kwob", "fault", "--data", "up", "ki"], {"kill"}),
+    (["kwob", "topics", "--under"], {"--under-replicated-partitions", "--under-min-isr-partitions"}),
+    (["kwob", "explain", "layout", "--scheme", ""], {"kafka", "naive"}),
+    (["kwob", "completion", "z"], {"zsh"}),
+]
+
+
+@pytest.fixture(scope="module")
+def bash_script() -> str:
+    return script("bash", cli.completions())
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
+@pytest.mark.parametrize(("words", "expected"), CASES, ids=[" ".join(words) for words, _ in CASES])
+def test_bash_completes(words: list[str], expected: set[str], bash_script: str) -> None:
+    quoted = " ".join(f"'{word}'" for word in words)
+    play = f"{bash_script}\nCOMP_WORDS=({quoted}); COMP_CWORD={len(words) - 1}; _kwob; echo ${{COMPREPLY[@]}}"
+    ran = subprocess.run(["bash", "--norc", "-c", play], capture_output=True, text=True, check=True, timeout=30)
+    assert set(ran.stdout.split()) == expected and ran.stderr == ""
+
+
+@pytest.mark.parametrize("shell", sorted(SHELLS))
+def test_a_script_of_each_shell_is_whole(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["completion", shell]) == 0
+    text = capsys.readouterr().out
+    for name in cli.COMMANDS:
+        assert name in text
+    if shutil.which(shell):
+        subprocess.run([shell, "-n"], input=text, text=True, check=True, timeout=30)
+
+
+def test_what_a_parser_takes() -> None:
+    parser = argparse.ArgumentParser(prog="x")
+    run = parser.add_subparsers().add_parser("run", help="runs it")
+    run.add_argument("--mode", choices=["a", "b"], help="how")
+    pages = pages_of("x", lambda: parser)
+    assert pages["x"].commands == {"run": "runs it"}
+    assert pages["x run"].choices == {"--mode": ["a", "b"]} and pages["x run"].flags["--mode"] == "how"
