@@ -84,6 +84,7 @@ COMMANDS: Final[dict[str, Command]] = {
     "configs": Command("controller.admin.commands:configs.main", "kafka-configs", _TOOLS),
     "consumer-groups": Command("controller.admin.commands:consumer_groups.main", "kafka-consumer-groups", _TOOLS),
     "get-offsets": Command("controller.admin.commands:get_offsets.main", "kafka-get-offsets", _TOOLS),
+    "snapshot": Command("controller.admin.snapshot.command:main", "a cluster's shape and rates as a file", _ANSWERS),
     "why": Command("controller.local.why_local:main", "why a partition is offline, lags or is stuck", _ANSWERS),
     "rehearse": Command("controller.rehearse.command:main", "play a plan against a cluster on virtual time", _ANSWERS),
     "explain": Command("controller.admin.explain:main", "what would happen, and why, without doing it", _ANSWERS),

@@ -18,9 +18,14 @@ from controller.world.real.net import TcpNetwork
 from tests.admin.official.clusters import processes
 from tests.admin.official.compare import differences
 from tests.admin.official.differences import allowed
+from tests.admin.official.kraft import VERSION as KRAFT_VERSION
+from tests.admin.official.kraft import kraft
 from tests.admin.official.play import play, racks_of, recording, save, scenario_names
 from tests.admin.official.tools import KafkaTools, OurTools, Tools, kafka_jars
 from tests.kafka.cluster import missing
+
+#: Scenarios that write znodes, or of a cluster that nobody reaches.
+NOT_ON_KRAFT = ("odd_states", "unreachable")
 
 
 def main() -> int:
@@ -28,13 +33,45 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.admin.record", description=__doc__)
     parser.add_argument("scenario", nargs="*", help="names without .txt; all without any")
     parser.add_argument("--ours", action="store_true", help="run these tools, and compare")
-    parser.add_argument("--on", choices=("kafka", "kwob"), default="kafka", help="whose brokers (default: kafka)")
+    parser.add_argument(
+        "--on", choices=("kafka", "kwob", "kraft"), default="kafka", help="whose brokers; kraft: Kafka 4.1's"
+    )
     options = parser.parse_args()
     if reason := missing():
         sys.exit(reason)
     wanted = options.scenario or scenario_names()
+    if options.on == "kraft":
+        wanted = options.scenario or [name for name in scenario_names() if name not in NOT_ON_KRAFT]
+        with tempfile.TemporaryDirectory() as folder:
+            return asyncio.run(_record_kraft(Path(folder), wanted, ours=options.ours))
     with tempfile.TemporaryDirectory() as folder:
         return asyncio.run(_record(Path(folder), wanted, ours=options.ours, kafka=options.on == "kafka"))
+
+
+async def _record_kraft(folder: Path, wanted: list[str], *, ours: bool) -> int:
+    clock = SystemClock()
+    tools: Tools = (
+        OurTools(TcpNetwork(), clock, extra=("--compat", "4.1")) if ours else KafkaTools(kafka_jars(KRAFT_VERSION))
+    )
+    different = 0
+    try:
+        for kind in sorted({racks_of(name) for name in wanted}):
+            async with kraft(folder / kind, kind) as stage:
+                for name in (n for n in wanted if racks_of(n) == kind):
+                    runs = await play(stage, name, tools)
+                    print(f"{name}: {len(runs)} runs", file=sys.stderr)
+                    if not ours:
+                        save(name, KRAFT_VERSION, runs, "kraft")
+                        continue
+                    for text in differences(
+                        name, recording(name, "kraft")["runs"], runs, allowed(ours=True, kafka=True)
+                    ):
+                        different += 1
+                        print(text)
+    finally:
+        if isinstance(tools, KafkaTools):
+            tools.close()
+    return 1 if different else 0
 
 
 async def _record(folder: Path, wanted: list[str], *, ours: bool, kafka: bool) -> int:

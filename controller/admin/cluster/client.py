@@ -43,6 +43,7 @@ KNOWN_VERSIONS: Final[Mapping[ApiKey, tuple[int, int]]] = {
 }
 #: `retry.backoff.ms` of the admin client.
 RETRY_BACKOFF_S: Final = 0.1
+_DESCRIBE_QUORUM: Final = 55
 #: How long to look for a first broker. Kafka looks for a minute; a wrong address is noticed sooner here.
 BOOTSTRAP_TIMEOUT_S: Final = 5.0
 #: How long to wait for a broker that the cluster does not list (a restart takes seconds).
@@ -92,7 +93,7 @@ class _Link:
         self.connection = connection
         self._versions = versions
 
-    def serves(self, api_key: ApiKey) -> bool:
+    def serves(self, api_key: int) -> bool:
         """Whether the broker says that it answers this request at all."""
         return api_key in self._versions
 
@@ -179,6 +180,11 @@ class AdminClient:
             await asyncio.gather(*pending, return_exceptions=True)
         if first is None:
             await self._retrying(self._refresh, "describeCluster")
+
+    async def is_kraft(self) -> bool:
+        """Whether its brokers are those of KRaft, which answer DescribeQuorum. Raises ClusterUnreachable."""
+        link: _Link = await self._retrying(lambda: self._any_link(ApiKey.METADATA), api_name(ApiKey.METADATA))
+        return link.serves(_DESCRIBE_QUORUM)
 
     async def ask_once(self, broker_id: BrokerId, api_key: ApiKey, body: Mapping[str, Any]) -> Any:
         """One attempt at a broker of `nodes`. Raises OSError, TimeoutError, Refused; nothing is asked again."""

@@ -28,11 +28,13 @@ class ReplicaLog:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogDir:
-    """A directory of a broker: its replicas, or why it cannot be read."""
+    """A directory of a broker: its replicas, or why it cannot be read; of its volume what a broker from 3.3 on says."""
 
     path: str
     replicas: tuple[ReplicaLog, ...]
     error: Refused | None = None
+    total_bytes: int | None = None
+    usable_bytes: int | None = None
 
 
 async def describe_log_dirs(
@@ -81,7 +83,14 @@ def _log_dir(result: Any) -> LogDir:
         path=result.log_dir,
         replicas=tuple(sorted(replicas, key=lambda r: (r.partition, r.is_future))),
         error=outcome(result.error_code),
+        total_bytes=_known(getattr(result, "total_bytes", -1)),
+        usable_bytes=_known(getattr(result, "usable_bytes", -1)),
     )
+
+
+def _known(size: int) -> int | None:
+    """A size, where -1 stands for one that nobody says."""
+    return size if size >= 0 else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -83,6 +83,13 @@ async def topic_names(admin: AdminClient) -> dict[str, bool]:
     return {t.name: t.is_internal for t in sorted(answer.topics, key=lambda t: str(t.name))}
 
 
+async def all_topics(admin: AdminClient) -> list[TopicInfo]:
+    """Every topic, by name; those that cannot be described are left out."""
+    answer = await admin.call_any(ApiKey.METADATA, {"topics": None, "allow_auto_topic_creation": False})
+    described = read_topics(answer, [t.name for t in answer.topics])
+    return [topic for topic in described.values() if isinstance(topic, TopicInfo)]
+
+
 async def describe_topics(admin: AdminClient, names: Collection[str]) -> dict[str, TopicInfo | Refused]:
     """These topics by name; Refused in the place of one that cannot be described (it is never created)."""
     if not names:

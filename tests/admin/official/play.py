@@ -144,14 +144,14 @@ def _ordered_dirs(line: str) -> str:
     return json.dumps(value, separators=(",", ":"))
 
 
-def recording(scenario: str) -> dict[str, Any]:
-    """What Kafka's tools said on Kafka's brokers."""
-    found: dict[str, Any] = json.loads((RECORDINGS / f"{scenario}.json").read_text(encoding="utf-8"))
+def recording(scenario: str, folder: str = "") -> dict[str, Any]:
+    """What Kafka's tools said on Kafka's brokers; `kraft` has what those of 4.1 said on a cluster of 4.1."""
+    found: dict[str, Any] = json.loads((RECORDINGS / folder / f"{scenario}.json").read_text(encoding="utf-8"))
     return found
 
 
-def save(scenario: str, kafka: str, runs: list[Run]) -> None:
+def save(scenario: str, kafka: str, runs: list[Run], folder: str = "") -> None:
     """Writes a recording; one line per line of output, so that a difference can be read."""
     value = {"kafka": kafka, "scenario": scenario, "runs": runs}
     text = json.dumps(value, indent=1, ensure_ascii=False) + "\n"
-    (RECORDINGS / f"{scenario}.json").write_text(text, encoding="utf-8")
+    (RECORDINGS / folder / f"{scenario}.json").write_text(text, encoding="utf-8")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import random
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -48,11 +49,13 @@ class KafkaTools:
     """Kafka's tools, by a Java that stays up. Close it."""
 
     def __init__(self, jars: Path) -> None:
-        log4j = jars.parent / "tools-log4j.properties"
+        log4j = f"-Dlog4j.configuration=file:{jars.parent}/tools-log4j.properties"
+        if jars.parent.name >= "4":
+            log4j = f"-Dlog4j2.configurationFile=file:{jars.parent}/tools-log4j2.properties"
         self._java = subprocess.Popen(
             [
                 "java", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Duser.timezone=UTC",
-                f"-Dlog4j.configuration=file:{log4j}", "-cp", f"{jars}/*", str(HERE / "KafkaTools.java"),
+                log4j, "-cp", f"{jars}/*", str(HERE / "KafkaTools.java"),
             ],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, encoding="utf-8",
         )  # fmt: skip
@@ -77,19 +80,20 @@ class KafkaTools:
 class OurTools:
     """These tools, on a network and a clock. `seed` decides what they draw."""
 
-    def __init__(self, network: Network, clock: Clock, *, seed: int = 1) -> None:
-        self._network, self._clock, self._seed = network, clock, seed
+    def __init__(self, network: Network, clock: Clock, *, seed: int = 1, extra: Sequence[str] = ()) -> None:
+        self._network, self._clock, self._seed, self._extra = network, clock, seed, extra
 
     async def run(self, tool: str, argv: Sequence[str]) -> Outcome:
         out, err = io.StringIO(), io.StringIO()
         machine = Machine(network=self._network, clock=self._clock, chance=random.Random(self._seed), out=out, err=err)
-        code = await TOOLS[tool](argv, machine)
+        code = await TOOLS[tool]([*self._extra, *argv] if argv else [], machine)
         return Outcome(code, out.getvalue(), err.getvalue())
 
 
-def kafka_jars() -> Path:
+def kafka_jars(version: str = "3.9.1") -> Path:
     """The folder of Kafka's jars."""
     from tests.kafka.cluster import REAL_KAFKA
 
-    told = subprocess.run([str(REAL_KAFKA), "jars"], capture_output=True, text=True, check=True)
+    environment = {**os.environ, "KAFKA_VERSION": version}
+    told = subprocess.run([str(REAL_KAFKA), "jars"], capture_output=True, text=True, check=True, env=environment)
     return Path(told.stdout.strip())

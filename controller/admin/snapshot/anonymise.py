@@ -1,0 +1,65 @@
+"""A cluster file without names: topics, groups, racks, hosts and paths get numbers, everything else stays. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from controller.wire.cluster_file import BrokerShape, ClusterShape
+from controller.wire.types import TopicPartition
+
+
+def anonymise(shape: ClusterShape) -> ClusterShape:
+    """The same shape under other names; equal names stay equal. Internal topics keep theirs, which tell nothing.
+
+    Configs whose values may hold names (listeners, paths, principals) are left out: only numbers, booleans and
+    lists of replicas stay.
+    """
+    topics = _numbered("topic", (name for name in shape.topics if not name.startswith("__")))
+    racks = _numbered("rack", sorted({b.rack for b in shape.brokers if b.rack is not None}))
+    groups = _numbered("group", shape.groups)
+    return shape.model_copy(
+        update={
+            "source": "",
+            "configs": _harmless(shape.configs),
+            "brokers": tuple(_broker(broker, racks) for broker in shape.brokers),
+            "topics": {
+                topics.get(name, name): topic.model_copy(update={"configs": _harmless(topic.configs)})
+                for name, topic in shape.topics.items()
+            },
+            "groups": {
+                groups[name]: group.model_copy(update={"lag": {_partition(p, topics): n for p, n in group.lag.items()}})
+                for name, group in shape.groups.items()
+            },
+        }
+    )
+
+
+def _numbered(kind: str, names: Iterable[str]) -> dict[str, str]:
+    return {name: f"{kind}-{number}" for number, name in enumerate(names, 1)}
+
+
+def _broker(broker: BrokerShape, racks: dict[str, str]) -> BrokerShape:
+    dirs = tuple(
+        log_dir.model_copy(update={"path": f"/dir-{number}"}) for number, log_dir in enumerate(broker.log_dirs, 1)
+    )
+    rack = racks[broker.rack] if broker.rack is not None else None
+    return broker.model_copy(
+        update={"host": None, "rack": rack, "log_dirs": dirs, "configs": _harmless(broker.configs)}
+    )
+
+
+def _harmless(configs: object) -> dict[str, str]:
+    assert isinstance(configs, dict)
+    return {name: value for name, value in configs.items() if _tells_nothing(value)}
+
+
+def _tells_nothing(value: str) -> bool:
+    """Whether a value is a number, a boolean, `*`, or a list of `partition:broker`."""
+    if value in ("true", "false", "*", "") or value.removeprefix("-").replace(".", "", 1).isdigit():
+        return True
+    return all(":" in part and part.replace(":", "", 1).isdigit() for part in value.split(","))
+
+
+def _partition(text: str, topics: dict[str, str]) -> str:
+    topic, _, number = text.rpartition("-")
+    return str(TopicPartition(topics.get(topic, topic), int(number)))

@@ -1,0 +1,191 @@
+"""`kwob snapshot`: what of a cluster goes into the file, rates from two looks, what cannot be learnt, other names."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from controller.admin.snapshot.anonymise import anonymise
+from controller.admin.snapshot.command import main_async
+from controller.admin.snapshot.generate import generate
+from controller.admin.snapshot.reading import Flow, Reading, flows, lags
+from controller.admin.toolkit.machine import Machine
+from controller.wire.cluster_file import ClusterShape, dump, parse
+from controller.wire.errors import ErrorCode
+from controller.wire.protocol import ApiKey
+from controller.wire.types import BrokerId, PartitionReplica, ReplicaAssignment, TopicPartition
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+def snapshot(argv: Sequence[str], machine: Machine) -> Awaitable[int]:
+    return main_async(argv, machine)
+
+
+def taken(cluster: Any, tool: Any, *words: str) -> tuple[ClusterShape, str]:
+    """The file as text on standard output, and what was said beside."""
+    outcome = tool(snapshot, cluster, ["-o", "-", *words])
+    assert outcome.code == 0, outcome.err
+    return parse(outcome.out), outcome.err
+
+
+def test_what_of_a_cluster_is_in_the_file(cluster: Any, tool: Any) -> None:
+    cluster.brokers = {0: "a", 1: "b", 2: None}
+    cluster.topic("t", (0, 1), (1, 2, 0))
+    cluster.topics["t"][1].isr = (1,)
+    cluster.topics["t"][1].leader_epoch = 7
+    cluster.running[T1] = ReplicaAssignment(replicas=(1, 2, 0), adding_replicas=(0,), removing_replicas=(2,))
+    cluster.sizes = {PartitionReplica(T0, BrokerId(0)): 900, PartitionReplica(T0, BrokerId(1)): 800}
+    cluster.configs[2, "t"] = {"retention.ms": "5"}
+    cluster.configs[4, "1"] = {"leader.replication.throttled.rate": "12"}
+    shape, said = taken(cluster, tool)
+    assert said == "3 brokers, 1 topics, 2 partitions, 0 groups\n"
+    assert [(b.id, b.rack) for b in shape.brokers] == [(0, "a"), (1, "b"), (2, None)]
+    assert shape.brokers[1].configs == {"leader.replication.throttled.rate": "12"}
+    assert shape.brokers[0].log_dirs[0].path == "/data" and shape.brokers[0].log_dirs[0].used_bytes == 900
+    one, other = shape.topics["t"].partitions
+    assert shape.topics["t"].configs == {"retention.ms": "5"}
+    assert (one.replicas, one.isr, one.leader, one.bytes) == ((0, 1), None, None, 900), "that of the leader"
+    assert (other.isr, other.leader_id, other.leader_epoch) == ((1,), 1, 7)
+    assert (other.adding_replicas, other.removing_replicas) == ((0,), (2,))
+
+
+def test_rates_come_from_two_looks(cluster: Any, tool: Any) -> None:
+    cluster.topic("t", (0, 1))
+    replica, looks = PartitionReplica(T0, BrokerId(0)), iter(range(100))
+
+    def grow(broker: int, body: Any) -> None:
+        if broker == 0:
+            cluster.sizes[replica] = 1000 + 500 * next(looks)
+
+    def ends(broker: int, body: Any) -> dict[str, Any]:
+        is_latest = body.topics[0].partitions[0].timestamp == -1
+        offset = cluster.sizes[replica] // 10 if is_latest else 0
+        row = {"partition_index": 0, "error_code": 0, "timestamp": -1, "offset": offset, "leader_epoch": 0}
+        return {"topics": [{"name": "t", "partitions": [row]}]}
+
+    cluster.answers = {ApiKey.DESCRIBE_LOG_DIRS: grow, ApiKey.LIST_OFFSETS: ends}
+    shape, _ = taken(cluster, tool, "--for", "10s")
+    assert shape.topics["t"].partitions[0].in_bytes_per_s == pytest.approx(50, abs=1)
+    assert shape.topics["t"].partitions[0].bytes == 1500
+
+
+def test_what_is_refused_is_named_and_the_rest_is_there(cluster: Any, tool: Any) -> None:
+    cluster.topic("t", (0, 1))
+    cluster.mute.add(2)
+    denied = {"error_code": ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "error_message": "no", "resource_type": 2}
+    cluster.answers[ApiKey.DESCRIBE_CONFIGS] = lambda broker, body: (
+        {"results": [denied | {"resource_name": "t", "configs": []}]} if body.resources[0].resource_type == 2 else None
+    )
+    shape, said = taken(cluster, tool)
+    assert [b.id for b in shape.brokers] == [0, 1, 2]
+    assert "left out: configs of topics: ClusterAuthorizationFailedException: no\n" in said
+    assert "left out: log directories of broker 2: no answer\n" in said
+
+
+def test_nothing_is_written_into_the_cluster(cluster: Any, tool: Any) -> None:
+    cluster.topic("t", (0, 1))
+    taken(cluster, tool)
+    reads = {
+        ApiKey.METADATA, ApiKey.API_VERSIONS, ApiKey.DESCRIBE_LOG_DIRS, ApiKey.DESCRIBE_CONFIGS, ApiKey.LIST_OFFSETS,
+        ApiKey.LIST_PARTITION_REASSIGNMENTS, ApiKey.LIST_GROUPS,
+    }  # fmt: skip
+    assert {api_key for _, api_key, _ in cluster.seen} <= reads
+
+
+REFUSED = [
+    ("no cluster", ["--out", "x"], None, "name a cluster with --bootstrap-server"),
+    ("nobody there", ["--out", "x"], "b7:9092", "Cannot reach b7:9092"),
+]
+
+
+@pytest.mark.parametrize(("argv", "bootstrap", "message"), [r[1:] for r in REFUSED], ids=[r[0] for r in REFUSED])
+def test_refusals(cluster: Any, tool: Any, argv: list[str], bootstrap: str | None, message: str) -> None:
+    outcome = tool(snapshot, cluster, argv, bootstrap=bootstrap)
+    assert outcome.code == 1 and outcome.err.startswith(f"kwob snapshot: {message}") and not Path("x").exists()
+
+
+def test_a_file_that_is_there_is_not_replaced(cluster: Any, tool: Any, tmp_path: Path) -> None:
+    path = tmp_path / "cluster.yaml"
+    path.write_text("mine")
+    assert tool(snapshot, cluster, ["-o", str(path)]).code == 1 and path.read_text() == "mine"
+    assert tool(snapshot, cluster, ["-o", str(path), "--overwrite"]).code == 0
+    assert parse(path.read_text()).brokers[0].id == 0
+    assert [p.name for p in tmp_path.iterdir()] == ["cluster.yaml"]
+
+
+def reading(at_s: float, end: int, size: int, committed: int | None = None, first: int = 0) -> Reading:
+    groups = {} if committed is None else {"g": {T0: committed}}
+    return Reading(at_s=at_s, ends={T0: end}, first={T0: first}, sizes={T0: size}, committed=groups)
+
+
+FLOWS = [
+    ("grown", reading(0, 100, 1000, 50), reading(10, 200, 3000, 100), Flow(in_bytes_per_s=200, out_bytes_per_s=100)),
+    ("shortened meanwhile", reading(0, 100, 9000), reading(10, 200, 1000), Flow(in_bytes_per_s=50)),
+    ("nothing came", reading(0, 100, 1000, 20), reading(10, 100, 1000, 30), Flow(out_bytes_per_s=10)),
+    ("a group went back", reading(0, 100, 1000, 90), reading(10, 100, 1000, 10), Flow()),
+    ("truncated", reading(0, 100, 1000), reading(10, 90, 900), Flow()),
+]
+
+
+@pytest.mark.parametrize(("before", "after", "expected"), [r[1:] for r in FLOWS], ids=[r[0] for r in FLOWS])
+def test_rates(before: Reading, after: Reading, expected: Flow) -> None:
+    assert flows(before, after) == {T0: expected}
+
+
+def test_lags() -> None:
+    assert lags(reading(0, 100, 1, 30)) == {"g": {T0: 70}}
+
+
+ARGUMENTS: dict[str, Any] = {
+    "brokers": 6, "racks": 3, "topics": 4, "partitions": 40, "replication_factor": 3, "total_bytes": 10**9,
+    "in_bytes_per_s": 1000.0, "skew": 1.0, "seed": 3,
+}  # fmt: skip
+
+
+def test_a_drawn_cluster_is_the_same_for_the_same_seed() -> None:
+    shape = generate(**ARGUMENTS)
+    assert shape == generate(**ARGUMENTS) == parse(dump(shape)) != generate(**ARGUMENTS | {"seed": 4})
+    sizes = [len(t.partitions) for t in shape.topics.values()]
+    assert sizes == sorted(sizes, reverse=True) and sizes[0] > 2 * sizes[-1]
+    total = sum(p.bytes for _, p in shape.partitions())
+    assert 0.7e9 < total < 1.3e9
+    racks = {b.id: b.rack for b in shape.brokers}
+    assert all(len({racks[r] for r in p.replicas}) == 3 for _, p in shape.partitions())
+
+
+@settings(max_examples=30)
+@given(st.integers(1, 8), st.integers(0, 4), st.integers(1, 5), st.integers(0, 10**12), st.floats(0, 3), st.integers())
+def test_any_drawn_cluster_can_be_read_back(
+    brokers: int, racks: int, topics: int, size: int, skew: float, seed: int
+) -> None:
+    changes = {"brokers": brokers, "racks": racks, "topics": topics, "total_bytes": size, "skew": skew, "seed": seed}
+    shape = generate(**ARGUMENTS | changes | {"replication_factor": 1})
+    assert parse(dump(shape)) == shape
+
+
+def test_other_names_and_the_same_shape() -> None:
+    text = """
+version: 1
+source: secret
+brokers:
+- {id: 1, rack: berlin, host: a.example, log_dirs: [{path: /srv/secret}], configs: {a.rate: "7", listeners: "X://h:1"}}
+- {id: 2, rack: berlin}
+topics:
+  payments-eu: {partitions: [[1, 2]], configs: {leader.replication.throttled.replicas: "0:1", x: secret}}
+  __consumer_offsets: {partitions: [[1]]}
+groups: {billing: {lag: {payments-eu-0: 4}}}
+"""
+    shape = anonymise(parse(text))
+    hidden = dump(shape)
+    for name in ("secret", "berlin", "example", "payments", "billing"):
+        assert name not in hidden
+    assert shape.topics["topic-1"].partitions == parse(text).topics["payments-eu"].partitions
+    assert shape.topics["topic-1"].configs == {"leader.replication.throttled.replicas": "0:1"}
+    assert "__consumer_offsets" in shape.topics and shape.groups["group-1"].lag == {"topic-1-0": 4}
+    assert [b.rack for b in shape.brokers] == ["rack-1", "rack-1"] and shape.brokers[0].configs == {"a.rate": "7"}
