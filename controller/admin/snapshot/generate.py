@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from random import Random
 
 from controller.rules.placement import BrokerRack, assign_replicas, draw_start
@@ -39,22 +40,15 @@ def generate(
     counts = [max(1, round(partitions * w / whole)) for w in weights]
     shapes = {}
     for number, (weight, count) in enumerate(zip(weights, counts, strict=True), 1):
-        layout = assign_replicas(
-            placed, partitions=count, replication_factor=replication_factor, start=draw_start(brokers, chance)
-        )
-        part = weight / whole / count
-        rows = []
-        for _, replicas in sorted(layout.items()):
-            own = part * chance.uniform(0.5, 1.5)
-            rows.append(
-                PartitionShape(
-                    replicas=replicas,
-                    bytes=int(total_bytes * own),
-                    in_bytes_per_s=round(in_bytes_per_s * own, 1),
-                    out_bytes_per_s=round(2 * in_bytes_per_s * own, 1),
-                )
+        start = draw_start(brokers, chance)
+        layout = assign_replicas(placed, partitions=count, replication_factor=replication_factor, start=start)
+        share = weight / whole / count
+        shapes[f"topic-{number}"] = TopicShape(
+            partitions=tuple(
+                _partition(replicas, share * chance.uniform(0.5, 1.5), total_bytes, in_bytes_per_s)
+                for _, replicas in sorted(layout.items())
             )
-        shapes[f"topic-{number}"] = TopicShape(partitions=tuple(rows))
+        )
     capacity = int(total_bytes * replication_factor / brokers / _FILLED) or 1
     return ClusterShape(
         source=f"generated, seed {seed}",
@@ -63,4 +57,14 @@ def generate(
             for b in placed
         ),
         topics=shapes,
+    )
+
+
+def _partition(replicas: Sequence[int], share: float, total_bytes: int, in_bytes_per_s: float) -> PartitionShape:
+    rate = in_bytes_per_s * share
+    return PartitionShape(
+        replicas=tuple(replicas),
+        bytes=int(total_bytes * share),
+        in_bytes_per_s=round(rate, 1),
+        out_bytes_per_s=round(2 * rate, 1),
     )

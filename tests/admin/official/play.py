@@ -154,4 +154,5 @@ def save(scenario: str, kafka: str, runs: list[Run], folder: str = "") -> None:
     """Writes a recording; one line per line of output, so that a difference can be read."""
     value = {"kafka": kafka, "scenario": scenario, "runs": runs}
     text = json.dumps(value, indent=1, ensure_ascii=False) + "\n"
+    (RECORDINGS / folder).mkdir(exist_ok=True)
     (RECORDINGS / folder / f"{scenario}.json").write_text(text, encoding="utf-8")

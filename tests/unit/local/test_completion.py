@@ -46,7 +46,7 @@ def test_every_page_has_examples_that_parse(name: str) -> None:
 
 
 CASES = [
-    (["kwob", "re"], {"reassign-partitions", "replay"}),
+    (["kwob", "reas"], {"reassign-partitions"}),
     (["kwob", "up", "--br"], {"--brokers", "--broker-processes"}),
     (["kwob", "broker", ""], {"kill", "stop", "start", "run", "--data", "--help"}),
     (["kwob", "fault", "slow-link", "--pe"], {"--peer"}),
