@@ -21,7 +21,6 @@ from broker_sim.replay.what_if.asked import ALLOWED, parse
 from controller.world.exit_codes import INTERRUPTED
 from controller.world.help_text import help_end
 
-_PIPE_WIDTH: Final = 200
 _EPILOG: Final = """\
 examples:
   kwob replay run --trace kwob-data/traces --out results
@@ -77,7 +76,11 @@ def _validate_parser(commands: Any) -> None:
 
 
 def _show_parser(commands: Any) -> None:
-    one = commands.add_parser("show", help="a table of a replay as text: the ISR history, windows, moves, ...")
+    one = commands.add_parser(
+        "show",
+        help="a table of a replay as text: the ISR history, windows, moves, ...",
+        **help_end(["kwob replay show results", "kwob replay show results --table windows --topic orders --last"]),
+    )
     one.add_argument("out", type=Path, metavar="DIR", help="the --out of a replay")
     one.add_argument("--table", default=HISTORY, choices=SHOWN, help="(default: %(default)s)")
     one.add_argument("--topic", help="only rows of this topic")
@@ -240,12 +243,6 @@ def _refuse(asked: argparse.Namespace) -> None:
 
 def _first_line(error: BaseException) -> str:
     return next(iter(str(error).strip().splitlines()), type(error).__name__)
-
-
-def _console() -> Console:
-    """Standard output; through a pipe lines are not wrapped, and tables have room."""
-    through_pipe = not sys.stdout.isatty()
-    return Console(soft_wrap=through_pipe, width=_PIPE_WIDTH if through_pipe else None)
 
 
 def _print_ingested(console: Console, out: Path, summary: dict[str, Any]) -> None:
