@@ -1,20 +1,21 @@
 """Kafka's tools as commands: which version of a tool a command line means, and that one's run.
 
 `kwob topics ...` is `topics.main([...])`; on a running loop, `await topics([...], machine)`. Without `--compat` a tool
-is that of Kafka 3.9; `--compat 2.0` and `2.6` work on ZooKeeper where those versions did. Source: spec admin.md §0.
+is that of Kafka 3.9, and of 4.1 on a cluster of Kafka 4; `--compat 2.0` and `2.6` work on ZooKeeper where those did.
+Source: spec admin.md §0.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import Final
 
 from controller.admin.toolkit.console import Console
 from controller.admin.toolkit.machine import Machine, this_machine
-from controller.admin.toolkit.texts import V39, VERSIONS
+from controller.admin.toolkit.texts import V39, V41, VERSIONS
 from controller.admin.toolkit.tool import Tool, run_async
 from controller.world.exit_codes import INTERRUPTED
 
@@ -49,8 +50,11 @@ class Command:
             console.complain(complaint)
             console.result({"error": complaint})
             return 1
-        tool = import_module(self.module).tool_of(texts, words)
+        tool_of = import_module(self.module).tool_of
+        tool = tool_of(texts, words)
         assert isinstance(tool, Tool)
+        if compat is None:
+            tool = replace(tool, on_kraft=lambda: tool_of(V41, words))
         return await run_async(tool, words, machine)
 
 

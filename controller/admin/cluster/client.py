@@ -44,6 +44,7 @@ KNOWN_VERSIONS: Final[Mapping[ApiKey, tuple[int, int]]] = {
 #: `retry.backoff.ms` of the admin client.
 RETRY_BACKOFF_S: Final = 0.1
 _DESCRIBE_QUORUM: Final = 55
+_FETCH_LOWEST_OF_4X: Final = 4
 #: How long to look for a first broker. Kafka looks for a minute; a wrong address is noticed sooner here.
 BOOTSTRAP_TIMEOUT_S: Final = 5.0
 #: How long to wait for a broker that the cluster does not list (a restart takes seconds).
@@ -96,6 +97,10 @@ class _Link:
     def serves(self, api_key: int) -> bool:
         """Whether the broker says that it answers this request at all."""
         return api_key in self._versions
+
+    def lowest(self, api_key: ApiKey) -> int:
+        """The lowest version that the broker knows; -1 for what it does not serve."""
+        return self._versions.get(api_key, (-1, -1))[0]
 
     def version(self, api_key: ApiKey) -> int:
         """The highest version that both sides know. Raises Refused (UNSUPPORTED_VERSION)."""
@@ -180,6 +185,17 @@ class AdminClient:
             await asyncio.gather(*pending, return_exceptions=True)
         if first is None:
             await self._retrying(self._refresh, "describeCluster")
+
+    async def is_of_4x(self) -> bool:
+        """Whether its brokers are of Kafka 4: KRaft's, which no longer fetch as those before 0.11 did.
+
+        One attempt: False where nobody answers at once, which is for the first real question to complain about.
+        """
+        try:
+            link = await self._any_link(ApiKey.METADATA)
+        except (OSError, TimeoutError, _NotKafka):
+            return False
+        return link.serves(_DESCRIBE_QUORUM) and link.lowest(ApiKey.FETCH) >= _FETCH_LOWEST_OF_4X
 
     async def is_kraft(self) -> bool:
         """Whether its brokers are those of KRaft, which answer DescribeQuorum. Raises ClusterUnreachable."""

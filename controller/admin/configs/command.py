@@ -47,7 +47,8 @@ async def perform(run: Run) -> int:
 async def alter(run: Run, of: Entity) -> None:
     """`--alter`: additions and deletions in one request; nothing is applied when a deleted key is not set."""
     args = run.args
-    added = read_config_file(args.value("add-config-file")) | parse_add_config(args.value("add-config") or "")
+    from_words = parse_add_config(args.value("add-config") or "", run.texts.configs_format)
+    added = read_config_file(args.value("add-config-file")) | from_words
     deleted = parse_delete_config(args.values("delete-config"))
     name = of.name or ""
     entries = (await describe_configs(run.admin, of.type, [name])).get(name, [])
@@ -75,6 +76,9 @@ async def describe(run: Run, of: Entity) -> None:
     names = [of.name] if of.name is not None or of.is_default else await _all_names(run, of)
     shown = []
     for name in names:
+        if name is not None and run.texts.no_such_entity is not None and name not in await _all_names(run, of):
+            run.console.line(run.texts.no_such_entity.format(kind=of.singular, name=name))
+            continue
         shown.append(await _describe_one(run, of, name))
     run.console.result({"entity_type": of.plural, "entities": shown})
 
@@ -135,7 +139,7 @@ def tool_of(texts: Texts, _argv: Sequence[str]) -> Tool:
     older = texts.zookeeper is not None
     return Tool(
         table=options_2x.table(texts) if older else TABLE,
-        check=partial(options_2x.check, texts) if older else check,
+        check=partial(options_2x.check if older else check, texts),
         by_brokers=Way(perform=perform, say_failed=say_failed),
         by_zookeeper=Way(perform=by_znodes.perform, say_failed=say_failed) if older else None,
         say_unparsed=message_only,

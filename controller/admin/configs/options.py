@@ -10,11 +10,10 @@ from typing import Final
 from controller.admin.cluster.failures import ToolFailure
 from controller.admin.cluster.queries import ConfigResourceType
 from controller.admin.toolkit.options import COMMAND_CONFIG, Arguments, Option, OptionTable, UsageExit, java_integer
+from controller.admin.toolkit.texts import Texts
 
 _ACTIONS: Final = ("alter", "describe")
 _ADDITIONS: Final = ("add-config", "add-config-file", "delete-config")
-#: Kafka's entity types; topics and brokers are served.
-_TYPES: Final = ("topics", "clients", "users", "brokers", "ips", "broker-loggers", "client-metrics")
 _ZOOKEEPER_TYPES: Final = ("users", "brokers")
 _SERVED: Final = ("topics", "brokers")
 #: Options that name an entity, and those that mean a type's default, with the type.
@@ -82,20 +81,20 @@ class Entity:
         return "default" if self.name is None else self.plural
 
 
-def check(args: Arguments) -> None:
+def check(texts: Texts, args: Arguments) -> None:
     """Raises UsageExit or ToolFailure for the first thing that does not go together, in Kafka's order."""
     if args.count(_ACTIONS) != 1:
         raise UsageExit("Command must include exactly one action: --describe, --alter")
     args.refuse_with("describe", "alter", "add-config", "delete-config")
     types = _entity_types(args)
-    _check_types(args, types)
+    _check_types(texts, args, types)
     if (args.count(("entity-type", "entity-name", "entity-default"))) and args.count((*_FLAGS, *_DEFAULTS)):
         raise _illegal("--entity-{type,name,default} should not be used in conjunction with specific entity flags")
     if not args.has("bootstrap-server"):
         raise _illegal(
             "One of the required --bootstrap-server, --boostrap-controller, or --zookeeper arguments must be specified"
         )
-    _check_names(args, types)
+    _check_names(texts, args, types)
     if args.has("alter"):
         _check_additions(args)
     if types[0] not in _SERVED:
@@ -114,12 +113,14 @@ def _entity_names(args: Arguments) -> list[str]:
     return [*given, *flags, *("" for name in _DEFAULTS if args.has(name))]
 
 
-def _check_types(args: Arguments, types: Sequence[str]) -> None:
+def _check_types(texts: Texts, args: Arguments, types: Sequence[str]) -> None:
     twice = [kind for kind, count in Counter(types).items() if count > 1]
     if twice:
         raise _illegal(f"Duplicate entity type(s) specified: {','.join(twice)}")
     by_broker = args.has("bootstrap-server")
-    allowed = _TYPES if by_broker else _ZOOKEEPER_TYPES
+    if not by_broker and texts.configs_no_server is not None:
+        raise _illegal(texts.configs_no_server)
+    allowed = texts.configs_types if by_broker else _ZOOKEEPER_TYPES
     server = "--bootstrap-server or --bootstrap-controller" if by_broker else "--zookeeper"
     for kind in types:
         if kind not in allowed:
@@ -133,7 +134,7 @@ def _check_types(args: Arguments, types: Sequence[str]) -> None:
         raise _illegal("Only 'users' and 'clients' entity types may be specified together")
 
 
-def _check_names(args: Arguments, types: Sequence[str]) -> None:
+def _check_names(texts: Texts, args: Arguments, types: Sequence[str]) -> None:
     names = _entity_names(args)
     if any(names) and {"brokers", "broker-loggers"} & set(types):
         for name in filter(None, names):
@@ -145,11 +146,9 @@ def _check_names(args: Arguments, types: Sequence[str]) -> None:
         return
     if {"users", "clients", "brokers", "ips"} & set(types):
         if not names:
-            raise _illegal(
-                "an entity-name or default entity must be specified with --alter of users, clients, brokers or ips"
-            )
+            raise _illegal(texts.configs_missing_entity)
     elif not any(names):
-        raise _illegal(f"an entity name must be specified with --alter of {','.join(types)}")
+        raise _illegal(texts.configs_missing_name.format(kind=",".join(types)))
 
 
 def _check_additions(args: Arguments) -> None:

@@ -17,14 +17,18 @@ _EQUALS: Final = re.compile(r"\s*=\s*(?=[^\]]*(?:\[|$))")
 _KEY: Final = re.compile(r"[a-zA-Z0-9._-]*")
 
 
-def parse_add_config(text: str) -> dict[str, str]:
-    """Keys and values of `k1=v1,k2=[v1,v2]`; brackets group commas and are taken off. Raises ToolFailure."""
+def parse_add_config(text: str, end: str = ".") -> dict[str, str]:
+    """Keys and values of `k1=v1,k2=[v1,v2]`; brackets group commas and are taken off.
+
+    `end` is that of the complaint. Raises ToolFailure.
+    """
     configs: dict[str, str] = {}
     for part in _COMMA.split(text) if text else []:
         pieces = _EQUALS.split(part)
         if len(pieces) != 2:
             raise _illegal(
-                'requirement failed: Invalid entity config: all configs to be added must be in the format "key=val".'
+                'requirement failed: Invalid entity config: all configs to be added must be in the format "key=val"'
+                + end
             )
         key, value = pieces[0].strip(), re.sub(r"[\[\]]", "", pieces[1]).strip()
         if not _KEY.fullmatch(key):

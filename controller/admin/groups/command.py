@@ -17,8 +17,9 @@ from controller.admin.groups.queries import Group, delete_group, describe_group,
 from controller.admin.groups.tables import OffsetRow, listing, member_table, offset_table, state_table
 from controller.admin.toolkit.console import Console
 from controller.admin.toolkit.options import Arguments, OptionFailure
-from controller.admin.toolkit.texts import Texts
+from controller.admin.toolkit.texts import V39, Texts
 from controller.admin.toolkit.tool import Run, Tool, Way, uncaught
+from controller.wire.errors import ErrorCode
 
 _FUTURE: Final = "java.util.concurrent.ExecutionException: "
 
@@ -77,12 +78,15 @@ async def delete(run: Run) -> None:
         run.console.line(f"Deletion of requested consumer groups ('{', '.join(done)}') was successful.")
     else:
         run.console.line("\nError: Deletion of some consumer groups failed:")
+        wrapper = _FUTURE if run.texts.wraps_group_refusals else ""
         for name, why in failed.items():
-            run.console.line(f"* Group '{name}' could not be deleted due to: {_FUTURE}{why.prefixed}")
+            run.console.line(f"* Group '{name}' could not be deleted due to: {wrapper}{why.prefixed}")
         if done:
             # The quotes are Kafka's.
             names_done = "'".join(done)
-            run.console.line(f"\nThese consumer groups were deleted successfully: '{names_done}', '")
+            run.console.line(
+                f"\nThese consumer groups were deleted successfully: '{names_done}'{run.texts.deleted_groups_end}"
+            )
     run.console.result({"deleted": done, "failed": {name: why.code.name for name, why in failed.items()}})
 
 
@@ -96,6 +100,8 @@ async def describe(run: Run) -> None:
 async def _describe(run: Run, name: str) -> dict[str, Any]:
     console, args = run.console, run.args
     group = await describe_group(run.admin, name)
+    if group.state == "Dead" and run.texts.no_group_fails:
+        raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {name} not found.")
     by_offsets = not args.count(("state", "members"))
     rows = await group_offsets.offset_rows(run, group) if by_offsets else []
     if group.state == "Dead":
@@ -165,4 +171,5 @@ def tool_of(texts: Texts, argv: Sequence[str]) -> Tool:
         check=check,
         by_brokers=Way(perform=perform, say_failed=say_failed, failed_exit=0),
         say_unparsed=uncaught,
+        texts=V39 if texts.zookeeper is not None else texts,
     )

@@ -29,6 +29,7 @@ from controller.admin.groups.reset import (
 from controller.admin.groups.tables import OffsetRow
 from controller.admin.toolkit.kafka_json import read_file
 from controller.admin.toolkit.options import UsageExit
+from controller.admin.toolkit.texts import Texts
 from controller.admin.toolkit.tool import Run
 from controller.wire.errors import ErrorCode
 from controller.wire.types import TopicPartition
@@ -182,11 +183,13 @@ async def delete(run: Run) -> None:
     except Refused as refused:
         failed = refused.code
         outcomes |= dict.fromkeys(in_order, refused)
-    run.console.line(_summary(failed, name, run.args.values("topic")))
-    row = "{:<30} {:<15} {:<15}"
+    texts = run.texts
+    run.console.line(_summary(texts, failed, name, run.args.values("topic")))
+    row = texts.offset_row
     shown = sorted(outcomes.items(), key=lambda item: f"{item[0].topic}{item[0].partition}")
-    cells = [(p.topic, p.partition if p.partition >= 0 else "Not Provided", _status(r)) for p, r in shown]
-    run.console.text("\n" + row.format("TOPIC", "PARTITION", "STATUS") + "".join(row.format(*c) for c in cells))
+    cells = [(p.topic, p.partition if p.partition >= 0 else texts.no_partition, _status(texts, r)) for p, r in shown]
+    table = row.format("TOPIC", "PARTITION", "STATUS") + "".join(row.format(*c) for c in cells)
+    run.console.text("\n" + table + ("\n" if row.startswith("\n") else ""))
     run.console.result(
         {
             "group": name,
@@ -198,17 +201,17 @@ async def delete(run: Run) -> None:
     )
 
 
-def _status(refused: Refused | None) -> str:
-    return "Successful" if refused is None else f"Error: :{refused.prefixed}"
+def _status(texts: Texts, refused: Refused | None) -> str:
+    return "Successful" if refused is None else texts.offset_error.format(error=refused.prefixed)
 
 
-def _summary(failed: ErrorCode, group: str, topics: Collection[str]) -> str:
+def _summary(texts: Texts, failed: ErrorCode, group: str, topics: Collection[str]) -> str:
     """The first line: done, or what kind of failure there was."""
     if failed is ErrorCode.NONE:
-        return f"Request succeed for deleting offsets with topic {', '.join(topics)} group {group}"
-    texts = {
+        return texts.offsets_deleted.format(topics=", ".join(topics), group=group)
+    by_code = {
         ErrorCode.INVALID_GROUP_ID: f"'{group}' is not valid.",
-        ErrorCode.GROUP_ID_NOT_FOUND: f"'{group}' does not exist.",
+        ErrorCode.GROUP_ID_NOT_FOUND: texts.no_group.format(group=group),
         ErrorCode.NON_EMPTY_GROUP: f"Deleting offsets of a consumer group '{group}' is forbidden if the group is not "
         "empty.",
     }
@@ -217,8 +220,8 @@ def _summary(failed: ErrorCode, group: str, topics: Collection[str]) -> str:
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     )
     if failed in by_partition:
-        return "\nError: Encounter some partition level error, see the follow-up details:"
-    return "\nError: " + texts.get(failed, f"Encounter some unknown error: {failed.name}")
+        return f"\nError: {texts.offsets_deleted_in_part}"
+    return "\nError: " + by_code.get(failed, f"Encounter some unknown error: {failed.name}")
 
 
 async def offset_rows(run: Run, group: Group) -> list[OffsetRow]:

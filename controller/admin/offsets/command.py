@@ -6,6 +6,7 @@ import asyncio
 import re
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 from controller.admin.cluster.failures import Refused, ToolFailure, class_and_message
@@ -13,7 +14,7 @@ from controller.admin.cluster.offsets import list_offsets
 from controller.admin.cluster.queries import TopicInfo, describe_topics, topic_names
 from controller.admin.offsets import one_topic
 from controller.admin.toolkit.console import Console
-from controller.admin.toolkit.options import COMMAND_CONFIG, Arguments, Option, OptionTable, java_integer
+from controller.admin.toolkit.options import COMMAND_CONFIG, Arguments, Option, OptionFailure, OptionTable, java_integer
 from controller.admin.toolkit.texts import Texts
 from controller.admin.toolkit.tool import Run, Tool, Way
 from controller.admin.topics.filter import matching, topic_pattern
@@ -50,9 +51,13 @@ TABLE: Final = OptionTable(
 )
 
 
-def check(args: Arguments) -> None:
-    """Raises ToolFailure."""
+def check(texts: Texts, args: Arguments) -> None:
+    """Raises ToolFailure, UsageExit."""
+    if args.has("broker-list") and not texts.offsets_broker_list:
+        raise OptionFailure("broker-list is not a recognized option", "UnrecognizedOptionException")
     if not args.count(("bootstrap-server", "broker-list")):
+        if texts.offsets_missing_server is None:
+            args.require("bootstrap-server")
         raise ToolFailure("Missing required option(s) [bootstrap-server]", java_class=_TERSE)
     if args.has("topic-partitions") and args.count(("topic", "partitions")):
         raise _terse("--topic-partitions cannot be used with --topic or --partitions")
@@ -165,7 +170,7 @@ def tool_of(texts: Texts, _argv: Sequence[str]) -> Tool:
         return one_topic.tool(texts, say_failed)
     return Tool(
         table=TABLE,
-        check=check,
+        check=partial(check, texts),
         by_brokers=Way(perform=perform, say_failed=say_failed),
         say_unparsed=say_failed,
         servers=("bootstrap-server", "broker-list"),

@@ -128,7 +128,7 @@ def tool_of(texts: Texts, _argv: Sequence[str]) -> Tool:
     older = texts.zookeeper is not None
     return Tool(
         table=options_2x.table(texts) if older else TABLE,
-        check=partial(options_2x.check, texts) if older else check,
+        check=partial(options_2x.check if older else check, texts),
         by_brokers=way if texts.asks_brokers else None,
         by_zookeeper=way if older else None,
         say_unparsed=uncaught,

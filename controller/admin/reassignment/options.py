@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from controller.admin.toolkit.options import COMMAND_CONFIG, Arguments, Option, OptionTable, UsageExit
+from controller.admin.toolkit.texts import Texts
 
 ACTIONS: Final = ("generate", "execute", "verify", "cancel", "list")
 _SERVER: Final = ("bootstrap-server", "command-config")
@@ -112,14 +113,14 @@ TABLE: Final = OptionTable(
 )
 
 
-def check(args: Arguments) -> None:
+def check(texts: Texts, args: Arguments) -> None:
     """Raises UsageExit for the first thing that does not go together."""
     actions = [name for name in ACTIONS if args.has(name)]
     if len(actions) != 1:
         raise UsageExit("Command must include exactly one action: --generate, --execute, --verify, --cancel, --list")
     action = actions[0]
     if not args.has("bootstrap-server"):
-        raise UsageExit("Please specify --bootstrap-server")
+        raise UsageExit(texts.no_server)
     args.require(*_REQUIRED[action])
     permitted = {action, *_SERVER, *_OWN, *_REQUIRED[action], *_PERMITTED[action]}
     for name in args.names:

@@ -53,7 +53,7 @@ JSON: Final = Option(name="json", help="Print the result as one JSON value, for 
 #: Taken off before the rest is parsed (see `commands.split_compat`); here for the help.
 COMPAT: Final = Option(
     name="compat",
-    argument="2.0, 2.6 or 3.9",
+    argument="2.0, 2.6, 3.9 or 4.1",
     help="Work as the tool of this Kafka did; 2.x on ZooKeeper with --zookeeper where that version did. Default: 3.9.",
 )
 HELP: Final = Option(name="help", help="Print usage information.")

@@ -60,6 +60,37 @@ class Texts:
     default_described: str
     #: Packages of the exceptions that trace lines name, by those of today.
     classes: Mapping[str, str]
+    #: §2.2: `--delete-config` does nothing and is answered with this; None where it is refused.
+    delete_config_ignored: str | None = None
+    #: §3.1, §4.3: no server is named.
+    no_server: str = "Please specify --bootstrap-server"
+    configs_no_server: str | None = None
+    #: §4.3: `--alter` without a name; the types that brokers take; what ends the complaint about `--add-config`.
+    configs_missing_name: str = "an entity name must be specified with --alter of {kind}"
+    configs_missing_entity: str = (
+        "an entity-name or default entity must be specified with --alter of users, clients, brokers or ips"
+    )
+    configs_types: tuple[str, ...] = (
+        "topics", "clients", "users", "brokers", "ips", "broker-loggers", "client-metrics",
+    )  # fmt: skip
+    configs_format: str = "."
+    #: §4.3: `--describe` of what there is not; None where the cluster's refusal is said.
+    no_such_entity: str | None = None
+    #: §4.5: `--delete-offsets`: done, done in part, a missing group; a row of its table, what stands there for no
+    #: partition and for a refusal.
+    offsets_deleted: str = "Request succeed for deleting offsets with topic {topics} group {group}"
+    offsets_deleted_in_part: str = "Encounter some partition level error, see the follow-up details:"
+    no_group: str = "'{group}' does not exist."
+    offset_row: str = "{:<30} {:<15} {:<15}"
+    no_partition: str = "Not Provided"
+    offset_error: str = "Error: :{error}"
+    #: §4.5: `--describe` of a missing group is a failure; refusals of `--delete` came out of a future; its last line.
+    no_group_fails: bool = False
+    wraps_group_refusals: bool = True
+    deleted_groups_end: str = ", '"
+    #: §4.4: no server is named (None: as other tools say it), and the old name of the option.
+    offsets_missing_server: str | None = "Missing required option(s) [bootstrap-server]"
+    offsets_broker_list: bool = True
     #: §2.2: the log line of a failure of kafka-topics ends with this logger.
     topic_logger: str = "org.apache.kafka.tools.TopicCommand"
     #: §0.8: what stands before the second option in a complaint about two.
@@ -339,5 +370,46 @@ V20: Final = replace(
     ),
 )
 
+_MOVED_CLASSES: Final = ("AdminCommandFailedException", "AdminOperationException")
+#: The tools of KRaft's time. The cluster's own refusals are in the words of whatever cluster it is.
+V41: Final = replace(
+    V39,
+    version="4.1",
+    missing_topic="Topic '{topic}' does not exist as expected",
+    config_with_alter=(
+        'Option combination "[[bootstrap-server], [config]]" can\'t be used with option "[alter]" (To alter topic '
+        "configurations, the kafka-configs tool can be used.)"
+    ),
+    delete_config_ignored=(
+        "delete-config option is no longer supported and deprecated since version 4.0. The config will be fully "
+        "removed in future releases."
+    ),
+    version_line="4.1.0",
+    newer_parser=True,
+    no_server="Please specify either --bootstrap-server or --bootstrap-controller",
+    configs_no_server="Either --bootstrap-server or --bootstrap-controller must be specified.",
+    configs_missing_name="An entity name must be specified with --alter of {kind}",
+    configs_missing_entity=(
+        "An entity-name or default entity must be specified with --alter of users, clients, brokers or ips"
+    ),
+    no_such_entity="The {kind} '{name}' doesn't exist and doesn't have dynamic config.",
+    offsets_deleted="Request succeeded for deleting offsets from group {group}.",
+    offsets_deleted_in_part="Encountered some partition-level error, see the follow-up details.",
+    no_group="The group id does not exist.",
+    no_group_fails=True,
+    wraps_group_refusals=False,
+    deleted_groups_end="",
+    offset_row="\n{:<15} {:<10} {:<15}",
+    no_partition="-",
+    offset_error="Error: {error}",
+    configs_types=("topics", "clients", "users", "brokers", "ips", "client-metrics", "groups", "broker-loggers"),
+    configs_format=' or  "key=[val1,val2]" to group values which contain commas.',
+    offsets_missing_server=None,
+    offsets_broker_list=False,
+    classes={f"org.apache.kafka.server.common.{name}": f"org.apache.kafka.tools.{name}" for name in _MOVED_CLASSES},
+)
+
 #: By what `--compat` takes.
-VERSIONS: Final[Mapping[str, Texts]] = {"2.0": V20, "2.6": V26, "3.9": V39, "3.9.1": V39}
+VERSIONS: Final[Mapping[str, Texts]] = {
+    "2.0": V20, "2.6": V26, "3.9": V39, "3.9.1": V39, "4.1": V41, "4.1.0": V41,
+}  # fmt: skip

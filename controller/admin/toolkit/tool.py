@@ -84,6 +84,8 @@ class Tool:
     #: Unless the property file says otherwise.
     timeouts: Timeouts = field(default_factory=Timeouts)
     texts: Texts = V39
+    #: The tool of KRaft's time, where it depends on the cluster which one is meant.
+    on_kraft: Callable[[], Tool] | None = None
 
 
 async def run_async(tool: Tool, argv: Sequence[str], machine: Machine) -> int:
@@ -142,6 +144,10 @@ async def _by_brokers(tool: Tool, way: Way, args: Arguments, console: Console, m
         console.result({"error": str(failure)})
         return 1
     async with admin:
+        if tool.on_kraft is not None and await admin.is_of_4x():
+            tool = tool.on_kraft()
+            assert tool.by_brokers is not None
+            way = tool.by_brokers
         run = Run(args=args, cluster=ByBrokers(admin), console=console, machine=machine, texts=tool.texts)
         return await _perform(tool, way, run)
 

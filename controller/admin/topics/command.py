@@ -147,7 +147,7 @@ def tool_of(texts: Texts, _argv: Sequence[str]) -> Tool:
     by_brokers = Way(perform=perform, say_failed=partial(say_failed, texts))
     return Tool(
         table=options_2x.table(texts) if older else TABLE,
-        check=partial(options_2x.check, texts) if older else check,
+        check=partial(options_2x.check if older else check, texts),
         by_brokers=by_brokers if texts.asks_brokers else None,
         by_zookeeper=Way(perform=by_znodes.perform, say_failed=partial(say_failed, texts)) if older else None,
         say_unparsed=uncaught if older else message_and_trace,

@@ -6,7 +6,7 @@ from typing import Final
 
 from controller.admin.cluster.failures import ToolFailure
 from controller.admin.toolkit.options import COMMAND_CONFIG, Arguments, Option, OptionTable, UsageExit
-from controller.admin.toolkit.texts import V39
+from controller.admin.toolkit.texts import Texts
 
 ACTIONS: Final = ("create", "list", "alter", "describe", "delete")
 #: Each report of describe.
@@ -93,7 +93,7 @@ _EXCEPT: Final = {
 _OVERRIDES: Final = "topics-with-overrides"
 
 
-def check(args: Arguments) -> None:
+def check(texts: Texts, args: Arguments) -> None:
     """The first thing that does not go together. Raises UsageExit; ToolFailure for a missing server."""
     if args.count(ACTIONS) != 1:
         raise UsageExit("Command must include exactly one action: --list, --describe, --create, --alter or --delete")
@@ -101,8 +101,8 @@ def check(args: Arguments) -> None:
         raise ToolFailure("--bootstrap-server must be specified", java_class="java.lang.IllegalArgumentException")
     _check_topic(args)
     _check_explain(args)
-    _check_alter(args)
-    _check_conflicts(args)
+    _check_alter(texts, args)
+    _check_conflicts(texts, args)
 
 
 def _check_topic(args: Arguments) -> None:
@@ -118,19 +118,18 @@ def _check_explain(args: Arguments) -> None:
         args.require("explain")
 
 
-def _check_alter(args: Arguments) -> None:
+def _check_alter(texts: Texts, args: Arguments) -> None:
     if args.has("alter"):
-        _refuse_config(args)
+        if args.has("config"):
+            raise UsageExit(texts.config_with_alter)
         args.require("partitions")
 
 
-def _refuse_config(args: Arguments) -> None:
-    if args.has("config"):
-        raise UsageExit(V39.config_with_alter)
-
-
-def _check_conflicts(args: Arguments) -> None:
+def _check_conflicts(texts: Texts, args: Arguments) -> None:
     for name, others in _EXCEPT.items():
+        if name == "delete-config" and args.has(name) and texts.delete_config_ignored is not None:
+            args.warn(texts.delete_config_ignored)
+            continue
         args.refuse_with(name, *others)
     if args.has("create"):
         args.refuse_with("replica-assignment", "partitions", "replication-factor")

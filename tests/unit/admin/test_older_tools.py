@@ -651,4 +651,6 @@ def test_brokers_that_run_take_only_throttles_by_znode(stage: Stage) -> None:
 
 
 def test_a_version_that_is_not_known(stage: Stage) -> None:
-    assert stage.run("topics", "--list", "--zk", compat="1.0")[2] == ("--compat 1.0: expected one of 2.0, 2.6, 3.9\n")
+    assert stage.run("topics", "--list", "--zk", compat="1.0")[2] == (
+        "--compat 1.0: expected one of 2.0, 2.6, 3.9, 4.1\n"
+    )
