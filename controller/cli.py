@@ -55,7 +55,7 @@ _TWO_PARSERS: Final = {
 }
 _LOCAL: Final = "A cluster on this machine"
 _RECORDS: Final = "Records for any cluster"
-_TOOLS: Final = "Kafka's tools, with Kafka's flags"
+TOOLS: Final = "Kafka's tools, with Kafka's flags"
 _ANSWERS: Final = "What Kafka's tools do not tell"
 _PROGRAMS: Final = "The programs themselves"
 
@@ -75,15 +75,15 @@ COMMANDS: Final[dict[str, Command]] = {
     "load": Command("controller.local.load.command:main", "send and read; is anything acknowledged missing?", _RECORDS),
     "produce": Command("controller.local.load.hand:produce_main", "send records by hand", _RECORDS),
     "consume": Command("controller.local.load.hand:consume_main", "print records", _RECORDS),
-    "topics": Command("controller.admin.commands:topics.main", "kafka-topics", _TOOLS),
+    "topics": Command("controller.admin.commands:topics.main", "kafka-topics", TOOLS),
     "reassign-partitions": Command(
-        "controller.admin.commands:reassign_partitions.main", "kafka-reassign-partitions", _TOOLS
+        "controller.admin.commands:reassign_partitions.main", "kafka-reassign-partitions", TOOLS
     ),
-    "leader-election": Command("controller.admin.commands:leader_election.main", "kafka-leader-election", _TOOLS),
-    "log-dirs": Command("controller.admin.commands:log_dirs.main", "kafka-log-dirs", _TOOLS),
-    "configs": Command("controller.admin.commands:configs.main", "kafka-configs", _TOOLS),
-    "consumer-groups": Command("controller.admin.commands:consumer_groups.main", "kafka-consumer-groups", _TOOLS),
-    "get-offsets": Command("controller.admin.commands:get_offsets.main", "kafka-get-offsets", _TOOLS),
+    "leader-election": Command("controller.admin.commands:leader_election.main", "kafka-leader-election", TOOLS),
+    "log-dirs": Command("controller.admin.commands:log_dirs.main", "kafka-log-dirs", TOOLS),
+    "configs": Command("controller.admin.commands:configs.main", "kafka-configs", TOOLS),
+    "consumer-groups": Command("controller.admin.commands:consumer_groups.main", "kafka-consumer-groups", TOOLS),
+    "get-offsets": Command("controller.admin.commands:get_offsets.main", "kafka-get-offsets", TOOLS),
     "snapshot": Command("controller.admin.snapshot.command:main", "a cluster's shape and rates as a file", _ANSWERS),
     "why": Command("controller.local.why_local:main", "why a partition is offline, lags or is stuck", _ANSWERS),
     "rehearse": Command("controller.rehearse.command:main", "play a plan against a cluster on virtual time", _ANSWERS),
@@ -143,7 +143,7 @@ def _forget_output() -> None:
 
 def with_bootstrap(command: Command, words: list[str]) -> list[str]:
     """A tool's words; where they name no cluster, the one of the data folder (KWOB_DATA, else ./kwob-data), if any."""
-    if command.heading != _TOOLS or not words or any(word.partition("=")[0] in _NAME_A_CLUSTER for word in words):
+    if command.heading != TOOLS or not words or any(word.partition("=")[0] in _NAME_A_CLUSTER for word in words):
         return words
     data = os.environ.get("KWOB_DATA") or "kwob-data"
     try:
@@ -193,16 +193,16 @@ def completions() -> Pages:
     summaries = {name: command.summary for name, command in COMMANDS.items()}
     pages: Pages = {"": Page(commands=summaries, flags={"--help": "all commands", "--version": "of kwob"})}
     for name, command in COMMANDS.items():
-        if command.heading == _TOOLS:
-            tool = _made(command.target.removesuffix(".main"))
+        if command.heading == TOOLS:
+            tool = made(command.target.removesuffix(".main"))
             pages[name] = Page(flags={f"--{option}": text for option, text in tool.options().items()})
         else:
-            pages |= pages_of(name, *map(_made, _parsers_of(name, command)))
+            pages |= pages_of(name, *map(made, parsers_of(name, command)))
     pages["completion"] = Page(commands=dict.fromkeys(SHELLS, ""))
     return pages
 
 
-def _parsers_of(name: str, command: Command) -> list[str]:
+def parsers_of(name: str, command: Command) -> list[str]:
     """Where a command's parsers are made: beside `main` in `command_line`, with the same beginning of the name."""
     if name in _TWO_PARSERS:
         return list(_TWO_PARSERS[name])
@@ -212,11 +212,12 @@ def _parsers_of(name: str, command: Command) -> list[str]:
 
 
 def _load(target: str) -> Callable[[Sequence[str]], int]:
-    loaded: Callable[[Sequence[str]], int] = _made(target)
+    loaded: Callable[[Sequence[str]], int] = made(target)
     return loaded
 
 
-def _made(target: str) -> Any:
+def made(target: str) -> Any:
+    """What `module:name` names, loaded."""
     module, _, name = target.partition(":")
     return attrgetter(name)(import_module(module))
 

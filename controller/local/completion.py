@@ -30,6 +30,12 @@ class Page:
 Pages = dict[str, Page]
 
 
+def subcommands(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
+    """The parsers of a parser's subcommands, by name."""
+    actions = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
+    return {name: sub for action in actions for name, sub in action.choices.items()}
+
+
 def pages_of(path: str, *makers: Callable[[], argparse.ArgumentParser]) -> Pages:
     """The pages of a command and of its subcommands, of what several parsers take together."""
     pages: Pages = {path: Page()}
@@ -52,9 +58,7 @@ def _pages(path: str, parser: argparse.ArgumentParser) -> Pages:
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
             summaries = {choice.dest: choice.help or "" for choice in action._choices_actions}
-            for name, sub in action.choices.items():
-                commands[name] = summaries.get(name, "")
-                pages |= _pages(f"{path} {name}", sub)
+            commands |= {name: summaries.get(name, "") for name in action.choices}
         elif not action.option_strings and action.choices is not None:
             commands |= {str(choice): "" for choice in action.choices}
         for flag in action.option_strings:
@@ -62,6 +66,8 @@ def _pages(path: str, parser: argparse.ArgumentParser) -> Pages:
                 flags[flag] = action.help or ""
                 if action.choices is not None:
                     choices[flag] = [str(choice) for choice in action.choices]
+    for name, sub in subcommands(parser).items():
+        pages |= _pages(f"{path} {name}", sub)
     return {path: Page(commands=commands, flags=flags, choices=choices)} | pages
 
 

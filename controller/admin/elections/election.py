@@ -13,10 +13,11 @@ from typing import Final
 from controller.admin.cluster.failures import ClusterUnreachable, Refused, ToolFailure
 from controller.admin.cluster.port import COMMAND_FAILED
 from controller.admin.cluster.queries import Outcomes, elect_leaders
+from controller.admin.elections.texts import ELECTION, ElectionTexts
 from controller.admin.toolkit import kafka_json as kj
 from controller.admin.toolkit.console import commas
 from controller.admin.toolkit.options import Option
-from controller.admin.toolkit.texts import ELECTION, V39, ElectionTexts, Texts
+from controller.admin.toolkit.texts import V39, Texts
 from controller.admin.toolkit.tool import Run, message_and_trace, uncaught
 from controller.wire.errors import ErrorCode
 from controller.wire.types import TopicPartition

@@ -10,10 +10,11 @@ from controller.admin.cluster.client import Timeouts
 from controller.admin.cluster.failures import ToolFailure, class_and_message
 from controller.admin.cluster.znodes import NodeExists
 from controller.admin.elections.election import ADMIN_CONFIG, elect, say_outcomes
+from controller.admin.elections.texts import PREFERRED
 from controller.admin.toolkit import kafka_json as kj
 from controller.admin.toolkit.console import Console, commas
 from controller.admin.toolkit.options import Arguments, Option, OptionTable, UsageExit
-from controller.admin.toolkit.texts import DEPRECATED_ELECTION, PREFERRED, Texts
+from controller.admin.toolkit.texts import DEPRECATED_ELECTION, Texts
 from controller.admin.toolkit.tool import Run, Tool, Way, uncaught
 from controller.wire.types import TopicPartition
 from controller.wire.znodes import PreferredReplicaElectionZNode, decode_partitions, encode_partitions

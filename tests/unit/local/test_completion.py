@@ -9,23 +9,22 @@ import subprocess
 import pytest
 
 from controller import cli
-from controller.local.completion import SHELLS, pages_of, script
+from controller.local.completion import SHELLS, pages_of, script, subcommands
 
 
 def parsers() -> dict[str, argparse.ArgumentParser]:
     """The parser of each command that is not one of Kafka's tools, by `command` or `command program`."""
     made = {}
     for name, command in cli.COMMANDS.items():
-        if command.heading != cli._TOOLS:
-            for number, target in enumerate(cli._parsers_of(name, command)):
-                made[f"{name} {number}".removesuffix(" 0")] = cli._made(target)()
+        if command.heading != cli.TOOLS:
+            for number, target in enumerate(cli.parsers_of(name, command)):
+                made[f"{name} {number}".removesuffix(" 0")] = cli.made(target)()
     return made
 
 
 def pages(parser: argparse.ArgumentParser) -> list[argparse.ArgumentParser]:
     """A parser and its subcommands'."""
-    subs = [a for a in parser._actions if isinstance(a, argparse._SubParsersAction)]
-    return [parser, *(page for sub in subs for one in sub.choices.values() for page in pages(one))]
+    return [parser, *(page for one in subcommands(parser).values() for page in pages(one))]
 
 
 @pytest.mark.parametrize("name", sorted(parsers()))
