@@ -63,7 +63,8 @@ def _validate_parser(commands: Any) -> None:
         help="hold the replay against recorded runs of a real Kafka",
         **help_end(["kwob replay validate --runs recorded", "kwob replay validate --runs recorded --page figures.md"]),
     )
-    one.add_argument("--runs", type=Path, required=True, metavar="DIR", help="a run (truth.jsonl), or a folder of them")
+    runs: dict[str, Any] = {"type": Path, "required": True, "action": "append", "metavar": "DIR"}
+    one.add_argument("--runs", **runs, help="a run (truth.jsonl), or a folder of them; of ZooKeeper or KRaft mode")
     one.add_argument("--page", type=Path, metavar="FILE", help="write the figures as a Markdown page")
     one.add_argument(
         "--time-zone", metavar="ZONE", help="of the JVMs (default: what scenario.md of the run says, or UTC)"
@@ -97,6 +98,11 @@ def _with_input(commands: Any, name: str, *, help: str) -> argparse.ArgumentPars
     paths: dict[str, Any] = {"type": Path, "metavar": "PATH", "action": "append", "default": []}
     one.add_argument("--trace", **paths, help="a trace (.jsonl, .jsonl.gz), a folder of them, or ingested rows")
     one.add_argument("--kafka-logs", **paths, help="log files of a real cluster, or a folder of them")
+    one.add_argument(
+        "--metadata-log",
+        **paths,
+        help="__cluster_metadata-0 of a KRaft cluster: segments, snapshots, folders; also beside --kafka-logs",
+    )
     one.add_argument(
         "--time-zone",
         action="append",
@@ -161,6 +167,7 @@ def _run(asked: argparse.Namespace) -> int:
         source=Source(
             traces=tuple(asked.trace),
             kafka_logs=tuple(asked.kafka_logs),
+            metadata_logs=tuple(asked.metadata_log),
             zones=tuple(asked.time_zone),
             only=tuple(asked.only),
             brokers=tuple(asked.broker),
@@ -232,8 +239,8 @@ _COMMANDS: Final = {"validate": _validate, "show": _show}
 
 def _refuse(asked: argparse.Namespace) -> None:
     """What can be said without looking at any file."""
-    if not asked.trace and not asked.kafka_logs:
-        raise ReplayRefused("--trace PATH or --kafka-logs PATH is needed")
+    if not asked.trace and not asked.kafka_logs and not asked.metadata_log:
+        raise ReplayRefused("--trace PATH, --kafka-logs PATH or --metadata-log PATH is needed")
     if asked.command != "run":
         return
     parse(asked.what_if)
@@ -247,8 +254,17 @@ def _first_line(error: BaseException) -> str:
 
 def _print_ingested(console: Console, out: Path, summary: dict[str, Any]) -> None:
     console.print(f"{summary['rows']} rows, {summary['duplicates']} duplicates", highlight=False)
+    _print_metadata(console, summary)
     _print_odd(console, summary)
     console.print(f"rows: {out / 'trace'}", highlight=False, soft_wrap=True)
+
+
+def _print_metadata(console: Console, summary: dict[str, Any]) -> None:
+    """What the metadata log is, and what it is not."""
+    from broker_sim.replay.metadata_log.words import words
+
+    for line in words(summary["metadata_log"]) if "metadata_log" in summary else ():
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
 
 
 def _print_odd(console: Console, summary: dict[str, Any]) -> None:
@@ -284,6 +300,7 @@ def _print(console: Console, out: Path, summary: dict[str, Any], findings: list[
         f"{summary['duplicates']} duplicates",
         highlight=False,
     )
+    _print_metadata(console, summary)
     _print_odd(console, summary)
     console.print(table)
     for finding in findings:

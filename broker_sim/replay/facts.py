@@ -9,12 +9,18 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 from broker_sim.replay.rows import OutcomeKind
-from controller.wire.trace import STOP_DELETE, STOP_DELETE_TOPIC, TraceEvent
+from controller.wire.trace import STOP_DELETE, STOP_DELETE_TOPIC, STOP_UNKNOWN, TraceEvent
 
 #: `kind` of the fact that a broker deleted its replica, which the deletion of the topic may be the reason of.
 REPLICA_DELETED: Final = "replica_deleted"
+#: `kind` of the fact that what follows is not known until the next state.
+STATE_UNKNOWN: Final = "state_unknown"
 #: `value` of a `stop` row -> the kind of fact that it is.
-STOP_FACTS: Final = {STOP_DELETE: REPLICA_DELETED, STOP_DELETE_TOPIC: TraceEvent.DELETE.value}
+STOP_FACTS: Final = {
+    STOP_DELETE: REPLICA_DELETED,
+    STOP_DELETE_TOPIC: TraceEvent.DELETE.value,
+    STOP_UNKNOWN: STATE_UNKNOWN,
+}
 #: Changes of the ISR; where no broker wrote one of a partition, those that the rules derived count.
 ISR_CHANGES: Final = (TraceEvent.ISR_SHRINK.value, TraceEvent.ISR_EXPAND.value)
 #: Events of a trace that are facts as they stand, beside the changes of the ISR that were written.
@@ -46,6 +52,7 @@ FACT_ORDER: Final = {
     TraceEvent.ISR_EXPAND.value: 7,
     OutcomeKind.CATCH_UP.value: 8,
     REPLICA_DELETED: 9,
+    STATE_UNKNOWN: 10,
 }
 
 

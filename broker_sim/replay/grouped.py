@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
 import pyarrow as pa
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
 
 from broker_sim.isr import PROFILES
 from broker_sim.replay.facts import FactRow
@@ -63,6 +65,11 @@ def fold_histories(end_ts: int, schema: pa.Schema) -> ArrowStep:
         yield from out.rest()
 
     return step
+
+
+def arrow_schema(ddl: str) -> pa.Schema:
+    """The Arrow schema of Spark's DDL."""
+    return to_arrow_schema(StructType.fromDDL(ddl))
 
 
 class ArrowBatches:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from broker_sim.replay.facts import REPLICA_DELETED, DerivedRow, FactRow, WindowKind
+from broker_sim.replay.facts import REPLICA_DELETED, STATE_UNKNOWN, DerivedRow, FactRow, WindowKind
 from broker_sim.replay.rows import LeftBy, OutcomeKind
 from controller.wire.trace import TraceEvent
 
@@ -105,16 +105,21 @@ class PartitionHistory:
             self._close(kind, end_ts, is_open=True)
         self._tell_reassignment()
 
-    def _end(self, ts: int) -> None:
+    def _end(self, ts: int, *, is_open: bool = False) -> None:
         """The partition's life is over: windows end, and nothing of it is carried into another life of that name."""
         for kind in list(self._open):
-            self._close(kind, ts, is_open=False)
+            self._close(kind, ts, is_open=is_open)
         self._tell_reassignment(ended_ms=ts)
         fresh = PartitionHistory()
         for name in ("_leader", "_leader_up", "_epoch", "_version", "_isr", "_replicas", "_adding", "_removing"):
             setattr(self, name, getattr(fresh, name))
         self._known, self._last_leader, self._is_deleted = False, None, True
         self._left.clear()
+
+    def _unknown(self, row: FactRow) -> None:
+        """What follows is in no file: windows are left open there, and the next state is taken as it comes."""
+        self._end(row.ts, is_open=True)
+        self._is_deleted = False
 
     # -- facts ---------------------------------------------------------------------------------------------------
 
@@ -398,6 +403,7 @@ _FACTS: Final[dict[str, Callable[[PartitionHistory, FactRow], Any]]] = {
     TraceEvent.ASSIGN.value: PartitionHistory._assigned,
     TraceEvent.DELETE.value: PartitionHistory._deleted,
     REPLICA_DELETED: PartitionHistory._replica_deleted,
+    STATE_UNKNOWN: PartitionHistory._unknown,
     OutcomeKind.SHRINK.value: PartitionHistory._isr_changed,
     OutcomeKind.EXPAND.value: PartitionHistory._isr_changed,
     OutcomeKind.LEADER_DOWN.value: PartitionHistory._leader_down,

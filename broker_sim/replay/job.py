@@ -161,7 +161,10 @@ def _staged(rows: DataFrame, stage: Path, name: str) -> DataFrame:
 
 
 def _ingest_words(inputs: Inputs) -> str:
-    return "read and sort the log files" if inputs.logs else "read and sort the trace"
+    if inputs.traces or inputs.layout:
+        return "read and sort the trace"
+    names = [name for name, files in (("log files", inputs.logs), ("metadata log", inputs.metadata)) if files]
+    return f"read and sort the {' and the '.join(names)}"
 
 
 def _tables(few: DataFrame, outcomes: DataFrame, derived: DataFrame, *, span_ms: int) -> dict[str, DataFrame]:
@@ -210,6 +213,7 @@ def _ingested(settings: ReplaySettings, counts: dict[str, Any]) -> dict[str, Any
         "duplicates": counts[verdicts.DUPLICATE],
         "quarantined": counts["quarantined"],
         "noticed": counts["noticed"],
+        **{name: counts[name] for name in (ingest_job.METADATA,) if name in counts},
     }
 
 

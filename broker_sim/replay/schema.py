@@ -20,9 +20,12 @@ ADDED_COLUMNS: Final[dict[str, str]] = {"role": "string", "run": "bigint", "file
 TRACE_COLUMNS: Final = (*COLUMNS, *ADDED_COLUMNS)
 TRACE_DDL: Final = ", ".join(f"`{name}` {kind}" for name, kind in {**COLUMNS, **ADDED_COLUMNS}.items())
 
-#: `src` of a row: read from a log line, put together from what other lines imply; else `trace`, by a simulated broker.
+#: `src` of a row: read from a log line, put together from what other lines imply, read from a KRaft cluster's metadata
+#: log, or from a snapshot of it, which tells a state and not since when; else `trace`, by a simulated broker.
 SRC_LOG: Final = "log"
 SRC_INFERRED: Final = "inferred"
+SRC_METADATA: Final = "metadata"
+SRC_SNAPSHOT: Final = "snapshot"
 
 #: What could not be used, line by line.
 QUARANTINE_COLUMNS: Final = ("reason", "source", "file", "line")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import reduce
 from typing import Final
 
@@ -14,6 +14,7 @@ from pyspark.sql.types import StructType
 from broker_sim.replay.facts import FACT_EVENTS, FACT_ORDER, FACT_OUTCOMES, ISR_CHANGES, STOP_FACTS, WindowKind
 from broker_sim.replay.grouped import fold_histories, replay_lanes
 from broker_sim.replay.ingest.layout import Ingested
+from broker_sim.replay.logs.held import SEQ_SHIFT
 from broker_sim.replay.rows import ALIVENESS_RUN, RULES_OFF, Measure, OutcomeKind
 from broker_sim.replay.schema import (
     COPY_PROGRESS_COLUMNS,
@@ -30,6 +31,8 @@ from broker_sim.replay.schema import (
     PARTITION_KEY,
     SRC_INFERRED,
     SRC_LOG,
+    SRC_METADATA,
+    SRC_SNAPSHOT,
 )
 
 _LEADERSHIP: Final = ("leader", "follower", "stop")
@@ -66,6 +69,7 @@ def shared_rows(few: DataFrame, processes: DataFrame) -> DataFrame:
         _rules_off(of_brokers, keys),
         _ticks(few.filter(F.col("role") == "broker")),
         _aliveness(few, keys),
+        *_cluster_configs(few, keys),
     )
     return reduce(DataFrame.unionByName, parts)
 
@@ -140,6 +144,18 @@ def _aliveness(few: DataFrame, keys: DataFrame) -> DataFrame:
     return every.transform(_as_lane_rows, run=F.lit(ALIVENESS_RUN).cast("bigint"), seq=F.col("ts"))
 
 
+def _cluster_configs(few: DataFrame, keys: DataFrame) -> Iterator[DataFrame]:
+    """Settings that a controller tells (a KRaft cluster's metadata log has them once, not once a broker): those of a
+    topic for its lanes, those of a broker for its own, those of all brokers for all. They take effect by their time."""
+    rows = few.filter((F.col("role") == "controller") & (F.col("ev") == "config")).drop("partition", "broker")
+    of_topics = rows.filter("topic IS NOT NULL").join(keys, on="topic", how="inner")
+    own = F.col("replica").isNull() | (F.col("replica") == F.col("broker"))
+    of_brokers = rows.filter("topic IS NULL").drop("topic").join(keys, on=own, how="inner")
+    seq = F.col("ts") * (1000 << SEQ_SHIFT)
+    for frame, of_topic in ((of_topics, True), (of_brokers, False)):
+        yield frame.transform(_as_lane_rows, of_topic=F.lit(of_topic), run=F.lit(0).cast("bigint"), seq=seq)
+
+
 def replayed(lane_rows: DataFrame, *, profile: str) -> DataFrame:
     """The rules over every lane: outcomes, unordered."""
     schema = to_arrow_schema(StructType.fromDDL(OUTCOME_DDL))
@@ -159,8 +175,9 @@ def emitted_changes(trace: DataFrame) -> DataFrame:
 
 
 def source_of(src: Column) -> Column:
-    """The `source` column from a row's `src`: `trace`, `log` or `inferred`."""
-    return F.when(src.isin(SRC_LOG, "zk"), "log").when(src == SRC_INFERRED, SRC_INFERRED).otherwise("trace")
+    """The `source` column from a row's `src`: `trace`, `log`, `inferred`, `metadata` or `snapshot`."""
+    told = src.isin(SRC_INFERRED, SRC_METADATA, SRC_SNAPSHOT)
+    return F.when(src.isin(SRC_LOG, "zk"), "log").when(told, src).otherwise("trace")
 
 
 def isr_history(trace: DataFrame, outcomes: DataFrame) -> DataFrame:

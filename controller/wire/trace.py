@@ -18,6 +18,8 @@ READABLE_VERSIONS: Final = (1, 2)
 STOP_KEEP: Final = "keep"
 STOP_DELETE: Final = "delete"
 STOP_DELETE_TOPIC: Final = "delete_topic"
+#: Nobody stopped: what becomes of the partition is in no file that was read.
+STOP_UNKNOWN: Final = "unknown"
 #: `value` of a `controller` row, whose `epoch` is the controller epoch.
 CONTROLLER_ELECTED: Final = "elected"
 CONTROLLER_RESIGNED: Final = "resigned"

@@ -26,6 +26,6 @@ NAMES: Final = (
 @pytest.mark.skipif(not RUNS.is_dir(), reason="the recorded runs are not beside the repository (../shared/data/isr)")
 @pytest.mark.parametrize("name", NAMES)
 def test_spark_changes_no_figure(spark: SparkSession, name: str) -> None:
-    runs = validation_job.look(RUNS / name)
+    runs = validation_job.look([RUNS / name])
     ways = ("trace", "states", "requests")
     assert validation_job.validate(runs, spark=spark, ways=ways) == validation_job.validate(runs, ways=ways)

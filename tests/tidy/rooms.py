@@ -87,8 +87,16 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "controller.wire",
     ),
     "broker_sim.replay.logs": (f"{_REPLAY}.errors", f"{_REPLAY}.grouped", f"{_REPLAY}.schema", "controller.wire"),
+    "broker_sim.replay.metadata_log": (
+        f"{_REPLAY}.errors",
+        f"{_REPLAY}.grouped",
+        f"{_REPLAY}.schema",
+        f"{_REPLAY}.tables",
+        "controller.wire",
+    ),
     "broker_sim.replay.ingest": (
         f"{_REPLAY}.logs",
+        f"{_REPLAY}.metadata_log",
         f"{_REPLAY}.errors",
         f"{_REPLAY}.schema",
         f"{_REPLAY}.session",

@@ -7,7 +7,7 @@ overlapping copies, the same lines come in.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
@@ -24,22 +24,26 @@ from broker_sim.replay.ingest.layout import Ingested
 from broker_sim.replay.logs import frames
 from broker_sim.replay.logs.files import FileKind, LogFile, log_files
 from broker_sim.replay.logs.reader import LOG_REASONS
+from broker_sim.replay.metadata_log.files import MetadataFile, metadata_files
+from broker_sim.replay.metadata_log.ingest import REASONS as METADATA_REASONS
+from broker_sim.replay.metadata_log.ingest import FromMetadata, take
 from broker_sim.replay.schema import CORRUPT
 from broker_sim.replay.session import tuned_for
 from broker_sim.replay.tables import write_empty, write_rows
 
 TRACE: Final = "trace"
 LOG: Final = "log"
+METADATA: Final = "metadata_log"
 #: Below the folder of intermediate results: lanes whose clock went back, rows of `notices`.
 CLOCK_NOTICES: Final = "clock_notices"
 _QUARANTINE: Final = "quarantine"
 _FACTS: Final = "facts"
-REASONS: Final = (*verdicts.QUARANTINE_REASONS, *LOG_REASONS)
+REASONS: Final = (*verdicts.QUARANTINE_REASONS, *LOG_REASONS, *METADATA_REASONS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """Traces, or log files of a real cluster: files and folders.
+    """Traces, or log files and the metadata log of a real cluster: files and folders.
 
     `zones`: `Europe/Berlin`, or `3=Europe/Berlin` for one broker. `only`: glob patterns of log files' names.
     `brokers`: `PATTERN=ID`, whose the log files are that fit.
@@ -47,6 +51,7 @@ class Source:
 
     traces: tuple[Path, ...] = ()
     kafka_logs: tuple[Path, ...] = ()
+    metadata_logs: tuple[Path, ...] = ()
     zones: tuple[str, ...] = ()
     only: tuple[str, ...] = ()
     brokers: tuple[str, ...] = ()
@@ -54,16 +59,19 @@ class Source:
     @property
     def paths(self) -> tuple[Path, ...]:
         """All of them."""
-        return (*self.traces, *self.kafka_logs)
+        return (*self.traces, *self.kafka_logs, *self.metadata_logs)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inputs:
-    """What `look` found: trace files, a folder of ingested rows, or log files."""
+    """What `look` found: trace files, a folder of ingested rows, or log files and files of a metadata log."""
 
     traces: tuple[Path, ...] = ()
     layout: Path | None = None
     logs: tuple[LogFile, ...] = ()
+    metadata: tuple[MetadataFile, ...] = ()
+    #: paths of which nothing can be read although the rest goes on, in words
+    told: tuple[str, ...] = ()
     zones: dict[int | None, ZoneInfo] = field(default_factory=dict)
 
     @property
@@ -71,7 +79,8 @@ class Inputs:
         """How much there is to read."""
         files = (*self.traces, *(self.layout.rglob("*.parquet") if self.layout else ()))
         logs = (log.size for log in self.logs if log.kind is FileKind.LOG)
-        return int(sum(f.stat().st_size for f in files) + sum(logs))
+        metadata = (file.size for file in self.metadata)
+        return int(sum(f.stat().st_size for f in files) + sum(logs) + sum(metadata))
 
 
 def look(source: Source) -> Inputs:
@@ -79,13 +88,14 @@ def look(source: Source) -> Inputs:
 
     Raises: ReplayRefused, when a path is missing or unreadable, or there is nothing of the kind.
     """
-    if bool(source.traces) == bool(source.kafka_logs):
-        raise ReplayRefused("one of --trace PATH and --kafka-logs PATH is needed, and only one")
+    of_cluster = bool(source.kafka_logs or source.metadata_logs)
+    if bool(source.traces) == of_cluster:
+        raise ReplayRefused(
+            "one of --trace PATH and --kafka-logs PATH is needed, and only one; --metadata-log goes with the latter"
+        )
     source = replace(source, traces=_as_spark_names(source.traces), kafka_logs=_as_spark_names(source.kafka_logs))
-    if source.kafka_logs:
-        brokers = [_broker_of(pattern) for pattern in source.brokers]
-        logs = log_files(source.kafka_logs, only=source.only, brokers=brokers)
-        return Inputs(logs=tuple(logs), zones=_zones(source.zones))
+    if of_cluster:
+        return _of_cluster(source)
     layouts = [path for path in source.traces if ingest_layout.is_layout(path)]
     if not layouts:
         return Inputs(traces=tuple(verdicts.trace_files(source.traces)))
@@ -95,6 +105,16 @@ def look(source: Source) -> Inputs:
         )
     ingest_layout.check_layout(layouts[0])
     return Inputs(layout=layouts[0])
+
+
+def _of_cluster(source: Source) -> Inputs:
+    logs: list[LogFile] = []
+    if source.kafka_logs:
+        brokers = [_broker_of(pattern) for pattern in source.brokers]
+        logs = log_files(source.kafka_logs, only=source.only, brokers=brokers)
+    metadata, without = metadata_files(source.metadata_logs) if source.metadata_logs else ([], [])
+    told = tuple(f"{path}: no metadata log in it" for path in without)
+    return Inputs(logs=tuple(logs), metadata=tuple(metadata), told=told, zones=_zones(source.zones))
 
 
 def _as_spark_names(paths: Sequence[Path]) -> tuple[Path, ...]:
@@ -132,16 +152,16 @@ def ingest_into(spark: SparkSession, inputs: Inputs, out: Path, stage: Path) -> 
     """
     if inputs.layout is not None:
         return _take_layout(spark, inputs, inputs.layout, out, stage)
-    lines, unread = _lines(spark, inputs, stage)
+    lines, unread, of_metadata = _lines(spark, inputs, out, stage)
     judged = verdicts.add_verdict(lines)
     seen = Observation("verdicts")
     ingest_layout.write_rows(verdicts.kept(judged.observe(seen, *verdicts.verdict_counts())), out / TRACE)
     counts: dict[str, Any] = dict(seen.get)
     bad = sum(counts[reason] for reason in verdicts.QUARANTINE_REASONS)
     if not counts["kept"]:
-        told = "said anything about replication" if inputs.logs else f"of {bad} lines is a row of a trace"
+        told = f"of {bad} lines is a row of a trace" if inputs.traces else "said anything about replication"
         raise ReplayRefused(f"nothing to replay: none {told}")
-    source = LOG if inputs.logs else TRACE
+    source = LOG if inputs.logs else TRACE if inputs.traces else METADATA
     refused = verdicts.quarantined(judged, source=source)
     if bad or unread is not None:
         every = refused.unionByName(unread) if unread is not None else refused
@@ -152,8 +172,8 @@ def ingest_into(spark: SparkSession, inputs: Inputs, out: Path, stage: Path) -> 
         counts["quarantined"] = _NONE_REFUSED
     is_empty = not counts[verdicts.CLOCK_WENT_BACK]
     _write(verdicts.clock_notices(judged), stage, CLOCK_NOTICES, is_empty=is_empty)
-    _write_files(inputs, out)
-    return counts
+    _write_files(inputs, out, others=of_metadata.others if of_metadata else frozenset())
+    return counts | ({METADATA: of_metadata.summary} if of_metadata else {})
 
 
 def rows_of(spark: SparkSession, inputs: Inputs, out: Path) -> Ingested:
@@ -184,16 +204,24 @@ def _write(rows: DataFrame, out: Path, name: str, *, is_empty: bool = False) -> 
         rows.coalesce(1).write.parquet(str(out / name))
 
 
-def _lines(spark: SparkSession, inputs: Inputs, stage: Path) -> tuple[DataFrame, DataFrame | None]:
-    """Rows to be judged, and quarantine rows of what could not be read at all."""
+def _lines(
+    spark: SparkSession, inputs: Inputs, out: Path, stage: Path
+) -> tuple[DataFrame, DataFrame | None, FromMetadata | None]:
+    """Rows to be judged, quarantine rows of what could not be read at all, and what a metadata log tells besides."""
+    metadata = take(spark, inputs.metadata, inputs.told, out, stage) if inputs.metadata else None
     if inputs.logs:
         frames.facts(spark, inputs.logs, inputs.zones).write.parquet(str(stage / _FACTS))
         said = spark.read.parquet(str(stage / _FACTS))
-        return frames.rows(said), frames.bad_lines(said)
+        rows, bad = frames.rows(said), frames.bad_lines(said)
+        if metadata is None:
+            return rows, bad, None
+        return rows.unionByName(metadata.rows), bad.unionByName(metadata.unread), metadata
+    if metadata is not None:
+        return metadata.rows, metadata.unread, metadata
     packed = [file for file in inputs.traces if file.suffix == ".gz"]
     refused = verdicts.of_other_versions(inputs.traces)
     lines = verdicts.read_lines(spark, inputs.traces, refused=refused)
-    return lines, verdicts.torn_files(spark, packed) if packed else None
+    return lines, verdicts.torn_files(spark, packed) if packed else None, None
 
 
 def _by_reason(quarantine: DataFrame) -> dict[str, int]:
@@ -206,9 +234,19 @@ _ALWAYS_TOLD: Final = verdicts.QUARANTINE_REASONS
 _NONE_REFUSED: Final = dict.fromkeys(_ALWAYS_TOLD, 0)
 
 
-def _write_files(inputs: Inputs, out: Path) -> None:
+def _write_files(inputs: Inputs, out: Path, *, others: Collection[Path] = ()) -> None:
     columns = ("file", "kind", "broker", "broker_from", "bytes")
     rows = [dict(zip(columns, file.as_row(), strict=True)) for file in inputs.logs]
+    for log in inputs.metadata:
+        kind = (
+            FileKind.OTHER_CLUSTER
+            if log.path in others
+            else FileKind.SNAPSHOT
+            if log.is_snapshot
+            else FileKind.METADATA
+        )
+        whose = "content" if log.node is not None else None
+        rows.append(dict(zip(columns, (str(log.path), kind.value, log.node, whose, log.size), strict=True)))
     traces = [*inputs.traces, *([inputs.layout] if inputs.layout else [])]
     for file in traces:
         size = file.stat().st_size if file.is_file() else None

@@ -20,7 +20,15 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from broker_sim.replay.errors import ReplayRefused
-from broker_sim.replay.schema import BULK_EVENTS, SRC_INFERRED, SRC_LOG, TRACE_COLUMNS, TRACE_DDL
+from broker_sim.replay.schema import (
+    BULK_EVENTS,
+    SRC_INFERRED,
+    SRC_LOG,
+    SRC_METADATA,
+    SRC_SNAPSHOT,
+    TRACE_COLUMNS,
+    TRACE_DDL,
+)
 from controller.wire.trace import TRACE_VERSION
 
 #: Raised when columns, partitioning or order change.
@@ -39,7 +47,7 @@ class Ingested:
 
     `trace`: all, `TRACE_COLUMNS`. `few`: those that are not of `BULK_EVENTS`. `processes`: one row for each
     (`role`, `broker`, `run`), with the number of its `rows`, `first_ts`, `last_ts`, and how many of them are `ticks`,
-    are appends or fetches (`bulk`) and were read from log files (`logged`).
+    are appends or fetches (`bulk`) and were read from log files or a metadata log (`logged`).
     """
 
     trace: DataFrame
@@ -87,7 +95,7 @@ def _processes(rows: DataFrame) -> DataFrame:
         F.max("ts").alias("last_ts"),
         F.count_if(F.col("ev") == "tick").alias("ticks"),
         F.count_if(F.col("ev").isin("append", "fetch")).alias("bulk"),
-        F.count_if(F.col("src").isin(SRC_LOG, SRC_INFERRED)).alias("logged"),
+        F.count_if(F.col("src").isin(SRC_LOG, SRC_INFERRED, SRC_METADATA, SRC_SNAPSHOT)).alias("logged"),
     )
 
 

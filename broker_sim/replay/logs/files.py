@@ -26,7 +26,8 @@ _GZIP_MAGIC: Final = b"\x1f\x8b"
 
 _RECORD: Final = re.compile(HEAD_PATTERN, re.M)
 _SPEAKER: Final = re.compile(
-    r"\[(?:Partition \S+ broker=|Broker id=|Controller id=|ReplicaManager broker=|KafkaServer id=|"
+    r"\[(?:Partition \S+ broker=|Broker id=|Controller id=|ReplicaManager broker=|"
+    r"(?:Kafka|Broker|Controller)Server id=|QuorumController id=|RaftManager id=|KafkaRaftServer nodeId=|"
     r"ReplicaFetcherManager on broker |GroupCoordinator |TransactionCoordinator id=)(\d+)\b(?!, targetBrokerId)|"
     r"^\t(?:node|broker)\.id = (\d+)$|\[ControllerEventThread controllerId=(\d+)\]|"
     r"Registered broker (\d+) at path /brokers/ids/",
@@ -41,6 +42,9 @@ class FileKind(Enum):
 
     LOG = "log"
     TRACE = "trace"
+    METADATA = "metadata_log"
+    SNAPSHOT = "metadata_snapshot"
+    OTHER_CLUSTER = "other_cluster"
     EMPTY = "empty"
     OTHER = "other"
 

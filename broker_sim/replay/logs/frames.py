@@ -15,10 +15,8 @@ from zoneinfo import ZoneInfo
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import StructType
 
-from broker_sim.replay.grouped import ArrowBatches, ArrowStep
+from broker_sim.replay.grouped import ArrowBatches, ArrowStep, arrow_schema
 from broker_sim.replay.logs.facts import CLUSTER, FACT_DDL, OF_CLUSTER, OF_SESSIONS, Fact, What
 from broker_sim.replay.logs.files import FileKind, LogFile
 from broker_sim.replay.logs.reader import KEPT_PATTERN, TORN, Bad, LogReader, Place
@@ -59,13 +57,9 @@ def facts(spark: SparkSession, files: Sequence[LogFile], zones: Zones) -> DataFr
         F.monotonically_increasing_id().alias("line"),
     ).filter(F.col("value").rlike(KEPT_PATTERN))
     brokers = {str(file.path): file.broker for file in logs}
-    read = placed.mapInArrow(_read(brokers, dict(zones), _schema(FACT_DDL)), schema=FACT_DDL)
+    read = placed.mapInArrow(_read(brokers, dict(zones), arrow_schema(FACT_DDL)), schema=FACT_DDL)
     packed = [str(file.path) for file in logs if file.path.suffix == ".gz"]
     return read.unionByName(_torn(spark, packed)) if packed else read
-
-
-def _schema(ddl: str) -> pa.Schema:
-    return to_arrow_schema(StructType.fromDDL(ddl))
 
 
 def _read(brokers: dict[str, int | None], zones: dict[int | None, ZoneInfo], schema: pa.Schema) -> ArrowStep:
@@ -105,7 +99,7 @@ def _bad_fact(bad: Bad) -> Fact:
 def _torn(spark: SparkSession, packed: Sequence[str]) -> DataFrame:
     """Packed files that end early or are damaged: Spark reads them as far as they go, and does not say so."""
     files = spark.createDataFrame([(path,) for path in packed], "file string").repartition(len(packed))
-    schema = _schema(FACT_DDL)
+    schema = arrow_schema(FACT_DDL)
 
     def step(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         out = ArrowBatches(schema)
@@ -141,7 +135,7 @@ def rows(said: DataFrame) -> DataFrame:
     of_broker = F.when(F.col("partition").isNull(), whose).alias("of_broker")
     grouped = every.select("*", of_broker).repartition(*_GROUP)
     ordered = grouped.sortWithinPartitions(*_GROUP, "at_us", "file", "block", "line", "sub")
-    woven = ordered.mapInArrow(_weave(known.unsaid, known.every, _schema(ROW_DDL)), schema=ROW_DDL)
+    woven = ordered.mapInArrow(_weave(known.unsaid, known.every, arrow_schema(ROW_DDL)), schema=ROW_DDL)
     added = {"run": F.lit(0).cast("bigint"), CORRUPT: F.lit(None).cast("string"), "of_other_version": F.lit(False)}
     return woven.withColumns(added)
 
@@ -191,7 +185,7 @@ def _fetches(said: DataFrame) -> DataFrame:
     named = said.filter(F.col("what").isin(*OF_SESSIONS))
     key = ("broker", "session")
     ordered = named.repartition(*key).sortWithinPartitions(*key, "at_us", "correlation", "file", "sub")
-    schema = _schema(FACT_DDL)
+    schema = arrow_schema(FACT_DDL)
 
     def expand(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         out, sessions, broker = ArrowBatches(schema), Sessions(), None
@@ -211,7 +205,7 @@ def _fetches(said: DataFrame) -> DataFrame:
 def _ticks(said: DataFrame) -> DataFrame:
     needed = said.filter(F.col("what").isin(*_FOR_TICKS) & F.col("broker").isNotNull())
     ordered = needed.repartition("broker").sortWithinPartitions("broker", "at_us")
-    schema = _schema(FACT_DDL)
+    schema = arrow_schema(FACT_DDL)
 
     def compute(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         out, ticks, broker = ArrowBatches(schema), Ticks(), None

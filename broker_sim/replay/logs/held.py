@@ -91,6 +91,11 @@ class Held:
         self._held.insert(len(self._held) - after, row)
         return row
 
+    def drop(self, row: Row) -> None:
+        """Forgets a row that still waits; one that was told stays told."""
+        if row in self._held:
+            self._held.remove(row)
+
     def release(self, until_us: int | None) -> None:
         """Tells the rows up to `until_us`, all where it is None; an attempt without an answer holds up what follows."""
         while self._held and (until_us is None or self._held[0].at_us < until_us):

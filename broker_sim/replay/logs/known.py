@@ -30,13 +30,34 @@ class Known:
 
     states: dict[int, State] = field(default_factory=dict)
     last_epoch: int = -1
+    #: ids of topics that the partition was created with, and moves that were told
+    told: set[str] = field(default_factory=set)
+    #: versions that a leader's row tells of
+    _written: set[int] = field(default_factory=set)
     _assigned: deque[tuple[int, list[int]]] = field(default_factory=lambda: deque(maxlen=REMEMBERED))
     _members: set[int] = field(default_factory=set)
 
     def created(self) -> None:
         """The topic begins anew: versions and epochs count from 0 again."""
         self.states.clear()
+        self._written.clear()
         self.last_epoch = -1
+
+    def is_told_again(self, what: str) -> bool:
+        """Whether this was told before: controllers of a quorum repeat what the log holds, each for itself."""
+        before = what in self.told
+        self.told.add(what)
+        return before
+
+    def is_written_again(self, version: int | None) -> bool:
+        """Whether a leader's row tells of the version already."""
+        if version is None:
+            return False
+        before = version in self._written
+        self._written.add(version)
+        if len(self._written) > REMEMBERED:
+            self._written.discard(min(self._written))
+        return before
 
     def write(self, version: int | None, state: State) -> None:
         """A version of the state znode; the first to tell of it counts."""

@@ -1,7 +1,8 @@
 """A line of a Kafka log: its time, its message, whether it continues the line before. Pure.
 
 Kafka's shipped pattern is `[%d] %p %m (%c)%n`, `%d` in the time zone of the JVM. Also taken: a `T` between date and
-time, a point before the milliseconds, no brackets, and the name that `docker compose logs` puts in front.
+time, a point before the milliseconds or none at all, no brackets, a thread's name at the end (`%d{ISO8601} %p %m (%c)
+[%t]%n`) or before the logger's (`%d{yyyy-MM-dd HH:mm:ss} %-5p [%t] %c{1}:%L - %m%n`), and what containers put in front.
 """
 
 from __future__ import annotations
@@ -12,10 +13,17 @@ from datetime import datetime
 from typing import Final, NamedTuple
 from zoneinfo import ZoneInfo
 
-#: As Spark and Python both read it; the groups are second, milliseconds, level, message.
-HEAD_PATTERN: Final = r"^(?:[\w.-]+ +\| )?\[?(\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d)[,.](\d{3})\]? +\[?([A-Z]+)\]? +(.*)$"
+#: As Spark and Python both read it; the groups are second, milliseconds, level, logger, message.
+#: What a container's runtime, `docker compose logs` or `kubectl logs --prefix` put in front of a line.
+PREFIX_PATTERN: Final = r"^(?:[\w.-]+ +\| |\S+ std(?:out|err) [FP] |\[pod/\S+\] )?"
+HEAD_PATTERN: Final = (
+    PREFIX_PATTERN + r"\[?(\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d)(?:[,.](\d{3}))?\]? +\[?([A-Z]+)\]? +"
+    r"(?:\[[^\]]*\] ([\w.$]+):(?:\d+|\?) - )?(.*)$"
+)
 _HEAD: Final = re.compile(HEAD_PATTERN)
 _LOGGER: Final = re.compile(r" \([\w.$/]+\)$")
+#: The name of the thread behind the logger's: %t, as some images have it.
+_THREAD: Final = re.compile(r"(?<=\)) \[[^\[\]]*\]$")
 _LEVELS: Final = frozenset({"TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL"})
 #: In the hour that a clock passes twice, a step back of more than this means that it is the second time.
 _FOLD_MS: Final = 60_000
@@ -88,8 +96,9 @@ def head_of(line: str, clock: Clock) -> Head | None:
     match = _HEAD.match(line)
     if match is None:
         return None
-    second, millis, level, text = match.groups()
-    return _head(clock.ms(second, millis), level, text)
+    second, millis, level, logger, text = match.groups()
+    head = _head(clock.ms(second.replace("T", " "), millis or "000"), level, text)
+    return head if logger is None or head.logger is not None else head._replace(logger=logger)
 
 
 def _shipped_head(line: str, clock: Clock) -> Head | None:
@@ -106,6 +115,8 @@ def _shipped_head(line: str, clock: Clock) -> Head | None:
 
 def _head(ts: int, level: str, text: str) -> Head:
     stripped = text.rstrip()
+    if stripped.endswith("]"):
+        stripped = _THREAD.sub("", stripped)
     if stripped.endswith(")"):
         # The name has no blank, so that it is the last pair of brackets.
         at = stripped.rfind(" (")

@@ -15,7 +15,7 @@ from zoneinfo import ZoneInfo
 from broker_sim.replay.logs import request_lines as requests
 from broker_sim.replay.logs import texts
 from broker_sim.replay.logs.facts import Fact, What
-from broker_sim.replay.logs.lines import HEAD_PATTERN, BadTime, Clock, Head, head_of
+from broker_sim.replay.logs.lines import HEAD_PATTERN, PREFIX_PATTERN, BadTime, Clock, Head, head_of
 from broker_sim.replay.logs.said import Said
 
 TORN: Final = "torn"
@@ -35,7 +35,7 @@ _DUMPED_KEYS: Final = (
     "inter.broker.protocol.version",
 )
 #: A setting in the dump of all of them.
-_DUMPED: Final = re.compile(r"^\t(" + "|".join(re.escape(k) for k in _DUMPED_KEYS) + r") = (.*)$")
+_DUMPED: Final = re.compile(PREFIX_PATTERN + r"\t(" + "|".join(re.escape(k) for k in _DUMPED_KEYS) + r") = (.*)$")
 #: What Spark keeps of the lines: those that may say something (both Java and Python read it).
 KEPT_PATTERN: Final = (
     HEAD_PATTERN.removesuffix("(.*)$") + f"(?:{texts.RELEVANT})|" + _DUMPED.pattern.removesuffix("(.*)$")

@@ -1,4 +1,4 @@
-"""Kafka's messages about replication, 1.x to 3.9: who speaks, and what is said. Pure.
+"""Kafka's messages about replication, 1.x to 4.x: who speaks, and what is said. Pure.
 
 A message is looked up by its speaker (the bracket in front) and its first word, so that an irrelevant line costs one
 look. One that begins as a row of a table does and does not fit the rest is of a text that is not known: it counts.
@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
+from broker_sim.replay.logs import texts_of_kraft
 from broker_sim.replay.logs.said import Said, Text
 from broker_sim.replay.logs.texts_of_controllers import OF_CONTROLLER
 from broker_sim.replay.logs.texts_of_leaders import OF_BROKER, OF_PARTITION
@@ -25,15 +26,18 @@ def _by_word(table: tuple[Text, ...]) -> dict[str, tuple[Text, ...]]:
 #: The last group that matches names the speaker: its number in the pattern, and what it may say.
 _SPEAKER: Final = re.compile(
     r"\[(?:Partition ([\w.-]+)-(\d+) broker=(\d+)|Broker id=(\d+)|Controller (?:id=)?(\d+)(?:,? epoch=\d+)?|"
-    r"ReplicaManager broker=(\d+)|KafkaServer id=(\d+))\]:?,? "
+    r"ReplicaManager broker=(\d+)|(?:Kafka|Broker)Server id=(\d+)|QuorumController id=(\d+)|"
+    r"DynamicConfigPublisher broker id=(\d+))\]:?,? "
 )
 _LEADER: Final = 3
 _SPOKEN: Final = {
     _LEADER: _by_word(OF_PARTITION),
-    4: _by_word(OF_BROKER),
+    4: _by_word((*OF_BROKER, *texts_of_kraft.OF_BROKER)),
     5: _by_word(OF_CONTROLLER),
     6: _by_word(OF_REPLICA_MANAGER),
     7: _by_word(OF_SERVER),
+    8: _by_word(texts_of_kraft.OF_QUORUM),
+    9: _by_word(texts_of_kraft.OF_CONFIGS),
 }
 _BARE: Final = _by_word(BARE)
 #: A message that matches none of these says nothing that is needed: what Spark looks at before Python does.
@@ -42,10 +46,12 @@ RELEVANT: Final = "|".join(
         r"\[Partition \S+ broker=\d+\] (?:"
         + "|".join([*(re.escape(t.begins) for t in OF_PARTITION if t.begins), r"\S+ starts at [Ll]eader"])
         + ")",
-        r"\[Broker id=\d+\] (?:" + "|".join(f"{t.begins}\\S+" for t in OF_BROKER) + ")",
+        r"\[Broker id=\d+\] (?:" + "|".join(f"{t.begins}\\S+" for t in (*OF_BROKER, *texts_of_kraft.OF_BROKER)) + ")",
+        r"\[QuorumController id=\d+\] (?:" + "|".join(sorted({t.begins for t in texts_of_kraft.OF_QUORUM})) + ")",
+        r"\[DynamicConfigPublisher broker id=\d+\] Updating topic ",
         r"\[Controller [^\]]*\]:?,? (?:" + "|".join(sorted({re.escape(t.begins) for t in OF_CONTROLLER})) + ")",
         r"\[ReplicaManager broker=\d+\] (?:Evaluating ISR list|\d+ written to log)",
-        r"\[KafkaServer id=\d+\],? shut down completed",
+        r"\[(?:Kafka|Broker)Server id=\d+\],? shut down completed",
         *(re.escape(t.begins) for t in BARE if t.begins not in (FETCHER, DELETER)),
         r"\[ReplicaFetcher [^\]]*\] (?:Node \d+ disconnected|Connection to node \d+ )",
         r"\[Topic Deletion Manager \d+\],? (?:Handling deletion for topics|Topic deletion callback for) ",
@@ -93,5 +99,6 @@ def _first_fit(table: Mapping[str, tuple[Text, ...]], message: str) -> list[Said
 #: Beginnings that irrelevant messages share, and what tells the relevant ones from them.
 _SHARED: Final = frozenset(
     {"Changed partition ", "Partition ", "Log for partition ", "Leader ", "Follower ", FETCHER, DELETER}
+    | {"Skipped ", "The request from broker "}
 )
 _TELLING: Final = re.compile(r" with state LeaderAndIsr\(| after removing replica |starts at leader epoch")

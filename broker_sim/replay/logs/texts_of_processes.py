@@ -61,8 +61,13 @@ def _override(m: Match) -> Iterator[Said]:
     whose: Said = {"topic": name} if kind == "topics" else {"replica": int(name) if name.isdigit() else None}
     if kind == "brokers" and not name.isdigit():
         return  # the cluster-wide default: below a broker's own, above its file; not kept apart here
+    yield from override_of(whose, m["config"])
+
+
+def override_of(whose: Said, config: str) -> Iterator[Said]:
+    """All overrides that are left, as `k -> v, …`: those from before are gone."""
     yield {"what": What.CONFIG, **whose, "key": "*", "sub": -1}
-    for key, value in _PROPERTY.findall(m["config"]):
+    for key, value in _PROPERTY.findall(config):
         if key in SETTINGS:
             yield {"what": What.CONFIG, **whose, "key": key, "value": value.strip()}
 

@@ -16,6 +16,7 @@ from broker_sim.replay.logs.facts import Fact, What
 from broker_sim.replay.logs.held import REFUSED, UNDER_WAY, Held, Row, SaidLast
 from broker_sim.replay.logs.known import REMEMBERED, Known, State
 from broker_sim.replay.logs.texts_of_controllers import CUT
+from broker_sim.replay.logs.texts_of_kraft import CREATED
 from broker_sim.replay.schema import SRC_INFERRED, SRC_LOG
 
 #: How long a row waits for what comes after it.
@@ -25,6 +26,8 @@ _AS_THEY_STAND: Final = (What.CONFIG, What.DOWN, What.STOP, What.TICK, What.HW, 
 #: Connections that are lost no further apart than this tell of one death; the session ends at most so long after it.
 _LOST_AGAIN_MS: Final = 5_000
 _SESSION_MS: Final = 60_000
+#: What a state has that tells of an assignment, and a row of a change has not.
+_NO_MOVES: Final[dict[str, Any]] = {"replicas": None, "adding": None, "removing": None}
 #: The first tick is up to this much older than the line that stands before it.
 _START_EARLY_US: Final = 100_000
 
@@ -44,6 +47,8 @@ class Weave:
     _held: Held = field(init=False)
     #: broker -> when connections to it were first and last lost
     _lost_at: dict[int, tuple[int, int]] = field(default_factory=dict)
+    #: the last state that a broker told in passing, by its version
+    _skipped: dict[int, Row] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._held = Held(self._known)
@@ -161,6 +166,8 @@ class Weave:
 
     def _updated(self, fact: Fact, broker: SaidLast) -> None:
         isr, version = fact.isr or [], fact.zk_version
+        if self._known.is_written_again(version):
+            return
         before = broker.isr
         if version is not None and version - 1 in self._known.states:
             before = self._known.states[version - 1].isr
@@ -174,6 +181,8 @@ class Weave:
                 old = [r for r in isr if r != row.columns["replica"]]
             row.columns.update(isr=isr, isr_old=old, zk_version=version, err=0, done=done)
         broker.isr = isr
+        if version is not None and (told := self._skipped.pop(version, None)) is not None:
+            self._held.drop(told)  # the broker saw its own write in the log before the answer to it
         self._known.write(version, State(broker.epoch, fact.broker, isr))
 
     def _unattempted(self, fact: Fact, broker: SaidLast, before: list[int] | None) -> Row:
@@ -181,10 +190,12 @@ class Weave:
         isr = fact.isr or []
         gained = [r for r in isr if before is not None and r not in before]
         gone = [r for r in before or () if r not in isr]
+        columns: dict[str, Any] = {"epoch": broker.epoch, "key": None, "role": "broker", **_NO_MOVES}
         if gone and not gained:
-            return self._held.add(fact, "isr_shrink", src=SRC_INFERRED, replica=gone[0], epoch=broker.epoch)
+            return self._held.add(fact, "isr_shrink", src=SRC_INFERRED, replica=gone[0], **columns)
         if gained:
-            return self._held.add(fact, "isr_expand", replica=gained[0], epoch=broker.epoch)
+            src = SRC_LOG if fact.what == What.UPDATED else SRC_INFERRED
+            return self._held.add(fact, "isr_expand", src=src, replica=gained[0], **columns)
         # What was before is not known: it is a state, and no more.
         return self._held.add(
             fact, What.ELECT, src=SRC_INFERRED, replica=fact.broker, epoch=broker.epoch, role="controller"
@@ -198,11 +209,14 @@ class Weave:
     # -- the controller ----------------------------------------------------------------------------------------------
 
     def _assign(self, fact: Fact, _: SaidLast) -> None:
+        if fact.key is not None and self._known.is_told_again(f"{fact.value} {fact.key}"):
+            return
         replicas = fact.replicas or []
         self._known.assign(fact.at_us, replicas)
         self._known.add_members(replicas)
-        self._held.add(fact, What.ASSIGN)
-        if fact.value == "created":
+        value = fact.value if fact.value == CREATED else None
+        self._held.add(fact, What.ASSIGN, key=None, value=value)
+        if value is not None:
             self._known.created()
 
     def _elect(self, fact: Fact, _: SaidLast) -> None:
@@ -211,11 +225,34 @@ class Weave:
         known = self._known.states.get(fact.zk_version if fact.zk_version is not None else -1)
         if fact.zk_version is None and epoch <= self._known.last_epoch:
             return
+        if fact.key not in (None, CUT) and self._known.is_told_again(f"state {fact.key}"):
+            return
         if fact.key == CUT and known is not None and (known.epoch, set(known.isr)) == (epoch, set(fact.isr or ())):
             return
-        self._held.add(fact, What.ELECT, key=None)
+        if fact.key == CUT and self._is_of_leader(fact):
+            leader = self._held.of.setdefault(fact.replica or 0, SaidLast())
+            leader.epoch = fact.epoch
+            self._updated(fact._replace(broker=fact.replica, replica=None), leader)
+            return
+        whole = _NO_MOVES if fact.replicas is not None else {}
+        row = self._held.add(fact, What.ELECT, key=None, **whole)
+        if fact.zk_version is not None:
+            self._skipped = {fact.zk_version: row}
         self._known.write(fact.zk_version, State(fact.epoch, fact.replica, fact.isr or []))
         self._known.last_epoch = max(self._known.last_epoch, epoch)
+
+    def _is_of_leader(self, fact: Fact) -> bool:
+        """Whether a state told in passing is the leader's write, seen in the log before the answer to it.
+
+        Within an epoch only a leader lets members in; that it puts some out, it says before.
+        """
+        version, isr = fact.zk_version or 0, set(fact.isr or ())
+        before = self._known.states.get(version - 1)
+        if before is None or (before.epoch, before.leader) != (fact.epoch, fact.replica) or isr == set(before.isr):
+            return False
+        attempts = self._held.of[fact.replica].attempt if fact.replica in self._held.of else []
+        put_out = {row.columns["replica"] for row in attempts if row.columns["ev"] == "isr_shrink"}
+        return set(before.isr) - isr <= put_out
 
     def _sent(self, fact: Fact, _: SaidLast) -> None:
         self._known.assign(fact.at_us, fact.replicas or [])

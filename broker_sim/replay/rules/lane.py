@@ -185,6 +185,8 @@ class Lane(Process):
             return
         was = self.led
         if was is not None and row.epoch <= was.epoch:
+            if not self._rules_on:
+                self._outside.set_by_controller(was, row, appended=self._measures.bytes_appended)
             return
         self._flush_copied()
         self.settle()

@@ -82,6 +82,14 @@ class Outsiders:
                 by, cu = LeftBy.BEFORE, None
             self.left(replica, ts, by, cu=cu or None, appended=appended)
 
+    def set_by_controller(self, led: LedPartition, row: LaneRow, *, appended: int) -> None:
+        """In KRaft the controller changes an ISR within the leader's epoch, too: a later version of it is taken."""
+        if row.isr is None or row.epoch != led.epoch or (row.zk_version or 0) <= led.partition_epoch:
+            return
+        before_isr, before = led.isr, {r: state.last_caught_up_time_ms for r, state in led.followers.items()}
+        led.isr, led.partition_epoch = tuple(map(BrokerId, row.isr)), row.zk_version or 0
+        self.led_anew(led, row.ts, before=before, before_isr=before_isr, took_over=False, appended=appended)
+
     def fetched(self, led: LedPartition, row: LaneRow, measures: Measures) -> Outcome | None:
         """A fetch of a replica that may be outside: its first, then every step that is large enough, is progress."""
         outside = self.of.get(BrokerId(row.replica)) if row.replica is not None else None

@@ -16,6 +16,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Final, NamedTuple
 
+from broker_sim.replay.validation.kraft import KraftFigures, broken_kraft_limits, kraft_section
+
 #: A derived change and the write of it are at most so far apart; a write that is on its way defers another.
 TOLERANCE_MS: Final = 2_000
 #: What the figures must keep to.
@@ -174,6 +176,8 @@ class RunFigures:
     #: all files of the run at once, of whatever level, as one who has the folder would give them
     everything: RulesFigures | None = None
     outages: OutageFigures | None = None
+    #: a run of a KRaft cluster has these, and no others
+    kraft: KraftFigures | None = None
 
 
 def states_figures(truth: Truth, told: dict[StateKey, State]) -> StatesFigures:
@@ -258,7 +262,7 @@ def broken_limits(runs: Sequence[RunFigures]) -> list[str]:
         broken += [f"{run.run}: {words}" for words in _broken_by_mixing(run)]
         if (states := run.states) is not None and (states.exact != states.written or states.extra):
             broken.append(f"{run.run}: {states.exact} of {states.written} state writes exact, {states.extra} invented")
-    return broken
+    return [*broken, *broken_kraft_limits([run.kraft for run in runs if run.kraft is not None])]
 
 
 #: What may lie between a kill and the first broker that sees it, and between a write and its line.
@@ -303,6 +307,7 @@ def page(runs: Sequence[RunFigures]) -> str:
     return "\n".join(
         [_HEAD, *_rules_table(runs), "", _STATES, *_states_table(runs), "", _REQUESTS, *_requests(runs), ""]
         + ([_MIXED, *_mixed(runs), ""] if any(run.everything for run in runs) else [])
+        + list(kraft_section([run.kraft for run in runs if run.kraft is not None]))
     )
 
 
@@ -311,7 +316,7 @@ _HEAD: Final = """\
 
 Written by `python -m broker_sim.replay validate --runs DIR --page FILE`; a test holds the code to it. The runs are
 recordings of Kafka 3.9.1 clusters in ZooKeeper mode under faults: stopped, throttled, killed and flapping followers,
-reassignments, controller failovers, slow links. The truth is ZooKeeper's transaction log.
+reassignments, controller failovers, slow links. The truth is ZooKeeper's transaction log. KRaft clusters stand below.
 
 ## From traces, by the rules alone
 No row that tells an ISR or a high watermark is looked at. *Changes*: replicas that leaders removed or admitted.

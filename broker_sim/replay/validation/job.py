@@ -22,6 +22,8 @@ from broker_sim.replay.errors import ReplayRefused
 from broker_sim.replay.ingest import job as ingest_job
 from broker_sim.replay.ingest.job import Source
 from broker_sim.replay.ingest.layout import Ingested
+from broker_sim.replay.metadata_log import local as metadata_local
+from broker_sim.replay.metadata_log.files import metadata_files
 from broker_sim.replay.rows import OutcomeKind
 from broker_sim.replay.state_writes import state_writes
 from broker_sim.replay.validation import local as validation_local
@@ -45,12 +47,15 @@ from broker_sim.replay.validation.figures import (
     run_folders,
     states_figures,
 )
+from broker_sim.replay.validation.kraft import KraftFigures, is_kraft, kraft_figures
 
 TRACE_FILE: Final = "trace.jsonl.gz"
 #: What was done to the run: `ts`, `action`, `broker`.
 ACTIONS_FILE: Final = "actions.jsonl"
 #: What log4j writes at the levels that Kafka ships.
 DEFAULT_LOGS: Final = ("server.log*", "state-change.log*", "controller.log*")
+#: What a container writes, kept in a file.
+CONSOLE_LOG: Final = "stdout.log*"
 REQUEST_LOGS: Final = ("kafka-request.log*",)
 WAYS: Final = ("trace", "states", "requests")
 #: All files of a run at once, and the outages of killed leaders; without Spark alone, when asked for.
@@ -62,11 +67,15 @@ _KINDS: Final = tuple(
 )
 
 
-def look(folder: Path) -> list[Path]:
-    """The runs in `folder`.
+def look(folders: Sequence[Path]) -> list[Path]:
+    """The runs in `folders`.
 
-    Raises: ReplayRefused, when there are none.
+    Raises: ReplayRefused, when there are none in one.
     """
+    return [run for folder in folders for run in _look(folder)]
+
+
+def _look(folder: Path) -> list[Path]:
     if not folder.is_dir():
         raise ReplayRefused(f"no such folder: {folder}")
     runs = run_folders(folder)
@@ -101,6 +110,9 @@ def validate(
 def _figures(run: Path, spark: SparkSession | None, profile: str, zone: str, ways: Sequence[str]) -> RunFigures:
     try:
         with (run / TRUTH_FILE).open(encoding="utf-8") as lines:
+            if is_kraft(lines.readline()):
+                return RunFigures(run=run.name, kraft=_kraft(run, zone))
+            lines.seek(0)
             truth = read_truth(lines)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise ReplayRefused(f"{run / TRUTH_FILE} is no truth of a run: {error}") from error
@@ -142,6 +154,16 @@ def _of_everything(run: Path, source: Source, truth: Truth, profile: str) -> tup
 
 def _lines_of(file: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()] if file.is_file() else []
+
+
+def _kraft(run: Path, zone: str) -> KraftFigures:
+    """In this process: such a log is small."""
+    files, _ = metadata_files([run / "metadata"])
+    named = any(fnmatch(path.name, pattern) for path in run.rglob("*.log*") for pattern in DEFAULT_LOGS)
+    logs = Source(kafka_logs=(run,), only=(*DEFAULT_LOGS, CONSOLE_LOG), zones=(zone,))
+    rows = _local_rows(logs) if named else None
+    with (run / TRUTH_FILE).open(encoding="utf-8") as truth:
+        return kraft_figures(run.name, truth, metadata_local.read(files).changes, rows)
 
 
 def _zone_of(run: Path) -> str:

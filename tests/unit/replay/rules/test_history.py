@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker_sim.replay.facts import DerivedRow, FactRow
+from broker_sim.replay.facts import STATE_UNKNOWN, DerivedRow, FactRow
 from broker_sim.replay.history import PartitionHistory
 
 END = 10_000
@@ -227,3 +227,8 @@ def test_each_of_two_moves_in_a_row_has_what_was_copied_for_it() -> None:
     copied = (FactRow(ts=ts, kind="copied", leader=1, epoch=0, amount=size) for ts, size in ((2000, 70), (2700, 5)))
     facts = sorted([LEADER, MOVING, over, back, *copied], key=lambda fact: fact.ts)
     assert [row.copied_bytes for row in fold(*facts) if row.table == "reassignments"] == [70, 5]
+
+
+def test_what_a_gap_hides_is_neither_whole_nor_degraded() -> None:
+    found = windows(LEADER, OUT, FactRow(ts=2000, kind=STATE_UNKNOWN), LEADER._replace(ts=3000, zk_version=7))
+    assert found["under_replicated"] == [(1000, 2000, True)]

@@ -110,3 +110,13 @@ def test_a_leader_is_down_from_when_it_died_not_from_when_its_session_ended() ->
     gone = LaneRow(run=ALIVENESS_RUN, seq=900, ts=900, ev="broker_down", replica=1, done=400)
     outcomes = said(LAG, LEADS, fetch(11, 2, 0, 0), (1_000, "hw", {"hw": 0}), before=(gone,))
     assert [o.ts for o in outcomes if o.kind == "leader_down"] == [400]
+
+
+def test_a_controllers_change_within_an_epoch_takes_a_member_out_until_it_is_back() -> None:
+    """In KRaft the leader's epoch stays when a follower is fenced."""
+    off = LaneRow(run=ALIVENESS_RUN, seq=-1, ts=0, ev=RULES_OFF)
+    fenced: Told = (500, "leader", {**LEADS[2], "isr": [1, 2], "zk_version": 1})
+    older: Told = (600, "leader", {**LEADS[2], "isr": [1], "zk_version": 0})
+    back: Told = (900, "isr_expand", {"replica": 3, "epoch": 0, "isr": [1, 2, 3], "err": 0})
+    (told,) = [o for o in said(LAG, LEADS, fenced, older, back, before=(off,)) if o.kind == "catch_up"]
+    assert (told.replica, told.left_ms, told.left_by, told.joined_ms) == (3, 500, "controller", 900)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,9 +24,12 @@ from broker_sim.replay.validation.figures import (
     page,
     read_truth,
 )
+from broker_sim.replay.validation.kraft import KraftFigures, broken_kraft_limits
 
 ROOT: Final = Path(__file__).parents[4]
 RUNS: Final = ROOT.parent / "shared" / "data" / "isr"
+KRAFT_RUNS: Final = ROOT / "tests" / "kraft_runs"
+SHARED_KRAFT: Final = ROOT.parent / "shared" / "data" / "kraft"
 PAGE: Final = ROOT / "docs" / "replay-validation.md"
 SHRINK, EXPAND = "isr_shrink", "isr_expand"
 
@@ -124,23 +128,38 @@ def test_limits_of_all_files_at_once(words: str, everything: RulesFigures, outag
 
 def test_a_folder_without_runs_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ReplayRefused, match="no run in"):
-        validation_job.look(tmp_path)
+        validation_job.look([tmp_path])
     (tmp_path / "truth.jsonl").write_text("[]\n")
     with pytest.raises(ReplayRefused, match="is no truth of a run"):
-        validation_job.validate(validation_job.look(tmp_path))
+        validation_job.validate(validation_job.look([tmp_path]))
 
 
 @beside_recordings
 def test_log_files_at_their_default_levels_tell_every_state_write() -> None:
-    figures = validation_job.validate(validation_job.look(RUNS), ways=("states",))
+    figures = validation_job.validate(validation_job.look([RUNS]), ways=("states",))
     assert broken_limits(figures) == []
     assert sum(run.states.written for run in figures if run.states is not None) == 498
+
+
+def test_recorded_kraft_runs_are_exact_and_their_logs_tell_all_that_leaders_did() -> None:
+    figures = validation_job.validate(validation_job.look([KRAFT_RUNS]))
+    assert broken_limits(figures) == []
+    told = [run.kraft for run in figures if run.kraft is not None]
+    assert [(f.run, f.changes, f.exact_changes) for f in told] == [("controllers", 132, 132), ("elr", 114, 114)]
+    assert [(f.by_leaders, f.found, f.known) for f in told] == [(51, 51, 51), (36, 36, 34)]
+
+
+def test_kraft_limits() -> None:
+    exact = KraftFigures(run="a", versions=10, exact=10, invented=0, changes=5, exact_changes=5)
+    assert list(broken_kraft_limits([exact])) == []
+    broken = replace(exact, exact=9, by_leaders=100, found=97, log_invented=1)
+    assert [line.split(" ", 1)[0] for line in broken_kraft_limits([broken])] == ["a:", "a:", "from"]
 
 
 @beside_recordings
 @pytest.mark.kafka
 def test_the_page_says_what_comes_out() -> None:
-    figures = validation_job.validate(validation_job.look(RUNS))
+    figures = validation_job.validate(validation_job.look([RUNS, KRAFT_RUNS, SHARED_KRAFT]))
     assert broken_limits(figures) == []
     assert page(figures) == PAGE.read_text(encoding="utf-8")
 
