@@ -101,7 +101,7 @@ def _with_input(commands: Any, name: str, *, help: str) -> argparse.ArgumentPars
     one.add_argument(
         "--metadata-log",
         **paths,
-        help="__cluster_metadata-0 of a KRaft cluster: segments, snapshots, folders; also beside --kafka-logs",
+        help="__cluster_metadata-0 of a KRaft cluster: segments, snapshots, or folders of them",
     )
     one.add_argument(
         "--time-zone",

@@ -90,9 +90,9 @@ def look(source: Source) -> Inputs:
     """
     of_cluster = bool(source.kafka_logs or source.metadata_logs)
     if bool(source.traces) == of_cluster:
-        raise ReplayRefused(
-            "one of --trace PATH and --kafka-logs PATH is needed, and only one; --metadata-log goes with the latter"
-        )
+        raise ReplayRefused("one of --trace PATH and --kafka-logs PATH is needed, and only one, or --metadata-log PATH")
+    if source.kafka_logs and source.metadata_logs:
+        raise ReplayRefused("--kafka-logs and --metadata-log tell the same changes twice: replay one after the other")
     source = replace(source, traces=_as_spark_names(source.traces), kafka_logs=_as_spark_names(source.kafka_logs))
     if of_cluster:
         return _of_cluster(source)
@@ -212,10 +212,7 @@ def _lines(
     if inputs.logs:
         frames.facts(spark, inputs.logs, inputs.zones).write.parquet(str(stage / _FACTS))
         said = spark.read.parquet(str(stage / _FACTS))
-        rows, bad = frames.rows(said), frames.bad_lines(said)
-        if metadata is None:
-            return rows, bad, None
-        return rows.unionByName(metadata.rows), bad.unionByName(metadata.unread), metadata
+        return frames.rows(said), frames.bad_lines(said), None
     if metadata is not None:
         return metadata.rows, metadata.unread, metadata
     packed = [file for file in inputs.traces if file.suffix == ".gz"]
