@@ -170,8 +170,11 @@ class ReplicaFetcher:
     async def _fetch_round(self, due: dict[TopicPartition, FetchPartition]) -> None:
         sent = {tp: self._states[tp] for tp in due}
         results = await self._client.exchange(due, max_wait_ms=self._wait_ms)
+        has_another = self._impatience is not None  # a partition was added while this fetch waited
         self._answered()
-        is_idle = not any(result.records or result.error is not ErrorCode.NONE for result in results.values())
+        is_idle = not has_another and not any(
+            result.records or result.error is not ErrorCode.NONE for result in results.values()
+        )
         self._wait_ms = min(self._wait_max_ms, 2 * self._wait_ms if is_idle else FIRST_WAIT_MS)
         await self._table.wait_for_disks((tp, len(result.records)) for tp, result in results.items())
         throttled_bytes = 0

@@ -293,7 +293,7 @@ def test_whatever_the_client_tells_somebody_acts_afterwards(zk_connect: str, eve
         await registration(client).register()
         async with controller(server) as made:
             await until(lambda: BrokerId(1) in made.state.live_brokers)
-            session = made.zk.session.session
+            session = made.zk._session.session
             epoch = made.state.epoch
             match event:
                 case "an event without an end":
