@@ -89,7 +89,7 @@ def _update_current(state: ClusterState, moves: Moves, failures: Failures) -> St
                 "removing_replicas": list(assignment.removing_replicas),
             },
         )
-    yield from _lead_elsewhere(state, [tp for tp in changed if dropped[tp]])
+    yield from _lead_elsewhere(state, moves, [tp for tp in changed if dropped[tp]])
     yield from _stop(state, [PartitionReplica(tp, r) for tp in changed for r in dropped[tp]])  # U3
     for tp in _left(moves, failures):
         state.move_started(tp)  # U4
@@ -107,10 +107,17 @@ def _keep_who_has_the_records(
             failures[tp] = f"only {list(found.isr)} are in sync, and none of them would stay"
 
 
-def _lead_elsewhere(state: ClusterState, partitions: Iterable[TopicPartition]) -> Steps[None]:
+def _lead_elsewhere(state: ClusterState, moves: Moves, partitions: Iterable[TopicPartition]) -> Steps[None]:
     """Partitions whose leader is dropped by a move that replaces another get a new one first, while it still serves
-    (Kafka takes it away and leaves the partition without a leader; docs/deviations.md)."""
-    led = [tp for tp in partitions if (known := state.leadership(tp)) and not _may_stay(state, tp, known.leader)]
+    (Kafka takes it away and leaves the partition without a leader; docs/deviations.md). Where all targets are in sync
+    already, as after a cancellation, the move is complete at once and elects one itself, as in Kafka."""
+    led = [
+        tp
+        for tp in partitions
+        if (known := state.leadership(tp))
+        and not _may_stay(state, tp, known.leader)
+        and not set(moves[tp].target_replicas) <= set(known.isr)
+    ]
     if led:
         yield from change_partitions(state, led, PartitionState.ONLINE, OfflineElection())
 

@@ -69,7 +69,9 @@ def test_first_second_and_third_topic(tmp_path: Path) -> None:
                 assert system.state(name, number)["leader"] == replicas[0]
                 for broker in (1, 2, 3):
                     assert (f"{name}-{number}" in system.log_folders(broker)) == (broker in replicas)
-        folder = next(path for path in (system.folder / "broker-1").rglob("third-topic-0"))
+        leader = f"broker-{layout(system, 'third-topic')[0][0]}"
+        assert await system.produce("third-topic", 0, b"first")  # a log has no files before its first batch
+        folder = next(path for path in (system.folder / leader).rglob("third-topic-0"))
         names = {path.name for path in folder.iterdir()}
         assert {"0" * 20 + end for end in (".log", ".index", ".timeindex")} <= names
         body = {"topics": [{"name": "first-topic"}], "allow_auto_topic_creation": False}

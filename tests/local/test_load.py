@@ -38,6 +38,7 @@ def test_what_was_acknowledged_is_there_although_a_leader_was_killed(
     )
     killing.join()
     cluster.heal()
+    cluster.wait_for_full_isr("kept")  # the controller knows the broker again
     assert code == 0
     assert summary["missing"] == 0 and summary["acknowledged"] == summary["sent"] > 600
     assert summary["pauses"][0]["seconds"] > 1, "the killed leader's partition"
@@ -95,8 +96,8 @@ def test_single_records_by_hand(
 
 
 def test_a_record_that_is_refused_is_told(cluster: KafkaCluster, capsys: pytest.CaptureFixture[str]) -> None:
-    cluster.create_topic("strict", replicas={0: [1]}, configs={"min.insync.replicas": "2"})
-    argv = ["--bootstrap-server", cluster.bootstrap_servers, "--topic", "strict", "--timeout", "1s", "x"]
+    cluster.create_topic("strict", replicas={0: [1]}, configs={"max.message.bytes": "100"})
+    argv = ["--bootstrap-server", cluster.bootstrap_servers, "--topic", "strict", "--timeout", "1s", "x" * 500]
     assert hand.produce_main(argv) == 1
     said = capsys.readouterr()
     assert said.out == "" and said.err.startswith("kwob produce: ") and said.err.count("\n") == 1

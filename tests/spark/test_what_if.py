@@ -141,7 +141,7 @@ def test_findings_and_report_tell_it(done: tuple[Replayed, Path]) -> None:
     assert {f.where[0].value for f in told} == {_LAG, _MIN, _THROTTLE, "fetch.rate"}
     (finding,) = (f for f in told if f.where[0].value == _LAG)
     assert finding.filter == f"key = '{_LAG}' and scope = 'all'" and "at 4000: 1 flap" in finding.text
-    assert pq.read_table(out / "findings").schema.names[-1] == "filter"
+    assert pq.read_table(out / "findings").schema.names[-3:] == ["filter", "from_ts", "to_ts"]
     page = (out / "report.html").read_text()
     assert "What if" in page and "some copy never finishes" in page
 
