@@ -64,3 +64,4 @@ def remove_from_znode(
         results = yield from write((Create(path, data),), state.epoch_zk_version)
     if not results[0].ok:
         yield Log(ev.ZK_WRITES_REFUSED, {"path": path, "reason": results[0].code.name}, "error")
+        yield Enqueue(ZkPartitionReassignment(), RETRY_MS)  # what is done but still there is removed then

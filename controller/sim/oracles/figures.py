@@ -21,7 +21,11 @@ DELETED: Final = ("DELETION_SUCCESSFUL", "DELETION_INELIGIBLE")
 #: Refused transitions that Kafka has, too: phase A of a move that runs again meets the replicas that it started before;
 #: a topic is deleted before all its replicas were told of it, and one of them is on a dead broker.
 AS_IN_KAFKA: Final = frozenset(
-    {("ONLINE", "NEW"), ("OFFLINE", "NEW"), ("NEW", "NEW"), ("NEW", "DELETION_INELIGIBLE"), DELETED}
+    {
+        *(("ONLINE", "NEW"), ("OFFLINE", "NEW"), ("NEW", "NEW"), ("NEW", "DELETION_INELIGIBLE"), DELETED),
+        # a broker that returns while a topic is deleted: all its replicas are asked to come online
+        ("DELETION_SUCCESSFUL", "ONLINE"),
+    }
 )
 
 

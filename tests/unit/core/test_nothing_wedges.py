@@ -190,6 +190,24 @@ def test_a_topic_whose_read_fails_once_gets_a_leader_all_the_same() -> None:
     assert stage.leader() == (1, 0, (1, 2))
 
 
+def test_an_entry_that_could_not_be_removed_is_removed_later() -> None:
+    """Two moves by znode, of which one is done: the rewrite without it is refused once."""
+    stage = stage_with(1, 2, 3, p0=(1, 2), p1=(1, 2))
+    path, rows = "/admin/reassign_partitions", [{"topic": "t", "partition": n, "replicas": [1, 3]} for n in (0, 1)]
+    stage.make(path, json.dumps({"version": 1, "partitions": rows}).encode())
+    stage.run()
+    stage.tree.refusal = lambda op: ZkCode.NO_AUTH if isinstance(op, SetData) and op.path == path else None
+    stage.leader_writes(TP, (1, 2, 3))
+    data = encode_partitions([TP])
+    stage.others_write(Create(IsrChangeNotificationZNode.sequence_path, data, sequence=True))
+    stage.run()
+    stage.tree.refusal = lambda _: None
+    waiting, stage.timers = stage.timers, []
+    stage.run(*(timer.event for timer in waiting))
+    left = json.loads(stage.tree.read(GetData(path)).data or b"")["partitions"]
+    assert [row["partition"] for row in left] == [1]
+
+
 # --- the office
 
 
