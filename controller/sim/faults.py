@@ -11,11 +11,10 @@ from controller.wire.zk_operations import Check, Create, Delete, GetChildren, Ge
 from controller.world.simulated.net import Latency
 from controller.world.simulated.world import ZOOKEEPER
 
-#: What ZooKeeper may refuse. Not below /admin: a refused rewrite of the reassignment znode is not tried again, so its
-#: last entry stays until the next move or failover.
+#: What ZooKeeper may refuse.
 REFUSED_PATHS: Final = (
     *("/brokers/topics/t/partitions/0/state", "/brokers/topics/t", "/brokers/ids", "/brokers/topics"),
-    "/brokers/topics/t/partitions/1/state",
+    *("/brokers/topics/t/partitions/1/state", "/admin/reassign_partitions"),
 )
 
 
