@@ -47,7 +47,7 @@ async def end_processes(data: Path) -> list[str]:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(pid, signal.SIGKILL)
     limit = asyncio.get_running_loop().time() + _END_S
-    while running := [name for name, pid in left.items() if is_running(pid)]:
+    while running := [name for name, pid in left.items() if is_running(pid) or _has_threads(pid)]:
         if asyncio.get_running_loop().time() > limit:
             raise ClusterError(f"{running[0]} (process {left[running[0]]}) of an earlier kwob up cannot be ended")
         await asyncio.sleep(_POLL_S)
@@ -60,6 +60,13 @@ def _read(data: Path) -> dict[str, int]:
         return {str(name): int(pid) for name, pid in rows.items() if int(pid) > 1}
     except (OSError, ValueError, TypeError, AttributeError):
         return {}  # none, or torn: nothing can be learnt from it
+
+
+def _has_threads(pid: int) -> bool:
+    """Whether threads of a killed process are still ending: until the last one has, its sockets are open."""
+    with contextlib.suppress(OSError):
+        return len(list(Path(f"/proc/{pid}/task").iterdir())) > 1
+    return False
 
 
 def _command_line(pid: int) -> str:
