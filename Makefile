@@ -2,8 +2,10 @@
 SHELL := /bin/sh
 PY := .venv/bin/python
 ARGS :=
-# Processes that share the tests: a core each, at most 4; none besides pytest itself where ARGS picks tests.
-WORKERS = $(if $(ARGS),0,auto)
+# Processes that share the tests: one more than there are cores, since many tests wait for real processes; at most 4, and
+# none besides pytest itself where ARGS picks tests.
+CORES := $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
+WORKERS :=
 
 # make sim: how long, and from which seed on (the second of its start, so that each run has worlds of its own).
 MINUTES := 10
@@ -22,7 +24,7 @@ demo: setup  ## run a cluster, break it, heal it, replay its trace; ARGS="--out 
 	@.venv/bin/kwob demo --overwrite $(ARGS)
 
 test: setup  ## all tests that need neither Docker nor a real Kafka; ARGS="-k word" WORKERS=3
-	@$(PY) -m pytest -n $(WORKERS) --maxprocesses=4 $(ARGS)
+	@$(PY) -m pytest -n $(or $(WORKERS),$(if $(ARGS),0,$(shell expr $(CORES) + 1))) --maxprocesses=4 $(ARGS)
 
 test-kafka: setup  ## the suites beside a real Kafka (needs java, mvn and ../shared/tools/real-kafka or KWOB_REAL_KAFKA)
 	@$(PY) -m pytest -m kafka -rs $(ARGS)
@@ -34,7 +36,7 @@ test-docker: setup  ## build the image, run docker-compose.yml's cluster and tes
 	@$(PY) -m pytest -m docker -rs tests/docker $(ARGS)
 
 sim: setup  ## simulated worlds, new ones each time: MINUTES=10 WORKERS=3 ARGS="--set brokers=3"
-	@.venv/bin/kwob sim run --seeds $(SEED)..$(SEED) --minutes $(MINUTES) $(if $(filter-out auto 0,$(WORKERS)),--workers $(WORKERS)) $(ARGS)
+	@.venv/bin/kwob sim run --seeds $(SEED)..$(SEED) --minutes $(MINUTES) $(if $(WORKERS),--workers $(WORKERS)) $(ARGS)
 
 lint: setup  ## ruff and mypy --strict
 	@$(PY) -m ruff check
@@ -52,9 +54,10 @@ docs: setup  ## draw again what is drawn: state machines, known failures, transc
 	@$(PY) -m tests.features.table
 	@$(PY) -m tests.broker_features.table
 	@$(PY) -m tests.logs_table > docs/logs.md.new && mv docs/logs.md.new docs/logs.md
+	@$(PY) -m tests.broker_metrics.table > docs/metrics.md.new && mv docs/metrics.md.new docs/metrics.md
 
 defects: setup  ## plant defects one at a time and look which tests notice (an hour); ONLY=word WORKERS=2 ARGS="--every-layer"
-	@$(PY) -m tests.defects --only "$(ONLY)" --workers $(or $(filter-out auto 0,$(WORKERS)),2) $(ARGS)
+	@$(PY) -m tests.defects --only "$(ONLY)" --workers $(or $(WORKERS),2) $(ARGS)
 
 bench: setup  ## measure the controller beside Kafka's (needs java and ../shared/bench); ARGS="--controller kafka --brokers 20"
 	@.ci/bench $(ARGS)

@@ -26,6 +26,7 @@ from broker_sim.log.errors import LogDirsUnusable
 from broker_sim.log.files import Files
 from broker_sim.metadata_cache import MetadataCache
 from broker_sim.metadata_decoding import MetadataDecoder
+from broker_sim.metrics.page import broker_page
 from broker_sim.postponed import PostponedPartitions
 from broker_sim.registration import ControllerKind, Registration, RegistrationRefused
 from broker_sim.replicas.fetch_session import FetchSessionCache
@@ -33,20 +34,20 @@ from broker_sim.replicas.isr_writer import ZkIsrWriter, notify_log_dir_failure
 from broker_sim.replicas.manager import ReplicaManager
 from broker_sim.replicas.types import ReplicaHooks
 from broker_sim.server import SocketServer
-from broker_sim.server_limits import ServerLimits, listener_limits
+from broker_sim.server_limits import ServerLimits
 from broker_sim.shutdown import ControlledShutdown
 from broker_sim.strays import StrayReplicas
 from broker_sim.topic_creation import TopicCreator
 from broker_sim.trace import TraceWriter
 from broker_sim.zk_client import ZkClient
-from controller.rules.configs.broker import per_address_limits
 from controller.wire import log_events as ev
-from controller.wire.fault_rows import ExpireSession, FailLogDir, Fault
+from controller.wire.fault_rows import ExpireSession, FailLogDir, Fault, PauseReplication
 from controller.wire.types import Broker as RegisteredBroker
 from controller.wire.types import BrokerId, Endpoint, TopicPartition
 from controller.wire.zk_operations import ZkRefused, ZkUnreachable
 from controller.wire.znodes import ZnodeError
 from controller.world.config_notices import Unreadable
+from controller.world.metrics_page import MetricsPage
 from controller.world.ports import Clock, Network, ZkConnector, ZkSession
 from controller.world.producer_ids import ProducerIds
 from controller.world.standard_znodes import prepare_cluster
@@ -55,6 +56,9 @@ from controller.world.supervisor import Supervisor
 
 class StartRefused(Exception):
     """The broker cannot start as asked. The message is for the operator, one line."""
+
+
+_START_FAILURES = (ZkUnreachable, ZkRefused, ZnodeError, Unreadable, RegistrationRefused, LogDirsUnusable, OSError)
 
 
 class Broker:
@@ -74,8 +78,10 @@ class Broker:
         off_loop: Callable[[Callable[[], None]], Awaitable[None]] | None = None,
         metadata_decoder: MetadataDecoder | None = None,
         files: Files | None = None,
+        make_trace: Callable[..., TraceWriter] = TraceWriter,
     ) -> None:
-        """`faults`: a board that outlives this broker (see `host`); without one it has its own. `files` is the disk.
+        """`faults`: a board that outlives this broker (see `host`); without one it has its own. `files` is the disk,
+        `make_trace` makes the writer of its trace (`TraceWriter`'s arguments).
         `metadata_decoder`: that of all brokers of a process, if there are several.
         `off_loop(work)` waits for disks without stopping the event loop (`asyncio.to_thread`); None: on the loop.
         """
@@ -83,14 +89,14 @@ class Broker:
         self.clock, self._chance, self._off_loop = clock, chance, off_loop
         self.log = log.bind(broker_id=identity.broker_id)
         self._metadata = MetadataCache(inter_broker_listener=identity.inter_broker_listener)
-        self._files = files
+        self._files, self._make_trace = files, make_trace
         self._metadata_decoder = metadata_decoder or MetadataDecoder(kept_requests=0)
         board_chance = random.Random(chance.random())
         self._faults = faults or FaultBoard(
             identity.broker_id, board_chance, clock=clock, log=self.log, rack=identity.rack
         )
         self._network = FaultyNetwork(network, self._faults, self._metadata.broker_at)
-        self._unsubscribe = self._faults.subscribe(self._fault_started, lambda row: None)
+        self._unsubscribe = self._faults.subscribe(self._fault_started, self._pause_changed)
         self._supervisor = Supervisor(self.log, halt=lambda reason: self._halt(reason=reason))
         self.zk = ZkClient(zookeeper, supervisor=self._supervisor, log=self.log)
         self._endpoints: tuple[Endpoint, ...] = ()
@@ -99,6 +105,7 @@ class Broker:
         self.replicas: ReplicaManager | None = None
         self._context: BrokerContext | None = None
         self.server: SocketServer | None = None
+        self.metrics: MetricsPage | None = None
         self._halted = asyncio.Event()
         self._ended = False
 
@@ -145,15 +152,7 @@ class Broker:
         """
         try:
             await self._start()
-        except (
-            ZkUnreachable,
-            ZkRefused,
-            ZnodeError,
-            Unreadable,
-            RegistrationRefused,
-            LogDirsUnusable,
-            OSError,
-        ) as error:
+        except _START_FAILURES as error:
             await self._close(clean=True)
             raise StartRefused(f"broker {self.broker_id} cannot start: {error}") from error
         except BaseException:
@@ -185,8 +184,11 @@ class Broker:
         await configs.start()
         self.zk.on_new_session(configs.look_again)
         self._supervisor.keep("stray-replicas", StrayReplicas(self.context, self.zk).watch)
-        self._fail_log_dirs_again()
+        self._meet_faults()
         server.serve_requests()
+        if self.identity.metrics is not None:
+            self.metrics = broker_page(self.context, server, self.zk)
+            await self.metrics.listen(self._network, *self.identity.metrics)
         endpoint = self.endpoint
         self.log.info(
             ev.BROKER_STARTED,
@@ -196,17 +198,18 @@ class Broker:
             rack=self.identity.rack,
             broker_epoch=registration.broker_epoch,
             log_dirs=[str(path) for path in self.identity.log_dirs],
+            metrics=None if self.metrics is None else self.metrics.address,
         )
 
-    def _fail_log_dirs_again(self) -> None:
-        """A disk that is broken is broken at a start, too."""
+    def _meet_faults(self) -> None:
+        """A disk that is broken is broken at a start, too, and what is paused stays so."""
         for row in self._faults.rows:
-            if isinstance(row, FailLogDir):
+            if isinstance(row, (FailLogDir, PauseReplication)):
                 self._fault_started(row)
 
     def _make_replicas(self) -> ReplicaManager:
         start_ms = self.clock.now_ms()
-        self._trace = TraceWriter(self.broker_id, self.identity.trace_dir, start_ms=start_ms)
+        self._trace = self._make_trace(self.broker_id, self.identity.trace_dir, start_ms=start_ms)
         return ReplicaManager(
             broker_id=self.broker_id,
             settings=self.settings.of_replicas(self.identity.log_dirs),
@@ -232,24 +235,13 @@ class Broker:
         self, cluster_id: str, replicas: ReplicaManager, store: ConfigStore, configs: DynamicConfigs
     ) -> tuple[SocketServer, Registration]:
         """Binds before registering: what is registered is the port that is really bound."""
-        identity, settings = self.identity, self.settings
-        limits = ServerLimits(
-            max_request_bytes=settings.socket_request_max_bytes,
-            max_connections=settings.max_connections,
-            max_connections_per_ip=settings.max_connections_per_ip,
-            overrides=per_address_limits(settings.max_connections_per_ip_overrides),
-            max_connection_creation_rate=settings.max_connection_creation_rate,
-            queued_max_request_bytes=settings.queued_max_request_bytes,
-            idle_ms=settings.connections_max_idle_ms,
-            listeners=listener_limits(settings.given_values(), {}),
-            backlog=settings.socket_listen_backlog_size,
-        )
+        limits = ServerLimits.at_start(self.settings)
         apis: dict[Any, Any] = {}
         server = SocketServer(apis, limits=limits, faults=self._faults, log=self.log)
         self.server = server
         configs.subscribe(server.reconfigure)
         await self._bind(server)
-        me = RegisteredBroker(broker_id=self.broker_id, endpoints=self._endpoints, rack=identity.rack)
+        me = RegisteredBroker(broker_id=self.broker_id, endpoints=self._endpoints, rack=self.identity.rack)
         timeout_ms = self.settings.zookeeper_session_timeout_ms
         registration = Registration(self.zk, me, clock=self.clock, log=self.log, session_timeout_ms=timeout_ms)
         self._context = self._make_context(cluster_id, replicas, store, configs, registration)
@@ -326,15 +318,16 @@ class Broker:
         if self._ended:
             return
         if controlled and self.settings.controlled_shutdown_enable and self._context is not None:
-            shutdown = ControlledShutdown(
+            if self._trace is not None:
+                self._trace.shutting_down(self.clock.now_ms())
+            await ControlledShutdown(
                 self.broker_id,
                 lambda: self.context.registration.broker_epoch,
                 metadata=self._metadata,
                 network=self._network,
                 settings=self.settings,
                 log=self.log,
-            )
-            await shutdown.run()
+            ).run()
         await self._close(clean=True)
         self.log.info(ev.BROKER_STOPPED)
 
@@ -358,6 +351,8 @@ class Broker:
             await context.configs.stop()
         if self.server is not None:
             await self.server.close()
+        if self.metrics is not None:
+            await self.metrics.close()
         if context is not None:
             await context.groups.stop()
             context.forwarding.close()
@@ -376,7 +371,12 @@ class Broker:
         """Has these faults in force, each in its window, and no others."""
         self._faults.replace(rows)
 
+    def _pause_changed(self, row: Fault) -> None:
+        if isinstance(row, PauseReplication) and self._trace is not None and self._context is not None:
+            self._trace.paused_replication(self.clock.now_ms(), self._faults.paused_replication)
+
     def _fault_started(self, row: Fault) -> None:
+        self._pause_changed(row)
         if isinstance(row, FailLogDir) and self.replicas is not None:
             self._faults.acted(row)
             self.replicas.fail_log_dir(row.log_dir)

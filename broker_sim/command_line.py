@@ -8,7 +8,13 @@ from pathlib import Path
 
 from broker_sim.config import BrokerSettings
 from broker_sim.identity import BrokerIdentity
-from controller.rules.configs.listeners import ListenerError, ListenerProperties, plan_listeners
+from controller.rules.configs.listeners import (
+    ListenerError,
+    ListenerProperties,
+    one_per_node,
+    parse_addresses,
+    plan_listeners,
+)
 from controller.wire.types import BrokerId
 from controller.world.help_text import help_end
 
@@ -71,6 +77,11 @@ def _add_arguments(run: argparse.ArgumentParser) -> None:
         help="a scenario (YAML): faults with times from the start on; see docs/faults.md",
     )
     run.add_argument("--fault-file", type=Path, metavar="F", help="faults, one JSON object per line; watched")
+    run.add_argument(
+        "--metrics-listener",
+        metavar="H:P[,...]",
+        help="serve Prometheus metrics here, at /metrics: one address per broker, or one for all, whose ports count up",
+    )
     run.add_argument("--log-level", default="info", choices=["debug", "info", "warning", "error"])
     run.add_argument(
         "--seed", type=int, metavar="N", help="of all chance in the brokers; drawn and logged if not given"
@@ -107,6 +118,7 @@ def identities(arguments: argparse.Namespace, settings: BrokerSettings, host_nam
             f"--log-dirs {arguments.log_dirs!r}: expected different directories, separated by commas"
         )
     racks = _racks(arguments.rack or settings.broker_rack, len(ids))
+    metrics = _metrics(arguments.metrics_listener, len(ids))
     return tuple(
         BrokerIdentity(
             broker_id=broker_id,
@@ -115,8 +127,9 @@ def identities(arguments: argparse.Namespace, settings: BrokerSettings, host_nam
             log_dirs=tuple(_log_dir(folder, broker_id, is_alone=len(ids) == 1) for folder in folders),
             rack=rack,
             trace_dir=arguments.trace_dir,
+            metrics=metrics_address,
         )
-        for broker_id, listeners, rack in zip(ids, plan.nodes, racks, strict=True)
+        for broker_id, listeners, rack, metrics_address in zip(ids, plan.nodes, racks, metrics, strict=True)
     )
 
 
@@ -124,6 +137,17 @@ def _log_dir(folder: Path, broker_id: BrokerId, *, is_alone: bool) -> Path:
     if "{id}" in str(folder):
         return Path(str(folder).replace("{id}", str(broker_id)))
     return folder if is_alone else folder / f"broker-{broker_id}"
+
+
+def _metrics(text: str | None, count: int) -> Sequence[tuple[str, int] | None]:
+    """Where each broker serves its metrics. Raises CommandLineError."""
+    if text is None:
+        return (None,) * count
+    try:
+        addresses = one_per_node(parse_addresses(text, "--metrics-listener"), count, "--metrics-listener", text)
+    except ListenerError as error:
+        raise CommandLineError(str(error)) from error
+    return [(address.host, address.port) for address in addresses]
 
 
 def _racks(text: str | None, count: int) -> tuple[str | None, ...]:

@@ -183,6 +183,7 @@ class BrokerSettings(BaseModel):
     # ZooKeeper
     zookeeper_session_timeout_ms: Positive = 18_000
     zookeeper_connection_timeout_ms: Positive | None = None
+    zookeeper_max_in_flight_requests: Positive = 100
 
     # Groups
     offsets_topic_num_partitions: Positive = 50

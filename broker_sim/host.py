@@ -18,6 +18,7 @@ from controller.wire import log_events as ev
 from controller.wire.fault_rows import Fault, Kill, Stop
 from controller.wire.types import BrokerId
 from controller.world.ports import Clock, ZkSession
+from controller.world.supervisor import Supervisor
 
 #: Brokers that start at the same time: enough to keep ZooKeeper busy while logs load.
 STARTS_AT_ONCE: Final = 8
@@ -40,7 +41,8 @@ class BrokerHost:
         session_timeout_ms: int,
         log: Any,
     ) -> None:
-        self._sessions = _OrphanedSessions(session_timeout_ms)
+        self.supervisor = Supervisor(log)
+        self._sessions = _OrphanedSessions(session_timeout_ms, self.supervisor)
         self._seats = {
             identity.broker_id: _Seat(
                 identity,
@@ -53,6 +55,7 @@ class BrokerHost:
                     rack=identity.rack,
                 ),
                 self._sessions,
+                self.supervisor,
                 log.bind(broker_id=identity.broker_id),
             )
             for identity in identities
@@ -96,19 +99,26 @@ class BrokerHost:
         """Stops all brokers and ends what killed ones left in ZooKeeper. Idempotent."""
         await asyncio.gather(*(seat.close(controlled=controlled) for seat in self._seats.values()))
         await self._sessions.close()
+        await self.supervisor.stop()
 
 
 class _Seat:
     """Where one broker runs, or will run again."""
 
     def __init__(
-        self, identity: BrokerIdentity, make: MakeBroker, board: FaultBoard, sessions: _OrphanedSessions, log: Any
+        self,
+        identity: BrokerIdentity,
+        make: MakeBroker,
+        board: FaultBoard,
+        sessions: _OrphanedSessions,
+        supervisor: Supervisor,
+        log: Any,
     ) -> None:
         self.board = board
         self.broker: Broker | None = None
         self.halted = asyncio.Event()
         self._identity, self._make, self._log = identity, make, log
-        self._sessions = sessions
+        self._sessions, self._supervisor = sessions, supervisor
         self._work: asyncio.Task[None] | None = None
         self._watch: asyncio.Task[None] | None = None
         self._closed = False
@@ -128,7 +138,7 @@ class _Seat:
         self.broker = broker
         self._identity = self._identity.bound_to(broker.bound_ports)
         self.halted.clear()
-        self._watch = asyncio.ensure_future(self._note_halt(broker))
+        self._watch = self._supervisor.once(f"halt-of-broker-{broker.broker_id}", lambda: self._note_halt(broker))
 
     async def _note_halt(self, broker: Broker) -> None:
         await broker.wait_halted()
@@ -147,7 +157,7 @@ class _Seat:
 
     def _changed(self, row: Fault) -> None:
         if isinstance(row, (Kill, Stop)) and not self._closed and (self._work is None or self._work.done()):
-            self._work = asyncio.ensure_future(self._settle())
+            self._work = self._supervisor.once(f"faults-of-broker-{self._identity.broker_id}", self._settle)
 
     def _down_by(self) -> Kill | Stop | None:
         return next((row for row in self.board.rows if isinstance(row, (Kill, Stop))), None)
@@ -186,13 +196,14 @@ class _Seat:
 class _OrphanedSessions:
     """The ZooKeeper sessions of killed brokers: they live for the session timeout, as if their heartbeats had ended."""
 
-    def __init__(self, timeout_ms: int) -> None:
+    def __init__(self, timeout_ms: int, supervisor: Supervisor) -> None:
         self._timeout_s = timeout_ms / 1000
+        self._supervisor = supervisor
         self._waiting: dict[asyncio.Task[None], ZkSession] = {}
 
     def add(self, session: ZkSession) -> None:
         """From now on it has its timeout to live."""
-        task = asyncio.ensure_future(self._let_expire(session))
+        task = self._supervisor.once("session-of-a-killed-broker", lambda: self._let_expire(session))
         self._waiting[task] = session
         task.add_done_callback(lambda done: self._waiting.pop(done, None))
 

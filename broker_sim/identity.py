@@ -20,6 +20,8 @@ class BrokerIdentity:
     inter_broker_listener: str = PLAINTEXT
     rack: str | None = None
     trace_dir: Path | None = None
+    #: where its metrics page listens
+    metrics: tuple[str, int] | None = None
 
     def bound_to(self, ports: Mapping[str, int]) -> BrokerIdentity:
         """With these ports, by name of the listener: what starts again shall have the address it had."""

@@ -244,6 +244,15 @@ class LedPartition:
         unassigned = (r for r in self.isr if r != self.leader and r not in self.followers)
         return tuple(sorted([*unassigned, *(r for r, left in self.lag_headroom(now_ms) if left < 0)]))
 
+    def shrink_due_ms(self) -> int | None:
+        """From when on `tick` finds somebody to remove, if nothing else happens until then; None: never."""
+        if self.pending is not None:
+            return None
+        if any(r != self.leader and r not in self.followers for r in self.isr):
+            return 0
+        lagging = (s for r in self.isr if (s := self.followers.get(r)) and s.log_end_offset != self.log_end_offset)
+        return min((s.last_caught_up_time_ms + self.lag_time_max_ms + 1 for s in lagging), default=None)
+
     def lag_headroom(self, now_ms: int) -> Iterator[tuple[BrokerId, int]]:
         """Members that are not at the leader's end, each with the ms left to it; below 0 it must leave."""
         for replica in self.isr:

@@ -158,12 +158,12 @@ class ControllerKind:
 
     def __init__(self, zk: ZkClient) -> None:
         self._zk = zk
-        self._known: tuple[BrokerId, int] | None = None
+        self._last_asked: tuple[BrokerId, int] | None = None
         self._is_broker = False
 
     async def is_broker(self, controller_id: BrokerId, controller_epoch: int) -> bool:
         """Whether it is registered under `/brokers/ids`; while ZooKeeper does not say so in time: as it was last."""
-        if self._known != (controller_id, controller_epoch):
+        if self._last_asked != (controller_id, controller_epoch):
             try:
                 async with asyncio.timeout(_KIND_S):
                     found = await self._zk.perform_one(Exists(BrokerIdZNode.path(controller_id)))
@@ -171,7 +171,7 @@ class ControllerKind:
                 return self._is_broker
             if found.code not in (ZkCode.OK, ZkCode.NO_NODE):
                 return self._is_broker
-            self._known, self._is_broker = (controller_id, controller_epoch), found.ok
+            self._last_asked, self._is_broker = (controller_id, controller_epoch), found.ok
         return self._is_broker
 
 

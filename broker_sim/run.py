@@ -112,6 +112,7 @@ async def _run(
         arguments.zookeeper,
         session_timeout_ms=timeout_ms,
         connect_timeout_s=(settings.zookeeper_connection_timeout_ms or timeout_ms) / 1000,
+        requests_in_flight=settings.zookeeper_max_in_flight_requests,
     )
 
     decoder = MetadataDecoder() if len(who) > 1 else None
@@ -166,7 +167,9 @@ async def _serve(
         return 1
     rows = () if plan is None else plan.rows(SystemClock().now_ms())
     host.set_faults(rows)
-    watcher = asyncio.create_task(watch_faults(fault_file, rows, host, log)) if fault_file is not None else None
+    watcher = None
+    if fault_file is not None:
+        watcher = host.supervisor.keep("fault-file", lambda: watch_faults(fault_file, rows, host, log))
     stop, halt = asyncio.create_task(_wait(signals.once)), asyncio.create_task(host.wait_all_halted())
     await asyncio.wait([stop, halt], return_when=asyncio.FIRST_COMPLETED)
     halted = halt.done()

@@ -20,6 +20,7 @@ from typing import Any, Final
 
 from broker_sim.connection_quotas import ConnectionQuotas, NoConnection
 from broker_sim.faults.board import FaultBoard
+from broker_sim.request_meters import RequestMeters, Service, Timed
 from broker_sim.server_limits import RequestMemory, ServerLimits
 from controller.wire import log_events as ev
 from controller.wire import protocol
@@ -89,6 +90,7 @@ class SocketServer:
         self._limits_at_start = limits
         self._quotas = ConnectionQuotas(limits)
         self.memory = RequestMemory(limits.queued_max_request_bytes)
+        self.meters = RequestMeters()
         self.ready = asyncio.Event()
         self._listeners: list[Listener] = []
         self._open: dict[Connection, asyncio.Task[Any]] = {}
@@ -177,9 +179,10 @@ class SocketServer:
         try:
             while data := await self._receive(connection):
                 for frame in frames.feed(data):
+                    service = Service(asyncio.get_running_loop().time(), len(frame))
                     taken = taken or await memory.take(len(frame))
                     await self.ready.wait()
-                    await self._serve_one(frame, connection, listener)
+                    await self._serve_one(frame, connection, listener, service)
                     memory.give(taken)
                     taken = 0
                 if frames.wanted_bytes and not taken:
@@ -187,14 +190,18 @@ class SocketServer:
         finally:
             memory.give(taken)
 
-    async def _serve_one(self, frame: bytes, connection: Connection, listener: str) -> None:
+    async def _serve_one(self, frame: bytes, connection: Connection, listener: str, service: Service) -> None:
         if connection in self._yielding:
             self._yielding[connection] = self._yielding.pop(connection)
-        answer = await self._answer(frame, connection, listener)
+        loop = asyncio.get_running_loop()
+        service.taken_s = loop.time()
+        answer = await self._answer(frame, connection, listener, service)
+        service.answered_s = loop.time()
         if answer is not None:
             connection.send(answer)
             async with asyncio.timeout(SLOW_CLIENT_LIMIT_S):
                 await connection.drain()
+        self.meters.add(service, loop.time())
 
     async def _receive(self, connection: Connection) -> bytes:
         idle_s = None if self.limits.idle_ms < 0 else self.limits.idle_ms / 1000
@@ -204,7 +211,7 @@ class SocketServer:
         except TimeoutError:
             raise TimeoutError(f"idle for connections.max.idle.ms {self.limits.idle_ms}") from None
 
-    async def _answer(self, frame: bytes, connection: Connection, listener: str) -> bytes | None:
+    async def _answer(self, frame: bytes, connection: Connection, listener: str, service: Service) -> bytes | None:
         """The frame of the answer, None for none. Raises CloseConnection or ProtocolError."""
         api_key, version, correlation_id = protocol.peek_header(frame)
         api = self._apis.get(ApiKey(api_key)) if api_key in ApiKey._value2member_map_ else None
@@ -214,18 +221,21 @@ class SocketServer:
             if api_key == ApiKey.API_VERSIONS:
                 return protocol.unsupported_api_versions(correlation_id, *api.versions)
             raise CloseConnection(f"{protocol.api_name(api_key)} version {version} is not offered")
-        request = protocol.decode_request(frame, api.decode)
+        request = service.request = protocol.decode_request(frame, api.decode)
         host, name = _host(connection.peer), connection.peer
         call = Call(request=request, client_host=host, connection=name, listener=listener)
         fault = self._faults.strike(api_key, sender=_sender(request.body), client_id=request.client_id)
         if fault is not None:
             await self._strike(fault)
-        body = await self._handle(api, call)
+        handling = Timed(self._handle(api, call), asyncio.get_running_loop().time)
+        body = await handling
+        service.local_s = handling.local_s
         if body is None:
             return None
         if fault is not None and fault.action is Action.ERROR and not isinstance(body, bytes):
             full = protocol.plain(protocol.build(api_key, version, body, response=True))
             body = with_error_code(full, fault.error_code)
+        service.errors = protocol.error_codes_of(api_key, version, body)
         return protocol.encode_response(api_key, version, correlation_id, body)
 
     async def _strike(self, fault: ApiFault) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from broker_sim.config import BrokerSettings
 from controller.rules.configs.broker import per_address_limits, split_listener_config
 from controller.wire.framing import MAX_REQUEST_BYTES
 
@@ -46,6 +47,21 @@ class ServerLimits:
     idle_ms: int = 600_000
     listeners: Mapping[str, ListenerLimits] = field(default_factory=dict)
     backlog: int = 50
+
+    @classmethod
+    def at_start(cls, settings: BrokerSettings) -> ServerLimits:
+        """As the broker's own properties say. Raises ValueError for what is no number."""
+        return cls(
+            max_request_bytes=settings.socket_request_max_bytes,
+            max_connections=settings.max_connections,
+            max_connections_per_ip=settings.max_connections_per_ip,
+            overrides=per_address_limits(settings.max_connections_per_ip_overrides),
+            max_connection_creation_rate=settings.max_connection_creation_rate,
+            queued_max_request_bytes=settings.queued_max_request_bytes,
+            idle_ms=settings.connections_max_idle_ms,
+            listeners=listener_limits(settings.given_values(), {}),
+            backlog=settings.socket_listen_backlog_size,
+        )
 
     def of(self, listener: str) -> ListenerLimits:
         """The limits of that listener alone."""
@@ -88,6 +104,11 @@ class RequestMemory:
     def __init__(self, limit: int) -> None:
         self._limit, self._used = limit, 0
         self._waiting: deque[asyncio.Future[None]] = deque()
+
+    @property
+    def limit(self) -> int:
+        """`queued.max.request.bytes`; negative: none."""
+        return self._limit
 
     @property
     def used(self) -> int:

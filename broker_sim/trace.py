@@ -21,7 +21,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from controller.wire.trace import TRACE_VERSION, TraceEvent, encode_row
+from controller.wire.trace import (
+    BROKER_STATE_KEY,
+    PAUSED_REPLICATION_KEY,
+    PENDING_CONTROLLED_SHUTDOWN,
+    TRACE_VERSION,
+    TraceEvent,
+    encode_row,
+)
 from controller.wire.types import BrokerId, TopicPartition
 
 #: So large that a long run has few files, so small that one can be packed, moved and read in pieces.
@@ -136,6 +143,14 @@ class TraceWriter:
     def topic_config(self, ts: int, topic: str, key: str, value: str | None) -> None:
         """A topic's override of a setting is in force now; key `*` without a value: none is left."""
         self.row(TraceEvent.CONFIG, ts, topic=topic, key=key, value=value)
+
+    def paused_replication(self, ts: int, what: str | None) -> None:
+        """Faults pause the replication of `what` now (see `PAUSED_REPLICATION_KEY`); None: of nothing any more."""
+        self.row(TraceEvent.CONFIG, ts, key=PAUSED_REPLICATION_KEY, value=what)
+
+    def shutting_down(self, ts: int) -> None:
+        """The broker asks the controller whether it may go."""
+        self.row(TraceEvent.CONFIG, ts, key=BROKER_STATE_KEY, value=PENDING_CONTROLLED_SHUTDOWN)
 
     def fetch_row(
         self,

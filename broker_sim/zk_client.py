@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any, Final
 
 from controller.wire import log_events as ev
+from controller.wire.times import Times
 from controller.wire.zk_operations import WatchEvent, ZkOp, ZkResult, ZkSessionExpired, ZkUnreachable
 from controller.world.ports import ZkConnector, ZkSession
 from controller.world.supervisor import Supervisor
@@ -37,6 +38,19 @@ class ZkClient:
         self._new_session_handlers: list[SessionHandler] = []
         self._reopening: asyncio.Task[None] | None = None
         self._closed = False
+        self.latency_ms = Times()
+        self.expirations = 0
+        self._past_connections = 0
+
+    @property
+    def connections(self) -> int:
+        """How often a connection was made, for all sessions."""
+        return self._past_connections + (self.session.connections if self.session is not None else 0)
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether there is a session with a connection now."""
+        return self.session is not None and self.session.is_connected
 
     async def open(self) -> None:
         """Opens the first session. Raises ZkUnreachable."""
@@ -80,8 +94,11 @@ class ZkClient:
             await self._connected.wait()
             session = self.session
             assert session is not None
+            started_s = asyncio.get_running_loop().time()
             try:
-                return await session.perform(ops)
+                results = await session.perform(ops)
+                self.latency_ms.add((asyncio.get_running_loop().time() - started_s) * 1000)
+                return results
             except ZkSessionExpired:
                 self._expired(session)
 
@@ -135,6 +152,8 @@ class ZkClient:
         if self._closed or session is not self.session or self.session is None:
             return
         self._previous_session_id = self.session.session_id
+        self._past_connections = self.connections
+        self.expirations += 1
         self._log.warning(ev.ZK_SESSION_EXPIRED, session_id=f"{self._previous_session_id:#x}")
         self.session = None
         self._connected.clear()

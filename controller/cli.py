@@ -69,9 +69,11 @@ COMMANDS: Final[dict[str, Command]] = {
         "controller.cli:controller", "kill, stop or start a controller; `controller run` is the program", _LOCAL
     ),
     "fault": Command("controller.local.fault:main", "put faults in force for running brokers, and end them", _LOCAL),
+    "scenario": Command("controller.local.scenario.command:main", "play a file of load and faults: what held?", _LOCAL),
     "wait": Command("controller.local.check:wait_main", "wait for full ISRs, leaders, the end of moves", _ANSWERS),
     "check": Command("controller.local.check:check_main", "whether a cluster is as it should be", _ANSWERS),
     "logs": Command("controller.local.logs_command:main", "the log lines of all processes, merged by time", _LOCAL),
+    "ui": Command("controller.ui.command:main", "a page that shows a cluster, or rehearsals, as they are", _LOCAL),
     "load": Command("controller.local.load.command:main", "send and read; is anything acknowledged missing?", _RECORDS),
     "produce": Command("controller.local.load.hand:produce_main", "send records by hand", _RECORDS),
     "consume": Command("controller.local.load.hand:consume_main", "print records", _RECORDS),
@@ -87,6 +89,7 @@ COMMANDS: Final[dict[str, Command]] = {
     "snapshot": Command("controller.admin.snapshot.command:main", "a cluster's shape and rates as a file", _ANSWERS),
     "why": Command("controller.local.why_local:main", "why a partition is offline, lags or is stuck", _ANSWERS),
     "rehearse": Command("controller.rehearse.command:main", "play a plan against a cluster on virtual time", _ANSWERS),
+    "plan": Command("controller.rehearse.plan_command:main", "the throttle with which a move harms nobody", _ANSWERS),
     "explain": Command("controller.admin.explain:main", "what would happen, and why, without doing it", _ANSWERS),
     "sim": Command("controller.sim.command:main", "simulated clusters: a world of faults for each seed", _PROGRAMS),
     "health": Command("controller.admin.health:main", "whether a controller or a broker serves", _PROGRAMS),
@@ -101,19 +104,9 @@ COMMANDS: Final[dict[str, Command]] = {
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs a subcommand. Returns its exit code; 2 for a subcommand that there is not, 130 after Ctrl-C."""
     words = list(sys.argv[1:] if argv is None else argv)
-    if words[:1] == ["--version"]:
-        print(version("kwob"))
-        return 0
-    if not words or words[0] in ("--help", "-h", "help"):
-        _print_help(sys.stdout if words else sys.stderr)
-        return 0 if words else 2
-    if words[0] not in COMMANDS:
-        print(f"kwob: no command {words[0]!r}; there are {', '.join(COMMANDS)}", file=sys.stderr)
-        return 2
     _print_what_the_terminal_cannot()
-    command = COMMANDS[words[0]]
     try:
-        code = _load(command.target)(with_bootstrap(command, words[1:]))
+        code = _run(words)
         sys.stdout.flush()
         return code
     except KeyboardInterrupt:
@@ -125,8 +118,23 @@ def main(argv: Sequence[str] | None = None) -> int:
         if error.errno not in (errno.ENOSPC, errno.EIO, errno.EBADF) or error.filename is not None:
             raise
         _forget_output()
-        print(f"kwob {words[0]}: the output cannot be written: {error.strerror}", file=sys.stderr)
+        print(f"kwob {' '.join(words[:1])}: the output cannot be written: {error.strerror}", file=sys.stderr)
         return 1
+
+
+def _run(words: list[str]) -> int:
+    """As `main`, of words; what cannot be written comes out as it is."""
+    if words[:1] == ["--version"]:
+        print(version("kwob"))
+        return 0
+    if not words or words[0] in ("--help", "-h", "help"):
+        _print_help(sys.stdout if words else sys.stderr)
+        return 0 if words else 2
+    if words[0] not in COMMANDS:
+        print(f"kwob: no command {words[0]!r}; there are {', '.join(COMMANDS)}", file=sys.stderr)
+        return 2
+    command = COMMANDS[words[0]]
+    return _load(command.target)(with_bootstrap(command, words[1:]))
 
 
 def _print_what_the_terminal_cannot() -> None:

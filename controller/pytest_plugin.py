@@ -30,7 +30,8 @@ def pytest_configure(config: pytest.Config) -> None:
     """Makes the marker known."""
     config.addinivalue_line(
         "markers",
-        f"{MARKER}(brokers=3, controllers=1, racks=(), settings=None, log_dirs=1, mode='embedded', seed=None): "
+        f"{MARKER}(brokers=3, controllers=1, racks=(), settings=None, log_dirs=1, mode='embedded', like=None, scale=0, "
+        "metrics=False, seed=None): "
         "the cluster of the fixture kafka_cluster, or of its module or session variant",
     )
 
@@ -71,7 +72,7 @@ def _cluster(request: pytest.FixtureRequest, common: Mapping[str, Any]) -> Itera
         raise pytest.UsageError(f"the marker {MARKER} takes names only, such as brokers=5")
     try:
         cluster = KafkaCluster(**{**common, **(marker.kwargs if marker is not None else {})})
-    except TypeError as error:
+    except (TypeError, ValueError) as error:
         raise pytest.UsageError(f"the marker {MARKER}: {error}") from error
     with cluster:
         yield cluster
@@ -87,11 +88,11 @@ def pytest_runtest_makereport(
         for name in _FIXTURES:
             cluster = getattr(item, "funcargs", {}).get(name)
             if cluster is not None:
-                report.sections.append((f"last events of {name}", _told(cluster)))
+                report.sections.append((f"last events of {name}", _last_events(cluster)))
     return report
 
 
-def _told(cluster: KafkaCluster) -> str:
+def _last_events(cluster: KafkaCluster) -> str:
     try:
         events = [event for event in cluster.events() if event.get("event") not in _LEFT_OUT]
     except RuntimeError as error:

@@ -9,6 +9,7 @@ import ast
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -42,12 +43,14 @@ class Usage:
     keys: set[str] = field(default_factory=set)
 
 
+@cache
 def usages() -> dict[str, Usage]:
     """event -> where it is logged: a call of a logger, or an effect Log of the core."""
     found: defaultdict[str, Usage] = defaultdict(Usage)
     for package in ("controller", "broker_sim"):
         for path in sorted((ROOT / package).rglob("*.py")):
-            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            text = path.read_text(encoding="utf-8")
+            for node in ast.walk(ast.parse(text)) if "ev." in text else ():
                 if isinstance(node, ast.Call):
                     for name in _events(node):
                         _take(node, found[EVENTS[name]])

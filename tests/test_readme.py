@@ -58,7 +58,7 @@ def test_make_help_lists_every_target() -> None:
 def test_a_command_is_there_and_knows_its_flags(line: str, capsys: pytest.CaptureFixture[str]) -> None:
     words = shlex.split(line)[1:]
     assert words[0] in cli.COMMANDS, f"kwob has no {words[0]}"
-    help_of = words[:2] if words[0] in ("replay", "fault", "controller") else words[:1]
+    help_of = words[:2] if words[0] in ("replay", "fault", "controller") or "sweep" in words else words[:1]
     try:
         cli.main([*help_of, "--help"])
     except SystemExit as end:

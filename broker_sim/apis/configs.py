@@ -20,7 +20,8 @@ from controller.rules.configs.broker import check_broker_change
 from controller.rules.configs.broker_names import BROKER_CONFIG_DEFAULTS, BROKER_CONFIG_TYPES
 from controller.rules.configs.edits import ResourceType, edited, own_broker_id, resource_type_name
 from controller.rules.configs.entries import broker_rows, topic_rows
-from controller.rules.configs.topic import TOPIC_CONFIGS, BrokerLevels, InvalidValue, defaults_from, validate
+from controller.rules.configs.topic import TOPIC_CONFIGS, BrokerLevels, defaults_from, validate
+from controller.rules.configs.values import InvalidValue
 from controller.rules.topic_names import check_topic_name
 from controller.wire.errors import ErrorCode, KafkaError
 from controller.wire.zk_operations import ZkRefused

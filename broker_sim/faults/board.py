@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from controller.wire import log_events as ev
 from controller.wire.fault_rows import ApiFault, CutLink, Fault, PauseReplication, SlowDisk, SlowLink
+from controller.wire.trace import PAUSED_ALL
 from controller.wire.types import BrokerId, TopicPartition
 from controller.world.ports import Clock
 
@@ -42,7 +43,7 @@ class FaultBoard:
     ) -> None:
         self._broker_id, self._rack, self._random = broker_id, rack, chance
         self._clock, self._log = clock, log
-        self._wanted: tuple[Fault, ...] = ()
+        self._rows: tuple[Fault, ...] = ()
         self._in_force: dict[Fault, _InForce] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._looked_ms = clock.now_ms()
@@ -73,7 +74,7 @@ class FaultBoard:
 
     def replace(self, rows: Iterable[Fault]) -> None:
         """From now on these rows are wanted, each in its window, and no others; one that stays keeps its counts."""
-        self._wanted = tuple(dict.fromkeys(row for row in rows if row.concerns(self._broker_id, self._rack)))
+        self._rows = tuple(dict.fromkeys(row for row in rows if row.concerns(self._broker_id, self._rack)))
         self._look()
 
     def close(self) -> None:
@@ -86,16 +87,16 @@ class FaultBoard:
         """Brings what is in force into line with the rows and the time, and sets the timer for the next change."""
         self.close()
         now_ms = self._clock.now_ms()
-        due = {row for row in self._wanted if _is_due(row, now_ms)}
+        due = {row for row in self._rows if _is_due(row, now_ms)}
         for row in [row for row in self._in_force if row not in due]:
             self._end(row)
-        for row in self._wanted:
+        for row in self._rows:
             if row not in self._in_force and (row in due or self._was_missed(row, now_ms)):
                 self._start(row)
                 if row not in due:
                     self._end(row)
         self._looked_ms = now_ms
-        times = [t for row in self._wanted for t in (row.from_ms, row.until_ms) if t is not None and t > now_ms]
+        times = [t for row in self._rows for t in (row.from_ms, row.until_ms) if t is not None and t > now_ms]
         if times:
             self._timer = asyncio.get_running_loop().call_later((min(times) - now_ms) / 1000, self._look)
 
@@ -114,7 +115,7 @@ class FaultBoard:
     def _end(self, row: Fault) -> None:
         state = self._in_force.pop(row)
         self._sort()
-        reason = "time is over" if row in self._wanted else "cleared"
+        reason = "time is over" if row in self._rows else "cleared"
         self._log.info(ev.FAULT_ENDED, fault=row.fault, id=row.id, acted=state.acted, reason=reason, **_log_keys(row))
         for handler in list(self._on_end):
             handler(row)
@@ -138,6 +139,14 @@ class FaultBoard:
             self._log.info(ev.FAULT_ACTED, fault=row.fault, id=row.id, times=times, **{**_log_keys(row), **keys})
 
     # -- what they do --------------------------------------------------------------------------------------------
+
+    @property
+    def paused_replication(self) -> str | None:
+        """What this broker's followers shall not fetch: `PAUSED_ALL`, or topics and partitions; None: nothing."""
+        names = {(row.topic, row.partition) for row in self._pauses}
+        if any(topic is None for topic, _ in names):
+            return PAUSED_ALL
+        return ",".join(sorted(f"{t}" if p is None else f"{t}-{p}" for t, p in names)) or None
 
     def is_replication_paused(self, topic_partition: TopicPartition) -> bool:
         """Whether this broker's follower of that partition shall not fetch."""

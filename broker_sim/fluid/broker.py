@@ -34,7 +34,7 @@ from broker_sim.shutdown import ControlledShutdown
 from broker_sim.trace import TraceWriter
 from broker_sim.zk_client import ZkClient
 from controller.wire.control import UpdateMetadataRequest
-from controller.wire.fault_rows import Fault
+from controller.wire.fault_rows import Fault, PauseReplication
 from controller.wire.protocol import ApiKey
 from controller.wire.types import Broker, BrokerId, Endpoint, TopicPartition
 from controller.world.ports import Clock, Network, ZkConnector
@@ -48,9 +48,14 @@ REQUEST_MAX_BYTES: Final = 1 << 30
 class LiveBrokers(MetadataCache):
     """What a fluid broker remembers of the cluster: who is alive. Partitions would be the same at each of hundreds."""
 
+    _nodes: tuple[Any, ...] = ()
+
     def update(self, request: UpdateMetadataRequest, *, controller_is_broker: bool) -> tuple[TopicPartition, ...]:
-        """Takes the brokers; returns the partitions that the request says are being deleted."""
-        super().update(replace(request, partition_states=()), controller_is_broker=controller_is_broker)
+        """Takes the brokers, where they are others; returns the partitions that the request says are being deleted."""
+        nodes = (request.controller_id, controller_is_broker, request.live_brokers)
+        if nodes != self._nodes:
+            self._nodes = nodes
+            super().update(replace(request, partition_states=()), controller_is_broker=controller_is_broker)
         return tuple(entry.topic_partition for entry in request.partition_states if entry.being_deleted)
 
 
@@ -218,6 +223,7 @@ class FluidBroker:
     async def stop(self) -> None:
         """Controlled shutdown, then it closes and leaves ZooKeeper (spec broker.md §4)."""
         if self._context is not None:
+            self._trace.shutting_down(self._machine.clock.now_ms())
             epoch: Callable[[], int] = lambda: self.context.registration.broker_epoch  # noqa: E731
             await ControlledShutdown(
                 self.broker_id,
@@ -245,8 +251,10 @@ class FluidBroker:
         """Has these faults in force, each in its window, and no others."""
         self._faults.replace(rows)
 
-    def _fault_changed(self, _: Fault) -> None:
+    def _fault_changed(self, row: Fault) -> None:
         self.replicas.pause_changed()
+        if isinstance(row, PauseReplication) and self._context is not None:
+            self._trace.paused_replication(self._machine.clock.now_ms(), self._faults.paused_replication)
 
 
 def _soon(action: Any) -> Any:

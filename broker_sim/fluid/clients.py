@@ -79,8 +79,8 @@ class Clients:
 
     def _settle(self, demand: Demand) -> None:
         now_s = self._now_s()
-        wanted = demand.in_bytes_per_s * demand.factor
-        if not demand.is_open and wanted > 0:
-            demand.refused_bytes += wanted * (now_s - demand.since_s)
+        rate = demand.in_bytes_per_s * demand.factor
+        if not demand.is_open and rate > 0:
+            demand.refused_bytes += rate * (now_s - demand.since_s)
             demand.refused_s += now_s - demand.since_s
         demand.since_s = now_s

@@ -1,9 +1,11 @@
-"""How flows share what limits them: max-min fairness by progressive filling. Pure.
+"""How flows share what limits them: max-min fairness. Pure.
 
-All flows grow at the pace of their weights until one reaches its demand, or until something that it passes is full;
-that one, and all that pass the full place, stay there and the rest grow on. So no flow can get more without one that
-has less (for its weight) getting less. It is what TCP connections with equal round-trip times come near to.
-Source: Bertsekas and Gallager, Data Networks, §6.5.2.
+No flow can get more without one that has less (for its weight) getting less: all grow at the pace of their weights
+until one reaches its demand, or until something that it passes is full. It is what TCP connections with equal
+round-trip times come near to. A limit whose share is the smallest for all flows that pass it can be filled at once,
+whatever happens elsewhere; so there are as many rounds as such limits wait for each other, not as there are limits.
+Source: Bertsekas and Gallager, Data Networks, §6.5.2; the rounds: Ros-Giralt and others, "On the bottleneck structure
+of congestion-controlled networks", 2019.
 """
 
 from __future__ import annotations
@@ -15,8 +17,8 @@ from numpy.typing import NDArray
 
 #: In `paths`: no further limit.
 NOTHING: Final = -1
-#: A limit counts as full once this part of it, or less, is left: sums of floats do not end at zero.
-_FULL: Final = 1e-9
+#: Shares that differ by less than this part are equal: sums of floats.
+_EQUAL: Final = 1e-12
 
 
 def max_min(
@@ -29,34 +31,35 @@ def max_min(
 
     `paths[f]` are the indices of the limits that flow f passes, filled up with `NOTHING`; `capacity` by limit;
     `demand` by flow, which may be infinite where at least one of its limits is finite; `weight` by flow, 1 by default.
-    Each round fills at least one limit or ends at least one flow, so there are at most flows + limits of them.
+    Raises ValueError for a flow that nothing limits.
     """
     count = len(paths)
     rates = np.zeros(count)
-    if not count:
-        return rates
     weights = np.ones(count) if weight is None else weight
-    left = capacity.astype(float).copy()
+    flow_of, column = np.nonzero(paths != NOTHING)
+    limit_of = paths[flow_of, column]
     growing = demand > 0
-    flow_of, limit_of = np.nonzero(paths != NOTHING)
-    limit_of = paths[flow_of, limit_of]
-    level = 0.0
+    counts = np.isfinite(capacity[limit_of]) & growing[flow_of]
+    flow_of, limit_of = flow_of[counts], limit_of[counts]
+    left = capacity.astype(float).copy()
+    wish = demand / weights
     while growing.any():
-        active = growing[flow_of]
-        load = np.bincount(limit_of[active], weights=weights[flow_of[active]], minlength=len(left))
+        load = np.bincount(limit_of, weights=weights[flow_of], minlength=len(left))
         with np.errstate(divide="ignore", invalid="ignore"):
-            to_full = np.where(load > 0, left / load, np.inf)
-        step_full = max(float(to_full.min(initial=np.inf)), 0.0)
-        to_demand = demand[growing] / weights[growing] - level
-        # All flows whose demand ends before anything is full are done with it, whatever the order among them.
-        step = min(step_full, float(to_demand.max()))
-        if not np.isfinite(step):
+            share = np.where(load > 0, np.maximum(left, 0.0) / load, np.inf)
+        of_flow = np.full(count, np.inf)
+        np.minimum.at(of_flow, flow_of, share[limit_of])
+        of_flow = np.minimum(of_flow, wish)
+        of_limit = np.full(len(left), np.inf)
+        np.minimum.at(of_limit, limit_of, of_flow[flow_of])
+        fills = share * (1 - _EQUAL) <= of_limit
+        ends = growing & (wish <= of_flow)
+        ends[flow_of[fills[limit_of]]] = True
+        if not np.isfinite(of_flow[ends]).all() or not ends.any():
             raise ValueError("a flow with an infinite demand passes nothing that limits it")
-        grown = np.where(growing, np.minimum(weights * (level + step), demand), rates)
-        left -= np.bincount(limit_of, weights=(grown - rates)[flow_of], minlength=len(left))
-        rates, level = grown, level + step
-        full = left <= _FULL * np.maximum(capacity, 1.0)
-        stopped = np.zeros(count, dtype=bool)
-        stopped[flow_of[full[limit_of]]] = True
-        growing &= ~stopped & (rates < demand * (1 - 1e-12))
+        rates[ends] = weights[ends] * of_flow[ends]
+        gone = ends[flow_of]
+        left -= np.bincount(limit_of[gone], weights=rates[flow_of[gone]], minlength=len(left))
+        flow_of, limit_of = flow_of[~gone], limit_of[~gone]
+        growing &= ~ends
     return rates

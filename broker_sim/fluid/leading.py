@@ -115,6 +115,11 @@ class Leading:
         stream = self._plane.stream(topic_partition)
         return [] if stream is None else [stream.copies[follower] for follower in sorted(stream.copies)]
 
+    def _of_replicas(self, replica: FluidReplica) -> list[Copy]:
+        """Those whose brokers are replicas: one that was removed copies until it hears of it."""
+        led = replica.led
+        return [] if led is None else [c for c in self.copies(replica.topic_partition) if c.follower in led.followers]
+
     def copy_changed(self, copy: Copy, *, by_leader: bool) -> None:
         """A follower of a partition led here has come, has caught up, has fallen behind, or is gone."""
         replica = self._replicas.get(copy.topic_partition)
@@ -134,7 +139,7 @@ class Leading:
     def _tell_followers(self, replica: FluidReplica) -> None:
         """What the leader has seen until now of each follower that fetches."""
         now_s, now_ms = self._plane.now_s, self.now_ms()
-        for copy in self.copies(replica.topic_partition):
+        for copy in self._of_replicas(replica):
             stream = copy.stream
             if stream is None or not copy.is_fetching:
                 continue
@@ -206,11 +211,7 @@ class Leading:
             if replica is None or replica.led is None:
                 continue
             self.sync_marks(replica)
-            outside = [
-                copy
-                for copy in self.copies(topic_partition)
-                if copy.is_caught_up and copy.follower not in replica.led.isr
-            ]
+            outside = [c for c in self._of_replicas(replica) if c.is_caught_up and c.follower not in replica.led.isr]
             waiting = waiting or bool(outside) or replica.led.pending is not None
             for copy in outside:
                 end = self._end(replica)

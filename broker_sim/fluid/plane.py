@@ -6,59 +6,69 @@ pair is one flow and its copies share it evenly; pairs share links and disks by 
 
 Throttles are Kafka's: bytes of a throttled replica that is in sync are counted and not held back, so they leave less to
 those that are (Kafka 3.9 `ReplicaManager.shouldLeaderThrottle`, `ReplicaFetcherThread.shouldFollowerThrottle`; spec
-broker.md §15). What clients write and read has its place first.
+broker.md §15), and copies in bursts get a little less than the rest (`fetching`). What clients write and read has its
+place first.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from broker_sim.fluid.copies import ARRIVED_BYTES, Copy, Stream
-from broker_sim.fluid.fairness import NOTHING, max_min
+from broker_sim.fluid.fetching import Fetching
+from broker_sim.fluid.flows import Flows
+from broker_sim.fluid.limits import (
+    DISK,
+    FOLLOWER_THROTTLE,
+    IN,
+    KINDS,
+    LEADER_THROTTLE,
+    OUT,
+    UNLIMITED,
+    Limits,
+    PeakLink,
+    capacities,
+)
 from controller.wire.types import BrokerId, TopicPartition
 
 #: Copies that arrive within this time of each other arrive together: one solution instead of many.
 TOGETHER_S: Final = 0.001
-UNLIMITED: Final = float("inf")
-
-
-@dataclass(slots=True, kw_only=True)
-class Limits:
-    """What one broker's machine and throttles let through, bytes per second. A throttle of None does not bite."""
-
-    link: float = UNLIMITED
-    disk: float = UNLIMITED
-    leader_throttle: float | None = None
-    follower_throttle: float | None = None
-
-
-#: The limits of one broker, in the order of their places in the solver's arrays.
-_OUT, _IN, _DISK, _LEADER_THROTTLE, _FOLLOWER_THROTTLE, _KINDS = range(6)
+#: How long rates may be those of before: what follows from an arrival (an ISR, a role, a replica that goes) takes about
+#: as long, and is solved with it.
+STALE_S: Final = 0.02
 
 
 class DataPlane:
     """All copies of a rehearsal. `on_change(copy)` is called when one has caught up, and when one has fallen behind."""
 
-    def __init__(self, brokers: Iterable[BrokerId], *, on_change: Callable[[Copy], None]) -> None:
+    def __init__(
+        self, brokers: Iterable[BrokerId], *, on_change: Callable[[Copy], None], fetching: Fetching | None = None
+    ) -> None:
         self._index = {broker: n for n, broker in enumerate(brokers)}
         self._limits = {broker: Limits() for broker in self._index}
         self._on_change = on_change
         self._streams: dict[TopicPartition, Stream] = {}
-        self._wanted: dict[TopicPartition, dict[BrokerId, Copy]] = {}
-        #: pair -> its copies that are behind and fetch; pair -> all that fetch, and how much these take when caught up
-        self._behind: dict[tuple[BrokerId, BrokerId], dict[Copy, None]] = {}
+        self._copies_asked: dict[TopicPartition, dict[BrokerId, Copy]] = {}
+        self._flows = Flows(len(self._index), fetching or Fetching())
+        #: by leader and follower: how many copies are at the end, and how much these take in
+        self._calm = np.zeros((len(self._index), len(self._index)), dtype=np.int64)
         self._steady = np.zeros((len(self._index), len(self._index)))
         self._steady_throttled = np.zeros((2, len(self._index)))
         self._clients = np.zeros((2, len(self._index)))
         self._loop = asyncio.get_running_loop()
         self._wake: asyncio.TimerHandle | None = None
         self._is_dirty = False
+        self._capacity: NDArray[np.float64] | None = None
+        self._use = np.zeros(len(self._index) * KINDS)
+        #: bytes on each broker's disks when rates last changed, and how fast they grow since
+        self._disk, self._disk_growth = np.zeros((2, len(self._index)))
+        self._counted_s = self._loop.time()
+        self.peak_link = PeakLink()
         self.solutions = 0
         self.copied_bytes = 0.0
 
@@ -72,7 +82,7 @@ class DataPlane:
         stream = Stream(topic_partition, leader, end, self.now_s, ingress, egress)
         self._streams[topic_partition] = stream
         self._count_clients(stream, +1)
-        for _, copy in sorted(self._wanted.get(topic_partition, {}).items()):
+        for _, copy in sorted(self._copies_asked.get(topic_partition, {}).items()):
             self._attach(copy)
         self._changed()
         return stream
@@ -90,14 +100,14 @@ class DataPlane:
 
     def follow(self, copy: Copy) -> None:
         """A follower copies from its leader, now or once that leads."""
-        self._wanted.setdefault(copy.topic_partition, {})[copy.follower] = copy
+        self._copies_asked.setdefault(copy.topic_partition, {})[copy.follower] = copy
         self._attach(copy)
 
     def unfollow(self, copy: Copy) -> float:
         """It copies no more; returns where it is."""
-        wanted = self._wanted.get(copy.topic_partition, {})
-        if wanted.get(copy.follower) is copy:
-            del wanted[copy.follower]
+        asked = self._copies_asked.get(copy.topic_partition, {})
+        if asked.get(copy.follower) is copy:
+            del asked[copy.follower]
         self._detach(copy)
         return copy.position
 
@@ -107,6 +117,7 @@ class DataPlane:
         if stream is None or stream.leader != copy.leader or copy.stream is stream:
             return
         end = stream.end(self.now_s)
+        self.note_disk(copy.follower, min(0.0, end - copy.position))
         copy.stream, copy.position, copy.at_s, copy.rate = stream, min(copy.position, end), self.now_s, 0.0
         copy.is_caught_up = copy.is_fetching and copy.position >= end - ARRIVED_BYTES
         stream.copies[copy.follower] = copy
@@ -165,15 +176,16 @@ class DataPlane:
         if was_caught_up:
             self._on_change(copy)
 
+    def limits(self, broker: BrokerId) -> Limits:
+        """As last set."""
+        return self._limits[broker]
+
     def set_limits(self, broker: BrokerId, limits: Limits) -> None:
         """The broker's machine or throttles are others from now on."""
         if self._limits[broker] != limits:
             self._limits[broker] = limits
+            self._capacity = None
             self._changed()
-
-    def limits(self, broker: BrokerId) -> Limits:
-        """As last set."""
-        return self._limits[broker]
 
     # -- what is asked ---------------------------------------------------------------------------------------------
 
@@ -192,24 +204,46 @@ class DataPlane:
 
     def behind(self) -> Iterator[Copy]:
         """Every copy that fetches and has not caught up."""
-        for copies in self._behind.values():
-            yield from copies
+        return iter(self._flows)
 
     def use(self) -> dict[BrokerId, dict[str, float]]:
         """Bytes per second that pass each broker's limits now: `out`, `in`, `disk`, and both throttles."""
         self._solve_if_dirty()
-        use = self._fixed_use()
-        for (leader, follower), copies in self._behind.items():
-            for copy in copies:
-                for place in self._path(leader, follower, copy):
-                    use[place] += copy.rate
         names = ("out", "in", "disk", "leader_throttle", "follower_throttle")
-        return {b: {name: float(use[n * _KINDS + k]) for k, name in enumerate(names)} for b, n in self._index.items()}
+        return {
+            broker: dict(zip(names, self._use[n * KINDS : (n + 1) * KINDS].tolist(), strict=True))
+            for broker, n in self._index.items()
+        }
+
+    def note_disk(self, broker: BrokerId, size: float) -> None:
+        """So many bytes more are on a broker's disks, or less, but for what flows there."""
+        self._disk[self._index[broker]] += size
+
+    def disk_used(self) -> dict[BrokerId, float]:
+        """Bytes on each broker's disks now."""
+        self._solve_if_dirty()
+        self._count()
+        return dict(zip(self._index, self._disk.tolist(), strict=True))
+
+    def _grow(self, broker: BrokerId, more: float) -> None:
+        """From now on its disks grow by so much more per second; rates themselves may wait for the next solution."""
+        self._count()
+        self._disk_growth[self._index[broker]] += more
+
+    def _count(self) -> None:
+        """What flowed since the last count, at the rates of then."""
+        seconds = self.now_s - self._counted_s
+        if seconds > 0:
+            self._disk += self._disk_growth * seconds
+            shares = self._use / self._capacities()
+            self.peak_link.note(shares, list(self._index), seconds=seconds, until_s=self.now_s)
+            self._counted_s = self.now_s
 
     # -- bookkeeping -----------------------------------------------------------------------------------------------
 
     def _count_clients(self, stream: Stream, sign: int) -> None:
         broker = self._index[stream.leader]
+        self._grow(stream.leader, sign * stream.ingress)
         self._clients[0, broker] += sign * stream.ingress
         self._clients[1, broker] += sign * stream.egress
 
@@ -218,29 +252,30 @@ class DataPlane:
         if copy.stream is None:
             return
         if copy.is_caught_up:
-            self._count_steady(copy, copy.stream.ingress)
+            self._count_steady(copy, +1)
         elif copy.is_fetching:
-            self._behind.setdefault((copy.leader, copy.follower), {})[copy] = None
+            self._flows.add(copy, self._index[copy.leader], self._index[copy.follower])
 
     def _remove(self, copy: Copy) -> None:
         """The opposite of `_add`; the copy must be as it was then."""
-        pair = (copy.leader, copy.follower)
         if copy.stream is None:
             return
         if copy.is_caught_up:
-            self._count_steady(copy, -copy.stream.ingress)
-        elif copy in self._behind.get(pair, ()):
-            del self._behind[pair][copy]
-            if not self._behind[pair]:
-                del self._behind[pair]
+            self._count_steady(copy, -1)
+        else:
+            self._flows.remove(copy)
 
-    def _settle(self, copy: Copy, *, rate: float = 0.0) -> None:
+    def _settle(self, copy: Copy, rate: float = 0.0) -> None:
         """Counts what it copied until now; from now on it moves at `rate`."""
         self.copied_bytes += copy.rate * (self.now_s - copy.at_s)
+        self._grow(copy.follower, rate - copy.rate)
         copy.settle(self.now_s, rate=rate)
 
-    def _count_steady(self, copy: Copy, flow: float) -> None:
+    def _count_steady(self, copy: Copy, sign: int) -> None:
         leader, follower = self._index[copy.leader], self._index[copy.follower]
+        flow = sign * copy.stream.ingress if copy.stream is not None else 0.0
+        self._grow(copy.follower, flow)
+        self._calm[leader, follower] += sign
         self._steady[leader, follower] += flow
         if copy.throttled_by_leader:
             self._steady_throttled[0, leader] += flow
@@ -253,7 +288,7 @@ class DataPlane:
         """Rates are wrong from now on; they are found once, when everything that happens now has happened."""
         if not self._is_dirty:
             self._is_dirty = True
-            self._loop.call_soon(self._solve_if_dirty)
+            self._loop.call_later(STALE_S, self._solve_if_dirty)
 
     def _solve_if_dirty(self) -> None:
         if self._is_dirty:
@@ -262,33 +297,17 @@ class DataPlane:
 
     def _fixed_use(self) -> NDArray[np.float64]:
         """What clients and followers that have caught up take, by limit."""
-        use = np.zeros((len(self._index), _KINDS))
-        use[:, _OUT] = self._clients[1] + self._steady.sum(axis=1)
-        use[:, _IN] = self._clients[0] + self._steady.sum(axis=0)
-        use[:, _DISK] = self._clients[0] + self._steady.sum(axis=0)
-        use[:, _LEADER_THROTTLE], use[:, _FOLLOWER_THROTTLE] = self._steady_throttled
+        use = np.zeros((len(self._index), KINDS))
+        use[:, OUT] = self._clients[1] + self._steady.sum(axis=1)
+        use[:, IN] = self._clients[0] + self._steady.sum(axis=0)
+        use[:, DISK] = self._clients[0] + self._steady.sum(axis=0)
+        use[:, LEADER_THROTTLE], use[:, FOLLOWER_THROTTLE] = self._steady_throttled
         return use.reshape(-1)
 
-    def _capacity(self) -> NDArray[np.float64]:
-        capacity = np.full((len(self._index), _KINDS), UNLIMITED)
-        for broker, n in self._index.items():
-            limits = self._limits[broker]
-            capacity[n, [_OUT, _IN, _DISK]] = limits.link, limits.link, limits.disk
-            if limits.leader_throttle is not None:
-                capacity[n, _LEADER_THROTTLE] = limits.leader_throttle
-            if limits.follower_throttle is not None:
-                capacity[n, _FOLLOWER_THROTTLE] = limits.follower_throttle
-        return capacity.reshape(-1)
-
-    def _path(self, leader: BrokerId, follower: BrokerId, copy: Copy) -> list[int]:
-        """The limits that a copy passes while it is behind. A member of the ISR is not held back at the leader."""
-        at_leader, at_follower = self._index[leader] * _KINDS, self._index[follower] * _KINDS
-        path = [at_leader + _OUT, at_follower + _IN, at_follower + _DISK, at_leader + _DISK]
-        if copy.throttled_by_leader and not copy.in_isr:
-            path.append(at_leader + _LEADER_THROTTLE)
-        if copy.throttled_by_follower:
-            path.append(at_follower + _FOLLOWER_THROTTLE)
-        return path
+    def _capacities(self) -> NDArray[np.float64]:
+        if self._capacity is None:
+            self._capacity = capacities(self._index, self._limits)
+        return self._capacity
 
     def _solve(self) -> None:
         """Gives every copy that is behind its rate, then waits for the first that arrives.
@@ -297,42 +316,35 @@ class DataPlane:
         behind, and the rates are found again.
         """
         self.solutions += 1
+        self._count()
         while self._squeezed():
             pass
-        now_s, capacity, used = self.now_s, self._capacity(), self._fixed_use()
-        flows: dict[tuple[int, ...], list[Copy]] = {}
-        for (leader, follower), copies in self._behind.items():
-            for copy in copies:
-                flows.setdefault(tuple(self._path(leader, follower, copy)), []).append(copy)
-        rates = self._shares(list(flows), np.maximum(capacity - used, 0.0))
-        soonest = UNLIMITED
-        for members, rate in zip(flows.values(), rates, strict=True):
-            for copy in members:
-                self._settle(copy, rate=float(rate) / len(members))
-                soonest = min(soonest, copy.catches_up_in(now_s))
-        self._wake_in(soonest)
-
-    def _shares(self, paths: list[tuple[int, ...]], left: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The rate of each flow, given what clients and followers at the end leave of each limit."""
-        table = np.full((len(paths), max(map(len, paths), default=0)), NOTHING, dtype=np.int64)
-        for row, path in enumerate(paths):
-            table[row, : len(path)] = path
-        return max_min(table, left, np.full(len(paths), _FASTEST))
+        fixed, capacity = self._fixed_use(), self._capacities()
+        soonest_s, copies = self._flows.solve(
+            np.maximum(capacity - fixed, 0.0),
+            calm=self._calm,
+            steady=self._steady,
+            now_s=self.now_s,
+            settle=self._settle,
+        )
+        self._use = fixed + copies
+        self._disk_growth = fixed[IN::KINDS] + copies[IN::KINDS]
+        self._wake_at(soonest_s)
 
     def _squeezed(self) -> bool:
         """Makes those followers behind that a full limit leaves no room for; returns whether there were any."""
-        over = self._fixed_use() - self._capacity()
-        over[_LEADER_THROTTLE::_KINDS] = over[_FOLLOWER_THROTTLE::_KINDS] = 0.0
+        over = self._fixed_use() - self._capacities()
+        over[LEADER_THROTTLE::KINDS] = over[FOLLOWER_THROTTLE::KINDS] = 0.0
         if not (over > _ROUNDING).any():
             return False
-        broker, kind = divmod(int(over.argmax()), _KINDS)
+        broker, kind = divmod(int(over.argmax()), KINDS)
         caught_up = [
             (stream.ingress, copy.topic_partition, copy.follower, copy)
             for stream in self._streams.values()
             for copy in stream.copies.values()
             if copy.is_caught_up
             and stream.ingress > 0
-            and self._index[stream.leader if kind == _OUT else copy.follower] == broker
+            and self._index[stream.leader if kind == OUT else copy.follower] == broker
         ]
         excess = float(over.max())
         for ingress, _, _, copy in sorted(caught_up, key=lambda row: (-row[0], *row[1:3])):
@@ -349,18 +361,18 @@ class DataPlane:
         self._add(copy)
         self._on_change(copy)
 
-    def _wake_in(self, seconds: float) -> None:
+    def _wake_at(self, at_s: float) -> None:
         if self._wake is not None:
             self._wake.cancel()
             self._wake = None
-        if seconds < UNLIMITED:
-            self._wake = self._loop.call_later(seconds + TOGETHER_S, self._arrive)
+        if at_s < UNLIMITED:
+            self._wake = self._loop.call_at(max(at_s, self.now_s) + TOGETHER_S, self._arrive)
 
     def _arrive(self) -> None:
         """Those that are at the end by now have caught up."""
-        now_s = self.now_s
-        arrived = [copy for copy in self.behind() if copy.catches_up_in(now_s) <= 0]
-        for copy in sorted(arrived, key=lambda c: (c.topic_partition, c.follower)):
+        for copy in self._flows.arrived(self.now_s):
+            assert copy.stream is not None
+            self.note_disk(copy.follower, copy.stream.end(self.now_s) - copy.where(self.now_s))
             self._remove(copy)
             self._settle(copy)
             copy.is_caught_up = True
@@ -369,7 +381,5 @@ class DataPlane:
         self._changed()
 
 
-#: A fetcher that nothing else limits: memory to memory.
-_FASTEST: Final = 4e9
 #: Bytes per second that sums of floats may be off.
 _ROUNDING: Final = 1.0

@@ -11,7 +11,8 @@ from typing import Any
 from broker_sim.fluid.clients import Clients
 from broker_sim.fluid.copies import Copy
 from broker_sim.fluid.leading import FluidReplica, Leading
-from broker_sim.fluid.plane import DataPlane, Limits
+from broker_sim.fluid.limits import Limits
+from broker_sim.fluid.plane import DataPlane
 from broker_sim.fluid.settings import FluidSettings
 from broker_sim.isr import PROFILES, LedPartition
 from broker_sim.metadata_cache import MetadataCache
@@ -201,6 +202,8 @@ class FluidReplicas:
                 TraceEvent.STOP, self._clock.now_ms(), topic_partition, epoch=replica.leader_epoch, value=kind
             )
         if entry.delete_partition:
+            size = self._disk.pop(topic_partition, 0.0) if replica is None else replica.end_bytes
+            self._plane.note_disk(self.broker_id, -size)
             self._replicas.pop(topic_partition, None)
             self._disk.pop(topic_partition, None)
         return ErrorCode.NONE

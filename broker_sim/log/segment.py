@@ -80,6 +80,8 @@ class Segment:
         self._folder, self._suffix, self._shape, self._files = folder, suffix, shape, files
         self._offset_of_max = base_offset
         self._since_entry = 0
+        #: (offset, position) from which a search may begin: the newest batch, and what follows what was read last
+        self._newest = self._read_on = base_offset, 0
         self._first_timestamp: int | None = NO_TIMESTAMP
         self._indexes = Indexes(
             self.path("index"), self.path("timeindex"), base_offset, max_bytes=shape.max_index_bytes, files=files
@@ -234,6 +236,7 @@ class Segment:
         self._since_entry += header.size
         self.size = position + header.size
         self.next_offset = header.next_offset
+        self._newest = header.base_offset, position
 
     def truncate(self, offset: int) -> int:
         """Cuts off every batch that holds `offset` or a later one; returns the bytes removed. It may be written to."""
@@ -252,6 +255,7 @@ class Segment:
     def _restate(self, size: int) -> None:
         """The state that follows from the first `size` bytes and the entries kept."""
         self.size, self.next_offset = size, self.base_offset
+        self._newest = self._read_on = self.base_offset, 0
         self.max_timestamp, self._offset_of_max = self._newest_indexed()
         position = self._indexes.last_position
         self._since_entry = size - position
@@ -308,6 +312,9 @@ class Segment:
         if offset >= self.next_offset:
             return None
         start = self._indexes.position_of(offset)
+        for first, position in (self._newest, self._read_on):
+            if first <= offset and position > start:
+                start = position
         for position, header in self._walk(start, self.size, check=False, chunk=_SEEK_BYTES):
             if header.last_offset >= offset:
                 return position, header
@@ -334,6 +341,7 @@ class Segment:
             if header.next_offset > bound or (at + header.size - position > max_bytes and not first):
                 break
             end = at + header.size
+            self._read_on = header.next_offset, end
             if end - position >= max_bytes:
                 break
         return end

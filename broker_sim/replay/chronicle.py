@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Final
+
+from controller.wire.trace import BROKER_STATE_KEY, PAUSED_ALL, PENDING_CONTROLLED_SHUTDOWN
 
 Row = Mapping[str, Any]
 
@@ -27,6 +29,8 @@ class IncidentKind(Enum):
     GONE = "gone"  #: a broker's process ended without a word
     STOPPED = "stopped"  #: a broker's process ended in order
     SESSION_LOST = "session-lost"  #: a broker's session ended, not its process
+    PAUSED = "paused"  #: faults kept a broker's followers from fetching
+    SHUTTING_DOWN = "shutting-down"  #: a broker was on its way out, in order
     BEHIND = "behind"  #: leaders dropped a broker's replicas, which fetched too little
     NO_CONTROLLER = "no-controller"  #: one controller followed another
     DELETED = "deleted"  #: a topic was deleted
@@ -37,6 +41,7 @@ class Incident:
     """One thing that happened. `who` is a broker, or the controller that took office; `to_ts` None: it did not end.
 
     `partitions`: of a deletion, or of the replicas that fell behind. `before`: the controller that was followed.
+    `topic`: what was deleted, or paused (topics and partitions with commas between; None: all).
     """
 
     kind: IncidentKind
@@ -58,10 +63,10 @@ def absences(processes: Sequence[Row], signs: Sequence[Row]) -> list[Incident]:
     runs, seen = _by_broker(processes, "first_ts"), _by_broker(signs, "ts")
     found = []
     for broker in sorted(runs.keys() | seen.keys()):
-        known = [run for run in runs[broker] if run["run"]]
-        own = list(_between_processes(broker, known, seen[broker]) if known else _between_signs(broker, seen[broker]))
+        named = [run for run in runs[broker] if run["run"]]
+        own = list(_between_processes(broker, named, seen[broker]) if named else _between_signs(broker, seen[broker]))
         found += own
-        found += [lost for lost in _lost_sessions(broker, seen[broker]) if known and not _is_part(lost, own)]
+        found += [lost for lost in _lost_sessions(broker, seen[broker]) if named and not _is_part(lost, own)]
     never_back = {one.who for one in found if one.to_ts is None}
     if never_back == runs.keys() | seen.keys():  # it is the recording that ends, or the whole cluster
         found = [one for one in found if one.to_ts is not None]
@@ -114,6 +119,41 @@ def _is_part(lost: Incident, own: Sequence[Incident]) -> bool:
     return any(
         one.from_ts - _SAME_ABSENCE_MS <= lost.from_ts <= (one.to_ts or lost.from_ts) + _SAME_ABSENCE_MS for one in own
     )
+
+
+def conditions(written: Sequence[Row], processes: Sequence[Row], signs: Sequence[Row]) -> list[Incident]:
+    """How brokers were, as they wrote it: replication paused by faults, and their way out. Processes end it.
+
+    `written`: `ts`, `seq`, `broker`, `run`, `key`, and `value`, absent where it is over. The others: see `absences`.
+    """
+    of: dict[tuple[int, int, str], list[Row]] = defaultdict(list)
+    for row in sorted(written, key=lambda row: (row["ts"], row["seq"])):
+        of[row["broker"], row["run"], row["key"]].append(row)
+    runs, seen = _by_broker(processes, "first_ts"), _by_broker(signs, "ts")
+    found: list[Incident] = []
+    for (broker, run, _), rows in of.items():
+        for row, following in zip(rows, [*rows[1:], None], strict=True):
+            if (value := row.get("value")) is None:
+                continue
+            over = _end_of(run, row["ts"], runs[broker], seen[broker])
+            to_ts = over if following is None else min(following["ts"], following["ts"] if over is None else over)
+            kind = IncidentKind.SHUTTING_DOWN if row["key"] == BROKER_STATE_KEY else IncidentKind.PAUSED
+            topic = None if value in (PAUSED_ALL, PENDING_CONTROLLED_SHUTDOWN) else value
+            one = Incident(kind=kind, who=broker, from_ts=row["ts"], to_ts=to_ts, topic=topic)
+            if found and replace(found[-1], from_ts=one.from_ts, to_ts=to_ts) == one and found[-1].to_ts == one.from_ts:
+                one = replace(one, from_ts=found.pop().from_ts)  # the same, written again
+            if one.from_ts != to_ts:
+                found.append(one)
+    return sorted(found, key=lambda incident: (incident.from_ts, incident.who))
+
+
+def _end_of(run: int, ts: int, runs: Sequence[Row], signs: Sequence[Row]) -> int | None:
+    """When the process that wrote at `ts` was no more; None: it was there to the end."""
+    own = next((row for row in runs if run and row["run"] == run), None)
+    if own is None:
+        return next((row["ts"] for row in signs if row["ts"] >= ts and row["ev"] in ("start", "down")), None)
+    is_over = own["ended"] or own is not runs[-1] or _is_lost_after(own["last_ts"], signs)
+    return int(own["last_ts"]) if is_over else None
 
 
 def fallen_behind(dropped: Sequence[Row]) -> list[Incident]:
@@ -182,16 +222,18 @@ def incidents(troubles: Mapping[str, Sequence[Row]]) -> list[Incident]:
     """All that happened, in order of time, from the aggregates of `diagnosis`."""
     found = [
         *absences(troubles["processes"], troubles["signs"]),
+        *conditions(troubles["conditions"], troubles["processes"], troubles["signs"]),
         *successions(troubles["terms"]),
         *deletions(troubles["deleted"]),
     ]
-    away = [one for one in found if one.kind in (IncidentKind.GONE, IncidentKind.STOPPED)]
+    paused = [one for one in found if one.kind is IncidentKind.PAUSED and one.topic is None]
+    away = [*paused, *(one for one in found if one.kind in (IncidentKind.GONE, IncidentKind.STOPPED))]
     behind = fallen_behind(troubles["dropped"])
     found += [one for one in behind if not any(_is_while(one, gone) for gone in away)]
     return sorted(found, key=lambda incident: (incident.from_ts, incident.who))
 
 
 def _is_while(behind: Incident, away: Incident) -> bool:
-    """Leaders that drop a broker which is away tell nothing of their own."""
+    """Leaders that drop a broker which is away, or may not fetch, tell nothing of their own."""
     ends = away.to_ts if away.to_ts is not None else behind.from_ts
     return behind.who == away.who and away.from_ts <= behind.from_ts <= ends

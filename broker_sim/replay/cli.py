@@ -25,6 +25,7 @@ _EPILOG: Final = """\
 examples:
   kwob replay run --trace kwob-data/traces --out results
   kwob replay run --kafka-logs logs --time-zone Europe/Berlin --out results
+  kwob replay run --kafka-logs logs --metadata-log __cluster_metadata-0 --out results
   kwob replay run --trace kwob-data/traces --out what-if --what-if replica.lag.time.max.ms=10000,60000
 
 exit codes: 0 replayed; 1 the job failed; 2 the command or its input is not right;
@@ -215,14 +216,14 @@ def _validate(asked: argparse.Namespace) -> int:
     runs = validation_job.look(asked.runs)
     console = _console(stderr=True)
 
-    def told(one: RunFigures) -> None:
+    def show_run(one: RunFigures) -> None:
         console.print(f"{one.run}: done", highlight=False)
 
     with ExitStack() as stack:
         spark = stack.enter_context(session.spark_session(asked.master, input_bytes=0)) if asked.master else None
         ways = (*validation_job.WAYS, *([validation_job.EVERYTHING] if asked.everything else []))
         how = {"profile": asked.profile, "zone": asked.time_zone, "ways": ways}
-        figures = validation_job.validate(runs, spark=spark, **how, done=told)
+        figures = validation_job.validate(runs, spark=spark, **how, done=show_run)
     text = page(figures)
     if asked.page is not None:
         asked.page.write_text(text, encoding="utf-8")
@@ -261,18 +262,19 @@ def _print_ingested(console: Console, out: Path, summary: dict[str, Any]) -> Non
 
 def _print_metadata(console: Console, summary: dict[str, Any]) -> None:
     """What the metadata log is, and what it is not."""
-    from broker_sim.replay.metadata_log.words import words
+    from broker_sim.replay.metadata_log.words import joined_words, words
 
-    for line in words(summary["metadata_log"]) if "metadata_log" in summary else ():
+    lines = words(summary["metadata_log"]) if "metadata_log" in summary else []
+    for line in lines + (joined_words(summary["joined"]) if "joined" in summary else []):
         console.print(line, highlight=False, markup=False, soft_wrap=True)
 
 
 def _print_odd(console: Console, summary: dict[str, Any]) -> None:
     """Lines that were refused, and rows that were used but are odd."""
     for words, counts in (("quarantined", summary["quarantined"]), ("noticed", summary["noticed"])):
-        told = ", ".join(f"{n} {reason.replace('_', ' ')}" for reason, n in counts.items() if n)
-        if told:
-            console.print(f"[yellow]{words}:[/] {told} (table {_TABLE_OF[words]})", highlight=False)
+        odd_words = ", ".join(f"{n} {reason.replace('_', ' ')}" for reason, n in counts.items() if n)
+        if odd_words:
+            console.print(f"[yellow]{words}:[/] {odd_words} (table {_TABLE_OF[words]})", highlight=False)
 
 
 _TABLE_OF: Final = {"quarantined": "quarantine", "noticed": "notices"}

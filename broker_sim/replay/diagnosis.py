@@ -14,9 +14,11 @@ from typing import Any, Final
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from broker_sim.replay import out_of_sync
 from broker_sim.replay.chronicle import SAME_INCIDENT_MS
 from broker_sim.replay.diagnosis_limits import BUCKETS, DEFAULT_LAG_MS, NEAR_REMOVAL, SLOW_CATCH_UP_MS
 from broker_sim.replay.ingest.layout import Ingested
+from controller.wire.trace import BROKER_STATE_KEY, PAUSED_REPLICATION_KEY
 
 #: Partitions that the report draws, the ones with the most trouble first.
 PARTITIONS_SHOWN: Final = 60
@@ -32,18 +34,20 @@ _MINUTE_MS: Final = 60_000
 _LAG_KEY: Final = "replica.lag.time.max.ms"
 
 _TABLES: Final = (
-    "isr_history", "comparison", "windows", "catch_up", "flaps", "reassignments", "measures",
+    "isr_history", "comparison", "windows", "absences", "catch_up", "flaps", "reassignments", "measures",
 )  # fmt: skip
+#: Tables that are there where they were asked for, or where a metadata log was read.
+_OPTIONAL: Final = ("what_if", "controllers")
 
 
 def troubles_of(spark: SparkSession, out: Path, rows: Ingested, *, from_ts: int, to_ts: int) -> dict[str, Any]:
     """Aggregates of the tables in `out` and of ingested rows, whose times lie in [from_ts, to_ts]."""
     table = {name: spark.read.parquet(str(out / name)) for name in _TABLES}
-    table |= {"trace": rows.few, "processes": rows.processes}
-    if (out / "what_if").exists():
-        table["what_if"] = spark.read.parquet(str(out / "what_if"))
+    table |= {"trace": rows.state_rows, "processes": rows.processes}
+    table |= {name: spark.read.parquet(str(out / name)) for name in _OPTIONAL if (out / name).exists()}
     aggregates = _aggregates(table, _Buckets(from_ts, to_ts))
-    asked = [_told(name, frame) for name, frame in aggregates.items()]
+    aggregates |= out_of_sync.sums(table, from_ts=from_ts, to_ts=to_ts)
+    asked = [_section(name, frame) for name, frame in aggregates.items()]
     grouped: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for row in reduce(DataFrame.unionByName, asked).collect():
         grouped[row["what"]].append(json.loads(row["told"]))
@@ -59,7 +63,7 @@ def troubles_of(spark: SparkSession, out: Path, rows: Ingested, *, from_ts: int,
     }
 
 
-def _told(name: str, frame: DataFrame) -> DataFrame:
+def _section(name: str, frame: DataFrame) -> DataFrame:
     return frame.select(F.lit(name).alias("what"), F.to_json(F.struct(*frame.columns)).alias("told"))
 
 
@@ -96,6 +100,7 @@ def _aggregates(table: dict[str, DataFrame], buckets: _Buckets) -> dict[str, Dat
         "ack_latency": _ack_latency(table["measures"]),
         "differences": table["comparison"].filter("missing + spurious > 0").orderBy("topic", "partition").limit(WORST),
         **_of_processes(table["trace"], table["processes"]),
+        "conditions": _conditions(table["trace"]),
         "deleted": _deleted(table["trace"]),
         "dropped": _dropped(table["catch_up"]),
         "troubled_over_time": _over_time(table["windows"], buckets),
@@ -124,8 +129,8 @@ def _totals(compared: DataFrame) -> DataFrame:
 
 def _controllers(trace: DataFrame) -> DataFrame:
     decided = trace.filter(F.col("ev").isin("elect", "assign")).groupBy(F.col("broker").alias("controller"))
-    told = decided.agg(F.min("ts").alias("from_ts"), F.max("ts").alias("to_ts"), F.count("*").alias("rows"))
-    return told.orderBy("from_ts").limit(BROKERS_MAX)
+    terms = decided.agg(F.min("ts").alias("from_ts"), F.max("ts").alias("to_ts"), F.count("*").alias("rows"))
+    return terms.orderBy("from_ts").limit(BROKERS_MAX)
 
 
 def _of_processes(trace: DataFrame, processes: DataFrame) -> dict[str, DataFrame]:
@@ -158,10 +163,16 @@ def _of_processes(trace: DataFrame, processes: DataFrame) -> dict[str, DataFrame
     }
 
 
+def _conditions(trace: DataFrame) -> DataFrame:
+    """What brokers wrote of how they are."""
+    rows = trace.filter((F.col("ev") == "config") & F.col("key").isin(BROKER_STATE_KEY, PAUSED_REPLICATION_KEY))
+    return rows.select("ts", "broker", "run", "seq", "key", "value").orderBy("ts").limit(EVENTS_MAX)
+
+
 def _deleted(trace: DataFrame) -> DataFrame:
     rows = trace.filter("ev = 'delete' OR (ev = 'stop' AND value = 'delete_topic')").groupBy("topic")
-    told = rows.agg(F.min("ts").alias("ts"), F.count_distinct("partition").alias("partitions"))
-    return told.orderBy("ts").limit(WORST)
+    ends = rows.agg(F.min("ts").alias("ts"), F.count_distinct("partition").alias("partitions"))
+    return ends.orderBy("ts").limit(WORST)
 
 
 def _dropped(catch_up: DataFrame) -> DataFrame:
@@ -232,7 +243,11 @@ def _of_catch_ups(catch_up: DataFrame) -> dict[str, DataFrame]:
     times = (F.max("catch_up_ms").alias("max_ms"), quantile(0.5).alias("median_ms"), quantile(0.95).alias("p95_ms"))
     return {
         "catch_up": joined.groupBy("left_by").agg(
-            F.count("*").alias("count"), F.count_if(F.col("catch_up_ms") > SLOW_CATCH_UP_MS).alias("slow"), *times
+            F.count("*").alias("count"),
+            F.count("catch_up_ms").alias("timed"),
+            F.max(F.when(F.col("catch_up_ms").isNull(), F.col("out_of_isr_ms"))).alias("out_max_ms"),
+            F.count_if(F.col("catch_up_ms") > SLOW_CATCH_UP_MS).alias("slow"),
+            *times,
         ),
         "rejoins": joined.groupBy("replica")
         .agg(F.count("*").alias("count"), *times, F.max("out_of_isr_ms").alias("out_max_ms"))
@@ -246,7 +261,7 @@ def _of_catch_ups(catch_up: DataFrame) -> dict[str, DataFrame]:
 
 def _of_flaps(flaps: DataFrame, buckets: _Buckets) -> dict[str, DataFrame]:
     """Who flaps, when, and what it looks like (§9): by replica and cause, by partition, over time."""
-    told = (
+    per_replica = (
         F.count("*").alias("count"),
         F.count_distinct("topic", "partition").alias("partitions"),
         F.count_distinct("leader").alias("leaders"),
@@ -256,14 +271,14 @@ def _of_flaps(flaps: DataFrame, buckets: _Buckets) -> dict[str, DataFrame]:
     )
     busiest = flaps.groupBy("replica").count().orderBy(F.desc("count"), "replica").limit(BROKERS_MAX).select("replica")
     return {
-        "flaps": flaps.groupBy("replica", "cause").agg(*told).orderBy(F.desc("count"), "replica").limit(WORST),
+        "flaps": flaps.groupBy("replica", "cause").agg(*per_replica).orderBy(F.desc("count"), "replica").limit(WORST),
         "flapping_leaders": flaps.filter("cause = 'leader'")
         .groupBy("leader")
-        .agg(*told)
+        .agg(*per_replica)
         .orderBy(F.desc("count"), "leader")
         .limit(WORST),
         "flapping_partitions": flaps.groupBy("topic", "partition")
-        .agg(*told)
+        .agg(*per_replica)
         .filter("count > 1")
         .orderBy(F.desc("count"), "topic", "partition")
         .limit(WORST),
@@ -306,12 +321,12 @@ def _headroom(measures: DataFrame, settings: DataFrame) -> DataFrame:
     """How close members came to removal: the least of each replica, nearest first; and how many came near."""
     limit = F.coalesce("lag_max_ms", F.lit(DEFAULT_LAG_MS)) * F.lit(NEAR_REMOVAL)
     near = measures.filter("measure = 'lag_headroom_ms'").crossJoin(F.broadcast(settings)).groupBy("replica")
-    told = near.agg(
+    lowest = near.agg(
         F.min("value").alias("least_ms"),
         F.min_by(_partition(), "value").alias("worst"),
         F.count_if(F.col("value") < F.round(limit)).alias("near"),
     )
-    return told.orderBy("least_ms").limit(BROKERS_MAX)
+    return lowest.orderBy("least_ms").limit(BROKERS_MAX)
 
 
 def _ack_latency(measures: DataFrame) -> DataFrame:

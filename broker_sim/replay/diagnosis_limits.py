@@ -11,3 +11,11 @@ NEAR_REMOVAL: Final = 0.2
 DEFAULT_LAG_MS: Final = 30_000
 #: The report's course of time in so many pieces.
 BUCKETS: Final = 240
+#: The worst of them are looked for among at most so many pieces of equal length, of a length that people count in.
+PIECES_MAX: Final = 600
+_LENGTHS_MS: Final = tuple(1000 * s for s in (10, 60, 300, 900, 3600, 6 * 3600, 86_400))
+
+
+def piece_of(span_ms: int) -> int:
+    """How long the pieces are in which the worst times are looked for, ms: the shortest length that fits."""
+    return next((ms for ms in _LENGTHS_MS if span_ms // ms < PIECES_MAX), -(-span_ms // PIECES_MAX))

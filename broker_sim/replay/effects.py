@@ -18,7 +18,8 @@ from broker_sim.replay.tables import dataset
 COUNTED_MAX: Final = 60
 #: A window may begin this much before the last row of the broker that it is about: clocks differ.
 _CLOCKS_DIFFER_MS: Final = 1_000
-_OF_BROKERS: Final = (IncidentKind.GONE, IncidentKind.STOPPED, IncidentKind.SESSION_LOST, IncidentKind.BEHIND)
+_OF_BROKERS: Final = (IncidentKind.GONE, IncidentKind.STOPPED, IncidentKind.SESSION_LOST)
+_OF_FOLLOWERS: Final = (IncidentKind.BEHIND, IncidentKind.PAUSED)
 
 
 def with_effects(out: Path, incidents: Sequence[Incident], *, end_ts: int) -> list[dict[str, Any]]:
@@ -43,11 +44,13 @@ def _row(out: Path, one: Incident, end_ts: int) -> dict[str, Any]:
         "offline": None,
         "short": None,
     }
-    if one.kind in _OF_BROKERS:
-        until = end_ts if one.to_ts is None else one.to_ts
-        row["short"] = _short(out, one.who, one.from_ts - _CLOCKS_DIFFER_MS, until)
-        if one.kind is not IncidentKind.BEHIND:
-            row["offline"] = _offline(out, one.who, one.from_ts - _CLOCKS_DIFFER_MS, until)
+    until = end_ts if one.to_ts is None else one.to_ts
+    if one.kind in _OF_FOLLOWERS:
+        row["short"] = _short(out, one.who, one.from_ts, until, ds.field("left_by") == "leader")
+    elif one.kind in _OF_BROKERS:
+        since = one.from_ts - _CLOCKS_DIFFER_MS
+        row["short"] = _short(out, one.who, since, until, ds.field("left_by") != "added")
+        row["offline"] = _offline(out, one.who, since, until)
     return row
 
 
@@ -75,21 +78,29 @@ def _offline(out: Path, broker: int, since: int, until: int) -> dict[str, Any]:
     }
 
 
-def _short(out: Path, broker: int, since: int, until: int) -> dict[str, Any]:
-    """Partitions that lacked the broker's replica: how many, until when, and how many still do."""
+def _short(out: Path, broker: int, since: int, until: int, left: Any) -> dict[str, Any]:
+    """Partitions that lacked the broker's replica: how many, until when, and how many still do.
+
+    The rows of `catch_up` that say so, for which `left` holds, left between `since_ts` and `to_ts`; their number is
+    `rows`.
+    """
     field = ds.field
     outside = _matching(
         out,
         "catch_up",
-        ["topic", "partition", "joined_ts"],
+        ["topic", "partition", "joined_ts", "out_of_isr_ms"],
         field("replica") == broker,
-        field("left_by") != "added",
+        left,
         field("left_ts") >= since,
         field("left_ts") <= until,
     )
     return {
+        "rows": outside.num_rows,
+        "since_ts": since,
+        "to_ts": until,
         "partitions": _partitions(outside),
         "until_ts": pc.max(outside["joined_ts"]).as_py(),
+        "longest_ms": pc.max(outside["out_of_isr_ms"]).as_py() or 0,
         "open": int(outside["joined_ts"].null_count),
     }
 

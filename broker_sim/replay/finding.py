@@ -22,7 +22,8 @@ class Severity(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """One condition on a column: `op` is `=`, `>`, `>=`, `<`, `is null` or `is not null`. Values are of the table."""
+    """One condition on a column: `op` is `=`, `!=`, `>`, `>=`, `<`, `is true`, `is false`, `is null` or
+    `is not null`. Values are of the table."""
 
     column: str
     op: str = "="
@@ -58,8 +59,8 @@ class Finding:
     def as_row(self) -> dict[str, Any]:
         """The row of the `findings` table."""
         severity = self.severity.name.lower()
-        told = {"rank": self.rank, "severity": severity, "text": self.text, "table": self.table, "rows": self.rows}
-        return {**told, "filter": self.filter, "from_ts": self.from_ts, "to_ts": self.to_ts}
+        own_row = {"rank": self.rank, "severity": severity, "text": self.text, "table": self.table, "rows": self.rows}
+        return {**own_row, "filter": self.filter, "from_ts": self.from_ts, "to_ts": self.to_ts}
 
 
 # -- words ------------------------------------------------------------------------------------------------------------

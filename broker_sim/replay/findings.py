@@ -25,10 +25,13 @@ from broker_sim.replay.finding import (
     seconds,
     size,
 )
-from broker_sim.replay.story import BLIP_MS, explained, story
+from broker_sim.replay.story import BLIP_MS, behind, explained, story
 from broker_sim.replay.what_if.asked import FETCH_RATE
 
 Troubles = dict[str, Any]
+_MINUTE_MS: Final = 60_000
+#: Times as often as else, from which on moves count as the cause.
+_MUCH_WORSE: Final = 2
 
 
 def find(summary: dict[str, Any], troubles: Troubles) -> list[Finding]:
@@ -64,18 +67,19 @@ def _windows(_: dict[str, Any], troubles: Troubles) -> Iterator[Finding]:
     for kind, (severity, words) in _WINDOW_WORDS.items():
         if (of_kind := troubles["windows"].get(kind)) is None:
             continue
-        where = (Where("window", value=kind),)
+        where: tuple[Where, ...] = (Where("window", value=kind),)
         if kind == "offline" and of_kind["open"]:
             text = f"The trace ends with {count(of_kind['open'], 'partition')} without a live leader."
-            yield Finding(severity=Severity.INFO, text=text, table="windows", rows=of_kind["open"], where=where)
-            of_kind = _closed(of_kind)
+            still_open = (*where, Where("is_open", "is true"))
+            yield Finding(severity=Severity.INFO, text=text, table="windows", rows=of_kind["open"], where=still_open)
+            of_kind, where = _closed(of_kind), (*where, Where("is_open", "is false"))
             if not of_kind["count"]:
                 continue
-        told = explained(troubles, *_EXPLAINED[kind]) if kind in _EXPLAINED else 0
-        if kind == "offline" and told >= of_kind["count"]:
+        explained_rows = explained(troubles, *_EXPLAINED[kind]) if kind in _EXPLAINED else 0
+        if kind == "offline" and explained_rows >= of_kind["count"]:
             continue  # each of these windows is part of a finding about a broker
         still = f"; {of_kind['open']} still at the end" if of_kind["open"] else ""
-        in_all = "In all, " if kind != "offline" and told >= of_kind["partitions"] else ""
+        in_all = "In all, " if kind != "offline" and explained_rows >= of_kind["partitions"] else ""
         yield Finding(
             severity=Severity.INFO if in_all or of_kind["total_ms"] < BLIP_MS else severity,
             text=f"{in_all}{count(of_kind['partitions'], 'partition')} {words}, {seconds(of_kind['total_ms'])} in sum, "
@@ -129,10 +133,11 @@ _CAUSES: Final = {
 
 def _flaps(summary: dict[str, Any], troubles: Troubles) -> Iterator[Finding]:
     hours = max(1, summary["to_ts"] - summary["from_ts"]) / 3_600_000
-    behind = Counter(r["who"] for r in troubles.get("incidents", ()) if r["kind"] == IncidentKind.BEHIND.value)
+    explained = (IncidentKind.BEHIND.value, IncidentKind.PAUSED.value)
+    fell_behind = Counter(r["who"] for r in troubles.get("incidents", ()) if r["kind"] in explained)
     for row in troubles["flaps"]:
-        if behind[row["replica"]] and row["count"] == row["partitions"]:
-            continue  # it left each partition once: that it fell behind says it all
+        if fell_behind[row["replica"]] and row["count"] == row["partitions"]:
+            continue  # it left each partition once: that it fell behind, or why, says it all
         rate = f" ({row['count'] / hours:.1f} per hour)" if row["count"] > 1 and hours >= 1 else ""
         yield Finding(
             severity=Severity.WARNING,
@@ -174,11 +179,24 @@ def _slow(_: dict[str, Any], troubles: Troubles) -> Iterator[Finding]:
         where = (Where("catch_up_ms", ">", SLOW_CATCH_UP_MS), Where("joined_ts", "is not null"))
         yield Finding(severity=Severity.WARNING, text=text, table="catch_up", rows=slow, where=where)
     elif troubles["catch_up"]:
-        total = sum(r["count"] for r in troubles["catch_up"])
-        longest = max(r.get("max_ms") or 0 for r in troubles["catch_up"])
-        text = f"{count(total, 'replica')} caught up, each within {seconds(longest)} of its first fetch."
-        joined = (Where("joined_ts", "is not null"),)
-        yield Finding(severity=Severity.INFO, text=text, table="catch_up", rows=total, where=joined)
+        yield from _caught_up(troubles["catch_up"])
+
+
+def _caught_up(by_cause: list[dict[str, Any]]) -> Iterator[Finding]:
+    """How long it took, where fetches are known; else how long the replicas were outside."""
+    common: dict[str, Any] = {"severity": Severity.INFO, "table": "catch_up"}
+    if timed := sum(row["timed"] for row in by_cause):
+        longest = max(row.get("max_ms") or 0 for row in by_cause)
+        text = f"{count(timed, 'replica')} caught up, each within {seconds(longest)} of its first fetch."
+        yield Finding(text=text, rows=timed, where=(Where("catch_up_ms", "is not null"),), **common)
+    if untimed := sum(row["count"] for row in by_cause) - timed:
+        longest = max(row.get("out_max_ms") or 0 for row in by_cause)
+        text = (
+            f"{count(untimed, 'replica')} came back into the ISR, after at most {seconds(longest)} outside it: no "
+            "fetch is told of, so how long they copied is not known."
+        )
+        where = (Where("joined_ts", "is not null"), Where("catch_up_ms", "is null"))
+        yield Finding(text=text, rows=untimed, where=where, **common)
 
 
 def _headroom(_: dict[str, Any], troubles: Troubles) -> Iterator[Finding]:
@@ -198,20 +216,20 @@ def _headroom(_: dict[str, Any], troubles: Troubles) -> Iterator[Finding]:
 
 
 def _acks(_: dict[str, Any], troubles: Troubles) -> Iterator[Finding]:
-    (told,) = troubles["ack_latency"] or [{"rows": 0}]
-    if told["rows"]:
+    (slow,) = troubles["ack_latency"] or [{"rows": 0}]
+    if slow["rows"]:
         text = (
-            f"acks=all took at least {seconds(told['worst_ms'])} for the slowest append ({told['worst']}); at most "
-            f"{seconds(told['p95_max_ms'])} for 95 % of the appends of any leadership."
+            f"acks=all took at least {seconds(slow['worst_ms'])} for the slowest append ({slow['worst']}); at most "
+            f"{seconds(slow['p95_max_ms'])} for 95 % of the appends of any leadership."
         )
         where = (Where("measure", value="ack_latency_ms"),)
-        yield Finding(severity=Severity.INFO, text=text, table="measures", rows=told["rows"], where=where)
+        yield Finding(severity=Severity.INFO, text=text, table="measures", rows=slow["rows"], where=where)
 
 
 # -- reassignments ----------------------------------------------------------------------------------------------------
 
 
-def _reassignments(_: dict[str, Any], troubles: Troubles) -> Iterator[Finding]:
+def _reassignments(summary: dict[str, Any], troubles: Troubles) -> Iterator[Finding]:
     rows, (all_of,) = troubles["reassignments"], troubles["reassigned"] or [{"count": 0}]
     if not all_of["count"]:
         return
@@ -229,13 +247,13 @@ def _reassignments(_: dict[str, Any], troubles: Troubles) -> Iterator[Finding]:
         )
         where, hurt = (Where("original_shrinks", ">", 0),), all_of["hurt"]
         yield Finding(severity=Severity.WARNING, text=text, table="reassignments", rows=hurt, where=where)
-    yield from _disturbed(troubles)
+    yield from _disturbed(summary, troubles)
     done = [row for row in rows if row.get("finish_ts") is not None]
     if done:
         longest = done[0]
         # Request logs do not tell how much a fetch carried.
-        told = all_of["copied_bytes"]
-        copied = f"{size(told)} were copied" if told else "How much was copied is not known"
+        bytes_of_moves = all_of["copied_bytes"]
+        copied = f"{size(bytes_of_moves)} were copied" if bytes_of_moves else "How much was copied is not known"
         text = (
             f"{count(all_of['count'] - all_of['unfinished'], 'reassignment')} finished; the longest took "
             f"{seconds(longest['duration_ms'])} ({name_of(longest)}). {copied}, with "
@@ -246,17 +264,21 @@ def _reassignments(_: dict[str, Any], troubles: Troubles) -> Iterator[Finding]:
         yield Finding(severity=Severity.INFO, text=text, table="reassignments", rows=rows_of, where=where)
 
 
-def _disturbed(troubles: Troubles) -> Iterator[Finding]:
-    """Whether partitions that were not moved did worse while one was moved."""
-    (told,) = troubles["disturbed"] or [{"during": 0}]
-    if told["during"]:
+def _disturbed(summary: dict[str, Any], troubles: Troubles) -> Iterator[Finding]:
+    """Whether partitions that were not moved did worse while others moved: there must be other minutes to compare with.
+
+    Which of the windows are those of partitions that were not moved no filter says: the sentence has no rows.
+    """
+    (sums,) = troubles["disturbed"] or [{"during": 0}]
+    quiet = summary["to_ts"] // _MINUTE_MS - summary["from_ts"] // _MINUTE_MS + 1 - sums.get("moving_minutes", 0)
+    if sums["during"] and quiet > 0:
+        is_worse = sums["during"] / sums["moving_minutes"] > _MUCH_WORSE * sums["otherwise"] / quiet
         text = (
-            f"Partitions that were not moved became under-replicated {count(told['during'], 'time')} in the "
-            f"{count(told['moving_minutes'], 'minute')} in which others moved, {count(told['otherwise'], 'time')} else."
+            f"Partitions that were not moved became under-replicated {count(sums['during'], 'time')} in the "
+            f"{count(sums['moving_minutes'], 'minute')} in which others moved, {count(sums['otherwise'], 'time')} in "
+            f"{'the other' if quiet == 1 else f'the {quiet:,} others'}."
         )
-        where = (Where("window", value="under_replicated"),)
-        rows = told["during"] + told["otherwise"]
-        yield Finding(severity=Severity.WARNING, text=text, table="windows", rows=rows, where=where)
+        yield Finding(severity=Severity.WARNING if is_worse else Severity.INFO, text=text, table="windows", rows=0)
 
 
 # -- what if ----------------------------------------------------------------------------------------------------------
@@ -272,15 +294,15 @@ def _what_if(_: dict[str, Any], troubles: Troubles) -> Iterator[Finding]:
             yield _fetch_rate(recorded)
         if recorded is None or not changed:
             continue
-        told = _throttle_words if "shrinks" not in recorded else _lane_words
-        words = "; ".join(f"at {row['value']}: {told(row)}" for row in changed)
+        in_words = _throttle_words if "shrinks" not in recorded else _lane_words
+        words = "; ".join(f"at {row['value']}: {in_words(row)}" for row in changed)
         least = recorded.get("smallest_rate")
         needed = f" Below {size(least)}/s some copy never finishes." if least else ""
         flagged = sorted({limit for row in changed for limit in row.get("limits") or ()})
         doubts = f" Less certain: {', '.join(flagged)}." if flagged else ""
         yield Finding(
             severity=Severity.INFO,
-            text=f"What if {key} were another? As recorded: {told(recorded)}; {words}.{needed}{doubts}",
+            text=f"What if {key} were another? As recorded: {in_words(recorded)}; {words}.{needed}{doubts}",
             table="what_if",
             rows=len(of_key),
             where=(Where("key", value=key), Where("scope", value="all")),
@@ -362,6 +384,6 @@ def _compared(summary: dict[str, Any], troubles: Troubles) -> Iterator[Finding]:
 Rule = Callable[[dict[str, Any], Troubles], Iterator[Finding]]
 #: In the order in which findings of the same severity stand.
 RULES: Final[tuple[Rule, ...]] = (
-    story, _windows, _outside, _flaps, _slow, _reassignments, _headroom, _what_if, _acks, _quarantine, _noticed,
+    story, _windows, behind, _outside, _flaps, _slow, _reassignments, _headroom, _what_if, _acks, _quarantine, _noticed,
     _compared,
 )  # fmt: skip

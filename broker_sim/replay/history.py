@@ -11,7 +11,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from broker_sim.replay.absences import Absences
 from broker_sim.replay.facts import REPLICA_DELETED, STATE_UNKNOWN, DerivedRow, FactRow, WindowKind
+from broker_sim.replay.open_spans import OpenReassignment, OpenWindow
 from broker_sim.replay.rows import LeftBy, OutcomeKind
 from controller.wire.trace import TraceEvent
 
@@ -19,49 +21,6 @@ from controller.wire.trace import TraceEvent
 FLAP_WINDOW_MS: Final = 300_000
 #: The rate at which a replica would have had to fetch is that to be back within this time (§9).
 REJOIN_WITHIN_MS: Final = 60_000
-
-
-@dataclass(slots=True, kw_only=True)
-class _Reassignment:
-    started: int
-    replicas: tuple[int, ...]
-    adding: tuple[int, ...]
-    removing: tuple[int, ...]
-    condition: int | None = None
-    finished: int | None = None
-    copied: int = 0
-    original_shrinks: int = 0
-    #: writes of the state znode meanwhile; those of leaders, each of which other brokers are notified of
-    state_writes: int = 0
-    isr_writes: int = 0
-
-    @property
-    def target(self) -> set[int]:
-        return set(self.replicas) - set(self.removing)
-
-    @property
-    def originals(self) -> set[int]:
-        return set(self.replicas) - set(self.adding)
-
-
-@dataclass(slots=True, kw_only=True)
-class _Window:
-    """An open window: as it began, and how many replicas were missing how long since."""
-
-    since: int
-    leader: int | None
-    epoch: int
-    isr: tuple[int, ...]
-    counted_to: int
-    source: str | None = None
-    missing: int = 0
-    deepest: int = 0
-    deficit_ms: int = 0
-
-    def count(self, ts: int, missing: int) -> None:
-        self.deficit_ms += self.missing * max(0, ts - self.counted_to)
-        self.counted_to, self.missing = max(ts, self.counted_to), missing
-        self.deepest = max(self.deepest, missing)
 
 
 @dataclass(slots=True)
@@ -78,15 +37,16 @@ class PartitionHistory:
     _adding: tuple[int, ...] = ()
     _removing: tuple[int, ...] = ()
     _min_isr: int = 1
-    _known: bool = False
+    _is_known: bool = False
     #: who led last, though it may not any more
     _last_leader: int | None = None
     #: the topic was deleted: what follows is of no life, until a new one begins
     _is_deleted: bool = False
-    _open: dict[WindowKind, _Window] = field(default_factory=dict)
+    _open: dict[WindowKind, OpenWindow] = field(default_factory=dict)
     _left: dict[int, tuple[int, LeftBy]] = field(default_factory=dict)
-    _reassignment: _Reassignment | None = None
+    _reassignment: OpenReassignment | None = None
     _source: str | None = None
+    _absences: Absences = field(default_factory=Absences)
 
     def feed(self, row: FactRow) -> None:
         """Takes the next fact; one of an older epoch or version changes nothing."""
@@ -103,17 +63,19 @@ class PartitionHistory:
         """The trace ends: open windows are closed at `end_ts` and marked, the last reassignment is told."""
         for kind in list(self._open):
             self._close(kind, end_ts, is_open=True)
+        self.rows.extend(self._absences.finish(end_ts))
         self._tell_reassignment()
 
     def _end(self, ts: int, *, is_open: bool = False) -> None:
         """The partition's life is over: windows end, and nothing of it is carried into another life of that name."""
         for kind in list(self._open):
             self._close(kind, ts, is_open=is_open)
+        self.rows.extend(self._absences.finish(ts) if is_open else self._absences.now(ts, (), leader=None))
         self._tell_reassignment(ended_ms=ts)
         fresh = PartitionHistory()
         for name in ("_leader", "_leader_up", "_epoch", "_version", "_isr", "_replicas", "_adding", "_removing"):
             setattr(self, name, getattr(fresh, name))
-        self._known, self._last_leader, self._is_deleted = False, None, True
+        self._is_known, self._last_leader, self._is_deleted = False, None, True
         self._left.clear()
 
     def _unknown(self, row: FactRow) -> None:
@@ -129,7 +91,7 @@ class PartitionHistory:
         self._set_isr(row, by=LeftBy.CONTROLLER)
         self._leader = row.replica if row.replica is not None and row.replica >= 0 else None
         self._last_leader = self._last_leader if self._leader is None else self._leader
-        self._leader_up, self._known = True, True
+        self._leader_up, self._is_known = True, True
 
     def _led(self, row: FactRow) -> None:
         if row.epoch is None or row.epoch < self._epoch:
@@ -137,7 +99,7 @@ class PartitionHistory:
         if self._is_news(row):
             self._set_isr(row, by=LeftBy.CONTROLLER)
         self._leader = self._last_leader = row.leader
-        self._leader_up, self._known = True, True
+        self._leader_up, self._is_known = True, True
         if row.replicas:
             self._assign(row)
 
@@ -252,7 +214,7 @@ class PartitionHistory:
         if self._adding or self._removing:
             if running is None or (running.replicas, running.removing) != (self._replicas, self._removing):
                 self._tell_reassignment()
-                self._reassignment = _Reassignment(
+                self._reassignment = OpenReassignment(
                     started=row.ts, replicas=self._replicas, adding=self._adding, removing=self._removing
                 )
                 if self._reassignment.target <= set(self._isr):
@@ -260,7 +222,7 @@ class PartitionHistory:
         elif running is not None:
             running.finished = row.ts
 
-    def _running(self) -> _Reassignment | None:
+    def _running(self) -> OpenReassignment | None:
         r = self._reassignment
         return r if r is not None and r.finished is None else None
 
@@ -293,7 +255,9 @@ class PartitionHistory:
 
     def _evaluate(self, ts: int) -> None:
         for kind in _BY_STATE:
-            self._set_window(kind, ts, holds=self._known and self._holds(kind))
+            self._set_window(kind, ts, holds=self._is_known and self._holds(kind))
+        missing = self._originals - set(self._isr) if self._is_known else ()
+        self.rows.extend(self._absences.now(ts, missing, leader=self._leader))
 
     def _holds(self, kind: WindowKind) -> bool:
         led = self._leader is not None and self._leader_up
@@ -324,7 +288,7 @@ class PartitionHistory:
     def _set_window(self, kind: WindowKind, ts: int, *, holds: bool) -> None:
         window = self._open.get(kind)
         if holds and window is None:
-            self._open[kind] = _Window(
+            self._open[kind] = OpenWindow(
                 since=ts,
                 leader=self._leader,
                 epoch=self._epoch,

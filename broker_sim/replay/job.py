@@ -102,19 +102,19 @@ def run(spark: SparkSession, settings: ReplaySettings, inputs: Inputs, progress:
             counts = ingest_job.ingest_into(spark, inputs, out, stage)
         rows = ingest_job.rows_of(spark, inputs, out)
         with progress.step("replay the rules", spark):
-            few = _staged(rows.few, stage, "few")
+            states = _staged(rows.state_rows, stage, "few")
             with tuned_for(spark, size_of(stage)):
-                shared = _staged(steps.shared_rows(few, rows.processes), stage, "shared")
+                shared = _staged(steps.shared_rows(states, rows.processes), stage, "shared")
             lane_rows = steps.lanes(rows, shared)
             outcomes = _staged(steps.replayed(lane_rows, profile=settings.profile), stage, "outcomes")
         with tuned_for(spark, size_of(stage)):
             with progress.step("derive history and windows", spark):
-                fact_rows = steps.facts(few, outcomes)
+                fact_rows = steps.facts(states, outcomes)
                 derived = _staged(steps.folded(fact_rows, end_ts=counts["to_ts"]), stage, "derived")
             with progress.step("write the tables", spark):
                 span_ms = counts["to_ts"] - counts["from_ts"]
-                clock = spark.read.parquet(str(stage / ingest_job.CLOCK_NOTICES))
-                _write_all(_tables(few, outcomes, derived, span_ms=span_ms) | _notices(few, outcomes, clock), out)
+                clock = spark.read.parquet(str(stage / ingest_job.INGEST_NOTICES))
+                _write_all(_tables(states, outcomes, derived, span_ms=span_ms) | _notices(states, outcomes, clock), out)
                 counts["noticed"] = _noticed(spark, out)
         if settings.what_if:
             with progress.step("what if", spark):
@@ -142,16 +142,16 @@ def ingest_only(spark: SparkSession, settings: ReplaySettings, inputs: Inputs, p
         stage = out / _STAGE
         with progress.step(_ingest_words(inputs), spark):
             counts = ingest_job.ingest_into(spark, inputs, out, stage)
-        few = ingest_job.rows_of(spark, inputs, out).few
+        state_rows = ingest_job.rows_of(spark, inputs, out).state_rows
         with progress.step("write the tables", spark):
-            clock = spark.read.parquet(str(stage / ingest_job.CLOCK_NOTICES))
-            notices = reduce(DataFrame.unionByName, (clock, state_notices(few)))
-            _write_all({"state_writes": state_writes(few), "notices": notices.coalesce(1)}, out)
+            clock = spark.read.parquet(str(stage / ingest_job.INGEST_NOTICES))
+            notices = reduce(DataFrame.unionByName, (clock, state_notices(state_rows)))
+            _write_all({"state_writes": state_writes(state_rows), "notices": notices.coalesce(1)}, out)
             counts["noticed"] = _noticed(spark, out)
-        told = _ingested(settings, counts)
-        (out / SUMMARY_FILE).write_text(json.dumps(told, indent=2) + "\n", encoding="utf-8")
+        ingested = _ingested(settings, counts)
+        (out / SUMMARY_FILE).write_text(json.dumps(ingested, indent=2) + "\n", encoding="utf-8")
         shutil.rmtree(stage)
-    return Replayed(summary=told, findings=[])
+    return Replayed(summary=ingested, findings=[])
 
 
 def _staged(rows: DataFrame, stage: Path, name: str) -> DataFrame:
@@ -167,12 +167,12 @@ def _ingest_words(inputs: Inputs) -> str:
     return f"read and sort the {' and the '.join(names)}"
 
 
-def _tables(few: DataFrame, outcomes: DataFrame, derived: DataFrame, *, span_ms: int) -> dict[str, DataFrame]:
+def _tables(states: DataFrame, outcomes: DataFrame, derived: DataFrame, *, span_ms: int) -> dict[str, DataFrame]:
     of_fold = {name: steps.table_of(derived, name) for name in DERIVED_TABLES}
     totals = steps.partition_totals(of_fold["windows"], of_fold["flaps"], span_ms=span_ms)
     return {
-        "isr_history": steps.isr_history(few, outcomes),
-        "state_writes": state_writes(few),
+        "isr_history": steps.isr_history(states, outcomes),
+        "state_writes": state_writes(states),
         "comparison": steps.comparison(outcomes),
         "measures": steps.measures(outcomes),
         "copy_progress": steps.copy_progress(outcomes),
@@ -181,15 +181,15 @@ def _tables(few: DataFrame, outcomes: DataFrame, derived: DataFrame, *, span_ms:
     }
 
 
-def _notices(few: DataFrame, outcomes: DataFrame, clock: DataFrame) -> dict[str, DataFrame]:
-    parts = (clock, state_notices(few), steps.lane_notices(outcomes))
+def _notices(states: DataFrame, outcomes: DataFrame, clock: DataFrame) -> dict[str, DataFrame]:
+    parts = (clock, state_notices(states), steps.lane_notices(outcomes))
     return {"notices": reduce(DataFrame.unionByName, parts).coalesce(1)}
 
 
 def _noticed(spark: SparkSession, out: Path) -> dict[str, int]:
     """Rows by reason."""
-    told = spark.read.parquet(str(out / "notices")).groupBy("reason").sum("rows").collect()
-    return {row["reason"]: row["sum(rows)"] for row in sorted(told, key=lambda row: str(row["reason"]))}
+    counts = spark.read.parquet(str(out / "notices")).groupBy("reason").sum("rows").collect()
+    return {row["reason"]: row["sum(rows)"] for row in sorted(counts, key=lambda row: str(row["reason"]))}
 
 
 def _write_all(tables: dict[str, DataFrame], out: Path) -> None:
@@ -213,7 +213,7 @@ def _ingested(settings: ReplaySettings, counts: dict[str, Any]) -> dict[str, Any
         "duplicates": counts[verdicts.DUPLICATE],
         "quarantined": counts["quarantined"],
         "noticed": counts["noticed"],
-        **{name: counts[name] for name in (ingest_job.METADATA,) if name in counts},
+        **{name: counts[name] for name in (ingest_job.METADATA, ingest_job.JOINED) if name in counts},
     }
 
 
@@ -229,8 +229,8 @@ def _finish(out: Path, summary: dict[str, Any], troubles: dict[str, Any], findin
     write_rows(out, "findings", [finding.as_row() for finding in findings])
     write_rows(out, "summary", [{"metric": k, "value": json.dumps(v)} for k, v in summary.items()])
     write_report(out, out / REPORT_FILE, summary, troubles, findings)
-    told = {**summary, "findings": [finding.as_row() for finding in findings]}
-    (out / SUMMARY_FILE).write_text(json.dumps(told, indent=2) + "\n", encoding="utf-8")
+    summary_row = {**summary, "findings": [finding.as_row() for finding in findings]}
+    (out / SUMMARY_FILE).write_text(json.dumps(summary_row, indent=2) + "\n", encoding="utf-8")
 
 
 @contextmanager

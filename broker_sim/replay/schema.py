@@ -161,6 +161,14 @@ DERIVED_TABLES: Final[dict[str, dict[str, str]]] = {
         "isr": "isr",
         "source": "source",
     },
+    "absences": {
+        "replica": "replica",
+        "from_ts": "from_ts",
+        "to_ts": "to_ts",
+        "duration_ms": "to_ts - from_ts",
+        "is_open": "is_open",
+        "leader": "leader",
+    },
     "catch_up": {
         "replica": "replica",
         "leader": "leader",

@@ -9,9 +9,9 @@ import subprocess
 import sys
 import tempfile
 import threading
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Final
@@ -85,12 +85,17 @@ def spark_session(master: str = "local[*]", *, input_bytes: int = SMALL_INPUT_BY
     with tempfile.TemporaryDirectory(prefix="kwob-spark-") as scratch:
         _point_to_java(Path(scratch))
         with _interrupts() as take_interrupts:
-            session = _start(master, Path(scratch), input_bytes)
+            try:
+                session = _start(master, Path(scratch), input_bytes)
+            except BaseException:
+                _end_jvm()
+                raise
             take_interrupts()  # from pyspark, whose handler talks to a JVM that may be in the middle of an answer
             try:
                 yield session
             finally:
-                with suppress(Py4JError, OSError):
+                with suppress(Py4JError, OSError), warnings.catch_warnings():
+                    warnings.simplefilter("ignore")  # that the JVM is gone already: Ctrl-C has ended it
                     session.stop()
 
 
@@ -98,28 +103,40 @@ def spark_session(master: str = "local[*]", *, input_bytes: int = SMALL_INPUT_BY
 def _interrupts() -> Iterator[Callable[[], None]]:
     """Ctrl-C in the block ends the JVM, with all that waits for it, and raises KeyboardInterrupt; nobody complains.
 
-    Gives what takes Ctrl-C again, after somebody else took it. Nothing happens in a thread, which gets no signals.
+    While the JVM is being launched nobody can end it: Ctrl-C waits until it is there. Gives what takes Ctrl-C again,
+    after somebody else took it, and raises one that waited. Nothing happens in a thread, which gets no signals.
     """
     if threading.current_thread() is not threading.main_thread():
         yield lambda: None
         return
 
+    waiting = False
+
     def end(_: int, __: FrameType | None) -> None:
+        nonlocal waiting
         for name in (None, "py4j", "py4j.clientserver", "py4j.java_gateway", "pyspark"):
             logging.getLogger(name).setLevel(logging.CRITICAL + 1)
-        if (process := _jvm()) is not None:
-            process.kill()
-        raise KeyboardInterrupt
+        if not (waiting := not _end_jvm()):
+            raise KeyboardInterrupt
+
+    def take() -> None:
+        signal.signal(signal.SIGINT, end)
+        if waiting:
+            _end_jvm()
+            raise KeyboardInterrupt
 
     before = signal.signal(signal.SIGINT, end)
     try:
-        yield partial(_handle_interrupts, end)
+        yield take
     finally:
         signal.signal(signal.SIGINT, before)
 
 
-def _handle_interrupts(handler: Callable[[int, FrameType | None], None]) -> None:
-    signal.signal(signal.SIGINT, handler)
+def _end_jvm() -> bool:
+    """Whether there was one."""
+    if (process := _jvm()) is not None:
+        process.kill()
+    return process is not None
 
 
 def _jvm() -> subprocess.Popen[bytes] | None:

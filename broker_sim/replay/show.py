@@ -59,12 +59,12 @@ def rows_of(
     if not (out / table).is_dir():
         raise ReplayRefused(f"{out} has no table {table}")
     data, order = dataset(out, table), SHOWN[table]
-    wanted = [
+    conditions = [
         ds.field(name) == value for name, value in (("topic", topic), ("partition", partition)) if value is not None
     ]
-    if wanted and "topic" not in data.schema.names:
+    if conditions and "topic" not in data.schema.names:
         raise ReplayRefused(f"rows of {table} are not of one topic")
-    batches = data.to_batches(filter=reduce(and_, wanted) if wanted else None)
+    batches = data.to_batches(filter=reduce(and_, conditions) if conditions else None)
     rows = (row for batch in batches for row in batch.to_pylist())
     # One change is up to two rows: what the broker wrote, and what the rules derived.
     most = 2 * limit if table == HISTORY else limit

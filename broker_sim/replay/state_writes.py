@@ -78,8 +78,8 @@ def state_notices(trace: DataFrame) -> DataFrame:
     )
     reasons = (CONTRADICTORY_STATE, MISSING_STATE)
     each = F.explode(F.array(*(F.struct(F.lit(r).alias("reason"), F.col(r).alias("rows")) for r in reasons)))
-    told = counted.select(*PARTITION_KEY, each.alias("one"), "first_ts").filter("one.rows > 0")
-    return told.select(
+    noticed = counted.select(*PARTITION_KEY, each.alias("one"), "first_ts").filter("one.rows > 0")
+    return noticed.select(
         F.col("one.reason").alias("reason"),
         *PARTITION_KEY,
         F.lit(None).cast("int").alias("broker"),

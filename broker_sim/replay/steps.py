@@ -11,10 +11,11 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
+from broker_sim.replay.distinct import first_of
 from broker_sim.replay.facts import FACT_EVENTS, FACT_ORDER, FACT_OUTCOMES, ISR_CHANGES, STOP_FACTS, WindowKind
 from broker_sim.replay.grouped import fold_histories, replay_lanes
 from broker_sim.replay.ingest.layout import Ingested
-from broker_sim.replay.logs.held import SEQ_SHIFT
+from broker_sim.replay.logs.waiting_rows import SEQ_SHIFT
 from broker_sim.replay.rows import ALIVENESS_RUN, RULES_OFF, Measure, OutcomeKind
 from broker_sim.replay.schema import (
     COPY_PROGRESS_COLUMNS,
@@ -55,7 +56,7 @@ def _of_lanes() -> Column:
     return (F.col("role") == "broker") & F.col("partition").isNotNull() & ~F.col("ev").isin(*_OF_CONTROLLER)
 
 
-def shared_rows(few: DataFrame, processes: DataFrame) -> DataFrame:
+def shared_rows(state_rows: DataFrame, processes: DataFrame) -> DataFrame:
     """Rows that are not of one partition, once for each lane that they concern: starts, settings, who is alive, ticks.
 
     Of an `Ingested`. Many joins of few rows: who unites them with many had better write them first.
@@ -63,13 +64,13 @@ def shared_rows(few: DataFrame, processes: DataFrame) -> DataFrame:
     # A file of one process of one broker tells what that broker knew; a trace of unknown origin may be of controllers.
     has_own_view = (F.max("run") > 0).alias("has_own_view")
     of_brokers = processes.filter("role = 'broker'")
-    keys = few.filter(_of_lanes() & (F.col("ev") == "leader")).groupBy(*LANE_KEY).agg(has_own_view)
+    keys = state_rows.filter(_of_lanes() & (F.col("ev") == "leader")).groupBy(*LANE_KEY).agg(has_own_view)
     parts = (
-        _broker_rows(few, of_brokers, keys),
+        _broker_rows(state_rows, of_brokers, keys),
         _rules_off(of_brokers, keys),
-        _ticks(few.filter(F.col("role") == "broker")),
-        _aliveness(few, keys),
-        *_cluster_configs(few, keys),
+        _ticks(state_rows.filter(F.col("role") == "broker")),
+        _aliveness(state_rows, keys),
+        *_cluster_configs(state_rows, keys),
     )
     return reduce(DataFrame.unionByName, parts)
 
@@ -78,27 +79,27 @@ def _rules_off(processes: DataFrame, keys: DataFrame) -> DataFrame:
     """One row per lane of a broker of which only log lines are known: they tell of no fetch, so no rule can be run."""
     blind = processes.groupBy("broker").agg(F.sum("bulk").alias("bulk"), F.sum("logged").alias("logged"))
     lanes_of = keys.join(F.broadcast(blind.filter("bulk = 0 AND logged > 0")), on="broker", how="left_semi")
-    said = {"run": F.lit(ALIVENESS_RUN).cast("bigint"), "seq": F.lit(-1).cast("bigint"), "ts": F.lit(0).cast("bigint")}
-    nulls = {name: F.lit(None) for name in LANE_COLUMNS if name not in (*LANE_KEY, *said, "ev")}
-    values = {**{k: F.col(k) for k in LANE_KEY}, **said, "ev": F.lit(RULES_OFF), **nulls}
+    head = {"run": F.lit(ALIVENESS_RUN).cast("bigint"), "seq": F.lit(-1).cast("bigint"), "ts": F.lit(0).cast("bigint")}
+    nulls = {name: F.lit(None) for name in LANE_COLUMNS if name not in (*LANE_KEY, *head, "ev")}
+    values = {**{k: F.col(k) for k in LANE_KEY}, **head, "ev": F.lit(RULES_OFF), **nulls}
     return lanes_of.select(*(values[name].alias(name) for name in LANE_COLUMNS))
 
 
 def _as_lane_rows(rows: DataFrame, **extra: Column) -> DataFrame:
-    known = {name: F.col(name) for name in rows.columns}
+    own = {name: F.col(name) for name in rows.columns}
     values = {
         "of_topic": F.lit(None).cast("boolean"),
         "run_ticks": F.lit(None).cast("bigint"),
         "run_end": F.lit(None).cast("bigint"),
-        **known,
+        **own,
         **extra,
     }
     return rows.select(*(values[name].alias(name) for name in LANE_COLUMNS))
 
 
-def _broker_rows(few: DataFrame, processes: DataFrame, keys: DataFrame) -> DataFrame:
+def _broker_rows(state_rows: DataFrame, processes: DataFrame, keys: DataFrame) -> DataFrame:
     """Starts, ends, settings of a broker, and its view of the others, once per partition that it ever led."""
-    rows = few.filter((F.col("role") == "broker") & F.col("partition").isNull())
+    rows = state_rows.filter((F.col("role") == "broker") & F.col("partition").isNull())
     rows = rows.filter(F.col("ev").isin(*_OF_BROKER) | (F.col("ev").isin(*_ALIVENESS) & (F.col("run") > 0)))
     ends = processes.select("broker", "run", F.col("ticks").alias("run_ticks"), F.col("last_ts").alias("run_end"))
     with_runs = rows.join(F.broadcast(ends), on=["broker", "run"], how="left").alias("r")
@@ -111,12 +112,12 @@ def _broker_rows(few: DataFrame, processes: DataFrame, keys: DataFrame) -> DataF
     ).transform(_as_lane_rows)
 
 
-def _ticks(few: DataFrame) -> DataFrame:
+def _ticks(state_rows: DataFrame) -> DataFrame:
     """The broker's ticks, once per partition that it leads at that moment."""
-    ticks = few.filter((F.col("ev") == "tick") & F.col("partition").isNull()).alias("t")
+    ticks = state_rows.filter((F.col("ev") == "tick") & F.col("partition").isNull()).alias("t")
     run = Window.partitionBy(*LANE_KEY, "run").orderBy("seq")
     led = (
-        few.filter(F.col("ev").isin(*_LEADERSHIP))
+        state_rows.filter(F.col("ev").isin(*_LEADERSHIP))
         .select(*LANE_KEY, "run", "ev", F.col("seq").alias("from_seq"), F.lead("seq").over(run).alias("to_seq"))
         .filter(F.col("ev") == "leader")
         .alias("l")
@@ -127,27 +128,27 @@ def _ticks(few: DataFrame) -> DataFrame:
         & (F.col("t.seq") > F.col("l.from_seq"))
         & (F.col("l.to_seq").isNull() | (F.col("t.seq") < F.col("l.to_seq")))
     )
-    plain = [F.col(f"t.{c}") for c in few.columns if c not in LANE_KEY]
+    plain = [F.col(f"t.{c}") for c in state_rows.columns if c not in LANE_KEY]
     joined = ticks.join(led, on=while_leading, how="inner")
     return joined.select(*plain, *(F.col(f"l.{c}") for c in LANE_KEY)).transform(_as_lane_rows)
 
 
-def _aliveness(few: DataFrame, keys: DataFrame) -> DataFrame:
+def _aliveness(state_rows: DataFrame, keys: DataFrame) -> DataFrame:
     """Brokers that came and went as controllers saw it, once per lane; they take effect by their time.
 
     A lane whose broker tells its own view needs them for one thing: that the leader itself died.
     """
-    rows = few.filter(F.col("ev").isin(*_ALIVENESS)).drop(*LANE_KEY)
+    rows = state_rows.filter(F.col("ev").isin(*_ALIVENESS)).drop(*LANE_KEY)
     concerns = ~F.col("has_own_view") | ((F.col("role") == "controller") & (F.col("replica") == F.col("broker")))
     every = rows.crossJoin(keys).filter(concerns)
     # The seq of another emitter means nothing here: rows are ordered by time.
     return every.transform(_as_lane_rows, run=F.lit(ALIVENESS_RUN).cast("bigint"), seq=F.col("ts"))
 
 
-def _cluster_configs(few: DataFrame, keys: DataFrame) -> Iterator[DataFrame]:
+def _cluster_configs(state_rows: DataFrame, keys: DataFrame) -> Iterator[DataFrame]:
     """Settings that a controller tells (a KRaft cluster's metadata log has them once, not once a broker): those of a
     topic for its lanes, those of a broker for its own, those of all brokers for all. They take effect by their time."""
-    rows = few.filter((F.col("role") == "controller") & (F.col("ev") == "config")).drop("partition", "broker")
+    rows = state_rows.filter((F.col("role") == "controller") & (F.col("ev") == "config")).drop("partition", "broker")
     of_topics = rows.filter("topic IS NOT NULL").join(keys, on="topic", how="inner")
     own = F.col("replica").isNull() | (F.col("replica") == F.col("broker"))
     of_brokers = rows.filter("topic IS NULL").drop("topic").join(keys, on=own, how="inner")
@@ -171,19 +172,19 @@ def emitted_changes(trace: DataFrame) -> DataFrame:
     done = F.col("err").isNull() | (F.col("err") == 0)
     rows = trace.filter(F.col("ev").isin(*ISR_CHANGES) & F.col("partition").isNotNull() & done)
     one_write = [*LANE_KEY, "run", "ev", "epoch", "ts", "isr"]
-    return rows.dropDuplicates(one_write)
+    return first_of(rows, one_write, order=["seq"])
 
 
 def source_of(src: Column) -> Column:
     """The `source` column from a row's `src`: `trace`, `log`, `inferred`, `metadata` or `snapshot`."""
-    told = src.isin(SRC_INFERRED, SRC_METADATA, SRC_SNAPSHOT)
-    return F.when(src.isin(SRC_LOG, "zk"), "log").when(told, src).otherwise("trace")
+    is_recorded = src.isin(SRC_INFERRED, SRC_METADATA, SRC_SNAPSHOT)
+    return F.when(src.isin(SRC_LOG, "zk"), "log").when(is_recorded, src).otherwise("trace")
 
 
 def isr_history(trace: DataFrame, outcomes: DataFrame) -> DataFrame:
     """One row per change: what brokers and controllers wrote, and what the rules derived beside it."""
     source = source_of(F.col("src"))
-    leads = trace.filter(F.col("ev") == "leader").dropDuplicates([*PARTITION_KEY, "epoch", "broker"])
+    leads = first_of(trace.filter(F.col("ev") == "leader"), [*PARTITION_KEY, "epoch", "broker"], order=["ts", "seq"])
     elects = trace.filter(F.col("ev") == "elect").withColumn("broker", F.col("replica"))
     written = reduce(DataFrame.unionByName, (emitted_changes(trace), leads, elects)).select(
         *PARTITION_KEY,
@@ -230,10 +231,10 @@ def facts(trace: DataFrame, outcomes: DataFrame) -> DataFrame:
     kind = F.when(F.col("ev") == "stop", stops).otherwise(F.col("ev"))
     of_trace = changes.unionByName(others).withColumns({"kind": kind, "source": source_of(F.col("src"))})
     of_rules = outcomes.filter(F.col("kind").isin(*ISR_CHANGES, *FACT_OUTCOMES)).withColumn("source", F.lit("replayed"))
-    told = _as_facts(of_trace, told=True).unionByName(_as_facts(of_rules, told=False))
+    both = _as_facts(of_trace, is_recorded=True).unionByName(_as_facts(of_rules, is_recorded=False))
     changed = F.col("kind").isin(*ISR_CHANGES)
-    has_told = F.max(changed & F.col("told")).over(Window.partitionBy(*PARTITION_KEY))
-    return told.withColumn("has_told", has_told).filter(~changed | F.col("told") | ~F.col("has_told"))
+    has_recorded = F.max(changed & F.col("recorded")).over(Window.partitionBy(*PARTITION_KEY))
+    return both.withColumn("has_recorded", has_recorded).filter(~changed | F.col("recorded") | ~F.col("has_recorded"))
 
 
 def _deleted_partitions(trace: DataFrame) -> DataFrame:
@@ -243,12 +244,12 @@ def _deleted_partitions(trace: DataFrame) -> DataFrame:
     return of_topic.join(partitions, on="topic", how="inner").select(*trace.columns)
 
 
-def _as_facts(rows: DataFrame, *, told: bool) -> DataFrame:
+def _as_facts(rows: DataFrame, *, is_recorded: bool) -> DataFrame:
     def column(name: str) -> Column:
         value = F.col(name) if name in rows.columns else F.lit(None)
         return value.cast(FACT_TYPES.get(name, "bigint")).alias(name)
 
-    return rows.select(*PARTITION_KEY, *(column(name) for name in FACT_COLUMNS), F.lit(told).alias("told"))
+    return rows.select(*PARTITION_KEY, *(column(name) for name in FACT_COLUMNS), F.lit(is_recorded).alias("recorded"))
 
 
 def folded(fact_rows: DataFrame, *, end_ts: int) -> DataFrame:
@@ -290,11 +291,11 @@ def _add_cause(flaps: DataFrame) -> DataFrame:
 
 def measures(outcomes: DataFrame) -> DataFrame:
     """What lanes measured (`rows.Measure`), once per leadership."""
-    said = outcomes.filter(F.col("kind") == OutcomeKind.MEASURE.value)
+    of_kind = outcomes.filter(F.col("kind") == OutcomeKind.MEASURE.value)
     named = {"measure": F.col("change"), "value": F.col("amount"), "count": F.col("total"), "leader_epoch": "epoch"}
     values = {**named, "p95": "p95", "worst": "worst", "ts": "ts", "replica": "replica", "leader": "leader"}
     return (
-        said.select(*(_column(values.get(name, name)).alias(name) for name in MEASURE_COLUMNS))
+        of_kind.select(*(_column(values.get(name, name)).alias(name) for name in MEASURE_COLUMNS))
         .coalesce(1)
         .sortWithinPartitions(*PARTITION_KEY, "measure", "ts")
     )
@@ -306,20 +307,20 @@ def _column(of: str | Column) -> Column:
 
 def copy_progress(outcomes: DataFrame) -> DataFrame:
     """How far replicas outside the ISR had copied, over time (§9)."""
-    said = outcomes.filter(F.col("kind") == OutcomeKind.PROGRESS.value)
+    of_kind = outcomes.filter(F.col("kind") == OutcomeKind.PROGRESS.value)
     start, target, leo = F.col("left_ms"), F.col("total"), F.col("amount")
     share = F.when(target > start, F.greatest(F.lit(0.0), F.least(F.lit(1.0), (leo - start) / (target - start))))
     values = {"leo": leo, "start": start, "target": target, "progress": F.coalesce(share, F.lit(1.0))}
-    return said.select(*(values.get(c, F.col(c)).alias(c) for c in COPY_PROGRESS_COLUMNS)).sortWithinPartitions(
+    return of_kind.select(*(values.get(c, F.col(c)).alias(c) for c in COPY_PROGRESS_COLUMNS)).sortWithinPartitions(
         *PARTITION_KEY, "replica", "ts"
     )
 
 
 def lane_notices(outcomes: DataFrame) -> DataFrame:
     """Rows that were not used because no `leader` row stands before them: rows of `notices`."""
-    said = outcomes.filter(F.col("change") == Measure.ROWS_WITHOUT_LEADER.value)
+    of_kind = outcomes.filter(F.col("change") == Measure.ROWS_WITHOUT_LEADER.value)
     values = {"reason": F.col("change"), "broker": F.col("leader"), "rows": F.col("amount"), "first_ts": F.col("ts")}
-    return said.select(*(values.get(c, F.col(c)).alias(c) for c in NOTICE_COLUMNS))
+    return of_kind.select(*(values.get(c, F.col(c)).alias(c) for c in NOTICE_COLUMNS))
 
 
 def partition_totals(windows: DataFrame, flaps: DataFrame, *, span_ms: int) -> DataFrame:

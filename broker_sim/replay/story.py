@@ -16,6 +16,8 @@ from broker_sim.replay.finding import Finding, Severity, Where, count, seconds
 OUTAGE_MS: Final = 1_000
 #: Windows that are shorter in sum are no warning.
 BLIP_MS: Final = 1_000
+#: Clients notice a partition without a leader for this long.
+FELT_MS: Final = 100
 
 Row = dict[str, Any]
 
@@ -23,7 +25,38 @@ Row = dict[str, Any]
 def story(_: Row, troubles: Row) -> Iterator[Finding]:
     """A finding per incident, in order of time."""
     for row in troubles.get("incidents", ()):
-        yield _WORDS[IncidentKind(row["kind"])](row)
+        if not _is_quick_way_out(row):
+            yield _WORDS[IncidentKind(row["kind"])](row)
+
+
+def _is_quick_way_out(row: Row) -> bool:
+    """That brokers stop in order is of every run: a lane shows it, and a sentence only where it took long."""
+    took = None if row["to_ts"] is None else row["to_ts"] - row["from_ts"]
+    return row["kind"] == IncidentKind.SHUTTING_DOWN.value and took is not None and took < BLIP_MS
+
+
+def behind(_: Row, troubles: Row) -> Iterator[Finding]:
+    """Which broker, and which rack, was missing most while partitions were under-replicated."""
+    in_all = sum(row["total_ms"] for row in troubles.get("behind_in_all", ()))
+    rows = troubles.get("behind", ())
+    if not rows or not in_all:
+        return
+    racks = {row["replica"]: row["rack"] for row in troubles.get("racks", ())}
+    worst = rows[0]
+    of_rack: dict[str, int] = {}
+    for row in rows:
+        if (rack := racks.get(row["replica"])) is not None:
+            of_rack[rack] = of_rack.get(rack, 0) + row["total_ms"]
+    where = f" (rack {racks[worst['replica']]})" if worst["replica"] in racks else ""
+    text = (
+        f"Broker {worst['replica']}{where} was behind {worst['total_ms'] / in_all:.0%} of all missing replicas' time: "
+        f"{seconds(worst['total_ms'])} of {seconds(in_all)}, in {count(worst['partitions'], 'partition')}"
+    )
+    if len(of_rack) > 1:
+        rack = max(sorted(of_rack), key=lambda name: of_rack[name])
+        text += f"; rack {rack} behind {of_rack[rack] / in_all:.0%}"
+    where_rows = (Where("replica", value=worst["replica"]),)
+    yield Finding(severity=Severity.INFO, text=f"{text}.", table="absences", rows=worst["count"], where=where_rows)
 
 
 def explained(troubles: Row, effect: str, column: str) -> int:
@@ -32,36 +65,65 @@ def explained(troubles: Row, effect: str, column: str) -> int:
 
 
 def _absence(row: Row) -> Finding:
-    broker, since, until = row["who"], clock(row["from_ts"]), row["to_ts"]
+    broker, until = row["who"], row["to_ts"]
     ended = {
         IncidentKind.GONE.value: "was gone",
         IncidentKind.STOPPED.value: "was stopped in order and away",
         IncidentKind.SESSION_LOST.value: "ran on without its ZooKeeper session",
     }[row["kind"]]
-    when = f"from {since} to the end" if until is None else f"from {since} to {clock(until)}"
-    took = "" if until is None else f" ({seconds(until - row['from_ts'])})"
-    short = row["short"] or {"partitions": 0}
-    where = (Where("replica", value=broker), Where("left_ts", ">", row["from_ts"] - 1), *_until("left_ts", until))
+    short = row["short"] or {"rows": 0}
     return Finding(
         severity=_severity(row),
-        text=f"Broker {broker} {ended} {when} UTC{took}: {_effects(row)}.",
+        text=f"Broker {broker} {ended} {_when(row)}: {_effects(row)}.",
         table="catch_up",
-        rows=short["partitions"],
-        where=where,
+        rows=short["rows"],
+        where=_lacking(broker, short, Where("left_by", "!=", "added")) if short["rows"] else (),
         from_ts=row["from_ts"],
         to_ts=short.get("until_ts") or until,
     )
 
 
-def _until(column: str, ts: int | None) -> tuple[Where, ...]:
-    return () if ts is None else (Where(column, "<", ts + 1),)
+def _when(row: Row) -> str:
+    """`from 13:39:22.0 to 13:39:27.0 UTC (5.0 s)`."""
+    since, until = row["from_ts"], row["to_ts"]
+    if until is None:
+        return f"from {clock(since)} to the end UTC"
+    return f"from {clock(since)} to {clock(until)} UTC ({seconds(until - since)})"
+
+
+def _paused(row: Row) -> Finding:
+    broker, short = row["who"], row["short"]
+    what = f" of {row['topic'].replace(',', ', ')}" if row["topic"] else ""
+    effects = _effects(row) if short["partitions"] else "no leader dropped it from an ISR"
+    return Finding(
+        severity=_severity(row),
+        text=f"Broker {broker}'s replication{what} was paused by a fault {_when(row)}: {effects}.",
+        table="catch_up",
+        rows=short["rows"],
+        where=_lacking(broker, short, Where("left_by", value="leader")) if short["rows"] else (),
+        from_ts=row["from_ts"],
+        to_ts=short.get("until_ts") or row["to_ts"],
+    )
+
+
+def _way_out(row: Row) -> Finding:
+    text = f"Broker {row['who']} was shutting down in order {_when(row)}: it hands over its leaders before it ends."
+    times = {"from_ts": row["from_ts"], "to_ts": row["to_ts"]}
+    return Finding(severity=Severity.INFO, text=text, table="trace", rows=0, **times)
+
+
+def _lacking(broker: int, short: Row, left_by: Where) -> tuple[Where, ...]:
+    """The rows of `catch_up` that `effects` counted."""
+    times = (Where("left_ts", ">=", short["since_ts"]), Where("left_ts", "<", short["to_ts"] + 1))
+    return Where("replica", value=broker), left_by, *times
 
 
 def _severity(row: Row) -> Severity:
     offline, short = row["offline"] or {}, row["short"] or {}
     if offline.get("longest_ms", 0) >= OUTAGE_MS or offline.get("open"):
         return Severity.CRITICAL
-    return Severity.WARNING if offline.get("windows") or short.get("partitions") else Severity.INFO
+    is_felt = offline.get("longest_ms", 0) >= FELT_MS or short.get("longest_ms", 0) >= BLIP_MS or short.get("open")
+    return Severity.WARNING if is_felt else Severity.INFO
 
 
 def _effects(row: Row) -> str:
@@ -84,17 +146,18 @@ def _effects(row: Row) -> str:
 
 
 def _behind(row: Row) -> Finding:
-    broker, until, partitions = row["who"], row["to_ts"], row["partitions"]
+    broker, until, short = row["who"], row["to_ts"], row["short"]
     back = "and is still outside" if until is None else f"and was back in all of them at {clock(until)}"
     since = clock(row["from_ts"])
-    one = (Where("replica", value=broker), Where("left_by", value="leader"), Where("left_ts", ">", row["from_ts"] - 1))
+    is_felt = until is None or until - row["from_ts"] >= BLIP_MS
     return Finding(
-        severity=Severity.WARNING,
+        severity=Severity.WARNING if is_felt else Severity.INFO,
         text=f"Broker {broker} fell behind: from {since} UTC on leaders dropped it from the ISR of "
-        f"{count(partitions, 'partition')}, {back}. It ran, but fetched too little: look at its host and its links.",
+        f"{count(short['partitions'], 'partition')}, {back}. It ran, but fetched too little: look at its host and its "
+        "links.",
         table="catch_up",
-        rows=partitions,
-        where=(*one, *_until("left_ts", until)),
+        rows=short["rows"],
+        where=_lacking(broker, short, Where("left_by", value="leader")),
         from_ts=row["from_ts"],
         to_ts=until,
     )
@@ -120,6 +183,8 @@ _WORDS: Final = {
     IncidentKind.GONE: _absence,
     IncidentKind.STOPPED: _absence,
     IncidentKind.SESSION_LOST: _absence,
+    IncidentKind.PAUSED: _paused,
+    IncidentKind.SHUTTING_DOWN: _way_out,
     IncidentKind.BEHIND: _behind,
     IncidentKind.NO_CONTROLLER: _succession,
     IncidentKind.DELETED: _deletion,

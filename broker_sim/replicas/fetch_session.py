@@ -89,6 +89,13 @@ class FetchSessionCache:
         self._rng, self._slots, self._eviction_ms = rng, slots, eviction_ms
         #: least recently used first.
         self._sessions: dict[int, _Session] = {}
+        #: sessions that gave way
+        self.evictions = 0
+
+    @property
+    def partitions(self) -> int:
+        """Of all sessions together."""
+        return sum(len(session.partitions) for session in self._sessions.values())
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -143,6 +150,7 @@ class FetchSessionCache:
             is_idle = now_ms - session.last_used_ms > self._eviction_ms
             if is_idle or (is_from_follower and not session.is_from_follower):
                 del self._sessions[session.session_id]
+                self.evictions += 1
                 return True
         return False
 

@@ -6,7 +6,7 @@ Source: spec broker.md §13, §15; Kafka 3.9 `AbstractFetcherManager`, `Abstract
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -99,6 +99,16 @@ class ReplicaFetcher:
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
         self._client.close()
+
+    @property
+    def lags(self) -> Iterator[tuple[TopicPartition, int]]:
+        """How many records each partition lacks of its leader's high watermark, once it has fetched."""
+        return ((tp, state.lag) for tp, state in self._states.items() if state.lag is not None)
+
+    @property
+    def failed_partitions(self) -> int:
+        """Those that are out of service until the next LeaderAndIsr."""
+        return sum(state.is_failed for state in self._states.values())
 
     # -- the loop --------------------------------------------------------------------------------------------------
 
@@ -224,6 +234,8 @@ class ReplicaFetcher:
             self._log(ev.REQUEST_FAILED, topic_partition, reason=repr(error))
             self._delay([state])
         else:
+            is_added = self._table.broker_id in partition.assignment.adding_replicas
+            self._table.meters.copied_in(len(result.records), is_reassigned=is_added)
             state.offset = log.leo
             state.lag = max(0, result.high_watermark - log.leo)
 
@@ -336,6 +348,11 @@ class FetcherManager:
         self._fetchers: dict[tuple[BrokerId, int], ReplicaFetcher] = {}
         self._following: dict[TopicPartition, ReplicaFetcher] = {}
         self._stopping: set[asyncio.Task[None]] = set()
+
+    @property
+    def fetchers(self) -> Mapping[tuple[BrokerId, int], ReplicaFetcher]:
+        """By leader and fetcher id."""
+        return self._fetchers
 
     def add(self, partition: Partition, leader: BrokerId) -> None:
         """Follows `leader` from the partition's high watermark on, in its leader epoch."""

@@ -9,6 +9,7 @@ Source: spec broker.md §9.1, 9.2, 12.3, 12.4; Kafka 3.9 `ReplicaManager.maybeSh
 from __future__ import annotations
 
 import asyncio
+import math
 from functools import partial
 from typing import Final
 
@@ -41,7 +42,11 @@ class IsrUpdates:
         self._tasks: set[asyncio.Task[None]] = set()
         self._slots = asyncio.Semaphore(MAX_WRITES)
         self._changed: set[TopicPartition] = set()
+        self._has_changed = asyncio.Event()
         self._last_change_ms = self._last_propagation_ms = 0
+        #: ISR changes that ZooKeeper took, by kind, and those that it refused
+        self.written = dict.fromkeys(IsrChangeKind, 0)
+        self.refused = 0
 
     def start(self) -> None:
         """The first tick is now, and its time is the phase of all others; so is that of the propagation."""
@@ -133,11 +138,15 @@ class IsrUpdates:
         hw = led.high_watermark
         if result.outcome is IsrWriteOutcome.WRITTEN:
             self._changed.add(partition.topic_partition)
+            self._has_changed.set()
             self._last_change_ms = now_ms
+            self.written[change.kind] += 1
             if is_current:
                 led.write_succeeded(result.partition_epoch, now_ms)
-        elif is_current:
-            led.write_refused()
+        else:
+            self.refused += 1
+            if is_current:
+                led.write_refused()
         self._tell(partition, change, epoch=epoch, result=result, decided_ms=decided_ms, done_ms=now_ms)
         if is_current and led.high_watermark > hw:
             partition.higher_watermark.wake()
@@ -183,11 +192,17 @@ class IsrUpdates:
     # -- propagation -----------------------------------------------------------------------------------------------
 
     async def _propagate_for_ever(self) -> None:
+        """Looks at even times, as Kafka's timer does; but not while there is nothing to tell of."""
         loop = asyncio.get_running_loop()
+        period_s = PROPAGATION_INTERVAL_MS / 1000
         due = loop.time()
         while True:
             await self._propagate_if_due()
-            due = max(due + PROPAGATION_INTERVAL_MS / 1000, loop.time())
+            if not self._changed:
+                self._has_changed.clear()
+                await self._has_changed.wait()
+            missed = max(0, math.floor((loop.time() - due) / period_s))
+            due += (missed + 1) * period_s
             await asyncio.sleep(due - loop.time())
 
     async def _propagate_if_due(self) -> None:

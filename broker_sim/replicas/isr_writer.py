@@ -44,16 +44,16 @@ class ZkIsrWriter:
         self._log.warning(ev.ISR_WRITE_REFUSED, path=path, reason=result.code.name)
         return IsrWriteResult(outcome=IsrWriteOutcome.REFUSED)
 
-    async def _read_back(self, path: str, wanted: LeaderAndIsr) -> IsrWriteResult:
+    async def _read_back(self, path: str, written: LeaderAndIsr) -> IsrWriteResult:
         """The lost-reply rule: what was wanted is there, so an earlier attempt of ours worked."""
         found = await self._zk.perform_one(GetData(path))
         if found.code is ZkCode.NO_NODE or found.stat is None:
             return IsrWriteResult(outcome=IsrWriteOutcome.NO_NODE)
         state = TopicPartitionStateZNode.decode(found.data, found.stat.version)
         if state is not None and (state.leader, state.leader_epoch, state.isr) == (
-            wanted.leader,
-            wanted.leader_epoch,
-            wanted.isr,
+            written.leader,
+            written.leader_epoch,
+            written.isr,
         ):
             return IsrWriteResult(outcome=IsrWriteOutcome.WRITTEN, partition_epoch=found.stat.version)
         return IsrWriteResult(outcome=IsrWriteOutcome.REFUSED)

@@ -12,7 +12,6 @@ from typing import Final
 from broker_sim.log.errors import OffsetOutOfRange
 from broker_sim.log.log import Log
 from broker_sim.replicas.partition import Partition
-from broker_sim.replicas.produce_and_fetch import wait_until
 from broker_sim.replicas.table import ReplicaTable
 from broker_sim.replicas.types import (
     CONSUMER_REPLICA_ID,
@@ -25,6 +24,7 @@ from broker_sim.replicas.types import (
     EpochEnd,
     ListedOffset,
 )
+from broker_sim.replicas.waiting import wait_until
 from controller.wire.errors import ErrorCode, KafkaError
 from controller.wire.types import TopicPartition
 

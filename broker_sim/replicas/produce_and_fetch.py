@@ -6,7 +6,7 @@ Source: spec clients.md §3, §4; broker.md §12, §15; Kafka 3.9 `ReplicaManage
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -16,6 +16,7 @@ from broker_sim.replicas.isr_updates import IsrUpdates
 from broker_sim.replicas.partition import Partition, Waiters
 from broker_sim.replicas.table import ReplicaTable
 from broker_sim.replicas.types import CONSUMER_REPLICA_ID, FetchPartition, FetchResult, ProduceResult
+from broker_sim.replicas.waiting import wait_until, woken
 from controller.wire.errors import ErrorCode, KafkaError
 from controller.wire.types import BrokerId, TopicPartition
 
@@ -37,37 +38,6 @@ _PARTITION_OVERHEAD_BYTES: Final = 42
 _FIRST_BATCH_ALWAYS: Final = 3
 #: From this version on a follower serves consumers (KIP-392).
 _FOLLOWERS_SERVE: Final = 11
-
-
-async def wait_until(
-    is_ready: Callable[[], bool], waiters: Callable[[], Iterable[Waiters]], *, timeout_ms: int
-) -> bool:
-    """Waits until `is_ready`, asked again after each wake-up; False when the time is over first."""
-    deadline = asyncio.get_running_loop().time() + timeout_ms / 1000
-    while not is_ready():
-        if not await woken(waiters(), deadline):
-            return is_ready()
-    return True
-
-
-async def woken(waiters: Iterable[Waiters], deadline: float) -> bool:
-    """Waits for a change at any of them; False when the deadline (of the event loop) comes first."""
-    loop = asyncio.get_running_loop()
-    if loop.time() >= deadline:
-        return False
-    change: asyncio.Future[None] = loop.create_future()
-    joined = list(waiters)
-    for each in joined:
-        each.add(change)
-    try:
-        async with asyncio.timeout_at(deadline):
-            await change
-    except TimeoutError:
-        return False
-    finally:
-        for each in joined:
-            each.discard(change)
-    return True
 
 
 @dataclass(slots=True, kw_only=True)
@@ -123,10 +93,14 @@ class Producing:
         return results | await self._acknowledge(waiting, timeout_ms) if waiting else results
 
     def _append(self, topic_partition: TopicPartition, batch: bytes, *, acks: int, is_client: bool) -> _Unacknowledged:
+        for meter in self._table.meters.of(topic_partition.topic):
+            meter.total_produce_requests += 1
         partition = self._table.get(topic_partition)
         appended = partition.append(
             batch, now_ms=self._table.now_ms(), needs_min_isr=acks == ACKS_ALL, is_client=is_client
         )
+        messages = appended.end_offset - appended.base_offset
+        self._table.meters.appended(topic_partition.topic, messages=messages, size_bytes=len(batch))
         return _Unacknowledged(
             partition=partition,
             end_offset=appended.end_offset,
@@ -141,6 +115,9 @@ class Producing:
         """Kafka tells the log's start with errors of the batch's content, and a text with those of single records."""
         self._table.note_failure(error)
         code = error.code
+        if code not in _WITHOUT_LOG_START:
+            for meter in self._table.meters.of(topic_partition.topic):
+                meter.failed_produce_requests += 1
         partition = self._table.partitions.get(topic_partition)
         has_start = code not in _WITHOUT_LOG_START and partition is not None and partition.log is not None
         start = partition.log.log_start_offset if has_start and partition and partition.log else -1
@@ -149,9 +126,8 @@ class Producing:
         faults = tuple((fault.batch_index, fault.message) for fault in error.faults)
         return ProduceResult(error=code, log_start_offset=start, message=error.message, record_errors=faults)
 
-    @staticmethod
     async def _acknowledge(
-        waiting: Mapping[TopicPartition, _Unacknowledged], timeout_ms: int
+        self, waiting: Mapping[TopicPartition, _Unacknowledged], timeout_ms: int
     ) -> dict[TopicPartition, ProduceResult]:
         final: dict[TopicPartition, ErrorCode] = {}
 
@@ -161,11 +137,15 @@ class Producing:
                     final[topic_partition] = code
             return len(final) == len(waiting)
 
-        await wait_until(
-            is_ready,
-            lambda: [each.partition.higher_watermark for tp, each in waiting.items() if tp not in final],
-            timeout_ms=timeout_ms,
-        )
+        self._table.meters.waiting_produce += 1
+        try:
+            await wait_until(
+                is_ready,
+                lambda: [each.partition.higher_watermark for tp, each in waiting.items() if tp not in final],
+                timeout_ms=timeout_ms,
+            )
+        finally:
+            self._table.meters.waiting_produce -= 1
         codes = {tp: final.get(tp, ErrorCode.REQUEST_TIMED_OUT) for tp in waiting}
         return {
             tp: each.result if codes[tp] is ErrorCode.NONE else replace(each.result, error=codes[tp])
@@ -209,9 +189,14 @@ class Fetching:
         found = sum(len(r.records) for r in results.values())
         has_error = any(r.error is not ErrorCode.NONE for r in results.values())
         if request.max_wait_ms > 0 and results and found < request.min_bytes and not has_error:
-            await self._wait(request)
+            self._table.meters.waiting_fetch += 1
+            try:
+                await self._wait(request)
+            finally:
+                self._table.meters.waiting_fetch -= 1
             before, results = results, self._read_all(request, is_arrival=False)
             self._note_late_bytes(request, before, results)
+        self._count_bytes(request.follower, results)
         if request.follower is not None:
             self._count_throttled(results)
         await self._table.wait_for_disks((tp, len(result.records)) for tp, result in results.items())
@@ -255,7 +240,9 @@ class Fetching:
         min_one: bool,
         is_arrival: bool,
     ) -> FetchResult:
-        now_ms = self._table.now_ms()
+        now_ms, meters = self._table.now_ms(), self._table.meters.of(topic_partition.topic)
+        for meter in meters:
+            meter.total_fetch_requests += 1
         partition, records, throttled, error = self._table.partitions.get(topic_partition), b"", False, ErrorCode.NONE
         try:
             partition = self._table.get(topic_partition)
@@ -362,6 +349,20 @@ class Fetching:
             if total >= request.min_bytes:
                 return True
         return False
+
+    def _count_bytes(self, follower: BrokerId | None, results: Mapping[TopicPartition, FetchResult]) -> None:
+        meters = self._table.meters
+        for topic_partition, result in results.items():
+            size_bytes = len(result.records)
+            if not size_bytes:
+                continue
+            if follower is None:
+                for meter in meters.of(topic_partition.topic):
+                    meter.bytes_out += size_bytes
+            else:
+                partition = self._table.partitions.get(topic_partition)
+                is_added = partition is not None and follower in partition.assignment.adding_replicas
+                meters.copied_out(size_bytes, is_reassigned=is_added)
 
     # -- throttling ------------------------------------------------------------------------------------------------
 

@@ -16,6 +16,7 @@ from broker_sim.replicas.first_fetches import FirstFetches
 from broker_sim.replicas.partition import Partition
 from broker_sim.replicas.quota import ReplicationQuota
 from broker_sim.replicas.types import MetadataView
+from broker_sim.topic_meters import TopicMeters
 from broker_sim.trace import TraceWriter
 from controller.wire.errors import ErrorCode, KafkaError
 from controller.wire.trace import TraceEvent
@@ -48,6 +49,7 @@ class ReplicaTable:
     alter_log_dirs_quota: ReplicationQuota
     partitions: dict[TopicPartition, Partition] = field(default_factory=dict)
     first_fetches: FirstFetches = field(default_factory=FirstFetches)
+    meters: TopicMeters = field(default_factory=TopicMeters)
     overrides: dict[str, dict[str, str]] = field(default_factory=dict)
     _traced_dead: set[BrokerId] = field(default_factory=set)
 

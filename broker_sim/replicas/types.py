@@ -15,9 +15,8 @@ from broker_sim.log.files import Files
 from controller.wire.errors import ErrorCode
 from controller.wire.types import BrokerId, Endpoint, LeaderAndIsr, TopicPartition
 
-#: `replica_id` of a fetch or ListOffsets by a client (and by a debugging consumer).
+#: `replica_id` of a fetch or ListOffsets by a client.
 CONSUMER_REPLICA_ID: Final = -1
-DEBUGGING_CONSUMER_ID: Final = -2
 LATEST_TIMESTAMP: Final = -1
 EARLIEST_TIMESTAMP: Final = -2
 MAX_TIMESTAMP: Final = -3

@@ -7,6 +7,7 @@ Source: Kafka 3.9 `KafkaController.processBrokerChange`, `onBrokerStartup`, `onB
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from controller.core.deletion import fail, resume_for
 from controller.core.effects import (
@@ -17,7 +18,7 @@ from controller.core.effects import (
     Steps,
     Trace,
     read,
-    read_each,
+    read_any,
     refused_znode,
 )
 from controller.core.events import BrokerChange, LeaderAndIsrResponseReceived
@@ -25,9 +26,10 @@ from controller.core.partitions import change_partitions, trigger_online
 from controller.core.reassignment import resume_all
 from controller.core.replicas import change_replicas_on
 from controller.core.request_batch import send_metadata, send_metadata_to_all
+from controller.core.settings import RETRY_MS
 from controller.core.state import ClusterState
 from controller.core.state_znodes import Failure
-from controller.core.transitions import PartitionState, ReplicaState
+from controller.core.transitions import PartitionState, ReplicaState, legal_replica
 from controller.core.view import Replicas
 from controller.wire import log_events as ev
 from controller.wire.errors import ErrorCode
@@ -37,13 +39,13 @@ from controller.wire.zk_operations import GetChildren, GetData, ZkCode
 from controller.wire.znodes import BrokerIdsZNode, BrokerIdZNode, ZnodeError
 
 
-def read_brokers(known: Mapping[BrokerId, Broker]) -> Steps[dict[BrokerId, Broker]]:
+def read_brokers(before: Mapping[BrokerId, Broker]) -> Steps[dict[BrokerId, Broker]]:
     """All registered brokers with their epochs; watches the list and each registration. One read at processing time,
-    however many events are queued. A registration that does not parse is logged and left out (docs/deviations.md);
-    one that may not be read is believed to be what it was, if it was `known`. Raises: ZkReadFailed."""
+    however many events are queued. A registration that does not parse, or cannot be read, is logged and believed to be
+    what it was, if it was in `before`; else it is left out (docs/deviations.md). Raises: ZkReadFailed, for the list."""
     (listed,) = yield from read(GetChildren(BrokerIdsZNode.path, watch=True))
     ids = BrokerIdsZNode.ids(listed.children)
-    results = yield from read_each(GetData(BrokerIdZNode.path(b), watch=True) for b in ids)
+    results = yield from read_any([GetData(BrokerIdZNode.path(b), watch=True) for b in ids])
     brokers: dict[BrokerId, Broker] = {}
     for broker_id, result in zip(ids, results, strict=True):
         if result.ok and result.stat is not None:
@@ -51,20 +53,23 @@ def read_brokers(known: Mapping[BrokerId, Broker]) -> Steps[dict[BrokerId, Broke
                 brokers[broker_id] = BrokerIdZNode.decode(broker_id, result.data, result.stat.czxid)
             except ZnodeError as error:
                 yield refused_znode(BrokerIdZNode.path(broker_id), error)
-        elif result.code is ZkCode.NO_AUTH:
+                if broker_id in before:  # who lives under it is the same where the znode is; else it is a bounce
+                    brokers[broker_id] = replace(before[broker_id], broker_epoch=result.stat.czxid)
+        elif result.code is not ZkCode.NO_NODE:
             yield refused_znode(BrokerIdZNode.path(broker_id), result.code.name)
-            if broker_id in known:
-                brokers[broker_id] = known[broker_id]
+            yield Enqueue(BrokerChange(), RETRY_MS)
+            if broker_id in before:
+                brokers[broker_id] = before[broker_id]
     return brokers
 
 
 def brokers_changed(state: ClusterState) -> Steps[None]:
     """New, bounced and dead brokers, in this order; a larger epoch alone tells a bounce."""
-    known = state.live_brokers
-    registered = yield from read_brokers(known)
-    new = sorted(registered.keys() - known.keys())
-    dead = sorted(known.keys() - registered.keys())
-    bounced = sorted(b for b in registered.keys() & known if registered[b].broker_epoch > known[b].broker_epoch)
+    before = state.live_brokers
+    registered = yield from read_brokers(before)
+    new = sorted(registered.keys() - before.keys())
+    dead = sorted(before.keys() - registered.keys())
+    bounced = sorted(b for b in registered.keys() & before if registered[b].broker_epoch > before[b].broker_epoch)
     if new or dead or bounced:
         fields = {"new": new, "dead": dead, "bounced": bounced, "live": sorted(registered)}
         yield Log(ev.BROKERS_CHANGED, fields)
@@ -93,7 +98,7 @@ def _start(state: ClusterState, brokers: Sequence[Broker]) -> Steps[None]:
     yield from send_metadata(state, state.live_brokers.keys() - ids)
     yield from send_metadata(state, ids, state.partitions_with_leaders())
     replicas = state.replicas_on(ids)
-    yield from change_replicas_on(state, replicas, ReplicaState.ONLINE)
+    yield from _come_online(state, replicas)
     yield from trigger_online(state)
     yield from resume_all(state, lambda tp: not ids.isdisjoint(state.assignment(tp).target_replicas))
     yield from resume_for(state, {tp.topic for partitions in replicas.values() for tp in partitions})
@@ -135,16 +140,16 @@ def registration_changed(state: ClusterState, broker_id: BrokerId) -> Steps[None
     (result,) = yield from read(GetData(BrokerIdZNode.path(broker_id), watch=True))
     if not result.ok:
         return
-    known = state.live_brokers.get(broker_id)
-    if known is None:  # a registration that could not be read before
+    registered = state.live_brokers.get(broker_id)
+    if registered is None:  # a registration that could not be read before
         yield Enqueue(BrokerChange())
         return
     try:
-        found = BrokerIdZNode.decode(broker_id, result.data, known.broker_epoch)
+        found = BrokerIdZNode.decode(broker_id, result.data, registered.broker_epoch)
     except ZnodeError as error:
         yield refused_znode(BrokerIdZNode.path(broker_id), error)
         return
-    if set(found.endpoints) != set(known.endpoints):
+    if set(found.endpoints) != set(registered.endpoints):
         state.registration_changed(found)
         yield AddBrokers((found,))  # what waits for it goes to the new address
         yield from send_metadata_to_all(state)
@@ -152,7 +157,21 @@ def registration_changed(state: ClusterState, broker_id: BrokerId) -> Steps[None
 
 def probe_log_dirs(state: ClusterState, broker_ids: Iterable[BrokerId]) -> Steps[None]:
     """Asks these brokers about all their replicas, by LeaderAndIsr with the leader epochs they know."""
-    yield from change_replicas_on(state, state.replicas_on(set(broker_ids)), ReplicaState.ONLINE)
+    yield from _come_online(state, state.replicas_on(set(broker_ids)))
+
+
+def _come_online(state: ClusterState, replicas: Replicas) -> Steps[None]:
+    """All but those that are being deleted, or are already."""
+    if state.topics_with_deletion_started:
+        replicas = {
+            broker_id: [
+                tp
+                for tp in partitions
+                if legal_replica(state.replica_state(PartitionReplica(tp, broker_id)), ReplicaState.ONLINE)
+            ]
+            for broker_id, partitions in replicas.items()
+        }
+    yield from change_replicas_on(state, replicas, ReplicaState.ONLINE)
 
 
 def leader_and_isr_answered(state: ClusterState, event: LeaderAndIsrResponseReceived) -> Steps[None]:

@@ -17,7 +17,7 @@ from controller.core.request_batch import send_metadata_to_all
 from controller.core.settings import RETRY_MS
 from controller.core.state import ClusterState
 from controller.core.state_znodes import trace_deletions
-from controller.core.transitions import PartitionState, ReplicaState
+from controller.core.transitions import PartitionState, ReplicaState, legal_replica
 from controller.wire import log_events as ev
 from controller.wire.errors import ErrorCode
 from controller.wire.types import BrokerId, PartitionReplica, TopicPartition
@@ -102,9 +102,16 @@ def fail(state: ClusterState, replicas: Iterable[PartitionReplica]) -> Steps[Non
     """These replicas could not be deleted; their topics wait."""
     failed = [r for r in replicas if state.is_queued_for_deletion(r.topic_partition.topic)]
     if state.settings.delete_topic_enable and failed:
-        yield from change_replicas(state, failed, ReplicaState.DELETION_INELIGIBLE)
+        yield from _wait_for(state, failed)
         yield from mark_ineligible(state, {r.topic_partition.topic for r in failed}, "replicas could not be deleted")
         yield from resume(state)
+
+
+def _wait_for(state: ClusterState, replicas: Sequence[PartitionReplica]) -> Steps[None]:
+    """Replicas that cannot be deleted now. One that was not stopped yet (its broker is leaving, or died before it was
+    asked) stays what it is: its topic waits all the same, and its broker's return goes on with it."""
+    stopped = [r for r in replicas if legal_replica(state.replica_state(r), ReplicaState.DELETION_INELIGIBLE)]
+    yield from change_replicas(state, stopped, ReplicaState.DELETION_INELIGIBLE)
 
 
 def answered(
@@ -171,7 +178,7 @@ def _start(state: ClusterState, topics: Sequence[str]) -> Steps[None]:
             dead.append(replica)
         elif state.replica_state(replica) is not ReplicaState.DELETION_SUCCESSFUL:
             alive.append(replica)
-    yield from change_replicas(state, dead, ReplicaState.DELETION_INELIGIBLE)
+    yield from _wait_for(state, dead)
     yield from change_replicas(state, alive, ReplicaState.OFFLINE)
     yield from change_replicas(state, alive, ReplicaState.DELETION_STARTED)
     yield from mark_ineligible(state, {r.topic_partition.topic for r in dead}, "replicas are offline")

@@ -13,11 +13,12 @@ broker after those queued before it, and only after the writes yielded before it
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Generator, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from controller.core.events import Event
+from controller.core.transitions import AnyTransition
 from controller.wire import log_events as ev
 from controller.wire.control import ControlRequest
 from controller.wire.errors import ErrorCode
@@ -110,6 +111,16 @@ def refused_znode(path: str, reason: object) -> Log:
 
 
 @dataclass(frozen=True, slots=True)
+class Transitions:
+    """What one batch did in one state machine, to be logged: one line with counts, and one each where that is wanted.
+
+    Those of partitions come before the requests that tell of them, those of replicas likewise.
+    """
+
+    done: tuple[AnyTransition, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Trace:
     """A row of the ISR trace that controllers emit (`assign`, `elect`, `broker_up`, `broker_down`): column values."""
 
@@ -117,7 +128,7 @@ class Trace:
     columns: Mapping[str, Any]
 
 
-Effect = Read | Write | Send | AddBrokers | RemoveBrokers | Enqueue | CancelTimers | Reply | Log | Trace
+Effect = Read | Write | Send | AddBrokers | RemoveBrokers | Enqueue | CancelTimers | Reply | Log | Transitions | Trace
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +182,12 @@ Steps = Generator[Effect, Any, T]
 Recipe = Steps[None]
 
 
+def log_transitions(done: Iterable[AnyTransition]) -> Steps[None]:
+    """Has them logged, where there are any."""
+    if some := tuple(each for each in done if each.partitions):
+        yield Transitions(some)
+
+
 async def drive(recipe: Steps[T], perform: Callable[[Effect], Awaitable[Any]]) -> T:
     """Performs what the recipe yields, one after the other, and returns what it returns.
 
@@ -193,7 +210,8 @@ async def drive(recipe: Steps[T], perform: Callable[[Effect], Awaitable[Any]]) -
 
 
 def read_any(ops: Sequence[ZkReadOp]) -> Steps[list[ZkResult]]:
-    """Reads znodes; what each answer means is the caller's to say."""
+    """Reads znodes; what each answer means is the caller's to say. For what concerns one broker, topic or partition
+    each: one that is refused does not stand in the way of the others, and is read again after a while."""
     results: list[ZkResult] = yield Read(tuple(ops))
     return results
 
@@ -207,18 +225,8 @@ def write(ops: Sequence[ZkWriteOp | Multi], epoch_zk_version: int | None) -> Ste
 def read(*ops: ZkReadOp) -> Steps[list[ZkResult]]:
     """Reads znodes whose absence means something: a list that cannot be read must not count as empty, else all brokers
     would be dead and all topics gone. Raises: ZkReadFailed, for an answer other than found or missing."""
-    return (yield from _checked(ops, (ZkCode.OK, ZkCode.NO_NODE)))
-
-
-def read_each(ops: Iterable[ZkReadOp]) -> Steps[list[ZkResult]]:
-    """As `read`, of znodes that concern one broker or topic each: one that must not be read (NO_AUTH) is an answer, so
-    that it does not stand in the way of the others."""
-    return (yield from _checked(tuple(ops), (ZkCode.OK, ZkCode.NO_NODE, ZkCode.NO_AUTH)))
-
-
-def _checked(ops: tuple[ZkReadOp, ...], answers: Collection[ZkCode]) -> Steps[list[ZkResult]]:
     results = yield from read_any(ops)
     for op, result in zip(ops, results, strict=True):
-        if result.code not in answers:
+        if result.code not in (ZkCode.OK, ZkCode.NO_NODE):
             raise ZkReadFailed(f"{op.path} cannot be read: {result.code.name}")
     return results

@@ -17,7 +17,6 @@ from controller.core.effects import (
     PartitionOutcome,
     Reply,
     Steps,
-    read,
     read_any,
     refused_znode,
     write,
@@ -71,8 +70,8 @@ def by_request(state: ClusterState, event: ReplicaLeaderElection) -> Steps[None]
     """An election of named partitions, or of those that the znode names. Source: §9.2."""
     partitions = event.partitions
     if event.trigger is ElectionTrigger.ZK:
-        (exists,) = yield from read(Exists(PreferredReplicaElectionZNode.path, watch=True))
-        if not exists.ok:
+        (exists,) = yield from read_any((Exists(PreferredReplicaElectionZNode.path, watch=True),))
+        if exists.code is ZkCode.NO_NODE:
             return
     if partitions is None:
         partitions = yield from _read_znode()
@@ -108,8 +107,8 @@ def _refused(tp: TopicPartition, outcome: PartitionOutcome) -> Log:
 
 
 def _code(failure: Failure, election_type: ElectionType) -> ErrorCode:
-    known = failure.kind is FailureKind.STATE_CHANGE_FAILED
-    return _UNAVAILABLE[election_type] if known else ErrorCode.UNKNOWN_SERVER_ERROR
+    is_state_change = failure.kind is FailureKind.STATE_CHANGE_FAILED
+    return _UNAVAILABLE[election_type] if is_state_change else ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 def _refusal(state: ClusterState, tp: TopicPartition, election_type: ElectionType) -> PartitionOutcome | None:
@@ -152,14 +151,14 @@ def pending(state: ClusterState) -> Steps[list[TopicPartition] | None]:
     asked = yield from _read_znode()
     if asked is None:
         return None
-    wanted: list[TopicPartition] = []
+    queued: list[TopicPartition] = []
     for tp in sorted(asked):
         refusal = _refusal(state, tp, ElectionType.PREFERRED)
         if refusal is None:
-            wanted.append(tp)
+            queued.append(tp)
         else:
             yield _refused(tp, refusal)
-    return wanted
+    return queued
 
 
 def default_of_unclean_changed(state: ClusterState, enabled: bool) -> Steps[None]:

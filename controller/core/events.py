@@ -176,7 +176,7 @@ class UncleanLeaderElectionEnable:
 
 @dataclass(frozen=True, slots=True)
 class TopicUncleanLeaderElectionEnable:
-    """A topic's `unclean.leader.election.enable` became true."""
+    """A topic's `unclean.leader.election.enable` became true, or its leaderless partitions are tried again."""
 
     topic: str
 

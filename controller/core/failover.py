@@ -7,7 +7,7 @@ Source: Kafka 3.9 `KafkaController.onControllerFailover`, `initializeControllerC
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
 from controller.core import deletion, elections, notifications, reassignment
@@ -18,17 +18,19 @@ from controller.core.partitions import trigger_online
 from controller.core.replicas import change_replicas_on
 from controller.core.request_batch import send_metadata_to_all
 from controller.core.state import ClusterState
-from controller.core.state_znodes import trace_assignments
+from controller.core.state_znodes import decided, log_elected, trace_assignments, write_states
 from controller.core.topics import learn, list_topics, off_the_controller, read_assignments
 from controller.core.transitions import PartitionState, ReplicaState
 from controller.wire import log_events as ev
-from controller.wire.types import BrokerId, TopicPartition
+from controller.wire.types import BrokerId, LeaderAndIsr, ReplicaAssignment, TopicPartition
 from controller.wire.zk_operations import Create, Exists, GetChildren, GetData, SetData, ZkCode
 from controller.wire.znodes import (
     DeleteTopicsZNode,
     FeatureZNode,
     PreferredReplicaElectionZNode,
     ReassignPartitionsZNode,
+    TopicPartitionStateZNode,
+    TopicPartitionZNode,
     ZnodeError,
 )
 
@@ -40,19 +42,19 @@ def take_office(state: ClusterState) -> Steps[None]:
         (Exists(PreferredReplicaElectionZNode.path, watch=True), Exists(ReassignPartitionsZNode.path, watch=True))
     )
     yield from notifications.discard_all(state)  # 3
-    yield from _read_cluster(state)  # 4
+    unread = yield from _read_cluster(state)  # 4
     (marked,) = yield from read(GetChildren(DeleteTopicsZNode.path, watch=True))  # 5
     yield from deletion.initialize(state, set(marked.children), _ineligible(state, marked.children))  # 6
     yield from send_metadata_to_all(state)  # 7: brokers must know who is alive before they can follow
     yield from _start_replicas(state)  # 8: before 9, so a leader that died meanwhile first goes, then is replaced
-    yield from _start_partitions(state)  # 9
+    yield from _start_partitions(state, unread)  # 9
     yield Log(ev.CONTROLLER_READY, {"controller_epoch": state.epoch, "brokers": sorted(state.live_brokers)})
     resumed = yield from reassignment.by_znode(state)  # 10
     yield from reassignment.resume_all(state, lambda tp: tp not in resumed)
     yield from deletion.resume(state)  # 11
-    wanted = yield from elections.pending(state)  # 12
-    if wanted is not None:
-        yield from elections.elect(state, wanted, ElectionType.PREFERRED, ElectionTrigger.ZK)
+    pending_elections = yield from elections.pending(state)  # 12
+    if pending_elections is not None:
+        yield from elections.elect(state, pending_elections, ElectionType.PREFERRED, ElectionTrigger.ZK)
     if state.settings.auto_leader_rebalance_enable:  # 13
         yield Enqueue(AutoPreferredReplicaLeaderElection(), state.settings.first_balance_check_after_ms)
 
@@ -76,8 +78,9 @@ def _disable_features() -> Steps[None]:
         yield from write((SetData(FeatureZNode.path, FeatureZNode.DISABLED),), None)
 
 
-def _read_cluster(state: ClusterState) -> Steps[None]:
-    """Brokers, topics, assignments, leadership; then channels to all brokers."""
+def _read_cluster(state: ClusterState) -> Steps[set[TopicPartition]]:
+    """Brokers, topics, assignments, leadership; then channels to all brokers. Returns the partitions that have, or had,
+    a leader of which nothing can be read."""
     for broker in (yield from read_brokers({})).values():
         state.broker_registered(broker)
     listed = yield from list_topics()
@@ -85,10 +88,46 @@ def _read_cluster(state: ClusterState) -> Steps[None]:
     learnt = [entry for topic in sorted(found) for entry in learn(state, topic, found[topic])]
     state.moves_found(tp for tp, a in learnt if a.is_being_reassigned)
     yield from trace_assignments(state, learnt)
-    if learnt:
-        yield from notifications.refresh(state, [tp for tp, _ in learnt])
+    unread = set((yield from notifications.refresh(state, [tp for tp, _ in learnt]))) if learnt else set()
+    yield from _drop_strangers(state, learnt)
+    seen = state.leaderships.keys() | unread
+    unread.update((yield from _removed(state, [tp for tp, _ in learnt if tp not in seen])))
     if state.live_brokers:
         yield AddBrokers(tuple(state.live_brokers[b] for b in sorted(state.live_brokers)))
+    return unread
+
+
+def _drop_strangers(state: ClusterState, learnt: Iterable[tuple[TopicPartition, ReplicaAssignment]]) -> Steps[None]:
+    """Takes out of the ISRs who is no replica: a controller that died right after it had replaced one move by another
+    leaves such. Their leaders hear of it with everything else. Where nobody else is in sync they stay, for the sake of
+    the records."""
+    smaller: dict[TopicPartition, LeaderAndIsr] = {}
+    for tp, assignment in learnt:
+        leadership = state.leadership(tp)
+        if leadership is None or set(leadership.isr) <= set(assignment.replicas):
+            continue
+        if isr := tuple(r for r in leadership.isr if r in assignment.replicas):
+            smaller[tp] = decided(
+                state, leadership, leader=leadership.leader if leadership.leader in isr else None, isr=isr
+            )
+    if smaller:
+        outcomes, _ = yield from write_states(state, smaller)
+        yield from log_elected(
+            {tp: leadership for tp, leadership in outcomes.items() if isinstance(leadership, LeaderAndIsr)}
+        )
+
+
+def _removed(state: ClusterState, stateless: Sequence[TopicPartition]) -> Steps[list[TopicPartition]]:
+    """Those whose state znode somebody removed: their parent had a child. Nobody knows who has their records, so they
+    are not begun anew: brokers would refuse the older leader epoch, and records be lost (docs/deviations.md)."""
+    if not stateless:
+        return []
+    found = yield from read_any([Exists(TopicPartitionZNode.path(tp)) for tp in stateless])
+    removed = [tp for tp, parent in zip(stateless, found, strict=True) if parent.stat and parent.stat.cversion]
+    for tp in removed:
+        if not state.is_queued_for_deletion(tp.topic):
+            yield refused_znode(TopicPartitionStateZNode.path(tp), "it was removed; restore it, or delete the topic")
+    return removed
 
 
 def _ineligible(state: ClusterState, marked: Iterable[str]) -> set[str]:
@@ -111,22 +150,27 @@ def _start_replicas(state: ClusterState) -> Steps[None]:
         else:  # to be on the safe side should its topic be in deletion
             state.start_replica_states(broker_id, partitions, ReplicaState.DELETION_INELIGIBLE)
             offline[broker_id] = partitions
+    started = {ReplicaState.ONLINE.kafka_name: online, ReplicaState.DELETION_INELIGIBLE.kafka_name: offline}
+    counts = {name: sum(map(len, found.values())) for name, found in started.items() if found}
+    yield Log(ev.STATES_INITIALIZED, {"replicas": counts})
     yield from change_replicas_on(state, online, ReplicaState.ONLINE)
     yield from change_replicas_on(state, offline, ReplicaState.OFFLINE)
 
 
-def _start_partitions(state: ClusterState) -> Steps[None]:
+def _start_partitions(state: ClusterState, unread: Collection[TopicPartition]) -> Steps[None]:
     found: dict[PartitionState, list[TopicPartition]] = {at_start: [] for at_start in _AT_START}
     leaderships, live = state.leaderships, frozenset(filter(state.is_live, state.live_brokers))
     for tp in state.all_partitions():  # log directories count as good until a broker says otherwise
         leadership = leaderships.get(tp)
         if leadership is None:
-            found[PartitionState.NEW].append(tp)
+            found[PartitionState.OFFLINE if tp in unread else PartitionState.NEW].append(tp)
         elif leadership.leader in live:
             found[PartitionState.ONLINE].append(tp)
         else:
             found[PartitionState.OFFLINE].append(tp)
     state.start_partition_states(found)
+    counts = {at_start.kafka_name: len(members) for at_start, members in found.items() if members}
+    yield Log(ev.STATES_INITIALIZED, {"partitions": counts})
     yield from trigger_online(state)
 
 

@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from typing import Final
 
 from controller.core.brokers import probe_log_dirs
-from controller.core.effects import Steps, ZkReadFailed, read, read_any, refused_znode, write
+from controller.core.effects import Steps, read, read_any, refused_znode, write
 from controller.core.reassignment import maybe_complete
 from controller.core.request_batch import send_metadata_to_all
 from controller.core.state import ClusterState
-from controller.core.state_znodes import Failure, FailureKind, read_states
+from controller.core.state_znodes import Failure, read_states
 from controller.wire.types import BrokerId, TopicPartition
 from controller.wire.zk_operations import Delete, GetChildren, GetData, ZkCode
 from controller.wire.znodes import (
@@ -72,16 +72,17 @@ def isr_changed(state: ClusterState) -> Steps[None]:
     yield from delete_notices(state, paths)
 
 
-def refresh(state: ClusterState, partitions: Sequence[TopicPartition]) -> Steps[None]:
-    """Believes what ZooKeeper says of these partitions, whoever wrote it. Raises: ZkReadFailed, since a partition of
-    which nothing is known counts as new."""
+def refresh(state: ClusterState, partitions: Sequence[TopicPartition]) -> Steps[list[TopicPartition]]:
+    """Believes what ZooKeeper says of these partitions, whoever wrote it. Returns those that have a state which cannot
+    be read."""
+    refused: list[TopicPartition] = []
     for tp, found in (yield from read_states(state, partitions)).items():
         if not isinstance(found, Failure):
             state.lead(tp, found)
-        elif found.refused:
+        elif not found.never_led:
+            refused.append(tp)
             yield refused_znode(TopicPartitionStateZNode.path(tp), found.reason)
-        elif found.kind is FailureKind.ZOOKEEPER:
-            raise ZkReadFailed(found.reason)
+    return refused
 
 
 def log_dirs_failed(state: ClusterState) -> Steps[None]:

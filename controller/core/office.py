@@ -75,7 +75,8 @@ def _trace(state: ClusterState, epoch: int, value: str) -> Steps[None]:
 
 
 def maybe_resign(state: ClusterState) -> Steps[bool]:
-    """Looks who holds the office, watches it, and resigns if it was lost. Returns whether the office is vacant."""
+    """Looks who holds the office, watches it, and resigns if it was lost. Returns whether the office is vacant: nobody
+    can hold it by the znode of a process that does not serve."""
     _, named = yield from read(Exists(ControllerZNode.path, watch=True), GetData(ControllerZNode.path))
     state.controller_named(ControllerZNode.decode(named.data) if named.ok else None)
     if named.ok and state.active_controller_id is None:
@@ -84,7 +85,13 @@ def maybe_resign(state: ClusterState) -> Steps[bool]:
     if state.serving and not _is_own(state, named):
         yield Log(ev.CONTROLLER_MOVED, {"active_controller": state.active_controller_id})
         yield from resign(state)
-    return named.code is ZkCode.NO_NODE
+    return named.code is ZkCode.NO_NODE or (not state.serving and _is_left_over(state, named))
+
+
+def _is_left_over(state: ClusterState, named: ZkResult) -> bool:
+    """Whether this znode goes with the session of this process, whatever somebody has written into it."""
+    owner = named.stat.ephemeral_owner if named.stat is not None else 0
+    return bool(owner) and owner == state.session_id
 
 
 def _note_brokerless(state: ClusterState, named: ZkResult) -> Steps[None]:
@@ -120,6 +127,19 @@ def office_changed(state: ClusterState) -> Steps[None]:
         yield Enqueue(ControllerChange(), RETRY_MS)
         return
     if vacant:
+        yield Enqueue(Reelect())
+
+
+def fence_broke(state: ClusterState) -> Steps[None]:
+    """A write met another `/controller_epoch`: mostly a newer controller's, as `/controller` shows. Where `/controller`
+    is this process's still, somebody else has written there, and no write of this term will ever be done: it ends, and
+    the next election finds the epoch as it is now (Kafka stays in office for ever; docs/deviations.md)."""
+    yield from office_changed(state)
+    if not state.serving:
+        return
+    (found,) = yield from read_any((GetData(ControllerEpochZNode.path),))
+    if found.stat is None or found.stat.version != state.epoch_zk_version:  # gone, changed, or nobody can say
+        yield from resign(state)
         yield Enqueue(Reelect())
 
 
@@ -189,14 +209,14 @@ def elect(state: ClusterState, now_ms: int) -> Steps[bool]:
         if _is_own(state, named):
             return False
         yield from resign(state)  # the office was lost since the caller looked: no second term without an end
-    if named.ok and not (yield from _cleared(state, epoch_node, named)):  # 1
-        return False
-    if epoch_node.code is ZkCode.NO_NODE:  # 2
+    if epoch_node.code is ZkCode.NO_NODE and (not named.ok or _is_left_over(state, named)):  # 2
         yield from write((Create(ControllerEpochZNode.path, ControllerEpochZNode.encode(INITIAL_EPOCH)),), None)
         (epoch_node,) = yield from read(GetData(ControllerEpochZNode.path))
+    if named.ok and not (yield from _cleared(state, epoch_node, named)):  # 1
+        return False
     if epoch_node.stat is None:
         raise RuntimeError(f"{ControllerEpochZNode.path} cannot be created")
-    epoch = ControllerEpochZNode.decode(epoch_node.data) + 1
+    epoch = max(ControllerEpochZNode.decode(epoch_node.data), state.epoch_before) + 1
     (result,) = yield from write(  # 3
         (
             Multi(
@@ -226,15 +246,7 @@ def _cleared(state: ClusterState, epoch_node: ZkResult, named: ZkResult) -> Step
     The check on the epoch makes sure that it is the znode that was read which goes.
     """
     state.controller_named(ControllerZNode.decode(named.data))
-    left_over = (
-        state.active_controller_id == state.controller_id
-        and not state.serving
-        and state.session_id is not None
-        and named.stat is not None
-        and named.stat.ephemeral_owner == state.session_id
-        and epoch_node.stat is not None
-    )
-    if not left_over or epoch_node.stat is None:
+    if not _is_left_over(state, named) or epoch_node.stat is None:
         yield Log(ev.CONTROLLER_NOT_ELECTED, {"active_controller": state.active_controller_id})
         return False
     ops = (Check(ControllerEpochZNode.path, epoch_node.stat.version), Delete(ControllerZNode.path))

@@ -13,7 +13,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from controller.core import texts
-from controller.core.effects import Log, Steps, read_any, write
+from controller.core.effects import Enqueue, Log, Steps, log_transitions, read_any, write
+from controller.core.events import TopicUncleanLeaderElectionEnable
 from controller.core.leader_choice import (
     ControlledShutdownElection,
     Election,
@@ -27,6 +28,7 @@ from controller.core.leader_choice import (
     elect_preferred,
 )
 from controller.core.request_batch import RequestBatch, send
+from controller.core.settings import RETRY_MS
 from controller.core.state import ClusterState
 from controller.core.state_znodes import (
     Failure,
@@ -38,7 +40,7 @@ from controller.core.state_znodes import (
     trace_election,
     write_states,
 )
-from controller.core.transitions import PartitionState, legal_partition
+from controller.core.transitions import PartitionState, Transition, legal_partition
 from controller.wire import log_events as ev
 from controller.wire.types import BrokerId, LeaderAndIsr, TopicPartition
 from controller.wire.zk_operations import Create, GetData, ZkCode, ZkWriteOp
@@ -71,17 +73,21 @@ def change_partitions(
         else:
             yield _refused(tp, current, target)
     if target is not PartitionState.ONLINE:
-        state.put_partition_states(valid, target)
+        yield from log_transitions([state.put_partition_states(valid, target)])
         return {}
     batch = RequestBatch()
     fresh = [tp for tp in valid if state.partition_state(tp) is PartitionState.NEW]
-    known = [tp for tp in valid if state.partition_state(tp) is not PartitionState.NEW]
+    existing = [tp for tp in valid if state.partition_state(tp) is not PartitionState.NEW]
     outcomes: Outcomes = {}
+    done: list[Transition[PartitionState]] = []
     if fresh:
-        yield from _initialize(state, batch, fresh)
-    if known:
+        done += yield from _initialize(state, batch, fresh)
+    if existing:
         assert strategy is not None, "an election needs a strategy"
-        outcomes = yield from _elect(state, batch, known, strategy)
+        outcomes = yield from _elect(state, batch, existing, strategy)
+        elected = [tp for tp in existing if not isinstance(outcomes[tp], Failure)]
+        done.append(state.put_partition_states(elected, PartitionState.ONLINE))
+    yield from log_transitions(done)
     yield from send(state, batch)
     if fresh:
         yield from _replace_dead_leaders(state, fresh)
@@ -94,7 +100,7 @@ def _replace_dead_leaders(state: ClusterState, partitions: Sequence[TopicPartiti
         tp
         for tp in partitions
         if state.partition_state(tp) is PartitionState.ONLINE
-        and ((known := state.leadership(tp)) is None or known.leader is None or not state.is_online(known.leader, tp))
+        and ((was := state.leadership(tp)) is None or was.leader is None or not state.is_online(was.leader, tp))
     ]
     if dead:
         yield from change_partitions(state, dead, PartitionState.OFFLINE)
@@ -111,10 +117,17 @@ def trigger_online(state: ClusterState, topic: str | None = None) -> Steps[Outco
     return (yield from change_partitions(state, waiting, PartitionState.ONLINE, OfflineElection()))
 
 
+def _try_again(topics: Iterable[str]) -> Steps[None]:
+    """Partitions of these topics have no leader because ZooKeeper refuses, or what it holds cannot be read: that is
+    looked at again, since nothing else tells when it is over."""
+    for topic in sorted(topics):
+        yield Enqueue(TopicUncleanLeaderElectionEnable(topic), RETRY_MS)
+
+
 def _refused(tp: TopicPartition, current: PartitionState, target: PartitionState) -> Log:
     return Log(
         ev.TRANSITION_REFUSED,
-        {"topic": tp.topic, "partition": tp.partition, "from": current.name, "to": target.name},
+        {"topic": tp.topic, "partition": tp.partition, "from": current.kafka_name, "to": target.kafka_name},
         "error",
     )
 
@@ -126,27 +139,30 @@ def _failed(tp: TopicPartition, reason: str) -> Log:
 # --- the first leader
 
 
-def _initialize(state: ClusterState, batch: RequestBatch, partitions: Sequence[TopicPartition]) -> Steps[None]:
+def _initialize(
+    state: ClusterState, batch: RequestBatch, partitions: Sequence[TopicPartition]
+) -> Steps[list[Transition[PartitionState]]]:
     """All live replicas are in the first ISR, the first of them leads. Without one the partition stays new."""
-    wanted: dict[TopicPartition, LeaderAndIsr] = {}
+    first_states: dict[TopicPartition, LeaderAndIsr] = {}
     firsts: dict[tuple[BrokerId, ...], LeaderAndIsr] = {}  # one object for many partitions
     for tp in partitions:
         live = tuple([r for r in state.assignment(tp).replicas if state.is_online(r, tp)])
         if live:
-            wanted[tp] = firsts.get(live) or firsts.setdefault(
+            first_states[tp] = firsts.get(live) or firsts.setdefault(
                 live, LeaderAndIsr(leader=live[0], isr=live, controller_epoch=state.epoch)
             )
         else:
             yield _failed(tp, "none of its replicas is alive")
-    if not wanted:
-        return
-    ops = _creations(wanted)
+    if not first_states:
+        return []
+    ops = _creations(first_states)
     results = yield from write(ops, state.epoch_zk_version)
-    created = dict(zip(wanted, results[-len(wanted) :], strict=True))
+    created = dict(zip(first_states, results[-len(first_states) :], strict=True))
     existing = yield from _existing(state, [tp for tp, r in created.items() if r.code is ZkCode.NODE_EXISTS])
     online: dict[TopicPartition, LeaderAndIsr] = {}
+    yield from _try_again({tp.topic for tp, r in created.items() if not r.ok and tp not in existing})
     for tp, result in created.items():
-        new = wanted[tp] if result.ok else existing.get(tp)
+        new = first_states[tp] if result.ok else existing.get(tp)
         if new is None:
             yield _failed(tp, f"its state znode cannot be created: {result.code.name}")
             continue
@@ -155,8 +171,9 @@ def _initialize(state: ClusterState, batch: RequestBatch, partitions: Sequence[T
         online[tp] = new
         if state.settings.trace:
             yield from trace_election(state, tp, new)
-    state.put_partition_states(online, PartitionState.ONLINE)
+    done = state.put_partition_states(online, PartitionState.ONLINE)
     yield from log_elected(online)
+    return [done]
 
 
 def _existing(state: ClusterState, partitions: Sequence[TopicPartition]) -> Steps[dict[TopicPartition, LeaderAndIsr]]:
@@ -169,13 +186,13 @@ def _existing(state: ClusterState, partitions: Sequence[TopicPartition]) -> Step
     return {tp: outcome for tp, outcome in found.items() if not isinstance(outcome, Failure)}
 
 
-def _creations(wanted: Mapping[TopicPartition, LeaderAndIsr]) -> tuple[ZkWriteOp, ...]:
+def _creations(firsts: Mapping[TopicPartition, LeaderAndIsr]) -> tuple[ZkWriteOp, ...]:
     """Parents first, level by level; that a parent exists already is no harm. The states come last."""
-    topics = dict.fromkeys(tp.topic for tp in wanted)
+    topics = dict.fromkeys(tp.topic for tp in firsts)
     parents = [Create(TopicPartitionsZNode.path(topic)) for topic in topics]
-    partitions = [Create(TopicPartitionZNode.path(tp)) for tp in wanted]
-    contents = {id(new): TopicPartitionStateZNode.encode(new) for new in {id(n): n for n in wanted.values()}.values()}
-    states = [Create(TopicPartitionStateZNode.path(tp), contents[id(new)]) for tp, new in wanted.items()]
+    partitions = [Create(TopicPartitionZNode.path(tp)) for tp in firsts]
+    contents = {id(new): TopicPartitionStateZNode.encode(new) for new in {id(n): n for n in firsts.values()}.values()}
+    states = [Create(TopicPartitionStateZNode.path(tp), contents[id(new)]) for tp, new in firsts.items()]
     return (*parents, *partitions, *states)
 
 
@@ -199,11 +216,14 @@ def _elect(
         done, remaining = yield from _elect_once(state, batch, remaining, strategy, believe=believe)
         outcomes.update(done)
         believe = False
+    unread: set[str] = set()
     for tp in partitions:
         if isinstance(outcome := outcomes[tp], Failure):
             yield _failed(tp, outcome.reason)
-    elected = [tp for tp in partitions if not isinstance(outcomes[tp], Failure)]
-    state.put_partition_states(elected, PartitionState.ONLINE)
+            if not outcome.judged:
+                unread.add(tp.topic)
+    if isinstance(strategy, OfflineElection):
+        yield from _try_again(unread)
     return outcomes
 
 
@@ -236,12 +256,12 @@ def _elect_once(
         outcomes.update(failures)
     if not decisions:
         return outcomes, []
-    wanted = {
+    new_states = {
         tp: decided(state, d.found, leader=d.election.leader, isr=d.election.isr)
         for tp in partitions
         if (d := decisions.get(tp)) is not None
     }
-    written, retry = yield from write_states(state, wanted)
+    written, retry = yield from write_states(state, new_states)
     outcomes.update(written)
     elected = {tp: outcome for tp, outcome in written.items() if isinstance(outcome, LeaderAndIsr)}
     for tp in elected:
@@ -309,7 +329,7 @@ def _unclean_allowed(
     """The partitions that may be led by a replica outside the ISR; only those without an online ISR member matter."""
     if not isinstance(strategy, OfflineElection):
         return set(), {}
-    helpless = [tp for tp, known in found.items() if not any(state.is_online(r, tp) for r in known.isr)]
+    helpless = [tp for tp, znode in found.items() if not any(state.is_online(r, tp) for r in znode.isr)]
     if strategy.allow_unclean or not helpless:
         return set(helpless), {}
     topics = sorted({tp.topic for tp in helpless})
@@ -329,5 +349,5 @@ def _unclean_allowed(
 
 
 def _allows_unclean(state: ClusterState, config: bytes | None) -> bool:
-    said = ConfigEntityZNode.decode(config).get(UNCLEAN_ELECTION)
-    return state.settings.unclean_leader_election_enable if said is None else said.strip().lower() == "true"
+    override = ConfigEntityZNode.decode(config).get(UNCLEAN_ELECTION)
+    return state.settings.unclean_leader_election_enable if override is None else override.strip().lower() == "true"

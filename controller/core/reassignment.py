@@ -19,7 +19,7 @@ from controller.core.effects import (
     ReassignmentAnswer,
     Reply,
     Steps,
-    read,
+    read_any,
 )
 from controller.core.events import ApiPartitionReassignment, ListPartitionReassignments
 from controller.core.reassignment_phases import complete_ones, move
@@ -28,7 +28,7 @@ from controller.core.state import ClusterState
 from controller.wire import log_events as ev
 from controller.wire.errors import ErrorCode
 from controller.wire.types import BrokerId, ReplicaAssignment, TopicPartition, flaw_of_replicas
-from controller.wire.zk_operations import Exists
+from controller.wire.zk_operations import Exists, ZkCode
 from controller.wire.znodes import ReassignPartitionsZNode
 
 Results = dict[TopicPartition, PartitionOutcome]
@@ -48,8 +48,8 @@ def by_api(state: ClusterState, event: ApiPartitionReassignment) -> Steps[None]:
         refusal = None if target is None else _refusal(state, tp, target)
         if refusal is not None:
             results[tp] = refusal
-        elif (wanted := _wanted(state, tp, target)) is not None:
-            accepted[tp] = wanted
+        elif (planned := _move_to(state, tp, target)) is not None:
+            accepted[tp] = planned
         else:
             results[tp] = _NOTHING_TO_CANCEL
     yield from remove_from_znode(state, lambda tp, _: tp in accepted)
@@ -80,7 +80,7 @@ def _flaw(target: tuple[BrokerId, ...]) -> str | None:
     return texts.doubled_replicas(target) if doubled else texts.invalid_replicas(target)
 
 
-def _wanted(state: ClusterState, tp: TopicPartition, target: tuple[BrokerId, ...] | None) -> ReplicaAssignment | None:
+def _move_to(state: ClusterState, tp: TopicPartition, target: tuple[BrokerId, ...] | None) -> ReplicaAssignment | None:
     """The assignment on the way to the target; None when there is nothing to cancel."""
     current = state.assignment(tp)
     if target is None:
@@ -92,8 +92,8 @@ def by_znode(state: ClusterState) -> Steps[frozenset[TopicPartition]]:
     """`/admin/reassign_partitions`: entries that cannot be right, or fail, are removed from it; the others stay until
     their move is done. They may name brokers that are dead. Returns the partitions that were accepted. Source: §8.4.
     """
-    (exists,) = yield from read(Exists(ReassignPartitionsZNode.path, watch=True))
-    if not exists.ok:
+    (exists,) = yield from read_any((Exists(ReassignPartitionsZNode.path, watch=True),))
+    if exists.code is ZkCode.NO_NODE:
         return frozenset()
     targets = yield from read_znode()
     if targets is None:
@@ -119,17 +119,17 @@ def _refused(tp: TopicPartition, outcome: PartitionOutcome) -> Log:
     return Log(ev.REASSIGNMENT_REFUSED, fields, "warning")
 
 
-def _trigger(state: ClusterState, wanted: Mapping[TopicPartition, ReplicaAssignment]) -> Steps[Results]:
+def _trigger(state: ClusterState, moves: Mapping[TopicPartition, ReplicaAssignment]) -> Steps[Results]:
     """Starts these reassignments; one that fails does not stop the others."""
-    results: Results = dict.fromkeys(wanted, _NO_SUCH_PARTITION)
-    known = {
+    results: Results = dict.fromkeys(moves, _NO_SUCH_PARTITION)
+    existing = {
         tp: assignment
-        for tp, assignment in wanted.items()
+        for tp, assignment in moves.items()
         if not state.is_queued_for_deletion(tp.topic) and state.assignment(tp).replicas
     }
-    if known:
-        failures = yield from move(state, known)
-        for tp in known:
+    if existing:
+        failures = yield from move(state, existing)
+        for tp in existing:
             reason = failures.get(tp)
             results[tp] = PartitionOutcome() if reason is None else _failed(reason)
     return results
@@ -165,12 +165,12 @@ def resume_all(state: ClusterState, should_resume: Callable[[TopicPartition], bo
 
 
 def maybe_complete(state: ClusterState, partitions: Iterable[TopicPartition]) -> Steps[None]:
-    """The ISRs of moving partitions may have changed. Source: §8.6."""
+    """The ISRs of moving partitions may have changed; or a move that failed is tried again. Source: §8.6."""
     moving = {tp: state.assignment(tp) for tp in sorted(partitions) if tp in state.partitions_being_reassigned}
     complete = yield from complete_ones(state, moving)
-    if complete:
-        done = {tp: assignment for tp, assignment in moving.items() if tp in complete}
-        yield from _log_refused((yield from move(state, done, complete)))
+    ready = {tp: a for tp, a in moving.items() if tp in complete or tp in state.moves_that_wait}
+    if ready:
+        yield from _log_refused((yield from move(state, ready, complete)))
 
 
 def _log_refused(failures: Mapping[TopicPartition, str]) -> Steps[None]:

@@ -15,12 +15,14 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
 from controller.core.deletion import mark_ineligible, resume_for
-from controller.core.effects import Log, Steps, write
+from controller.core.effects import Enqueue, Log, Steps, write
+from controller.core.events import PartitionReassignmentIsrChange
 from controller.core.leader_choice import OfflineElection, ReassignElection
 from controller.core.partitions import change_partitions
 from controller.core.reassignment_znode import remove_from_znode
 from controller.core.replicas import change_replicas
 from controller.core.request_batch import RequestBatch, send, send_metadata_to_all
+from controller.core.settings import RETRY_MS
 from controller.core.state import ClusterState
 from controller.core.state_znodes import Failure, bump_leader_epochs, read_states, trace_assignments
 from controller.core.transitions import PartitionState, ReplicaState
@@ -37,7 +39,7 @@ Failures = dict[TopicPartition, str]
 def move(state: ClusterState, moves: Moves, complete: Collection[TopicPartition] | None = None) -> Steps[Failures]:
     """Phase A, or phase B for those whose targets are in the ISR: `complete` where the caller has just looked.
 
-    What was done for a partition that failed stays, and a later event takes it up.
+    What was done for a partition that failed stays, and it is taken up again after a while.
     """
     failures: Failures = {}
     yield from mark_ineligible(state, {tp.topic for tp in moves}, "a partition is being reassigned")
@@ -49,6 +51,9 @@ def move(state: ClusterState, moves: Moves, complete: Collection[TopicPartition]
     done = {tp: a for tp, a in moves.items() if tp in complete}
     if done:
         yield from _finish(state, done, failures)
+    for tp in sorted(failures.keys() & state.partitions_being_reassigned):
+        state.move_waits(tp)  # by its watch it would see its own writes, and be busy without an end
+        yield Enqueue(PartitionReassignmentIsrChange(tp), RETRY_MS)
     return failures
 
 
@@ -57,12 +62,16 @@ def _left(moves: Moves, failures: Failures) -> Moves:
 
 
 def complete_ones(state: ClusterState, moves: Moves) -> Steps[set[TopicPartition]]:
-    """Those whose target replicas are all in the ISR, as ZooKeeper says (which arms the watches of their states)."""
+    """Those whose target replicas are all in the ISR, as ZooKeeper says (which arms the watches of their states). Of
+    whom it says nothing, though they were led, it is asked again after a while."""
     complete = {tp for tp, assignment in moves.items() if not assignment.is_being_reassigned}
     asked = [tp for tp in moves if tp not in complete]
     if asked:
         for tp, found in (yield from read_states(state, asked)).items():
-            if not isinstance(found, Failure) and set(moves[tp].target_replicas) <= set(found.isr):
+            if isinstance(found, Failure):
+                if tp in state.partitions_being_reassigned and state.leadership(tp) is not None:
+                    yield Enqueue(PartitionReassignmentIsrChange(tp), RETRY_MS)
+            elif set(moves[tp].target_replicas) <= set(found.isr):
                 complete.add(tp)
     return complete
 
@@ -103,7 +112,10 @@ def _keep_who_has_the_records(
     if not dropping:
         return
     for tp, found in (yield from read_states(state, sorted(dropping))).items():
-        if not isinstance(found, Failure) and found.isr and not set(found.isr) & set(moves[tp].replicas):
+        if isinstance(found, Failure):
+            if not found.never_led:
+                failures[tp] = found.reason
+        elif found.isr and not set(found.isr) & set(moves[tp].replicas):
             failures[tp] = f"only {list(found.isr)} are in sync, and none of them would stay"
 
 
@@ -114,9 +126,9 @@ def _lead_elsewhere(state: ClusterState, moves: Moves, partitions: Iterable[Topi
     led = [
         tp
         for tp in partitions
-        if (known := state.leadership(tp))
-        and not _may_stay(state, tp, known.leader)
-        and not set(moves[tp].target_replicas) <= set(known.isr)
+        if (znode := state.leadership(tp))
+        and not _may_stay(state, tp, znode.leader)
+        and not set(moves[tp].target_replicas) <= set(znode.isr)
     ]
     if led:
         yield from change_partitions(state, led, PartitionState.ONLINE, OfflineElection())
@@ -152,7 +164,8 @@ def _announce(state: ClusterState, moves: Moves, failures: Failures) -> Steps[No
         added = [
             PartitionReplica(tp, a.adding_replicas[nth]) for tp, a in moves.items() if nth < len(a.adding_replicas)
         ]
-        yield from change_replicas(state, added, ReplicaState.NEW)
+        fresh = [r for r in added if state.replica_state(r) is ReplicaState.NON_EXISTENT]  # else it was begun before
+        yield from change_replicas(state, fresh, ReplicaState.NEW)
 
 
 def _bump_and_tell(state: ClusterState, moves: Moves, failures: Failures) -> Steps[None]:
@@ -175,11 +188,12 @@ def _finish(state: ClusterState, moves: Moves, failures: Failures) -> Steps[None
     for tp, assignment in completed.items():
         state.assign(tp, assignment)  # B2
     yield from _move_leaders(state, completed, failures)  # B3
-    completed = _left(completed, failures)
-    yield from _stop(
-        state, [PartitionReplica(tp, r) for tp in completed for r in moves[tp].removing_replicas]
-    )  # B4, B5
-    yield from _write_assignments(state, completed, failures)  # B6
+    going = [PartitionReplica(tp, r) for tp in _left(completed, failures) for r in moves[tp].removing_replicas]
+    for tp, replica in (yield from _stop(state, going)):  # B4, B5
+        failures[tp] = f"replica {replica} cannot be taken out of the ISR"
+    yield from _write_assignments(state, _left(completed, failures), failures)  # B6
+    for tp in completed.keys() & failures:
+        state.assign(tp, moves[tp])  # it moves still: the znode says so, and whoever takes it up must know
     completed = _left(completed, failures)
     yield from _forget(state, completed)  # B7
     yield from send_metadata_to_all(state, completed)  # B8
@@ -190,7 +204,8 @@ def _finish(state: ClusterState, moves: Moves, failures: Failures) -> Steps[None
 
 
 def _move_leaders(state: ClusterState, completed: Moves, failures: Failures) -> Steps[None]:
-    """The leader must be a live target replica. That nobody can be elected is logged only."""
+    """The leader must be a live target replica. That nobody can be elected is logged only, unless nothing can be said
+    of the partition at all."""
     stay: dict[TopicPartition, ReplicaAssignment] = {}
     elect: list[TopicPartition] = []
     for tp, assignment in completed.items():
@@ -204,7 +219,10 @@ def _move_leaders(state: ClusterState, completed: Moves, failures: Failures) -> 
     if stay:
         yield from _bump_and_tell(state, stay, failures)
     if elect:
-        yield from change_partitions(state, elect, PartitionState.ONLINE, ReassignElection())
+        outcomes = yield from change_partitions(state, elect, PartitionState.ONLINE, ReassignElection())
+        for tp, outcome in outcomes.items():
+            if isinstance(outcome, Failure) and not outcome.judged:
+                failures[tp] = outcome.reason
 
 
 def _may_stay(state: ClusterState, tp: TopicPartition, leader: BrokerId | None) -> bool:
@@ -212,9 +230,11 @@ def _may_stay(state: ClusterState, tp: TopicPartition, leader: BrokerId | None) 
     return leader is not None and leader in state.assignment(tp).replicas and state.is_online(leader, tp)
 
 
-def _stop(state: ClusterState, replicas: Iterable[PartitionReplica]) -> Steps[None]:
-    """Out of the ISR, stopped, deleted, forgotten, without waiting for answers."""
-    stopped = list(replicas)
+def _stop(state: ClusterState, replicas: Iterable[PartitionReplica]) -> Steps[list[PartitionReplica]]:
+    """Out of the ISR, stopped, deleted, forgotten, without waiting for answers. Returns those that cannot leave the
+    ISR: they are left as they are, since nobody may delete what may be the only copy."""
+    asked = [r for r in replicas if state.replica_state(r) is not ReplicaState.NON_EXISTENT]
+    stopped = asked
     for target in (
         ReplicaState.OFFLINE,
         ReplicaState.DELETION_STARTED,
@@ -222,6 +242,8 @@ def _stop(state: ClusterState, replicas: Iterable[PartitionReplica]) -> Steps[No
         ReplicaState.NON_EXISTENT,
     ):
         yield from change_replicas(state, stopped, target)
+        stopped = [r for r in stopped if state.replica_state(r) is target]
+    return [r for r in asked if r not in set(stopped)]
 
 
 def _forget(state: ClusterState, completed: Moves) -> Steps[None]:

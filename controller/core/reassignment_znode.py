@@ -46,7 +46,7 @@ def remove_from_znode(
     """
     path = ReassignPartitionsZNode.path
     (exists,) = yield from read_any((Exists(path, watch=True),))
-    if not exists.ok:
+    if exists.code is ZkCode.NO_NODE:
         return
     entries = yield from read_znode()
     if entries is None:

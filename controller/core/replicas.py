@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from controller.core.effects import Log, Steps
+from controller.core.effects import Log, Steps, log_transitions
 from controller.core.request_batch import RequestBatch, send, stop_epoch
 from controller.core.state import ClusterState
 from controller.core.state_znodes import Failure, Outcome, decided, log_reduced, read_states, write_states
-from controller.core.transitions import ReplicaState, legal_replica
+from controller.core.transitions import ReplicaState, Transition, legal_replica
 from controller.core.view import Replicas
 from controller.wire import log_events as ev
 from controller.wire.types import BrokerId, LeaderAndIsr, PartitionReplica, TopicPartition
@@ -36,6 +36,7 @@ def change_replicas_on(state: ClusterState, replicas: Replicas, target: ReplicaS
     `replicas` names the partitions of each broker, sorted.
     """
     batch = RequestBatch()
+    done: list[Transition[ReplicaState]] = []
     for broker_id in sorted(replicas):
         states = state.replica_states_on(broker_id)
         valid: list[TopicPartition] = []
@@ -46,14 +47,15 @@ def change_replicas_on(state: ClusterState, replicas: Replicas, target: ReplicaS
             else:
                 yield _refused(PartitionReplica(tp, broker_id), current, target)
         if valid:
-            yield from _change_on(state, batch, broker_id, valid, target)
+            done.append((yield from _change_on(state, batch, broker_id, valid, target)))
+    yield from log_transitions(done)
     return (yield from send(state, batch))
 
 
 def _refused(replica: PartitionReplica, current: ReplicaState, target: ReplicaState) -> Log:
     tp = replica.topic_partition
     fields = {"topic": tp.topic, "partition": tp.partition, "replica": replica.replica}
-    return Log(ev.TRANSITION_REFUSED, {**fields, "from": current.name, "to": target.name}, "error")
+    return Log(ev.TRANSITION_REFUSED, {**fields, "from": current.kafka_name, "to": target.kafka_name}, "error")
 
 
 def _change_on(
@@ -62,29 +64,28 @@ def _change_on(
     broker_id: BrokerId,
     partitions: Sequence[TopicPartition],
     target: ReplicaState,
-) -> Steps[None]:
+) -> Steps[Transition[ReplicaState]]:
     match target:
         case ReplicaState.NEW:
-            yield from _to_new(state, batch, broker_id, partitions)
+            return (yield from _to_new(state, batch, broker_id, partitions))
         case ReplicaState.ONLINE:
-            yield from _to_online(state, batch, broker_id, partitions)
+            return (yield from _to_online(state, batch, broker_id, partitions))
         case ReplicaState.OFFLINE:
-            yield from _to_offline(state, batch, broker_id, partitions)
+            return (yield from _to_offline(state, batch, broker_id, partitions))
         case ReplicaState.DELETION_STARTED:
-            state.put_replica_states(broker_id, partitions, target)
             for tp in partitions:
                 batch.add_stop_replica(broker_id, tp, stop_epoch(state, tp), delete=True)
         case ReplicaState.DELETION_INELIGIBLE | ReplicaState.DELETION_SUCCESSFUL:
-            state.put_replica_states(broker_id, partitions, target)
+            pass
         case ReplicaState.NON_EXISTENT:
             for tp in partitions:
                 state.assign(tp, state.assignment(tp).without(broker_id))
-            state.put_replica_states(broker_id, partitions, target)
+    return state.put_replica_states(broker_id, partitions, target)
 
 
 def _to_new(
     state: ClusterState, batch: RequestBatch, broker_id: BrokerId, partitions: Sequence[TopicPartition]
-) -> Steps[None]:
+) -> Steps[Transition[ReplicaState]]:
     follow: list[TopicPartition] = []
     for tp in partitions:
         leadership = state.leadership(tp)
@@ -93,12 +94,12 @@ def _to_new(
         else:
             follow.append(tp)
     batch.add_leader_and_isr_of(broker_id, follow, is_new=True)
-    state.put_replica_states(broker_id, follow, ReplicaState.NEW)
+    return state.put_replica_states(broker_id, follow, ReplicaState.NEW)
 
 
 def _to_online(
     state: ClusterState, batch: RequestBatch, broker_id: BrokerId, partitions: Sequence[TopicPartition]
-) -> Steps[None]:
+) -> Steps[Transition[ReplicaState]]:
     """New replicas were told when their partition got its leader; the others are told now."""
     states = state.replica_states_on(broker_id)
     fresh = {tp for tp in partitions if states[tp] is ReplicaState.NEW}
@@ -109,12 +110,12 @@ def _to_online(
             state.assign(tp, replace(assignment, replicas=(*assignment.replicas, broker_id)))
     others = [tp for tp in partitions if tp not in fresh] if fresh else partitions
     batch.add_leader_and_isr_of(broker_id, others, is_new=False)
-    state.put_replica_states(broker_id, partitions, ReplicaState.ONLINE)
+    return state.put_replica_states(broker_id, partitions, ReplicaState.ONLINE)
 
 
 def _to_offline(
     state: ClusterState, batch: RequestBatch, broker_id: BrokerId, partitions: Sequence[TopicPartition]
-) -> Steps[None]:
+) -> Steps[Transition[ReplicaState]]:
     for tp in partitions:  # with the leader epoch of before the change
         batch.add_stop_replica(broker_id, tp, stop_epoch(state, tp), delete=False)
     led = [tp for tp in partitions if state.leadership(tp) is not None]
@@ -129,15 +130,17 @@ def _to_offline(
                 if not state.is_queued_for_deletion(tp.topic):
                     others = [r for r in state.assignment(tp).replicas if r != broker_id]
                     batch.add_leader_and_isr(others, tp, is_new=False)
+            case Failure() if tp.topic in state.topics_with_deletion_started:
+                vanished.append(tp)  # its records are to go whatever its ISR says
             case Failure(reason=reason):
                 fields = {"topic": tp.topic, "partition": tp.partition, "replica": broker_id, "reason": reason}
-                yield Log(ev.TRANSITION_REFUSED, fields, "error")
+                yield Log(ev.PARTITION_ISR_KEPT, fields, "error")
             case None:  # queued for deletion and its znode is gone: there is no ISR to leave
                 vanished.append(tp)
     yield from log_reduced(broker_id, reduced)
     if never_led:
         batch.add_update_metadata_to_all(never_led)
-    state.put_replica_states(broker_id, (*reduced, *never_led, *vanished), ReplicaState.OFFLINE)
+    return state.put_replica_states(broker_id, (*reduced, *never_led, *vanished), ReplicaState.OFFLINE)
 
 
 def _remove_from_isr(
@@ -149,7 +152,7 @@ def _remove_from_isr(
     That it is in the ISR is believed, since the write will tell; that it is not is read (known-failures.md R1).
     """
     outcomes: dict[TopicPartition, Outcome] = {}
-    found = {tp: known for tp in partitions if (known := state.leadership(tp)) and broker_id in known.isr}
+    found = {tp: was for tp in partitions if (was := state.leadership(tp)) and broker_id in was.isr}
     remaining = list(partitions)
     while remaining:
         unsure = [tp for tp in remaining if tp not in found]
@@ -158,18 +161,18 @@ def _remove_from_isr(
                 found[tp] = read
             else:
                 outcomes[tp] = read
-        wanted: dict[TopicPartition, LeaderAndIsr] = {}
+        reduced: dict[TopicPartition, LeaderAndIsr] = {}
         for tp in remaining:
-            known = found.get(tp)
-            if known is None:
+            was = found.get(tp)
+            if was is None:
                 continue
-            if broker_id in known.isr:
-                wanted[tp] = without(state, known, broker_id)
+            if broker_id in was.isr:
+                reduced[tp] = without(state, was, broker_id)
             else:
-                outcomes[tp] = _believe(state, tp, known)
+                outcomes[tp] = _believe(state, tp, was)
         found, remaining = {}, []
-        if wanted:
-            written, remaining = yield from write_states(state, wanted)
+        if reduced:
+            written, remaining = yield from write_states(state, reduced)
             outcomes.update(written)
     return {tp: outcome for tp, outcome in outcomes.items() if not _went_with_its_topic(state, tp, outcome)}
 

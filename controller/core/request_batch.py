@@ -139,12 +139,12 @@ class _LeaderAndIsr:
     """The LeaderAndIsr requests of one batch: an entry of a partition serves all brokers, a second one those whose
     replica is new."""
 
-    __slots__ = ("_fresh", "_known", "_state")
+    __slots__ = ("_entries", "_fresh", "_state")
 
     def __init__(self, state: ClusterView) -> None:
         self._state = state
         self._fresh: dict[TopicPartition, LeaderAndIsrEntry] = {}
-        self._known: dict[TopicPartition, LeaderAndIsrEntry] = {}
+        self._entries: dict[TopicPartition, LeaderAndIsrEntry] = {}
 
     def has_one(self, partitions: Iterable[TopicPartition]) -> bool:
         """Whether any of these has a leadership to speak of."""
@@ -157,7 +157,7 @@ class _LeaderAndIsr:
         entries: list[LeaderAndIsrEntry] = []
         for tp in sorted(changed):
             is_new = changed[tp]
-            shared = self._fresh if is_new else self._known
+            shared = self._fresh if is_new else self._entries
             entry = shared.get(tp)
             if entry is None:
                 leadership = leaderships.get(tp)

@@ -59,7 +59,7 @@ def _hand_over(
     yield from send(state, batch)
     yield from change_replicas_on(state, {broker_id: followed}, ReplicaState.OFFLINE)
     remaining = tuple(tp for tp in state.partitions_led_by(broker_id) if _is_replicated(state, tp))
-    leaders = {known.leader for tp in led if (known := state.leadership(tp)) is not None}
+    leaders = {znode.leader for tp in led if (znode := state.leadership(tp)) is not None}
     return remaining, frozenset(leader for leader in leaders if leader not in (None, broker_id))
 
 

@@ -11,9 +11,17 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import repeat
 from typing import Final
 
-from controller.core.transitions import IllegalTransition, PartitionState, ReplicaState, check_partition, check_replica
+from controller.core.transitions import (
+    IllegalTransition,
+    PartitionState,
+    ReplicaState,
+    Transition,
+    check_partition,
+    check_replica,
+)
 from controller.core.view import ClusterView
 from controller.wire.types import Broker, BrokerId, LeaderAndIsr, PartitionReplica, ReplicaAssignment, TopicPartition
 from controller.wire.znodes import TopicAssignment
@@ -64,6 +72,7 @@ class ClusterState(ClusterView):
             raise IllegalTransition(f"the office of epoch {epoch} while that of epoch {self._epoch} is held")
         self._forget()
         self._epoch, self._epoch_zk_version = epoch, epoch_zk_version
+        self._epoch_before = epoch
         self._active_controller_id = self._controller_id
         self._serving = True
 
@@ -172,11 +181,18 @@ class ClusterState(ClusterView):
         """A partition moves, or goes on moving: its state znode is watched from now on."""
         self._watched_states.add(tp)
         self._partitions_being_reassigned.add(tp)
+        self._moves_that_wait.discard(tp)
+
+    def move_waits(self, tp: TopicPartition) -> None:
+        """The move could not go on, and is to be taken up again. Until then its state znode is not watched."""
+        self._watched_states.discard(tp)
+        self._moves_that_wait.add(tp)
 
     def move_ended(self, tp: TopicPartition) -> None:
         """The partition is where it was to go."""
         self._watched_states.discard(tp)
         self._partitions_being_reassigned.discard(tp)
+        self._moves_that_wait.discard(tp)
 
     # --- leadership
 
@@ -226,14 +242,17 @@ class ClusterState(ClusterView):
             raise IllegalTransition(f"first states of replicas on broker {broker_id}, which have some")
         self._put_replica_states(broker_id, partitions, state)
 
-    def put_partition_states(self, partitions: Collection[TopicPartition], state: PartitionState) -> None:
+    def put_partition_states(
+        self, partitions: Collection[TopicPartition], state: PartitionState
+    ) -> Transition[PartitionState]:
         """Moves partitions. Raises: IllegalTransition, for a move that the table does not have; none has moved then."""
         states, by_state = self._partition_states, self._partitions_by_state
-        moving = set(map(states.get, partitions))
+        moved = Transition(partitions, tuple(map(states.get, partitions, repeat(PartitionState.NON_EXISTENT))), state)
+        moving = set(moved.before)
         for before in moving:
-            check_partition(PartitionState.NON_EXISTENT if before is None else before, state)
+            check_partition(before, state)
         for before in moving:
-            if before is not None and before is not state:
+            if before is not state:
                 by_state[before].difference_update(partitions)
         if state is PartitionState.OFFLINE:
             self._offline.update(tp for tp in partitions if tp[0] not in self._topics_to_be_deleted)
@@ -245,16 +264,21 @@ class ClusterState(ClusterView):
         else:
             states.update(dict.fromkeys(partitions, state))
             by_state[state].update(partitions)
+        return moved
 
     def put_replica_states(
         self, broker_id: BrokerId, partitions: Collection[TopicPartition], state: ReplicaState
-    ) -> None:
+    ) -> Transition[ReplicaState]:
         """Moves replicas of a broker; NON_EXISTENT forgets them. Raises: IllegalTransition, for a move that the table
         does not have; none has moved then."""
         states = self._replica_states[broker_id]
-        for before in set(map(states.get, partitions)):
-            check_replica(broker_id, ReplicaState.NON_EXISTENT if before is None else before, state)
+        moved = Transition(
+            partitions, tuple(map(states.get, partitions, repeat(ReplicaState.NON_EXISTENT))), state, broker_id
+        )
+        for before in set(moved.before):
+            check_replica(broker_id, before, state)
         self._put_replica_states(broker_id, partitions, state)
+        return moved
 
     def _put_replica_states(
         self, broker_id: BrokerId, partitions: Collection[TopicPartition], state: ReplicaState

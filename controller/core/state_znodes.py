@@ -40,6 +40,16 @@ class Failure:
     missing: bool = False
     refused: bool = False
 
+    @property
+    def never_led(self) -> bool:
+        """Whether there is no state znode at all."""
+        return self.missing and not self.refused
+
+    @property
+    def judged(self) -> bool:
+        """Whether the state was read, and it is what that says that allows no change."""
+        return self.kind is FailureKind.STATE_CHANGE_FAILED and not self.missing and not self.refused
+
 
 Outcome = LeaderAndIsr | Failure
 
@@ -54,8 +64,9 @@ def read_states(state: ClusterState, partitions: Sequence[TopicPartition]) -> St
 def _judge(state: ClusterState, tp: TopicPartition, result: ZkResult) -> Outcome:
     if result.ok and result.stat is not None:
         found = TopicPartitionStateZNode.decode(result.data, result.stat.version)
-        if found is None:
-            return Failure(f"the state znode of {tp} does not parse", missing=True, refused=True)
+        flaw = "does not parse" if found is None else _flaw(state, tp, found)
+        if found is None or flaw is not None:
+            return Failure(f"the state znode of {tp} {flaw}", missing=True, refused=True)
         if found.controller_epoch > state.epoch:
             reason = f"controller epoch {found.controller_epoch} wrote {tp}; this controller has {state.epoch}"
             return Failure(reason, refused=True)
@@ -66,22 +77,35 @@ def _judge(state: ClusterState, tp: TopicPartition, result: ZkResult) -> Outcome
     return Failure(reason, FailureKind.ZOOKEEPER, refused=result.code is ZkCode.NO_AUTH)
 
 
+def _flaw(state: ClusterState, tp: TopicPartition, found: LeaderAndIsr) -> str | None:
+    """Why this cannot be what a broker or a controller wrote, or None."""
+    if found.flaw is not None:
+        return f"cannot be: {found.flaw}"
+    believed = state.leadership(tp)
+    if believed is not None and found.leader_epoch < believed.leader_epoch:
+        return f"has the leader epoch {found.leader_epoch}, which was {believed.leader_epoch} before"
+    replicas, leader = state.assignment(tp).replicas, found.leader
+    if leader in replicas or not replicas or leader in state.live_brokers or not set(replicas).isdisjoint(found.isr):
+        return None
+    return f"has nobody in its ISR {list(found.isr)} who is one of its replicas {list(replicas)}"
+
+
 def write_states(
-    state: ClusterState, wanted: Mapping[TopicPartition, LeaderAndIsr]
+    state: ClusterState, new_states: Mapping[TopicPartition, LeaderAndIsr]
 ) -> Steps[tuple[dict[TopicPartition, Outcome], list[TopicPartition]]]:
     """Writes each state where its partition epoch still holds: (outcomes, partitions that lost a race).
 
-    `wanted` holds the new content with the partition epoch that was read. What was written is believed at once.
+    `new_states` holds the new content with the partition epoch that was read. What was written is believed at once.
     """
     ops = tuple(
         SetData(TopicPartitionStateZNode.path(tp), TopicPartitionStateZNode.encode(new), new.partition_epoch)
-        for tp, new in wanted.items()
+        for tp, new in new_states.items()
     )
     results = yield from write(ops, state.epoch_zk_version)
     states: dict[tuple[LeaderAndIsr, int], LeaderAndIsr] = {}
     outcomes: dict[TopicPartition, Outcome] = {}
     retry: list[TopicPartition] = []
-    for (tp, new), result in zip(wanted.items(), results, strict=True):
+    for (tp, new), result in zip(new_states.items(), results, strict=True):
         if result.ok:
             version = new.partition_epoch + 1 if result.stat is None else result.stat.version
             written = states.get((new, version)) or states.setdefault(
@@ -126,12 +150,12 @@ def bump_leader_epochs(
                 outcomes[tp] = read
             else:
                 found[tp] = read
-        wanted = {
+        bumped = {
             tp: decided(state, found[tp], leader=found[tp].leader, isr=found[tp].isr) for tp in remaining if tp in found
         }
-        if not wanted:
+        if not bumped:
             break
-        written, remaining = yield from write_states(state, wanted)
+        written, remaining = yield from write_states(state, bumped)
         outcomes.update(written)
         found, unknown = {}, remaining
     return {tp: outcomes[tp] for tp in partitions}
@@ -188,9 +212,9 @@ def log_reduced(broker_id: BrokerId, reduced: Mapping[TopicPartition, LeaderAndI
     if len(reduced) > LOGGED_SINGLY:
         yield Log(ev.PARTITION_ISRS_REDUCED, {"replica": broker_id, "partitions": len(reduced)})
         return
-    for tp, known in reduced.items():
-        fields = {"topic": tp.topic, "partition": tp.partition, "replica": broker_id, "leader": known.leader}
-        yield Log(ev.PARTITION_ISR_REDUCED, {**fields, "isr": list(known.isr), "leader_epoch": known.leader_epoch})
+    for tp, new in reduced.items():
+        fields = {"topic": tp.topic, "partition": tp.partition, "replica": broker_id, "leader": new.leader}
+        yield Log(ev.PARTITION_ISR_REDUCED, {**fields, "isr": list(new.isr), "leader_epoch": new.leader_epoch})
 
 
 def trace_election(state: ClusterState, tp: TopicPartition, written: LeaderAndIsr) -> Steps[None]:

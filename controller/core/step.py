@@ -84,7 +84,7 @@ def handle(state: ClusterState, event: Event, now_ms: int) -> Recipe:
         if verdict is Verdict.RESIGN:
             yield Log(ev.CONTROLLER_MOVED, {"reason": str(error), "event": type(event).__name__})
             yield from preempted(event)
-            yield from office.office_changed(state)
+            yield from office.fence_broke(state)
         elif verdict is Verdict.REPEAT and _is_repeated(event):
             yield Log(ev.ZK_READ_REFUSED, {"reason": str(error), "event": type(event).__name__}, "error")
             yield Enqueue(event, RETRY_MS)

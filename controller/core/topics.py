@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from controller.core.effects import Log, Steps, read, read_any, read_each, refused_znode, write
+from controller.core.effects import Enqueue, Log, Steps, read, read_any, refused_znode, write
+from controller.core.events import PartitionModifications
 from controller.core.leader_choice import OfflineElection
 from controller.core.partitions import change_partitions
 from controller.core.replicas import change_replicas_on
+from controller.core.settings import RETRY_MS
 from controller.core.state import ClusterState
 from controller.core.state_znodes import trace_assignments
 from controller.core.transitions import PartitionState, ReplicaState
@@ -36,12 +38,12 @@ def list_topics() -> Steps[set[str]]:
 
 
 def read_assignments(topics: Iterable[str]) -> Steps[dict[str, TopicAssignment]]:
-    """The assignments of these topics, those that vanished left out; watches each. One that does not parse, or must not
-    be read, is logged and counts as empty. Raises: ZkReadFailed."""
+    """The assignments of these topics, those that vanished left out; watches each. One that does not parse, or cannot
+    be read, is logged and counts as empty; the second is read again after a while."""
     names = sorted(topics)
     if not names:
         return {}
-    results = yield from read_each(GetData(TopicZNode.path(topic), watch=True) for topic in names)
+    results = yield from read_any([GetData(TopicZNode.path(topic), watch=True) for topic in names])
     found: dict[str, TopicAssignment] = {}
     for topic, result in zip(names, results, strict=True):
         if result.ok:
@@ -52,9 +54,10 @@ def read_assignments(topics: Iterable[str]) -> Steps[dict[str, TopicAssignment]]
             except ZnodeError as error:
                 found[topic] = TopicAssignment()
                 yield refused_znode(TopicZNode.path(topic), error)
-        elif result.code is ZkCode.NO_AUTH:
+        elif result.code is not ZkCode.NO_NODE:
             found[topic] = TopicAssignment()
             yield refused_znode(TopicZNode.path(topic), result.code.name)
+            yield Enqueue(PartitionModifications(topic), RETRY_MS)
     return found
 
 
@@ -147,7 +150,8 @@ def partitions_changed(state: ClusterState, topic: str) -> Steps[None]:
     yield from _give_id_back(state, topic, found)
     added = {p: a for p, a in found.partitions.items() if not state.assignment(TopicPartition(topic, p)).replicas}
     if not added:
-        learn(state, topic, replace(found, partitions={}))
+        if found.partitions:  # else it cannot be read: what is believed of it stays
+            learn(state, topic, replace(found, partitions={}))
         return
     if state.is_queued_for_deletion(topic):
         yield from _restore(state, topic, found)

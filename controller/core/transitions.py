@@ -5,10 +5,13 @@ Source: Kafka 3.9 `PartitionState`, `ReplicaState`; spec controller.md §5.2.
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
 from enum import Enum
-from typing import Final
+from typing import Final, Generic, TypeVar
 
-from controller.wire.types import BrokerId
+from controller.wire.types import BrokerId, TopicPartition
 
 
 class PartitionState(Enum):
@@ -21,6 +24,11 @@ class PartitionState(Enum):
 
     #: By identity, as each member exists once; the hash of `Enum` runs Python code.
     __hash__ = object.__hash__
+
+    @property
+    def kafka_name(self) -> str:
+        """As Kafka writes it in its logs: `NewPartition`, ..."""
+        return f"{_joined(self)}Partition"
 
 
 class ReplicaState(Enum):
@@ -36,6 +44,49 @@ class ReplicaState(Enum):
 
     __hash__ = object.__hash__
 
+    @property
+    def kafka_name(self) -> str:
+        """As Kafka writes it in its logs: `NewReplica`, `ReplicaDeletionStarted`, ..."""
+        joined = _joined(self)
+        return f"Replica{joined}" if joined.startswith("Deletion") else f"{joined}Replica"
+
+
+def _joined(state: Enum) -> str:
+    return "".join(word.capitalize() for word in state.name.split("_"))
+
+
+_State = TypeVar("_State", PartitionState, ReplicaState)
+
+
+@dataclass(frozen=True, slots=True)
+class Transition(Generic[_State]):
+    """What one batch did in one state machine: these partitions, or these replicas of a broker, went to one state.
+
+    `before` has the state of each before, in the order of `partitions`. Making one costs nothing per partition beyond
+    what the change itself cost: it is for logs.
+    """
+
+    partitions: Collection[TopicPartition]
+    before: tuple[_State, ...]
+    after: _State
+    replica: BrokerId | None = None
+
+    def counts(self) -> Mapping[str, int]:
+        """`NewPartition -> OnlinePartition` -> how many, in the order of the states."""
+        counted = Counter(self.before)
+        return {
+            f"{state.kafka_name} -> {self.after.kafka_name}": counted[state]
+            for state in sorted(counted, key=lambda each: int(each.value))
+        }
+
+    def singles(self) -> Iterator[tuple[TopicPartition, str, str]]:
+        """(partition, from, to) of each."""
+        for tp, before in zip(self.partitions, self.before, strict=True):
+            yield tp, before.kafka_name, self.after.kafka_name
+
+
+#: Of either machine.
+AnyTransition = Transition[PartitionState] | Transition[ReplicaState]
 
 #: target state -> the states it may be entered from
 PARTITION_TRANSITIONS: Final[dict[PartitionState, frozenset[PartitionState]]] = {

@@ -38,6 +38,7 @@ class ClusterView:
         self._brokerless: dict[BrokerId, None] = {controller_id: None}
         self._election_not_before_ms = 0
         self._unclean_elections = 0
+        self._epoch_before = 0
         self._forget()
 
     def _forget(self) -> None:
@@ -55,6 +56,7 @@ class ClusterView:
         self._offline: set[TopicPartition] = set()
         self._partitions_being_reassigned: set[TopicPartition] = set()
         self._watched_states: set[TopicPartition] = set()
+        self._moves_that_wait: set[TopicPartition] = set()
         self._topics_to_be_deleted: set[str] = set()
         self._topics_with_deletion_started: set[str] = set()
         self._topics_ineligible_for_deletion: set[str] = set()
@@ -113,6 +115,11 @@ class ClusterView:
     def epoch(self) -> int:
         """The controller epoch of this term, 0 when not serving."""
         return self._epoch
+
+    @property
+    def epoch_before(self) -> int:
+        """The controller epoch of the last term of this process, which no later one may fall below."""
+        return self._epoch_before
 
     @property
     def epoch_zk_version(self) -> int:
@@ -221,6 +228,11 @@ class ClusterView:
     def partitions_being_reassigned(self) -> AbstractSet[TopicPartition]:
         """Partitions whose move has not ended."""
         return self._partitions_being_reassigned
+
+    @property
+    def moves_that_wait(self) -> AbstractSet[TopicPartition]:
+        """Those of them whose last step failed."""
+        return self._moves_that_wait
 
     @property
     def watched_states(self) -> AbstractSet[TopicPartition]:

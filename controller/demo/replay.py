@@ -89,17 +89,17 @@ def _summary(out: Path) -> dict[str, Any]:
 
 def differences(comparison: Comparison) -> list[str]:
     """What only one side has, as lines; the first few."""
-    lines = [f"only live: {_told(change)}" for change in comparison.only_live[:_SHOWN]]
-    lines += [f"only replayed: {_told(change)}" for change in comparison.only_replayed[:_SHOWN]]
+    lines = [f"only live: {_change_text(change)}" for change in comparison.only_live[:_SHOWN]]
+    lines += [f"only replayed: {_change_text(change)}" for change in comparison.only_replayed[:_SHOWN]]
     return lines
 
 
-def _told(change: Change) -> str:
+def _change_text(change: Change) -> str:
     isrs = f"{list(change.isr_old)} -> {list(change.isr)}"
     return f"{change.topic}-{change.partition} {change.kind} {isrs} at leader epoch {change.leader_epoch}"
 
 
-def told(replayed: Replayed) -> str:
+def summary_text(replayed: Replayed) -> str:
     """The act's line."""
     compared = replayed.summary["comparison"]
     return (

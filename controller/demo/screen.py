@@ -67,11 +67,11 @@ class Screen:
         """What the act is doing now; replaces the note before."""
         self._note.plain = f"  {text}" if text else ""
 
-    def finish(self, told: str, *, holds: bool = True) -> None:
+    def finish(self, outcome: str, *, holds: bool = True) -> None:
         """The line of the act that began last."""
         mark, colour = _MARKS[holds]
         title, took = (f"{self._title}: ", "bold"), (f"  ({time.monotonic() - self._started:.1f} s)", "dim")
-        self.line(Text.assemble((mark, colour), f" {self._number} ", title, told, took))
+        self.line(Text.assemble((mark, colour), f" {self._number} ", title, outcome, took))
         self.note("")
         assert self._all is not None
         self._acts.update(self._all, completed=self._number)

@@ -99,10 +99,10 @@ class Stage:
                 process.kill()
         self._keep(command, out + err)
         if process.returncode != 0:
-            said = [line for line in (out + err).splitlines() if line.strip()]
-            raise ActFailed(f"{' '.join(command[:2])} failed: {said[-1] if said else 'without a word'}")
+            lines = [line for line in (out + err).splitlines() if line.strip()]
+            raise ActFailed(f"{' '.join(command[:2])} failed: {lines[-1] if lines else 'without a word'}")
         return out
 
-    def _keep(self, command: Sequence[str], said: str) -> None:
+    def _keep(self, command: Sequence[str], text: str) -> None:
         with (self.cluster.plan.data / "logs" / "tools.log").open("a", encoding="utf-8") as log:
-            log.write(f"$ {' '.join(command)}\n{said}\n")
+            log.write(f"$ {' '.join(command)}\n{text}\n")

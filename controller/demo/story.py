@@ -12,7 +12,7 @@ from controller.demo.breaks import LAG_TIME_MAX_MS, SESSION_TIMEOUT_MS, kill_bro
 from controller.demo.build import LOADS, create_topics, start_load
 from controller.demo.changes import delete_and_stop, reassign
 from controller.demo.compare import Comparison
-from controller.demo.replay import comparison_told, differences, record, replay_trace, told
+from controller.demo.replay import comparison_told, differences, record, replay_trace, summary_text
 from controller.demo.screen import Screen
 from controller.demo.stage import ActFailed, Stage
 from controller.demo.verdict import check_all
@@ -72,7 +72,7 @@ async def run_story(screen: Screen, *, out: Path, seed: int) -> bool:
         screen.note("ending the cluster")
         recording = record(data=plan.data, traces=out / "traces")
     replayed = await replay_trace(screen, recording, out=out / "replay", log_path=plan.log_path("replay"))
-    return _told_replay(screen, replayed.comparison, told(replayed)) and holds
+    return _told_replay(screen, replayed.comparison, summary_text(replayed)) and holds
 
 
 async def _acts_on_the_cluster(screen: Screen, cluster: Cluster, *, out: Path, seed: int) -> bool:

@@ -60,6 +60,11 @@ class Backend(Protocol):
         ...
 
     @property
+    def metrics(self) -> Mapping[str, str]:
+        """Where each program serves its metrics, `host:port` by name."""
+        ...
+
+    @property
     def trace_dir(self) -> Path:
         """Where the traces are."""
         ...
@@ -113,6 +118,11 @@ class InThisProcess:
     def bootstrap(self) -> str:
         """Brokers as clients take them."""
         return self._cluster.bootstrap
+
+    @property
+    def metrics(self) -> Mapping[str, str]:
+        """Where each program serves its metrics, `host:port` by name."""
+        return self._cluster.metrics
 
     @property
     def trace_dir(self) -> Path:

@@ -24,6 +24,7 @@ from broker_sim.host import BrokerHost
 from broker_sim.identity import BrokerIdentity
 from broker_sim.metadata_decoding import MetadataDecoder
 from controller.node import config
+from controller.node.metrics import MetricsServer
 from controller.node.process import Controller, Identity, World
 from controller.rules.configs import settings
 from controller.rules.configs.listeners import NodeListener
@@ -55,7 +56,7 @@ OnEvent = Callable[[Mapping[str, Any]], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmbeddedPlan:
-    """What to run in a folder. Brokers 1, 2, ... get the racks in turn, and free ports."""
+    """What to run in a folder. Brokers 1, 2, ..., or those with these `ids`, get the racks in turn, and free ports."""
 
     folder: Path
     brokers: int = 3
@@ -64,6 +65,19 @@ class EmbeddedPlan:
     settings: Mapping[str, str] = field(default_factory=dict)
     log_dirs: int = 1
     seed: int | None = None
+    metrics: bool = False
+    ids: Sequence[int] = ()
+
+    @property
+    def broker_ids(self) -> tuple[int, ...]:
+        """All brokers."""
+        return tuple(self.ids) or tuple(range(1, self.brokers + 1))
+
+    @property
+    def controller_ids(self) -> tuple[int, ...]:
+        """901, 902, ..., or from the first id on that no broker has."""
+        first = max(FIRST_CONTROLLER_ID, max(self.broker_ids) + 1)
+        return tuple(range(first, first + self.controllers))
 
     def log_dirs_of(self, broker_id: int) -> tuple[Path, ...]:
         """Where a broker keeps its partitions."""
@@ -97,11 +111,12 @@ class EmbeddedCluster:
         self._zookeeper = SimulatedZooKeeper(self._chance, self._clock, latency=Latency(min_s=0.0, max_s=0.0))
         self._log = _logger(on_event)
         self._controllers: dict[int, Controller] = {}
+        self._pages: dict[int, MetricsServer] = {}
         self._files = ExitStack()
         self._decoder = MetadataDecoder()
         self._ports: dict[BrokerId, int] = {}
         self._host = BrokerHost(
-            [self._identity(number) for number in range(1, plan.brokers + 1)],
+            [self._identity(place, broker_id) for place, broker_id in enumerate(plan.broker_ids)],
             self._broker,
             clock=self._clock,
             chance=self._chance,
@@ -124,6 +139,13 @@ class EmbeddedCluster:
         """The controller that holds the office, as it sees it itself."""
         return next((number for number, each in self._controllers.items() if each.state.serving), None)
 
+    @property
+    def metrics(self) -> dict[str, str]:
+        """Where each program that runs serves its metrics, `host:port` by name; empty unless the plan has `metrics`."""
+        pages = {_machine(number): page.address for number, page in self._pages.items()}
+        pages |= {f"broker-{i}": b.metrics.address for i, b in sorted(self._host.brokers.items()) if b.metrics}
+        return {name: address for name, address in pages.items() if address is not None}
+
     def zookeeper(self) -> ZkConnector:
         """What connects to the ZooKeeper in memory, from a machine that nothing befalls."""
         return self._zookeeper.connector("observer")
@@ -137,7 +159,7 @@ class EmbeddedCluster:
             raise
 
     async def _start(self) -> None:
-        for number in range(FIRST_CONTROLLER_ID, FIRST_CONTROLLER_ID + self._plan.controllers):
+        for number in self._plan.controller_ids:
             await self.start_controller(number)
         await self._host.start()
         self._ports = {broker_id: broker.endpoint.port for broker_id, broker in self._host.brokers.items()}
@@ -145,8 +167,8 @@ class EmbeddedCluster:
 
     def _is_known(self) -> bool:
         """Whether each broker has been told of all."""
-        wanted = set(self._host.brokers)
-        return all(wanted <= broker.context.metadata.alive_brokers() for broker in self._host.brokers.values())
+        broker_ids = set(self._host.brokers)
+        return all(broker_ids <= broker.context.metadata.alive_brokers() for broker in self._host.brokers.values())
 
     async def until(self, holds: Callable[[], bool], what: str, limit_s: float) -> None:
         """Waits until it holds. Raises: TimeoutError, which says what did not come."""
@@ -160,7 +182,8 @@ class EmbeddedCluster:
     async def stop(self) -> None:
         """Ends all, without handing over: the cluster ends as a whole. Idempotent."""
         await self._host.stop(controlled=False)
-        for controller in self._controllers.values():
+        for number, controller in self._controllers.items():
+            await self._end_page(number)
             await controller.stop()
         self._controllers.clear()
         self._files.close()
@@ -177,13 +200,22 @@ class EmbeddedCluster:
             controller = self._controller(controller_id)
             self._controllers[controller_id] = controller
             await controller.start()
+            if self._plan.metrics:
+                page = self._pages[controller_id] = MetricsServer(controller)
+                await page.listen(self._network, HOST, 0)
 
     async def kill_controller(self, controller_id: int) -> None:
         """As by SIGKILL: ZooKeeper takes it for alive until its session has timed out. Nothing when it is dead."""
         controller = self._controllers.pop(controller_id, None)
         if controller is not None:
             self._zookeeper.kill(_machine(controller_id))
+            await self._end_page(controller_id)
             await controller.stop()
+
+    async def _end_page(self, controller_id: int) -> None:
+        page = self._pages.pop(controller_id, None)
+        if page is not None:
+            await page.close()
 
     def _controller(self, controller_id: int) -> Controller:
         name = _machine(controller_id)
@@ -201,14 +233,15 @@ class EmbeddedCluster:
 
     # -- brokers -------------------------------------------------------------------------------------------------------
 
-    def _identity(self, number: int) -> BrokerIdentity:
+    def _identity(self, place: int, number: int) -> BrokerIdentity:
         racks = self._plan.racks
         return BrokerIdentity(
             broker_id=BrokerId(number),
             listeners=(NodeListener(host=HOST, port=0),),
             log_dirs=self._plan.log_dirs_of(number),
-            rack=racks[(number - 1) % len(racks)] if racks else None,
+            rack=racks[place % len(racks)] if racks else None,
             trace_dir=self._plan.trace_dir,
+            metrics=(HOST, 0) if self._plan.metrics else None,
         )
 
     def _broker(self, identity: BrokerIdentity, board: FaultBoard) -> Broker:

@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Literal, Self, TypeVar
@@ -19,6 +20,7 @@ from controller.admin.cluster.client import AdminClient
 from controller.admin.cluster.queries import alter_reassignments, create_topic, describe_topics
 from controller.admin.toolkit.machine import no_zookeeper, this_machine
 from controller.admin.why.command import explain
+from controller.embedded.alike import alike, likeness_of, make_alike
 from controller.embedded.backends import Backend, InThisProcess, LoopThread, trace_rows
 from controller.embedded.cluster import EmbeddedPlan
 from controller.wire.fault_rows import Fault, parse_row
@@ -45,22 +47,34 @@ class KafkaCluster:
     def __init__(
         self,
         *,
-        brokers: int = 3,
+        brokers: int | None = None,
         controllers: int = 1,
-        racks: Sequence[str] = (),
+        racks: Sequence[str] | None = None,
         settings: Mapping[str, str] | None = None,
-        log_dirs: int = 1,
+        log_dirs: int | None = None,
         mode: Mode = "embedded",
         folder: Path | None = None,
         seed: int | None = None,
+        metrics: bool = False,
+        like: Path | str | None = None,
+        scale: Fraction | float | str = 0,
     ) -> None:
-        """`folder`: for its data; a temporary one, which `stop` removes, when none is given."""
-        self._held = ExitStack()
-        place = folder or Path(self._held.enter_context(tempfile.TemporaryDirectory(prefix="kwob-")))
+        """`folder`: for its data; a temporary one, which `stop` removes, when none is given. `metrics`: every program
+        serves a page for Prometheus. `like`: a cluster file (`kwob snapshot`) whose brokers, racks, settings and topics
+        the cluster gets, with that `scale` of its data.
+
+        Raises: ClusterError for a file that cannot be used, ValueError for what the file says and the call says, too.
+        """
+        shape = {"brokers": brokers, "racks": racks, "log_dirs": log_dirs}
+        self._like = None if like is None else likeness_of(Path(like), scale, **shape)
+        self._resources = ExitStack()
+        place = folder or Path(self._resources.enter_context(tempfile.TemporaryDirectory(prefix="kwob-")))
         self._plan = EmbeddedPlan(
-            folder=place, brokers=brokers, controllers=controllers, racks=racks, settings=dict(settings or {}),
-            log_dirs=log_dirs, seed=seed,
+            folder=place, brokers=3 if brokers is None else brokers, controllers=controllers, racks=racks or (),
+            settings=dict(settings or {}), log_dirs=log_dirs or 1, seed=seed, metrics=metrics,
         )  # fmt: skip
+        if self._like is not None:
+            self._plan = alike(self._plan, self._like)
         self._mode: Mode = mode
         self._faults: dict[str, Fault] = {}
         self._fault_count = 0
@@ -75,6 +89,8 @@ class KafkaCluster:
         self._loop = LoopThread("kwob-cluster")
         try:
             self._backend = self._run(self._started())
+            if self._like is not None:
+                self._run(make_alike(self.bootstrap_servers, self._like))
         except BaseException:
             self.stop()
             raise
@@ -102,7 +118,7 @@ class KafkaCluster:
         finally:
             if loop is not None:
                 loop.close()
-            self._held.close()
+            self._resources.close()
 
     async def _stopped(self, backend: Backend) -> None:
         if self._zk is not None:
@@ -125,9 +141,19 @@ class KafkaCluster:
         return self._running.bootstrap
 
     @property
+    def folder(self) -> Path:
+        """Where its data is: logs of partitions, traces."""
+        return self._plan.folder
+
+    @property
+    def metrics(self) -> Mapping[str, str]:
+        """The pages for Prometheus: `host:port` by name (`broker-1`, `controller-901`), of what runs now."""
+        return self._running.metrics
+
+    @property
     def broker_ids(self) -> tuple[int, ...]:
         """All brokers, also those that are down."""
-        return tuple(range(1, self._plan.brokers + 1))
+        return self._plan.broker_ids
 
     def create_topic(
         self,
@@ -325,9 +351,9 @@ class KafkaCluster:
     def isr_history(self, topic: str | None = None) -> list[dict[str, Any]]:
         """The rows of the traces that tell of leaders and ISRs, in the order of time: `ts` (ms since the epoch), `ev`
         (`leader`, `isr_shrink`, `isr_expand`, `elect`), `broker`, `topic`, `partition`, `isr`, `isr_old`, `epoch`."""
-        told = ("leader", "isr_shrink", "isr_expand", "elect")
+        kinds = ("leader", "isr_shrink", "isr_expand", "elect")
         rows = trace_rows(self._running.trace_dir)
-        return [row for row in rows if row["ev"] in told and topic in (None, row.get("topic"))]
+        return [row for row in rows if row["ev"] in kinds and topic in (None, row.get("topic"))]
 
     def events(self) -> list[Mapping[str, Any]]:
         """The last log lines of all programs, oldest first: `event`, `level` and the keys of docs/logs.md."""
@@ -335,11 +361,11 @@ class KafkaCluster:
 
     def why(self, topic: str) -> str:
         """What `kwob why` says of a topic or of one partition (`orders-3`)."""
-        said = io.StringIO()
+        output = io.StringIO()
         options = argparse.Namespace(target=topic, bootstrap_server=self.bootstrap_servers, zookeeper=None, json=False)
-        machine = replace(this_machine(), out=said, err=said)
+        machine = replace(this_machine(), out=output, err=output)
         self._run(explain(options, machine, no_zookeeper))
-        return said.getvalue()
+        return output.getvalue()
 
     # -- inside --------------------------------------------------------------------------------------------------------
 

@@ -36,14 +36,21 @@ class InProcesses:
             zookeeper_port=zookeeper_port,
             settings=[f"{name}={value}" for name, value in plan.all_settings.items()],
             log_dir_count=plan.log_dirs,
+            ids=plan.ids,
+            metrics_port=free_ports(plan.brokers + plan.controllers)[0] if plan.metrics else None,
         )
         self._cluster = Cluster(self._plan)
-        self._held = ExitStack()
+        self._resources = ExitStack()
 
     @property
     def bootstrap(self) -> str:
         """Brokers as clients take them."""
         return self._plan.bootstrap
+
+    @property
+    def metrics(self) -> Mapping[str, str]:
+        """Where each program serves its metrics, `host:port` by name."""
+        return self._plan.metrics
 
     @property
     def trace_dir(self) -> Path:
@@ -61,11 +68,11 @@ class InProcesses:
 
     async def start(self) -> None:
         """Returns once every broker knows every other. Raises: ClusterError, TimeoutError."""
-        self._held.enter_context(own_folder(self._plan.data))
+        self._resources.enter_context(own_folder(self._plan.data))
         try:
             await self._cluster.__aenter__()
         except BaseException:
-            self._held.close()
+            self._resources.close()
             raise
         missing = await wait_until_whole(self.bootstrap, [BrokerId(b.broker_id) for b in self._plan.brokers])
         if missing is not None:
@@ -75,7 +82,7 @@ class InProcesses:
     async def stop(self) -> None:
         """Ends all of it."""
         await self._cluster.__aexit__()
-        self._held.close()
+        self._resources.close()
 
     def set_faults(self, rows: Sequence[Fault]) -> None:
         """Has these faults in force, and no others."""

@@ -88,15 +88,15 @@ class Cluster:
     def broker(self, broker_id: int) -> Child:
         """The process of a broker, alive or not. Raises: ClusterError for an id that is not in the plan."""
         if broker_id not in self._brokers:
-            known = ", ".join(str(broker.broker_id) for broker in self.plan.brokers)
-            raise ClusterError(f"no broker {broker_id} in this cluster; there are {known}")
+            ids = ", ".join(str(broker.broker_id) for broker in self.plan.brokers)
+            raise ClusterError(f"no broker {broker_id} in this cluster; there are {ids}")
         return self._brokers[broker_id]
 
     def controller(self, controller_id: int) -> Child:
         """The process of a controller, alive or not. Raises: ClusterError for an id that is not in the plan."""
         if controller_id not in self._controllers:
-            known = ", ".join(map(str, self.plan.controller_ids))
-            raise ClusterError(f"no controller {controller_id} in this cluster; there are {known}")
+            ids = ", ".join(map(str, self.plan.controller_ids))
+            raise ClusterError(f"no controller {controller_id} in this cluster; there are {ids}")
         return self._controllers[controller_id]
 
     async def kill_broker(self, broker_id: int) -> None:
@@ -155,8 +155,8 @@ class Cluster:
 
     def downs(self) -> dict[int, str]:
         """broker id -> the fault that has it down although its process runs."""
-        told = {b.broker_id: down_by(self.plan.fault_file, b.broker_id, b.rack) for b in self.plan.brokers}
-        return {broker_id: fault for broker_id, fault in told.items() if fault is not None}
+        by_file = {b.broker_id: down_by(self.plan.fault_file, b.broker_id, b.rack) for b in self.plan.brokers}
+        return {broker_id: fault for broker_id, fault in by_file.items() if fault is not None}
 
     async def _put_down(self, broker_id: int, row: Kill | Stop, event: str) -> None:
         child = self.broker(broker_id)
@@ -298,12 +298,7 @@ class Cluster:
         for broker_id in ids:
             for path in self.plan.log_dirs(broker_id):
                 path.mkdir(parents=True, exist_ok=True)
-        argv = ["broker_sim", "run", "--broker-id", ",".join(map(str, ids))]
-        argv += ["--listener", ",".join(f"{HOST}:{broker.port}" for broker in group)]
-        argv += ["--log-dirs", ",".join(map(str, self.plan.log_dirs("{id}")))]
-        argv += ["--trace-dir", str(self.plan.trace_dir)]
-        argv += ["--fault-file", str(self.plan.fault_file)]
-        argv += ["--rack", ",".join(str(broker.rack) for broker in group)] if group[0].rack is not None else []
+        argv = self.plan.broker_arguments(group)
         name = f"broker-{ids[0]}" if len(ids) == 1 else f"brokers-{ids[0]}-{ids[-1]}"
         child = await self._start_program(name, argv, self.plan.broker_settings)
         self._brokers.update(dict.fromkeys(ids, child))

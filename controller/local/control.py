@@ -22,8 +22,12 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from controller.local.cluster import Cluster
 from controller.local.cluster_file import ClusterError, read_cluster
 from controller.local.flags import EXIT_FAILED, add_data, make_parser
+from controller.local.status import status
+from controller.world.real import logs
 
 SOCKET_NAME: Final = "control.sock"
+#: In the place of a controller's id: the one that holds the office.
+ACTIVE: Final = "active"
 #: What the kernel takes for the path of a socket, less one (Linux: 108 bytes).
 _SOCKET_PATH_MAX: Final = 103
 _LINE_MAX: Final = 4096
@@ -151,20 +155,41 @@ def _command_line(role: Literal["broker", "controller"]) -> argparse.ArgumentPar
         exit_codes="0 done; 1 it could not be done; 2 wrong arguments",
     )
     parser.add_argument("action", choices=list(_DONE))
-    parser.add_argument("id", type=int, metavar="ID", help="as in kwob status")
+    if role == "broker":
+        parser.add_argument("id", type=int, metavar="ID", help="as in kwob status")
+    else:
+        parser.add_argument("id", type=_id_or_active, metavar="ID", help="as in kwob status, or: active")
     add_data(parser)
     return parser
 
 
 def _main(role: Literal["broker", "controller"], argv: Sequence[str]) -> int:
     options = _command_line(role).parse_args(argv)
+    logs.configure(role, level="error")
     try:
         read_cluster(options.data)
-        print(ask(options.data, ProcessCommand(action=options.action, role=role, id=options.id)))
+        number = active_controller(options.data) if options.id == ACTIVE else options.id
+        print(ask(options.data, ProcessCommand(action=options.action, role=role, id=number)))
     except ClusterError as error:
         print(f"kwob {role}: {error}", file=sys.stderr)
         return EXIT_FAILED
     return 0
+
+
+def _id_or_active(text: str) -> int | str:
+    if text == ACTIVE:
+        return text
+    if not text.isdigit():
+        raise argparse.ArgumentTypeError(f"{text!r} is neither an id nor: {ACTIVE}")
+    return int(text)
+
+
+def active_controller(data: Path) -> int:
+    """The id of the controller that holds the office. Raises: ClusterError, when none of this folder does."""
+    found = [controller.id for controller in status(data).controllers if controller.active]
+    if not found:
+        raise ClusterError(f"no controller of {data} is active now; kwob status tells more")
+    return found[0]
 
 
 def ask(data: Path, command: ProcessCommand) -> str:

@@ -139,9 +139,9 @@ def _without(rows: tuple[Fault, ...], names: Sequence[str]) -> list[Fault]:
     if not names:
         return []
     kinds = {name.replace("-", "_") for name in names}
-    known = {row.id for row in rows} | {row.fault for row in rows}
+    all_names = {row.id for row in rows} | {row.fault for row in rows}
     for name in names:
-        if name not in known and name.replace("-", "_") not in known:
+        if name not in all_names and name.replace("-", "_") not in all_names:
             present = ", ".join(str(row.id) for row in rows) or "none"
             raise FaultError(f"no fault {name!r} is in force; there are {present}")
     return [row for row in rows if row.id not in names and row.fault not in kinds]

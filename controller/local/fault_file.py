@@ -94,12 +94,12 @@ def _write(path: Path, rows: Sequence[Fault]) -> None:
 
 def check_against(row: Fault, cluster: ClusterRow) -> None:
     """Refuses a row that can concern no broker of the cluster. Raises: FaultError, naming what there is."""
-    known = {broker.id: broker for broker in cluster.brokers}
+    by_id = {broker.id: broker for broker in cluster.brokers}
     named = row.broker if isinstance(row.broker, tuple) else () if row.broker is None else (row.broker,)
     peer = getattr(row, "peer", None)
     for broker_id in (*named, *(() if peer is None else (peer,))):
-        if broker_id not in known:
-            raise FaultError(f"no broker {broker_id} in this cluster; there are {_names(known)}")
+        if broker_id not in by_id:
+            raise FaultError(f"no broker {broker_id} in this cluster; there are {_names(by_id)}")
     racks = sorted({broker.rack for broker in cluster.brokers if broker.rack is not None})
     if row.rack is not None and row.rack not in racks:
         raise FaultError(f"no broker has rack {row.rack!r}; there are {_names(racks) or 'no racks'}")

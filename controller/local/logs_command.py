@@ -37,7 +37,7 @@ def main(argv: Sequence[str]) -> int:
             print(f"{event:30} {meaning}")
         return 0
     try:
-        wanted = selection(options)
+        passes = selection(options)
     except ValueError as error:
         print(f"kwob logs: {error}", file=sys.stderr)
         return EXIT_USAGE
@@ -48,14 +48,14 @@ def main(argv: Sequence[str]) -> int:
         return EXIT_FAILED
     folder = options.data / "logs"
     offsets = {path: path.stat().st_size for path in sorted(folder.glob("*.log"))}
-    rows: Iterable[Row] = (row for row in merged(offsets) if wanted(row))
+    rows: Iterable[Row] = (row for row in merged(offsets) if passes(row))
     if options.lines is not None:
         rows = heapq.nlargest(options.lines, rows, key=lambda row: str(row.get("ts", "")))[::-1]
     show = _shower(options, folder)
     for row in rows:
         show(row)
     if options.follow:
-        follow(folder, offsets, wanted, show)
+        follow(folder, offsets, passes, show)
     return 0
 
 
@@ -81,7 +81,7 @@ def _row(line: bytes) -> Row | None:
     return row if isinstance(row, dict) else None
 
 
-def follow(folder: Path, offsets: dict[Path, int], wanted: Callable[[Row], bool], show: Callable[[Row], None]) -> None:
+def follow(folder: Path, offsets: dict[Path, int], passes: Callable[[Row], bool], show: Callable[[Row], None]) -> None:
     """Shows what comes, until Ctrl-C; files that come, too."""
     while True:
         found: list[Row] = []
@@ -89,7 +89,7 @@ def follow(folder: Path, offsets: dict[Path, int], wanted: Callable[[Row], bool]
             rows, offsets[path] = rows_from(path, offsets.get(path, 0))
             found += [{**row, "process": path.stem} for row in rows]
         for row in sorted(found, key=lambda row: str(row.get("ts", ""))):
-            if wanted(row):
+            if passes(row):
                 show(row)
         time.sleep(_POLL_S)
 
@@ -99,12 +99,12 @@ def follow(folder: Path, offsets: dict[Path, int], wanted: Callable[[Row], bool]
 
 def selection(options: argparse.Namespace, now: datetime | None = None) -> Callable[[Row], bool]:
     """Whether a row is wanted. Raises: ValueError for a time that is none."""
-    since = _since(options.since, now or datetime.now(UTC)) if options.since else ""
+    since = since_text(options.since, now or datetime.now(UTC)) if options.since else ""
     least = _LEVELS.index(options.level)
     topics = [name for text in options.topic for name in text.split(",")]
     events = [name for text in options.event for name in text.split(",")]
 
-    def wanted(row: Row) -> bool:
+    def passes(row: Row) -> bool:
         level, event = str(row.get("level", "info")), str(row.get("event", ""))
         return (
             str(row.get("ts", "")) >= since
@@ -115,7 +115,7 @@ def selection(options: argparse.Namespace, now: datetime | None = None) -> Calla
             and (not topics or any(is_about(row, topic) for topic in topics))
         )
 
-    return wanted
+    return passes
 
 
 def _named(row: Row, role: str, ids: Sequence[int]) -> bool:
@@ -123,13 +123,19 @@ def _named(row: Row, role: str, ids: Sequence[int]) -> bool:
 
 
 def is_about(row: Mapping[str, Any], name: str) -> bool:
-    """Whether a row names a topic, or one partition of it (`orders-3`), under any key."""
+    """Whether a row names a topic, or one partition of it (`orders-3`), under any key.
+
+    A row of a batch names topics alone: it is about each of their partitions, too.
+    """
     topic, partition = row.get("topic"), row.get("partition")
     if topic is not None:
         return name in (topic, str(TopicPartition(str(topic), partition)) if isinstance(partition, int) else None)
     named: set[str] = set()
     for value in row.values():
         named |= {str(part) for part in value} if isinstance(value, list) else {str(value)}
+    batch = row.get("topics")
+    if isinstance(batch, list) and any(_is_partition_of(name, str(topic)) for topic in batch):
+        return True
     return any(text == name or f"/{name}" in text or _is_partition_of(text, name) for text in named)
 
 
@@ -138,7 +144,7 @@ def _is_partition_of(text: str, name: str) -> bool:
     return bool(dash) and head == name and number.isdigit()
 
 
-def _since(text: str, now: datetime) -> str:
+def since_text(text: str, now: datetime) -> str:
     """A length of time before now, or a time of day or date (UTC), as `ts` has it. Raises: ValueError."""
     try:
         when = now - timedelta(seconds=seconds(text))
@@ -172,7 +178,8 @@ def line(row: Mapping[str, Any], width: int = 0, colours: Mapping[str, str] | No
     name, level = str(row.get("process", "")), str(row.get("level", "info"))
     topic, partition = row.get("topic"), row.get("partition")
     about = "" if topic is None else f" {topic}" if partition is None else f" {topic}-{partition}"
-    keys = "".join(f" {k}={_value(v)}" for k, v in row.items() if k not in _HEAD and k != "process" and v is not None)
+    whose = {"process", "broker_id" if name.startswith("broker-") else "controller" if name else ""}
+    keys = "".join(f" {k}={_value(v)}" for k, v in row.items() if k not in _HEAD and k not in whose and v is not None)
     when, event = str(row.get("ts", ""))[11:23], str(row.get("event", ""))
     mark = "" if level in ("info", "debug") else f" {level}"
     if not colours:
@@ -186,6 +193,8 @@ def line(row: Mapping[str, Any], width: int = 0, colours: Mapping[str, str] | No
 def _value(value: Any) -> str:
     if isinstance(value, list):
         return "[" + ",".join(map(str, value)) + "]"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key}: {each}" for key, each in value.items()) + "}"
     return json.dumps(value) if isinstance(value, str) and " " in value else str(value)
 
 
@@ -198,7 +207,7 @@ def _parser() -> argparse.ArgumentParser:
             "kwob logs --topic orders-3 --since 5m",
             "kwob logs --event 'isr.*,partition.*' --broker 2 --json",
         ],
-        exit_codes="0 told; 1 there is no cluster; 2 wrong arguments; 130 Ctrl-C",
+        exit_codes="0 shown; 1 there is no cluster; 2 wrong arguments; 130 Ctrl-C",
     )
     add_data(parser)
     parser.add_argument("--follow", action="store_true", help="go on with what comes, until Ctrl-C")

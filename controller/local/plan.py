@@ -36,6 +36,7 @@ _FETCH_WAIT: Final = "replica.fetch.wait.max.ms"
 class ClusterPlan:
     """What to run. Settings are `name=value` for controllers and brokers alike.
 
+    With `metrics_port` every broker and every controller serves metrics, on one port after the other.
     `broker_processes` is how many processes the brokers share; None: one each up to `ALONE_MAX` brokers, above it as
     many as there are processors, and two at least. `log_dir_count` is how many log directories each broker has.
     """
@@ -48,6 +49,7 @@ class ClusterPlan:
     broker_processes: int | None = None
     log_dir_count: int = 1
     log_level: str = "info"
+    metrics_port: int | None = None
 
     @property
     def bootstrap(self) -> str:
@@ -58,9 +60,9 @@ class ClusterPlan:
     def groups(self) -> tuple[tuple[BrokerPlan, ...], ...]:
         """The brokers of each process."""
         count = len(self.brokers)
-        wanted = self.broker_processes or (count if count <= ALONE_MAX else max(2, os.cpu_count() or 1))
-        each, more = divmod(count, min(wanted, count))
-        cuts = [n * each + min(n, more) for n in range(min(wanted, count) + 1)]
+        processes = self.broker_processes or (count if count <= ALONE_MAX else max(2, os.cpu_count() or 1))
+        each, more = divmod(count, min(processes, count))
+        cuts = [n * each + min(n, more) for n in range(min(processes, count) + 1)]
         return tuple(self.brokers[a:b] for a, b in itertools.pairwise(cuts))
 
     @property
@@ -89,7 +91,28 @@ class ClusterPlan:
     def controller_arguments(self, controller_id: int) -> list[str]:
         """What `python -m` gets for a controller, but for what all programs get."""
         argv = ["controller", "run", "--controller-id", str(controller_id), "--listener", f"{HOST}:0"]
-        return [*argv, "--trace-dir", str(self.trace_dir)]
+        return [*argv, "--trace-dir", str(self.trace_dir), *self._metrics_arguments([f"controller-{controller_id}"])]
+
+    def broker_arguments(self, group: Sequence[BrokerPlan]) -> list[str]:
+        """The same for a process of brokers."""
+        argv = ["broker_sim", "run", "--broker-id", ",".join(str(broker.broker_id) for broker in group)]
+        argv += ["--listener", ",".join(f"{HOST}:{broker.port}" for broker in group)]
+        argv += ["--log-dirs", ",".join(map(str, self.log_dirs("{id}")))]
+        argv += ["--trace-dir", str(self.trace_dir)]
+        argv += ["--fault-file", str(self.fault_file)]
+        argv += ["--rack", ",".join(str(broker.rack) for broker in group)] if group[0].rack is not None else []
+        return argv + self._metrics_arguments([f"broker-{broker.broker_id}" for broker in group])
+
+    @property
+    def metrics(self) -> dict[str, str]:
+        """Where each program serves its metrics: brokers first, then controllers. Empty without a port."""
+        if self.metrics_port is None:
+            return {}
+        names = [f"broker-{b.broker_id}" for b in self.brokers] + [f"controller-{n}" for n in self.controller_ids]
+        return {name: f"{HOST}:{self.metrics_port + n}" for n, name in enumerate(names)}
+
+    def _metrics_arguments(self, names: Sequence[str]) -> list[str]:
+        return ["--metrics-listener", ",".join(self.metrics[name] for name in names)] if self.metrics else []
 
     def log_path(self, name: str) -> Path:
         """The log file of a process."""
@@ -113,18 +136,24 @@ def plan_cluster(
     broker_processes: int | None = None,
     log_dir_count: int = 1,
     log_level: str = "info",
+    metrics_port: int | None = None,
+    ids: Sequence[int] = (),
 ) -> ClusterPlan:
-    """Brokers 1, 2, ... with the racks in turn and the given ports; controllers 901, 902, ..."""
+    """Brokers 1, 2, ..., or with these `ids`, with the racks in turn and the given ports; controllers 901, 902, ..., or
+    from the first id on that no broker has."""
+    ids = ids or range(1, brokers + 1)
+    first_controller = max(FIRST_CONTROLLER_ID, max(ids) + 1)
     return ClusterPlan(
         data=data.resolve(),
         brokers=tuple(
-            BrokerPlan(broker_id=1 + index, port=ports[index], rack=racks[index % len(racks)] if racks else None)
-            for index in range(brokers)
+            BrokerPlan(broker_id=broker_id, port=ports[index], rack=racks[index % len(racks)] if racks else None)
+            for index, broker_id in enumerate(ids)
         ),
-        controller_ids=tuple(FIRST_CONTROLLER_ID + index for index in range(controllers)),
+        controller_ids=tuple(first_controller + index for index in range(controllers)),
         zookeeper_port=zookeeper_port,
         settings=tuple(settings),
         broker_processes=broker_processes,
         log_dir_count=log_dir_count,
         log_level=log_level,
+        metrics_port=metrics_port,
     )  # fmt: skip

@@ -69,7 +69,7 @@ class Child:
             ) from None
 
     async def wait_for_rows(
-        self, wanted: Callable[[Mapping[str, Any]], bool], count: int, *, timeout_s: float, offset: int | None = None
+        self, matches: Callable[[Mapping[str, Any]], bool], count: int, *, timeout_s: float, offset: int | None = None
     ) -> None:
         """Returns once `count` log lines from `offset` on (default: of this run) are wanted; each is asked for once.
 
@@ -81,7 +81,7 @@ class Child:
                 while True:
                     ended = not self.is_alive
                     rows, at = rows_from(self.log_path, at)
-                    found += sum(1 for row in rows if wanted(row))
+                    found += sum(1 for row in rows if matches(row))
                     if found >= count:
                         return
                     if ended:

@@ -93,24 +93,24 @@ def status(data: Path) -> StatusRow:
     host, _, port = row.zookeeper.partition("/")[0].rpartition(":")
     try:
         socket.create_connection((host, int(port)), timeout=_ZK_ANSWER_S).close()
-        told = asyncio.run(_from_zookeeper(row.zookeeper, row.bootstrap))
+        answers = asyncio.run(_from_zookeeper(row.zookeeper, row.bootstrap))
     except (OSError, ZkUnreachable, ZkSessionExpired):
         row.problems = [f"ZooKeeper at {row.zookeeper} does not answer: no controller can act, nothing can change"]
         return row
-    row.forgotten_throttles = told.throttles
+    row.forgotten_throttles = answers.throttles
     for controller in row.controllers:
-        controller.active = controller.pid is not None and controller.id == told.active
-    if told.active is None:
+        controller.active = controller.pid is not None and controller.id == answers.active
+    if answers.active is None:
         row.problems.append("no controller is active: leaders, topics and ISRs cannot change")
     ours = {broker.id for broker in row.brokers}
     row.others = [
         BrokerRow(id=i, pid=None, rack=other.rack, listener=f"{e.host}:{e.port}", log_dirs=[])
-        for i, other in sorted(told.brokers.items())
+        for i, other in sorted(answers.brokers.items())
         for e in other.endpoints[:1]
         if i not in ours
     ]
     for broker in row.brokers:
-        if broker.pid is not None and broker.id not in told.brokers:
+        if broker.pid is not None and broker.id not in answers.brokers:
             row.problems.append(f"broker {broker.id} runs and is not registered: the controller takes it for dead")
     return row
 

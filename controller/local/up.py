@@ -15,12 +15,13 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from controller.local.alike import add_like, bars, likeness_asked, make_alike, require_alone
 from controller.local.cluster import Cluster
 from controller.local.cluster_file import CLUSTER_FILE, ClusterError, read_cluster
 from controller.local.control import serve_control, socket_path
 from controller.local.flags import EXIT_FAILED, EXIT_USAGE, add_data, count, make_parser, plural, reason
+from controller.local.like import Likeness
 from controller.local.place import LOCK_FILE, lock_owner, own_folder
 from controller.local.plan import ClusterPlan, plan_cluster
 from controller.local.readiness import wait_until_whole
@@ -51,14 +52,16 @@ def main(argv: Sequence[str]) -> int:
     options = parser_of_up().parse_args(argv)
     try:
         _require_not_own(settings.load(None, options.override))
+        require_alone(options)
     except settings.SettingError as error:
         print(f"kwob up: {error}", file=sys.stderr)
         return EXIT_USAGE
     try:
-        plan, remarks = cluster_plan(options)
+        like = likeness_asked(options)
+        plan, remarks = cluster_plan(options, like)
         socket_path(plan.data)
         with own_folder(plan.data), logs.configure("up", json_file=plan.log_path("up")):
-            return run_until_signal(_up(plan, remarks), interrupted=0)
+            return run_until_signal(_up(plan, remarks, like), interrupted=0)
     except ClusterError as error:
         print(f"kwob up: {error}", file=sys.stderr)
     except OSError as error:
@@ -76,6 +79,7 @@ def parser_of_up() -> argparse.ArgumentParser:
             "kwob up",
             "kwob up --brokers 6 --controllers 2 --racks a,b,c",
             "kwob up --log-dirs 2 --override replica.lag.time.max.ms=4000",
+            "kwob up --like cluster.yaml --scale 1/1000 --data copy",
         ],
         exit_codes="0 after Ctrl-C; 1 the cluster cannot run; 2 wrong arguments",
     )
@@ -89,12 +93,17 @@ def parser_of_up() -> argparse.ArgumentParser:
     parser.add_argument(
         "--log-dirs", type=count(1, 16), metavar="N", help="log directories of each broker, 1 to 16 (default: 1)"
     )
+    add_like(parser)
     add_data(parser)
     parser.add_argument(
         "--bootstrap-port", type=count(1, 65_000), default=9092, metavar="PORT",
         help="of broker 1; the others follow (default: 9092)",
     )  # fmt: skip
     parser.add_argument("--zookeeper-port", type=count(1, 65_535), default=2181, metavar="PORT", help="default: 2181")
+    parser.add_argument(
+        "--metrics-port", type=count(1, 65_000), metavar="PORT",
+        help="serve Prometheus metrics: broker 1 here, the other brokers and the controllers on the ports after it",
+    )  # fmt: skip
     parser.add_argument(
         "--override", action="append", default=[], metavar="NAME=VALUE",
         help="a setting under Kafka's name, for brokers and controllers; may be repeated",
@@ -113,18 +122,21 @@ def _require_not_own(given: Mapping[str, str]) -> None:
             raise settings.SettingError(f"{name} is not for --override here: {_OWN_SETTINGS[name]}")
 
 
-def cluster_plan(options: argparse.Namespace) -> tuple[ClusterPlan, list[str]]:
+def cluster_plan(options: argparse.Namespace, like: Likeness | None = None) -> tuple[ClusterPlan, list[str]]:
     """What to run, and what to remark on: what was not given is as the folder had it. Raises: ClusterError."""
     data: Path = options.data
     earlier = read_cluster(data) if (data / CLUSTER_FILE).exists() else None
+    if like is not None:
+        return _plan_like(options, like), list(like.remarks)
     brokers = options.brokers or (len(earlier.brokers) if earlier else 3)
+    ids = [b.id for b in earlier.brokers] if earlier is not None and brokers == len(earlier.brokers) else []
     log_dirs = options.log_dirs or (max(len(b.log_dirs) for b in earlier.brokers) if earlier else 1)
     racks = [rack.strip() for rack in (options.racks or "").split(",") if rack.strip()]
     remarks = []
     if earlier is not None:
         if options.racks is None:
             racks = [b.rack for b in earlier.brokers if b.rack is not None]
-        absent = [b.id for b in earlier.brokers if b.id > brokers]
+        absent = [] if ids else [b.id for b in earlier.brokers if b.id > brokers]
         if absent:
             names = ", ".join(map(str, absent))
             remarks.append(
@@ -144,11 +156,32 @@ def cluster_plan(options: argparse.Namespace) -> tuple[ClusterPlan, list[str]]:
         broker_processes=options.broker_processes,
         log_dir_count=log_dirs,
         log_level=options.log_level,
+        metrics_port=options.metrics_port,
+        ids=ids,
     )
     return plan, remarks
 
 
-async def _up(plan: ClusterPlan, remarks: Sequence[str]) -> int:
+def _plan_like(options: argparse.Namespace, like: Likeness) -> ClusterPlan:
+    count_of = len(like.brokers)
+    racks = [rack for rack in like.brokers.values() if rack is not None]
+    return plan_cluster(
+        data=options.data,
+        brokers=count_of,
+        controllers=options.controllers or 1,
+        racks=racks,
+        ports=range(options.bootstrap_port, options.bootstrap_port + count_of),
+        zookeeper_port=options.zookeeper_port,
+        settings=[*like.settings, *options.override],
+        broker_processes=options.broker_processes,
+        log_dir_count=like.log_dirs,
+        log_level=options.log_level,
+        metrics_port=options.metrics_port,
+        ids=list(like.brokers),
+    )
+
+
+async def _up(plan: ClusterPlan, remarks: Sequence[str], like: Likeness | None = None) -> int:
     console = Console(highlight=False, soft_wrap=True)
     processes = "" if len(plan.groups) == len(plan.brokers) else f" in {len(plan.groups)} processes"
     console.print(
@@ -161,9 +194,13 @@ async def _up(plan: ClusterPlan, remarks: Sequence[str]) -> int:
     try:
         async with _started(plan, console) as cluster, serve_control(cluster):
             console.print(f"bootstrap {plan.bootstrap}\nzookeeper {plan.zookeeper}\nlogs      {plan.data / 'logs'}")
+            if plan.metrics:
+                console.print(f"metrics   http://{next(iter(plan.metrics.values()))}/metrics and the ports after it")
             missing = await wait_until_whole(plan.bootstrap, [BrokerId(b.broker_id) for b in plan.brokers])
             if missing is not None:
                 console.print(f"not whole yet: {missing}; going on")
+            if like is not None:
+                await make_alike(plan.bootstrap, like, console)
             console.print("ready; Ctrl-C ends it. In another terminal: kwob status, kwob topics, kwob broker kill 1")
             await _tell_ends(cluster, console)
     finally:
@@ -174,11 +211,8 @@ async def _up(plan: ClusterPlan, remarks: Sequence[str]) -> int:
 @contextlib.asynccontextmanager
 async def _started(plan: ClusterPlan, console: Console) -> AsyncIterator[Cluster]:
     """The running cluster; on a terminal a bar shows how many brokers are up."""
-    progress = Progress(
-        TextColumn("brokers up"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
-        console=console, transient=True, disable=not console.is_terminal,
-    )  # fmt: skip
-    task = progress.add_task("", total=len(plan.brokers))
+    progress = bars(console)
+    task = progress.add_task("brokers up", total=len(plan.brokers))
     with progress:
         cluster = Cluster(plan, on_broker_up=lambda broker_id: progress.advance(task), on_note=console.print)
         await cluster.__aenter__()

@@ -18,6 +18,7 @@ from controller.admin.why.look import Locally
 from controller.local.cluster_file import CLUSTER_FILE, BrokerRow, ClusterError, ClusterRow, read_cluster
 from controller.local.fault_file import now_ms, read_faults, state_of, what
 from controller.local.flags import default_data, make_parser
+from controller.local.place import HOST
 from controller.wire import log_events as ev
 from controller.wire.fault_rows import FAULT_FILE, Fault, FaultError
 from controller.wire.types import BrokerId, TopicPartition
@@ -75,7 +76,7 @@ def main(argv: Sequence[str]) -> int:
 
 async def run(options: argparse.Namespace, machine: Machine) -> int:
     """As `main`, on the running loop."""
-    if options.data is None and options.bootstrap_server is None and options.zookeeper is None:
+    if options.data is None and ((options.bootstrap_server is None and options.zookeeper is None) or _is_of(options)):
         options.data = default_data()
     locally = None
     if options.data is not None:
@@ -88,6 +89,16 @@ async def run(options: argparse.Namespace, machine: Machine) -> int:
         options.zookeeper = options.zookeeper or row.zookeeper
         locally = look(options.data, row)
     return await explain(options, machine, _connector, locally, default_data())
+
+
+def _is_of(options: argparse.Namespace) -> bool:
+    """Whether the address that was given is one of the default data folder's cluster, which then tells more."""
+    try:
+        row = read_cluster(default_data())
+    except ClusterError:
+        return False
+    named = str(options.bootstrap_server or "").replace("localhost:", f"{HOST}:").split(",")
+    return options.zookeeper in (None, row.zookeeper) and bool(set(named) & set(row.bootstrap.split(",")))
 
 
 def _connector(zookeeper: str) -> ZkConnector:
@@ -142,8 +153,8 @@ def log_lines(cluster_file: Path) -> dict[TopicPartition, tuple[str, ...]]:
         topic, number = entry.get("topic"), entry.get("partition")
         if isinstance(topic, str) and isinstance(number, int):
             keys = ("reason", "isr", "leader", "offset")
-            told = ", ".join(f"{k} {entry[k]}" for k in keys if k in entry)
-            found[TopicPartition(topic, number)].append((when, f"log of {who}: {entry['event']} {told}".rstrip()))
+            details = ", ".join(f"{k} {entry[k]}" for k in keys if k in entry)
+            found[TopicPartition(topic, number)].append((when, f"log of {who}: {entry['event']} {details}".rstrip()))
     return {partition: tuple(dict.fromkeys(line for _, line in lines)) for partition, lines in found.items()}
 
 

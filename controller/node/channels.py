@@ -23,7 +23,7 @@ from controller.core.events import (
     TopicDeletionStopReplicaResponseReceived,
     UpdateMetadataResponseReceived,
 )
-from controller.node.timings import Times
+from controller.node.batch_lines import log_sent
 from controller.wire import log_events as ev
 from controller.wire import protocol
 from controller.wire.control import (
@@ -40,6 +40,7 @@ from controller.wire.control import (
     UpdateMetadataRequest,
 )
 from controller.wire.errors import ErrorCode
+from controller.wire.times import Times
 from controller.wire.types import Broker, BrokerId, TopicPartition
 from controller.world.client import BrokerConnection
 from controller.world.ports import Network
@@ -260,7 +261,7 @@ class _Channel:
                     )
                 await asyncio.sleep(RETRY_PAUSE_S)
                 continue
-            self._log.debug(ev.REQUEST_SENT, request=_name(request), partitions=len(request.partition_states))
+            log_sent(self._log, request, answer)
             self._answered(request, answer)
             return
 

@@ -30,11 +30,13 @@ from controller.core.effects import (
     Reply,
     Send,
     Trace,
+    Transitions,
     Write,
     drive,
 )
 from controller.core.events import ControllerState, Event, Expire, PartitionReassignmentIsrChange
 from controller.core.verdicts import Verdict, judge
+from controller.node.batch_lines import log_transitions
 from controller.node.channels import Channels
 from controller.node.timings import LoopGauges, Work
 from controller.wire import log_events as ev
@@ -98,10 +100,10 @@ class ControllerLoop:
 
     def __init__(
         self,
-        *,
         core: Core,
         zk: ZkAccess,
         channels: Channels,
+        *,
         clock: Clock,
         trace: Callable[[Trace], None],
         log: FilteringBoundLogger,
@@ -306,6 +308,8 @@ class ControllerLoop:
             case Log(event=name, fields=fields, level=level):
                 keys = {"event_type" if key == "event" else key: value for key, value in fields.items()}
                 getattr(self._log, level)(name, **{"controller_epoch": self._core.epoch, **keys})
+            case Transitions(done):
+                log_transitions(self._log, done, self._core.epoch)
             case Trace():
                 self._trace(effect)
             case _:

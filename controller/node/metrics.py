@@ -1,8 +1,7 @@
-"""Prometheus metrics over HTTP, named as jmx_exporter's usual rules (all lower case) name Kafka's MBeans.
+"""The metrics of a controller, named as jmx_exporter's usual rules (all lower case) name Kafka's MBeans.
 
-Read-only: a page is rendered by prometheus_client from the gauges as they are when it is asked for, and costs the same
-however many partitions there are. Source: spec controller.md §4.3, §4.4; Kafka 3.9 `ControllerStats`,
-`ControllerEventManager`, `ControllerChannelManager`.
+A page costs the same however many partitions there are. Source: spec controller.md §4.3, §4.4; Kafka 3.9
+`ControllerStats`, `ControllerEventManager`, `ControllerChannelManager`.
 """
 
 from __future__ import annotations
@@ -11,19 +10,15 @@ import asyncio
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
-from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric, SummaryMetricFamily
 from prometheus_client.registry import Collector
 
 from controller.core.events import ControllerState
 from controller.node.process import Controller
-from controller.node.timings import Times
 from controller.node.zk_watches import SESSION_STATES
-from controller.world.ports import Connection, Listener, Network
+from controller.wire.times import Times
+from controller.world.metrics_page import MetricsPage, add_times
 
-_REQUEST_BYTES_MAX: Final = 8_192
-_REQUEST_S: Final = 10.0
-_CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 #: `ControllerStats` timers with a historic name (spec §4.3).
 _TIMER_NAMES: Final = {
     ControllerState.BROKER_CHANGE: "leaderelection",
@@ -70,13 +65,13 @@ class ControllerCollector(Collector):
         gauges = loop.gauges
         yield GaugeMetricFamily(f"{_EVENT_MANAGER}_eventqueuesize", "events that wait", loop.queue_size)
         waited = SummaryMetricFamily(f"{_EVENT_MANAGER}_eventqueuetimems", "how long events waited, in ms")
-        _add_times(waited, {}, gauges.queue, gauges.queue_quantiles(self._now_s()))
+        add_times(waited, {}, gauges.queue, gauges.queue_quantiles(self._now_s()))
         yield waited
         for state in ControllerState:
             if state not in _UNTIMED:
                 name = _TIMER_NAMES.get(state, state.name.replace("_", "").lower())
                 took = SummaryMetricFamily(f"{_STATS}_{name}rateandtimems", "events, and how long they took, in ms")
-                _add_times(took, {}, times := gauges.events.get(state, _NO_TIMES), times.quantiles())
+                add_times(took, {}, times := gauges.events.get(state, _NO_TIMES), times.quantiles())
                 yield took
         yield CounterMetricFamily(
             f"{_STATS}_uncleanleaderelections",
@@ -98,7 +93,7 @@ class ControllerCollector(Collector):
         for broker_id, gauges in channels.items():
             label = (str(broker_id),)
             size.add_metric(label, gauges.queue_size)
-            _add_times(waited, {_BROKER[0]: label[0]}, gauges.queue, gauges.queue.quantiles())
+            add_times(waited, {_BROKER[0]: label[0]}, gauges.queue, gauges.queue.quantiles())
             answered.add_metric(label, gauges.requests)
             failed.add_metric(label, gauges.failures)
         yield from (size, waited, answered, failed)
@@ -106,7 +101,7 @@ class ControllerCollector(Collector):
     def _zookeeper(self) -> Iterator[Metric]:
         gauges = self._controller.zk.gauges
         took = SummaryMetricFamily(f"{_ZK_CLIENT}_zookeeperrequestlatencyms", "how long calls of ZooKeeper took, in ms")
-        _add_times(took, {}, gauges.latency, gauges.latency.quantiles())
+        add_times(took, {}, gauges.latency, gauges.latency.quantiles())
         yield took
         zk = self._controller.zk
         now, connected = zk.session_state, zk.connections
@@ -125,65 +120,8 @@ class ControllerCollector(Collector):
 _NO_TIMES: Final = Times()
 
 
-def _add_times(family: Metric, labels: dict[str, str], times: Times, quantiles: dict[float, float]) -> None:
-    """The samples of a timer. Kafka's timers have no sum; with it, a mean over any span can be had."""
-    for quantile, ms in quantiles.items():
-        family.add_sample(family.name, {**labels, "quantile": str(quantile)}, round(ms, 3))
-    family.add_sample(f"{family.name}_count", labels, times.count)
-    family.add_sample(f"{family.name}_sum", labels, round(times.total_ms, 3))
-
-
-def process_collector() -> Collector:
-    """CPU, memory and open files of this process (`process_*`), where the system tells them."""
-    return ProcessCollector(registry=None)
-
-
-class MetricsServer:
-    """Serves the page at `/metrics`; everything else is 404. `more` are collectors besides the controller's own."""
+class MetricsServer(MetricsPage):
+    """The page of a controller. `more` are collectors besides its own."""
 
     def __init__(self, controller: Controller, more: Iterable[Collector] = ()) -> None:
-        self.registry = CollectorRegistry()
-        self.registry.register(ControllerCollector(controller, asyncio.get_running_loop().time))
-        for collector in more:
-            self.registry.register(collector)
-        self._listener: Listener | None = None
-
-    async def listen(self, network: Network, host: str, port: int) -> tuple[str, int]:
-        """Binds the address and returns what was bound. Raises OSError."""
-        self._listener = await network.listen(host, port, self._serve)
-        return self._listener.address
-
-    async def close(self) -> None:
-        """Stops listening. Idempotent."""
-        if self._listener is not None:
-            await self._listener.close()
-
-    async def _serve(self, connection: Connection) -> None:
-        """One request per connection; a slow or wordy peer is closed."""
-        try:
-            async with asyncio.timeout(_REQUEST_S):
-                head = b""
-                while b"\r\n\r\n" not in head and len(head) < _REQUEST_BYTES_MAX:
-                    data = await connection.recv()
-                    if not data:
-                        return
-                    head += data
-                connection.send(self._response(head))
-                await connection.drain()
-        except (OSError, TimeoutError):
-            return
-
-    def _response(self, head: bytes) -> bytes:
-        words = head.split(b"\r\n", 1)[0].split(b" ")
-        path = words[1].split(b"?")[0] if len(words) == 3 else b""
-        if words[0] != b"GET" or path not in (b"/metrics", b"/"):
-            return _http("404 Not Found", b"try /metrics\n")
-        return _http("200 OK", generate_latest(self.registry))
-
-
-def _http(status: str, body: bytes) -> bytes:
-    head = (
-        f"HTTP/1.1 {status}\r\nContent-Type: {_CONTENT_TYPE}\r\n"
-        f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
-    )
-    return head.encode() + body
+        super().__init__([ControllerCollector(controller, asyncio.get_running_loop().time), *more])

@@ -134,12 +134,7 @@ class Controller:
             supervisor=self.supervisor,
         )
         self.loop = ControllerLoop(
-            core=BoundCore(state),
-            zk=self.zk,
-            channels=self.channels,
-            clock=world.clock,
-            trace=self._trace,
-            log=self._log,
+            BoundCore(state), self.zk, self.channels, clock=world.clock, trace=self._trace, log=self._log
         )
         self._configs = DynamicConfigs(
             controller_id=identity.controller_id,

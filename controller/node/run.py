@@ -23,7 +23,7 @@ from typing import Final, TextIO
 import structlog
 
 from controller.node import config
-from controller.node.metrics import MetricsServer, process_collector
+from controller.node.metrics import MetricsServer
 from controller.node.process import Controller, Identity, IdTaken, World
 from controller.rules.configs.listeners import ListenerError, ListenerProperties, plan_listeners
 from controller.rules.configs.settings import SettingError
@@ -32,6 +32,7 @@ from controller.wire.types import BrokerId
 from controller.wire.zk_operations import ZkUnreachable
 from controller.wire.znodes import ZnodeError
 from controller.world.help_text import help_end
+from controller.world.metrics_page import process_collector
 from controller.world.real import logs
 from controller.world.real.clock import SystemClock
 from controller.world.real.net import TcpNetwork
@@ -164,7 +165,7 @@ async def _run(
             await metrics.listen(world.network, *metrics_listener)
     except OSError as error:
         await controller.stop()
-        return _failed(f"cannot serve metrics on {metrics_listener}: {error.strerror or error}")
+        return _failed(str(error))
     halted = asyncio.ensure_future(controller.wait_halted())
     await asyncio.wait({signalled, halted}, return_when=asyncio.FIRST_COMPLETED)
     if metrics is not None:

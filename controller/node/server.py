@@ -69,12 +69,16 @@ class Server:
         self._node.set_result(node)
 
     async def close(self) -> None:
-        """Stops listening and closes all connections. Idempotent."""
-        for listener in self._listeners:
-            await listener.close()
+        """Answers nobody any more, closes all connections and stops listening. Idempotent. Raises: what a listener
+        raises that does not close; the others are closed."""
+        self._node.cancel()
+        self._node = asyncio.get_running_loop().create_future()  # who still gets in waits for ever
         for connection in list(self._connections):
             connection.close()
-        self._node.cancel()
+        ends = await asyncio.gather(*(listener.close() for listener in self._listeners), return_exceptions=True)
+        for error in ends:
+            if isinstance(error, BaseException):
+                raise error
 
     @property
     def connections(self) -> int:
@@ -136,7 +140,7 @@ class Server:
             return await api.handle(node, request)
         except KafkaError as error:
             node.log_unexpected(request, error)
-            return api.failed(request, error.code, error.told)
+            return api.failed(request, error.code, error.own_text)
         except ZkSessionExpired:
             return api.failed(request, ErrorCode.NOT_CONTROLLER, NOT_CONTROLLER_TEXT)
         except EventLost as error:

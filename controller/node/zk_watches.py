@@ -29,15 +29,14 @@ from controller.core.events import (
     ZkPartitionReassignment,
 )
 from controller.node.fenced_writes import write
-from controller.node.timings import Times
 from controller.wire import znodes
+from controller.wire.times import Times
 from controller.wire.types import BrokerId
 from controller.wire.zk_operations import Multi, WatchEvent, WatchKind, ZkOp, ZkResult, ZkSessionExpired, ZkWriteOp
 from controller.world.ports import ZkConnector, ZkSession
 
 # --- watches to events
 
-_CREATED_OR_CHANGED: Final = (WatchKind.CREATED, WatchKind.DATA_CHANGED)
 _FIXED: Final[dict[tuple[str, WatchKind], Event]] = {
     (znodes.ControllerZNode.path, WatchKind.CREATED): ControllerChange(),
     (znodes.ControllerZNode.path, WatchKind.DATA_CHANGED): ControllerChange(),

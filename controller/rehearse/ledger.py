@@ -154,13 +154,13 @@ class Ledger:
         found = {Trouble.MOVING} if assignment.is_being_reassigned else set()
         if state is None:
             return found
-        wanted = len(assignment.replicas) - len(assignment.adding_replicas)
-        min_isr = min(self._min_isr.get(topic_partition.topic, self._default_min_isr), max(wanted, 1))
+        full = len(assignment.replicas) - len(assignment.adding_replicas)
+        min_isr = min(self._min_isr.get(topic_partition.topic, self._default_min_isr), max(full, 1))
         if state.leader is None:
             found.add(Trouble.OFFLINE)
         if len(state.isr) < min_isr:
             found.add(Trouble.UNDER_MIN_ISR)
-        if len(state.isr) < wanted:
+        if len(state.isr) < full:
             found.add(Trouble.UNDER_REPLICATED)
         return found
 

@@ -141,7 +141,7 @@ class Operator:
     def _bring_back(self, brokers: list[BrokerId], event: events.AnyEvent) -> None:
         self._say(f"{_names(brokers)} started", event)
         for broker in brokers:
-            self._stage.start_broker(broker)
+            self._stage.start_broker(broker, after_ms=self._stage.scenario.broker_start)
 
     async def _pause(self, event: events.PauseReplication) -> None:
         brokers = self._brokers(event)

@@ -25,11 +25,14 @@ body { font: 15px/1.5 system-ui, sans-serif; color: var(--ink); background: var(
   max-width: 60rem; padding: 1rem; }
 h1 { font-size: 1.5rem; margin: 0 0 .3rem } h2 { font-size: 1.1rem; margin: 1.6rem 0 .4rem }
 .answer { font-size: 1.1rem } .bad { color: var(--bad) } .good { color: var(--good) } .soft { color: var(--soft) }
-ul { padding-left: 1.2rem } .scroll { overflow-x: auto; border-right: 3px solid var(--line) }
+ul { padding-left: 1.2rem } .scroll { overflow-x: auto }
 table { border-collapse: collapse; width: 100% } th, td { text-align: left; padding: .25rem .6rem .25rem 0;
   border-bottom: 1px solid var(--line); white-space: nowrap } td.n, th.n { text-align: right }
-svg { width: 100%; height: auto; display: block } svg text { fill: var(--soft); font: 11px system-ui, sans-serif }
+svg { width: 100%; height: auto; display: block; overflow: visible }
+svg text { fill: var(--soft); font: 11px system-ui, sans-serif }
 .axis { stroke: var(--line) } figure { margin: .6rem 0 } figcaption { color: var(--soft) }
+@media (max-width: 600px) { svg text { font-size: 21px } table { font-size: 13px }
+  th, td { white-space: normal; padding-right: .35rem } }
 """
 
 
@@ -57,24 +60,24 @@ def render(outcome: Outcome) -> str:
 
 def answer(outcome: Outcome) -> str:
     """The rehearsal in a sentence or two: when moves end, how full the fullest link is, what was lost."""
-    said = []
+    sentences = []
     if outcome.moves:
         if outcome.moves_end_ms is None:
-            said.append("The moves do not end within the rehearsal.")
+            sentences.append("The moves do not end within the rehearsal.")
         else:
-            said.append(f"The moves end at {clock(outcome.moves_end_ms)}.")
+            sentences.append(f"The moves end at {clock(outcome.moves_end_ms)}.")
     if outcome.peak_link_broker is not None:
-        said.append(
+        sentences.append(
             f"The fullest link is that of broker {outcome.peak_link_broker}: {outcome.peak_link:.0%} "
             f"at {clock(outcome.peak_link_ms)}."
         )
     offline = outcome.troubles["offline"]
-    said.append(
+    sentences.append(
         f"{offline.at_most} partitions are offline at once at the worst moment, {clock(offline.at_most_ms)}."
         if offline.partitions
         else "No partition goes offline."
     )
-    return " ".join(said)
+    return " ".join(sentences)
 
 
 def _warnings(outcome: Outcome) -> str:

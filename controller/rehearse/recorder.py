@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from broker_sim.fluid.plane import UNLIMITED
+from broker_sim.fluid.limits import UNLIMITED
 from controller.rehearse.ledger import Trouble
 from controller.rehearse.stage import Stage
 from controller.wire.types import BrokerId, TopicPartition
@@ -80,7 +80,7 @@ class Recorder:
         stage, now_ms = self.stage, self.stage.now_ms()
         use, counts = stage.plane.use(), stage.ledger.counts
         limits = {broker: stage.plane.limits(broker) for broker in use}
-        used = stage.disk_used()
+        used = stage.plane.disk_used()
         sample = Sample(
             at_ms=now_ms,
             offline=counts[Trouble.OFFLINE],
@@ -101,10 +101,8 @@ class Recorder:
         return sample
 
     def _note(self, sample: Sample) -> None:
-        for shares in (sample.link_out, sample.link_in):
-            for broker, share in shares.items():
-                if share is not None and share > self.peaks.link[0]:
-                    self.peaks.link = (share, broker, sample.at_ms)
+        peak = self.stage.plane.peak_link
+        self.peaks.link = (peak.share, peak.broker, max(0, round((peak.at_s - self.stage.began_s) * 1000)))
         for name in ("offline", "under_min_isr", "under_replicated"):
             self.peaks.note(name, getattr(sample, name), sample.at_ms)
         for shape in self.stage.scenario.cluster.brokers:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -102,7 +103,8 @@ def _quiet_logs() -> Iterator[None]:
         raise structlog.DropEvent
 
     before = structlog.get_config()
-    structlog.configure(processors=[drop], cache_logger_on_first_use=False)
+    errors_alone = structlog.make_filtering_bound_logger(logging.ERROR)  # so that nobody makes lines for nobody
+    structlog.configure(processors=[drop], wrapper_class=errors_alone, cache_logger_on_first_use=False)
     try:
         yield
     finally:

@@ -198,7 +198,12 @@ class BrokerLimits(BaseModel):
 
 
 class Scenario(BaseModel):
-    """A whole scenario, its cluster included. `end_ms` None: when nothing moves any more."""
+    """A whole scenario, its cluster included. `end_ms` None: when nothing moves any more.
+
+    `broker_start`: how long a broker's process takes from its start to its registration; `broker_stop`: how long, at
+    least, from the request to shut down to its end; `batch_bytes`: of producers' batches, where they are so large that
+    `replica.fetch.max.bytes` holds but a few (`broker_sim/fluid/fetching.py`).
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     name: str = "scenario"
@@ -207,6 +212,9 @@ class Scenario(BaseModel):
     limits: BrokerLimits = BrokerLimits()
     acks: Literal["all", "1"] = "all"
     controllers: Annotated[int, Field(ge=1, le=5)] = 2
+    broker_start: Ms = 0
+    broker_stop: Ms = 0
+    batch_bytes: Annotated[float, BeforeValidator(parse_bytes)] = 0.0
     seed: int = 1
     events: tuple[AnyEvent, ...] = ()
     end_ms: int | None = None

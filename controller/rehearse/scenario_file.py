@@ -30,7 +30,10 @@ from controller.wire import cluster_file
 from controller.wire.cluster_file import ClusterShape
 from controller.wire.fault_scenario import parse_time_ms
 
-_TOP: Final = ("name", "cluster", "settings", "limits", "acks", "controllers", "seed", "events", "faults", "end")
+_TOP: Final = (
+    "name", "cluster", "settings", "limits", "acks", "controllers", "broker_start", "broker_stop", "batch_bytes",
+    "seed", "events", "faults", "end",
+)  # fmt: skip
 #: Nothing that a person plans takes longer.
 END_MAX_MS: Final = 31 * 86_400_000
 

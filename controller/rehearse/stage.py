@@ -17,7 +17,9 @@ from broker_sim.fluid.broker import FluidBroker
 from broker_sim.fluid.broker import Machine as BrokerMachine
 from broker_sim.fluid.clients import Clients
 from broker_sim.fluid.copies import Copy
-from broker_sim.fluid.plane import UNLIMITED, DataPlane, Limits
+from broker_sim.fluid.fetching import Fetching
+from broker_sim.fluid.limits import UNLIMITED, Limits, PeakLink
+from broker_sim.fluid.plane import DataPlane
 from broker_sim.metadata_decoding import MetadataDecoder
 from broker_sim.registration import RegistrationRefused
 from controller.node import config as controller_config
@@ -66,7 +68,9 @@ class Stage:
         added = [BrokerId(event.id) for event in scenario.events if isinstance(event, AddBroker)]
         ids = [*(BrokerId(broker.id) for broker in shape.brokers), *added]
         self.racks: dict[BrokerId, str | None] = {BrokerId(b.id): b.rack for b in shape.brokers}
-        self.plane = DataPlane(ids, on_change=self._copy_changed)
+        self.properties = self._properties()
+        fetching = Fetching.of(self.properties, batch_bytes=scenario.batch_bytes)
+        self.plane = DataPlane(ids, on_change=self._copy_changed, fetching=fetching)
         self.clients = Clients(lambda: self.plane.now_s, self._rates_changed)
         self.brokers: dict[BrokerId, FluidBroker] = {}
         self.disks: dict[BrokerId, dict[TopicPartition, float]] = {broker: {} for broker in ids}
@@ -74,7 +78,7 @@ class Stage:
         self.machine_limits: dict[BrokerId, Limits] = {}
         self._decoder = MetadataDecoder()
         self._began_ms = world.clock.now_ms()
-        self.properties = self._properties()
+        self.began_s = 0.0
 
     def _properties(self) -> dict[str, str]:
         shape = self.scenario.cluster
@@ -128,7 +132,9 @@ class Stage:
             topic_partition = TopicPartition(name, number)
             for replica in shape.replicas:
                 in_sync = replica in shape.in_sync
-                self.disks[BrokerId(replica)][topic_partition] = float(shape.bytes) if in_sync else 0.0
+                size = float(shape.bytes) if in_sync else 0.0
+                self.disks[BrokerId(replica)][topic_partition] = size
+                self.plane.note_disk(BrokerId(replica), size)
             self.clients.expect(
                 topic_partition, in_bytes_per_s=shape.in_bytes_per_s, out_bytes_per_s=shape.out_bytes_per_s
             )
@@ -163,6 +169,8 @@ class Stage:
         self._began_ms = self.world.clock.now_ms()
         self.clients.begin()
         self.ledger.begin()
+        self.plane.peak_link = PeakLink()
+        self.began_s = self.plane.now_s
 
     async def until(self, condition: Callable[[], bool], what: str) -> None:
         """Waits for something that the start needs."""
@@ -175,8 +183,8 @@ class Stage:
         return condition()
 
     def _all_led(self) -> bool:
-        wanted = sum(1 for _, shape in self.scenario.cluster.partitions() if shape.leader_id is not None)
-        return sum(1 for _ in self.plane.streams()) >= wanted
+        expected = sum(1 for _, shape in self.scenario.cluster.partitions() if shape.leader_id is not None)
+        return sum(1 for _ in self.plane.streams()) >= expected
 
     def registered(self) -> set[BrokerId]:
         """Brokers that have a registration."""
@@ -186,11 +194,11 @@ class Stage:
         found = self.world.zookeeper.tree.get(path)
         return sorted(found.children) if found is not None else []
 
-    def start_broker(self, broker_id: BrokerId) -> None:
-        """Starts a broker that is down."""
+    def start_broker(self, broker_id: BrokerId, *, after_ms: int = 0) -> None:
+        """Starts a broker that is down; its process works for so long before it registers."""
         if broker_id not in self.brokers:
             self.brokers[broker_id] = self._broker(broker_id)
-            self.world.machine(f"broker-{broker_id}").start(self._run_broker(broker_id))
+            self.world.machine(f"broker-{broker_id}").start(self._run_broker(broker_id, after_ms / 1000))
 
     def _session_ms(self) -> int:
         return int(self.properties.get("zookeeper.session.timeout.ms", "18000"))
@@ -218,8 +226,9 @@ class Stage:
             log=self._log,
         )
 
-    async def _run_broker(self, broker_id: BrokerId) -> None:
+    async def _run_broker(self, broker_id: BrokerId, after_s: float) -> None:
         """With a supervisor: it is refused while the session of its predecessor lives."""
+        await asyncio.sleep(after_s)
         while True:
             try:
                 await self.brokers[broker_id].start()
@@ -238,9 +247,10 @@ class Stage:
 
     async def stop_broker(self, broker_id: BrokerId) -> None:
         """Controlled shutdown; returns when its process has ended."""
-        broker = self.brokers.get(broker_id)
+        broker, asked_ms = self.brokers.get(broker_id), self.now_ms()
         if broker is not None:
             await self.world.machine(f"broker-{broker_id}").run(broker.stop())
+            await asyncio.sleep(max(0, asked_ms + self.scenario.broker_stop - self.now_ms()) / 1000)
             self.brokers.pop(broker_id, None)
             self.world.machine(f"broker-{broker_id}").kill()
 
@@ -360,15 +370,6 @@ class Stage:
 
     def _rates_changed(self, topic_partition: TopicPartition, ingress: float, egress: float) -> None:
         self.plane.set_rates(topic_partition, ingress=ingress, egress=egress)
-
-    def disk_used(self) -> dict[BrokerId, float]:
-        """Bytes on each broker's disks now; of a broker that is down, what it left."""
-        return {
-            broker: sum(
-                (self.brokers[broker].replicas.sizes() if broker in self.brokers else self.disks[broker]).values()
-            )
-            for broker in self.disks
-        }
 
 
 def _prefixes(path: str) -> list[str]:

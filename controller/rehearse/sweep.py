@@ -19,13 +19,14 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
+from broker_sim.replay.errors import ReplayRefused
 from controller.rehearse import files
 from controller.rehearse.compare import figures
 from controller.rehearse.run import rehearse
 from controller.rehearse.scenario import ScenarioError
 from controller.rehearse.scenario_file import load
-from controller.rehearse.variants import Variant, play, severity, variants
-from controller.wire.cluster_file import ClusterFileError
+from controller.rehearse.variants import Variant, play, play_in, severity, variants, without_cluster
+from controller.wire.cluster_file import ClusterFileError, ClusterShape
 from controller.wire.fault_scenario import parse_time_ms
 from controller.world.exit_codes import INTERRUPTED
 
@@ -34,19 +35,24 @@ SWEEP_FILE: Final = "sweep.json"
 
 
 def run_in_processes(listed: Sequence[Variant], workers: int) -> Iterator[dict[str, Any]]:
-    """Rows as they come."""
+    """Rows in the order of the variants, as they come. All have the same cluster, which goes to each process once."""
     if workers == 1:
         yield from map(play, listed)
         return
-    with ProcessPoolExecutor(max_workers=workers) as pool:
-        yield from pool.map(play, listed)
+    cluster = listed[0].scenario.cluster
+    with ProcessPoolExecutor(max_workers=workers, initializer=_take_cluster, initargs=(cluster,)) as pool:
+        yield from pool.map(_play_here, map(without_cluster, listed))
 
 
-def run_on_spark(listed: Sequence[Variant], master: str) -> list[dict[str, Any]]:
-    """One Spark job, one task for each variant; rows in the order of the variants."""
-    from controller.rehearse.sweep_job import run_variants
+_cluster: list[ClusterShape] = []
 
-    return run_variants(listed, master)
+
+def _take_cluster(cluster: ClusterShape) -> None:
+    _cluster[:] = [cluster]
+
+
+def _play_here(variant: Variant) -> dict[str, Any]:
+    return play_in(_cluster[0], variant)
 
 
 def main(argv: Sequence[str]) -> int:
@@ -62,7 +68,7 @@ def main(argv: Sequence[str]) -> int:
         outcome = rehearse(next(v for v in listed if v.name == worst["variant"]).scenario)
         files.write(outcome, options.out)
         (options.out / SWEEP_FILE).write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
-    except (ScenarioError, ClusterFileError, files.OutError, ValueError, OSError) as error:
+    except (ScenarioError, ClusterFileError, files.OutError, ReplayRefused, ValueError, OSError) as error:
         print(f"kwob rehearse sweep: {error}", file=sys.stderr)
         return _REFUSED
     except KeyboardInterrupt:
@@ -73,12 +79,19 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _run(listed: Sequence[Variant], options: argparse.Namespace) -> list[dict[str, Any]]:
-    if options.master:
-        return run_on_spark(listed, options.master)
     console = Console(stderr=True)
-    rows = []
+    rows: list[dict[str, Any]] = []
     with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("rehearsals", total=len(listed))
+        if options.master:
+            from controller.rehearse.sweep_job import run_variants  # only here: Spark takes a while to import
+
+            for found in run_variants(listed, listed[0].scenario.cluster, options.master):
+                if isinstance(found, int):
+                    bar.update(task, completed=found)
+                else:
+                    rows = found
+            return rows
         for row in run_in_processes(listed, min(options.workers, len(listed))):
             rows.append(row)
             bar.update(task, advance=1, description=row["variant"])

@@ -1,31 +1,22 @@
-"""A sweep as one Spark job: one row in, one task, one row out. The only module of this room that imports pyspark."""
+"""A sweep as one Spark job: one variant in, one task, one row out. The only module of this room that needs pyspark."""
 
 from __future__ import annotations
 
-import json
-import pickle
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import Any
 
-from pyspark.sql import SparkSession
-
-from controller.rehearse.variants import play
-
-if TYPE_CHECKING:
-    from controller.rehearse.variants import Variant
-
-
-def run_variants(listed: Sequence[Variant], master: str) -> list[dict[str, Any]]:
-    """The rows, in the order of the variants. The session ends with the job."""
-    spark = SparkSession.builder.master(master).appName("kwob rehearse sweep").getOrCreate()
-    try:
-        packed = [(number, pickle.dumps(variant)) for number, variant in enumerate(listed)]
-        rows = spark.sparkContext.parallelize(packed, numSlices=len(packed)).mapPartitions(_play).collect()
-        return [json.loads(text) for _, text in sorted(rows)]
-    finally:
-        spark.stop()
+from broker_sim.replay.many import play_on
+from broker_sim.replay.session import spark_session
+from controller.rehearse.variants import Variant, play_in, without_cluster
+from controller.wire.cluster_file import ClusterShape
 
 
-def _play(rows: Iterator[tuple[int, bytes]]) -> Iterator[tuple[int, str]]:
-    for number, packed in rows:
-        yield number, json.dumps(play(pickle.loads(packed)))
+def run_variants(listed: Sequence[Variant], cluster: ClusterShape, master: str) -> Iterator[int | list[dict[str, Any]]]:
+    """How many are done, as it becomes known; at last the rows, in the order of the variants.
+
+    The cluster goes to each machine once. The session ends with the job. Raises ReplayRefused where Spark does not
+    start.
+    """
+    with spark_session(master) as spark:
+        yield from play_on(spark, [without_cluster(variant) for variant in listed], partial(play_in, cluster))

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from controller.rehearse.run import rehearse
-from controller.rehearse.scenario import Kill, Reassign, Scenario, ScenarioError, parse_bytes
+from controller.rehearse.scenario import AddBroker, Kill, Reassign, Scenario, ScenarioError, parse_bytes
+from controller.wire.cluster_file import BrokerShape, ClusterShape
+
+_NO_CLUSTER: Final = ClusterShape(brokers=(BrokerShape(id=0),))
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +54,7 @@ def with_throttle(scenario: Scenario, rate: float | None, batch: int | None = No
     """The scenario, its reassignments under that throttle, and in such batches where they are given."""
     events = [
         event.model_copy(update={"throttle": rate, **({} if batch is None else {"batch": batch})})
-        if isinstance(event, Reassign)
+        if isinstance(event, (AddBroker, Reassign))
         else event
         for event in scenario.events
     ]
@@ -79,6 +82,16 @@ def _range(text: str) -> Iterable[int]:
 def play(variant: Variant) -> dict[str, Any]:
     """One row: the variant's name and the summary of its outcome."""
     return {"variant": variant.name, **rehearse(variant.scenario).summary()}
+
+
+def without_cluster(variant: Variant) -> Variant:
+    """Light to send: all variants of a sweep have the same cluster, and it is the large part."""
+    return Variant(variant.name, variant.scenario.model_copy(update={"cluster": _NO_CLUSTER}))
+
+
+def play_in(cluster: ClusterShape, variant: Variant) -> dict[str, Any]:
+    """As `play`, of a variant that was sent `without_cluster`."""
+    return play(Variant(variant.name, variant.scenario.model_copy(update={"cluster": cluster})))
 
 
 def severity(row: dict[str, Any]) -> tuple[float, ...]:

@@ -32,10 +32,10 @@ class Cluster(Programs):
         world.zookeeper.on_commit.append(self.invariants.check)
 
     def healthy(self) -> bool:
-        """All brokers are there, and each partition has all replicas in sync and a leader among them."""
+        """All brokers are there, and each partition has all replicas in sync, and a leader among them."""
         return self.registered() == set(self.broker_ids) and all(
             (state := self.state(*tp)) is not None
-            and set(state["isr"]) == set(self.assignment(*tp))
+            and set(self.assignment(*tp)) <= set(state["isr"])
             and state["leader"] in state["isr"]
             for tp in self.partitions()
         )
@@ -105,8 +105,8 @@ class Cluster(Programs):
     async def create_topic(self, topic: str, assignments: Sequence[Sequence[int]]) -> None:
         """Asks for the topic until it is there."""
         rows = [{"partition_index": n, "broker_ids": list(ids)} for n, ids in enumerate(assignments)]
-        wanted = {"name": topic, "num_partitions": -1, "replication_factor": -1, "assignments": rows, "configs": []}
-        body = {"topics": [wanted], "timeout": 10_000, "validate_only": False}
+        topic_row = {"name": topic, "num_partitions": -1, "replication_factor": -1, "assignments": rows, "configs": []}
+        body = {"topics": [topic_row], "timeout": 10_000, "validate_only": False}
         for _ in range(20):
             answer = await self.ask_controller(ApiKey.CREATE_TOPICS, 4, body)
             if answer.topics[0].error_code in (0, 36):
@@ -142,5 +142,9 @@ class Cluster(Programs):
 
     def ill(self) -> str:
         """What is not as it should be."""
-        states = {f"{tp[0]}-{tp[1]}": self.state(*tp) for tp in self.partitions()}
-        return f"registered {sorted(self.registered())}, controller {self.active_controller()}, {states}"
+        states = {
+            f"{tp[0]}-{tp[1]}": (f"replicas {self.assignment(*tp)}", self.state(*tp))
+            for tp in self.partitions()
+            if (state := self.state(*tp)) is None or not set(self.assignment(*tp)) <= set(state["isr"])
+        }
+        return f"registered {sorted(self.registered())}, controller {self.active_controller()}, not whole {states}"

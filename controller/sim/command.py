@@ -11,13 +11,15 @@ import json
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Final
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from controller.sim.many import Tally, play_in_processes, workers_of_this_machine
-from controller.sim.plan import Plan, draw_plan
+from controller.sim.plan import Plan, draw_plan, plan_of
 from controller.sim.play import KINDS, Outcome, play
 from controller.sim.report import command_of, outcome_value, print_failure, print_world, tally_text
 from controller.sim.shape import ShapeError
@@ -107,8 +109,24 @@ def _until(seeds: Iterable[int], deadline_s: float) -> Iterator[int]:
 
 
 def _plan(options: argparse.Namespace) -> Plan:
-    plan = draw_plan(options.seed, KINDS, options.set)
+    if options.plan is None:
+        plan = draw_plan(options.seed, KINDS, options.set)
+    else:
+        plan = _written_plan(options.plan, options.seed)
+        plan = replace(plan, shape=plan.shape.with_text(options.set))
     return plan if options.only is None else plan.only(options.only)
+
+
+def _written_plan(path: Path, seed: int) -> Plan:
+    """The plan of this seed in a file: what `repeat --json` printed, or a list of such. Raises: ShapeError."""
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+        rows = value if isinstance(value, list) else [value]
+        return plan_of(next(row for row in rows if row["seed"] == seed))
+    except StopIteration:
+        raise ShapeError(f"{path} has no plan of seed {seed}") from None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ShapeError(f"{path} is no plan, as `kwob sim repeat SEED --json` prints it: {error!r}") from error
 
 
 def _repeat(options: argparse.Namespace, console: Console) -> int:
@@ -196,6 +214,7 @@ def command_line() -> argparse.ArgumentParser:
     smaller.add_argument("--plays", type=_positive, default=PLAYS_MAX, help=f"worlds to try (default {PLAYS_MAX})")
     for each in (repeat, smaller):
         each.add_argument("seed", type=int)
+        each.add_argument("--plan", type=Path, metavar="FILE", help="the world as `repeat --json` wrote it down")
         each.add_argument("--only", type=_numbers, metavar="N,N", help="these steps alone; none: no step")
     for each in (run, repeat, smaller):
         each.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="an option of the world")

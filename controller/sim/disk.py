@@ -28,10 +28,10 @@ class SimulatedDisk(Files):
         self.failing: dict[Path, int] = {}
         self.lost_bytes = 0
         self._chance, self._now_s = chance, now_s
-        #: file -> bytes that would survive; only files with more than that
-        self._synced: dict[Path, int] = {}
-        #: file replaced without a sync -> (its content before, when)
-        self._before: dict[Path, tuple[bytes | None, float]] = {}
+        #: path of a file -> bytes that would survive; only files with more than that
+        self._synced: dict[str, int] = {}
+        #: path of a file replaced without a sync -> (its content before, when)
+        self._before: dict[str, tuple[bytes | None, float]] = {}
 
     def _fail(self, operation: str, path: Path) -> None:
         for folder, code in self.failing.items():
@@ -40,44 +40,50 @@ class SimulatedDisk(Files):
 
     def append(self, path: Path, data: bytes) -> None:
         """See `Files.append`."""
-        if path not in self._synced:
-            self._synced[path] = path.stat().st_size if path.exists() else 0
+        if str(path) not in self._synced:
+            self._synced[str(path)] = path.stat().st_size if path.exists() else 0
         super().append(path, data)
 
     def synced_bytes(self, path: Path) -> int | None:
         """How much of a file would survive; None for all."""
-        return self._synced.get(path)
+        return self._synced.get(str(path))
+
+    def unsynced_folders(self) -> set[str]:
+        """The folders that have a file of which a part waits for a sync."""
+        return {name.rpartition("/")[0] for name in self._synced}
 
     def sync(self, path: Path) -> None:
         """See `Files.sync`; at once."""
         self._ask("sync", path)
-        self._synced.pop(path, None)
+        self._synced.pop(str(path), None)
 
     def resize(self, path: Path, size: int) -> None:
         """See `Files.resize`; lasts at once."""
         super().resize(path, size)
-        if path in self._synced:
-            self._synced[path] = min(self._synced[path], size)
+        if str(path) in self._synced:
+            self._synced[str(path)] = min(self._synced[str(path)], size)
 
     def rename(self, path: Path, to: Path) -> None:
         """See `Files.rename`."""
         super().rename(path, to)
+        name, below = str(path), f"{path}/"
         for table in (self._synced, self._before):
-            for old in [each for each in table if each == path or path in each.parents]:
-                table[to / old.relative_to(path)] = table.pop(old)  # type: ignore[assignment]  # either table
+            for old in [each for each in table if each == name or each.startswith(below)]:
+                table[str(to) + old.removeprefix(name)] = table.pop(old)  # type: ignore[assignment]  # either table
 
     def replace(self, path: Path, content: bytes, *, sync: bool) -> None:
         """See `Files.replace`."""
         self._ask("replace", path)
         if sync:
-            self._before.pop(path, None)
-        elif path not in self._before or self._now_s() - self._before[path][1] > WRITE_BACK_S:
-            self._before[path] = (path.read_bytes() if path.exists() else None, self._now_s())
+            self._before.pop(str(path), None)
+        elif str(path) not in self._before or self._now_s() - self._before[str(path)][1] > WRITE_BACK_S:
+            self._before[str(path)] = (path.read_bytes() if path.exists() else None, self._now_s())
         path.write_bytes(content)
 
     def lose_power(self) -> None:
         """The machine is off: what was not synced is gone, or there in part. For a broker that does not run."""
-        for path, synced in sorted(self._synced.items()):
+        for name, synced in sorted(self._synced.items()):
+            path = Path(name)
             size = path.stat().st_size if path.exists() else 0
             if size > synced:
                 kept = self._chance.choice((synced, size, self._chance.randint(synced, size)))
@@ -85,7 +91,8 @@ class SimulatedDisk(Files):
                 os.truncate(path, kept)
                 if kept < size and self._chance.random() < 0.3:
                     os.truncate(path, size)  # the length was written, the bytes were not: zeros
-        for path, (content, at_s) in sorted(self._before.items()):
+        for name, (content, at_s) in sorted(self._before.items()):
+            path = Path(name)
             if self._now_s() - at_s <= WRITE_BACK_S and path.parent.exists() and self._chance.random() < 0.5:
                 if content is None:
                     path.unlink(missing_ok=True)

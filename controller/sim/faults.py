@@ -6,16 +6,31 @@ import errno
 from collections.abc import Callable
 from typing import Final
 
+from controller.sim.shape import TOPIC
 from controller.sim.turn import NothingThere, Turn
-from controller.wire.zk_operations import Check, Create, Delete, GetChildren, GetData, Multi, SetData, ZkCode, ZkOp
+from controller.wire.zk_operations import (
+    Check,
+    Create,
+    Delete,
+    GetChildren,
+    GetData,
+    Multi,
+    SetData,
+    ZkCode,
+    ZkOp,
+    ZkResult,
+)
 from controller.world.simulated.net import Latency
 from controller.world.simulated.world import ZOOKEEPER
+from controller.world.simulated.zk_session import SimulatedSession
 
 #: What ZooKeeper may refuse.
 REFUSED_PATHS: Final = (
     *("/brokers/topics/t/partitions/0/state", "/brokers/topics/t", "/brokers/ids", "/brokers/topics"),
     *("/brokers/topics/t/partitions/1/state", "/admin/reassign_partitions"),
 )
+#: How long a fault that waits for a write waits.
+WAITS_FOR_WRITES_S: Final = 15.0
 
 
 def kill(turn: Turn) -> str:
@@ -89,6 +104,40 @@ def cut_zookeeper(turn: Turn) -> str:
     return name
 
 
+def zombie(turn: Turn) -> str:
+    """A leader is cut off from ZooKeeper and all controllers, perhaps from all brokers; clients still reach it."""
+    cluster = turn.cluster
+    leads = {(cluster.state(*tp) or {}).get("leader") for tp in cluster.partitions() if tp[0] == TOPIC}
+    number = turn.one_of(sorted(set(cluster.brokers) & leads - cluster.paused))
+    name, is_alone = turn.name(number), turn.chance.random() < 0.7
+    far = cluster.numbers() if is_alone else cluster.controller_ids
+    cut = [turn.name(other) for other in far if other != number]
+    for other in (*cut, ZOOKEEPER):
+        cluster.world.partition(name, other)
+    for_s = turn.chance.choice((4.0, 10.0, 20.0))
+
+    def end() -> None:
+        for other in cut:
+            cluster.world.network.heal(name, other)
+        if number not in cluster.paused:
+            cluster.world.zookeeper.heal(name)
+
+    cluster.later(for_s, end)
+    return f"{name} {'alone' if is_alone else 'with the other brokers'} for {for_s} s"
+
+
+def lagging_follower(turn: Turn) -> str:
+    """A broker hears all others late: it follows, and hardly keeps up."""
+    cluster = turn.cluster
+    number = turn.one_of(sorted(cluster.brokers))
+    most_s = turn.chance.choice((0.3, 1.0, 2.0))
+    for other in cluster.broker_ids:
+        if other != number:
+            latency = Latency(min_s=most_s / 2, max_s=most_s)
+            cluster.world.network.set_latency(turn.name(other), turn.name(number), latency)
+    return f"{turn.name(number)} up to {most_s} s"
+
+
 def heal(turn: Turn) -> str:
     """No cut is left; what is paused stays deaf to ZooKeeper."""
     cluster = turn.cluster
@@ -97,6 +146,56 @@ def heal(turn: Turn) -> str:
     for number in sorted(cluster.paused):
         cluster.world.zookeeper.cut(turn.name(number))
     return "all cuts"
+
+
+def kill_at_write(turn: Turn) -> str:
+    """A program is killed at one of its next writes to ZooKeeper, which is done; its answer does not arrive."""
+    cluster = turn.cluster
+    number = turn.one_of(_preferably_active(turn))
+    nth, again_s = turn.chance.choice((1, 1, 2, 3, 4, 6, 9)), turn.chance.choice((0.3, 4.0, 12.0))
+
+    def die() -> None:
+        cluster.kill(number)
+        cluster.later(again_s, lambda: cluster.start_one(number))
+
+    _at_write(turn, number, nth, die)
+    return f"{turn.name(number)} at its write {nth}, back after {again_s} s"
+
+
+def expire_at_write(turn: Turn) -> str:
+    """ZooKeeper ends a program's session right after one of its next writes."""
+    number = turn.one_of(_preferably_active(turn))
+    server, name, nth = turn.cluster.world.zookeeper, turn.name(number), turn.chance.choice((1, 1, 2, 3, 5))
+
+    def end() -> None:
+        for session, machine in sorted(server.sessions.items()):
+            if machine == name:
+                server.expire_session(session)
+
+    _at_write(turn, number, nth, end)
+    return f"{name} at its write {nth}"
+
+
+def _preferably_active(turn: Turn) -> list[int]:
+    """Who is in office, or else anybody who runs."""
+    active = turn.cluster.active_controller()
+    if active in turn.cluster.controllers and active is not None and turn.chance.random() < 0.7:
+        return [active]
+    return turn.cluster.running()
+
+
+def _at_write(turn: Turn, number: int, nth: int, action: Callable[[], None]) -> None:
+    """Does it right after the n-th write of this program from now on, before its answer; gives up after a while."""
+    server, name, left = turn.cluster.world.zookeeper, turn.name(number), [nth]
+
+    def operation(session: SimulatedSession, op: ZkOp, result: ZkResult) -> None:
+        if session.machine == name and result.ok and isinstance(op, Multi | SetData | Create | Delete) and left[0] > 0:
+            left[0] -= 1
+            if left[0] == 0:
+                turn.cluster.later(0.0, action)
+
+    server.on_operation.append(operation)
+    turn.cluster.later(WAITS_FOR_WRITES_S, lambda: server.on_operation.remove(operation))
 
 
 def expire(turn: Turn) -> str:
@@ -203,8 +302,18 @@ def quiet(turn: Turn) -> str:
 FAULTS: Final[dict[str, Callable[[Turn], str]]] = {
     each.__name__: each
     for each in (
-        *(kill, start, pause, resume, bounce, kill_many, cut, cut_one_way, cut_zookeeper, heal, expire, disconnect),
-        *(drop_connections, slow_link, slow_zookeeper, lossy_zookeeper, stop_zookeeper, refuse, clock_jump),
-        *(fail_log_dir, quiet),
+        *(kill, start, pause, resume, bounce, kill_many, cut, cut_one_way, cut_zookeeper, zombie, heal, expire),
+        *(
+            disconnect,
+            drop_connections,
+            slow_link,
+            lagging_follower,
+            slow_zookeeper,
+            lossy_zookeeper,
+            stop_zookeeper,
+            refuse,
+            clock_jump,
+        ),
+        *(fail_log_dir, kill_at_write, expire_at_write, quiet),
     )
 }

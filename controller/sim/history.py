@@ -51,6 +51,8 @@ class History:
         self.broker_epochs: defaultdict[int, set[int]] = defaultdict(set)
         #: Every replica that a partition's assignment ever had, by the topic's czxid.
         self.replicas: defaultdict[tuple[int, str, int], set[int]] = defaultdict(set)
+        #: topic -> the names of all settings of its own that it ever had
+        self.configured: defaultdict[str, set[str]] = defaultdict(set)
         #: topic -> (czxid, content) as last seen
         self.topics: dict[str, tuple[int, dict[str, Any]]] = {}
 
@@ -58,9 +60,10 @@ class History:
         """After each change."""
         for event in events:
             if event.kind in (WatchKind.CREATED, WatchKind.DATA_CHANGED):
-                self._changed(event.path)
+                self.changed(event.path)
 
-    def _changed(self, path: str) -> None:
+    def changed(self, path: str) -> None:
+        """Looks at a znode that was created or written."""
         znode = self._tree.get(path)
         if znode is None:
             return
@@ -72,6 +75,8 @@ class History:
                 self.topics[match[1]] = (znode.czxid, content)
                 for number, replicas in content["partitions"].items():
                     self.replicas[znode.czxid, match[1], int(number)] |= set(replicas)
+        elif path.startswith("/config/topics/"):
+            self.configured[path.rpartition("/")[2]] |= set((parsed(znode.payload) or {}).get("config") or ())
         elif path.startswith("/brokers/ids/"):
             self.broker_epochs[int(path.rpartition("/")[2])].add(znode.czxid)
         elif path.startswith("/admin/delete_topics/"):

@@ -15,6 +15,7 @@ from controller.world.simulated.znode_tree import ZnodeTree
 
 NO_LEADER = -1
 _STATE = re.compile(r"/brokers/topics/([^/]+)/partitions/(\d+)/state")
+_TOPIC = re.compile(r"/brokers/topics/([^/]+)")
 
 
 class Invariants:
@@ -23,6 +24,8 @@ class Invariants:
     def __init__(self, tree: ZnodeTree) -> None:
         self._tree = tree
         self._leaders: dict[tuple[int, str, int], dict[int, int]] = {}  # (czxid of topic, topic, partition) -> by epoch
+        #: as above -> all that were ever replicas: a leader that has not heard of a cancelled move may take one in
+        self._replicas: dict[tuple[int, str, int], set[int]] = {}
         self._controller_epoch = -1
         self.broken: list[str] = []
         self.checked = 0
@@ -31,10 +34,17 @@ class Invariants:
         """Hang it on the server's `on_commit`."""
         for event in events:
             if event.kind in (WatchKind.CREATED, WatchKind.DATA_CHANGED):
-                if match := _STATE.fullmatch(event.path):
+                if match := _TOPIC.fullmatch(event.path):
+                    self._note_replicas(event.path, match[1])
+                elif match := _STATE.fullmatch(event.path):
                     self._check_state(event.path, match[1], int(match[2]))
                 elif event.path == "/controller_epoch":
                     self._check_controller_epoch()
+
+    def _note_replicas(self, path: str, topic: str) -> None:
+        if (znode := self._tree.get(path)) is not None:
+            for number, replicas in json.loads(znode.payload or b'{"partitions":{}}')["partitions"].items():
+                self._replicas.setdefault((znode.czxid, topic, int(number)), set()).update(replicas)
 
     def _check_controller_epoch(self) -> None:
         znode = self._tree.get("/controller_epoch")
@@ -53,7 +63,8 @@ class Invariants:
         name = f"{topic}-{partition} {state} replicas {replicas}"
         self._expect(bool(isr), f"empty ISR: {name}")
         self._expect(len(set(isr)) == len(isr), f"ISR with doubles: {name}")
-        self._expect(set(isr) <= set(replicas), f"ISR beyond the replicas: {name}")
+        ever = self._replicas.get((parent.czxid, topic, partition), set()) | set(replicas)
+        self._expect(set(isr) <= ever, f"ISR beyond the replicas: {name}")
         self._expect(leader == NO_LEADER or leader in isr, f"leader outside the ISR: {name}")
         self._expect(state["controller_epoch"] <= self._controller_epoch, f"controller epoch of the future: {name}")
         leaders = self._leaders.setdefault((parent.czxid, topic, partition), {})

@@ -9,8 +9,9 @@ import json
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
+from controller.sim.faults import kill_at_write
 from controller.sim.shape import TOPIC
-from controller.sim.turn import Turn
+from controller.sim.turn import NothingThere, Turn
 from controller.wire.protocol import ApiKey
 from controller.wire.zk_operations import Create, Delete, SetData, ZkOp
 
@@ -28,13 +29,13 @@ async def create_topic(turn: Turn) -> str:
     topic = turn.chance.choice(SIDE_TOPICS)
     turn.cluster.deletable.add(topic)
     count, factor = turn.chance.choice((1, 2, 5)), turn.chance.choice((1, 2, 3))
-    wanted: dict[str, Any] = {"name": topic, "num_partitions": -1, "replication_factor": -1, "configs": []}
+    topic_row: dict[str, Any] = {"name": topic, "num_partitions": -1, "replication_factor": -1, "configs": []}
     if turn.chance.random() < 0.5:
         rows = [{"partition_index": n, "broker_ids": turn.replicas(factor)} for n in range(count)]
-        wanted |= {"assignments": rows}
+        topic_row |= {"assignments": rows}
     else:
-        wanted |= {"assignments": [], "num_partitions": count, "replication_factor": factor}
-    body = {"topics": [wanted], "timeout": 1_000, "validate_only": False}
+        topic_row |= {"assignments": [], "num_partitions": count, "replication_factor": factor}
+    body = {"topics": [topic_row], "timeout": 1_000, "validate_only": False}
     return f"{topic} {count} x {factor}: {await _ask(turn, ApiKey.CREATE_TOPICS, 4, body)}"
 
 
@@ -175,6 +176,94 @@ async def roll(turn: Turn) -> str:
     return f"brokers {rolled}"
 
 
+async def duel(turn: Turn) -> str:
+    """Two replicas of a partition lead in turns, each while the other is down, so that neither follows the other."""
+    cluster = turn.cluster
+    topic, partition = turn.one_of([tp for tp in cluster.partitions() if tp[0] == TOPIC])
+    replicas = cluster.assignment(topic, partition)
+    if len(replicas) < 2:
+        raise NothingThere
+    one, other = replicas[:2]
+    shape = cluster.shape
+    expires_s = (shape.session_timeout_ms if shape else 6000) / 1000 + 0.7
+    for third in replicas[2:]:
+        cluster.kill(third)
+    for _ in range(turn.chance.choice((2, 3, 4))):
+        cluster.kill(one)
+        cluster.start_one(other)
+        await cluster.world.sleep(expires_s + turn.chance.choice((0.5, 1.5)))
+        one, other = other, one
+    for number in replicas:
+        cluster.start_one(number)
+    return f"{topic}-{partition}: brokers {one} and {other}"
+
+
+async def act_and_fail_over(turn: Turn) -> str:
+    """Something is asked for, and whoever is in office dies at one of the writes that it does for it."""
+    asked = turn.chance.choice((create_topic, delete_topic, grow_topic, reassign, reassign_many, elect, shut_down))
+    nth = kill_at_write(turn)
+    return f"{asked.__name__} {await asked(turn)}; {nth}"
+
+
+async def act_and_stall(turn: Turn) -> str:
+    """Something is asked for, and whoever is in office stands still until another has been elected, and goes on."""
+    cluster = turn.cluster
+    active = cluster.active_controller()
+    if active is None or active not in cluster.controllers or active in cluster.paused:
+        raise NothingThere
+    asked = turn.chance.choice((create_topic, delete_topic, reassign, reassign_many))
+    expires_s = (cluster.shape.session_timeout_ms if cluster.shape else 6000) / 1000 + 1.0
+
+    def stall() -> None:
+        if active in cluster.controllers and active not in cluster.paused:
+            cluster.pause(active)
+            cluster.later(expires_s, lambda: cluster.resume(active))
+
+    cluster.later(turn.chance.choice((0.0, 0.003, 0.006, 0.012)), stall)
+    return f"{asked.__name__} {await asked(turn)}; {turn.name(active)} stalls"
+
+
+async def move_and_lose_the_target(turn: Turn) -> str:
+    """A move begins, one of its new replicas dies, and comes back while the move waits for it."""
+    cluster = turn.cluster
+    topic, partition = turn.one_of(cluster.partitions())
+    replicas = turn.replicas(turn.chance.choice((2, 3)))
+    target = turn.one_of(
+        [r for r in replicas if r in cluster.brokers and r not in cluster.assignment(topic, partition)]
+    )
+    if turn.chance.random() < 0.5:
+        cluster.kill(target)
+    went = await _reassign(turn, {(topic, partition): replicas})
+    cluster.kill(target)
+    await cluster.world.sleep(turn.chance.choice((0.5, 5.0, 9.0)))
+    cluster.start_one(target)
+    return f"{topic}-{partition} to {replicas}: {went}; broker {target} was away"
+
+
+async def bounce_unseen(turn: Turn) -> str:
+    """A broker comes back within the time in which the controller, which is paused, hears nothing of it."""
+    cluster = turn.cluster
+    active = cluster.active_controller()
+    number = turn.one_of(sorted(set(cluster.brokers) - cluster.paused))
+    if active is None or active not in cluster.controllers or active in cluster.paused:
+        raise NothingThere
+    before = cluster.world.zookeeper.tree.get(f"/brokers/ids/{number}")
+    for session, machine in sorted(cluster.world.zookeeper.sessions.items()):
+        if machine == turn.name(number):
+            cluster.world.zookeeper.expire_session(session)
+    cluster.machine(active).suspend()
+    cluster.kill(number)
+    cluster.start_one(number)
+    for _ in range(20):
+        await cluster.world.sleep(0.1)
+        now = cluster.world.zookeeper.tree.get(f"/brokers/ids/{number}")
+        if now is not None and (before is None or now.czxid != before.czxid):
+            break
+    if active in cluster.controllers and active not in cluster.paused:
+        cluster.machine(active).go_on()
+    return f"{turn.name(number)} while {turn.name(active)} is busy"
+
+
 async def foreign_znode(turn: Turn) -> str:
     """Somebody else writes to ZooKeeper: right things, and things that do not parse."""
     ops: list[ZkOp] = [
@@ -227,6 +316,7 @@ OPERATIONS: Final[dict[str, Callable[[Turn], Awaitable[str]]]] = {
     for each in (
         *(create_topic, delete_topic, recreate_topic, grow_topic, reassign, reassign_many, cancel_reassignment),
         *(reassign_by_znode, elect, elect_by_znode, alter_topic_config, alter_broker_config, move_log_dir),
-        *(delete_records, shut_down, roll, foreign_znode),
+        *(delete_records, shut_down, roll, duel, bounce_unseen, act_and_fail_over),
+        *(act_and_stall, move_and_lose_the_target, foreign_znode),
     )
 }

@@ -9,8 +9,9 @@ Source: Groce et al., Swarm Testing, ISSTA 2012.
 from __future__ import annotations
 
 import random
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from controller.sim.shape import Shape, draw_shape
 
@@ -47,6 +48,17 @@ class Plan:
                 kept.append(replace(step, wait_s=waited_s))
                 waited_s = 0.0
         return replace(self, steps=tuple(kept))
+
+
+def plan_of(value: Mapping[str, Any]) -> Plan:
+    """A plan that was written down: `seed`, `world` (the options that are not the usual ones), `steps`.
+
+    It stays what it is whatever seeds draw later: that is how worlds that found something are kept.
+    Raises: ShapeError; KeyError, for a part that is missing.
+    """
+    shape = Shape().with_text([f"{name}={text}" for name, text in value["world"].items()])
+    steps = tuple(Step(row["number"], row["wait_s"], row["kind"]) for row in value["steps"])
+    return Plan(seed=value["seed"], shape=shape, weights={}, steps=steps)
 
 
 #: Seconds between two steps.

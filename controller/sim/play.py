@@ -20,10 +20,14 @@ from controller.sim.load.consumer import Consumer, check_committed, fetch_body, 
 from controller.sim.load.ledger import Ledger
 from controller.sim.load.links import CallFailed, Links
 from controller.sim.load.member import Member
+from controller.sim.load.prober import Prober, check_deleted
 from controller.sim.load.producer import Producer
 from controller.sim.operations import OPERATIONS
 from controller.sim.oracles import brokers, figures, zookeeper
+from controller.sim.oracles.calm import Calm
+from controller.sim.oracles.decisions import Decisions
 from controller.sim.oracles.requests import Requests
+from controller.sim.oracles.traced import Traced, WatchedTrace
 from controller.sim.plan import Plan, Step
 from controller.sim.shape import TOPIC
 from controller.sim.turn import NOTHING, NothingThere, Turn
@@ -42,6 +46,7 @@ SAMPLE_S: Final = 0.25
 ALWAYS: Final[tuple[Oracle, ...]] = (
     brokers.leader_is_zookeepers,
     brokers.offsets_are_in_order,
+    brokers.leaders_know_their_epoch,
     brokers.isr_members_hold_what_is_committed,
     brokers.recovery_points_are_synced,
     zookeeper.one_controller_serves_an_epoch,
@@ -59,7 +64,9 @@ AT_REST: Final[tuple[Oracle, ...]] = (
     brokers.metadata_is_zookeepers,
     brokers.replicas_are_the_assigned_ones,
     zookeeper.the_office_watches,
+    zookeeper.who_is_not_in_office_is_silent,
     zookeeper.admin_work_is_done,
+    zookeeper.isrs_are_the_replicas,
     zookeeper.leaders_are_preferred,
     figures.gauges_equal_zookeeper,
     figures.believed_is_zookeepers,
@@ -102,12 +109,23 @@ class Play:
         self.history = History(tree)
         self.ledger = Ledger(unclean=self.history.unclean)
         self.writes = zookeeper.Writes(self.cluster, self.history)
+        self.decisions = Decisions(self.cluster, self.history)
+        self.calm = Calm(self.cluster, self.history)
         self.requests = Requests(self.cluster, self.history)
+        self.traced = Traced(self.cluster, self.history)
+        self.cluster.make_trace = partial(WatchedTrace, seen=self.traced.row)
+        self.cluster.on_event.append(self.traced.event)
+        self.ledger.on_ack.append(self.traced.acknowledged)
+        self.ledger.on_error.append(self.traced.answered)
         world.zookeeper.on_commit.append(lambda events: self.history.commit(list(events)))
         world.zookeeper.on_commit.append(self._at_commit)
-        world.zookeeper.on_operation += [self.history.operation, self.writes.operation]
+        world.zookeeper.on_operation += [
+            self.history.operation,
+            self.writes.operation,
+            self.decisions.operation,
+        ]
         self.cluster.on_controller.append(self.requests.watch)
-        self._clients: list[Producer | Consumer | Member] = []
+        self._clients: list[Producer | Consumer | Member | Prober] = []
         self._programs: list[asyncio.Task[None]] = []
         self._at_commits: list[str] = []
         self._background: set[asyncio.Task[None]] = set()
@@ -143,15 +161,15 @@ class Play:
         await cluster.start()
         shape = self.plan.shape
         await cluster.create_topic(TOPIC, shape.assignments(shape.partitions, shape.replication_factor))
-        self._start_clients()
+        self.start_clients()
         for step in self.plan.steps:
             await cluster.world.sleep(step.wait_s)
             self._take(step)
             self._look(AFTER_STEPS)
-        await self._heal()
+        await self.heal()
         await self._groups_settle()
-        await self._stop_clients()
-        await self._rest()
+        await self.stop_clients()
+        await self.rest()
         await self._check_logs()
 
     def _skew_clocks(self) -> None:
@@ -159,7 +177,8 @@ class Play:
         for number in self.cluster.numbers():
             self.cluster.machine(number).clock.skew_ms = chance.randint(-most, most) if most else 0
 
-    def _start_clients(self) -> None:
+    def start_clients(self) -> None:
+        """The load of the plan's shape begins."""
         shape, cluster, ledger = self.plan.shape, self.cluster, self.ledger
         self._clients += [Producer(cluster, ledger, f"producer-{n}") for n in range(shape.producers)]
         self._clients += [
@@ -171,6 +190,7 @@ class Play:
             Member(cluster, ledger, f"member-{n}", is_static=n < shape.static_members)
             for n in range(shape.group_members + shape.static_members)
         ]
+        self._clients += [Prober(cluster, ledger, f"prober-{n}") for n in range(shape.probers)]
         for number, client in enumerate(self._clients):
             self._programs.append(cluster.world.machine(f"client-{number}").start(client.run()))
 
@@ -189,10 +209,10 @@ class Play:
 
         async def operate() -> None:
             try:
-                told = await OPERATIONS[step.kind](turn)
+                text = await OPERATIONS[step.kind](turn)
             except NothingThere:
-                told = f"({NOTHING})"
-            self.outcome.taken[place] = f"{head} {told}"
+                text = f"({NOTHING})"
+            self.outcome.taken[place] = f"{head} {text}"
 
         task = asyncio.get_running_loop().create_task(operate())
         self._background.add(task)
@@ -203,7 +223,7 @@ class Play:
         if not task.cancelled() and (error := task.exception()) is not None:
             self.cluster.world.failures.append(f"an operation failed: {error!r}")
 
-    async def _heal(self) -> None:
+    async def heal(self) -> None:
         """No more faults; then everything must come right in its time."""
         cluster = self.cluster
         cluster.mend()
@@ -218,7 +238,7 @@ class Play:
         left = list(zookeeper.admin_work_is_done(cluster, self.history))
         return "" if cluster.healthy() and not left else f"{left} {cluster.ill()}"
 
-    async def _rest(self) -> None:
+    async def rest(self) -> None:
         """Without load everything that an oracle sees at rest must hold, soon. Who reads whole logs is asked last."""
 
         def problem() -> str:
@@ -249,7 +269,8 @@ class Play:
         if members:
             await self._until(problem, REST_S, "the group's members own all partitions")
 
-    async def _stop_clients(self) -> None:
+    async def stop_clients(self) -> None:
+        """No client begins anything new; those that do something end it."""
         for client in self._clients:
             client.is_stopping = True
         if self._programs:
@@ -269,11 +290,16 @@ class Play:
         while True:
             await asyncio.sleep(SAMPLE_S)
             self._look(ALWAYS)
+            if problems := list(self.calm.problems()):
+                raise Violated("\n".join(problems[:10]))
+            for broker_id, tp, replica in brokers.replicas(self.cluster):
+                self.traced.looked_at(broker_id, self.cluster.brokers[broker_id], tp, replica.hw)
 
     def _look(self, oracles: tuple[Oracle, ...]) -> None:
         """Raises Violated."""
         cluster = self.cluster
         broken = [*cluster.invariants.broken, *self.writes.broken, *self.requests.broken, *self.ledger.broken]
+        broken += [*self.traced.broken, *self.decisions.broken]
         broken += [*self._at_commits, *self._found(oracles)]
         if broken:
             raise Violated("\n".join(dict.fromkeys(broken[:10])))
@@ -297,6 +323,8 @@ class Play:
             coordinator = await find_coordinator(links, group)
             if coordinator is not None:
                 await check_committed(links, self.ledger, coordinator, group, self.plan.shape.partitions)
+        for group in self.ledger.deleted_groups:
+            await check_deleted(links, self.ledger, group)
         self._look(())
 
     async def _read_all(self, links: Links, partition: int) -> list[tuple[int, bytes]]:

@@ -14,6 +14,7 @@ import structlog
 from broker_sim.broker import Broker, StartRefused
 from broker_sim.config import BrokerSettings
 from broker_sim.identity import BrokerIdentity
+from broker_sim.trace import TraceWriter
 from controller.node import config as controller_config
 from controller.node.process import Controller, Identity
 from controller.node.process import World as ControllerWorld
@@ -53,6 +54,10 @@ class Programs:
         self.disks: dict[int, SimulatedDisk] = {}
         #: Told of each controller before it starts.
         self.on_controller: list[Callable[[int, Controller], None]] = []
+        #: Told of each log event, in its moment.
+        self.on_event: list[Callable[[dict[str, Any]], None]] = []
+        #: Makes the traces of brokers.
+        self.make_trace: Callable[..., TraceWriter] = TraceWriter
 
     async def start(self) -> None:
         """Everything, until there is a controller and all brokers are registered."""
@@ -206,6 +211,7 @@ class Programs:
             chance=machine.chance,
             log=structlog.get_logger(),
             files=self.disks.get(number),
+            make_trace=self.make_trace,
         )
 
     async def _run_controller(self, number: int, controller: Controller) -> None:
@@ -240,6 +246,8 @@ class Programs:
 
         def collect(_: object, method: str, event: MutableMapping[str, Any]) -> Any:
             self.events.append((self.world.loop.time(), method, dict(event)))
+            for observer in self.on_event:
+                observer(self.events[-1][2])
             if self.shape is None:
                 self.lines.append(self.line(*self.events[-1]))
             raise structlog.DropEvent

@@ -18,6 +18,7 @@ SETTINGS: Final = {
     "zookeeper.session.timeout.ms": "6000",
     "controlled.shutdown.retry.backoff.ms": "500",
     "offsets.topic.num.partitions": "2",
+    "log.segment.delete.delay.ms": "2000",
 }
 #: The main topic. Its records are never deleted by an operation, so every acknowledged one must be there at the end.
 TOPIC: Final = "t"
@@ -41,6 +42,7 @@ class Shape:
     unclean_leader_election: bool = False
     balance: bool = True
     balance_interval_s: int = 30
+    imbalance_percentage: int = 10
     lag_time_max_ms: int = 3000
     session_timeout_ms: int = 6000
     segment_bytes: int = 1 << 20
@@ -51,6 +53,11 @@ class Shape:
     fetchers: int = 1
     hw_checkpoint_ms: int = 5000
     clock_skew_max_ms: int = 0
+    #: What a follower may fetch of a partition at once; so few that it can fall behind.
+    fetch_bytes: int = 1 << 20
+    #: Between two rounds of each kind of housekeeping: recovery points, log starts, retention, compaction.
+    housekeeping_ms: int = 30_000
+    offsets_segment_bytes: int = 1 << 20
     #: Clients of each kind.
     producers: int = 1
     idempotent_producers: int = 0
@@ -58,6 +65,10 @@ class Shape:
     consumers: int = 0
     group_members: int = 0
     static_members: int = 0
+    #: Clients that ask for what must be refused.
+    probers: int = 0
+    #: How long a consumer's fetch waits for records; 0: it asks now and then.
+    consumer_wait_ms: int = 0
     #: Pause of a producer between two batches, and records of a batch at most.
     produce_every_ms: int = 300
     batch_records: int = 1
@@ -69,7 +80,7 @@ class Shape:
             **SETTINGS,
             "auto.leader.rebalance.enable": str(self.balance).lower(),
             "leader.imbalance.check.interval.seconds": str(self.balance_interval_s),
-            "leader.imbalance.per.broker.percentage": "0" if self.balance_interval_s < 30 else "10",
+            "leader.imbalance.per.broker.percentage": str(self.imbalance_percentage),
             "replica.lag.time.max.ms": str(self.lag_time_max_ms),
             "replica.fetch.wait.max.ms": str(self.lag_time_max_ms // 2),
             "zookeeper.session.timeout.ms": str(self.session_timeout_ms),
@@ -82,6 +93,14 @@ class Shape:
             "group.initial.rebalance.delay.ms": "200",
             "group.min.session.timeout.ms": "1000",
             "log.index.interval.bytes": "512",
+            "replica.fetch.max.bytes": str(self.fetch_bytes),
+            "replica.fetch.response.max.bytes": str(max(self.fetch_bytes, 1000)),
+            "log.initial.task.delay.ms": str(self.housekeeping_ms),
+            "log.flush.offset.checkpoint.interval.ms": str(self.housekeeping_ms),
+            "log.flush.start.offset.checkpoint.interval.ms": str(self.housekeeping_ms),
+            "log.retention.check.interval.ms": str(self.housekeeping_ms),
+            "log.cleaner.backoff.ms": str(self.housekeeping_ms),
+            "offsets.topic.segment.bytes": str(self.offsets_segment_bytes),
         }
         if self.flush_messages:
             drawn["log.flush.interval.messages"] = str(self.flush_messages)
@@ -114,6 +133,9 @@ _LEAST: Final[Mapping[str, int]] = {
     **dict.fromkeys(("min_insync_replicas", "balance_interval_s", "batch_records", "produce_every_ms"), 1),
     **dict.fromkeys(("lag_time_max_ms", "session_timeout_ms", "hw_checkpoint_ms"), 100),
     "segment_bytes": 256,
+    "offsets_segment_bytes": 256,
+    "fetch_bytes": 1,
+    "housekeeping_ms": 100,
 }
 
 
@@ -166,7 +188,13 @@ def draw_shape(chance: random.Random) -> Shape:
         consumers=chance.choice((0, 1, 1)),
         group_members=chance.choice((0, 0, 0, 2, 3)),
         static_members=chance.choice((0, 0, 0, 0, 1)),
-        produce_every_ms=chance.choice((150, 400, 1000)),
+        produce_every_ms=chance.choice((80, 200, 400, 1000, 1000)),
         batch_records=chance.choice((1, 3, 8)),
         steps=chance.choice((6, 12, 18)),
+        imbalance_percentage=chance.choice((0, 0, 10)),
+        fetch_bytes=chance.choice((1 << 20, 1 << 20, 1 << 20, 300)),
+        housekeeping_ms=chance.choice((1500, 5000, 30_000)),
+        offsets_segment_bytes=chance.choice((2000, 1 << 20, 1 << 20)),
+        probers=chance.choice((0, 1)),
+        consumer_wait_ms=chance.choice((0, 400)),
     )

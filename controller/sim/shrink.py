@@ -27,6 +27,11 @@ SIMPLER: Final[dict[str, tuple[object, ...]]] = {
     "consumers": (0,),
     "group_members": (0, 2),
     "static_members": (0,),
+    "probers": (0,),
+    "consumer_wait_ms": (0,),
+    "fetch_bytes": (1 << 20,),
+    "offsets_segment_bytes": (1 << 20,),
+    "housekeeping_ms": (30_000,),
     "racks": (0,),
     "log_dirs": (1,),
     "clock_skew_max_ms": (0,),
@@ -37,6 +42,8 @@ SIMPLER: Final[dict[str, tuple[object, ...]]] = {
     "fetchers": (1,),
     "min_insync_replicas": (1,),
 }
+#: Fields whose simple value is the larger one.
+LARGER: Final = frozenset({"segment_bytes", "offsets_segment_bytes", "fetch_bytes", "housekeeping_ms"})
 
 
 @dataclass(slots=True)
@@ -67,14 +74,14 @@ def shrink(
     if not outcome.broken:
         return None
     found = Shrunk(plan, outcome, 1)
-    wanted = kind_of(outcome)
+    kind = kind_of(outcome)
 
     def still_fails(candidate: Plan) -> bool:
         if found.plays >= plays_max:
             return False
         found.plays += 1
         tried = played(candidate)
-        if not tried.broken or kind_of(tried) != wanted:
+        if not tried.broken or kind_of(tried) != kind:
             return False
         found.plan, found.outcome = candidate, tried
         note(f"{len(candidate.steps)} steps, {candidate.shape.brokers} brokers ({found.plays} worlds played)")
@@ -111,5 +118,5 @@ def _simpler(shape: Shape) -> Iterator[Shape]:
         for value in values:
             if value == now:
                 break
-            if isinstance(value, bool) or not isinstance(value, int) or value < now or name == "segment_bytes":
+            if isinstance(value, bool) or not isinstance(value, int) or value < now or name in LARGER:
                 yield replace(shape, **{name: value})  # type: ignore[arg-type]  # by name

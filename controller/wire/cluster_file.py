@@ -130,9 +130,9 @@ class ClusterShape(_Part):
         ids = [broker.id for broker in self.brokers]
         if len(set(ids)) != len(ids):
             raise ValueError(f"brokers: an id is there twice in {ids}")
-        known = set(ids)
+        broker_ids = set(ids)
         for topic_partition, shape in self.partitions():
-            beyond = set(shape.replicas) - known
+            beyond = set(shape.replicas) - broker_ids
             if beyond:
                 raise ValueError(f"{topic_partition}: no broker {sorted(beyond)} among brokers {_some(ids)}")
         return self

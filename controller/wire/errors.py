@@ -109,6 +109,6 @@ class KafkaError(Exception):
         self.message = message
 
     @property
-    def told(self) -> str | None:
+    def own_text(self) -> str | None:
         """The message as peers get it: none beside UNKNOWN_SERVER_ERROR. Source: Kafka 3.9 `ApiError.fromThrowable`."""
         return None if self.code is ErrorCode.UNKNOWN_SERVER_ERROR else self.message

@@ -17,7 +17,7 @@ A time is a number of seconds or has a unit: 250ms, 5s, 2m, 1h. Everything else 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -31,6 +31,8 @@ _MAX_MS: Final = 7 * 24 * 3_600_000
 #: A scenario is typed by a person; more rows than this are a mistake.
 MAX_ROWS: Final = 10_000
 _TOP: Final = ("faults", "end")
+#: What a file for `kwob scenario` may have beside these.
+PARTS: Final = ("cluster", "topics", "load", "steps", "expect")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,8 +79,11 @@ def format_time(time_ms: int) -> str:
     return f"{time_ms}ms"
 
 
-def parse(text: str, name: str = "scenario") -> Scenario:
-    """The scenario in a file's text. Raises FaultError: file, line, row, what is wrong and what is allowed."""
+def parse(text: str, name: str = "scenario", *, beside: Sequence[str] = ()) -> Scenario:
+    """The scenario in a file's text. Where other parts may stand beside the faults, there may be no faults.
+
+    Raises FaultError: file, line, row, what is wrong and what is allowed.
+    """
     try:
         root = yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.MarkedYAMLError as error:
@@ -90,8 +95,13 @@ def parse(text: str, name: str = "scenario") -> Scenario:
         raise FaultError(f"{name}: is empty; expected a mapping with `faults`, a list")
     top = _mapping(root, name, "the file")
     for key, (line, _) in top.items():
-        if key not in _TOP:
-            raise FaultError(f"{name}, line {line}: {key!r} is not known; there are {', '.join(_TOP)}")
+        if key not in (*_TOP, *beside):
+            hint = " (with others, kwob scenario plays it)" if key in PARTS else ""
+            raise FaultError(
+                f"{name}, line {line}: {key!r} is not known; there are {', '.join((*_TOP, *beside))}{hint}"
+            )
+    if "faults" not in top and beside:
+        return Scenario(steps=(), length_ms=_end(top, name) or 0)
     if "faults" not in top:
         raise FaultError(f"{name}, line 1: `faults` is missing, a list of faults")
     line, rows = top["faults"]

@@ -30,6 +30,13 @@ CONTROLLER_EVENT_PROCESSED: Final = "controller.event_processed"
 CONTROLLER_EVENTS_PREEMPTED: Final = "controller.events_preempted"
 
 # State machines
+PARTITIONS_TRANSITIONED: Final = "partitions.transitioned"
+PARTITION_TRANSITIONED: Final = "partition.transitioned"
+REPLICAS_TRANSITIONED: Final = "replicas.transitioned"
+REPLICA_TRANSITIONED: Final = "replica.transitioned"
+#: At failover: the states that partitions and replicas begin with.
+STATES_INITIALIZED: Final = "states.initialized"
+PARTITION_ISR_KEPT: Final = "partition.isr_kept"
 TRANSITION_REFUSED: Final = "transition.refused"
 PARTITION_LEADER_ELECTED: Final = "partition.leader_elected"
 #: In the place of one line per partition when many were elected, or left, in one go.

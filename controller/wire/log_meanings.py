@@ -25,6 +25,12 @@ MEANINGS: Final[Mapping[str, str]] = {
     "controller.event_processed": "one event with its waiting and working time, reads, writes and requests",
     "controller.events_preempted": "events that waited were dropped when the session ended",
     # state machines
+    "partitions.transitioned": "one batch of the partition machine: how many went from which state to which",
+    "partition.transitioned": "one partition of such a batch",
+    "replicas.transitioned": "one batch of the replica machine: how many went from which state to which",
+    "replica.transitioned": "one replica of such a batch",
+    "states.initialized": "the states that partitions and replicas begin with when a controller takes office",
+    "partition.isr_kept": "a replica stays in the ISR, since its state cannot be read or written",
     "transition.refused": "a partition or replica cannot go to that state from where it is",
     "partition.leader_elected": "a partition got a leader",
     "partition.leaders_elected": "many partitions got leaders in one go",

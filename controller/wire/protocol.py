@@ -10,12 +10,13 @@ versions of its API.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Final
 
 from controller.wire.codec import reader as codec_reader
+from controller.wire.codec.error_codes import error_codes
 from controller.wire.codec.kio_schemas import api_key_map, load_request_schema, load_response_schema
 from controller.wire.codec.writer import write_text, writer
 from controller.wire.errors import ErrorCode
@@ -59,7 +60,11 @@ class ApiKey(IntEnum):
     ALTER_PARTITION_REASSIGNMENTS = 45
     LIST_PARTITION_REASSIGNMENTS = 46
     OFFSET_DELETE = 47
+    #: of KRaft's brokers; only the tools speak it
+    DESCRIBE_QUORUM = 55
     DESCRIBE_CLUSTER = 60
+    #: of KRaft's brokers; only the tools speak it
+    DESCRIBE_TOPIC_PARTITIONS = 75
 
 
 class ProtocolError(Exception):
@@ -244,3 +249,12 @@ def api_name(api_key: int) -> str:
     """Kafka's name of an API, such as `LeaderAndIsr`; the number for an unknown one."""
     name = api_key_map.get(api_key)
     return "".join(part.capitalize() for part in name.split("_")) if name else str(api_key)
+
+
+def error_codes_of(api_key: int, api_version: int, body: Mapping[str, Any] | bytes) -> Iterable[int]:
+    """The error codes of an answer, at all depths, with those that were left out; Kafka's `errorCounts`."""
+    schema: Any = load_response_schema(api_key, api_version)
+    find = error_codes(schema)
+    if find is None:
+        return ()
+    return find(plain(codec_reader.reader(schema)(body, 0)[0]) if isinstance(body, bytes) else body)

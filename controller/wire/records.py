@@ -190,10 +190,10 @@ def stamp(batch: bytes, timestamp: int) -> bytes:
 def with_timestamp(batch: bytes, max_timestamp: int, *, is_append_time: bool) -> bytes:
     """The batch with this kind of timestamp and this largest one; the same bytes where both are so already."""
     attributes, delta, base_ts, old = _ATTRIBUTES_TO_MAX_TIMESTAMP.unpack_from(batch, _CRC_FROM)
-    wanted = attributes | _LOG_APPEND_TIME if is_append_time else attributes & ~_LOG_APPEND_TIME
-    if (wanted, max_timestamp) == (attributes, old):
+    with_type = attributes | _LOG_APPEND_TIME if is_append_time else attributes & ~_LOG_APPEND_TIME
+    if (with_type, max_timestamp) == (attributes, old):
         return batch
-    head = _ATTRIBUTES_TO_MAX_TIMESTAMP.pack(wanted, delta, base_ts, max_timestamp)
+    head = _ATTRIBUTES_TO_MAX_TIMESTAMP.pack(with_type, delta, base_ts, max_timestamp)
     body = head + batch[_CRC_FROM + _ATTRIBUTES_TO_MAX_TIMESTAMP.size :]
     return batch[:_CRC_AT] + _CRC.pack(crc32c.crc32c(body)) + body
 

@@ -78,8 +78,8 @@ class TopicZNode:
         try:
             lists = {name: dict((value.get(name) or {}).items()) for name in _LISTS}
             topic_id = value.get("topic_id")
-            known = {*_LISTS, "version", *(["topic_id"] if isinstance(topic_id, str) else [])}
-            rest: dict[str, Any] = {name: content for name, content in value.items() if name not in known}
+            own_fields = {*_LISTS, "version", *(["topic_id"] if isinstance(topic_id, str) else [])}
+            rest: dict[str, Any] = {name: content for name, content in value.items() if name not in own_fields}
         except MISSHAPEN as error:
             raise ZnodeError(f"it holds no assignment: {error!r}") from error
         partitions: dict[int, ReplicaAssignment] = {}

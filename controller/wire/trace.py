@@ -23,6 +23,14 @@ STOP_UNKNOWN: Final = "unknown"
 #: `value` of a `controller` row, whose `epoch` is the controller epoch.
 CONTROLLER_ELECTED: Final = "elected"
 CONTROLLER_RESIGNED: Final = "resigned"
+#: `key` of `config` rows that tell how a broker is, not how it is set; who does not look for them passes them over.
+#: Its state in Kafka's words, once it is no longer RUNNING.
+BROKER_STATE_KEY: Final = "broker.state"
+PENDING_CONTROLLED_SHUTDOWN: Final = "PENDING_CONTROLLED_SHUTDOWN"
+#: What of its replication a fault pauses from now on: `PAUSED_ALL`, or topics and partitions, with commas between;
+#: without a value: nothing.
+PAUSED_REPLICATION_KEY: Final = "fault.pause_replication"
+PAUSED_ALL: Final = "all"
 
 
 class TraceEvent(Enum):

@@ -67,6 +67,14 @@ class LeaderAndIsr:
     partition_epoch: int = INITIAL_PARTITION_EPOCH
     controller_epoch: int = 0
 
+    @property
+    def flaw(self) -> str | None:
+        """Why nobody who keeps to the protocol wrote this, or None."""
+        if (reason := _flaw_of_isr(self.isr)) is not None:
+            return f"of its ISR: {reason}"
+        outside = self.leader is not None and self.leader not in self.isr
+        return f"its leader {self.leader} is not in its ISR {list(self.isr)}" if outside else None
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaAssignment:
@@ -137,6 +145,9 @@ def flaw_of_replicas(replicas: Sequence[BrokerId]) -> str | None:
     if min(replicas) < 0 or max(replicas) > BROKER_ID_MAX:
         return f"{list(replicas)} holds what is no broker id; allowed are 0 to {BROKER_ID_MAX}"
     return None
+
+
+_flaw_of_isr = lru_cache(maxsize=16_384)(flaw_of_replicas)
 
 
 @lru_cache(maxsize=16_384)

@@ -49,7 +49,8 @@ class ZkRefused(Exception):
 
 @dataclass(slots=True, unsafe_hash=True)
 class Stat:
-    """What ZooKeeper knows about a znode besides its data. Times in ms since the epoch; `ephemeral_owner` 0 if none."""
+    """What ZooKeeper knows about a znode besides its data. Times in ms since the epoch; `ephemeral_owner` 0 if none;
+    `cversion` counts how often a child was created or deleted."""
 
     version: int = 0
     czxid: int = 0
@@ -58,6 +59,7 @@ class Stat:
     mtime: int = 0
     ephemeral_owner: int = 0
     num_children: int = 0
+    cversion: int = 0
 
 
 @dataclass(slots=True, unsafe_hash=True)

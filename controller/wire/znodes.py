@@ -84,6 +84,10 @@ class ControllerZNode:
             return None
 
 
+#: The next one is written too, in 32 bits.
+_EPOCH_MAX: Final = 2**31 - 2
+
+
 class ControllerEpochZNode:
     """The epoch of the last controller; its own znode version fences every write."""
 
@@ -96,11 +100,11 @@ class ControllerEpochZNode:
 
     @staticmethod
     def decode(data: bytes | None) -> int:
-        """Raises ZnodeError when it is no number."""
-        try:
-            return int((data or b"").decode())
-        except ValueError as error:
-            raise ZnodeError(f"/controller_epoch holds {data!r}, which is no number") from error
+        """Raises ZnodeError when it is no number that an epoch can have."""
+        text = data or b""
+        if not text.isdigit() or len(text) > 10 or int(text) > _EPOCH_MAX:
+            raise ZnodeError(f"/controller_epoch holds {data!r}, which is no number from 0 to {_EPOCH_MAX}")
+        return int(text)
 
 
 class ClusterIdZNode:

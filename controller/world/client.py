@@ -15,8 +15,8 @@ from controller.wire import protocol
 from controller.wire.framing import FrameBuffer, FrameError
 from controller.world.ports import Connection, Network
 
-#: Frames above this are sent piece by piece.
-PIECE_BYTES: Final = 256 * 1024
+#: Frames above this are sent piece by piece: what a broker that does not read may cost.
+PIECE_BYTES: Final = 64 * 1024
 
 
 class Disconnected(ConnectionError):
@@ -133,3 +133,4 @@ class BrokerConnection:
         for _, _, future in self._waiting.values():
             if not future.done():
                 future.set_exception(error)
+                future.exception()  # who waited may be gone by now

@@ -8,14 +8,14 @@ Source: Kafka 3.9 `ZkConfigManager`, `ZkNodeChangeNotificationListener`; spec co
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from structlog.typing import FilteringBoundLogger
 
 from controller.wire import log_events as ev
 from controller.wire.errors import ErrorCode, KafkaError
-from controller.wire.zk_operations import Delete, GetChildren, GetData, ZkCode, ZkResult, ZkSessionExpired
+from controller.wire.zk_operations import Delete, Exists, GetChildren, GetData, ZkCode, ZkResult, ZkSessionExpired
 from controller.wire.znodes import ConfigChangesZNode, ConfigEntityZNode, ZnodeError
 from controller.world.ports import Clock, ZkOperations
 
@@ -64,9 +64,12 @@ class ConfigNotices:
         log: FilteringBoundLogger,
     ) -> None:
         self._zk, self._changed, self._clock, self._log = zk, changed, clock, log
-        self._last = -1
+        #: the parent of the notices by its czxid, and the number of the last one that was taken there
+        self._parent, self._last = 0, -1
         self._look = asyncio.Event()
         self._unread: dict[str, None] = {}
+        #: notice -> when it was made, of those that were read: they are never read again, only deleted one day
+        self._made_ms: dict[str, int] = {}
 
     def look(self) -> None:
         """Something changed, or a new session has no watch yet: `follow` lists again. Coalesces."""
@@ -93,26 +96,36 @@ class ConfigNotices:
     async def take(self) -> None:
         """Lists the notices (which arms the watch), acts on the new ones in order, deletes the old ones.
 
-        Raises: Unreadable, when ZooKeeper does not let them be listed.
+        Raises: Unreadable, when ZooKeeper does not let them be listed, or their parent is gone.
         """
         for entity_path in list(self._unread):
             await self._act(entity_path)
-        (listed,) = await self._zk.perform([GetChildren(ConfigChangesZNode.path, watch=True)])
-        _check_read(ConfigChangesZNode.path, listed.code)
+        parent, listed = await self._zk.perform(
+            [Exists(ConfigChangesZNode.path), GetChildren(ConfigChangesZNode.path, watch=True)]
+        )
+        if parent.stat is None or not listed.ok:  # gone too: a list that is not there arms no watch
+            raise Unreadable(ConfigChangesZNode.path, listed.code.name)
+        if parent.stat.czxid != self._parent:  # made anew, whose notices are numbered from 0 again
+            self._parent, self._last, self._made_ms = parent.stat.czxid, -1, {}
         numbered = ConfigChangesZNode.notices(listed.children)
-        paths = [f"{ConfigChangesZNode.path}/{name}" for _, name in numbered]
-        notices = await self._zk.perform([GetData(path) for path in paths])
-        expired = []
-        for (number, _), path, notice in zip(numbered, paths, notices, strict=True):
+        paths = {f"{ConfigChangesZNode.path}/{name}": number for number, name in numbered}
+        self._made_ms = {path: made_ms for path, made_ms in self._made_ms.items() if path in paths}
+        await self._read([(number, path) for path, number in paths.items() if path not in self._made_ms])
+        now_ms = self._clock.now_ms()
+        old = [path for path, made_ms in self._made_ms.items() if now_ms - made_ms > CHANGE_EXPIRATION_MS]
+        await self._zk.perform([Delete(path) for path in old])
+
+    async def _read(self, numbered: Sequence[tuple[int, str]]) -> None:
+        notices = await self._zk.perform([GetData(path) for _, path in numbered])
+        for (number, path), notice in zip(numbered, notices, strict=True):
             if number > self._last:
                 if notice.ok:
                     await self._take_one(path, notice.data)
                 elif notice.code is not ZkCode.NO_NODE:
                     self._log.warning(ev.CONFIG_REFUSED, path=path, reason=notice.code.name)
                 self._last = number  # not before: a session that ends meanwhile must not lose the change
-            if notice.stat is not None and self._clock.now_ms() - notice.stat.ctime > CHANGE_EXPIRATION_MS:
-                expired.append(Delete(path))
-        await self._zk.perform(expired)
+            if notice.stat is not None:
+                self._made_ms[path] = notice.stat.ctime
 
     async def _take_one(self, path: str, data: bytes | None) -> None:
         entity_path = ConfigChangesZNode.decode(data)

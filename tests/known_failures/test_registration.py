@@ -32,6 +32,7 @@ from controller.world.simulated.clock import SimulatedClock
 from controller.world.simulated.loop import VirtualTimeLoop, run
 from controller.world.simulated.zookeeper import SimulatedZooKeeper
 from controller.world.standard_znodes import prepare_cluster
+from tests.worlds.zookeepers import cut
 
 PATH = "/brokers/ids/1"
 ONE = Broker(broker_id=BrokerId(1), endpoints=(Endpoint(host="one", port=9092),))
@@ -300,7 +301,7 @@ def test_whatever_the_client_tells_somebody_acts_afterwards(zk_connect: str, eve
                     made.loop.expire()
                     made.loop.put(events.RegisterBrokerAndReelect(made.zk.session_id))
                 case "a lost connection":
-                    session.client._connection._socket.shutdown(2)
+                    cut(session.client)
                 case _:
                     await server.expire(session)
             await until(lambda: event == "a lost connection" or made.state.epoch > epoch)

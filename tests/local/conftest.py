@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -76,27 +75,14 @@ class Up:
 def start_up() -> Iterator[Callable[..., Up]]:
     """Starts one on free ports, with two brokers; ended with the test, whatever happened."""
     started: list[Up] = []
-    zookeeper_port = free_ports(1)[0]
-    # Two in a row, which `free_ports` does not promise.
-    first = next(p for p in range(20_000 + os.getpid() % 20_000, 60_000, 7) if _are_free(p, p + 1))
+    first, _, zookeeper_port = free_ports(3)
 
     def start(data: Path, *more: str) -> Up:
         ports = ["--bootstrap-port", str(first), "--zookeeper-port", str(zookeeper_port)]
-        brokers = [] if "--brokers" in more else ["--brokers", "2"]
+        brokers = [] if {"--brokers", "--like"} & set(more) else ["--brokers", "2"]
         started.append(Up(data, *brokers, *ports, *more))
         return started[-1]
 
     yield start
     for up in started:
         up.interrupt()
-
-
-def _are_free(*ports: int) -> bool:
-    import socket
-
-    try:
-        for port in ports:
-            socket.create_server(("127.0.0.1", port)).close()
-    except OSError:
-        return False
-    return True

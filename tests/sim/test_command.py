@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -91,3 +92,18 @@ def test_processes_play_each_seed_once() -> None:
 def test_spark_plays_each_seed_once(capsys: pytest.CaptureFixture[str]) -> None:
     assert command.main(["run", "--seeds", "0..15", "--master", "local[2]", "--json", *SMALL]) == 0
     assert json.loads(capsys.readouterr().out)["seeds"] == 16
+
+
+def test_a_world_that_was_written_down(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command.main(["repeat", "3", "--json", *SMALL]) == 0
+    first = json.loads(capsys.readouterr().out)
+    file = tmp_path / "world.json"
+    file.write_text(json.dumps([{**first, "seed": 4}, {**first, "steps": first["steps"][1:]}]))
+    assert command.main(["repeat", "3", "--json", "--plan", str(file)]) == 0
+    again = json.loads(capsys.readouterr().out)
+    assert again["world"] == first["world"] and again["steps"] == first["steps"][1:]
+    assert command.main(["repeat", "5", "--plan", str(file)]) == 2
+    assert "has no plan of seed 5" in capsys.readouterr().err
+    file.write_text("{")
+    assert command.main(["repeat", "3", "--plan", str(file)]) == 2
+    assert "is no plan" in capsys.readouterr().err

@@ -42,6 +42,11 @@ def a_commit_goes_back(ledger: Ledger) -> None:
     ledger.commit_fetched("g", TP, 6, least=7)
 
 
+def a_commit_that_was_read_stays(ledger: Ledger) -> None:
+    ledger.commit_fetched("g", TP, 7, least=-1)
+    ledger.commit_fetched("g", TP, 6, least=ledger.committed["g", TP])
+
+
 def two_owners(ledger: Ledger) -> None:
     ledger.claimed("g", 3, {0, 1}, "one")
     ledger.claimed("g", 3, {1}, "other")
@@ -65,6 +70,7 @@ CASES: list[tuple[Callable[[Ledger], None], str]] = [
     (read_what_nobody_sent, "which nobody sent there"),
     (read_in_the_wrong_partition, "which nobody sent there"),
     (a_commit_goes_back, "is committed at 6, 7 was acknowledged"),
+    (a_commit_that_was_read_stays, "is committed at 6, 7 was acknowledged"),
     (two_owners, "one and other own 1 in generation 3"),
     (sound, ""),
 ]
@@ -80,8 +86,16 @@ def test_what_contradicts_is_seen(history: Callable[[Ledger], None], complaint: 
 def test_an_unclean_election_ends_the_promise() -> None:
     ledger = Ledger(unclean={TP})
     acked_then_read_as_another(ledger)
+    a_commit_goes_back(ledger)
     assert not ledger.broken
     assert not ledger.check_log(TP, [])
+
+
+def test_groups_whose_log_was_lost_promise_nothing() -> None:
+    ledger = Ledger(unclean={("__consumer_offsets", 1)})
+    a_commit_goes_back(ledger)
+    two_owners(ledger)
+    assert not ledger.broken
 
 
 #: what -> the whole log, the complaint

@@ -34,7 +34,15 @@ from controller.world.simulated.world import World, run_world
 pytestmark = pytest.mark.sim
 TP = TopicPartition(TOPIC, 0)
 STATE = f"/brokers/topics/{TOPIC}/partitions/0/state"
-SHAPE = Shape(brokers=3, controllers=2, partitions=1, idempotent_producers=1, balance_interval_s=2, flush_messages=1)
+SHAPE = Shape(
+    brokers=3,
+    controllers=2,
+    partitions=1,
+    idempotent_producers=1,
+    balance_interval_s=2,
+    imbalance_percentage=0,
+    flush_messages=1,
+)
 
 
 class Sound:
@@ -55,6 +63,10 @@ class Sound:
     @property
     def follower(self) -> Any:
         return self.replica(2)
+
+    @property
+    def idle(self) -> Any:
+        return next(each for number, each in sorted(self.cluster.controllers.items()) if number != self.number)
 
     @property
     def active(self) -> Any:
@@ -207,7 +219,7 @@ BROKEN: list[tuple[Callable[..., Iterator[str]], str, Callable[[Sound], Any], st
     (
         brokers.recovery_points_are_synced,
         "a recovery point ahead of the sync",
-        lambda s: with_row(s.cluster.disks[2]._synced, s.follower.log.segments[0].log_path, 1),
+        lambda s: with_row(s.cluster.disks[2]._synced, str(s.follower.log.segments[0].log_path), 1),
         "1 bytes are synced",
     ),
     (brokers.nobody_waits_for_the_past, "a request that nobody answers", a_waiter, "wait for a higher watermark"),
@@ -278,6 +290,30 @@ BROKEN: list[tuple[Callable[..., Iterator[str]], str, Callable[[Sound], Any], st
         "is still there",
     ),
     (
+        zookeeper.isrs_are_the_replicas,
+        "a member of the ISR too few",
+        lambda s: znode(s, STATE, b'"isr":[1,2,3]', b'"isr":[1,2]'),
+        "has the replicas [1, 2, 3] and the state",
+    ),
+    (
+        zookeeper.isrs_are_the_replicas,
+        "a member of the ISR that is no replica",
+        lambda s: znode(s, f"/brokers/topics/{TOPIC}", b"[1,2,3]", b"[1,2]"),
+        "its replicas are [1, 2]",
+    ),
+    (
+        zookeeper.who_is_not_in_office_is_silent,
+        "a channel that outlived the office",
+        lambda s: changed(s.idle.channels, "_channels", {1: SimpleNamespace(gauges=lambda: None)}),
+        "is not in office and keeps channels to [1]",
+    ),
+    (
+        brokers.leaders_know_their_epoch,
+        "a leader whose log does not know its epoch",
+        lambda s: changed(s.leader.log.epochs, "entries", [(99, 0)]),
+        "its log knows 99",
+    ),
+    (
         zookeeper.leaders_are_preferred,
         "a leader that is not the first replica",
         lambda s: znode(s, STATE, b'"leader":1', b'"leader":2'),
@@ -310,7 +346,9 @@ BROKEN: list[tuple[Callable[..., Iterator[str]], str, Callable[[Sound], Any], st
     (
         figures.nobody_faulted,
         "a transition that the tables do not have",
-        lambda s: an_event(s, {"event": ev.TRANSITION_REFUSED, "from": "ONLINE", "to": "DELETION_STARTED"}),
+        lambda s: an_event(
+            s, {"event": ev.TRANSITION_REFUSED, "from": "OnlineReplica", "to": "ReplicaDeletionStarted"}
+        ),
         ev.TRANSITION_REFUSED,
     ),
 ]
@@ -325,11 +363,11 @@ def at_rest(folder: Path, look: Callable[[Sound], None], seed: int = 7) -> None:
         with play.cluster.logging():
             await play.cluster.start()
             await play.cluster.create_topic(TOPIC, [[1, 2, 3]])
-            play._start_clients()
+            play.start_clients()
             await world.sleep(5)
-            await play._heal()
-            await play._stop_clients()
-            await play._rest()
+            await play.heal()
+            await play.stop_clients()
+            await play.rest()
             look(Sound(play))
             for number in (*play.cluster.brokers, *play.cluster.controllers):
                 play.cluster.kill(number)
@@ -502,13 +540,13 @@ def test_a_history_knows_an_unclean_election(tmp_path: Path) -> None:
         content = sound.tree.get(STATE).payload
         for payload, unclean in ((content.replace(b'"isr":[1,2,3]', b'"isr":[1,3]'), False), (content, False)):
             sound.tree.get(STATE).payload = payload
-            sound.history._changed(STATE)
+            sound.history.changed(STATE)
             assert (TP in sound.history.unclean) is unclean
         sound.tree.get(STATE).payload = content.replace(b'"isr":[1,2,3]', b'"isr":[1]')
-        sound.history._changed(STATE)
+        sound.history.changed(STATE)
         outside = content.replace(b'"isr":[1,2,3]', b'"isr":[2]').replace(b'"leader":1', b'"leader":2')
         sound.tree.get(STATE).payload = outside
-        sound.history._changed(STATE)
+        sound.history.changed(STATE)
         assert TP in sound.history.unclean
 
     at_rest(tmp_path, look)

@@ -40,8 +40,10 @@ def test_every_shape_can_be_parsed_by_both_programs() -> None:
 
     for seed in SEEDS:
         settings = draw_plan(seed, KINDS).shape.settings()
-        BrokerSettings.parse(settings)
-        config.parse(settings)
+        of_broker, of_controller = BrokerSettings.parse(settings), config.parse(settings)
+        unclean = settings["unclean.leader.election.enable"] == "true"
+        assert of_controller.core().unclean_leader_election_enable == unclean
+        assert of_broker.replica_lag_time_max_ms == int(settings["replica.lag.time.max.ms"])
 
 
 def test_a_step_left_out_changes_no_other() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from broker_sim.replay.ingest.job import Source
 from broker_sim.replay.job import Replayed, ReplaySettings
 from broker_sim.replay.progress import StepProgress
 from broker_sim.replay.schema import ISR_HISTORY_COLUMNS
+from tests.spark.sums import disagreements
 
 pytestmark = pytest.mark.spark
 
@@ -182,6 +184,19 @@ def test_the_report_is_one_file_that_loads_nothing(done: tuple[Replayed, Path]) 
     assert replayed.findings[0].text.split("'")[0] in page
     told = json.loads((out / "summary.json").read_text())
     assert [f["rank"] for f in told["findings"]] == list(range(1, len(told["findings"]) + 1))
+
+
+def test_headline_findings_tables_and_csv_agree(done: tuple[Replayed, Path], tmp_path: Path) -> None:
+    _, out = done
+    assert list(disagreements(out)) == []
+    copy = tmp_path / "out"
+    shutil.copytree(out, copy)
+    summary = json.loads((copy / "summary.json").read_text())
+    summary["windows"]["under_replicated"]["total_ms"] += 1_000
+    next(finding for finding in summary["findings"] if finding["rows"])["rows"] += 1
+    (copy / "summary.json").write_text(json.dumps(summary))
+    found = "\n".join(disagreements(copy))
+    assert "windows under_replicated" in found and "rests on" in found, "a number that differs is found"
 
 
 def test_nothing_but_garbage_is_refused_and_leaves_nothing(spark: SparkSession, tmp_path: Path) -> None:

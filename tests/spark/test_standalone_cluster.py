@@ -21,6 +21,7 @@ from broker_sim.replay.generator.plan import ClusterPlan
 from broker_sim.replay.generator.write import generate
 from controller.world.real.java import find_java, spark_java_home
 from tests.spark.standalone import standalone_cluster
+from tests.worlds.rehearsals import GB, brokers, topic, write
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(900)]
 
@@ -84,3 +85,51 @@ def test_the_packaged_job_is_submitted(master: str, trace: Path, tmp_path: Path)
     environment = {"SPARK_HOME": str(spark), "JAVA_HOME": str(java_home), "SPARK_LOCAL_IP": "127.0.0.1"}
     _run(submit, tmp_path, **environment, PYSPARK_PYTHON=sys.executable, PYSPARK_DRIVER_PYTHON=sys.executable)
     assert _derived(tmp_path / "out") == _told(trace)
+
+
+def test_a_sweep_of_rehearsals_is_the_same_there_and_here(master: str, tmp_path: Path) -> None:
+    cluster = {"brokers": brokers(6), "topics": {"t": topic([1, 2], [3, 4], [5, 6], [1, 4], bytes=GB)}}
+    path = write(tmp_path, cluster=cluster)
+    words = ["rehearse", "sweep", str(path), "--each", "broker", "--at", "5s", "--for", "30s", "--out"]
+    _run([sys.executable, "-m", "controller.cli", *words, str(tmp_path / "there"), "--master", master], tmp_path)
+    _run([sys.executable, "-m", "controller.cli", *words, str(tmp_path / "here"), "--workers", "1"], tmp_path)
+    there, here = (json.loads((tmp_path / name / "sweep.json").read_text()) for name in ("there", "here"))
+    assert there == here
+    assert [row["variant"] for row in there] == [f"broker {n} lost" for n in range(1, 7)]
+    assert (tmp_path / "there" / "rehearsal.html").exists()
+
+
+KRAFT_RUNS = [ROOT / "tests" / "kraft_runs" / "elr", ROOT.parent / "shared" / "data" / "kraft" / "faults-a"]
+
+
+@pytest.mark.parametrize("run", [pytest.param(run, id=run.name) for run in KRAFT_RUNS])
+def test_a_kraft_clusters_metadata_log_is_exact_on_the_cluster(master: str, tmp_path: Path, run: Path) -> None:
+    """Two workers decode it, and all that Kafka's own decoder says is there: versions, times, epochs, leaders, ISRs."""
+    if not run.exists():
+        pytest.skip(f"no recorded run at {run}")
+    out = tmp_path / "out"
+    words = ["-m", "broker_sim.replay", "run", "--metadata-log", str(run / "metadata")]
+    _run([sys.executable, *words, "--out", str(out), "--master", master], ROOT)
+    names = ("topic", "partition", "offset", "leader", "leader_epoch", "partition_epoch")
+    rows = pq.read_table(out / "partition_changes").to_pylist()
+    found = {
+        (*(r[n] for n in names), r["ts"], tuple(r["isr"]), tuple(r["replicas"]))
+        for r in rows
+        if r["event"] in ("created", "changed")
+    }
+    truth = [json.loads(line) for line in (run / "truth.jsonl").read_text().splitlines()]
+    assert found == {(*(r[n] for n in names), r["ms"], tuple(r["isr"]), tuple(r["replicas"])) for r in truth}
+    assert len(truth) > 100
+
+
+def test_worlds_are_played_there_as_here(master: str, tmp_path: Path) -> None:
+    words = ["sim", "run", "--seeds", "0..5", "--json", "--set", "steps=3", "--set", "brokers=3"]
+    told = []
+    for how in (["--master", master], ["--workers", "1"]):
+        command = [sys.executable, "-m", "controller.cli", *words, *how]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=LIMIT_S, check=False)
+        assert done.returncode == 0, f"{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
+        told.append(json.loads(done.stdout))
+    there, here = told
+    assert there["seeds"] == here["seeds"] == 6 and not there["failures"]
+    assert there["virtual_s"] == pytest.approx(here["virtual_s"]), "the same worlds, to the last virtual second"

@@ -39,8 +39,13 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "broker_sim.fluid",
         "broker_sim.metadata_decoding",
         "broker_sim.registration",
+        "broker_sim.replay.errors",
+        "broker_sim.replay.many",
+        "broker_sim.replay.session",
         *_BELOW,
     ),
+    # a page that shows a cluster or a rehearsal
+    "controller.ui": ("controller.local", "controller.rehearse.files", "controller.admin", *_BELOW),
     # a cluster in this process: another composition root
     "controller.embedded": (
         "broker_sim",
@@ -58,12 +63,14 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "broker_sim.metadata_cache": ("controller.wire",),
     "broker_sim.trace": ("controller.wire",),
     "broker_sim.zk_client": ("controller.wire", "controller.world"),
+    "broker_sim.topic_meters": (),
     "broker_sim.log": ("broker_sim.config", "controller.wire"),
     "broker_sim.faults": ("controller.wire", "controller.world"),
     "broker_sim.replicas": (
         "broker_sim.log",
         "broker_sim.isr",
         "broker_sim.config",
+        "broker_sim.topic_meters",
         "broker_sim.trace",
         "broker_sim.zk_client",
         *_BELOW,
@@ -76,6 +83,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         *_BELOW,
     ),
     "broker_sim.apis": ("broker_sim", *_BELOW),
+    "broker_sim.metrics": ("broker_sim", *_BELOW),
     "broker_sim.fluid": ("broker_sim", *_BELOW),
     "broker_sim": ("broker_sim", *_BELOW),
     # the replay: rules over rows, log files, what Spark does with both
@@ -88,6 +96,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     ),
     "broker_sim.replay.logs": (f"{_REPLAY}.errors", f"{_REPLAY}.grouped", f"{_REPLAY}.schema", "controller.wire"),
     "broker_sim.replay.metadata_log": (
+        f"{_REPLAY}.distinct",
         f"{_REPLAY}.errors",
         f"{_REPLAY}.grouped",
         f"{_REPLAY}.schema",
@@ -96,6 +105,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     ),
     "broker_sim.replay.ingest": (
         f"{_REPLAY}.logs",
+        f"{_REPLAY}.grouped",
         f"{_REPLAY}.metadata_log",
         f"{_REPLAY}.errors",
         f"{_REPLAY}.schema",
@@ -104,6 +114,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "controller.wire",
     ),
     "broker_sim.replay.what_if": (
+        f"{_REPLAY}.distinct",
         f"{_REPLAY}.rules",
         f"{_REPLAY}.errors",
         f"{_REPLAY}.grouped",
@@ -131,6 +142,7 @@ MAY_NOT_IMPORT: dict[str, tuple[str, ...]] = {
         "controller.world.real.zookeeper",
         "controller.world.simulated",
     ),
+    "broker_sim.metrics": ("broker_sim.replay", "broker_sim.broker", "broker_sim.host", "broker_sim.run"),
     "broker_sim.apis": ("broker_sim.replay", "broker_sim.broker", "broker_sim.host", "broker_sim.run"),
     "broker_sim.fluid": ("broker_sim.replay", "broker_sim.broker", "broker_sim.host", "controller.world.simulated"),
     "broker_sim": ("broker_sim.replay", "controller.world.simulated"),
@@ -141,7 +153,9 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
     "kio": ("controller.wire.codec.kio_schemas", "controller.wire.codec.schema"),
     "pyspark": ("broker_sim.replay", "controller.sim.spark", "controller.rehearse.sweep_job"),
     "confluent_kafka": ("controller.demo", "controller.local.load"),
-    "prometheus_client": ("controller.node.metrics",),
+    "starlette": ("controller.ui.web", "controller.ui.command"),
+    "uvicorn": ("controller.ui.serving", "controller.ui.command"),
+    "prometheus_client": ("controller.node.metrics", "controller.world.metrics_page", "broker_sim.metrics"),
 }
 
 

@@ -151,6 +151,18 @@ def private_reaches(path: Path) -> list[str]:
     ]
 
 
+def names_made(tree: ast.AST) -> set[str]:
+    """The names that a tree gives to variables, parameters, attributes and functions, without leading underscores."""
+    made = set()
+    for node in ast.walk(tree):
+        match node:
+            case ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()) | ast.arg(arg=name):
+                made.add(name)
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+                made.add(name)
+    return {name.lstrip("_") for name in made}
+
+
 def under(module: str, *prefixes: str) -> bool:
     """Whether a module is one of these, or lies in one of these packages."""
     return any(module == prefix or module.startswith(prefix + ".") for prefix in prefixes)

@@ -23,13 +23,7 @@ _CALLED_BY_LIBRARIES = (
 )
 #: Used by others than our own code -> by whom.
 ALLOWED: dict[str, str] = {
-    # on their way out, or in
-    "legal_replica": "",
-    "_CREATED_OR_CHANGED": "",
-    "Supervisor": "",
-    "Supervisor.vital": "",
-    "Segment.index_entries": "",
-    "DEBUGGING_CONSUMER_ID": "",
+    "Segment.index_entries": "tests of recovery, which compare the index in memory with its file",
     "Request.deserialize": "kazoo",
     "BatchingConnection._send_request": "kazoo",
     "BatchingConnection._read_watch_event": "kazoo",

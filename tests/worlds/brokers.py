@@ -42,6 +42,8 @@ class BrokerCluster:
         self.brokers: dict[int, Broker] = {}
         self.client = world.machine("client")
         self.controller_epoch = 1
+        #: where brokers that are made from now on write their traces; None: nowhere.
+        self.trace_dir: Path | None = None
         self.connections: dict[int, BrokerConnection] = {}
 
     def make(
@@ -60,6 +62,7 @@ class BrokerCluster:
             listeners=tuple(binds) or (NodeListener(host=f"broker-{broker_id}", port=9092),),
             inter_broker_listener=inter_broker_listener,
             log_dirs=tuple(self.folder / f"broker-{broker_id}-{n}" for n in range(dirs)),
+            trace_dir=self.trace_dir,
         )
         return Broker(
             identity,

@@ -21,6 +21,7 @@ from controller.core.effects import (
     Steps,
     T,
     Trace,
+    Transitions,
     Write,
     drive,
 )
@@ -80,6 +81,7 @@ class World:
         self.replies: dict[int, Any] = {}
         self.logs: list[Log] = []
         self.traces: list[Trace] = []
+        self.transitions: list[Transitions] = []
         self.sent: list[ControlRequest] = []
         #: broker -> partitions whose log directory has failed; brokers whose answers are kept
         self.failed_dirs: dict[int, set[TopicPartition]] = {}
@@ -148,14 +150,17 @@ class World:
                 self.channels.difference_update(ids)
             case Enqueue(event, 0):
                 self.events.append(event)
-            case Enqueue():
-                self.timers.append(effect)
+            case Enqueue(event):
+                if event not in [timer.event for timer in self.timers]:  # as the shell: it waits already
+                    self.timers.append(effect)
             case CancelTimers():
                 self.timers.clear()
             case Reply(number, reply):
                 self.replies.setdefault(number, reply)
             case Log():
                 self.logs.append(effect)
+            case Transitions():
+                self.transitions.append(effect)
             case Trace():
                 self.traces.append(effect)
         return None

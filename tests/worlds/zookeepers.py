@@ -88,7 +88,12 @@ class RealZk:
 
     async def disconnect(self, client: Client) -> None:
         assert isinstance(client.session, KazooSession)
-        client.session.client._connection._socket.shutdown(2)
+        cut(client.session.client)
+
+
+def cut(client: KazooClient) -> None:
+    """The connection of a client breaks; its session goes on."""
+    client._connection._socket.shutdown(2)
 
 
 class SimulatedZk:

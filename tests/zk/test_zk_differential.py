@@ -63,7 +63,8 @@ def draw(chance: random.Random) -> ZkOp:
 def comparable(result: ZkResult) -> object:
     """Everything but what no two servers share: zxids, times, session ids."""
     stat = result.stat
-    seen = stat and (stat.version, stat.num_children, bool(stat.ephemeral_owner), stat.czxid == stat.mzxid)
+    counts = stat and (stat.version, stat.num_children, stat.cversion)
+    seen = stat and (counts, bool(stat.ephemeral_owner), stat.czxid == stat.mzxid)
     children = tuple(name for name in result.children if name != "zookeeper")
     return result.code, result.data, seen, children, result.path, tuple(map(comparable, result.results))
 

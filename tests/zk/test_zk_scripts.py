@@ -123,7 +123,7 @@ def comparable(result: ZkResult, owners: dict[int, int]) -> object:
     """All but what no two servers share: zxids and times. Owners by the order in which sessions were opened."""
     stat = result.stat
     owner = owners.get(stat.ephemeral_owner, 0) if stat else 0
-    seen = stat and (stat.version, stat.num_children, owner, stat.czxid == stat.mzxid)
+    seen = stat and (stat.version, stat.num_children, stat.cversion, owner, stat.czxid == stat.mzxid)
     children = tuple(name for name in result.children if name != "zookeeper")
     parts = tuple(comparable(each, owners) for each in result.results)
     return result.code, result.data, seen, children, result.path, parts

@@ -94,12 +94,12 @@ def _generate(asked: argparse.Namespace) -> None:
         bar = progress.add_task("partitions", total=plan.partition_count, rows=0)
         rows = 0
 
-        def told(partitions: int, of_part: int) -> None:
+        def show_progress(partitions: int, of_part: int) -> None:
             nonlocal rows
             rows += of_part
             progress.update(bar, advance=partitions, rows=rows)
 
-        done = generate(plan, asked.out, form=asked.format, told=told)
+        done = generate(plan, asked.out, form=asked.format, progress=show_progress)
     print(
         f"{done.rows} rows of {plan.partition_count} partitions and {plan.brokers} brokers, {plan.hours:g} hours; "
         f"{done.faults} faults, {done.changes} ISR changes: {asked.out}"

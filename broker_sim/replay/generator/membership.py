@@ -65,20 +65,20 @@ class _Follower:
 
     def ends_at(self, ts: Longs) -> Longs:
         ends: Longs = np.append(self.end_before, self.fetches.offset)
-        return ends[self._known(ts)]
+        return ends[self._fetches_before(ts)]
 
     def cu_at(self, ts: Longs) -> Longs:
         cu: Longs = np.append(self.cu_before, self.cu)
-        return cu[self._known(ts)]
+        return cu[self._fetches_before(ts)]
 
     def moves(self) -> Longs:
         """When its known end changed: only then does a fetch touch the high watermark."""
         moved: Longs = self.fetches.ts[np.diff(self.fetches.offset, prepend=self.end_before) != 0]
         return moved
 
-    def _known(self, ts: Longs) -> Longs:
-        known: Longs = np.searchsorted(self.fetches.ts, ts, side="right")
-        return known
+    def _fetches_before(self, ts: Longs) -> Longs:
+        count: Longs = np.searchsorted(self.fetches.ts, ts, side="right")
+        return count
 
 
 def _follower(term: Term, replica: BrokerId, fetches: Fetches) -> _Follower:

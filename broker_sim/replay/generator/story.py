@@ -245,8 +245,8 @@ class PartitionStory:
             self._true(change.ts, self.rows[-1]["ev"], term, isr_old=isr, isr=after, replica=change.replica)
             isr = after
         self._ends[term.leader] = self._appends.leo_after(to_ms - 1)
-        known = {r: int(f.offset[-1]) if len(f) else term.known_ends.get(r, -1) for r, f in fetches.items()}
-        self._now = replace(term, isr=isr, hw=truth.hw, known_ends=known)
+        follower_ends = {r: int(f.offset[-1]) if len(f) else term.known_ends.get(r, -1) for r, f in fetches.items()}
+        self._now = replace(term, isr=isr, hw=truth.hw, known_ends=follower_ends)
 
     def _evaluated(self, term: Term, fetches: dict[BrokerId, Fetches]) -> TermTruth:
         return TermTruth(

@@ -107,12 +107,12 @@ class Follower:
         start, ts, offsets = self.position, [at], [self.position]
         if leo > start:
             for k in range(1, steps + 1):
-                known, at = self._appends.leo_after(at), at + CATCH_UP_STEP_MS
+                end_seen, at = self._appends.leo_after(at), at + CATCH_UP_STEP_MS
                 ts.append(at)
-                offsets.append(start + (known - start) * k // steps)
-            known, at = self._appends.leo_after(at), at + SLOTS
+                offsets.append(start + (end_seen - start) * k // steps)
+            end_seen, at = self._appends.leo_after(at), at + SLOTS
             ts.append(at)
-            offsets.append(known)
+            offsets.append(end_seen)
         self._add(ts, offsets, to_ms)
         self._keep_up(at, to_ms)
 

@@ -58,7 +58,7 @@ class Generated:
 
 
 def generate(
-    plan: ClusterPlan, out: Path, *, form: str, told: Told = lambda done, rows: None, workers: int = 0
+    plan: ClusterPlan, out: Path, *, form: str, progress: Told = lambda done, rows: None, workers: int = 0
 ) -> Generated:
     """Writes the trace of `plan` into the new folder `out`, whole or not at all; `workers` 0: one per core.
 
@@ -78,7 +78,7 @@ def generate(
             for part, task in zip(parts, tasks, strict=True):
                 of_part = task.result()
                 rows, changes = rows + of_part[0], changes + of_part[1]
-                told(len(part), of_part[0])
+                progress(len(part), of_part[0])
         extra = of_rows(plan, broker_rows(plan), plan.partition_count)
         if form == "jsonl":
             _write_lines([extra], folder / _PIECES, "brokers")
@@ -104,7 +104,7 @@ def _parts(plan: ClusterPlan) -> Iterator[list[int]]:
         yield part
 
 
-def _told(plan: ClusterPlan, index: int) -> PartitionStory:
+def _story(plan: ClusterPlan, index: int) -> PartitionStory:
     story = PartitionStory(plan, index)
     story.tell()
     return story
@@ -122,7 +122,7 @@ def _write_parquet(plan: ClusterPlan, number: int, part: Sequence[int], folder: 
     path = folder / TRACE_FOLDER / f"part-{number:05d}.parquet"
     with pq.ParquetWriter(path, TRACE_SCHEMA, compression="zstd") as writer:
         for index in part:
-            story = _told(plan, index)
+            story = _story(plan, index)
             table = pa.Table.from_batches(partition_batches(plan, story), schema=TRACE_SCHEMA)
             in_order = table.take(pc.sort_indices(table, sort_keys=[("broker", "ascending"), ("seq", "ascending")]))
             writer.write_table(in_order, row_group_size=_ROWS_PER_GROUP)
@@ -139,7 +139,7 @@ def _write_pieces(plan: ClusterPlan, number: int, part: Sequence[int], folder: P
     rows = 0
     stories = []
     for index in part:
-        story = _told(plan, index)
+        story = _story(plan, index)
         batches = list(partition_batches(plan, story))
         _write_lines(batches, folder / _PIECES, f"{number:05d}-{index:06d}")
         rows += sum(b.num_rows for b in batches)

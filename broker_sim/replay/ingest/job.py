@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from pathlib import Path
 from typing import Any, Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -20,13 +21,14 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from broker_sim.replay.errors import ReplayRefused
 from broker_sim.replay.ingest import layout as ingest_layout
 from broker_sim.replay.ingest import verdicts
+from broker_sim.replay.ingest.join import joined
 from broker_sim.replay.ingest.layout import Ingested
 from broker_sim.replay.logs import frames
 from broker_sim.replay.logs.files import FileKind, LogFile, log_files
 from broker_sim.replay.logs.reader import LOG_REASONS
 from broker_sim.replay.metadata_log.files import MetadataFile, metadata_files
 from broker_sim.replay.metadata_log.ingest import REASONS as METADATA_REASONS
-from broker_sim.replay.metadata_log.ingest import FromMetadata, take
+from broker_sim.replay.metadata_log.ingest import take
 from broker_sim.replay.schema import CORRUPT
 from broker_sim.replay.session import tuned_for
 from broker_sim.replay.tables import write_empty, write_rows
@@ -34,8 +36,9 @@ from broker_sim.replay.tables import write_empty, write_rows
 TRACE: Final = "trace"
 LOG: Final = "log"
 METADATA: Final = "metadata_log"
-#: Below the folder of intermediate results: lanes whose clock went back, rows of `notices`.
-CLOCK_NOTICES: Final = "clock_notices"
+JOINED: Final = "joined"
+#: Below the folder of intermediate results: rows of `notices` that the input gives.
+INGEST_NOTICES: Final = "ingest_notices"
 _QUARANTINE: Final = "quarantine"
 _FACTS: Final = "facts"
 REASONS: Final = (*verdicts.QUARANTINE_REASONS, *LOG_REASONS, *METADATA_REASONS)
@@ -71,7 +74,7 @@ class Inputs:
     logs: tuple[LogFile, ...] = ()
     metadata: tuple[MetadataFile, ...] = ()
     #: paths of which nothing can be read although the rest goes on, in words
-    told: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
     zones: dict[int | None, ZoneInfo] = field(default_factory=dict)
 
     @property
@@ -89,10 +92,10 @@ def look(source: Source) -> Inputs:
     Raises: ReplayRefused, when a path is missing or unreadable, or there is nothing of the kind.
     """
     of_cluster = bool(source.kafka_logs or source.metadata_logs)
-    if bool(source.traces) == of_cluster:
-        raise ReplayRefused("one of --trace PATH and --kafka-logs PATH is needed, and only one, or --metadata-log PATH")
-    if source.kafka_logs and source.metadata_logs:
-        raise ReplayRefused("--kafka-logs and --metadata-log tell the same changes twice: replay one after the other")
+    if source.traces and of_cluster:
+        raise ReplayRefused("--trace PATH stands alone: only one of it and --kafka-logs or --metadata-log can be given")
+    if not source.paths:
+        raise ReplayRefused("--trace PATH is needed, or --kafka-logs PATH, --metadata-log PATH or both of these")
     source = replace(source, traces=_as_spark_names(source.traces), kafka_logs=_as_spark_names(source.kafka_logs))
     if of_cluster:
         return _of_cluster(source)
@@ -113,8 +116,8 @@ def _of_cluster(source: Source) -> Inputs:
         brokers = [_broker_of(pattern) for pattern in source.brokers]
         logs = log_files(source.kafka_logs, only=source.only, brokers=brokers)
     metadata, without = metadata_files(source.metadata_logs) if source.metadata_logs else ([], [])
-    told = tuple(f"{path}: no metadata log in it" for path in without)
-    return Inputs(logs=tuple(logs), metadata=tuple(metadata), told=told, zones=_zones(source.zones))
+    problems = tuple(f"{path}: no metadata log in it" for path in without)
+    return Inputs(logs=tuple(logs), metadata=tuple(metadata), problems=problems, zones=_zones(source.zones))
 
 
 def _as_spark_names(paths: Sequence[Path]) -> tuple[Path, ...]:
@@ -152,28 +155,28 @@ def ingest_into(spark: SparkSession, inputs: Inputs, out: Path, stage: Path) -> 
     """
     if inputs.layout is not None:
         return _take_layout(spark, inputs, inputs.layout, out, stage)
-    lines, unread, of_metadata = _lines(spark, inputs, out, stage)
-    judged = verdicts.add_verdict(lines)
+    read = _read(spark, inputs, out, stage)
+    judged = verdicts.add_verdict(read.rows)
     seen = Observation("verdicts")
     ingest_layout.write_rows(verdicts.kept(judged.observe(seen, *verdicts.verdict_counts())), out / TRACE)
     counts: dict[str, Any] = dict(seen.get)
     bad = sum(counts[reason] for reason in verdicts.QUARANTINE_REASONS)
     if not counts["kept"]:
-        told = f"of {bad} lines is a row of a trace" if inputs.traces else "said anything about replication"
-        raise ReplayRefused(f"nothing to replay: none {told}")
+        expectation = f"of {bad} lines is a row of a trace" if inputs.traces else "said anything about replication"
+        raise ReplayRefused(f"nothing to replay: none {expectation}")
     source = LOG if inputs.logs else TRACE if inputs.traces else METADATA
     refused = verdicts.quarantined(judged, source=source)
-    if bad or unread is not None:
-        every = refused.unionByName(unread) if unread is not None else refused
-        _write(every, out, _QUARANTINE)
+    if bad or read.unread:
+        _write(reduce(DataFrame.unionByName, (refused, *read.unread)), out, _QUARANTINE)
         counts["quarantined"] = _by_reason(spark.read.parquet(str(out / _QUARANTINE)))
     else:
         _write(refused, out, _QUARANTINE, is_empty=True)
         counts["quarantined"] = _NONE_REFUSED
-    is_empty = not counts[verdicts.CLOCK_WENT_BACK]
-    _write(verdicts.clock_notices(judged), stage, CLOCK_NOTICES, is_empty=is_empty)
-    _write_files(inputs, out, others=of_metadata.others if of_metadata else frozenset())
-    return counts | ({METADATA: of_metadata.summary} if of_metadata else {})
+    is_empty = not counts[verdicts.CLOCK_WENT_BACK] and not read.notices
+    notices = reduce(DataFrame.unionByName, (verdicts.clock_notices(judged), *read.notices))
+    _write(notices, stage, INGEST_NOTICES, is_empty=is_empty)
+    _write_files(inputs, out, others=read.others)
+    return counts | read.summary
 
 
 def rows_of(spark: SparkSession, inputs: Inputs, out: Path) -> Ingested:
@@ -189,9 +192,9 @@ def _take_layout(spark: SparkSession, inputs: Inputs, layout: Path, out: Path, s
     if not counts["kept"]:
         raise ReplayRefused(f"nothing to replay: {layout} has no rows")
     text = F.lit(None).cast("string")
-    judged = rows.few.withColumns({"reason": text, CORRUPT: text, verdicts.CLOCK_WENT_BACK: F.lit(False)})
+    judged = rows.state_rows.withColumns({"reason": text, CORRUPT: text, verdicts.CLOCK_WENT_BACK: F.lit(False)})
     _write(verdicts.quarantined(judged, source=TRACE), out, _QUARANTINE, is_empty=True)
-    _write(verdicts.clock_notices(judged), stage, CLOCK_NOTICES, is_empty=True)
+    _write(verdicts.clock_notices(judged), stage, INGEST_NOTICES, is_empty=True)
     _write_files(inputs, out)
     return counts | {"quarantined": _NONE_REFUSED, verdicts.DUPLICATE: 0}
 
@@ -204,21 +207,47 @@ def _write(rows: DataFrame, out: Path, name: str, *, is_empty: bool = False) -> 
         rows.coalesce(1).write.parquet(str(out / name))
 
 
-def _lines(
-    spark: SparkSession, inputs: Inputs, out: Path, stage: Path
-) -> tuple[DataFrame, DataFrame | None, FromMetadata | None]:
-    """Rows to be judged, quarantine rows of what could not be read at all, and what a metadata log tells besides."""
-    metadata = take(spark, inputs.metadata, inputs.told, out, stage) if inputs.metadata else None
-    if inputs.logs:
-        frames.facts(spark, inputs.logs, inputs.zones).write.parquet(str(stage / _FACTS))
-        said = spark.read.parquet(str(stage / _FACTS))
-        return frames.rows(said), frames.bad_lines(said), None
-    if metadata is not None:
-        return metadata.rows, metadata.unread, metadata
-    packed = [file for file in inputs.traces if file.suffix == ".gz"]
-    refused = verdicts.of_other_versions(inputs.traces)
-    lines = verdicts.read_lines(spark, inputs.traces, refused=refused)
-    return lines, verdicts.torn_files(spark, packed) if packed else None, None
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Read:
+    """What the input tells: rows to be judged, quarantine rows of what could not be read at all, notices, and what goes
+    into `summary.json`."""
+
+    rows: DataFrame
+    unread: tuple[DataFrame, ...] = ()
+    notices: tuple[DataFrame, ...] = ()
+    summary: dict[str, Any] = field(default_factory=dict)
+    #: files of another cluster's metadata log
+    others: frozenset[Path] = frozenset()
+
+
+def _read(spark: SparkSession, inputs: Inputs, out: Path, stage: Path) -> _Read:
+    if inputs.traces:
+        packed = [file for file in inputs.traces if file.suffix == ".gz"]
+        refused = verdicts.of_other_versions(inputs.traces)
+        lines = verdicts.read_lines(spark, inputs.traces, refused=refused)
+        return _Read(rows=lines, unread=(verdicts.torn_files(spark, packed),) if packed else ())
+    of_logs = _of_logs(spark, inputs, stage) if inputs.logs else None
+    if not inputs.metadata:
+        assert of_logs is not None
+        return of_logs
+    metadata = take(spark, inputs.metadata, inputs.problems, out, stage)
+    summary: dict[str, Any] = {METADATA: metadata.summary}
+    if of_logs is None:
+        return _Read(rows=metadata.rows, unread=(metadata.unread,), summary=summary, others=metadata.others)
+    both = joined(of_logs.rows, metadata, stage)
+    return _Read(
+        rows=both.rows,
+        unread=(*of_logs.unread, metadata.unread),
+        notices=(both.notices,),
+        summary=summary | {JOINED: both.summary},
+        others=metadata.others,
+    )
+
+
+def _of_logs(spark: SparkSession, inputs: Inputs, stage: Path) -> _Read:
+    frames.facts(spark, inputs.logs, inputs.zones).write.parquet(str(stage / _FACTS))
+    facts = spark.read.parquet(str(stage / _FACTS))
+    return _Read(rows=frames.rows(facts), unread=(frames.bad_lines(facts),))
 
 
 def _by_reason(quarantine: DataFrame) -> dict[str, int]:

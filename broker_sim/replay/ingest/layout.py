@@ -45,13 +45,13 @@ _DAY_MS: Final = 86_400_000
 class Ingested:
     """A folder's rows, in no order.
 
-    `trace`: all, `TRACE_COLUMNS`. `few`: those that are not of `BULK_EVENTS`. `processes`: one row for each
+    `trace`: all, `TRACE_COLUMNS`. `state_rows`: those that are not of `BULK_EVENTS`. `processes`: one row for each
     (`role`, `broker`, `run`), with the number of its `rows`, `first_ts`, `last_ts`, and how many of them are `ticks`,
     are appends or fetches (`bulk`) and were read from log files or a metadata log (`logged`).
     """
 
     trace: DataFrame
-    few: DataFrame
+    state_rows: DataFrame
     processes: DataFrame
 
 
@@ -63,8 +63,8 @@ def write_rows(rows: DataFrame, folder: Path) -> None:
     placed.write.partitionBy(DAY, BULK).option("compression", "zstd").parquet(str(folder))
     written = _read(rows.sparkSession, folder)
     _processes(written).coalesce(1).write.parquet(str(folder / _PROCESSES))
-    told = {"layout": LAYOUT_VERSION, "trace_version": TRACE_VERSION, "columns": list(TRACE_COLUMNS)}
-    (folder / LAYOUT_FILE).write_text(json.dumps({**told, "sorted_by": list(SORTED_BY)}) + "\n", encoding="utf-8")
+    layout_row = {"layout": LAYOUT_VERSION, "trace_version": TRACE_VERSION, "columns": list(TRACE_COLUMNS)}
+    (folder / LAYOUT_FILE).write_text(json.dumps({**layout_row, "sorted_by": list(SORTED_BY)}) + "\n", encoding="utf-8")
 
 
 def is_layout(path: Path) -> bool:
@@ -79,9 +79,9 @@ def read_rows(spark: SparkSession, folder: Path) -> Ingested:
     """
     check_layout(folder)
     rows = _read(spark, folder)
-    few = rows.filter(~F.col(BULK)).select(*TRACE_COLUMNS)
+    state_rows = rows.filter(~F.col(BULK)).select(*TRACE_COLUMNS)
     processes = spark.read.parquet(str(folder / _PROCESSES))
-    return Ingested(rows.select(*TRACE_COLUMNS), few, processes)
+    return Ingested(rows.select(*TRACE_COLUMNS), state_rows, processes)
 
 
 def _read(spark: SparkSession, folder: Path) -> DataFrame:
@@ -102,8 +102,8 @@ def _processes(rows: DataFrame) -> DataFrame:
 def check_layout(folder: Path) -> None:
     """Raises: ReplayRefused, when `folder` is not in the layout of this version."""
     try:
-        told = json.loads((folder / LAYOUT_FILE).read_text(encoding="utf-8"))
-        version = told["layout"]
+        layout_row = json.loads((folder / LAYOUT_FILE).read_text(encoding="utf-8"))
+        version = layout_row["layout"]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ReplayRefused(f"{folder} is no folder of ingested rows: {LAYOUT_FILE} is missing or damaged") from error
     if version == LAYOUT_VERSION and not (folder / _PROCESSES).is_dir():

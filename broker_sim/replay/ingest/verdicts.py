@@ -108,8 +108,8 @@ def torn_files(spark: SparkSession, files: Sequence[Path]) -> DataFrame:
     verdict = listed.withColumn("error", F.udf(check, "string", useArrow=False)("path")).filter(
         "error IS NOT NULL AND path != ''"
     )
-    told = {"reason": F.lit(TORN), "source": F.lit("trace"), "file": F.col("path"), "line": F.col("error")}
-    return verdict.select(*(told[c].alias(c) for c in QUARANTINE_COLUMNS))
+    columns = {"reason": F.lit(TORN), "source": F.lit("trace"), "file": F.col("path"), "line": F.col("error")}
+    return verdict.select(*(columns[c].alias(c) for c in QUARANTINE_COLUMNS))
 
 
 def read_lines(spark: SparkSession, files: Sequence[Path], *, refused: Collection[Path] = ()) -> DataFrame:

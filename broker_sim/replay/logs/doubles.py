@@ -16,14 +16,14 @@ def once(facts: list[Fact]) -> Iterator[Fact]:
     if len(by_file) == 1:
         yield from facts
         return
-    told: Counter[tuple[object, ...]] = Counter()
+    lines: Counter[tuple[object, ...]] = Counter()
     for _, of_file in sorted(by_file.items(), key=lambda pair: (-len(pair[1]), pair[0] or "")):
         here: Counter[tuple[object, ...]] = Counter()
         for fact in of_file:
             content = _hashable(fact)
             here[content] += 1
-            if here[content] > told[content]:
-                told[content] = here[content]
+            if here[content] > lines[content]:
+                lines[content] = here[content]
                 yield fact
 
 

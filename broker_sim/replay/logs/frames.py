@@ -85,8 +85,8 @@ def _read(brokers: dict[str, int | None], zones: dict[int | None, ZoneInfo], sch
     return step
 
 
-def _with_bad(said: Iterable[Fact], reader: LogReader) -> Iterator[Fact]:
-    yield from said
+def _with_bad(fact_rows: Iterable[Fact], reader: LogReader) -> Iterator[Fact]:
+    yield from fact_rows
     if reader.bad:
         yield from map(_bad_fact, reader.bad)
         reader.bad.clear()
@@ -124,25 +124,25 @@ def _check_packed(path: str) -> Iterator[Bad]:
 # -- facts to rows ----------------------------------------------------------------------------------------------------
 
 
-def rows(said: DataFrame) -> DataFrame:
-    """The facts of all brokers as trace rows, with what ingest adds to a line of a trace. Reads `said` repeatedly."""
-    known = _brokers(said)
-    richer = F.col("broker").isin(*known.recording)
-    plain = said.filter(~F.col("what").isin(*_NOT_WOVEN) & ~((F.col("what") == What.PRODUCED) & richer))
-    of_requests = said.filter(~richer) if known.recording else said
+def rows(fact_rows: DataFrame) -> DataFrame:
+    """The facts of brokers as trace rows, with what ingest adds to a line of a trace. `fact_rows` are read often."""
+    of_brokers = _brokers(fact_rows)
+    richer = F.col("broker").isin(*of_brokers.recording)
+    plain = fact_rows.filter(~F.col("what").isin(*_NOT_WOVEN) & ~((F.col("what") == What.PRODUCED) & richer))
+    of_requests = fact_rows.filter(~richer) if of_brokers.recording else fact_rows
     every = plain.unionByName(_fetches(of_requests)).unionByName(_ticks(of_requests))
     whose = F.when(F.col("what").isin(*OF_CLUSTER), CLUSTER).otherwise(F.col("broker"))
     of_broker = F.when(F.col("partition").isNull(), whose).alias("of_broker")
     grouped = every.select("*", of_broker).repartition(*_GROUP)
     ordered = grouped.sortWithinPartitions(*_GROUP, "at_us", "file", "block", "line", "sub")
-    woven = ordered.mapInArrow(_weave(known.unsaid, known.every, arrow_schema(ROW_DDL)), schema=ROW_DDL)
+    woven = ordered.mapInArrow(_weave(of_brokers.unsaid, of_brokers.every, arrow_schema(ROW_DDL)), schema=ROW_DDL)
     added = {"run": F.lit(0).cast("bigint"), CORRUPT: F.lit(None).cast("string"), "of_other_version": F.lit(False)}
     return woven.withColumns(added)
 
 
-def bad_lines(said: DataFrame) -> DataFrame:
+def bad_lines(fact_rows: DataFrame) -> DataFrame:
     """What could not be used: rows of `quarantine`, each line once, whatever number of copies there are."""
-    bad = said.filter(F.col("what") == BAD)
+    bad = fact_rows.filter(F.col("what") == BAD)
     once = bad.groupBy(F.col("key").alias("reason"), F.col("value").alias("line")).agg(F.min("file").alias("file"))
     return once.withColumn("source", F.lit("log")).select(*QUARANTINE_COLUMNS)
 
@@ -157,12 +157,12 @@ class _Brokers(NamedTuple):
     recording: frozenset[int]
 
 
-def _brokers(said: DataFrame) -> _Brokers:
+def _brokers(fact_rows: DataFrame) -> _Brokers:
     what = F.col("what")
     has_cu = (what == What.SHRINKING) & F.col("value").rlike(r":\d+:\d")
     modern = (what == What.UPDATED) | has_cu | ((what == What.LEADER) & F.col("isr").isNotNull())
-    told = (
-        said.filter(F.col("broker").isNotNull())
+    named = (
+        fact_rows.filter(F.col("broker").isNotNull())
         .groupBy("broker")
         .agg(
             F.max(what.isin(*_ATTEMPTS)).alias("tries"),
@@ -172,17 +172,17 @@ def _brokers(said: DataFrame) -> _Brokers:
         .collect()
     )
     return _Brokers(
-        every=frozenset(row["broker"] for row in told),
-        unsaid=frozenset(row["broker"] for row in told if row["tries"] and not row["modern"]),
-        recording=frozenset(row["broker"] for row in told if row["records"]),
+        every=frozenset(row["broker"] for row in named),
+        unsaid=frozenset(row["broker"] for row in named if row["tries"] and not row["modern"]),
+        recording=frozenset(row["broker"] for row in named if row["records"]),
     )
 
 
 _ATTEMPTS: Final = (What.SHRINKING, What.EXPANDING)
 
 
-def _fetches(said: DataFrame) -> DataFrame:
-    named = said.filter(F.col("what").isin(*OF_SESSIONS))
+def _fetches(fact_rows: DataFrame) -> DataFrame:
+    named = fact_rows.filter(F.col("what").isin(*OF_SESSIONS))
     key = ("broker", "session")
     ordered = named.repartition(*key).sortWithinPartitions(*key, "at_us", "correlation", "file", "sub")
     schema = arrow_schema(FACT_DDL)
@@ -202,8 +202,8 @@ def _fetches(said: DataFrame) -> DataFrame:
     return ordered.mapInArrow(expand, schema=FACT_DDL)
 
 
-def _ticks(said: DataFrame) -> DataFrame:
-    needed = said.filter(F.col("what").isin(*_FOR_TICKS) & F.col("broker").isNotNull())
+def _ticks(fact_rows: DataFrame) -> DataFrame:
+    needed = fact_rows.filter(F.col("what").isin(*_FOR_TICKS) & F.col("broker").isNotNull())
     ordered = needed.repartition("broker").sortWithinPartitions("broker", "at_us")
     schema = arrow_schema(FACT_DDL)
 

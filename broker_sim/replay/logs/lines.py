@@ -52,12 +52,12 @@ class Clock:
     """
 
     zone: ZoneInfo
-    _known: dict[str, int] = field(default_factory=dict)
+    _offsets: dict[str, int] = field(default_factory=dict)
     _last: int = 0
 
     def ms(self, second: str, millis: str) -> int:
         """Raises: BadTime."""
-        at = self._known.get(second)
+        at = self._offsets.get(second)
         if at is None:
             at = self._known_anew(second)
         self._last = at
@@ -65,7 +65,7 @@ class Clock:
 
     def ms_if_known(self, second: str, millis: str) -> int | None:
         """The same for a second that was asked for before; None for another, which may be none."""
-        at = self._known.get(second)
+        at = self._offsets.get(second)
         if at is None:
             return None
         self._last = at
@@ -78,10 +78,10 @@ class Clock:
             raise BadTime(second) from error
         first, again = (int(local.replace(tzinfo=self.zone, fold=fold).timestamp()) * 1000 for fold in (0, 1))
         at = again if first < again and first + _FOLD_MS < self._last <= again + _HOUR_MS else first
-        if len(self._known) > 4096 or first != again:
-            self._known.clear()
+        if len(self._offsets) > 4096 or first != again:
+            self._offsets.clear()
         if first == again:
-            self._known[second] = at
+            self._offsets[second] = at
         return at
 
 

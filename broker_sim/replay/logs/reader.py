@@ -119,8 +119,8 @@ class LogReader:
             )
 
     def _record(self, head: Head, place: Place) -> Sequence[Fact]:
-        speaker, said = texts.said_by(head.text)
-        if not said:
+        speaker, facts = texts.said_by(head.text)
+        if not facts:
             return ()
         if head.logger is None:
             # The end of the line is missing: a number at its end may be, too.
@@ -131,7 +131,7 @@ class LogReader:
             return ()
         file, block, line = place
         common: Said = {"broker": broker, "at_us": head.ts * 1000, "file": file, "block": block, "line": line}
-        return [Fact(**{**common, "sub": sub, **one}) for sub, one in enumerate(said)]  # type: ignore[arg-type]
+        return [Fact(**{**common, "sub": sub, **one}) for sub, one in enumerate(facts)]  # type: ignore[arg-type]
 
     def _request(self, head: Head, place: Place) -> Iterator[Fact]:
         if self.broker is None:

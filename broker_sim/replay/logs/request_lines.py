@@ -49,10 +49,10 @@ def facts_of_request(text: str, ts: int) -> Iterator[dict[str, object]]:
         call = json.loads(text[len(BEGINS) :])
         request, response = call["request"], call["response"]
         arrived_us = ts * 1000 - round((call["totalTimeMs"] - call["requestQueueTimeMs"]) * 1000)
-        said = list(_READERS[call["requestHeader"]["requestApiKeyName"]](call, request, response, arrived_us))
+        facts = list(_READERS[call["requestHeader"]["requestApiKeyName"]](call, request, response, arrived_us))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise TornRequest(text[:200]) from error
-    yield from said
+    yield from facts
 
 
 def _fetch(call: Any, request: Any, response: Any, arrived_us: int) -> Iterator[dict[str, object]]:

@@ -78,20 +78,20 @@ def said_by(text: str) -> tuple[int | None, list[Said]]:
     found = _first_fit(_SPOKEN[role], text[speaker.end() :])
     if role == _LEADER:
         topic, partition = speaker[1], int(speaker[2])
-        for said in found:
-            said["topic"], said["partition"] = topic, partition
+        for fact in found:
+            fact["topic"], fact["partition"] = topic, partition
     return int(speaker[role]), found
 
 
 def _first_fit(table: Mapping[str, tuple[Text, ...]], message: str) -> list[Said]:
-    known = False
+    begins_alike = False
     for text in table.get(message.partition(" ")[0]) or table.get("", ()):
         if message.startswith(text.begins):
             match = text.pattern.match(message)
             if match is not None:
                 return list(text.says(match))
-            known = known or bool(text.begins and text.begins not in _SHARED)
-    if known or _TELLING.search(message):
+            begins_alike = begins_alike or bool(text.begins and text.begins not in _SHARED)
+    if begins_alike or _TELLING.search(message):
         raise UnknownText(message)
     return []
 

@@ -13,10 +13,10 @@ from typing import Any, Final
 
 from broker_sim.replay.logs.doubles import once
 from broker_sim.replay.logs.facts import Fact, What
-from broker_sim.replay.logs.held import REFUSED, UNDER_WAY, Held, Row, SaidLast
-from broker_sim.replay.logs.known import REMEMBERED, Known, State
+from broker_sim.replay.logs.memory import REMEMBERED, PartitionMemory, State
 from broker_sim.replay.logs.texts_of_controllers import CUT
 from broker_sim.replay.logs.texts_of_kraft import CREATED
+from broker_sim.replay.logs.waiting_rows import REFUSED, UNDER_WAY, OfBroker, Row, WaitingRows
 from broker_sim.replay.schema import SRC_INFERRED, SRC_LOG
 
 #: How long a row waits for what comes after it.
@@ -43,20 +43,20 @@ class Weave:
     writes_unsaid: frozenset[int] = frozenset()
     brokers: frozenset[int] = frozenset()
     _same_time: list[Fact] = field(default_factory=list)
-    _known: Known = field(default_factory=Known)
-    _held: Held = field(init=False)
+    _memory: PartitionMemory = field(default_factory=PartitionMemory)
+    _waiting: WaitingRows = field(init=False)
     #: broker -> when connections to it were first and last lost
     _lost_at: dict[int, tuple[int, int]] = field(default_factory=dict)
     #: the last state that a broker told in passing, by its version
     _skipped: dict[int, Row] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._held = Held(self._known)
+        self._waiting = WaitingRows(self._memory)
 
     @property
     def rows(self) -> list[tuple[Any, ...]]:
         """What is told, with the columns of `EMITTED`; may be drained."""
-        return self._held.rows
+        return self._waiting.rows
 
     def feed(self, fact: Fact) -> None:
         """Takes the next fact."""
@@ -67,68 +67,68 @@ class Weave:
     def finish(self) -> None:
         """The group is over: what waits is told."""
         self._take_same_time()
-        self._held.release(None)
+        self._waiting.release(None)
 
     def _take_same_time(self) -> None:
         facts, self._same_time = self._same_time, []
         for fact in facts if len(facts) == 1 else once(facts):
             self._take(fact)
         if facts:
-            self._held.release(facts[0].at_us - HOLD_US)
+            self._waiting.release(facts[0].at_us - HOLD_US)
 
     # -- facts -------------------------------------------------------------------------------------------------------
 
     def _take(self, fact: Fact) -> None:
         if fact.broker is None:
             return
-        broker = self._held.of.setdefault(fact.broker, SaidLast())
+        broker = self._waiting.of.setdefault(fact.broker, OfBroker())
         if fact.what in _AS_THEY_STAND:
             # Ticks of no file were computed.
-            self._held.add(fact, fact.what, src=SRC_INFERRED if fact.file is None else SRC_LOG)
+            self._waiting.add(fact, fact.what, src=SRC_INFERRED if fact.file is None else SRC_LOG)
             if fact.what == What.STOP:
                 broker.leads = False
         else:
             _TAKERS[fact.what](self, fact, broker)
 
-    def _start(self, fact: Fact, _: SaidLast) -> None:
+    def _start(self, fact: Fact, _: OfBroker) -> None:
         ts = fact.at_us // 1000
         early = fact._replace(at_us=fact.at_us - _START_EARLY_US)
-        self._held.add(early, What.START, ts=ts, value=str(ts))
+        self._waiting.add(early, What.START, ts=ts, value=str(ts))
 
     # -- leaderships -------------------------------------------------------------------------------------------------
 
-    def _leader(self, fact: Fact, broker: SaidLast) -> None:
+    def _leader(self, fact: Fact, broker: OfBroker) -> None:
         _give_up(broker)
         if broker.leads and broker.epoch == fact.epoch:
             return
         broker.epoch, broker.leads, broker.leo = fact.epoch, True, fact.offset
-        row = self._held.add(fact, What.LEADER)
-        self._held.fill_leader(row, broker)
+        row = self._waiting.add(fact, What.LEADER)
+        self._waiting.fill_leader(row, broker)
         broker.isr = row.columns["isr"]
         broker.leader_row = row
-        self._known.write(fact.zk_version, State(fact.epoch, fact.broker, broker.isr or []))
+        self._memory.write(fact.zk_version, State(fact.epoch, fact.broker, broker.isr or []))
 
-    def _follower(self, fact: Fact, broker: SaidLast) -> None:
+    def _follower(self, fact: Fact, broker: OfBroker) -> None:
         _give_up(broker)
         broker.leads, broker.leader_row = False, None
         broker.epoch, broker.leo = fact.epoch, fact.offset
-        self._held.add(fact, What.FOLLOWER)
+        self._waiting.add(fact, What.FOLLOWER)
 
-    def _led(self, fact: Fact, broker: SaidLast) -> None:
+    def _led(self, fact: Fact, broker: OfBroker) -> None:
         if fact.epoch is None:
             return
         broker.led[fact.epoch] = fact
         if len(broker.led) > REMEMBERED:
             del broker.led[next(iter(broker.led))]
 
-    def _reset(self, fact: Fact, broker: SaidLast) -> None:
+    def _reset(self, fact: Fact, broker: OfBroker) -> None:
         """Members of the ISR are set back to the clock of the transition, which is read before the log is opened."""
         if broker.leader_row is not None and fact.cu:
             broker.leader_row.columns["ts"] = fact.cu
 
     # -- the ISR ------------------------------------------------------------------------------------------------------
 
-    def _shrinking(self, fact: Fact, broker: SaidLast) -> None:
+    def _shrinking(self, fact: Fact, broker: OfBroker) -> None:
         _give_up(broker)
         isr_old, isr = fact.isr_old or [], fact.isr or []
         out = _out_of_sync(fact.value) or {r: (None, None) for r in isr_old if r not in isr}
@@ -140,37 +140,37 @@ class Weave:
                 "value": None,
                 "epoch": broker.epoch,
             }
-            broker.attempt.append(self._held.add(fact, "isr_shrink", **columns))
+            broker.attempt.append(self._waiting.add(fact, "isr_shrink", **columns))
         self._written_if_unsaid(fact, broker)
 
-    def _expanding(self, fact: Fact, broker: SaidLast) -> None:
+    def _expanding(self, fact: Fact, broker: OfBroker) -> None:
         _give_up(broker)
         for replica in [r for r in fact.isr or [] if r not in (fact.isr_old or [])]:
-            broker.attempt.append(self._held.add(fact, "isr_expand", replica=replica, epoch=broker.epoch))
+            broker.attempt.append(self._waiting.add(fact, "isr_expand", replica=replica, epoch=broker.epoch))
         self._written_if_unsaid(fact, broker)
 
-    def _written_if_unsaid(self, fact: Fact, broker: SaidLast) -> None:
+    def _written_if_unsaid(self, fact: Fact, broker: OfBroker) -> None:
         unsaid = fact.broker in self.writes_unsaid
         for row in broker.attempt:
             row.columns["err"] = 0 if unsaid else UNDER_WAY
         if unsaid:
             broker.isr = fact.isr
 
-    def _submitted(self, fact: Fact, broker: SaidLast) -> None:
+    def _submitted(self, fact: Fact, broker: OfBroker) -> None:
         """The fetch that causes an expansion is recorded after it: its row stands before."""
         _give_up(broker)
-        fetch = self._held.add(fact, What.FETCH, epoch=broker.epoch, err=UNDER_WAY)
+        fetch = self._waiting.add(fact, What.FETCH, epoch=broker.epoch, err=UNDER_WAY)
         if fact.replica is not None:
             broker.submitted[fact.replica] = fetch
-        broker.attempt.append(self._held.add(fact, "isr_expand", epoch=broker.epoch, err=UNDER_WAY))
+        broker.attempt.append(self._waiting.add(fact, "isr_expand", epoch=broker.epoch, err=UNDER_WAY))
 
-    def _updated(self, fact: Fact, broker: SaidLast) -> None:
+    def _updated(self, fact: Fact, broker: OfBroker) -> None:
         isr, version = fact.isr or [], fact.zk_version
-        if self._known.is_written_again(version):
+        if self._memory.is_written_again(version):
             return
         before = broker.isr
-        if version is not None and version - 1 in self._known.states:
-            before = self._known.states[version - 1].isr
+        if version is not None and version - 1 in self._memory.states:
+            before = self._memory.states[version - 1].isr
         rows, broker.attempt = broker.attempt, []
         if not rows:
             rows = [self._unattempted(fact, broker, before)]
@@ -181,65 +181,65 @@ class Weave:
                 old = [r for r in isr if r != row.columns["replica"]]
             row.columns.update(isr=isr, isr_old=old, zk_version=version, err=0, done=done)
         broker.isr = isr
-        if version is not None and (told := self._skipped.pop(version, None)) is not None:
-            self._held.drop(told)  # the broker saw its own write in the log before the answer to it
-        self._known.write(version, State(broker.epoch, fact.broker, isr))
+        if version is not None and (skipped := self._skipped.pop(version, None)) is not None:
+            self._waiting.drop(skipped)  # the broker saw its own write in the log before the answer to it
+        self._memory.write(version, State(broker.epoch, fact.broker, isr))
 
-    def _unattempted(self, fact: Fact, broker: SaidLast, before: list[int] | None) -> Row:
+    def _unattempted(self, fact: Fact, broker: OfBroker, before: list[int] | None) -> Row:
         """A write whose attempt has no line: since 2.8 an expansion; else the line is in a part that is lost."""
         isr = fact.isr or []
         gained = [r for r in isr if before is not None and r not in before]
         gone = [r for r in before or () if r not in isr]
         columns: dict[str, Any] = {"epoch": broker.epoch, "key": None, "role": "broker", **_NO_MOVES}
         if gone and not gained:
-            return self._held.add(fact, "isr_shrink", src=SRC_INFERRED, replica=gone[0], **columns)
+            return self._waiting.add(fact, "isr_shrink", src=SRC_INFERRED, replica=gone[0], **columns)
         if gained:
             src = SRC_LOG if fact.what == What.UPDATED else SRC_INFERRED
-            return self._held.add(fact, "isr_expand", src=src, replica=gained[0], **columns)
+            return self._waiting.add(fact, "isr_expand", src=src, replica=gained[0], **columns)
         # What was before is not known: it is a state, and no more.
-        return self._held.add(
+        return self._waiting.add(
             fact, What.ELECT, src=SRC_INFERRED, replica=fact.broker, epoch=broker.epoch, role="controller"
         )
 
-    def _refused(self, fact: Fact, broker: SaidLast) -> None:
+    def _refused(self, fact: Fact, broker: OfBroker) -> None:
         rows, broker.attempt = broker.attempt, []
         for row in rows:
             row.columns.update(err=REFUSED, done=fact.at_us // 1000)
 
     # -- the controller ----------------------------------------------------------------------------------------------
 
-    def _assign(self, fact: Fact, _: SaidLast) -> None:
-        if fact.key is not None and self._known.is_told_again(f"{fact.value} {fact.key}"):
+    def _assign(self, fact: Fact, _: OfBroker) -> None:
+        if fact.key is not None and self._memory.is_told_again(f"{fact.value} {fact.key}"):
             return
         replicas = fact.replicas or []
-        self._known.assign(fact.at_us, replicas)
-        self._known.add_members(replicas)
+        self._memory.assign(fact.at_us, replicas)
+        self._memory.add_members(replicas)
         value = fact.value if fact.value == CREATED else None
-        self._held.add(fact, What.ASSIGN, key=None, value=value)
+        self._waiting.add(fact, What.ASSIGN, key=None, value=value)
         if value is not None:
-            self._known.created()
+            self._memory.created()
 
-    def _elect(self, fact: Fact, _: SaidLast) -> None:
+    def _elect(self, fact: Fact, _: OfBroker) -> None:
         """Also written where a replica to be cut was not in the ISR: then nothing changed."""
         epoch = fact.epoch if fact.epoch is not None else -1
-        known = self._known.states.get(fact.zk_version if fact.zk_version is not None else -1)
-        if fact.zk_version is None and epoch <= self._known.last_epoch:
+        last = self._memory.states.get(fact.zk_version if fact.zk_version is not None else -1)
+        if fact.zk_version is None and epoch <= self._memory.last_epoch:
             return
-        if fact.key not in (None, CUT) and self._known.is_told_again(f"state {fact.key}"):
+        if fact.key not in (None, CUT) and self._memory.is_told_again(f"state {fact.key}"):
             return
-        if fact.key == CUT and known is not None and (known.epoch, set(known.isr)) == (epoch, set(fact.isr or ())):
+        if fact.key == CUT and last is not None and (last.epoch, set(last.isr)) == (epoch, set(fact.isr or ())):
             return
         if fact.key == CUT and self._is_of_leader(fact):
-            leader = self._held.of.setdefault(fact.replica or 0, SaidLast())
+            leader = self._waiting.of.setdefault(fact.replica or 0, OfBroker())
             leader.epoch = fact.epoch
             self._updated(fact._replace(broker=fact.replica, replica=None), leader)
             return
         whole = _NO_MOVES if fact.replicas is not None else {}
-        row = self._held.add(fact, What.ELECT, key=None, **whole)
+        row = self._waiting.add(fact, What.ELECT, key=None, **whole)
         if fact.zk_version is not None:
             self._skipped = {fact.zk_version: row}
-        self._known.write(fact.zk_version, State(fact.epoch, fact.replica, fact.isr or []))
-        self._known.last_epoch = max(self._known.last_epoch, epoch)
+        self._memory.write(fact.zk_version, State(fact.epoch, fact.replica, fact.isr or []))
+        self._memory.last_epoch = max(self._memory.last_epoch, epoch)
 
     def _is_of_leader(self, fact: Fact) -> bool:
         """Whether a state told in passing is the leader's write, seen in the log before the answer to it.
@@ -247,30 +247,30 @@ class Weave:
         Within an epoch only a leader lets members in; that it puts some out, it says before.
         """
         version, isr = fact.zk_version or 0, set(fact.isr or ())
-        before = self._known.states.get(version - 1)
+        before = self._memory.states.get(version - 1)
         if before is None or (before.epoch, before.leader) != (fact.epoch, fact.replica) or isr == set(before.isr):
             return False
-        attempts = self._held.of[fact.replica].attempt if fact.replica in self._held.of else []
+        attempts = self._waiting.of[fact.replica].attempt if fact.replica in self._waiting.of else []
         put_out = {row.columns["replica"] for row in attempts if row.columns["ev"] == "isr_shrink"}
         return set(before.isr) - isr <= put_out
 
-    def _sent(self, fact: Fact, _: SaidLast) -> None:
-        self._known.assign(fact.at_us, fact.replicas or [])
+    def _sent(self, fact: Fact, _: OfBroker) -> None:
+        self._memory.assign(fact.at_us, fact.replicas or [])
 
-    def _bump(self, fact: Fact, _: SaidLast) -> None:
-        self._held.add(fact, What.ELECT, src=SRC_INFERRED)
+    def _bump(self, fact: Fact, _: OfBroker) -> None:
+        self._waiting.add(fact, What.ELECT, src=SRC_INFERRED)
 
-    def _live(self, fact: Fact, _: SaidLast) -> None:
+    def _live(self, fact: Fact, _: OfBroker) -> None:
         live = set(fact.replicas or ())
         for broker in sorted(self.brokers | live):
             ev = What.BROKER_UP if broker in live else What.BROKER_DOWN
-            self._held.add(fact, ev, replica=broker, replicas=None, done=self._died(fact, broker, ev))
+            self._waiting.add(fact, ev, replica=broker, replicas=None, done=self._died(fact, broker, ev))
 
-    def _alive(self, fact: Fact, _: SaidLast) -> None:
+    def _alive(self, fact: Fact, _: OfBroker) -> None:
         died = None if fact.replica is None else self._died(fact, fact.replica, fact.what)
-        self._held.add(fact, fact.what, done=died)
+        self._waiting.add(fact, fact.what, done=died)
 
-    def _lost(self, fact: Fact, _: SaidLast) -> None:
+    def _lost(self, fact: Fact, _: OfBroker) -> None:
         ts, gone = fact.at_us // 1000, fact.replica
         if gone is not None:
             first, last = self._lost_at.get(gone, (ts, ts))
@@ -284,7 +284,7 @@ class Weave:
 
     # -- fetches and appends -----------------------------------------------------------------------------------------
 
-    def _fetch(self, fact: Fact, broker: SaidLast) -> None:
+    def _fetch(self, fact: Fact, broker: OfBroker) -> None:
         offset = fact.offset or 0
         waiting = broker.submitted.pop(fact.replica, None) if fact.replica is not None else None
         if fact.session is None:  # a "Recorded replica" line: in the broker's own order, so the end is known
@@ -292,21 +292,21 @@ class Weave:
             if waiting is not None:
                 waiting.columns.update(offset=offset, err=0, **columns)
             else:
-                self._held.add(fact, What.FETCH, **columns)
+                self._waiting.add(fact, What.FETCH, **columns)
             return
-        self._held.add(fact, What.FETCH)
+        self._waiting.add(fact, What.FETCH)
 
-    def _append(self, fact: Fact, broker: SaidLast) -> None:
+    def _append(self, fact: Fact, broker: OfBroker) -> None:
         broker.leo = fact.leo
-        self._held.add(fact, What.APPEND, epoch=broker.epoch)
+        self._waiting.add(fact, What.APPEND, epoch=broker.epoch)
 
-    def _produced(self, fact: Fact, broker: SaidLast) -> None:
-        row = self._held.add(fact, What.APPEND, src=SRC_INFERRED)
+    def _produced(self, fact: Fact, broker: OfBroker) -> None:
+        row = self._waiting.add(fact, What.APPEND, src=SRC_INFERRED)
         row.open_end = True
         broker.open_ends.append(row)
 
 
-def _give_up(broker: SaidLast) -> None:
+def _give_up(broker: OfBroker) -> None:
     """What was tried has no answer, and something else came: it was refused."""
     for row in broker.attempt:
         if row.columns["err"] == UNDER_WAY:

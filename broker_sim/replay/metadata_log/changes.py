@@ -16,7 +16,7 @@ from broker_sim.replay.metadata_log.columns import RECORD_TYPES
 from broker_sim.replay.metadata_log.fold import Change, Checked, Entry, Kind, PartitionFold
 from broker_sim.replay.metadata_log.inventory import Inventory
 from broker_sim.replay.metadata_log.one_log import MetadataLog
-from broker_sim.replay.metadata_log.told import NO_CONTROLLER
+from broker_sim.replay.metadata_log.trace_rows import NO_CONTROLLER
 
 _GROUP: Final = ("topic", "partition")
 CHECKED: Final = "checked"
@@ -167,11 +167,11 @@ def _as_change(one: Checked) -> Change:
     return Change(one.offset, 0, -1, CHECKED, one.what)
 
 
-def checks(told: DataFrame) -> DataFrame:
+def checks(rows: DataFrame) -> DataFrame:
     """Of `changes`: `offset` of a snapshot, `topic`, `partition`, `what` differs (empty: nothing)."""
-    return told.filter(F.col("event") == CHECKED).select("offset", *_GROUP, F.col("cause").alias("what"))
+    return rows.filter(F.col("event") == CHECKED).select("offset", *_GROUP, F.col("cause").alias("what"))
 
 
-def only_changes(told: DataFrame) -> DataFrame:
+def only_changes(rows: DataFrame) -> DataFrame:
     """Of `changes` the changes."""
-    return told.filter(F.col("event") != CHECKED)
+    return rows.filter(F.col("event") != CHECKED)

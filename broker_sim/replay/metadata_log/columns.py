@@ -45,7 +45,7 @@ _UNCHANGED: Final = {"leader": -2, "recovering": -1}
 def record_row(folder: str, file: str, snapshot: int | None, found: Found) -> tuple[Any, ...]:
     """The row of a record."""
     record = found.record
-    said = {
+    columns = {
         "folder": folder,
         "file": file,
         "snapshot": snapshot,
@@ -56,15 +56,15 @@ def record_row(folder: str, file: str, snapshot: int | None, found: Found) -> tu
         "version": record.version,
     }
     if (of := _COLUMNS.get(record.api_key)) is not None:
-        said.update(of(record.fields))
-    return tuple(map(said.get, RECORD_COLUMNS))
+        columns.update(of(record.fields))
+    return tuple(map(columns.get, RECORD_COLUMNS))
 
 
 def problem_row(folder: str, file: str, snapshot: int | None, problem: Problem) -> tuple[Any, ...]:
     """The row of what could not be decoded."""
-    said = {"folder": folder, "file": file, "snapshot": snapshot, "offset": problem.offset}
-    said.update(problem=problem.reason, value=problem.text)
-    return tuple(map(said.get, RECORD_COLUMNS))
+    columns = {"folder": folder, "file": file, "snapshot": snapshot, "offset": problem.offset}
+    columns.update(problem=problem.reason, value=problem.text)
+    return tuple(map(columns.get, RECORD_COLUMNS))
 
 
 def _partition(fields: Fields) -> Fields:

@@ -98,6 +98,6 @@ def _properties(file: Path) -> tuple[str | None, int | None]:
         lines = file.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError):
         return None, None
-    told = dict(line.split("=", 1) for line in lines if "=" in line and not line.startswith("#"))
-    node = told.get("node.id", told.get("broker.id", "")).strip()
-    return told.get("cluster.id", "").strip() or None, int(node) if node.isdigit() else None
+    values = dict(line.split("=", 1) for line in lines if "=" in line and not line.startswith("#"))
+    node = values.get("node.id", values.get("broker.id", "")).strip()
+    return values.get("cluster.id", "").strip() or None, int(node) if node.isdigit() else None

@@ -194,16 +194,16 @@ class PartitionFold:
         self._complete = True
 
     def _hold_against(self, entry: Entry) -> None:
-        told = _whole(entry)
+        fields = _whole(entry)
         was, complete = self._state, self._complete
         self._complete = True
         if was is None and not complete:
-            self._become(entry, told, Kind.SNAPSHOT, Cause.UNKNOWN)
+            self._become(entry, fields, Kind.SNAPSHOT, Cause.UNKNOWN)
             return
-        what = NOT_IN_LOG if was is None else " ".join(n for n in _COMPARED if _differs(was, told, n))
+        what = NOT_IN_LOG if was is None else " ".join(n for n in _COMPARED if _differs(was, fields, n))
         self.checked.append(Checked(entry.offset, what))
         if what:
-            self._become(entry, told, Kind.SNAPSHOT, Cause.UNKNOWN)
+            self._become(entry, fields, Kind.SNAPSHOT, Cause.UNKNOWN)
 
     def _delete(self, entry: Entry) -> None:
         if self._state is not None:
@@ -266,8 +266,8 @@ def _whole(entry: Entry) -> State:
 
 def _changed(state: State, entry: Entry) -> State:
     def ids(name: str) -> Ids:
-        told = getattr(entry, name)
-        return getattr(state, name) if told is None else tuple(told)
+        value = getattr(entry, name)
+        return getattr(state, name) if value is None else tuple(value)
 
     return State(
         leader=_or(entry.leader, state.leader),

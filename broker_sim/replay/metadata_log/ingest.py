@@ -42,10 +42,13 @@ class FromMetadata:
     #: what goes into `summary.json` as `metadata_log`
     summary: dict[str, Any]
     others: frozenset[Path]
+    #: spans of append times, ms, of which the log is there; whether it is there from its first record on
+    spans: tuple[tuple[int, int], ...] = ()
+    from_beginning: bool = False
 
 
 def take(
-    spark: SparkSession, files: Sequence[MetadataFile], told: Sequence[str], out: Path, stage: Path
+    spark: SparkSession, files: Sequence[MetadataFile], problems: Sequence[str], out: Path, stage: Path
 ) -> FromMetadata:
     """Reads the files, writes their tables to `out`.
 
@@ -55,7 +58,7 @@ def take(
     reading.records(spark, files, found).write.parquet(str(stage / _RECORDS))
     decoded = spark.read.parquet(str(stage / _RECORDS))
     chosen, others, apart = one_log.cluster_files(decoded, files)
-    log = one_log.one_log(decoded, chosen, found, (*told, *apart))
+    log = one_log.one_log(decoded, chosen, found, (*problems, *apart))
     of_log.changes(log).write.parquet(str(stage / _FOLDED))
     folded = spark.read.parquet(str(stage / _FOLDED))
     summary = _summary(log, chosen, decoded, folded)
@@ -71,6 +74,8 @@ def take(
         unread=reading.bad_records(decoded, found, spark),
         summary=summary,
         others=frozenset(file.path for file in others),
+        spans=tuple((span.first_ts, span.last_ts) for span in log.inventory.spans),
+        from_beginning=log.inventory.first_offset == 0,
     )
 
 
@@ -106,7 +111,7 @@ def _summary(log: MetadataLog, files: Sequence[MetadataFile], decoded: DataFrame
         "changes_without_state": events.get(Kind.WITHOUT_STATE, 0),
         "controllers": len(log.controllers),
         "check": _check(of_log.checks(folded)) if events.get(of_log.CHECKED) else None,
-        "told": list(there.told),
+        "told": list(there.problems),
     }
 
 

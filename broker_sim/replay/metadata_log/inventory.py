@@ -41,7 +41,7 @@ class Inventory:
     snapshots: tuple[Snapshot, ...] = ()
     snapshot_files: Mapping[int, str] = field(default_factory=dict)
     #: what must be said: files that are left out, and why
-    told: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
 
     @property
     def first_offset(self) -> int:
@@ -73,8 +73,8 @@ def _coverage(
     }
 
 
-def inventory(files: Sequence[MetadataFile], walked: Mapping[str, Walked], told: Sequence[str] = ()) -> Inventory:
-    """What the files of one cluster hold. `walked` by path; `told` is passed on."""
+def inventory(files: Sequence[MetadataFile], walked: Mapping[str, Walked], problems: Sequence[str] = ()) -> Inventory:
+    """What the files of one cluster hold. `walked` by path; `problems` are passed on."""
     spans = _merged(
         Span(piece.first_offset, piece.next_offset, piece.first_ts, piece.last_ts)
         for file in files
@@ -89,7 +89,7 @@ def inventory(files: Sequence[MetadataFile], walked: Mapping[str, Walked], told:
         gaps=tuple(_gaps(spans, used)),
         snapshots=tuple(used),
         snapshot_files={snapshot.offset: paths[snapshot.offset] for snapshot in used},
-        told=(*told, *broken),
+        problems=(*problems, *broken),
     )
 
 
@@ -116,7 +116,7 @@ def _snapshots(files: Sequence[MetadataFile], walked: Mapping[str, Walked]) -> t
         if looked.problems or not looked.has_footer or looked.contains_until is None:
             why = looked.problems[0].text if looked.problems else "it has no footer, so its end is missing"
             broken.append(f"{file.path}: a snapshot that is not whole is not used: {why}")
-        elif (known := best.get(file.offset)) is None or (known.epoch or 0) < (file.epoch or 0):
+        elif (other := best.get(file.offset)) is None or (other.epoch or 0) < (file.epoch or 0):
             best[file.offset] = file
     return {str(f.path): Snapshot(o, walked[str(f.path)].contains_until or 0) for o, f in best.items()}, broken
 
@@ -126,8 +126,8 @@ def _used(spans: Sequence[Span], snapshots: Sequence[Snapshot]) -> list[Snapshot
     complete_from = 0 if spans and spans[0].start == 0 else None
     for snapshot in snapshots:
         span = next((s for s in spans if s.start <= snapshot.offset <= s.end), None)
-        known = span is not None and complete_from is not None and complete_from >= span.start
-        if not known:
+        is_whole = span is not None and complete_from is not None and complete_from >= span.start
+        if not is_whole:
             used.append(snapshot)
             complete_from = snapshot.offset
         elif snapshot is snapshots[-1]:

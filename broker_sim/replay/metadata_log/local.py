@@ -59,7 +59,7 @@ def _committed(records: Iterable[Row]) -> list[Row]:
     for row in records:
         if row["snapshot"] is not None:
             of_snapshots.append(row)
-        elif (known := of_log.get(row["offset"])) is None or known["epoch"] < row["epoch"]:
+        elif (other := of_log.get(row["offset"])) is None or other["epoch"] < row["epoch"]:
             of_log[row["offset"]] = row
     valid: list[Row] = []
     begins: int | None = None
@@ -118,10 +118,10 @@ def _entries(
 def _partition(row: Row, until: Mapping[int, int], beside: Mapping[str, list[int]]) -> Entry:
     snapshot = row["snapshot"]
     kind = Kind.CREATED if row["api_key"] == schemas.PARTITION else Kind.CHANGED
-    said = {name: row[name] for name in Entry._fields if name in row and name not in ("offset", "ts", *_BESIDE)}
+    columns = {name: row[name] for name in Entry._fields if name in row and name not in ("offset", "ts", *_BESIDE)}
     return Entry(
         **{
-            **said,
+            **columns,
             "offset": row["offset"] if snapshot is None else snapshot,
             "ts": row["ts"] if snapshot is None else until[snapshot],
             "controller_epoch": row["epoch"],

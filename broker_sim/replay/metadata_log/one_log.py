@@ -10,6 +10,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from broker_sim.replay.distinct import first_of
 from broker_sim.replay.metadata_log import schemas
 from broker_sim.replay.metadata_log.files import MetadataFile
 from broker_sim.replay.metadata_log.inventory import Inventory, inventory, one_cluster
@@ -49,14 +50,14 @@ class MetadataLog:
     @property
     def leaders(self) -> dict[int, int]:
         """Epoch of the quorum -> controller."""
-        return {epoch: told[0] for epoch, told in self.controllers.items()}
+        return {epoch: history[0] for epoch, history in self.controllers.items()}
 
 
 def one_log(
-    decoded: DataFrame, files: Sequence[MetadataFile], found: Mapping[str, Walked], told: Sequence[str]
+    decoded: DataFrame, files: Sequence[MetadataFile], found: Mapping[str, Walked], problems: Sequence[str]
 ) -> MetadataLog:
     """The log that the `files` of one cluster hold, of all whose records are `decoded`."""
-    there = inventory(files, found, told)
+    there = inventory(files, found, problems)
     used = list(there.snapshot_files.values())
     own = decoded.filter(F.col("folder").isin(sorted({file.folder for file in files})) & F.col("problem").isNull())
     of_log = own.filter(F.col("snapshot").isNull())
@@ -64,15 +65,15 @@ def one_log(
     ends = _ends({row["epoch"]: row["first"] for row in spans})
     superseded = sum(row["last"] >= ends[row["epoch"]] for row in spans if row["epoch"] in ends)
     valid = of_log.filter(_is_valid(ends)) if superseded else of_log
-    few = F.col("api_key").isin(CONTROL, *_MARKERS)
-    marks = valid.filter(few).select("offset", "api_key", "epoch", "leader", "ts").distinct().collect()
+    control = F.col("api_key").isin(CONTROL, *_MARKERS)
+    marks = valid.filter(control).select("offset", "api_key", "epoch", "leader", "ts").distinct().collect()
     dropped, counts = left_out({(row["offset"], row["api_key"]) for row in marks if row["api_key"] != CONTROL})
     if superseded:
         counts["superseded"] = of_log.filter(~_is_valid(ends)).select("offset", "epoch").distinct().count()
     return MetadataLog(
-        records=valid.filter(~_within(dropped))
-        .dropDuplicates(["offset"])
-        .unionByName(own.filter(F.col("file").isin(used))),
+        records=first_of(valid.filter(~_within(dropped)), ["offset"], order=["folder", "file"]).unionByName(
+            own.filter(F.col("file").isin(used))
+        ),
         inventory=there,
         controllers={m["epoch"]: (m["leader"], m["offset"], m["ts"]) for m in marks if m["api_key"] == CONTROL},
         cluster=next((file.cluster for file in files if file.cluster), None),

@@ -1,4 +1,4 @@
-"""Changes, brokers and configs of one log as trace rows. On Spark; `told` is what runs in it."""
+"""Changes, brokers and configs of one log as trace rows. On Spark; `trace_rows` is what runs in it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from broker_sim.replay.grouped import ArrowBatches, ArrowStep, arrow_schema
 from broker_sim.replay.metadata_log import schemas
 from broker_sim.replay.metadata_log.fold import Change
 from broker_sim.replay.metadata_log.one_log import MetadataLog
-from broker_sim.replay.metadata_log.told import (
+from broker_sim.replay.metadata_log.trace_rows import (
     EMITTED,
     NO_CONTROLLER,
     BrokerChange,
@@ -28,13 +28,17 @@ _GROUP: Final = ("topic", "partition")
 ROW_DDL: Final = ", ".join(f"`{name}` {kind}" for name, kind in {**COLUMNS, "role": "string", "file": "string"}.items())
 
 
-def rows(told: DataFrame, log: MetadataLog) -> DataFrame:
+def rows(folded: DataFrame, log: MetadataLog) -> DataFrame:
     """Changes, brokers and configs as trace rows, with what ingest adds to a line of a trace."""
-    ordered = told.repartition(*_GROUP).sortWithinPartitions(*_GROUP, "offset", "ts")
+    ordered = folded.repartition(*_GROUP).sortWithinPartitions(*_GROUP, "offset", "ts")
     of_partitions = ordered.mapInArrow(_tell(log.leaders, arrow_schema(ROW_DDL)), schema=ROW_DDL)
-    every = of_partitions.unionByName(_of_brokers(log))
+    return with_added(of_partitions.unionByName(_of_brokers(log)))
+
+
+def with_added(rows: DataFrame) -> DataFrame:
+    """Rows with what ingest adds to a line of a trace."""
     added = {"run": F.lit(0).cast("bigint"), CORRUPT: F.lit(None).cast("string"), "of_other_version": F.lit(False)}
-    return every.withColumns(added)
+    return rows.withColumns(added)
 
 
 def _tell(controllers: Mapping[int, int], schema: pa.Schema) -> ArrowStep:
@@ -69,12 +73,12 @@ def broker_events(log: MetadataLog) -> DataFrame:
     of_snapshot = {s.offset: s.ts for s in log.inventory.snapshots[:1]}
     led = F.element_at(_map(log.leaders or {-1: NO_CONTROLLER}), F.col("epoch"))
     ts = F.when(F.col("snapshot").isNotNull(), F.lit(next(iter(of_snapshot.values()), 0))).otherwise(F.col("ts"))
-    told = own.withColumn("event", event).filter("event IS NOT NULL")
-    unfenced = told.filter((key == schemas.REGISTER_BROKER) & (fenced == 0)).withColumn(
+    events = own.withColumn("event", event).filter("event IS NOT NULL")
+    unfenced = events.filter((key == schemas.REGISTER_BROKER) & (fenced == 0)).withColumn(
         "event", F.lit(BrokerChange.UNFENCED)
     )
     return (
-        told.unionByName(unfenced)
+        events.unionByName(unfenced)
         .select(
             F.coalesce("snapshot", "offset").alias("offset"),
             ts.alias("ts"),
@@ -125,9 +129,9 @@ def _of_brokers(log: MetadataLog) -> DataFrame:
         last = -1
         for batch in batches:
             for row in batch.to_pylist():
-                for said in _rows_of(row):
-                    last = max(last + 1, said["seq"])
-                    out.extend([tuple({**said, "seq": last}.get(name) for name in EMITTED)])
+                for event in _rows_of(row):
+                    last = max(last + 1, event["seq"])
+                    out.extend([tuple({**event, "seq": last}.get(name) for name in EMITTED)])
             yield from out.full()
         yield from out.rest()
 
@@ -140,11 +144,11 @@ def _snapshot_ts(log: MetadataLog) -> Column:
 
 
 def _rows_of(row: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    place = {"offset": row["offset"], "ts": row["ts"], "controller": row["controller"]}
+    place = {"ts": row["ts"], "controller": row["controller"]}
     if row["what"] == "broker":
         about = {"event": row["event"], "broker": row["broker"], "epoch": row["broker_epoch"], "rack": row["rack"]}
         yield from broker_rows(**place, **about)
         return
     setting = {name: row[name] for name in ("resource", "name", "key", "value")}
-    if (said := config_row(**place, **setting)) is not None:
-        yield said
+    if (config := config_row(**place, **setting)) is not None:
+        yield config

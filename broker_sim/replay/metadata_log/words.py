@@ -30,3 +30,18 @@ def words(summary: Mapping[str, Any]) -> list[str]:
     names = {"aborted": "aborted transactions", "unfinished": "unfinished transactions"}
     left = ", ".join(f"{n} {names.get(what, what).replace('_', ' ')}" for what, n in counts.items() if n)
     return [*lines, *([f"not used: {left}"] if left else []), *summary["told"]]
+
+
+def joined_words(summary: Mapping[str, Any]) -> list[str]:
+    """What is printed of the log files that were joined with a metadata log (`ingest.join`), a line each."""
+    wrong = {why: n for why, n in summary["contradictions"].items() if n}
+    differences = ", ".join(f"{n} {why.replace('_', ' ')}" for why, n in wrong.items()) or "none"
+    removed = f"{summary['caught_up_known']} of {summary['removed']} removals by leaders have their lastCaughtUpTimeMs"
+    lines = [
+        f"log files: {summary['agree']} rows tell what the metadata log has, {summary['refused']} a write that was "
+        f"refused, {summary['outside']} what it does not reach; {removed}; contradictions: {differences}"
+        + (" (table notices)" if wrong else "")
+    ]
+    if summary["is_other_cluster"]:
+        lines.append("most of what the log files tell is not in the metadata log: are both of the same cluster?")
+    return lines

@@ -86,14 +86,14 @@ def strip(span: Span, name: str, history: Sequence[Row], windows: Iterable[Row])
         if w["window"] == kind
     ]
     sizes = [(span.at(row["ts"]), len(row["isr"])) for row in changes]
-    told = [[span.at(row["ts"]), " ".join(map(str, row["isr"])), row["leader"], row["leader_epoch"]] for row in changes]
+    dots = [[span.at(row["ts"]), " ".join(map(str, row["isr"])), row["leader"], row["leader_epoch"]] for row in changes]
     new = [row for before, row in zip([None, *changes], changes, strict=False) if _leads_anew(before, row)]
     return Strip(
         name=name,
         path=steps(sizes, top=top, height=STRIP_HEIGHT, end=span.width),
         pieces=pieces[-CHANGES_MAX:],
         leaders=[span.at(row["ts"]) for row in new],
-        changes=told,
+        changes=dots,
         left_out=left_out,
     )
 
@@ -108,8 +108,8 @@ def _look(kind: str) -> str:
 
 def as_written(history: Sequence[Row]) -> list[Row]:
     """Changes in order: as they were written, or as derived where the partition has none of the leader."""
-    told = any(row["source"] != "replayed" and row["event"].startswith("isr_") for row in history)
-    rows = [row for row in history if row["isr"] is not None and (row["source"] == "replayed") <= (not told)]
+    is_recorded = any(row["source"] != "replayed" and row["event"].startswith("isr_") for row in history)
+    rows = [row for row in history if row["isr"] is not None and (row["source"] == "replayed") <= (not is_recorded)]
     return sorted(rows, key=lambda row: (row["ts"], row["leader_epoch"] or 0))
 
 
@@ -256,8 +256,8 @@ def what_if_charts(rows: Sequence[Row]) -> list[dict[str, Any]]:
 
 def _curve(name: str, words: str, changed: Sequence[Row], recorded: Row) -> dict[str, Any]:
     values = [row.get(name) for row in changed]
-    known = [v for v in (*values, recorded.get(name)) if v is not None]
-    top = max(known, default=0) or 1
+    values_drawn = [v for v in (*values, recorded.get(name)) if v is not None]
+    top = max(values_drawn, default=0) or 1
 
     def y(value: float) -> float:
         return round(56 - 48 * value / top, 1)
@@ -273,5 +273,5 @@ def _curve(name: str, words: str, changed: Sequence[Row], recorded: Row) -> dict
         if p["y"] is not None
     )
     was = recorded.get(name)
-    return {"name": name, "words": words, "points": points, "path": path, "top": max(known, default=None),
+    return {"name": name, "words": words, "points": points, "path": path, "top": max(values_drawn, default=None),
             "recorded": None if was is None else y(was), "recorded_value": was}  # fmt: skip

@@ -22,7 +22,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescap
 from markupsafe import Markup
 
 from broker_sim.replay.finding import Finding, Where, count, seconds, size
-from broker_sim.replay.report import figures
+from broker_sim.replay.report import figures, out_of_sync
 from broker_sim.replay.report.figures import Span, Strip
 from broker_sim.replay.tables import dataset, read_rows, worst_rows
 
@@ -59,6 +59,7 @@ def write_report(
     strips = _strips(out, span, shown)
     flap_map = figures.flap_map(span, troubles["flap_map"])
     lanes = figures.lanes(span, summary["brokers"], troubles["incidents"])
+    membership = _membership(span, troubles)
     page = (
         _environment()
         .get_template("report.html.j2")
@@ -70,6 +71,7 @@ def write_report(
             day=datetime.fromtimestamp(span.start / 1000, UTC).strftime("%Y-%m-%d"),
             strips=strips,
             lanes=lanes,
+            **membership,
             left_out=summary["partitions"] - len(shown),
             in_trouble=figures.over_time(span, troubles["troubled_over_time"], kinds=figures.AREAS),
             elections=_elections(span, troubles["elections_over_time"]),
@@ -85,7 +87,8 @@ def write_report(
                     "width": span.width,
                     "bucket": span.bucket,
                     "strips": [{"name": s.name, "changes": s.changes} for s in strips],
-                    "lanes": [{"name": lane["name"], "pieces": _said(span, lane["rows"])} for lane in lanes],
+                    "lanes": [{"name": lane["name"], "pieces": _controller_rows(span, lane["rows"])} for lane in lanes],
+                    **_pointed(membership),
                     "flaps": [{"name": f"broker {row['broker']}", "buckets": row["buckets"]} for row in flap_map],
                 }
             ),
@@ -94,7 +97,34 @@ def write_report(
     target.write_text(page, encoding="utf-8")
 
 
-def _said(span: Span, rows: Iterable[Row]) -> list[list[Any]]:
+def _membership(span: Span, troubles: dict[str, Any]) -> dict[str, Any]:
+    """Who was missing from ISRs, when it was worst, and who was the controller."""
+    pieces = out_of_sync.Pieces(span)
+    behind = out_of_sync.brokers(pieces, troubles)
+    return {
+        "piece_ms": pieces.ms,
+        "behind": behind,
+        "racks": out_of_sync.racks(behind),
+        "memberships": out_of_sync.lanes(pieces, behind),
+        "worst_pieces": out_of_sync.worst(pieces, troubles, behind),
+        "terms": out_of_sync.terms(span, troubles.get("offices", ())),
+        "controllers_shown": out_of_sync.CONTROLLERS_SHOWN,
+    }
+
+
+def _pointed(membership: dict[str, Any]) -> dict[str, Any]:
+    """The same for who points at it."""
+    return {
+        "piece": membership["piece_ms"],
+        "terms": [[term["x"], term["controller"], term["epoch"]] for term in membership["terms"]],
+        "memberships": [
+            {"name": f"broker {lane['broker']}", "hosted": lane["hosted"], "values": lane["values"]}
+            for lane in membership["memberships"]
+        ],
+    }
+
+
+def _controller_rows(span: Span, rows: Iterable[Row]) -> list[list[Any]]:
     """Pieces of a lane for who points at them: from, to, what."""
     return [
         [
@@ -110,6 +140,8 @@ _LANE_WORDS: Final = {
     "gone": "gone",
     "stopped": "stopped in order",
     "session-lost": "session lost",
+    "paused": "replication paused",
+    "shutting-down": "shutting down",
     "behind": "fell behind",
     "no-controller": "no controller",
 }
@@ -129,6 +161,8 @@ def _environment() -> Environment:
         size=size,
         count=count,
         number=lambda n: f"{n:,}",
+        mean=lambda n: f"{n:,.0f}" if n >= 10 or n == round(n) else f"{n:.1f}",
+        percent=lambda share: f"{100 * share:.0f} %",
         joined=lambda ids: ", ".join(map(str, ids or ())),
         cell=_cell,
     )
@@ -207,6 +241,8 @@ def _expression(one: Where) -> Any:
     match one.op:
         case "=":
             return left == one.value
+        case "!=":
+            return left != one.value
         case ">":
             return left > one.value
         case ">=":
@@ -215,6 +251,8 @@ def _expression(one: Where) -> Any:
             return left < one.value
         case "is null":
             return left.is_null()
+        case "is true" | "is false":
+            return left == (one.op == "is true")
         case _:
             return left.is_valid()
 
@@ -260,17 +298,17 @@ def _curves(out: Path, slowest: Sequence[Row]) -> dict[str, Any]:
 
 def _with_eta(out: Path, row: Row) -> Row:
     """A reassignment; one that did not finish gets the time that its slowest copy still needs."""
-    told = dict(row)
-    told["eta_ms"], told["copies"] = None, []
+    shown = dict(row)
+    shown["eta_ms"], shown["copies"] = None, []
     if row.get("finish_ts") is None:
         for replica in row.get("adding") or ():
             copied = _progress(out, row["topic"], row["partition"], replica, row["start_ts"], None)
             if copied:
                 share, left = copied[-1]["progress"], figures.eta_ms(copied)
-                told["copies"].append({"replica": replica, "progress": share, "eta_ms": left})
-        etas = [c["eta_ms"] for c in told["copies"]]
-        told["eta_ms"] = max(etas) if etas and None not in etas else None
-    return told
+                shown["copies"].append({"replica": replica, "progress": share, "eta_ms": left})
+        etas = [c["eta_ms"] for c in shown["copies"]]
+        shown["eta_ms"] = max(etas) if etas and None not in etas else None
+    return shown
 
 
 def _elections(span: Span, rows: Sequence[Row]) -> dict[str, Any]:

@@ -28,12 +28,17 @@
     for (const id of ["out", "earlier", "later", "all"]) document.getElementById(id).disabled = all;
     time.dataset.from = Math.round(from);
     time.dataset.width = Math.round(width);
+    since.value = clock(from, true);
+    until.value = clock(from + width, true);
+    filter();
     remember();
   }
 
-  // -- what is looked at stands in the address: #t=FROM-TO&topic=TEXT&broker=ID, ms since the start of the trace
+  // -- what is looked at: a stretch of time, a topic, a broker. It stands in the address: #t=FROM-TO&topic=TEXT&broker=ID, ms since the start of the trace
   const filters = document.getElementById("filters"), topic = document.getElementById("topic");
   const broker = document.getElementById("broker"), matches = document.getElementById("matches");
+  const since = document.getElementById("since"), until = document.getElementById("until");
+  const timed = [...document.querySelectorAll("ol.findings > li[data-from]")], tabled = [...document.querySelectorAll("tr[data-name]")];
   const rows = [...time.querySelectorAll(".strip-row")];
   let ready = false;
   function remember() {
@@ -53,7 +58,34 @@
       row.hidden = !fits;
       left += fits;
     });
+    filterTables();
     matches.textContent = left === rows.length ? "" : `${left} of ${rows.length} partitions`;
+    const within = row => +row.dataset.to >= from && +row.dataset.from <= from + width;
+    for (const row of timed) row.classList.toggle("elsewhere", !within(row));
+    for (const row of tabled) row.hidden = !(within(row) && row.dataset.name.includes(topic.value.trim())
+      && (!broker.value || row.dataset.brokers.split(" ").includes(broker.value)));
+  }
+  // HH:MM:SS.mmm as ms since the start; a time before the start's is of the next day
+  function typed(text) {
+    const parts = /^(\d{1,2}):(\d{2})(?::(\d{2})(?:\.(\d{1,3}))?)?$/.exec(text.trim());
+    if (!parts) return null;
+    const day = 86400000, of = ((+parts[1] * 60 + +parts[2]) * 60 + +(parts[3] || 0)) * 1000 + +(parts[4] || "").padEnd(3, "0");
+    const ms = ((of - told.from % day) % day + day) % day;
+    return ms > told.width && ms - day > -60000 ? 0 : ms;
+  }
+  for (const field of [since, until]) field.addEventListener("change", () => {
+    const start = typed(since.value), end = typed(until.value);
+    if (start === null || end === null || end <= start) show(from, width); else show(start, end - start);
+  });
+  // Tables and lanes of brokers follow: a row is shown if its topic, its broker and its time fit, as far as it has them.
+  const tagged = [...document.querySelectorAll(".filtered tr[data-topic], .filtered tr[data-broker], .filtered tr[data-brokers], .filtered tr[data-from], .row[data-broker]")];
+  function filterTables() {
+    for (const row of tagged) {
+      const of = row.dataset, who = of.broker ? [of.broker] : of.brokers !== undefined ? of.brokers.split(" ") : null;
+      row.hidden = !((of.topic === undefined || of.topic.includes(topic.value.trim()))
+        && (who === null || !broker.value || who.includes(broker.value))
+        && (of.from === undefined || (+of.from <= from + width && +of.to >= from)));
+    }
   }
   function recall() {
     const words = new URLSearchParams(location.hash.slice(1)), span = /^(\d+)-(\d+)$/.exec(words.get("t") || "");
@@ -84,6 +116,12 @@
     if (svg.dataset.strip !== undefined) {
       const strip = told.strips[svg.dataset.strip], change = lastAt(strip.changes, ms);
       text += ` · ${strip.name}` + (change ? `: ISR ${change[1].replaceAll(" ", ", ") || "empty"}, leader ${change[2]}, epoch ${change[3]}, since ${clock(change[0], true)}` : "");
+    } else if (svg.dataset.membership !== undefined) {
+      const of = told.memberships[svg.dataset.membership], n = of.values[Math.floor(ms / told.piece)] || 0;
+      text += ` · ${of.name}: missing from ${n < 10 ? +n.toFixed(1) : Math.round(n)} of the ISRs of ${of.hosted} partitions on average within ${took(told.piece)}`;
+    } else if (svg.dataset.terms !== undefined) {
+      const term = lastAt(told.terms, ms);
+      text += term ? ` · controller ${term[1]}, epoch ${term[2]}, since ${clock(term[0], true)}` : " · nothing tells who was the controller";
     } else if (svg.dataset.flaps !== undefined) {
       const of = told.flaps[svg.dataset.flaps], n = of.buckets[Math.floor(ms / told.bucket)] || 0;
       text += ` · ${of.name}: ${n} flap${n === 1 ? "" : "s"} within ${took(told.bucket)}`;

@@ -192,8 +192,7 @@ class Lane(Process):
         self.settle()
         led = was or LedPartition(leader=self.broker, profile=self.profile)
         before_isr, before = led.isr, {r: state.last_caught_up_time_ms for r, state in led.followers.items()}
-        self._last_epoch = row.epoch
-        self.led, self._ever_led = led, True
+        self._last_epoch, self.led, self._ever_led = row.epoch, led, True
         led.lag_time_max_ms, led.min_insync_replicas = self._settings.lag.value, self._settings.min_isr.value
         led.replicas = _ids(row.replicas or row.isr)
         self._apply_dead(led)
@@ -210,7 +209,8 @@ class Lane(Process):
         )
         self._apply_settings(led, row.ts)
         self._comparison.hw_derived(led.high_watermark)
-        self._measures.led(led, row.ts, took_over=was is None)
+        if self._rules_on:  # without fetches nothing moves the high watermark, which would seem to stand still
+            self._measures.led(led, row.ts, took_over=was is None)
         self._outside.led_anew(
             led,
             row.ts,
@@ -279,6 +279,9 @@ class Lane(Process):
     def tick(self, row: LaneRow) -> None:
         """The periodic check (§3.4)."""
         self._tick(row.ts)
+
+    def _shrink_due_ms(self) -> int | None:
+        return self.led.shrink_due_ms() if self.led is not None else None
 
     def _tick(self, ts: int) -> None:
         led = self.led

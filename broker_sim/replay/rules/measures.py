@@ -64,10 +64,10 @@ class _Steps:
     leo: list[int] = field(default_factory=list)
     hw: list[int] = field(default_factory=list)
     judged_ts: list[int] = field(default_factory=list)
-    held: list[bool] = field(default_factory=list)
+    is_held: list[bool] = field(default_factory=list)
 
     def clear(self) -> None:
-        for column in (self.ts, self.leo, self.hw, self.judged_ts, self.held):
+        for column in (self.ts, self.leo, self.hw, self.judged_ts, self.is_held):
             column.clear()
 
 
@@ -130,12 +130,12 @@ class Measures:
         """An append or a fetch while a replica is outside: does it hold the high watermark below the members' end?"""
         members = (state.log_end_offset for r, state in led.followers.items() if r in led.isr)
         self._steps.judged_ts.append(ts)
-        self._steps.held.append(led.high_watermark < min([led.log_end_offset, *members]) and not _is_frozen(led))
+        self._steps.is_held.append(led.high_watermark < min([led.log_end_offset, *members]) and not _is_frozen(led))
 
     def all_inside(self, ts: int) -> None:
         """Nobody is outside any more."""
         self._steps.judged_ts.append(ts)
-        self._steps.held.append(False)
+        self._steps.is_held.append(False)
 
     def headroom(self, left_ms: Iterable[tuple[BrokerId, int]]) -> None:
         """Members were judged: how long each that was not at the end could have stayed so before it is removed."""
@@ -151,8 +151,8 @@ class Measures:
         self._measure(led, stretch.ts, stretch.leo, stretch.hw)
         self.headroom(stretch.headroom())
         if any_outside:
-            held = stretch.hw < stretch.members_end()
-            self._hold(stretch.ts[stretch.judged], held[stretch.judged] & (not _is_frozen(led)))
+            is_held = stretch.hw < stretch.members_end()
+            self._hold(stretch.ts[stretch.judged], is_held[stretch.judged] & (not _is_frozen(led)))
 
     # -- measuring -------------------------------------------------------------------------------------------------
 
@@ -162,7 +162,7 @@ class Measures:
         if steps.ts:
             self._measure(led, *(np.array(column, np.int64) for column in (steps.ts, steps.leo, steps.hw)))
         if steps.judged_ts:
-            self._hold(np.array(steps.judged_ts, np.int64), np.array(steps.held, np.bool_))
+            self._hold(np.array(steps.judged_ts, np.int64), np.array(steps.is_held, np.bool_))
         steps.clear()
 
     def _measure(self, led: LedPartition, ts: Longs, leo: Longs, hw: Longs) -> None:
@@ -205,14 +205,14 @@ class Measures:
             kind = OutcomeKind.HW_STALLED.value
             self.outcomes.append(Outcome(kind=kind, ts=ts, epoch=led.epoch, left_ms=since, joined_ms=ts))
 
-    def _hold(self, ts: Longs, held: Flags) -> None:
+    def _hold(self, ts: Longs, is_held: Flags) -> None:
         """The time in which an outsider held the high watermark, from one append or fetch to the next."""
         if not len(ts):
             return
         if self._held_since is not None:
             self._held_ms += max(0, int(ts[0]) - self._held_since)
-        self._held_ms += int(np.maximum(np.diff(ts), 0)[held[:-1]].sum())
-        self._held_since = int(ts[-1]) if held[-1] else None
+        self._held_ms += int(np.maximum(np.diff(ts), 0)[is_held[:-1]].sum())
+        self._held_since = int(ts[-1]) if is_held[-1] else None
 
     # -- what came of it -------------------------------------------------------------------------------------------
 
@@ -250,8 +250,8 @@ class Measures:
             headroom = Measure.LAG_HEADROOM.value
             yield Outcome(kind=kind, ts=ts, epoch=led.epoch, change=headroom, amount=left, replica=replica)
         if self._held_ms:
-            held = Measure.HW_HELD_BY_OUTSIDERS.value
-            yield Outcome(kind=kind, ts=ts, epoch=led.epoch, change=held, amount=self._held_ms)
+            is_held = Measure.HW_HELD_BY_OUTSIDERS.value
+            yield Outcome(kind=kind, ts=ts, epoch=led.epoch, change=is_held, amount=self._held_ms)
         if self._delays.count:
             yield Outcome(
                 kind=kind,

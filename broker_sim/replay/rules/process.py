@@ -46,6 +46,10 @@ class Process(ABC):
         """The periodic check (§3.4)."""
 
     @abstractmethod
+    def _shrink_due_ms(self) -> int | None:
+        """From when on a tick finds somebody to remove, if nothing else happens; None: never."""
+
+    @abstractmethod
     def _process_ended(self, ts: int) -> None:
         """The process is no more since then."""
 
@@ -111,15 +115,32 @@ class Process(ABC):
 
     def _compute_ticks(self, until: int) -> None:
         """The ticks that were due before `until`, where the broker wrote none (§7)."""
-        due, period = self._next_tick_ms, self._tick_period_ms
-        if due is None or not self._rules_on:
+        due = self._next_tick_ms
+        if due is None or due >= until or not self._rules_on:
             return
+        period = self._tick_period_ms
         if not self._leads or (until - due) // period > COMPUTED_TICKS_MAX:
             due += max(0, -(-(until - due) // period)) * period
         while due < until:
-            self._tick(due)
-            due += period
+            due = self._tick_that_counts(due, until, period)
         self._next_tick_ms = due
+
+    def _tick_that_counts(self, due: int, until: int, period: int) -> int:
+        """The next of the ticks `due`, `due` + `period`, ... before `until` that find something; returns what follows.
+
+        Between two rows nothing but a tick changes the partition, so of those that find nobody to remove the last
+        says all: the others saw members with more time left.
+        """
+        last = due + (until - 1 - due) // period * period
+        shrink = self._shrink_due_ms()
+        if shrink is None or shrink > last:
+            self._tick(last)
+            return last + period
+        found = max(due, due + -(-(shrink - due) // period) * period)
+        if found > due:
+            self._tick(found - period)
+        self._tick(found)
+        return found + period
 
 
 def tick_phase(start: LaneRow) -> int | None:

@@ -12,7 +12,6 @@ import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from statistics import median
 from typing import Any, Final, NamedTuple
 
@@ -175,15 +174,17 @@ class RunFigures:
     states: StatesFigures | None = None
     #: all files of the run at once, of whatever level, as one who has the folder would give them
     everything: RulesFigures | None = None
+    #: ways to lay out the same files (`run_files`) by which other changes or outages came out
+    otherwise: tuple[str, ...] = ()
     outages: OutageFigures | None = None
     #: a run of a KRaft cluster has these, and no others
     kraft: KraftFigures | None = None
 
 
-def states_figures(truth: Truth, told: dict[StateKey, State]) -> StatesFigures:
+def states_figures(truth: Truth, replayed: dict[StateKey, State]) -> StatesFigures:
     """Versions with exactly the ISR, leader and epoch that were written."""
-    exact = sum(told.get(key) == state for key, state in truth.states.items())
-    return StatesFigures(written=len(truth.states), exact=exact, extra=len(told.keys() - truth.states.keys()))
+    exact = sum(replayed.get(key) == state for key, state in truth.states.items())
+    return StatesFigures(written=len(truth.states), exact=exact, extra=len(replayed.keys() - truth.states.keys()))
 
 
 Outage = tuple[str, int, int, int]
@@ -276,6 +277,8 @@ def _broken_by_mixing(run: RunFigures) -> Iterator[str]:
             yield f"from all files at once {run.everything.found} changes found, from requests {run.requests.found}"
         if run.everything.spurious > run.requests.spurious:
             yield f"all files at once: {run.everything.spurious} changes invented"
+    for way in run.otherwise:
+        yield f"from {way} other changes or outages come out than from the folder as it was recorded"
     if (of := run.outages) is not None:
         begin = max(map(abs, of.begin_errors_ms), default=0)
         end = max(map(abs, of.end_errors_ms), default=0)
@@ -359,24 +362,24 @@ def _mixed(runs: Sequence[RunFigures]) -> Iterator[str]:
 
 
 def _rules_table(runs: Sequence[RunFigures]) -> Iterator[str]:
-    told = [(run.run, run.trace) for run in runs if run.trace is not None]
-    rows = [*told, ("**all**", total([f for _, f in told]))] if told else []
+    with_traces = [(run.run, run.trace) for run in runs if run.trace is not None]
+    rows = [*with_traces, ("**all**", total([f for _, f in with_traces]))] if with_traces else []
     for name, f in rows:
         cu = f"{median(f.caught_up_errors_ms):g}" if f.caught_up_errors_ms else "–"
         yield _row(name, f.changes, f.found, f.spurious, *_times(f), cu, f.hw_rows, f.hw_found)
 
 
 def _states_table(runs: Sequence[RunFigures]) -> Iterator[str]:
-    told = [(run.run, run.states) for run in runs if run.states is not None]
-    for name, states in told:
+    with_states = [(run.run, run.states) for run in runs if run.states is not None]
+    for name, states in with_states:
         yield _row(name, states.written, states.exact, states.extra)
-    if told:
-        yield _row("**all**", *(sum(getattr(s, of) for _, s in told) for of in ("written", "exact", "extra")))
+    if with_states:
+        yield _row("**all**", *(sum(getattr(s, of) for _, s in with_states) for of in ("written", "exact", "extra")))
 
 
 def _requests(runs: Sequence[RunFigures]) -> Iterator[str]:
-    told = [(run.run, run.requests) for run in runs if run.requests is not None]
-    rows = [*told, ("**all**", total([f for _, f in told]))] if told else []
+    with_requests = [(run.run, run.requests) for run in runs if run.requests is not None]
+    rows = [*with_requests, ("**all**", total([f for _, f in with_requests]))] if with_requests else []
     for name, f in rows:
         yield _row(name, f.changes, f.found, f.spurious, *_times(f))
 
@@ -388,13 +391,3 @@ def _times(figures: RulesFigures) -> tuple[object, object]:
 
 def _row(*cells: object) -> str:
     return "| " + " | ".join(str(cell) for cell in cells) + " |"
-
-
-def run_folders(folder: Path) -> list[Path]:
-    """The runs in a folder, or the folder itself where it is one; sorted."""
-    if (folder / TRUTH_FILE).is_file():
-        return [folder]
-    return sorted(path.parent for path in folder.glob(f"*/{TRUTH_FILE}"))
-
-
-TRUTH_FILE: Final = "truth.jsonl"

@@ -30,7 +30,6 @@ from broker_sim.replay.validation import local as validation_local
 from broker_sim.replay.validation.figures import (
     SHRINK,
     TOLERANCE_MS,
-    TRUTH_FILE,
     Change,
     OutageFigures,
     RulesFigures,
@@ -44,10 +43,10 @@ from broker_sim.replay.validation.figures import (
     outage_figures,
     outages_of,
     read_truth,
-    run_folders,
     states_figures,
 )
 from broker_sim.replay.validation.kraft import KraftFigures, is_kraft, kraft_figures
+from broker_sim.replay.validation.run_files import TRUTH_FILE, arranged, run_folders
 
 TRACE_FILE: Final = "trace.jsonl.gz"
 #: What was done to the run: `ts`, `action`, `broker`.
@@ -125,11 +124,17 @@ def _figures(run: Path, spark: SparkSession | None, profile: str, zone: str, way
     default = Source(kafka_logs=(run,), only=DEFAULT_LOGS, zones=(zone,))
     rich = Source(kafka_logs=(run,), only=(*DEFAULT_LOGS, *REQUEST_LOGS), zones=(zone,))
     mixed = Source(kafka_logs=(run,), only=("*.log*",), zones=(zone,))
-    everything, outages = None, None
+    everything, outages, otherwise = None, None, list[str]()
     if spark is None and goes(EVERYTHING, *REQUEST_LOGS):
         everything, outages = _of_everything(run, mixed, truth, profile)
+        with tempfile.TemporaryDirectory(prefix="kwob-validate-") as scratch:
+            for way, folder in arranged(run, "*.log*", Path(scratch)):
+                again = Source(kafka_logs=(folder,), zones=(zone,))
+                if _of_everything(run, again, truth, profile) != (everything, outages):
+                    otherwise.append(way)
     return RunFigures(
         everything=everything,
+        otherwise=tuple(otherwise),
         outages=outages,
         run=run.name,
         trace=_by_rules(spark, trace, truth, profile) if goes("trace", TRACE_FILE) else None,
@@ -182,14 +187,14 @@ def _by_states(spark: SparkSession | None, source: Source, truth: Truth) -> Stat
     if spark is None:
         return states_figures(truth, validation_local.states_of(_local_rows(source)))
     with tempfile.TemporaryDirectory(prefix="kwob-validate-") as scratch:
-        few = _ingested(spark, source, Path(scratch)).few
-        told: dict[StateKey, State] = {
+        state_rows = _ingested(spark, source, Path(scratch)).state_rows
+        states: dict[StateKey, State] = {
             (row["topic"], row["partition"], row["zk_version"]): State(
                 frozenset(row["isr"]), row["leader"], row["leader_epoch"]
             )
-            for row in state_writes(few).collect()
+            for row in state_writes(state_rows).collect()
         }
-    return states_figures(truth, told)
+    return states_figures(truth, states)
 
 
 def _local_rows(source: Source) -> list[validation_local.Row]:
@@ -207,11 +212,11 @@ def _outcomes(spark: SparkSession | None, source: Source, profile: str) -> tuple
         return list(validation_local.outcomes_of(rows, profile)), logged
     with tempfile.TemporaryDirectory(prefix="kwob-validate-") as scratch:
         ingested = _ingested(spark, source, Path(scratch))
-        lanes = steps.lanes(ingested, steps.shared_rows(ingested.few, ingested.processes))
-        told = steps.replayed(lanes, profile=profile).filter(F.col("kind").isin(*_KINDS))
-        outcomes = [row.asDict() for row in told.collect()]
+        lanes = steps.lanes(ingested, steps.shared_rows(ingested.state_rows, ingested.processes))
+        replayed = steps.replayed(lanes, profile=profile).filter(F.col("kind").isin(*_KINDS))
+        outcomes = [row.asDict() for row in replayed.collect()]
         done = F.coalesce("err", F.lit(0)) == 0
-        shrinks = ingested.few.filter((F.col("ev") == SHRINK) & F.col("cu").isNotNull() & done)
+        shrinks = ingested.state_rows.filter((F.col("ev") == SHRINK) & F.col("cu").isNotNull() & done)
         return outcomes, [row.asDict() for row in shrinks.select("topic", "partition", "replica", "ts", "cu").collect()]
 
 

@@ -49,7 +49,7 @@ class KraftFigures:
     #: changes of membership that leaders made; found in the log files, exactly; known there to be the leader's
     by_leaders: int = 0
     found: int = 0
-    known: int = 0
+    known_changes: int = 0
     #: versions of which a line of a log tells otherwise than was written
     log_invented: int = 0
 
@@ -67,25 +67,25 @@ def kraft_figures(
 ) -> KraftFigures:
     """The figures of a run. `changes`: from the metadata log; `logged`: rows from the log files, if there are any."""
     written = {(r["topic"], r["partition"], r["offset"]): r for r in map(json.loads, truth)}
-    told = {
+    of_log = {
         (*place, change.offset): change
         for place, of in changes.items()
         for change in of
         if change.event in (Kind.CREATED, Kind.CHANGED)
     }
-    exact = {place for place, row in written.items() if place in told and _is(row, told[place])}
+    exact = {place for place, row in written.items() if place in of_log and _is(row, of_log[place])}
     moved = set(_membership(written))
-    found = _found(told, logged) if logged is not None else (0, 0, 0, 0)
+    found = _found(of_log, logged) if logged is not None else (0, 0, 0, 0)
     return KraftFigures(
         run=run,
         versions=len(written),
         exact=len(exact),
-        invented=len(told.keys() - written.keys()),
+        invented=len(of_log.keys() - written.keys()),
         changes=len(moved),
         exact_changes=len(moved & exact),
         by_leaders=found[0],
         found=found[1],
-        known=found[2],
+        known_changes=found[2],
         log_invented=found[3],
     )
 
@@ -104,10 +104,10 @@ def _membership(written: Mapping[tuple[str, int, int], Row]) -> Iterator[tuple[s
         isr[place[:2]] = set(row["isr"])
 
 
-def _found(told: Mapping[tuple[str, int, int], Change], logged: Iterable[Row]) -> tuple[int, int, int, int]:
+def _found(of_log: Mapping[tuple[str, int, int], Change], logged: Iterable[Row]) -> tuple[int, int, int, int]:
     versions: dict[tuple[str, int, int, int], Change] = {}
     created: dict[tuple[str, int], list[int]] = defaultdict(list)
-    for (topic, partition, _), change in sorted(told.items(), key=lambda pair: pair[0][2]):
+    for (topic, partition, _), change in sorted(of_log.items(), key=lambda pair: pair[0][2]):
         if change.event == Kind.CREATED:
             created[topic, partition].append(change.ts)
         versions[topic, partition, len(created[topic, partition]), change.partition_epoch or 0] = change

@@ -20,10 +20,10 @@ from broker_sim.replay.facts import FACT_EVENTS, FACT_ORDER, FACT_OUTCOMES, ISR_
 from broker_sim.replay.history import PartitionHistory
 from broker_sim.replay.logs.facts import CLUSTER, OF_CLUSTER, OF_SESSIONS, Fact, What
 from broker_sim.replay.logs.files import FileKind, LogFile
-from broker_sim.replay.logs.held import EMITTED
 from broker_sim.replay.logs.reader import KEPT_PATTERN, LogReader, Place
 from broker_sim.replay.logs.request_lines import Sessions
 from broker_sim.replay.logs.ticks import Ticks
+from broker_sim.replay.logs.waiting_rows import EMITTED
 from broker_sim.replay.logs.weave import Weave
 from broker_sim.replay.rows import ALIVENESS_RUN, LaneRow
 from broker_sim.replay.rules.lane import Lane
@@ -105,13 +105,13 @@ def _ticks(facts: list[Fact]) -> Iterator[Fact]:
 
 def states_of(rows: Iterable[Row]) -> dict[StateKey, State]:
     """Every version of a state that a row tells of; one about which rows disagree is left out."""
-    told: dict[StateKey, set[State]] = defaultdict(set)
+    by_key: dict[StateKey, set[State]] = defaultdict(set)
     for row in rows:
         if row["ev"] in _STATES and row.get("zk_version") is not None and row.get("isr") and not row.get("err"):
             leader = row["replica"] if row["ev"] == "elect" else row["broker"]
             key = (row["topic"], row["partition"], row["zk_version"])
-            told[key].add(State(frozenset(row["isr"]), leader, row.get("epoch", -1)))
-    return {key: min(states) for key, states in told.items() if len(states) == 1}
+            by_key[key].add(State(frozenset(row["isr"]), leader, row.get("epoch", -1)))
+    return {key: min(states) for key, states in by_key.items() if len(states) == 1}
 
 
 def outcomes_of(rows: list[Row], profile: str) -> Iterator[Row]:

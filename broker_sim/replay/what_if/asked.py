@@ -88,12 +88,12 @@ def _unknown(key: str) -> str:
 def _value(word: str, key: str, text: str) -> int:
     allowed = ALLOWED[key]
     text = text.strip()
-    said = f"a whole number of {allowed.unit}, {allowed.lowest} to {allowed.highest}"
+    meaning = f"a whole number of {allowed.unit}, {allowed.lowest} to {allowed.highest}"
     if not (text.isascii() and text.isdigit() and len(text) <= len(str(_LONG_MAX))):
-        raise ReplayRefused(f"--what-if {word}: {text!r} is not {said}")
+        raise ReplayRefused(f"--what-if {word}: {text!r} is not {meaning}")
     value = int(text)
     if not allowed.lowest <= value <= allowed.highest:
-        raise ReplayRefused(f"--what-if {word}: {value} is not {said}")
+        raise ReplayRefused(f"--what-if {word}: {value} is not {meaning}")
     return value
 
 

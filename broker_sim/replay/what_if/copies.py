@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
@@ -92,7 +92,7 @@ def etas(rows: Sequence[CopyRow], changes: Sequence[Change]) -> Iterator[EtaRow]
         for together in groups:
             for role, rate in _smallest(key, [copies[i] for i in together]).items():
                 smallest[role] = max(smallest.get(role, 0), rate)
-        yield from _told(Change(key), rows, recorded, smallest, is_recorded=True)
+        yield from _summary(Change(key), rows, recorded, smallest, is_recorded=True)
         for change in (c for c in changes if c.key == key):
             by_copy: list[int | None] = [None] * len(rows)
             rates = _rates(rows, change)
@@ -100,7 +100,7 @@ def etas(rows: Sequence[CopyRow], changes: Sequence[Change]) -> Iterator[EtaRow]
                 took = durations([copies[i] for i in together], rates)
                 for i, seconds in zip(together, took, strict=True):
                     by_copy[i] = None if seconds is None else round(seconds * 1000)
-            yield from _told(change, rows, by_copy, smallest, is_recorded=False)
+            yield from _summary(change, rows, by_copy, smallest, is_recorded=False)
 
 
 def _together(rows: Sequence[CopyRow]) -> Iterator[list[int]]:
@@ -118,7 +118,7 @@ def _together(rows: Sequence[CopyRow]) -> Iterator[list[int]]:
         yield group
 
 
-def _told(
+def _summary(
     change: Change,
     rows: Sequence[CopyRow],
     took: Sequence[int | None],
@@ -150,13 +150,13 @@ def _told(
             limits=own,
         )
     partitions = len({(row.topic, row.partition) for row in rows})
-    known = [ms for ms in took if ms is not None]
+    times = [ms for ms in took if ms is not None]
     yield EtaRow(
         key=change.key,
         value=change.value,
         scope="all",
         partitions=partitions,
-        eta_ms=max(known, default=None) if not never else None,
+        eta_ms=max(times, default=None) if not never else None,
         never=never,
         smallest_rate=max(smallest.values(), default=None),
         backlog_bytes=sum(_weight(row) or 0 for row in rows),
@@ -164,19 +164,23 @@ def _told(
         limits=sorted(limits),
     )
     if is_recorded:
-        by_broker: dict[int, int] = defaultdict(int)
-        for (_, broker), rate in smallest.items():
-            by_broker[broker] = max(by_broker[broker], rate)
-        for broker, rate in sorted(by_broker.items()):
-            yield EtaRow(key=change.key, value=None, scope="broker", broker=broker, smallest_rate=rate, limits=[])
+        yield from _of_brokers(change.key, smallest)
+
+
+def _of_brokers(key: str, smallest: Mapping[tuple[str, int], int]) -> Iterator[EtaRow]:
+    by_broker: dict[int, int] = defaultdict(int)
+    for (_, broker), rate in smallest.items():
+        by_broker[broker] = max(by_broker[broker], rate)
+    for broker, rate in sorted(by_broker.items()):
+        yield EtaRow(key=key, value=None, scope="broker", broker=broker, smallest_rate=rate, limits=[])
 
 
 def _smallest(key: str, copies: Sequence[Copy]) -> dict[tuple[str, int], int]:
     """The smallest useful rate of each role that the key is about."""
     leaders, followers = smallest_rates(copies)
-    wanted = {LEADER_RATE: (leaders, {}), FOLLOWER_RATE: ({}, followers), THROTTLE: (leaders, followers)}[key]
-    named: dict[tuple[str, int], int] = {("leader", broker): rate for broker, rate in wanted[0].items()}
-    return named | {("follower", broker): rate for broker, rate in wanted[1].items()}
+    rates = {LEADER_RATE: (leaders, {}), FOLLOWER_RATE: ({}, followers), THROTTLE: (leaders, followers)}[key]
+    named: dict[tuple[str, int], int] = {("leader", broker): rate for broker, rate in rates[0].items()}
+    return named | {("follower", broker): rate for broker, rate in rates[1].items()}
 
 
 def _copy(row: CopyRow) -> Copy:
@@ -240,8 +244,8 @@ def eta_step(changes: Sequence[Change], schema: pa.Schema) -> ArrowStep:
             for values in zip(*(column.to_pylist() for column in batch.columns), strict=True)
         ]
         rows.sort(key=lambda row: (row.start_ts, row.topic, row.partition, row.follower))
-        told: list[dict[str, Any]] = [row._asdict() for row in etas(rows, changes)]
-        if told:
-            yield pa.RecordBatch.from_pylist(told, schema=schema)
+        etas_rows: list[dict[str, Any]] = [row._asdict() for row in etas(rows, changes)]
+        if etas_rows:
+            yield pa.RecordBatch.from_pylist(etas_rows, schema=schema)
 
     return step

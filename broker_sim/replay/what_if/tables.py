@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
+from broker_sim.replay.distinct import first_of
 from broker_sim.replay.schema import LANE_KEY, PARTITION_KEY
 from broker_sim.replay.what_if.asked import LAG, Change, lane_changes, rate_changes
 from broker_sim.replay.what_if.copies import COPY_DDL, EtaRow, eta_step
@@ -90,8 +91,8 @@ def swept(lane_rows: DataFrame, *, profile: str, changes: Sequence[Change], end_
 def of_lanes(rows: DataFrame, trace: DataFrame) -> DataFrame:
     """Rows of scope `all` and `partition` from what `swept` gave."""
     figures, episodes = rows.filter("replica IS NULL"), rows.filter("replica IS NOT NULL")
-    told = _with_throttled(episodes, trace).groupBy("key", "value", *PARTITION_KEY)
-    counted = told.agg(F.count("*").alias("episodes"), F.count_if("is_throttled").alias("episodes_throttled"))
+    throttled = _with_throttled(episodes, trace).groupBy("key", "value", *PARTITION_KEY)
+    counted = throttled.agg(F.count("*").alias("episodes"), F.count_if("is_throttled").alias("episodes_throttled"))
     sums = [F.sum(name).alias(name) for name in _SUMS]
     worst = [F.max(name).alias(name) for name in _WORST]
     flags = [F.max(name).alias(name) for name in ("phase_unknown", "rules_off", "bytes_unknown")]
@@ -100,15 +101,15 @@ def of_lanes(rows: DataFrame, trace: DataFrame) -> DataFrame:
     same = [F.col("p.key") == F.col("e.key"), F.col("p.value").eqNullSafe(F.col("e.value"))]
     same += [F.col(f"p.{name}") == F.col(f"e.{name}") for name in PARTITION_KEY]
     joined = of_partition.alias("p").join(counted.alias("e"), on=reduce(Column.__and__, same), how="left")
-    known = joined.select("p.*", *(F.coalesce(f"e.{n}", F.lit(0)).alias(n) for n in ("episodes", "episodes_throttled")))
+    each = joined.select("p.*", *(F.coalesce(f"e.{n}", F.lit(0)).alias(n) for n in ("episodes", "episodes_throttled")))
     counts = [F.sum(n).alias(n) for n in ("episodes", "episodes_throttled")]
-    everything = known.groupBy("key", "value").agg(
+    everything = each.groupBy("key", "value").agg(
         *sums, *worst, *flags, least, *counts, F.count("*").alias("partitions")
     )
     one = F.lit(1).cast("bigint")
     parts = (
         everything.withColumn("scope", F.lit("all")).transform(_with_limits, by=("key",)),
-        known.withColumns({"scope": F.lit("partition"), "partitions": one})
+        each.withColumns({"scope": F.lit("partition"), "partitions": one})
         .transform(_with_limits, by=("key", *PARTITION_KEY))
         .filter(reduce(Column.__or__, (F.coalesce(F.col(name), F.lit(0)) > 0 for name in _WORTH_A_ROW))),
     )
@@ -164,10 +165,12 @@ def _with_throttled(episodes: DataFrame, trace: DataFrame) -> DataFrame:
 def copies(trace: DataFrame, catch_up: DataFrame) -> DataFrame:
     """Replicas that copied: those that were added, and others whose fetches a throttle held up (`copies.COPY_DDL`)."""
     began = catch_up.filter(F.col("first_fetch_ts").isNotNull()).withColumnRenamed("leader_epoch", "epoch")
-    led = trace.filter("ev = 'leader'").select(*PARTITION_KEY, "epoch", (F.size("isr") - 1).alias("in_sync_followers"))
-    with_isr = began.join(led.dropDuplicates([*PARTITION_KEY, "epoch"]), on=[*PARTITION_KEY, "epoch"], how="left")
+    in_sync = (F.size("isr") - 1).alias("in_sync_followers")
+    led = trace.filter("ev = 'leader'").select(*PARTITION_KEY, "epoch", "ts", in_sync)
+    first_led = first_of(led, [*PARTITION_KEY, "epoch"], order=["ts"]).drop("ts")
+    with_isr = began.join(first_led, on=[*PARTITION_KEY, "epoch"], how="left")
     observed = with_isr.join(_observed(trace, began), on=[*PARTITION_KEY, "replica", "first_fetch_ts"], how="left")
-    wanted = observed.filter((F.col("left_by") == "added") | F.col("is_throttled"))
+    moves = observed.filter((F.col("left_by") == "added") | F.col("is_throttled"))
     settings = _settings(trace)
     named = {
         "start_ts": F.col("first_fetch_ts"),
@@ -176,10 +179,10 @@ def copies(trace: DataFrame, catch_up: DataFrame) -> DataFrame:
         "copied_bytes": F.col("fetched_bytes"),
         "is_throttled": F.coalesce("is_throttled", F.lit(False)),
     }
-    known = wanted.withColumns(named)
+    named_moves = moves.withColumns(named)
     for column, role in {"leader_settings": "leader", "follower_settings": "replica"}.items():
         own = settings.select(F.col("broker").alias("b"), F.col("settings").alias(column))
-        known = known.join(F.broadcast(own), on=F.col("b") == F.col(role), how="left").drop("b")
+        named_moves = named_moves.join(F.broadcast(own), on=F.col("b") == F.col(role), how="left").drop("b")
     setting = {
         "leader_rate": F.col("leader_settings")[_RATE_KEYS[0]],
         "follower_rate": F.col("follower_settings")[_RATE_KEYS[1]],
@@ -188,7 +191,7 @@ def copies(trace: DataFrame, catch_up: DataFrame) -> DataFrame:
     }
     took = F.col("catch_up_ms") / 1000
     capacity = F.when((F.col("catch_up_ms") >= _TELLING_COPY_MS) & ~F.col("is_throttled"), F.col("copied_bytes") / took)
-    full = known.withColumns({**{n: v.cast("bigint") for n, v in setting.items()}, "capacity": capacity})
+    full = named_moves.withColumns({**{n: v.cast("bigint") for n, v in setting.items()}, "capacity": capacity})
     schema = StructType.fromDDL(COPY_DDL)
     return full.select(*(F.col(f.name).cast(f.dataType).alias(f.name) for f in schema.fields))
 

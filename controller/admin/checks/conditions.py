@@ -77,13 +77,13 @@ def trouble(views: Mapping[BrokerId, Any], topics: Collection[str], *, is_full: 
     for broker_id, view in views.items():
         if view is None:
             return f"broker {broker_id} does not answer"
-        known = {topic.name: topic for topic in view.topics}
-        absent = sorted(set(topics) - known.keys())
+        by_name = {topic.name: topic for topic in view.topics}
+        absent = sorted(set(topics) - by_name.keys())
         if absent:
             return f"broker {broker_id} knows no topic {absent[0]}"
         partitions = [
             (f"{name}-{partition.partition_index}", partition)
-            for name, topic in sorted(known.items())
+            for name, topic in sorted(by_name.items())
             if not topics or name in topics
             for partition in topic.partitions
         ]

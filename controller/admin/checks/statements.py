@@ -66,9 +66,9 @@ def check_controller(*, answers: bool) -> Check:
     )
 
 
-def check_partitions(truth: Truth, wanted: Collection[str] = (), *, may_be_empty: bool = False) -> Check:
+def check_partitions(truth: Truth, names: Collection[str] = (), *, may_be_empty: bool = False) -> Check:
     """Every partition has a leader in its ISR, and a full ISR; these topics are there."""
-    broken = [f"there is no topic {topic}" for topic in sorted(set(wanted) - truth.topics)]
+    broken = [f"there is no topic {topic}" for topic in sorted(set(names) - truth.topics)]
     broken += [str(tp) for tp in truth.not_whole()]
     return Check(
         statement="every partition has a leader in its ISR and a full ISR",
@@ -145,10 +145,10 @@ def metadata_differences(truth: Truth, answer: Any) -> list[str]:
         for topic in answer.topics
         for partition in topic.partitions
     }
-    wanted = {tp: _wanted(truth, tp) for tp in truth.partitions}
-    for tp in sorted(seen.keys() | wanted.keys()):
-        if seen.get(tp) != wanted.get(tp):
-            differences.append(f"{tp} {seen.get(tp)}, not {wanted.get(tp)}")
+    expected = {tp: _expected_of(truth, tp) for tp in truth.partitions}
+    for tp in sorted(seen.keys() | expected.keys()):
+        if seen.get(tp) != expected.get(tp):
+            differences.append(f"{tp} {seen.get(tp)}, not {expected.get(tp)}")
     return differences
 
 
@@ -161,7 +161,7 @@ def _view(partition: Any) -> tuple[int, int, tuple[int, ...], tuple[int, ...]]:
     )
 
 
-def _wanted(truth: Truth, tp: TopicPartition) -> tuple[int, int, tuple[int, ...], tuple[int, ...]] | None:
+def _expected_of(truth: Truth, tp: TopicPartition) -> tuple[int, int, tuple[int, ...], tuple[int, ...]] | None:
     partition = truth.partitions[tp]
     if partition.state is None:
         return None

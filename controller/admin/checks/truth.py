@@ -59,8 +59,8 @@ class Truth:
 
     def of(self, topics: Iterable[str]) -> dict[TopicPartition, PartitionTruth]:
         """The partitions of these topics."""
-        wanted = frozenset(topics)
-        return {tp: partition for tp, partition in self.partitions.items() if tp.topic in wanted}
+        names = frozenset(topics)
+        return {tp: partition for tp, partition in self.partitions.items() if tp.topic in names}
 
     def only(self, topics: Iterable[str]) -> Truth:
         """The same with the partitions of these topics alone."""

@@ -40,10 +40,11 @@ KNOWN_VERSIONS: Final[Mapping[ApiKey, tuple[int, int]]] = {
     ApiKey.INCREMENTAL_ALTER_CONFIGS: (0, 1),
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: (0, 0),
     ApiKey.LIST_PARTITION_REASSIGNMENTS: (0, 0),
+    ApiKey.DESCRIBE_QUORUM: (0, 2),
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: (0, 0),
 }
 #: `retry.backoff.ms` of the admin client.
 RETRY_BACKOFF_S: Final = 0.1
-_DESCRIBE_QUORUM: Final = 55
 _FETCH_LOWEST_OF_4X: Final = 4
 #: How long to look for a first broker. Kafka looks for a minute; a wrong address is noticed sooner here.
 BOOTSTRAP_TIMEOUT_S: Final = 5.0
@@ -195,12 +196,12 @@ class AdminClient:
             link = await self._any_link(ApiKey.METADATA)
         except (OSError, TimeoutError, _NotKafka):
             return False
-        return link.serves(_DESCRIBE_QUORUM) and link.lowest(ApiKey.FETCH) >= _FETCH_LOWEST_OF_4X
+        return link.serves(ApiKey.DESCRIBE_QUORUM) and link.lowest(ApiKey.FETCH) >= _FETCH_LOWEST_OF_4X
 
     async def is_kraft(self) -> bool:
         """Whether its brokers are those of KRaft, which answer DescribeQuorum. Raises ClusterUnreachable."""
         link: _Link = await self._retrying(lambda: self._any_link(ApiKey.METADATA), api_name(ApiKey.METADATA))
-        return link.serves(_DESCRIBE_QUORUM)
+        return link.serves(ApiKey.DESCRIBE_QUORUM)
 
     async def ask_once(self, broker_id: BrokerId, api_key: ApiKey, body: Mapping[str, Any]) -> Any:
         """One attempt at a broker of `nodes`. Raises OSError, TimeoutError, Refused; nothing is asked again."""

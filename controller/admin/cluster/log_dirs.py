@@ -83,12 +83,12 @@ def _log_dir(result: Any) -> LogDir:
         path=result.log_dir,
         replicas=tuple(sorted(replicas, key=lambda r: (r.partition, r.is_future))),
         error=outcome(result.error_code),
-        total_bytes=_known(getattr(result, "total_bytes", -1)),
-        usable_bytes=_known(getattr(result, "usable_bytes", -1)),
+        total_bytes=_size_or_none(getattr(result, "total_bytes", -1)),
+        usable_bytes=_size_or_none(getattr(result, "usable_bytes", -1)),
     )
 
 
-def _known(size: int) -> int | None:
+def _size_or_none(size: int) -> int | None:
     """A size, where -1 stands for one that nobody says."""
     return size if size >= 0 else None
 

@@ -10,7 +10,7 @@ from controller.admin.configs.text import parse_add_config, parse_delete_config,
 from controller.admin.reassignment import throttles
 from controller.admin.toolkit.tool import Run
 from controller.admin.topics.config_versions import INVALID_CONFIG, validate
-from controller.rules.configs import topic as topic_configs
+from controller.rules.configs.values import InvalidConfig
 from controller.wire.znodes import DEFAULT_ENTITY
 
 
@@ -39,7 +39,7 @@ async def alter(run: Run, kind: str) -> None:
     if kind == "topics":
         try:
             validate(run.texts.version, after)
-        except topic_configs.InvalidConfig as invalid:
+        except InvalidConfig as invalid:
             raise ToolFailure(str(invalid), java_class=INVALID_CONFIG) from invalid
     await run.znodes.write_configs(f"{kind}/{name}", after)
     run.console.line(run.zookeeper_texts.config_updated.format(entity=_entity(kind, name)))

@@ -45,7 +45,7 @@ async def explain_topics(run: Run, names: Collection[str], *, at_least: int = 0)
     check_picture(run.args.value("picture"))
     brokers = [BrokerRack(broker_id=n.broker_id, rack=n.rack) for n in (await run.admin.brokers()).values()]
     answers, parts = [], []
-    for topic in (await _known(run.admin, names, at_least)).values():
+    for topic in (await _described(run.admin, names, at_least)).values():
         if not isinstance(topic, TopicInfo):
             raise topic
         layout = {p.partition: p.replicas for p in topic.partitions}
@@ -61,7 +61,7 @@ async def explain_topics(run: Run, names: Collection[str], *, at_least: int = 0)
         save(path, "Layout of " + ", ".join(sorted(names)), parts)
 
 
-async def _known(admin: AdminClient, names: Collection[str], at_least: int) -> dict[str, TopicInfo | Refused]:
+async def _described(admin: AdminClient, names: Collection[str], at_least: int) -> dict[str, TopicInfo | Refused]:
     loop = asyncio.get_running_loop()
     give_up = loop.time() + (_APPEARS_WITHIN_S if at_least else 0)
     while True:

@@ -61,11 +61,11 @@ def skew_table(skew: Skew, racks: Mapping[BrokerId, str]) -> RenderableType:
         table.add_column(title, justify="right" if title in ("replicas", "leaders") else "left", no_wrap=True)
     most = max([*skew.replicas.values(), 1])
     for broker in sorted(skew.replicas, key=lambda b: (racks.get(b, ""), b)):
-        held, led = skew.replicas[broker], skew.leaders[broker]
-        table.add_row(str(broker), racks.get(broker, ""), str(held), _bar(held, most), str(led), _bar(led, most))
+        count, led = skew.replicas[broker], skew.leaders[broker]
+        table.add_row(str(broker), racks.get(broker, ""), str(count), _bar(count, most), str(led), _bar(led, most))
     for rack in skew.rack_replicas:
-        held, led = skew.rack_replicas[rack], skew.rack_leaders[rack]
-        table.add_row("all of", rack, str(held), "", str(led), "")
+        count, led = skew.rack_replicas[rack], skew.rack_leaders[rack]
+        table.add_row("all of", rack, str(count), "", str(led), "")
     violations = f", rack violations {skew.rack_violations}" if skew.rack_replicas else ""
     line = f"replica skew {skew.replica_skew:.4g}, leader skew {skew.leader_skew:.4g} (1 is perfect){violations}"
     return Group(table, Text(line))

@@ -1,7 +1,8 @@
 """What a reassignment will do, told before it is done: `--execute --dry-run`. Pure.
 
 Bytes are those that the leaders' logs have now; what is produced meanwhile comes on top. The order of steps is that of
-a ZooKeeper-mode controller. Source: Kafka 3.9 `KafkaController.onPartitionReassignment`; spec admin.md §3.9, §3.10.
+the cluster's controller, ZooKeeper mode or KRaft. Source: Kafka 3.9 `KafkaController.onPartitionReassignment`, 4.1
+`ReplicationControlManager`; spec admin.md §3.9, §3.10.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ class Now:
     dirs: Dirs
     live: Collection[BrokerId]
     moving: Mapping[TopicPartition, ReplicaAssignment] = field(default_factory=dict)
+    is_kraft: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +44,7 @@ class PartitionMove:
     leader_after: BrokerId | None
     bytes_per_copy: int
     blocked: str | None = None
+    is_kraft: bool = False
 
     @property
     def leader_moves(self) -> bool:
@@ -67,11 +70,13 @@ class DirUse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effect:
-    """All of it. `links` are bytes from the leader that is copied from to the broker that copies."""
+    """All of it. `links` are bytes from the leader that is copied from to the broker that copies; `dir_moves` those of
+    replicas that go to another log directory of their broker."""
 
     moves: tuple[PartitionMove, ...]
     links: Mapping[tuple[BrokerId, BrokerId], int]
     dirs: tuple[DirUse, ...]
+    dir_moves: Mapping[PartitionReplica, int]
 
     @property
     def bytes_total(self) -> int:
@@ -106,9 +111,14 @@ def effect(
     links: Counter[tuple[BrokerId, BrokerId]] = Counter()
     for move in moves:
         for broker in move.meanwhile.adding_replicas:
-            if move.leader is not None and broker not in _held(now, move.partition):
+            if move.leader is not None and broker not in _holders(now, move.partition):
                 links[move.leader, broker] += move.bytes_per_copy
-    return Effect(moves=moves, links=dict(sorted(links.items())), dirs=tuple(_dirs(moves, log_dirs, now)))
+    return Effect(
+        moves=moves,
+        links=dict(sorted(links.items())),
+        dirs=tuple(_dirs(moves, log_dirs, now)),
+        dir_moves=_dir_moves(moves, log_dirs, now),
+    )
 
 
 def _move(partition: TopicPartition, target: tuple[BrokerId, ...], now: Now) -> PartitionMove:
@@ -119,6 +129,7 @@ def _move(partition: TopicPartition, target: tuple[BrokerId, ...], now: Now) -> 
     after = before.leader if stays else next((b for b in target if b in now.live), None)
     return PartitionMove(
         partition=partition,
+        is_kraft=now.is_kraft,
         meanwhile=meanwhile,
         target=target,
         leader=before.leader,
@@ -151,7 +162,7 @@ def _size(now: Now, partition: TopicPartition, broker: BrokerId | None) -> int:
     return sizes.get(broker, max(sizes.values(), default=0)) if broker is not None else max(sizes.values(), default=0)
 
 
-def _held(now: Now, partition: TopicPartition) -> set[BrokerId]:
+def _holders(now: Now, partition: TopicPartition) -> set[BrokerId]:
     """Brokers that are in the ISR already, so that nothing is left to copy."""
     return set(now.partitions[partition].isr)
 
@@ -190,6 +201,26 @@ def _dirs(moves: Sequence[PartitionMove], log_dirs: Mapping[PartitionReplica, st
         yield DirUse(broker=broker, path=path, before=size, peak=peak, after=peak - going[broker, path])
 
 
+def _dir_moves(
+    moves: Sequence[PartitionMove], log_dirs: Mapping[PartitionReplica, str], now: Now
+) -> dict[PartitionReplica, int]:
+    """The replicas that stay on their broker and go to another of its directories, with their bytes."""
+    staying = {
+        PartitionReplica(move.partition, broker)
+        for move in moves
+        for broker in set(move.target) - set(move.meanwhile.adding_replicas)
+    }
+    here = {
+        PartitionReplica(log.partition, broker): (log_dir.path, log.size_bytes)
+        for broker, listed in now.dirs.items()
+        for log_dir in listed
+        for log in log_dir.replicas
+        if not log.is_future
+    }
+    paths = {replica: path for replica, path in log_dirs.items() if replica in staying and replica in here}
+    return {replica: here[replica][1] for replica, path in sorted(paths.items()) if here[replica][0] != path}
+
+
 def _emptiest(broker: BrokerId, dirs: Dirs, logs: Mapping[tuple[BrokerId, str], int]) -> str:
     """Where a broker puts a new log: the directory with the fewest, whatever their sizes."""
     usable = [log_dir.path for log_dir in dirs.get(broker, ()) if log_dir.error is None]
@@ -201,6 +232,8 @@ def _emptiest(broker: BrokerId, dirs: Dirs, logs: Mapping[tuple[BrokerId, str], 
 
 def steps(move: PartitionMove) -> list[str]:
     """What the controller does for one partition, in order."""
+    if move.is_kraft:
+        return _steps_of_kraft(move)
     r, topic = move.meanwhile, move.partition.topic
     if not r.is_being_reassigned:
         return [f"write replicas [{commas(move.target)}] to /brokers/topics/{topic}; nothing is copied: done at once"]
@@ -220,6 +253,31 @@ def steps(move: PartitionMove) -> list[str]:
     if r.removing_replicas:
         lines.append(f"StopReplica to {commas(r.removing_replicas)}: out of the ISR, then deleted")
     lines.append(f"write replicas [{commas(move.target)}]; UpdateMetadata to all brokers")
+    return lines
+
+
+def _steps_of_kraft(move: PartitionMove) -> list[str]:
+    """One record begins it and one ends it; brokers read both in the metadata log, nobody sends them requests.
+
+    Source: Kafka 4.1 `ReplicationControlManager.alterPartitionReassignment`, `PartitionReassignmentReplicas`.
+    """
+    r = move.meanwhile
+    if not r.is_being_reassigned:
+        return [f"metadata log: PartitionChange with replicas [{commas(move.target)}]; nothing is copied: done at once"]
+    lines = [
+        f"metadata log: PartitionChange with replicas [{commas(r.replicas)}] adding [{commas(r.adding_replicas)}] "
+        f"removing [{commas(r.removing_replicas)}]; every broker reads it"
+    ]
+    if r.adding_replicas:
+        lines.append(f"{commas(r.adding_replicas)} begin to copy from leader {_one(move.leader)}")
+        lines.append(f"wait until {commas(r.adding_replicas)} are in the ISR: the leader asks for it by AlterPartition")
+    leader = f"leader {_one(move.leader_after)}" if move.leader_moves else f"leader {_one(move.leader)} stays"
+    lines.append(
+        f"metadata log: in one PartitionChange replicas [{commas(move.target)}], ISR without "
+        f"[{commas(r.removing_replicas)}], {leader}"
+    )
+    if r.removing_replicas:
+        lines.append(f"{commas(r.removing_replicas)} read it and delete their replicas")
     return lines
 
 

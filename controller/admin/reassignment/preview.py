@@ -48,6 +48,7 @@ async def look(admin: AdminClient, plan: ReassignmentPlan, running: Mapping[Topi
         dirs=dict(zip(sorted(concerned), answers, strict=True)),
         live=frozenset(live),
         moving=running,
+        is_kraft=await admin.is_kraft(),
     )
 
 
@@ -136,6 +137,9 @@ def _parts(result: Effect, throttle: int) -> list[Any]:
     head = f"Dry run: nothing is changed. {_count(len(result.moves), 'partition')}, "
     head += f"{_count(copies, 'replica')} to copy, "
     head += f"{decimal(result.bytes_total)} between brokers."
+    if result.dir_moves:
+        size = decimal(sum(result.dir_moves.values()))
+        head += f" {_count(len(result.dir_moves), 'replica')} to move between log dirs of their brokers, {size}."
     seconds = result.least_seconds(throttle)
     if seconds is not None:
         head += f" At {throttle} B/s that takes at least {_duration(seconds)}."
@@ -212,6 +216,7 @@ def as_json(result: Effect, throttle: int, useful: int | None) -> dict[str, Any]
     """The effect for machines. `smallest_useful_rate` is None when the throttle is enough."""
     return {
         "bytes_total": result.bytes_total,
+        "bytes_between_log_dirs": sum(result.dir_moves.values()),
         "brokers": [
             {"broker": b, "bytes_in": result.bytes_into(b), "bytes_out": result.bytes_out_of(b)} for b in result.brokers
         ],

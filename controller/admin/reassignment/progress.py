@@ -107,15 +107,20 @@ class Tally:
         and the moves between directories there."""
         self.copies |= copies or {}
         for partition, reassignment in running.items():
-            added_before = self.added.get(partition, frozenset())
-            self.added[partition] = added_before | frozenset(reassignment.adding_replicas)
-            leader = leaders.get(partition)
-            if leader is not None and (size := sizes.get(PartitionReplica(partition, leader))) is not None:
-                self.leader_bytes[partition] = size
+            self.added[partition] = self.added.get(partition, frozenset()) | frozenset(reassignment.adding_replicas)
             for broker in self.added[partition]:
                 replica = PartitionReplica(partition, broker)
                 self.copied_bytes[replica] = sizes.get(replica, self.copied_bytes.get(replica, 0))
+        for partition in {*running, *self.unseen}:
+            leader = leaders.get(partition)
+            if leader is not None and (size := sizes.get(PartitionReplica(partition, leader))) is not None:
+                self.leader_bytes[partition] = size
         return self._progress(at_s, running.keys())
+
+    @property
+    def unseen(self) -> frozenset[TopicPartition]:
+        """Partitions to which replicas were added before anybody looked, and whose size is not known yet."""
+        return frozenset(self.added.keys() - self.leader_bytes.keys())
 
     def _progress(self, at_s: float, running: Collection[TopicPartition]) -> Progress:
         total = done = 0
@@ -147,23 +152,25 @@ async def watch(
     partitions: Collection[TopicPartition] | None = None,
     *,
     log_dirs: Mapping[PartitionReplica, str] | None = None,
+    added: Mapping[TopicPartition, frozenset[BrokerId]] | None = None,
     every_s: float = 0.5,
 ) -> AsyncIterator[Progress]:
     """Looks every `every_s` seconds until all `partitions` (None: all that are being reassigned now) are done.
 
-    `log_dirs` has the replicas of them that are to go to a directory.
+    `log_dirs` has the replicas of them that are to go to a directory, `added` the brokers that get a replica: a small
+    partition may be done before the first look, and counts with what its log has then.
 
     The last value has `is_done`. Ending the iteration early leaves the reassignment running.
     Raises: Refused, ClusterUnreachable.
     """
     loop = asyncio.get_running_loop()
     running = await list_reassignments(admin, partitions)
-    tally = Tally(frozenset(partitions if partitions is not None else running))
+    tally = Tally(frozenset(partitions if partitions is not None else running), added=dict(added or {}))
     moves = log_dirs or {}
     while True:
-        states = await _states(admin, running)
+        states = await _states(admin, {*running, *tally.unseen})
         leaders = {partition: state.leader for partition, state in states.items()}
-        live = frozenset(await admin.brokers()) if running or moves else frozenset()
+        live = frozenset(await admin.brokers()) if running or moves or tally.unseen else frozenset()
         logs = await _logs(admin, _whom_to_ask(running, leaders, tally, moves), live)
         sizes = {replica: log.size_bytes for (replica, is_future), log in logs.items() if not is_future}
         copies = _dir_copies(moves, running, logs)
@@ -203,10 +210,8 @@ def waits(
     return tuple(text for _, _, text in sorted(rows))
 
 
-async def _states(
-    admin: AdminClient, running: Mapping[TopicPartition, ReplicaAssignment]
-) -> dict[TopicPartition, PartitionInfo]:
-    topics = await describe_topics(admin, {p.topic for p in running})
+async def _states(admin: AdminClient, partitions: Collection[TopicPartition]) -> dict[TopicPartition, PartitionInfo]:
+    topics = await describe_topics(admin, {p.topic for p in partitions})
     return {
         TopicPartition(topic.name, p.partition): p
         for topic in topics.values()
@@ -231,6 +236,9 @@ def _whom_to_ask(
         for broker in brokers:
             if broker is not None:
                 partitions_at.setdefault(broker, set()).add(partition)
+    for partition in tally.unseen - running.keys():
+        if (leader := leaders.get(partition)) is not None:
+            partitions_at.setdefault(leader, set()).add(partition)
     for replica in moves:
         partitions_at.setdefault(replica.replica, set()).add(replica.topic_partition)
     return partitions_at

@@ -219,8 +219,8 @@ async def _look(
         for offsets, time in ((ends, _LATEST), (first, _EARLIEST)):
             nothing: dict[TopicPartition, int | Refused] = {}
             asking = list_offsets(admin, leader, led[leader], time)
-            told = await notes.read(f"offsets at broker {leader}", asking, nothing)
-            offsets.update({p: o for p, o in told.items() if isinstance(o, int) and o >= 0})
+            answer = await notes.read(f"offsets at broker {leader}", asking, nothing)
+            offsets.update({p: o for p, o in answer.items() if isinstance(o, int) and o >= 0})
 
     async def ask_group(name: str) -> None:
         committed[name] = dict(await notes.read(f"offsets of group {name}", committed_offsets(admin, groups[name]), {}))

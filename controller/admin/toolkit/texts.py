@@ -26,6 +26,8 @@ class Texts:
     format_version_end: str
     #: §2.8: the summary line has TopicId; the partition lines have Elr and LastKnownElr.
     describes_ids: bool
+    #: §2.8: brokers are asked for them by DescribeTopicPartitions, where they answer it.
+    asks_for_eligible_leaders: bool
     #: §2.2, last lines: what the cluster refuses is said with its class, but for --create.
     prefixes_refusals: bool
     #: §3.2: what is wrong with a reassignment file that is no JSON is said in the parser's words.
@@ -195,6 +197,7 @@ V39: Final = Texts(
         "removed in Apache Kafka 4.0."
     ),
     describes_ids=True,
+    asks_for_eligible_leaders=False,
     prefixes_refusals=False,
     shows_parser=True,
     version_line="3.9.1",
@@ -226,6 +229,7 @@ V26: Final = Texts(
     config_with_alter='Option combination "[bootstrap-server],[config]" can\'t be used with option "[alter]"',
     format_version_end=".",
     describes_ids=False,
+    asks_for_eligible_leaders=False,
     prefixes_refusals=True,
     shows_parser=False,
     version_line="2.6.0 (Commit:62abe01bee039651)",
@@ -349,6 +353,7 @@ _MOVED_CLASSES: Final = ("AdminCommandFailedException", "AdminOperationException
 V41: Final = replace(
     V39,
     version="4.1",
+    asks_for_eligible_leaders=True,
     missing_topic="Topic '{topic}' does not exist as expected",
     config_with_alter=(
         'Option combination "[[bootstrap-server], [config]]" can\'t be used with option "[alter]" (To alter topic '

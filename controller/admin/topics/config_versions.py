@@ -14,7 +14,7 @@ from controller.admin.toolkit.texts import Texts
 from controller.admin.toolkit.tool import Run
 from controller.admin.topics.plan import parse_configs
 from controller.rules.configs import topic as topic_configs
-from controller.rules.configs.topic import InvalidConfig, InvalidValue
+from controller.rules.configs.values import InvalidConfig, InvalidValue
 
 INVALID_CONFIG: Final = "org.apache.kafka.common.errors.InvalidConfigurationException"
 #: Names that came after 2.6.

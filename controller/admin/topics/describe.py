@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from controller.admin.cluster.failures import Refused, ToolFailure
+from controller.admin.cluster.kraft import EligibleLeaders, eligible_leaders
 from controller.admin.cluster.queries import (
     ConfigEntry,
     ConfigResourceType,
@@ -40,6 +41,7 @@ class DescribedPartition:
     reassignment: ReplicaAssignment | None
     min_insync_replicas: int
     leader_is_live: bool
+    eligible: EligibleLeaders | None = None
 
     @property
     def replication_factor(self) -> int:
@@ -68,7 +70,13 @@ class DescribedPartition:
         if self.reassignment is not None:
             text += f"\tAdding Replicas: {commas(self.reassignment.adding_replicas)}"
             text += f"\tRemoving Replicas: {commas(self.reassignment.removing_replicas)}"
-        return text + ("\tElr: N/A\tLastKnownElr: N/A" if texts.describes_ids else "")
+        return text + self._eligible_leaders() if texts.describes_ids else text
+
+    def _eligible_leaders(self) -> str:
+        """N/A of a cluster that does not tell."""
+        listed = (None, None) if self.eligible is None else (self.eligible.elr, self.eligible.last_known_elr)
+        elr, last = ("N/A" if ids is None else commas(ids) for ids in listed)
+        return f"\tElr: {elr}\tLastKnownElr: {last}"
 
     def as_json(self) -> dict[str, Any]:
         """The same for machines."""
@@ -200,11 +208,12 @@ async def described(run: Run, names: Collection[str]) -> list[DescribedTopic]:
     except Refused as refused:
         run.console.complain(f"Couldn't query reassignments through the AdminClient API: {refused}")
         reassignments = {}
+    eligible = await eligible_leaders(run.admin, names) if run.texts.asks_for_eligible_leaders else {}
     topics_in_full = []
     for name, topic in topics.items():
         if isinstance(topic, Refused):
             raise topic
-        topics_in_full.append(_described(topic, configs.get(name, []), reassignments, live))
+        topics_in_full.append(_described(topic, configs.get(name, []), reassignments, live, eligible))
     return topics_in_full
 
 
@@ -213,6 +222,7 @@ def _described(
     entries: Sequence[ConfigEntry],
     reassignments: Mapping[TopicPartition, ReplicaAssignment],
     live: Collection[BrokerId],
+    eligible: Mapping[TopicPartition, EligibleLeaders],
 ) -> DescribedTopic:
     least = next((int(e.value or 1) for e in entries if e.name == "min.insync.replicas"), 1)
     return DescribedTopic(
@@ -225,6 +235,7 @@ def _described(
                 reassignment=reassignments.get(TopicPartition(topic.name, p.partition)),
                 min_insync_replicas=least,
                 leader_is_live=p.leader in live,
+                eligible=eligible.get(TopicPartition(topic.name, p.partition)),
             )
             for p in topic.partitions
         ],

@@ -21,6 +21,7 @@ class Trouble(Enum):
     """What can be wrong, in the order in which it is told."""
 
     NO_CONTROLLER = "no controller"
+    QUORUM = "controllers behind"
     SILENT = "no answer"
     DELETION = "stuck in deletion"
     OFFLINE = "offline"
@@ -71,12 +72,13 @@ def _topic(topic: TopicFacts, commands: Commands) -> Iterator[Finding]:
                 if topic.asked_zookeeper
                 else "no controller answered the brokers, or us, in time",
             ),
-            next=(
-                f"kwob status{commands.data}"
-                if commands.local
-                else "look why no controller candidate holds /controller",
-            ),
+            next=(f"kwob status{commands.data}" if commands.local else topic.rules.no_controller_next,),
         )
+    lines = tuple(topic.quorum.sentences()) if topic.quorum is not None else ()
+    if lines:
+        then = ("start those controllers again, or look at their disks and links; their logs say what they wait for",)
+        yield Finding(trouble=Trouble.QUORUM, subject="the cluster", summary="has controllers that are behind",
+                      because=lines, next=then)  # fmt: skip
     if topic.deletion is Deletion.MARKED:
         yield _deletion(topic, commands)
 
@@ -97,7 +99,7 @@ def _silent(topic: TopicFacts, only: int | None, commands: Commands) -> Iterator
             f"faults in force: {'; '.join(facts.faults)}": bool(facts.faults),
             f"it leads {leads}: records are neither taken nor read there": bool(leads),
             f"it counts as in sync in {in_sync}": bool(in_sync),
-            "the cluster takes it for alive until its session runs out; what follows changes then": True,
+            topic.rules.until_noticed: True,
         }
         yield Finding(
             trouble=Trouble.SILENT,
@@ -151,11 +153,11 @@ def _offline(topic: TopicFacts, p: PartitionFacts, commands: Commands) -> Iterat
         return
     in_sync = [b for b in p.isr if _alive(topic, b)]
     others = [b for b in p.replicas if b not in p.isr and _alive(topic, b)]
-    because = [f"the last ISR is {commas(p.isr)}, and a leader must come from it"]
+    because = [topic.rules.leader_from.format(isr=commas(p.isr) or "empty", elr=commas(p.elr) or "none")]
     because += [line for b in p.isr if (line := _why_away(topic, p, b)) is not None]
     then = [commands.revive(b, topic.brokers.get(b)) for b in p.isr if not _alive(topic, b)]
     if in_sync and topic.controller is not None:
-        because.append(f"broker {commas(tuple(in_sync))} of the ISR is alive: the controller may be about to elect it")
+        because.append(f"broker {commas(tuple(in_sync))} of the ISR is alive: {topic.rules.elects}")
         then.append(commands.tool("topics", f"--describe --topic {topic.topic}"))
     elif others:
         because.append(
@@ -237,7 +239,8 @@ def _reassignment(topic: TopicFacts, p: PartitionFacts, commands: Commands) -> I
             )
         return
     waits = [b for b in p.target_replicas if b not in p.isr]
-    because = [f"it is done once {commas(p.target_replicas)} are all in the ISR, which is {commas(p.isr) or 'empty'}"]
+    sets = {"target": commas(p.target_replicas), "adding": commas(p.adding_replicas), "isr": commas(p.isr) or "empty"}
+    because = [topic.rules.complete.format(**sets)]
     if p.leader is None:
         because.append("it has no leader to copy from, so nothing will change until it has one")
     because += [why_missing(topic, p, b) for b in waits]
@@ -288,7 +291,7 @@ def why_missing(topic: TopicFacts, p: PartitionFacts, broker: BrokerId) -> str:
         return away
     facts = topic.brokers[broker]
     if facts.local is False:
-        return f"broker {broker} has no process any more; its ZooKeeper session has not run out yet{_silence(facts)}"
+        return f"broker {broker} has no process any more; {topic.rules.unnoticed}{_silence(facts)}"
     if facts.faults:
         return f"broker {broker} is alive, with faults in force: {'; '.join(facts.faults)}"
     if p.leader is None:
@@ -301,8 +304,10 @@ def why_missing(topic: TopicFacts, p: PartitionFacts, broker: BrokerId) -> str:
     if p.leader in p.leader_throttled and leader is not None and leader.leader_rate is not None:
         rate = leader.leader_rate
         return f"its leader {p.leader} may send {rate} B/s only (throttled){_behind(topic, p, broker)}"
+    if topic.quorum is not None and (lag := topic.quorum.observer_lag(broker)) is not None:
+        return f"broker {broker} is alive, but {lag[0]} records behind in the metadata log: it does not know all yet"
     if facts.answers and broker not in p.logs:
-        return f"broker {broker} is alive but has no log of it: LeaderAndIsr has not reached it, or it refused"
+        return f"broker {broker} is alive but has no log of it: {topic.rules.no_log}"
     return f"broker {broker} is alive{_behind(topic, p, broker) or ', but how far it is cannot be told'}"
 
 
@@ -311,7 +316,7 @@ def _why_away(topic: TopicFacts, p: PartitionFacts, broker: BrokerId) -> str | N
     facts = topic.brokers.get(broker)
     if facts is None or not facts.is_alive:
         ended = " and its process does not run" if facts is not None and facts.local is False else ""
-        return f"broker {broker} is not alive: it is not registered{ended}"
+        return f"broker {broker} is not alive: {topic.rules.away}{ended}"
     if facts.failed_dirs and broker not in p.logs:
         return f"broker {broker} is alive, but a log dir failed: {', '.join(facts.failed_dirs)}"
     return None

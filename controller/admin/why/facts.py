@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
+from controller.admin.why.modes import KRAFT, ZOOKEEPER, Rules
+from controller.admin.why.quorum import Quorum
 from controller.wire.types import BrokerId, ReplicaAssignment, TopicPartition
 
 
@@ -60,6 +62,8 @@ class PartitionFacts(ReplicaAssignment):
     leader: BrokerId | None = None
     isr: tuple[BrokerId, ...] = ()
     state_known: bool = True
+    #: Eligible leader replicas of a KRaft cluster: they may lead without loss.
+    elr: tuple[BrokerId, ...] = ()
     logs: Mapping[BrokerId, LogOn] = field(default_factory=dict)
     leader_throttled: frozenset[BrokerId] = frozenset()
     follower_throttled: frozenset[BrokerId] = frozenset()
@@ -85,3 +89,11 @@ class TopicFacts:
     sampled_s: float = 0.0
     #: The time of day when brokers were asked.
     asked_at: str = ""
+    is_kraft: bool = False
+    #: What DescribeQuorum says of a KRaft cluster's controllers; None when nobody told.
+    quorum: Quorum | None = None
+
+    @property
+    def rules(self) -> Rules:
+        """Sentences of the cluster's mode."""
+        return KRAFT if self.is_kraft else ZOOKEEPER

@@ -13,6 +13,7 @@ from typing import Any, Final, TypeVar
 
 from controller.admin.cluster.client import AdminClient
 from controller.admin.cluster.failures import ClusterUnreachable, Refused, ToolFailure
+from controller.admin.cluster.kraft import EligibleLeaders, describe_quorum, eligible_leaders
 from controller.admin.cluster.log_dirs import LogDir, log_dirs_of, read_log_dirs
 from controller.admin.cluster.queries import (
     ConfigResourceType,
@@ -33,6 +34,7 @@ from controller.admin.reassignment.throttles import (
 )
 from controller.admin.why.facts import BrokerFacts, Deletion, LogOn, PartitionFacts, TopicFacts
 from controller.admin.why.from_zookeeper import ZkCluster, ZkTopic
+from controller.admin.why.quorum import Quorum, read_quorum
 from controller.wire.protocol import ApiKey
 from controller.wire.types import BrokerId, ReplicaAssignment, TopicPartition
 
@@ -80,6 +82,9 @@ class BrokerView:
     answers: Mapping[BrokerId, BrokerAnswer]
     earlier: Mapping[BrokerId, list[LogDir]]
     sampled_s: float
+    is_kraft: bool = False
+    quorum: Quorum | None = None
+    eligible: Mapping[TopicPartition, EligibleLeaders] = field(default_factory=dict)
 
     @property
     def dirs(self) -> dict[BrokerId, list[LogDir]]:
@@ -97,10 +102,12 @@ async def ask_brokers(admin: AdminClient, topic: str, *, sample_s: float = SAMPL
     holders = sorted({b for p in topic_now.partitions for b in p.replicas} & live)
     loop = asyncio.get_running_loop()
     began = loop.time()
-    (moving, configs), answers = await asyncio.gather(
+    (moving, configs, quorum, eligible), answers = await asyncio.gather(
         asyncio.gather(
             _or_none(list_reassignments(admin, partitions)),
             _or_none(describe_configs(admin, ConfigResourceType.TOPIC, [topic])),
+            _or_none(describe_quorum(admin)),
+            _or_none(eligible_leaders(admin, [topic])),
         ),
         asyncio.gather(*(_ask(admin, broker, topic, partitions) for broker in holders)),
     )
@@ -122,6 +129,9 @@ async def ask_brokers(admin: AdminClient, topic: str, *, sample_s: float = SAMPL
         answers=second,
         earlier={broker: answer.dirs for broker, answer in first.items() if answer.dirs is not None},
         sampled_s=loop.time() - began,
+        is_kraft=await admin.is_kraft(),
+        quorum=read_quorum(quorum),
+        eligible=eligible or {},
     )
 
 
@@ -199,7 +209,7 @@ def facts(
         topic=name,
         partitions=partitions,
         brokers={b: _broker(b, brokers, cluster, locally) for b in sorted(concerned)},
-        controller=cluster.controller if cluster else brokers.controller if brokers else None,
+        controller=cluster.controller if cluster else _controller(brokers),
         min_insync_replicas=_number(configs.get("min.insync.replicas")) or 1,
         unclean_elections=configs.get("unclean.leader.election.enable") == "true",
         deletion=Deletion.MARKED if topic is not None and topic.is_deleting else Deletion.NOT_ASKED,
@@ -207,7 +217,18 @@ def facts(
         asked_zookeeper=cluster is not None,
         asked_brokers=brokers is not None,
         sampled_s=brokers.sampled_s if brokers else 0.0,
+        is_kraft=brokers is not None and brokers.is_kraft,
+        quorum=brokers.quorum if brokers else None,
     )
+
+
+def _controller(brokers: BrokerView | None) -> BrokerId | None:
+    """Brokers of KRaft name any broker as the controller; who it is, the quorum tells."""
+    if brokers is None:
+        return None
+    if brokers.quorum is None:
+        return brokers.controller
+    return None if brokers.quorum.leader is None else BrokerId(brokers.quorum.leader)
 
 
 def _delete_enabled(brokers: BrokerView | None) -> bool | None:
@@ -236,6 +257,7 @@ def _partition(
         leader=by_metadata.leader if by_metadata else None,
         isr=by_metadata.isr if by_metadata else (),
         state_known=by_metadata is not None and (by_metadata.leader is not None or bool(by_metadata.isr)),
+        elr=_elr(partition, brokers),
         logs=_logs(partition, brokers) if brokers else {},
         leader_throttled=_listed(configs.get(LEADER_REPLICAS, ""), number, assignment.replicas),
         follower_throttled=_listed(configs.get(FOLLOWER_REPLICAS, ""), number, assignment.replicas),
@@ -247,6 +269,11 @@ def _partition(
     if state is None:
         return replace(facts, leader=None, isr=(), state_known=False)
     return replace(facts, leader=state.leader, isr=state.isr, state_known=True)
+
+
+def _elr(partition: TopicPartition, brokers: BrokerView | None) -> tuple[BrokerId, ...]:
+    eligible = brokers.eligible.get(partition) if brokers else None
+    return (eligible.elr if eligible else None) or ()
 
 
 def _assignment(

@@ -42,7 +42,7 @@ def producer(bootstrap: str, *, acks: str, more: Mapping[str, str] | None = None
     try:
         return Producer(settings(bootstrap, {**own, **(more or {})}))
     except KafkaException as error:
-        raise LoadError(told(error.args[0])) from error
+        raise LoadError(error_text(error.args[0])) from error
 
 
 def consumer(bootstrap: str, more: Mapping[str, Any]) -> Consumer:
@@ -50,10 +50,10 @@ def consumer(bootstrap: str, more: Mapping[str, Any]) -> Consumer:
     try:
         return Consumer(settings(bootstrap, more))
     except KafkaException as error:
-        raise LoadError(told(error.args[0])) from error
+        raise LoadError(error_text(error.args[0])) from error
 
 
-def told(error: KafkaError) -> str:
+def error_text(error: KafkaError) -> str:
     """The name of an error, and what it means."""
     return f"{error.name().lstrip('_')}: {error.str()}"
 
@@ -64,7 +64,7 @@ def partition_counts(bootstrap: str, topics: Sequence[str]) -> dict[str, int]:
     try:
         found = asking.list_topics(timeout=_ANSWER_S).topics
     except KafkaException as error:
-        raise LoadError(f"no broker of {bootstrap} answers: {told(error.args[0])}") from error
+        raise LoadError(f"no broker of {bootstrap} answers: {error_text(error.args[0])}") from error
     finally:
         asking.close()
     absent = [topic for topic in topics if topic not in found or found[topic].error is not None]
@@ -83,7 +83,7 @@ def ends(bootstrap: str, partitions: Sequence[types.TopicPartition]) -> dict[typ
             for tp in partitions
         }
     except KafkaException as error:
-        raise LoadError(f"the ends of partitions cannot be read: {told(error.args[0])}") from error
+        raise LoadError(f"the ends of partitions cannot be read: {error_text(error.args[0])}") from error
     finally:
         asking.close()
 
@@ -95,7 +95,7 @@ def start_group(bootstrap: str, group: str, starts: Mapping[types.TopicPartition
     try:
         committing.commit(offsets=offsets, asynchronous=False)
     except KafkaException as error:
-        raise LoadError(f"the group {group} cannot be started: {told(error.args[0])}") from error
+        raise LoadError(f"the group {group} cannot be started: {error_text(error.args[0])}") from error
     finally:
         committing.close()
 

@@ -52,7 +52,7 @@ def main(argv: Sequence[str]) -> int:
         except client.LoadError as error:
             trouble = str(error)
     summary = summarize(load.tally, lasted_s, lost, trouble)
-    print(json.dumps(summary) if quiet else told(summary, plan))
+    print(json.dumps(summary) if quiet else summary_text(summary, plan))
     return EXIT_FAILED if lost or trouble or not load.tally.acknowledged else 0
 
 
@@ -129,7 +129,7 @@ def summarize(tally: Tally, lasted_s: float, lost: Ids | None, trouble: str = ""
     }  # fmt: skip
 
 
-def told(summary: dict[str, Any], plan: LoadPlan) -> str:
+def summary_text(summary: dict[str, Any], plan: LoadPlan) -> str:
     """The same for people."""
     took = summary["latency_ms"]
     lines = [

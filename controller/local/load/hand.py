@@ -48,7 +48,7 @@ def _produce(options: argparse.Namespace, producing: Any) -> int:
         nonlocal failed
         if error is not None:
             failed += 1
-            print(f"kwob produce: {client.told(error)}", file=sys.stderr)
+            print(f"kwob produce: {client.error_text(error)}", file=sys.stderr)
         else:
             print(f"{message.topic()}-{message.partition()} offset {message.offset()}", flush=True)
 
@@ -117,8 +117,8 @@ def consume_main(argv: Sequence[str]) -> int:
         print(f"kwob consume: {error}", file=sys.stderr)
         return EXIT_USAGE
     except (client.LoadError, KafkaException) as error:
-        said = client.told(error.args[0]) if isinstance(error, KafkaException) else error
-        print(f"kwob consume: {said}", file=sys.stderr)
+        text = client.error_text(error.args[0]) if isinstance(error, KafkaException) else error
+        print(f"kwob consume: {text}", file=sys.stderr)
         return EXIT_FAILED
 
 
@@ -148,7 +148,7 @@ def _consume(options: argparse.Namespace, reading: Any, partitions: Iterable[int
             if options.until_end and not waiting:
                 break
         else:
-            print(f"kwob consume: {client.told(error)}", file=sys.stderr)
+            print(f"kwob consume: {client.error_text(error)}", file=sys.stderr)
     return 0
 
 

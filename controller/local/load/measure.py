@@ -33,10 +33,10 @@ class Latencies:
 
     def quantile(self, share: float) -> float:
         """So many ms at most took that share (0 to 1) of them, within 5 %; 0 when there are none."""
-        wanted, passed = share * self.count, 0
+        rank, passed = share * self.count, 0
         for bucket in sorted(self._buckets):
             passed += self._buckets[bucket]
-            if passed >= wanted:
+            if passed >= rank:
                 return min(math.exp(bucket * _STEP), self.max_ms)
         return 0.0
 

@@ -124,8 +124,8 @@ async def _create(node: Node, name: str) -> None:
     if name in INTERNAL_TOPICS:
         # Groups' topic is the brokers' to make (see `any_node.handle_find_coordinator`); transactions are not offered.
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    wanted = WantedTopic(name=name)
-    await write_topic(node, wanted, await plan_topic(node, wanted))
+    asked = WantedTopic(name=name)
+    await write_topic(node, asked, await plan_topic(node, asked))
 
 
 def _topic(node: Node, name: str, version: int) -> Body:
@@ -170,6 +170,6 @@ def _leader(node: Node, state: LeaderAndIsr, version: int) -> tuple[ErrorCode, i
     if broker is None:
         return ErrorCode.LEADER_NOT_AVAILABLE, NO_LEADER
     if broker.endpoint(node.listener) is None:
-        known = version >= _KNOWS_LISTENER_NOT_FOUND
-        return (ErrorCode.LISTENER_NOT_FOUND if known else ErrorCode.LEADER_NOT_AVAILABLE), NO_LEADER
+        says_not_found = version >= _KNOWS_LISTENER_NOT_FOUND
+        return (ErrorCode.LISTENER_NOT_FOUND if says_not_found else ErrorCode.LEADER_NOT_AVAILABLE), NO_LEADER
     return ErrorCode.NONE, broker.broker_id

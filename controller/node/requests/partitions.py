@@ -53,7 +53,7 @@ async def handle_create_partitions(node: Node, request: Request) -> Body:
                 await _write(node, topic.name, plan.after)
                 grown[topic.name] = list(plan.after.partitions)
         except KafkaError as error:
-            results[topic.name] = _result(topic.name, error.code, error.told)
+            results[topic.name] = _result(topic.name, error.code, error.own_text)
             node.log_unexpected(request, error, topic=topic.name)
         else:
             results[topic.name] = _result(topic.name, ErrorCode.NONE, None)
@@ -87,14 +87,14 @@ async def _plan(node: Node, topic: Any, brokers: Sequence[BrokerRack]) -> _Grown
         )
     if not before.partitions:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
-    known = len(before.partitions)
-    if total < known:
-        raise InvalidPartitions(f"Topic currently has {known} partitions, which is higher than the requested {total}.")
-    if total == known:
-        raise InvalidPartitions(f"Topic already has {known} partitions.")
-    check_size(total - known)
+    count = len(before.partitions)
+    if total < count:
+        raise InvalidPartitions(f"Topic currently has {count} partitions, which is higher than the requested {total}.")
+    if total == count:
+        raise InvalidPartitions(f"Topic already has {count} partitions.")
+    check_size(total - count)
     existing = {p: a.replicas for p, a in before.partitions.items()}
-    added = add_partitions(name, existing, brokers, total=total, manual=_manual(topic, total - known, brokers))
+    added = add_partitions(name, existing, brokers, total=total, manual=_manual(topic, total - count, brokers))
     partitions = {**before.partitions, **{p: ReplicaAssignment(replicas=r) for p, r in added.items()}}
     return _Grown(before=before, after=replace(before, partitions=partitions))
 

@@ -70,10 +70,10 @@ async def handle_alter_partition_reassignments(node: Node, request: Request) -> 
 
 async def handle_list_partition_reassignments(node: Node, request: Request) -> Body:
     """The moves under way, of the named partitions or of all."""
-    wanted = None
+    chosen = None
     if request.body.topics is not None:
-        wanted = frozenset(TopicPartition(t.name, int(p)) for t in request.body.topics for p in t.partition_indexes)
-    answer = await node.loop.ask(lambda number: ListPartitionReassignments(partitions=wanted, reply_to=number))
+        chosen = frozenset(TopicPartition(t.name, int(p)) for t in request.body.topics for p in t.partition_indexes)
+    answer = await node.loop.ask(lambda number: ListPartitionReassignments(partitions=chosen, reply_to=number))
     assert isinstance(answer, ListingAnswer)
     if answer.error is not ErrorCode.NONE:
         return {"error_code": answer.error, "error_message": _text(answer.error)}
@@ -101,12 +101,12 @@ def top_level_failed(request: Request, code: ErrorCode, message: str | None) -> 
 async def handle_elect_leaders(node: Node, request: Request) -> Body:
     """Elects leaders and waits until they are known to lead, or the time is over."""
     body = request.body
-    wanted = body.topic_partitions
-    if wanted is None:
+    chosen = body.topic_partitions
+    if chosen is None:
         node.check_active()  # without office no partition is known that could say so
         partitions = frozenset(tp for tp in node.state.all_partitions() if node.state.leadership(tp) is not None)
     else:
-        partitions = frozenset(TopicPartition(t.topic, int(p)) for t in wanted for p in t.partitions)
+        partitions = frozenset(TopicPartition(t.topic, int(p)) for t in chosen for p in t.partitions)
     try:
         election_type = ElectionType(int(getattr(body, "election_type", 0)))
     except ValueError as error:
@@ -118,7 +118,7 @@ async def handle_elect_leaders(node: Node, request: Request) -> Body:
     )
     assert isinstance(answer, ElectionAnswer)
     outcomes = dict(answer.partitions)
-    if wanted is None:
+    if chosen is None:
         outcomes = {tp: o for tp, o in outcomes.items() if o.error is not ErrorCode.ELECTION_NOT_NEEDED}
     return _election_body(await _seen(node, outcomes, body.timeout))
 
@@ -157,10 +157,10 @@ def _election_body(outcomes: Mapping[TopicPartition, PartitionOutcome]) -> Body:
 def elect_leaders_failed(request: Request, code: ErrorCode, message: str | None) -> Body:
     """The same failure for each named partition. The top level stays NONE for another controller's business, and where
     partitions tell it; else it tells."""
-    wanted = request.body.topic_partitions or ()
+    chosen = request.body.topic_partitions or ()
     outcome = PartitionOutcome(error=code, message=message)
-    body = _election_body({TopicPartition(t.topic, int(p)): outcome for t in wanted for p in t.partitions})
-    is_told = bool(wanted) and code is ErrorCode.NOT_CONTROLLER
+    body = _election_body({TopicPartition(t.topic, int(p)): outcome for t in chosen for p in t.partitions})
+    is_told = bool(chosen) and code is ErrorCode.NOT_CONTROLLER
     return body if is_told or request.api_version < 1 else {**body, "error_code": code}
 
 
@@ -176,12 +176,12 @@ async def handle_controlled_shutdown(node: Node, request: Request) -> Body:
     )
     assert isinstance(answer, ShutdownAnswer)
     if answer.error is ErrorCode.NONE:
-        await _told(node, answer.successors)
+        await _announce(node, answer.successors)
     remaining = [{"topic_name": tp.topic, "partition_index": tp.partition} for tp in sorted(answer.remaining)]
     return {"error_code": answer.error, "remaining_partitions": remaining}
 
 
-async def _told(node: Node, successors: Iterable[BrokerId]) -> None:
+async def _announce(node: Node, successors: Iterable[BrokerId]) -> None:
     """Waits until the new leaders have answered what the shutdown queued for them: then they lead.
 
     Deviation X6 of the known failures: Kafka 3.9 answers as soon as requests are queued, and the broker may end before

@@ -21,6 +21,7 @@ from controller.node.requests.context import (
     write_entity_configs,
 )
 from controller.rules.configs import topic as topic_configs
+from controller.rules.configs.values import InvalidConfig
 from controller.rules.placement import Assignment, BrokerRack, assign_replicas, check_counts, check_manual, draw_start
 from controller.rules.topic_names import check_topic_name, collisions
 from controller.wire import znodes
@@ -66,16 +67,16 @@ async def handle_create_topics(node: Node, request: Request) -> Body:
             )
             continue
         try:
-            wanted = _wanted(topic)
-            assignment = await plan_topic(node, wanted)
+            asked = _asked(topic)
+            assignment = await plan_topic(node, asked)
             if not validate_only:
-                await write_topic(node, wanted, assignment)
+                await write_topic(node, asked, assignment)
                 created[topic.name] = assignment
         except KafkaError as error:
             results[topic.name] = _failed(topic.name, error)
             node.log_unexpected(request, error, topic=topic.name)
         else:
-            results[topic.name] = _succeeded(node, wanted, assignment, request.api_version)
+            results[topic.name] = _succeeded(node, asked, assignment, request.api_version)
     await _wait_for_leaders(node, created, timeout_ms)
     for name, assignment in created.items():
         if timeout_ms <= 0 or not node.has_leaders(name, assignment):
@@ -88,33 +89,31 @@ def create_topics_failed(request: Request, code: ErrorCode, message: str | None)
     return {"topics": [_failed(topic.name, KafkaError(code, message)) for topic in request.body.topics]}
 
 
-async def plan_topic(node: Node, wanted: WantedTopic) -> Assignment:
+async def plan_topic(node: Node, asked: WantedTopic) -> Assignment:
     """The replicas the topic would get; nothing is written. Raises: KafkaError, for the first check that fails."""
-    if node.knows_topic(wanted.name):
-        raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{wanted.name}' already exists.")
-    if nulls := [name for name, value in wanted.configs.items() if value is None]:
-        raise topic_configs.InvalidConfig(f"Null value not supported for topic configs: {','.join(nulls)}")
-    if wanted.manual and (wanted.partitions != _DEFAULT or wanted.replication_factor != _DEFAULT):
+    if node.knows_topic(asked.name):
+        raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{asked.name}' already exists.")
+    if nulls := [name for name, value in asked.configs.items() if value is None]:
+        raise InvalidConfig(f"Null value not supported for topic configs: {','.join(nulls)}")
+    if asked.manual and (asked.partitions != _DEFAULT or asked.replication_factor != _DEFAULT):
         raise KafkaError(
             ErrorCode.INVALID_REQUEST,
             "Both numPartitions or replicationFactor and replicasAssignments were set. "
             "Both cannot be used at the same time.",
         )
-    assignment = {p: tuple(r) for p, r in wanted.manual.items()} if wanted.manual else _automatic(node, wanted)
-    check_topic_name(wanted.name)
-    await _check_free(node, wanted.name)
+    assignment = {p: tuple(r) for p, r in asked.manual.items()} if asked.manual else _automatic(node, asked)
+    check_topic_name(asked.name)
+    await _check_free(node, asked.name)
     check_manual(assignment)
-    configs = {name: value for name, value in wanted.configs.items() if value is not None}
+    configs = {name: value for name, value in asked.configs.items() if value is not None}
     topic_configs.validate(configs, topic_configs.defaults_from(node.configs.levels.merged()))
     return assignment
 
 
-def _automatic(node: Node, wanted: WantedTopic) -> Assignment:
+def _automatic(node: Node, asked: WantedTopic) -> Assignment:
     properties = node.properties
-    partitions = properties.num_partitions if wanted.partitions == _DEFAULT else wanted.partitions
-    factor = (
-        properties.default_replication_factor if wanted.replication_factor == _DEFAULT else wanted.replication_factor
-    )
+    partitions = properties.num_partitions if asked.partitions == _DEFAULT else asked.partitions
+    factor = properties.default_replication_factor if asked.replication_factor == _DEFAULT else asked.replication_factor
     brokers = [BrokerRack(broker_id=b, rack=broker.rack) for b, broker in sorted(node.state.live_brokers.items())]
     check_size(partitions)
     check_counts(partitions=partitions, replication_factor=factor, broker_count=len(brokers))
@@ -139,18 +138,18 @@ async def _check_free(node: Node, name: str) -> None:
             )
 
 
-async def write_topic(node: Node, wanted: WantedTopic, assignment: Assignment) -> None:
+async def write_topic(node: Node, asked: WantedTopic, assignment: Assignment) -> None:
     """Writes the configs, then the topic, whose creation the controller acts on.
 
     Raises: KafkaError TOPIC_ALREADY_EXISTS, when somebody else was faster; the configs are then already written.
     """
-    configs = {name: value for name, value in wanted.configs.items() if value is not None}
-    await write_entity_configs(node, f"topics/{wanted.name}", configs)
+    configs = {name: value for name, value in asked.configs.items() if value is not None}
+    await write_entity_configs(node, f"topics/{asked.name}", configs)
     partitions = {p: ReplicaAssignment(replicas=replicas) for p, replicas in assignment.items()}
-    path = znodes.TopicZNode.path(wanted.name)
+    path = znodes.TopicZNode.path(asked.name)
     code = await create_recursive(node, path, znodes.TopicZNode.encode(znodes.TopicAssignment(partitions=partitions)))
     if code is ZkCode.NODE_EXISTS:
-        raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{wanted.name}' already exists.")
+        raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{asked.name}' already exists.")
     check_written(path, code)
 
 
@@ -159,7 +158,7 @@ async def _wait_for_leaders(node: Node, created: Mapping[str, Assignment], timeo
         await node.wait(lambda: all(node.has_leaders(name, a) for name, a in created.items()), timeout_ms)
 
 
-def _wanted(topic: Any) -> WantedTopic:
+def _asked(topic: Any) -> WantedTopic:
     return WantedTopic(
         name=topic.name,
         partitions=int(topic.num_partitions),
@@ -170,14 +169,14 @@ def _wanted(topic: Any) -> WantedTopic:
 
 
 def _failed(name: str, error: KafkaError) -> Body:
-    return {"name": name, "error_code": error.code, "error_message": error.told, "num_partitions": -1,
+    return {"name": name, "error_code": error.code, "error_message": error.own_text, "num_partitions": -1,
             "replication_factor": -1}  # fmt: skip
 
 
-def _succeeded(node: Node, wanted: WantedTopic, assignment: Assignment, version: int) -> Body:
-    answer: Body = {"name": wanted.name, "error_code": ErrorCode.NONE}
+def _succeeded(node: Node, asked: WantedTopic, assignment: Assignment, version: int) -> Body:
+    answer: Body = {"name": asked.name, "error_code": ErrorCode.NONE}
     if version >= _ANSWERS_CONFIGS:
-        configs = {name: value for name, value in wanted.configs.items() if value is not None}
+        configs = {name: value for name, value in asked.configs.items() if value is not None}
         answer["num_partitions"] = len(assignment)
         answer["replication_factor"] = len(assignment[0])
         answer["configs"] = [

@@ -50,7 +50,7 @@ class Alteration:
 
     def answer(self, error: KafkaError | None = None) -> dict[str, Any]:
         """The row of the answer: success, or this error."""
-        code, message = (ErrorCode.NONE, None) if error is None else (error.code, error.told)
+        code, message = (ErrorCode.NONE, None) if error is None else (error.code, error.own_text)
         return {
             "error_code": code,
             "error_message": message,

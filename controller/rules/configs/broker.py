@@ -15,7 +15,8 @@ from typing import Final
 
 from controller.rules.configs import setting_names
 from controller.rules.configs.broker_names import BROKER_CONFIG_DEFAULTS, BROKER_CONFIG_TYPES
-from controller.rules.configs.topic import TOPIC_CONFIGS, ConfigType, InvalidConfig, TopicConfig, check_value
+from controller.rules.configs.topic import TOPIC_CONFIGS, TopicConfig, check_value
+from controller.rules.configs.values import ConfigType, InvalidConfig
 from controller.wire.errors import ErrorCode, KafkaError
 
 #: Not settings of a broker's file: they exist as dynamic configs only, so no broker lists them.
@@ -105,8 +106,8 @@ _OVERRIDES: Final = "max.connections.per.ip.overrides"
 def broker_config_type(name: str) -> ConfigType:
     """The type of a setting; LONG for throttle rates, UNKNOWN for what Kafka does not know."""
     name = _base(name)
-    known = BROKER_CONFIG_TYPES.get(name)
-    return known if known is not None else next((t for t, names in _UNLISTED if name in names), ConfigType.UNKNOWN)
+    kind = BROKER_CONFIG_TYPES.get(name)
+    return kind if kind is not None else next((t for t, names in _UNLISTED if name in names), ConfigType.UNKNOWN)
 
 
 def split_listener_config(name: str) -> tuple[str, str] | None:

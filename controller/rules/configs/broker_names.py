@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from controller.rules.configs.topic import ConfigType
+from controller.rules.configs.values import ConfigType
 
 #: type -> `name=default`, or `name` alone for a setting without a default.
 _LISTED: Final[Mapping[ConfigType, str]] = {

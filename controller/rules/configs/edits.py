@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
-from controller.rules.configs.topic import ConfigType, InvalidConfig
+from controller.rules.configs.values import ConfigType, InvalidConfig
 from controller.wire.errors import ErrorCode, KafkaError
 from controller.wire.types import BrokerId
 

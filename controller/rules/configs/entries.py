@@ -11,7 +11,8 @@ from typing import Any
 
 from controller.rules.configs.broker import ALTERABLE, broker_config_type, documentation, is_sensitive, synonyms_of
 from controller.rules.configs.broker_names import BROKER_CONFIG_DEFAULTS, BROKER_CONFIG_TYPES
-from controller.rules.configs.topic import BrokerLevels, ConfigSource, describe
+from controller.rules.configs.topic import BrokerLevels, describe
+from controller.rules.configs.values import ConfigSource
 
 _Sources = Sequence[tuple[ConfigSource, Mapping[str, str]]]
 

@@ -117,7 +117,7 @@ def plan_listeners(
         addresses += _missing(addresses, properties)
     names = list(dict.fromkeys(address.name or inter_broker for address in addresses))
     by_name = {name: [a for a in addresses if (a.name or inter_broker) == name] for name in names}
-    spread = {name: _one_per_node(found, nodes, source, text) for name, found in by_name.items()}
+    spread = {name: one_per_node(found, nodes, source, text) for name, found in by_name.items()}
     advertised = _advertised(properties, names, nodes)
     _check_protocols(names, properties)
     _check_roles(properties, [name for name in names if advertised is None or name in advertised])
@@ -178,7 +178,11 @@ def _listener(name: str, bind: Address, advertised: Mapping[str, Address] | None
     )
 
 
-def _one_per_node(addresses: Sequence[Address], nodes: int, source: str, text: str) -> tuple[Address, ...]:
+def one_per_node(addresses: Sequence[Address], nodes: int, source: str, text: str) -> tuple[Address, ...]:
+    """As many as there are nodes; one for all is that of the first, and the ports of the others count up.
+
+    Raises: ListenerError, which names `source`.
+    """
     if len(addresses) == nodes:
         return tuple(addresses)
     if len(addresses) != 1:

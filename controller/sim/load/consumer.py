@@ -27,6 +27,7 @@ class Consumer:
         self._ledger, self._name = ledger, name
         self._links = Links(cluster, name)
         self._partitions = cluster.shape.partitions
+        self._wait_ms = cluster.shape.consumer_wait_ms
         self._coordinator: int | None = None
         self._positions = dict.fromkeys(range(self._partitions), 0)
         self.is_stopping = False
@@ -40,15 +41,16 @@ class Consumer:
             rounds += 1
             if rounds % COMMIT_EVERY == 0:
                 await self._commit()
-            await asyncio.sleep(PAUSE_S)
+            await asyncio.sleep(PAUSE_S if self._wait_ms == 0 else RETRY_S / 10)
 
     async def _read(self, partition: int) -> None:
         leader = self._links.leader(TOPIC, partition)
         if leader is None:
             return
         position = self._positions[partition]
+        body = fetch_body(TOPIC, partition, position) | {"max_wait": self._wait_ms, "min_bytes": min(1, self._wait_ms)}
         try:
-            answer = await self._links.call(leader, ApiKey.FETCH, 11, fetch_body(TOPIC, partition, position))
+            answer = await self._links.call(leader, ApiKey.FETCH, 11, body)
         except CallFailed:
             self._links.forget_leader(TOPIC, partition)
             return

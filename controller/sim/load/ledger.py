@@ -9,10 +9,14 @@ Source: Kafka's guarantees ("messages are committed once in all in-sync replicas
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
+from controller.wire.errors import ErrorCode
+
 Partition = tuple[str, int]
+#: Where groups keep what they committed.
+OFFSETS_TOPIC = "__consumer_offsets"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +46,12 @@ class Ledger:
     #: Partitions whose promise an unclean election ended; shared with the history of the cluster.
     unclean: set[Partition] = field(default_factory=set)
     reads: int = 0
+    #: Groups whose deletion was acknowledged; they never commit again.
+    deleted_groups: list[str] = field(default_factory=list)
+    #: Called with (broker, partition, error, when it was sent) for each error that acks=all was answered;
+    #: and with (broker, partition, end offset, when it was sent) for each answer to acks=all without an error.
+    on_error: list[Callable[[int, Partition, ErrorCode, float], None]] = field(default_factory=list)
+    on_ack: list[Callable[[int, Partition, int, float], None]] = field(default_factory=list)
 
     def was_acked(self, partition: Partition, base_offset: int, values: Sequence[bytes]) -> None:
         """acks=all was answered without an error."""
@@ -62,11 +72,16 @@ class Ledger:
         if before != value and partition not in self.unclean:
             self.broken.append(f"{_name(partition)} offset {offset} was {before!r}, then {value!r} was {how} there")
 
+    @property
+    def groups_are_lost(self) -> bool:
+        """An unclean election of a partition of the groups' own topic took what some of them had stored."""
+        return any(topic == OFFSETS_TOPIC for topic, _ in self.unclean)
+
     def claimed(self, group: str, generation: int, partitions: Iterable[int], member: str) -> None:
         """A member was assigned these in a generation. Nobody else may be. Source: clients.md §7."""
         for partition in partitions:
             owner = self.owners.setdefault((group, generation, partition), member)
-            if owner != member:
+            if owner != member and not self.groups_are_lost:
                 self.broken.append(f"group {group}: {owner} and {member} own {partition} in generation {generation}")
 
     def commit_acked(self, group: str, partition: Partition, offset: int) -> None:
@@ -75,23 +90,28 @@ class Ledger:
         self.committed[key] = max(offset, self.committed.get(key, -1))
 
     def commit_fetched(self, group: str, partition: Partition, offset: int, *, least: int) -> None:
-        """The coordinator said that this is committed; `least` had been acknowledged when it was asked."""
-        if offset < least and ("__consumer_offsets", 0) not in self.unclean:
+        """The coordinator said that this is committed; `least` had been acknowledged when it was asked.
+
+        Where an unclean election has taken records, consumers themselves begin again, and commit less.
+        """
+        key = group, partition
+        self.committed[key] = max(offset, self.committed.get(key, -1))  # what was read once is committed for good
+        if offset < least and partition not in self.unclean and not self.groups_are_lost:
             self.broken.append(f"group {group}: {_name(partition)} is committed at {offset}, {least} was acknowledged")
 
     def check_log(self, partition: Partition, records: Iterable[tuple[int, bytes]], *, start: int = 0) -> list[str]:
         """What is wrong with a partition's whole committed log: lost, changed, doubled or disordered records."""
         if partition in self.unclean:
             return []
-        name, held = _name(partition), dict(records)
+        name, by_offset = _name(partition), dict(records)
         wrong: list[str] = []
-        lost = {o: v for o, v in self.permanent[partition].items() if o >= start and held.get(o) != v}
+        lost = {o: v for o, v in self.permanent[partition].items() if o >= start and by_offset.get(o) != v}
         for offset, value in sorted(lost.items())[:5]:
-            wrong.append(f"{name} offset {offset} was {value!r}, now {held.get(offset)!r} ({len(lost)} of such)")
-        if sorted(held) != list(range(min(held, default=0), max(held, default=-1) + 1)):
+            wrong.append(f"{name} offset {offset} was {value!r}, now {by_offset.get(offset)!r} ({len(lost)} of such)")
+        if sorted(by_offset) != list(range(min(by_offset, default=0), max(by_offset, default=-1) + 1)):
             wrong.append(f"{name} has gaps between its offsets")
         last: dict[str, int] = {}
-        for offset, value in sorted(held.items()):
+        for offset, value in sorted(by_offset.items()):
             sent = self.sent.get(value)
             if sent is None:
                 wrong.append(f"{name} offset {offset} holds {value!r}, which nobody sent")

@@ -50,13 +50,13 @@ class Links:
 
     def leader(self, topic: str, partition: int) -> int | None:
         """Who leads, as far as this client knows; None for nobody."""
-        known = self._leaders.get((topic, partition))
-        if known is None:
+        leader_id = self._leaders.get((topic, partition))
+        if leader_id is None:
             state = self._cluster.state(topic, partition)
             if state is None or state["leader"] < 0:
                 return None
-            known = self._leaders[topic, partition] = state["leader"]
-        return known
+            leader_id = self._leaders[topic, partition] = state["leader"]
+        return leader_id
 
     def forget_leader(self, topic: str, partition: int) -> None:
         """An error said that somebody else leads."""

@@ -19,6 +19,9 @@ RETRY_S: Final = 0.3
 NEAR_THE_WRAP: Final = 0x7FFFFFFF - 20
 #: Pauses between batches, as shares of the usual one: bursts, and quiet between them. One on average.
 GAPS: Final = (0.02, 0.02, 0.02, 0.02, 0.5, 0.9, 1.5, 2.0, 5.0)
+#: After so many batches a producer becomes slow: long worlds need no more of it.
+DENSE_BATCHES: Final = 150
+SPARSE_S: Final = 0.8
 #: Answers after which the batch is not in the log, and a retry may succeed.
 FINAL: Final = frozenset(
     {ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.UNKNOWN_PRODUCER_ID}
@@ -63,7 +66,8 @@ class Producer:
             else:
                 await self._take_id()
                 sequence = first
-            await asyncio.sleep(every_s * self._links.chance.choice(GAPS))
+            pace_s = every_s if number < DENSE_BATCHES else max(every_s, SPARSE_S)
+            await asyncio.sleep(pace_s * self._links.chance.choice(GAPS))
 
     def _value(self, partition: int) -> bytes:
         number = self._sent.get(partition, 0)
@@ -110,6 +114,7 @@ class Producer:
             batch = build_batch(records)
         topic: dict[str, Any] = {"name": TOPIC, "partition_data": [{"index": partition, "records": batch}]}
         body = {"transactional_id": None, "acks": self._acks, "timeout": 3_000, "topic_data": [topic]}
+        sent_s = self._cluster.world.loop.time()
         try:
             answer = await self._links.call(leader, ApiKey.PRODUCE, 8, body)
         except CallFailed:
@@ -119,7 +124,11 @@ class Producer:
         error = ErrorCode.of(int(found.error_code))
         if error is not ErrorCode.NONE:
             self._links.forget_leader(TOPIC, partition)
+            for on_error in self._ledger.on_error if self._acks == -1 else ():
+                on_error(leader, (TOPIC, partition), error, sent_s)
             return error
         if self._acks == -1:
             self._ledger.was_acked((TOPIC, partition), int(found.base_offset), values)
+            for observer in self._ledger.on_ack:
+                observer(leader, (TOPIC, partition), int(found.base_offset) + len(values), sent_s)
         return ErrorCode.NONE

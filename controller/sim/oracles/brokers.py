@@ -65,6 +65,14 @@ def offsets_are_in_order(cluster: Cluster, _: History) -> Iterator[str]:
             yield f"the leader takes {replica.led.log_end_offset} for its end: {name}"
 
 
+def leaders_know_their_epoch(cluster: Cluster, _: History) -> Iterator[str]:
+    """A leader's epoch is the last in its log's cache, from the moment on in which it leads. Source: broker.md §14."""
+    for broker_id, tp, replica in replicas(cluster):
+        led, log = replica.led, replica.log
+        if led is not None and log is not None and log.epochs.latest != led.epoch:
+            yield f"broker {broker_id} leads {tp} in epoch {led.epoch}, its log knows {log.epochs.latest}"
+
+
 def isr_members_hold_what_is_committed(cluster: Cluster, history: History) -> Iterator[str]:
     """Each member of the ISR in ZooKeeper that follows in the leader's epoch ends at or above its high watermark.
 
@@ -108,14 +116,25 @@ def logs_agree_below_watermarks(cluster: Cluster, history: History, *, tail: int
         contents = {broker_id: batches_between(replica.log, start, bound) for broker_id, replica in members}
         first_id, first = next(iter(contents.items()))
         for broker_id, content in contents.items():
+            if any(replica.log is not None and replica.log.config.is_compacted for _, replica in members):
+                content, first = _kept_by_both(content, first)
             if content != first:
                 at = min(set(first.items()) ^ set(content.items()))[0]
                 yield f"{tp}: brokers {first_id} and {broker_id} differ at offset {at}, below their watermarks {bound}"
 
 
-def batches_between(log: Log | None, start: int, bound: int) -> dict[int, tuple[int, int, int]]:
+_Batches = dict[int, tuple[int, int, int]]
+
+
+def _kept_by_both(one: _Batches, other: _Batches) -> tuple[_Batches, _Batches]:
+    """Each broker compacts by itself: what both have left of a batch begins at one offset, in one epoch."""
+    common = one.keys() & other.keys()
+    return {at: (0, one[at][1], 0) for at in common}, {at: (0, other[at][1], 0) for at in common}
+
+
+def batches_between(log: Log | None, start: int, bound: int) -> _Batches:
     """base offset -> (last offset, leader epoch, checksum) of the batches in a log between two offsets."""
-    found: dict[int, tuple[int, int, int]] = {}
+    found: _Batches = {}
     if log is None or start >= bound:
         return found
     offset = start
@@ -135,17 +154,17 @@ def epochs_equal_the_log(cluster: Cluster, history: History, *, tail: int | None
             continue
         start = log.log_start_offset if tail is None else max(log.log_start_offset, log.leo - tail)
         for base, (last, epoch, _) in batches_between(log, start, log.leo).items():
-            known = log.epochs.epoch_for(max(base, log.log_start_offset))
-            if known != epoch:
+            kept = log.epochs.epoch_for(max(base, log.log_start_offset))
+            if kept != epoch:
                 yield (
-                    f"broker {broker_id} {tp}: offsets {base} to {last} have epoch {epoch}, the cache says {known}: "
+                    f"broker {broker_id} {tp}: offsets {base} to {last} have epoch {epoch}, the cache says {kept}: "
                     f"{log.epochs.entries}"
                 )
                 break
         pairs = log.epochs.entries
         if pairs and pairs[-1][1] > log.leo:
             yield f"broker {broker_id} {tp}: an epoch begins above the end {log.leo}: {pairs}"
-        if any(one[0] >= other[0] or one[1] > other[1] for one, other in pairwise(pairs)):
+        if any(one[0] >= other[0] or one[1] >= other[1] for one, other in pairwise(pairs)):
             yield f"broker {broker_id} {tp}: epochs do not rise: {pairs}"
 
 
@@ -176,13 +195,16 @@ def recovery_points_are_synced(cluster: Cluster, _: History) -> Iterator[str]:
 
     Source: broker.md §10.2.
     """
+    waiting = {broker_id: disk.unsynced_folders() for broker_id, disk in cluster.disks.items()}
     for broker_id, tp, replica in replicas(cluster):
         log, disk = replica.log, cluster.disks.get(broker_id)
-        if log is None or disk is None:
+        if log is None or disk is None or str(log.segments[-1].log_path.parent) not in waiting[broker_id]:
             continue
         for segment in log.segments:
+            if segment.base_offset >= log.recovery_point:
+                break
             synced = disk.synced_bytes(segment.log_path)
-            if synced is None or segment.base_offset >= log.recovery_point:
+            if synced is None:
                 continue
             found = segment.find(log.recovery_point)
             needed = segment.size if found is None else found[0]
@@ -219,12 +241,12 @@ def _metadata_of(
     alive = set(metadata.alive_brokers()) - set(cluster.controller_ids)
     if alive != cluster.registered():
         yield f"broker {broker_id} takes {sorted(alive)} for alive, registered are {sorted(cluster.registered())}"
-    known = set(metadata)
+    common = set(metadata)
     if may_know_more:
-        known &= partitions
-    if known != partitions:
-        yield f"broker {broker_id} knows {sorted(known - partitions)} too many, {sorted(partitions - known)} too few"
-    for tp in sorted(known & partitions):
+        common &= partitions
+    if common != partitions:
+        yield f"broker {broker_id} knows {sorted(common - partitions)} too many, {sorted(partitions - common)} too few"
+    for tp in sorted(common & partitions):
         entry, state = metadata.partition(TopicPartition(*tp)), cluster.state(*tp)
         if entry is None or state is None:
             continue
@@ -246,15 +268,15 @@ def replicas_are_the_assigned_ones(cluster: Cluster, history: History) -> Iterat
     Source: controller.md §8.5, §10.6; broker.md §7.
     """
     is_calm = len(history.epoch_winners) == 1 and all(len(epochs) == 1 for epochs in history.broker_epochs.values())
-    wanted = {tp: cluster.assignment(*tp) for tp in cluster.partitions()}
+    assignments = {tp: cluster.assignment(*tp) for tp in cluster.partitions()}
     hosted = {(b, (tp.topic, tp.partition)): r for b, tp, r in replicas(cluster)}
     for (broker_id, tp), replica in sorted(hosted.items()):
-        if broker_id not in wanted.get(tp, ()):
+        if broker_id not in assignments.get(tp, ()):
             if is_calm:
-                yield f"broker {broker_id} hosts {tp}, whose replicas are {wanted.get(tp)}"
+                yield f"broker {broker_id} hosts {tp}, whose replicas are {assignments.get(tp)}"
         elif replica.log is None:
             yield f"broker {broker_id} has no log of {tp}"
-    for tp, ids in sorted(wanted.items()):
+    for tp, ids in sorted(assignments.items()):
         for broker_id in ids:
             if broker_id in cluster.brokers and (broker_id, tp) not in hosted:
                 yield f"broker {broker_id} does not host {tp}"

@@ -16,19 +16,6 @@ from controller.wire import log_events as ev
 NEVER: Final = frozenset({ev.CONTROLLER_FAULTED, ev.TRANSITION_REFUSED})
 
 
-#: A broker dies after it has deleted its replica and before its topic is gone.
-DELETED: Final = ("DELETION_SUCCESSFUL", "DELETION_INELIGIBLE")
-#: Refused transitions that Kafka has, too: phase A of a move that runs again meets the replicas that it started before;
-#: a topic is deleted before all its replicas were told of it, and one of them is on a dead broker.
-AS_IN_KAFKA: Final = frozenset(
-    {
-        *(("ONLINE", "NEW"), ("OFFLINE", "NEW"), ("NEW", "NEW"), ("NEW", "DELETION_INELIGIBLE"), DELETED),
-        # a broker that returns while a topic is deleted: all its replicas are asked to come online
-        ("DELETION_SUCCESSFUL", "ONLINE"),
-    }
-)
-
-
 def gauges_equal_a_recount(cluster: Cluster, _: History) -> Iterator[str]:
     """Each counter that is kept step by step equals a count from scratch, at any time."""
     for number, controller in sorted(cluster.controllers.items()):
@@ -43,7 +30,7 @@ def gauges_equal_zookeeper(cluster: Cluster, _: History) -> Iterator[str]:
     """At rest, the gauges of the one in office say what ZooKeeper says; all others are 0."""
     active = cluster.active_controller()
     partitions = cluster.partitions()
-    wanted = {
+    recount = {
         "ActiveControllerCount": 1,
         "OfflinePartitionsCount": 0,
         "GlobalTopicCount": len(cluster.children("/brokers/topics")),
@@ -59,7 +46,7 @@ def gauges_equal_zookeeper(cluster: Cluster, _: History) -> Iterator[str]:
     }
     for number, controller in sorted(cluster.controllers.items()):
         gauges = controller.state.gauges()
-        for name, count in wanted.items():
+        for name, count in recount.items():
             expected = count if number == active else 0
             if gauges[name] != expected:
                 yield f"controller {number}: {name} is {gauges[name]}, should be {expected}"
@@ -89,8 +76,6 @@ def nobody_faulted(cluster: Cluster, _: History) -> Iterator[str]:
     """No program logged an error that has no excuse. Where ZooKeeper refuses, events may fail."""
     for at_s, method, event in cluster.events:
         name = event.get("event")
-        if name == ev.TRANSITION_REFUSED and (event.get("from"), event.get("to")) in AS_IN_KAFKA:
-            continue
         if name in NEVER and not (name == ev.CONTROLLER_FAULTED and cluster.refused):
             error = event.get("exc_info")
             yield f"{cluster.line(at_s, method, event)}{f': {error!r}' if error else ''}"

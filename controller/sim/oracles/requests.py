@@ -26,7 +26,7 @@ class Requests:
 
     def __init__(self, cluster: Cluster, history: History) -> None:
         self._cluster, self._history = cluster, history
-        self._told: dict[tuple[int, int, int, TopicPartition], tuple[int, int]] = {}
+        self._sent: dict[tuple[int, int, int, TopicPartition], tuple[int, int]] = {}
         self.broken: list[str] = []
         self.seen = 0
 
@@ -89,11 +89,11 @@ class Requests:
             znode = self._cluster.world.zookeeper.tree.get(f"/brokers/topics/{tp.topic}")
             if znode is not None:
                 key = (request.controller_epoch, request.to, znode.czxid, tp)
-                told = self._told.get(key, (-1, -1))
+                before = self._sent.get(key, (-1, -1))
                 now = state.leader_epoch, state.partition_epoch
-                if now < told and tp.topic not in self._cluster.deletable:
-                    self.broken.append(f"{name} tells {tp} epochs {now} after {told}")
-                self._told[key] = max(now, told)
+                if now < before and tp.topic not in self._cluster.deletable:
+                    self.broken.append(f"{name} tells {tp} epochs {now} after {before}")
+                self._sent[key] = max(now, before)
 
     def _check_leader_alive(self, tp: TopicPartition, state: LeaderAndIsr, name: str) -> None:
         """A leader that is named and lives is among the live leaders, so that its followers find it. §7.1."""

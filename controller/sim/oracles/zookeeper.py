@@ -105,6 +105,13 @@ def leaders_come_from_the_isr(cluster: Cluster, history: History) -> Iterator[st
             yield f"{topic}-{partition} got a leader from outside its ISR: {history.states[topic, partition][-4:]}"
 
 
+def who_is_not_in_office_is_silent(cluster: Cluster, _: History) -> Iterator[str]:
+    """A controller that has resigned has no channel to a broker. Source: §2.5."""
+    for number, controller in sorted(cluster.controllers.items()):
+        if number != cluster.active_controller() and controller.channels.gauges():
+            yield f"controller {number} is not in office and keeps channels to {sorted(controller.channels.gauges())}"
+
+
 #: What the one in office must watch, always. Source: §1.2, §3.
 CHILD_WATCHES = (
     "/brokers/ids",
@@ -147,11 +154,35 @@ def admin_work_is_done(cluster: Cluster, _: History) -> Iterator[str]:
             yield f"{topic} is still being moved: {content}"
 
 
+def isrs_are_the_replicas(cluster: Cluster, history: History) -> Iterator[str]:
+    """After healing each ISR is all replicas and nobody else.
+
+    Where an office ended in this world, one that was being added may stay in: a move is cancelled by a write of the
+    assignment first, and who dies before the ISR is written leaves a member that no successor knows of. So does Kafka
+    (`KafkaController.updateCurrentReassignment`, U1 to U3).
+    """
+    for topic, partition in cluster.partitions():
+        state, replicas = cluster.state(topic, partition), set(cluster.assignment(topic, partition))
+        if state is None or not replicas <= set(state["isr"]):
+            yield f"{topic}-{partition} has the replicas {sorted(replicas)} and the state {state}"
+        elif set(state["isr"]) - replicas and len(history.epoch_winners) == 1:
+            yield f"{topic}-{partition} has the ISR {state['isr']}, its replicas are {sorted(replicas)}"
+
+
 def leaders_are_preferred(cluster: Cluster, _: History) -> Iterator[str]:
-    """With the balance on and all healed, each partition is led by its first replica. Source: §9.4."""
-    if cluster.shape is None or not cluster.shape.balance or cluster.shape.balance_interval_s >= 30:
+    """With the balance on and all healed, no broker lacks more of what it prefers to lead than the percentage.
+
+    Source: §9.4."""
+    if cluster.shape is None or not cluster.shape.balance:
         return
+    preferring: dict[int, list[str]] = {}
+    away: dict[int, list[str]] = {}
     for topic, partition in cluster.partitions():
         state, replicas = cluster.state(topic, partition), cluster.assignment(topic, partition)
+        name = f"{topic}-{partition}"
+        preferring.setdefault(replicas[0], []).append(name)
         if state is not None and state["leader"] != replicas[0]:
-            yield f"{topic}-{partition} is led by {state['leader']}, its replicas are {replicas}"
+            away.setdefault(replicas[0], []).append(f"{name} is led by {state['leader']}, its replicas are {replicas}")
+    for broker, found in sorted(away.items()):
+        if 100 * len(found) > cluster.shape.imbalance_percentage * len(preferring[broker]):
+            yield "; ".join(found)

@@ -177,8 +177,8 @@ def _read_buffer(reply: bytes, at: int) -> tuple[bytes | None, int]:
 
 
 def _read_stat(reply: bytes, at: int) -> Stat:
-    czxid, mzxid, ctime, mtime, version, _, _, owner, _, children, _ = _STAT.unpack_from(reply, at)
-    return Stat(version, czxid, mzxid, ctime, mtime, owner, children)
+    czxid, mzxid, ctime, mtime, version, cversion, _, owner, _, children, _ = _STAT.unpack_from(reply, at)
+    return Stat(version, czxid, mzxid, ctime, mtime, owner, children, cversion)
 
 
 def _decode_data(reply: bytes, at: int) -> list[ZkResult]:

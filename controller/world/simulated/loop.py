@@ -49,7 +49,7 @@ class ProcessGate:
 
     def __init__(self) -> None:
         self.is_open = True
-        self._held: list[asyncio.Handle] = []
+        self._waiting: list[asyncio.Handle] = []
 
     def shut(self) -> None:
         """From now on nothing of the process runs; not even its `finally` blocks."""
@@ -58,12 +58,12 @@ class ProcessGate:
     def open(self, loop: VirtualTimeLoop) -> None:
         """Lets it run again, beginning with what was held back, in order."""
         self.is_open = True
-        held, self._held = self._held, []
-        loop._ready.extend(held)
+        waiting, self._waiting = self._waiting, []
+        loop._ready.extend(waiting)
 
     def hold(self, handle: asyncio.Handle) -> None:
         """Keeps a callback that came while the gate was shut."""
-        self._held.append(handle)
+        self._waiting.append(handle)
 
 
 #: How early a timer may fire; above the spacing of floats for 100 virtual years.

@@ -115,6 +115,11 @@ class SimulatedNetwork:
             else:
                 self._links[pair] = latency
 
+    @property
+    def is_disturbed(self) -> bool:
+        """Whether there is a cut, or a link with a delay of its own."""
+        return bool(self._cut or self._links)
+
     # For views and connections.
 
     def _delay(self, sender: str, receiver: str) -> float:

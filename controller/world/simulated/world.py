@@ -97,6 +97,11 @@ class World:
         self.zookeeper.link_loss = 0.0
         self.zookeeper.heal()
 
+    @property
+    def is_disturbed(self) -> bool:
+        """Whether the network or ZooKeeper is not as it usually is."""
+        return self.network.is_disturbed or self.zookeeper.is_disturbed
+
     def _unhandled(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         error = context.get("exception")
         self.failures.append(f"{context.get('message')}: {error!r}" if error else str(context.get("message")))
@@ -152,6 +157,7 @@ class Machine:
             self._watched(program), name=f"{self.name}/{self._starts}", context=context
         )
         task.add_done_callback(lambda done: done.cancelled() or done.exception())  # `_watched` has reported it
+        task.add_done_callback(lambda _: program.close())  # killed before its first step, it was never awaited
         self.program = task
         return task
 
@@ -178,6 +184,14 @@ class Machine:
         """The program goes on where it stopped."""
         self._gate.open(self._world.loop)
         self._world.zookeeper.heal(self.name)
+
+    def suspend(self) -> None:
+        """The program stands still for a moment, as in a long pause of a garbage collector: its session lives on."""
+        self._gate.shut()
+
+    def go_on(self) -> None:
+        """The end of `suspend`."""
+        self._gate.open(self._world.loop)
 
     async def _watched(self, program: Coroutine[Any, Any, Any]) -> Any:
         try:

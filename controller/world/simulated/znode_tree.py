@@ -46,7 +46,9 @@ class Znode:
 
     def stat(self) -> Stat:
         """As ZooKeeper reports it."""
-        return Stat(self.version, self.czxid, self.mzxid, self.ctime, self.mtime, self.owner, len(self.children))
+        children = len(self.children)
+        changes = 2 * self.created_children - children
+        return Stat(self.version, self.czxid, self.mzxid, self.ctime, self.mtime, self.owner, children, changes)
 
 
 @dataclass(frozen=True, slots=True)

@@ -107,6 +107,11 @@ class SimulatedZooKeeper:
             session.age()
         self._notify()
 
+    @property
+    def is_disturbed(self) -> bool:
+        """Whether it is stopped, slow, lossy, or somebody is cut off from it."""
+        return not self.running or bool(self._cut or self.link_loss) or self._latency is not self._usual_latency
+
     # For sessions (`zk_session.Server`).
 
     def reachable(self, machine: str) -> bool:

@@ -11,7 +11,7 @@ import pytest
 from controller.admin.commands import configs, leader_election, reassign_partitions, topics
 from controller.admin.reassignment import throttles
 from controller.admin.topics import config_versions as topic_config_versions
-from controller.rules.configs.topic import InvalidConfig
+from controller.rules.configs.values import InvalidConfig
 from controller.wire.errors import ErrorCode
 from controller.wire.protocol import ApiKey
 from controller.wire.types import PartitionReplica, ReplicaAssignment, TopicPartition

@@ -103,6 +103,7 @@ def test_a_move_between_directories_of_a_broker_needs_room_in_both() -> None:
     now = world(partitions={TopicPartition("x", 0): state(0, (2,))})
     moved = effect({TopicPartition("x", 0): ids(2)}, {PartitionReplica(TopicPartition("x", 0), BrokerId(2)): "/b"}, now)
     assert [(d.path, d.before, d.peak, d.after) for d in moved.dirs] == [("/a", 7, 7, 0), ("/b", 0, 7, 7)]
+    assert list(moved.dir_moves.values()) == [7], "bytes between directories are told, too"
 
 
 def test_a_running_reassignment_is_replaced() -> None:

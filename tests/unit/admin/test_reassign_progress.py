@@ -169,3 +169,13 @@ def test_a_move_whose_broker_is_silent_is_not_done(cluster: Any, tool: Any) -> N
     assert not tally.see(0.0, {}, {}, {}, {replica: under_way}).is_done
     silent = tally.see(1.0, {}, {}, {}, {})
     assert (silent.bytes_done, silent.bytes_total, silent.is_done) == (4, 10, False)
+
+
+def test_a_partition_that_was_done_before_the_first_look_counts_with_its_log() -> None:
+    tally = Tally(frozenset({FOO_0, FOO_1}), added={p: frozenset(ids(3)) for p in (FOO_0, FOO_1)})
+    assert tally.unseen == {FOO_0, FOO_1}
+    leaders = {FOO_0: BrokerId(1), FOO_1: BrokerId(2)}
+    first = tally.see(0.0, {FOO_1: moving(3)}, leaders, sizes(FOO_0, b1=700) | sizes(FOO_1, b2=300, b3=100))
+    assert (first.bytes_done, first.bytes_total, tally.unseen) == (800, 1000, frozenset())
+    grown = tally.see(1.0, {}, leaders, sizes(FOO_0, b1=900) | sizes(FOO_1, b2=300, b3=300))
+    assert (grown.bytes_done, grown.bytes_total) == (1000, 1000), "what comes after its end is no copy"

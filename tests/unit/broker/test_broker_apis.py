@@ -23,8 +23,8 @@ RANGES = {key: row.versions for key, row in ROWS.items()}
 @pytest.mark.parametrize(("key", "versions"), RANGES.items(), ids=[key.name for key in RANGES])
 def test_every_version_offered_has_a_schema(key: ApiKey, versions: tuple[int, int]) -> None:
     for version in range(versions[0], versions[1] + 1):
-        load_request_schema(key, version)
-        load_response_schema(key, version)
+        request, response = load_request_schema(key, version), load_response_schema(key, version)
+        assert (request.__api_key__, request.__version__, response.__version__) == (key, version, version)
 
 
 def test_api_versions_tells_the_table(in_memory: Any) -> None:

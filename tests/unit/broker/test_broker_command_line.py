@@ -42,6 +42,19 @@ def test_each_of_several_brokers_gets_a_folder_in_each_log_dir() -> None:
     assert {broker.rack for broker in brokers} == {"r"}
 
 
+def test_each_broker_serves_metrics_on_a_port_of_its_own() -> None:
+    words = {"broker-id": "1-3", "metrics-listener": "h:9400"}
+    brokers = identities(arguments(**words), BrokerSettings(), "name")
+    assert [broker.metrics for broker in brokers] == [("h", 9400), ("h", 9401), ("h", 9402)]
+    assert identities(arguments(), BrokerSettings(), "name")[0].metrics is None
+
+
+@pytest.mark.parametrize("text", ["9400", "h:x", "h:99999", "h:1,h:2", "h:65535"])
+def test_metrics_listeners_that_are_none(text: str) -> None:
+    with pytest.raises(CommandLineError, match="--metrics-listener"):
+        identities(arguments(**{"broker-id": "1-3", "metrics-listener": text}), BrokerSettings(), "name")
+
+
 def test_settings_come_from_text_and_reach_the_replicas() -> None:
     given_ = {"log.retention.hours": "2", "log.roll.ms": "5", "auto.create.topics.enable": "false", "listeners": "x"}
     parsed = BrokerSettings.parse(given_)

@@ -1,4 +1,4 @@
-"""Whatever stands in a znode that a broker reads, whatever a field of a control request says: no acknowledged record is
+"""Whatever stands in a znode that a broker reads, whatever a field of a request says: no acknowledged record is
 lost, the broker serves on, no task of it dies, and after a repair everything ends well.
 
 A few examples in the plain run, many by name: `pytest -m slow tests/unit/broker/test_fuzz.py`.
@@ -6,6 +6,7 @@ A few examples in the plain run, many by name: `pytest -m slow tests/unit/broker
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable
 from contextlib import suppress
@@ -17,6 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
+from broker_sim.apis.table import ROWS
 from controller.wire import control, protocol
 from controller.wire import log_events as ev
 from controller.wire.control import LeaderAndIsrEntry, UpdateMetadataEntry
@@ -33,6 +35,7 @@ from controller.wire.znodes import (
     TopicPartitionStateZNode,
     TopicZNode,
 )
+from tests.worlds.requests import requests
 
 TP = TopicPartition("t", 0)
 BOTH = (BrokerId(1), BrokerId(2))
@@ -307,6 +310,7 @@ def check_fields(in_memory: Any, api_key: ApiKey, limits: settings) -> None:
             wrong = replaced(body, place, data.draw(others(at(body, place))))
             # The controller's word: the records may go, resp. all is ignored that is older than that version.
             is_final = place[-1] in ("delete_partition", "partition_epoch")
+            is_final = is_final or (place[-1] == "leader_epoch" and at(wrong, place) == 2**31 - 1)  # no newer one
             # refused by its connection, or not to be put into bytes
             with suppress(OSError, protocol.ProtocolError, ValueError):
                 await cluster.call(1, api_key, VERSIONS[api_key], wrong)
@@ -330,3 +334,40 @@ def test_fields(in_memory: Any, api_key: ApiKey) -> None:
 @pytest.mark.parametrize("api_key", VERSIONS, ids=lambda key: key.name)
 def test_fields_for_long(in_memory: Any, api_key: ApiKey) -> None:
     check_fields(in_memory, api_key, MANY)
+
+
+# -- requests of clients -----------------------------------------------------------------------------------------------
+
+#: Those whose sense it is that records go, or that say how long they stay.
+FINAL = (ApiKey.DELETE_RECORDS, ApiKey.ALTER_CONFIGS, ApiKey.INCREMENTAL_ALTER_CONFIGS)
+CLIENTS = {key: row.versions for key, row in ROWS.items() if key not in VERSIONS}
+
+
+def check_requests(in_memory: Any, limits: settings) -> None:
+    @limits
+    @given(st.lists(requests(CLIENTS), min_size=1, max_size=4))
+    def check(drawn: list[tuple[ApiKey, int, dict[str, Any]]]) -> None:
+        async def scenario(cluster: Any) -> None:
+            await with_records(cluster)
+            for api_key, version, body in drawn:
+                with suppress(OSError, protocol.ProtocolError, TimeoutError):  # refused by its connection
+                    await asyncio.wait_for(cluster.call(1, api_key, version, body), 600)
+                    continue
+                cluster.connections.pop(1).close()
+            await cluster.world.sleep(70)
+            assert (await cluster.call(1, ApiKey.API_VERSIONS, 0, {})).error_code == 0
+            if not {api_key for api_key, _, _ in drawn}.intersection(FINAL):
+                await ends_well(cluster, 5)
+
+        in_memory(scenario)
+
+    unharmed(check)
+
+
+def test_requests_of_clients(in_memory: Any) -> None:
+    check_requests(in_memory, FEW)
+
+
+@pytest.mark.slow
+def test_requests_of_clients_for_long(in_memory: Any) -> None:
+    check_requests(in_memory, MANY)

@@ -294,6 +294,7 @@ def test_who_gives_up_when_its_slot_has_come_passes_it_on() -> None:
         first.cancel()
         await asyncio.gather(first, return_exceptions=True)
         await second
+        assert await entered(made, "EX") == "waits", "the second has the one slot"
 
     asyncio.run(play())
 

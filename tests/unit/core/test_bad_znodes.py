@@ -19,7 +19,7 @@ from controller.wire import log_events as ev
 from controller.wire.control import StopReplicaRequest
 from controller.wire.errors import ErrorCode
 from controller.wire.types import BrokerId, TopicPartition
-from controller.wire.zk_operations import Create, GetData, SetData
+from controller.wire.zk_operations import Create, Delete, GetData, SetData, ZkCode
 from controller.wire.znode_json import load
 from controller.wire.znodes import (
     BrokerIdZNode,
@@ -173,19 +173,75 @@ def test_a_state_that_cannot_be_read_is_not_written_over(name: str, data: bytes 
 
 
 def test_controller_znodes_of_nobody() -> None:
-    """It names nobody, so this controller is not the one: it resigns; when the znode goes, it serves again."""
-    for _, data in BROKEN:
+    """It names nobody, or somebody else, so the term ends; but nobody else can have the office as long as this session
+    keeps the znode, so it is removed, and a new term begins."""
+    for data in (*(row[1] for row in BROKEN), b'{"version":2,"brokerid":99}'):
         world = in_office()
         world.others_write(SetData("/controller", data))
         world.run()
-        assert not world.state.serving and reasons(world)["/controller"]
-        world.topic("u", p0=(1,))
-        world.run()
-        assert world.tree.get("/brokers/topics/u/partitions") is None, "nothing is written meanwhile"
-        world.end_session(world.session)
-        world.session += 1_000
-        world.run(events.RegisterBrokerAndReelect(world.session))
+        assert (data and b"99}" in data) or reasons(world)["/controller"]
+        assert world.state.epoch == 2
         works(world)
+
+
+def test_a_controller_znode_that_no_session_keeps_is_left_alone() -> None:
+    """An operator's, perhaps: it is waited for until it goes."""
+    world = in_office()
+    world.others_write(Delete("/controller"))
+    world.others_write(Create("/controller", b"x"))
+    world.run()
+    assert not world.state.serving
+    world.topic("u", p0=(1,))
+    world.run()
+    assert world.tree.get("/brokers/topics/u/partitions") is None, "nothing is written meanwhile"
+    world.others_write(Delete("/controller"))
+    world.run()
+    works(world)
+
+
+@pytest.mark.parametrize("data", [b"7", b"1", b"0", b"500", b"x", b"99999999999", b"-3", None], ids=repr)
+def test_an_epoch_that_somebody_else_writes_ends_the_term_and_no_epoch_falls(data: bytes | None) -> None:
+    """The fence is broken for good: who stayed in office would never write again."""
+    world = in_office()
+    world.new_controller()
+    world.start()
+    assert world.state.epoch == 2
+    world.others_write(SetData("/controller_epoch", data))
+    world.topic("u", p0=(1,))
+    world.run()
+    if data in (b"x", b"99999999999", b"-3", None):
+        assert not world.state.serving
+        world.others_write(SetData("/controller_epoch", b"1"))
+        world.now_ms += 2_000
+        waiting, world.timers = world.timers, []
+        world.run(*(timer.event for timer in waiting))
+    assert world.state.epoch == max(int(data or 0) + 1 if data in (b"7", b"500") else 0, 3)
+    assert world.leadership(TopicPartition("u", 0)).leader == 1
+    works(world)
+
+
+def test_an_epoch_that_cannot_be_read_when_a_fence_breaks_ends_the_term() -> None:
+    """Nobody can say whether anything can be written; what was cut short is done anew in the next term."""
+    world = in_office()
+    world.tree.refusal = lambda op: ZkCode.OTHER if getattr(op, "path", "") == "/controller_epoch" else None
+    world.topic("u", p0=(1,))
+    world.run()
+    assert not world.state.serving
+    world.tree.refusal = lambda _: None
+    world.now_ms += 2_000
+    waiting, world.timers = world.timers, []
+    world.run(*(timer.event for timer in waiting))
+    assert world.leadership(TopicPartition("u", 0)).leader == 1
+    works(world)
+
+
+def test_an_epoch_that_somebody_removes_begins_after_the_last_one() -> None:
+    world = in_office()
+    world.others_write(Delete("/controller_epoch"))
+    world.topic("u", p0=(1,))
+    world.run()
+    assert world.state.epoch == 2 and world.leadership(TopicPartition("u", 0)).leader == 1
+    works(world)
 
 
 @pytest.mark.parametrize("data", [None, b"", b"x", b"1.5", b"{}"], ids=repr)

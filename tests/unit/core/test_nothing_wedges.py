@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 
 from controller.core import events
-from controller.core.effects import Effect, RemoveBrokers
+from controller.core.effects import Effect, RemoveBrokers, Write
+from controller.wire import log_events as ev
 from controller.wire.errors import ErrorCode
 from controller.wire.types import BrokerId, TopicPartition
 from controller.wire.zk_operations import Create, Delete, GetData, SetData, ZkCode
 from controller.wire.znodes import IsrChangeNotificationZNode, encode_partitions
-from tests.worlds.stage import TP, Stage, leaders_in, metadata_in, move_to, stops_in
+from tests.worlds.stage import TP, Fault, Stage, faults_everywhere, leaders_in, metadata_in, move_to, stops_in
 
 STATE = "/brokers/topics/t/partitions/0/state"
 
@@ -35,7 +36,7 @@ def test_a_move_that_replaces_another_leaves_a_leader() -> None:
     """3, which the first move adds, leads when the second drops it."""
     stage = stage_with(1, 2, 3, 4, 5, p0=(1, 2))
     move_to(stage, 3, 4)
-    stage.leader_writes(TP, (2, 3))
+    stage.leader_writes(TP, (1, 2, 3))
     stage.broker_dies(1)
     stage.run()
     stage.leader_writes(TP, (3, 2))
@@ -286,3 +287,150 @@ def test_leadership_goes_only_to_replicas() -> None:
     assert {to for to, _, _ in leaders_in(stage.take_sent())} == {1, 2, 3}
     assert TopicPartition("t", 0) in stage.state.partitions_being_reassigned
     assert stage.state.assignment(TP).adding_replicas == (BrokerId(3),)
+
+
+# --- what a fuzz of every znode at every step found (tests/unit/core/test_fuzz.py)
+
+
+def waiting_ends(stage: Stage) -> None:
+    """The time of all timers has come."""
+    waiting, stage.timers = stage.timers, []
+    stage.now_ms += 2_000
+    stage.run(*(timer.event for timer in waiting))
+
+
+@pytest.mark.parametrize("nth", [1, 2, 3])
+def test_a_move_does_not_end_while_the_old_replicas_are_in_the_isr(nth: int) -> None:
+    """Its last phase writes three states: the leader, and the ISR without each of two replicas."""
+    stage = stage_with(1, 2, 3, 4, p0=(1, 2))
+    move_to(stage, 3, 4)
+    stage.leader_writes(TP, (1, 2, 3, 4))
+    sound = stage.tree.read(GetData(STATE)).data
+    perform, writes = stage.perform, 0
+
+    def damaging(effect: Effect) -> Any:
+        nonlocal sound, writes
+        writes += isinstance(effect, Write)
+        if isinstance(effect, Write) and writes == nth:
+            sound = stage.tree.read(GetData(STATE)).data
+            stage.others_write(SetData(STATE, b"garbage"))
+        return perform(effect)
+
+    stage.perform = damaging
+    stage.take_sent()
+    stage.run()
+    stage.perform = perform
+    deleted = {to for to, _, delete in stops_in(stage.take_sent()) if delete}
+    assert deleted == ({1} if nth == 3 else set()), "the others may be in the ISR"
+    assert stage.assigned().is_being_reassigned and stage.state.assignment(TP) == stage.assigned()
+    waiting_ends(stage)
+    stage.others_write(SetData(STATE, sound))
+    waiting_ends(stage)
+    assert stage.assigned().replicas == (3, 4) and set(stage.leader()[2]) == {3, 4} and stage.leader()[0] == 3
+    assert deleted | {to for to, _, delete in stops_in(stage.take_sent()) if delete} == {1, 2}
+
+
+@pytest.mark.parametrize("phase", ["before", "after"])
+def test_a_move_whose_topic_cannot_be_written_is_tried_again_without_haste(phase: str) -> None:
+    """Not by its own writes, which its watch tells it of: that would never end."""
+    stage = stage_with(1, 2, 3, 4, p0=(1, 2))
+    if phase == "after":
+        move_to(stage, 3, 4)
+    stage.tree.refusal = lambda op: ZkCode.NO_AUTH if isinstance(op, SetData) and op.path.endswith("/t") else None
+    if phase == "after":
+        stage.leader_writes(TP, (1, 2, 3, 4))
+        stage.run()
+        waiting_ends(stage)
+        assert stage.leader()[1] < 12, "one attempt for each time that it waits"
+        stage.tree.refusal = lambda _: None
+        waiting_ends(stage)
+        assert stage.assigned().replicas == (3, 4) and not stage.state.partitions_being_reassigned
+    else:
+        move_to(stage, 3, 4)
+        assert stage.replies[1].partitions[TP].error is ErrorCode.UNKNOWN_SERVER_ERROR and stage.timers == []
+
+
+def test_a_state_that_was_removed_is_not_begun_anew() -> None:
+    """Only 2 has all records; after a failover nobody knows that, unless the znode is written again."""
+    stage = stage_with(1, 2, p0=(1, 2))
+    stage.broker_dies(1)
+    stage.run()
+    sound = stage.tree.read(GetData(STATE)).data
+    stage.broker_starts(1)
+    stage.run()
+    stage.others_write(Delete(STATE))
+    stage.new_controller()
+    stage.start()
+    assert not stage.exists(STATE) and stage.state.gauges()["OfflinePartitionsCount"] == 1
+    assert any("it was removed" in line["reason"] for line in stage.logged(ev.ZK_DATA_REFUSED))
+    stage.others_write(Create(STATE, sound))
+    waiting_ends(stage)
+    leader, epoch, isr = stage.leader()
+    assert (leader, isr) == (2, (2,)) and epoch == json.loads(sound or b"")["leader_epoch"] + 1
+    stage.topic("n", p0=(1, 2))
+    stage.run()
+    assert stage.leader(TopicPartition("n", 0))[0] == 1, "one that never had a state is begun"
+
+
+IMPOSSIBLE_STATES = [
+    ("nobody is in sync", {"isr": []}),
+    ("one twice", {"isr": [1, 1]}),
+    ("no broker", {"isr": [-3, 1]}),
+    ("a leader that is not in sync", {"leader": 3}),
+    ("no replica in sync", {"leader": 9, "isr": [9]}),
+    ("an epoch of the past", {"leader_epoch": 0}),
+]
+
+
+@pytest.mark.parametrize(("_", "wrong"), IMPOSSIBLE_STATES, ids=[row[0] for row in IMPOSSIBLE_STATES])
+def test_a_state_that_cannot_be_is_not_believed(_: str, wrong: dict[str, Any]) -> None:
+    stage = stage_with(1, 2, 3, p0=(1, 2))
+    move_to(stage, 2, 1)
+    sound = stage.tree.read(GetData(STATE)).data or b""
+    believed = stage.state.leadership(TP)
+    written = json.dumps({**json.loads(sound), **wrong}).encode()
+    stage.others_write(SetData(STATE, written))
+    data = encode_partitions([TP])
+    stage.others_write(Create(IsrChangeNotificationZNode.sequence_path, data, sequence=True))
+    stage.run()
+    stage.broker_dies(2)
+    stage.run()
+    assert stage.state.leadership(TP) == believed and stage.tree.read(GetData(STATE)).data == written
+    stage.others_write(SetData(STATE, sound))
+    waiting_ends(stage)
+    leader, _epoch, isr = stage.leader()
+    assert leader == 1 and 3 not in isr and isr
+
+
+def test_nobody_is_in_the_isr_who_is_no_replica_whenever_a_controller_dies() -> None:
+    """A move replaces another one that had brought 3 into the ISR."""
+
+    def make() -> Stage:
+        stage = stage_with(1, 2, 3, 4, p0=(1, 2))
+        move_to(stage, 3, 4)
+        stage.leader_writes(TP, (1, 2, 3))
+        stage.run()
+        return stage
+
+    def check(stage: Stage) -> None:
+        assert set(stage.leader()[2]) <= set(stage.assigned().replicas)
+        assert stage.leader()[0] in stage.leader()[2]
+
+    assert faults_everywhere(make, lambda stage: move_to(stage, 4, 2, reply_to=2), check, Fault.CRASH) > 5
+
+
+@pytest.mark.parametrize("kinds", [(SetData,), (GetData,), (SetData, GetData)], ids=["write", "read", "both"])
+def test_a_state_that_cannot_be_changed_does_not_hold_up_the_deletion(kinds: tuple[type, ...]) -> None:
+    stage = stage_with(1, 2, p0=(1, 2))
+    stage.tree.refusal = lambda op: ZkCode.OTHER if isinstance(op, kinds) and op.path == STATE else None
+    stage.make("/admin/delete_topics/t")
+    stage.run()
+    assert not stage.exists("/brokers/topics/t") and not stage.exists("/admin/delete_topics/t")
+
+
+def test_a_registration_that_becomes_garbage_kills_nobody() -> None:
+    stage = stage_with(1, 2, 3, p0=(1, 2))
+    stage.others_write(SetData("/brokers/ids/1", b"garbage"))
+    stage.broker_dies(3)
+    stage.run()
+    assert set(stage.state.live_brokers) == {1, 2} and stage.leader() == (1, 0, (1, 2))

@@ -82,12 +82,9 @@ def test_a_state_that_cannot_be_written_costs_no_other_its_leader(code: ZkCode) 
     assert leaders(world) == [2, 1, 2]
     assert told(world) == {PARTITIONS[0], PARTITIONS[2]}
     assert any(code.name in reason for reason in reasons(world, ev.PARTITION_ELECTION_FAILED))
-    assert any(code.name in reason for reason in reasons(world, ev.TRANSITION_REFUSED)), "it stays in the ISR, too"
+    assert any(code.name in reason for reason in reasons(world, ev.PARTITION_ISR_KEPT)), "it stays in the ISR, too"
     allow(world)
-    world.broker_starts(3)
-    world.broker_starts(1)
-    world.run()
-    assert leaders(world) == [2, 1, 2] and world.leadership(PARTITIONS[1]).leader_epoch > 0
+    assert leaders(world) == [2, 2, 2], "it is tried again"
 
 
 @pytest.mark.parametrize("code", CODES, ids=lambda code: code.name)
@@ -235,26 +232,33 @@ def test_an_office_that_cannot_be_taken_is_not_held(path: str) -> None:
     assert world.state.serving and leaders(world) == [1, 1, 1]
 
 
-def test_a_state_that_cannot_be_read_at_a_failover_is_not_taken_for_none() -> None:
-    """Else the partition would count as new, and be without a leader until the next failover."""
-    world = in_office()
-    world.new_controller()
-    refuse(world, GetData, path=STATES[1], code=ZkCode.OTHER)
-    world.start()
-    assert not world.state.serving
-    world.now_ms += RETRY_MS
-    allow(world)
-    assert world.state.serving and set(world.state.leaderships) == set(PARTITIONS)
-
-
-def test_a_state_that_must_not_be_read_leaves_the_others_a_controller() -> None:
+@pytest.mark.parametrize("code", CODES, ids=lambda code: code.name)
+def test_a_state_that_cannot_be_read_leaves_the_others_a_controller(code: ZkCode) -> None:
+    """Nor is it taken for none: else the partition would count as new, and be without a leader until the next
+    failover."""
     world = in_office()
     world.new_controller()
     world.logs.clear()
-    refuse(world, GetData, path=STATES[1])
+    refuse(world, GetData, path=STATES[1], code=code)
     world.start()
     assert world.state.serving and set(world.state.leaderships) == {PARTITIONS[0], PARTITIONS[2]}
-    assert reasons(world, ev.ZK_DATA_REFUSED) == ["the state znode of t-1 cannot be read: NO_AUTH"]
+    assert reasons(world, ev.ZK_DATA_REFUSED) == [f"the state znode of t-1 cannot be read: {code.name}"]
+    allow(world)
+    assert world.state.serving and leaders(world) == [1, 1, 1] and set(world.state.leaderships) == set(PARTITIONS)
+    assert world.timers == []
+
+
+@pytest.mark.parametrize("path", ["/brokers/topics/t", "/brokers/ids/1"])
+@pytest.mark.parametrize("code", CODES, ids=lambda code: code.name)
+def test_a_topic_or_a_broker_that_cannot_be_read_for_a_while_is_read_again(path: str, code: ZkCode) -> None:
+    world = in_office()
+    world.new_controller()
+    refuse(world, GetData, path=path, code=code)
+    world.start()
+    assert world.state.serving and world.state.epoch == 2
+    allow(world)
+    assert set(world.state.live_brokers) == {1, 2, 3} and set(world.state.leaderships) == set(PARTITIONS)
+    assert all(world.state.leadership(tp) == world.leadership(tp) for tp in PARTITIONS) and world.timers == []
 
 
 def test_who_holds_the_office_is_asked_again_when_that_cannot_be_read() -> None:

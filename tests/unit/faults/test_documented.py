@@ -37,7 +37,8 @@ def test_every_column_has_a_flag(kind: str) -> None:
 
 @pytest.mark.parametrize("line", re.findall(r"^    (kwob fault .*)$", TEXT, re.MULTILINE))
 def test_a_command_parses(line: str) -> None:
-    fault.command_line().parse_args(shlex.split(line)[2:])
+    words = shlex.split(line)[2:]
+    assert words[0] in vars(fault.command_line().parse_args(words)).values()
 
 
 def test_the_scenario_can_be_run() -> None:

@@ -14,6 +14,7 @@ CASES = [  # paths, capacity, demand -> rates
     ("what one does not want the others get", [[0], [0], [0]], [9], [1, 99, 99], [1, 4, 4]),
     ("the flow with two limits leaves room on the first", [[0, 1], [0], [1]], [10, 4], [99] * 3, [2, 8, 2]),
     ("without demand there is no flow", [[0], [0]], [10], [0, 99], [0, 10]),
+    ("what limits nothing stops nobody", [[0, 2], [1, 2]], [10, 4, np.inf], [99, 99], [10, 4]),
     ("a full limit stops its flows and no others", [[0], [1]], [0, 7], [5, 5], [0, 5]),
 ]
 
@@ -36,16 +37,19 @@ def test_a_flow_that_nothing_limits_is_an_error() -> None:
         max_min(table([[0]]), np.array([np.inf]), np.array([np.inf]))
 
 
-def oracle(paths: list[list[int]], capacity: list[float], demand: list[float], step: float) -> list[float]:
-    """All flows grow by a little, again and again, as long as nothing that they pass would overflow."""
+def oracle(
+    paths: list[list[int]], capacity: list[float], demand: list[float], weight: list[int], step: float
+) -> list[float]:
+    """All flows grow by a little for their weight, again and again, until something that they pass would overflow."""
     rates, growing = [0.0] * len(paths), set(range(len(paths)))
     while growing:
         for flow in sorted(growing):
             load = [sum(r for r, p in zip(rates, paths, strict=True) if n in p) for n in range(len(capacity))]
-            if rates[flow] + step > demand[flow] or any(load[n] + step > capacity[n] for n in paths[flow]):
+            more = step * weight[flow]
+            if rates[flow] + more > demand[flow] or any(load[n] + more > capacity[n] for n in paths[flow]):
                 growing.discard(flow)
             else:
-                rates[flow] += step
+                rates[flow] += more
     return rates
 
 
@@ -56,9 +60,10 @@ def test_it_agrees_with_growing_little_by_little(data: st.DataObject) -> None:
     paths = data.draw(
         st.lists(st.lists(st.integers(0, limits - 1), min_size=1, max_size=3, unique=True), min_size=1, max_size=6)
     )
-    capacity = data.draw(st.lists(st.integers(0, 30), min_size=limits, max_size=limits))
+    capacity = data.draw(st.lists(st.integers(0, 30) | st.just(np.inf), min_size=limits, max_size=limits))
     demand = data.draw(st.lists(st.integers(0, 30), min_size=len(paths), max_size=len(paths)))
-    found = max_min(table(paths), np.array(capacity, float), np.array(demand, float))
+    weight = data.draw(st.lists(st.integers(1, 3), min_size=len(paths), max_size=len(paths)))
+    found = max_min(table(paths), np.array(capacity, float), np.array(demand, float), np.array(weight, float))
     step = 0.02
-    expected = oracle(paths, [float(c) for c in capacity], [float(d) for d in demand], step)
-    assert found == pytest.approx(expected, abs=step * (len(paths) + 1) * 2)
+    expected = oracle(paths, [float(c) for c in capacity], [float(d) for d in demand], weight, step)
+    assert found == pytest.approx(expected, abs=step * sum(weight) * 4)

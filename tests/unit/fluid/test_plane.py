@@ -7,7 +7,8 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from broker_sim.fluid.copies import Copy
-from broker_sim.fluid.plane import DataPlane, Limits
+from broker_sim.fluid.limits import Limits
+from broker_sim.fluid.plane import DataPlane
 from controller.wire.types import BrokerId, TopicPartition
 from controller.world.simulated.world import World, run_world
 
@@ -35,7 +36,7 @@ def test_a_copy_runs_at_the_link_and_then_follows_the_end() -> None:
         plane.lead(P0, A, end=1000.0, ingress=10.0, egress=0.0)
         copy = copy_of(plane, P0, A, B)
         await world.sleep(5)
-        assert copy.where(plane.now_s) == pytest.approx(500, abs=1)
+        assert copy.where(plane.now_s) == pytest.approx(500, abs=3)  # rates are those of before for 20 ms
         await world.sleep(6.5)  # 1000 bytes, 90 more a second than are written: 11.11 s
         assert copy.is_caught_up
         assert copy.where(plane.now_s) == pytest.approx(1000 + 10 * 11.5, abs=1)
@@ -66,7 +67,8 @@ def test_a_throttle_counts_those_in_sync_and_holds_back_the_others() -> None:
             plane.mark(copy, by_follower=True)
         await world.sleep(0.1)
         assert in_sync.is_caught_up
-        assert behind.rate == pytest.approx(70.0)
+        # its fetcher has another partition that takes in records, and so tries again at once
+        assert behind.rate == pytest.approx(70.0, rel=0.003)
 
     play(scenario)
 
@@ -81,7 +83,7 @@ def test_the_leaders_throttle_does_not_hold_back_a_member_of_the_isr() -> None:
         assert copy.rate == pytest.approx(1000.0)
         plane.mark(copy, in_isr=False)
         await world.sleep(0.1)
-        assert copy.rate == pytest.approx(10.0)
+        assert copy.rate == pytest.approx(10.0 * 20 / 21)  # bursts every 0.5 s in windows of 10 s
 
     play(scenario)
 

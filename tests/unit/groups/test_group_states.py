@@ -57,7 +57,7 @@ class Play:
         self.answers: dict[int, JoinAnswer | SyncAnswer] = {}
         self.stores: list[Store] = []
         self.log_error = ErrorCode.NONE
-        self._ticket = 0
+        self.ticket = 0
 
     def perform(self, effects: list[Effect]) -> None:
         for effect in effects:
@@ -69,9 +69,9 @@ class Play:
                 self.perform(self.group.stored(effect, self.log_error, self.now))
 
     def join(self, request: Join) -> int:
-        self._ticket += 1
-        self.perform(self.group.join(request, self._ticket, self.now))
-        return self._ticket
+        self.ticket += 1
+        self.perform(self.group.join(request, self.ticket, self.now))
+        return self.ticket
 
     def join_twice(self, member: str, **changes: Any) -> int:
         """As clients from version 4 on: ask for an id, then join with it."""
@@ -80,10 +80,10 @@ class Play:
         return self.join(join_request(member, **changes))
 
     def sync(self, member: str, **assignments: bytes) -> int:
-        self._ticket += 1
+        self.ticket += 1
         request = Sync(member_id=member, generation=self.group.generation, assignments=assignments)
-        self.perform(self.group.sync(request, self._ticket, self.now))
-        return self._ticket
+        self.perform(self.group.sync(request, self.ticket, self.now))
+        return self.ticket
 
     def beat(self, member: str) -> ErrorCode:
         return self.group.heartbeat(member, None, self.group.generation, self.now)
@@ -278,7 +278,7 @@ def test_whatever_happens_every_request_is_answered_once_in_the_end(steps: list[
         if play.group.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
             assert play.group.leader in play.group.members
     play.until(play.now + 10 * 600_000)
-    assert set(play.answers) == set(range(1, play._ticket + 1))
+    assert set(play.answers) == set(range(1, play.ticket + 1))
 
 
 def test_offsets_of_topics_that_nobody_subscribes_to_expire_in_a_stable_group() -> None:

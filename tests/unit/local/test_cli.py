@@ -74,6 +74,16 @@ def test_output_that_cannot_be_written_is_told_in_one_line(tmp_path: Path) -> No
     assert (ran.returncode, ran.stderr) == (1, "kwob status: the output cannot be written: No space left on device\n")
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a full device")
+@pytest.mark.parametrize("words", [["--version"], ["--help"], ["completion", "bash"]])
+def test_so_is_what_no_subcommand_prints(words: list[str]) -> None:
+    with Path("/dev/full").open("w") as full:
+        command = [sys.executable, "-m", "controller.cli", *words]
+        ran = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False, timeout=60)
+    expected = f"kwob {words[0]}: the output cannot be written: No space left on device\n"
+    assert (ran.returncode, ran.stderr) == (1, expected)
+
+
 def test_a_terminal_of_few_characters_is_no_reason_to_end(tmp_path: Path) -> None:
     write(tmp_path)
     words = [sys.executable, "-m", "controller.cli", "fault", "row", "\u2603", "--data", str(tmp_path)]

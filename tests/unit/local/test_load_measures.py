@@ -50,7 +50,7 @@ def test_missing_is_what_was_acknowledged_by_a_partition_and_is_not_there() -> N
 def said(lost: Any, trouble: str = "", acks: str = "all") -> str:
     tally = Tally(sent=5, acknowledged=4, failed=1)
     summary = command.summarize(tally, 2.0, lost, trouble)
-    return command.told(summary, LoadPlan(bootstrap="b:1", topics=("t",), acks=acks)).splitlines()[-1]
+    return command.summary_text(summary, LoadPlan(bootstrap="b:1", topics=("t",), acks=acks)).splitlines()[-1]
 
 
 def test_the_last_line_is_the_verdict() -> None:

@@ -59,6 +59,23 @@ def filled(folder: Path, plan: Any) -> Log:
 
 @settings(max_examples=30, deadline=None)
 @given(BATCHES, st.data())
+def test_what_was_read_before_changes_no_read(plan: Any, data: Any) -> None:
+    """A search may begin where the last one ended, also after a cut and new batches; it finds what a new start does."""
+    with tempfile.TemporaryDirectory() as folder:
+        log = filled(Path(folder), plan)
+        for _ in range(6):
+            if data.draw(st.booleans()):
+                log.truncate(data.draw(st.integers(0, log.leo)))
+                for size in data.draw(st.lists(st.integers(0, 60), min_size=4, max_size=12)):
+                    append(log, 2, size=size)
+            offset = data.draw(st.integers(0, log.leo - 1))
+            limits = {"max_bytes": data.draw(st.integers(1, 600)), "bound": log.leo, "min_one": True}
+            again, _ = reopened(log, is_clean=True)
+            assert log.read(offset, **limits) == again.read(offset, **limits)
+
+
+@settings(max_examples=30, deadline=None)
+@given(BATCHES, st.data())
 def test_reads_agree_with_a_linear_scan(plan: Any, data: Any) -> None:
     with tempfile.TemporaryDirectory() as folder:
         log = filled(Path(folder), plan)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Coroutine, Mapping
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -34,8 +35,10 @@ from controller.wire.errors import ErrorCode
 from controller.wire.framing import FrameBuffer, frame
 from controller.wire.types import Broker, BrokerId, Endpoint, LeaderAndIsr, ReplicaAssignment, TopicPartition
 from controller.world.ports import Connection
+from controller.world.real.net import TcpNetwork
 from controller.world.simulated.loop import run
 from controller.world.simulated.net import SimulatedNetwork
+from controller.world.supervisor import Supervisor
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -119,17 +122,29 @@ class StubBroker:
                     )
 
 
+class Stubborn(Supervisor):
+    """The task that sends to broker 2 does not end as others do."""
+
+    def keep(self, name: str, run: Any) -> Any:
+        task = super().keep(name, run)
+        return SimpleNamespace(cancel=lambda: 1 / 0) if "broker-2" in name else task
+
+
 class Bench:
     def __init__(self) -> None:
         self.network = SimulatedNetwork(random.Random(1))
         self.events: list[Event] = []
-        self.channels = Channels(
+        self.channels = self.make()
+
+    def make(self, supervisor: Supervisor | None = None) -> Channels:
+        return Channels(
             controller_id=BrokerId(7),
             network=self.network.view("controller"),
             settings=ChannelSettings(request_timeout_ms=1_000, connect_timeout_ms=1_000),
             emit=self.events.append,
             deletion_started=lambda topic: topic == "t",
             log=structlog.get_logger(),
+            supervisor=supervisor,
         )
 
     async def start(self, number: int, stub: StubBroker) -> StubBroker:
@@ -278,6 +293,78 @@ def test_removing_a_broker_drops_what_waits_and_adding_it_starts_afresh() -> Non
 
     lines = play(scenario)
     assert [line["reason"] for line in lines if line["event"] == ev.REQUEST_REFUSED] == ["the broker has no channel"]
+
+
+def test_a_broker_that_moves_is_reached_where_it_is() -> None:
+    """Its old address is closed; what was under way and what waits goes to the new one, in order."""
+
+    async def scenario(bench: Bench) -> None:
+        old = await bench.start(1, StubBroker(lambda count, request: None))
+        new = StubBroker()
+        await bench.network.view("broker-1").listen("broker-1", 9999, new.serve)
+        bench.channels.add([broker(1)])
+        bench.channels.send([leaders(1, epoch=1), metadata(1, epoch=2)])
+        await asyncio.sleep(0.5)
+        moved = Endpoint(host="broker-1", port=9999)
+        bench.channels.add([Broker(broker_id=BrokerId(1), endpoints=(moved,))])
+        bench.channels.send([metadata(1, epoch=3)])
+        await asyncio.sleep(3)
+        assert old.seen == ["LEADER_AND_ISR"] and new.epochs == [1, 2, 3]
+
+    play(scenario)
+
+
+@pytest.mark.parametrize(
+    ("host", "port"),
+    [("broker-1", 99_999), ("broker-1", -1), ("broker-1", 0), ("a..b", 9092), ("x" * 70, 9092), ("\0", 9092)],
+)
+def test_an_address_that_cannot_be_is_a_line_and_a_retry(host: str, port: int) -> None:
+    """On real sockets, since those are what refuses it. The others are served; a right address is tried at once."""
+
+    async def main() -> None:
+        answered: asyncio.Queue[Event] = asyncio.Queue()
+        network, log, stub = TcpNetwork(), structlog.get_logger(), StubBroker()
+        listener = await network.listen("127.0.0.1", 0, stub.serve)
+        channels = Channels(
+            controller_id=BrokerId(7),
+            network=network,
+            settings=ChannelSettings(request_timeout_ms=1_000, connect_timeout_ms=1_000),
+            emit=answered.put_nowait,
+            deletion_started=lambda topic: False,
+            log=log,
+            supervisor=(supervisor := Supervisor(log)),
+        )
+        channels.add([Broker(broker_id=BrokerId(1), endpoints=(Endpoint(host=host, port=port),))])
+        channels.send([metadata(1)])
+        await asyncio.sleep(0.02)
+        assert channels.gauges()[BrokerId(1)].failures
+        right = Endpoint(host="127.0.0.1", port=listener.address[1])
+        channels.add([Broker(broker_id=BrokerId(1), endpoints=(right,))])
+        async with asyncio.timeout(10):
+            await answered.get()
+        assert supervisor.failures == {} and stub.seen == ["UPDATE_METADATA"]
+        channels.close()
+        await listener.close()
+
+    with capture_logs() as lines:
+        asyncio.run(main())
+    assert [line for line in lines if line["event"] == ev.REQUEST_FAILED and line["reason"]]
+
+
+def test_one_channel_that_does_not_close_keeps_no_other_open() -> None:
+    async def scenario(bench: Bench) -> None:
+        bench.channels = bench.make(Stubborn(structlog.get_logger()))
+        stubs = [await bench.start(number, StubBroker(lambda count, request: None)) for number in (1, 2, 3)]
+        bench.channels.add([broker(1), broker(2), broker(3)])
+        bench.channels.send([metadata(1), metadata(2), metadata(3)])
+        await asyncio.sleep(0.5)
+        bench.channels.close()
+        await asyncio.sleep(5)
+        assert bench.channels.gauges() == {} and bench.channels.send([metadata(n) for n in (1, 2, 3)]) == 0
+        assert [stub.connections for stub in stubs[::2]] == [1, 1], "nobody tries again"
+
+    lines = play(scenario)
+    assert any("does not close" in str(line.get("reason")) for line in lines)
 
 
 @pytest.mark.known_failure("C3")

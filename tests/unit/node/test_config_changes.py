@@ -12,7 +12,8 @@ import pytest
 from controller.wire import log_events as ev
 from controller.wire.protocol import ApiKey
 from controller.wire.types import BrokerId, TopicPartition
-from controller.wire.zk_operations import Create, GetChildren, GetData, SetData, ZkCode
+from controller.wire.zk_operations import Create, Delete, GetChildren, GetData, SetData, ZkCode
+from controller.world.config_notices import CHANGE_EXPIRATION_MS
 
 Play = Callable[..., list[Any]]
 TP = TopicPartition("t", 0)
@@ -219,6 +220,50 @@ def test_a_child_that_is_no_notice_is_left_alone(play: Play, end: str) -> None:
         await cluster.zk(Create(f"/config/changes/config_change_{end}", b"{}"))
         await by_cluster(cluster)
         await cluster.world.sleep(1)
+        assert cluster.controller.state.settings.unclean_leader_election_enable
+
+    play(scenario, brokers=1)
+
+
+def test_a_notice_is_read_once_and_deleted_when_it_is_old(play: Play) -> None:
+    async def scenario(cluster: Any) -> None:
+        reads: list[str] = []
+
+        def note(op: Any) -> None:
+            if isinstance(op, GetData) and op.path.startswith("/config/changes/"):
+                reads.append(op.path)
+
+        cluster.world.zookeeper.tree.refusal = note
+        for _ in range(5):
+            await notify(cluster, b'{"version":2,"entity_path":"brokers/<default>"}')
+            await cluster.world.sleep(1)
+        assert len(reads) == len(set(reads)) == 5
+        await cluster.world.sleep(CHANGE_EXPIRATION_MS / 1000)
+        await notify(cluster, b'{"version":2,"entity_path":"brokers/<default>"}')
+        await cluster.world.sleep(1)
+        assert len(cluster.world.zookeeper.tree.get("/config/changes").children) == 1
+
+    play(scenario, brokers=1)
+
+
+@pytest.mark.parametrize("is_gone_for_s", [0, 5], ids=["at once", "after a while"])
+def test_notices_whose_parent_was_removed_and_made_anew_are_followed(play: Play, is_gone_for_s: float) -> None:
+    """The new parent numbers from 0 again, and a list that is not there arms no watch."""
+
+    async def scenario(cluster: Any) -> None:
+        for _ in range(3):
+            await notify(cluster, b'{"version":2,"entity_path":"brokers/1"}')
+        await cluster.world.sleep(1)
+        (listed,) = await cluster.zk(GetChildren("/config/changes"))
+        assert len(listed.children) == 3
+        gone = [*(Delete(f"/config/changes/{child}") for child in listed.children), Delete("/config/changes")]
+        if is_gone_for_s:
+            await cluster.zk(*gone)
+            await cluster.world.sleep(is_gone_for_s)
+            gone = []
+        await cluster.zk(*gone, Create("/config/changes"), Create("/config/brokers/<default>", ON))
+        await notify(cluster, b'{"version":2,"entity_path":"brokers/<default>"}')
+        await cluster.world.sleep(3)
         assert cluster.controller.state.settings.unclean_leader_election_enable
 
     play(scenario, brokers=1)

@@ -11,12 +11,14 @@ from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from controller.core.events import ControllerState
-from controller.node.metrics import MetricsServer, process_collector
-from controller.node.timings import QUEUE_TIMES_FORGOTTEN_S, LoopGauges, Times
+from controller.node.metrics import MetricsServer
+from controller.node.timings import QUEUE_TIMES_FORGOTTEN_S, LoopGauges
 from controller.wire import znodes
+from controller.wire.times import Times
 from controller.wire.types import BrokerId, ReplicaAssignment, TopicPartition
 from controller.wire.zk_operations import Create
 from controller.wire.znodes import TopicAssignment
+from controller.world.metrics_page import process_collector
 
 Play = Callable[..., list[Any]]
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
@@ -116,7 +118,7 @@ def test_the_page_has_kafkas_metrics(play: Play) -> None:
         assert one(samples, f"{STATS}_uncleanleaderelections_total") == 0
         assert one(samples, f"{EVENTS}_eventqueuesize") == 0
         assert one(samples, f"{EVENTS}_eventqueuetimems_count") > 3
-        assert (f"{EVENTS}_eventqueuetimems", (("quantile", "0.5"),)) in samples
+        assert (f"{EVENTS}_eventqueuetimems", (("quantile", "0.50"),)) in samples
         assert one(samples, f"{CHANNELS}_totalqueuesize") == 0
         assert one(samples, f"{CHANNELS}_queuesize", broker_id="1") == 0
         told = one(samples, f"{CHANNELS}_requestrateandqueuetimems_count", broker_id="1")
@@ -228,13 +230,13 @@ def test_quantiles_are_of_the_last_ones_and_the_count_of_all() -> None:
     times = Times(kept=100)
     for ms in range(1_000):
         times.add(ms)
-    assert (times.count, times.total_ms) == (1_000, 499_500)
-    assert times.quantiles()[0.5] == 950 and times.quantiles()[0.99] == 999
+    assert (times.count, times.total) == (1_000, 499_500)
+    assert times.quantiles()["0.50"] == 950 and times.quantiles()["0.99"] == 999
 
 
 def test_queue_times_are_forgotten_when_no_event_comes_for_long() -> None:
     gauges = LoopGauges(state=ControllerState.TOPIC_CHANGE)
     gauges.took(5.0, 1.0, 100.0)
-    assert gauges.queue_quantiles(100.0 + QUEUE_TIMES_FORGOTTEN_S)[0.5] == 5.0
-    assert gauges.queue_quantiles(101.0 + QUEUE_TIMES_FORGOTTEN_S) == {}
+    assert gauges.queue_quantiles(100.0 + QUEUE_TIMES_FORGOTTEN_S)["0.50"] == 5.0
+    assert gauges.queue_quantiles(101.0 + QUEUE_TIMES_FORGOTTEN_S)["0.50"] == 0.0
     assert gauges.queue.count == 1

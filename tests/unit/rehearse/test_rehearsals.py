@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from controller.rehearse.recorder import Recorder, Sample
 from tests.worlds.rehearsals import GB, brokers, play, topic
 
 QUIET = {"auto.leader.rebalance.enable": False}
@@ -19,7 +20,8 @@ def test_a_throttled_move_ends_when_size_divided_by_throttle_says(tmp_path: Path
     )
     assert outcome.is_over
     assert outcome.moves_end_ms is not None
-    assert outcome.moves_end_ms == pytest.approx(10_000 + 100_000, abs=3_000)
+    # a follower with nothing else to fetch sleeps for a second when its throttle is used up: 10 seconds' worth in 11
+    assert outcome.moves_end_ms == pytest.approx(10_000 + 110_000, abs=3_000)
     assert outcome.moved_bytes == pytest.approx(2 * GB, rel=0.001)
     assert outcome.troubles["offline"].partitions == 0
     assert outcome.warnings == ()
@@ -31,8 +33,9 @@ def test_writes_go_on_while_a_move_runs_and_make_it_longer(tmp_path: Path) -> No
         cluster={"brokers": brokers(4), "topics": {"t": topic([1, 2, 3], bytes=2 * GB, in_bytes_per_s=4e6)}},
         events=[{"do": "reassign", "throttle": "20MB", "partitions": [move("t", 0, 4, 2, 3)]}],
     )
-    # of the leader's 20 MB/s its two followers in sync use 8, and 4 of the rest are new: 2000 / 8
-    assert outcome.moves_end_ms == pytest.approx(250_000, abs=4_000)
+    # of the leader's 20 MB/s its two followers in sync use 8, what tries again every 0.5 s gets 20/21 of the rest, and
+    # 4 of it are new: 2000 / 7.43
+    assert outcome.moves_end_ms == pytest.approx(269_000, abs=4_000)
 
 
 def test_a_throttle_below_what_is_written_never_ends_and_says_so(tmp_path: Path) -> None:
@@ -171,7 +174,7 @@ def test_a_broker_joins_and_topics_are_spread_to_it(tmp_path: Path) -> None:
     )
     assert outcome.is_over
     assert outcome.moves
-    assert outcome.samples[-1].used_bytes[4] >= 2 * GB
+    assert outcome.samples[-1].used_bytes[4] >= 1.999 * GB
 
 
 def test_the_same_seed_gives_the_same_outcome(tmp_path: Path) -> None:
@@ -191,3 +194,35 @@ def test_in_kraft_a_dead_broker_is_fenced_sooner(tmp_path: Path) -> None:
 
 def move(name: str, partition: int, *replicas: int) -> dict[str, object]:
     return {"topic": name, "partition": partition, "replicas": list(replicas)}
+
+
+def test_disks_are_as_full_as_a_recount_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Through a move, a loss with a truncation, a return and a catch-up."""
+    looks, off = 0, []
+    sample = Recorder.sample
+
+    def recount(recorder: Recorder) -> Sample:
+        nonlocal looks
+        stage, looks = recorder.stage, looks + 1
+        used = stage.plane.disk_used()
+        for broker, disk in stage.disks.items():
+            # what a broker has on its disks without a role stays there: it was moved away while the broker was down
+            parts = disk | (stage.brokers[broker].replicas.sizes() if broker in stage.brokers else {})
+            if abs(used[broker] - sum(parts.values())) > 2e5:
+                off.append((stage.now_ms(), broker, used[broker], sum(parts.values())))
+        return sample(recorder)
+
+    monkeypatch.setattr(Recorder, "sample", recount)
+    play(
+        tmp_path,
+        cluster={
+            "brokers": brokers(4),
+            "topics": {"t": topic([1, 2, 3], [2, 3, 1], [3, 1, 2], bytes=GB, in_bytes_per_s=1e6)},
+        },
+        events=[
+            {"do": "reassign", "at": 5, "throttle": "50MB", "partitions": [move("t", 0, 4, 2, 3)]},
+            {"do": "kill", "at": 20, "broker": 1, "for": 60},
+        ],
+        end="5m",
+    )
+    assert looks > 200 and off == []

@@ -41,7 +41,7 @@ def test_options(capsys: pytest.CaptureFixture[str], tmp_path: Path, trace: Path
     assert "no profile 'P99'" in refused(capsys, "--trace", trace, "--out", out, "--profile", "P99")
     assert "no Kafka log in" in refused(capsys, "--kafka-logs", trace, "--out", out)
     assert "only one" in refused(capsys, "--kafka-logs", trace, "--trace", trace, "--out", out)
-    assert "twice" in refused(capsys, "--kafka-logs", trace, "--metadata-log", trace, "--out", out)
+    assert "only one" in refused(capsys, "--trace", trace, "--metadata-log", trace, "--out", out)
     assert "no such key" in refused(capsys, "--trace", trace, "--out", out, "--what-if", "a=1")
     assert "--trace" in refused(capsys, "--out", out)
 

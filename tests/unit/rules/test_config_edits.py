@@ -12,7 +12,7 @@ import pytest
 
 from controller.rules.configs.alterations import alterations
 from controller.rules.configs.edits import Edit, Operation, edited
-from controller.rules.configs.topic import ConfigType
+from controller.rules.configs.values import ConfigType
 from controller.wire.errors import ErrorCode, KafkaError
 from controller.wire.types import BrokerId
 
@@ -89,4 +89,4 @@ def test_the_first_check_that_fails_is_told(asked: Any, text: str) -> None:
 def test_what_breaks_kafka_is_answered_without_a_text(edit: Edit) -> None:
     with pytest.raises(KafkaError) as refused:
         edited({}, [Edit(name="retention.ms", operation=SET, value="x"), edit], TYPES, DEFAULTS)
-    assert (refused.value.code, refused.value.told) == (ErrorCode.UNKNOWN_SERVER_ERROR, None)
+    assert (refused.value.code, refused.value.own_text) == (ErrorCode.UNKNOWN_SERVER_ERROR, None)

@@ -7,13 +7,13 @@ import pytest
 from controller.rules.configs.topic import (
     TOPIC_CONFIGS,
     BrokerLevels,
-    ConfigSource,
     check_value,
     defaults_from,
     describe,
     effective,
     validate,
 )
+from controller.rules.configs.values import ConfigSource
 from controller.wire.errors import ErrorCode, KafkaError
 
 REFUSED = [
@@ -60,11 +60,14 @@ def test_configs_are_refused(configs: dict[str, str], message: str) -> None:
 )
 def test_configs_are_accepted(configs: dict[str, str]) -> None:
     validate(configs)
+    with pytest.raises(KafkaError, match="Unknown topic config name: nosuch"):
+        validate({**configs, "nosuch": "1"})
 
 
 def test_every_default_is_allowed() -> None:
     for config in TOPIC_CONFIGS.values():
         check_value(config, config.default)
+        assert config.choices == () or set(config.default.split(",")) <= {*config.choices, ""}
 
 
 def test_broker_settings_are_what_topics_fall_back_on() -> None:

@@ -106,7 +106,7 @@ def test_whatever_the_seed(seed: int, brokers: int, append_interval_ms: int, lag
         ClusterPlan(
             brokers=brokers,
             partitions_per_topic=2,
-            hours=0.5,
+            hours=0.2,
             seed=seed,
             append_interval_ms=append_interval_ms,
             lag_time_max_ms=lag_time_max_ms,

@@ -10,10 +10,10 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from broker_sim.replay.logs.facts import Fact
-from broker_sim.replay.logs.held import EMITTED
 from broker_sim.replay.logs.lines import Clock, head_of
 from broker_sim.replay.logs.reader import KEPT_PATTERN, LogReader, Place
 from broker_sim.replay.logs.texts import said_by
+from broker_sim.replay.logs.waiting_rows import EMITTED
 from broker_sim.replay.logs.weave import Weave
 
 STATE = (

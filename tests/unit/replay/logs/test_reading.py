@@ -15,11 +15,11 @@ from broker_sim.replay.ingest import job as ingest_job
 from broker_sim.replay.ingest.job import Source
 from broker_sim.replay.logs.facts import OF_SESSIONS, Fact, What
 from broker_sim.replay.logs.files import FileKind, log_files
-from broker_sim.replay.logs.held import EMITTED
 from broker_sim.replay.logs.lines import BadTime, Clock, head_of
 from broker_sim.replay.logs.reader import LogReader, Place
 from broker_sim.replay.logs.request_lines import Sessions
 from broker_sim.replay.logs.ticks import Ticks
+from broker_sim.replay.logs.waiting_rows import EMITTED
 from broker_sim.replay.logs.weave import Weave
 
 UTC = ZoneInfo("UTC")

@@ -105,7 +105,7 @@ def test_any_bytes_end_in_a_record_or_in_one_of_two_errors(content: bytes) -> No
     begun = (uvarint(1) + uvarint(key) + uvarint(0) for key in (0, 3, 5, 17))
     for value in (content, uvarint(1) + content, *(head + content for head in begun)):
         with suppress(MalformedRecord, UnknownRecord):
-            decode(value)
+            assert decode(value) is not None
     with suppress(MalformedRecord):
         decode_control(content[:4], content[4:])
 

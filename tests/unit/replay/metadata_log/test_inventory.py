@@ -84,8 +84,8 @@ def test_a_snapshot_that_is_cut_in_half_is_named_and_not_used() -> None:
     files = [a_segment("a", (3, 9)), no_footer, damaged]
     there = inventory([f for f, _ in files], {str(f.path): w for f, w in files})
     assert there.snapshots == ()
-    assert "has no footer" in there.told[0]
-    assert there.told[1].endswith("is not used: the last batch has 4 of its 80 bytes")
+    assert "has no footer" in there.problems[0]
+    assert there.problems[1].endswith("is not used: the last batch has 4 of its 80 bytes")
 
 
 # -- whose log --------------------------------------------------------------------------------------------------------

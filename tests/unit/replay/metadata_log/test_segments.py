@@ -53,8 +53,9 @@ def test_a_changed_byte_costs_at_most_its_batch_and_what_cannot_be_found_behind_
 @given(st.binary(max_size=300))
 def test_any_bytes_can_be_walked(content: bytes) -> None:
     for data in (content, LOG + content, content + LOG):
-        for piece in walk(data).pieces:
-            list(found_in(data[piece.start : piece.end]))
+        pieces = walk(data).pieces
+        assert all(list(found_in(data[piece.start : piece.end])) for piece in pieces)
+        assert [(piece.start, piece.end) for piece in pieces] == sorted((piece.start, piece.end) for piece in pieces)
 
 
 def test_a_batch_with_another_checksum_leaves_a_gap() -> None:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from broker_sim.replay.diagnosis import PARTITIONS_SHOWN, WORST
-from broker_sim.replay.diagnosis_limits import BUCKETS
+from broker_sim.replay.diagnosis_limits import BUCKETS, piece_of
 
 START = 1_700_000_000_000
 SPAN = 2 * 3_600_000
@@ -99,9 +99,10 @@ def troubles(partitions: int, *, topic: str = "orders") -> Row:
         **{key: summary(partitions)[key] for key in ("partitions", "brokers", "comparison", "windows", "changes")},
         "partitions_shown": [{"topic": topic, "partition": p * (partitions // shown)} for p in range(shown)],
         "controllers": [{"controller": 1001, "from_ts": START, "to_ts": START + SPAN, "rows": 9}],
+        **out_of_sync(partitions, topic),
         "settings": [{"lag_min_ms": 30_000, "lag_max_ms": 30_000}],
         "totals": [{"changed_partitions": partitions, "differing_partitions": 0}],
-        "catch_up": [{"left_by": "leader", "slow": 4, **times}],
+        "catch_up": [{"left_by": "leader", "slow": 4, "timed": 9, **times}],
         "rejoins": [{"replica": 3, "out_max_ms": 11_000, **times}],
         "slowest": [back] * WORST,
         "longest_out": [back] * (2 * WORST),
@@ -124,11 +125,40 @@ def troubles(partitions: int, *, topic: str = "orders") -> Row:
     }  # fmt: skip
 
 
+def out_of_sync(partitions: int, topic: str) -> Row:
+    """Sums of `replay/out_of_sync.py`, every list as long as it can get."""
+    piece = piece_of(SPAN)
+    pieces = range(SPAN // piece + 1)
+
+    def replica(b: int) -> Row:
+        return {"replica": b, "total_ms": 60_000 * (61 - b), "count": 7, "partitions": partitions // 2 + 1,
+                "longest_ms": 50_000, "worst": f"{topic}-0", "open": b % 2}  # fmt: skip
+
+    def change(by: str, of: object, i: int) -> Row:
+        return {by: of, "piece": i, "change": 1 if i % 2 == 0 else -1, "ms": piece // 2 if i % 2 == 0 else -piece // 2}
+
+    bad = {"topic": topic, "total_ms": 9_000, "count": 2, "first_ts": START + 1_000, "last_ts": START + 99_000,
+           "longest_ms": 8_000, "open": 0, "missing": [2, 3]}  # fmt: skip
+    sums = {"offline_ms": 9_000, "under_min_isr_ms": 8_000, "under_replicated_ms": 90_000, "partitions": partitions}
+    return {
+        "behind": [replica(b) for b in range(1, 61)],
+        "behind_in_all": [{"total_ms": 60_000 * 1830, "partitions": partitions}],
+        "hosted": [{"replica": b, "partitions": partitions} for b in range(1, 61)],
+        "racks": [{"replica": b, "rack": f"r{b % 3}"} for b in range(1, 61)],
+        "absent_over_time": [change("replica", b, i) for b in range(1, 61) for i in pieces],
+        "bad_over_time": [change("window", k, i) for k in ("under_replicated", "under_min_isr") for i in pieces],
+        "behind_by_topic": [{"topic": topic, **sums}] * WORST,
+        "under_min_isr": [{**bad, "partition": p} for p in range(WORST)],
+        "offices": [{"controller": 1001 + i % 3, "epoch": i, "ts": START + 10_000 * i} for i in range(50)],
+    }
+
+
 def incident(**columns: Any) -> Row:
     told = {"kind": "gone", "who": 3, "from_ts": START + 60_000, "to_ts": START + 65_000, "partitions": 0,
             "before": None, "epoch": None, "topic": None,
             "offline": {"windows": 1, "partitions": 1, "longest_ms": 4_200, "open": 0},
-            "short": {"partitions": 4, "until_ts": START + 70_000, "open": 0}}  # fmt: skip
+            "short": {"rows": 5, "since_ts": START + 59_000, "to_ts": START + 65_000, "partitions": 4,
+                      "until_ts": START + 70_000, "longest_ms": 9_000, "open": 0}}  # fmt: skip
     return {**told, **columns}
 
 

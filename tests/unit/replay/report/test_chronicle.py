@@ -7,9 +7,23 @@ from typing import Any
 
 import pytest
 
-from broker_sim.replay.chronicle import Incident, IncidentKind, absences, fallen_behind, incidents, successions
+from broker_sim.replay.chronicle import (
+    Incident,
+    IncidentKind,
+    absences,
+    conditions,
+    fallen_behind,
+    incidents,
+    successions,
+)
 from broker_sim.replay.effects import with_effects
 from broker_sim.replay.tables import worst_rows, write_rows
+from controller.wire.trace import (
+    BROKER_STATE_KEY,
+    PAUSED_ALL,
+    PAUSED_REPLICATION_KEY,
+    PENDING_CONTROLLED_SHUTDOWN,
+)
 
 Row = dict[str, Any]
 
@@ -77,11 +91,80 @@ def test_leaders_that_drop_a_broker_which_is_away_tell_nothing_of_their_own() ->
     told = {
         "processes": [run(1, 1, 50), run(1, 70, 100)],
         "signs": [],
+        "conditions": [paused(55, 3), paused(65, 3, None), paused(55, 4, "t"), paused(65, 4, None)],
         "terms": [],
         "deleted": [],
-        "dropped": [dropped(1, 60, 90), dropped(2, 60, 90)],
+        "dropped": [dropped(1, 60, 90), dropped(2, 60, 90), dropped(3, 60, 90), dropped(4, 60, 90)],
     }
-    assert [(i.kind.value, i.who) for i in incidents(told)] == [("gone", 1), ("behind", 2)]
+    expected = [("gone", 1), ("paused", 3), ("paused", 4), ("behind", 2), ("behind", 4)]
+    assert [(i.kind.value, i.who) for i in incidents(told)] == expected
+
+
+def paused(ts: int, broker: int, value: str | None = PAUSED_ALL, *, start: int = 1, seq: int = 0) -> Row:
+    over = {} if value is None else {"value": value}  # Spark leaves nulls out
+    return {"ts": ts, "seq": seq, "broker": broker, "run": start, "key": PAUSED_REPLICATION_KEY, **over}
+
+
+def leaving(ts: int, broker: int, *, start: int = 1) -> Row:
+    value = PENDING_CONTROLLED_SHUTDOWN
+    return {"ts": ts, "seq": 0, "broker": broker, "run": start, "key": BROKER_STATE_KEY, "value": value}
+
+
+CONDITIONS: list[tuple[str, list[Row], list[Row], list[Row], list[tuple[str, int, int | None, str | None]]]] = [
+    ("from a pause to its end", [paused(10, 1), paused(20, 1, None)], [run(1, 1, 90)], [], [("paused", 10, 20, None)]),
+    ("to the end of the trace", [paused(10, 1, "t-0,u")], [run(1, 1, 90)], [], [("paused", 10, None, "t-0,u")]),
+    (
+        "another extent is another pause, the same one written again is not",
+        [paused(10, 1, "t"), paused(12, 1, "t", seq=1), paused(15, 1, "t,u"), paused(20, 1, None)],
+        [run(1, 1, 90)],
+        [],
+        [("paused", 10, 15, "t"), ("paused", 15, 20, "t,u")],
+    ),
+    (
+        "rows of one ms are in the broker's order, and what they tell of between is no pause",
+        [paused(10, 1, seq=2), paused(10, 1, None, seq=3), paused(5, 1, "t")],
+        [run(1, 1, 90)],
+        [],
+        [("paused", 5, 10, "t")],
+    ),
+    (
+        "a killed process is not paused any more, and the next one is when it says so",
+        [paused(10, 1), paused(72, 1, start=70)],
+        [run(1, 1, 50), run(1, 70, 100)],
+        [],
+        [("paused", 10, 50, None), ("paused", 72, None, None)],
+    ),
+    (
+        "killed for good, as a controller saw",
+        [paused(10, 1)],
+        [run(1, 1, 50), run(2, 1, 90)],
+        [sign(55, 1, "broker_down")],
+        [("paused", 10, 50, None)],
+    ),
+    (
+        "on its way out until its process ended",
+        [leaving(40, 1)],
+        [run(1, 1, 50, ended=True)],
+        [],
+        [("shutting-down", 40, 50, None)],
+    ),
+    ("the recording ends on its way out", [leaving(40, 1)], [run(1, 1, 50)], [], [("shutting-down", 40, None, None)]),
+    (
+        "where processes are not told apart, until it said that it ends",
+        [leaving(40, 1, start=0)],
+        [run(1, 1, 100, start=0)],
+        [sign(30, 1, "start"), sign(45, 1, "down")],
+        [("shutting-down", 40, 45, None)],
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("written", "processes", "signs", "expected"), [pytest.param(*c[1:], id=c[0]) for c in CONDITIONS]
+)
+def test_conditions(written: list[Row], processes: list[Row], signs: list[Row], expected: list[Any]) -> None:
+    found = conditions(written[::-1], processes, signs)
+    assert [(i.kind.value, i.from_ts, i.to_ts, i.topic) for i in found] == expected
 
 
 def test_the_first_controller_follows_nobody() -> None:
@@ -97,7 +180,7 @@ def window(partition: int, leader: int, from_ts: int, took: int, kind: str = "of
 
 def outside(partition: int, replica: int, left_ts: int, joined_ts: int | None, left_by: str = "controller") -> Row:
     of = {"topic": "t", "partition": partition, "replica": replica, "left_by": left_by}
-    return {**of, "left_ts": left_ts, "joined_ts": joined_ts}
+    return {**of, "left_ts": left_ts, "joined_ts": joined_ts, "out_of_isr_ms": joined_ts and joined_ts - left_ts}
 
 
 def test_effects_are_those_of_the_broker_and_the_time(tmp_path: Path) -> None:
@@ -112,7 +195,20 @@ def test_effects_are_those_of_the_broker_and_the_time(tmp_path: Path) -> None:
     gone = Incident(kind=IncidentKind.GONE, who=3, from_ts=10_000, to_ts=15_000)
     (row,) = with_effects(tmp_path, [gone], end_ts=100_000)
     assert row["offline"] == {"windows": 2, "partitions": 2, "longest_ms": 4_200, "open": 0}
-    assert row["short"] == {"partitions": 2, "until_ts": 21_000, "open": 0}
+    assert row["short"] == {"rows": 3, "since_ts": 9_000, "to_ts": 15_000, "partitions": 2, "until_ts": 21_000,
+                            "longest_ms": 6_500, "open": 0}  # fmt: skip
+
+
+def test_who_fell_behind_lacked_what_its_leaders_dropped(tmp_path: Path) -> None:
+    write_rows(tmp_path, "catch_up", [
+        outside(0, 3, 10_000, 20_000, "leader"), outside(0, 3, 14_500, None, "leader"),
+        outside(1, 3, 14_000, 19_000, "controller"), outside(2, 3, 9_999, 19_000, "leader"),
+    ])  # fmt: skip
+    for kind in (IncidentKind.BEHIND, IncidentKind.PAUSED):
+        behind = Incident(kind=kind, who=3, from_ts=10_000, to_ts=15_000)
+        (row,) = with_effects(tmp_path, [behind], end_ts=100_000)
+        assert row["short"] == {"rows": 2, "since_ts": 10_000, "to_ts": 15_000, "partitions": 1, "until_ts": 20_000,
+                                "longest_ms": 10_000, "open": 1}  # fmt: skip
 
 
 def test_the_worst_rows_are_those_with_the_greatest_values(tmp_path: Path) -> None:

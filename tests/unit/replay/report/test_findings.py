@@ -8,6 +8,7 @@ import pytest
 
 from broker_sim.replay.finding import Finding, Severity, Where, count, seconds, size
 from broker_sim.replay.findings import find
+from broker_sim.replay.report import figures
 from broker_sim.replay.story import story
 from tests.unit.replay.report import made_up
 
@@ -32,13 +33,14 @@ CASES = [  # words, table, filter
     ("no live leader", "windows", "window = 'offline'"),
     ("Replica 3 left and rejoined the ISR 12 times in 4 partitions", "flaps", "replica = 3 and cause = 'follower'"),
     ("Broker 1 as leader dropped several followers at once", "flaps", "leader = 1 and cause = 'leader'"),
+    ("Broker 1 (rack r1) was behind 3% of all missing replicas' time: 1 h 0 min of 30 h 30 min", "absences",
+     "replica = 1"),
     ("orders-0 flapped 12 times", "flaps", "topic = 'orders' and partition = 0"),
     ("still outside the ISR", "catch_up", "joined_ts is null"),
     ("it had to fetch 40.0 kB/s", "catch_up", "catch_up_ms > 10000 and joined_ts is not null"),
     ("1 reassignment did not finish: orders-0", "reassignments", "finish_ts is null"),
     ("2 original replicas left the ISR", "reassignments", "original_shrinks > 0"),
-    ("became under-replicated 3 times in the 2 minutes in which others moved, 1 time else", "windows",
-     "window = 'under_replicated'"),
+    ("became under-replicated 3 times in the 2 minutes in which others moved, 1 time in the ", "windows", ""),
     ("10.0 MB were copied, with 8 writes of partition states, 4 of them by leaders", "reassignments",
      "finish_ts is not null"),
     ("at the worst check 2 (900 ms, orders-3) of the 30.0 s", "measures",
@@ -54,7 +56,7 @@ CASES = [  # words, table, filter
 def test_a_finding_names_its_rows(words: str, table: str, where: str) -> None:
     finding = one(findings(), words)
     assert (finding.table, finding.filter) == (table, where)
-    assert finding.as_row()["filter"] == where and finding.rows > 0
+    assert finding.as_row()["filter"] == where and (finding.rows > 0) is ("not moved" not in finding.text)
 
 
 def test_nothing_happened() -> None:
@@ -65,6 +67,15 @@ def test_nothing_happened() -> None:
         "No partition was under-replicated.",
         "All 4 ISR changes that brokers wrote follow from the rules, to within 0 ms, and no other does.",
     ]
+
+
+def test_without_fetches_it_is_said_how_long_replicas_were_outside_and_not_that_they_were_quick() -> None:
+    leader = {"left_by": "leader", "slow": 0, "count": 3, "timed": 1, "max_ms": 800, "out_max_ms": 11_000}
+    fenced = {"left_by": "controller", "slow": 0, "count": 4, "timed": 0, "out_max_ms": 26_500}
+    found = findings(catch_up=[leader, fenced])
+    assert "1 replica caught up, each within 800 ms" in one(found, "caught up, each").text
+    assert "6 replicas came back into the ISR, after at most 26.5 s outside it" in one(found, "came back into").text
+    assert not [f for f in findings(catch_up=[fenced]) if "caught up, each" in f.text]
 
 
 def test_only_a_member_that_came_close_to_removal_is_named() -> None:
@@ -94,7 +105,26 @@ def test_seconds(ms: int | None, words: str) -> None:
     assert seconds(ms) == words
 
 
+def test_moves_are_blamed_only_where_there_are_other_minutes_and_those_are_better() -> None:
+    def told(**sums: int) -> list[Severity]:
+        found = findings(disturbed=[{"during": 6, "otherwise": 1, "moving_minutes": 2, **sums}])
+        return [f.severity for f in found if "that were not moved" in f.text]
+
+    assert told() == [Severity.WARNING]
+    assert told(otherwise=300) == [Severity.INFO], "they do as badly at other times"
+    assert told(moving_minutes=made_up.SPAN // 60_000 + 1) == [], "there is nothing to compare with"
+
+
 # -- incidents ---------------------------------------------------------------------------------------------------------
+
+
+def short(**columns: Any) -> dict[str, Any]:
+    return {**made_up.incident()["short"], **columns}
+
+
+def offline(**columns: Any) -> dict[str, Any]:
+    return {**made_up.incident()["offline"], **columns}
+
 
 STORIES = [
     (
@@ -106,7 +136,7 @@ STORIES = [
     ),
     (
         "a broker that never came back",
-        {"to_ts": None, "short": {"partitions": 2, "until_ts": None, "open": 2}},
+        {"to_ts": None, "short": short(partitions=2, until_ts=None, open=2)},
         "Broker 3 was gone from 22:14:20.0 to the end UTC: 1 partition that it led was without a leader for up to "
         "4.2 s; 2 partitions lacked its replica, 2 still at the end.",
         Severity.CRITICAL,
@@ -120,10 +150,51 @@ STORIES = [
     ),
     (
         "a broker that fell behind",
-        {"kind": "behind", "offline": None, "partitions": 10},
+        {"kind": "behind", "offline": None, "short": short(partitions=10)},
         "Broker 3 fell behind: from 22:14:20.0 UTC on leaders dropped it from the ISR of 10 partitions, and was back "
         "in all of them at 22:14:25.0. It ran, but fetched too little: look at its host and its links.",
         Severity.WARNING,
+    ),
+    (
+        "a broker that fell behind for a moment",
+        {"kind": "behind", "offline": None, "to_ts": made_up.START + 60_021, "short": short(partitions=1)},
+        "Broker 3 fell behind: from 22:14:20.0 UTC on leaders dropped it from the ISR of 1 partition, and was back "
+        "in all of them at 22:14:20.0. It ran, but fetched too little: look at its host and its links.",
+        Severity.INFO,
+    ),
+    (
+        "a broker whose replication was paused",
+        {"kind": "paused", "offline": None, "short": short(partitions=10)},
+        "Broker 3's replication was paused by a fault from 22:14:20.0 to 22:14:25.0 UTC (5.0 s): 10 partitions lacked "
+        "its replica until 22:14:30.0.",
+        Severity.WARNING,
+    ),
+    (
+        "a pause that no leader noticed, of some partitions, to the end",
+        {
+            "kind": "paused",
+            "topic": "t-0,u",
+            "offline": None,
+            "to_ts": None,
+            "short": short(rows=0, partitions=0, longest_ms=0, until_ts=None),
+        },
+        "Broker 3's replication of t-0, u was paused by a fault from 22:14:20.0 to the end UTC: no leader dropped it "
+        "from an ISR.",
+        Severity.INFO,
+    ),
+    (
+        "a long way out",
+        {"kind": "shutting-down", "offline": None, "short": None},
+        "Broker 3 was shutting down in order from 22:14:20.0 to 22:14:25.0 UTC (5.0 s): it hands over its leaders "
+        "before it ends.",
+        Severity.INFO,
+    ),
+    (
+        "a restart that nobody felt",
+        {"offline": offline(longest_ms=21), "short": short(longest_ms=400)},
+        "Broker 3 was gone from 22:14:20.0 to 22:14:25.0 UTC (5.0 s): 1 partition that it led was without a leader for "
+        "up to 21 ms; 4 partitions lacked its replica until 22:14:30.0.",
+        Severity.INFO,
     ),
     (
         "a controller that follows another",
@@ -145,6 +216,13 @@ STORIES = [
 def test_an_incident_is_one_sentence(columns: dict[str, Any], text: str, severity: Severity) -> None:
     (finding,) = story({}, {"incidents": [made_up.incident(**columns)]})
     assert (finding.text, finding.severity) == (text, severity)
+
+
+def test_a_quick_way_out_is_in_the_lanes_alone() -> None:
+    row = made_up.incident(kind="shutting-down", to_ts=made_up.START + 60_900, offline=None, short=None)
+    assert list(story({}, {"incidents": [row]})) == []
+    (lane,) = figures.lanes(figures.Span(made_up.START, made_up.START + 100_000), [3], [row])
+    assert [(p.look, p.x, p.width) for p in lane["pieces"]] == [("shutting-down", 60_000, 900)]
 
 
 def test_windows_of_an_incident_are_not_told_again() -> None:

@@ -72,8 +72,10 @@ def test_structure(page: Path) -> None:
     parsed = Page(page.read_text())
     assert parsed.open == [] and len(set(parsed.ids)) == len(parsed.ids)
     assert parsed.headings == [
-        "Findings", "Over time", "What if", "Coming back", "Reassignments", "Rules against brokers",
+        "Findings", "Who was behind", "The worst minutes", "Over time", "What if", "Coming back", "Reassignments",
+        "Rules against brokers",
     ]  # fmt: skip
+    assert len([t for t in parsed.tracks if t.get("data-membership") is not None]) == 60
     strips = [t for t in parsed.tracks if t.get("data-strip") is not None]
     assert len(strips) == 60 and len([t for t in parsed.tracks if t.get("data-flaps") is not None]) == 60
     assert {t["viewbox"].split()[2] for t in parsed.tracks if t["viewbox"]} == {str(made_up.SPAN)}
@@ -113,6 +115,15 @@ def test_what_comes_from_outside_cannot_become_markup(tmp_path: Path) -> None:
 def test_nothing_happened_and_nothing_was_replayed(tmp_path: Path) -> None:
     text = written(tmp_path, 1, **made_up.quiet_troubles(1)).read_text()
     assert "No replica left the ISR and came back." in text and "What if" not in text
+
+
+def test_who_was_behind_stands_in_tables_that_need_no_script(page: Path) -> None:
+    text = page.read_text()
+    behind = text.partition('id="behind"')[2].partition('id="worst"')[0]
+    assert '<tr data-broker="1"><td>1</td><td>r1</td><td class="n">1 h 0 min</td><td class="n">3 %</td>' in behind
+    assert "<td>r1</td>" in behind.partition("By rack")[2]
+    worst = text.partition('id="worst"')[2].partition("Over time")[0]
+    assert "orders-0" in worst and "Changes of the controller" in worst and worst.count("<tr data-brokers") == 10
 
 
 # -- figures ----------------------------------------------------------------------------------------------------------
@@ -168,6 +179,7 @@ SCRIPT = """
   const time = document.getElementById("time"), area = document.getElementById("tracks");
   const track = document.querySelector("svg.strip"), box = track.getBoundingClientRect();
   const y = box.top + 5, said = {};
+  const told = JSON.parse(document.getElementById("pointed").textContent);
   const view = () => [Number(time.dataset.from), Number(time.dataset.width), track.getAttribute("viewBox")];
   const key = name => time.dispatchEvent(new KeyboardEvent("keydown", { key: name, bubbles: true, cancelable: true }));
   const point = (type, x, id, kind) => track.dispatchEvent(new PointerEvent(type, {
@@ -192,6 +204,33 @@ SCRIPT = """
     ctrlKey: true, deltaY: -300, clientX: box.left, clientY: y, bubbles: true, cancelable: true }));
   said.wheeled = view();
   document.getElementById("all").click(); said.button = view();
+  const field = (id, text) => { const of = document.getElementById(id); of.value = text;
+    of.dispatchEvent(new Event("change")); of.dispatchEvent(new Event("input")); };
+  const seen = () => ({
+    findings: [...document.querySelectorAll("ol.findings > li[data-from]")]
+      .map(li => !li.classList.contains("elsewhere")),
+    rows: [...document.querySelectorAll("tr[data-name]")].filter(row => !row.hidden).length });
+  said.everything = seen();
+  const start = document.getElementById("since").value;
+  field("until", new Date(told.from + 3000).toISOString().slice(11, 23)); said.typed = view(); said.early = seen();
+  field("until", "nonsense"); said.nonsense = view();
+  document.getElementById("all").click();
+  field("topic", "no such"); said.other = seen(); field("topic", "");
+  said.start = start;
+  const left = () => [...document.querySelectorAll("#behind ~ .card tr[data-broker], .row[data-broker]")]
+    .filter(row => !row.hidden && row.offsetParent).map(row => row.dataset.broker);
+  const choose = (id, value) => {
+    const field = document.getElementById(id);
+    field.value = value;
+    field.dispatchEvent(new Event("input"));
+  };
+  said.brokers = left().length;
+  choose("broker", "2"); said.broker = left();
+  choose("broker", ""); choose("topic", "nowhere");
+  said.topics = [...document.querySelectorAll("tr[data-topic]")].filter(row => !row.hidden).length;
+  choose("topic", "");
+  document.querySelector("#worst ~ .card a.show").click(); said.worst = view();
+  document.getElementById("all").click();
   said.wide = document.documentElement.scrollWidth <= innerWidth;
   const out = document.createElement("pre");
   out.id = "said";
@@ -223,4 +262,11 @@ def test_zoom_works_by_keys_mouse_and_touch(page: Path, tmp_path: Path, width: i
     assert "orders-0: ISR 1, 2" in said["told"]
     assert said["pinched"][1] == pytest.approx(span / 3, rel=0.03)
     assert said["wheeled"][1] == pytest.approx(span / 3 / 2.71828, rel=0.03)
+    assert said["start"] == "22:13:20.000", "the inputs say what is shown"
+    assert said["typed"][:2] == said["nonsense"][:2] == [0, 3_000], "and change it, unless they cannot be read"
+    assert all(said["everything"]["findings"]) and said["everything"]["rows"] > 4
+    assert not any(said["early"]["findings"]) and said["early"]["rows"] == 0, "in the first seconds nothing happened"
+    assert said["other"]["rows"] == 0 and said["other"]["findings"] == said["everything"]["findings"]
+    assert (said["brokers"], said["broker"], said["topics"]) == (120, ["2", "2"], 0)
+    assert said["worst"][1] == 90_000  # the minute, and a quarter of it on each side
     assert said["wide"], "the page scrolls sideways"

@@ -232,3 +232,41 @@ def test_each_of_two_moves_in_a_row_has_what_was_copied_for_it() -> None:
 def test_what_a_gap_hides_is_neither_whole_nor_degraded() -> None:
     found = windows(LEADER, OUT, FactRow(ts=2000, kind=STATE_UNKNOWN), LEADER._replace(ts=3000, zk_version=7))
     assert found["under_replicated"] == [(1000, 2000, True)]
+
+
+# -- absences: who was missing ----------------------------------------------------------------------------------------
+
+
+def absences(*facts: FactRow) -> list[tuple[int | None, int | None, int | None, bool | None]]:
+    return [(r.replica, r.from_ts, r.to_ts, r.is_open) for r in fold(*facts) if r.table == "absences"]
+
+
+ELECTED = FactRow(ts=2500, kind="elect", replica=2, epoch=1, zk_version=3, isr=[2])
+ADDED = FactRow(ts=500, kind="assign", replicas=[1, 2, 3, 4], adding=[4], removing=[])
+
+ABSENCES = [
+    ("nobody is missing from a full ISR", [], []),
+    ("each replica has its own span", [OUT, ALONE, HALF, FULL], [(2, 2000, 3000, False), (3, 1000, 4000, False)]),
+    ("who does not come back is missing to the end", [OUT], [(3, 1000, END, True)]),
+    (
+        "another leader changes nothing for who was missing before",
+        [OUT, ELECTED],
+        [(1, 2500, END, True), (3, 1000, END, True)],
+    ),
+    ("a replica that is being added is not missed yet", [ADDED], []),
+    (
+        "a deleted topic is missed by nobody",
+        [OUT, FactRow(ts=3000, kind="delete")],
+        [(3, 1000, 3000, False)],
+    ),
+    (
+        "where nothing is known any more, it is missing still",
+        [OUT, FactRow(ts=3000, kind=STATE_UNKNOWN)],
+        [(3, 1000, 3000, True)],
+    ),
+]
+
+
+@pytest.mark.parametrize(("facts", "expected"), [pytest.param(f, e, id=name) for name, f, e in ABSENCES])
+def test_absences(facts: list[FactRow], expected: list[tuple[int | None, int | None, int | None, bool | None]]) -> None:
+    assert sorted(absences(LEADER, *facts)) == expected

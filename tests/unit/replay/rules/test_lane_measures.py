@@ -106,6 +106,14 @@ def test_without_fetches_the_isr_is_the_written_one(cu: int | None, between: tup
     assert (back.cu_min, back.cu_max) == between
 
 
+def test_without_fetches_nothing_tells_that_the_high_watermark_stood_still() -> None:
+    behind: Told = (LEADS[0], "leader", {**LEADS[2], "offset": 9, "hw": 3})
+    again: Told = (90_000, "leader", {**LEADS[2], "epoch": 1, "offset": 12, "hw": 12})
+    off = LaneRow(run=ALIVENESS_RUN, seq=-1, ts=0, ev=RULES_OFF)
+    stalls = [[o for o in said(LAG, behind, again, before=before) if o.kind == "hw_stalled"] for before in ((), (off,))]
+    assert [len(found) for found in stalls] == [1, 0]
+
+
 def test_a_leader_is_down_from_when_it_died_not_from_when_its_session_ended() -> None:
     gone = LaneRow(run=ALIVENESS_RUN, seq=900, ts=900, ev="broker_down", replica=1, done=400)
     outcomes = said(LAG, LEADS, fetch(11, 2, 0, 0), (1_000, "hw", {"hw": 0}), before=(gone,))

@@ -134,7 +134,7 @@ def chaotic_rows(seed: int, *, computed_ticks: bool, length: int) -> list[LaneRo
 @example(
     seed=3534, computed_ticks=True, window=10_000, profile="P26"
 )  # an added replica's last bytes before a stretch ends
-@settings(max_examples=12, deadline=None, phases=[Phase.explicit, Phase.reuse, Phase.generate])
+@settings(max_examples=40, deadline=None, phases=[Phase.explicit, Phase.reuse, Phase.generate])
 @given(
     seed=st.integers(0, 1 << 32),
     computed_ticks=st.booleans(),
@@ -191,3 +191,28 @@ def test_an_empty_batch_is_none() -> None:
     empty = pa.RecordBatch.from_pylist([], schema=_schema(names))
     feeder = LaneFeeder(PROFILES["P37"])
     assert [*feeder.feed(empty), *feeder.finish()] == []
+
+
+class EveryTick(Lane):
+    """As slow as can be: each tick is computed, though it may find nothing."""
+
+    def _tick_that_counts(self, due: int, until: int, period: int) -> int:
+        self._tick(due)
+        return due + period
+
+
+@settings(max_examples=25, deadline=None)
+@given(seed=st.integers(0, 1 << 32), profile=st.sampled_from(list(PROFILES)), after=st.integers(0, 60_000))
+def test_ticks_that_find_nothing_need_not_be_computed(seed: int, profile: str, after: int) -> None:
+    """Silence follows each of the rows, and the rows themselves lie far apart."""
+    rows = [row._replace(ts=T0 + (row.ts - T0) * 20) for row in chaotic_rows(seed, computed_ticks=True, length=60)]
+    rows = [row._replace(run_end=rows[-1].ts + after) if row.run_end is not None else row for row in rows]
+    outcomes = []
+    for kind in (EveryTick, Lane):
+        lane = kind(broker=BrokerId(LEADER), profile=PROFILES[profile])
+        for row in rows:
+            lane.feed(row)
+        believed = state(lane)
+        lane.finish()
+        outcomes.append((believed, lane.outcomes))
+    assert outcomes[0] == outcomes[1]

@@ -146,7 +146,7 @@ def test_recorded_kraft_runs_are_exact_and_their_logs_tell_all_that_leaders_did(
     assert broken_limits(figures) == []
     told = [run.kraft for run in figures if run.kraft is not None]
     assert [(f.run, f.changes, f.exact_changes) for f in told] == [("controllers", 132, 132), ("elr", 114, 114)]
-    assert [(f.by_leaders, f.found, f.known) for f in told] == [(51, 51, 51), (36, 36, 34)]
+    assert [(f.by_leaders, f.found, f.known_changes) for f in told] == [(51, 51, 51), (36, 36, 34)]
 
 
 def test_kraft_limits() -> None:

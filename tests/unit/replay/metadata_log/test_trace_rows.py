@@ -8,7 +8,7 @@ import pytest
 
 from broker_sim.replay.metadata_log.causes import Cause
 from broker_sim.replay.metadata_log.fold import Change, Kind
-from broker_sim.replay.metadata_log.told import EMITTED, Teller, broker_rows, config_row
+from broker_sim.replay.metadata_log.trace_rows import EMITTED, Teller, broker_rows, config_row
 from broker_sim.replay.metadata_log.words import words
 
 CREATED = Change(
@@ -68,7 +68,7 @@ def test_what_the_controller_did_within_the_epoch_reaches_the_leader_too(cause: 
 
 def test_nobody_learns_that_nobody_leads() -> None:
     rows = told(CREATED, after(cause=Cause.FENCING, isr=[], leader=-1, leader_epoch=1))[3:]
-    assert brief(rows) == [("elect", 101, 1, 1, -1, [])]
+    assert brief(rows) == [("elect", 101, 1, 1, -1, []), ("follower", 1, 1, 1, -1, None)]
 
 
 def test_a_leaders_write_that_raises_its_epoch_is_followed_by_its_leadership() -> None:
@@ -86,6 +86,7 @@ def test_a_move_that_is_complete_is_an_admission_by_the_old_leader_and_a_state_b
         ("elect", 101, 1, 1, 2, [2, 3, 4]),
         ("leader", 2, 1, 1, None, [2, 3, 4]),
         ("assign", 101, None, None, None, None),
+        ("follower", 1, 1, 1, 2, None),
     ]
     assert (rows[3]["replicas"], rows[3]["adding"]) == ([2, 3, 4], [])
 
@@ -99,13 +100,14 @@ def test_a_move_that_only_adds_is_one_write_of_the_leader() -> None:
 @pytest.mark.parametrize(("event", "ev", "value"), [(Kind.DELETED, "delete", None), (Kind.UNKNOWN, "stop", "unknown")])
 def test_what_ends_a_partition_is_told(event: str, ev: str, value: str | None) -> None:
     (row,) = told(Change(12, 120, 1, event, Cause.UNKNOWN))
+    assert brief(told(CREATED, Change(12, 120, 1, event, Cause.UNKNOWN))[4:]) == [("follower", 1, 0, None, None, None)]
     assert (row["ev"], row["role"], row.get("value")) == (ev, "controller", value)
     assert told(Change(12, 120, 1, Kind.WITHOUT_STATE, Cause.UNKNOWN)) == []
 
 
 # -- brokers and configs ----------------------------------------------------------------------------------------------
 
-PLACE: dict[str, Any] = {"offset": 5, "ts": 50, "controller": 101}
+PLACE: dict[str, Any] = {"ts": 50, "controller": 101}
 
 
 @pytest.mark.parametrize(

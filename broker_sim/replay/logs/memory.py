@@ -25,13 +25,13 @@ class State(NamedTuple):
 
 
 @dataclass(slots=True)
-class Known:
+class PartitionMemory:
     """What the facts so far tell of one partition; of versions and assignments the last `REMEMBERED`."""
 
     states: dict[int, State] = field(default_factory=dict)
     last_epoch: int = -1
     #: ids of topics that the partition was created with, and moves that were told
-    told: set[str] = field(default_factory=set)
+    announced: set[str] = field(default_factory=set)
     #: versions that a leader's row tells of
     _written: set[int] = field(default_factory=set)
     _assigned: deque[tuple[int, list[int]]] = field(default_factory=lambda: deque(maxlen=REMEMBERED))
@@ -45,8 +45,8 @@ class Known:
 
     def is_told_again(self, what: str) -> bool:
         """Whether this was told before: controllers of a quorum repeat what the log holds, each for itself."""
-        before = what in self.told
-        self.told.add(what)
+        before = what in self.announced
+        self.announced.add(what)
         return before
 
     def is_written_again(self, version: int | None) -> bool:

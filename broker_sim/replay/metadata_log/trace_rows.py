@@ -18,6 +18,8 @@ from controller.wire.trace import COLUMNS, STOP_UNKNOWN, TraceEvent
 MADE_BY: Final = "made_by"
 #: `value` of an assignment with which a topic begins.
 CREATED: Final = "created"
+#: Leader of a partition that has none.
+NOBODY: Final = -1
 #: The broker of a controller's row where nothing tells which controller it was.
 NO_CONTROLLER: Final = -1
 #: Rows of log files of the same ms have the numbers below.
@@ -41,14 +43,21 @@ class Teller:
     file: str | None = None
     rows: list[tuple[Any, ...]] = field(default_factory=list)
     _seq: int = -1
-    _leader: int = -1
+    _leader: int = NOBODY
     _leader_epoch: int = -1
 
     def feed(self, change: Change) -> None:
         """Takes the next change."""
+        if change.event == Kind.WITHOUT_STATE:
+            return
+        self._tell(change)
+        if self._leader not in (NOBODY, change.leader):
+            self._steps_down(change)
+        self._leader = NOBODY if change.leader is None else change.leader
+        self._leader_epoch = -1 if change.leader_epoch is None else change.leader_epoch
+
+    def _tell(self, change: Change) -> None:
         match change.event:
-            case Kind.WITHOUT_STATE:
-                return
             case Kind.DELETED:
                 self._by_controller(change, TraceEvent.DELETE)
             case Kind.UNKNOWN:
@@ -57,10 +66,12 @@ class Teller:
                 self._begins(change)
             case _:
                 self._changes(change)
-        if change.leader_epoch is not None:
-            self._leader, self._leader_epoch = change.leader or 0, change.leader_epoch
-        else:
-            self._leader = self._leader_epoch = -1
+
+    def _steps_down(self, change: Change) -> None:
+        """Who led learns that another does, that nobody may, or that the partition is gone. Whether it lives does not
+        matter: what it saw as the leader ends here."""
+        epochs = _epochs(change) if change.leader_epoch is not None else {"epoch": self._leader_epoch}
+        self._row(change, TraceEvent.FOLLOWER, broker=self._leader, replica=change.leader, **epochs)
 
     # -- changes -----------------------------------------------------------------------------------------------------
 
@@ -132,7 +143,7 @@ class Teller:
 
     def _row(self, change: Change, event: TraceEvent, *, role: str = "broker", **columns: Any) -> None:
         self._seq = max(self._seq + 1, first_seq(change.ts))
-        said = {
+        entry = {
             "seq": self._seq,
             "ts": change.ts,
             "ev": event.value,
@@ -143,7 +154,7 @@ class Teller:
             "file": self.file,
             **columns,
         }
-        self.rows.append(tuple(map(said.get, EMITTED)))
+        self.rows.append(tuple(map(entry.get, EMITTED)))
 
 
 def first_seq(ts: int) -> int:
@@ -202,10 +213,10 @@ RACK_KEY: Final = "broker.rack"
 
 
 def broker_rows(
-    *, offset: int, ts: int, controller: int, event: str, broker: int, epoch: int | None, rack: str | None
+    *, ts: int, controller: int, event: str, broker: int, epoch: int | None, rack: str | None
 ) -> Iterator[dict[str, Any]]:
     """A broker that was registered, fenced or unfenced, as rows."""
-    common: dict[str, Any] = {"seq": _of_offset(offset), "ts": ts, "broker": controller}
+    common: dict[str, Any] = {"seq": first_seq(ts), "ts": ts, "broker": controller}
     common |= {"role": "controller", "src": SRC_METADATA}
     if event in _ALIVE:
         value = None if epoch is None else str(epoch)
@@ -215,16 +226,12 @@ def broker_rows(
 
 
 def config_row(
-    *, offset: int, ts: int, controller: int, resource: int, name: str, key: str, value: str | None
+    *, ts: int, controller: int, resource: int, name: str, key: str, value: str | None
 ) -> dict[str, Any] | None:
     """A setting of a topic, of a broker, or (without a name) of all brokers; None for one that nothing here needs."""
     is_broker, is_topic = resource == BROKER_RESOURCE, resource == TOPIC_RESOURCE
     if key not in SETTINGS or not (is_topic or (is_broker and (not name or name.isdigit()))):
         return None
     whose = {"topic": name} if is_topic else {"replica": int(name) if name else None}
-    common = {"seq": _of_offset(offset), "ts": ts, "broker": controller, "role": "controller", "src": SRC_METADATA}
+    common = {"seq": first_seq(ts), "ts": ts, "broker": controller, "role": "controller", "src": SRC_METADATA}
     return {**common, **whose, "ev": "config", "key": key, "value": value}
-
-
-def _of_offset(offset: int) -> int:
-    return offset << 1

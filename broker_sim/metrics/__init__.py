@@ -1,0 +1,1 @@
+"""The metrics page of a broker: Kafka's names, from what the broker counts anyway."""

@@ -1,0 +1,90 @@
+"""What must hold when nothing has changed for a while, though some brokers are down: liveness in named virtual times.
+
+Calm is: no cut, no slow link, no refusal, nobody paused, the same brokers registered, the same controller in office,
+no admin work left. Then every partition with a live member in its ISR has a live leader, no dead broker is in an ISR
+beside a live one, and every live broker knows all of it.
+Source: Kafka's controller; spec controller.md §4, §5, §9; broker.md §8.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from controller.sim.cluster import Cluster
+from controller.sim.history import History
+from controller.sim.oracles import brokers
+from controller.sim.oracles.zookeeper import admin_work_is_done
+
+#: Virtual seconds of calm after which all of it holds.
+CALM_S: Final = 9.0
+
+
+class Calm:
+    """Asked now and then; remembers since when it is calm."""
+
+    def __init__(self, cluster: Cluster, history: History) -> None:
+        self._cluster, self._history = cluster, history
+        self._seen: object = None
+        self._since_s = 0.0
+        #: how often it was calm enough to look
+        self.looked = 0
+
+    def problems(self) -> Iterator[str]:
+        """What does not hold although it has been calm for long enough. Nothing while it is not."""
+        cluster, now_s = self._cluster, self._cluster.world.loop.time()
+        if (seen := self._what_counts()) is None or seen != self._seen:
+            self._seen, self._since_s = seen, now_s
+            return
+        wait_s = CALM_S + 2 * self._lag_s
+        if now_s - self._since_s < wait_s:
+            return
+        self.looked += 1
+        left = list(admin_work_is_done(cluster, self._history))
+        if left:
+            return
+        for wrong in (*self._leaders(), *self._metadata()):
+            yield f"calm for {now_s - self._since_s:.0f} s: {wrong}"
+
+    @property
+    def _lag_s(self) -> float:
+        return int(self._cluster.settings["replica.lag.time.max.ms"]) / 1000
+
+    def _what_counts(self) -> object:
+        """What must stay as it is; None while anything is disturbed."""
+        cluster = self._cluster
+        world, active = cluster.world, cluster.active_controller()
+        disks = any(disk.failing for disk in cluster.disks.values())
+        if cluster.paused or cluster.stopping or disks or world.is_disturbed or active not in cluster.controllers:
+            return None
+        running = set(cluster.brokers) & cluster.registered()
+        if running != cluster.registered() or set(cluster.brokers) != running:
+            return None
+        epochs = tuple(sorted((b, max(self._history.broker_epochs[b])) for b in running))
+        topics = tuple(sorted((topic, czxid) for topic, (czxid, _) in self._history.topics.items()))
+        sessions = tuple(sorted(world.zookeeper.sessions))
+        return epochs, topics, sessions, active, self._history.controller_epoch
+
+    def _leaders(self) -> Iterator[str]:
+        cluster = self._cluster
+        registered = cluster.registered()
+        for topic, partition in cluster.partitions():
+            state = cluster.state(topic, partition)
+            if state is None:
+                if registered & set(cluster.assignment(topic, partition)):
+                    yield f"{topic}-{partition} has no state"
+                continue
+            live = registered & set(state["isr"])
+            if live and state["leader"] not in registered:
+                yield f"{topic}-{partition} is led by {state['leader']}, alive are {sorted(live)} of its ISR"
+            if state["leader"] not in registered and state["leader"] != -1:
+                yield f"{topic}-{partition} is led by {state['leader']}, which is dead"
+            if live and set(state["isr"]) - registered:
+                yield f"{topic}-{partition} has the dead in its ISR {state['isr']}, alive are {sorted(registered)}"
+
+    def _metadata(self) -> Iterator[str]:
+        cluster = self._cluster
+        offline = {tp for tp in cluster.partitions() if not set(cluster.assignment(*tp)) <= cluster.registered()}
+        for wrong in brokers.metadata_is_zookeepers(cluster, self._history):
+            if " for offline" not in wrong or not offline:
+                yield wrong

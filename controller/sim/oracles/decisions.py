@@ -1,0 +1,152 @@
+"""What must hold of each partition state and each assignment that a controller writes: judged as it is written.
+
+A second, plain version of the elections: it takes from the controller only whom it believes alive and leaving.
+Source: Kafka 3.9 `PartitionStateMachine`, `Election`, `KafkaController`; spec controller.md §5, §6, §8.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from controller.node.process import Controller
+from controller.sim.cluster import Cluster
+from controller.sim.history import STATE_PATH, TOPIC_PATH, History, parsed
+from controller.wire.types import BrokerId, TopicPartition
+from controller.wire.zk_operations import Create, Multi, SetData, ZkOp, ZkResult
+from controller.world.simulated.zk_session import SimulatedSession
+
+NO_LEADER: Final = -1
+
+
+class Decisions:
+    """Judges each write of a controller. `broken` collects. Hang `operation` on `on_operation`."""
+
+    def __init__(self, cluster: Cluster, history: History) -> None:
+        self._cluster, self._history = cluster, history
+        #: path -> (czxid of the topic, content) as last written by anybody
+        self._states: dict[str, tuple[int, dict[str, Any]]] = {}
+        self._topics: dict[str, tuple[int, dict[str, Any]]] = {}
+        self.broken: list[str] = []
+        self.judged = 0
+
+    def operation(self, session: SimulatedSession, op: ZkOp, result: ZkResult) -> None:
+        """After each operation, those of brokers and others, too: they are what the next one starts from."""
+        if not result.ok or not isinstance(op, Multi | SetData | Create):
+            return
+        for part in op.ops if isinstance(op, Multi) else (op,):
+            if isinstance(part, SetData | Create) and (content := parsed(part.data)) is not None:
+                if match := STATE_PATH.fullmatch(part.path):
+                    self._state(session.machine, match[1], int(match[2]), part, content)
+                elif match := TOPIC_PATH.fullmatch(part.path):
+                    self._topic(session.machine, match[1], part, content)
+
+    def _controller(self, machine: str) -> Controller | None:
+        kind, _, number = machine.partition("-")
+        return self._cluster.controllers.get(int(number)) if kind == "controller" and number.isdigit() else None
+
+    # -- partition states ------------------------------------------------------------------------------------------
+
+    def _state(self, machine: str, topic: str, partition: int, op: SetData | Create, content: dict[str, Any]) -> None:
+        owner = self._cluster.world.zookeeper.tree.get(f"/brokers/topics/{topic}")
+        incarnation = owner.czxid if owner is not None else -1
+        before = self._states.get(op.path)
+        self._states[op.path] = incarnation, content
+        controller = self._controller(machine)
+        if controller is None or owner is None:
+            return
+        self.judged += 1
+        name = f"{machine} writes {topic}-{partition} as {content}"
+        if content["controller_epoch"] != self._history.controller_epoch:
+            self.broken.append(f"another controller epoch than {self._history.controller_epoch}: {name}")
+        replicas = (parsed(owner.payload) or {"partitions": {}})["partitions"].get(str(partition), [])
+        if isinstance(op, Create):
+            self._first(controller, content, replicas, TopicPartition(topic, partition), name)
+        elif before is not None and before[0] == incarnation:
+            self._next(
+                controller, before[1], content, parsed(owner.payload) or {}, TopicPartition(topic, partition), name
+            )
+
+    def _first(
+        self, controller: Controller, new: Mapping[str, Any], replicas: Sequence[int], tp: TopicPartition, name: str
+    ) -> None:
+        """All live replicas are in the ISR, the first of them leads, the epoch is 0. §5.2."""
+        live = [r for r in replicas if controller.state.is_online(BrokerId(r), tp)]
+        if new["isr"] != live or not live or new["leader"] != live[0] or new["leader_epoch"] != 0:
+            self.broken.append(f"a wrong first state: {name}, live are {live} of {replicas}")
+
+    def _next(
+        self,
+        controller: Controller,
+        old: Mapping[str, Any],
+        new: Mapping[str, Any],
+        content: Mapping[str, Any],
+        tp: TopicPartition,
+        name: str,
+    ) -> None:
+        """The epoch rises by one; the ISR only shrinks; who is elected is the first of its candidates. §5.3, §6."""
+        name = f"{name} after {old}"
+        if new["leader_epoch"] != old["leader_epoch"] + 1:
+            self.broken.append(f"the leader epoch does not rise by one: {name}")
+        leader, isr = new["leader"], new["isr"]
+        is_unclean = leader not in (NO_LEADER, *old["isr"])
+        if is_unclean:
+            if isr != [leader]:
+                self.broken.append(f"an unclean leader with others in its ISR: {name}")
+        elif not set(isr) <= set(old["isr"]):
+            self.broken.append(f"a controller lets replicas into an ISR: {name}")
+        if leader not in (NO_LEADER, old["leader"]):
+            self._elected(controller, old, new, content, tp, name, is_unclean=is_unclean)
+
+    def _elected(
+        self,
+        controller: Controller,
+        old: Mapping[str, Any],
+        new: Mapping[str, Any],
+        content: Mapping[str, Any],
+        tp: TopicPartition,
+        name: str,
+        *,
+        is_unclean: bool,
+    ) -> None:
+        state, partition = controller.state, str(tp.partition)
+        replicas = content["partitions"].get(partition, [])
+        removing = (content.get("removing_replicas") or {}).get(partition) or []
+        live = {r for r in replicas if state.is_registered_with_good_dir(BrokerId(r), tp)}
+        candidates = live if is_unclean else live & set(old["isr"])
+        leaving = {int(b) for b in state.shutting_down}
+        orders = [
+            [r for r in replicas if r in candidates],
+            [r for r in replicas if r in candidates - leaving],
+            [r for r in replicas if r in candidates and r not in removing],
+        ]
+        allowed = {order[0] for order in orders if order}
+        if new["leader"] not in allowed:
+            self.broken.append(f"the wrong one is elected, {sorted(allowed)} may be: {name}, live {sorted(live)}")
+        dead = {r for r in new["isr"] if r not in live}
+        if dead and old["leader"] not in live:
+            self.broken.append(f"an election leaves the dead {sorted(dead)} in the ISR: {name}")
+
+    # -- assignments -----------------------------------------------------------------------------------------------
+
+    def _topic(self, machine: str, topic: str, op: SetData | Create, content: dict[str, Any]) -> None:
+        """A topic keeps its id and its other partitions; what moves was asked for. §8."""
+        znode = self._cluster.world.zookeeper.tree.get(op.path)
+        czxid = znode.czxid if znode is not None else -1
+        before = self._topics.get(topic)
+        self._topics[topic] = czxid, content
+        if before is None or before[0] != czxid or self._controller(machine) is None:
+            return
+        self.judged += 1
+        earlier = before[1]
+        name = f"{machine} writes {topic} as {content} after {earlier}"
+        if content.get("topic_id") != earlier.get("topic_id"):
+            self.broken.append(f"a topic loses its id: {name}")
+        if not earlier["partitions"].keys() <= content["partitions"].keys():
+            self.broken.append(f"a topic loses partitions: {name}")
+        for number, replicas in earlier["partitions"].items():
+            adding = set((content.get("adding_replicas") or {}).get(number) or ())
+            was_adding = set((earlier.get("adding_replicas") or {}).get(number) or ())
+            grown = set(content["partitions"].get(number, replicas)) - set(replicas)
+            if grown - adding - was_adding:
+                self.broken.append(f"{topic}-{number} gets replicas {sorted(grown)} that are not added: {name}")

@@ -1,0 +1,191 @@
+"""What the brokers' own APIs tell of any cluster, Kafka's or kwob's, put on the board again and again.
+
+Reads only. What a cluster is too old to answer, or refuses, is left out and said once (`notes`). Source of every row:
+Metadata, DescribeLogDirs, ListPartitionReassignments, DescribeConfigs, ListGroups, OffsetFetch, ListOffsets.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+from controller.admin.cluster.client import AdminClient
+from controller.admin.cluster.failures import ClusterUnreachable, Refused, ToolFailure
+from controller.admin.cluster.log_dirs import describe_log_dirs
+from controller.admin.cluster.offsets import offsets_at
+from controller.admin.cluster.queries import (
+    ConfigResourceType,
+    TopicInfo,
+    all_topics,
+    describe_configs,
+    list_reassignments,
+)
+from controller.admin.groups.queries import committed_offsets, describe_group, list_groups
+from controller.admin.reassignment.progress import watch
+from controller.ui.board import Board
+from controller.wire.errors import KafkaError
+from controller.wire.types import NO_LEADER, BrokerId
+
+#: Seconds between looks, at least; a look that takes long is followed by a pause of that many times its length.
+_TOPICS_S, _DISKS_S, _GROUPS_S, _MOVES_S, _PAUSE_FACTOR = 0.5, 3.0, 2.0, 1.0, 2.0
+#: Groups that are described; a cluster may have tens of thousands.
+GROUPS_MAX: Final = 200
+_LATEST: Final = -1
+_THROTTLES: Final = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
+
+
+class ClusterLooks:
+    """Looks at one cluster until it is cancelled."""
+
+    def __init__(self, admin: AdminClient, board: Board) -> None:
+        self._admin, self._board = admin, board
+        self._topics: dict[str, TopicInfo] = {}
+        self._notes: dict[str, str] = {}
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            for look, every_s in (
+                (self.topics, _TOPICS_S),
+                (self.disks, _DISKS_S),
+                (self.groups, _GROUPS_S),
+                (self.moves, _MOVES_S),
+            ):
+                tasks.create_task(self._again_and_again(look, every_s))
+
+    async def _again_and_again(self, look: Callable[[], Awaitable[None]], every_s: float) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            started_s = loop.time()
+            try:
+                await look()
+                self._note(look.__name__, None)
+            except (ClusterUnreachable, ToolFailure, KafkaError, OSError, TimeoutError) as error:
+                self._note(look.__name__, str(error) or type(error).__name__)
+            await asyncio.sleep(max(every_s, _PAUSE_FACTOR * (loop.time() - started_s)))
+
+    def _note(self, about: str, text: str | None) -> None:
+        if text is None:
+            self._notes.pop(about, None)
+        else:
+            self._notes[about] = text
+        self._board.put("notes", self._notes)
+
+    async def topics(self) -> None:
+        """Brokers, controller, and each partition's leader, replicas and ISR."""
+        nodes = await self._admin.brokers()
+        self._board.put(
+            "brokers", {str(n.broker_id): {"host": n.host, "port": n.port, "rack": n.rack} for n in nodes.values()}
+        )
+        self._board.put("controller", self._admin.controller)
+        found = {topic.name: topic for topic in await all_topics(self._admin)}
+        for name in self._topics.keys() - found.keys():
+            self._board.put(f"topic:{name}", None)
+        for name, topic in found.items():
+            if self._topics.get(name) != topic:
+                self._board.put(f"topic:{name}", [_partition(p) for p in topic.partitions])
+        self._topics = found
+        self._board.put("read", True)
+
+    async def disks(self) -> None:
+        """The log directories of each broker that answers."""
+        await asyncio.gather(*(self._disks_of(broker_id) for broker_id in await self._admin.brokers()))
+
+    async def _disks_of(self, broker_id: BrokerId) -> None:
+        """Nothing new of a broker that does not answer."""
+        with contextlib.suppress(KafkaError, ToolFailure, OSError, TimeoutError):
+            dirs = (await describe_log_dirs(self._admin, [broker_id]))[broker_id]
+            rows = [
+                {
+                    "path": each.path,
+                    "replicas": len(each.replicas),
+                    "bytes": sum(replica.size_bytes for replica in each.replicas),
+                    "total": each.total_bytes,
+                    "usable": each.usable_bytes,
+                    "error": str(each.error) if each.error is not None else None,
+                }
+                for each in dirs
+            ]
+            self._board.put(f"disks:{broker_id}", rows)
+
+    async def moves(self) -> None:
+        """What is being reassigned: how far, how fast, what each partition waits for, and the throttles."""
+        running = await list_reassignments(self._admin)
+        if not running:
+            self._board.put("moves", None)
+            return
+        partitions = {
+            str(tp): [list(r.replicas), list(r.adding_replicas), list(r.removing_replicas)] for tp, r in running.items()
+        }
+        throttles = await self._throttles()
+        async for seen in watch(self._admin, every_s=_MOVES_S):
+            still_moving = seen.partitions_total - seen.partitions_done
+            self._board.put(
+                "moves",
+                {
+                    "partitions": partitions,
+                    "left": still_moving,
+                    "done": seen.partitions_done,
+                    "bytes_done": seen.bytes_done,
+                    "bytes_total": seen.bytes_total,
+                    "bytes_per_s": seen.bytes_per_s,
+                    "seconds_left": seen.seconds_left,
+                    "throttles": throttles,
+                    "waits_for": list(seen.waits_for[:_WAITS_SHOWN]),
+                },
+            )
+        self._board.put("moves", None)
+
+    async def _throttles(self) -> dict[str, dict[str, int]]:
+        """The rates in bytes per second that are set, by broker and name."""
+        names = [str(broker_id) for broker_id in await self._admin.brokers()]
+        try:
+            entries = await describe_configs(self._admin, ConfigResourceType.BROKER, names)
+        except (KafkaError, ToolFailure, OSError, TimeoutError):
+            return {}
+        rates = {
+            broker: {e.name: int(e.value) for e in rows if e.name in _THROTTLES and e.value and e.value.isdigit()}
+            for broker, rows in entries.items()
+        }
+        return {broker: row for broker, row in rates.items() if row}
+
+    async def groups(self) -> None:
+        """Consumer groups with their members and lag."""
+        listed = await list_groups(self._admin)
+        rows = {}
+        for name in list(listed)[:GROUPS_MAX]:
+            try:
+                rows[name] = await self._group(name)
+            except (Refused, ToolFailure):
+                rows[name] = {"state": listed[name].state, "members": None, "lag": None, "partitions": {}}
+        self._board.put("groups", {"count": len(listed), "rows": rows})
+
+    async def _group(self, name: str) -> dict[str, Any]:
+        group = await describe_group(self._admin, name)
+        committed = {
+            tp: offset
+            for tp, offset in (await committed_offsets(self._admin, group)).items()
+            if tp.topic in self._topics
+        }
+        led = {tp: offset for tp, offset in committed.items() if self._has_leader(tp.topic, tp.partition)}
+        ends = await offsets_at(self._admin, list(led), _LATEST) if led else {}
+        lags = {str(tp): max(0, ends[tp] - offset) for tp, offset in led.items()}
+        return {
+            "state": group.state,
+            "members": len(group.members),
+            "lag": sum(lags.values()) if lags else None,
+            "partitions": lags,
+        }
+
+    def _has_leader(self, topic: str, number: int) -> bool:
+        return any(p.partition == number and p.leader is not None for p in self._topics[topic].partitions)
+
+
+_WAITS_SHOWN: Final = 50
+
+
+def _partition(partition: Any) -> list[Any]:
+    leader: BrokerId | int = NO_LEADER if partition.leader is None else partition.leader
+    return [leader, list(partition.replicas), list(partition.isr), partition.leader_epoch]

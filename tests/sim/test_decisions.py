@@ -1,0 +1,124 @@
+"""The plain version of the elections: a controller's writes in, complaints out; none for a sound controller."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from controller.sim.oracles.decisions import Decisions
+from controller.wire.zk_operations import Create, SetData, ZkCode, ZkResult
+from controller.world.simulated.znode_tree import ZnodeTree
+
+pytestmark = pytest.mark.sim
+TOPIC = "/brokers/topics/t"
+STATE = f"{TOPIC}/partitions/0/state"
+State = tuple[int, int, list[int]]  # leader, leader epoch, ISR
+
+
+def state(leader: int, epoch: int, isr: list[int], controller_epoch: int = 3) -> bytes:
+    return json.dumps(
+        {"leader": leader, "leader_epoch": epoch, "isr": isr, "controller_epoch": controller_epoch}
+    ).encode()
+
+
+def topic(partitions: dict[str, list[int]], *, adding: dict[str, list[int]] | None = None, id_: str = "x") -> bytes:
+    content = {"partitions": partitions, "adding_replicas": adding or {}, "removing_replicas": {}, "topic_id": id_}
+    return json.dumps(content).encode()
+
+
+class Scene:
+    """`t-0` on 1, 2 and 3; controller 1001 is in office; `dead` brokers are down, `leaving` shut down."""
+
+    def __init__(self, dead: set[int] | None = None, leaving: set[int] | None = None) -> None:
+        down, going = dead or set(), leaving or set()
+        view = SimpleNamespace(
+            is_registered_with_good_dir=lambda b, tp: b not in down,
+            is_online=lambda b, tp: b not in down | going,
+            shutting_down=going,
+        )
+        self.tree = ZnodeTree()
+        cluster: Any = SimpleNamespace(
+            world=SimpleNamespace(zookeeper=SimpleNamespace(tree=self.tree)),
+            controllers={1001: SimpleNamespace(state=view)},
+        )
+        history: Any = SimpleNamespace(controller_epoch=3)
+        self.decisions = Decisions(cluster, history)
+        for path in ("/brokers", "/brokers/topics"):
+            self.tree.write(Create(path), session=1, now_ms=0)
+        self.write("operator", Create(TOPIC, topic({"0": [1, 2, 3]})))
+        for path in (f"{TOPIC}/partitions", f"{TOPIC}/partitions/0"):
+            self.tree.write(Create(path), session=1, now_ms=0)
+
+    def write(self, machine: str, op: Create | SetData) -> None:
+        assert self.tree.write(op, session=1, now_ms=0).result.ok
+        session: Any = SimpleNamespace(machine=machine)
+        self.decisions.operation(session, op, ZkResult(ZkCode.OK))
+
+    def after(self, first: State, then: State) -> list[str]:
+        self.write("operator", Create(STATE, state(*first)))
+        self.write("controller-1001", SetData(STATE, state(*then)))
+        return self.decisions.broken
+
+
+#: (what, the dead, those that shut down, before, after, a part of the complaint)
+CASES: list[tuple[str, set[int], set[int], State, State, str]] = [
+    ("the next in the order is elected", {1}, set(), (1, 4, [1, 3, 2]), (2, 5, [3, 2]), ""),
+    ("the order of the ISR counts for nothing", {1}, set(), (1, 4, [1, 3, 2]), (3, 5, [3, 2]), "wrong one is elected"),
+    ("the preferred one leads again", set(), set(), (2, 4, [2, 1]), (1, 5, [2, 1]), ""),
+    ("nobody is left", {1}, set(), (1, 4, [1]), (-1, 5, [1]), ""),
+    ("a member is dropped", {3}, set(), (1, 4, [1, 2, 3]), (1, 5, [1, 2]), ""),
+    ("an epoch that stands still", {3}, set(), (1, 4, [1, 2, 3]), (1, 4, [1, 2]), "does not rise by one"),
+    ("an epoch that leaps", {3}, set(), (1, 4, [1, 2, 3]), (1, 6, [1, 2]), "does not rise by one"),
+    ("a controller lets nobody in", set(), set(), (1, 4, [1]), (1, 5, [1, 2]), "lets replicas into an ISR"),
+    ("the dead stay", {1, 3}, set(), (1, 4, [1, 2, 3]), (2, 5, [2, 3]), "leaves the dead [3]"),
+    ("an unclean leader is alone", {1}, set(), (-1, 4, [1]), (2, 5, [2]), ""),
+    ("an unclean leader with company", {1}, set(), (-1, 4, [1]), (2, 5, [2, 1]), "unclean leader with others"),
+    ("who shuts down is passed over", set(), {1, 2}, (1, 4, [1, 2, 3]), (3, 5, [3]), ""),
+    ("who is dead is elected", {2}, set(), (1, 4, [1, 2, 3]), (2, 5, [2, 3]), "wrong one is elected"),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case[0] for case in CASES])
+def test_the_next_state(case: Any) -> None:
+    _, dead, leaving, before, after, complaint = case
+    broken = Scene(dead, leaving).after(before, after)
+    assert any(complaint in line for line in broken) if complaint else not broken, broken
+
+
+@pytest.mark.parametrize(
+    ("first", "complaint"),
+    [((2, 0, [2, 3]), ""), ((3, 0, [2, 3]), "wrong"), ((2, 0, [1, 2, 3]), "wrong"), ((2, 1, [2, 3]), "wrong")],
+)
+def test_the_first_state(first: State, complaint: str) -> None:
+    scene = Scene(dead={1})
+    scene.write("controller-1001", Create(STATE, state(*first)))
+    assert [complaint in line for line in scene.decisions.broken] == ([True] if complaint else [])
+
+
+def test_what_brokers_write_is_theirs() -> None:
+    scene = Scene()
+    scene.write("operator", Create(STATE, state(1, 4, [1])))
+    scene.write("broker-1", SetData(STATE, state(1, 4, [1, 2])))
+    assert not scene.decisions.broken and not scene.decisions.judged
+    scene.write("controller-1001", SetData(STATE, state(1, 5, [1, 2], controller_epoch=2)))
+    assert ["another controller epoch" in line for line in scene.decisions.broken] == [True]
+
+
+@pytest.mark.parametrize(
+    ("then", "complaint"),
+    [
+        (topic({"0": [3, 1, 2], "1": [1]}, adding={"0": []}), ""),
+        (topic({"0": [1, 2, 3, 4], "1": [1]}, adding={"0": [4]}), ""),
+        (topic({"0": [1, 2, 3, 4], "1": [1]}), "that are not added"),
+        (topic({"0": [1, 2, 3]}), "loses partitions"),
+        (topic({"0": [1, 2, 3], "1": [1]}, id_="y"), "loses its id"),
+    ],
+)
+def test_assignments(then: bytes, complaint: str) -> None:
+    scene = Scene()
+    scene.write("operator", SetData(TOPIC, topic({"0": [1, 2, 3], "1": [1]})))
+    scene.write("controller-1001", SetData(TOPIC, then))
+    assert [complaint in line for line in scene.decisions.broken] == ([True] if complaint else [])

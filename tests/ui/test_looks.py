@@ -1,0 +1,136 @@
+"""What the page is told of a cluster: the same as the cluster's own tools say, and notes for what it cannot answer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, Producer
+
+from controller.admin.cluster.client import AdminClient, Timeouts
+from controller.embedded.handles import KafkaCluster
+from controller.ui.board import Board
+from controller.ui.cluster_looks import ClusterLooks
+from controller.world.real.net import TcpNetwork
+
+QUICK = Timeouts(request_s=2.0, call_s=3.0, bootstrap_s=2.0)
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[KafkaCluster]:
+    with KafkaCluster(brokers=3, racks=["a", "b", "c"]) as running:
+        yield running
+
+
+def look(cluster: KafkaCluster, *names: str, until: Callable[[Board], bool] = lambda board: True) -> Board:
+    """The board after these looks, repeated until it holds."""
+
+    async def work() -> Board:
+        board = Board()
+        async with AdminClient(TcpNetwork(), cluster.bootstrap_servers, timeouts=QUICK) as admin:
+            looks = ClusterLooks(admin, board)
+            async with asyncio.timeout(20):
+                while True:
+                    for name in names:
+                        await getattr(looks, name)()
+                    if until(board):
+                        return board
+                    await asyncio.sleep(0.05)
+
+    return asyncio.run(work())
+
+
+def test_brokers_topics_and_disks(cluster: KafkaCluster) -> None:
+    cluster.create_topic("orders", replicas={0: [1, 2], 1: [2, 3]})
+    board = look(cluster, "topics", "disks")
+    assert {id_: row["rack"] for id_, row in board.get("brokers").items()} == {"1": "a", "2": "b", "3": "c"}
+    rows = board.get("topic:orders")
+    assert [row[1] for row in rows] == [[1, 2], [2, 3]]
+    assert [row[0] for row in rows] == [cluster.leader("orders", n) for n in (0, 1)]
+    assert [sorted(row[2]) for row in rows] == [sorted(cluster.isr("orders", n)) for n in (0, 1)]
+    assert [sum(d["replicas"] for d in board.get(f"disks:{n}")) for n in (1, 2, 3)] == [1, 2, 1]
+    assert board.get("controller") in (1, 2, 3)
+
+
+def test_a_topic_that_is_deleted_is_gone(cluster: KafkaCluster) -> None:
+    async def work() -> None:
+        board = Board()
+        async with AdminClient(TcpNetwork(), cluster.bootstrap_servers, timeouts=QUICK) as admin:
+            from controller.admin.cluster.queries import delete_topics
+
+            looks = ClusterLooks(admin, board)
+            await looks.topics()
+            assert board.get("topic:gone") is not None
+            await delete_topics(admin, ["gone"])
+            async with asyncio.timeout(20):
+                while board.get("topic:gone") is not None:
+                    await looks.topics()
+                    await asyncio.sleep(0.05)
+
+    cluster.create_topic("gone")
+    asyncio.run(work())
+
+
+def test_groups_with_their_lag(cluster: KafkaCluster) -> None:
+    cluster.create_topic("lag", partitions=2)
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "acks": "all"})
+    for number in range(10):
+        producer.produce("lag", b"x", partition=number % 2)
+    assert producer.flush(10) == 0
+    consumer = Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": "readers",
+                         "auto.offset.reset": "earliest", "enable.auto.commit": False})  # fmt: skip
+    consumer.subscribe(["lag"])
+    messages: list[Any] = []
+    while len(messages) < 10:
+        messages += consumer.consume(10 - len(messages), timeout=5)
+    first = next(m for m in messages if m.partition() == 0 and m.offset() == 1)
+    consumer.commit(message=first, asynchronous=False)
+    row = look(cluster, "topics", "groups").get("groups")["rows"]["readers"]
+    assert (row["state"], row["members"], row["lag"], row["partitions"]) == ("Stable", 1, 3, {"lag-0": 3})
+    consumer.close()
+
+
+def test_a_move_with_what_it_waits_for(cluster: KafkaCluster) -> None:
+    cluster.create_topic("moved", replicas={0: [1]})
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "acks": "1"})
+    producer.produce("moved", b"x" * 100_000)
+    assert producer.flush(10) == 0
+    paused = cluster.pause_replication(3)
+    cluster.reassign("moved", {0: [3]})
+
+    async def work() -> Any:
+        board = Board()
+        async with AdminClient(TcpNetwork(), cluster.bootstrap_servers, timeouts=QUICK) as admin:
+            watching = asyncio.ensure_future(ClusterLooks(admin, board).moves())
+            async with asyncio.timeout(20):
+                while not (board.get("moves") or {}).get("waits_for"):
+                    await board.wait(board.version, 5)
+                seen = board.get("moves")
+                await asyncio.to_thread(cluster.heal, paused)
+                await watching
+        return seen, board.get("moves")
+
+    during, after = asyncio.run(work())
+    assert during["partitions"] == {"moved-0": [[3, 1], [3], [1]]} and during["left"] == 1
+    assert during["bytes_total"] > during["bytes_done"] == 0
+    assert "moved-0 waits for broker 3" in during["waits_for"][0]
+    assert after is None and cluster.isr("moved") == {3}
+
+
+def test_a_cluster_that_is_away_is_a_note() -> None:
+    async def work() -> list[Any]:
+        board, seen = Board(), list[Any]()
+        async with AdminClient(TcpNetwork(), "127.0.0.1:1", timeouts=QUICK) as admin:
+            looking = asyncio.ensure_future(ClusterLooks(admin, board).run())
+            async with asyncio.timeout(20):
+                while not board.get("notes"):
+                    await board.wait(board.version, 5)
+            seen.append(board.get("notes"))
+            looking.cancel()
+            await asyncio.gather(looking, return_exceptions=True)
+        return seen
+
+    (notes,) = asyncio.run(work())
+    assert any("127.0.0.1:1" in text or "node" in text for text in notes.values()), notes

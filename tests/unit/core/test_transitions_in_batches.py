@@ -1,0 +1,107 @@
+"""What the state machines did is said batch by batch, as values: the whole life of a topic, and a failover."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from controller.core.transitions import PARTITION_TRANSITIONS, REPLICA_TRANSITIONS, PartitionState, ReplicaState
+from controller.wire import log_events as ev
+from controller.wire.znodes import DeleteTopicsTopicZNode
+
+
+def batches(world: Any) -> list[tuple[list[int | None], dict[str, int]]]:
+    """Of each batch: the brokers of its replicas ([None]: it is of partitions), and its counts."""
+    found = []
+    for effect in world.transitions:
+        counts: dict[str, int] = {}
+        for each in effect.done:
+            for what, number in each.counts().items():
+                counts[what] = counts.get(what, 0) + number
+        found.append(([each.replica for each in effect.done], counts))
+    return found
+
+
+@pytest.fixture(name="cluster")
+def of_three(world: Any) -> Any:
+    world.broker_starts(1, 2, 3)
+    world.start()
+    world.transitions.clear()
+    return world
+
+
+def test_a_new_topic_goes_through_both_machines(cluster: Any) -> None:
+    cluster.topic("orders", p0=(1, 2), p1=(2, 3))
+    cluster.run()
+    assert batches(cluster) == [
+        ([None], {"NonExistentPartition -> NewPartition": 2}),
+        ([1, 2, 3], {"NonExistentReplica -> NewReplica": 4}),
+        ([None], {"NewPartition -> OnlinePartition": 2}),
+        ([1, 2, 3], {"NewReplica -> OnlineReplica": 4}),
+    ]
+    (last,) = cluster.transitions[-1:]
+    assert [(str(tp), a, b) for tp, a, b in last.done[0].singles()] == [("orders-0", "NewReplica", "OnlineReplica")]
+
+
+def test_a_broker_dies_and_a_mixed_batch_tells_each_origin(cluster: Any) -> None:
+    cluster.topic("orders", p0=(1, 2), p1=(2, 1))
+    cluster.topic("alone", p0=(3,))
+    cluster.run()
+    cluster.transitions.clear()
+    cluster.broker_dies(3)
+    cluster.run()
+    cluster.broker_dies(1)
+    cluster.run()
+    assert batches(cluster) == [
+        ([None], {"OnlinePartition -> OfflinePartition": 1}),
+        ([3], {"OnlineReplica -> OfflineReplica": 1}),
+        ([None], {"OnlinePartition -> OfflinePartition": 1, "OfflinePartition -> OfflinePartition": 1}),
+        ([None], {"OfflinePartition -> OnlinePartition": 1}),
+        ([1], {"OnlineReplica -> OfflineReplica": 2}),
+    ]
+
+
+def test_a_deletion_ends_in_no_state(cluster: Any) -> None:
+    cluster.topic("orders", p0=(1, 2))
+    cluster.run()
+    cluster.transitions.clear()
+    cluster.make(DeleteTopicsTopicZNode.path("orders"))
+    cluster.run()
+    said = [what for _, counts in batches(cluster) for what in counts]
+    replicas = [what for what in said if "Replica" in what]
+    assert replicas == [
+        "OnlineReplica -> OfflineReplica",
+        "OfflineReplica -> ReplicaDeletionStarted",
+        "ReplicaDeletionStarted -> ReplicaDeletionSuccessful",
+        "ReplicaDeletionStarted -> ReplicaDeletionSuccessful",
+        "ReplicaDeletionSuccessful -> NonExistentReplica",
+    ]
+    assert [what for what in said if what not in replicas] == [
+        "OnlinePartition -> OfflinePartition",
+        "OfflinePartition -> NonExistentPartition",
+    ]
+
+
+def test_a_failover_says_what_it_begins_with(cluster: Any) -> None:
+    cluster.topic("orders", p0=(1, 2), p1=(3,))
+    cluster.run()
+    cluster.broker_dies(3)
+    cluster.logs.clear()
+    cluster.new_controller()
+    cluster.start()
+    said = [dict(log.fields) for log in cluster.logs if log.event == ev.STATES_INITIALIZED]
+    assert said == [
+        {"replicas": {"OnlineReplica": 2, "ReplicaDeletionIneligible": 1}},
+        {"partitions": {"OnlinePartition": 1, "OfflinePartition": 1}},
+    ]
+
+
+def test_states_have_kafkas_names() -> None:
+    names = [state.kafka_name for table in (PARTITION_TRANSITIONS, REPLICA_TRANSITIONS) for state in table]
+    assert set(names) == {
+        *("NonExistentPartition", "NewPartition", "OnlinePartition", "OfflinePartition"),
+        *("NonExistentReplica", "NewReplica", "OnlineReplica", "OfflineReplica"),
+        *("ReplicaDeletionStarted", "ReplicaDeletionSuccessful", "ReplicaDeletionIneligible"),
+    }
+    assert len(names) == len(PartitionState) + len(ReplicaState)

@@ -1,0 +1,104 @@
+"""What `kwob up --like` makes of a cluster file, and what it refuses."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from controller.local.cluster_file import ClusterError
+from controller.local.like import RECORD_BYTES, differs, likeness, parse_scale, read_like
+from controller.local.plan import plan_cluster
+from controller.wire.cluster_file import parse
+from controller.wire.types import TopicPartition
+
+FILE = """
+mode: kraft
+configs: {replica.lag.time.max.ms: "4000", no.such.thing: "1"}
+brokers:
+  - {id: 7, rack: a, log_dirs: [{path: /a}, {path: /b}], configs: {leader.replication.throttled.rate: "5"}}
+  - {id: 3, rack: b}
+  - {id: 901}
+topics:
+  orders:
+    configs: {min.insync.replicas: "2", no.such.override: "true", retention.ms: "never"}
+    partitions:
+      - {replicas: [7, 3], bytes: 3000000, isr: [3], leader: 3}
+      - {replicas: [3, 7, 901], adding_replicas: [901], bytes: 499000}
+      - [3, 7]
+  __consumer_offsets: {partitions: [[3]]}
+"""
+
+
+def test_topics_and_their_data_are_those_of_the_file_at_its_scale() -> None:
+    made = likeness(parse(FILE), Fraction(1, 1000))
+    (orders,) = made.topics
+    assert orders.replicas == ((7, 3), (3, 7), (3, 7))
+    assert made.records == {TopicPartition("orders", 0): 3}
+    assert made.bytes == 3 * 2 * RECORD_BYTES
+    assert dict(orders.configs) == {"min.insync.replicas": "2"}
+    whole = likeness(parse(FILE), Fraction(1))
+    assert whole.records[TopicPartition("orders", 1)] == 499
+    assert not likeness(parse(FILE), Fraction(0)).records
+
+
+def test_brokers_keep_their_ids_and_racks_and_controllers_get_others() -> None:
+    made = likeness(parse(FILE), Fraction(1))
+    assert list(made.brokers.items()) == [(7, "a"), (3, "b"), (901, "unknown")]
+    assert (made.log_dirs, made.settings) == (2, ("replica.lag.time.max.ms=4000",))
+    assert made.broker_configs == {7: {"leader.replication.throttled.rate": "5"}}
+    plan = plan_cluster(
+        data=Path("d"), brokers=3, controllers=2, racks=list(made.brokers.values()),
+        ports=range(3), zookeeper_port=1, ids=list(made.brokers),
+    )  # fmt: skip
+    assert [(b.broker_id, b.rack) for b in plan.brokers] == [(7, "a"), (3, "b"), (901, "unknown")]
+    assert plan.controller_ids == (902, 903)
+
+
+def test_what_differs_from_the_file_is_said() -> None:
+    told = " / ".join(likeness(parse(FILE), Fraction(1)).remarks)
+    for words in ("KRaft", "no.such.thing", "broker 901", "__consumer_offsets", "1 partitions are being moved",
+                  "no.such.override is not known", "retention.ms left out"):  # fmt: skip
+        assert words in told
+
+
+@pytest.mark.parametrize(
+    ("text", "scale"), [("1/1000", Fraction(1, 1000)), ("0.5", Fraction(1, 2)), ("0", Fraction(0))]
+)
+def test_a_scale(text: str, scale: Fraction) -> None:
+    assert parse_scale(text) == scale
+
+
+@pytest.mark.parametrize("text", ["2", "-1", "1/0", "all", ""])
+def test_a_scale_that_is_none(text: str) -> None:
+    with pytest.raises((ValueError, ZeroDivisionError)):
+        parse_scale(text)
+
+
+def test_more_than_the_disk_holds_is_refused_before_anything_starts(tmp_path: Path) -> None:
+    file = tmp_path / "c.yaml"
+    file.write_text("brokers: [{id: 1}]\ntopics: {t: {partitions: [{replicas: [1], bytes: 8000000000}]}}")
+    with pytest.raises(ClusterError, match=r"needs 8,000,000,000 bytes .* --scale 1/4 would fit"):
+        read_like(file, Fraction(1), free_bytes=(1 << 30) + 2_000_000_000)
+    with pytest.raises(ClusterError, match="no share of it fits"):
+        read_like(file, Fraction(1), free_bytes=5)
+    assert read_like(file, Fraction(1, 4), free_bytes=(1 << 30) + 2_000_000_000).bytes == 2_000_000_000
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [("brokers: [", "not YAML"), ("brokers: []", "at least 1"), ("brokers: [{id: 1, disks: 3}]", "not known")],
+)
+def test_a_file_that_is_none(tmp_path: Path, text: str, words: str) -> None:
+    (tmp_path / "c.yaml").write_text(text)
+    with pytest.raises(ClusterError, match=words):
+        read_like(tmp_path / "c.yaml", Fraction(1), free_bytes=1 << 40)
+    with pytest.raises(ClusterError, match="cannot be read"):
+        read_like(tmp_path / "none.yaml", Fraction(1), free_bytes=1 << 40)
+
+
+def test_a_folder_of_other_brokers_is_another_cluster() -> None:
+    made = likeness(parse(FILE), Fraction(1))
+    assert differs(made, [901, 3, 7]) is None
+    assert differs(made, [1, 2, 3]) == "brokers 1, 2, 3 are there, and the file has 7, 3, 901"

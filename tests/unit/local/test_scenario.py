@@ -1,0 +1,221 @@
+"""`kwob scenario`: what a file may say, what each part becomes, in which order it is played, and how it is judged."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from controller.local import cluster, cluster_file
+from controller.local.plan import plan_cluster
+from controller.local.scenario import command
+from controller.local.scenario.commands import Commands, Ended
+from controller.local.scenario.file import ClusterPart, Expect, LoadPart, TopicPart, parse
+from controller.local.scenario.play import Played, Player, judge_loads
+from controller.wire.fault_rows import FaultError
+
+DOCUMENTED = Path(__file__).resolve().parents[3] / "docs" / "scenarios.md"
+WHOLE = """
+cluster: {brokers: 2, controllers: 2, racks: "a, b", settings: {auto.create.topics.enable: false}}
+topics:
+  - {topic: orders, partitions: 2, replication_factor: 2, configs: {min.insync.replicas: 1}}
+load:
+  - {topic: orders, rate: 50, at: 1s, for: 4s, acks: 1}
+  - {topic: [orders, other], groups: 0}
+faults:
+  - {at: 2s, for: 3s, fault: kill, rack: b}
+steps:
+  - {at: 6s, do: kill_controller, controller: active}
+  - {do: stop_broker, broker: 2}
+  - {do: wait, until: "leader,no-moves", timeout: 2m}
+  - {do: check}
+  - {do: run, command: kwob topics --delete --topic 'two words'}
+expect: {missing: 0, pause: 1500ms}
+"""
+
+
+def test_each_part_is_a_command_that_one_could_type() -> None:
+    scenario = parse(WHOLE, "f.yaml")
+    assert scenario.cluster is not None
+    assert " ".join(scenario.cluster.words()) == (
+        "up --brokers 2 --controllers 2 --log-dirs 1 --bootstrap-port 9092 --zookeeper-port 2181 --racks a,b "
+        "--override auto.create.topics.enable=false"
+    )
+    assert " ".join(scenario.topics[0].words()) == (
+        "topics --create --if-not-exists --topic orders --partitions 2 --replication-factor 2 "
+        "--config min.insync.replicas=1"
+    )
+    first, second = (" ".join(load.words()) for load in scenario.load)
+    assert first.startswith("load --topic orders --rate 50.0 ") and first.endswith("--acks 1 --producers 1 "
+        "--groups 1 --consumers 1 --json --duration 4000ms")  # fmt: skip
+    assert "--topic orders,other" in second and "--groups 0" in second and second.endswith("--duration 168h")
+    assert [step.words() for step in scenario.steps] == [
+        ["controller", "kill", "active"],
+        ["broker", "stop", "2"],
+        ["wait", "--until", "leader,no-moves", "--timeout", "120000ms"],
+        ["check", "--timeout", "15000ms"],
+        ["topics", "--delete", "--topic", "two words"],
+    ]
+    assert scenario.length_ms == 6000 and len(scenario.faults.steps) == 1
+
+
+REFUSED = [
+    ("an unknown part", "loads: []", "line 1: 'loads' is not known; there are faults, end, cluster, topics, load"),
+    ("an unknown column", "topics:\n  - topic: a\n  - {topic: b, replicas: 3}", "line 3: topics 2 replicas: Extra"),
+    ("no such step", "steps:\n  - {do: explode}", "line 2: steps 1: Input tag 'explode'"),
+    ("a wrong time", "steps:\n  - {do: wait, until: leader, at: soon}", "'soon' is no time"),
+    ("a wrong condition", "steps:\n  - {do: wait, until: peace}", "line 2: steps 1"),
+    ("a wrong number", "cluster:\n  brokers: 0", "line 2: cluster brokers: Input should be greater than or equal to 1"),
+    ("a wrong fault", "topics: []\nfaults:\n  - {fault: melt}", "line 3, fault 1: fault:"),
+    ("an open quote", 'steps:\n  - {do: run, command: "topics \'x"}', "command: No closing quotation"),
+    ("a load of no length", "load:\n  - {topic: t}", "a load begins at 0 ms and ends at once"),
+    ("no YAML", "a: [", "line 1: not YAML"),
+]
+
+
+@pytest.mark.parametrize(("text", "said"), [row[1:] for row in REFUSED], ids=[row[0] for row in REFUSED])
+def test_what_is_wrong_is_refused_with_its_line(text: str, said: str) -> None:
+    with pytest.raises(FaultError) as refused:
+        parse(text, "f.yaml")
+    assert said in str(refused.value) and str(refused.value).startswith("f.yaml")
+
+
+def test_a_file_for_faults_alone_points_to_this_command(tmp_path: Path) -> None:
+    from controller.wire import fault_scenario
+
+    with pytest.raises(FaultError, match="kwob scenario plays it"):
+        fault_scenario.parse("faults: []\nload: []")
+
+
+def test_the_documented_file_can_be_played_and_its_tables_are_whole() -> None:
+    page = DOCUMENTED.read_text()
+    (example,) = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
+    scenario = parse(example, "example")
+    assert scenario.load and scenario.steps and scenario.faults.steps and scenario.length_ms == 15_000
+    rows = dict(re.findall(r"^\| `(\w+)` \| (.*?) \|", page, re.MULTILINE))
+    parts: dict[str, type[BaseModel]] = {
+        "cluster": ClusterPart,
+        "topics": TopicPart,
+        "load": LoadPart,
+        "expect": Expect,
+    }
+    for part, model in parts.items():
+        columns = [field.alias or name for name, field in model.model_fields.items()]
+        assert sorted(re.findall(r"`([\w]+)`", rows[part])) == sorted(columns), part
+    for kind in ("wait", "check", "run", "kill_broker", "start_controller"):
+        assert re.search(rf"^\|.*`{kind}`", page, re.MULTILINE), kind
+
+
+# -- playing -----------------------------------------------------------------------------------------------------------
+
+
+class Scripted(Commands):
+    """Commands that are not run: their words are kept, and some end as the test says."""
+
+    def __init__(self, data: Path, ends: dict[str, Ended]) -> None:
+        super().__init__(data)
+        self.typed: list[str] = []
+        self._ends = ends
+
+    async def run(self, words: Sequence[str]) -> Ended:
+        self.typed.append(" ".join(words))
+        return self._ends.get(words[0], Ended(code=0, out="", last="done"))
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    plan = plan_cluster(data=tmp_path, brokers=2, controllers=2, racks=["a"], ports=[1, 2], zookeeper_port=4)
+    cluster_file.write_cluster(tmp_path, cluster.Cluster(plan).row())
+    return tmp_path
+
+
+def played(data: Path, text: str, **ends: Ended) -> tuple[Played, list[str]]:
+    commands = Scripted(data, ends)
+    player = Player(parse(text, "f.yaml"), data, lambda at_s, line: None, commands)
+    return asyncio.run(player.play()), commands.typed
+
+
+STATUS = Ended(code=0, out=json.dumps({"controllers": [{"id": 901}, {"id": 902, "active": True}]}), last="")
+
+
+def test_steps_follow_each_other_and_the_active_controller_is_found_when_its_turn_comes(data: Path) -> None:
+    text = """
+topics: [{topic: orders}]
+steps:
+  - {do: kill_controller, controller: active, for: 1ms}
+  - {do: start_broker, broker: 2}
+"""
+    outcome, typed = played(data, text, status=STATUS)
+    assert typed[0].startswith("topics --create") and typed[1] == "wait --until full-isr --topic orders"
+    assert typed[2:4] == ["status --json", "controller kill 902"]
+    assert sorted(typed[4:6]) == ["broker start 2", "controller start 902"]
+    assert typed[6:] == ["check --timeout 30s"]
+    assert outcome.holds and len(outcome.judged) == 4
+
+
+def test_what_fails_is_told_and_the_rest_is_played(data: Path) -> None:
+    text = "steps:\n  - {do: wait, until: leader}\n  - {do: stop_broker, broker: 1}"
+    wrong = Ended(code=1, out="ok   a: fine\nNOT  b: 2 partitions\n", last="NOT  b: 2 partitions")
+    outcome, typed = played(data, text, wait=Ended(code=1, out="", last="not within 60 s"), check=wrong)
+    assert not outcome.holds and typed[-1] == "check --timeout 30s"
+    assert [(each.holds, each.detail) for each in outcome.judged] == [
+        (False, "not within 60 s"),
+        (True, "done"),
+        (False, "b: 2 partitions"),
+    ]
+
+
+def test_a_fault_that_fits_no_broker_is_refused_before_anything_is_played(data: Path) -> None:
+    with pytest.raises(FaultError, match="no broker 7"):
+        played(data, "faults: [{fault: kill, broker: 7, for: 1s}]")
+
+
+# -- judging -----------------------------------------------------------------------------------------------------------
+
+
+def load(**more: Any) -> dict[str, Any]:
+    pauses = [{"topic": "t", "partition": 1, "seconds": 2.5, "began_s": 3.0}]
+    return {"missing": 0, "failed": 0, "acknowledged": 10, "pauses": pauses, "latency_ms": {"p99": 40.0},
+            "not_checked": "", **more}  # fmt: skip
+
+
+JUDGED = [
+    ("nothing is missing", {}, [load(), load()], True),
+    ("one of two loads misses one", {}, [load(), load(missing=1)], False),
+    ("as many may be missing", {"missing": 1}, [load(missing=1)], True),
+    ("with acks=0 nothing is promised", {}, [load(missing=None)], True),
+    ("nothing could be read back", {}, [load(missing=None, not_checked="no broker")], False),
+    ("a pause that is allowed", {"pause": "3s"}, [load()], True),
+    ("a pause that is not", {"pause": "2s"}, [load(), load(pauses=[])], False),
+    ("no pause at all", {"pause": "0s"}, [load(pauses=[])], True),
+    ("quick enough", {"latency_p99": "40ms"}, [load()], True),
+    ("one load is too slow", {"latency_p99": "40ms"}, [load(), load(latency_ms={"p99": 41.0})], False),
+    ("producers gave up", {"failed": 2}, [load(failed=2), load(failed=1)], False),
+    ("too little came through", {"acknowledged": 21}, [load(), load()], False),
+    ("enough came through", {"acknowledged": 20}, [load(), load()], True),
+    ("without load nothing is judged", {"acknowledged": 1}, [], True),
+]
+
+
+@pytest.mark.parametrize(("expect", "loads", "holds"), [row[1:] for row in JUDGED], ids=[row[0] for row in JUDGED])
+def test_what_is_expected_of_loads(expect: dict[str, Any], loads: list[dict[str, Any]], holds: bool) -> None:
+    assert all(each.holds for each in judge_loads(Expect.model_validate(expect), loads)) is holds
+
+
+# -- the command -------------------------------------------------------------------------------------------------------
+
+
+def test_a_folder_with_a_cluster_is_not_emptied_unasked(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = data.parent / "own.yaml"
+    file.write_text("cluster: {brokers: 1}\n")
+    assert command.main([str(file), "--data", str(data)]) == 1
+    assert "--overwrite, or another --data" in capsys.readouterr().err
+    assert (data / "cluster.json").exists()
+    assert command.main([str(file), "--check-only"]) == 0
+    assert command.main([str(data.parent / "nosuch.yaml")]) == 2

@@ -1,0 +1,61 @@
+"""Whatever fails while a controller stops: no other step is left out, and nothing of it goes on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+import pytest
+
+from controller.wire import log_events as ev
+from controller.wire.protocol import ApiKey
+from controller.wire.zk_operations import Exists, ZkCode
+
+Play = Callable[..., list[Any]]
+STEPS: dict[str, Callable[[Any], tuple[Any, str]]] = {
+    "the listener does not close": lambda controller: (controller.server, "close"),
+    "the loop does not stop": lambda controller: (controller.loop, "stop"),
+    "the channels do not close": lambda controller: (controller.channels, "close"),
+    "the tasks do not end": lambda controller: (controller.supervisor, "stop"),
+}
+
+
+@pytest.mark.parametrize("step", STEPS.values(), ids=STEPS)
+def test_a_step_that_fails_skips_no_other(play: Play, monkeypatch: pytest.MonkeyPatch, step: Any) -> None:
+    async def scenario(cluster: Any) -> None:
+        controller = cluster.controller
+        part, name = step(controller)
+
+        def refuse(*_: object, **__: object) -> NoReturn:
+            raise RuntimeError("it refuses")
+
+        with monkeypatch.context() as patched:
+            patched.setattr(part, name, refuse)
+            await cluster.machine.run(controller.stop())
+        await asyncio.sleep(1)
+        (held,) = await cluster.zk(Exists("/controller"))
+        assert held.code is ZkCode.NO_NODE, "the session has ended, so that another can take over"
+        if part is not controller.server:
+            with pytest.raises((OSError, TimeoutError)):
+                await cluster.ask(ApiKey.METADATA, 1, {"topics": []}, timeout_s=5)
+
+    lines = play(scenario)
+    assert [line for line in lines if line["event"] == ev.CONTROLLER_FAULTED and "failed" in str(line.get("reason"))]
+    assert ev.CONTROLLER_STOPPED in [line["event"] for line in lines]
+
+
+def test_a_listener_that_does_not_close_answers_nobody(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(cluster: Any) -> None:
+        async def refuse(_: object) -> NoReturn:
+            raise OSError("it stays open")
+
+        with monkeypatch.context() as patched:
+            patched.setattr("controller.world.simulated.net._Listener.close", refuse)
+            await cluster.machine.run(cluster.controller.stop())
+        with pytest.raises((OSError, TimeoutError)):
+            await cluster.ask(ApiKey.METADATA, 1, {"topics": []}, timeout_s=5)
+        (held,) = await cluster.zk(Exists("/controller"))
+        assert held.code is ZkCode.NO_NODE
+
+    assert [line for line in play(scenario) if line["event"] == ev.CONTROLLER_FAULTED]

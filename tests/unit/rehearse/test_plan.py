@@ -1,0 +1,130 @@
+"""`kwob plan`: what it searches, what it writes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from controller.rehearse.plan import Setting, Verdict, best, search
+from controller.rehearse.plan_command import main
+from controller.rehearse.run import rehearse
+from controller.rehearse.scenario_file import load
+from tests.worlds.rehearsals import GB, brokers, topic, write
+
+CLUSTER: dict[str, Any] = {
+    "brokers": brokers(4),
+    "topics": {"t": topic([1, 2, 3], [2, 3, 1], bytes=2 * GB, in_bytes_per_s=2e6)},
+}
+MOVE = {
+    "do": "reassign",
+    "at": 5,
+    "partitions": [
+        {"topic": "t", "partition": 0, "replicas": [4, 2, 3]},
+        {"topic": "t", "partition": 1, "replicas": [2, 3, 4]},
+    ],
+}
+
+
+def summary(*, end_ms: int | None, link: float, under: int = 0) -> dict[str, Any]:
+    return {
+        "moves_end_ms": end_ms,
+        "peak_link": link,
+        "peak_link_broker": 1,
+        "peak_link_ms": 0,
+        "troubles": {"under_min_isr": {"partitions": under}},
+    }
+
+
+@given(
+    ladder=st.lists(st.integers(1, 1000), min_size=1, max_size=30, unique=True),
+    too_low=st.integers(0, 1000),
+    too_high=st.integers(0, 1000),
+    batches=st.lists(st.sampled_from([0, 10, 50]), min_size=1, max_size=3, unique=True),
+)
+def test_the_highest_throttle_that_holds_is_found(
+    ladder: list[int], too_low: int, too_high: int, batches: list[int]
+) -> None:
+    """Where links grow with the throttle, and with the batch: against trying all."""
+
+    def limit(batch: int) -> float:
+        return too_high - batch
+
+    def rehearse(settings: Sequence[Setting]) -> Sequence[Mapping[str, Any]]:
+        return [
+            summary(
+                end_ms=None if s.throttle < too_low else round(1e9 / s.throttle),
+                link=0.9 if s.throttle > limit(s.batch) else 0.1,
+            )
+            for s in settings
+        ]
+
+    tries = list(search(rehearse, ladder, batches, max_link=0.8, under_before=0))
+    holds = [rate for rate in ladder for batch in batches if too_low <= rate <= limit(batch)]
+    chosen = best(tries)
+    assert (chosen.throttle if chosen else None) == max(holds, default=None)
+    assert len(tries) <= len(batches) * 5
+
+
+def test_a_partition_that_goes_under_its_min_isr_anyway_is_not_the_throttles_fault() -> None:
+    def rehearse(settings: Sequence[Setting]) -> Sequence[Mapping[str, Any]]:
+        return [summary(end_ms=1000, link=0.1, under=3 if s.throttle <= 20 else 4) for s in settings]
+
+    chosen = best(list(search(rehearse, [10, 20, 30], [0], max_link=0.8, under_before=3)))
+    assert chosen is not None and chosen.throttle == 20
+
+
+def test_what_is_chosen_is_written_and_holds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plan = {"version": 1, "partitions": MOVE["partitions"]}
+    (tmp_path / "plan.json").write_text(json.dumps(plan))
+    path = write(tmp_path, cluster=CLUSTER, events=[{"do": "reassign", "at": 5, "file": "plan.json"}])
+    (tmp_path / "elsewhere").mkdir()
+    chosen = tmp_path / "elsewhere" / "chosen.yaml"
+    words = [str(path), "--max-link", "50%", "--throttles", "3MB,20MB,40MB,120MB", "--batches", "1,all"]
+    assert main([*words, "--workers", "1", "--out", str(chosen), "--json"]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert {row["verdict"] for row in printed["tries"]} >= {Verdict.HOLDS, Verdict.TOO_HIGH}
+    assert printed["chosen"]["peak_link"] <= 0.5 < max(row["peak_link"] for row in printed["tries"])
+    outcome = rehearse(load(chosen))
+    assert outcome.moves_end_ms == printed["chosen"]["moves_end_ms"]
+    assert main([*words, "--out", str(chosen)]) == 2
+    assert "exists; --overwrite replaces it" in capsys.readouterr().err
+
+
+def test_nothing_that_holds_is_exit_code_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write(tmp_path, cluster=CLUSTER, events=[MOVE])
+    assert main([str(path), "--throttles", "1MB", "--batches", "all", "--workers", "1"]) == 1
+    printed = capsys.readouterr().out
+    assert "too low: the move does not end" in " ".join(printed.split())
+    assert "no throttle holds" in printed
+
+
+@pytest.mark.parametrize(
+    ("cluster", "events", "message"),
+    [
+        (CLUSTER, [], "nothing moves"),
+        ({**CLUSTER, "brokers": [{"id": n} for n in (1, 2, 3, 4)]}, [MOVE], "no broker's link is known"),
+    ],
+)
+def test_what_cannot_be_planned_is_refused(
+    cluster: dict[str, Any],
+    events: list[Any],
+    message: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main([str(write(tmp_path, cluster=cluster, events=events))]) == 2
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [["--max-link", "0"], ["--throttles", "0MB"], ["--batches", "none"]])
+def test_flags_that_say_nothing_are_refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as exit_:
+        main(["move.yaml", *words])
+    assert exit_.value.code == 2
+    assert words[0] in capsys.readouterr().err

@@ -1,0 +1,183 @@
+"""Log files and a metadata log as one history: what is filled, what stays, what contradicts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from broker_sim.replay.ingest.one_history import COMPARED, CONTRADICTIONS, Note, OneHistory
+from broker_sim.replay.logs.files import log_files
+from broker_sim.replay.metadata_log import local
+from broker_sim.replay.metadata_log.causes import Cause
+from broker_sim.replay.metadata_log.files import metadata_files
+from broker_sim.replay.metadata_log.fold import Change, Kind
+from broker_sim.replay.metadata_log.trace_rows import EMITTED, Teller
+from broker_sim.replay.validation.local import rows_of_logs
+
+RUNS = Path(__file__).parents[2] / "kraft_runs"
+Row = dict[str, Any]
+
+CREATED = Change(
+    10, 10_000, 1, Kind.CREATED, Cause.CREATION, 1, 0, 0, None, [1, 2, 3], [1, 2, 3], [], [], [], [], False, None, True
+)
+SHRUNK = CREATED._replace(
+    offset=11, ts=20_000, event=Kind.CHANGED, cause=Cause.LEADER, partition_epoch=1, isr_old=[1, 2, 3], isr=[1, 2],
+    is_reassigned=False, leader_epoch_old=0,
+)  # fmt: skip
+FENCED = SHRUNK._replace(offset=12, ts=30_000, cause=Cause.FENCING, partition_epoch=2, isr_old=[1, 2], isr=[1])
+
+
+def history(*changes: Change, known: tuple[int, int] = (5_000, 60_000), from_beginning: bool = True) -> OneHistory:
+    teller = Teller(topic="t", partition=0, controllers={1: 101})
+    for change in changes or (CREATED, SHRUNK, FENCED):
+        teller.feed(change)
+    one = OneHistory([known], from_beginning)
+    for row in teller.rows:
+        one.of_metadata(dict(zip(EMITTED, row, strict=True)))
+    return one
+
+
+def line(ev: str, ts: int, **said: Any) -> Row:
+    common: Row = {"ev": ev, "ts": ts, "topic": "t", "partition": 0, "broker": 1, "src": "log", "role": "broker"}
+    return {**dict.fromkeys(EMITTED), **common, **said}
+
+
+SHRINK = line(
+    "isr_shrink", 19_990, replica=3, epoch=0, zk_version=1, isr_old=[1, 2, 3], isr=[1, 2], err=0, cu=15_000, offset=7,
+    leo=9, hw=7,
+)  # fmt: skip
+
+
+def notes(one: OneHistory, *rows: Row) -> list[str]:
+    for row in rows:
+        one.of_log(row)
+    one.finish()
+    return [told.note for told in one.notes]
+
+
+def test_the_leaders_line_tells_how_far_the_replica_was_and_the_metadata_log_when_it_left() -> None:
+    one = history()
+    assert notes(one, SHRINK) == [Note.AGREES]
+    (row,) = [r for r in one.rows if r["ev"] == "isr_shrink"]
+    assert (row["ts"], row["src"]) == (20_000, "metadata")
+    assert (row["cu"], row["offset"], row["leo"], row["hw"]) == (15_000, 7, 9, 7)
+
+
+def test_a_leaders_first_line_tells_where_its_log_ends() -> None:
+    one = history()
+    led = line("leader", 10_050, epoch=0, zk_version=0, isr=[1, 2, 3], offset=4, leo=4, hw=3)
+    assert notes(one, led) == [Note.AGREES]
+    first = next(r for r in one.rows if r["ev"] == "leader")
+    assert (first["offset"], first["hw"], first["ts"]) == (4, 3, 10_000)
+
+
+def test_a_write_that_was_refused_is_in_log_files_only_and_stays() -> None:
+    one = history()
+    refused = SHRINK | {"err": 95, "zk_version": None, "isr": None}
+    assert notes(one, refused) == [Note.REFUSED]
+    assert refused in one.rows
+
+
+def test_an_attempt_without_an_answer_was_granted_when_there_was_a_controller_again() -> None:
+    one = history()
+    early = SHRINK | {"ts": 9_500, "err": 95, "zk_version": None, "src": "inferred"}
+    assert notes(one, early) == [Note.AGREES]
+    assert [row["cu"] for row in one.rows if row["ev"] == "isr_shrink"] == [15_000]
+    for other in ({"ts": 40_000}, {"isr": [1]}):
+        assert notes(history(), early | other) == [Note.REFUSED]
+
+
+def test_an_attempt_that_was_refused_first_tells_how_far_the_replica_was_when_it_was_granted() -> None:
+    one = history()
+    assert notes(one, SHRINK | {"ts": 9_500, "err": 95, "zk_version": None}) == [Note.REFUSED]
+    assert sorted(row["cu"] for row in one.rows if row["ev"] == "isr_shrink") == [15_000, 15_000]
+
+
+@pytest.mark.parametrize(
+    ("row", "note"),
+    [
+        (SHRINK | {"isr": [1, 3], "replica": 2}, Note.CONTRADICTS),
+        (SHRINK | {"isr": [1, 3], "replica": 2, "src": "inferred"}, Note.LEFT_OUT),
+        (SHRINK | {"epoch": 4}, Note.CONTRADICTS),
+        (SHRINK | {"zk_version": 9}, Note.NOT_WRITTEN),
+        (SHRINK | {"zk_version": 2, "isr": [1], "isr_old": [1, 2], "replica": 2}, Note.OTHER_CAUSE),
+        (line("elect", 21_000, replica=1, epoch=0, zk_version=1, isr=[2, 1]), Note.AGREES),
+        (line("elect", 21_000, replica=2, epoch=0, zk_version=1, isr=[2, 1]), Note.CONTRADICTS),
+        (line("assign", 10_000, replicas=[1, 2, 3]), Note.AGREES),
+        (line("assign", 10_000, replicas=[1, 2, 4]), Note.CONTRADICTS),
+        (line("delete", 21_000), Note.LEFT_OUT),
+    ],
+)
+def test_a_line_that_tells_otherwise_is_noticed_and_the_metadata_log_is_believed(row: Row, note: str) -> None:
+    one = history()
+    alone = history()
+    alone.finish()
+    before = {r["ts"]: r["isr"] for r in alone.rows}
+    assert notes(one, row) == [note]
+    assert {r["ts"]: r["isr"] for r in one.rows} == before
+
+
+@pytest.mark.parametrize(("ts", "version"), [(70_000, 3), (60_500, 3)])
+def test_what_happens_after_the_last_record_is_told_by_the_log_files(ts: int, version: int) -> None:
+    one = history()
+    later = SHRINK | {"ts": ts, "zk_version": version}
+    assert notes(one, later) == [Note.OUTSIDE]
+    assert later in one.rows
+
+
+def test_before_the_first_state_of_a_partition_nothing_contradicts() -> None:
+    early = line("leader", 6_500, epoch=0, zk_version=5, isr=[1])
+    assert notes(history(), early) == [Note.NOT_WRITTEN]
+    snapshot = CREATED._replace(event=Kind.SNAPSHOT, partition_epoch=7, cause=Cause.UNKNOWN)
+    assert notes(history(snapshot, from_beginning=False), early) == [Note.OUTSIDE]
+
+
+def test_in_a_gap_of_the_metadata_log_the_log_files_speak() -> None:
+    lost = CREATED._replace(offset=20, ts=30_000, event=Kind.UNKNOWN, leader=None, leader_epoch=None)
+    again = CREATED._replace(offset=40, ts=50_000, event=Kind.SNAPSHOT, partition_epoch=9)
+    within = SHRINK | {"ts": 40_000, "zk_version": 4}
+    assert notes(history(CREATED, lost, again), within) == [Note.OUTSIDE]
+    assert notes(history(CREATED, again), within) == [Note.NOT_WRITTEN]
+
+
+def test_versions_of_a_topic_that_was_created_again_are_told_apart() -> None:
+    gone = CREATED._replace(offset=20, ts=30_000, event=Kind.DELETED, leader=None, leader_epoch=None)
+    anew = CREATED._replace(offset=30, ts=40_000, isr=[4, 5], replicas=[4, 5], leader=4)
+    one = history(CREATED, SHRUNK, gone, anew)
+    first = line("elect", 10_100, replica=1, epoch=0, zk_version=0, isr=[1, 2, 3])
+    second = line("elect", 40_100, replica=4, epoch=0, zk_version=0, isr=[4, 5])
+    assert notes(one, first, second, second | {"ts": 10_100}) == [Note.AGREES, Note.AGREES, Note.CONTRADICTS]
+
+
+def test_a_broker_died_when_others_lost_their_connections_to_it() -> None:
+    one = OneHistory([(0, 60_000)])
+    one.of_metadata(line("broker_down", 20_000, topic=None, partition=None, replica=2, src="metadata"))
+    fenced = line("broker_down", 20_040, topic=None, partition=None, replica=2, done=11_000)
+    assert notes(one, fenced, fenced | {"ts": 40_000}) == [Note.AGREES, Note.LEFT_OUT]
+    assert [row["done"] for row in one.rows] == [11_000]
+
+
+@pytest.mark.parametrize("run", ["elr", "controllers"])
+def test_nothing_contradicts_in_a_recorded_run_and_removals_have_their_times(run: str) -> None:
+    changes = local.read(metadata_files([RUNS / run / "metadata"])[0])
+    logged: dict[tuple[str, int], list[Row]] = {}
+    for row in rows_of_logs(log_files([RUNS / run]), ZoneInfo("UTC")):
+        if row["ev"] in COMPARED and "partition" in row:
+            logged.setdefault((row["topic"], row["partition"]), []).append(dict.fromkeys(EMITTED) | row)
+    removed, told = [], []
+    for (topic, partition), of in changes.changes.items():
+        teller = Teller(topic=topic, partition=partition, controllers=changes.controllers)
+        for change in of:
+            teller.feed(change)
+        one = OneHistory([(span.first_ts, span.last_ts) for span in changes.inventory.spans])
+        for values in teller.rows:
+            one.of_metadata(dict(zip(EMITTED, values, strict=True)))
+        told += notes(one, *logged.pop((topic, partition), []))
+        removed += [row for row in one.rows if row["ev"] == "isr_shrink" and row["value"] == Cause.LEADER]
+    assert not logged
+    assert not set(told) & set(CONTRADICTIONS)
+    assert removed
+    assert all(row["cu"] is not None and row["cu"] <= row["ts"] for row in removed)

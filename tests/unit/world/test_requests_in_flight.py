@@ -1,0 +1,75 @@
+"""`zookeeper.max.in.flight.requests`: no more than so many requests wait for their answers, as a stand-in sees them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import Any
+
+import pytest
+from kazoo.client import KazooClient
+from kazoo.protocol.states import KazooState
+
+from controller.wire.zk_operations import GetChildren, GetData, SetData, ZkCode, ZkOp, ZkResult
+from controller.world.real import zookeeper
+from controller.world.real.zookeeper import IN_FLIGHT_MAX, KazooConnector
+
+
+class StandIn(KazooClient):  # type: ignore[misc]  # kazoo has no types
+    """Stands in for client and server: keeps requests, and answers the oldest a while later."""
+
+    waiting: deque[Any]
+    most = 0
+
+    def start_async(self) -> None:
+        StandIn.most, self.waiting, self._session_id = 0, deque(), 7
+        for listener in list(self.state_listeners):
+            listener(KazooState.CONNECTED)
+
+    def _call(self, request: Any, reply: Any) -> None:
+        self.waiting.append(reply)
+        StandIn.most = max(StandIn.most, len(self.waiting))
+        asyncio.get_running_loop().call_later(0.0005, self._answer)
+
+    def _answer(self) -> None:
+        reply = self.waiting.popleft()
+        unit = getattr(reply, "_unit", None)
+        reply.set([ZkResult(ZkCode.OK, data=b"")] * len(unit.ops) if unit is not None else None)
+
+
+KINDS: list[tuple[str, list[ZkOp]]] = [
+    ("writes", [SetData(f"/a/{n}", b"x") for n in range(150)]),
+    ("lists", [GetChildren(f"/a/{n}", watch=True) for n in range(150)]),
+    ("reads in batches", [GetData(f"/a/{n}") for n in range(9_000)]),
+    ("watched reads in batches", [GetData(f"/a/{n}", watch=True) for n in range(500)]),
+]
+
+
+@pytest.mark.parametrize("ops", [row[1] for row in KINDS], ids=[row[0] for row in KINDS])
+@pytest.mark.parametrize("limit", [1, 2, 9, 64])
+def test_no_more_are_in_flight(monkeypatch: pytest.MonkeyPatch, limit: int, ops: list[ZkOp]) -> None:
+    monkeypatch.setattr(zookeeper, "KazooClient", StandIn)
+
+    async def main() -> None:
+        connector = KazooConnector("zk:2181", requests_in_flight=limit)
+        session = await connector.connect(on_watch=lambda event: None, on_expired=lambda: None)
+        half = len(ops) // 2
+        found = await asyncio.gather(session.perform(ops[:half]), session.perform(ops[half:]))
+        assert [len(results) for results in found] == [half, len(ops) - half]
+        await session.close()
+
+    asyncio.run(main())
+    assert min(limit, 30) // 2 <= StandIn.most <= limit
+
+
+def test_no_setting_makes_it_more_than_kazoo_can_take(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(zookeeper, "KazooClient", StandIn)
+
+    async def main() -> None:
+        connector = KazooConnector("zk:2181", requests_in_flight=10_000)
+        session = await connector.connect(on_watch=lambda event: None, on_expired=lambda: None)
+        await session.perform([SetData("/a", b"x")] * 1_000)
+        await session.close()
+
+    asyncio.run(main())
+    assert StandIn.most == IN_FLIGHT_MAX
