@@ -171,7 +171,7 @@ def kraft_section(runs: Sequence[KraftFigures]) -> Iterator[str]:
         return
     yield from (_HEAD, *_table(runs, ("versions", "exact", "invented", "changes", "exact_changes")), "")
     logged = [run for run in runs if run.by_leaders]
-    yield from (_LOGS, *_table(logged, ("by_leaders", "found", "known", "log_invented")), "")
+    yield from (_LOGS, *_table(logged, ("by_leaders", "found", "known_changes", "log_invented")), "")
 
 
 def _table(runs: Sequence[KraftFigures], columns: Sequence[str]) -> Iterator[str]:
