@@ -25,6 +25,7 @@ from controller.node.config import Properties
 from controller.node.config_changes import DynamicConfigs
 from controller.node.loop import ControllerLoop
 from controller.node.requests.context import Node
+from controller.node.requests.groups_topic import GroupsTopic
 from controller.node.server import Limits, Server
 from controller.node.zk_watches import Zk
 from controller.rules.configs.listeners import NodeListener
@@ -221,6 +222,7 @@ class Controller:
             listener=self._properties.inter_broker_listener,
             chance=self._world.chance,
             producer_ids=ProducerIds(self.zk, self._identity.controller_id),
+            groups_topic=GroupsTopic(self._world.network, self._properties.inter_broker_listener, self._world.chance),
             log=self._log,
         )
 

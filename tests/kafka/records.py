@@ -69,11 +69,11 @@ def _consumer(bootstrap: str) -> Consumer:
     )
 
 
-def consume(cluster: Cluster, topic: str, group: str, count: int) -> list[str]:
+def consume(cluster: Cluster, topic: str, group: str, count: int, *, bootstrap: str | None = None) -> list[str]:
     """So many records as a member of a group, each committed."""
     consumer = Consumer(
         {
-            "bootstrap.servers": cluster.bootstrap,
+            "bootstrap.servers": bootstrap or cluster.bootstrap,
             "group.id": group,
             "auto.offset.reset": "earliest",
             "enable.auto.commit": False,

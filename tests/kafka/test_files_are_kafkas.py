@@ -49,9 +49,10 @@ def write(cluster: Cluster, topic: str, stage: str, *, count: int = 300) -> list
     return values
 
 
-def commit(cluster: Cluster, topic: str, offset: int) -> int | None:
+def commit(cluster: Cluster, topic: str, offset: int, *, bootstrap: str | None = None) -> int | None:
     """Commits an offset for a group; what was committed before."""
-    consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "files", "enable.auto.commit": False})
+    servers = bootstrap or cluster.bootstrap
+    consumer = Consumer({"bootstrap.servers": servers, "group.id": "files", "enable.auto.commit": False})
     try:
         (before,) = consumer.committed([TopicPartition(topic, 0)], timeout=LIMIT_S)
         consumer.commit(offsets=[TopicPartition(topic, 0, offset)], asynchronous=False)
@@ -72,7 +73,7 @@ def test_dump_log_reads_every_file_of_a_simulated_broker(cluster: Cluster) -> No
     broker.start()
     cluster.create("dumped", "--partitions", "2", "--replication-factor", "1", *SMALL)
     values = write(cluster, "dumped", "written")
-    commit(cluster, "dumped", 17)
+    commit(cluster, "dumped", 17, bootstrap=f"127.0.0.1:{cluster.nodes[100].port}")
     cluster.kill(1)
     check_files(cluster, values, clean=False)
     broker.start()

@@ -27,14 +27,17 @@ _GROUP: Final = 0
 async def handle_find_coordinator(node: Node, request: Request) -> Body:
     """The leader of the group's partition.
 
-    Where the topic is missing, a broker creates it when the client asks again, which it does of any node. Kafka's
-    brokers do so because they are the coordinators: each counts the partitions that groups are spread on by its own
+    Where the topic is missing, a broker is asked to create it, and the client asks again. Brokers do so because they
+    are the coordinators: each counts the partitions that groups are spread on by its own
     `offsets.topic.num.partitions` from its start on, and a topic that is made here by another number would leave
-    groups whose coordinator, as told here, denies to be one, for as long as that broker runs.
+    groups whose coordinator, as named here, denies to be one, for as long as that broker runs.
     """
     if int(getattr(request.body, "key_type", _GROUP)) != _GROUP:
         raise KafkaError(TRANSACTIONS_REFUSED, NO_TRANSACTIONS)
-    if not node.is_active or not node.knows_topic(GROUP_METADATA_TOPIC):
+    if not node.is_active:
+        raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    if not node.knows_topic(GROUP_METADATA_TOPIC):
+        await node.groups_topic.ask_for(request.body.key, list(node.state.live_brokers.values()))
         raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
     partitions = node.state.topic_assignment(GROUP_METADATA_TOPIC)
     tp = TopicPartition(GROUP_METADATA_TOPIC, group_partition(request.body.key, len(partitions)))

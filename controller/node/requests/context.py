@@ -18,6 +18,7 @@ from controller.node.channels import Channels
 from controller.node.config import Properties
 from controller.node.config_changes import DynamicConfigs
 from controller.node.loop import ControllerLoop
+from controller.node.requests.groups_topic import GroupsTopic
 from controller.node.zk_watches import Zk
 from controller.rules.placement import Chance
 from controller.wire import log_events as ev
@@ -55,6 +56,7 @@ class Node:
     listener: str
     chance: Chance
     producer_ids: ProducerIds
+    groups_topic: GroupsTopic
     log: FilteringBoundLogger
 
     def log_unexpected(self, request: Request, error: KafkaError, **keys: Any) -> None:
