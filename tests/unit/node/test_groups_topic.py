@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from controller.sim.programs import FIRST_CONTROLLER
 from controller.wire.errors import ErrorCode
 from controller.wire.protocol import ApiKey
+from tests.sim.cluster import Cluster, play
 
-from .cluster import Cluster, play
-
-pytestmark = pytest.mark.sim
 GROUPS = "__consumer_offsets"
 
 
