@@ -15,7 +15,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from controller.admin.cluster.client import AdminClient, InvalidBootstrap, Timeouts
+from controller.admin.cluster.client import AdminClient, Timeouts
+from controller.admin.cluster.links import InvalidBootstrap
 from controller.admin.toolkit.machine import this_machine
 from controller.local import why_local
 from controller.local.cluster_file import ClusterError, read_cluster
@@ -24,7 +25,7 @@ from controller.ui.board import Board
 from controller.world.real.net import TcpNetwork
 
 #: The page shall say soon that a broker does not answer.
-_TIMEOUTS: Final = Timeouts(request_s=5.0, call_s=10.0)
+_TIMEOUTS: Final = Timeouts(request_s=5.0, call_s=10.0, coordinator_s=0.0)
 _LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
 _MISSING: Final = "kwob ui needs starlette and uvicorn; install them with: pip install 'kwob[ui]'"
 

@@ -8,41 +8,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Self
 
-from controller.admin.cluster.failures import ClusterUnreachable, Refused
+from controller.admin.cluster.failures import ClusterUnreachable, Refused, check
+from controller.admin.cluster.links import Link, parse_bootstrap
 from controller.wire.errors import ErrorCode
 from controller.wire.protocol import ApiKey, api_name
 from controller.wire.types import BrokerId
 from controller.world.client import BrokerConnection
 from controller.world.ports import Network
 
-#: Versions of each request whose answers this client reads: lowest and highest.
-KNOWN_VERSIONS: Final[Mapping[ApiKey, tuple[int, int]]] = {
-    ApiKey.LIST_OFFSETS: (1, 9),
-    ApiKey.METADATA: (1, 12),
-    ApiKey.OFFSET_FETCH: (2, 7),
-    ApiKey.FIND_COORDINATOR: (0, 3),
-    ApiKey.DESCRIBE_GROUPS: (0, 5),
-    ApiKey.LIST_GROUPS: (0, 5),
-    ApiKey.OFFSET_COMMIT: (2, 8),
-    ApiKey.OFFSET_DELETE: (0, 0),
-    ApiKey.DELETE_GROUPS: (0, 2),
-    ApiKey.API_VERSIONS: (0, 0),
-    ApiKey.CREATE_TOPICS: (2, 7),
-    ApiKey.DELETE_TOPICS: (0, 5),
-    ApiKey.DESCRIBE_CONFIGS: (1, 4),
-    ApiKey.ALTER_REPLICA_LOG_DIRS: (0, 2),
-    ApiKey.DESCRIBE_LOG_DIRS: (0, 4),
-    ApiKey.CREATE_PARTITIONS: (0, 3),
-    ApiKey.ELECT_LEADERS: (0, 2),
-    ApiKey.INCREMENTAL_ALTER_CONFIGS: (0, 1),
-    ApiKey.ALTER_PARTITION_REASSIGNMENTS: (0, 0),
-    ApiKey.LIST_PARTITION_REASSIGNMENTS: (0, 0),
-    ApiKey.DESCRIBE_QUORUM: (0, 2),
-    ApiKey.DESCRIBE_TOPIC_PARTITIONS: (0, 0),
-}
 #: `retry.backoff.ms` of the admin client.
 RETRY_BACKOFF_S: Final = 0.1
 _FETCH_LOWEST_OF_4X: Final = 4
@@ -50,10 +26,6 @@ _FETCH_LOWEST_OF_4X: Final = 4
 BOOTSTRAP_TIMEOUT_S: Final = 5.0
 #: How long to wait for a broker that the cluster does not list (a restart takes seconds).
 MISSING_BROKER_TIMEOUT_S: Final = 10.0
-
-
-class InvalidBootstrap(ClusterUnreachable):
-    """The bootstrap list cannot be read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,8 +46,25 @@ class Timeouts:
     call_s: float = 60.0
     bootstrap_s: float = BOOTSTRAP_TIMEOUT_S
     missing_broker_s: float = MISSING_BROKER_TIMEOUT_S
+    #: How long to wait until a group has a coordinator that has loaded it; None: as long as a call may take.
+    coordinator_s: float | None = None
+
+    def within(self, call_s: float) -> Timeouts:
+        """The same where one call, and each request of it, has this long."""
+        return replace(
+            self, call_s=call_s, request_s=min(call_s, self.request_s), bootstrap_s=min(call_s, self.bootstrap_s)
+        )
 
 
+#: The key type of FindCoordinator.
+_GROUP: Final = 0
+#: Answers of a coordinator that is not there yet, has not loaded the group, or is it no longer.
+_SOON: Final = frozenset(
+    {
+        *(ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR),
+        ErrorCode.REBALANCE_IN_PROGRESS,
+    }
+)
 #: Of a request's time limit, what the controller is given.
 _OPERATION_SHARE: Final = 5 / 6
 
@@ -84,38 +73,12 @@ class _NotKafka(Exception):
     """What listens there does not speak the protocol."""
 
 
-class _Moved(Exception):
-    """The broker asked is not, or no longer, the controller."""
+class _AskAgain(Exception):
+    """Whoever was asked cannot do it now, somebody may in a moment. `code` is the answer that said so, if one did."""
 
-
-class _Link:
-    """An open connection and the versions that its broker knows."""
-
-    def __init__(self, connection: BrokerConnection, versions: Mapping[int, tuple[int, int]]) -> None:
-        self.connection = connection
-        self._versions = versions
-
-    def serves(self, api_key: int) -> bool:
-        """Whether the broker says that it answers this request at all."""
-        return api_key in self._versions
-
-    def lowest(self, api_key: ApiKey) -> int:
-        """The lowest version that the broker knows; -1 for what it does not serve."""
-        return self._versions.get(api_key, (-1, -1))[0]
-
-    def version(self, api_key: ApiKey) -> int:
-        """The highest version that both sides know. Raises Refused (UNSUPPORTED_VERSION)."""
-        low, high = KNOWN_VERSIONS[api_key]
-        theirs = self._versions.get(api_key)
-        if theirs is None:
-            raise Refused(ErrorCode.UNSUPPORTED_VERSION, f"The broker does not support {api_name(api_key)}")
-        if theirs[0] > high or theirs[1] < low:
-            raise Refused(
-                ErrorCode.UNSUPPORTED_VERSION,
-                f"The broker supports versions {theirs[0]} to {theirs[1]} of {api_name(api_key)}, "
-                f"this tool {low} to {high}",
-            )
-        return min(high, theirs[1])
+    def __init__(self, code: ErrorCode | None = None) -> None:
+        super().__init__(code)
+        self.code = code
 
 
 class AdminClient:
@@ -129,7 +92,7 @@ class AdminClient:
         self._bootstrap = parse_bootstrap(bootstrap)
         self._client_id = client_id
         self._timeouts = timeouts or Timeouts()
-        self._links: dict[tuple[str, int], _Link] = {}
+        self._links: dict[tuple[str, int], Link] = {}
         self._opening: dict[tuple[str, int], asyncio.Lock] = {}
         self._nodes: dict[BrokerId, Node] = {}
         self._controller: BrokerId | None = None
@@ -200,7 +163,7 @@ class AdminClient:
 
     async def is_kraft(self) -> bool:
         """Whether its brokers are those of KRaft, which answer DescribeQuorum. Raises ClusterUnreachable."""
-        link: _Link = await self._retrying(lambda: self._any_link(ApiKey.METADATA), api_name(ApiKey.METADATA))
+        link: Link = await self._retrying(lambda: self._any_link(ApiKey.METADATA), api_name(ApiKey.METADATA))
         return link.serves(ApiKey.DESCRIBE_QUORUM)
 
     async def ask_once(self, broker_id: BrokerId, api_key: ApiKey, body: Mapping[str, Any]) -> Any:
@@ -238,16 +201,25 @@ class AdminClient:
                 await self._refresh()
             node = self._nodes.get(self._controller) if self._controller is not None else None
             if node is None:
-                raise _Moved
+                raise _AskAgain
             answer = await self._ask(await self._link(node.host, node.port), api_key, body)
             if ErrorCode.NOT_CONTROLLER in codes(answer):
-                raise _Moved
+                raise _AskAgain
             return answer
 
         return await self._retrying(attempt, api_name(api_key))
 
-    async def call_broker(self, broker_id: BrokerId, api_key: ApiKey, body: Mapping[str, Any]) -> Any:
-        """Asks this broker. Raises Refused (version; REQUEST_TIMED_OUT when it is not there), ClusterUnreachable."""
+    async def call_broker(
+        self,
+        broker_id: BrokerId,
+        api_key: ApiKey,
+        body: Mapping[str, Any],
+        codes: Callable[[Any], Iterable[int]] | None = None,
+    ) -> Any:
+        """Asks this broker, and again while `codes` of the answer say that its groups are being loaded.
+
+        Raises: Refused (version; REQUEST_TIMED_OUT when it is not there), ClusterUnreachable.
+        """
         loop = asyncio.get_running_loop()
         missing_until = loop.time() + min(self._timeouts.missing_broker_s, self._timeouts.call_s)
 
@@ -256,17 +228,41 @@ class AdminClient:
                 await self._refresh()
             node = self._nodes.get(broker_id)
             if node is None and loop.time() >= missing_until:
-                raise Refused(
-                    ErrorCode.REQUEST_TIMED_OUT,
-                    f"Timed out waiting for a node assignment. Call: {_camel(api_key)}",
-                )
+                raise _unassigned(api_name(api_key))
             if node is None:
-                raise _Moved
-            return await self._ask(await self._link(node.host, node.port), api_key, body)
+                raise _AskAgain
+            answer = await self._ask(await self._link(node.host, node.port), api_key, body)
+            if codes is not None:
+                _may_be_otherwise(codes(answer))
+            return answer
 
         return await self._retrying(attempt, api_name(api_key))
 
-    async def _ask(self, link: _Link, api_key: ApiKey, body: Mapping[str, Any]) -> Any:
+    async def call_coordinator(
+        self, group: str, api_key: ApiKey, body: Mapping[str, Any], codes: Callable[[Any], Iterable[int]]
+    ) -> tuple[Node, Any]:
+        """Asks the coordinator of a group, which comes with the answer; `codes` are those of an answer.
+
+        It is looked up again while nobody is it, it has moved, or it has not loaded the group.
+
+        Raises: Refused (version; the look-up; REQUEST_TIMED_OUT when it is not there in time), ClusterUnreachable.
+        Source: Kafka 3.9 `CoordinatorStrategy`, `DescribeConsumerGroupsHandler` and its siblings.
+        """
+
+        async def attempt() -> tuple[Node, Any]:
+            found = await self._ask(await self._any_link(ApiKey.FIND_COORDINATOR), ApiKey.FIND_COORDINATOR, key)
+            _may_be_otherwise([found.error_code])
+            check(found.error_code, getattr(found, "error_message", None))
+            node = Node(broker_id=BrokerId(found.node_id), host=found.host, port=found.port)
+            answer = await self._ask(await self._link(node.host, node.port), api_key, body)
+            _may_be_otherwise(codes(answer))
+            return node, answer
+
+        key = {"key": group, "key_type": _GROUP}
+        answered: tuple[Node, Any] = await self._retrying(attempt, api_name(api_key))
+        return answered
+
+    async def _ask(self, link: Link, api_key: ApiKey, body: Mapping[str, Any]) -> Any:
         version = link.version(api_key)
         return await link.connection.call(api_key, version, body, timeout_s=self._timeouts.request_s)
 
@@ -276,16 +272,24 @@ class AdminClient:
         while True:
             try:
                 return await attempt()
-            except (OSError, TimeoutError, _NotKafka, _Moved) as error:
+            except (OSError, TimeoutError, _NotKafka, _AskAgain) as error:
                 self._stale = True
                 met = bool(self._links)
-                ever_met |= met and isinstance(error, (TimeoutError, _Moved))
-                limit = self._timeouts.call_s if met or isinstance(error, _Moved) else self._timeouts.bootstrap_s
+                ever_met |= met and isinstance(error, (TimeoutError, _AskAgain))
+                limit = self._limit_s(error, met=met)
                 if isinstance(error, _NotKafka) and not met:
                     raise ClusterUnreachable(self._no_kafka(error)) from error
                 if loop.time() - start >= limit:
+                    if isinstance(error, _AskAgain) and error.code is not None:
+                        raise _unassigned(what, f" ({Refused(error.code)})") from error
                     raise ClusterUnreachable(self._unreachable(error, what, met=ever_met)) from error
                 await asyncio.sleep(RETRY_BACKOFF_S)
+
+    def _limit_s(self, error: Exception, *, met: bool) -> float:
+        limits = self._timeouts
+        if isinstance(error, _AskAgain) and error.code is not None and limits.coordinator_s is not None:
+            return limits.coordinator_s
+        return limits.call_s if met or isinstance(error, _AskAgain) else limits.bootstrap_s
 
     async def _refresh(self) -> None:
         """Brokers and controller, from any broker."""
@@ -298,7 +302,7 @@ class AdminClient:
         self._controller = BrokerId(answer.controller_id) if answer.controller_id >= 0 else None
         self._stale = False
 
-    async def _any_link(self, api_key: ApiKey) -> _Link:
+    async def _any_link(self, api_key: ApiKey) -> Link:
         """An open connection, else the first address that answers: brokers last seen, then the bootstrap list.
 
         One whose broker does not serve `api_key` is taken only when there is no other.
@@ -309,7 +313,7 @@ class AdminClient:
                 return link
         addresses = [*((n.host, n.port) for n in self._nodes.values()), *self._bootstrap]
         failure: Exception = OSError("no address")
-        last: _Link | None = None
+        last: Link | None = None
         for host, port in dict.fromkeys(addresses):
             try:
                 last = await self._link(host, port)
@@ -322,7 +326,7 @@ class AdminClient:
             raise failure
         return last
 
-    async def _link(self, host: str, port: int) -> _Link:
+    async def _link(self, host: str, port: int) -> Link:
         async with self._opening.setdefault((host, port), asyncio.Lock()):
             link = self._links.get((host, port))
             if link is None or not link.connection.is_open:
@@ -330,7 +334,7 @@ class AdminClient:
                 self._links[host, port] = link
             return link
 
-    async def _open(self, host: str, port: int) -> _Link:
+    async def _open(self, host: str, port: int) -> Link:
         request_s = self._timeouts.request_s
         first_answer_s = request_s if self._links else min(request_s, self._timeouts.bootstrap_s)
         connection = await BrokerConnection.open(
@@ -341,7 +345,7 @@ class AdminClient:
         except (OSError, TimeoutError) as error:
             connection.close()
             raise _NotKafka(f"{host}:{port}: {error or 'no answer'}") from error
-        return _Link(connection, {k.api_key: (k.min_version, k.max_version) for k in answer.api_keys})
+        return Link(connection, {k.api_key: (k.min_version, k.max_version) for k in answer.api_keys})
 
     def _no_kafka(self, error: Exception) -> str:
         return (
@@ -351,7 +355,7 @@ class AdminClient:
 
     def _unreachable(self, error: Exception, what: str, *, met: bool) -> str:
         """`met` is whether some broker answered: then it is not the way there that fails."""
-        if isinstance(error, _Moved):
+        if isinstance(error, _AskAgain):
             return f"Timed out: no broker of {self._addresses()} took {what}. Is a controller running (kwob status)?"
         if met and isinstance(error, TimeoutError):
             return (
@@ -367,22 +371,15 @@ class AdminClient:
         return ",".join(f"{host}:{port}" for host, port in self._bootstrap)
 
 
-def parse_bootstrap(text: str) -> list[tuple[str, int]]:
-    """The addresses of `host:port[,host:port...]`; IPv6 hosts in brackets. Raises InvalidBootstrap."""
-    addresses: list[tuple[str, int]] = []
-    for part in filter(None, (p.strip() for p in text.split(","))):
-        host, colon, port = part.removeprefix("PLAINTEXT://").rpartition(":")
-        if not colon or not host or not (port.isascii() and port.isdigit()) or not 0 < int(port) < 65536:
-            raise InvalidBootstrap(f"Invalid url in bootstrap.servers: {part}")
-        addresses.append((host.removeprefix("[").removesuffix("]"), int(port)))
-    if not addresses:
-        raise InvalidBootstrap("No resolvable bootstrap urls given in bootstrap.servers")
-    return addresses
+def _may_be_otherwise(codes: Iterable[int]) -> None:
+    for code in codes:
+        if code in _SOON:
+            raise _AskAgain(ErrorCode.of(code))
 
 
-def _camel(api_key: ApiKey) -> str:
-    name = api_name(api_key)
-    return name[:1].lower() + name[1:]
+def _unassigned(what: str, why: str = "") -> Refused:
+    text = f"Timed out waiting for a node assignment. Call: {what[:1].lower()}{what[1:]}{why}"
+    return Refused(ErrorCode.REQUEST_TIMED_OUT, text)
 
 
 def _reason(error: Exception) -> str:

@@ -171,5 +171,6 @@ def tool_of(texts: Texts, argv: Sequence[str]) -> Tool:
         check=check,
         by_brokers=Way(perform=perform, say_failed=say_failed, failed_exit=0),
         say_unparsed=uncaught,
+        call_timeout_option="timeout",
         texts=V39 if texts.zookeeper is not None else texts,
     )

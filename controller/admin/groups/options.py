@@ -72,7 +72,7 @@ TABLE: Final = OptionTable(
             argument="timeout (ms)",
             type="Long",
             default="5000",
-            help="How long to wait for an answer about partitions that nobody knows.",
+            help="How long each call may take, the wait for a group's coordinator included.",
         ),
         Option(name="dry-run", help="Show the new offsets and change nothing (default)."),
         Option(name="execute", help="Commit the new offsets."),

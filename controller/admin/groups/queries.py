@@ -15,7 +15,7 @@ from controller.admin.cluster.failures import Refused, check
 from controller.admin.cluster.queries import Outcomes, outcome
 from controller.wire.errors import ErrorCode
 from controller.wire.protocol import ApiKey
-from controller.wire.types import BrokerId, TopicPartition
+from controller.wire.types import TopicPartition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,11 +48,19 @@ class Listed:
     type: str
 
 
+def _code(answer: Any) -> list[int]:
+    return [answer.error_code]
+
+
+def _codes_of_partitions(answer: Any) -> list[int]:
+    return [p.error_code for topic in answer.topics for p in topic.partitions]
+
+
 async def list_groups(admin: AdminClient) -> dict[str, Listed]:
     """Every consumer group by name, sorted. Raises Refused."""
     groups: dict[str, Listed] = {}
     for broker in await admin.brokers():
-        answer = await admin.call_broker(broker, ApiKey.LIST_GROUPS, {})
+        answer = await admin.call_broker(broker, ApiKey.LIST_GROUPS, {}, _code)
         check(answer.error_code)
         for group in answer.groups:
             if group.protocol_type in ("", "consumer"):
@@ -62,17 +70,12 @@ async def list_groups(admin: AdminClient) -> dict[str, Listed]:
     return dict(sorted(groups.items()))
 
 
-async def find_coordinator(admin: AdminClient, group: str) -> Node:
-    """The broker that coordinates a group. Raises Refused."""
-    answer = await admin.call_any(ApiKey.FIND_COORDINATOR, {"key": group, "key_type": 0})
-    check(answer.error_code, getattr(answer, "error_message", None))
-    return Node(broker_id=BrokerId(answer.node_id), host=answer.host, port=answer.port)
-
-
 async def describe_group(admin: AdminClient, group: str) -> Group:
     """Raises Refused."""
-    coordinator = await find_coordinator(admin, group)
-    answer = await admin.call_broker(coordinator.broker_id, ApiKey.DESCRIBE_GROUPS, {"groups": [group]})
+    body = {"groups": [group]}
+    coordinator, answer = await admin.call_coordinator(
+        group, ApiKey.DESCRIBE_GROUPS, body, lambda a: [g.error_code for g in a.groups]
+    )
     for described in answer.groups:
         check(described.error_code)
         return Group(
@@ -133,7 +136,7 @@ class _Reader:
 async def committed_offsets(admin: AdminClient, group: Group) -> dict[TopicPartition, int]:
     """What a group has committed. Raises Refused."""
     body = {"group_id": group.group_id, "topics": None, "require_stable": False}
-    answer = await admin.call_broker(group.coordinator.broker_id, ApiKey.OFFSET_FETCH, body)
+    _, answer = await admin.call_coordinator(group.group_id, ApiKey.OFFSET_FETCH, body, _code)
     check(answer.error_code)
     return {
         TopicPartition(topic.name, p.partition_index): p.committed_offset
@@ -164,7 +167,7 @@ async def commit_offsets(admin: AdminClient, group: Group, offsets: Mapping[Topi
         "group_instance_id": None,
         "topics": [{"name": name, "partitions": listed} for name, listed in topics.items()],
     }
-    answer = await admin.call_broker(group.coordinator.broker_id, ApiKey.OFFSET_COMMIT, body)
+    _, answer = await admin.call_coordinator(group.group_id, ApiKey.OFFSET_COMMIT, body, _codes_of_partitions)
     return {
         TopicPartition(topic.name, p.partition_index): outcome(p.error_code)
         for topic in answer.topics
@@ -180,9 +183,10 @@ async def delete_offsets(admin: AdminClient, group: str, partitions: Collection[
     topics: dict[str, list[dict[str, int]]] = defaultdict(list)
     for partition in sorted(partitions):
         topics[partition.topic].append({"partition_index": partition.partition})
-    coordinator = await find_coordinator(admin, group)
     body = {"group_id": group, "topics": [{"name": name, "partitions": listed} for name, listed in topics.items()]}
-    answer = await admin.call_broker(coordinator.broker_id, ApiKey.OFFSET_DELETE, body)
+    _, answer = await admin.call_coordinator(
+        group, ApiKey.OFFSET_DELETE, body, lambda a: [*_code(a), *_codes_of_partitions(a)]
+    )
     check(answer.error_code)
     return {
         TopicPartition(topic.name, p.partition_index): outcome(p.error_code)
@@ -193,6 +197,8 @@ async def delete_offsets(admin: AdminClient, group: str, partitions: Collection[
 
 async def delete_group(admin: AdminClient, group: str) -> Refused | None:
     """Deletes a group without members; None for success, else the refusal."""
-    coordinator = await find_coordinator(admin, group)
-    answer = await admin.call_broker(coordinator.broker_id, ApiKey.DELETE_GROUPS, {"groups_names": [group]})
+    body = {"groups_names": [group]}
+    _, answer = await admin.call_coordinator(
+        group, ApiKey.DELETE_GROUPS, body, lambda a: [result.error_code for result in a.results]
+    )
     return next((outcome(result.error_code) for result in answer.results), Refused(ErrorCode.GROUP_ID_NOT_FOUND))

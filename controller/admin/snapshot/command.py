@@ -110,11 +110,15 @@ def _generated(options: argparse.Namespace) -> ClusterShape:
     )
 
 
+#: A group whose coordinator is away is left out, and said so, soon.
+_TIMEOUTS: Final = Timeouts(call_s=30.0, coordinator_s=5.0)
+
+
 async def _taken(options: argparse.Namespace, machine: Machine) -> ClusterShape:
     if options.bootstrap_server is None:
         raise ToolFailure("name a cluster with --bootstrap-server H:P, or draw one with --generate")
     notes = Notes()
-    async with AdminClient(machine.network, options.bootstrap_server, timeouts=Timeouts(call_s=30.0)) as admin:
+    async with AdminClient(machine.network, options.bootstrap_server, timeouts=_TIMEOUTS) as admin:
         await admin.open_any()
         with _bar(machine) as step:
             shape = await take(admin, now_ms=machine.clock.now_ms(), rates_s=options.rates_s, step=step, notes=notes)

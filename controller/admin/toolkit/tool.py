@@ -83,6 +83,8 @@ class Tool:
     servers: tuple[str, ...] = ("bootstrap-server",)
     #: Unless the property file says otherwise.
     timeouts: Timeouts = field(default_factory=Timeouts)
+    #: The option with the time limit of each call in ms, where there is one: it goes before all else (`withTimeoutMs`).
+    call_timeout_option: str | None = None
     texts: Texts = V39
     #: The tool of KRaft's time, where it depends on the cluster which one is meant.
     on_kraft: Callable[[], Tool] | None = None
@@ -201,6 +203,8 @@ def _admin(tool: Tool, args: Arguments, machine: Machine) -> AdminClient:
     client_id, timeouts = tool.client_id, tool.timeouts
     if path is not None:
         client_id, timeouts = _client_settings(Path(path), tool.client_id)
+    if tool.call_timeout_option is not None:
+        timeouts = timeouts.within((args.integer(tool.call_timeout_option) or 0) / 1000)
     return AdminClient(machine.network, servers, client_id=client_id, timeouts=timeouts)
 
 

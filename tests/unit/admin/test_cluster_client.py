@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from controller.admin.cluster.client import InvalidBootstrap, parse_bootstrap
+from controller.admin.cluster.links import InvalidBootstrap, parse_bootstrap
 from controller.admin.commands import log_dirs, topics
 from controller.admin.commands import reassign_partitions as reassign
 from controller.wire.errors import ErrorCode
