@@ -12,7 +12,8 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from controller.embedded.handles import KafkaCluster
-from controller.local.load import command, hand
+from controller.local.load import client, command, hand
+from controller.wire.types import TopicPartition
 
 
 @pytest.fixture(scope="module")
@@ -96,3 +97,30 @@ def test_a_record_that_is_refused_is_told(cluster: KafkaCluster, capsys: pytest.
     assert hand.produce_main(argv) == 1
     said = capsys.readouterr()
     assert said.out == "" and said.err.startswith("kwob produce: ") and said.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("code", ["COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR"])
+def test_a_coordinator_that_is_not_ready_is_waited_for(
+    cluster: KafkaCluster, capsys: pytest.CaptureFixture[str], code: str
+) -> None:
+    """As on a fresh cluster, whose brokers are made coordinators one by one."""
+    cluster.create_topic(f"waited-{code}", partitions=1)
+    for nth in (1, 2, 3):
+        cluster.fault(fault="api", api="OffsetCommit", action="error", error_code=code, nth=nth)
+    try:
+        exit_code, summary = load(cluster, capsys, f"waited-{code}", "--duration", "1s")
+    finally:
+        cluster.heal()
+    assert exit_code == 0
+    assert summary["missing"] == 0
+    assert [got == summary["acknowledged"] > 0 for got in summary["consumed"].values()] == [True]
+
+
+def test_a_group_without_a_coordinator_cannot_be_started(cluster: KafkaCluster) -> None:
+    cluster.create_topic("uncoordinated", partitions=1)
+    cluster.fault(fault="api", api="OffsetCommit", action="error", error_code="NOT_COORDINATOR")
+    try:
+        with pytest.raises(client.LoadError, match="the group g cannot be started: NOT_COORDINATOR"):
+            client.start_group(cluster.bootstrap_servers, "g", {TopicPartition("uncoordinated", 0): 0}, patience_s=0.3)
+    finally:
+        cluster.heal()

@@ -109,7 +109,7 @@ class FakeCluster:
 
 def _api_versions(cluster: FakeCluster, broker: int, _: Any) -> dict[str, Any]:
     lacks = cluster.lacks.get(broker, set())
-    keys = [k for k in {*HANDLERS, *cluster.answers, ApiKey.FETCH} if k not in lacks]
+    keys = [k for k in sorted({*HANDLERS, *map(ApiKey, cluster.answers), ApiKey.FETCH}) if k not in lacks]
     return {"api_keys": [{"api_key": k, "min_version": 0, "max_version": HIGHEST.get(k, 0)} for k in keys]}
 
 

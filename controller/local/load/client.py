@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from controller.wire import types
 
 _ANSWER_S: Final = 10.0
+#: `default.api.timeout.ms` and `retry.backoff.ms` of Java's clients, which wait for a coordinator.
+_COORDINATOR_S: Final = 60.0
+_AGAIN_S: Final = 0.1
+#: What the library gives back as it came from a coordinator that in a moment will be one.
+_COORDINATOR_SOON: Final = frozenset(
+    {
+        *(KafkaError.COORDINATOR_LOAD_IN_PROGRESS, KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.NOT_COORDINATOR),
+        *(KafkaError.REBALANCE_IN_PROGRESS, KafkaError._WAIT_COORD),
+    }
+)
 _QUIET: Final = logging.getLogger("kwob.client-library")
 _QUIET.addHandler(logging.NullHandler())
 _QUIET.propagate = False
@@ -88,16 +99,33 @@ def ends(bootstrap: str, partitions: Sequence[types.TopicPartition]) -> dict[typ
         asking.close()
 
 
-def start_group(bootstrap: str, group: str, starts: Mapping[types.TopicPartition, int]) -> None:
-    """Commits these offsets for a group that has none, so that it reads what comes from now on. Raises: LoadError."""
+def start_group(
+    bootstrap: str, group: str, starts: Mapping[types.TopicPartition, int], *, patience_s: float = _COORDINATOR_S
+) -> None:
+    """Commits these offsets for a group that has none, so that it reads what comes from now on.
+
+    A coordinator that is not there yet, loads, or moves is asked again for `patience_s`; the library does not do that
+    for a commit. Raises: LoadError.
+    """
     committing = consumer(bootstrap, {"group.id": group, "enable.auto.commit": False})
     offsets = [TopicPartition(tp.topic, tp.partition, offset) for tp, offset in starts.items()]
+    limit_s = time.monotonic() + patience_s
     try:
-        committing.commit(offsets=offsets, asynchronous=False)
-    except KafkaException as error:
-        raise LoadError(f"the group {group} cannot be started: {error_text(error.args[0])}") from error
+        while (error := _commit(committing, offsets)) is not None:
+            if error.code() not in _COORDINATOR_SOON or time.monotonic() >= limit_s:
+                raise LoadError(f"the group {group} cannot be started: {error_text(error)}")
+            committing.poll(_AGAIN_S)  # the library looks for the coordinator meanwhile
     finally:
         committing.close()
+
+
+def _commit(committing: Consumer, offsets: list[TopicPartition]) -> KafkaError | None:
+    """The error of all, else that of the first partition which has one."""
+    try:
+        done = committing.commit(offsets=offsets, asynchronous=False) or []
+    except KafkaException as error:
+        return cast(KafkaError, error.args[0])
+    return next((partition.error for partition in done if partition.error is not None), None)
 
 
 def read_ids(
