@@ -11,13 +11,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Coroutine, Generator, Iterable
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from controller.wire.errors import ErrorCode
 from controller.wire.protocol import ApiKey, Request, api_name
 from controller.wire.times import Times
 
 T = TypeVar("T")
+_ERROR_NAMES: Final = {int(code): code.name for code in ErrorCode}
 
 
 @dataclass(slots=True)
@@ -46,10 +47,10 @@ class StageTimes:
 
     def add(self, service: Service, done_s: float) -> None:
         """Notes one that is done."""
-        handled_s = service.answered_s - service.taken_s
+        remote_s = service.answered_s - service.taken_s - service.local_s
         self.queue.add((service.taken_s - service.arrived_s) * 1000)
         self.local.add(service.local_s * 1000)
-        self.remote.add(max(0.0, handled_s - service.local_s) * 1000)
+        self.remote.add(remote_s * 1000 if remote_s > 0 else 0.0)
         self.send.add((done_s - service.answered_s) * 1000)
         self.total.add((done_s - service.arrived_s) * 1000)
         self.size_bytes.add(service.size_bytes)
@@ -76,8 +77,9 @@ class RequestMeters:
             if times is None:
                 times = self.times[name] = StageTimes()
             times.add(service, done_s)
-        for code, number in Counter(service.errors).items():
-            self.errors[api_name(request.api_key), _error_name(code)] += number
+        api = api_name(request.api_key)
+        for code in service.errors:
+            self.errors[api, _ERROR_NAMES.get(code) or str(code)] += 1
 
 
 def _names(request: Request) -> tuple[str, ...]:
@@ -85,10 +87,6 @@ def _names(request: Request) -> tuple[str, ...]:
     if request.api_key is not ApiKey.FETCH:
         return (name,)
     return name, "FetchFollower" if request.body.replica_id >= 0 else "FetchConsumer"
-
-
-def _error_name(code: int) -> str:
-    return ErrorCode(code).name if code in ErrorCode._value2member_map_ else str(code)
 
 
 class Timed(Generic[T]):

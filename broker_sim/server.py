@@ -27,6 +27,7 @@ from controller.wire import protocol
 from controller.wire.fault_rows import Action, ApiFault, with_error_code
 from controller.wire.framing import FrameBuffer, FrameError
 from controller.wire.protocol import ApiKey, ProtocolError, Request
+from controller.world.limits import WaitLimit
 from controller.world.ports import Connection, Listener, Network
 
 #: A peer that takes none of its answers for so long is cut off.
@@ -176,21 +177,26 @@ class SocketServer:
 
     async def _serve_until_closed(self, connection: Connection, listener: str) -> None:
         frames, memory, taken = FrameBuffer(self.limits.max_request_bytes), self.memory, 0
+        idle, slow = WaitLimit(None), WaitLimit(SLOW_CLIENT_LIMIT_S)
         try:
-            while data := await self._receive(connection):
+            while data := await self._receive(connection, idle):
                 for frame in frames.feed(data):
                     service = Service(asyncio.get_running_loop().time(), len(frame))
                     taken = taken or await memory.take(len(frame))
                     await self.ready.wait()
-                    await self._serve_one(frame, connection, listener, service)
+                    await self._serve_one(frame, connection, listener, service, slow)
                     memory.give(taken)
                     taken = 0
                 if frames.wanted_bytes and not taken:
                     taken = await memory.take(frames.wanted_bytes)
         finally:
             memory.give(taken)
+            idle.close()
+            slow.close()
 
-    async def _serve_one(self, frame: bytes, connection: Connection, listener: str, service: Service) -> None:
+    async def _serve_one(
+        self, frame: bytes, connection: Connection, listener: str, service: Service, slow: WaitLimit
+    ) -> None:
         if connection in self._yielding:
             self._yielding[connection] = self._yielding.pop(connection)
         loop = asyncio.get_running_loop()
@@ -199,14 +205,14 @@ class SocketServer:
         service.answered_s = loop.time()
         if answer is not None:
             connection.send(answer)
-            async with asyncio.timeout(SLOW_CLIENT_LIMIT_S):
+            with slow:
                 await connection.drain()
         self.meters.add(service, loop.time())
 
-    async def _receive(self, connection: Connection) -> bytes:
-        idle_s = None if self.limits.idle_ms < 0 else self.limits.idle_ms / 1000
+    async def _receive(self, connection: Connection, idle: WaitLimit) -> bytes:
+        idle.change(None if self.limits.idle_ms < 0 else self.limits.idle_ms / 1000)
         try:
-            async with asyncio.timeout(idle_s):
+            with idle:
                 return await connection.recv()
         except TimeoutError:
             raise TimeoutError(f"idle for connections.max.idle.ms {self.limits.idle_ms}") from None

@@ -47,6 +47,7 @@ class LogDirs:
     def __init__(self, paths: tuple[str, ...], rng: random.Random, files: Files | None = None) -> None:
         self.files = files if files is not None else Files()
         self._dirs = {path: LogDir(Path(path), path, self.files) for path in paths}
+        self._by_path = {log_dir.path: log_dir for log_dir in self._dirs.values()}
         self._rng = rng
         self._preferred: dict[TopicPartition, str] = {}
         self.doom: Callable[[StoredLog, list[str]], None] | None = None
@@ -175,7 +176,7 @@ class LogDirs:
 
     def dir_of(self, log: StoredLog) -> LogDir:
         """The dir that holds a log."""
-        return next(d for d in self._dirs.values() if d.path == log.log_dir)
+        return self._by_path[log.log_dir]
 
     def by_name(self, name: str) -> LogDir | None:
         """A dir by its configured path, by another spelling of it, or by its absolute path."""

@@ -8,7 +8,7 @@ Source: spec broker.md §10.1, §10.2, Kafka 3.9 `LogSegment`.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -26,6 +26,8 @@ from controller.wire.records import (
 
 _SCAN_BYTES: Final = 1 << 20
 _SEEK_BYTES: Final = 1 << 13
+#: Batches at the end of a segment whose headers stay in memory, at least; twice as many at most.
+_RECENT: Final = 8
 MAX_RELATIVE_OFFSET: Final = 0x7FFFFFFF
 #: The files of a segment beside `.log`; `.txnindex` is only there where Kafka wrote transactions.
 COMPANIONS: Final = ("index", "timeindex", "txnindex")
@@ -82,6 +84,8 @@ class Segment:
         self._since_entry = 0
         #: (offset, position) from which a search may begin: the newest batch, and what follows what was read last
         self._newest = self._read_on = base_offset, 0
+        #: the last batches that were written: what is read at the end of a log needs no look into the file
+        self._recent: list[tuple[int, BatchHeader]] = []
         self._first_timestamp: int | None = NO_TIMESTAMP
         self._indexes = Indexes(
             self.path("index"), self.path("timeindex"), base_offset, max_bytes=shape.max_index_bytes, files=files
@@ -176,6 +180,7 @@ class Segment:
         if self._indexes.add_time(self.max_timestamp, self._offset_of_max):
             self._indexes.write_last_time()
         self._indexes.trim()
+        self._recent = []
 
     def sync(self) -> None:
         """Waits until the files are on the disk."""
@@ -237,6 +242,9 @@ class Segment:
         self.size = position + header.size
         self.next_offset = header.next_offset
         self._newest = header.base_offset, position
+        self._recent.append((position, header))
+        if len(self._recent) > 2 * _RECENT:
+            del self._recent[:_RECENT]
 
     def truncate(self, offset: int) -> int:
         """Cuts off every batch that holds `offset` or a later one; returns the bytes removed. It may be written to."""
@@ -256,6 +264,7 @@ class Segment:
         """The state that follows from the first `size` bytes and the entries kept."""
         self.size, self.next_offset = size, self.base_offset
         self._newest = self._read_on = self.base_offset, 0
+        self._recent.clear()
         self.max_timestamp, self._offset_of_max = self._newest_indexed()
         position = self._indexes.last_position
         self._since_entry = size - position
@@ -315,7 +324,7 @@ class Segment:
         for first, position in (self._newest, self._read_on):
             if first <= offset and position > start:
                 start = position
-        for position, header in self._walk(start, self.size, check=False, chunk=_SEEK_BYTES):
+        for position, header in self._seek(start):
             if header.last_offset >= offset:
                 return position, header
         return None
@@ -336,7 +345,7 @@ class Segment:
         With `min_one` the first batch counts however large it is.
         """
         end = position
-        for at, header in self._walk(position, self.size, check=False, chunk=_SEEK_BYTES):
+        for at, header in self._seek(position):
             first = min_one and at == position
             if header.next_offset > bound or (at + header.size - position > max_bytes and not first):
                 break
@@ -345,6 +354,16 @@ class Segment:
             if end - position >= max_bytes:
                 break
         return end
+
+    def _seek(self, start: int) -> Iterable[tuple[int, BatchHeader]]:
+        """The batches from a position on at which one begins."""
+        recent = self._recent
+        if not recent or start < recent[0][0]:
+            return self._walk(start, self.size, check=False, chunk=_SEEK_BYTES)
+        at = len(recent)
+        while at and recent[at - 1][0] >= start:
+            at -= 1
+        return recent[at:]
 
     def _walk(
         self, start: int, end: int, *, check: bool, chunk: int = _SCAN_BYTES

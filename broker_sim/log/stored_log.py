@@ -60,6 +60,8 @@ class StoredLog:
         """Describes a log; `create` or `load` makes it usable."""
         self.topic_partition = topic_partition
         self.folder = folder
+        #: The log dir it lies in.
+        self.log_dir = folder.parent
         self.config = config
         self.files = files if files is not None else Files()
         self.log_start_offset = 0
@@ -72,11 +74,6 @@ class StoredLog:
         self._hooks = hooks if hooks is not None else LogHooks()
         self._segments = Segments()
         self._snapshots = Snapshots(folder, self.files)
-
-    @property
-    def log_dir(self) -> Path:
-        """The log dir it lies in."""
-        return self.folder.parent
 
     @property
     def size_bytes(self) -> int:
@@ -230,6 +227,7 @@ class StoredLog:
         with storage_failures(self.log_dir):
             self.files.rename(self.folder, folder)
         self.folder = self._snapshots.folder = folder
+        self.log_dir = folder.parent
         self.version += 1
         for segment in self._segments:
             segment.move(folder)

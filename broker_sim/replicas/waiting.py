@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 
 from broker_sim.replicas.partition import Waiters
+from controller.world.limits import answer_by
 
 
 async def wait_until(
@@ -29,8 +30,7 @@ async def woken(waiters: Iterable[Waiters], deadline: float) -> bool:
     for each in joined:
         each.add(change)
     try:
-        async with asyncio.timeout_at(deadline):
-            await change
+        await answer_by(change, deadline)
     except TimeoutError:
         return False
     finally:

@@ -105,6 +105,7 @@ class Play:
     def __init__(self, world: World, folder: Path, plan: Plan, outcome: Outcome) -> None:
         self.plan, self.outcome = plan, outcome
         self.cluster = Cluster(world, folder, shape=plan.shape)
+        world.network.keeps_transcript = False
         tree = world.zookeeper.tree
         self.history = History(tree)
         self.ledger = Ledger(unclean=self.history.unclean)

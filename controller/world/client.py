@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from controller.wire import protocol
 from controller.wire.framing import FrameBuffer, FrameError
+from controller.world.limits import answer_within
 from controller.world.ports import Connection, Network
 
 #: Frames above this are sent piece by piece: what a broker that does not read may cost.
@@ -34,6 +35,7 @@ class BrokerConnection:
         self._client_id = client_id
         self._correlation = itertools.count(1)
         self._writing = asyncio.Lock()
+        self._senders = 0  # calls whose bytes are not all sent
         self._waiting: dict[int, tuple[int, int, asyncio.Future[Any]]] = {}
         self._reader = asyncio.ensure_future(self._read())
 
@@ -77,6 +79,9 @@ class BrokerConnection:
                 parts = protocol.encode_request_head(*about, sum(map(len, body))), *body
             else:
                 parts = (protocol.encode_request(*about, body),)
+            if self._senders == 0 and sum(map(len, parts)) <= PIECE_BYTES:
+                self._connection.send(b"".join(parts))
+                return await answer_within(answer, timeout_s)
             async with asyncio.timeout(timeout_s):
                 await self._send(*parts)
                 return await answer
@@ -88,18 +93,25 @@ class BrokerConnection:
 
     async def _send(self, *parts: bytes) -> None:
         """One frame at a time. A long one goes in pieces, each behind what the peer has taken. Raises: OSError."""
-        async with self._writing:
-            if sum(map(len, parts)) <= PIECE_BYTES:
-                self._connection.send(b"".join(parts))
-                return
-            try:
-                for part in parts:
-                    for at in range(0, len(part), PIECE_BYTES):
-                        self._connection.send(part[at : at + PIECE_BYTES])
-                        await self._connection.drain()
-            except BaseException:
-                self.close()  # half a frame was sent: nothing may follow it
-                raise
+        self._senders += 1
+        try:
+            async with self._writing:
+                await self._send_pieces(parts)
+        finally:
+            self._senders -= 1
+
+    async def _send_pieces(self, parts: tuple[bytes, ...]) -> None:
+        if sum(map(len, parts)) <= PIECE_BYTES:
+            self._connection.send(b"".join(parts))
+            return
+        try:
+            for part in parts:
+                for at in range(0, len(part), PIECE_BYTES):
+                    self._connection.send(part[at : at + PIECE_BYTES])
+                    await self._connection.drain()
+        except BaseException:
+            self.close()  # half a frame was sent: nothing may follow it
+            raise
 
     def close(self) -> None:
         """Closes; calls that wait raise Disconnected. Idempotent."""

@@ -76,24 +76,10 @@ current_gate: ContextVar[ProcessGate | None] = ContextVar("current_gate", defaul
 class _Handle(asyncio.Handle):
     _context: Context
 
-    def _run(self) -> None:
-        gate = self._context.get(current_gate)
-        if gate is None or gate.is_open:
-            super()._run()
-        else:
-            gate.hold(self)
-
 
 class _TimerHandle(asyncio.TimerHandle):
     _context: Context
     _cancelled: bool
-
-    def _run(self) -> None:
-        gate = self._context.get(current_gate)
-        if gate is None or gate.is_open:
-            super()._run()
-        else:
-            gate.hold(self)
 
 
 class _Task(asyncio.Task[Any]):
@@ -166,8 +152,13 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
                 ready.append(timer)
         for _ in range(len(ready)):
             handle = ready.popleft()
-            if not handle._cancelled:
+            if handle._cancelled:
+                continue
+            gate = handle._context.get(current_gate)  # type: ignore[attr-defined]  # ours, all of them
+            if gate is None or gate.is_open:
                 handle._run()
+            else:
+                gate.hold(handle)
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
         if handle._scheduled:  # type: ignore[attr-defined]

@@ -53,6 +53,9 @@ class SimulatedNetwork:
         self._ports = itertools.count(_FIRST_PORT)
         self._changed: asyncio.Event = asyncio.Event()
         self._transcript = hashlib.blake2b(digest_size=16)
+        #: Whether `transcript` is fed: it costs more than the network itself.
+        self.keeps_transcript = True
+        self._context = contextvars.Context()
 
     @property
     def transcript(self) -> str:
@@ -280,10 +283,11 @@ class _Connection:
         delay = self._network._delay(self.machine, self._other.machine)
         self._last_arrival = max(self._last_arrival, self._loop.time() + delay)
         self._unacknowledged += len(data)
-        note = f"{self.machine} {self._other.machine} {self.number} {self._loop.time():.9f} {len(data)}\n"
-        self._network._transcript.update(note.encode() + data)
+        if self._network.keeps_transcript:
+            note = f"{self.machine} {self._other.machine} {self.number} {self._loop.time():.9f} {len(data)}\n"
+            self._network._transcript.update(note.encode() + data)
         self._outgoing.append((self._last_arrival, data))
-        self._loop.call_at(self._last_arrival, self._flush, context=contextvars.Context())
+        self._loop.call_at(self._last_arrival, self._flush, context=self._network._context)
 
     def _flush(self) -> None:
         """Delivers what has come due, unless a partition holds it."""
