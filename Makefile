@@ -12,7 +12,7 @@ MINUTES := 10
 SEED = $(shell date +%s)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-docker test-kafka test-conformance sim lint format lock image docs defects bench bench-broker bench-replay clean
+.PHONY: help setup demo test test-docker test-wheel test-kafka test-conformance sim lint format lock image docs defects bench bench-broker bench-replay clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -34,6 +34,9 @@ test-conformance: setup  ## the recordings of Kafka's controller alone (needs ja
 
 test-docker: setup  ## build the image, run docker-compose.yml's cluster and test it (needs Docker); ARGS="-v"
 	@$(PY) -m pytest -m docker -rs tests/docker $(ARGS)
+
+test-wheel: setup  ## build the wheel, install it in a bare environment and type its commands (needs a package index)
+	@$(PY) -m pytest -m wheel -rs tests/wheel $(ARGS)
 
 sim: setup  ## simulated worlds, new ones each time: MINUTES=10 WORKERS=3 ARGS="--set brokers=3"
 	@.venv/bin/kwob sim run --seeds $(SEED)..$(SEED) --minutes $(MINUTES) $(if $(WORKERS),--workers $(WORKERS)) $(ARGS)
@@ -68,10 +71,12 @@ bench-broker: setup  ## measure three brokers beside three of Kafka's (needs jav
 bench-replay: setup  ## measure the replay beside reading, shuffling and sorting alone; ARGS="--rows 20000000 --rounds 3"
 	@$(PY) tests/bench_replay $(ARGS)
 
-lock:  ## resolve pyproject.toml into requirements.lock again (needs uv)
+lock:  ## resolve pyproject.toml into requirements.lock and .ci/image.lock again (needs uv)
 	@command -v uv >/dev/null || { echo "make lock needs uv: https://docs.astral.sh/uv/" >&2; exit 1; }
 	UV_CUSTOM_COMPILE_COMMAND="make lock" uv pip compile --quiet --universal --generate-hashes --extra dev \
 		--no-emit-index-url --no-emit-find-links pyproject.toml -o requirements.lock
+	UV_CUSTOM_COMPILE_COMMAND="make lock" uv pip compile --quiet --universal --generate-hashes --extra demo --extra ui \
+		--no-emit-index-url --no-emit-find-links -c requirements.lock pyproject.toml -o .ci/image.lock
 
 image:  ## the container image that docker-compose.yml uses (needs Docker)
 	docker build -t kwob .

@@ -133,8 +133,25 @@ def _run(words: list[str]) -> int:
     if words[0] not in COMMANDS:
         print(f"kwob: no command {words[0]!r}; there are {', '.join(COMMANDS)}", file=sys.stderr)
         return 2
-    command = COMMANDS[words[0]]
-    return _load(command.target)(with_bootstrap(command, words[1:]))
+    return _run_command(words[0], words[1:])
+
+
+def _run_command(name: str, words: list[str]) -> int:
+    """As `main`; 1 and a line that says what to install where a package of an extra is not there."""
+    from controller.local import extras
+
+    command, needed = COMMANDS[name], extras.NEEDED.get(name, ())
+    absent = [] if {"--help", "-h"} & set(words) else extras.lacking(needed)
+    try:
+        if not absent:
+            return _load(command.target)(with_bootstrap(command, words))
+    except ModuleNotFoundError as error:
+        extra = extras.extra_of(error.name, needed)
+        if extra is None:
+            raise
+        absent = extras.lacking(needed) or [extra]
+    print(extras.what_to_install(name, absent), file=sys.stderr)
+    return 1
 
 
 def _print_what_the_terminal_cannot() -> None:
@@ -197,6 +214,7 @@ def completion(argv: Sequence[str]) -> int:
 def completions() -> Pages:
     """What may follow each command's words: the options of Kafka's tools, what the parsers of all others take."""
     from controller.local.completion import SHELLS, Page, pages_of
+    from controller.local.extras import extra_of
 
     summaries = {name: command.summary for name, command in COMMANDS.items()}
     pages: Pages = {"": Page(commands=summaries, flags={"--help": "all commands", "--version": "of kwob"})}
@@ -205,7 +223,11 @@ def completions() -> Pages:
             tool = made(command.target.removesuffix(".main"))
             pages[name] = Page(flags={f"--{option}": text for option, text in tool.options().items()})
         else:
-            pages |= pages_of(name, *map(made, parsers_of(name, command)))
+            try:
+                pages |= pages_of(name, *map(made, parsers_of(name, command)))
+            except ModuleNotFoundError as error:
+                if extra_of(error.name) is None:
+                    raise
     pages["completion"] = Page(commands=dict.fromkeys(SHELLS, ""))
     return pages
 

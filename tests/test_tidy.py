@@ -251,7 +251,7 @@ def test_a_function_can_be_read_in_one_look() -> None:
 def test_no_file_tells(what: str) -> None:
     found = []
     for path in tracked():
-        if path.name in ("LICENSE", "requirements.lock", Path(__file__).name):
+        if path.name in ("LICENSE", "requirements.lock", "image.lock", Path(__file__).name):
             continue
         try:
             lines = path.read_text(encoding="utf-8").splitlines()
@@ -261,8 +261,9 @@ def test_no_file_tells(what: str) -> None:
     assert not found, f"{what}: {found}"
 
 
-def test_the_lock_file_names_no_host() -> None:
-    assert "://" not in (ROOT / "requirements.lock").read_text(encoding="utf-8")
+@pytest.mark.parametrize("name", ["requirements.lock", ".ci/image.lock"])
+def test_a_lock_file_names_no_host(name: str) -> None:
+    assert "://" not in (ROOT / name).read_text(encoding="utf-8")
 
 
 def test_what_workers_begin_with_is_there(request: pytest.FixtureRequest) -> None:

@@ -17,7 +17,6 @@ from controller.admin.cluster.failures import ClusterUnreachable
 from controller.local.cluster_file import CLUSTER_FILE, ClusterError, read_cluster
 from controller.local.flags import plural
 from controller.local.like import RECORD_BYTES, Likeness, differs, make_topics, parse_scale, read_like
-from controller.local.load import client, fill
 from controller.rules.configs import settings
 
 #: The share of the data that is made, unless --scale says another.
@@ -73,6 +72,8 @@ async def make_alike(bootstrap: str, like: Likeness, console: Console) -> None:
         console.print(f"[bold]note[/]: {escape(line)}")
     there = {name for name in like.topic_names if not any(line.startswith(f"topic {name}:") for line in refused)}
     records = {tp: records for tp, records in like.records.items() if tp.topic in there}
+    from controller.local.load import client, fill  # a client library, for who asks for data
+
     with bars(console) as progress:
         task = progress.add_task("records", total=sum(records.values()))
 

@@ -16,6 +16,7 @@ from typing import Final
 from controller.admin.cluster.client import AdminClient
 from controller.admin.cluster.queries import ConfigResourceType, alter_configs, create_topic, topic_names
 from controller.local.cluster_file import ClusterError
+from controller.local.extras import lacking, what_to_install
 from controller.rules.configs import settings
 from controller.rules.configs.topic import TOPIC_CONFIGS, check_value
 from controller.wire.cluster_file import ClusterFileError, ClusterShape, parse
@@ -98,6 +99,8 @@ def read_like(path: Path, scale: Fraction, *, free_bytes: int) -> Likeness:
     except (ClusterFileError, UnicodeDecodeError) as error:
         raise ClusterError(str(error)) from error
     like = likeness(shape, scale)
+    if like.records and (absent := lacking(["load"])):
+        raise ClusterError(what_to_install("--like with data", absent))
     if len(like.brokers) > BROKERS_MAX:
         raise ClusterError(f"{path} has {len(like.brokers)} brokers, and {BROKERS_MAX} is the most that runs here")
     if like.bytes > max(0, free_bytes - _SPARE_BYTES):

@@ -27,7 +27,6 @@ from controller.world.real.net import TcpNetwork
 #: The page shall say soon that a broker does not answer.
 _TIMEOUTS: Final = Timeouts(request_s=5.0, call_s=10.0, coordinator_s=0.0)
 _LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
-_MISSING: Final = "kwob ui needs starlette and uvicorn; install them with: pip install 'kwob[ui]'"
 
 
 def command_line() -> argparse.ArgumentParser:
@@ -71,12 +70,6 @@ def command_line() -> argparse.ArgumentParser:
 def main(argv: Sequence[str]) -> int:
     """`kwob ui`. Returns the exit code (see --help)."""
     options = command_line().parse_args(argv)
-    try:
-        import starlette  # noqa: F401 - the extra `ui`
-        import uvicorn  # noqa: F401
-    except ImportError:
-        print(f"kwob ui: {_MISSING}", file=sys.stderr)
-        return EXIT_FAILED
     if options.actions and options.bootstrap_server is not None:
         print("kwob ui: --actions breaks a cluster of kwob up: give --data, not --bootstrap-server", file=sys.stderr)
         return EXIT_USAGE

@@ -13,9 +13,7 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Final
 
-import lz4.frame
-import snappy
-import zstandard
+import cramjam
 
 from controller.wire.errors import ErrorCode, KafkaError
 
@@ -24,6 +22,11 @@ MAX_DECOMPRESSED_BYTES: Final = 64 * 1024 * 1024
 _XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 _XERIAL_HEADER: Final = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
 _XERIAL_BLOCK_BYTES: Final = 32 * 1024
+#: What is tried first for the decompressed data: this much, or so many times what came.
+_FIRST_BYTES: Final = 64 * 1024
+_FIRST_TIMES: Final = 4
+#: How cramjam says that the data does not fit in where it shall go.
+_DOES_NOT_FIT: Final = "failed to write whole buffer"
 _LENGTH: Final = struct.Struct(">i")
 
 
@@ -73,7 +76,8 @@ def _gunzip(data: bytes, limit: int) -> bytes:
 
 
 def _snappy(data: bytes) -> bytes:
-    blocks = (snappy.compress(data[at : at + _XERIAL_BLOCK_BYTES]) for at in range(0, len(data), _XERIAL_BLOCK_BYTES))
+    pieces = (data[at : at + _XERIAL_BLOCK_BYTES] for at in range(0, len(data), _XERIAL_BLOCK_BYTES))
+    blocks = (bytes(cramjam.snappy.compress_raw(piece)) for piece in pieces)
     return _XERIAL_HEADER + b"".join(_LENGTH.pack(len(block)) + block for block in blocks)
 
 
@@ -101,33 +105,41 @@ def _unsnappy_block(block: bytes, limit: int) -> bytes:
             break
     if size > limit:
         raise _TooLarge(limit)
-    return bytes(snappy.decompress(block))
+    return bytes(cramjam.snappy.decompress_raw(block))
 
 
 def _lz4(data: bytes) -> bytes:
-    return bytes(lz4.frame.compress(data, block_linked=False))
+    # Kafka's reader takes independent blocks only.
+    worker = cramjam.lz4.Compressor(block_linked=False, content_checksum=False)
+    worker.compress(data)
+    return bytes(worker.finish())
 
 
 def _unlz4(data: bytes, limit: int) -> bytes:
-    worker = lz4.frame.LZ4FrameDecompressor()
-    out = bytes(worker.decompress(data, max_length=limit + 1))
-    if len(out) > limit:
-        raise _TooLarge(limit)
-    if not worker.eof:
-        raise ValueError("the frame is cut off")
-    return out
+    return _into(cramjam.lz4.decompress_into, data, limit)
 
 
 def _zstd(data: bytes) -> bytes:
-    return zstandard.ZstdCompressor().compress(data)
+    return bytes(cramjam.zstd.compress(data))
 
 
 def _unzstd(data: bytes, limit: int) -> bytes:
-    with zstandard.ZstdDecompressor().stream_reader(data) as reader:
-        out = reader.read(limit + 1)
-    if len(out) > limit:
-        raise _TooLarge(limit)
-    return bytes(out)
+    return _into(cramjam.zstd.decompress_into, data, limit)
+
+
+def _into(decompress_into: Callable[[bytes, bytearray], int], data: bytes, limit: int) -> bytes:
+    """The data again, in a buffer that grows up to the limit."""
+    size = min(max(_FIRST_BYTES, _FIRST_TIMES * len(data)), limit)
+    while True:
+        out = bytearray(size)
+        try:
+            return bytes(memoryview(out)[: decompress_into(data, out)])
+        except cramjam.DecompressionError as error:
+            if str(error) != _DOES_NOT_FIT:
+                raise
+        if size == limit:
+            raise _TooLarge(limit)
+        size = min(2 * size, limit)
 
 
 _COMPRESS: Final[dict[Codec, Callable[[bytes], bytes]]] = {
@@ -150,6 +162,5 @@ _FAILURES: Final = (
     EOFError,
     struct.error,
     zlib.error,
-    zstandard.ZstdError,
-    snappy.UncompressError,
+    cramjam.DecompressionError,
 )

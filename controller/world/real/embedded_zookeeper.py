@@ -227,7 +227,7 @@ def _classpath() -> str:
         jars = Path(place) / "jars"
         if any(jars.glob("zookeeper-*.jar")):
             return f"{jars}/*"
-    raise EmbeddedZooKeeperError("no ZooKeeper jar found: it comes with pyspark; install it (make setup)")
+    raise EmbeddedZooKeeperError("no ZooKeeper jar found: it comes with pyspark: pip install 'kwob[up]'")
 
 
 def _free_port(host: str) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import warnings
 from typing import Any
 
@@ -94,6 +95,25 @@ def test_arbitrary_bytes_decompress_or_are_corrupt(codec: Any, data: Any) -> Non
 def test_few_bytes_do_not_become_very_many(codec: Any) -> None:
     with pytest.raises(KafkaError, match="more than 1000 bytes"):
         decompress(codec, compress(codec, bytes(100_000)), limit=1_000)
+
+
+#: The flag byte of an LZ4 frame has this bit where its blocks do not rest on each other.
+INDEPENDENT_BLOCKS = 0x20
+
+
+def test_lz4_blocks_are_independent_as_kafkas_reader_wants_them() -> None:
+    assert compress(Codec.LZ4, bytes(300_000))[4] & INDEPENDENT_BLOCKS
+
+
+@pytest.mark.parametrize("codec", [c for c in Codec if c is not Codec.NONE])
+def test_data_of_any_size_comes_back_up_to_the_limit_and_not_when_cut_off(codec: Any) -> None:
+    for data in (b"", b"x", bytes(1_000_000), random.Random(1).randbytes(300_000)):
+        packed = compress(codec, data)
+        assert decompress(codec, packed, limit=max(1, len(data))) == data
+        if data:
+            with pytest.raises(KafkaError) as refused:
+                decompress(codec, packed[:-1])
+            assert refused.value.code is ErrorCode.CORRUPT_MESSAGE
 
 
 def test_placing_a_batch_keeps_its_checksum() -> None:
