@@ -16,7 +16,7 @@ from controller.admin.reassignment.execute import cancel, execute
 from controller.admin.reassignment.minimal_moves import minimal
 from controller.admin.reassignment.options import ACTIONS, TABLE, check
 from controller.admin.reassignment.plan_file import format_plan, parse_broker_list, parse_topics_to_move, plan_value
-from controller.admin.reassignment.progress import show
+from controller.admin.reassignment.progress_view import show
 from controller.admin.reassignment.proposal import propose
 from controller.admin.reassignment.verify import verify
 from controller.admin.toolkit.console import Console, commas
@@ -90,7 +90,7 @@ async def list_running(run: Run) -> None:
         }
     )
     if running and run.args.has("progress"):
-        await show(run, list(running))
+        await show(run, list(running), added={p: frozenset(r.adding_replicas) for p, r in running.items()})
 
 
 def format_running(running: dict[TopicPartition, ReplicaAssignment]) -> str:

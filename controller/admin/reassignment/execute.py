@@ -14,7 +14,7 @@ from controller.admin.cluster.queries import Outcomes, alter_reassignments, list
 from controller.admin.reassignment import throttles
 from controller.admin.reassignment.plan_file import ReassignmentPlan, check_execute, format_plan, parse_plan, plan_value
 from controller.admin.reassignment.preview import preview, warn_if_too_slow
-from controller.admin.reassignment.progress import show
+from controller.admin.reassignment.progress_view import show
 from controller.admin.reassignment.verify import clear_throttles, refuse_log_dirs
 from controller.admin.toolkit.console import commas
 from controller.admin.toolkit.kafka_json import read_file
@@ -66,7 +66,9 @@ async def execute(run: Run) -> None:
         await _move_log_dirs(run, plan.log_dirs, timeout_ms)
     console.result({"started": [str(p) for p in plan.targets], "rollback": plan_value(before)})
     if args.has("progress"):
-        await show(run, list(plan.targets), plan.log_dirs)
+        moves = throttles.move_map(running or {}, plan.targets, current)
+        added = {p: moves[p].destinations for p in plan.targets if moves[p].destinations}
+        await show(run, list(plan.targets), plan.log_dirs, added=added)
 
 
 def _save(path: Path, text: str) -> None:

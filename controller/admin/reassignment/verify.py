@@ -11,7 +11,7 @@ from controller.admin.cluster.log_dirs import ReplicaPlace, replica_places
 from controller.admin.cluster.port import COMMAND_FAILED
 from controller.admin.reassignment import throttles
 from controller.admin.reassignment.plan_file import ReassignmentPlan, parse_plan
-from controller.admin.reassignment.progress import show
+from controller.admin.reassignment.progress_view import show
 from controller.admin.toolkit.console import commas
 from controller.admin.toolkit.kafka_json import read_file
 from controller.admin.toolkit.texts import V39, Texts

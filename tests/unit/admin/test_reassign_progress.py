@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 from typing import Any
 
 from rich.console import Console
 
 from controller.admin.cluster.queries import PartitionInfo
 from controller.admin.commands import reassign_partitions as reassign
-from controller.admin.reassignment.progress import DirCopy, Progress, ProgressView, Tally, panel, waits
+from controller.admin.reassignment.progress import DirCopy, Progress, Tally, waits
+from controller.admin.reassignment.progress_view import ProgressView, panel
 from controller.wire.protocol import ApiKey
 from controller.wire.types import BrokerId, PartitionReplica, ReplicaAssignment, TopicPartition
 
@@ -179,3 +181,38 @@ def test_a_partition_that_was_done_before_the_first_look_counts_with_its_log() -
     assert (first.bytes_done, first.bytes_total, tally.unseen) == (800, 1000, frozenset())
     grown = tally.see(1.0, {}, leaders, sizes(FOO_0, b1=900) | sizes(FOO_1, b2=300, b3=300))
     assert (grown.bytes_done, grown.bytes_total) == (1000, 1000), "what comes after its end is no copy"
+
+
+def test_what_was_done_before_the_first_look_counts_in_the_tool(cluster: Any, tool: Any, tmp_path: Any) -> None:
+    """foo-0 is done with the answer to its request, foo-1 is followed: the bytes of both are told."""
+    cluster.topic("foo", (0, 1), (0, 1))
+    cluster.sizes = {PartitionReplica(p, BrokerId(0)): size for p, size in ((FOO_0, 700), (FOO_1, 300))}
+    (tmp_path / "plan.json").write_text(
+        '{"partitions":[{"topic":"foo","partition":0,"replicas":[0,2]},{"topic":"foo","partition":1,"replicas":[0,2]}]}'
+    )
+
+    def one_is_done(broker: int, body: Any) -> None:
+        if cluster.running.pop(FOO_0, None) is not None:
+            cluster.topics["foo"][0] = replace(cluster.topics["foo"][0], replicas=(0, 2), isr=(0, 2))
+
+    def end(broker: int, body: Any) -> None:
+        if cluster.running and broker == 2:
+            cluster.finish()
+
+    cluster.answers[ApiKey.LIST_PARTITION_REASSIGNMENTS] = one_is_done
+    cluster.answers[ApiKey.DESCRIBE_LOG_DIRS] = end
+    file = ("--reassignment-json-file", str(tmp_path / "plan.json"))
+    lines = tool(reassign, cluster, ["--execute", "--progress", *file]).out.splitlines()
+    assert "700 bytes of 1.0 kB" in next(line for line in lines if line.startswith("Reassigning"))
+    assert "1.0 kB of 1.0 kB" in lines[-2] and "2 of 2 partitions done" in lines[-2]
+
+
+def test_a_replica_that_is_made_in_its_directory_counts_once() -> None:
+    """Nothing is copied between directories: only the reassignment's bytes are. Begun elsewhere, both count."""
+    replica = PartitionReplica(FOO_0, BrokerId(3))
+    under_way, over = (DirCopy(copied_bytes=0, full_bytes=n, is_over=n > 0) for n in (0, 10))
+    for copy, total in ((under_way, 10), (DirCopy(copied_bytes=2, full_bytes=5, is_over=False), 20)):
+        tally = Tally(frozenset({FOO_0}))
+        tally.see(0.0, {FOO_0: moving(3)}, {FOO_0: BrokerId(1)}, sizes(FOO_0, b1=10, b3=5), {replica: copy})
+        last = tally.see(1.0, {}, {FOO_0: BrokerId(1)}, {}, {replica: over})
+        assert (last.bytes_done, last.bytes_total, last.is_done) == (total, total, True)
