@@ -15,8 +15,9 @@ from typing import Final
 
 from controller.admin.toolkit.console import Console
 from controller.admin.toolkit.machine import Machine, this_machine
-from controller.admin.toolkit.texts import V39, V41, VERSIONS
+from controller.admin.toolkit.texts import V39
 from controller.admin.toolkit.tool import Tool, run_async
+from controller.admin.toolkit.versions import V41, VERSIONS
 from controller.world.exit_codes import INTERRUPTED
 
 

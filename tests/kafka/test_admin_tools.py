@@ -17,13 +17,16 @@ from controller.world.real.embedded_zookeeper import EmbeddedZooKeeper
 from controller.world.real.net import TcpNetwork
 from tests.admin.official.clusters import processes
 from tests.admin.official.compare import differences
-from tests.admin.official.differences import allowed
+from tests.admin.official.differences import OLDER, TOOLS, allowed
+from tests.admin.official.kraft import kraft
 from tests.admin.official.play import Run, play, racks_of, recording, scenario_names
 from tests.admin.official.stage import RACKS
 from tests.admin.official.tools import KafkaTools, OurTools, Tools, kafka_jars
+from tests.admin.record import NOT_ON_KRAFT
 
 from .cluster import missing
 
+ON_KRAFT = [name for name in scenario_names() if name not in NOT_ON_KRAFT]
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(900)]
 #: id -> whose tools are Kafka's, whose brokers are Kafka's
 PAIRS = {
@@ -63,4 +66,20 @@ def test_tools_and_brokers_say_what_was_recorded(
     played = asyncio.run(_play_all(tmp_path, connect, kind, tools, kafka=kafka))
     by = allowed(ours=not theirs, kafka=kafka)
     different = [t for name, runs in played.items() for t in differences(name, recording(name)["runs"], runs, by)]
+    assert not different, "\n" + "\n".join(different)
+
+
+def test_these_tools_say_on_a_cluster_of_4_1_what_its_own_say(tmp_path: Path) -> None:
+    """Of what OLDER allows only this is met: where new partitions go is drawn."""
+
+    async def run() -> list[str]:
+        different = []
+        for kind in sorted({racks_of(name) for name in ON_KRAFT}):
+            async with kraft(tmp_path / kind, kind) as stage:
+                for name in (name for name in ON_KRAFT if racks_of(name) == kind):
+                    runs = await play(stage, name, OurTools(TcpNetwork(), SystemClock(), extra=("--compat", "4.1")))
+                    different += differences(name, recording(name, "kraft")["runs"], runs, (TOOLS, OLDER))
+        return different
+
+    different = asyncio.run(run())
     assert not different, "\n" + "\n".join(different)

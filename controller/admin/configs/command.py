@@ -19,13 +19,14 @@ from controller.admin.cluster.queries import (
     topic_names,
 )
 from controller.admin.configs import by_znodes, options_2x
-from controller.admin.configs.options import TABLE, Entity, check, entity
+from controller.admin.configs.options import Entity, check, entity, table
 from controller.admin.configs.text import entry_line, parse_add_config, parse_delete_config, read_config_file
 from controller.admin.toolkit.console import Console
 from controller.admin.toolkit.options import Arguments
 from controller.admin.toolkit.texts import Texts
 from controller.admin.toolkit.tool import Run, Tool, Way, message_only
-from controller.wire.errors import ErrorCode
+from controller.rules.topic_names import check_topic_name
+from controller.wire.errors import ErrorCode, KafkaError
 
 #: The sources that count as dynamic, per type and name.
 _DYNAMIC: Final = {
@@ -51,6 +52,7 @@ async def alter(run: Run, of: Entity) -> None:
     added = read_config_file(args.value("add-config-file")) | from_words
     deleted = parse_delete_config(args.values("delete-config"))
     name = of.name or ""
+    _check_name(run, of)
     entries = (await describe_configs(run.admin, of.type, [name])).get(name, [])
     own = {e.name for e in entries if e.source is _DYNAMIC[of.level]}
     unset = [key for key in deleted if key not in own]
@@ -60,7 +62,7 @@ async def alter(run: Run, of: Entity) -> None:
         raise Refused(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
     changes: Mapping[str, str | None] = {**added, **dict.fromkeys(deleted)}
     hidden = [e.name for e in entries if e.source is _DYNAMIC[of.level] and e.value is None and e.name not in changes]
-    if hidden and of.type is ConfigResourceType.BROKER:
+    if hidden and of.type is ConfigResourceType.BROKER and run.texts.wants_sensitive:
         raise _invalid(
             "All sensitive broker config entries must be specified for --alter, missing entries: "
             f"Set({', '.join(hidden)})"
@@ -73,14 +75,26 @@ async def alter(run: Run, of: Entity) -> None:
 
 async def describe(run: Run, of: Entity) -> None:
     """`--describe`: of one entity, or of every one of the type (brokers: their default last)."""
+    _check_name(run, of)
     names = [of.name] if of.name is not None or of.is_default else await _all_names(run, of)
     shown = []
+    looks = run.texts.no_such_entity is not None and not run.args.has("all")
     for name in names:
-        if name is not None and run.texts.no_such_entity is not None and name not in await _all_names(run, of):
+        if name is not None and looks and name not in await _all_names(run, of):
+            assert run.texts.no_such_entity is not None
             run.console.line(run.texts.no_such_entity.format(kind=of.singular, name=name))
             continue
         shown.append(await _describe_one(run, of, name))
     run.console.result({"entity_type": of.plural, "entities": shown})
+
+
+def _check_name(run: Run, of: Entity) -> None:
+    """Before anything is asked, in 4.x; the cluster's answer tells it else. Raises ToolFailure."""
+    if of.type is ConfigResourceType.TOPIC and of.name is not None and run.texts.names_failures_alone:
+        try:
+            check_topic_name(of.name)
+        except KafkaError as error:
+            raise _invalid(str(error)) from error
 
 
 async def _all_names(run: Run, of: Entity) -> list[str | None]:
@@ -138,7 +152,7 @@ def tool_of(texts: Texts, _argv: Sequence[str]) -> Tool:
     """The tool of a version."""
     older = texts.zookeeper is not None
     return Tool(
-        table=options_2x.table(texts) if older else TABLE,
+        table=(options_2x.table if older else table)(texts),
         check=partial(options_2x.check if older else check, texts),
         by_brokers=Way(perform=perform, say_failed=say_failed),
         by_zookeeper=Way(perform=by_znodes.perform, say_failed=say_failed) if older else None,

@@ -33,28 +33,35 @@ _DEFAULTS: Final = {
 }
 _NOT_SERVED: Final = "Not served here."
 
-TABLE: Final = OptionTable(
-    "This tool helps to manipulate and describe entity config for a topic, client, user, broker, ip or client-metrics",
-    [
-        Option(name="bootstrap-server", argument="server to connect to", help="Brokers to ask, host:port[,host:port]."),
-        COMMAND_CONFIG,
-        Option(name="alter", help="Change configs."),
-        Option(name="describe", help="Show configs."),
-        Option(name="all", help="With --describe: also configs that are not set on the entity itself."),
-        Option(name="entity-type", argument="", help="topics or brokers."),
-        Option(name="entity-name", argument="", help="The topic, or the broker's id."),
-        Option(name="entity-default", help="The default of all brokers."),
-        Option(name="topic", argument="", help="The topic; short for --entity-type topics --entity-name."),
-        Option(name="broker", argument="", help="The broker's id; short for --entity-type brokers --entity-name."),
-        Option(name="broker-defaults", help="Short for --entity-type brokers --entity-default."),
-        Option(name="add-config", argument="", help="k1=v1,k2=[v1,v2],k3=v3; brackets group values with commas."),
-        Option(name="add-config-file", argument="", help="Properties file with configs to set."),
-        Option(name="delete-config", argument="", help="Configs to remove: k1,k2."),
-        *(Option(name=name, argument="", help=_NOT_SERVED) for name in ("client", "user", "broker-logger", "ip")),
-        *(Option(name=name, help=_NOT_SERVED) for name in ("client-defaults", "user-defaults", "ip-defaults")),
-        Option(name="force", help="No questions are asked anyway."),
-    ],
+_OPTIONS: Final = (
+    Option(name="bootstrap-server", argument="server to connect to", help="Brokers to ask, host:port[,host:port]."),
+    COMMAND_CONFIG,
+    Option(name="alter", help="Change configs."),
+    Option(name="describe", help="Show configs."),
+    Option(name="all", help="With --describe: also configs that are not set on the entity itself."),
+    Option(name="entity-type", argument="", help="topics or brokers."),
+    Option(name="entity-name", argument="", help="The topic, or the broker's id."),
+    Option(name="entity-default", help="The default of all brokers."),
+    Option(name="topic", argument="", help="The topic; short for --entity-type topics --entity-name."),
+    Option(name="broker", argument="", help="The broker's id; short for --entity-type brokers --entity-name."),
+    Option(name="broker-defaults", help="Short for --entity-type brokers --entity-default."),
+    Option(name="add-config", argument="", help="k1=v1,k2=[v1,v2],k3=v3; brackets group values with commas."),
+    Option(name="add-config-file", argument="", help="Properties file with configs to set."),
+    Option(name="delete-config", argument="", help="Configs to remove: k1,k2."),
+    *(Option(name=name, argument="", help=_NOT_SERVED) for name in ("client", "user", "broker-logger", "ip")),
+    *(Option(name=name, help=_NOT_SERVED) for name in ("client-defaults", "user-defaults", "ip-defaults")),
+    Option(name="force", help="No questions are asked anyway."),
 )
+#: What came with 4.x.
+_FLAGS_4X: Final = {"client-metrics": "client-metrics", "group": "groups"}
+
+
+def table(texts: Texts) -> OptionTable:
+    """The options of 3.9 or 4.x."""
+    newer = _FLAGS_4X if "groups" in texts.configs_types else {}
+    return OptionTable(
+        texts.configs_help, [*_OPTIONS, *(Option(name=name, argument="", help=_NOT_SERVED) for name in newer)]
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +95,8 @@ def check(texts: Texts, args: Arguments) -> None:
     args.refuse_with("describe", "alter", "add-config", "delete-config")
     types = _entity_types(args)
     _check_types(texts, args, types)
-    if (args.count(("entity-type", "entity-name", "entity-default"))) and args.count((*_FLAGS, *_DEFAULTS)):
+    flags = (*_FLAGS, *_FLAGS_4X, *_DEFAULTS)
+    if (args.count(("entity-type", "entity-name", "entity-default"))) and args.count(flags):
         raise _illegal("--entity-{type,name,default} should not be used in conjunction with specific entity flags")
     if not args.has("bootstrap-server"):
         raise _illegal(
@@ -102,14 +110,14 @@ def check(texts: Texts, args: Arguments) -> None:
 
 
 def _entity_types(args: Arguments) -> list[str]:
-    named = [plural for name, plural in (_FLAGS | _DEFAULTS).items() if args.has(name)]
+    named = [plural for name, plural in (_FLAGS | _FLAGS_4X | _DEFAULTS).items() if args.has(name)]
     return [*args.values("entity-type"), *named]
 
 
 def _entity_names(args: Arguments) -> list[str]:
     """The names in order; empty for a default."""
     given = [*args.values("entity-name"), *([""] if args.has("entity-default") else [])]
-    flags = [args.value(name) or "" for name in _FLAGS if args.has(name)]
+    flags = [args.value(name) or "" for name in (*_FLAGS, *_FLAGS_4X) if args.has(name)]
     return [*given, *flags, *("" for name in _DEFAULTS if args.has(name))]
 
 

@@ -14,8 +14,9 @@ from controller.admin.elections.texts import PREFERRED
 from controller.admin.toolkit import kafka_json as kj
 from controller.admin.toolkit.console import Console, commas
 from controller.admin.toolkit.options import Arguments, Option, OptionTable, UsageExit
-from controller.admin.toolkit.texts import DEPRECATED_ELECTION, Texts
+from controller.admin.toolkit.texts import Texts
 from controller.admin.toolkit.tool import Run, Tool, Way, uncaught
+from controller.admin.toolkit.versions import DEPRECATED_ELECTION
 from controller.wire.types import TopicPartition
 from controller.wire.znodes import PreferredReplicaElectionZNode, decode_partitions, encode_partitions
 

@@ -6,12 +6,13 @@ As there, a failure is printed and the exit code is 0; only a command line that 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Final
 
 from controller.admin.cluster.failures import Refused, class_and_message
 from controller.admin.groups import offsets as group_offsets
-from controller.admin.groups import versions_2x
-from controller.admin.groups.options import ACTIONS, STATES, TABLE, TYPES, check_available, words
+from controller.admin.groups import tables_4x, versions_2x
+from controller.admin.groups.options import ACTIONS, STATES, TABLE, TABLE_4X, TYPES, check_available, words
 from controller.admin.groups.options import check as check_options
 from controller.admin.groups.queries import Group, delete_group, describe_group, list_groups
 from controller.admin.groups.tables import OffsetRow, listing, member_table, offset_table, state_table
@@ -24,12 +25,12 @@ from controller.wire.errors import ErrorCode
 _FUTURE: Final = "java.util.concurrent.ExecutionException: "
 
 
-def check(args: Arguments) -> None:
-    """Raises UsageExit, OptionFailure."""
+def check(texts: Texts, args: Arguments) -> None:
+    """Raises UsageExit, OptionFailure, Answered."""
     complaint = check_available(args)
     if complaint is not None:
         raise OptionFailure(complaint, "UnavailableOptionException")
-    check_options(args)
+    check_options(texts, args)
 
 
 async def perform(run: Run) -> int:
@@ -112,14 +113,22 @@ async def _describe(run: Run, name: str) -> dict[str, Any]:
         console.complain(f"\nWarning: Consumer group '{name}' is rebalancing.")
     if args.has("members"):
         # Kafka 3.9 prints the header for a dead group, too.
-        console.line("\n" + member_table(group, verbose=args.has("verbose")))
+        console.line("\n" + _members(run, group))
     elif args.has("state") and group.state != "Dead":
-        console.line("\n" + state_table(group))
+        of_4x = run.texts.groups_of_4x
+        console.line("\n" + (tables_4x.state(group, verbose=args.has("verbose")) if of_4x else state_table(group)))
+    elif rows and run.texts.groups_of_4x:
+        console.line("\n" + tables_4x.offsets(rows, verbose=args.has("verbose")))
     elif rows:
         console.text("\n" + offset_table(rows))
     if group.state == "Dead":
         return {"group": name, "state": group.state, "error": "does not exist"}
     return _as_json(group, rows)
+
+
+def _members(run: Run, group: Group) -> str:
+    verbose = run.args.has("verbose")
+    return tables_4x.members(group) if verbose and run.texts.groups_of_4x else member_table(group, verbose=verbose)
 
 
 def _as_json(group: Group, rows: Sequence[OffsetRow]) -> dict[str, Any]:
@@ -167,8 +176,8 @@ def tool_of(texts: Texts, argv: Sequence[str]) -> Tool:
     if texts.zookeeper is not None and versions_2x.lists_or_describes(texts, argv):
         return versions_2x.tool(texts)
     return Tool(
-        table=TABLE,
-        check=check,
+        table=TABLE_4X if texts.groups_of_4x else TABLE,
+        check=partial(check, texts),
         by_brokers=Way(perform=perform, say_failed=say_failed, failed_exit=0),
         say_unparsed=uncaught,
         call_timeout_option="timeout",

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
 from typing import Final
 
-from controller.admin.cluster.failures import Refused, ToolFailure, class_and_message
+from controller.admin.cluster.failures import Refused, ToolFailure, class_and_message, exception_class
 from controller.admin.cluster.offsets import offsets_at
 from controller.admin.cluster.queries import Outcomes, describe_topics
 from controller.admin.groups.options import SCENARIOS
@@ -13,6 +15,7 @@ from controller.admin.groups.queries import (
     Group,
     commit_offsets,
     committed_offsets,
+    committed_with_epochs,
     delete_offsets,
     describe_group,
     list_groups,
@@ -72,15 +75,28 @@ async def _reset_one(run: Run, name: str) -> Offsets:
             f"{group.state}."
         )
         return {}
-    try:
-        offsets = dict(sorted((await _planned(run, group, await _scope(run, group))).items()))
+    unwrapped = not run.texts.wraps_group_refusals
+    with _failing(unwrapped=unwrapped):
+        partitions = await _scope(run, group)
+    with _failing(unwrapped=False):
+        offsets = dict(sorted((await _planned(run, group, partitions)).items()))
+    with _failing(unwrapped=unwrapped):
         if run.args.has("execute"):
             for refused in (await commit_offsets(run.admin, group, offsets)).values():
                 if refused is not None:
                     raise refused
-    except Refused as refused:
-        raise ToolFailure(_FUTURE + refused.prefixed) from refused
     return offsets
+
+
+@contextmanager
+def _failing(*, unwrapped: bool) -> Iterator[None]:
+    """What the cluster refuses fails the tool: as it is, or as what came out of a future. Raises ToolFailure."""
+    try:
+        yield
+    except Refused as refused:
+        if unwrapped:
+            raise ToolFailure(str(refused), java_class=exception_class(refused.code)) from refused
+        raise ToolFailure(_FUTURE + refused.prefixed) from refused
 
 
 async def _scope(run: Run, group: Group) -> list[TopicPartition]:
@@ -185,11 +201,11 @@ async def delete(run: Run) -> None:
         outcomes |= dict.fromkeys(in_order, refused)
     texts = run.texts
     run.console.line(_summary(texts, failed, name, run.args.values("topic")))
-    row = texts.offset_row
+    width = max(15, *(len(p.topic) for p in outcomes))
+    row = partial(texts.offset_row.format, width=width)
     shown = sorted(outcomes.items(), key=lambda item: f"{item[0].topic}{item[0].partition}")
     cells = [(p.topic, p.partition if p.partition >= 0 else texts.no_partition, _status(texts, r)) for p, r in shown]
-    table = row.format("TOPIC", "PARTITION", "STATUS") + "".join(row.format(*c) for c in cells)
-    run.console.text("\n" + table + ("\n" if row.startswith("\n") else ""))
+    run.console.text("\n" + row("TOPIC", "PARTITION", "STATUS") + "".join(row(*c) for c in cells))
     run.console.result(
         {
             "group": name,
@@ -229,7 +245,7 @@ async def offset_rows(run: Run, group: Group) -> list[OffsetRow]:
 
     Raises: Refused when a partition cannot be asked for its end.
     """
-    committed = await committed_offsets(run.admin, group)
+    committed = await committed_with_epochs(run.admin, group)
     members = sorted(group.members, key=lambda m: -len(m.assignment))
     assigned = {partition: member for member in members for partition in sorted(member.assignment)}
     partitions: list[TopicPartition] = [*assigned, *(p for p in sorted(committed) if p not in assigned)]
@@ -238,7 +254,8 @@ async def offset_rows(run: Run, group: Group) -> list[OffsetRow]:
         OffsetRow(
             group=group.group_id,
             partition=partition,
-            current=committed.get(partition),
+            current=known.offset if (known := committed.get(partition)) is not None else None,
+            leader_epoch=known.leader_epoch if known is not None else None,
             end=ends.get(partition),
             member=assigned.get(partition),
         )

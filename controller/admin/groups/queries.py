@@ -133,13 +133,28 @@ class _Reader:
         return piece
 
 
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """An offset, and the leader epoch that was committed with it, if any."""
+
+    offset: int
+    leader_epoch: int | None
+
+
 async def committed_offsets(admin: AdminClient, group: Group) -> dict[TopicPartition, int]:
     """What a group has committed. Raises Refused."""
+    return {partition: of.offset for partition, of in (await committed_with_epochs(admin, group)).items()}
+
+
+async def committed_with_epochs(admin: AdminClient, group: Group) -> dict[TopicPartition, Committed]:
+    """As `committed_offsets`. Raises Refused."""
     body = {"group_id": group.group_id, "topics": None, "require_stable": False}
     _, answer = await admin.call_coordinator(group.group_id, ApiKey.OFFSET_FETCH, body, _code)
     check(answer.error_code)
     return {
-        TopicPartition(topic.name, p.partition_index): p.committed_offset
+        TopicPartition(topic.name, p.partition_index): Committed(
+            p.committed_offset, epoch if (epoch := getattr(p, "committed_leader_epoch", -1)) >= 0 else None
+        )
         for topic in answer.topics
         for p in topic.partitions
         if p.error_code == ErrorCode.NONE and p.committed_offset >= 0

@@ -10,7 +10,8 @@ from typing import Final
 from controller.admin.groups.queries import Group, GroupMember, Listed
 from controller.wire.types import TopicPartition
 
-_MISSING: Final = "-"
+#: What stands for nothing.
+MISSING: Final = "-"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,6 +23,8 @@ class OffsetRow:
     current: int | None
     end: int | None
     member: GroupMember | None
+    #: That was committed with the offset.
+    leader_epoch: int | None = None
 
     @property
     def lag(self) -> int | None:
@@ -35,12 +38,12 @@ class OffsetRow:
             self.group,
             self.partition.topic,
             str(self.partition.partition),
-            _cell(self.current),
-            _cell(self.end),
-            _cell(self.lag),
-            member.member_id if member else _MISSING,
-            member.host if member else _MISSING,
-            member.client_id if member else _MISSING,
+            cell(self.current),
+            cell(self.end),
+            cell(self.lag),
+            member.member_id if member else MISSING,
+            member.host if member else MISSING,
+            member.client_id if member else MISSING,
         )
 
 
@@ -98,7 +101,7 @@ def _assignment(member: GroupMember) -> str:
     topics: dict[str, list[str]] = defaultdict(list)
     for partition in member.assignment:
         topics[partition.topic].append(str(partition.partition))
-    return ", ".join(sorted(f"({','.join(sorted(numbers))})" for numbers in topics.values())) or _MISSING
+    return ", ".join(sorted(f"({','.join(sorted(numbers))})" for numbers in topics.values())) or MISSING
 
 
 def state_table(group: Group) -> str:
@@ -110,8 +113,9 @@ def state_table(group: Group) -> str:
     return table(header, (max(25, len(coordinator)), 25, 20, 15, 0), [row], grow=())
 
 
-def _cell(value: int | None) -> str:
-    return _MISSING if value is None else str(value)
+def cell(value: int | None) -> str:
+    """A number that may not be known."""
+    return MISSING if value is None else str(value)
 
 
 def table(

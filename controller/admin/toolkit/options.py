@@ -33,6 +33,10 @@ class VersionAsked(Exception):
     """`--version`: print the version on standard output; exit with 0."""
 
 
+class Answered(Exception):
+    """The command line alone is answered, nobody is asked: print the text on standard output; exit with 0."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Option:
     """One option. `argument` describes its value in the help; None makes it a flag. `optional` values may be absent."""

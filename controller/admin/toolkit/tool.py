@@ -17,7 +17,7 @@ from controller.admin.cluster.port import ByBrokers, ByZnodes, Cluster
 from controller.admin.cluster.znodes import NodeExists, Znodes
 from controller.admin.toolkit.console import Console
 from controller.admin.toolkit.machine import Machine
-from controller.admin.toolkit.options import Arguments, OptionFailure, OptionTable, UsageExit, VersionAsked
+from controller.admin.toolkit.options import Answered, Arguments, OptionFailure, OptionTable, UsageExit, VersionAsked
 from controller.admin.toolkit.texts import V39, Texts, ZookeeperTexts
 from controller.rules.configs.settings import SettingError, parse_properties
 from controller.wire.errors import KafkaError
@@ -100,6 +100,10 @@ async def run_async(tool: Tool, argv: Sequence[str], machine: Machine) -> int:
         _check(tool, args)
     except VersionAsked:
         machine.out.write(tool.texts.version_line + "\n")
+        return 0
+    except Answered as answer:
+        console.line(str(answer))
+        console.result({"answer": str(answer)})
         return 0
     except UsageExit as usage:
         _warn(console, args)

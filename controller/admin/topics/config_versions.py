@@ -32,13 +32,16 @@ _AFTER_26: Final = frozenset(
         "remote.storage.enable",
     }
 )
-_UNKNOWN: Final = {"2.0": _AFTER_26 | {"max.compaction.lag.ms"}, "2.6": _AFTER_26}
+#: Names that went with 4.0.
+_BEFORE_40: Final = frozenset({"message.downconversion.enable", "message.timestamp.difference.max.ms"})
+_UNKNOWN: Final = {"2.0": _AFTER_26 | {"max.compaction.lag.ms"}, "2.6": _AFTER_26, "4.1": _BEFORE_40}
 _LONG: Final = range(-(2**63), 2**63)
-_RANGES: Final = {"segment.index.bytes": range(-(2**31), 2**31)}
-#: The least values where they were less than today's; None is no bound.
+_RANGES: Final = dict.fromkeys(("segment.index.bytes", "segment.bytes"), range(-(2**31), 2**31))
+#: The least values where they were others than in 3.9; None is no bound.
 _LEAST: Final[Mapping[str, Mapping[str, int | None]]] = {
     "2.0": {"segment.index.bytes": 0, "flush.messages": 0, "retention.ms": None},
     "2.6": {"segment.index.bytes": 0, "flush.messages": 0},
+    "4.1": {"segment.bytes": 1_048_576},
 }
 _CODECS: Final = {"2.0": ("uncompressed", "snappy", "lz4", "gzip", "producer")}
 

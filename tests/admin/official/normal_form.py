@@ -19,6 +19,9 @@ _CONTROLLER_CONFIGS: Final = f"Dynamic configs for broker {CONTROLLER} are:"
 _ATTEMPTS: Final = re.compile(
     r"Call\(callName=.*? attempt\(s\)|Timed out waiting for a node assignment\. Call: \w+\(api=METADATA\)"
 )
+#: Ids of topics and lists in the order of a hash set are drawn.
+_TOPIC_ID: Final = re.compile(r"(?<=TopicId: )[\w-]{22}")
+_VALID_STATES: Final = re.compile(r"(?<=Valid states are: )[\w, ]+")
 _UUID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 #: A stack trace; a place in a text follows the message of a cause, too.
 _STACK: Final = re.compile(
@@ -137,6 +140,7 @@ def _sorted_configs(line: str) -> str:
 
 def _renamed(line: str, names: Mapping[str, str]) -> str:
     line = _ATTEMPTS.sub("<attempts>", _CONTROLLER_LISTED.sub("", line))
+    line = _VALID_STATES.sub(lambda found: ", ".join(sorted(found[0].split(", "))), _TOPIC_ID.sub("<id>", line))
     changed = _UUID.sub("<uuid>", line)
     for literal in sorted(names, key=len, reverse=True):
         changed = changed.replace(literal, names[literal])

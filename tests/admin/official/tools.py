@@ -86,7 +86,7 @@ class OurTools:
     async def run(self, tool: str, argv: Sequence[str]) -> Outcome:
         out, err = io.StringIO(), io.StringIO()
         machine = Machine(network=self._network, clock=self._clock, chance=random.Random(self._seed), out=out, err=err)
-        code = await TOOLS[tool]([*self._extra, *argv] if argv else [], machine)
+        code = await TOOLS[tool]([*self._extra, *argv], machine)
         return Outcome(code, out.getvalue(), err.getvalue())
 
 

@@ -1,0 +1,64 @@
+"""The tables of kafka-consumer-groups --describe of 4.x: with leader epochs, epochs of groups, and targets. Pure.
+
+Groups of the classic protocol have no epochs and no targets: a dash stands there.
+Source: Kafka 4.1 `ConsumerGroupCommand.printOffsets`, `printMembers`, `printStates`; recordings of 4.1.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+from controller.admin.groups.queries import Group, GroupMember
+from controller.admin.groups.tables import MISSING, OffsetRow, cell, offset_table, table
+
+
+def offsets(rows: Sequence[OffsetRow], *, verbose: bool) -> str:
+    """Offsets and lag per partition; `verbose` adds the leader epochs that were committed."""
+    if not verbose:
+        return offset_table(rows)
+    header = (
+        "GROUP", "TOPIC", "PARTITION", "LEADER-EPOCH", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "CONSUMER-ID", "HOST",
+        "CLIENT-ID",
+    )  # fmt: skip
+    cells = [(*(all_ := row.cells())[:3], cell(row.leader_epoch), *all_[3:]) for row in rows]
+    return table(header, (15, 15, 10, 15, 15, 15, 15, 15, 15, 0), cells, grow=(0, 1, 7, 8))
+
+
+def members(group: Group) -> str:
+    """The members with what they have and are to have."""
+    static = any(m.group_instance_id for m in group.members)
+    instance = ["GROUP-INSTANCE-ID"] if static else []
+    header = (
+        "GROUP", "CONSUMER-ID", *instance, "HOST", "CLIENT-ID", "#PARTITIONS", "CURRENT-EPOCH", "CURRENT-ASSIGNMENT",
+        "TARGET-EPOCH", "TARGET-ASSIGNMENT",
+    )  # fmt: skip
+    least = (15, 15, *([17] if static else []), 15, 15, 15, 15, 20, 15, 20)
+    rows = [
+        (
+            group.group_id, m.member_id, *([m.group_instance_id or ""] if static else []), m.host, m.client_id,
+            str(len(m.assignment)), MISSING, _assignment(m), MISSING, MISSING,
+        )
+        for m in group.members
+    ]  # fmt: skip
+    grow = tuple(at for at, name in enumerate(header) if name not in ("#PARTITIONS", "CURRENT-EPOCH", "TARGET-EPOCH"))
+    return table(header, least, rows, grow=grow)
+
+
+def _assignment(member: GroupMember) -> str:
+    topics: dict[str, list[int]] = defaultdict(list)
+    for partition in member.assignment:
+        topics[partition.topic].append(partition.partition)
+    return ";".join(sorted(f"{topic}:{','.join(map(str, sorted(of)))}" for topic, of in topics.items())) or MISSING
+
+
+def state(group: Group, *, verbose: bool) -> str:
+    """The state of a group; two spaces stand before the coordinator's id."""
+    coordinator = f"{group.coordinator.host}:{group.coordinator.port}  ({group.coordinator.broker_id})"
+    epochs = ["GROUP-EPOCH", "TARGET-ASSIGNMENT-EPOCH"] if verbose else []
+    header = ("GROUP", "COORDINATOR (ID)", "ASSIGNMENT-STRATEGY", "STATE", *epochs, "#MEMBERS")
+    row = (
+        group.group_id, coordinator, group.strategy or MISSING, group.state, *(MISSING for _ in epochs),
+        str(len(group.members)),
+    )  # fmt: skip
+    return table(header, (15, 25, 20, 20, *((15, 25) if verbose else ()), 0), [row], grow=(0, 1))

@@ -1,0 +1,79 @@
+"""kafka-consumer-groups of 4.x: its tables, and whether a regular expression is one of RE2's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from controller.admin.cluster.client import Node
+from controller.admin.commands import consumer_groups
+from controller.admin.groups import tables_4x
+from controller.admin.groups.queries import Group, GroupMember
+from controller.admin.groups.tables import OffsetRow
+from controller.wire.types import BrokerId, TopicPartition
+
+STATIC = GroupMember(
+    member_id="m-1", group_instance_id="left", client_id="app", host="/h",
+    assignment=tuple(TopicPartition(t, n) for t, n in (("b", 10), ("b", 9), ("a", 0))),
+)  # fmt: skip
+IDLE = GroupMember(member_id="m-2", group_instance_id=None, client_id="app", host="/h", assignment=())
+GROUP = Group(
+    group_id="g", state="Stable", strategy="range", members=(STATIC, IDLE),
+    coordinator=Node(broker_id=BrokerId(1), host="a-host-with-a-rather-long-name", port=9092),
+)  # fmt: skip
+
+
+def test_members_have_epochs_and_targets() -> None:
+    header, first, second = tables_4x.members(GROUP).splitlines()
+    assert header.split() == [
+        "GROUP", "CONSUMER-ID", "GROUP-INSTANCE-ID", "HOST", "CLIENT-ID", "#PARTITIONS", "CURRENT-EPOCH",
+        "CURRENT-ASSIGNMENT", "TARGET-EPOCH", "TARGET-ASSIGNMENT",
+    ]  # fmt: skip
+    assert first.split() == ["g", "m-1", "left", "/h", "app", "3", "-", "a:0;b:9,10", "-", "-"]
+    assert second.split() == ["g", "m-2", "/h", "app", "0", "-", "-", "-", "-"]
+    assert header.index("CURRENT-ASSIGNMENT") == first.index("a:0;b:9,10")
+
+
+def test_the_state_has_epochs_when_asked_and_grows_with_its_coordinator() -> None:
+    header, row = tables_4x.state(GROUP, verbose=True).splitlines()
+    assert header.split()[-3:] == ["GROUP-EPOCH", "TARGET-ASSIGNMENT-EPOCH", "#MEMBERS"]
+    assert row.split() == ["g", "a-host-with-a-rather-long-name:9092", "(1)", "range", "Stable", "-", "-", "2"]
+    assert header.index("STATE") == row.index("Stable")
+
+
+def test_offsets_have_the_leader_epoch_that_was_committed() -> None:
+    row = OffsetRow(group="g", partition=TopicPartition("a", 0), current=3, end=5, member=None, leader_epoch=7)
+    header, line = tables_4x.offsets([row], verbose=True).splitlines()
+    assert dict(zip(header.split(), line.split(), strict=True))["LEADER-EPOCH"] == "7"
+    assert "LEADER-EPOCH" not in tables_4x.offsets([row], verbose=False)
+
+
+#: As `kafka-consumer-groups --validate-regex` of 4.1.0 said it.
+REGEXES = (
+    ("[a", "missing closing ]"),
+    ("(a", "missing closing )"),
+    ("a)", "regexp/syntax: internal error"),
+    ("*a", "missing argument to repetition operator"),
+    ("a**", "invalid nested repetition operator"),
+    ("a{2,1}", "invalid repeat count"),
+    ("a{1001}", "invalid repeat count"),
+    ("\\", "trailing backslash at end of expression"),
+    ("(?=a)", "invalid or unsupported Perl syntax"),
+    ("(?P<1a)", "invalid named capture"),
+    ("[b-a]", "invalid character class range"),
+    ("\\8", "invalid escape sequence"),
+    ("(?P<n>a)(?P<n>b)", "duplicate capture group name"),
+    ("((a{100}){100}){100}", None),
+    ("(?<x>a)|b", None),
+)
+
+
+@pytest.mark.parametrize(("regex", "why"), REGEXES)
+def test_a_regex_is_judged_as_kafka_does_it_without_a_cluster(
+    regex: str, why: str | None, cluster: Any, tool: Any
+) -> None:
+    outcome = tool(consumer_groups, cluster, ["--compat", "4.1", "--validate-regex", regex], bootstrap=None)
+    judged = "valid" if why is None else f"invalid: {why}"
+    assert (outcome.code, outcome.out) == (0, f"The regular expression `{regex}` is {judged}.\n")
+    assert cluster.seen == []
