@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -21,8 +22,8 @@ from controller.admin.toolkit.machine import Machine
 from controller.admin.why.commands import Commands
 from controller.admin.why.diagnosis import Finding, diagnose, split_target
 from controller.admin.why.facts import TopicFacts
-from controller.admin.why.from_zookeeper import ZkCluster, ZkTopic, ZkView
-from controller.admin.why.look import BrokerView, Locally, ask_brokers, facts
+from controller.admin.why.from_zookeeper import ZkInTime
+from controller.admin.why.look import BROKER_LIMIT_S, BrokerView, Locally, ask_brokers, facts
 from controller.wire.errors import KafkaError
 from controller.world.ports import ZkConnector
 
@@ -30,6 +31,10 @@ from controller.world.ports import ZkConnector
 NOTHING_WRONG: Final = 0
 CANNOT_TELL: Final = 1
 TROUBLE: Final = 3
+#: How long all questions together may take; the command is to answer within two seconds.
+ANSWER_S: Final = 1.8
+#: Of it, what is left for reading the last answers.
+_MARGIN_S: Final = 0.1
 #: Partitions that are listed one by one when nothing is wrong.
 _SHOWN_MAX: Final = 50
 
@@ -82,43 +87,61 @@ async def explain(
 async def _facts(
     options: argparse.Namespace, machine: Machine, connect: Connect, locally: Locally
 ) -> tuple[TopicFacts, int | None]:
-    """The facts, and the partition that was named. Raises ToolFailure, KafkaError."""
+    """The facts, and the partition that was named: from brokers, ZooKeeper or both, within ANSWER_S.
+
+    Raises: ToolFailure, KafkaError.
+    """
     if options.bootstrap_server is None and options.zookeeper is None:
         raise ToolFailure("name a cluster: --bootstrap-server H:P, --zookeeper H:P, or --data of a kwob cluster")
-    view = await ZkView.open(connect(options.zookeeper)) if options.zookeeper is not None else None
+    until = asyncio.get_running_loop().time() + ANSWER_S
+    keeper = ZkInTime(connect(options.zookeeper), until) if options.zookeeper is not None else None
     try:
-        cluster = await view.cluster() if view is not None else None
-        return await _ask(options, machine, view, cluster, locally)
+        return await _ask(options, machine, keeper, until, locally)
     finally:
-        if view is not None:
-            await view.close()
+        if keeper is not None:
+            await keeper.close()
 
 
 async def _ask(
-    options: argparse.Namespace, machine: Machine, view: ZkView | None, cluster: ZkCluster | None, locally: Locally
+    options: argparse.Namespace, machine: Machine, keeper: ZkInTime | None, until: float, locally: Locally
 ) -> tuple[TopicFacts, int | None]:
     answer: BrokerView | None = None
-    names = set(cluster.topics) if cluster is not None else set()
-    unreachable: ClusterUnreachable | None = None
+    names: set[str] = set()
+    silent: str | None = None
     if options.bootstrap_server is not None:
-        # With ZooKeeper to fall back on, brokers that are gone are looked for only shortly.
-        timeouts = Timeouts(request_s=2.0, call_s=5.0, bootstrap_s=1.0 if cluster is not None else 5.0)
-        async with AdminClient(machine.network, options.bootstrap_server, timeouts=timeouts) as admin:
-            try:
-                await admin.open_any()
-                names |= set(await topic_names(admin))
-                name, partition = _named(options.target, names)
-                answer = await ask_brokers(admin, name)
-            except ClusterUnreachable as error:
-                if view is None:
-                    raise
-                unreachable = error
-    name, partition = _named(options.target, names)
-    topic: ZkTopic | None = await view.topic(name) if view is not None else None
-    if unreachable is not None:
-        machine.err.write(f"no broker answers ({unreachable}); this is what ZooKeeper tells\n")
+        try:
+            names, answer = await _brokers(options, machine, keeper, until)
+        except (ClusterUnreachable, TimeoutError) as error:
+            silent = str(error) or f"{options.bootstrap_server}: not all was answered within {ANSWER_S:g} s"
+    cluster = await keeper.cluster(until) if keeper is not None else None
+    if cluster is None and (answer is None or not names):
+        raise ToolFailure("; ".join(filter(None, (silent, keeper.silence if keeper is not None else None))))
+    name, partition = _named(options.target, names | (cluster.topics if cluster is not None else frozenset()))
+    topic = await keeper.topic(name) if keeper is not None else None
+    if silent is not None:
+        machine.err.write(f"no broker answers ({silent}); this is what ZooKeeper tells\n")
+    if keeper is not None and keeper.silence is not None:
+        machine.err.write(f"{keeper.silence}; this is what brokers tell\n")
     asked_at = datetime.fromtimestamp(machine.clock.now_ms() / 1000, UTC).astimezone().strftime("%H:%M:%S")
     return replace(facts(name, answer, cluster, topic, locally), asked_at=asked_at), partition
+
+
+async def _brokers(
+    options: argparse.Namespace, machine: Machine, keeper: ZkInTime | None, until: float
+) -> tuple[set[str], BrokerView | None]:
+    """The topics that brokers know, and what they say of the one asked for. Raises ClusterUnreachable, TimeoutError,
+    Refused; ToolFailure for a topic that nobody knows."""
+    loop = asyncio.get_running_loop()
+    timeouts = Timeouts(request_s=BROKER_LIMIT_S, call_s=ANSWER_S, bootstrap_s=BROKER_LIMIT_S)
+    async with (
+        asyncio.timeout_at(until),
+        AdminClient(machine.network, options.bootstrap_server, timeouts=timeouts) as admin,
+    ):
+        await admin.open_any()
+        names = set(await topic_names(admin))
+        cluster = await keeper.cluster((loop.time() + until) / 2) if keeper is not None else None
+        name, _ = _named(options.target, names | (cluster.topics if cluster is not None else frozenset()))
+        return names, await ask_brokers(admin, name, until=until - _MARGIN_S)
 
 
 def _named(target: str, names: set[str]) -> tuple[str, int | None]:

@@ -5,8 +5,11 @@ Only reads. Source: Kafka 3.9 `KafkaZkClient`; spec admin.md §2.11.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from controller.admin.cluster.failures import ToolFailure
 from controller.wire.config_znodes import ConfigEntityZNode
@@ -31,6 +34,9 @@ from controller.wire.znodes import (
     TopicZNode,
 )
 from controller.world.ports import ZkConnector, ZkSession
+
+#: A last answer, or the end of a session, may take so long although the time is up.
+_LAST_S: Final = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,3 +159,55 @@ def _asked(result: ZkResult) -> Mapping[TopicPartition, tuple[BrokerId, ...]]:
         return ReassignPartitionsZNode.decode(result.data) if result.ok else {}
     except ZnodeError:
         return {}
+
+
+class ZkInTime:
+    """ZooKeeper, asked beside others: opened at once, and given up at `until` of the running loop's time.
+
+    `silence` says why nothing comes from it; None while there is no reason.
+    """
+
+    def __init__(self, connector: ZkConnector, until: float) -> None:
+        self._until = until
+        self._looking = asyncio.ensure_future(self._look(connector))
+        self._view: ZkView | None = None
+        self.silence: str | None = None
+
+    async def _look(self, connector: ZkConnector) -> ZkCluster:
+        self._view = await ZkView.open(connector)
+        return await self._view.cluster()
+
+    async def cluster(self, until: float) -> ZkCluster | None:
+        """Brokers, topics and controller; None when they are not told by `until`, or not at all."""
+        loop = asyncio.get_running_loop()
+        await asyncio.wait({self._looking}, timeout=max(0.0, min(until, self._until) - loop.time()))
+        if not self._looking.done():
+            self.silence = "ZooKeeper does not answer"
+            return None
+        if (error := self._looking.exception()) is not None:
+            if not isinstance(error, ToolFailure):
+                raise error
+            self.silence = str(error)
+            return None
+        self.silence = None
+        return self._looking.result()
+
+    async def topic(self, name: str) -> ZkTopic | None:
+        """One topic; None when there is no such znode, or no answer in time. Raises ToolFailure."""
+        if self._view is None or self.silence is not None:
+            return None
+        try:
+            async with asyncio.timeout_at(max(self._until, asyncio.get_running_loop().time() + _LAST_S)):
+                return await self._view.topic(name)
+        except TimeoutError:
+            self.silence = "ZooKeeper does not answer any more"
+            return None
+
+    async def close(self) -> None:
+        """Ends the session; not waited for long."""
+        self._looking.cancel()
+        await asyncio.wait({self._looking}, timeout=_LAST_S)
+        if self._view is not None:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_LAST_S):
+                    await self._view.close()

@@ -38,9 +38,11 @@ from controller.admin.why.quorum import Quorum, read_quorum
 from controller.wire.protocol import ApiKey
 from controller.wire.types import BrokerId, ReplicaAssignment, TopicPartition
 
-#: Between the two looks at log sizes, and how long a broker may take for its answers: together below two seconds.
+#: Between the two looks at log sizes, and how long a broker may take for its answers.
 SAMPLE_S: Final = 0.7
 BROKER_LIMIT_S: Final = 0.9
+#: For a second look there must be so much left of the time that all questions have together.
+_LOOK_S: Final = 0.2
 _DELETE: Final = "delete.topic.enable"
 _T = TypeVar("_T")
 
@@ -92,32 +94,40 @@ class BrokerView:
         return {broker: answer.dirs for broker, answer in self.answers.items() if answer.dirs is not None}
 
 
-async def ask_brokers(admin: AdminClient, topic: str, *, sample_s: float = SAMPLE_S) -> BrokerView | None:
-    """What brokers say of a topic; None when they know of none. Raises ClusterUnreachable, Refused."""
+async def ask_brokers(admin: AdminClient, topic: str, *, until: float, sample_s: float = SAMPLE_S) -> BrokerView | None:
+    """What brokers say of a topic; None when they know of none. Back by `until`, of the running loop's time.
+
+    Raises: ClusterUnreachable, Refused, TimeoutError.
+    """
     topic_now = (await describe_topics(admin, [topic]))[topic]
     if not isinstance(topic_now, TopicInfo):
         return None
     live = frozenset(await admin.nodes())
     partitions = {TopicPartition(topic, p.partition) for p in topic_now.partitions}
     holders = sorted({b for p in topic_now.partitions for b in p.replicas} & live)
+    is_kraft = await admin.is_kraft()
     loop = asyncio.get_running_loop()
     began = loop.time()
+    limit_s = max(_LOOK_S, min(BROKER_LIMIT_S, until - began))
     (moving, configs, quorum, eligible), answers = await asyncio.gather(
         asyncio.gather(
-            _or_none(list_reassignments(admin, partitions)),
-            _or_none(describe_configs(admin, ConfigResourceType.TOPIC, [topic])),
-            _or_none(describe_quorum(admin)),
-            _or_none(eligible_leaders(admin, [topic])),
+            _or_none(list_reassignments(admin, partitions), limit_s),
+            _or_none(describe_configs(admin, ConfigResourceType.TOPIC, [topic]), limit_s),
+            _or_none(describe_quorum(admin), limit_s),
+            _or_none(eligible_leaders(admin, [topic]), limit_s),
         ),
-        asyncio.gather(*(_ask(admin, broker, topic, partitions) for broker in holders)),
+        asyncio.gather(*(_ask(admin, broker, topic, partitions, limit_s) for broker in holders)),
     )
     first: dict[BrokerId, BrokerAnswer] = dict(zip(holders, answers, strict=True))
     topic_now = _newest([topic_now, *(a.topic for a in first.values() if a.topic is not None)])
     second = first
-    if any(set(p.replicas) - set(p.isr) for p in topic_now.partitions):
-        await asyncio.sleep(max(0.0, began + sample_s - loop.time()))
+    lag = any(set(p.replicas) - set(p.isr) for p in topic_now.partitions)
+    at = min(max(loop.time(), began + sample_s), until - _LOOK_S)
+    if lag and at >= loop.time():
+        await asyncio.sleep(at - loop.time())
         again = [broker for broker, answer in first.items() if answer.silence is None]
-        asked = await asyncio.gather(*(_ask(admin, broker, topic, partitions) for broker in again))
+        left_s = min(BROKER_LIMIT_S, until - at)
+        asked = await asyncio.gather(*(_ask(admin, broker, topic, partitions, left_s) for broker in again))
         second = first | dict(zip(again, asked, strict=True))
         topic_now = _newest([topic_now, *(a.topic for a in asked if a.topic is not None)])
     return BrokerView(
@@ -129,25 +139,25 @@ async def ask_brokers(admin: AdminClient, topic: str, *, sample_s: float = SAMPL
         answers=second,
         earlier={broker: answer.dirs for broker, answer in first.items() if answer.dirs is not None},
         sampled_s=loop.time() - began,
-        is_kraft=await admin.is_kraft(),
+        is_kraft=is_kraft,
         quorum=read_quorum(quorum),
         eligible=eligible or {},
     )
 
 
 async def _ask(
-    admin: AdminClient, broker: BrokerId, topic: str, partitions: Collection[TopicPartition]
+    admin: AdminClient, broker: BrokerId, topic: str, partitions: Collection[TopicPartition], limit_s: float
 ) -> BrokerAnswer:
     resource = {"resource_type": ConfigResourceType.BROKER, "resource_name": str(broker), "configuration_keys": None}
     try:
-        async with asyncio.timeout(BROKER_LIMIT_S):
+        async with asyncio.timeout(limit_s):
             metadata = await admin.ask_once(broker, ApiKey.METADATA, metadata_of([topic]))
             dirs = await admin.ask_once(broker, ApiKey.DESCRIBE_LOG_DIRS, log_dirs_of(partitions))
             configs = await admin.ask_once(
                 broker, ApiKey.DESCRIBE_CONFIGS, {"resources": [resource], "include_synonyms": False}
             )
     except TimeoutError:
-        return BrokerAnswer(silence=f"no answer within {BROKER_LIMIT_S:g} s")
+        return BrokerAnswer(silence=f"no answer within {limit_s:.1g} s")
     except ConnectionRefusedError:
         return BrokerAnswer(silence="connection refused")
     except OSError as error:
@@ -169,10 +179,10 @@ def _readable(answer: Any) -> list[LogDir]:
         return []
 
 
-async def _or_none(asking: Awaitable[_T]) -> _T | None:
+async def _or_none(asking: Awaitable[_T], limit_s: float) -> _T | None:
     """The answer; None when it does not come in time, or is a refusal."""
     try:
-        async with asyncio.timeout(BROKER_LIMIT_S):
+        async with asyncio.timeout(limit_s):
             return await asking
     except (TimeoutError, Refused, ClusterUnreachable):
         return None

@@ -8,7 +8,7 @@ import json
 import random
 from argparse import ArgumentParser
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -322,3 +322,47 @@ def test_what_a_data_folder_adds(tmp_path: Path) -> None:
     assert isinstance(found, Locally)
     assert found.running == {1: True, 2: False}
     assert found.faults == {1: ("slow_disk (delay_ms=5)",), 2: ("slow_disk (delay_ms=5)", "pause_replication")}
+
+
+def test_what_nobody_answers_is_given_up_in_time(cluster: Any, tool: Any) -> None:
+    """Brokers that take connections and answer no more: the next line comes within two seconds, and says so."""
+    cluster.topic("t", (1, 2))
+    cluster.unanswered.add(ApiKey.METADATA)
+    outcome = tool(why, cluster, ["t"])
+    assert (outcome.code, outcome.out) == (1, "")
+    assert "b0:9092" in outcome.err and outcome.took_s < 2.0
+
+
+def test_slow_answers_together_are_bounded_too(cluster: Any, tool: Any) -> None:
+    """Each broker leaves two requests unanswered and the partition lags, so that it is asked twice."""
+    cluster.topic("t", (1, 2))
+    cluster.topics["t"][0].isr = (1,)
+    cluster.unanswered |= {ApiKey.DESCRIBE_LOG_DIRS, ApiKey.LIST_PARTITION_REASSIGNMENTS}
+    outcome = tool(why, cluster, ["t"])
+    assert outcome.code == 3 and "broker 1 does not answer (no answer within" in outcome.out
+    assert outcome.took_s < 2.0
+
+
+class Nowhere:
+    """A ZooKeeper that takes the connection and says nothing."""
+
+    async def connect(self, **_: Any) -> Any:
+        await asyncio.Event().wait()
+
+
+def test_a_zookeeper_that_is_silent_does_not_keep_brokers_from_telling(cluster: Any, tool: Any) -> None:
+    async def with_silent(argv: Any, machine: Machine) -> int:
+        parser = ArgumentParser()
+        add_arguments(parser)
+        return await explain(parser.parse_args(argv), machine, lambda _: cast(Any, Nowhere()))
+
+    cluster.topic("t", (1, 2))
+    cluster.dead.add(2)
+    outcome = tool(with_silent, cluster, ["t", "--zookeeper", "z:2181"])
+    assert outcome.code == 3 and "broker 2 does not answer (connection refused)" in outcome.out
+    assert "ZooKeeper does not answer; this is what brokers tell" in outcome.err
+    assert outcome.took_s < 2.0
+    cluster.dead |= {0, 1}
+    both = tool(with_silent, cluster, ["t", "--zookeeper", "z:2181"])
+    assert both.code == 1 and "connection refused" in both.err and "ZooKeeper does not answer" in both.err
+    assert both.took_s < 2.0
