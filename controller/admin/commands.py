@@ -7,18 +7,16 @@ Source: spec admin.md §0.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import Final
 
 from controller.admin.toolkit.console import Console
-from controller.admin.toolkit.machine import Machine, this_machine
+from controller.admin.toolkit.machine import Machine, run_main
 from controller.admin.toolkit.texts import V39
 from controller.admin.toolkit.tool import Tool, run_async
 from controller.admin.toolkit.versions import V41, VERSIONS
-from controller.world.exit_codes import INTERRUPTED
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,10 +27,7 @@ class Command:
 
     def main(self, argv: Sequence[str], machine: Machine | None = None) -> int:
         """Runs the tool to its end. Returns its exit code; 130 when Ctrl-C ended it."""
-        try:
-            return asyncio.run(self(argv, machine or this_machine()))
-        except KeyboardInterrupt:
-            return INTERRUPTED
+        return run_main(self, argv, machine)
 
     def options(self) -> dict[str, str]:
         """The options of today's tool, with what they are for."""

@@ -9,7 +9,6 @@ coordinator  which broker coordinates a group
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final
@@ -24,12 +23,11 @@ from controller.admin.cluster.queries import TopicInfo, describe_topics
 from controller.admin.layout import command as layout
 from controller.admin.layout.picture import show
 from controller.admin.partitioners import keyed, keyed_by_crc32, murmur2, round_robin, sticky
-from controller.admin.toolkit.machine import Machine, this_machine
+from controller.admin.toolkit.machine import Machine, run_main
 from controller.rules.hashing import group_partition, java_hash
 from controller.wire.errors import ErrorCode, KafkaError
 from controller.wire.protocol import ApiKey
 from controller.wire.types import GROUP_METADATA_TOPIC
-from controller.world.exit_codes import INTERRUPTED
 from controller.world.help_text import help_end
 
 #: `offsets.topic.num.partitions`.
@@ -54,10 +52,7 @@ def parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str], machine: Machine | None = None) -> int:
     """Runs the tool. Returns the exit code: 0, 1 when it cannot be told, 2 for wrong arguments."""
-    try:
-        return asyncio.run(main_async(argv, machine or this_machine()))
-    except KeyboardInterrupt:
-        return INTERRUPTED
+    return run_main(main_async, argv, machine)
 
 
 async def main_async(argv: Sequence[str], machine: Machine) -> int:

@@ -101,7 +101,7 @@ async def _as_formatted(stage: Stage) -> None:
 
 
 SCENARIOS: Final = (
-    "offsets", "log_dirs", "elections", "reassign_refused", "groups", "configs", "topics", "reassign", "racks",
+    "offsets", "log_dirs", "elections", "reassign_refused", "groups", "configs", "topics", "reassign",
 )  # fmt: skip
 
 

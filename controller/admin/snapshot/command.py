@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import contextlib
 import math
 import os
@@ -20,10 +19,9 @@ from controller.admin.cluster.failures import ToolFailure
 from controller.admin.snapshot.anonymise import anonymise
 from controller.admin.snapshot.generate import generate
 from controller.admin.snapshot.take import Notes, Step, take
-from controller.admin.toolkit.machine import Machine, this_machine
+from controller.admin.toolkit.machine import Machine, run_main
 from controller.wire.cluster_file import ClusterShape, dump
 from controller.wire.errors import KafkaError
-from controller.world.exit_codes import INTERRUPTED
 from controller.world.help_text import help_end
 
 _UNITS: Final = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "p": 10**15}
@@ -68,10 +66,7 @@ def command_line() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str], machine: Machine | None = None) -> int:
     """Runs it. Returns the exit code."""
-    try:
-        return asyncio.run(main_async(argv, machine or this_machine()))
-    except KeyboardInterrupt:
-        return INTERRUPTED
+    return run_main(main_async, argv, machine)
 
 
 async def main_async(argv: Sequence[str], machine: Machine) -> int:

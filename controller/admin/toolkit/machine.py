@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
-from typing import TextIO
+from typing import Any, TextIO
 
 import structlog
 
 from controller.wire.zk_operations import ZkUnreachable
+from controller.world.exit_codes import INTERRUPTED
 from controller.world.ports import Clock, Network, ZkConnector
 from controller.world.real.clock import SystemClock
 from controller.world.real.net import TcpNetwork
@@ -44,6 +46,17 @@ def this_machine() -> Machine:
         err=sys.stderr,
         zookeeper=_kazoo,
     )
+
+
+def run_main(
+    main: Callable[[Sequence[str], Machine], Coroutine[Any, Any, int]], argv: Sequence[str], machine: Machine | None
+) -> int:
+    """Runs a tool on a loop of its own, on this machine unless another is given. Returns its exit code, or that of
+    Ctrl-C."""
+    try:
+        return asyncio.run(main(argv, machine or this_machine()))
+    except KeyboardInterrupt:
+        return INTERRUPTED
 
 
 def _kazoo(hosts: str) -> ZkConnector:

@@ -142,14 +142,7 @@ class KraftStage(Stage):
 
     async def clear(self) -> None:
         """Topics, groups and dynamic configs go; brokers that are down start."""
-        for broker in sorted(self.down):
-            await self.start(broker)
-        for group in list(self.members):
-            await self.leave(group)
-        for broker in self.addresses:
-            listed = await self.call(broker, ApiKey.LIST_GROUPS, 2, {})
-            if groups := [g.group_id for g in listed.groups]:
-                await self.call(broker, ApiKey.DELETE_GROUPS, 1, {"groups_names": groups})
+        await self.clear_groups()
         await self.settle()
         one = min(self.addresses)
         answer = await self.call(one, ApiKey.METADATA, 5, {"topics": None, "allow_auto_topic_creation": False})

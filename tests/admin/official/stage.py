@@ -350,8 +350,8 @@ class Stage:
 
     # -- back to the beginning -------------------------------------------------------------------------------------
 
-    async def clear(self) -> None:
-        """Topics, groups and dynamic configs go; brokers that are down start. The groups' own topic stays."""
+    async def clear_groups(self) -> None:
+        """All brokers start that are down, and all groups go."""
         for broker in sorted(self.down):
             await self.start(broker)
         for group in list(self.members):
@@ -360,6 +360,10 @@ class Stage:
             listed = await self.call(broker, ApiKey.LIST_GROUPS, 2, {})
             if groups := [g.group_id for g in listed.groups]:
                 await self.call(broker, ApiKey.DELETE_GROUPS, 1, {"groups_names": groups})
+
+    async def clear(self) -> None:
+        """Topics, groups and dynamic configs go; brokers that are down start. The groups' own topic stays."""
+        await self.clear_groups()
         await self.write("/admin/reassign_partitions", None)
         for topic in await self.children("/brokers/topics"):
             if not topic.startswith("__"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import shutil
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -68,6 +69,18 @@ def test_bash_completes(words: list[str], expected: set[str], bash_script: str) 
     play = f"{bash_script}\nCOMP_WORDS=({quoted}); COMP_CWORD={len(words) - 1}; _kwob; echo ${{COMPREPLY[@]}}"
     ran = subprocess.run(["bash", "--norc", "-c", play], capture_output=True, text=True, check=True, timeout=30)
     assert set(ran.stdout.split()) == expected and ran.stderr == ""
+
+
+@pytest.mark.skipif(shutil.which("fish") is None, reason="needs fish")
+@pytest.mark.parametrize(("words", "expected"), CASES, ids=[" ".join(words) for words, _ in CASES])
+def test_fish_completes(words: list[str], expected: set[str], tmp_path: Path) -> None:
+    """Fish offers options only after a dash."""
+    (tmp_path / "kwob.fish").write_text(script("fish", cli.completions()))
+    play = f"source '{tmp_path}/kwob.fish'; complete -C '{' '.join(words)}'"
+    ran = subprocess.run(["fish", "--no-config", "-c", play], capture_output=True, text=True, check=True, timeout=30)
+    offered = {line.split("\t")[0] for line in ran.stdout.splitlines()}
+    assert offered == {word for word in expected if words[-1].startswith("-") or not word.startswith("-")}
+    assert ran.stderr == ""
 
 
 @pytest.mark.parametrize("shell", sorted(SHELLS))
