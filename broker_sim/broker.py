@@ -37,7 +37,7 @@ from broker_sim.server import SocketServer
 from broker_sim.server_limits import ServerLimits
 from broker_sim.shutdown import ControlledShutdown
 from broker_sim.strays import StrayReplicas
-from broker_sim.topic_creation import TopicCreator
+from broker_sim.topic_creation import TopicCreator, offsets_partitions
 from broker_sim.trace import TraceWriter
 from broker_sim.zk_client import ZkClient
 from controller.wire import log_events as ev
@@ -180,7 +180,7 @@ class Broker:
         await registration.check_endpoints()
         await registration.register()
         self.zk.on_new_session(registration.register_again)
-        self.context.groups.start()
+        self.context.groups.start(await offsets_partitions(self.zk))
         await configs.start()
         self.zk.on_new_session(configs.look_again)
         self._supervisor.keep("stray-replicas", StrayReplicas(self.context, self.zk).watch)
@@ -303,7 +303,6 @@ class Broker:
             groups=GroupCoordinator(
                 self.settings,
                 replicas,
-                self._metadata,
                 clock=self.clock,
                 chance=self._chance,
                 supervisor=self._supervisor,

@@ -30,6 +30,18 @@ from controller.wire.znodes import (
 )
 
 
+async def offsets_partitions(zk: ZkClient) -> int | None:
+    """How many partitions `__consumer_offsets` has in ZooKeeper now; None where it is not there, or cannot be read.
+
+    Source: `KafkaZkClient.getTopicPartitionCount`.
+    """
+    found = await zk.perform_one(GetData(TopicZNode.path(GROUP_METADATA_TOPIC)))
+    try:
+        return len(TopicZNode.parse(found.data).partitions) or None if found.ok else None
+    except ZnodeError:
+        return None
+
+
 class TopicCreator:
     """Creates topics in ZooKeeper for this broker. One creation per topic at a time."""
 

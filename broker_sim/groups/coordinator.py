@@ -42,7 +42,6 @@ from broker_sim.groups.values import (
     Sync,
     SyncAnswer,
 )
-from broker_sim.metadata_cache import MetadataCache
 from controller.wire import log_events as ev
 from controller.wire.errors import ErrorCode
 from controller.wire.types import TopicPartition
@@ -57,7 +56,6 @@ class GroupCoordinator:
         self,
         settings: BrokerSettings,
         replicas: Replicas,
-        metadata: MetadataCache,
         *,
         clock: Clock,
         chance: random.Random,
@@ -69,7 +67,6 @@ class GroupCoordinator:
         self._group_log = GroupLog(replicas, clock, timeout_ms=settings.offsets_commit_timeout_ms)
         self.registry = GroupRegistry(
             settings,
-            metadata,
             self._group_log,
             clock=clock,
             supervisor=supervisor,
@@ -83,8 +80,11 @@ class GroupCoordinator:
 
     # -- life ----------------------------------------------------------------------------------------------------
 
-    def start(self) -> None:
-        """Serves from now on, and drops expired offsets from time to time."""
+    def start(self, partition_count: int | None = None) -> None:
+        """Serves from now on, and drops expired offsets from time to time. `partition_count`: of
+        `__consumer_offsets`, where it is there already; else it is what the setting says."""
+        if partition_count:
+            self.registry.partition_count = partition_count
         self.registry.is_active = True
         self._remember(self._supervisor.keep("offsets-retention", self._expire_offsets))
 

@@ -16,7 +16,6 @@ from broker_sim.groups.group import Group
 from broker_sim.groups.log import GroupLog, LoadedPartition, restore_group
 from broker_sim.groups.records import CommittedOffset
 from broker_sim.groups.values import GroupSettings
-from broker_sim.metadata_cache import MetadataCache
 from controller.rules.hashing import group_partition
 from controller.wire import log_events as ev
 from controller.wire.errors import ErrorCode
@@ -47,7 +46,6 @@ class GroupRegistry:
     def __init__(
         self,
         settings: BrokerSettings,
-        metadata: MetadataCache,
         group_log: GroupLog,
         *,
         clock: Clock,
@@ -56,7 +54,10 @@ class GroupRegistry:
         on_loaded: Callable[[GroupEntry], None],
         on_dropped: Callable[[GroupEntry], None],
     ) -> None:
-        self._settings, self._metadata, self._group_log = settings, metadata, group_log
+        self._group_log = group_log
+        #: Partitions of `__consumer_offsets`, as it was when the broker started: what says where each group lives. A
+        #: count that changed while groups live would send them elsewhere. Source: `groupMetadataTopicPartitionCount`.
+        self.partition_count = settings.offsets_topic_num_partitions
         self._clock, self._log = clock, log
         self._supervisor = supervisor
         self._on_loaded, self._on_dropped = on_loaded, on_dropped
@@ -131,8 +132,7 @@ class GroupRegistry:
 
     def partition_of(self, group_id: str) -> int:
         """The partition of `__consumer_offsets` that the group lives in."""
-        partitions = len(self._metadata.partitions(GROUP_METADATA_TOPIC))
-        return group_partition(group_id, partitions or self._settings.offsets_topic_num_partitions)
+        return group_partition(group_id, self.partition_count)
 
     def error_for(self, group_id: str, *, may_be_empty: bool = False) -> ErrorCode | None:
         """Why no request about this group can be served here (clients.md §7.2); None if it can."""

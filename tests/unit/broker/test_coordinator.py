@@ -6,11 +6,13 @@ from typing import Any
 
 import pytest
 
+from controller.rules.hashing import group_partition
+from controller.wire.control import UpdateMetadataEntry
 from controller.wire.errors import TRANSACTIONS_REFUSED, ErrorCode
 from controller.wire.protocol import ApiKey
-from controller.wire.types import GROUP_METADATA_TOPIC
-from controller.wire.zk_operations import GetChildren, GetData
-from controller.wire.znodes import ConfigEntityZNode, TopicZNode
+from controller.wire.types import GROUP_METADATA_TOPIC, BrokerId, LeaderAndIsr, ReplicaAssignment, TopicPartition
+from controller.wire.zk_operations import Create, GetChildren, GetData
+from controller.wire.znodes import ConfigEntityZNode, TopicAssignment, TopicZNode
 
 
 async def find(cluster: Any, key: str = "g", key_type: int = 0) -> tuple[int, int, str, int]:
@@ -68,5 +70,46 @@ def test_a_transactional_id_gets_no_producer_id(in_memory: Any) -> None:
         ask = {"transactional_id": "x", "transaction_timeout": 1000, "producer_id": -1, "producer_epoch": -1}
         answer = await cluster.call(1, ApiKey.INIT_PRODUCER_ID, 3, ask)
         assert (answer.error_code, answer.producer_id) == (TRANSACTIONS_REFUSED, -1)
+
+    in_memory(scenario)
+
+
+def placed_at(partition: int, leader: int) -> UpdateMetadataEntry:
+    """One partition of `__consumer_offsets` as an UpdateMetadata tells of it."""
+    ids = (BrokerId(leader),)
+    return UpdateMetadataEntry(
+        topic_partition=TopicPartition(GROUP_METADATA_TOPIC, partition),
+        state=LeaderAndIsr(leader=ids[0], isr=ids, controller_epoch=1),
+        replicas=ids,
+    )
+
+
+@pytest.mark.parametrize("partitions", [1, 3, 8])
+def test_a_group_stays_where_it_is_however_many_partitions_the_broker_knows_of(in_memory: Any, partitions: int) -> None:
+    """Source: Kafka's `groupMetadataTopicPartitionCount`, which is read once."""
+    mine = group_partition("g", 4)
+    assert mine != group_partition("g", partitions), "else nothing is asked here"
+
+    async def scenario(cluster: Any) -> None:
+        for broker_id in (1, 2):
+            await cluster.start(broker_id, offsets_topic_num_partitions=4)
+        await cluster.update_metadata(1, [placed_at(n, 2) for n in range(partitions) if n != mine])
+        assert (await find(cluster))[0] == ErrorCode.COORDINATOR_NOT_AVAILABLE, "its own partition is not known yet"
+        await cluster.update_metadata(1, [placed_at(mine, 1)])
+        assert (await find(cluster))[:2] == (0, 1)
+
+    in_memory(scenario)
+
+
+def test_what_is_in_zookeeper_at_the_start_counts_before_the_setting(in_memory: Any) -> None:
+    async def scenario(cluster: Any) -> None:
+        broker = await cluster.start(1, offsets_topic_num_partitions=4)
+        content = TopicZNode.encode(
+            TopicAssignment(partitions={n: ReplicaAssignment((BrokerId(1),)) for n in range(7)})
+        )
+        await cluster.in_broker(1, broker.zk.perform([Create(TopicZNode.path(GROUP_METADATA_TOPIC), content)]))
+        assert broker.context.groups.partition_of("g") == group_partition("g", 4), "this one has started already"
+        later = await cluster.start(2, offsets_topic_num_partitions=4)
+        assert later.context.groups.partition_of("g") == group_partition("g", 7)
 
     in_memory(scenario)
