@@ -104,9 +104,8 @@ def test_a_group_stays_where_it_is_however_many_partitions_the_broker_knows_of(i
 def test_what_is_in_zookeeper_at_the_start_counts_before_the_setting(in_memory: Any) -> None:
     async def scenario(cluster: Any) -> None:
         broker = await cluster.start(1, offsets_topic_num_partitions=4)
-        content = TopicZNode.encode(
-            TopicAssignment(partitions={n: ReplicaAssignment((BrokerId(1),)) for n in range(7)})
-        )
+        placed = ReplicaAssignment(replicas=(BrokerId(1),))
+        content = TopicZNode.encode(TopicAssignment(partitions=dict.fromkeys(range(7), placed)))
         await cluster.in_broker(1, broker.zk.perform([Create(TopicZNode.path(GROUP_METADATA_TOPIC), content)]))
         assert broker.context.groups.partition_of("g") == group_partition("g", 4), "this one has started already"
         later = await cluster.start(2, offsets_topic_num_partitions=4)
