@@ -11,6 +11,7 @@ import io
 import json
 import os
 import sys
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
@@ -144,7 +145,7 @@ def _run_command(name: str, words: list[str]) -> int:
     absent = [] if {"--help", "-h"} & set(words) else extras.lacking(needed)
     try:
         if not absent:
-            return _load(command.target)(with_bootstrap(command, words))
+            return _marked(name, command, with_bootstrap(command, words))
     except ModuleNotFoundError as error:
         extra = extras.extra_of(error.name, needed)
         if extra is None:
@@ -152,6 +153,23 @@ def _run_command(name: str, words: list[str]) -> int:
         absent = extras.lacking(needed) or [extra]
     print(extras.what_to_install(name, absent), file=sys.stderr)
     return 1
+
+
+def _marked(name: str, command: Command, words: list[str]) -> int:
+    """Runs it; one of Kafka's tools that changed the cluster of the data folder stands on that cluster's time line."""
+    if command.heading != TOOLS:
+        return _load(command.target)(words)
+    began_ns = time.time_ns()
+    code = _load(command.target)(words)
+    if code == 0:
+        from controller.local.marks import mark_tool
+
+        mark_tool(_data_folder(), name, words, at_ns=began_ns)
+    return code
+
+
+def _data_folder() -> str:
+    return os.environ.get("KWOB_DATA") or "kwob-data"
 
 
 def _print_what_the_terminal_cannot() -> None:
@@ -170,9 +188,8 @@ def with_bootstrap(command: Command, words: list[str]) -> list[str]:
     """A tool's words; where they name no cluster, the one of the data folder (KWOB_DATA, else ./kwob-data), if any."""
     if command.heading != TOOLS or not words or any(word.partition("=")[0] in _NAME_A_CLUSTER for word in words):
         return words
-    data = os.environ.get("KWOB_DATA") or "kwob-data"
     try:
-        with open(os.path.join(data, "cluster.json"), encoding="utf-8") as file:  # noqa: PTH118, PTH123 - pathlib is slow
+        with open(os.path.join(_data_folder(), "cluster.json"), encoding="utf-8") as file:  # noqa: PTH118, PTH123 - pathlib is slow
             bootstrap = json.load(file)["bootstrap"]
     except (OSError, ValueError, KeyError, TypeError):
         return words

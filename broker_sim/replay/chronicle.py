@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Final
 
-from controller.wire.trace import BROKER_STATE_KEY, PAUSED_ALL, PENDING_CONTROLLED_SHUTDOWN
+from controller.wire.trace import BROKER_REGISTERED_KEY, BROKER_STATE_KEY, PAUSED_ALL, PENDING_CONTROLLED_SHUTDOWN
 
 Row = Mapping[str, Any]
 
@@ -58,7 +58,8 @@ def absences(processes: Sequence[Row], signs: Sequence[Row]) -> list[Incident]:
     """When brokers were away, in order of time.
 
     `processes`: `broker`, `run`, `first_ts`, `last_ts`, `ended` (it wrote that it ends). `signs`: `ts`, `broker` and
-    `ev`, which is `broker_up` or `broker_down` as a controller saw it, `start` or `down` as the broker wrote.
+    `ev`, which is `broker_up` or `broker_down` as a controller saw it, `start` or `down` as the broker wrote; `key`:
+    a `broker_down` row may say that it is a registration.
     """
     runs, seen = _by_broker(processes, "first_ts"), _by_broker(signs, "ts")
     found = []
@@ -97,8 +98,10 @@ def _is_lost_after(ts: int, signs: Sequence[Row]) -> bool:
 def _between_signs(broker: int, signs: Sequence[Row]) -> Iterator[Incident]:
     """Where no process is told apart: from its own last word, or the end of its session, to any sign of its return."""
     away: tuple[int, IncidentKind] | None = None
-    for row in signs:
-        if row["ev"] in ("down", "broker_down"):
+    for at, row in enumerate(signs):
+        if not any(before["ev"] != "broker_down" for before in signs[:at]) and row.get("key") == BROKER_REGISTERED_KEY:
+            away = None  # the first that is heard of it is that it comes
+        elif row["ev"] in ("down", "broker_down"):
             kind = IncidentKind.STOPPED if row["ev"] == "down" else IncidentKind.GONE
             away = away or (row["ts"], kind)
         elif away is not None:

@@ -18,7 +18,7 @@ from broker_sim.replay import out_of_sync
 from broker_sim.replay.chronicle import SAME_INCIDENT_MS
 from broker_sim.replay.diagnosis_limits import BUCKETS, DEFAULT_LAG_MS, NEAR_REMOVAL, SLOW_CATCH_UP_MS
 from broker_sim.replay.ingest.layout import Ingested
-from controller.wire.trace import BROKER_STATE_KEY, PAUSED_REPLICATION_KEY
+from controller.wire.trace import BROKER_STATE_KEY, OPERATOR_KEY, PAUSED_REPLICATION_KEY
 
 #: Partitions that the report draws, the ones with the most trouble first.
 PARTITIONS_SHOWN: Final = 60
@@ -30,6 +30,8 @@ BROKERS_MAX: Final = 60
 WHAT_IF_MAX: Final = 256
 #: Processes, sessions, terms and removals that the chronicle is made of.
 EVENTS_MAX: Final = 2_000
+#: Things that somebody did.
+MARKS_MAX: Final = 200
 _MINUTE_MS: Final = 60_000
 _LAG_KEY: Final = "replica.lag.time.max.ms"
 
@@ -101,6 +103,7 @@ def _aggregates(table: dict[str, DataFrame], buckets: _Buckets) -> dict[str, Dat
         "differences": table["comparison"].filter("missing + spurious > 0").orderBy("topic", "partition").limit(WORST),
         **_of_processes(table["trace"], table["processes"]),
         "conditions": _conditions(table["trace"]),
+        "marks": _marks(table["trace"]),
         "deleted": _deleted(table["trace"]),
         "dropped": _dropped(table["catch_up"]),
         "troubled_over_time": _over_time(table["windows"], buckets),
@@ -144,7 +147,7 @@ def _of_processes(trace: DataFrame, processes: DataFrame) -> dict[str, DataFrame
     )
     by_itself = F.col("ev").isin("start", "down") & (F.col("role") == "broker")
     signs = trace.filter(by_controller | by_itself).select(
-        "ts", "ev", F.when(by_controller, F.col("replica")).otherwise(F.col("broker")).alias("broker")
+        "ts", "ev", "key", F.when(by_controller, F.col("replica")).otherwise(F.col("broker")).alias("broker")
     )
     elected = trace.filter("ev = 'controller' AND value = 'elected'").select("broker", "ts", "epoch").alias("e")
     of_controllers = trace.filter("role = 'controller'").select("broker", "ts").alias("c")
@@ -167,6 +170,12 @@ def _conditions(trace: DataFrame) -> DataFrame:
     """What brokers wrote of how they are."""
     rows = trace.filter((F.col("ev") == "config") & F.col("key").isin(BROKER_STATE_KEY, PAUSED_REPLICATION_KEY))
     return rows.select("ts", "broker", "run", "seq", "key", "value").orderBy("ts").limit(EVENTS_MAX)
+
+
+def _marks(trace: DataFrame) -> DataFrame:
+    """What somebody did to the cluster, in words."""
+    rows = trace.filter((F.col("ev") == "config") & (F.col("key") == OPERATOR_KEY))
+    return rows.select("ts", F.col("value").alias("words")).orderBy("ts").limit(MARKS_MAX)
 
 
 def _deleted(trace: DataFrame) -> DataFrame:

@@ -18,6 +18,8 @@ from broker_sim.replay.tables import dataset
 COUNTED_MAX: Final = 60
 #: A window may begin this much before the last row of the broker that it is about: clocks differ.
 _CLOCKS_DIFFER_MS: Final = 1_000
+#: A session ends at most this long after its broker did.
+_SESSION_MAX_MS: Final = 60_000
 _OF_BROKERS: Final = (IncidentKind.GONE, IncidentKind.STOPPED, IncidentKind.SESSION_LOST)
 _OF_FOLLOWERS: Final = (IncidentKind.BEHIND, IncidentKind.PAUSED)
 
@@ -28,10 +30,16 @@ def with_effects(out: Path, incidents: Sequence[Incident], *, end_ts: int) -> li
     `end_ts`: the end of the trace.
     """
     longest = sorted(incidents, key=lambda one: one.from_ts - (one.to_ts or end_ts))[:COUNTED_MAX]
-    return [_row(out, one, end_ts) for one in incidents if one in longest]
+    return [_row(out, one, end_ts, _back_before(one, incidents)) for one in incidents if one in longest]
 
 
-def _row(out: Path, one: Incident, end_ts: int) -> dict[str, Any]:
+def _back_before(one: Incident, incidents: Sequence[Incident]) -> int:
+    """Since when the broker of an absence was there, as far as it matters: it was lost after that."""
+    earlier = (i.to_ts for i in incidents if i.kind in _OF_BROKERS and i.who == one.who and i.from_ts < one.from_ts)
+    return max((ts for ts in earlier if ts is not None), default=0)
+
+
+def _row(out: Path, one: Incident, end_ts: int, there_ts: int) -> dict[str, Any]:
     row: dict[str, Any] = {
         "kind": one.kind.value,
         "who": one.who,
@@ -49,6 +57,10 @@ def _row(out: Path, one: Incident, end_ts: int) -> dict[str, Any]:
         row["short"] = _short(out, one.who, one.from_ts, until, ds.field("left_by") == "leader")
     elif one.kind in _OF_BROKERS:
         since = one.from_ts - _CLOCKS_DIFFER_MS
+        lost = _lost_ts(out, one, since, there_ts) if one.kind is IncidentKind.GONE else None
+        if lost is not None:
+            row["from_ts"] = min(one.from_ts, lost)
+            since = min(since, lost)
         row["short"] = _short(out, one.who, since, until, ds.field("left_by") != "added")
         row["offline"] = _offline(out, one.who, since, until)
     return row
@@ -56,6 +68,25 @@ def _row(out: Path, one: Incident, end_ts: int) -> dict[str, Any]:
 
 def _matching(out: Path, table: str, columns: list[str], *conditions: Any) -> Any:
     return dataset(out, table).to_table(columns=columns, filter=reduce(and_, conditions))
+
+
+def _lost_ts(out: Path, one: Incident, since: int, there_ts: int) -> int | None:
+    """When others lost a broker whose session ended at the beginning of `one`: the partitions that it led were without
+    a leader from then on. None: nothing tells of it."""
+    field = ds.field
+    least = max(there_ts, one.from_ts - _SESSION_MAX_MS)
+    windows = _matching(
+        out,
+        "windows",
+        ["from_ts"],
+        field("window") == "offline",
+        field("leader") == one.who,
+        field("from_ts") >= least,
+        field("from_ts") < since,
+        field("to_ts") >= since,
+    )
+    found: int | None = pc.min(windows["from_ts"]).as_py()
+    return found
 
 
 def _offline(out: Path, broker: int, since: int, until: int) -> dict[str, Any]:

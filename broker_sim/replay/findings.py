@@ -25,7 +25,7 @@ from broker_sim.replay.finding import (
     seconds,
     size,
 )
-from broker_sim.replay.story import BLIP_MS, behind, explained, story
+from broker_sim.replay.story import BLIP_MS, behind, by_hand, explained, story
 from broker_sim.replay.what_if.asked import FETCH_RATE
 
 Troubles = dict[str, Any]
@@ -384,6 +384,6 @@ def _compared(summary: dict[str, Any], troubles: Troubles) -> Iterator[Finding]:
 Rule = Callable[[dict[str, Any], Troubles], Iterator[Finding]]
 #: In the order in which findings of the same severity stand.
 RULES: Final[tuple[Rule, ...]] = (
-    story, _windows, behind, _outside, _flaps, _slow, _reassignments, _headroom, _what_if, _acks, _quarantine, _noticed,
-    _compared,
+    story, by_hand, _windows, behind, _outside, _flaps, _slow, _reassignments, _headroom, _what_if, _acks, _quarantine,
+    _noticed, _compared,
 )  # fmt: skip

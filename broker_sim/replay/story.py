@@ -5,7 +5,9 @@ One sentence binds what otherwise are counts of windows. How bad it is follows f
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -19,14 +21,59 @@ BLIP_MS: Final = 1_000
 #: Clients notice a partition without a leader for this long.
 FELT_MS: Final = 100
 
+#: What was done to a broker, or to who was the controller, this long before its absence began at most brought it about.
+CAUSE_MS: Final = 3_000
+#: Things that somebody did that are named one by one; of more, the first.
+_DONE_NAMED: Final = 8
+#: What begins an absence of each kind.
+_BEGIN: Final = {
+    IncidentKind.GONE.value: r"kill",
+    IncidentKind.STOPPED.value: r"stop|kill",
+    IncidentKind.SHUTTING_DOWN.value: r"stop",
+    IncidentKind.SESSION_LOST.value: r"expire_session|cut_link|pause",
+    IncidentKind.PAUSED.value: r"pause_replication",
+    IncidentKind.NO_CONTROLLER.value: r"kill|stop",
+}
+
 Row = dict[str, Any]
 
 
 def story(_: Row, troubles: Row) -> Iterator[Finding]:
-    """A finding per incident, in order of time."""
+    """A finding per incident, in order of time, with what somebody did that brought it about."""
+    marks = troubles.get("marks", ())
     for row in troubles.get("incidents", ()):
         if not _is_quick_way_out(row):
-            yield _WORDS[IncidentKind(row["kind"])](row)
+            told = _WORDS[IncidentKind(row["kind"])](row)
+            cause = cause_of(row, marks)
+            yield told if cause is None else replace(told, text=f"{told.text} Somebody did this: {_done(cause)}.")
+
+
+def cause_of(row: Row, marks: Sequence[Row]) -> Row | None:
+    """What was done to who an incident is about, just before it began; None where nothing was."""
+    begin = _BEGIN.get(row["kind"])
+    who = row["before"] if row["kind"] == IncidentKind.NO_CONTROLLER.value else row["who"]
+    if begin is None:
+        return None
+    of = "controller" if row["kind"] == IncidentKind.NO_CONTROLLER.value else "broker"
+    meant = re.compile(rf"\b(?:{begin})\w*\b.*\b(?:{of} (?:\d+, )*{who}\b(?! ended)|all brokers)")
+    near = [m for m in marks if -CAUSE_MS <= m["ts"] - row["from_ts"] <= CAUSE_MS and meant.search(m["words"])]
+    return min(near, key=lambda m: abs(m["ts"] - row["from_ts"]), default=None)
+
+
+def by_hand(_: Row, troubles: Row) -> Iterator[Finding]:
+    """What somebody did to the cluster while the trace was written: the lane of it has all."""
+    marks = troubles.get("marks", ())
+    if not marks:
+        return
+    more = f"; and {len(marks) - _DONE_NAMED} more" if len(marks) > _DONE_NAMED else ""
+    text = f"{count(len(marks), 'time')} somebody did something to the cluster: "
+    text += "; ".join(map(_done, marks[:_DONE_NAMED])) + more + "."
+    times = {"from_ts": marks[0]["ts"], "to_ts": marks[-1]["ts"]}
+    yield Finding(severity=Severity.INFO, text=text, table="trace", rows=0, **times)
+
+
+def _done(mark: Row) -> str:
+    return f"{clock(mark['ts'])} `{mark['words']}`"
 
 
 def _is_quick_way_out(row: Row) -> bool:

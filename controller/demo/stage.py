@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -88,6 +89,7 @@ class Stage:
             sys.executable, "-m", "controller.cli", *command[1:],
             stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
             start_new_session=True, preexec_fn=die_with_parent(), cwd=self.out,
+            env={**os.environ, "KWOB_DATA": str(self.cluster.plan.data)},
         )  # fmt: skip
         try:
             async with asyncio.timeout(_TOOL_S):

@@ -31,6 +31,7 @@ from controller.local.cluster_file import (
 )
 from controller.local.fault_file import edit_faults
 from controller.local.leftovers import end_processes, forget_registrations, write_processes
+from controller.local.marks import mark
 from controller.local.place import HOST, require_free_port
 from controller.local.plan import BrokerPlan, ClusterPlan
 from controller.local.processes import Child, ChildFailed, start_child
@@ -103,6 +104,7 @@ class Cluster:
         """SIGKILL. Raises: ClusterError, when it does not run."""
         child = self.broker(broker_id)
         self._require_broker(broker_id, running=True)
+        mark(self.plan.data, f"kill broker {broker_id}")
         if self._is_shared(broker_id):
             await self._put_down(broker_id, Kill(id=f"kill-{broker_id}", broker=broker_id), ev.BROKER_KILLED)
         else:
@@ -113,6 +115,7 @@ class Cluster:
         """Controlled shutdown. Returns whether it ended by itself in time. Raises: ClusterError, if it does not run."""
         child, ended = self.broker(broker_id), True
         self._require_broker(broker_id, running=True)
+        mark(self.plan.data, f"stop broker {broker_id}")
         if self._is_shared(broker_id):
             await self._put_down(broker_id, Stop(id=f"stop-{broker_id}", broker=broker_id), ev.BROKER_STOPPED)
         else:
@@ -126,6 +129,7 @@ class Cluster:
         When the process that it shares has ended, all brokers of that process start again.
         """
         self._require_broker(broker_id, running=False)
+        mark(self.plan.data, f"start broker {broker_id}")
         try:
             if self.broker(broker_id).is_alive:
                 await self._let_up(broker_id)
@@ -183,6 +187,7 @@ class Cluster:
         """SIGKILL. Raises: ClusterError, when it does not run."""
         child = self.controller(controller_id)
         _require(child, running=True)
+        mark(self.plan.data, f"kill controller {controller_id}")
         await child.kill()
         self.write_file()
 
@@ -190,6 +195,7 @@ class Cluster:
         """SIGTERM: it resigns. Returns whether it ended by itself in time. Raises: ClusterError, if it does not run."""
         child = self.controller(controller_id)
         _require(child, running=True)
+        mark(self.plan.data, f"stop controller {controller_id}")
         ended = await child.terminate(*_END_GRACE_S)
         self.write_file()
         return ended
@@ -197,6 +203,7 @@ class Cluster:
     async def start_controller(self, controller_id: int) -> None:
         """Starts it again, on a free port. Raises: ClusterError, when it runs or does not come up."""
         _require(self.controller(controller_id), running=False)
+        mark(self.plan.data, f"start controller {controller_id}")
         try:
             await self._start_controller(controller_id)
         except ChildFailed as error:

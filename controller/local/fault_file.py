@@ -17,6 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 from controller.local.cluster_file import ClusterRow
+from controller.local.marks import mark
 from controller.wire.fault_rows import ExpireSession, FailLogDir, Fault, FaultError, SlowDisk, decode, encode
 from controller.wire.fault_scenario import format_time
 
@@ -31,6 +32,7 @@ def now_ms() -> int:
 def write_faults(path: Path, rows: Sequence[Fault]) -> None:
     """Puts exactly these faults in force: brokers that watch the file take it over within a fraction of a second."""
     with _locked(path):
+        _mark_changes(path, _present(path), rows)
         _write(path, rows)
 
 
@@ -45,12 +47,46 @@ def edit_faults(path: Path, edit: Edit) -> tuple[Fault, ...]:
     Raises: FaultError, OSError, with nothing changed.
     """
     with _locked(path) as lock:
-        rows = [row for row in edit(read_faults(path)) if not is_over(row, now_ms())]
+        present = read_faults(path)
+        rows = [row for row in edit(present) if not is_over(row, now_ms())]
         text = os.pread(lock, 20, 0).strip()
         named, last = with_ids(rows, after=int(text) if text.isdigit() else 0)
+        _mark_changes(path, present, named)
         _write(path, named)
         os.pwrite(lock, b"%20d" % last, 0)
     return named
+
+
+def _present(path: Path) -> tuple[Fault, ...]:
+    try:
+        return read_faults(path)
+    except (FaultError, OSError):
+        return ()
+
+
+def _mark_changes(path: Path, before: Sequence[Fault], after: Sequence[Fault]) -> None:
+    """Rows that are new, and those that somebody ended before their time, stand on the time line of a report."""
+    for row in after:
+        if row not in before:
+            mark(path.parent, f"fault {in_words(row)}")
+    kept = {row.id for row in after}
+    for row in before:
+        if row.id not in kept and row not in after and not is_over(row, now_ms()):
+            mark(path.parent, f"fault {in_words(row)} ended")
+
+
+def in_words(row: Fault) -> str:
+    """A fault in one line: `f3 pause_replication of broker 2 for 30s`."""
+    rest = what(row)
+    lasts = f" for {_about(row.until_ms - (row.from_ms or now_ms()))}" if row.until_ms is not None else ""
+    begins = f", in {_about(row.from_ms - now_ms())}" if row.from_ms is not None and row.from_ms > now_ms() else ""
+    named = f"{row.id} " if row.id is not None else ""
+    return f"{named}{row.fault}{f' ({rest})' if rest else ''} of {_of(row)}{lasts}{begins}"
+
+
+def _of(row: Fault) -> str:
+    told = whom(row)
+    return "all brokers" if told == "all" else told if told.startswith("rack") else f"broker {told}"
 
 
 def is_over(row: Fault, at_ms: int) -> bool:

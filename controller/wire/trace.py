@@ -31,6 +31,11 @@ PENDING_CONTROLLED_SHUTDOWN: Final = "PENDING_CONTROLLED_SHUTDOWN"
 #: without a value: nothing.
 PAUSED_REPLICATION_KEY: Final = "fault.pause_replication"
 PAUSED_ALL: Final = "all"
+#: `key` of a `broker_down` row of KRaft: the broker registered, and is fenced until it has caught up.
+BROKER_REGISTERED_KEY: Final = "registered"
+#: What somebody did to the cluster, in words; such rows are of no broker, and stand in a file of their own.
+OPERATOR_KEY: Final = "operator.action"
+NO_BROKER: Final = -1
 
 
 class TraceEvent(Enum):

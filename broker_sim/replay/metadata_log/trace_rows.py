@@ -13,7 +13,7 @@ from typing import Any, Final
 from broker_sim.replay.metadata_log.causes import BY_LEADERS
 from broker_sim.replay.metadata_log.fold import Change, Kind
 from broker_sim.replay.schema import SRC_METADATA, SRC_SNAPSHOT
-from controller.wire.trace import COLUMNS, STOP_UNKNOWN, TraceEvent
+from controller.wire.trace import BROKER_REGISTERED_KEY, COLUMNS, STOP_UNKNOWN, TraceEvent
 
 MADE_BY: Final = "made_by"
 #: `value` of an assignment with which a topic begins.
@@ -220,7 +220,8 @@ def broker_rows(
     common |= {"role": "controller", "src": SRC_METADATA}
     if event in _ALIVE:
         value = None if epoch is None else str(epoch)
-        yield {**common, "ev": _ALIVE[event].value, "replica": broker, "value": value}
+        key = BROKER_REGISTERED_KEY if event == BrokerChange.REGISTERED else None
+        yield {**common, "ev": _ALIVE[event].value, "replica": broker, "key": key, "value": value}
     if event == BrokerChange.REGISTERED and rack is not None:
         yield {**common, "seq": common["seq"] + 1, "ev": "config", "replica": broker, "key": RACK_KEY, "value": rack}
 

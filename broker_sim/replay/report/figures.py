@@ -113,6 +113,16 @@ def as_written(history: Sequence[Row]) -> list[Row]:
     return sorted(rows, key=lambda row: (row["ts"], row["leader_epoch"] or 0))
 
 
+def marks(span: Span, rows: Sequence[Row]) -> list[dict[str, Any]]:
+    """What somebody did: where it stands, and its words."""
+    return [{"x": span.at(row["ts"]), "ts": row["ts"], "words": row["words"]} for row in rows]
+
+
+def upright(xs: Iterable[int], height: int) -> str:
+    """Lines from top to bottom, as one SVG path."""
+    return "".join(f"M{x} 0V{height}" for x in xs)
+
+
 def steps(points: Sequence[tuple[int, float]], *, top: float, height: int, end: int, is_area: bool = True) -> str:
     """The area below a step line, or the line alone, as an SVG path; empty without points."""
     if not points:

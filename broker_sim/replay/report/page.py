@@ -59,6 +59,7 @@ def write_report(
     strips = _strips(out, span, shown)
     flap_map = figures.flap_map(span, troubles["flap_map"])
     lanes = figures.lanes(span, summary["brokers"], troubles["incidents"])
+    marks = figures.marks(span, troubles.get("marks", ()))
     membership = _membership(span, troubles)
     page = (
         _environment()
@@ -71,6 +72,8 @@ def write_report(
             day=datetime.fromtimestamp(span.start / 1000, UTC).strftime("%Y-%m-%d"),
             strips=strips,
             lanes=lanes,
+            marks=marks,
+            upright=figures.upright,
             **membership,
             left_out=summary["partitions"] - len(shown),
             in_trouble=figures.over_time(span, troubles["troubled_over_time"], kinds=figures.AREAS),
@@ -89,6 +92,7 @@ def write_report(
                     "strips": [{"name": s.name, "changes": s.changes} for s in strips],
                     "lanes": [{"name": lane["name"], "pieces": _controller_rows(span, lane["rows"])} for lane in lanes],
                     **_pointed(membership),
+                    "marks": [[mark["x"], mark["words"]] for mark in marks],
                     "flaps": [{"name": f"broker {row['broker']}", "buckets": row["buckets"]} for row in flap_map],
                 }
             ),

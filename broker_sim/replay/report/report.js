@@ -122,6 +122,9 @@
     } else if (svg.dataset.terms !== undefined) {
       const term = lastAt(told.terms, ms);
       text += term ? ` · controller ${term[1]}, epoch ${term[2]}, since ${clock(term[0], true)}` : " · nothing tells who was the controller";
+    } else if (svg.dataset.marks !== undefined) {
+      const near = told.marks.filter(mark => Math.abs(mark[0] - ms) <= width / 80).sort((a, b) => Math.abs(a[0] - ms) - Math.abs(b[0] - ms));
+      text += near.length ? ` · ${clock(near[0][0], true)}: ${near[0][1]}` + (near.length > 1 ? ` (and ${near.length - 1} more nearby)` : "") : " · nothing was done here";
     } else if (svg.dataset.flaps !== undefined) {
       const of = told.flaps[svg.dataset.flaps], n = of.buckets[Math.floor(ms / told.bucket)] || 0;
       text += ` · ${of.name}: ${n} flap${n === 1 ? "" : "s"} within ${took(told.bucket)}`;

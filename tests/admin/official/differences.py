@@ -123,6 +123,13 @@ DIFFERENCES: Final[Sequence[Difference]] = (
         part=r"(?<=Topic: foo\tPartitionCount: )\d|\n\tTopic: foo\tPartition: [234]\t.*",
     ),
     Difference(
+        scenario="racks",
+        line=r"topics \$B --(create --topic foo|alter --topic bar) --partitions 2.*",
+        by=OLDER,
+        also_exit=True,
+        reason="4.1 places replicas also where only some brokers have racks",
+    ),
+    Difference(
         scenario="configs",
         line=r"configs \$B --describe --topic foo",
         by=OLDER,

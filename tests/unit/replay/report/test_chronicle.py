@@ -215,3 +215,30 @@ def test_the_worst_rows_are_those_with_the_greatest_values(tmp_path: Path) -> No
     write_rows(tmp_path, "windows", [window(p, 1, 0, (p * 7) % 100) for p in range(100)])
     worst = worst_rows(tmp_path, "windows", by="duration_ms", limit=3)
     assert [row["duration_ms"] for row in worst] == [99, 98, 97]
+
+
+def test_an_absence_begins_when_others_lost_the_broker_not_when_its_session_ended(tmp_path: Path) -> None:
+    """As the two sources of a KRaft cluster tell it: log files when connections broke, the metadata log the fencing."""
+    write_rows(tmp_path, "windows", [
+        window(0, 3, 20_500, 4_100), window(1, 3, 20_600, 4_000), window(2, 1, 20_500, 4_100),
+        window(3, 3, 5_000, 400_000),
+    ])  # fmt: skip
+    write_rows(tmp_path, "catch_up", [outside(0, 3, 24_600, 50_000)])
+    before = Incident(kind=IncidentKind.GONE, who=3, from_ts=4_000, to_ts=10_000)
+    gone = Incident(kind=IncidentKind.GONE, who=3, from_ts=24_600, to_ts=50_000)
+    _, row = with_effects(tmp_path, [before, gone], end_ts=500_000)
+    assert (row["from_ts"], row["to_ts"]) == (20_500, 50_000)
+    assert row["offline"] == {"windows": 2, "partitions": 2, "longest_ms": 4_100, "open": 0}
+    assert row["short"]["rows"] == 1
+
+
+def test_a_broker_that_registers_for_the_first_time_was_not_away() -> None:
+    def sign(ts: int, ev: str, key: str | None = None) -> Row:
+        return {"ts": ts, "broker": 4, "ev": ev, "key": key}
+
+    first = [sign(1, "broker_down", "registered"), sign(2, "broker_up")]
+    assert absences([], first) == []
+    again = [*first, sign(50, "broker_down"), sign(60, "broker_down", "registered"), sign(70, "broker_up")]
+    assert [(i.from_ts, i.to_ts) for i in absences([], again)] == [(50, 70)]
+    quick = [*first, sign(60, "broker_down", "registered"), sign(70, "broker_up")]
+    assert [(i.from_ts, i.to_ts) for i in absences([], quick)] == [(60, 70)]

@@ -245,3 +245,38 @@ def test_what_is_offline_at_the_end_is_the_end_of_the_recording_and_no_outage() 
     rest = one(found, "had no live leader")
     assert rest.text.startswith("1 partition had no live leader") and "500 ms in sum" in rest.text
     assert "still at the end" not in rest.text
+
+
+def did(words: str, after_ms: int = -400) -> dict[str, Any]:
+    return {"ts": made_up.START + 60_000 + after_ms, "words": words}
+
+
+CAUSES = [
+    ("a kill", {}, [did("kill broker 3")], "22:14:19.6 `kill broker 3`"),
+    ("the nearest of two", {}, [did("kill broker 3", -2_900), did("fault f1 kill of broker 2, 3")],
+     "22:14:19.6 `fault f1 kill of broker 2, 3`"),
+    ("another broker's", {}, [did("kill broker 33"), did("kill broker 2")], None),
+    ("too long before", {}, [did("kill broker 3", -3_100)], None),
+    ("a start is no cause", {}, [did("start broker 3")], None),
+    ("an end is no cause", {}, [did("fault f1 kill of broker 3 ended")], None),
+    ("of a pause", {"kind": "paused", "topic": None}, [did("fault f1 pause_replication of all brokers")],
+     "22:14:19.6 `fault f1 pause_replication of all brokers`"),
+    ("of a controller that was followed", {"kind": "no-controller", "who": 902, "before": 901, "epoch": 2},
+     [did("kill controller 902"), did("kill controller 901")], "22:14:19.6 `kill controller 901`"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("columns", "marks", "cause"), [c[1:] for c in CAUSES], ids=[c[0] for c in CAUSES])
+def test_an_incident_names_what_somebody_did(columns: dict[str, Any], marks: list[Any], cause: str | None) -> None:
+    (finding,) = story({}, {"incidents": [made_up.incident(**columns)], "marks": marks})
+    assert finding.text.endswith(f" Somebody did this: {cause}.") == (cause is not None)
+    assert ("Somebody" in finding.text) == (cause is not None)
+
+
+def test_what_somebody_did_is_a_finding() -> None:
+    marks = [did(f"kill broker {n}", 1_000 * n) for n in range(10)]
+    (finding,) = (f for f in findings(marks=marks) if "somebody did something" in f.text)
+    assert finding.text.startswith("10 times somebody did something to the cluster: 22:14:20.0 `kill broker 0`; ")
+    assert finding.text.endswith("`kill broker 7`; and 2 more.")
+    assert (finding.from_ts, finding.to_ts) == (marks[0]["ts"], marks[9]["ts"])
+    assert not [f for f in findings() if "somebody did something" in f.text]
