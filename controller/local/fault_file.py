@@ -72,16 +72,20 @@ def _mark_changes(path: Path, before: Sequence[Fault], after: Sequence[Fault]) -
     kept = {row.id for row in after}
     for row in before:
         if row.id not in kept and row not in after and not is_over(row, now_ms()):
-            mark(path.parent, f"fault {in_words(row)} ended")
+            mark(path.parent, f"fault {_about_whom(row)} ended")
 
 
 def in_words(row: Fault) -> str:
     """A fault in one line: `f3 pause_replication of broker 2 for 30s`."""
-    rest = what(row)
     lasts = f" for {_about(row.until_ms - (row.from_ms or now_ms()))}" if row.until_ms is not None else ""
     begins = f", in {_about(row.from_ms - now_ms())}" if row.from_ms is not None and row.from_ms > now_ms() else ""
+    return f"{_about_whom(row)}{lasts}{begins}"
+
+
+def _about_whom(row: Fault) -> str:
+    rest = what(row)
     named = f"{row.id} " if row.id is not None else ""
-    return f"{named}{row.fault}{f' ({rest})' if rest else ''} of {_of(row)}{lasts}{begins}"
+    return f"{named}{row.fault}{f' ({rest})' if rest else ''} of {_of(row)}"
 
 
 def _of(row: Fault) -> str:

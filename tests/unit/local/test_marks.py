@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from controller import cli
-from controller.local.fault_file import edit_faults, write_faults
+from controller.local.fault_file import edit_faults, now_ms, write_faults
 from controller.local.marks import MARKS_FILE, mark, mark_tool
 from controller.wire.fault_rows import FAULT_FILE, Kill, PauseReplication
 from controller.wire.trace import NO_BROKER, OPERATOR_KEY
@@ -52,12 +52,12 @@ def test_a_command_line_that_changes_this_cluster(line: tuple[str, ...], expecte
 
 def test_faults_begin_and_are_ended(data: Path) -> None:
     path = data / FAULT_FILE
-    edit_faults(path, lambda rows: (*rows, Kill(rack="b")))
+    edit_faults(path, lambda rows: (*rows, Kill(rack="b", until_ms=now_ms() + 30_000)))
     edit_faults(path, lambda rows: (*rows, PauseReplication(broker=(2, 3), topic="t")))
     edit_faults(path, lambda rows: rows[1:])
     write_faults(path, [])
     assert marks(data) == [
-        "fault f1 kill of rack b",
+        "fault f1 kill of rack b for 30s",
         "fault f2 pause_replication (topic=t) of broker 2, 3",
         "fault f1 kill of rack b ended",
         "fault f2 pause_replication (topic=t) of broker 2, 3 ended",

@@ -270,3 +270,17 @@ def test_zoom_works_by_keys_mouse_and_touch(page: Path, tmp_path: Path, width: i
     assert (said["brokers"], said["broker"], said["topics"]) == (120, ["2", "2"], 0)
     assert said["worst"][1] == 90_000  # the minute, and a quarter of it on each side
     assert said["wide"], "the page scrolls sideways"
+
+
+def test_what_somebody_did_is_marked_on_the_tracks_and_listed(tmp_path: Path) -> None:
+    marks = [{"ts": made_up.START + 1_000 * n, "words": f"kill broker {n} <now>"} for n in (1, 2)]
+    text = written(tmp_path, 3, marks=marks).read_text()
+    parsed = Page(text)
+    (lane,) = (t for t in parsed.tracks if t.get("data-marks") is not None)
+    assert lane["aria-label"] == "what somebody did to the cluster"
+    assert text.count('<path class="done" d="M1000 0V24M2000 0V24"/>') == 3, "on the strip of each partition"
+    assert "kill broker 1 &lt;now&gt;</code>" in text and "kill broker 1 <now>" not in text
+    told = json.loads(re.findall(r'id="pointed">(.*?)</script>', text, re.S)[0])
+    assert told["marks"] == [[1000, "kill broker 1 <now>"], [2000, "kill broker 2 <now>"]]
+    (tmp_path / "none").mkdir()
+    assert 'class="done"' not in written(tmp_path / "none", 3).read_text()
