@@ -98,6 +98,7 @@ COMMANDS: Final[dict[str, Command]] = {
         "broker_sim.replay.generator.command:main", "`trace generate`: a synthetic cluster's trace", _PROGRAMS
     ),
     "replay": Command("broker_sim.replay.cli:main", "`replay run`: replay ISR traces or logs on Spark", _PROGRAMS),
+    "test-cluster": Command("controller.embedded.server:main", "a cluster for KwobContainer, over a port", _PROGRAMS),
     "completion": Command("controller.cli:completion", "what bash, zsh or fish completes, as a script", _PROGRAMS),
 }  # fmt: skip
 

@@ -13,9 +13,10 @@ from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeVar
 
+from controller.admin.checks.truth import Truth, read_truth
 from controller.embedded.cluster import EmbeddedCluster, EmbeddedPlan
 from controller.wire.fault_rows import Fault
-from controller.world.ports import ZkConnector
+from controller.world.ports import ZkConnector, ZkSession
 
 Result = TypeVar("Result")
 #: Log lines that are kept for a report.
@@ -64,16 +65,15 @@ class Backend(Protocol):
         """Where each program serves its metrics, `host:port` by name."""
         ...
 
-    @property
-    def trace_dir(self) -> Path:
-        """Where the traces are."""
-        ...
-
     def log_dirs_of(self, broker_id: int) -> Sequence[Path]:
         """The log directories of a broker."""
         ...
 
-    def events(self) -> Iterable[Mapping[str, Any]]:
+    async def trace(self) -> list[dict[str, Any]]:
+        """The rows of all traces in the order of their time."""
+        ...
+
+    async def events(self) -> Iterable[Mapping[str, Any]]:
         """The last log lines of all programs, oldest first."""
         ...
 
@@ -85,15 +85,15 @@ class Backend(Protocol):
         """Ends all of it."""
         ...
 
-    def set_faults(self, rows: Sequence[Fault]) -> None:
+    async def set_faults(self, rows: Sequence[Fault]) -> None:
         """Has these faults in force, and no others."""
         ...
 
-    def zookeeper(self) -> ZkConnector:
-        """What connects to its ZooKeeper."""
+    async def truth(self) -> Truth:
+        """What its ZooKeeper says."""
         ...
 
-    def active_controller(self) -> int | None:
+    async def active_controller(self) -> int | None:
         """The controller that holds the office."""
         ...
 
@@ -113,6 +113,7 @@ class InThisProcess:
         self._plan = plan
         self._lines: deque[Mapping[str, Any]] = deque(maxlen=EVENTS_KEPT)
         self._cluster = EmbeddedCluster(plan, self._lines.append)
+        self._zookeeper: ZkSession | None = None
 
     @property
     def bootstrap(self) -> str:
@@ -124,36 +125,39 @@ class InThisProcess:
         """Where each program serves its metrics, `host:port` by name."""
         return self._cluster.metrics
 
-    @property
-    def trace_dir(self) -> Path:
-        """Where the traces are."""
-        return self._plan.trace_dir
-
     def log_dirs_of(self, broker_id: int) -> Sequence[Path]:
         """The log directories of a broker."""
         return self._plan.log_dirs_of(broker_id)
 
-    def events(self) -> Iterable[Mapping[str, Any]]:
+    async def trace(self) -> list[dict[str, Any]]:
+        """The rows of all traces in the order of their time."""
+        return trace_rows(self._plan.trace_dir)
+
+    async def events(self) -> Iterable[Mapping[str, Any]]:
         """The last log lines of all programs, oldest first."""
         return tuple(self._lines)
 
     async def start(self) -> None:
         """Returns once every broker knows every other."""
         await self._cluster.start()
+        self._zookeeper = await looker(self._cluster.zookeeper())
 
     async def stop(self) -> None:
         """Ends all of it."""
+        if self._zookeeper is not None:
+            await self._zookeeper.close()
         await self._cluster.stop()
 
-    def set_faults(self, rows: Sequence[Fault]) -> None:
+    async def set_faults(self, rows: Sequence[Fault]) -> None:
         """Has these faults in force, and no others."""
         self._cluster.set_faults(rows)
 
-    def zookeeper(self) -> ZkConnector:
-        """What connects to its ZooKeeper."""
-        return self._cluster.zookeeper()
+    async def truth(self) -> Truth:
+        """What its ZooKeeper says."""
+        assert self._zookeeper is not None, "it runs"
+        return await read_truth(self._zookeeper)
 
-    def active_controller(self) -> int | None:
+    async def active_controller(self) -> int | None:
         """The controller that holds the office, as it sees it itself."""
         return self._cluster.active_controller
 
@@ -164,6 +168,11 @@ class InThisProcess:
     async def start_controller(self, controller_id: int) -> None:
         """Starts it again."""
         await self._cluster.start_controller(controller_id)
+
+
+async def looker(zookeeper: ZkConnector) -> ZkSession:
+    """A session that only reads."""
+    return await zookeeper.connect(on_watch=lambda event: None, on_expired=lambda: None)
 
 
 def trace_rows(folder: Path) -> list[dict[str, Any]]:

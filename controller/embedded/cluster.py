@@ -27,7 +27,7 @@ from controller.node import config
 from controller.node.metrics import MetricsServer
 from controller.node.process import Controller, Identity, World
 from controller.rules.configs import settings
-from controller.rules.configs.listeners import NodeListener
+from controller.rules.configs.listeners import PLAINTEXT, NodeListener
 from controller.wire.fault_rows import Fault
 from controller.wire.types import BrokerId
 from controller.world.ports import ZkConnector
@@ -48,6 +48,11 @@ QUICK_SETTINGS: Final = {
     "replica.fetch.backoff.ms": "200",
     "replica.lag.time.max.ms": "2000",
 }
+_INTERNAL, _EXTERNAL = "INTERNAL", "EXTERNAL"
+_LISTENERS: Final = {
+    "inter.broker.listener.name": _INTERNAL,
+    "listener.security.protocol.map": f"{_INTERNAL}:PLAINTEXT,{_EXTERNAL}:PLAINTEXT",
+}
 _READY_S: Final = 30.0
 _LOOK_S: Final = 0.005
 
@@ -67,6 +72,8 @@ class EmbeddedPlan:
     seed: int | None = None
     metrics: bool = False
     ids: Sequence[int] = ()
+    #: broker -> where its clients find it from elsewhere (host and port), the port that it binds for them
+    published: Mapping[int, tuple[str, int, int]] = field(default_factory=dict)
 
     @property
     def broker_ids(self) -> tuple[int, ...]:
@@ -87,7 +94,15 @@ class EmbeddedPlan:
     def all_settings(self) -> dict[str, str]:
         """The settings of the programs."""
         factor = {"offsets.topic.replication.factor": str(min(3, self.brokers))}
-        return {**QUICK_SETTINGS, **factor, **self.settings}
+        return {**QUICK_SETTINGS, **factor, **(_LISTENERS if self.published else {}), **self.settings}
+
+    def listeners_of(self, broker_id: int) -> tuple[NodeListener, ...]:
+        """Where a broker listens: on a free port of this machine, and where it is published, for clients elsewhere."""
+        if broker_id not in self.published:
+            return (NodeListener(host=HOST, port=0),)
+        host, port, bound = self.published[broker_id]
+        outside = NodeListener(name=_EXTERNAL, host="", port=bound, advertised_host=host, advertised_port=port)
+        return (NodeListener(name=_INTERNAL, host=HOST, port=0), outside)
 
     @property
     def trace_dir(self) -> Path:
@@ -109,6 +124,7 @@ class EmbeddedCluster:
         self._properties = config.parse(self._given)
         self._session_ms = self._broker_settings.zookeeper_session_timeout_ms
         self._zookeeper = SimulatedZooKeeper(self._chance, self._clock, latency=Latency(min_s=0.0, max_s=0.0))
+        self._inter_broker = _INTERNAL if plan.published else PLAINTEXT
         self._log = _logger(on_event)
         self._controllers: dict[int, Controller] = {}
         self._pages: dict[int, MetricsServer] = {}
@@ -224,7 +240,8 @@ class EmbeddedCluster:
         self._plan.trace_dir.mkdir(parents=True, exist_ok=True)
         path = self._plan.trace_dir / f"{name}.jsonl"
         trace = self._files.enter_context(path.open("a", encoding="utf-8", buffering=1))
-        identity = Identity(controller_id=BrokerId(controller_id), listeners=(NodeListener(host=HOST, port=0),))
+        listener = NodeListener(host=HOST, port=0, name=self._inter_broker)
+        identity = Identity(controller_id=BrokerId(controller_id), listeners=(listener,))
 
         def write(line: str) -> None:
             trace.write(line)
@@ -237,7 +254,8 @@ class EmbeddedCluster:
         racks = self._plan.racks
         return BrokerIdentity(
             broker_id=BrokerId(number),
-            listeners=(NodeListener(host=HOST, port=0),),
+            listeners=self._plan.listeners_of(number),
+            inter_broker_listener=self._inter_broker,
             log_dirs=self._plan.log_dirs_of(number),
             rack=racks[place % len(racks)] if racks else None,
             trace_dir=self._plan.trace_dir,

@@ -7,7 +7,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from controller.embedded.backends import EVENTS_KEPT
+from controller.admin.checks.truth import Truth, read_truth
+from controller.embedded.backends import EVENTS_KEPT, looker, trace_rows
 from controller.embedded.cluster import EmbeddedPlan
 from controller.local.cluster import Cluster
 from controller.local.fault_file import write_faults
@@ -18,7 +19,7 @@ from controller.local.readiness import wait_until_whole
 from controller.wire import log_events as ev
 from controller.wire.fault_rows import Fault
 from controller.wire.types import BrokerId
-from controller.world.ports import ZkConnector
+from controller.world.ports import ZkSession
 from controller.world.real.zookeeper import KazooConnector
 
 
@@ -41,6 +42,7 @@ class InProcesses:
         )
         self._cluster = Cluster(self._plan)
         self._resources = ExitStack()
+        self._zookeeper: ZkSession | None = None
 
     @property
     def bootstrap(self) -> str:
@@ -52,16 +54,15 @@ class InProcesses:
         """Where each program serves its metrics, `host:port` by name."""
         return self._plan.metrics
 
-    @property
-    def trace_dir(self) -> Path:
-        """Where the traces are."""
-        return self._plan.trace_dir
-
     def log_dirs_of(self, broker_id: int) -> Sequence[Path]:
         """The log directories of a broker."""
         return self._plan.log_dirs(broker_id)
 
-    def events(self) -> Iterable[Mapping[str, Any]]:
+    async def trace(self) -> list[dict[str, Any]]:
+        """The rows of all traces in the order of their time."""
+        return trace_rows(self._plan.trace_dir)
+
+    async def events(self) -> Iterable[Mapping[str, Any]]:
         """The last log lines of all programs, oldest first."""
         lines = [row for path in sorted((self._plan.data / "logs").glob("*.log")) for row in log_rows(path)]
         return sorted(lines, key=lambda row: str(row.get("ts", "")))[-EVENTS_KEPT:]
@@ -78,21 +79,25 @@ class InProcesses:
         if missing is not None:
             await self.stop()
             raise TimeoutError(missing)
+        self._zookeeper = await looker(KazooConnector(self._plan.zookeeper))
 
     async def stop(self) -> None:
         """Ends all of it."""
+        if self._zookeeper is not None:
+            await self._zookeeper.close()
         await self._cluster.__aexit__()
         self._resources.close()
 
-    def set_faults(self, rows: Sequence[Fault]) -> None:
+    async def set_faults(self, rows: Sequence[Fault]) -> None:
         """Has these faults in force, and no others."""
         write_faults(self._plan.fault_file, rows)
 
-    def zookeeper(self) -> ZkConnector:
-        """What connects to its ZooKeeper."""
-        return KazooConnector(self._plan.zookeeper)
+    async def truth(self) -> Truth:
+        """What its ZooKeeper says."""
+        assert self._zookeeper is not None, "it runs"
+        return await read_truth(self._zookeeper)
 
-    def active_controller(self) -> int | None:
+    async def active_controller(self) -> int | None:
         """The controller that was elected last."""
         elected = [
             row

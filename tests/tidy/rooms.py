@@ -155,6 +155,7 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
     "confluent_kafka": ("controller.demo", "controller.local.load"),
     "starlette": ("controller.ui.web", "controller.ui.command"),
     "uvicorn": ("controller.ui.serving", "controller.ui.command"),
+    "testcontainers": ("controller.embedded.container",),
     "prometheus_client": ("controller.node.metrics", "controller.world.metrics_page", "broker_sim.metrics"),
 }
 
