@@ -36,6 +36,14 @@ _APPEARS_WITHIN_S: Final = 10.0
 _LOOK_EVERY_S: Final = 0.1
 
 
+#: Said before a layout on a cluster of KRaft.
+OF_KRAFT: Final = (
+    "This is a cluster of KRaft. Its controller places by StripedReplicaPlacer: for each partition one rack after the "
+    "other from a drawn one, in each the next broker of a shuffled list; fenced brokers last, and never first. Brokers "
+    "without a rack are a rack of their own. What is told below is the rule of ZooKeeper mode."
+)
+
+
 async def explain_topics(run: Run, names: Collection[str], *, at_least: int = 0) -> None:
     """Explains how these topics lie on the brokers that live now.
 
@@ -44,7 +52,9 @@ async def explain_topics(run: Run, names: Collection[str], *, at_least: int = 0)
     """
     check_picture(run.args.value("picture"))
     brokers = [BrokerRack(broker_id=n.broker_id, rack=n.rack) for n in (await run.admin.brokers()).values()]
-    answers, parts = [], []
+    answers: list[dict[str, Any]] = []
+    parts: list[Any] = []
+    notes = [OF_KRAFT] if await run.admin.is_kraft() else []
     for topic in (await _described(run.admin, names, at_least)).values():
         if not isinstance(topic, TopicInfo):
             raise topic
@@ -55,8 +65,8 @@ async def explain_topics(run: Run, names: Collection[str], *, at_least: int = 0)
         parts += [Text(f"Topic {topic.name}", style="bold"), *_parts(layout, brokers)]
         parts.append(Text(f"led elsewhere than preferred: {away or 'nothing'}"))
     if not run.console.as_json:
-        show(run.machine.out, parts)
-    run.console.result({"layouts": answers})
+        show(run.machine.out, [*map(Text, notes), *parts])
+    run.console.result({"layouts": answers, "notes": notes})
     if (path := run.args.value("picture")) is not None:
         save(path, "Layout of " + ", ".join(sorted(names)), parts)
 
@@ -157,7 +167,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 async def explain_flags(options: argparse.Namespace, machine: Machine) -> dict[str, Any]:
     """Places and explains; returns the same as a JSON value. Raises ToolFailure, KafkaError."""
     check_picture(options.picture)
-    brokers = await _brokers(options, machine)
+    brokers, is_kraft = await _brokers(options, machine)
+    notes = [OF_KRAFT] if is_kraft and options.scheme != "naive" else []
     if options.scheme == "naive":
         layout = assign_naively(brokers, partitions=options.partitions, replication_factor=options.replication_factor)
     else:
@@ -172,10 +183,10 @@ async def explain_flags(options: argparse.Namespace, machine: Machine) -> dict[s
     if options.scheme == "naive":
         parts[0] = Text("replica j of partition i is on broker (i + j) mod n; see what that does to the skew below")
     if not options.json:
-        show(machine.out, parts)
+        show(machine.out, [*map(Text, notes), *parts])
     if options.picture is not None:
         save(options.picture, "Layout", parts)
-    return as_json(layout, brokers)
+    return {**as_json(layout, brokers), "notes": notes}
 
 
 def _start(options: argparse.Namespace, count: int, machine: Machine) -> Start:
@@ -188,13 +199,17 @@ def _start(options: argparse.Namespace, count: int, machine: Machine) -> Start:
     return Start(start_index=index, shift=default if options.shift is None else options.shift)
 
 
-async def _brokers(options: argparse.Namespace, machine: Machine) -> list[BrokerRack]:
+async def _brokers(options: argparse.Namespace, machine: Machine) -> tuple[list[BrokerRack], bool]:
+    """The brokers, and whether they are those of KRaft."""
     mode = RackMode.DISABLED if options.disable_rack_aware else RackMode.ENFORCED
     if options.brokers is not None:
-        return usable_brokers(parse_brokers(options.brokers), mode)
+        return usable_brokers(parse_brokers(options.brokers), mode), False
     async with AdminClient(machine.network, options.bootstrap_server) as admin:
-        nodes = await admin.brokers()
-    return usable_brokers([BrokerRack(broker_id=n.broker_id, rack=n.rack) for n in nodes.values()], mode)
+        nodes, is_kraft = await admin.brokers(), await admin.is_kraft()
+    brokers = [BrokerRack(broker_id=n.broker_id, rack=n.rack) for n in nodes.values()]
+    # The controller of KRaft does not refuse brokers of which only some have racks.
+    some = is_kraft and len({b.rack is None for b in brokers}) > 1
+    return usable_brokers(brokers, RackMode.DISABLED if some else mode), is_kraft
 
 
 def parse_brokers(text: str) -> list[BrokerRack]:

@@ -158,6 +158,7 @@ async def watch(
     running = await list_reassignments(admin, partitions)
     tally = Tally(frozenset(partitions if partitions is not None else running), added=dict(added or {}))
     moves = log_dirs or {}
+    is_kraft = await admin.is_kraft()
     while True:
         states = await _states(admin, {*running, *tally.unseen})
         leaders = {partition: state.leader for partition, state in states.items()}
@@ -166,7 +167,9 @@ async def watch(
         sizes = {replica: log.size_bytes for (replica, is_future), log in logs.items() if not is_future}
         copies = _dir_copies(moves, running, logs)
         progress = tally.see(loop.time(), running, leaders, sizes, copies)
-        yield replace(progress, waits_for=(*waits(running, states, sizes, live), *_dir_waits(tally, moves)))
+        yield replace(
+            progress, waits_for=(*waits(running, states, sizes, live, is_kraft=is_kraft), *_dir_waits(tally, moves))
+        )
         if progress.is_done:
             return
         await asyncio.sleep(every_s)
@@ -178,8 +181,12 @@ def waits(
     states: Mapping[TopicPartition, PartitionInfo],
     sizes: Mapping[PartitionReplica, int],
     live: Collection[BrokerId],
+    *,
+    is_kraft: bool = False,
 ) -> tuple[str, ...]:
-    """What each partition waits for, the one with most bytes to go first. Pure."""
+    """What each partition waits for, the one with most bytes to go first; in KRaft's words where it is one. Pure."""
+    away = "which is fenced: no session, so nothing is copied to it" if is_kraft else "which is not alive"
+    last = "the active controller of the quorum" if is_kraft else "the controller"
     rows: list[tuple[int, TopicPartition, str]] = []
     for partition, reassignment in running.items():
         state = states.get(partition)
@@ -190,14 +197,14 @@ def waits(
             size = sizes.get(PartitionReplica(partition, broker))
             behind = max(behind, full - (size or 0))
             if broker not in live:
-                reasons.append(f"broker {broker}, which is not alive")
+                reasons.append(f"broker {broker}, {away}")
             elif size is None:
                 reasons.append(f"broker {broker} to begin")
             else:
                 reasons.append(f"broker {broker} ({decimal(size)} of {decimal(max(full, size))})")
         if state is None or state.leader is None:
             reasons = ["a leader to copy from"]
-        rows.append((-behind, partition, f"{partition} waits for {', '.join(reasons) or 'the controller'}"))
+        rows.append((-behind, partition, f"{partition} waits for {', '.join(reasons) or last}"))
     return tuple(text for _, _, text in sorted(rows))
 
 

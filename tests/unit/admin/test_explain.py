@@ -15,8 +15,10 @@ import pytest
 from controller.admin.assignors.rebalance import ASSIGNORS
 from controller.admin.commands import topics
 from controller.admin.explain import main_async as explain
+from controller.admin.layout.command import OF_KRAFT
 from controller.admin.partitioners import keyed, keyed_by_crc32, murmur2, round_robin, sticky
 from controller.admin.toolkit.machine import Machine
+from controller.wire.protocol import ApiKey
 from controller.world.ports import Network
 
 
@@ -259,3 +261,22 @@ def test_explain_without_an_action_needs_no_cluster(cluster: Any, tool: Any) -> 
     refused = tool(topics, cluster, ["--list", "--explain"])
     assert (refused.code, refused.err.splitlines()[0]) == (1, 'Option "[explain]" can\'t be used with option "[list]"')
     assert tool(topics, cluster, ["--list", "--picture", "x.svg"]).err.startswith('Missing required argument "[explain')
+
+
+async def layout_of(words: Any, machine: Machine) -> int:
+    """The address stands before the subject."""
+    return await explain([*words[2:], *words[:2]], machine)
+
+
+def test_a_layout_of_a_cluster_of_kraft_says_whose_rule_it_is(cluster: Any, tool: Any) -> None:
+    """Of which only some brokers have racks, too: KRaft's controller takes them."""
+    words = ["layout", "--partitions", "3", "--replication-factor", "2"]
+    cluster.brokers = {0: "a", 1: None, 2: "b"}
+    assert tool(layout_of, cluster, words).code == 1
+    cluster.answers[ApiKey.DESCRIBE_QUORUM] = lambda broker, body: None
+    outcome = tool(layout_of, cluster, words)
+    assert outcome.code == 0 and "StripedReplicaPlacer" in " ".join(outcome.out.split())
+    assert json.loads(tool(layout_of, cluster, [*words, "--json"]).out)["notes"] == [OF_KRAFT]
+    del cluster.answers[ApiKey.DESCRIBE_QUORUM]
+    cluster.brokers = dict.fromkeys(range(3))
+    assert "StripedReplicaPlacer" not in tool(layout_of, cluster, words).out

@@ -216,3 +216,30 @@ def test_a_replica_that_is_made_in_its_directory_counts_once() -> None:
         tally.see(0.0, {FOO_0: moving(3)}, {FOO_0: BrokerId(1)}, sizes(FOO_0, b1=10, b3=5), {replica: copy})
         last = tally.see(1.0, {}, {FOO_0: BrokerId(1)}, {}, {replica: over})
         assert (last.bytes_done, last.bytes_total, last.is_done) == (total, total, True)
+
+
+def test_on_kraft_the_words_are_krafts() -> None:
+    def one(at: PartitionInfo, *live: int) -> str:
+        return waits({FOO_0: moving(3)}, {FOO_0: at}, sizes(FOO_0, b1=10, b3=1), ids(*live), is_kraft=True)[0]
+
+    fenced = "foo-0 waits for broker 3, which is fenced: no session, so nothing is copied to it"
+    assert one(state(1, 1, 2), 1, 2) == fenced
+    assert one(state(1, 1, 2, 3), 1, 2, 3) == "foo-0 waits for the active controller of the quorum"
+
+
+def test_on_a_cluster_of_kraft_the_view_says_fenced(cluster: Any, tool: Any) -> None:
+    cluster.answers[ApiKey.DESCRIBE_QUORUM] = lambda broker, body: None
+    cluster.topic("foo", (0, 1))
+    cluster.running[FOO_0] = ReplicaAssignment(replicas=ids(0, 1, 2), adding_replicas=ids(2), removing_replicas=ids(1))
+    cluster.topics["foo"][0].replicas = (0, 1, 2)
+    cluster.sizes = {PartitionReplica(FOO_0, BrokerId(0)): 1000}
+    cluster.down.add(2)
+    looks = iter(range(3))
+
+    def end(broker: int, body: Any) -> None:
+        if next(looks, None) is None:
+            cluster.finish()
+
+    cluster.answers[ApiKey.DESCRIBE_LOG_DIRS] = end
+    outcome = tool(reassign, cluster, ["--list", "--progress"])
+    assert "waits for broker 2, which is fenced" in outcome.out
