@@ -284,3 +284,32 @@ def test_what_somebody_did_is_marked_on_the_tracks_and_listed(tmp_path: Path) ->
     assert told["marks"] == [[1000, "kill broker 1 <now>"], [2000, "kill broker 2 <now>"]]
     (tmp_path / "none").mkdir()
     assert 'class="done"' not in written(tmp_path / "none", 3).read_text()
+
+
+#: Texts, and what they stand on.
+READ = [("ink", "bg"), ("ink", "card"), ("soft", "bg"), ("soft", "card"), ("good", "card"), ("off", "card"),
+        ("accent", "card"), ("crit", "crit-bg"), ("ink", "warn-bg"), ("ink", "info-bg")]  # fmt: skip
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_texts_can_be_read_in_both_schemes(scheme: str) -> None:
+    """At least 4.5 to 1, as WCAG 2 asks for."""
+    css = (Path(figures.__file__).parent / "report.css").read_text()
+    light, dark = (
+        dict(re.findall(r"--([\w-]+):(#[0-9a-f]{3,6});", block)) for block in css.split("@media (prefers")[:2]
+    )
+    colours = light if scheme == "light" else light | dark
+    assert {pair: round(contrast(colours[pair[0]], colours[pair[1]]), 1) for pair in READ
+            if contrast(colours[pair[0]], colours[pair[1]]) < 4.5} == {}  # fmt: skip
+
+
+def contrast(one: str, other: str) -> float:
+    high, low = sorted((luminance(one), luminance(other)), reverse=True)
+    return (high + 0.05) / (low + 0.05)
+
+
+def luminance(colour: str) -> float:
+    digits = colour[1:] if len(colour) == 7 else "".join(2 * digit for digit in colour[1:])
+    parts = [int(digits[at : at + 2], 16) / 255 for at in (0, 2, 4)]
+    linear = [c / 12.92 if c <= 0.03928 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
