@@ -12,8 +12,8 @@ from typing import Final
 
 from controller.core import deletion, elections, notifications, reassignment
 from controller.core.brokers import read_brokers
-from controller.core.effects import AddBrokers, Enqueue, Log, Steps, read, read_any, refused_znode, write
-from controller.core.events import AutoPreferredReplicaLeaderElection, ElectionTrigger, ElectionType
+from controller.core.effects import AddBrokers, Enqueue, Log, Steps, read_any, refused_znode, write
+from controller.core.events import AutoPreferredReplicaLeaderElection, ElectionTrigger, ElectionType, TopicDeletion
 from controller.core.partitions import trigger_online
 from controller.core.replicas import change_replicas_on
 from controller.core.request_batch import send_metadata_to_all
@@ -23,7 +23,7 @@ from controller.core.topics import learn, list_topics, off_the_controller, read_
 from controller.core.transitions import PartitionState, ReplicaState
 from controller.wire import log_events as ev
 from controller.wire.types import BrokerId, LeaderAndIsr, ReplicaAssignment, TopicPartition
-from controller.wire.zk_operations import Create, Exists, GetChildren, GetData, SetData, ZkCode
+from controller.wire.zk_operations import Create, Exists, GetData, SetData, ZkCode
 from controller.wire.znodes import (
     DeleteTopicsZNode,
     FeatureZNode,
@@ -43,8 +43,8 @@ def take_office(state: ClusterState) -> Steps[None]:
     )
     yield from notifications.discard_all(state)  # 3
     unread = yield from _read_cluster(state)  # 4
-    (marked,) = yield from read(GetChildren(DeleteTopicsZNode.path, watch=True))  # 5
-    yield from deletion.initialize(state, set(marked.children), _ineligible(state, marked.children))  # 6
+    marked = yield from notifications.children_or_later(DeleteTopicsZNode.path, TopicDeletion())  # 5
+    yield from deletion.initialize(state, set(marked), _ineligible(state, marked))  # 6
     yield from send_metadata_to_all(state)  # 7: brokers must know who is alive before they can follow
     yield from _start_replicas(state)  # 8: before 9, so a leader that died meanwhile first goes, then is replaced
     yield from _start_partitions(state, unread)  # 9

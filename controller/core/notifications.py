@@ -11,9 +11,11 @@ from collections.abc import Sequence
 from typing import Final
 
 from controller.core.brokers import probe_log_dirs
-from controller.core.effects import Steps, read, read_any, refused_znode, write
+from controller.core.effects import Enqueue, Steps, read, read_any, refused_znode, write
+from controller.core.events import Event, IsrChangeNotification, LogDirEventNotification
 from controller.core.reassignment import maybe_complete
 from controller.core.request_batch import send_metadata_to_all
+from controller.core.settings import RETRY_MS
 from controller.core.state import ClusterState
 from controller.core.state_znodes import Failure, read_states
 from controller.wire.types import BrokerId, TopicPartition
@@ -44,11 +46,22 @@ def delete_notices(state: ClusterState, paths: Sequence[str]) -> Steps[None]:
 
 def discard_all(state: ClusterState) -> Steps[None]:
     """Deletes all notices unread and arms the watches: at failover everything is read anyhow."""
-    for parent, prefix in (
-        (LogDirEventNotificationZNode.path, _LOG_DIR_PREFIX),
-        (IsrChangeNotificationZNode.path, _ISR_PREFIX),
+    for parent, prefix, event in (
+        (LogDirEventNotificationZNode.path, _LOG_DIR_PREFIX, LogDirEventNotification()),
+        (IsrChangeNotificationZNode.path, _ISR_PREFIX, IsrChangeNotification()),
     ):
-        yield from delete_notices(state, (yield from list_notices(parent, prefix)))
+        listed = yield from children_or_later(parent, event)
+        yield from delete_notices(state, [f"{parent}/{child}" for child in listed if child.startswith(prefix)])
+
+
+def children_or_later(parent: str, event: Event) -> Steps[list[str]]:
+    """What a failover finds in a list that others write for the controller, sorted; watches the list. One that cannot
+    be read costs no office: it counts as empty, and the event looks at it again after a while."""
+    (listed,) = yield from read_any((GetChildren(parent, watch=True),))
+    if listed.code not in (ZkCode.OK, ZkCode.NO_NODE):
+        yield refused_znode(parent, listed.code.name)
+        yield Enqueue(event, RETRY_MS)
+    return sorted(listed.children)
 
 
 def isr_changed(state: ClusterState) -> Steps[None]:

@@ -23,6 +23,7 @@ from controller.sim.disk import SimulatedDisk
 from controller.sim.shape import SETTINGS, Shape
 from controller.wire.types import BrokerId
 from controller.wire.zk_operations import ZkUnreachable
+from controller.wire.znodes import ZnodeError
 from controller.world.simulated.world import Machine, World
 
 BROKER_PORT: Final = 9092
@@ -215,12 +216,12 @@ class Programs:
         )
 
     async def _run_controller(self, number: int, controller: Controller) -> None:
-        """With a supervisor: what cannot start (ZooKeeper is out of reach) is started again."""
+        """With a supervisor: what cannot start (ZooKeeper is out of reach, `/cluster/id` damaged) is started again."""
         while True:
             try:
                 await controller.start()
                 break
-            except ZkUnreachable:
+            except (ZkUnreachable, ZnodeError):
                 await asyncio.sleep(RESTART_S)
                 if self.controllers.get(number) is not controller:
                     return  # it is being stopped

@@ -83,7 +83,7 @@ def test_an_office_that_cannot_be_taken_is_taken_once_it_can(tmp_path: Path) -> 
         cluster.kill(active)
         tree = cluster.world.zookeeper.tree
         tree.refusal = lambda op: (
-            ZkCode.OTHER if isinstance(op, GetChildren | Create) and op.path == "/admin/delete_topics" else None
+            ZkCode.OTHER if isinstance(op, GetChildren | Create) and op.path == "/brokers/topics" else None
         )
         before = len(cluster.lines)
         await cluster.sleep(30)

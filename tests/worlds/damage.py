@@ -58,8 +58,8 @@ ZNODES: Mapping[str, bytes | None] = {
     "/log_dir_event_notification/log_dir_event_0000000099": b'{"version":1,"broker":2,"event":1}',
     "/config/topics/t": b'{"version":1,"config":{"unclean.leader.election.enable":"false"}}',
 }
-#: Nobody deletes these: all brokers make them at their start, and they have children.
-PARENTS = tuple(path for path, data in ZNODES.items() if data is None)
+#: Without these two nothing can be said of a cluster.
+LISTS = ("/brokers/ids", "/brokers/topics")
 #: Those that only the office has.
 OFFICE = ("/controller", "/controller_epoch")
 #: What is written over these a controller sees at its failover alone, as in Kafka.
@@ -163,7 +163,7 @@ class Damaged(Cluster):
         """While the znode is as it is: the controller is in office, unless it is the office's own znode or a list
         without which nothing can be said; what has nothing to do with it is served."""
         self.go_on()
-        if self.damage.path in (*OFFICE, *PARENTS):
+        if self.damage.path in (*OFFICE, *LISTS):
             return
         assert self.state.serving, "the office was lost"
         assert self.state.epoch <= 3, "epochs race"  # of which each of two scenes may take one
@@ -217,7 +217,7 @@ class Damaged(Cluster):
     def is_well(self) -> None:
         assert self.state.serving
         faults = [line.fields for line in self.logs if line.event == ev.CONTROLLER_FAULTED]
-        assert not faults or self.damage.path in (*OFFICE, *PARENTS), faults
+        assert not faults or self.damage.path in (*OFFICE, *LISTS), faults
         for tp in PARTITIONS:
             if not self.exists(f"/brokers/topics/{tp.topic}"):
                 continue

@@ -219,7 +219,30 @@ def test_one_topic_that_must_not_be_read_leaves_the_others_a_controller() -> Non
     assert "NO_AUTH" in reasons(world, ev.ZK_DATA_REFUSED)
 
 
-@pytest.mark.parametrize("path", [row[1] for row in LISTS])
+#: Without the first two nothing can be said of a cluster; in the others something is left for the controller to do.
+VITAL, LEFT = LISTS[:2], LISTS[2:]
+
+
+@pytest.mark.parametrize(("path", "event", "change"), [row[1:] for row in LEFT], ids=[row[0] for row in LEFT])
+@pytest.mark.parametrize("code", CODES, ids=lambda code: code.name)
+def test_a_list_of_what_is_left_to_do_costs_no_office(
+    path: str, event: events.Event, change: Callable[[World], None], code: ZkCode
+) -> None:
+    """As an admin znode that cannot be read: it is looked at again, and then acted upon."""
+    world = in_office()
+    world.new_controller()
+    refuse(world, GetChildren, path=path, code=code)
+    change(world)
+    world.start()
+    assert world.state.serving and world.state.epoch == 2 and leaders(world) == [1, 1, 1]
+    assert world.timers == [Enqueue(event, RETRY_MS)] and reasons(world, ev.ZK_DATA_REFUSED) == [code.name]
+    world.sent.clear()
+    allow(world)
+    assert world.state.serving and world.state.epoch == 2 and world.timers == []
+    assert world.sent != [], "what was left to do is done"
+
+
+@pytest.mark.parametrize("path", [row[1] for row in VITAL])
 def test_an_office_that_cannot_be_taken_is_not_held(path: str) -> None:
     world = in_office()
     world.new_controller()
