@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from controller.core.effects import Enqueue, Log, Steps, read, read_any, write
-from controller.core.events import TopicDeletion
+from controller.core.events import TopicDeletion, ZkPartitionReassignment
 from controller.core.partitions import change_partitions
 from controller.core.replicas import change_replicas
 from controller.core.request_batch import send_metadata_to_all
@@ -141,6 +141,8 @@ def resume(state: ClusterState) -> Steps[None]:
     start: list[str] = []
     for topic in sorted(state.topics_to_be_deleted):
         found = state.deletion_states(topic)
+        if topic in state.topics_with_deletion_started:
+            found -= {ReplicaState.NON_EXISTENT}  # of a move that was never announced: no broker was told to make it
         if found <= {ReplicaState.DELETION_SUCCESSFUL}:
             done.append(topic)
             continue
@@ -176,7 +178,7 @@ def _start(state: ClusterState, topics: Sequence[str]) -> Steps[None]:
     for replica in state.replicas_of(state.partitions_of(topics)):
         if not state.is_online(replica.replica, replica.topic_partition):
             dead.append(replica)
-        elif state.replica_state(replica) is not ReplicaState.DELETION_SUCCESSFUL:
+        elif state.replica_state(replica) not in (ReplicaState.DELETION_SUCCESSFUL, ReplicaState.NON_EXISTENT):
             alive.append(replica)
     yield from _wait_for(state, dead)
     yield from change_replicas(state, alive, ReplicaState.OFFLINE)
@@ -200,9 +202,12 @@ def _complete(state: ClusterState, topics: Sequence[str]) -> Steps[None]:
         yield Enqueue(TopicDeletion(), RETRY_MS)
         topics = [topic for topic in topics if topic not in stuck]
     yield from write(tuple(Delete(DeleteTopicsTopicZNode.path(topic)) for topic in topics), state.epoch_zk_version)
+    moved = any(tp.topic in topics for tp in state.partitions_being_reassigned)
     for topic in topics:
         state.topic_gone(topic)
         yield Log(ev.TOPIC_DELETED, {"topic": topic})
+    if moved:  # an entry of the znode that asked for it would stay, and keep later ones from being noticed
+        yield Enqueue(ZkPartitionReassignment())
 
 
 def _delete_znodes(state: ClusterState, topics: Sequence[str], partitions: Sequence[TopicPartition]) -> Steps[set[str]]:

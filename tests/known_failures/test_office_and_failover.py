@@ -254,7 +254,7 @@ def test_every_caller_gets_one_answer_whatever_fails() -> None:
 
 
 @pytest.mark.known_failure("E4")
-@pytest.mark.parametrize("path", ["/brokers/ids", "/brokers/topics", "/admin/delete_topics"])
+@pytest.mark.parametrize("path", ["/brokers/ids", "/brokers/topics"])
 def test_a_failed_failover_is_torn_down_like_a_resignation(path: str) -> None:
     stage = Stage()
     stage.broker_starts(1, 2)

@@ -434,3 +434,38 @@ def test_a_registration_that_becomes_garbage_kills_nobody() -> None:
     stage.broker_dies(3)
     stage.run()
     assert set(stage.state.live_brokers) == {1, 2} and stage.leader() == (1, 0, (1, 2))
+
+
+# --- the deletion of a topic that moves
+
+
+def test_a_topic_whose_move_could_not_begin_is_deleted() -> None:
+    """The replica that was to be added never existed, so nobody can delete it."""
+    stage = stage_with(1, 2, 3, p0=(1, 2))
+    stage.others_write(SetData(STATE, b"garbage"))
+    move_to(stage, 3)
+    assert stage.assigned().adding_replicas == (3,), "it is tried again"
+    stage.make("/admin/delete_topics/t")
+    stage.run()
+    waiting_ends(stage)
+    assert not stage.exists("/brokers/topics/t") and not stage.exists("/admin/delete_topics/t")
+    waiting_ends(stage)
+    assert not stage.state.partitions_being_reassigned and stage.timers == []
+
+
+def test_what_is_asked_for_a_deleted_topic_leaves_the_reassignment_znode() -> None:
+    """Only the znode's creation is noticed: one that stays keeps every later wish from being heard."""
+    stage = stage_with(1, 2, 3, 4, p0=(1, 2))
+    stage.topic("u", p0=(1, 2))
+    stage.run()
+    rows = {"version": 1, "partitions": [{"topic": "t", "partition": 0, "replicas": [3, 4]}]}
+    stage.make("/admin/reassign_partitions", json.dumps(rows).encode())
+    stage.run()
+    stage.make("/admin/delete_topics/t")
+    stage.run()
+    waiting_ends(stage)
+    assert not stage.exists("/brokers/topics/t") and not stage.exists("/admin/reassign_partitions")
+    rows["partitions"] = [{"topic": "u", "partition": 0, "replicas": [3, 4]}]
+    stage.make("/admin/reassign_partitions", json.dumps(rows).encode())
+    stage.run()
+    assert stage.assigned(TopicPartition("u", 0)).adding_replicas == (3, 4)
