@@ -113,6 +113,8 @@ class ProducerIdBlockZNode:
 
     path: Final = "/latest_producer_id_block"
     BLOCK_SIZE: Final = 1000
+    #: No block fits behind a higher one: ids are positive numbers of 64 bits.
+    END_MAX: Final = 2**63 - 1 - BLOCK_SIZE
 
     @staticmethod
     def encode(broker_id: BrokerId, block_start: int, block_end: int) -> bytes:
@@ -121,11 +123,19 @@ class ProducerIdBlockZNode:
 
     @staticmethod
     def decode(data: bytes | None) -> int | None:
-        """The end of the last block; None when none was handed out. Raises ZnodeError when it does not parse."""
+        """The end of the last block; None when none was handed out.
+
+        Raises ZnodeError when it does not parse, or no block can follow.
+        """
         if data is None:
             return None
         value = load(data)
         try:
-            return int(value["block_end"])
+            text = value["block_end"]
+            if not (isinstance(text, str) and text.isascii() and text.isdigit()):
+                raise TypeError(f"{text!r} is no number in a string")
+            if int(text) > ProducerIdBlockZNode.END_MAX:
+                raise ValueError(f"no ids are left behind {text}")
+            return int(text)
         except MISSHAPEN as error:
             raise ZnodeError(f"{ProducerIdBlockZNode.path} does not parse: {error!r}; it holds {data!r}") from error

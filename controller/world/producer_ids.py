@@ -30,7 +30,7 @@ class ProducerIds:
         """An id that no other node gives out.
 
         Raises: KafkaError COORDINATOR_LOAD_IN_PROGRESS after too many lost races, UNKNOWN_SERVER_ERROR when the last
-        block is not known (no znode, not readable, does not parse) or none can be written; ZkSessionExpired.
+        block is not known (no znode, not readable, does not parse, emptied) or none can be written; ZkSessionExpired.
         """
         async with self._lock:
             if self._next > self._end:
@@ -44,11 +44,13 @@ class ProducerIds:
             (found,) = await self._zk.perform([GetData(path)])
             if found.stat is None or not found.ok:  # to begin again at 0 would give ids out twice
                 raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{path} cannot be read: {found.code.name}")
+            if not found.data and found.stat.version:  # empty it is made, never written
+                raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{path} is empty, though it was written before")
             try:
                 last = ProducerIdBlockZNode.decode(found.data or None)
             except ZnodeError as error:
                 raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from error
-            start = 0 if last is None else last + 1
+            start = max(-1 if last is None else last, self._end) + 1
             end = start + ProducerIdBlockZNode.BLOCK_SIZE - 1
             data = ProducerIdBlockZNode.encode(self._node_id, start, end)
             (claimed,) = await self._zk.perform([SetData(path, data, found.stat.version)])

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Final, Protocol
 
 from controller.wire.zk_operations import Create, GetData, ZkCode, ZkRefused
-from controller.wire.znodes import PERSISTENT_PATHS, ClusterIdZNode
+from controller.wire.znodes import PERSISTENT_PATHS, ClusterIdZNode, ControllerEpochZNode, ZnodeError
 from controller.world.ports import ZkOperations
 
 #: Of a cluster's id, before it is text.
@@ -26,10 +26,16 @@ class RandomBytes(Protocol):
 
 
 async def prepare_cluster(zk: ZkOperations, chance: RandomBytes) -> str:
-    """Creates what is missing and returns the cluster's id. Raises: ZkRefused, ZnodeError, ZkSessionExpired."""
+    """Creates what is missing and returns the cluster's id.
+
+    A cluster that has had a controller has an id: where it was removed no other is drawn, since no broker of that
+    cluster could start with it. Raises: ZkRefused, ZnodeError, ZkSessionExpired.
+    """
     await _ensure_paths(zk, [*PERSISTENT_PATHS, "/cluster"])
     proposal = base64.urlsafe_b64encode(chance.randbytes(_ID_BYTES)).decode().rstrip("=")
-    (found,) = await zk.perform([GetData(ClusterIdZNode.path)])
+    found, epoch = await zk.perform([GetData(ClusterIdZNode.path), GetData(ControllerEpochZNode.path)])
+    if found.code is ZkCode.NO_NODE and epoch.ok:
+        raise ZnodeError(f"{ClusterIdZNode.path} was removed: restore it (meta.properties of each broker holds the id)")
     if found.code is ZkCode.NO_NODE:
         await zk.perform([Create(ClusterIdZNode.path, ClusterIdZNode.encode(proposal))])
         (found,) = await zk.perform([GetData(ClusterIdZNode.path)])  # another node may have been first

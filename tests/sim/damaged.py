@@ -1,4 +1,4 @@
-"""A whole cluster one of whose znodes is damaged while clients write, and mended later, as an operator would mend it."""
+"""A whole cluster one of whose znodes is damaged while clients write, and mended later as an operator would do it."""
 
 from __future__ import annotations
 

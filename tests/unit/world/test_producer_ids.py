@@ -1,0 +1,149 @@
+"""Blocks of producer ids, and the id of the cluster: what ZooKeeper says of them may be damaged at any time, and then
+nothing begins anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from controller.wire.errors import ErrorCode, KafkaError
+from controller.wire.types import BrokerId
+from controller.wire.zk_operations import Create, Delete, GetData, SetData, ZkResult, ZkWriteOp
+from controller.wire.znodes import ClusterIdZNode, ControllerEpochZNode, ProducerIdBlockZNode, ZnodeError
+from controller.world.ports import ZkSession
+from controller.world.producer_ids import ProducerIds
+from controller.world.simulated.clock import SimulatedClock
+from controller.world.simulated.loop import VirtualTimeLoop, run
+from controller.world.simulated.zookeeper import SimulatedZooKeeper
+from controller.world.standard_znodes import prepare_cluster
+
+PATH = ProducerIdBlockZNode.path
+BLOCK = ProducerIdBlockZNode.BLOCK_SIZE
+Connect = Callable[[str], Awaitable[ZkSession]]
+
+
+def with_zookeeper(scenario: Callable[[Connect], Awaitable[None]]) -> None:
+    """`connect(machine)` opens a session."""
+
+    async def whole() -> None:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualTimeLoop)
+        server = SimulatedZooKeeper(random.Random(1), SimulatedClock(loop))
+
+        async def connect(machine: str) -> ZkSession:
+            connector = server.connector(machine, chroot="", session_timeout_ms=4000)
+            return await connector.connect(on_watch=lambda _: None, on_expired=lambda: None)
+
+        await scenario(connect)
+
+    run(whole())
+
+
+async def do(zk: ZkSession, op: ZkWriteOp | GetData) -> ZkResult:
+    (result,) = await zk.perform([op])
+    return result
+
+
+async def take_all(ids: ProducerIds, count: int) -> list[int]:
+    return [await ids.take() for _ in range(count)]
+
+
+def test_blocks_of_nodes_follow_each_other() -> None:
+    async def scenario(connect: Connect) -> None:
+        zk = await connect("a")
+        await prepare_cluster(zk, random.Random(1))
+        one, other = ProducerIds(zk, BrokerId(1)), ProducerIds(await connect("b"), BrokerId(2))
+        taken = [*await take_all(one, BLOCK), *await take_all(other, 1), *await take_all(one, 1)]
+        assert taken == [*range(BLOCK), BLOCK, 2 * BLOCK]
+
+    with_zookeeper(scenario)
+
+
+#: What a last block can be said to be without being one; the sound one is `{"block_end": "999", ...}`.
+DAMAGED: list[tuple[str, bytes | None]] = [
+    ("no JSON", b"{"),
+    ("nothing at all, though a block was claimed", b""),
+    ("null, though a block was claimed", None),
+    ("no object", b"[]"),
+    ("no end", b'{"version":1,"broker":1,"block_start":"0"}'),
+    ("a negative end", b'{"version":1,"broker":1,"block_start":"0","block_end":"-1001"}'),
+    ("an end that is no string", b'{"version":1,"broker":1,"block_start":"0","block_end":true}'),
+    ("a broken end", b'{"version":1,"broker":1,"block_start":"0","block_end":9.5}'),
+    ("an end with a blank", b'{"version":1,"broker":1,"block_start":"0","block_end":" 9"}'),
+    ("an end behind which there are no ids", json.dumps({"version": 1, "block_end": str(2**63 - 2)}).encode()),
+]
+
+
+@pytest.mark.parametrize("data", [row[1] for row in DAMAGED], ids=[row[0] for row in DAMAGED])
+def test_no_id_is_given_out_twice_whatever_stands_in_the_znode(data: bytes | None) -> None:
+    async def scenario(connect: Connect) -> None:
+        zk = await connect("a")
+        await prepare_cluster(zk, random.Random(1))
+        one, other = ProducerIds(zk, BrokerId(1)), ProducerIds(await connect("b"), BrokerId(2))
+        taken = await take_all(one, 3)
+        sound = (await do(zk, GetData(PATH))).data
+        await do(zk, SetData(PATH, data))
+        for _ in range(2):
+            with pytest.raises(KafkaError) as refused:
+                await other.take()
+            assert refused.value.code is ErrorCode.UNKNOWN_SERVER_ERROR and PATH in str(refused.value)
+        assert (await do(zk, GetData(PATH))).data == data, "it is left for whoever repairs it"
+        taken += await take_all(one, 3)  # of the block that is its own already
+        await do(zk, SetData(PATH, sound))
+        taken += await take_all(other, 3)
+        assert taken == [*range(6), BLOCK, BLOCK + 1, BLOCK + 2]
+
+    with_zookeeper(scenario)
+
+
+def test_no_id_is_given_out_twice_where_the_znode_is_gone() -> None:
+    async def scenario(connect: Connect) -> None:
+        zk = await connect("a")
+        await prepare_cluster(zk, random.Random(1))
+        one, other = ProducerIds(zk, BrokerId(1)), ProducerIds(await connect("b"), BrokerId(2))
+        assert await one.take() == 0
+        await do(zk, Delete(PATH))
+        with pytest.raises(KafkaError, match="NO_NODE"):
+            await other.take()
+
+    with_zookeeper(scenario)
+
+
+def test_a_claim_after_a_block_of_ones_own_goes_on_behind_it() -> None:
+    """Somebody starts and makes the missing znode anew: at least who claimed a block knows that ids up to there are
+    taken."""
+
+    async def scenario(connect: Connect) -> None:
+        zk = await connect("a")
+        await prepare_cluster(zk, random.Random(1))
+        ids = ProducerIds(zk, BrokerId(1))
+        taken = await take_all(ids, BLOCK)
+        await do(zk, Delete(PATH))
+        await do(zk, Create(PATH))
+        assert await ids.take() not in taken
+
+    with_zookeeper(scenario)
+
+
+def test_a_cluster_whose_id_was_removed_gets_no_other() -> None:
+    """No broker of the cluster could start with another one."""
+
+    async def scenario(connect: Connect) -> None:
+        zk = await connect("a")
+        first = await prepare_cluster(zk, random.Random(1))
+        sound = (await do(zk, GetData(ClusterIdZNode.path))).data
+        await do(zk, Delete(ClusterIdZNode.path))
+        assert await prepare_cluster(zk, random.Random(2)) != first, "nothing has happened in it yet"
+        await do(zk, Create(ControllerEpochZNode.path, b"1"))
+        await do(zk, Delete(ClusterIdZNode.path))
+        with pytest.raises(ZnodeError, match="was removed: restore it"):
+            await prepare_cluster(zk, random.Random(3))
+        await do(zk, Create(ClusterIdZNode.path, sound))
+        assert await prepare_cluster(zk, random.Random(4)) == first
+
+    with_zookeeper(scenario)
