@@ -51,6 +51,9 @@ def move(state: ClusterState, moves: Moves, complete: Collection[TopicPartition]
     done = {tp: a for tp, a in moves.items() if tp in complete}
     if done:
         yield from _finish(state, done, failures)
+    for tp in sorted((moves.keys() - failures.keys()) & state.moves_that_wait):
+        state.move_goes_on(tp)
+        yield Enqueue(PartitionReassignmentIsrChange(tp))  # who looks arms the watch
     for tp in sorted(failures.keys() & state.partitions_being_reassigned):
         state.move_waits(tp)  # by its watch it would see its own writes, and be busy without an end
         yield Enqueue(PartitionReassignmentIsrChange(tp), RETRY_MS)
@@ -192,8 +195,8 @@ def _finish(state: ClusterState, moves: Moves, failures: Failures) -> Steps[None
     for tp, replica in (yield from _stop(state, going)):  # B4, B5
         failures[tp] = f"replica {replica} cannot be taken out of the ISR"
     yield from _write_assignments(state, _left(completed, failures), failures)  # B6
-    for tp in completed.keys() & failures:
-        state.assign(tp, moves[tp])  # it moves still: the znode says so, and whoever takes it up must know
+    for tp in sorted(completed.keys() & failures):
+        _moves_still(state, tp, moves[tp])
     completed = _left(completed, failures)
     yield from _forget(state, completed)  # B7
     yield from send_metadata_to_all(state, completed)  # B8
@@ -201,6 +204,17 @@ def _finish(state: ClusterState, moves: Moves, failures: Failures) -> Steps[None
         fields = {"topic": tp.topic, "partition": tp.partition, "replicas": list(assignment.replicas)}
         yield Log(ev.REASSIGNMENT_COMPLETED, fields)
     yield from resume_for(state, {tp.topic for tp in completed})  # B9
+
+
+def _moves_still(state: ClusterState, tp: TopicPartition, assignment: ReplicaAssignment) -> None:
+    """The znode says so, and whoever takes the move up must know. Replicas that were stopped are what they are after a
+    failover: they hear of the partition again with the others, may come back into the ISR, and are stopped anew."""
+    state.assign(tp, assignment)
+    for broker_id in assignment.removing_replicas:
+        if state.replica_state(PartitionReplica(tp, broker_id)) is ReplicaState.NON_EXISTENT:
+            now = ReplicaState.ONLINE if state.is_live(broker_id) else ReplicaState.OFFLINE
+            for each in (ReplicaState.NEW, now):
+                state.put_replica_states(broker_id, (tp,), each)
 
 
 def _move_leaders(state: ClusterState, completed: Moves, failures: Failures) -> Steps[None]:

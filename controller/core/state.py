@@ -178,9 +178,14 @@ class ClusterState(ClusterView):
         self._partitions_being_reassigned.update(partitions)
 
     def move_started(self, tp: TopicPartition) -> None:
-        """A partition moves, or goes on moving: its state znode is watched from now on."""
-        self._watched_states.add(tp)
+        """A partition moves: its state znode is watched from now on, unless the move waits."""
+        if tp not in self._moves_that_wait:
+            self._watched_states.add(tp)
         self._partitions_being_reassigned.add(tp)
+
+    def move_goes_on(self, tp: TopicPartition) -> None:
+        """A move that waited could be taken up: its state znode is watched again."""
+        self._watched_states.add(tp)
         self._moves_that_wait.discard(tp)
 
     def move_waits(self, tp: TopicPartition) -> None:
