@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from controller.core.effects import Enqueue, Log, Steps, read, read_any, refused_znode, write
-from controller.core.events import PartitionModifications
+from controller.core.events import PartitionModifications, PartitionReassignmentIsrChange
 from controller.core.leader_choice import OfflineElection
 from controller.core.partitions import change_partitions
 from controller.core.replicas import change_replicas_on
@@ -159,6 +159,10 @@ def partitions_changed(state: ClusterState, topic: str) -> Steps[None]:
     learnt = learn(state, topic, replace(found, partitions=added))
     yield from trace_assignments(state, learnt)
     yield from _create(state, [tp for tp, _ in learnt])
+    for tp in [tp for tp, assignment in learnt if assignment.is_being_reassigned]:
+        state.moves_found((tp,))  # by a controller before this one, which could not read the znode when it took office
+        state.move_waits(tp)
+        yield Enqueue(PartitionReassignmentIsrChange(tp))
 
 
 def _give_id_back(state: ClusterState, topic: str, found: TopicAssignment) -> Steps[None]:

@@ -469,3 +469,42 @@ def test_what_is_asked_for_a_deleted_topic_leaves_the_reassignment_znode() -> No
     stage.make("/admin/reassign_partitions", json.dumps(rows).encode())
     stage.run()
     assert stage.assigned(TopicPartition("u", 0)).adding_replicas == (3, 4)
+
+
+# --- moves of a topic whose znode is refused for a while
+
+
+def test_a_move_that_could_not_be_written_down_ends_with_its_targets_alone_in_the_isr() -> None:
+    """Its old replicas were stopped once; then they heard of the partition again, and came back into the ISR."""
+    stage = stage_with(1, 2, 3, 4, p0=(1, 2))
+    move_to(stage, 3, 4)
+    stage.tree.refusal = lambda op: ZkCode.NO_AUTH if isinstance(op, SetData) and op.path.endswith("/t") else None
+    stage.leader_writes(TP, (1, 2, 3, 4))
+    stage.run()
+    assert stage.assigned().is_being_reassigned and set(stage.leader()[2]) == {3, 4}
+    stage.leader_writes(TP, (3, 4, 1, 2))
+    stage.run()
+    waiting_ends(stage)
+    stage.leader_writes(TP, (3, 4, 1, 2))
+    stage.tree.refusal = lambda _: None
+    stage.take_sent()
+    waiting_ends(stage)
+    assert stage.assigned().replicas == (3, 4) and not stage.assigned().is_being_reassigned
+    assert set(stage.leader()[2]) == {3, 4}
+    assert {to for to, _, delete in stops_in(stage.take_sent()) if delete} == {1, 2}
+
+
+def test_a_move_of_a_topic_that_could_not_be_read_at_a_failover_goes_on() -> None:
+    stage = stage_with(1, 2, 3, 4, p0=(1, 2))
+    move_to(stage, 3, 4)
+    stage.tree.refusal = lambda op: ZkCode.NO_AUTH if getattr(op, "path", "").endswith("/brokers/topics/t") else None
+    stage.new_controller()
+    stage.start()
+    waiting_ends(stage)
+    stage.tree.refusal = lambda _: None
+    waiting_ends(stage)
+    assert TP in stage.state.partitions_being_reassigned
+    stage.leader_writes(TP, (1, 2, 3, 4))
+    stage.run()
+    assert stage.assigned().replicas == (3, 4) and not stage.assigned().is_being_reassigned
+    assert set(stage.leader()[2]) == {3, 4}
