@@ -13,7 +13,7 @@ import pytest
 
 from controller.wire.errors import ErrorCode, KafkaError
 from controller.wire.types import BrokerId
-from controller.wire.zk_operations import Create, Delete, GetData, SetData, ZkResult, ZkWriteOp
+from controller.wire.zk_operations import Create, Delete, GetData, SetData, ZkOp, ZkResult
 from controller.wire.znodes import ClusterIdZNode, ControllerEpochZNode, ProducerIdBlockZNode, ZnodeError
 from controller.world.ports import ZkSession
 from controller.world.producer_ids import ProducerIds
@@ -44,7 +44,7 @@ def with_zookeeper(scenario: Callable[[Connect], Awaitable[None]]) -> None:
     run(whole())
 
 
-async def do(zk: ZkSession, op: ZkWriteOp | GetData) -> ZkResult:
+async def do(zk: ZkSession, op: ZkOp) -> ZkResult:
     (result,) = await zk.perform([op])
     return result
 
