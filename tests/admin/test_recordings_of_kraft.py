@@ -33,7 +33,6 @@ pytestmark = pytest.mark.sim
 #: What the controller or a broker of 4.1 says, and the same of 3.9. Groups must be equal.
 _OF_CLUSTERS: Final[Mapping[str, str]] = {
     r"No such (?:partition|topic) as \S+": r"The partition does not exist\.",
-    r"All brokers are currently fenced\.": r"Replication factor: 1 larger than available brokers: 0\.",
     r"(?:Unable to replicate the partition \d+ time\(s\): )?The target replication factor of (\d+) cannot be reached "
     r"because only (\d+) broker\(s\) are registered\.": (
         r"Replication factor: (\d+) larger than available brokers: (\d+)\."

@@ -63,7 +63,7 @@ async def generate(run: Run) -> None:
         brokers = usable_brokers(racks, mode)
     except KafkaError as error:
         raise ToolFailure(str(error), java_class="org.apache.kafka.server.common.AdminOperationException") from error
-    proposed = propose(current, brokers, run.machine.chance)
+    proposed = propose(current, brokers, run.machine.chance, in_stripes=run.texts.places_in_stripes)
     if args.value("strategy") == "minimal":
         proposed = minimal(current, brokers, proposed)
     run.console.line(f"Current partition replica assignment\n{format_plan(current)}\n")

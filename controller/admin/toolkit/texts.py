@@ -118,6 +118,8 @@ class Texts:
     #: §4.2: the keys of kafka-log-dirs' JSON, in order.
     log_dir_keys: tuple[str, ...] = ("partitions", "error", "logDir")
     broker_dirs_keys: tuple[str, ...] = ("brokers", "version")
+    #: §3.3: `--generate` places as the controller of KRaft does.
+    places_in_stripes: bool = False
     #: §3.2: the parser is that of 4.1. What should be an array of numbers or texts, and is not.
     newer_parser: bool = False
     no_array: str = "Expected `JSON array` value, received {value}"

@@ -162,6 +162,7 @@ V41: Final = replace(
     ),
     version_line="4.1.0",
     newer_parser=True,
+    places_in_stripes=True,
     no_server="Please specify either --bootstrap-server or --bootstrap-controller",
     configs_no_server="Either --bootstrap-server or --bootstrap-controller must be specified.",
     configs_missing_name="An entity name must be specified with --alter of {kind}",
