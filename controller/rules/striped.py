@@ -1,4 +1,4 @@
-"""Where KRaft's controller, and the tools of 4.x, put replicas: in stripes over racks in turn, brokers of each shuffled.
+"""Where KRaft's controller, and the tools of 4.x, put replicas: in stripes over racks in turn, brokers shuffled.
 
 Pure but for chance, which is passed in. Source: Kafka 4.1 `StripedReplicaPlacer`.
 """
