@@ -69,8 +69,9 @@ class Leading:
         """`replicas`: all of the broker; it changes under this."""
         self.settings, self.trace, self.supervisor, self.log = settings, trace, supervisor, log
         self._replicas, self._plane, self._clients, self._clock = replicas, plane, clients, clock
-        #: partitions led here with a follower that is behind, gone, or not let in yet
+        #: partitions led here with a follower whose next fetch or silence may change the ISR
         self._unsettled: dict[TopicPartition, None] = {}
+        self._alive: frozenset[BrokerId] | None = None
         self._again: asyncio.TimerHandle | None = None
         self.isr_updates = IsrUpdates(self, writer)
 
@@ -85,6 +86,7 @@ class Leading:
             if replica is None or replica.led is None or self._is_settled(replica):
                 del self._unsettled[topic_partition]
                 continue
+            self._see_who_lives(replica.led)
             self._tell_followers(replica)
             yield replica
 
@@ -99,11 +101,12 @@ class Leading:
 
     def alive_brokers_changed(self, alive: frozenset[BrokerId]) -> None:
         """Who may be let in depends on who is alive; the next fetches will tell."""
-        for topic_partition in self._unsettled:
-            replica = self._replicas.get(topic_partition)
-            if replica is not None and replica.led is not None:
-                replica.led.alive = alive
+        self._alive = alive
         self._fetch_again_soon()
+
+    def _see_who_lives(self, led: LedPartition) -> None:
+        if self._alive is not None:
+            led.alive = self._alive
 
     def stop(self) -> None:
         """No more looks."""
@@ -126,11 +129,21 @@ class Leading:
         if replica is None or replica.led is None or copy.follower not in replica.led.followers:
             return
         self._unsettled[copy.topic_partition] = None
+        self._see_who_lives(replica.led)
         in_isr = copy.follower in replica.led.isr
         if copy.stream is not None and (copy.throttled_by_leader, copy.in_isr) != (by_leader, in_isr):
             self._plane.mark(copy, in_isr=in_isr, by_leader=by_leader)
         now_s, end = self._plane.now_s, self._end(replica)
+        self._tell_of_members(replica, end)
         self._tell_fetch(replica, copy, end=end, position=copy.where(now_s), now_ms=self.now_ms())
+
+    def _tell_of_members(self, replica: FluidReplica, end: float) -> None:
+        """Members at the end were not asked about while nothing changed: the high watermark has gone on with them."""
+        assert replica.led is not None
+        self._tell_append(replica, end, self.now_ms())
+        for copy in self._of_replicas(replica):
+            if copy.is_caught_up and copy.follower in replica.led.isr:
+                self._tell_fetch(replica, copy, end=end, position=end, now_ms=self.now_ms())
 
     def _end(self, replica: FluidReplica) -> float:
         stream = self._plane.stream(replica.topic_partition)
@@ -210,6 +223,7 @@ class Leading:
             replica = self._replicas.get(topic_partition)
             if replica is None or replica.led is None:
                 continue
+            self._see_who_lives(replica.led)
             self.sync_marks(replica)
             outside = [c for c in self._of_replicas(replica) if c.is_caught_up and c.follower not in replica.led.isr]
             waiting = waiting or bool(outside) or replica.led.pending is not None
@@ -235,10 +249,14 @@ class Leading:
         return self._clients.open(replica.topic_partition, has_leader=True, is_open=may_write)
 
     def _is_settled(self, replica: FluidReplica) -> bool:
+        """Nothing can change the ISR until a copy changes: members are at the end, all others behind or away."""
         led = replica.led
+        if led is None or led.pending is not None:
+            return False
         copies = {copy.follower: copy for copy in self.copies(replica.topic_partition)}
-        return (
-            led is not None
-            and led.pending is None
-            and all(f in led.isr and f in copies and copies[f].is_caught_up and copies[f].in_isr for f in led.followers)
-        )
+        for follower in led.followers:
+            copy, in_isr = copies.get(follower), follower in led.isr
+            is_at_end = copy is not None and copy.is_caught_up
+            if is_at_end != in_isr or (copy is not None and copy.in_isr != in_isr):
+                return False
+        return True
