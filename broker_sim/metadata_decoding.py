@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import struct
 from collections import OrderedDict
+from dataclasses import replace
 from typing import Any, Final
 
 from controller.wire.control import UPDATE_METADATA_VERSION, UpdateMetadataRequest, decode_update_metadata
 from controller.wire.protocol import ApiKey, ProtocolError, decode_request_body
-from controller.wire.types import BrokerId
+from controller.wire.types import Broker, BrokerId
 
 #: controller_id, controller_epoch, broker_epoch: what comes before what is the same for all brokers.
 _HEAD: Final = struct.Struct(">iiq")
@@ -30,6 +31,7 @@ class MetadataDecoder:
         self._kept_requests, self._kept_bytes_max = kept_requests, kept_bytes
         self._kept: OrderedDict[bytes, UpdateMetadataRequest] = OrderedDict()
         self._kept_bytes = 0
+        self._brokers: tuple[Broker, ...] = ()
 
     def decode(self, data: bytes, to: BrokerId) -> UpdateMetadataRequest:
         """The values of the body of an UpdateMetadata request, version 6. Raises ProtocolError."""
@@ -53,10 +55,16 @@ class MetadataDecoder:
             self._kept.move_to_end(tail)
             return found
         body: Any = decode_request_body(ApiKey.UPDATE_METADATA, UPDATE_METADATA_VERSION, bytes(_HEAD.size) + tail)
-        request = decode_update_metadata(body, BrokerId(-1))
+        request = self._with_shared_brokers(decode_update_metadata(body, BrokerId(-1)))
         self._kept[tail] = request
         self._kept_bytes += len(tail)
         while len(self._kept) > self._kept_requests or self._kept_bytes > self._kept_bytes_max:
             gone, _ = self._kept.popitem(last=False)
             self._kept_bytes -= len(gone)
         return request
+
+    def _with_shared_brokers(self, request: UpdateMetadataRequest) -> UpdateMetadataRequest:
+        """The brokers seldom change: as one value, so that who looks whether they did compares nothing."""
+        if request.live_brokers != self._brokers:
+            self._brokers = request.live_brokers
+        return replace(request, live_brokers=self._brokers)

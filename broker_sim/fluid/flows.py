@@ -38,6 +38,23 @@ class Flow:
     rate: float = 0.0
     next_s: float = UNLIMITED
     is_stale: bool = True
+    #: what its copies lacked when its rate was found last, and how fast that grows since
+    left_bytes: float = 0.0
+    left_growth: float = 0.0
+    left_at_s: float = 0.0
+
+    def left(self, now_s: float) -> float:
+        """Bytes that its copies lack now."""
+        if self.is_stale:
+            return sum(copy.backlog(now_s) for copy in self.copies)
+        return max(0.0, self.left_bytes + self.left_growth * (now_s - self.left_at_s))
+
+    def found(self, rate: float, now_s: float) -> None:
+        """Its copies move at this rate from now on, as they know."""
+        self.rate, self.is_stale, self.left_at_s = rate, False, now_s
+        self.next_s = now_s + min(copy.catches_up_in(now_s) for copy in self.copies)
+        self.left_bytes = sum(copy.backlog(now_s) for copy in self.copies)
+        self.left_growth = sum(copy.stream.ingress - rate for copy in self.copies if copy.stream is not None)
 
 
 class Flows:
@@ -51,6 +68,14 @@ class Flows:
     def __iter__(self) -> Iterator[Copy]:
         for flow in self._flows.values():
             yield from flow.copies
+
+    def left(self, now_s: float) -> float:
+        """Bytes that all of them lack."""
+        return sum(flow.left(now_s) for flow in self._flows.values())
+
+    def arrives(self) -> bool:
+        """Whether one of them will be at the end if nothing changes, or has no rate yet."""
+        return any(flow.is_stale or flow.next_s < UNLIMITED for flow in self._flows.values())
 
     def add(self, copy: Copy, leader: int, follower: int) -> None:
         """As it is marked now."""
@@ -113,10 +138,9 @@ class Flows:
         stale = np.array([flow.is_stale for flow in flows])
         for n in np.flatnonzero(stale | (np.abs(each - before) > _SAME * before)):
             flow = flows[n]
-            flow.rate, flow.is_stale = float(each[n]), False
             for copy in flow.copies:
-                settle(copy, flow.rate)
-            flow.next_s = now_s + min(copy.catches_up_in(now_s) for copy in flow.copies)
+                settle(copy, float(each[n]))
+            flow.found(float(each[n]), now_s)
         return min(flow.next_s for flow in flows), use
 
     def _fetch_parts(

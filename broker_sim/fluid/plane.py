@@ -206,6 +206,14 @@ class DataPlane:
         """Every copy that fetches and has not caught up."""
         return iter(self._flows)
 
+    def left_bytes(self) -> float:
+        """What copies that are behind still lack."""
+        return self._flows.left(self.now_s)
+
+    def arrives(self) -> bool:
+        """Whether a copy that is behind will catch up."""
+        return self._flows.arrives()
+
     def use(self) -> dict[BrokerId, dict[str, float]]:
         """Bytes per second that pass each broker's limits now: `out`, `in`, `disk`, and both throttles."""
         self._solve_if_dirty()

@@ -87,7 +87,7 @@ class Recorder:
             under_min_isr=counts[Trouble.UNDER_MIN_ISR],
             under_replicated=counts[Trouble.UNDER_REPLICATED],
             moving=counts[Trouble.MOVING],
-            left_bytes=left_bytes(stage),
+            left_bytes=stage.plane.left_bytes(),
             link_out={b: _share(use[b]["out"], limits[b].link) for b in use},
             link_in={b: _share(use[b]["in"], limits[b].link) for b in use},
             disk={b: _share(use[b]["disk"], limits[b].disk) for b in use},
@@ -110,12 +110,6 @@ class Recorder:
             broker_id = BrokerId(shape.id)
             if capacity and sample.used_bytes[broker_id] > capacity:
                 self.disk_full_ms.setdefault(broker_id, sample.at_ms)
-
-
-def left_bytes(stage: Stage) -> float:
-    """What copies that are behind still lack."""
-    now_s = stage.plane.now_s
-    return sum(copy.backlog(now_s) for copy in stage.plane.behind())
 
 
 def stuck(stage: Stage) -> list[tuple[TopicPartition, BrokerId]]:

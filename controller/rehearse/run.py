@@ -82,17 +82,11 @@ async def _until_the_end(
             await performing
         if end_ms is not None:
             continue
-        if stage.ledger.version != before or _is_moving(stage) or not performing.done():
+        if stage.ledger.version != before or stage.plane.arrives() or not performing.done():
             quiet_since_ms, before = now_ms, stage.ledger.version
         is_quiet = now_ms - quiet_since_ms >= QUIET_S * 1000
         if is_quiet and (not operator.busy or stuck(stage)):
             return not stuck(stage) and not stage.ledger.counts[Trouble.MOVING]
-
-
-def _is_moving(stage: Stage) -> bool:
-    """Whether a copy is on its way that will arrive."""
-    hopeless = set(stuck(stage))
-    return any((copy.topic_partition, copy.follower) not in hopeless for copy in stage.plane.behind())
 
 
 @contextmanager

@@ -136,3 +136,23 @@ def test_sums_of_what_is_in_use_equal_a_recount() -> None:
         assert (use[B]["in"], use[C]["in"]) == pytest.approx((40, 5))
 
     play(scenario)
+
+
+def test_what_is_left_is_what_the_copies_lack_at_any_moment() -> None:
+    async def scenario(world: World, plane: DataPlane, _: list[Copy]) -> None:
+        plane.set_limits(A, Limits(link=90.0))
+        plane.set_limits(C, Limits(link=20.0))
+        plane.lead(P0, A, end=1000.0, ingress=10.0, egress=0.0)
+        plane.lead(P1, A, end=400.0, ingress=0.0, egress=0.0)
+        copies = [copy_of(plane, P0, A, B), copy_of(plane, P1, A, B), copy_of(plane, P0, A, C)]
+        for step in range(60):
+            assert plane.left_bytes() == pytest.approx(sum(copy.backlog(plane.now_s) for copy in copies), abs=0.01)
+            if step == 10:
+                plane.set_rates(P0, ingress=30.0, egress=0.0)
+            await world.sleep(0.7)
+        assert not copies[2].is_caught_up and copies[1].is_caught_up
+        assert not plane.arrives(), "broker C's link takes less than producers write"
+        plane.set_rates(P0, ingress=1.0, egress=0.0)
+        assert plane.arrives()
+
+    play(scenario)
