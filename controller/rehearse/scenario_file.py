@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import yaml
 from pydantic import ValidationError
 
+from controller.rehearse.feasible import impossible
 from controller.rehearse.scenario import (
     EVENT_ADAPTER,
     EVENT_KINDS,
@@ -28,6 +29,7 @@ from controller.rehearse.scenario import (
 )
 from controller.wire import cluster_file
 from controller.wire.cluster_file import ClusterShape
+from controller.wire.document_errors import Place, first_error, line_of
 from controller.wire.fault_scenario import parse_time_ms
 
 _TOP: Final = (
@@ -40,23 +42,24 @@ END_MAX_MS: Final = 31 * 86_400_000
 
 def load(path: Path, *, cluster: Path | None = None) -> Scenario:
     """The scenario in a file; `cluster` overrides the one it names. Raises ScenarioError, ClusterFileError."""
-    document, lines = _document(_text(path), path.name)
+    text = _text(path)
+    document, lines = _document(text, path.name)
     for key, line in lines.items():
         if key not in _TOP:
             raise ScenarioError(f"{path.name}, line {line}: {key!r} is not known; there are {', '.join(_TOP)}")
-    shape = _cluster(document.pop("cluster", None), path, cluster)
-    end = document.pop("end", "quiet")
+    shape, line_in_cluster = _cluster(document.pop("cluster", None), path, cluster, text)
+    end_ms = _end(document.pop("end", "quiet"), f"{path.name}, line {lines.get('end', 1)}")
     rows = [*_rows(document.pop("events", []), "events", path.name), *_faults(document.pop("faults", []), path.name)]
     events = [_event(row, line, path.name) for row, line in rows]
     try:
         scenario = Scenario(name=str(document.pop("name", path.stem)), cluster=shape, **document)
     except ValidationError as error:
-        raise ScenarioError(f"{path.name}: {_first(error)}") from error
+        place, message = first_error(error)
+        raise ScenarioError(f"{path.name}, line {line_of(text, place)}: {message}") from error
+    for place, message in impossible(shape, scenario.limits):
+        raise ScenarioError(f"{line_in_cluster(place)}: {message}")
     return checked(
-        scenario.model_copy(
-            update={"events": tuple(sorted(events, key=lambda e: e.at)), "end_ms": _end(end, path.name)}
-        ),
-        path,
+        scenario.model_copy(update={"events": tuple(sorted(events, key=lambda e: e.at)), "end_ms": end_ms}), path
     )
 
 
@@ -93,15 +96,19 @@ def _document(text: str, name: str) -> tuple[dict[str, Any], dict[str, int]]:
     return document, lines
 
 
-def _cluster(value: Any, path: Path, override: Path | None) -> ClusterShape:
-    if override is not None:
-        return cluster_file.parse(_text(override), override.name)
-    if isinstance(value, str):
-        beside = path.parent / value
-        return cluster_file.parse(_text(beside), beside.name)
+def _cluster(value: Any, path: Path, override: Path | None, text: str) -> tuple[ClusterShape, Callable[[Place], str]]:
+    """The cluster, and where a place in it is: file and line."""
+    if override is not None or isinstance(value, str):
+        file = override or path.parent / str(value)
+        its_text = _text(file)
+        return cluster_file.parse(its_text, file.name), lambda place: f"{file.name}, line {line_of(its_text, place)}"
     if value is None:
         raise ScenarioError(f"{path.name}: `cluster` is missing: a file, or a mapping with `brokers` and `topics`")
-    return cluster_file.shape_of(value, f"{path.name}: cluster")
+
+    def line(place: Place) -> int | None:
+        return line_of(text, ("cluster", *place))
+
+    return cluster_file.shape_of(value, path.name, line), lambda place: f"{path.name}, line {line(place)}"
 
 
 def _rows(value: Any, key: str, name: str) -> list[tuple[dict[str, Any], int]]:
@@ -137,15 +144,15 @@ def _event(row: dict[str, Any], line: int, name: str) -> AnyEvent:
         raise ScenarioError(f"{name}, line {line}: {_first(error)}") from error
 
 
-def _end(value: Any, name: str) -> int | None:
+def _end(value: Any, where: str) -> int | None:
     if value == "quiet":
         return None
     try:
         end_ms = parse_time_ms(value)
     except ValueError as error:
-        raise ScenarioError(f"{name}: end: {error}, or `quiet`") from error
+        raise ScenarioError(f"{where}: end: {error}, or `quiet`") from error
     if not 0 < end_ms <= END_MAX_MS:
-        raise ScenarioError(f"{name}: end: must be longer than 0 and at most 31 days")
+        raise ScenarioError(f"{where}: end: must be longer than 0 and at most 31 days")
     return end_ms
 
 
@@ -214,10 +221,7 @@ def _check_plan(event: Reassign, cluster: ClusterShape, ids: set[int], where: st
 
 
 def _first(error: ValidationError) -> str:
-    first, *rest = error.errors(include_url=False)
-    place = ".".join(str(part) for part in first["loc"] if part not in EVENT_KINDS)
-    message = "not known" if first["type"] == "extra_forbidden" else first["msg"].removeprefix("Value error, ")
-    return f"{place}: {message}" + (f" ({len(rest)} more)" if rest else "")
+    return first_error(error, hidden=EVENT_KINDS)[1]
 
 
 def _some(values: Sequence[Any]) -> str:

@@ -8,12 +8,13 @@ first.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Annotated, Any, Final, Literal, Self
 
 import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
+from controller.wire.document_errors import Place, WrongPlace, first_error, line_of
 from controller.wire.types import BrokerId, TopicPartition
 
 #: The version of this form. A file of another one is refused: what its fields mean may have changed.
@@ -128,13 +129,15 @@ class ClusterShape(_Part):
     @model_validator(mode="after")
     def _check(self) -> Self:
         ids = [broker.id for broker in self.brokers]
-        if len(set(ids)) != len(ids):
-            raise ValueError(f"brokers: an id is there twice in {ids}")
+        for number, broker_id in enumerate(ids):
+            if broker_id in ids[:number]:
+                raise WrongPlace(("brokers", number, "id"), f"broker {broker_id} is there twice")
         broker_ids = set(ids)
-        for topic_partition, shape in self.partitions():
+        for tp, shape in self.partitions():
             beyond = set(shape.replicas) - broker_ids
             if beyond:
-                raise ValueError(f"{topic_partition}: no broker {sorted(beyond)} among brokers {_some(ids)}")
+                place = ("topics", tp.topic, "partitions", tp.partition)
+                raise WrongPlace(place, f"{tp}: no broker {sorted(beyond)} among brokers {_some(ids)}")
         return self
 
     def partitions(self) -> Iterator[tuple[TopicPartition, PartitionShape]]:
@@ -157,11 +160,11 @@ def parse(text: str, name: str = "cluster.yaml") -> ClusterShape:
         raise ClusterFileError(f"{name}, line {line}: not YAML: {error.problem or error.context}") from error
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         raise ClusterFileError(f"{name}: not YAML: {error}") from error
-    return shape_of(document, name)
+    return shape_of(document, name, lambda place: line_of(text, place))
 
 
-def shape_of(document: Any, name: str) -> ClusterShape:
-    """The cluster in a parsed document. Raises ClusterFileError."""
+def shape_of(document: Any, name: str, line: Callable[[Place], int | None] = lambda _: None) -> ClusterShape:
+    """The cluster in a parsed document; `line` finds the line of a place in it. Raises ClusterFileError."""
     if not isinstance(document, Mapping):
         raise ClusterFileError(f"{name}: expected a mapping with `brokers` and `topics`")
     version = document.get("version", VERSION)
@@ -172,7 +175,9 @@ def shape_of(document: Any, name: str) -> ClusterShape:
     try:
         return ClusterShape.model_validate(document)
     except ValidationError as error:
-        raise ClusterFileError(f"{name}: {_first(error)}") from error
+        place, message = first_error(error)
+        number = line(place)
+        raise ClusterFileError(f"{name}{'' if number is None else f', line {number}'}: {message}") from error
 
 
 def dump(shape: ClusterShape) -> str:
@@ -189,16 +194,6 @@ def dump(shape: ClusterShape) -> str:
 
 #: The parser in C reads 20,000 partitions in seconds rather than a minute; the other is always there.
 _LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-
-
-def _first(error: ValidationError) -> str:
-    """The first thing that is wrong, where it is, and how many more there are."""
-    first, *rest = error.errors(include_url=False)
-    place = ".".join(map(str, first["loc"])) or "the file"
-    more = f" ({len(rest)} more)" if rest else ""
-    if first["type"] == "extra_forbidden":
-        return f"{place}: not known{more}"
-    return f"{place}: {first['msg'].removeprefix('Value error, ')}{more}"
 
 
 def _some(ids: list[int]) -> str:

@@ -25,8 +25,8 @@ import yaml
 
 from controller.wire.fault_rows import ExpireSession, Fault, FaultError, parse_row
 
-_UNITS_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000}
-_TIME: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)?")
+_UNITS_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_TIME: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)?")
 _MAX_MS: Final = 7 * 24 * 3_600_000
 #: A scenario is typed by a person; more rows than this are a mistake.
 MAX_ROWS: Final = 10_000
@@ -60,7 +60,7 @@ class Scenario:
 
 
 def parse_time_ms(value: Any) -> int:
-    """`250ms`, `5s`, `2m`, `1h`, or a number of seconds, in ms. Raises ValueError, naming what is allowed."""
+    """`250ms`, `5s`, `2m`, `1h`, `1d`, or a number of seconds, in ms. Raises ValueError, naming what is allowed."""
     text = str(value).strip()
     found = None if isinstance(value, bool) else _TIME.fullmatch(text)
     if found is None:

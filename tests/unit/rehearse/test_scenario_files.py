@@ -43,7 +43,7 @@ WRONG = [
     ("an event after the end", {**event(do="kill", broker=1, at="2h"), "end": "1h"}, r"at: is not before the end"),
     ("an end that is none", {"end": "later"}, r"end: 'later' is no time.*or `quiet`"),
     ("a size that is none", event(do="throttle", rate="fast"), r"rate: 'fast' is no size"),
-    ("a negative rate", event(do="rates", factor=-1), r"factor: Input should be greater than or equal to 0"),
+    ("a negative rate", event(do="rates", factor=-1), r"factor: should be greater than or equal to 0"),
     ("a topic that is not there", event(do="rates", factor=2, topics=["u"]), r"topics: the cluster has no topic 'u'"),
     ("a plan that is not there", event(do="reassign", file="p.json"), r"there is no file .*p.json"),
     ("no plan at all", event(do="reassign"), r"give either `file` or `partitions`"),
@@ -68,6 +68,12 @@ WRONG = [
         {"faults": [{"fault": "api"}]},
         r"fault 'api' cannot be rehearsed; there are kill",
     ),
+    (
+        "a whole key of another kind",
+        {"controllers": "many"},
+        r"line \d+: controllers: expected a whole number, not 'many'",
+    ),
+    ("an end that is before the begin", {"end": 0}, r"line \d+: end: must be longer than 0"),
     ("events that are no list", {"events": {"do": "kill"}}, r"`events` must be a list"),
 ]
 
@@ -90,6 +96,10 @@ def test_a_scenario_without_a_cluster_and_text_that_is_no_yaml(tmp_path: Path) -
         load(tmp_path / "none.yaml")
 
 
+def test_days_are_times(tmp_path: Path) -> None:
+    assert load(write(tmp_path, cluster=CLUSTER, end="1d")).end_ms == 86_400_000
+
+
 def test_a_plan_and_a_cluster_beside_the_scenario(tmp_path: Path) -> None:
     plan = {
         "version": 1,
@@ -108,9 +118,9 @@ def test_a_plan_and_a_cluster_beside_the_scenario(tmp_path: Path) -> None:
 
 
 WRONG_CLUSTERS = [
-    ({"topics": {}}, "brokers: Field required"),
-    ({"brokers": []}, "brokers: Tuple should have at least 1 item"),
-    ({"brokers": brokers(2) + brokers(1)}, "an id is there twice"),
+    ({"topics": {}}, "brokers: is missing"),
+    ({"brokers": []}, "brokers: expected at least 1, there are 0"),
+    ({"brokers": brokers(2) + brokers(1)}, "broker 1 is there twice"),
     ({"brokers": brokers(1), "topics": {"t": topic([1, 2])}}, r"t-0: no broker \[2\] among brokers 1"),
     ({"brokers": brokers(1), "topics": {"t": topic([1, 1])}}, "names a broker twice"),
     ({"brokers": brokers(2), "topics": {"t": topic([1], isr=[2])}}, r"isr has \[2\], not among replicas \[1\]"),
@@ -146,3 +156,40 @@ def test_any_text_is_a_cluster_or_refused_in_words(text: str) -> None:
 )
 def test_sizes(text: Any, size: float) -> None:
     assert parse_bytes(text) == size
+
+
+WRONG_LINES = [
+    ("brokers: 5", 1, "brokers: expected a list, not 5"),
+    ("brokers: []", 1, "brokers: expected at least 1, there are 0"),
+    ("brokers:\n- {id: 1}\n- {id: x}", 3, "brokers.1.id: expected a whole number, not 'x'"),
+    ("brokers:\n- {id: 1}\n- {id: 1}", 3, "broker 1 is there twice"),
+    (
+        "brokers:\n- {id: 1}\ntopics:\n  t:\n    partitions:\n    - [1]\n    - [1, 7]",
+        7,
+        r"t-1: no broker \[7\] among brokers 1",
+    ),
+    ("brokers:\n- {id: 1}\ntopics:\n  t:\n    partitions: [[1]]\n    confgs: {}", 6, "topics.t.confgs: not known"),
+    ("brokers:\n- {id: 1}\n- {id: 2,\n   link_bytes_per_s: -5}", 4, "link_bytes_per_s: should be greater than 0"),
+    (
+        "brokers:\n- {id: 1}\n- id: 2\n  disk_bytes_per_s: 5\n"
+        "topics: {t: {partitions: [{replicas: [1, 2], in_bytes_per_s: 9}]}}",
+        4,
+        r"broker 2: .* are written by the rates of its partitions, more than its disk holds",
+    ),
+]
+
+
+@pytest.mark.parametrize("is_beside", [True, False], ids=["beside", "inline"])
+@pytest.mark.parametrize(("text", "line", "message"), WRONG_LINES, ids=[row[2] for row in WRONG_LINES])
+def test_what_is_wrong_with_a_cluster_has_a_line(
+    text: str, line: int, message: str, is_beside: bool, tmp_path: Path
+) -> None:
+    path = tmp_path / "s.yaml"
+    if is_beside:
+        (tmp_path / "c.yaml").write_text(text)
+        path.write_text("cluster: c.yaml\n")
+    else:
+        path.write_text("cluster:\n" + "\n".join(f"  {row}" for row in text.splitlines()))
+    where = f"c.yaml, line {line}: " if is_beside else f"s.yaml, line {line + 1}: "
+    with pytest.raises((ScenarioError, ClusterFileError), match=where + ".*" + message):
+        load(path)

@@ -1,0 +1,89 @@
+"""What is wrong with a document that a person wrote, in plain words and with its line. Pure.
+
+Pydantic names the place within the value and speaks of Python's types; a person looks for a line, and writes lists.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import yaml
+from pydantic import ValidationError
+
+Place = tuple[str | int, ...]
+
+#: Kinds of pydantic's whose own text speaks of Python.
+_WORDS: Final = {
+    "extra_forbidden": "not known",
+    "missing": "is missing",
+    "tuple_type": "expected a list",
+    "list_type": "expected a list",
+    "mapping_type": "expected a mapping",
+    "dict_type": "expected a mapping",
+    "model_type": "expected a mapping",
+    "model_attributes_type": "expected a mapping",
+    "string_type": "expected a text",
+    "int_type": "expected a whole number",
+    "int_parsing": "expected a whole number",
+    "int_from_float": "expected a whole number",
+    "float_type": "expected a number",
+    "float_parsing": "expected a number",
+    "bool_type": "expected true or false",
+    "bool_parsing": "expected true or false",
+}
+
+
+class WrongPlace(ValueError):
+    """Raised within a validator: what is wrong, and at which place below the value that is validated."""
+
+    def __init__(self, place: Place, message: str) -> None:
+        super().__init__(message)
+        self.place = place
+
+
+def first_error(error: ValidationError, *, hidden: Sequence[str] = ()) -> tuple[Place, str]:
+    """The place of the first thing that is wrong, and `place: what (n more)`. Parts of the place that are `hidden` are
+    pydantic's, not the document's."""
+    first, *rest = error.errors(include_url=False)
+    wrong = first.get("ctx", {}).get("error")
+    below = wrong.place if isinstance(wrong, WrongPlace) else ()
+    place = tuple(part for part in (*first["loc"], *below) if part not in hidden)
+    more = f" ({len(rest)} more)" if rest else ""
+    return place, f"{'.'.join(map(str, place)) or 'the file'}: {_words(first)}{more}"
+
+
+def _words(detail: Any) -> str:
+    kind, given = detail["type"], detail.get("input")
+    if kind in ("too_short", "tuple_too_short"):
+        return f"expected at least {detail['ctx']['min_length']}, there are {detail['ctx']['actual_length']}"
+    words = _WORDS.get(kind)
+    if words is None:
+        return str(detail["msg"]).removeprefix("Value error, ").removeprefix("Input ")
+    return f"{words}, not {given!r}" if words.startswith("expected") and isinstance(given, (str, int, float)) else words
+
+
+def line_of(text: str, place: Place) -> int | None:
+    """The line, from 1 on, of that place in a YAML text, or of the deepest part of it that is there. Only for messages:
+    the text is parsed once more."""
+    try:
+        node = yaml.compose(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    except (yaml.YAMLError, RecursionError, ValueError):
+        return None
+    line = None if node is None else 1
+    for part in place:
+        found = _step(node, part)
+        if found is None:
+            break
+        line, node = found
+    return line
+
+
+def _step(node: Any, part: str | int) -> tuple[int, Any] | None:
+    if isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            if key.value == str(part):
+                return key.start_mark.line + 1, value
+    if isinstance(node, yaml.SequenceNode) and isinstance(part, int) and part < len(node.value):
+        return node.value[part].start_mark.line + 1, node.value[part]
+    return None
