@@ -34,6 +34,7 @@ from broker_sim.fluid.limits import (
     PeakLink,
     capacities,
 )
+from broker_sim.fluid.losses import Losses
 from controller.wire.types import BrokerId, TopicPartition
 
 #: Copies that arrive within this time of each other arrive together: one solution instead of many.
@@ -47,7 +48,12 @@ class DataPlane:
     """All copies of a rehearsal. `on_change(copy)` is called when one has caught up, and when one has fallen behind."""
 
     def __init__(
-        self, brokers: Iterable[BrokerId], *, on_change: Callable[[Copy], None], fetching: Fetching | None = None
+        self,
+        brokers: Iterable[BrokerId],
+        *,
+        on_change: Callable[[Copy], None],
+        fetching: Fetching | None = None,
+        acks_all: bool = True,
     ) -> None:
         self._index = {broker: n for n, broker in enumerate(brokers)}
         self._limits = {broker: Limits() for broker in self._index}
@@ -69,6 +75,7 @@ class DataPlane:
         self._disk, self._disk_growth = np.zeros((2, len(self._index)))
         self._counted_s = self._loop.time()
         self.peak_link = PeakLink()
+        self.losses = Losses(acks_all=acks_all)
         self.solutions = 0
         self.copied_bytes = 0.0
 
@@ -79,6 +86,7 @@ class DataPlane:
     ) -> Stream:
         """A broker leads the partition from now on; followers that wait for it begin to copy."""
         self.unlead(topic_partition)
+        self.losses.began(topic_partition, end)
         stream = Stream(topic_partition, leader, end, self.now_s, ingress, egress)
         self._streams[topic_partition] = stream
         self._count_clients(stream, +1)
@@ -92,6 +100,7 @@ class DataPlane:
         stream = self._streams.get(topic_partition)
         if stream is None:
             return
+        self.losses.ended(stream, self.now_s)
         for copy in list(stream.copies.values()):
             self._detach(copy)
         del self._streams[topic_partition]
@@ -359,13 +368,14 @@ class DataPlane:
             if excess <= _ROUNDING:
                 break
             excess -= ingress
-            self._fall_behind(copy)
+            self._place(copy, is_caught_up=False)
         return bool(caught_up)
 
-    def _fall_behind(self, copy: Copy) -> None:
+    def _place(self, copy: Copy, *, is_caught_up: bool) -> None:
+        """It has caught up, or has fallen behind."""
         self._remove(copy)
         self._settle(copy)
-        copy.is_caught_up = False
+        copy.is_caught_up = is_caught_up
         self._add(copy)
         self._on_change(copy)
 
@@ -381,11 +391,7 @@ class DataPlane:
         for copy in self._flows.arrived(self.now_s):
             assert copy.stream is not None
             self.note_disk(copy.follower, copy.stream.end(self.now_s) - copy.where(self.now_s))
-            self._remove(copy)
-            self._settle(copy)
-            copy.is_caught_up = True
-            self._add(copy)
-            self._on_change(copy)
+            self._place(copy, is_caught_up=True)
         self._changed()
 
 

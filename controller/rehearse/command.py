@@ -14,8 +14,9 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
 from rich.table import Table
 
 from controller.rehearse import compare, files, sweep
-from controller.rehearse.fail_on import FailOnError, failures, parse_conditions
-from controller.rehearse.outcome import Outcome, clock
+from controller.rehearse.clock import clock
+from controller.rehearse.fail_on import CONDITIONS, FailOnError, failures, parse_conditions
+from controller.rehearse.outcome import Outcome
 from controller.rehearse.page import answer
 from controller.rehearse.run import rehearse
 from controller.rehearse.scenario import Scenario, ScenarioError
@@ -79,7 +80,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--trace-dir", type=Path, metavar="DIR", help="writes the brokers' trace rows there")
     parser.add_argument("--seed", type=int, metavar="N", help="in place of the scenario's")
     parser.add_argument(
-        "--fail-on", metavar="LIST", default="", help="offline, under-min-isr, unclean, never-ends, eta>2h"
+        "--fail-on",
+        metavar="LIST",
+        default="",
+        help=f"{', '.join(CONDITIONS)}, eta>2h",
     )
     parser.add_argument("--json", action="store_true", help="the outcome as one JSON object on standard output")
     return parser
@@ -129,8 +133,13 @@ def _show(outcome: Outcome, out: Path | None, broken: Sequence[str]) -> None:
     console.print(table)
     console.print(
         f"elections {outcome.elections} (unclean {outcome.unclean_elections}), "
-        f"copied {outcome.moved_bytes / 1e9:.2f} GB, refused {outcome.refused_bytes / 1e6:.1f} MB, "
-        f"ends at {clock(outcome.end_ms)}",
+        f"copied {outcome.moved_bytes / 1e9:.2f} GB, ends at {clock(outcome.end_ms)}",
+        markup=False,
+    )
+    console.print(
+        f"records refused {outcome.refused_bytes / 1e6:.1f} MB ({outcome.refused_partitions} partitions), "
+        f"lost {outcome.lost_bytes / 1e6:.1f} MB ({outcome.lost_partitions}), "
+        f"at risk on one replica alone {outcome.at_risk_bytes / 1e6:.1f} MB at most ({outcome.at_risk_partitions})",
         markup=False,
     )
     if out is not None:

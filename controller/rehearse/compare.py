@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from controller.rehearse import files
-from controller.rehearse.outcome import clock
+from controller.rehearse.clock import clock
 
 _REFUSED = 2
 
@@ -67,6 +67,8 @@ def figures(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("fullest link", f"{summary['peak_link']:.0%} at broker {summary['peak_link_broker']}"),
         ("copied", f"{summary['moved_bytes'] / 1e9:,.2f} GB"),
         ("refused", f"{summary['refused_bytes'] / 1e6:,.1f} MB"),
+        ("lost", f"{summary['lost_bytes'] / 1e6:,.1f} MB"),
+        ("at risk, at most", f"{summary['at_risk_bytes'] / 1e6:,.1f} MB"),
         ("elections", f"{summary['elections']} ({summary['unclean_elections']} unclean)"),
         ("warnings", str(len(summary["warnings"]))),
     ]

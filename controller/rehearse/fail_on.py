@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from controller.rehearse.outcome import clock
+from controller.rehearse.clock import clock
 from controller.wire.fault_scenario import parse_time_ms
 
 
@@ -40,12 +40,24 @@ def _refused(summary: Mapping[str, Any]) -> str | None:
     return f"{size / 1e6:.1f} MB of records refused" if size else None
 
 
+def _lost(summary: Mapping[str, Any]) -> str | None:
+    size = summary["lost_bytes"]
+    return f"{size / 1e6:.1f} MB of acknowledged records lost" if size else None
+
+
+def _at_risk(summary: Mapping[str, Any]) -> str | None:
+    size = summary["at_risk_bytes"]
+    return f"{size / 1e6:.1f} MB of records on one replica alone" if size else None
+
+
 CONDITIONS: Final[Mapping[str, Check]] = {
     "offline": _trouble("offline", "offline"),
     "under-min-isr": _trouble("under_min_isr", "under min ISR"),
     "under-replicated": _trouble("under_replicated", "under-replicated"),
     "unclean": _unclean,
     "refused": _refused,
+    "lost": _lost,
+    "at-risk": _at_risk,
     "never-ends": _never_ends,
 }
 

@@ -20,7 +20,7 @@ from controller.rehearse.page import render
 OUTCOME_FILE: Final = "outcome.json"
 PAGE_FILE: Final = "rehearsal.html"
 #: Of the form of `outcome.json`.
-OUTCOME_VERSION: Final = 1
+OUTCOME_VERSION: Final = 2
 
 
 class OutError(ValueError):
@@ -56,7 +56,7 @@ def write(outcome: Outcome, out: Path) -> None:
 
 def tables(outcome: Outcome) -> dict[str, list[dict[str, Any]]]:
     """The rows of each table."""
-    cluster_wide = ("at_ms", "offline", "under_min_isr", "under_replicated", "moving", "left_bytes")
+    cluster_wide = ("at_ms", "offline", "under_min_isr", "under_replicated", "moving", "left_bytes", "at_risk_bytes")
     by_broker = ("link_out", "link_in", "disk", "leader_throttle", "follower_throttle", "used_bytes")
     return {
         "timeline": [{name: getattr(sample, name) for name in cluster_wide} for sample in outcome.samples],

@@ -34,6 +34,8 @@ class Happening:
     at_ms: int
     what: str
     about: int = 0
+    #: brokers go away by it
+    takes_brokers: bool = False
 
 
 class Operator:
@@ -68,8 +70,9 @@ class Operator:
         """Events that are not over. A curve never is and does not count."""
         return [event for event in self._tasks.values() if not isinstance(event, events.Curve)]
 
-    def _say(self, what: str, event: events.AnyEvent | None = None) -> None:
-        happening = Happening(at_ms=self._stage.now_ms(), what=what, about=0 if event is None else event.line)
+    def _say(self, what: str, event: events.AnyEvent | None = None, *, takes_brokers: bool = False) -> None:
+        about = 0 if event is None else event.line
+        happening = Happening(at_ms=self._stage.now_ms(), what=what, about=about, takes_brokers=takes_brokers)
         self.story.append(happening)
         self._on_happening(happening)
 
@@ -118,14 +121,16 @@ class Operator:
 
     async def _kill(self, event: events.Kill) -> None:
         brokers = self._brokers(event)
-        self._say(f"{_names(brokers)} killed", event)
+        who = _names(brokers) if event.rack is None else f"rack {event.rack} ({_names(brokers)})"
+        self._say(f"{who} killed", event, takes_brokers=True)
         for broker in brokers:
             self._stage.kill_broker(broker)
         await self._start_after(brokers, event.for_, event)
 
     async def _stop(self, event: events.Stop) -> None:
         brokers = self._brokers(event)
-        self._say(f"{_names(brokers)} asked to shut down", event)
+        who = _names(brokers) if event.rack is None else f"rack {event.rack} ({_names(brokers)})"
+        self._say(f"{who} asked to shut down", event, takes_brokers=True)
         await asyncio.gather(*(self._stage.stop_broker(broker) for broker in brokers))
         self._say(f"{_names(brokers)} shut down", event)
         await self._start_after(brokers, event.for_, event)
@@ -176,7 +181,7 @@ class Operator:
 
     async def _rolling_restart(self, event: events.RollingRestart) -> None:
         for broker in self._brokers(event):
-            self._say(f"broker {broker} asked to shut down", event)
+            self._say(f"broker {broker} asked to shut down", event, takes_brokers=True)
             await self._stage.stop_broker(broker)
             await asyncio.sleep(event.down / 1000)
             self._bring_back([broker], event)

@@ -11,8 +11,9 @@ from typing import Any, Final
 
 from controller.rehearse.ledger import Trouble, Window
 from controller.rehearse.operator import Happening, Operator
-from controller.rehearse.recorder import Recorder, Sample, stuck
+from controller.rehearse.recorder import Recorder, Sample
 from controller.rehearse.stage import Stage
+from controller.rehearse.warnings import warnings_of
 
 #: What is not modelled, said with every outcome.
 NOT_MODELLED: Final = (
@@ -64,6 +65,11 @@ class Outcome:
     isr_changes: int
     refused_bytes: float
     refused_partitions: int
+    lost_bytes: float
+    lost_partitions: int
+    at_risk_bytes: float
+    at_risk_partitions: int
+    at_risk_ms: int
     peak_link: float
     peak_link_broker: int | None
     peak_link_ms: int
@@ -105,10 +111,15 @@ def outcome_of(stage: Stage, operator: Operator, recorder: Recorder, *, is_over:
         isr_changes=stage.ledger.isr_changes,
         refused_bytes=sum(size for size, _ in refused.values()),
         refused_partitions=len(refused),
+        lost_bytes=sum(stage.plane.losses.lost.values()),
+        lost_partitions=len(stage.plane.losses.lost),
+        at_risk_bytes=stage.risk.most_bytes,
+        at_risk_partitions=len(stage.risk.partitions),
+        at_risk_ms=stage.risk.most_ms,
         peak_link=share,
         peak_link_broker=broker,
         peak_link_ms=at_ms,
-        warnings=tuple(_warnings(stage, operator, recorder, windows, end_ms)),
+        warnings=tuple(warnings_of(stage, operator, recorder, windows, end_ms)),
         story=tuple(operator.story),
         moves=moves,
         samples=tuple(recorder.samples),
@@ -140,62 +151,3 @@ def _most_at_once(windows: Sequence[Window], end_ms: int) -> tuple[int, int]:
         if count > most:
             most, at_ms = count, step_ms
     return most, at_ms
-
-
-def _warnings(
-    stage: Stage, operator: Operator, recorder: Recorder, windows: Sequence[Window], end_ms: int
-) -> list[str]:
-    """The worst first."""
-    found: list[str] = []
-    offline = {w.topic_partition for w in windows if w.trouble is Trouble.OFFLINE}
-    if offline:
-        at_most, at_ms = _most_at_once([w for w in windows if w.trouble is Trouble.OFFLINE], end_ms)
-        found.append(f"{len(offline)} partitions go offline, {at_most} of them at once at {clock(at_ms)}")
-    unclean = sum(change.is_unclean for change in stage.ledger.elections)
-    if unclean:
-        found.append(f"{unclean} unclean elections: what only the old leaders had is lost")
-    found += _throttle_warnings(stage)
-    for broker, at_ms in sorted(recorder.disk_full_ms.items()):
-        found.append(f"broker {broker}: its disks are over their capacity at {clock(at_ms)}")
-    moving = {w.topic_partition: w for w in windows if w.trouble is Trouble.MOVING}
-    under = [w for w in windows if w.trouble is Trouble.UNDER_MIN_ISR]
-    both = {w.topic_partition for w in under if w.topic_partition in moving}
-    if both:
-        found.append(f"{len(both)} partitions are under their min ISR while they move")
-    elif under:
-        found.append(f"{len({w.topic_partition for w in under})} partitions are under their min ISR")
-    flaps = _flaps(windows)
-    if flaps:
-        found.append(f"{flaps} partitions lose and regain in-sync replicas three times or more")
-    found += [f"refused: {reason}" for reason in operator.refused[:5]]
-    return found
-
-
-def _throttle_warnings(stage: Stage) -> list[str]:
-    copies = stuck(stage)
-    if not copies:
-        return []
-    topic_partition, follower = copies[0]
-    copy = next(c for c in stage.plane.behind() if (c.topic_partition, c.follower) == copies[0])
-    limits = stage.plane.limits(follower), stage.plane.limits(copy.leader)
-    throttled = limits[0].follower_throttle is not None or limits[1].leader_throttle is not None
-    why = "the throttle leaves less than producers write" if throttled else "links or disks are full"
-    return [f"never ends: {len(copies)} copies, {topic_partition} to broker {follower} among them: {why}"]
-
-
-def _flaps(windows: Sequence[Window]) -> int:
-    counts: dict[Any, int] = {}
-    for window in windows:
-        if window.trouble is Trouble.UNDER_REPLICATED:
-            counts[window.topic_partition] = counts.get(window.topic_partition, 0) + 1
-    return sum(count >= 3 for count in counts.values())
-
-
-def clock(at_ms: int) -> str:
-    """`16:40`, `1d 02:10`, or `12.3 s` within the first minute: how long after the begin."""
-    if at_ms < 60_000:
-        return f"{at_ms / 1000:.1f} s"
-    minutes, seconds = divmod(round(at_ms / 1000), 60)
-    hours, minutes = divmod(minutes, 60)
-    days, hours = divmod(hours, 24)
-    return (f"{days}d " if days else "") + f"{hours:02}:{minutes:02}:{seconds:02}"

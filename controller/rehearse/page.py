@@ -9,12 +9,17 @@ from collections.abc import Callable, Sequence
 from html import escape
 from typing import Final
 
-from controller.rehearse.outcome import Outcome, clock
+from controller.rehearse.clock import clock
+from controller.rehearse.ledger import Trouble
+from controller.rehearse.outcome import Outcome
 from controller.rehearse.recorder import Sample
+from controller.wire.types import TopicPartition
 
 _WIDTH, _HEIGHT, _LEFT, _BOTTOM = 900, 150, 60, 22
 #: More brokers than this share their lane plots by the worst of them.
 _BROKERS_MAX: Final = 24
+#: Rows of a table of partitions.
+_ROWS_MAX: Final = 20
 
 _STYLE: Final = """
 :root { color-scheme: light dark; --ink: #1b1f24; --soft: #5c6670; --paper: #fff; --line: #d5dbe1; --bad: #c62828;
@@ -45,6 +50,7 @@ def render(outcome: Outcome) -> str:
         _troubles(outcome),
         _plots(outcome),
         _story(outcome),
+        _worst_partitions(outcome),
         _moves(outcome),
         _brokers(outcome),
         _fine_print(outcome),
@@ -125,6 +131,9 @@ def _plots(outcome: Outcome) -> str:
     if any(sample.left_bytes for sample in outcome.samples):
         left = [("GB to copy", "var(--one)", lambda s: s.left_bytes / 1e9)]
         plots.append(_plot("Bytes left to copy, GB", outcome, left))
+    if outcome.at_risk_bytes:
+        risk = [("MB on one replica alone", "var(--bad)", lambda s: s.at_risk_bytes / 1e6)]
+        plots.append(_plot("Records at risk, MB: one replica alone has them", outcome, risk))
     for title, name in (
         ("Fullest link, out, %", "link_out"),
         ("Fullest link, in, %", "link_in"),
@@ -194,10 +203,32 @@ def _story(outcome: Outcome) -> str:
     return f"<h2>Story</h2><ul>{rows}</ul>" + (f"<p>and {more:,} lines more</p>" if more > 0 else "")
 
 
+def _worst_partitions(outcome: Outcome) -> str:
+    """Those that were offline or under their min ISR, the longest in sum first."""
+    sums: dict[tuple[str, TopicPartition], list[int]] = {}
+    for window in outcome.windows:
+        if window.trouble in (Trouble.OFFLINE, Trouble.UNDER_MIN_ISR):
+            row = sums.setdefault((window.trouble.value, window.topic_partition), [])
+            row.append((outcome.end_ms if window.to_ms is None else window.to_ms) - window.from_ms)
+    if not sums:
+        return ""
+    order = sorted(sums, key=lambda key: (-sum(sums[key]), key))
+    rows = [
+        (str(tp), trouble.replace("_", " "), str(len(sums[trouble, tp])), clock(sum(sums[trouble, tp])))
+        for trouble, tp in order[:_ROWS_MAX]
+    ]
+    more = f": the longest {_ROWS_MAX} of {len(order):,}" if len(order) > _ROWS_MAX else ""
+    return f"<h2>Partitions that could not be written or read{more}</h2>" + _table(
+        ("partition", "is", "times", "in sum"), rows
+    )
+
+
 def _moves(outcome: Outcome) -> str:
     if not outcome.moves:
         return ""
-    slow = sorted(outcome.moves, key=lambda m: -((outcome.end_ms if m.to_ms is None else m.to_ms) - m.from_ms))[:20]
+    slow = sorted(outcome.moves, key=lambda m: -((outcome.end_ms if m.to_ms is None else m.to_ms) - m.from_ms))[
+        :_ROWS_MAX
+    ]
     rows = [
         (
             f"{m.topic}-{m.partition}",
@@ -205,7 +236,7 @@ def _moves(outcome: Outcome) -> str:
             "not within the rehearsal" if m.to_ms is None else clock(m.to_ms),
             clock((outcome.end_ms if m.to_ms is None else m.to_ms) - m.from_ms),
         )
-        for m in slow
+        for m in slow[:_ROWS_MAX]
     ]
     heads = ("partition", "begins", "complete", "takes")
     return f"<h2>Moves: {len(outcome.moves):,}, the longest first</h2>" + _table(heads, rows)

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any, Final
 
-from controller.rehearse.outcome import clock
+from controller.rehearse.clock import clock
 from controller.rehearse.scenario import AddBroker, Reassign, Scenario, ScenarioError, targets_of
 
 #: Throttles that are tried lie so far apart, and over so many steps below what the narrowest link lets through.

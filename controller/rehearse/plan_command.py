@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from controller.rehearse.outcome import clock
+from controller.rehearse.clock import clock
 from controller.rehearse.plan import (
     Setting,
     Try,

@@ -31,6 +31,7 @@ class Sample:
     under_replicated: int
     moving: int
     left_bytes: float
+    at_risk_bytes: float
     link_out: Mapping[BrokerId, float | None]
     link_in: Mapping[BrokerId, float | None]
     disk: Mapping[BrokerId, float | None]
@@ -88,6 +89,7 @@ class Recorder:
             under_replicated=counts[Trouble.UNDER_REPLICATED],
             moving=counts[Trouble.MOVING],
             left_bytes=stage.plane.left_bytes(),
+            at_risk_bytes=stage.risk.look(now_ms),
             link_out={b: _share(use[b]["out"], limits[b].link) for b in use},
             link_in={b: _share(use[b]["in"], limits[b].link) for b in use},
             disk={b: _share(use[b]["disk"], limits[b].disk) for b in use},

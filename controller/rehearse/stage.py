@@ -26,6 +26,7 @@ from controller.node import config as controller_config
 from controller.node.process import Controller, Identity
 from controller.node.process import World as ControllerWorld
 from controller.rehearse.ledger import Ledger
+from controller.rehearse.risk import Risk
 from controller.rehearse.scenario import AddBroker, Scenario
 from controller.rules.configs.listeners import NodeListener
 from controller.wire.protocol import ApiKey, ProtocolError
@@ -70,10 +71,11 @@ class Stage:
         self.racks: dict[BrokerId, str | None] = {BrokerId(b.id): b.rack for b in shape.brokers}
         self.properties = self._properties()
         fetching = Fetching.of(self.properties, batch_bytes=scenario.batch_bytes)
-        self.plane = DataPlane(ids, on_change=self._copy_changed, fetching=fetching)
+        self.plane = DataPlane(ids, on_change=self._copy_changed, fetching=fetching, acks_all=scenario.acks == "all")
         self.clients = Clients(lambda: self.plane.now_s, self._rates_changed)
         self.brokers: dict[BrokerId, FluidBroker] = {}
         self.disks: dict[BrokerId, dict[TopicPartition, float]] = {broker: {} for broker in ids}
+        self.risk = Risk(self.plane, self.disks)
         self.controllers: dict[int, Controller] = {}
         self.machine_limits: dict[BrokerId, Limits] = {}
         self._decoder = MetadataDecoder()
@@ -150,6 +152,7 @@ class Stage:
             self._put(TopicPartitionStateZNode.path(topic_partition), TopicPartitionStateZNode.encode(state))
             self.ledger.assigned(topic_partition, assignments[number], 0)
             self.ledger.decided(topic_partition, state, 0)
+            self.risk.decided(topic_partition, state, assignments[number])
 
     def _put(self, path: str, data: bytes | None) -> None:
         """Before anything watches. One that exists is there already."""
@@ -169,6 +172,7 @@ class Stage:
         self._began_ms = self.world.clock.now_ms()
         self.clients.begin()
         self.ledger.begin()
+        self.risk.begin()
         self.plane.peak_link = PeakLink()
         self.began_s = self.plane.now_s
 
@@ -362,6 +366,7 @@ class Stage:
         state = TopicPartitionStateZNode.decode(znode.payload, znode.version)
         if state is not None:
             self.ledger.decided(topic_partition, state, self.now_ms())
+            self.risk.decided(topic_partition, state, self.ledger.partition(topic_partition)[1])
 
     def _copy_changed(self, copy: Copy) -> None:
         leader = self.brokers.get(copy.leader)

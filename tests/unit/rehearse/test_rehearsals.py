@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from controller.rehearse.clock import clock
 from controller.rehearse.recorder import Recorder, Sample
 from tests.worlds.rehearsals import GB, brokers, play, topic
 
@@ -77,8 +78,40 @@ def test_a_rack_that_holds_all_replicas_takes_them_offline(tmp_path: Path) -> No
         events=[{"do": "kill", "at": 5, "rack": "a", "for": 60}],
     )
     assert outcome.troubles["offline"].partitions == 1
-    assert outcome.warnings[0].startswith("1 partitions go offline, 1 of them at once")
+    (offline,) = [w for w in outcome.windows if w.trouble.value == "offline"]
+    assert offline.to_ms is not None
+    assert outcome.warnings[0] == (
+        f"rack a (brokers 1, 2) killed at 5.0 s: 1 partition offline, the longest for "
+        f"{clock(offline.to_ms - offline.from_ms)}: t-0"
+    )
     assert outcome.is_over
+
+
+def test_what_one_replica_alone_has_is_at_risk_and_what_its_rival_lacks_is_lost(tmp_path: Path) -> None:
+    """Broker 2 dies at 10 s and comes back when 1, which went on alone until 100 s, is gone for ever."""
+    cluster = {
+        "brokers": brokers(3),
+        "topics": {
+            "t": topic([1, 2], bytes=1000, in_bytes_per_s=100.0, configs={"unclean.leader.election.enable": "true"})
+        },
+    }
+    events = [
+        {"do": "kill", "at": 10, "broker": 2},
+        {"do": "kill", "at": 100, "broker": 1},
+        {"do": "start", "at": 130, "broker": 2},
+    ]
+    settings = {"zookeeper.session.timeout.ms": 6000, **QUIET}
+    outcome = play(tmp_path, cluster=cluster, settings=settings, events=events, end="3m")
+    refused = 100 * 8  # until the session of 2 ends, the leader cannot know; from then on it goes on alone
+    assert outcome.unclean_elections == 1
+    assert outcome.at_risk_bytes == pytest.approx(100 * 90, abs=200), "from the death of 2 to that of 1"
+    assert (outcome.at_risk_partitions, outcome.lost_partitions) == (1, 1)
+    assert outcome.lost_bytes == pytest.approx(100 * 90, abs=refused)
+    assert any("acknowledged records of 1 partition are lost: t-0" in warning for warning in outcome.warnings)
+    assert any("at risk at" in warning and "t-0" in warning for warning in outcome.warnings)
+    clean = play(tmp_path, cluster=cluster, settings=settings, events=events[:1], end="3m")
+    assert (clean.lost_bytes, clean.unclean_elections) == (0.0, 0)
+    assert clean.at_risk_bytes == pytest.approx(100 * 170, abs=200), "to the end"
 
 
 def test_min_isr_refuses_writes_only_of_producers_that_ask_for_it(tmp_path: Path) -> None:

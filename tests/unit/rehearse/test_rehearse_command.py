@@ -21,7 +21,7 @@ def test_a_rehearsal_and_what_it_writes(tmp_path: Path, capsys: pytest.CaptureFi
     path, out = write(tmp_path, cluster=CLUSTER, events=RACK_LOSS), tmp_path / "out"
     assert main([str(path), "--out", str(out), "--fail-on", "offline,eta>1h"]) == 1
     printed = capsys.readouterr().out
-    assert "warning: 1 partitions go offline" in printed
+    assert "killed at 5.0 s: 1 partition offline, the longest for" in printed
     assert "failed: 1 partitions offline" in printed
     summary = json.loads((out / "outcome.json").read_text())
     assert summary["troubles"]["offline"]["partitions"] == 1
@@ -29,7 +29,7 @@ def test_a_rehearsal_and_what_it_writes(tmp_path: Path, capsys: pytest.CaptureFi
     assert {"topic": "t", "partition": 0, "kind": "offline"}.items() <= windows[0].items()
     assert pq.read_table(out / "timeline.parquet").num_rows == len(set(pq.read_table(out / "brokers.parquet")["at_ms"]))
     page = (out / "rehearsal.html").read_text()
-    assert page.index("1 partitions go offline") < page.index("Time line")
+    assert page.index("1 partition offline") < page.index("Time line")
     assert "<script" not in page and "http" not in page.replace("http-equiv", "")
 
 
