@@ -26,6 +26,8 @@ def test_the_report_of_the_demo_agrees_with_the_demo(tmp_path: Path) -> None:
     assert first.startswith("Broker 3 was gone from"), "the first finding says who, when and whom it hit"
     leaders = re.search(r"broker 3 by SIGKILL: (\d+) leaders moved", told)
     assert leaders is not None and f"{leaders[1]} partitions that it led were without a leader" in first
+    assert "Somebody did this: " in first and "`kill broker 3`" in first, "and who did it"
+    assert any("somebody did something" in text and "`kwob topics --create --topic orders" in text for text in findings)
     moved = re.search(r"payments: (\d+) of 12 partitions moved.*?, ([\d.]+) MB copied", told)
     (move,) = (text for text in findings if "finished; the longest took" in text)
     copied = re.search(r"([\d.]+) MB were copied", move)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from broker_sim.replay.diagnosis_limits import BUCKETS
+from broker_sim.replay.what_if.limits import in_words
 
 Row = Mapping[str, Any]
 
@@ -258,7 +259,7 @@ def what_if_charts(rows: Sequence[Row]) -> list[dict[str, Any]]:
                 "is_rate": measures is RATE_MEASURES,
                 "smallest_rate": recorded.get("smallest_rate"),
                 "curves": [_curve(name, words, changed, recorded) for name, words in measures.items()],
-                "limits": sorted({limit for row in changed for limit in row.get("limits") or ()}),
+                "limits": in_words(limit for row in changed for limit in row.get("limits") or ()),
             }
         )
     return charts

@@ -25,6 +25,7 @@ from broker_sim.replay.finding import Finding, Where, count, seconds, size
 from broker_sim.replay.report import figures, out_of_sync
 from broker_sim.replay.report.figures import Span, Strip
 from broker_sim.replay.tables import dataset, read_rows, worst_rows
+from broker_sim.replay.what_if.limits import in_words
 
 #: Rows of history, and of windows, that are read at most.
 DRAWN_ROWS_MAX: Final = 20_000
@@ -169,6 +170,7 @@ def _environment() -> Environment:
         percent=lambda share: f"{100 * share:.0f} %",
         joined=lambda ids: ", ".join(map(str, ids or ())),
         cell=_cell,
+        in_words=in_words,
     )
     environment.globals["asset"] = _asset
     return environment

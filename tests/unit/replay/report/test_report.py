@@ -17,6 +17,7 @@ from broker_sim.replay.findings import find
 from broker_sim.replay.report import figures
 from broker_sim.replay.report.figures import Span
 from broker_sim.replay.report.page import write_report
+from broker_sim.replay.what_if.limits import WORDS, in_words
 from tests.unit.replay.report import made_up
 
 #: 100,000 partitions in the data must not show in the size.
@@ -313,3 +314,15 @@ def luminance(colour: str) -> float:
     parts = [int(digits[at : at + 2], 16) / 255 for at in (0, 2, 4)]
     linear = [c / 12.92 if c <= 0.03928 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def test_limits_of_what_if_are_in_words(page: Path) -> None:
+    text = page.read_text()
+    assert "throttle_active" not in text and text.count("a throttle held up replicas that were out") >= 2
+
+
+def test_each_limit_that_the_page_of_what_if_explains_has_words() -> None:
+    docs = Path(__file__).parents[4] / "docs/replay-what-if.md"
+    rows = docs.read_text().partition("| limit | meaning |")[2].partition("\n\n")[0]
+    assert re.findall(r"^\| `(\w+)` \|", rows, re.M) == list(WORDS)
+    assert in_words(["later", "overshoot", "no_fetches"]) == [WORDS["no_fetches"], WORDS["overshoot"], "later"]
