@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from controller.local.cluster_file import is_running, read_cluster
 
 pytestmark = pytest.mark.zk
+
+
+def active(data: Path) -> int | None:
+    """Who is in office, by `kwob status`."""
+    argv = [sys.executable, "-m", "controller.cli", "status", "--json", "--data", str(data)]
+    rows = json.loads(subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False).stdout)
+    return next((row["id"] for row in rows["controllers"] if row["active"]), None)
 
 
 def test_it_comes_up_at_once_after_it_was_killed(start_up: Callable[..., Any], tmp_path: Path) -> None:
@@ -92,3 +103,57 @@ def test_what_was_killed_is_told_and_started_by_hand(start_up: Callable[..., Any
     assert kwob("fault", "list") == "no fault is in force\n"
     assert "problem" not in kwob("status")
     assert (data / "broker-1" / "data-2" / "meta.properties").exists()
+
+
+def test_topics_are_created_while_the_active_controller_is_killed(start_up: Callable[..., Any], tmp_path: Path) -> None:
+    """By an unmodified client, which knows brokers alone: they find the next controller within its time-out."""
+    data = tmp_path / "data"
+    up = start_up(data, "--controllers", "2", "--override", "zookeeper.session.timeout.ms=2000")
+    up.wait_for("ready;")
+    row = read_cluster(data)
+    admin = AdminClient({"bootstrap.servers": row.bootstrap, "log_level": 0})
+    before, enough = active(data), threading.Event()
+    made: list[str] = []
+    twice: list[str] = []
+    refused: dict[str, str] = {}
+
+    def create() -> None:
+        while not enough.is_set() and not refused:
+            name = f"t{len(made)}"
+            (outcome,) = admin.create_topics([NewTopic(name, 1, 2)], request_timeout=40).values()
+            try:
+                outcome.result(50)
+            except KafkaException as error:
+                # The killed one may have made it before it could say so; then it is asked for a second time.
+                if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS or twice:
+                    refused[name] = str(error)
+                twice.append(name)
+            made.append(name)
+
+    def until(holds: Callable[[], bool]) -> None:
+        limit = time.monotonic() + 60
+        while not holds():
+            assert time.monotonic() < limit and not refused, refused
+            creating.join(0.02)
+
+    creating = threading.Thread(target=create)
+    creating.start()
+    try:
+        until(lambda: len(made) >= 3)
+        argv = [sys.executable, "-m", "controller.cli", "controller", "kill", "active", "--data", str(data)]
+        killed = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+        assert killed.stdout == f"controller {before} killed\n"
+        until(lambda: active(data) not in (before, None))
+        then = len(made)
+        until(lambda: len(made) >= then + 3)
+    finally:
+        enough.set()
+        creating.join(60)
+    assert refused == {}
+    until(
+        lambda: set(made) <= set(admin.list_topics(timeout=10).topics)
+    )  # the last one is told to each broker by itself
+    found = admin.list_topics(timeout=10)
+    assert set(found.brokers) == {1, 2}, "no client sees a controller"
+    assert all(set(found.topics[name].partitions[0].replicas) == {1, 2} for name in made)
+    assert up.interrupt() == 0
