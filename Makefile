@@ -11,8 +11,13 @@ WORKERS :=
 MINUTES := 10
 SEED = $(shell date +%s)
 
+# make fuzz: how many examples of each test, and which tests.
+EXAMPLES := 1000
+FUZZES := tests/unit/core/test_fuzz.py tests/unit/broker/test_fuzz.py tests/unit/node/test_fuzz.py \
+	tests/unit/node/test_damaged_znodes.py tests/sim/test_znode_damage.py
+
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-docker test-wheel test-kafka test-conformance sim lint format lock image docs defects bench bench-broker bench-replay clean
+.PHONY: help setup demo test test-docker test-wheel test-kafka test-conformance sim fuzz lint format lock image docs defects bench bench-broker bench-replay clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -25,6 +30,9 @@ demo: setup  ## run a cluster, break it, heal it, replay its trace; ARGS="--out 
 
 test: setup  ## all tests that need neither Docker nor a real Kafka; ARGS="-k word" WORKERS=3
 	@$(PY) -m pytest -n $(or $(WORKERS),$(if $(ARGS),0,$(shell expr $(CORES) + 1))) --maxprocesses=4 $(ARGS)
+
+fuzz: setup  ## many fresh examples of damaged znodes and requests; EXAMPLES=20000 ARGS=tests/unit/core/test_fuzz.py
+	@KWOB_FUZZ_EXAMPLES=$(EXAMPLES) $(PY) -m pytest -m slow -k for_long $(or $(ARGS),$(FUZZES))
 
 test-kafka: setup  ## the suites beside a real Kafka (needs java, mvn and ../shared/tools/real-kafka or KWOB_REAL_KAFKA)
 	@$(PY) -m pytest -m kafka -rs $(ARGS)

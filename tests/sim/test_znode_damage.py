@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from controller.world.simulated.world import World, run_world
@@ -29,11 +29,12 @@ from tests.sim.damaged import (
     is_believable,
 )
 from tests.worlds.damage import LISTS, OFFICE, Damage, damages
+from tests.worlds.fuzz import few, many, takes_long
 
 pytestmark = pytest.mark.sim
 
-FEW = settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
-MANY = settings(max_examples=1_000, deadline=None, suppress_health_check=list(HealthCheck))
+FEW = few(10)
+MANY = many(1_000)
 PATHS = st.sampled_from(sorted({*PRESENT, *ABSENT}))
 #: Virtual seconds for which the damage lasts.
 LASTS = st.sampled_from([1, 10, 60])
@@ -101,7 +102,7 @@ def test_znodes(path: str, stirs: list[str], lasts_s: int, seed: int, data: Any)
     play(path, stirs, lasts_s, seed, data)
 
 
-@pytest.mark.slow
+@takes_long
 @MANY
 @given(PATHS, STIR_LISTS, LASTS, st.integers(0, 999), st.data())
 def test_znodes_for_long(path: str, stirs: list[str], lasts_s: int, seed: int, data: Any) -> None:

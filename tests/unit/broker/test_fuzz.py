@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
@@ -35,14 +35,15 @@ from controller.wire.znodes import (
     TopicPartitionStateZNode,
     TopicZNode,
 )
+from tests.worlds.fuzz import few, many, takes_long
 from tests.worlds.requests import requests
 
 TP = TopicPartition("t", 0)
 BOTH = (BrokerId(1), BrokerId(2))
 #: of the state znode after its repair
 VERSION = 5
-FEW = settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
-MANY = settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+FEW = few(12)
+MANY = many(300)
 
 #: What may be read at any time: path and a content that is right.
 ZNODES: dict[str, bytes] = {
@@ -222,7 +223,7 @@ def test_znodes(in_memory: Any) -> None:
     check_znodes(in_memory, FEW)
 
 
-@pytest.mark.slow
+@takes_long
 def test_znodes_for_long(in_memory: Any) -> None:
     check_znodes(in_memory, MANY)
 
@@ -330,7 +331,7 @@ def test_fields(in_memory: Any, api_key: ApiKey) -> None:
     check_fields(in_memory, api_key, FEW)
 
 
-@pytest.mark.slow
+@takes_long
 @pytest.mark.parametrize("api_key", VERSIONS, ids=lambda key: key.name)
 def test_fields_for_long(in_memory: Any, api_key: ApiKey) -> None:
     check_fields(in_memory, api_key, MANY)
@@ -368,6 +369,6 @@ def test_requests_of_clients(in_memory: Any) -> None:
     check_requests(in_memory, FEW)
 
 
-@pytest.mark.slow
+@takes_long
 def test_requests_of_clients_for_long(in_memory: Any) -> None:
     check_requests(in_memory, MANY)

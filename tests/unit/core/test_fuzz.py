@@ -11,15 +11,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.worlds.damage import DAMAGES, Damage, Damaged
 from tests.worlds.data import SCENES
+from tests.worlds.fuzz import few, many, takes_long
 
-FEW = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
-MANY = settings(max_examples=8_000, deadline=None, suppress_health_check=list(HealthCheck))
+FEW = few(60)
+MANY = many(8_000)
 
 #: what is done, in this order: mostly one thing, and where it is several they are cut together
 SCRIPTS = st.lists(st.sampled_from(sorted(SCENES)), min_size=1, max_size=3, unique=True)
@@ -51,6 +51,6 @@ def test_znodes_at_any_step() -> None:
     check(FEW)()
 
 
-@pytest.mark.slow
+@takes_long
 def test_znodes_at_any_step_for_long() -> None:
     check(MANY)()

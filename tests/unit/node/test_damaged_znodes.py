@@ -15,8 +15,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from controller.node.process import IdTaken
@@ -26,11 +25,12 @@ from controller.wire.types import BrokerId, TopicPartition
 from controller.wire.zk_operations import Create, Delete, SetData, ZkUnreachable
 from controller.wire.znodes import ConfigChangesZNode, ConfigEntityZNode, ProducerIdBlockZNode, ZnodeError
 from tests.worlds.damage import OFFICE, Damage, damages
+from tests.worlds.fuzz import few, many, takes_long
 from tests.worlds.node import HOST
 
 Play = Callable[..., list[Any]]
-FEW = settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
-MANY = settings(max_examples=4_000, deadline=None, suppress_health_check=list(HealthCheck))
+FEW = few(40)
+MANY = many(4_000)
 UNCLEAN = "unclean.leader.election.enable"
 ON, OFF = ConfigEntityZNode.encode({UNCLEAN: "true"}), ConfigEntityZNode.encode({UNCLEAN: "false"})
 U = TopicPartition("u", 0)
@@ -257,6 +257,6 @@ def test_znodes_of_the_shell_at_any_step(play: Play) -> None:
     check(play, FEW)
 
 
-@pytest.mark.slow
+@takes_long
 def test_znodes_of_the_shell_at_any_step_for_long(play: Play) -> None:
     check(play, MANY)

@@ -10,8 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from controller.node.requests.table import APIS
@@ -21,11 +20,12 @@ from controller.wire.protocol import ApiKey
 from controller.wire.types import BrokerId, ReplicaAssignment
 from controller.wire.zk_operations import Create
 from controller.wire.znodes import TopicAssignment, TopicZNode
+from tests.worlds.fuzz import few, many, takes_long
 from tests.worlds.requests import requests
 
 Play = Callable[..., list[Any]]
-FEW = settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
-MANY = settings(max_examples=3_000, deadline=None, suppress_health_check=list(HealthCheck))
+FEW = few(10)
+MANY = many(3_000)
 #: What may be said of the topic `t` so that it is not what it was.
 ALTERED = (ApiKey.DELETE_TOPICS, ApiKey.CREATE_PARTITIONS, ApiKey.ALTER_PARTITION_REASSIGNMENTS)
 TOPIC = TopicAssignment(partitions={0: ReplicaAssignment(replicas=(BrokerId(1), BrokerId(2)))})
@@ -67,6 +67,6 @@ def test_every_field_of_every_request(play: Play) -> None:
     check(play, FEW)
 
 
-@pytest.mark.slow
+@takes_long
 def test_every_field_of_every_request_for_long(play: Play) -> None:
     check(play, MANY)
