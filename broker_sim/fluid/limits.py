@@ -15,6 +15,7 @@ from controller.wire.types import BrokerId
 UNLIMITED: Final = float("inf")
 #: The limits of one broker, in the order of their places; broker n's are from `n * KINDS` on.
 OUT, IN, DISK, LEADER_THROTTLE, FOLLOWER_THROTTLE, KINDS = range(6)
+NAMES: Final = ("out", "in", "disk", "leader_throttle", "follower_throttle")
 
 
 #: How long a link must be full to count, seconds.

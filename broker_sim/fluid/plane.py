@@ -28,6 +28,7 @@ from broker_sim.fluid.limits import (
     IN,
     KINDS,
     LEADER_THROTTLE,
+    NAMES,
     OUT,
     UNLIMITED,
     Limits,
@@ -35,13 +36,9 @@ from broker_sim.fluid.limits import (
     capacities,
 )
 from broker_sim.fluid.losses import Losses
+from broker_sim.fluid.retention import Retention
+from broker_sim.fluid.settings import STALE_S, TOGETHER_S
 from controller.wire.types import BrokerId, TopicPartition
-
-#: Copies that arrive within this time of each other arrive together: one solution instead of many.
-TOGETHER_S: Final = 0.001
-#: How long rates may be those of before: what follows from an arrival (an ISR, a role, a replica that goes) takes about
-#: as long, and is solved with it.
-STALE_S: Final = 0.02
 
 
 class DataPlane:
@@ -76,6 +73,7 @@ class DataPlane:
         self._counted_s = self._loop.time()
         self.peak_link = PeakLink()
         self.losses = Losses(acks_all=acks_all)
+        self.retention = Retention(lambda broker, size: self.note_disk(broker, -size))
         self.solutions = 0
         self.copied_bytes = 0.0
 
@@ -120,12 +118,19 @@ class DataPlane:
         self._detach(copy)
         return copy.position
 
+    def check_retention(self) -> None:
+        """As brokers do every `log.retention.check.interval.ms`."""
+        for copy in self.retention.check(self._streams.values(), self.now_s):
+            self.unfollow(copy)
+            self.follow(copy)
+
     def _attach(self, copy: Copy) -> None:
         """Where its leader leads. What it has beyond the leader's end it gives up (KIP-101)."""
         stream = self._streams.get(copy.topic_partition)
         if stream is None or stream.leader != copy.leader or copy.stream is stream:
             return
         end = stream.end(self.now_s)
+        self.retention.attach(copy, stream.leader)
         self.note_disk(copy.follower, min(0.0, end - copy.position))
         copy.stream, copy.position, copy.at_s, copy.rate = stream, min(copy.position, end), self.now_s, 0.0
         copy.is_caught_up = copy.is_fetching and copy.position >= end - ARRIVED_BYTES
@@ -226,11 +231,8 @@ class DataPlane:
     def use(self) -> dict[BrokerId, dict[str, float]]:
         """Bytes per second that pass each broker's limits now: `out`, `in`, `disk`, and both throttles."""
         self._solve_if_dirty()
-        names = ("out", "in", "disk", "leader_throttle", "follower_throttle")
-        return {
-            broker: dict(zip(names, self._use[n * KINDS : (n + 1) * KINDS].tolist(), strict=True))
-            for broker, n in self._index.items()
-        }
+        rows = self._use.reshape(-1, KINDS).tolist()
+        return {broker: dict(zip(NAMES, rows[n], strict=True)) for broker, n in self._index.items()}
 
     def note_disk(self, broker: BrokerId, size: float) -> None:
         """So many bytes more are on a broker's disks, or less, but for what flows there."""
@@ -395,5 +397,4 @@ class DataPlane:
         self._changed()
 
 
-#: Bytes per second that sums of floats may be off.
-_ROUNDING: Final = 1.0
+_ROUNDING: Final = 1.0  # bytes per second that sums of floats may be off

@@ -203,7 +203,7 @@ class FluidReplicas:
             )
         if entry.delete_partition:
             size = self._disk.pop(topic_partition, 0.0) if replica is None else replica.end_bytes
-            self._plane.note_disk(self.broker_id, -size)
+            self._plane.note_disk(self.broker_id, self._plane.retention.forget(topic_partition, self.broker_id) - size)
             self._replicas.pop(topic_partition, None)
             self._disk.pop(topic_partition, None)
         return ErrorCode.NONE

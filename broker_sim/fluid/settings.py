@@ -4,12 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
 
 from controller.wire.types import TopicPartition
 
 
 def _never(_: TopicPartition) -> bool:
     return False
+
+
+#: Copies that arrive within this time of each other arrive together: one solution instead of many.
+TOGETHER_S: Final = 0.001
+#: How long rates may be those of before: what follows from an arrival (an ISR, a role, a replica that goes) takes about
+#: as long, and is solved with it.
+STALE_S: Final = 0.02
 
 
 @dataclass(slots=True, kw_only=True)

@@ -19,7 +19,7 @@ from controller.rehearse.warnings import warnings_of
 NOT_MODELLED: Final = (
     "page cache and request queues: a copy runs at the pace of links, disks and throttles",
     "clients' retries and batches: what they could not write is counted as refused, not written later",
-    "retention and compaction: logs only grow, and copies copy what a log has",
+    "compaction: what is compacted grows, and copies copy what a log has; retention deletes whole bytes, not segments",
 )
 RULES: Final = {
     "zookeeper": "ZooKeeper mode: ISRs are written to ZooKeeper, a dead broker is noticed when its session ends",

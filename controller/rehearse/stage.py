@@ -20,6 +20,8 @@ from broker_sim.fluid.copies import Copy
 from broker_sim.fluid.fetching import Fetching
 from broker_sim.fluid.limits import UNLIMITED, Limits, PeakLink
 from broker_sim.fluid.plane import DataPlane
+from broker_sim.fluid.retention import CHECK_S as RETENTION_CHECK_S
+from broker_sim.fluid.retention import limit_bytes
 from broker_sim.metadata_decoding import MetadataDecoder
 from broker_sim.registration import RegistrationRefused
 from controller.node import config as controller_config
@@ -98,7 +100,7 @@ class Stage:
         for path in dict.fromkeys(prefix for standard in PERSISTENT_PATHS for prefix in _prefixes(standard)):
             self._put(path, None)
         for name, topic in self.scenario.cluster.topics.items():
-            self._load_topic(name, topic.partitions)
+            self._load_topic(name, topic.partitions, topic.configs)
             if topic.configs:
                 self._put(ConfigEntityZNode.topic(name), ConfigEntityZNode.encode(topic.configs))
         for broker in self.scenario.cluster.brokers:
@@ -119,7 +121,7 @@ class Stage:
         self.machine_limits[broker] = machine
         self.plane.set_limits(broker, machine)
 
-    def _load_topic(self, name: str, partitions: Sequence[Any]) -> None:
+    def _load_topic(self, name: str, partitions: Sequence[Any], configs: Mapping[str, str]) -> None:
         assignments: dict[int, ReplicaAssignment] = {}
         for number, shape in enumerate(partitions):
             assignments[number] = (
@@ -137,6 +139,9 @@ class Stage:
                 size = float(shape.bytes) if in_sync else 0.0
                 self.disks[BrokerId(replica)][topic_partition] = size
                 self.plane.note_disk(BrokerId(replica), size)
+            self.plane.retention.limits[topic_partition] = limit_bytes(
+                configs, self.properties, size=float(shape.bytes), in_bytes_per_s=shape.in_bytes_per_s
+            )
             self.clients.expect(
                 topic_partition, in_bytes_per_s=shape.in_bytes_per_s, out_bytes_per_s=shape.out_bytes_per_s
             )
@@ -175,6 +180,11 @@ class Stage:
         self.risk.begin()
         self.plane.peak_link = PeakLink()
         self.began_s = self.plane.now_s
+        self._check_retention()
+
+    def _check_retention(self) -> None:
+        self.plane.check_retention()
+        asyncio.get_running_loop().call_later(RETENTION_CHECK_S, self._check_retention)
 
     async def until(self, condition: Callable[[], bool], what: str) -> None:
         """Waits for something that the start needs."""

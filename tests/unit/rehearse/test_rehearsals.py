@@ -7,7 +7,10 @@ from pathlib import Path
 import pytest
 
 from controller.rehearse.clock import clock
+from controller.rehearse.outcome import Outcome
 from controller.rehearse.recorder import Recorder, Sample
+from controller.wire.fault_scenario import parse_time_ms
+from controller.wire.types import BrokerId
 from tests.worlds.rehearsals import GB, brokers, play, topic
 
 QUIET = {"auto.leader.rebalance.enable": False}
@@ -259,3 +262,43 @@ def test_disks_are_as_full_as_a_recount_says(tmp_path: Path, monkeypatch: pytest
         end="5m",
     )
     assert looks > 200 and off == []
+
+
+def used(outcome: Outcome, broker: int, at_ms: int) -> float:
+    """Bytes on a broker's disks at that time."""
+    return next(s.used_bytes[BrokerId(broker)] for s in outcome.samples if s.at_ms >= at_ms)
+
+
+def test_logs_grow_to_what_retention_keeps_and_a_move_copies_only_that(tmp_path: Path) -> None:
+    """100 bytes a second, an hour of them kept; broker 3 was away for two hours, broker 4 gets a copy of its own."""
+    outcome = play(
+        tmp_path,
+        cluster={
+            "brokers": brokers(4),
+            "topics": {"t": topic([1, 3], bytes=1000, in_bytes_per_s=100.0, configs={"retention.ms": "3600000"})},
+        },
+        settings=QUIET,
+        events=[
+            {"do": "kill", "at": "2h", "broker": 3, "for": "2h"},
+            {"do": "reassign", "at": "5h", "partitions": [move("t", 0, 1, 4)]},
+        ],
+        end="6h",
+    )
+    kept, check = 360_000, 100 * 301  # what is written between two checks is there until the next one
+    for broker, at in ((1, "90m"), (3, "90m"), (1, "3h"), (1, "5h"), (3, "270m"), (1, "359m"), (4, "359m")):
+        assert kept <= used(outcome, broker, parse_time_ms(at)) <= kept + check, (broker, at)
+    assert used(outcome, 3, parse_time_ms("359m")) == pytest.approx(0, abs=1), "its replica is deleted"
+    assert used(outcome, 3, parse_time_ms("3h")) <= kept + check, "away, it keeps what it had"
+    moved = used(outcome, 4, parse_time_ms("301m"))
+    assert kept <= moved <= kept + check
+
+
+def test_without_retention_logs_grow_and_a_full_disk_is_named(tmp_path: Path) -> None:
+    shape = [{**broker, "log_dirs": [{"path": "/d", "capacity_bytes": 500_000}]} for broker in brokers(2)]
+    log = topic([1, 2], bytes=1000, in_bytes_per_s=100.0, configs={"retention.ms": "-1"})
+    outcome = play(tmp_path, cluster={"brokers": shape, "topics": {"t": log}}, end="3h")
+    assert used(outcome, 1, 10_700_000) == pytest.approx(1000 + 100 * 10_700, rel=0.01)
+    assert any(w.startswith("broker 1: its disks are over their capacity at 01:2") for w in outcome.warnings)
+    bounded = {**log, "configs": {"retention.bytes": "400000"}}
+    within = play(tmp_path, cluster={"brokers": shape, "topics": {"t": bounded}}, end="3h")
+    assert within.warnings == ()
