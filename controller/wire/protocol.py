@@ -63,6 +63,8 @@ class ApiKey(IntEnum):
     #: of KRaft's brokers; only the tools speak it
     DESCRIBE_QUORUM = 55
     DESCRIBE_CLUSTER = 60
+    #: of groups of the protocol of KIP-848; only the tools speak it
+    CONSUMER_GROUP_DESCRIBE = 69
     #: of KRaft's brokers; only the tools speak it
     DESCRIBE_TOPIC_PARTITIONS = 75
 

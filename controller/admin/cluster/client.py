@@ -163,8 +163,12 @@ class AdminClient:
 
     async def is_kraft(self) -> bool:
         """Whether its brokers are those of KRaft, which answer DescribeQuorum. Raises ClusterUnreachable."""
+        return await self.serves(ApiKey.DESCRIBE_QUORUM)
+
+    async def serves(self, api_key: ApiKey) -> bool:
+        """Whether the broker that is talked to says that it answers this request. Raises ClusterUnreachable."""
         link: Link = await self._retrying(lambda: self._any_link(ApiKey.METADATA), api_name(ApiKey.METADATA))
-        return link.serves(ApiKey.DESCRIBE_QUORUM)
+        return link.serves(api_key)
 
     async def ask_once(self, broker_id: BrokerId, api_key: ApiKey, body: Mapping[str, Any]) -> Any:
         """One attempt at a broker of `nodes`. Raises OSError, TimeoutError, Refused; nothing is asked again."""

@@ -109,7 +109,7 @@ async def _describe(run: Run, name: str) -> dict[str, Any]:
         console.line(f"\nError: Consumer group '{name}' does not exist.")
     elif group.state == "Empty":
         console.complain(f"\nConsumer group '{name}' has no active members.")
-    elif group.state in ("PreparingRebalance", "CompletingRebalance"):
+    elif group.state in ("PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling"):
         console.complain(f"\nWarning: Consumer group '{name}' is rebalancing.")
     if args.has("members"):
         # Kafka 3.9 prints the header for a dead group, too.

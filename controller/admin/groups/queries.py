@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from controller.admin.cluster.client import AdminClient, Node
 from controller.admin.cluster.failures import Refused, check
@@ -20,24 +20,31 @@ from controller.wire.types import TopicPartition
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupMember:
-    """One member of a group."""
+    """One member of a group. `epoch` and `target`, what it is to have, are those of the protocol of KIP-848 alone."""
 
     member_id: str
     group_instance_id: str | None
     client_id: str
     host: str
     assignment: tuple[TopicPartition, ...]
+    epoch: int | None = None
+    target: tuple[TopicPartition, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """A consumer group as its coordinator describes it. `state` in Kafka's words: Stable, Empty, Dead, ..."""
+    """A consumer group as its coordinator describes it. `state` in Kafka's words: Stable, Empty, Dead, ...
+
+    `epoch`, and that of its targets, are those of the protocol of KIP-848 alone.
+    """
 
     group_id: str
     state: str
     strategy: str
     members: tuple[GroupMember, ...]
     coordinator: Node
+    epoch: int | None = None
+    target_epoch: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +78,9 @@ async def list_groups(admin: AdminClient) -> dict[str, Listed]:
 
 
 async def describe_group(admin: AdminClient, group: str) -> Group:
-    """Raises Refused."""
+    """As a group of the protocol of KIP-848, else of the classic one, as Kafka's client asks. Raises Refused."""
+    if await admin.serves(ApiKey.CONSUMER_GROUP_DESCRIBE) and (newer := await _of_kip_848(admin, group)) is not None:
+        return newer
     body = {"groups": [group]}
     coordinator, answer = await admin.call_coordinator(
         group, ApiKey.DESCRIBE_GROUPS, body, lambda a: [g.error_code for g in a.groups]
@@ -86,6 +95,53 @@ async def describe_group(admin: AdminClient, group: str) -> Group:
             members=tuple(_member(m) for m in sorted(described.members, key=lambda m: str(m.member_id))),
         )
     raise Refused(ErrorCode.GROUP_ID_NOT_FOUND)
+
+
+_NOT_SUCH: Final = (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION)
+
+
+async def _of_kip_848(admin: AdminClient, group: str) -> Group | None:
+    """None for a group that is no such one, and where brokers know of none. Raises Refused."""
+    body = {"group_ids": [group], "include_authorized_operations": False}
+    try:
+        coordinator, answer = await admin.call_coordinator(
+            group, ApiKey.CONSUMER_GROUP_DESCRIBE, body, lambda a: [g.error_code for g in a.groups]
+        )
+    except Refused as refused:
+        if refused.code is ErrorCode.UNSUPPORTED_VERSION:
+            return None
+        raise
+    for described in answer.groups:
+        if described.error_code in _NOT_SUCH:
+            return None
+        check(described.error_code, described.error_message)
+        return Group(
+            group_id=group,
+            state=described.group_state,
+            strategy=described.assignor_name,
+            coordinator=coordinator,
+            epoch=described.group_epoch,
+            target_epoch=described.assignment_epoch,
+            members=tuple(_newer_member(m) for m in sorted(described.members, key=lambda m: str(m.member_id))),
+        )
+    return None
+
+
+def _newer_member(member: Any) -> GroupMember:
+    return GroupMember(
+        member_id=member.member_id,
+        group_instance_id=member.instance_id,
+        client_id=member.client_id,
+        host=member.client_host,
+        assignment=_partitions_of(member.assignment),
+        epoch=member.member_epoch,
+        target=_partitions_of(member.target_assignment),
+    )
+
+
+def _partitions_of(assignment: Any) -> tuple[TopicPartition, ...]:
+    rows = [TopicPartition(t.topic_name, n) for t in assignment.topic_partitions for n in t.partitions]
+    return tuple(sorted(rows))
 
 
 def _member(member: Any) -> GroupMember:

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 
-from controller.admin.groups.queries import Group, GroupMember
+from controller.admin.groups.queries import Group
 from controller.admin.groups.tables import MISSING, OffsetRow, cell, offset_table, table
+from controller.wire.types import TopicPartition
 
 
 def offsets(rows: Sequence[OffsetRow], *, verbose: bool) -> str:
@@ -37,7 +38,7 @@ def members(group: Group) -> str:
     rows = [
         (
             group.group_id, m.member_id, *([m.group_instance_id or ""] if static else []), m.host, m.client_id,
-            str(len(m.assignment)), MISSING, _assignment(m), MISSING, MISSING,
+            str(len(m.assignment)), cell(m.epoch), _listed(m.assignment), cell(group.target_epoch), _listed(m.target),
         )
         for m in group.members
     ]  # fmt: skip
@@ -45,9 +46,9 @@ def members(group: Group) -> str:
     return table(header, least, rows, grow=grow)
 
 
-def _assignment(member: GroupMember) -> str:
+def _listed(partitions: Sequence[TopicPartition]) -> str:
     topics: dict[str, list[int]] = defaultdict(list)
-    for partition in member.assignment:
+    for partition in partitions:
         topics[partition.topic].append(partition.partition)
     return ";".join(sorted(f"{topic}:{','.join(map(str, sorted(of)))}" for topic, of in topics.items())) or MISSING
 
@@ -55,10 +56,11 @@ def _assignment(member: GroupMember) -> str:
 def state(group: Group, *, verbose: bool) -> str:
     """The state of a group; two spaces stand before the coordinator's id."""
     coordinator = f"{group.coordinator.host}:{group.coordinator.port}  ({group.coordinator.broker_id})"
+    own = [cell(group.epoch), cell(group.target_epoch)] if verbose else []
     epochs = ["GROUP-EPOCH", "TARGET-ASSIGNMENT-EPOCH"] if verbose else []
     header = ("GROUP", "COORDINATOR (ID)", "ASSIGNMENT-STRATEGY", "STATE", *epochs, "#MEMBERS")
     row = (
-        group.group_id, coordinator, group.strategy or MISSING, group.state, *(MISSING for _ in epochs),
+        group.group_id, coordinator, group.strategy or MISSING, group.state, *own,
         str(len(group.members)),
     )  # fmt: skip
     return table(header, (15, 25, 20, 20, *((15, 25) if verbose else ()), 0), [row], grow=(0, 1))

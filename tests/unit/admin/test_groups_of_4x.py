@@ -11,6 +11,7 @@ from controller.admin.commands import consumer_groups
 from controller.admin.groups import tables_4x
 from controller.admin.groups.queries import Group, GroupMember
 from controller.admin.groups.tables import OffsetRow
+from controller.wire.protocol import ApiKey
 from controller.wire.types import BrokerId, TopicPartition
 
 STATIC = GroupMember(
@@ -77,3 +78,41 @@ def test_a_regex_is_judged_as_kafka_does_it_without_a_cluster(
     judged = "valid" if why is None else f"invalid: {why}"
     assert (outcome.code, outcome.out) == (0, f"The regular expression `{regex}` is {judged}.\n")
     assert cluster.seen == []
+
+
+def newer(broker: int, body: Any) -> dict[str, Any]:
+    """`g` is a group of KIP-848, any other is not."""
+    held = {"topic_partitions": [{"topic_id": None, "topic_name": "foo", "partitions": [1, 0]}]}
+    due = {"topic_partitions": [{"topic_id": None, "topic_name": "foo", "partitions": [0]}]}
+    member = {
+        "member_id": "m-1", "instance_id": None, "rack_id": None, "member_epoch": 6, "client_id": "app",
+        "client_host": "/h", "subscribed_topic_names": ["foo"], "assignment": held, "target_assignment": due,
+    }  # fmt: skip
+    found = {
+        "error_code": 0, "group_state": "Reconciling", "group_epoch": 7, "assignment_epoch": 7,
+        "assignor_name": "uniform", "members": [member],
+    }  # fmt: skip
+    none = {
+        "error_code": 69,
+        "group_state": "",
+        "group_epoch": 0,
+        "assignment_epoch": 0,
+        "assignor_name": "",
+        "members": [],
+    }
+    return {"groups": [{"group_id": g, **(found if g == "g" else none)} for g in body.group_ids]}
+
+
+def test_a_group_of_the_newer_protocol_is_described(cluster: Any, tool: Any) -> None:
+    """Asked for as a classic one it would be said not to exist."""
+    cluster.topic("foo", (0, 1), (1, 0))
+    cluster.answers[ApiKey.CONSUMER_GROUP_DESCRIBE] = newer
+    words = ["--compat", "4.1", "--describe", "--group", "g"]
+    outcome = tool(consumer_groups, cluster, [*words, "--members", "--verbose"])
+    assert outcome.out.splitlines()[2].split() == ["g", "m-1", "/h", "app", "2", "6", "foo:0,1", "7", "foo:0"]
+    assert "Warning: Consumer group 'g' is rebalancing." in outcome.err
+    state = tool(consumer_groups, cluster, [*words, "--state", "--verbose"]).out.splitlines()[2]
+    assert state.split()[-5:] == ["uniform", "Reconciling", "7", "7", "1"]
+    cluster.groups["old"] = {"group_state": "Empty", "protocol_type": "consumer", "protocol_data": "", "members": []}
+    classic = tool(consumer_groups, cluster, ["--compat", "4.1", "--describe", "--group", "old", "--state"])
+    assert classic.out.splitlines()[2].split()[-3:] == ["-", "Empty", "0"]
