@@ -79,7 +79,8 @@ def answer(outcome: Outcome) -> str:
         )
     offline = outcome.troubles["offline"]
     sentences.append(
-        f"{offline.at_most} partitions are offline at once at the worst moment, {clock(offline.at_most_ms)}."
+        f"At the worst moment, {clock(offline.at_most_ms)}, {offline.at_most:,} "
+        f"partition{' is' if offline.at_most == 1 else 's are'} offline at once."
         if offline.partitions
         else "No partition goes offline."
     )

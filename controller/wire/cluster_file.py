@@ -24,6 +24,19 @@ NonNegative = Annotated[int, Field(ge=0)]
 Rate = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
+def _as_text(value: Any) -> Any:
+    """A setting's value as people write it: 2 and true are text, too."""
+    if not isinstance(value, Mapping):
+        return value
+    plain = {True: "true", False: "false"}
+    return {
+        k: plain[v] if isinstance(v, bool) else str(v) if isinstance(v, (int, float)) else v for k, v in value.items()
+    }
+
+
+Configs = Annotated[Mapping[str, str], BeforeValidator(_as_text)]
+
+
 class ClusterFileError(ValueError):
     """A cluster file that cannot be used. The message names the file, the place, what is wrong and what is allowed."""
 
@@ -49,7 +62,7 @@ class BrokerShape(_Part):
     log_dirs: tuple[LogDir, ...] = ()
     link_bytes_per_s: Annotated[float, Field(gt=0)] | None = None
     disk_bytes_per_s: Annotated[float, Field(gt=0)] | None = None
-    configs: Mapping[str, str] = {}
+    configs: Configs = {}
 
 
 class PartitionShape(_Part):
@@ -103,7 +116,7 @@ class TopicShape(_Part):
     """One topic: its partitions by number from 0, and its overrides."""
 
     partitions: Annotated[tuple[Annotated[PartitionShape, BeforeValidator(_partition)], ...], Field(min_length=1)]
-    configs: Mapping[str, str] = {}
+    configs: Configs = {}
 
 
 class GroupShape(_Part):
@@ -122,7 +135,7 @@ class ClusterShape(_Part):
     source: str = ""
     mode: Literal["zookeeper", "kraft"] = "zookeeper"
     brokers: Annotated[tuple[BrokerShape, ...], Field(min_length=1)]
-    configs: Mapping[str, str] = {}
+    configs: Configs = {}
     topics: Mapping[str, TopicShape] = {}
     groups: Mapping[str, GroupShape] = {}
 

@@ -193,3 +193,12 @@ def test_what_is_wrong_with_a_cluster_has_a_line(
     where = f"c.yaml, line {line}: " if is_beside else f"s.yaml, line {line + 1}: "
     with pytest.raises((ScenarioError, ClusterFileError), match=where + ".*" + message):
         load(path)
+
+
+def test_settings_may_be_numbers_and_truths() -> None:
+    text = (
+        "brokers: [{id: 1}]\ntopics: {t: {partitions: [[1]], configs: {min.insync.replicas: 2, preallocate: true}}}\n"
+    )
+    assert cluster_file.parse(text).topics["t"].configs == {"min.insync.replicas": "2", "preallocate": "true"}
+    with pytest.raises(ClusterFileError, match=r"line 1: brokers.0.configs.a: expected a text"):
+        cluster_file.parse("brokers: [{id: 1, configs: {a: [1]}}]\n")
