@@ -41,21 +41,27 @@ Row = dict[str, Any]
 def story(_: Row, troubles: Row) -> Iterator[Finding]:
     """A finding per incident, in order of time, with what somebody did that brought it about."""
     marks = troubles.get("marks", ())
+    racks = {row["replica"]: row["rack"] for row in troubles.get("racks", ())}
     for row in troubles.get("incidents", ()):
         if not _is_quick_way_out(row):
             told = _WORDS[IncidentKind(row["kind"])](row)
-            cause = cause_of(row, marks)
+            cause = cause_of(row, marks, racks.get(row["who"]))
             yield told if cause is None else replace(told, text=f"{told.text} Somebody did this: {_done(cause)}.")
 
 
-def cause_of(row: Row, marks: Sequence[Row]) -> Row | None:
-    """What was done to who an incident is about, just before it began; None where nothing was."""
+def cause_of(row: Row, marks: Sequence[Row], rack: str | None) -> Row | None:
+    """What was done to who an incident is about, just before it began; None where nothing was.
+
+    `rack`: where the broker stands; where that is not known, what is done to any rack is taken for it.
+    """
     begin = _BEGIN.get(row["kind"])
     who = row["before"] if row["kind"] == IncidentKind.NO_CONTROLLER.value else row["who"]
     if begin is None:
         return None
     of = "controller" if row["kind"] == IncidentKind.NO_CONTROLLER.value else "broker"
-    meant = re.compile(rf"\b(?:{begin})\w*\b.*\b(?:{of} (?:\d+, )*{who}\b(?! ended)|all brokers)")
+    racks = r"rack \S+" if rack is None else rf"rack {re.escape(rack)}(?!\S)"
+    whom = rf"{of} (?:\d+, )*{who}\b" if of == "controller" else rf"{of} (?:\d+, )*{who}\b|all brokers|{racks}"
+    meant = re.compile(rf"\b(?:{begin})\w*\b.* ?\b(?:{whom})(?!.* ended$)")
     near = [m for m in marks if -CAUSE_MS <= m["ts"] - row["from_ts"] <= CAUSE_MS and meant.search(m["words"])]
     return min(near, key=lambda m: abs(m["ts"] - row["from_ts"]), default=None)
 

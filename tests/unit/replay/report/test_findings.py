@@ -261,6 +261,8 @@ CAUSES = [
     ("an end is no cause", {}, [did("fault f1 kill of broker 3 ended")], None),
     ("of a pause", {"kind": "paused", "topic": None}, [did("fault f1 pause_replication of all brokers")],
      "22:14:19.6 `fault f1 pause_replication of all brokers`"),
+    ("its rack", {}, [did("fault f1 kill of rack r1 for 30s")], "22:14:19.6 `fault f1 kill of rack r1 for 30s`"),
+    ("another rack", {}, [did("fault f1 kill of rack r10")], None),
     ("of a controller that was followed", {"kind": "no-controller", "who": 902, "before": 901, "epoch": 2},
      [did("kill controller 902"), did("kill controller 901")], "22:14:19.6 `kill controller 901`"),
 ]  # fmt: skip
@@ -268,7 +270,8 @@ CAUSES = [
 
 @pytest.mark.parametrize(("columns", "marks", "cause"), [c[1:] for c in CAUSES], ids=[c[0] for c in CAUSES])
 def test_an_incident_names_what_somebody_did(columns: dict[str, Any], marks: list[Any], cause: str | None) -> None:
-    (finding,) = story({}, {"incidents": [made_up.incident(**columns)], "marks": marks})
+    racks = [{"replica": 3, "rack": "r1"}]
+    (finding,) = story({}, {"incidents": [made_up.incident(**columns)], "marks": marks, "racks": racks})
     assert finding.text.endswith(f" Somebody did this: {cause}.") == (cause is not None)
     assert ("Somebody" in finding.text) == (cause is not None)
 
@@ -280,3 +283,8 @@ def test_what_somebody_did_is_a_finding() -> None:
     assert finding.text.endswith("`kill broker 7`; and 2 more.")
     assert (finding.from_ts, finding.to_ts) == (marks[0]["ts"], marks[9]["ts"])
     assert not [f for f in findings() if "somebody did something" in f.text]
+
+
+def test_of_a_rack_that_nothing_tells_any_is_taken() -> None:
+    (finding,) = story({}, {"incidents": [made_up.incident()], "marks": [did("fault f1 kill of rack b for 30s")]})
+    assert finding.text.endswith("Somebody did this: 22:14:19.6 `fault f1 kill of rack b for 30s`.")
