@@ -219,7 +219,7 @@ def _worst_partitions(outcome: Outcome) -> str:
         for trouble, tp in order[:_ROWS_MAX]
     ]
     more = f": the longest {_ROWS_MAX} of {len(order):,}" if len(order) > _ROWS_MAX else ""
-    return f"<h2>Partitions that could not be written or read{more}</h2>" + _table(
+    return f"<h2>Partitions offline or under their min ISR{more}</h2>" + _table(
         ("partition", "is", "times", "in sum"), rows
     )
 
