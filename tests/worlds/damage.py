@@ -14,6 +14,7 @@ from controller.core.events import ApiPartitionReassignment
 from controller.wire import log_events as ev
 from controller.wire.types import TopicPartition
 from controller.wire.zk_operations import Create, Delete, Exists, GetChildren, GetData, Multi, SetData, ZkCode
+from controller.wire.znodes import TopicZNode
 from controller.world.simulated.znode_tree import parent_of
 from tests.worlds.data import BROKERS, PARTITIONS, Cluster
 
@@ -201,6 +202,18 @@ class Damaged(Cluster):
                 self.make(path, self.before)
         elif not self.was_there and znode is not None and znode.payload == self.damage.data:
             self.others_write(Delete(path))
+        elif path in EDITED and self.was_there and znode is not None:
+            self.give_back_partitions(path, znode.payload)
+
+    def give_back_partitions(self, path: str, rewritten: bytes | None) -> None:
+        """The controller wrote the topic again, and kept what it could not read of it."""
+        readable = TopicZNode.decode(rewritten).partitions
+        before = json.loads(self.before or b"{}").get("partitions", {})
+        lost = {number: replicas for number, replicas in before.items() if int(number) not in readable}
+        if lost:
+            content = json.loads(rewritten or b"{}")
+            content["partitions"].update(lost)
+            self.make(path, json.dumps(content).encode())
 
     def ends_well(self) -> None:
         """Every partition is led, all its replicas live and are in sync, and nothing acknowledged is lost: under the
