@@ -17,7 +17,7 @@ FUZZES := tests/unit/core/test_fuzz.py tests/unit/broker/test_fuzz.py tests/unit
 	tests/unit/node/test_damaged_znodes.py tests/sim/test_znode_damage.py
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-docker test-wheel test-kafka test-conformance sim fuzz lint format lock image docs defects bench bench-broker bench-replay clean
+.PHONY: help setup demo test test-docker test-wheel test-kafka test-conformance sim fuzz lint format lock image docs site defects bench bench-broker bench-replay clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -66,6 +66,9 @@ docs: setup  ## draw again what is drawn: state machines, known failures, transc
 	@$(PY) -m tests.broker_features.table
 	@$(PY) -m tests.logs_table > docs/logs.md.new && mv docs/logs.md.new docs/logs.md
 	@$(PY) -m tests.broker_metrics.table > docs/metrics.md.new && mv docs/metrics.md.new docs/metrics.md
+
+site: setup  ## the pages of docs as a site in build/site; ends with a broken link
+	@NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict -f .ci/mkdocs.yml
 
 defects: setup  ## plant defects one at a time and look which tests notice (an hour); ONLY=word WORKERS=2 ARGS="--every-layer"
 	@$(PY) -m tests.defects --only "$(ONLY)" --workers $(or $(WORKERS),2) $(ARGS)

@@ -51,7 +51,7 @@ A timer's quantiles are gauges there; its _count is so called by version 0.20 of
 _total; ours has a _sum, too, and so a mean over any span. remotetimems is the time in which a handler waited for
 replicas, records, other members or ZooKeeper, localtimems the time in which it worked.
 
-[monitoring](monitoring) has a dashboard for Grafana, alert rules and a configuration of Prometheus; a test asks a
+[monitoring](monitoring.md) has a dashboard for Grafana, alert rules and a configuration of Prometheus; a test asks a
 running cluster for each of their metrics.
 
 The table is made from the code and from a recorded page of a real Kafka 3.9.1, and a test compares them: `make docs`.

@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import json
 import re
+import resource
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
 from controller.cli import COMMANDS, TOOLS
 from controller.local.extras import NEEDED
@@ -138,5 +141,20 @@ def test_the_plugin_is_there_and_a_cluster_with_it(light: Project) -> None:
     (light.folder / "test_service.py").write_text(TEST_OF_A_USER)
     ran = light.python("-m", "pytest", "-q", "test_service.py")
     assert ran.returncode == 0, ran.stdout
-    took = re.search(r"1 passed in ([\d.]+)s", ran.stdout)
-    assert took is not None and float(took[1]) < 10, ran.stdout
+    assert "1 passed" in ran.stdout
+
+
+def test_the_example_passes_by_what_its_workflow_types(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    project = Project(tmp_path_factory.mktemp("example"))
+    shutil.copytree(ROOT / "docs" / "examples" / "service", project.folder / "service")
+    steps = yaml.safe_load((project.folder / "service/.github/workflows/test.yml").read_text())["jobs"]["test"]["steps"]
+    assert [step["run"] for step in steps if "run" in step] == ["pip install -r requirements.txt", "pytest -q"]
+    (project.folder / "constraints.txt").write_text("kwob==" + wheel.name.split("-")[1])
+    constraints = ("--constraint", project.folder / "constraints.txt", "--find-links", wheel.parent)
+    project.install("-r", project.folder / "service" / "requirements.txt", *constraints)
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    ran = run(project.folder / "env" / "bin" / "pytest", "-q", cwd=project.folder / "service")
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert ran.returncode == 0 and "3 passed" in ran.stdout, ran.stdout
+    worked = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    assert worked < 10, "seconds of a processor; how long that takes depends on who else works on the machine"
