@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -71,6 +72,8 @@ _TINY_CONF: Final = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
+#: A standalone master whose workers are on this machine.
+_ON_THIS_MACHINE: Final = re.compile(r"spark://(localhost|127\.0\.0\.1)(:|$)")
 _SMALL_JVM: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
@@ -83,7 +86,7 @@ def spark_session(master: str = "local[*]", *, input_bytes: int = SMALL_INPUT_BY
     Raises: ReplayRefused, when there is no Java 17 or later, or Spark does not start on this master.
     """
     with tempfile.TemporaryDirectory(prefix="kwob-spark-") as scratch:
-        _point_to_java(Path(scratch))
+        _point_to_java(Path(scratch), master)
         with _interrupts() as take_interrupts:
             try:
                 session = _start(master, Path(scratch), input_bytes)
@@ -174,8 +177,8 @@ def size_of(folder: Path) -> int:
     return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
 
 
-def _point_to_java(scratch: Path) -> None:
-    """Sets JAVA_HOME for the JVM that pyspark is about to start."""
+def _point_to_java(scratch: Path, master: str) -> None:
+    """Sets the environment of the JVM that pyspark is about to start."""
     try:
         os.environ["JAVA_HOME"] = str(spark_java_home(find_java(), scratch))
     except JavaNotFound as error:
@@ -189,7 +192,15 @@ def _point_to_java(scratch: Path) -> None:
     # Workers must be this interpreter, with its libraries, not the first python3 of the PATH.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    address = driver_address(master)
+    if address is not None:
+        os.environ.setdefault("SPARK_LOCAL_IP", address)
+
+
+def driver_address(master: str) -> str | None:
+    """Where the driver listens: on this machine alone, when nobody else has to reach it; None: where Spark chooses."""
+    is_here = master.startswith("local") or _ON_THIS_MACHINE.match(master) is not None
+    return "127.0.0.1" if is_here else None
 
 
 def _start(master: str, scratch: Path, input_bytes: int) -> SparkSession:

@@ -32,7 +32,7 @@ def test_the_jvm_ends_with_an_interrupted_start(monkeypatch: pytest.MonkeyPatch,
 
     monkeypatch.setattr(SparkContext, "_gateway", None)
     monkeypatch.setattr("broker_sim.replay.session._start", start)
-    monkeypatch.setattr("broker_sim.replay.session._point_to_java", lambda _: None)
+    monkeypatch.setattr("broker_sim.replay.session._point_to_java", lambda *_: None)
     before = signal.getsignal(signal.SIGINT)
     with pytest.raises(KeyboardInterrupt), spark_session("local[1]"):
         pytest.fail("it goes on")
@@ -48,7 +48,7 @@ def test_the_jvm_ends_with_a_start_that_pyspark_interrupts(monkeypatch: pytest.M
 
     monkeypatch.setattr(SparkContext, "_gateway", None)
     monkeypatch.setattr("broker_sim.replay.session._start", start)
-    monkeypatch.setattr("broker_sim.replay.session._point_to_java", lambda _: None)
+    monkeypatch.setattr("broker_sim.replay.session._point_to_java", lambda *_: None)
     with pytest.raises(KeyboardInterrupt), spark_session("local[1]"):
         pytest.fail("it goes on")
     assert jvm.is_killed
