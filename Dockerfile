@@ -19,6 +19,7 @@ COPY .ci/slim ./
 RUN pip install --quiet --no-deps --no-build-isolation --no-compile . \
     && pip uninstall --yes --quiet setuptools pip \
     && sh ./slim /opt/kwob/lib/python3.11/site-packages \
+    && python -c "import confluent_kafka, pandas, pyarrow.dataset, pyarrow.parquet, pyspark.sql, uvicorn" \
     && { python -m compileall -q -j 0 /opt/kwob/lib || true; }
 
 FROM python:3.11-slim

@@ -7,6 +7,7 @@ import importlib
 import re
 import shlex
 import subprocess
+from itertools import takewhile
 from pathlib import Path
 
 import pytest
@@ -133,7 +134,7 @@ def test_a_service_starts_a_command_that_there_is(name: str, capsys: pytest.Capt
     if words[0] == "--help":
         return
     with contextlib.suppress(SystemExit):
-        cli.main([*words[:2], "--help"])
+        cli.main([*takewhile(lambda word: not word.startswith("--"), words[:2]), "--help"])
     said = capsys.readouterr().out
     assert all(word in said for word in words if word.startswith("--"))
 

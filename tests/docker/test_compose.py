@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.docker, pytest.mark.timeout(540)]
 
 NODES = {"zookeeper", "controller-901", "controller-902", "broker-1", "broker-2", "broker-3"}
 TOPIC, PARTITIONS, RECORDS = "orders", 6, 300
-IMAGE_BYTES_MAX = 2_000_000_000
+IMAGE_BYTES_MAX = 1_200_000_000
 CLIENT_LIMIT_S = 60.0
 #: A client in the network: prints the addresses that it is told, produces a record and reads all there are.
 INSIDE = """

@@ -1,0 +1,89 @@
+"""The profiles of docker-compose.yml beside the cluster: the page, Prometheus and Grafana."""
+
+from __future__ import annotations
+
+import json
+import urllib.request
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.docker.conftest import PROJECT, ROOT, docker
+
+pytestmark = [pytest.mark.docker, pytest.mark.timeout(540)]
+
+SERVICES: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text(encoding="utf-8"))["services"]
+PROFILES = sorted({profile for service in SERVICES.values() for profile in service.get("profiles", ())})
+#: Asks each node for its page of metrics, from within the network.
+SCRAPE = """
+import sys, urllib.request
+for node in sys.argv[1:]:
+    with urllib.request.urlopen(f"http://{node}:9400/metrics", timeout=20) as page:
+        text = page.read().decode()
+    print(node, sum(line.startswith("kafka_") for line in text.splitlines()))
+"""
+
+
+def get(url: str) -> str:
+    with urllib.request.urlopen(url, timeout=20) as answer:
+        text: str = answer.read().decode()
+        return text
+
+
+@pytest.mark.parametrize("profile", ["*", *PROFILES])
+def test_a_profile_is_valid(profile: str) -> None:
+    ran = docker("compose", "--project-name", PROJECT, "--profile", profile, "config", "--quiet")
+    assert ran.returncode == 0, ran.stderr
+
+
+def test_the_page_shows_the_cluster(cluster: Any) -> None:
+    cluster.compose("--profile", "ui", "up", "--detach", "--wait", "ui")
+    try:
+        assert "<title>kwob" in get("http://localhost:8090/")
+
+        def all_there() -> bool:
+            with urllib.request.urlopen("http://localhost:8090/api/stream", timeout=20) as stream:
+                return any(b"broker-3" in stream.readline() for _ in range(40))
+
+        cluster.eventually("the page knows broker 3 by its address", all_there)
+    finally:
+        cluster.compose("rm", "--stop", "--force", "ui")
+
+
+def test_every_target_of_prometheus_serves_a_page(cluster: Any) -> None:
+    text = (ROOT / "docs" / "monitoring" / "compose" / "prometheus.yml").read_text(encoding="utf-8")
+    (job,) = yaml.safe_load(text)["scrape_configs"]
+    targets = [target for group in job["static_configs"] for target in group["targets"]]
+    nodes = [target.removesuffix(":9400") for target in targets]
+    assert set(nodes) == {name for name in SERVICES if name.startswith(("broker-", "controller-"))}
+    said = cluster.compose("run", "--rm", "--entrypoint", "python", "tools", "-c", SCRAPE, *nodes)
+    counts = dict(line.split() for line in said.splitlines() if line.split()[0] in nodes)
+    assert set(counts) == set(nodes) and all(int(count) > 20 for count in counts.values()), counts
+
+
+@pytest.mark.parametrize("service", ["prometheus", "grafana"])
+def test_monitoring_mounts_files_that_are_there(service: str) -> None:
+    mounted = [volume.split(":")[0] for volume in SERVICES[service]["volumes"] if volume.startswith("./")]
+    assert mounted and [path for path in mounted if not (ROOT / path).is_file()] == []
+
+
+def test_prometheus_and_grafana_have_the_cluster(cluster: Any) -> None:
+    for name in ("prometheus", "grafana"):
+        image = SERVICES[name]["image"]
+        if docker("image", "inspect", image).returncode != 0 and docker("pull", "--quiet", image).returncode != 0:
+            pytest.skip(f"the image {image} is not here and cannot be pulled")
+    cluster.compose("--profile", "monitoring", "up", "--detach", "prometheus", "grafana")
+    try:
+
+        def targets_up() -> int:
+            answer = json.loads(get("http://localhost:9090/api/v1/query?query=sum(up)"))
+            return int(answer["data"]["result"][0]["value"][1]) if answer["data"]["result"] else 0
+
+        cluster.eventually("all five nodes are up", lambda: targets_up() == 5)
+        rules = json.loads(get("http://localhost:9090/api/v1/rules"))["data"]["groups"]
+        assert [rule["health"] for group in rules for rule in group["rules"] if rule["health"] == "err"] == []
+        found = json.loads(get("http://localhost:3000/api/search?type=dash-db"))
+        assert [each["uid"] for each in found] == ["kwob"]
+    finally:
+        cluster.compose("rm", "--stop", "--force", "grafana", "prometheus")
