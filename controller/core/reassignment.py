@@ -165,8 +165,11 @@ def resume_all(state: ClusterState, should_resume: Callable[[TopicPartition], bo
 
 
 def maybe_complete(state: ClusterState, partitions: Iterable[TopicPartition]) -> Steps[None]:
-    """The ISRs of moving partitions may have changed; or a move that failed is tried again. Source: §8.6."""
-    moving = {tp: state.assignment(tp) for tp in sorted(partitions) if tp in state.partitions_being_reassigned}
+    """The ISRs of moving partitions may have changed; or a move that failed is tried again, unless the deletion of its
+    topic has started, which it would hold up. Source: §8.6."""
+    going = state.partitions_being_reassigned
+    started = state.topics_with_deletion_started
+    moving = {tp: state.assignment(tp) for tp in sorted(partitions) if tp in going and tp.topic not in started}
     complete = yield from complete_ones(state, moving)
     ready = {tp: a for tp, a in moving.items() if tp in complete or tp in state.moves_that_wait}
     if ready:

@@ -453,6 +453,35 @@ def test_a_topic_whose_move_could_not_begin_is_deleted() -> None:
     assert not stage.state.partitions_being_reassigned and stage.timers == []
 
 
+@pytest.mark.parametrize("path", [STATE, "/brokers/topics/t"])
+def test_a_move_that_is_tried_again_does_not_hold_up_a_deletion_that_has_started(path: str) -> None:
+    """What both want to write is refused for a while: from the beginning, or after the targets have caught up."""
+    stage = stage_with(1, 2, 3, p0=(1, 2))
+    row = {"version": 1, "partitions": [{"topic": "t", "partition": 0, "replicas": [3]}]}
+
+    def refuse() -> None:
+        stage.tree.refusal = lambda op: (
+            ZkCode.NO_AUTH if isinstance(op, SetData | Create | Delete) and op.path == path else None
+        )
+
+    if path == STATE:
+        refuse()
+    stage.make("/admin/reassign_partitions", json.dumps(row).encode())
+    stage.run()
+    if path != STATE:
+        stage.leader_writes(TP, (1, 2, 3))
+        refuse()
+        stage.run()
+    stage.make("/admin/delete_topics/t")
+    stage.run()
+    waiting_ends(stage)
+    stage.tree.refusal = lambda _: None
+    waiting_ends(stage)
+    waiting_ends(stage)
+    assert not stage.exists("/brokers/topics/t") and not stage.exists("/admin/delete_topics/t")
+    assert not stage.exists("/admin/reassign_partitions") and stage.timers == []
+
+
 def test_what_is_asked_for_a_deleted_topic_leaves_the_reassignment_znode() -> None:
     """Only the znode's creation is noticed: one that stays keeps every later wish from being heard."""
     stage = stage_with(1, 2, 3, 4, p0=(1, 2))
