@@ -85,9 +85,16 @@ def _missing_brokers(state: ClusterState, topic: str) -> list[BrokerId]:
 
 def topics_kept_by_moves(state: ClusterState) -> set[str]:
     """The topics whose deletion must wait for a move: one of their partitions moves, and none was deleted yet. A topic
-    that lacks states is half deleted, or was never made: its moves cannot end, so its deletion waits for none."""
+    that lacks states is half deleted, or was never made: its moves cannot end, so its deletion waits for none. Neither
+    can the move of a partition that has no leader, since nobody is elected for a topic that is to be deleted."""
     moving = {tp.topic for tp in state.partitions_being_reassigned} - state.topics_with_deletion_started
-    return {topic for topic in moving if all(state.leadership(tp) is not None for tp in state.partitions_of((topic,)))}
+    return {topic for topic in moving if all(_may_go_on(state, tp) for tp in state.partitions_of((topic,)))}
+
+
+def _may_go_on(state: ClusterState, tp: TopicPartition) -> bool:
+    """Whether a partition of a topic that is to be deleted has what its move needs to end."""
+    found = state.leadership(tp)
+    return found is not None and (found.leader is not None or tp not in state.partitions_being_reassigned)
 
 
 def resume_for(state: ClusterState, topics: Iterable[str]) -> Steps[None]:

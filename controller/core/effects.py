@@ -70,9 +70,9 @@ class AddBrokers:
 
 @dataclass(frozen=True, slots=True)
 class RemoveBrokers:
-    """Close the channels to these brokers and drop what they had queued."""
+    """Close the channels to these brokers (None: to all) and drop what they had queued."""
 
-    broker_ids: tuple[BrokerId, ...]
+    broker_ids: tuple[BrokerId, ...] | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,7 +54,7 @@ def resign(state: ClusterState) -> Steps[None]:
     Watches need no care: those still armed lead to events that an inactive controller ignores. Source: §2.3.
     """
     was_serving, epoch = state.serving, state.epoch
-    brokers = tuple(sorted(state.live_brokers))
+    brokers = None  # all: in the middle of a bounce some have a channel that are not live
     state.office_lost()  # first: whatever fails below, nobody serves any more
     for effect in (CancelTimers(), RemoveBrokers(brokers)):
         try:

@@ -98,6 +98,10 @@ class Channels:
         self._log = log
         self._supervisor = supervisor or Supervisor(log)
         self._channels: dict[BrokerId, _Channel] = {}
+        #: A channel opened from now on merges what waits above so many requests.
+        self.merge_above = MERGE_ABOVE
+        #: Told of each request when it has been answered.
+        self.on_answered: list[Callable[[ControlRequest], object]] = []
 
     def add(self, brokers: Iterable[Broker]) -> None:
         """Opens channels; a broker that has one keeps it, and is reached at its new address if that changed."""
@@ -113,6 +117,7 @@ class Channels:
                     self._answered,
                     self._log.bind(broker=broker.broker_id),
                     self._supervisor,
+                    merge_above=self.merge_above,
                 )
 
     def remove(self, broker_ids: Iterable[BrokerId]) -> None:
@@ -153,6 +158,8 @@ class Channels:
         return {broker_id: channel.gauges() for broker_id, channel in sorted(self._channels.items())}
 
     def _answered(self, request: ControlRequest, body: Any) -> None:
+        for observer in self.on_answered:
+            observer(request)
         event = event_of_answer(request, body, self._deletion_started)
         if event is not None:
             self._emit(event)
@@ -170,6 +177,8 @@ class _Channel:
         answered: Callable[[ControlRequest, Any], None],
         log: FilteringBoundLogger,
         supervisor: Supervisor,
+        *,
+        merge_above: int,
     ) -> None:
         self._broker = broker
         self._client_id = client_id
@@ -178,7 +187,7 @@ class _Channel:
         self._answered = answered
         self._log = log
         self._queue: deque[tuple[float, ControlRequest, Encoder]] = deque()
-        self._merge_at = MERGE_ABOVE
+        self._merge_above = self._merge_at = merge_above
         self._wake = asyncio.Event()
         self._connection: BrokerConnection | None = None
         self._gauges = ChannelGauges(queue=Times(QUEUE_TIMES_KEPT))
@@ -218,8 +227,8 @@ class _Channel:
         queued_s = self._queue[0][0]
         self._queue = deque((queued_s, request, Encoder()) for request in merged(r for _, r, _ in self._queue))
         self.done += before - len(self._queue)
-        self._merge_at = max(MERGE_ABOVE, 2 * len(self._queue))
-        self._log.warning(ev.REQUEST_QUEUE_MERGED, requests=before, left=len(self._queue), limit=MERGE_ABOVE)
+        self._merge_at = max(self._merge_above, 2 * len(self._queue))
+        self._log.warning(ev.REQUEST_QUEUE_MERGED, requests=before, left=len(self._queue), limit=self._merge_above)
 
     async def _run(self) -> None:
         loop = asyncio.get_running_loop()

@@ -298,7 +298,10 @@ class ControllerLoop:
             case AddBrokers(brokers):
                 self._channels.add(brokers)
             case RemoveBrokers(broker_ids):
-                self._channels.remove(broker_ids)
+                if broker_ids is None:
+                    self._channels.close()
+                else:
+                    self._channels.remove(broker_ids)
             case Enqueue(event, after_ms):
                 self._enqueue(event, after_ms)
             case CancelTimers():

@@ -146,6 +146,8 @@ class World:
                 self._send(requests)
             case AddBrokers(brokers):
                 self.channels.update(b.broker_id for b in brokers)
+            case RemoveBrokers(None):
+                self.channels.clear()
             case RemoveBrokers(ids):
                 self.channels.difference_update(ids)
             case Enqueue(event, 0):

@@ -134,6 +134,24 @@ def test_a_deletion_that_waits_for_a_move_waits_until_it_ends() -> None:
     assert not stage.exists("/brokers/topics/t") and not stage.exists("/admin/delete_topics/t")
 
 
+def test_a_deletion_waits_for_no_move_of_a_partition_without_a_leader() -> None:
+    """Nobody is elected for a topic that is to be deleted, so such a move would never end: a former controller had
+    begun the deletion, whose first step takes the leader away."""
+    stage = stage_with(1, 2, 3, 4, p0=(1, 2))
+    move_to(stage, 3, 4)
+    stage.new_controller()
+    stage.make("/admin/delete_topics/t")
+    state = {"controller_epoch": 1, "leader": -1, "version": 1, "leader_epoch": 6, "isr": [2]}
+    stage.others_write(SetData(STATE, json.dumps(state).encode()))
+    stage.start()
+    stage.run()
+    stage.broker_dies(2)
+    stage.run()
+    stage.broker_starts(2)
+    stage.run()
+    assert not stage.exists("/brokers/topics/t") and not stage.exists("/admin/delete_topics/t")
+
+
 def test_a_state_that_was_removed_by_hand_does_not_hold_up_the_deletion() -> None:
     stage = stage_with(1, 2, p0=(1, 2))
     stage.others_write(Delete(STATE))
@@ -236,6 +254,29 @@ def test_an_office_is_given_up_whatever_fails_meanwhile() -> None:
     stage.rival_wins()
     stage.run()
     assert not stage.state.serving and stage.state.epoch == 0
+
+
+def test_an_office_that_is_lost_in_the_middle_of_a_bounce_leaves_no_channel() -> None:
+    """A broker that came back has its new channel before it is alive again; whatever fails in between."""
+    for nth in range(1, 12):
+        stage = stage_with(1, 2, 3, p0=(1, 2), p1=(2, 1))
+        perform, left = stage.perform, [nth]
+
+        def lost(effect: Effect, perform: Any = perform, left: list[int] = left, stage: Stage = stage) -> Any:
+            if isinstance(effect, Write):
+                left[0] -= 1
+                if left[0] == 0:
+                    stage.rival_wins()
+            return perform(effect)
+
+        stage.perform = lost
+        stage.broker_dies(1)
+        stage.broker_starts(1)
+        stage.run()
+        if left[0] > 0:
+            assert nth > 1, "nothing was written at all"
+            break
+        assert not stage.state.serving and not stage.channels, f"at write {nth}"
 
 
 def test_there_is_no_second_term_without_an_end_of_the_first() -> None:
