@@ -12,7 +12,7 @@ from controller.sim.invariants import Invariants
 from controller.sim.programs import BROKER_PORT, CONTROLLER_PORT, Programs
 from controller.sim.shape import Shape
 from controller.wire.protocol import ApiKey, ProtocolError
-from controller.wire.zk_operations import ZkOp, ZkSessionExpired, ZkUnreachable
+from controller.wire.zk_operations import Create, ZkOp, ZkSessionExpired, ZkUnreachable
 from controller.world.client import BrokerConnection
 from controller.world.ports import ZkSession
 from controller.world.simulated.world import World
@@ -27,6 +27,11 @@ class Cluster(Programs):
         super().__init__(world, folder, brokers=brokers, controllers=controllers, shape=shape)
         self.deletable: set[str] = set()  # topics whose epochs may begin again
         self.refused: set[str] = set()  # paths that ZooKeeper refused at some time
+        self.on_unclean_asked: Callable[[], object] = lambda: None  # told before an unclean election is asked for
+        self.on_power_lost: Callable[[int], object] = lambda number: None  # told before a broker loses its power
+        self.contradictions: list[str] = []  # answers and what they led to
+        #: requests and znodes for moves, those whose effect is looked at left out: so many were asked for, so far
+        self.moves_of_others = 0
         self._session: ZkSession | None = None
         self.invariants = Invariants(world.zookeeper.tree)
         world.zookeeper.on_commit.append(self.invariants.check)
@@ -60,6 +65,7 @@ class Cluster(Programs):
 
     async def write_znode(self, op: ZkOp) -> str:
         """What somebody else writes to ZooKeeper; how that went, in a word."""
+        self.moves_of_others += op.path == "/admin/reassign_partitions" if isinstance(op, Create) else 0
         try:
             if self._session is None:
                 connector = self.world.machine("operator").connector(session_timeout_ms=3_600_000)
@@ -102,10 +108,14 @@ class Cluster(Programs):
             await self.world.sleep(0.5)
         raise AssertionError(f"no controller answers {api_key.name}")
 
-    async def create_topic(self, topic: str, assignments: Sequence[Sequence[int]]) -> None:
+    async def create_topic(
+        self, topic: str, assignments: Sequence[Sequence[int]], configs: Mapping[str, str] | None = None
+    ) -> None:
         """Asks for the topic until it is there."""
+        settings = [{"name": name, "value": value} for name, value in (configs or {}).items()]
         rows = [{"partition_index": n, "broker_ids": list(ids)} for n, ids in enumerate(assignments)]
-        topic_row = {"name": topic, "num_partitions": -1, "replication_factor": -1, "assignments": rows, "configs": []}
+        topic_row: dict[str, Any] = {"name": topic, "num_partitions": -1, "replication_factor": -1, "assignments": rows}
+        topic_row["configs"] = settings
         body = {"topics": [topic_row], "timeout": 10_000, "validate_only": False}
         for _ in range(20):
             answer = await self.ask_controller(ApiKey.CREATE_TOPICS, 4, body)
@@ -114,8 +124,10 @@ class Cluster(Programs):
             await self.world.sleep(1)
         raise AssertionError(f"topic {topic} is not created: {answer.topics[0]}")
 
-    async def ask_once(self, api_key: ApiKey, version: int, body: Mapping[str, Any]) -> str:
+    async def ask_once(self, api_key: ApiKey, version: int, body: Mapping[str, Any], *, counts: bool = True) -> str:
         """Asks the controller of this moment, if any; how that went, in a word."""
+        if counts and api_key is ApiKey.ALTER_PARTITION_REASSIGNMENTS:
+            self.moves_of_others += 1
         active = self.active_controller()
         return "nobody to ask" if active is None else await self.ask_one(active, api_key, version, body)
 

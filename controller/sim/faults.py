@@ -27,7 +27,7 @@ from controller.world.simulated.zk_session import SimulatedSession
 #: What ZooKeeper may refuse.
 REFUSED_PATHS: Final = (
     *("/brokers/topics/t/partitions/0/state", "/brokers/topics/t", "/brokers/ids", "/brokers/topics"),
-    *("/brokers/topics/t/partitions/1/state", "/admin/reassign_partitions"),
+    *("/brokers/topics/t/partitions/1/state", "/admin/reassign_partitions", "/config/topics/t"),
 )
 #: How long a fault that waits for a write waits.
 WAITS_FOR_WRITES_S: Final = 15.0
@@ -38,6 +38,8 @@ def kill(turn: Turn) -> str:
     number = turn.one_of(turn.cluster.running())
     shape = turn.cluster.shape
     power = bool(shape and shape.power_cuts) and turn.chance.random() < 0.5
+    if power:
+        turn.cluster.on_power_lost(number)
     turn.cluster.kill(number, power=power)
     return turn.name(number) + (" (power cut)" if power else "")
 

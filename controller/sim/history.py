@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections import defaultdict
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -19,6 +20,8 @@ STATE_PATH: Final = re.compile(r"/brokers/topics/([^/]+)/partitions/(\d+)/state"
 TOPIC_PATH: Final = re.compile(r"/brokers/topics/([^/]+)")
 
 Partition = tuple[str, int]
+#: A setting that was read so long ago at most may still be acted upon.
+CONSENT_LASTS_S: Final = 20.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +39,23 @@ class StateWritten:
 class History:
     """Observes the server: hang `commit` on `on_commit`, `operation` on `on_operation`."""
 
-    def __init__(self, tree: ZnodeTree) -> None:
-        self._tree = tree
+    def __init__(
+        self, tree: ZnodeTree, now_s: Callable[[], float] = lambda: 0.0, *, unclean_by_default: bool = False
+    ) -> None:
+        """`unclean_by_default`: what the brokers' own setting says of topics without one."""
+        self._tree, self._now_s, self._unclean_by_default = tree, now_s, unclean_by_default
         #: Every content that a partition's state had, oldest first, over all topics of that name.
         self.states: defaultdict[Partition, list[StateWritten]] = defaultdict(list)
         #: Partitions whose leader once came from outside the ISR: what was acknowledged may be gone.
         self.unclean: set[Partition] = set()
+        #: Those of them that no setting allowed, with what was written.
+        self.against_consent: list[str] = []
+        #: When a partition's state was last written.
+        self.last_written_s = 0.0
+        #: topic -> (since when, whether unclean elections are allowed), oldest first
+        self._consents: defaultdict[str, list[tuple[float, bool]]] = defaultdict(list)
+        #: When an unclean election was last asked for by name: that needs no setting.
+        self.unclean_asked_s = float("-inf")
         #: controller epoch -> machine that wrote it
         self.epoch_winners: dict[int, str] = {}
         self.controller_epoch = 0
@@ -61,6 +75,8 @@ class History:
         for event in events:
             if event.kind in (WatchKind.CREATED, WatchKind.DATA_CHANGED):
                 self.changed(event.path)
+            elif event.path.startswith("/config/topics/"):
+                self._consent(event.path, {})
 
     def changed(self, path: str) -> None:
         """Looks at a znode that was created or written."""
@@ -76,7 +92,9 @@ class History:
                 for number, replicas in content["partitions"].items():
                     self.replicas[znode.czxid, match[1], int(number)] |= set(replicas)
         elif path.startswith("/config/topics/"):
-            self.configured[path.rpartition("/")[2]] |= set((parsed(znode.payload) or {}).get("config") or ())
+            config = (parsed(znode.payload) or {}).get("config") or {}
+            self.configured[path.rpartition("/")[2]] |= set(config)
+            self._consent(path, config)
         elif path.startswith("/brokers/ids/"):
             self.broker_epochs[int(path.rpartition("/")[2])].add(znode.czxid)
         elif path.startswith("/admin/delete_topics/"):
@@ -100,7 +118,31 @@ class History:
         before = rows[-1] if rows and rows[-1].incarnation == owner.czxid else None
         if before is not None and written.leader not in (-1, *before.isr):
             self.unclean.add((topic, partition))
+            if not self._allows_unclean(topic):
+                self.against_consent.append(f"{topic}-{partition} was led by {before}, now by {written}")
         rows.append(written)
+        self.last_written_s = self._now_s()
+
+    def _consent(self, path: str, config: Mapping[str, str]) -> None:
+        text = config.get("unclean.leader.election.enable")
+        allowed = self._unclean_by_default if text is None else text == "true"
+        self._consents[path.rpartition("/")[2]].append((self._now_s(), allowed))
+
+    def unclean_was_asked(self) -> None:
+        """Somebody is about to ask for an unclean election by name."""
+        self.unclean_asked_s = self._now_s()
+
+    def _allows_unclean(self, topic: str) -> bool:
+        """Whether it is allowed, or was while the controller may have read the setting."""
+        now_s = self._now_s()
+        if now_s - self.unclean_asked_s < CONSENT_LASTS_S:
+            return True
+        allowed = self._unclean_by_default
+        for since_s, is_allowed in self._consents[topic]:
+            if allowed and since_s >= now_s - CONSENT_LASTS_S:
+                return True  # until then
+            allowed = is_allowed
+        return allowed
 
     def operation(self, session: SimulatedSession, op: ZkOp, result: ZkResult) -> None:
         """After each operation."""

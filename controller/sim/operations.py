@@ -17,6 +17,13 @@ from controller.wire.zk_operations import Create, Delete, SetData, ZkOp
 
 #: Topics that come and go.
 SIDE_TOPICS: Final = ("side-1", "side-2")
+#: Settings that such a topic is created with: nobody promises that its records stay.
+SIDE_CONFIGS: Final[tuple[dict[str, str], ...]] = (
+    {},
+    {"segment.bytes": "600", "retention.bytes": "1200"},
+    {"segment.bytes": "600", "retention.ms": "2000"},
+    {"segment.bytes": "600", "retention.bytes": "600", "min.insync.replicas": "2"},
+)
 #: Entries of `/admin/reassign_partitions` that a controller must refuse, each for itself.
 WRONG_ENTRIES: Final[tuple[dict[str, Any], ...]] = (
     {"topic": TOPIC, "partition": 99, "replicas": [1, 2]},
@@ -29,7 +36,8 @@ async def create_topic(turn: Turn) -> str:
     topic = turn.chance.choice(SIDE_TOPICS)
     turn.cluster.deletable.add(topic)
     count, factor = turn.chance.choice((1, 2, 5)), turn.chance.choice((1, 2, 3))
-    topic_row: dict[str, Any] = {"name": topic, "num_partitions": -1, "replication_factor": -1, "configs": []}
+    configs = [{"name": name, "value": value} for name, value in turn.chance.choice(SIDE_CONFIGS).items()]
+    topic_row: dict[str, Any] = {"name": topic, "num_partitions": -1, "replication_factor": -1, "configs": configs}
     if turn.chance.random() < 0.5:
         rows = [{"partition_index": n, "broker_ids": turn.replicas(factor)} for n in range(count)]
         topic_row |= {"assignments": rows}
@@ -99,6 +107,8 @@ async def reassign_by_znode(turn: Turn) -> str:
 async def elect(turn: Turn) -> str:
     """The preferred leaders of all partitions; unclean ones where the world has them anyway."""
     unclean = bool(turn.cluster.shape and turn.cluster.shape.unclean_leader_election) and turn.chance.random() < 0.5
+    if unclean:
+        turn.cluster.on_unclean_asked()
     body = {"election_type": 1 if unclean else 0, "topic_partitions": None, "timeout": 2_000}
     return f"{'unclean' if unclean else 'preferred'}: {await _ask(turn, ApiKey.ELECT_LEADERS, 2, body)}"
 
@@ -118,6 +128,8 @@ async def alter_topic_config(turn: Turn) -> str:
             ("min.insync.replicas", "1"),
             ("flush.messages", "2"),
             ("retention.ms", "100000000"),
+            ("unclean.leader.election.enable", "false"),
+            ("unclean.leader.election.enable", "true"),
             ("leader.replication.throttled.replicas", "*"),
             ("follower.replication.throttled.replicas", "*"),
         )
@@ -276,8 +288,10 @@ async def foreign_znode(turn: Turn) -> str:
         Create("/config/changes/config_change_", b"{}", sequence=True),
         Delete("/controller"),
     ]
-    op = turn.chance.choice(ops)
-    return f"{type(op).__name__} {getattr(op, 'path', '')}: {await _write(turn, op)}"
+    written = []
+    for op in turn.chance.sample(ops, turn.chance.choice((2, 3, 5))):
+        written.append(f"{type(op).__name__} {getattr(op, 'path', '')}: {await _write(turn, op)}")
+    return ", ".join(written)
 
 
 async def _reassign(turn: Turn, moves: Mapping[tuple[str, int], list[int] | None]) -> str:

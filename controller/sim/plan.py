@@ -84,7 +84,7 @@ def draw_plan(seed: int, kinds: Sequence[str], changes: Sequence[str] = ()) -> P
             weights[kind] = weight + 1
         elif is_on:
             weights[kind] = weight
-    pace = chance.choice((0.3, 1.0, 2.0))
+    pace = chance.choice((0.15, 0.4, 0.9))
     names = list(weights)
     picker = random.Random(f"{seed}/steps")
     steps = tuple(

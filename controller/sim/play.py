@@ -14,20 +14,24 @@ from pathlib import Path
 from typing import Final
 
 from controller.sim.cluster import Cluster
+from controller.sim.combined import COMBINED
 from controller.sim.faults import FAULTS
 from controller.sim.history import STATE_PATH, History
 from controller.sim.load.consumer import Consumer, check_committed, fetch_body, find_coordinator
+from controller.sim.load.group_probes import check_deleted
 from controller.sim.load.ledger import Ledger
 from controller.sim.load.links import CallFailed, Links
 from controller.sim.load.member import Member
-from controller.sim.load.prober import Prober, check_deleted
+from controller.sim.load.prober import Prober
 from controller.sim.load.producer import Producer
-from controller.sim.operations import OPERATIONS
-from controller.sim.oracles import brokers, figures, zookeeper
+from controller.sim.load.side import SideProducer
+from controller.sim.operations import OPERATIONS as PLAIN
+from controller.sim.oracles import brokers, figures, groups, zookeeper
 from controller.sim.oracles.calm import Calm
 from controller.sim.oracles.decisions import Decisions
 from controller.sim.oracles.requests import Requests
 from controller.sim.oracles.traced import Traced, WatchedTrace
+from controller.sim.oracles.transitions import Transitions
 from controller.sim.plan import Plan, Step
 from controller.sim.shape import TOPIC
 from controller.sim.turn import NOTHING, NothingThere, Turn
@@ -39,6 +43,7 @@ from controller.world.simulated.world import World, run_world
 
 Oracle = Callable[[Cluster, History], Iterator[str]]
 
+OPERATIONS: Final = {**PLAIN, **COMBINED}
 #: All kinds of steps.
 KINDS: Final = (*FAULTS, *OPERATIONS)
 #: Looked at every so many virtual seconds, faults or not.
@@ -52,11 +57,14 @@ ALWAYS: Final[tuple[Oracle, ...]] = (
     zookeeper.one_controller_serves_an_epoch,
     zookeeper.leaders_come_from_the_isr,
     figures.gauges_equal_a_recount,
+    groups.offsets_count_once_they_are_committed,
 )
 #: Looked at whenever a partition's state has been written.
 AT_COMMITS: Final[tuple[Oracle, ...]] = (brokers.isr_members_hold_what_is_committed,)
 #: Looked at after each step, since they read logs.
-AFTER_STEPS: Final[tuple[Oracle, ...]] = (brokers.logs_agree_below_watermarks, brokers.epochs_equal_the_log)
+AFTER_STEPS: Final[tuple[Oracle, ...]] = (
+    *(brokers.logs_agree_below_watermarks, brokers.epochs_equal_the_log, brokers.logs_are_whole),
+)
 #: Looked at when all is healed and at rest.
 AT_REST: Final[tuple[Oracle, ...]] = (
     *ALWAYS,
@@ -73,6 +81,7 @@ AT_REST: Final[tuple[Oracle, ...]] = (
     figures.nobody_faulted,
     partial(brokers.logs_agree_below_watermarks, tail=None),
     partial(brokers.epochs_equal_the_log, tail=None),
+    partial(brokers.logs_are_whole, tail=None),
     brokers.producers_equal_a_recount,
 )
 #: Virtual seconds within which a healed cluster is whole, and then at rest: leaders, ISRs, queues, /admin.
@@ -107,7 +116,10 @@ class Play:
         self.cluster = Cluster(world, folder, shape=plan.shape)
         world.network.keeps_transcript = False
         tree = world.zookeeper.tree
-        self.history = History(tree)
+        self.history = History(tree, world.loop.time, unclean_by_default=plan.shape.unclean_leader_election)
+        self.cluster.on_unclean_asked = self.history.unclean_was_asked
+        self.cluster.on_power_lost = self._power_lost
+        self.transitions = Transitions()
         self.ledger = Ledger(unclean=self.history.unclean)
         self.writes = zookeeper.Writes(self.cluster, self.history)
         self.decisions = Decisions(self.cluster, self.history)
@@ -115,7 +127,7 @@ class Play:
         self.requests = Requests(self.cluster, self.history)
         self.traced = Traced(self.cluster, self.history)
         self.cluster.make_trace = partial(WatchedTrace, seen=self.traced.row)
-        self.cluster.on_event.append(self.traced.event)
+        self.cluster.on_event += [self.traced.event, self.transitions.event]
         self.ledger.on_ack.append(self.traced.acknowledged)
         self.ledger.on_error.append(self.traced.answered)
         world.zookeeper.on_commit.append(lambda events: self.history.commit(list(events)))
@@ -126,7 +138,7 @@ class Play:
             self.decisions.operation,
         ]
         self.cluster.on_controller.append(self.requests.watch)
-        self._clients: list[Producer | Consumer | Member | Prober] = []
+        self._clients: list[Producer | Consumer | Member | Prober | SideProducer] = []
         self._programs: list[asyncio.Task[None]] = []
         self._at_commits: list[str] = []
         self._background: set[asyncio.Task[None]] = set()
@@ -161,7 +173,9 @@ class Play:
         self._skew_clocks()
         await cluster.start()
         shape = self.plan.shape
-        await cluster.create_topic(TOPIC, shape.assignments(shape.partitions, shape.replication_factor))
+        await cluster.create_topic(
+            TOPIC, shape.assignments(shape.partitions, shape.replication_factor), shape.topic_settings()
+        )
         self.start_clients()
         for step in self.plan.steps:
             await cluster.world.sleep(step.wait_s)
@@ -172,6 +186,11 @@ class Play:
         await self.stop_clients()
         await self.rest()
         await self._check_logs()
+
+    def _power_lost(self, number: int) -> None:
+        """What was not synced is not promised."""
+        if self.plan.shape.flush_messages != 1:
+            self.history.unclean |= {tp for broker, tp, _ in brokers.replicas(self.cluster) if broker == number}
 
     def _skew_clocks(self) -> None:
         most, chance = self.plan.shape.clock_skew_max_ms, random.Random(f"{self.plan.seed}/clocks")
@@ -192,6 +211,7 @@ class Play:
             for n in range(shape.group_members + shape.static_members)
         ]
         self._clients += [Prober(cluster, ledger, f"prober-{n}") for n in range(shape.probers)]
+        self._clients += [SideProducer(cluster, f"side-{n}") for n in range(shape.side_producers)]
         for number, client in enumerate(self._clients):
             self._programs.append(cluster.world.machine(f"client-{number}").start(client.run()))
 
@@ -300,7 +320,7 @@ class Play:
         """Raises Violated."""
         cluster = self.cluster
         broken = [*cluster.invariants.broken, *self.writes.broken, *self.requests.broken, *self.ledger.broken]
-        broken += [*self.traced.broken, *self.decisions.broken]
+        broken += [*self.traced.broken, *self.decisions.broken, *cluster.contradictions, *self.transitions.broken]
         broken += [*self._at_commits, *self._found(oracles)]
         if broken:
             raise Violated("\n".join(dict.fromkeys(broken[:10])))

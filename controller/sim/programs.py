@@ -185,6 +185,8 @@ class Programs:
         made = Controller(
             identity, controller_config.parse(self.settings), surroundings, structlog.get_logger(), given=self.settings
         )
+        if self.shape is not None:
+            made.channels.merge_above = self.shape.merge_above
         for observer in self.on_controller:
             observer(number, made)
         return made

@@ -48,8 +48,11 @@ class Shape:
     segment_bytes: int = 1 << 20
     #: `log.flush.interval.messages`; 0 leaves flushing to the operating system.
     flush_messages: int = 0
-    #: A kill takes what was not synced: needs flush_messages=1, or acknowledged records may be lost as in Kafka.
+    #: A kill takes what was not synced. Without flush_messages=1 acknowledged records may be lost, as in Kafka: then
+    #: nobody holds the replicas of that broker to what was promised.
     power_cuts: bool = False
+    #: The main topic has `unclean.leader.election.enable=false` of its own.
+    topic_forbids_unclean: bool = False
     fetchers: int = 1
     hw_checkpoint_ms: int = 5000
     clock_skew_max_ms: int = 0
@@ -72,6 +75,10 @@ class Shape:
     #: Pause of a producer between two batches, and records of a batch at most.
     produce_every_ms: int = 300
     batch_records: int = 1
+    #: Clients that fill side topics.
+    side_producers: int = 0
+    #: A controller merges what waits for a broker above so many requests.
+    merge_above: int = 1000
     steps: int = 25
 
     def settings(self) -> dict[str, str]:
@@ -106,6 +113,10 @@ class Shape:
             drawn["log.flush.interval.messages"] = str(self.flush_messages)
         return drawn
 
+    def topic_settings(self) -> dict[str, str]:
+        """Those of the main topic's own."""
+        return {"unclean.leader.election.enable": "false"} if self.topic_forbids_unclean else {}
+
     def assignments(self, partitions: int, replication_factor: int, *, first: int = 0) -> list[list[int]]:
         """Replicas of each partition, round the brokers; `first` shifts where it begins."""
         count = min(replication_factor, self.brokers)
@@ -130,7 +141,9 @@ class Shape:
 #: The least value of fields that may not be 0.
 _LEAST: Final[Mapping[str, int]] = {
     **dict.fromkeys(("brokers", "controllers", "log_dirs", "partitions", "replication_factor", "fetchers"), 1),
-    **dict.fromkeys(("min_insync_replicas", "balance_interval_s", "batch_records", "produce_every_ms"), 1),
+    **dict.fromkeys(
+        ("min_insync_replicas", "balance_interval_s", "batch_records", "produce_every_ms", "merge_above"), 1
+    ),
     **dict.fromkeys(("lag_time_max_ms", "session_timeout_ms", "hw_checkpoint_ms"), 100),
     "segment_bytes": 256,
     "offsets_segment_bytes": 256,
@@ -171,7 +184,7 @@ def draw_shape(chance: random.Random) -> Shape:
         partitions=chance.choice((1, 2, 3, 4, 4)),
         replication_factor=factor,
         min_insync_replicas=chance.choice((1, 1, min(2, factor))),
-        unclean_leader_election=chance.random() < 0.2,
+        unclean_leader_election=chance.random() < 0.3,
         balance=chance.random() < 0.6,
         balance_interval_s=chance.choice((2, 5, 30)),
         lag_time_max_ms=chance.choice((1000, 2000, 3000)),
@@ -190,11 +203,14 @@ def draw_shape(chance: random.Random) -> Shape:
         static_members=chance.choice((0, 0, 0, 0, 1)),
         produce_every_ms=chance.choice((80, 200, 400, 1000, 1000)),
         batch_records=chance.choice((1, 3, 8)),
-        steps=chance.choice((6, 12, 18)),
+        steps=chance.choice((8, 14, 20)),
         imbalance_percentage=chance.choice((0, 0, 10)),
         fetch_bytes=chance.choice((1 << 20, 1 << 20, 1 << 20, 300)),
         housekeeping_ms=chance.choice((1500, 5000, 30_000)),
         offsets_segment_bytes=chance.choice((2000, 1 << 20, 1 << 20)),
         probers=chance.choice((0, 1)),
         consumer_wait_ms=chance.choice((0, 400)),
+        side_producers=chance.choice((0, 0, 1)),
+        merge_above=chance.choice((1, 3, 1000)),
+        topic_forbids_unclean=chance.random() < 0.4,
     )

@@ -28,6 +28,8 @@ SIMPLER: Final[dict[str, tuple[object, ...]]] = {
     "group_members": (0, 2),
     "static_members": (0,),
     "probers": (0,),
+    "side_producers": (0,),
+    "merge_above": (1000,),
     "consumer_wait_ms": (0,),
     "fetch_bytes": (1 << 20,),
     "offsets_segment_bytes": (1 << 20,),
@@ -36,6 +38,7 @@ SIMPLER: Final[dict[str, tuple[object, ...]]] = {
     "log_dirs": (1,),
     "clock_skew_max_ms": (0,),
     "power_cuts": (False,),
+    "topic_forbids_unclean": (False,),
     "unclean_leader_election": (False,),
     "batch_records": (1,),
     "segment_bytes": (1 << 20,),
@@ -43,7 +46,7 @@ SIMPLER: Final[dict[str, tuple[object, ...]]] = {
     "min_insync_replicas": (1,),
 }
 #: Fields whose simple value is the larger one.
-LARGER: Final = frozenset({"segment_bytes", "offsets_segment_bytes", "fetch_bytes", "housekeeping_ms"})
+LARGER: Final = frozenset({"merge_above", "segment_bytes", "offsets_segment_bytes", "fetch_bytes", "housekeeping_ms"})
 
 
 @dataclass(slots=True)

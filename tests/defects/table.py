@@ -19,7 +19,8 @@ _HEAD: Final = """\
 Changes of the kind that good engineers make, planted one at a time (`make defects`), and who notices: a test of the
 room, a script, a test of a known failure, or the simulation, at the seed that is named. A dash is a layer that ran and
 saw nothing; a blank one did not run, since one before it had noticed, or there is none. The simulation was asked with
-seeds from 0 on until one noticed, seven at most: a dash there says no more than that.
+seeds from 0 on until one noticed, seven at most, and with the worlds that those seeds drew then: a dash there says no
+more than that.
 """
 
 

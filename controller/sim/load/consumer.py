@@ -24,7 +24,7 @@ class Consumer:
 
     def __init__(self, cluster: Cluster, ledger: Ledger, name: str) -> None:
         assert cluster.shape is not None
-        self._ledger, self._name = ledger, name
+        self._cluster, self._ledger, self._name = cluster, ledger, name
         self._links = Links(cluster, name)
         self._partitions = cluster.shape.partitions
         self._wait_ms = cluster.shape.consumer_wait_ms
@@ -78,7 +78,13 @@ class Consumer:
         self._positions[partition] = position
 
     def _out_of_range(self, partition: int, position: int, leader: int) -> None:
-        """A leader without an offset that was committed has lost it; after an unclean election that is allowed."""
+        """A leader without an offset that was committed has lost it; after an unclean election that is allowed.
+
+        A follower, which answers consumers too (KIP-392), may be new, and have nothing yet.
+        """
+        state = self._cluster.state(TOPIC, partition)
+        if state is None or state["leader"] != leader:
+            return
         if (TOPIC, partition) not in self._ledger.unclean:
             self._ledger.broken.append(f"broker {leader} leads {TOPIC}-{partition} and has no offset {position}")
         self._positions[partition] = 0

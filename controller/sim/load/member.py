@@ -84,6 +84,7 @@ class Member:
             joined = await self._ask(ApiKey.JOIN_GROUP, 5, body)
         if not self._is_fine(ErrorCode.of(int(joined.error_code))):
             return False
+        earlier = self._generation if joined.member_id == self._member_id else -1
         self._member_id, self._generation = joined.member_id, int(joined.generation_id)
         assignments: list[dict[str, Any]] = []
         if joined.leader == joined.member_id:
@@ -95,7 +96,19 @@ class Member:
             return False
         self.owned = set(json.loads(bytes(synced.assignment) or b"[]"))
         self._ledger.claimed(GROUP, self._generation, self.owned, self._instance or self._member_id)
-        return await self._take_positions()
+        return await self._take_positions() and await self._commit_late(earlier)
+
+    async def _commit_late(self, generation: int) -> bool:
+        """A commit of a generation that is over is refused, though its member lives. Raises: CallFailed. §7."""
+        if not 0 <= generation < self._generation or self._links.chance.random() < 0.5:
+            return True
+        who = self._who() | {"generation_id_or_member_epoch": generation}
+        del who["generation_id"]
+        row = {"partition_index": 0, "committed_offset": 0, "committed_leader_epoch": -1, "committed_metadata": ""}
+        answer = await self._ask(ApiKey.OFFSET_COMMIT, 7, {**who, "topics": [{"name": TOPIC, "partitions": [row]}]})
+        if answer.topics[0].partitions[0].error_code == 0:
+            self._ledger.broken.append(f"{self.name} commits in generation {generation}, now is {self._generation}")
+        return True
 
     def _who(self) -> dict[str, Any]:
         return {

@@ -12,9 +12,10 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from controller.sim.cluster import Cluster
-from controller.sim.load.consumer import fetch_body, find_coordinator
+from controller.sim.load.consumer import fetch_body
+from controller.sim.load.group_probes import FAR, GroupProbes
 from controller.sim.load.ledger import Ledger, Sent
-from controller.sim.load.links import CallFailed, Links
+from controller.sim.load.links import CallFailed
 from controller.sim.oracles.brokers import replicas
 from controller.sim.shape import TOPIC
 from controller.wire.errors import ErrorCode
@@ -22,7 +23,6 @@ from controller.wire.protocol import ApiKey, ProtocolError
 from controller.wire.records import Record, build_batch
 
 PAUSE_S: Final = 0.7
-FAR: Final = 1_000_000
 #: What a partition that is not led here, not there, or on a broken disk is answered, whatever was asked.
 ELSEWHERE: Final = frozenset(
     {
@@ -30,30 +30,19 @@ ELSEWHERE: Final = frozenset(
         *(ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.REPLICA_NOT_AVAILABLE),
     }
 )
-#: What a group whose coordinator is elsewhere, or still loads, is answered.
-NO_COORDINATOR: Final = frozenset(
-    {
-        *(ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS),
-        ErrorCode.REQUEST_TIMED_OUT,
-    }
-)
 #: A producer id that no broker gives: its batches are written with epochs and sequences of the probe's own.
 FOREIGN_PRODUCER: Final = 900_000_000
-GROUP: Final = "probed"
 
 
-class Prober:
+class Prober(GroupProbes):
     """`run` is a program."""
 
     def __init__(self, cluster: Cluster, ledger: Ledger, name: str) -> None:
+        super().__init__(cluster, ledger, name)
         assert cluster.shape is not None
-        self._cluster, self._ledger, self.name = cluster, ledger, name
-        self._links = Links(cluster, name)
         self._partitions = cluster.shape.partitions
-        self._number = 0
         #: partition -> what is there of the foreign producer there: (last acknowledged batch, its base offset)
         self._written: dict[int, tuple[bytes, int]] = {}
-        self._deleted = 0
         #: how often each probe was answered
         self.answered: dict[str, int] = {}
         self.is_stopping = False
@@ -69,12 +58,6 @@ class Prober:
             else:
                 self.answered[probe.__name__] = self.answered.get(probe.__name__, 0) + 1
             await asyncio.sleep(PAUSE_S * self._links.chance.choice((0.1, 1.0, 2.0)))
-
-    def _expect(self, what: str, code: int, allowed: frozenset[ErrorCode] | set[ErrorCode]) -> None:
-        error = ErrorCode.of(int(code))
-        if error not in allowed:
-            names = ", ".join(sorted(each.name for each in allowed))
-            self._ledger.broken.append(f"a wrong answer to {what}: {error.name}, allowed are {names}")
 
     def _some_replica(self) -> tuple[int, int, Any] | None:
         """(broker, partition, its replica) of a running broker."""
@@ -207,54 +190,6 @@ class Prober:
         if answer.error_code == 0:
             self._ledger.broken.append("a wrong answer: a transaction was begun")
 
-    # -- groups ----------------------------------------------------------------------------------------------------
-
-    async def commit_as_nobody(self) -> None:
-        """Who is no member of a group that has members, or comes with another generation, commits nothing. §7."""
-        coordinator = await find_coordinator(self._links, "group")
-        if coordinator is None or not any(group == "group" for group, *_ in self._ledger.owners):
-            return
-        row = {
-            "partition_index": 0,
-            "committed_offset": FAR,
-            "committed_leader_epoch": -1,
-            "committed_metadata": "",
-        }
-        body = {
-            "group_id": "group",
-            "generation_id_or_member_epoch": self._links.chance.choice((0, FAR)),
-            "member_id": "nobody",
-            "group_instance_id": None,
-            "topics": [{"name": TOPIC, "partitions": [row]}],
-        }
-        answer = await self._links.call(coordinator, ApiKey.OFFSET_COMMIT, 7, body)
-        refused = {ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.FENCED_INSTANCE_ID}
-        code = answer.topics[0].partitions[0].error_code
-        self._expect("a commit of nobody", code, NO_COORDINATOR | refused)
-
-    async def delete_a_group(self) -> None:
-        """A group that was deleted has committed nothing, whoever coordinates it by then. §7."""
-        group = f"{GROUP}-{self._deleted}"
-        coordinator = await find_coordinator(self._links, group)
-        if coordinator is None:
-            return
-        row = {"partition_index": 0, "committed_offset": 7, "committed_leader_epoch": -1, "committed_metadata": ""}
-        who = {"group_id": group, "generation_id_or_member_epoch": -1, "member_id": "", "group_instance_id": None}
-        body = {**who, "topics": [{"name": TOPIC, "partitions": [row]}]}
-        answer = await self._links.call(coordinator, ApiKey.OFFSET_COMMIT, 7, body)
-        if answer.topics[0].partitions[0].error_code != 0:
-            return
-        answer = await self._links.call(coordinator, ApiKey.DELETE_GROUPS, 1, {"groups_names": [group]})
-        self._deleted += 1  # what became of a deletion without an answer is never asked
-        if answer.results[0].error_code == 0:
-            self._ledger.deleted_groups.append(group)
-
-    async def ask_for_a_deleted_group(self) -> None:
-        """Now and then, and once more at the end (`check_deleted`)."""
-        if self._ledger.deleted_groups:
-            group = self._links.chance.choice(self._ledger.deleted_groups)
-            await check_deleted(self._links, self._ledger, group)
-
     # -- control ---------------------------------------------------------------------------------------------------
 
     async def obey_an_older_controller(self) -> None:
@@ -366,19 +301,6 @@ class Prober:
         return await self._cluster.call(active, api_key, version, body)
 
 
-async def check_deleted(links: Links, ledger: Ledger, group: str) -> None:
-    """A deleted group has no commits. Raises: CallFailed."""
-    coordinator = await find_coordinator(links, group)
-    if coordinator is None:
-        return
-    body = {"group_id": group, "topics": [{"name": TOPIC, "partition_indexes": [0]}]}
-    answer = await links.call(coordinator, ApiKey.OFFSET_FETCH, 5, body)
-    row = answer.topics[0].partitions[0] if answer.topics else None
-    is_lost = ledger.groups_are_lost
-    if answer.error_code == 0 and row is not None and row.error_code == 0 and row.committed_offset >= 0 and not is_lost:
-        ledger.broken.append(f"group {group} was deleted and has committed {row.committed_offset}")
-
-
 PROBES: Final[tuple[Callable[[Prober], Awaitable[None]], ...]] = (
     *(Prober.fetch_of_another_epoch, Prober.fetch_beyond_the_end, Prober.fetch_session_of_another_epoch),
     *(Prober.ask_for_the_end_of_an_epoch, Prober.write_as_a_fenced_producer, Prober.start_a_transaction),
@@ -389,5 +311,5 @@ PROBES: Final[tuple[Callable[[Prober], Awaitable[None]], ...]] = (
         Prober.lead_by_a_repeated_request,
         Prober.shut_down_an_older_life,
     ),
-    *(Prober.move_to_nobody, Prober.elect_where_nothing_is),
+    *(Prober.move_to_nobody, Prober.elect_where_nothing_is, Prober.replace_a_static_member),
 )

@@ -20,7 +20,7 @@ NEAR_THE_WRAP: Final = 0x7FFFFFFF - 20
 #: Pauses between batches, as shares of the usual one: bursts, and quiet between them. One on average.
 GAPS: Final = (0.02, 0.02, 0.02, 0.02, 0.5, 0.9, 1.5, 2.0, 5.0)
 #: After so many batches a producer becomes slow: long worlds need no more of it.
-DENSE_BATCHES: Final = 150
+DENSE_BATCHES: Final = 80
 SPARSE_S: Final = 0.8
 #: Answers after which the batch is not in the log, and a retry may succeed.
 FINAL: Final = frozenset(

@@ -59,6 +59,8 @@ def offsets_are_in_order(cluster: Cluster, _: History) -> Iterator[str]:
         name = f"broker {broker_id} {tp}: start {log.log_start_offset}, hw {replica.hw}, end {log.leo}"
         if not log.log_start_offset <= log.leo or replica.hw > log.leo or replica.hw < 0:
             yield f"offsets out of order: {name}"
+        if replica.led is not None and log.log_start_offset > replica.hw:
+            yield f"a leader's log starts above its watermark: {name}"
         if log.recovery_point > log.leo:
             yield f"recovery point {log.recovery_point} above the end: {name}"
         if replica.led is not None and replica.led.log_end_offset != log.leo:
@@ -166,6 +168,31 @@ def epochs_equal_the_log(cluster: Cluster, history: History, *, tail: int | None
             yield f"broker {broker_id} {tp}: an epoch begins above the end {log.leo}: {pairs}"
         if any(one[0] >= other[0] or one[1] >= other[1] for one, other in pairwise(pairs)):
             yield f"broker {broker_id} {tp}: epochs do not rise: {pairs}"
+
+
+def logs_are_whole(cluster: Cluster, _: History, *, tail: int | None = TAIL) -> Iterator[str]:
+    """Each batch follows the one before it, and (where all of a log is read) is as its checksum says.
+
+    Compaction leaves gaps. Source: broker.md §10.2, §10.5.
+    """
+    for broker_id, tp, replica in replicas(cluster):
+        log = replica.log
+        if log is None:
+            continue
+        offset = log.log_start_offset if tail is None else max(log.log_start_offset, log.leo - tail)
+        name, last = f"broker {broker_id} {tp}", None
+        while data := log.read(offset, max_bytes=1 << 20, bound=log.leo, min_one=True):
+            for at, header in records.batches(data):
+                if last is not None and header.base_offset != last and not log.config.is_compacted:
+                    yield f"{name}: offsets {last} to {header.base_offset} are missing"
+                if tail is None:
+                    try:
+                        records.check_crc(data, header, at)
+                    except records.CorruptBatch as error:
+                        yield f"{name}: offset {header.base_offset}: {error}"
+                offset = last = header.next_offset
+        if offset != log.leo and not log.config.is_compacted:
+            yield f"{name}: nothing can be read from {offset} on, the log ends at {log.leo}"
 
 
 def producers_equal_a_recount(cluster: Cluster, history: History) -> Iterator[str]:

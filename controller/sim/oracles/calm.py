@@ -18,6 +18,8 @@ from controller.sim.oracles.zookeeper import admin_work_is_done
 
 #: Virtual seconds of calm after which all of it holds.
 CALM_S: Final = 9.0
+#: Within which all brokers are told of a state: the balance and leaders write some in calm, too.
+TOLD_S: Final = 1.0
 
 
 class Calm:
@@ -37,13 +39,13 @@ class Calm:
             self._seen, self._since_s = seen, now_s
             return
         wait_s = CALM_S + 2 * self._lag_s
-        if now_s - self._since_s < wait_s:
+        if now_s - self._since_s < wait_s or now_s - self._history.last_written_s < TOLD_S:
             return
         self.looked += 1
         left = list(admin_work_is_done(cluster, self._history))
         if left:
             return
-        for wrong in (*self._leaders(), *self._metadata()):
+        for wrong in (*self._office(), *self._leaders(), *self._metadata()):
             yield f"calm for {now_s - self._since_s:.0f} s: {wrong}"
 
     @property
@@ -64,6 +66,12 @@ class Calm:
         topics = tuple(sorted((topic, czxid) for topic, (czxid, _) in self._history.topics.items()))
         sessions = tuple(sorted(world.zookeeper.sessions))
         return epochs, topics, sessions, active, self._history.controller_epoch
+
+    def _office(self) -> Iterator[str]:
+        active = self._cluster.active_controller()
+        controller = self._cluster.controllers.get(active) if active is not None else None
+        if controller is not None and not controller.state.serving:
+            yield f"/controller names {active}, which does not serve"
 
     def _leaders(self) -> Iterator[str]:
         cluster = self._cluster

@@ -5,7 +5,7 @@ Source: spec controller.md §5.3, §7; style of the batch: LeaderAndIsr, then Up
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from controller.node.process import Controller
 from controller.sim.cluster import Cluster
@@ -27,6 +27,10 @@ class Requests:
     def __init__(self, cluster: Cluster, history: History) -> None:
         self._cluster, self._history = cluster, history
         self._sent: dict[tuple[int, int, int, TopicPartition], tuple[int, int]] = {}
+        #: (controller epoch, broker, topic's czxid, partition) -> (broker epoch, leader epoch) in which it was to lead
+        self._leads: dict[tuple[int, int, int, TopicPartition], tuple[int, int]] = {}
+        #: (controller, controller epoch, broker, broker epoch, partition) -> what was queued, and how much of it passed
+        self._queued: dict[tuple[int, int, int, int, TopicPartition], tuple[list[tuple[object, ...]], list[int]]] = {}
         self.broken: list[str] = []
         self.seen = 0
 
@@ -40,6 +44,7 @@ class Requests:
             return send(batch)
 
         controller.channels.send = observed  # type: ignore[method-assign]  # an observer in the way of the requests
+        controller.channels.on_answered.append(lambda request: self.delivered(number, request))
 
     def check(self, number: int, batch: Sequence[ControlRequest]) -> None:
         """One batch, as it is queued."""
@@ -52,6 +57,8 @@ class Requests:
                 self.broken.append(f"{name} comes after a later kind in its batch")
             ranks[request.to] = rank
             self._check_office(number, request, name)
+            for key, token in _tokens(number, request):
+                self._queued.setdefault(key, ([], [0]))[0].append(token)
             match request:
                 case LeaderAndIsrRequest():
                     self._check_leaders(request, name)
@@ -59,6 +66,19 @@ class Requests:
                     self._check_metadata(request, name)
                 case StopReplicaRequest():
                     self._check_stops(request, name)
+
+    def delivered(self, number: int, request: ControlRequest) -> None:
+        """What is about one replica reaches its broker in the order in which it was queued; what a later one
+        supersedes may be left out, nothing comes late. Source: §7.6."""
+        for key, token in _tokens(number, request):
+            queued, passed = self._queued.get(key, ([], [0]))
+            try:
+                passed[0] = queued.index(token, passed[0]) + 1
+            except ValueError:
+                self.broken.append(
+                    f"controller {number}, {type(request).__name__} to {request.to}: {key[-1]} {token} comes after "
+                    f"{queued[max(0, passed[0] - 3) : passed[0]]}, which were queued later"
+                )
 
     def _check_office(self, number: int, request: ControlRequest, name: str) -> None:
         """The epoch is one that this controller won, the broker epoch one that the addressee had. §2.4, §7.2."""
@@ -94,6 +114,21 @@ class Requests:
                 if now < before and tp.topic not in self._cluster.deletable:
                     self.broken.append(f"{name} tells {tp} epochs {now} after {before}")
                 self._sent[key] = max(now, before)
+                if state.leader == request.to and (tp.topic, znode.czxid) not in self._history.marked:
+                    self._check_new_life(key, request, state, name)
+
+    def _check_new_life(
+        self, key: tuple[int, int, int, TopicPartition], request: LeaderAndIsrRequest, state: LeaderAndIsr, name: str
+    ) -> None:
+        """A broker that came back leads in a new epoch: what it led before, it led in another life. §11.1, KIP-380."""
+        before = self._leads.get(key)
+        tp = key[-1]
+        is_refused = f"/brokers/topics/{tp.topic}/partitions/{tp.partition}/state" in self._cluster.refused
+        is_new_life = before is not None and before[0] != request.broker_epoch
+        if is_new_life and before is not None and before[1] == state.leader_epoch and not is_refused:
+            life = request.broker_epoch
+            self.broken.append(f"{name} lets a new life {life} lead {key[-1]} in the old epoch {before}")
+        self._leads[key] = request.broker_epoch, state.leader_epoch
 
     def _check_leader_alive(self, tp: TopicPartition, state: LeaderAndIsr, name: str) -> None:
         """A leader that is named and lives is among the live leaders, so that its followers find it. §7.1."""
@@ -123,3 +158,18 @@ class Requests:
                 self.broken.append(f"{name} deletes {tp}, whose replicas are {replicas}, removing {removing}")
             if entry.leader_epoch == EPOCH_DURING_DELETE:
                 self.broken.append(f"{name} says that {tp} is being deleted; nobody asked for it")
+
+
+def _tokens(
+    number: int, request: ControlRequest
+) -> Iterator[tuple[tuple[int, int, int, int, TopicPartition], tuple[object, ...]]]:
+    """(which replica, what it is told) of each entry of a LeaderAndIsr or StopReplica."""
+    head = number, request.controller_epoch, request.to, request.broker_epoch
+    match request:
+        case LeaderAndIsrRequest():
+            for entry in request.partition_states:
+                state = entry.state
+                yield (*head, entry.topic_partition), ("lead or follow", state.leader_epoch, state.partition_epoch)
+        case StopReplicaRequest():
+            for stop in request.partition_states:
+                yield (*head, stop.topic_partition), ("stop", stop.leader_epoch, stop.delete_partition)

@@ -8,7 +8,7 @@ Source: Kafka 3.9 `Partition`, `ReplicaManager.maybeShrinkIsr`; spec isr-replay.
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -63,6 +63,8 @@ class Led:
     #: when the log had which end: both rise
     end_times: list[int]
     ends: list[int]
+    #: how many members the ISR had when the log got each of these ends
+    members: list[int] = field(default_factory=list)
     #: follower -> the offset of its last fetch that counted
     offsets: dict[int, int] = field(default_factory=dict)
     #: follower -> the last time at which it certainly lacked nothing, and the last at which it may have lacked nothing
@@ -113,6 +115,7 @@ class Traced:
             case TraceEvent.APPEND if led is not None:
                 led.end_times.append(ts)
                 led.ends.append(columns["leo"])
+                led.members.append(len(led.isr))
                 self._rose(broker, tp, led, columns["hw"])
             case TraceEvent.FETCH if led is not None:
                 self._fetch(broker, tp, ts, columns, led)
@@ -139,6 +142,7 @@ class Traced:
         if is_known and tp.topic not in self._cluster.deletable and hw < min(earlier_hw, leo):
             self.broken.append(f"a watermark is forgotten: {name} with watermark {hw}, it had {earlier_hw}, end {leo}")
         led = Led(columns["epoch"], leo, hw, tuple(columns["isr"]), tuple(columns["replicas"]), [ts], [leo])
+        led.members.append(len(led.isr))
         for replica in led.replicas:
             led.offsets[replica] = before.offsets.get(replica, -1) if before is not None else -1
             is_member = replica in led.isr
@@ -166,9 +170,11 @@ class Traced:
         """Every member that has lacked something for longer than the limit must be dropped, now."""
         limit = self._limit_ms
         for (owner, tp), led in self._led.items():
-            if owner != broker or not self._is_free(broker, tp):
+            if owner != broker:
                 continue
             led.tick_ms = ts
+            if not self._is_free(broker, tp):
+                continue
             led.must_leave = frozenset(
                 replica
                 for replica in led.isr
@@ -272,6 +278,11 @@ class Traced:
         is_set = "min.insync.replicas" in self._history.configured[tp.topic]
         if len(led.isr) < needed and led.isr_since_s < sent_s and not is_set:
             self.broken.append(f"broker {broker} acknowledged {tp} up to {end} with ISR {led.isr}, {needed} are needed")
+        if replica.led.epoch == led.epoch and end > led.epoch_start and not is_set:
+            place = bisect_left(led.ends, end)
+            members = led.members[place] if place < len(led.members) else needed
+            if members < needed:
+                self.broken.append(f"broker {broker} stored {tp} up to {end} with {members} in its ISR, not {needed}")
 
     def answered(self, broker: int, partition: tuple[str, int], error: ErrorCode, sent_s: float) -> None:
         """What a producer with acks=all, which asked at `sent_s`, was told: with too few members, that there are too
@@ -288,7 +299,10 @@ class Traced:
     # -- the high watermark ----------------------------------------------------------------------------------------
 
     def _rose(self, broker: BrokerId, tp: TopicPartition, led: Led, hw: int) -> None:
-        """It never falls in a term, and rises only to what all members of the ISR in ZooKeeper have fetched."""
+        """It never falls in a term, and rises only to what all members of the ISR in ZooKeeper have fetched.
+
+        One that a move is about to remove is a member still, but the leader has been told that it is no replica.
+        """
         before, led.hw = led.hw, max(hw, led.hw)
         if hw < before:
             self.broken.append(f"the watermark of {tp} on its leader {broker} falls from {before} to {hw}")
@@ -300,7 +314,7 @@ class Traced:
         if written is None or written.leader_epoch != led.epoch or written.leader != broker:
             return
         for member in written.isr:
-            if member != broker and led.offsets.get(member, -1) < hw:
+            if member in led.replicas and member != broker and led.offsets.get(member, -1) < hw:
                 self.broken.append(
                     f"the watermark of {tp} on its leader {broker} rises to {hw}: ISR member {member} has fetched up "
                     f"to {led.offsets.get(member, -1)}, the ISR is {written.isr}"

@@ -1,0 +1,69 @@
+"""What must hold in the coordinators of groups.
+
+Source: Kafka 3.9 `GroupMetadataManager`; spec clients.md §7.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from broker_sim.groups.log import LoadedPartition
+from broker_sim.replicas.partition import Partition
+from controller.sim.cluster import Cluster
+from controller.sim.history import History
+from controller.sim.oracles.brokers import replicas
+from controller.wire import records
+from controller.wire.types import GROUP_METADATA_TOPIC, TopicPartition
+
+#: group, partition, offset, and when it was committed, which tells a commit from the same offset committed again
+_Offset = tuple[str, TopicPartition, int, int]
+
+
+def offsets_count_once_they_are_committed(cluster: Cluster, history: History) -> Iterator[str]:
+    """No offset that a coordinator tells is in its log above the high watermark alone, where its own term has put it.
+
+    Asked of groups that have commits under way: for all others it would have shown then.
+    """
+    for broker_id, tp, replica in replicas(cluster):
+        if tp.topic != GROUP_METADATA_TOPIC or replica.led is None or tp in history.unclean:
+            continue
+        registry = cluster.brokers[broker_id].context.groups.registry
+        told = {
+            (entry.group.group_id, partition, committed.offset, committed.commit_timestamp)
+            for entry in registry.entries()
+            if entry.commits_under_way and registry.partition_of(entry.group.group_id) == tp.partition
+            for partition, committed in entry.offsets.items()
+        }
+        committed_here, waiting = _in_the_log(replica) if told else (set(), set())
+        for group, partition, offset, _ in sorted(told & waiting - committed_here):
+            yield f"broker {broker_id} tells {offset} for {partition} of group {group}, which is not committed in {tp}"
+
+
+def _in_the_log(replica: Partition) -> tuple[set[_Offset], set[_Offset]]:
+    """The offsets that the log holds: those that are committed or older than this term, and the others."""
+    committed: set[_Offset] = set()
+    waiting: set[_Offset] = set()
+    log, led = replica.log, replica.led
+    if log is None or led is None:
+        return committed, waiting
+    offset, loaded = log.log_start_offset, LoadedPartition()
+    while data := log.read(offset, max_bytes=1 << 20, bound=log.leo, min_one=True):
+        for at, header in records.batches(data):
+            offset = header.next_offset
+            counts = header.next_offset <= replica.hw or header.partition_leader_epoch < led.epoch
+            loaded.take(data[at : at + header.size], _Silent())
+            found = {
+                (g, tp, c.offset, c.commit_timestamp)
+                for g, offsets in loaded.offsets.items()
+                for tp, c in offsets.items()
+            }
+            (committed if counts else waiting).update(found)
+            loaded.offsets.clear()
+    return committed, waiting
+
+
+class _Silent:
+    """A log for what is read a second time."""
+
+    def warning(self, *_: object, **__: object) -> None:
+        """Says nothing."""

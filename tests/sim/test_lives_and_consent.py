@@ -1,0 +1,264 @@
+"""Oracles that follow what happens over time: lives, order on the wire, consents, transitions, offsets, calm."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from broker_sim.groups.records import CommittedOffset
+from controller.core.transitions import PARTITION_TRANSITIONS, REPLICA_TRANSITIONS
+from controller.sim.history import CONSENT_LASTS_S, History
+from controller.sim.load.group_probes import NO_COORDINATOR, GroupProbes
+from controller.sim.oracles import brokers, groups
+from controller.sim.oracles.calm import CALM_S, Calm
+from controller.sim.oracles.requests import Requests
+from controller.sim.oracles.transitions import PARTITIONS, REPLICAS, Transitions
+from controller.wire import log_events as ev
+from controller.wire.control import LeaderAndIsrEntry, LeaderAndIsrRequest, StopReplicaEntry, StopReplicaRequest
+from controller.wire.errors import ErrorCode
+from controller.wire.types import BrokerId, LeaderAndIsr, ReplicaAssignment, TopicPartition
+from controller.wire.zk_operations import Create, SetData, WatchEvent, WatchKind
+from controller.world.simulated.znode_tree import ZnodeTree
+from tests.sim.test_oracles import STATE, TP, Sound, another_byte, at_rest, changed, with_row
+
+pytestmark = pytest.mark.sim
+
+
+def head(sound: Sound, broker_epoch: int) -> dict[str, Any]:
+    return {
+        "to": BrokerId(1),
+        "controller_id": BrokerId(sound.number),
+        "controller_epoch": sound.active.epoch,
+        "broker_epoch": broker_epoch,
+    }
+
+
+def to_lead(sound: Sound, broker_epoch: int) -> LeaderAndIsrRequest:
+    newest = sound.history.states[TP][-1]
+    state = LeaderAndIsr(
+        leader=BrokerId(newest.leader),
+        isr=tuple(map(BrokerId, newest.isr)),
+        leader_epoch=newest.leader_epoch,
+        partition_epoch=newest.version,
+        controller_epoch=newest.controller_epoch,
+    )
+    replicas = ReplicaAssignment(replicas=(BrokerId(1), BrokerId(2), BrokerId(3)))
+    entry = LeaderAndIsrEntry(topic_partition=TP, state=state, assignment=replicas)
+    live = tuple(sound.active.live_brokers.values())
+    return LeaderAndIsrRequest(**head(sound, broker_epoch), partition_states=(entry,), live_leaders=live)
+
+
+def to_stop(sound: Sound, broker_epoch: int) -> StopReplicaRequest:
+    entry = StopReplicaEntry(topic_partition=TP, leader_epoch=-1, delete_partition=False)
+    return StopReplicaRequest(**head(sound, broker_epoch), partition_states=(entry,))
+
+
+def test_a_new_life_does_not_lead_in_an_old_epoch(tmp_path: Path) -> None:
+    def look(sound: Sound) -> None:
+        requests = Requests(sound.cluster, sound.history)
+        life = max(sound.history.broker_epochs[1])
+        sound.history.broker_epochs[1].add(life + 7)
+        requests.check(sound.number, [to_lead(sound, life)])
+        requests.check(sound.number, [to_lead(sound, life)])
+        assert not requests.broken
+        requests.check(sound.number, [to_lead(sound, life + 7)])
+        assert len(requests.broken) == 1 and "in the old epoch" in requests.broken[0]
+
+    at_rest(tmp_path, look)
+
+
+def test_what_was_queued_first_does_not_come_last(tmp_path: Path) -> None:
+    def look(sound: Sound) -> None:
+        life = max(sound.history.broker_epochs[1])
+        lead, stop = to_lead(sound, life), to_stop(sound, life)
+        for order, is_late in (((lead, stop), False), ((stop,), False), ((lead,), False), ((stop, lead), True)):
+            requests = Requests(sound.cluster, sound.history)
+            requests.check(sound.number, [lead, stop])
+            for request in order:
+                requests.delivered(sound.number, request)
+            assert bool(requests.broken) is is_late, (order, requests.broken)
+
+    at_rest(tmp_path, look)
+
+
+def test_a_log_with_a_gap_or_another_byte_is_not_whole(tmp_path: Path) -> None:
+    def look(sound: Sound) -> None:
+        log = sound.follower.log
+        assert not list(brokers.logs_are_whole(sound.cluster, sound.history, tail=None))
+        size = log.segments[0].size
+        with another_byte(log.segments[0].log_path, size - 1):
+            (found,) = brokers.logs_are_whole(sound.cluster, sound.history, tail=None)
+            assert "checksum" in found
+        with changed(log, "leo", log.leo + 5), changed(log.segments[0], "next_offset", log.leo + 5):
+            (found,) = brokers.logs_are_whole(sound.cluster, sound.history)
+            assert "nothing can be read from" in found
+
+    at_rest(tmp_path, look)
+
+
+def test_a_leader_whose_log_starts_above_its_watermark(tmp_path: Path) -> None:
+    def look(sound: Sound) -> None:
+        with (
+            changed(sound.leader.log, "log_start_offset", sound.leader.log.leo),
+            changed(sound.leader.led, "high_watermark", sound.leader.log.leo - 1),
+        ):
+            found = list(brokers.offsets_are_in_order(sound.cluster, sound.history))
+        assert any("starts above its watermark" in line for line in found)
+
+    at_rest(tmp_path, look)
+
+
+def test_an_offset_is_not_told_before_it_is_committed(tmp_path: Path) -> None:
+    """Another watermark and another answer of the coordinator, for a commit that is under way."""
+
+    def look(sound: Sound) -> None:
+        for name, partition in [tp for tp in sound.cluster.partitions() if tp[0] == "__consumer_offsets"]:
+            tp = TopicPartition(name, partition)
+            leader = sound.cluster.state(*tp)["leader"]
+            registry = sound.cluster.brokers[leader].context.groups.registry
+            replica = sound.cluster.brokers[leader].replicas.table.partitions[tp]
+            for entry in registry.entries():
+                if registry.partition_of(entry.group.group_id) == partition and entry.offsets:
+                    with changed(entry, "commits_under_way", 1):
+                        assert not list(groups.offsets_count_once_they_are_committed(sound.cluster, sound.history))
+                        with changed(replica.led, "high_watermark", 0):
+                            (*_, found) = groups.offsets_count_once_they_are_committed(sound.cluster, sound.history)
+                            assert "is not committed in" in found
+                        told = {TP: CommittedOffset(offset=-77)}
+                        with changed(entry, "offsets", told):
+                            assert not list(groups.offsets_count_once_they_are_committed(sound.cluster, sound.history))
+                    return
+        raise AssertionError("no coordinator has a group with offsets")
+
+    at_rest(tmp_path, look, consumers=1)
+
+
+def state(leader: int, isr: list[int], epoch: int) -> bytes:
+    content = f'{{"controller_epoch":1,"leader":{leader},"version":1,"leader_epoch":{epoch},"isr":{isr}}}'
+    return content.encode()
+
+
+@pytest.mark.parametrize(
+    ("by_default", "settings", "asked", "allowed"),
+    [
+        (False, [], False, False),
+        (True, [], False, True),
+        (True, [(0, "false")], False, False),
+        (False, [(0, "true")], False, True),
+        (False, [(0, "true"), (50, "false")], False, False),
+        (False, [(0, "true"), (99 - CONSENT_LASTS_S, "false")], False, False),
+        (False, [(0, "true"), (101 - CONSENT_LASTS_S, "false")], False, True),
+        (True, [(0, "false"), (50, None)], False, True),
+        (False, [], True, True),
+    ],
+)
+def test_who_allows_an_unclean_election(
+    by_default: bool, settings: list[tuple[float, str | None]], asked: bool, allowed: bool
+) -> None:
+    """At 100 s; what was read shortly before counts, too."""
+    tree, now = ZnodeTree(), [0.0]
+    for path in ("/brokers", "/brokers/topics", "/config", "/config/topics"):
+        tree.write(Create(path), session=1, now_ms=0)
+    for path in ("/brokers/topics/t", "/brokers/topics/t/partitions", "/brokers/topics/t/partitions/0"):
+        tree.write(Create(path, b'{"version":1,"partitions":{"0":[1,2]}}'), session=1, now_ms=0)
+    history = History(tree, lambda: now[0], unclean_by_default=by_default)
+
+    def wrote(path: str, content: bytes) -> None:
+        op = SetData(path, content) if tree.get(path) is not None else Create(path, content)
+        history.commit(list(tree.write(op, session=1, now_ms=0).fires))
+
+    wrote(STATE, state(1, [1], 0))
+    for at_s, value in settings:
+        now[0] = at_s
+        config = "" if value is None else f'"unclean.leader.election.enable":"{value}"'
+        wrote("/config/topics/t", f'{{"version":1,"config":{{{config}}}}}'.encode())
+    now[0] = 100.0
+    if asked:
+        history.unclean_asked_s = 95.0
+    wrote(STATE, state(2, [2], 1))
+    assert TP in history.unclean
+    assert bool(history.against_consent) is not allowed
+
+
+def test_a_setting_that_goes_with_its_znode() -> None:
+    tree, now = ZnodeTree(), [0.0]
+    history = History(tree, lambda: now[0])
+    history.commit([WatchEvent(WatchKind.DELETED, "/config/topics/t")])
+    now[0] = 100.0
+    assert not history._allows_unclean("t")
+
+
+def test_the_tables_of_transitions_are_those_of_the_core() -> None:
+    """Two copies, from one text."""
+    assert {
+        f"{before.kafka_name} -> {after.kafka_name}"
+        for after, allowed in PARTITION_TRANSITIONS.items()
+        for before in allowed
+    } == PARTITIONS
+    assert {
+        f"{before.kafka_name} -> {after.kafka_name}"
+        for after, allowed in REPLICA_TRANSITIONS.items()
+        for before in allowed
+    } == REPLICAS
+
+
+def test_a_transition_that_no_table_has() -> None:
+    transitions = Transitions()
+    transitions.event({"event": ev.REPLICAS_TRANSITIONED, "transitions": {"NewReplica -> OnlineReplica": 2}})
+    assert (transitions.judged, transitions.broken) == (1, [])
+    transitions.event({"event": ev.PARTITIONS_TRANSITIONED, "transitions": {"NewPartition -> NonExistentPartition": 1}})
+    assert len(transitions.broken) == 1
+
+
+def calm_after(sound: Sound, seconds: float) -> list[str]:
+    """What is complained of after so long."""
+    calm, loop = Calm(sound.cluster, sound.history), sound.cluster.world.loop
+    assert not list(calm.problems())
+    with changed(loop, "_now", loop.time() + seconds):
+        return list(calm.problems())
+
+
+def test_calm_sees_what_nobody_mends(tmp_path: Path) -> None:
+    def look(sound: Sound) -> None:
+        long_s = CALM_S + 60
+        assert calm_after(sound, long_s) == []
+        found = sound.tree.get(STATE)
+        with changed(found, "payload", found.payload.replace(b'"leader":1', b'"leader":-1')):
+            assert any("is led by -1" in line for line in calm_after(sound, long_s))
+            assert calm_after(sound, 1.0) == [], "not yet"
+        with changed(found, "payload", found.payload.replace(b'"isr":[1,2,3]', b'"isr":[1,2,3,9]')):
+            assert any("the dead in its ISR" in line for line in calm_after(sound, long_s))
+        metadata = sound.cluster.brokers[1].context.metadata
+        with changed(metadata, "_alive", frozenset({1, 2})):
+            assert any("takes [1, 2] for alive" in line for line in calm_after(sound, long_s))
+        with with_row(sound.cluster.disks[1].failing, tmp_path, 5):
+            assert calm_after(sound, long_s) == [], "a broken disk is no calm"
+
+    at_rest(tmp_path, look)
+
+
+def test_calm_sees_an_office_that_nobody_holds(tmp_path: Path) -> None:
+    def look(sound: Sound) -> None:
+        idle = SimpleNamespace(state=SimpleNamespace(serving=False))
+        with with_row(sound.cluster.controllers, sound.number, idle):
+            assert any("which does not serve" in line for line in calm_after(sound, CALM_S + 60))
+
+    at_rest(tmp_path, look)
+
+
+def test_a_probe_that_is_answered_wrongly_is_told(tmp_path: Path) -> None:
+    def look(sound: Sound) -> None:
+        ledger = sound.play.ledger
+        probes = GroupProbes(sound.cluster, ledger, "probes")
+        probes._expect("a thing", ErrorCode.NOT_COORDINATOR, NO_COORDINATOR)
+        assert not ledger.broken
+        probes._expect("a thing", ErrorCode.NONE, NO_COORDINATOR)
+        assert ledger.broken == [
+            "a wrong answer to a thing: NONE, allowed are COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, "
+            "NOT_COORDINATOR, REQUEST_TIMED_OUT"
+        ]
+
+    at_rest(tmp_path, look)
