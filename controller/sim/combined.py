@@ -84,7 +84,7 @@ async def unseen(turn: Turn) -> str:
 
 
 def _go_on(turn: Turn, number: int) -> None:
-    if number not in turn.cluster.paused:
+    if number in turn.cluster.running():  # who was killed meanwhile must stay dead
         turn.cluster.machine(number).go_on()
 
 
