@@ -15,8 +15,6 @@ from typing import Final
 from broker_sim.fluid.copies import Copy, Stream
 from controller.wire.types import BrokerId, TopicPartition
 
-#: `log.retention.check.interval.ms`
-CHECK_S: Final = 300.0
 _HOUR_MS: Final = 3_600_000
 _DEFAULT_MS: Final = 168 * _HOUR_MS
 

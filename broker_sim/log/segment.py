@@ -77,8 +77,7 @@ class Segment:
         self.max_timestamp = NO_TIMESTAMP
         self.created_ms = created_ms
         self.jitter_ms = 0
-        #: whether its files are there
-        self.is_made = True
+        self.is_made = True  # whether its files are there
         self._folder, self._suffix, self._shape, self._files = folder, suffix, shape, files
         self._offset_of_max = base_offset
         self._since_entry = 0

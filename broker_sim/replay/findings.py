@@ -27,7 +27,7 @@ from broker_sim.replay.finding import (
 )
 from broker_sim.replay.story import BLIP_MS, behind, by_hand, explained, story
 from broker_sim.replay.what_if.asked import FETCH_RATE
-from broker_sim.replay.what_if.limits import in_words
+from broker_sim.replay.what_if_limits import in_words
 
 Troubles = dict[str, Any]
 _MINUTE_MS: Final = 60_000
@@ -295,15 +295,15 @@ def _what_if(_: dict[str, Any], troubles: Troubles) -> Iterator[Finding]:
             yield _fetch_rate(recorded)
         if recorded is None or not changed:
             continue
-        told = _throttle_words if "shrinks" not in recorded else _lane_words
-        words = "; ".join(f"at {row['value']}: {told(row)}" for row in changed)
+        describe = _throttle_words if "shrinks" not in recorded else _lane_words
+        words = "; ".join(f"at {row['value']}: {describe(row)}" for row in changed)
         least = recorded.get("smallest_rate")
         needed = f" Below {size(least)}/s some copy never finishes." if least else ""
         flagged = in_words(limit for row in changed for limit in row.get("limits") or ())
         doubts = f" Less certain, for {'; '.join(flagged)}." if flagged else ""
         yield Finding(
             severity=Severity.INFO,
-            text=f"What if {key} were another? As recorded: {told(recorded)}; {words}.{needed}{doubts}",
+            text=f"What if {key} were another? As recorded: {describe(recorded)}; {words}.{needed}{doubts}",
             table="what_if",
             rows=len(of_key),
             where=(Where("key", value=key), Where("scope", value="all")),

@@ -44,9 +44,13 @@ def story(_: Row, troubles: Row) -> Iterator[Finding]:
     racks = {row["replica"]: row["rack"] for row in troubles.get("racks", ())}
     for row in troubles.get("incidents", ()):
         if not _is_quick_way_out(row):
-            told = _WORDS[IncidentKind(row["kind"])](row)
+            incident = _WORDS[IncidentKind(row["kind"])](row)
             cause = cause_of(row, marks, racks.get(row["who"]))
-            yield told if cause is None else replace(told, text=f"{told.text} Somebody did this: {_done(cause)}.")
+            yield (
+                incident
+                if cause is None
+                else replace(incident, text=f"{incident.text} Somebody did this: {_done(cause)}.")
+            )
 
 
 def cause_of(row: Row, marks: Sequence[Row], rack: str | None) -> Row | None:

@@ -89,8 +89,8 @@ def _about_whom(row: Fault) -> str:
 
 
 def _of(row: Fault) -> str:
-    told = whom(row)
-    return "all brokers" if told == "all" else told if told.startswith("rack") else f"broker {told}"
+    name = whom(row)
+    return "all brokers" if name == "all" else name if name.startswith("rack") else f"broker {name}"
 
 
 def is_over(row: Fault, at_ms: int) -> bool:

@@ -46,11 +46,11 @@ def mark_tool(folder: str, tool: str, words: Sequence[str], *, at_ns: int) -> No
     data = Path(folder)
     try:
         of = json.loads((data / "cluster.json").read_text(encoding="utf-8"))
-        known = {_address(a) for name in ("bootstrap", "zookeeper") for a in str(of[name]).split(",")}
+        addresses = {_address(a) for name in ("bootstrap", "zookeeper") for a in str(of[name]).split(",")}
     except (OSError, ValueError, KeyError, TypeError):
         return
     kept, asked = _without_addresses(words)
-    if known & {_address(a) for a in asked}:
+    if addresses & {_address(a) for a in asked}:
         mark(data, shlex.join(["kwob", tool, *kept]), at_ns=at_ns)
 
 

@@ -160,8 +160,7 @@ class Channels:
     def _answered(self, request: ControlRequest, body: Any) -> None:
         for observer in self.on_answered:
             observer(request)
-        event = event_of_answer(request, body, self._deletion_started)
-        if event is not None:
+        if (event := event_of_answer(request, body, self._deletion_started)) is not None:
             self._emit(event)
 
 

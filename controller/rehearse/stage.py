@@ -20,7 +20,6 @@ from broker_sim.fluid.copies import Copy
 from broker_sim.fluid.fetching import Fetching
 from broker_sim.fluid.limits import UNLIMITED, Limits, PeakLink
 from broker_sim.fluid.plane import DataPlane
-from broker_sim.fluid.retention import CHECK_S as RETENTION_CHECK_S
 from broker_sim.fluid.retention import limit_bytes
 from broker_sim.metadata_decoding import MetadataDecoder
 from broker_sim.registration import RegistrationRefused
@@ -54,6 +53,8 @@ _ABOVE: Final = 900_001
 START_WITHIN_S: Final = 600.0
 #: How often an operator looks whether a batch, a restart or a move is done, virtual seconds.
 LOOK_S: Final = 1.0
+#: `log.retention.check.interval.ms`
+RETENTION_CHECK_S: Final = 300.0
 #: KRaft fences a broker that was not heard of for so long (`broker.session.timeout.ms`); ZooKeeper waits 18 s.
 KRAFT_SESSION_MS: Final = 9_000
 

@@ -118,7 +118,7 @@ class History:
         before = rows[-1] if rows and rows[-1].incarnation == owner.czxid else None
         if before is not None and written.leader not in (-1, *before.isr):
             self.unclean.add((topic, partition))
-            if not self._allows_unclean(topic):
+            if not self.allows_unclean(topic):
                 self.against_consent.append(f"{topic}-{partition} was led by {before}, now by {written}")
         rows.append(written)
         self.last_written_s = self._now_s()
@@ -132,7 +132,7 @@ class History:
         """Somebody is about to ask for an unclean election by name."""
         self.unclean_asked_s = self._now_s()
 
-    def _allows_unclean(self, topic: str) -> bool:
+    def allows_unclean(self, topic: str) -> bool:
         """Whether it is allowed, or was while the controller may have read the setting."""
         now_s = self._now_s()
         if now_s - self.unclean_asked_s < CONSENT_LASTS_S:

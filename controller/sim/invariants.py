@@ -49,7 +49,7 @@ class Invariants:
     def _check_controller_epoch(self) -> None:
         znode = self._tree.get("/controller_epoch")
         epoch = int(znode.payload or b"0") if znode is not None else 0
-        self._expect(epoch > self._controller_epoch, f"controller epoch {epoch} after {self._controller_epoch}")
+        self.expect(epoch > self._controller_epoch, f"controller epoch {epoch} after {self._controller_epoch}")
         self._controller_epoch = max(epoch, self._controller_epoch)
 
     def _check_state(self, path: str, topic: str, partition: int) -> None:
@@ -61,16 +61,17 @@ class Invariants:
         replicas = json.loads(parent.payload or b"{}")["partitions"].get(str(partition), [])
         leader, epoch, isr = state["leader"], state["leader_epoch"], state["isr"]
         name = f"{topic}-{partition} {state} replicas {replicas}"
-        self._expect(bool(isr), f"empty ISR: {name}")
-        self._expect(len(set(isr)) == len(isr), f"ISR with doubles: {name}")
+        self.expect(bool(isr), f"empty ISR: {name}")
+        self.expect(len(set(isr)) == len(isr), f"ISR with doubles: {name}")
         ever = self._replicas.get((parent.czxid, topic, partition), set()) | set(replicas)
-        self._expect(set(isr) <= ever, f"ISR beyond the replicas: {name}")
-        self._expect(leader == NO_LEADER or leader in isr, f"leader outside the ISR: {name}")
-        self._expect(state["controller_epoch"] <= self._controller_epoch, f"controller epoch of the future: {name}")
+        self.expect(set(isr) <= ever, f"ISR beyond the replicas: {name}")
+        self.expect(leader == NO_LEADER or leader in isr, f"leader outside the ISR: {name}")
+        self.expect(state["controller_epoch"] <= self._controller_epoch, f"controller epoch of the future: {name}")
         leaders = self._leaders.setdefault((parent.czxid, topic, partition), {})
-        self._expect(epoch >= max(leaders, default=0), f"leader epoch falls from {max(leaders, default=0)}: {name}")
-        self._expect(leaders.setdefault(epoch, leader) == leader, f"second leader of an epoch, {leaders}: {name}")
+        self.expect(epoch >= max(leaders, default=0), f"leader epoch falls from {max(leaders, default=0)}: {name}")
+        self.expect(leaders.setdefault(epoch, leader) == leader, f"second leader of an epoch, {leaders}: {name}")
 
-    def _expect(self, holds: bool, otherwise: str) -> None:
+    def expect(self, holds: bool, otherwise: str) -> None:
+        """Notes what is broken."""
         if not holds:
             self.broken.append(otherwise)

@@ -189,7 +189,7 @@ class DamagedCluster(Cluster):
             assert answer.error_code == 0
 
     async def ends_well(self) -> None:
-        """Under the controller that saw the damage if `is_seen`, and under the next. Raises AssertionError."""
+        """Under the controller that saw the damage and under the next. Raises AssertionError."""
         await self.world.until(self.is_whole, within_s=WELL_S, what=f"a whole cluster ({self.all()})")
         for tp in PARTITIONS:
             await self.grows(tp, within_s=SOUND_S)

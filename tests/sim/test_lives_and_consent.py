@@ -188,7 +188,7 @@ def test_a_setting_that_goes_with_its_znode() -> None:
     history = History(tree, lambda: now[0])
     history.commit([WatchEvent(WatchKind.DELETED, "/config/topics/t")])
     now[0] = 100.0
-    assert not history._allows_unclean("t")
+    assert not history.allows_unclean("t")
 
 
 def test_the_tables_of_transitions_are_those_of_the_core() -> None:
@@ -253,9 +253,9 @@ def test_a_probe_that_is_answered_wrongly_is_told(tmp_path: Path) -> None:
     def look(sound: Sound) -> None:
         ledger = sound.play.ledger
         probes = GroupProbes(sound.cluster, ledger, "probes")
-        probes._expect("a thing", ErrorCode.NOT_COORDINATOR, NO_COORDINATOR)
+        probes.expect("a thing", ErrorCode.NOT_COORDINATOR, NO_COORDINATOR)
         assert not ledger.broken
-        probes._expect("a thing", ErrorCode.NONE, NO_COORDINATOR)
+        probes.expect("a thing", ErrorCode.NONE, NO_COORDINATOR)
         assert ledger.broken == [
             "a wrong answer to a thing: NONE, allowed are COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, "
             "NOT_COORDINATOR, REQUEST_TIMED_OUT"

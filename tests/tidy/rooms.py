@@ -114,6 +114,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "controller.wire",
     ),
     "broker_sim.replay.what_if": (
+        f"{_REPLAY}.what_if_limits",
         f"{_REPLAY}.distinct",
         f"{_REPLAY}.rules",
         f"{_REPLAY}.errors",
@@ -125,7 +126,12 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "broker_sim.isr_columns",
         "controller.wire",
     ),
-    "broker_sim.replay.report": (f"{_REPLAY}.diagnosis_limits", f"{_REPLAY}.finding", f"{_REPLAY}.tables"),
+    "broker_sim.replay.report": (
+        f"{_REPLAY}.diagnosis_limits",
+        f"{_REPLAY}.finding",
+        f"{_REPLAY}.tables",
+        f"{_REPLAY}.what_if_limits",
+    ),
     "broker_sim.replay.generator": (f"{_REPLAY}.errors", "controller.wire", "controller.rules"),
     "broker_sim.replay": ("broker_sim.isr", *_BELOW),
 }

@@ -138,16 +138,17 @@ _PUBLIC = {"_replace", "_fields", "_asdict", "_value2member_map_"}
 
 
 def private_reaches(path: Path) -> list[str]:
-    """The places where a file looks at a private attribute of something that is not `self` or `cls`."""
+    """The places where a file looks at a private attribute of something that is not `self`, `cls` or `super()`."""
     if not re.search(r"[\w\])]\._[a-z]", text_of(path)):
         return []
+    own = ("self", "cls", "super()")
     return [
         f"{path.name}:{node.lineno}: {ast.unparse(node)}"
         for node in ast.walk(tree_of(path))
         if isinstance(node, ast.Attribute)
         and re.match(r"_[^_]", node.attr)
         and node.attr not in _PUBLIC
-        and not (isinstance(node.value, ast.Name) and node.value.id in ("self", "cls"))
+        and ast.unparse(node.value) not in own
     ]
 
 

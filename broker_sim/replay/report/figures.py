@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from broker_sim.replay.diagnosis_limits import BUCKETS
-from broker_sim.replay.what_if.limits import in_words
+from broker_sim.replay.what_if_limits import in_words
 
 Row = Mapping[str, Any]
 

@@ -25,7 +25,7 @@ from broker_sim.replay.finding import Finding, Where, count, seconds, size
 from broker_sim.replay.report import figures, out_of_sync
 from broker_sim.replay.report.figures import Span, Strip
 from broker_sim.replay.tables import dataset, read_rows, worst_rows
-from broker_sim.replay.what_if.limits import in_words
+from broker_sim.replay.what_if_limits import in_words
 
 #: Rows of history, and of windows, that are read at most.
 DRAWN_ROWS_MAX: Final = 20_000

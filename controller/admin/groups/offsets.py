@@ -254,8 +254,8 @@ async def offset_rows(run: Run, group: Group) -> list[OffsetRow]:
         OffsetRow(
             group=group.group_id,
             partition=partition,
-            current=known.offset if (known := committed.get(partition)) is not None else None,
-            leader_epoch=known.leader_epoch if known is not None else None,
+            current=before.offset if (before := committed.get(partition)) is not None else None,
+            leader_epoch=before.leader_epoch if before is not None else None,
             end=ends.get(partition),
             member=assigned.get(partition),
         )

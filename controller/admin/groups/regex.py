@@ -36,10 +36,10 @@ def why_invalid(regex: str) -> str | None:
     try:
         pc.match_substring_regex(pa.array([""]), regex)
     except pa.ArrowInvalid as error:
-        told = str(error).removeprefix(_HEAD)
-        if told.startswith("invalid repetition size") and all(map(_is_legal, _TIMES.findall(regex))):
+        message = str(error).removeprefix(_HEAD)
+        if message.startswith("invalid repetition size") and all(map(_is_legal, _TIMES.findall(regex))):
             return None
-        return next((theirs for ours, theirs in _WORDS if told.startswith(ours)), told.partition(":")[0])
+        return next((theirs for ours, theirs in _WORDS if message.startswith(ours)), message.partition(":")[0])
     names = _NAME.findall(regex)
     return "duplicate capture group name" if len(set(names)) < len(names) else None
 

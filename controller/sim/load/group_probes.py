@@ -34,7 +34,8 @@ class GroupProbes:
         self._links, self._others = Links(cluster, name), Links(cluster, f"{name}-too")
         self._number = self._deleted = 0
 
-    def _expect(self, what: str, code: int, allowed: frozenset[ErrorCode] | set[ErrorCode]) -> None:
+    def expect(self, what: str, code: int, allowed: frozenset[ErrorCode] | set[ErrorCode]) -> None:
+        """Notes an answer that is none of these."""
         error = ErrorCode.of(int(code))
         if error not in allowed:
             names = ", ".join(sorted(each.name for each in allowed))
@@ -64,7 +65,7 @@ class GroupProbes:
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         }  # of a broker that has just started, before it looks at groups
         code = answer.topics[0].partitions[0].error_code
-        self._expect("a commit of nobody", code, NO_COORDINATOR | refused)
+        self.expect("a commit of nobody", code, NO_COORDINATOR | refused)
 
     async def delete_a_group(self) -> None:
         """A group that was deleted has committed nothing, whoever coordinates it by then. §7."""

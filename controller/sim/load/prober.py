@@ -83,7 +83,7 @@ class Prober(GroupProbes):
         answer = await self._links.call(broker, ApiKey.FETCH, 11, body)
         expected = ErrorCode.UNKNOWN_LEADER_EPOCH if is_future else ErrorCode.FENCED_LEADER_EPOCH
         code = answer.responses[0].partitions[0].error_code
-        self._expect(f"a fetch of {TOPIC}-{partition} in epoch {epoch}", code, ELSEWHERE | {expected})
+        self.expect(f"a fetch of {TOPIC}-{partition} in epoch {epoch}", code, ELSEWHERE | {expected})
 
     async def fetch_beyond_the_end(self) -> None:
         """An offset that is not there is out of range. §12.1."""
@@ -94,7 +94,7 @@ class Prober(GroupProbes):
         answer = await self._links.call(leader, ApiKey.FETCH, 11, fetch_body(TOPIC, partition, FAR))
         row = answer.responses[0].partitions[0]
         self._links.forget_leader(TOPIC, partition)
-        self._expect(
+        self.expect(
             f"a fetch of {TOPIC}-{partition} at {FAR}", row.error_code, ELSEWHERE | {ErrorCode.OFFSET_OUT_OF_RANGE}
         )
 
@@ -112,7 +112,7 @@ class Prober(GroupProbes):
         if first.error_code == 0:
             epoch = self._links.chance.choice((1, 5))
             again = await self._fetch_in_session(broker, body | {"session_epoch": epoch})
-            self._expect(f"fetch {epoch} of a session instead of 2", again.error_code, refused)
+            self.expect(f"fetch {epoch} of a session instead of 2", again.error_code, refused)
         await self._fetch_in_session(broker, body | {"session_epoch": -1})
 
     async def _fetch_in_session(self, broker: int, body: dict[str, Any]) -> Any:
@@ -160,7 +160,7 @@ class Prober(GroupProbes):
         expected = ErrorCode.INVALID_PRODUCER_EPOCH if older else ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
         allowed = ELSEWHERE | {expected, ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.UNKNOWN_PRODUCER_ID}
         if (TOPIC, partition) not in self._ledger.unclean:
-            self._expect(f"a batch with an {kind}" if older else "a batch after a gap", code, allowed)
+            self.expect(f"a batch with an {kind}" if older else "a batch after a gap", code, allowed)
 
     def _batch(self, partition: int, *, epoch: int, sequence: int) -> bytes:
         value = f"{self.name}/{partition}/{self._number:06d}".encode()
@@ -202,7 +202,7 @@ class Prober(GroupProbes):
         topics = [{"topic_name": TOPIC, "partition_states": [row]}] if self._links.chance.random() < 0.5 else []
         head = {"controller_id": 1001, "controller_epoch": epoch_here - 1, "broker_epoch": -1}
         answer = await self._links.call(broker, ApiKey.STOP_REPLICA, 3, {**head, "topic_states": topics})
-        self._expect("a StopReplica of an older controller", answer.error_code, {ErrorCode.STALE_CONTROLLER_EPOCH})
+        self.expect("a StopReplica of an older controller", answer.error_code, {ErrorCode.STALE_CONTROLLER_EPOCH})
 
     async def lead_by_a_repeated_request(self) -> None:
         """A LeaderAndIsr whose leader epoch is not newer, or whose partition epoch is older, changes nothing. §6.1."""
@@ -255,9 +255,9 @@ class Prober(GroupProbes):
             code = answer.partition_errors[0].error_code
             allowed = {ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.KAFKA_STORAGE_ERROR}
             if not replica.is_offline and replica.log is not None:
-                self._expect("a StopReplica of an older leader epoch", code, allowed)
+                self.expect("a StopReplica of an older leader epoch", code, allowed)
         else:
-            self._expect("a StopReplica", answer.error_code, {ErrorCode.STALE_CONTROLLER_EPOCH})
+            self.expect("a StopReplica", answer.error_code, {ErrorCode.STALE_CONTROLLER_EPOCH})
 
     # -- the controller --------------------------------------------------------------------------------------------
 
@@ -270,7 +270,7 @@ class Prober(GroupProbes):
         body = {"broker_id": broker, "broker_epoch": znode.czxid - 1}
         answer = await self._ask_controller(ApiKey.CONTROLLED_SHUTDOWN, 3, body)
         refused = {ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_NOT_AVAILABLE, ErrorCode.STALE_CONTROLLER_EPOCH}
-        self._expect(f"a shutdown of a former life of broker {broker}", answer.error_code, refused)
+        self.expect(f"a shutdown of a former life of broker {broker}", answer.error_code, refused)
 
     async def move_to_nobody(self) -> None:
         """A move to a broker that does not live, or of what is not there, is refused. §8.1."""
@@ -281,7 +281,7 @@ class Prober(GroupProbes):
         refused = {ErrorCode.INVALID_REPLICA_ASSIGNMENT, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
         if answer.error_code == 0:
             code = answer.responses[0].partitions[0].error_code
-            self._expect("a move to broker 999", code, refused | {ErrorCode.NOT_CONTROLLER})
+            self.expect("a move to broker 999", code, refused | {ErrorCode.NOT_CONTROLLER})
 
     async def elect_where_nothing_is(self) -> None:
         """An election of a partition that there is not is refused; one whose preferred leader leads is not needed."""
@@ -291,7 +291,7 @@ class Prober(GroupProbes):
         for topic in answer.replica_election_results:
             for row in topic.partition_result:
                 refused = {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT}
-                self._expect("an election where nothing is", row.error_code, refused)
+                self.expect("an election where nothing is", row.error_code, refused)
 
     async def _ask_controller(self, api_key: ApiKey, version: int, body: dict[str, Any]) -> Any:
         """Raises: CallFailed, OSError, ProtocolError."""

@@ -28,14 +28,14 @@ def offsets_count_once_they_are_committed(cluster: Cluster, history: History) ->
         if tp.topic != GROUP_METADATA_TOPIC or replica.led is None or tp in history.unclean:
             continue
         registry = cluster.brokers[broker_id].context.groups.registry
-        told = {
+        offered = {
             (entry.group.group_id, partition, committed.offset, committed.commit_timestamp)
             for entry in registry.entries()
             if entry.commits_under_way and registry.partition_of(entry.group.group_id) == tp.partition
             for partition, committed in entry.offsets.items()
         }
-        committed_here, waiting = _in_the_log(replica) if told else (set(), set())
-        for group, partition, offset, _ in sorted(told & waiting - committed_here):
+        committed_here, waiting = _in_the_log(replica) if offered else (set(), set())
+        for group, partition, offset, _ in sorted(offered & waiting - committed_here):
             yield f"broker {broker_id} tells {offset} for {partition} of group {group}, which is not committed in {tp}"
 
 

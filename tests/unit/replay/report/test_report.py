@@ -17,7 +17,7 @@ from broker_sim.replay.findings import find
 from broker_sim.replay.report import figures
 from broker_sim.replay.report.figures import Span
 from broker_sim.replay.report.page import write_report
-from broker_sim.replay.what_if.limits import WORDS, in_words
+from broker_sim.replay.what_if_limits import WORDS, in_words
 from tests.unit.replay.report import made_up
 
 #: 100,000 partitions in the data must not show in the size.
