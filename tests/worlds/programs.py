@@ -14,8 +14,9 @@ from typing import Any
 
 import pytest
 
-from controller.admin.health import unhealthy
-from controller.admin.toolkit.machine import this_machine
+from controller.wire.protocol import ApiKey, ProtocolError
+from controller.world.client import BrokerConnection
+from controller.world.real.net import TcpNetwork
 
 START_LIMIT_S = 60.0
 
@@ -69,15 +70,27 @@ class Program:
 
 
 def until_served(ports: Mapping[int, int]) -> None:
-    """Waits until each of these brokers (port by id) lists itself: librdkafka does not ask again for some minutes after
-    an answer without brokers, which is what a broker gives that no controller has told anything.
+    """Waits until each of these brokers (port by id) lists all of them: librdkafka does not ask again for some minutes
+    after an answer without brokers, which is what a broker gives that no controller has told anything, and a broker
+    that has just joined may list fewer than there are.
     """
     deadline = time.monotonic() + START_LIMIT_S
     waiting = dict(ports)
     while waiting:
         assert time.monotonic() < deadline, f"not served in time: {waiting}"
-        waiting = {
-            broker: port
-            for broker, port in waiting.items()
-            if asyncio.run(unhealthy(this_machine(), "127.0.0.1", port, node_id=broker, timeout_s=5)) is not None
-        }
+        waiting = {broker: port for broker, port in waiting.items() if asyncio.run(_listed(port)) != set(ports)}
+
+
+async def _listed(port: int) -> set[int]:
+    """The brokers that the one at this port lists; none if it does not answer."""
+    try:
+        connection = await BrokerConnection.open(TcpNetwork(), "127.0.0.1", port, client_id="test", timeout_s=5)
+    except (OSError, TimeoutError):
+        return set()
+    try:
+        answer = await connection.call(ApiKey.METADATA, 1, {"topics": []}, timeout_s=5)
+    except (OSError, TimeoutError, ProtocolError):
+        return set()
+    finally:
+        connection.close()
+    return {int(broker.node_id) for broker in answer.brokers}
