@@ -20,7 +20,7 @@ from controller.core.state_znodes import trace_deletions
 from controller.core.transitions import PartitionState, ReplicaState, legal_replica
 from controller.wire import log_events as ev
 from controller.wire.errors import ErrorCode
-from controller.wire.types import BrokerId, PartitionReplica, TopicPartition
+from controller.wire.types import BrokerId, PartitionReplica, ReplicaAssignment, TopicPartition
 from controller.wire.zk_operations import Delete, GetChildren, ZkCode
 from controller.wire.znodes import (
     ConfigEntityZNode,
@@ -159,6 +159,8 @@ def resume(state: ClusterState) -> Steps[None]:
             retry.append(topic)
         if topic not in state.topics_ineligible_for_deletion:
             start.append(topic)
+    everywhere = yield from _look_everywhere(state, [topic for topic in done if not state.topic_assignment(topic)])
+    done, start = [topic for topic in done if topic not in everywhere], [*start, *everywhere]
     if done:
         yield from _complete(state, done)
     if retry:
@@ -166,6 +168,28 @@ def resume(state: ClusterState) -> Steps[None]:
         yield from change_replicas(state, stuck, ReplicaState.OFFLINE)
     if start:
         yield from _start(state, start)
+
+
+def _look_everywhere(state: ClusterState, topics: Sequence[str]) -> Steps[list[str]]:
+    """Topics whose znode says nothing, though partitions were made: any broker may have replicas of them. A log that
+    stays would refuse the epochs of a later topic of that name. So each live broker counts as one that has them all;
+    one that has not says yes to a StopReplica, too. Returns those topics."""
+    brokers = tuple(sorted(state.live_brokers))
+    if not topics or not brokers:
+        return []
+    found: list[str] = []
+    listed = yield from read_any([GetChildren(TopicPartitionsZNode.path(topic)) for topic in topics])
+    for topic, result in zip(topics, listed, strict=True):
+        partitions = [TopicPartition(topic, int(name)) for name in sorted(result.children) if name.isdecimal()]
+        if not partitions:
+            continue
+        for tp in partitions:
+            state.assign(tp, ReplicaAssignment(replicas=brokers))
+        state.put_partition_states(partitions, PartitionState.NEW)
+        for broker in brokers:
+            state.put_replica_states(broker, partitions, ReplicaState.NEW)
+        found.append(topic)
+    return found
 
 
 def _start(state: ClusterState, topics: Sequence[str]) -> Steps[None]:

@@ -10,6 +10,7 @@ import pytest
 from controller.core import events
 from controller.core.effects import Effect, RemoveBrokers, Write
 from controller.wire import log_events as ev
+from controller.wire.control import StopReplicaRequest
 from controller.wire.errors import ErrorCode
 from controller.wire.types import BrokerId, TopicPartition
 from controller.wire.zk_operations import Create, Delete, GetData, SetData, ZkCode
@@ -578,3 +579,27 @@ def test_a_move_of_a_topic_that_could_not_be_read_at_a_failover_goes_on() -> Non
     stage.run()
     assert stage.assigned().replicas == (3, 4) and not stage.assigned().is_being_reassigned
     assert set(stage.leader()[2]) == {3, 4}
+
+
+def test_a_topic_of_which_nothing_can_be_read_is_deleted_on_each_broker() -> None:
+    """A log that stayed would refuse the epochs of a later topic of that name."""
+    stage = stage_with(1, 2, 3, p0=(1, 2), p1=(2, 3))
+    stage.others_write(SetData("/brokers/topics/t", b""))
+    stage.run()
+    stage.new_controller()
+    stage.start()
+    stage.take_sent()
+    stage.others_write(Create("/admin/delete_topics/t"))
+    stage.run()
+    stops = {
+        (request.to, entry.topic_partition)
+        for request in stage.take_sent()
+        if isinstance(request, StopReplicaRequest)
+        for entry in request.partition_states
+        if entry.delete_partition
+    }
+    assert stops == {(broker, TopicPartition("t", n)) for broker in (1, 2, 3) for n in (0, 1)}
+    assert not stage.exists("/brokers/topics/t") and not stage.exists("/admin/delete_topics/t")
+    stage.topic("t", p0=(3,))
+    stage.run()
+    assert stage.leader()[0] == 3
