@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def clock(at_ms: int) -> str:
-    """`16:40`, `1d 02:10`, or `12.3 s` within the first minute: how long after the begin."""
+    """`00:16:40`, `1d 02:10:00`, or `12.3 s` within the first minute: how long after the begin."""
     if at_ms < 60_000:
         return f"{at_ms / 1000:.1f} s"
     minutes, seconds = divmod(round(at_ms / 1000), 60)

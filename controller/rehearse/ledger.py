@@ -24,6 +24,11 @@ class Trouble(StrEnum):
     MOVING = "moving"
 
 
+def length_ms(from_ms: int, to_ms: int | None, end_ms: int) -> int:
+    """How long something lasted that ended at `to_ms`, or (None) only with the rehearsal."""
+    return (end_ms if to_ms is None else to_ms) - from_ms
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
     """`to_ms` None: it was so still at the end."""
@@ -32,6 +37,10 @@ class Window:
     trouble: Trouble
     from_ms: int
     to_ms: int | None = None
+
+    def length_ms(self, end_ms: int) -> int:
+        """How long it lasted, in a rehearsal that ended then."""
+        return length_ms(self.from_ms, self.to_ms, end_ms)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -121,16 +121,14 @@ class Operator:
 
     async def _kill(self, event: events.Kill) -> None:
         brokers = self._brokers(event)
-        who = _names(brokers) if event.rack is None else f"rack {event.rack} ({_names(brokers)})"
-        self._say(f"{who} killed", event, takes_brokers=True)
+        self._say(f"{_whom(event, brokers)} killed", event, takes_brokers=True)
         for broker in brokers:
             self._stage.kill_broker(broker)
         await self._start_after(brokers, event.for_, event)
 
     async def _stop(self, event: events.Stop) -> None:
         brokers = self._brokers(event)
-        who = _names(brokers) if event.rack is None else f"rack {event.rack} ({_names(brokers)})"
-        self._say(f"{who} asked to shut down", event, takes_brokers=True)
+        self._say(f"{_whom(event, brokers)} asked to shut down", event, takes_brokers=True)
         await asyncio.gather(*(self._stage.stop_broker(broker) for broker in brokers))
         self._say(f"{_names(brokers)} shut down", event)
         await self._start_after(brokers, event.for_, event)
@@ -332,6 +330,10 @@ class Operator:
 
 
 _RATES: Final = (throttles.LEADER_THROTTLE, throttles.FOLLOWER_THROTTLE)
+
+
+def _whom(event: events.OnBrokers, brokers: Sequence[BrokerId]) -> str:
+    return _names(brokers) if event.rack is None else f"rack {event.rack} ({_names(brokers)})"
 
 
 def _names(brokers: Sequence[BrokerId]) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
-from controller.rehearse.ledger import Trouble, Window
+from controller.rehearse.ledger import Trouble, Window, length_ms
 from controller.rehearse.operator import Happening, Operator
 from controller.rehearse.recorder import Recorder, Sample
 from controller.rehearse.stage import Stage
@@ -46,6 +46,10 @@ class Move:
     partition: int
     from_ms: int
     to_ms: int | None
+
+    def length_ms(self, end_ms: int) -> int:
+        """How long it took, in a rehearsal that ended then."""
+        return length_ms(self.from_ms, self.to_ms, end_ms)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,7 +133,7 @@ def outcome_of(stage: Stage, operator: Operator, recorder: Recorder, *, is_over:
 
 def _totals(trouble: Trouble, windows: Sequence[Window], end_ms: int) -> Totals:
     mine = [w for w in windows if w.trouble is trouble]
-    lengths = [(end_ms if w.to_ms is None else w.to_ms) - w.from_ms for w in mine]
+    lengths = [w.length_ms(end_ms) for w in mine]
     at_most, at_ms = _most_at_once(mine, end_ms)
     return Totals(
         partitions=len({w.topic_partition for w in mine}),

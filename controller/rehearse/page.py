@@ -210,7 +210,7 @@ def _worst_partitions(outcome: Outcome) -> str:
     for window in outcome.windows:
         if window.trouble in (Trouble.OFFLINE, Trouble.UNDER_MIN_ISR):
             row = sums.setdefault((window.trouble.value, window.topic_partition), [])
-            row.append((outcome.end_ms if window.to_ms is None else window.to_ms) - window.from_ms)
+            row.append(window.length_ms(outcome.end_ms))
     if not sums:
         return ""
     order = sorted(sums, key=lambda key: (-sum(sums[key]), key))
@@ -227,15 +227,13 @@ def _worst_partitions(outcome: Outcome) -> str:
 def _moves(outcome: Outcome) -> str:
     if not outcome.moves:
         return ""
-    slow = sorted(outcome.moves, key=lambda m: -((outcome.end_ms if m.to_ms is None else m.to_ms) - m.from_ms))[
-        :_ROWS_MAX
-    ]
+    slow = sorted(outcome.moves, key=lambda m: -m.length_ms(outcome.end_ms))
     rows = [
         (
             f"{m.topic}-{m.partition}",
             clock(m.from_ms),
             "not within the rehearsal" if m.to_ms is None else clock(m.to_ms),
-            clock((outcome.end_ms if m.to_ms is None else m.to_ms) - m.from_ms),
+            clock(m.length_ms(outcome.end_ms)),
         )
         for m in slow[:_ROWS_MAX]
     ]

@@ -50,7 +50,7 @@ def _taken(trouble: Trouble, windows: Sequence[Window], story: Sequence[Happenin
             by_loss.setdefault(loss, []).append(window)
     for loss, taken in sorted(by_loss.items(), key=lambda row: -len({w.topic_partition for w in row[1]})):
         partitions = {w.topic_partition for w in taken}
-        longest_ms = max((end_ms if w.to_ms is None else w.to_ms) - w.from_ms for w in taken)
+        longest_ms = max(w.length_ms(end_ms) for w in taken)
         what = "from the begin" if loss is None else f"{loss.what} at {clock(loss.at_ms)}"
         yield (
             f"{what}: {_partitions(partitions)} {_WORDS[trouble]}, the longest for {clock(longest_ms)}"

@@ -60,7 +60,7 @@ class Node:
     log: FilteringBoundLogger
 
     def log_unexpected(self, request: Request, error: KafkaError, **keys: Any) -> None:
-        """Tells the log why a peer got UNKNOWN_SERVER_ERROR, as the peer is not told (see `KafkaError.told`)."""
+        """Tells the log why a peer got UNKNOWN_SERVER_ERROR, as the peer is not told (see `KafkaError.own_text`)."""
         if error.code is ErrorCode.UNKNOWN_SERVER_ERROR:
             name = protocol.api_name(request.api_key)
             self.log.warning(ev.REQUEST_FAILED, request=name, reason=error.message, **keys)

@@ -7,7 +7,7 @@ Source: Kafka 3.9 `PartitionStateMachine`, `Election`, `KafkaController`; spec c
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from controller.node.process import Controller
 from controller.sim.cluster import Cluster
@@ -17,6 +17,17 @@ from controller.wire.zk_operations import Create, Multi, SetData, ZkOp, ZkResult
 from controller.world.simulated.zk_session import SimulatedSession
 
 NO_LEADER: Final = -1
+
+
+class _Change(NamedTuple):
+    """A state that a controller writes in the place of another; `topic` is the content of the topic's znode."""
+
+    controller: Controller
+    old: Mapping[str, Any]
+    new: Mapping[str, Any]
+    topic: Mapping[str, Any]
+    topic_partition: TopicPartition
+    name: str
 
 
 class Decisions:
@@ -63,9 +74,8 @@ class Decisions:
         if isinstance(op, Create):
             self._first(controller, content, replicas, TopicPartition(topic, partition), name)
         elif before is not None and before[0] == incarnation:
-            self._next(
-                controller, before[1], content, parsed(owner.payload) or {}, TopicPartition(topic, partition), name
-            )
+            tp, of_topic = TopicPartition(topic, partition), parsed(owner.payload) or {}
+            self._next(_Change(controller, before[1], content, of_topic, tp, f"{name} after {before[1]}"))
 
     def _first(
         self, controller: Controller, new: Mapping[str, Any], replicas: Sequence[int], tp: TopicPartition, name: str
@@ -75,17 +85,9 @@ class Decisions:
         if new["isr"] != live or not live or new["leader"] != live[0] or new["leader_epoch"] != 0:
             self.broken.append(f"a wrong first state: {name}, live are {live} of {replicas}")
 
-    def _next(
-        self,
-        controller: Controller,
-        old: Mapping[str, Any],
-        new: Mapping[str, Any],
-        content: Mapping[str, Any],
-        tp: TopicPartition,
-        name: str,
-    ) -> None:
+    def _next(self, change: _Change) -> None:
         """The epoch rises by one; the ISR only shrinks; who is elected is the first of its candidates. §5.3, §6."""
-        name = f"{name} after {old}"
+        old, new, name = change.old, change.new, change.name
         if new["leader_epoch"] != old["leader_epoch"] + 1:
             self.broken.append(f"the leader epoch does not rise by one: {name}")
         leader, isr = new["leader"], new["isr"]
@@ -96,22 +98,13 @@ class Decisions:
         elif not set(isr) <= set(old["isr"]):
             self.broken.append(f"a controller lets replicas into an ISR: {name}")
         if leader not in (NO_LEADER, old["leader"]):
-            self._elected(controller, old, new, content, tp, name, is_unclean=is_unclean)
+            self._elected(change, is_unclean=is_unclean)
 
-    def _elected(
-        self,
-        controller: Controller,
-        old: Mapping[str, Any],
-        new: Mapping[str, Any],
-        content: Mapping[str, Any],
-        tp: TopicPartition,
-        name: str,
-        *,
-        is_unclean: bool,
-    ) -> None:
-        state, partition = controller.state, str(tp.partition)
-        replicas = content["partitions"].get(partition, [])
-        removing = (content.get("removing_replicas") or {}).get(partition) or []
+    def _elected(self, change: _Change, *, is_unclean: bool) -> None:
+        old, new, tp, name = change.old, change.new, change.topic_partition, change.name
+        state, partition = change.controller.state, str(tp.partition)
+        replicas = change.topic["partitions"].get(partition, [])
+        removing = (change.topic.get("removing_replicas") or {}).get(partition) or []
         live = {r for r in replicas if state.is_registered_with_good_dir(BrokerId(r), tp)}
         candidates = live if is_unclean else live & set(old["isr"])
         leaving = {int(b) for b in state.shutting_down}
