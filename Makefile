@@ -11,13 +11,16 @@ WORKERS :=
 MINUTES := 10
 SEED = $(shell date +%s)
 
+# make mutants: how many.
+COUNT := 40
+
 # make fuzz: how many examples of each test, and which tests.
 EXAMPLES := 1000
 FUZZES := tests/unit/core/test_fuzz.py tests/unit/broker/test_fuzz.py tests/unit/node/test_fuzz.py \
 	tests/unit/node/test_damaged_znodes.py tests/sim/test_znode_damage.py
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-docker test-wheel test-kafka test-conformance sim fuzz lint format lock image docs site defects bench bench-broker bench-replay clean
+.PHONY: help setup demo test test-docker test-wheel test-kafka test-conformance sim fuzz lint format lock image docs site defects mutants bench bench-broker bench-replay clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -72,6 +75,9 @@ site: setup  ## the pages of docs as a site in build/site; ends with a broken li
 
 defects: setup  ## plant defects one at a time and look which tests notice (an hour); ONLY=word WORKERS=2 ARGS="--every-layer"
 	@$(PY) -m tests.defects --only "$(ONLY)" --workers $(or $(WORKERS),2) $(ARGS)
+
+mutants: setup  ## small changes that a tool makes, COUNT of them, and which tests notice; ONLY=core/election SEED=7 WORKERS=2
+	@$(PY) -m tests.defects.mutants --only "$(ONLY)" --count $(COUNT) --seed $(if $(filter command line,$(origin SEED)),$(SEED),0) --workers $(or $(WORKERS),2)
 
 bench: setup  ## measure the controller beside Kafka's (needs java and ../shared/bench); ARGS="--controller kafka --brokers 20"
 	@.ci/bench $(ARGS)

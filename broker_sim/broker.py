@@ -22,6 +22,7 @@ from broker_sim.faults.links import FaultyNetwork
 from broker_sim.forwarding import ControllerForwarding
 from broker_sim.groups.coordinator import GroupCoordinator
 from broker_sim.identity import BrokerIdentity
+from broker_sim.log.checkpoints import cluster_id_of
 from broker_sim.log.errors import LogDirsUnusable
 from broker_sim.log.files import Files
 from broker_sim.metadata_cache import MetadataCache
@@ -107,7 +108,7 @@ class Broker:
         self.server: SocketServer | None = None
         self.metrics: MetricsPage | None = None
         self._halted = asyncio.Event()
-        self._ended = False
+        self.is_closing = False  # it hands over nothing more
 
     # -- what others see -----------------------------------------------------------------------------------------
 
@@ -161,7 +162,7 @@ class Broker:
 
     async def _start(self) -> None:
         await self.zk.open()
-        cluster_id = await prepare_cluster(self.zk, self._chance)
+        cluster_id = await prepare_cluster(self.zk, self._chance, own=cluster_id_of(self.identity.log_dirs))
         self.replicas = self._make_replicas()
         self.replicas.load_logs(cluster_id=cluster_id)
         store = ConfigStore(self.zk)
@@ -314,7 +315,7 @@ class Broker:
 
     async def stop(self, *, controlled: bool = True) -> None:
         """Hands over leadership (unless not `controlled`), closes the logs cleanly, then leaves ZooKeeper (§4)."""
-        if self._ended:
+        if self.is_closing:
             return
         if controlled and self.settings.controlled_shutdown_enable and self._context is not None:
             if self._trace is not None:
@@ -340,7 +341,7 @@ class Broker:
         return session
 
     async def _close(self, *, clean: bool) -> None:
-        self._ended = True
+        self.is_closing = True
         self._unsubscribe()
         self._unsubscribe = lambda: None
         if not clean:

@@ -51,7 +51,12 @@ def make_parser() -> argparse.ArgumentParser:
 
 def _add_arguments(run: argparse.ArgumentParser) -> None:
     run.add_argument("--zookeeper", required=True, metavar="H:P[/CHROOT]", help="zookeeper.connect of the cluster")
-    run.add_argument("--broker-id", required=True, metavar="1[,2,5-9]", help="ids of the brokers in this process")
+    run.add_argument(
+        "--broker-id", required=True, metavar="1[,2,5-9]", help=(
+            "ids of the brokers in this process; by-name: one, the number at the end of this container's name, which "
+            "stands for {id}, {name} and {19090+id} in the other arguments; of several racks it then has its turn's"
+        ),
+    )  # fmt: skip
     run.add_argument(
         "--listener",
         metavar="[NAME://]H:P[,...]",

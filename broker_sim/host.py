@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any, Final
 
 from broker_sim.broker import Broker, StartRefused
@@ -178,9 +178,12 @@ class _Seat:
         self.broker = None
         await _cancel(self._watch)
         if isinstance(row, Stop):
-            await broker.stop()
+            await _to_its_end(broker, broker.stop())
             return
         self._log.warning(ev.BROKER_KILLED, reason=f"fault {row.id or row.fault}")
+        await _to_its_end(broker, self._kill(broker))
+
+    async def _kill(self, broker: Broker) -> None:
         session = await broker.kill()
         if session is not None:
             self._sessions.add(session)
@@ -218,6 +221,19 @@ class _OrphanedSessions:
             task.cancel()
         await asyncio.gather(*waiting, return_exceptions=True)
         await asyncio.gather(*(session.close() for session in waiting.values()))
+
+
+async def _to_its_end(broker: Broker, ending: Coroutine[Any, Any, None]) -> None:
+    """The end of a broker, whole also where whoever waits for it is cancelled: then it hands over nothing more."""
+    task = asyncio.ensure_future(ending)
+    try:
+        await asyncio.shield(task)
+    except asyncio.CancelledError:
+        if not broker.is_closing:
+            await _cancel(task)
+            await broker.stop(controlled=False)
+        await asyncio.gather(task, return_exceptions=True)
+        raise
 
 
 async def _cancel(task: asyncio.Task[None] | None) -> None:

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from controller.wire.control import UPDATE_METADATA_VERSION, UpdateMetadataRequest, decode_update_metadata
 from controller.wire.protocol import ApiKey, ProtocolError, decode_request_body
-from controller.wire.types import Broker, BrokerId
+from controller.wire.types import NO_BROKER_EPOCH, Broker, BrokerId
 
 #: controller_id, controller_epoch, broker_epoch: what comes before what is the same for all brokers.
 _HEAD: Final = struct.Struct(">iiq")
@@ -32,6 +32,8 @@ class MetadataDecoder:
         self._kept: OrderedDict[bytes, UpdateMetadataRequest] = OrderedDict()
         self._kept_bytes = 0
         self._brokers: tuple[Broker, ...] = ()
+        #: the same before they were put into bytes, which have no broker epochs
+        self._sent: tuple[Broker, ...] = ()
 
     def decode(self, data: bytes, to: BrokerId) -> UpdateMetadataRequest:
         """The values of the body of an UpdateMetadata request, version 6. Raises ProtocolError."""
@@ -66,5 +68,14 @@ class MetadataDecoder:
     def _with_shared_brokers(self, request: UpdateMetadataRequest) -> UpdateMetadataRequest:
         """The brokers seldom change: as one value, so that who looks whether they did compares nothing."""
         if request.live_brokers != self._brokers:
-            self._brokers = request.live_brokers
+            self._brokers, self._sent = request.live_brokers, ()
         return replace(request, live_brokers=self._brokers)
+
+    def shared_brokers(self, live_brokers: tuple[Broker, ...]) -> tuple[Broker, ...]:
+        """The very value that decoded requests have for these brokers that are sent; empty where there is none yet."""
+        if live_brokers != self._sent:
+            decoded = tuple(replace(broker, broker_epoch=NO_BROKER_EPOCH) for broker in live_brokers)
+            if decoded != self._brokers:
+                return ()
+            self._sent = live_brokers
+        return self._brokers

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import errno
 import gc
+import os
 import random
 import resource
 import secrets
@@ -30,13 +31,16 @@ from broker_sim.faults.watch import watch_faults
 from broker_sim.host import BrokerHost
 from broker_sim.identity import BrokerIdentity
 from broker_sim.metadata_decoding import MetadataDecoder
+from broker_sim.numbered import by_name
 from controller.rules.configs import settings as wire_settings
+from controller.rules.configs.environment import of_environment
 from controller.wire import fault_scenario as scenario
 from controller.wire import log_events as ev
 from controller.wire.fault_rows import FaultError
 from controller.world.real import logs
 from controller.world.real.clock import SystemClock
 from controller.world.real.net import TcpNetwork
+from controller.world.real.own_name import own_name
 from controller.world.real.zookeeper import KazooConnector
 
 #: Partitions and sessions live long, so a collection of all objects finds nothing and stops every broker of the process
@@ -48,7 +52,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Runs until the brokers have stopped. Returns the exit status (see `--help`)."""
     arguments = parse_arguments(argv)
     try:
-        given = wire_settings.load(arguments.config, arguments.override)
+        arguments = by_name(arguments, own_name)
+        given = wire_settings.load(arguments.config, arguments.override, of_environment(os.environ))
         settings = BrokerSettings.parse(given)
         brokers = identities(arguments, settings, socket.getfqdn())
         plan = read_scenario(arguments.faults)

@@ -71,7 +71,7 @@ class TraceWriter:
 
         Raises OSError when that fails.
         """
-        self._broker = broker_id
+        self.broker = broker_id
         self._seq = 0
         self._rotate_bytes, self._written, self._files = rotate_bytes, 0, 0
         self._runs: dict[TopicPartition, dict[BrokerId, _Run]] = {}
@@ -216,7 +216,7 @@ class TraceWriter:
             return
         if topic_partition is not None:
             columns = {"topic": topic_partition.topic, "partition": topic_partition.partition, **columns}
-        line = encode_row(seq=self._seq, ts=ts, broker=self._broker, ev=ev, **columns).encode()
+        line = encode_row(seq=self._seq, ts=ts, broker=self.broker, ev=ev, **columns).encode()
         self._seq += 1
         try:
             if self._written >= self._rotate_bytes:

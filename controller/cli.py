@@ -94,6 +94,8 @@ COMMANDS: Final[dict[str, Command]] = {
     "explain": Command("controller.admin.explain:main", "what would happen, and why, without doing it", _ANSWERS),
     "sim": Command("controller.sim.command:main", "simulated clusters: a world of faults for each seed", _PROGRAMS),
     "health": Command("controller.admin.health:main", "whether a controller or a broker serves", _PROGRAMS),
+    "forward": Command("controller.local.forward:main", "the door of a network of containers", _PROGRAMS),
+    "spark": Command("broker_sim.replay.standalone:main", "`spark master`, `worker`: where replays run", _PROGRAMS),
     "trace": Command(
         "broker_sim.replay.generator.command:main", "`trace generate`: a synthetic cluster's trace", _PROGRAMS
     ),

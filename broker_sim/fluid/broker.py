@@ -36,7 +36,7 @@ from broker_sim.zk_client import ZkClient
 from controller.wire.control import UpdateMetadataRequest
 from controller.wire.fault_rows import Fault, PauseReplication
 from controller.wire.protocol import ApiKey
-from controller.wire.types import Broker, BrokerId, Endpoint, TopicPartition
+from controller.wire.types import NO_BROKER_EPOCH, Broker, BrokerId, Endpoint, TopicPartition
 from controller.world.ports import Clock, Network, ZkConnector
 from controller.world.standard_znodes import prepare_cluster
 from controller.world.supervisor import Supervisor
@@ -57,6 +57,10 @@ class LiveBrokers(MetadataCache):
             self._nodes = nodes
             super().update(replace(request, partition_states=()), controller_is_broker=controller_is_broker)
         return tuple(entry.topic_partition for entry in request.partition_states if entry.being_deleted)
+
+    def is_as(self, controller_id: BrokerId, live_brokers: tuple[Broker, ...]) -> bool:
+        """Whether it remembers this very value of the live brokers (`MetadataDecoder.shared_brokers`)."""
+        return bool(self._nodes) and self._nodes[0] == controller_id and self._nodes[2] is live_brokers
 
 
 class _NoGroups:
@@ -166,7 +170,7 @@ class FluidBroker:
         await context.registration.register()
         self._zk.on_new_session(context.registration.register_again)
         await configs.start()
-        self._zk.on_new_session(_soon(configs.look_again))
+        self._zk.on_new_session(configs.look_again)
         assert self._server is not None
         self._server.serve_requests()
 
@@ -220,6 +224,18 @@ class FluidBroker:
             decode=lambda data: self._decoder.decode(data, self.broker_id),
         )
 
+    def learns_nothing(self, request: UpdateMetadataRequest, live_brokers: tuple[Broker, ...]) -> bool:
+        """Whether it would answer this request, of which nothing is being deleted, at once and be as before.
+
+        `live_brokers`: those of the request, as the value that the decoder shares.
+        """
+        context = self._context
+        if context is None or context.control_lock.locked():
+            return False
+        is_current = request.broker_epoch in (NO_BROKER_EPOCH, context.registration.broker_epoch)
+        is_led_by_it = request.controller_epoch == context.controller_epoch
+        return is_current and is_led_by_it and self._metadata.is_as(request.controller_id, live_brokers)
+
     async def stop(self) -> None:
         """Controlled shutdown, then it closes and leaves ZooKeeper (spec broker.md §4)."""
         if self._context is not None:
@@ -255,10 +271,3 @@ class FluidBroker:
         self.replicas.pause_changed()
         if isinstance(row, PauseReplication) and self._context is not None:
             self._trace.paused_replication(self._machine.clock.now_ms(), self._faults.paused_replication)
-
-
-def _soon(action: Any) -> Any:
-    async def run() -> None:
-        action()
-
-    return run

@@ -49,6 +49,7 @@ class FluidReplicas:
         self.broker_id, self.settings, self.trace, self.log = broker_id, settings, trace, log
         self._plane, self._disk, self._clients, self._metadata, self._clock = plane, disk, clients, metadata, clock
         self._replicas: dict[TopicPartition, FluidReplica] = {}
+        self._of_topic: dict[str, dict[TopicPartition, FluidReplica]] = {}
         self._min_isr: dict[str, int] = {}
         self.leading = Leading(
             settings,
@@ -79,6 +80,7 @@ class FluidReplicas:
         if replica is None:
             end = self._disk.get(topic_partition, 0.0)
             replica = self._replicas[topic_partition] = FluidReplica(topic_partition, end_bytes=end)
+            self._of_topic.setdefault(topic_partition.topic, {})[topic_partition] = replica
         if state.partition_epoch < replica.partition_epoch:
             return ErrorCode.NONE
         if state.leader == self.broker_id:
@@ -118,8 +120,9 @@ class FluidReplicas:
         self._trace_leader(led, entry, now_ms)
         flow_in, flow_out = self.leading.open(replica)
         if sat and self._plane.stream(topic_partition) is not None:
+            by_leader, _ = self._throttled_here(topic_partition)  # a follower may have come before it was a replica
             for copy in self.leading.copies(topic_partition):
-                self._plane.mark(copy, in_isr=copy.follower in led.isr)
+                self._plane.mark(copy, in_isr=copy.follower in led.isr, by_leader=by_leader)
             self._plane.set_rates(topic_partition, ingress=flow_in, egress=flow_out)
         else:
             self._plane.lead(topic_partition, self.broker_id, end=end, ingress=flow_in, egress=flow_out)
@@ -205,6 +208,7 @@ class FluidReplicas:
             size = self._disk.pop(topic_partition, 0.0) if replica is None else replica.end_bytes
             self._plane.note_disk(self.broker_id, self._plane.retention.forget(topic_partition, self.broker_id) - size)
             self._replicas.pop(topic_partition, None)
+            self._of_topic.get(topic_partition.topic, {}).pop(topic_partition, None)
             self._disk.pop(topic_partition, None)
         return ErrorCode.NONE
 
@@ -235,6 +239,7 @@ class FluidReplicas:
             self._leave(replica)
             self._disk[replica.topic_partition] = replica.end_bytes
         self._replicas.clear()
+        self._of_topic.clear()
 
     # -- configs (`config_store.ConfigTarget`) ---------------------------------------------------------------------
 
@@ -244,8 +249,8 @@ class FluidReplicas:
     def set_topic_config(self, topic: str, overrides: Mapping[str, str]) -> None:
         """`min.insync.replicas` is the only override that a fluid broker acts on."""
         self._min_isr[topic] = int(overrides.get("min.insync.replicas", self.settings.min_insync_replicas))
-        for topic_partition, replica in self._replicas.items():
-            if topic_partition.topic == topic and replica.led is not None:
+        for replica in self._of_topic.get(topic, {}).values():
+            if replica.led is not None:
                 replica.led.min_insync_replicas = self._min_isr[topic]
                 self.leading.sync_marks(replica)
 
@@ -253,9 +258,7 @@ class FluidReplicas:
         """Which partitions of a topic count as throttled here. Raises ValueError, nothing changed."""
         parsed = parse_throttled_replicas(leader, self.broker_id), parse_throttled_replicas(follower, self.broker_id)
         self._throttled[topic] = parsed
-        for topic_partition, replica in self._replicas.items():
-            if topic_partition.topic != topic:
-                continue
+        for topic_partition, replica in self._of_topic.get(topic, {}).items():
             by_leader, by_follower = self._throttled_here(topic_partition)
             if replica.copy is not None:
                 self._plane.mark(replica.copy, by_follower=by_follower)

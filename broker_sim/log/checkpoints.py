@@ -6,9 +6,10 @@ Source: spec broker.md §10.1, §4.2.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -101,6 +102,17 @@ def read_meta(path: Path) -> MetaProperties | None:
         return MetaProperties(broker_id=int(pairs["broker.id"]), cluster_id=pairs.get("cluster.id"))
     except (KeyError, ValueError) as error:
         raise CheckpointError(path, f"broker.id is missing or no number: {error}") from error
+
+
+def cluster_id_of(log_dirs: Iterable[Path]) -> str | None:
+    """The id that `meta.properties` of these dirs holds; None where none does, or they hold more than one."""
+    found = set[str | None]()
+    for path in log_dirs:
+        with contextlib.suppress(OSError, ValueError):  # what loads the dir says what is wrong with it
+            meta = read_meta(path / META_FILE)
+            found.add(meta.cluster_id if meta is not None else None)
+    found.discard(None)
+    return found.pop() if len(found) == 1 else None
 
 
 def write_meta(path: Path, meta: MetaProperties) -> None:

@@ -19,6 +19,9 @@ Row = Mapping[str, Any]
 
 #: Removals of one replica by its leaders that are no further apart are one incident.
 SAME_INCIDENT_MS: Final = 10_000
+#: A dead broker's session ends so much later, or it is fenced, at most (Kafka's largest default); leaders, whose lag
+#: time may be shorter, drop it before.
+_NOTICED_LATE_MS: Final = 18_000
 #: A session that ends, and a process that is heard of last, this close to each other are of one absence.
 _SAME_ABSENCE_MS: Final = 60_000
 
@@ -41,7 +44,8 @@ class Incident:
     """One thing that happened. `who` is a broker, or the controller that took office; `to_ts` None: it did not end.
 
     `partitions`: of a deletion, or of the replicas that fell behind. `before`: the controller that was followed.
-    `topic`: what was deleted, or paused (topics and partitions with commas between; None: all).
+    `topic`: what was deleted, or paused (topics and partitions with commas between; None: all). `is_seen_late`: others
+    noticed when its session ended, nothing tells when it began.
     """
 
     kind: IncidentKind
@@ -52,6 +56,7 @@ class Incident:
     before: int | None = None
     epoch: int | None = None
     topic: str | None = None
+    is_seen_late: bool = False
 
 
 def absences(processes: Sequence[Row], signs: Sequence[Row]) -> list[Incident]:
@@ -105,10 +110,16 @@ def _between_signs(broker: int, signs: Sequence[Row]) -> Iterator[Incident]:
             kind = IncidentKind.STOPPED if row["ev"] == "down" else IncidentKind.GONE
             away = away or (row["ts"], kind)
         elif away is not None:
-            yield Incident(kind=away[1], who=broker, from_ts=away[0], to_ts=row["ts"])
+            yield _away(broker, away, row["ts"])
             away = None
     if away is not None:
-        yield Incident(kind=away[1], who=broker, from_ts=away[0], to_ts=None)
+        yield _away(broker, away, None)
+
+
+def _away(broker: int, since: tuple[int, IncidentKind], to_ts: int | None) -> Incident:
+    from_ts, kind = since
+    is_seen_late = kind is IncidentKind.GONE
+    return Incident(kind=kind, who=broker, from_ts=from_ts, to_ts=to_ts, is_seen_late=is_seen_late)
 
 
 def _lost_sessions(broker: int, signs: Sequence[Row]) -> Iterator[Incident]:
@@ -229,11 +240,24 @@ def incidents(troubles: Mapping[str, Sequence[Row]]) -> list[Incident]:
         *successions(troubles["terms"]),
         *deletions(troubles["deleted"]),
     ]
+    behind = fallen_behind(troubles["dropped"])
+    found = [_since_it_was_missed(one, behind) if one.is_seen_late else one for one in found]
     paused = [one for one in found if one.kind is IncidentKind.PAUSED and one.topic is None]
     away = [*paused, *(one for one in found if one.kind in (IncidentKind.GONE, IncidentKind.STOPPED))]
-    behind = fallen_behind(troubles["dropped"])
     found += [one for one in behind if not any(_is_while(one, gone) for gone in away)]
     return sorted(found, key=lambda incident: (incident.from_ts, incident.who))
+
+
+def _since_it_was_missed(gone: Incident, behind: Sequence[Incident]) -> Incident:
+    """Leaders that drop a broker just before its session ends, and do not take it back, missed it first."""
+    first = [
+        one.from_ts
+        for one in behind
+        if one.who == gone.who
+        and gone.from_ts - _NOTICED_LATE_MS <= one.from_ts <= gone.from_ts
+        and (one.to_ts is None or one.to_ts >= gone.from_ts)
+    ]
+    return replace(gone, from_ts=min(first, default=gone.from_ts))
 
 
 def _is_while(behind: Incident, away: Incident) -> bool:

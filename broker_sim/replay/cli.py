@@ -282,7 +282,23 @@ _STYLES: Final = {"critical": "bold red", "warning": "yellow", "info": "green"}
 
 
 def _print(console: Console, out: Path, summary: dict[str, Any], findings: list[dict[str, Any]]) -> None:
+    console.print(
+        f"{summary['rows']} rows of {summary['partitions']} partitions and {len(summary['brokers'])} brokers, "
+        f"{summary['duplicates']} duplicates",
+        highlight=False,
+    )
+    _print_metadata(console, summary)
+    _print_odd(console, summary)
     compared = summary["comparison"]
+    if "metadata_log" not in summary or compared["emitted"] + compared["replayed"]:  # it has nothing to compare
+        _print_compared(console, compared)
+    for finding in findings:
+        style = _STYLES[finding["severity"]]
+        console.print(f"[{style}]{finding['severity']:>8}[/]  {finding['text']}", highlight=False)
+    console.print(f"report: {out / 'report.html'}", highlight=False, soft_wrap=True)
+
+
+def _print_compared(console: Console, compared: dict[str, Any]) -> None:
     table = Table(
         title="ISR changes: emitted by brokers, derived by the rules",
         title_justify="left",
@@ -297,15 +313,4 @@ def _print(console: Console, out: Path, summary: dict[str, Any], findings: list[
         f"≤ {compared['time_error_ms_max']} ms",
         f"{compared['hw_matched']}/{compared['hw_rows']}",
     )
-    console.print(
-        f"{summary['rows']} rows of {summary['partitions']} partitions and {len(summary['brokers'])} brokers, "
-        f"{summary['duplicates']} duplicates",
-        highlight=False,
-    )
-    _print_metadata(console, summary)
-    _print_odd(console, summary)
     console.print(table)
-    for finding in findings:
-        style = _STYLES[finding["severity"]]
-        console.print(f"[{style}]{finding['severity']:>8}[/]  {finding['text']}", highlight=False)
-    console.print(f"report: {out / 'report.html'}", highlight=False, soft_wrap=True)

@@ -6,11 +6,10 @@ ingest (`ingest.job`) -> trace, quarantine | rules -> outcomes | fold -> tables 
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
@@ -22,6 +21,7 @@ from broker_sim.isr import PROFILES
 from broker_sim.replay import steps
 from broker_sim.replay.chronicle import incidents
 from broker_sim.replay.diagnosis import troubles_of
+from broker_sim.replay.draft import STAGE, draft_of, put_in_place
 from broker_sim.replay.effects import with_effects
 from broker_sim.replay.errors import ReplayRefused
 from broker_sim.replay.finding import Finding
@@ -38,8 +38,6 @@ from broker_sim.replay.tables import write_csv, write_rows
 from broker_sim.replay.what_if.asked import Change
 from broker_sim.replay.what_if.tables import what_if
 
-#: Folder of intermediate results; gone when the job ends.
-_STAGE: Final = ".stage"
 _TABLES_AT_ONCE: Final = 3
 SUMMARY_FILE: Final = "summary.json"
 REPORT_FILE: Final = "report.html"
@@ -97,7 +95,7 @@ def run(spark: SparkSession, settings: ReplaySettings, inputs: Inputs, progress:
     Raises: ReplayRefused, when nothing can be replayed or the folder cannot be written.
     """
     with _whole_or_nothing(settings.out) as out:
-        stage = out / _STAGE
+        stage = out / STAGE
         with progress.step(_ingest_words(inputs), spark):
             counts = ingest_job.ingest_into(spark, inputs, out, stage)
         rows = ingest_job.rows_of(spark, inputs, out)
@@ -139,7 +137,7 @@ def ingest_only(spark: SparkSession, settings: ReplaySettings, inputs: Inputs, p
     Raises: ReplayRefused, when no row can be used or the folder cannot be written.
     """
     with _whole_or_nothing(settings.out) as out:
-        stage = out / _STAGE
+        stage = out / STAGE
         with progress.step(_ingest_words(inputs), spark):
             counts = ingest_job.ingest_into(spark, inputs, out, stage)
         state_rows = ingest_job.rows_of(spark, inputs, out).state_rows
@@ -236,17 +234,10 @@ def _finish(out: Path, summary: dict[str, Any], troubles: dict[str, Any], findin
 @contextmanager
 def _whole_or_nothing(out: Path) -> Iterator[Path]:
     """A folder beside `out` that takes its place when the block ends, and vanishes when the block fails."""
-    draft = out.parent / f"{out.name}.tmp-{os.getpid()}"
-    try:
-        draft.mkdir(parents=True)
-    except OSError as error:
-        raise ReplayRefused(f"cannot write to {out.parent}: {error.strerror}") from error
-    try:
+    with ExitStack() as stack:
+        try:
+            draft = stack.enter_context(draft_of(out))
+        except OSError as error:
+            raise ReplayRefused(f"cannot write to {out.parent}: {error.strerror}") from error
         yield draft
-        old = out.parent / f"{out.name}.old-{os.getpid()}"
-        if out.exists():
-            out.rename(old)
-        draft.rename(out)
-        shutil.rmtree(old, ignore_errors=True)
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)
+        put_in_place(draft, out)

@@ -48,6 +48,7 @@ def _grouped(trace: DataFrame) -> DataFrame:
         source_of(F.col("src")).alias("source"),
         _rank().alias("rank"),
     )
+    members = F.array_sort("isr")
     so_far = Window.partitionBy(*PARTITION_KEY).orderBy("ts", F.desc("created"))
     ages = rows.withColumn("generation", F.sum("created").over(so_far.rowsBetween(Window.unboundedPreceding, 0)))
     return (
@@ -56,7 +57,8 @@ def _grouped(trace: DataFrame) -> DataFrame:
         .agg(
             F.max("epoch").alias("leader_epoch"),
             *(F.min_by(name, "rank").alias(name) for name in ("leader", "isr", "ts", "written_by", "source")),
-            F.size(F.collect_set(F.array_sort("isr"))).alias("different"),
+            # Not a set of arrays: of many groups Spark holds equal ones in two forms, which it tells apart.
+            (F.min(members) != F.max(members)).alias("differs"),
             F.min("ts").alias("first_ts"),
         )
     )
@@ -72,9 +74,9 @@ def state_notices(trace: DataFrame) -> DataFrame:
     before = Window.partitionBy(*PARTITION_KEY, "generation").orderBy("zk_version")
     versions = _grouped(trace).withColumn("gap", F.col("zk_version") - F.lag("zk_version").over(before) - 1)
     counted = versions.groupBy(*PARTITION_KEY).agg(
-        F.count_if(F.col("different") > 1).alias(CONTRADICTORY_STATE),
+        F.count_if("differs").alias(CONTRADICTORY_STATE),
         F.sum(F.coalesce("gap", F.lit(0))).alias(MISSING_STATE),
-        F.min(F.when((F.col("different") > 1) | (F.col("gap") > 0), F.col("first_ts"))).alias("first_ts"),
+        F.min(F.when(F.col("differs") | (F.col("gap") > 0), F.col("first_ts"))).alias("first_ts"),
     )
     reasons = (CONTRADICTORY_STATE, MISSING_STATE)
     each = F.explode(F.array(*(F.struct(F.lit(r).alias("reason"), F.col(r).alias("rows")) for r in reasons)))

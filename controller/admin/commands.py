@@ -59,11 +59,12 @@ class TopicsCommand(Command):
 
     async def __call__(self, argv: Sequence[str], machine: Machine) -> int:
         """As `Command`."""
-        from controller.admin import explain
         from controller.admin.topics.command import asks_for_layout
 
         compat, words = split_compat(argv)
         if compat in (None, V39.version) and asks_for_layout(words):
+            from controller.admin import explain  # with rich, which is half of what a tool takes to start
+
             return await explain.main_async(["layout", *words], machine)
         return await super().__call__(argv, machine)
 

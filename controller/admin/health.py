@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import re
 from collections.abc import Sequence
 from typing import Final
 
@@ -15,9 +16,12 @@ from controller.admin.toolkit.machine import Machine, this_machine
 from controller.wire.protocol import ApiKey, ProtocolError
 from controller.world.client import BrokerConnection, Disconnected
 from controller.world.help_text import help_end
+from controller.world.real.own_name import own_name
 
 EXIT_HEALTHY: Final = 0
 EXIT_UNHEALTHY: Final = 1
+#: As `kwob broker run --broker-id by-name`.
+BY_NAME: Final = "by-name"
 #: The first version in which an empty list of topics asks for none of them, and nothing is created.
 _METADATA_VERSION: Final = 4
 
@@ -33,7 +37,10 @@ def parser() -> argparse.ArgumentParser:
         ),
     )
     made.add_argument("address", type=_address, metavar="HOST:PORT", help="its listener")
-    made.add_argument("--id", type=int, required=True, metavar="N", help="its broker.id or controller id")
+    made.add_argument(
+        "--id", type=_id, required=True, metavar="N",
+        help="its broker.id or controller id; by-name: the number at the end of this container's name",
+    )  # fmt: skip
     made.add_argument("--timeout-s", type=float, default=5.0, metavar="S", help="limit for the whole check (default 5)")
     return made
 
@@ -76,6 +83,15 @@ async def _listed(machine: Machine, host: str, port: int, timeout_s: float) -> l
         return sorted(int(broker.node_id) for broker in answer.brokers)
     finally:
         connection.close()
+
+
+def _id(text: str) -> int:
+    if text != BY_NAME:
+        return int(text)
+    number = re.search(r"(\d+)$", own_name() or "")
+    if number is None:
+        raise argparse.ArgumentTypeError("no name server knows this machine by a name that ends in a number")
+    return int(number[1])
 
 
 def _address(text: str) -> tuple[str, int]:

@@ -12,11 +12,11 @@ from typing import Final
 
 from controller.core import deletion, elections, notifications, reassignment
 from controller.core.brokers import read_brokers
-from controller.core.effects import AddBrokers, Enqueue, Log, Steps, read_any, refused_znode, write
+from controller.core.effects import AddBrokers, Enqueue, Log, Steps, log_transitions, read_any, refused_znode, write
 from controller.core.events import AutoPreferredReplicaLeaderElection, ElectionTrigger, ElectionType, TopicDeletion
 from controller.core.partitions import trigger_online
 from controller.core.replicas import change_replicas_on
-from controller.core.request_batch import send_metadata_to_all
+from controller.core.request_batch import send_all_replicas, send_metadata_to_all
 from controller.core.state import ClusterState
 from controller.core.state_znodes import decided, log_elected, trace_assignments, write_states
 from controller.core.topics import learn, list_topics, off_the_controller, read_assignments
@@ -143,7 +143,7 @@ def _ineligible(state: ClusterState, marked: Iterable[str]) -> set[str]:
 def _start_replicas(state: ClusterState) -> Steps[None]:
     online: dict[BrokerId, Sequence[TopicPartition]] = {}
     offline: dict[BrokerId, Sequence[TopicPartition]] = {}
-    for broker_id, partitions in state.replicas_by_broker(state.partitions_of(state.topics)).items():
+    for broker_id, partitions in state.replicas_on(state.brokers_with_replicas).items():
         if state.is_live(broker_id):  # its log directories count as good until it says otherwise
             state.start_replica_states(broker_id, partitions, ReplicaState.ONLINE)
             online[broker_id] = partitions
@@ -153,7 +153,8 @@ def _start_replicas(state: ClusterState) -> Steps[None]:
     started = {ReplicaState.ONLINE.kafka_name: online, ReplicaState.DELETION_INELIGIBLE.kafka_name: offline}
     counts = {name: sum(map(len, found.values())) for name, found in started.items() if found}
     yield Log(ev.STATES_INITIALIZED, {"replicas": counts})
-    yield from change_replicas_on(state, online, ReplicaState.ONLINE)
+    yield from log_transitions([state.replicas_stay_online(b, online[b]) for b in sorted(online)])
+    yield from send_all_replicas(state, sorted(online))
     yield from change_replicas_on(state, offline, ReplicaState.OFFLINE)
 
 

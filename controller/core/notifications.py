@@ -18,7 +18,7 @@ from controller.core.request_batch import send_metadata_to_all
 from controller.core.settings import RETRY_MS
 from controller.core.state import ClusterState
 from controller.core.state_znodes import Failure, read_states
-from controller.wire.types import BrokerId, TopicPartition
+from controller.wire.types import BrokerId, LeaderAndIsr, TopicPartition
 from controller.wire.zk_operations import Delete, GetChildren, GetData, ZkCode
 from controller.wire.znodes import (
     IsrChangeNotificationZNode,
@@ -28,6 +28,8 @@ from controller.wire.znodes import (
     parse_partitions,
 )
 
+#: State znodes that are read in one step: what ZooKeeper answers is large, and is not to be held of all partitions.
+READ_AT_ONCE: Final = 20_000
 _ISR_PREFIX: Final = "isr_change_"
 _LOG_DIR_PREFIX: Final = "log_dir_event_"
 
@@ -89,12 +91,14 @@ def refresh(state: ClusterState, partitions: Sequence[TopicPartition]) -> Steps[
     """Believes what ZooKeeper says of these partitions, whoever wrote it. Returns those that have a state which cannot
     be read."""
     refused: list[TopicPartition] = []
-    for tp, found in (yield from read_states(state, partitions)).items():
-        if not isinstance(found, Failure):
-            state.lead(tp, found)
-        elif not found.never_led:
-            refused.append(tp)
-            yield refused_znode(TopicPartitionStateZNode.path(tp), found.reason)
+    for first in range(0, len(partitions), READ_AT_ONCE):
+        outcomes = yield from read_states(state, partitions[first : first + READ_AT_ONCE])
+        failed = {tp: found for tp, found in outcomes.items() if isinstance(found, Failure)}
+        state.lead_all({tp: found for tp, found in outcomes.items() if isinstance(found, LeaderAndIsr)})
+        for tp, failure in failed.items():
+            if not failure.never_led:
+                refused.append(tp)
+                yield refused_znode(TopicPartitionStateZNode.path(tp), failure.reason)
     return refused
 
 

@@ -130,8 +130,19 @@ class ClusterState(ClusterView):
             self._topic_rests[topic] = found.rest
         else:
             self._topic_rests.pop(topic, None)
+        if topic not in self._assignments and topic not in self._deletion_counts:
+            self._assign_first(topic, found.partitions)
+            return
         for partition, assignment in found.partitions.items():
             self.assign(TopicPartition(topic, partition), assignment)
+
+    def _assign_first(self, topic: str, found: Mapping[int, ReplicaAssignment]) -> None:
+        """As `assign`, of all partitions of a topic that has none, so that nobody leads one either."""
+        self._assignments[topic] = dict(found)
+        by_broker = self._partitions_by_broker
+        for tp in self._topic_partitions(topic):
+            for broker_id in found[tp[1]].replicas:
+                by_broker[broker_id][tp] = None
 
     def assign(self, tp: TopicPartition, assignment: ReplicaAssignment) -> None:
         """Sets the assignment of one partition."""
@@ -165,6 +176,7 @@ class ClusterState(ClusterView):
             if (before := self._partition_states.pop(tp, None)) is not None:
                 self._partitions_by_state[before].discard(tp)
         self._assignments.pop(topic, None)
+        self._named.pop(topic, None)
         self._topic_rests.pop(topic, None)
         self._deletion_counts.stop(topic)
         self._topics_to_be_deleted.discard(topic)
@@ -212,6 +224,19 @@ class ClusterState(ClusterView):
         self._leadership[tp] = leadership
         self._refresh_imbalance(tp)
 
+    def lead_all(self, found: Mapping[TopicPartition, LeaderAndIsr]) -> None:
+        """As `lead`, of very many partitions."""
+        leaderships, by_leader, assignment_of = self._leadership, self._partitions_by_leader, self.assignment
+        for tp, leadership in found.items():
+            if tp in leaderships:
+                self.lead(tp, leadership)
+                continue
+            leaderships[tp] = leadership
+            by_leader[leadership.leader].add(tp)
+            assignment = assignment_of(tp)
+            if assignment.adding_replicas or assignment.replicas[:1] != (leadership.leader,):
+                self._refresh_imbalance(tp)
+
     def unclean_elected(self, partitions: int) -> None:
         """That many leaders were elected from outside of the ISR."""
         self._unclean_elections += partitions
@@ -246,6 +271,16 @@ class ClusterState(ClusterView):
         if self._replica_states[broker_id]:
             raise IllegalTransition(f"first states of replicas on broker {broker_id}, which have some")
         self._put_replica_states(broker_id, partitions, state)
+
+    def replicas_stay_online(
+        self, broker_id: BrokerId, partitions: Sequence[TopicPartition]
+    ) -> Transition[ReplicaState]:
+        """At failover: the replicas of a live broker, which started as ONLINE, are told that they are. Raises:
+        IllegalTransition, where one is anything else."""
+        states = self._replica_states[broker_id]
+        if len(states) != len(partitions) or set(states.values()) - {ReplicaState.ONLINE}:
+            raise IllegalTransition(f"not all replicas on broker {broker_id} are online, {len(partitions)} were to be")
+        return Transition(partitions, (ReplicaState.ONLINE,) * len(partitions), ReplicaState.ONLINE, broker_id)
 
     def put_partition_states(
         self, partitions: Collection[TopicPartition], state: PartitionState

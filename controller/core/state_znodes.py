@@ -56,14 +56,28 @@ Outcome = LeaderAndIsr | Failure
 
 def read_states(state: ClusterState, partitions: Sequence[TopicPartition]) -> Steps[dict[TopicPartition, Outcome]]:
     """What ZooKeeper says of these partitions, or why they must not be changed. Re-arms the watches of moving ones."""
-    ops = tuple(GetData(TopicPartitionStateZNode.path(tp), tp in state.watched_states) for tp in partitions)
-    results = yield from read_any(ops)
-    return {tp: _judge(state, tp, result) for tp, result in zip(partitions, results, strict=True)}
+    path, watched = TopicPartitionStateZNode.path, state.watched_states
+    results = yield from read_any([GetData(path(tp), bool(watched) and tp in watched) for tp in partitions])
+    leaderships, assignment_of = state.leaderships, state.assignment
+    outcomes: dict[TopicPartition, Outcome] = {}
+    #: Many partitions have the same leadership and assignment, as the same objects: what is sound of one is of all.
+    sound: dict[tuple[int, int], tuple[Outcome, ReplicaAssignment]] = {}
+    for tp, result in zip(partitions, results, strict=True):
+        stat = result.stat
+        found = None if stat is None else TopicPartitionStateZNode.decode(result.data, stat.version)
+        assignment = assignment_of(tp)
+        pair = (id(found), id(assignment))
+        if found is not None and pair in sound and tp not in leaderships:
+            outcomes[tp] = found
+            continue
+        outcomes[tp] = outcome = _judge(state, tp, result, found)
+        if outcome is found:
+            sound[pair] = outcome, assignment  # which keeps both alive, and their ids theirs
+    return outcomes
 
 
-def _judge(state: ClusterState, tp: TopicPartition, result: ZkResult) -> Outcome:
+def _judge(state: ClusterState, tp: TopicPartition, result: ZkResult, found: LeaderAndIsr | None) -> Outcome:
     if result.ok and result.stat is not None:
-        found = TopicPartitionStateZNode.decode(result.data, result.stat.version)
         flaw = "does not parse" if found is None else _flaw(state, tp, found)
         if found is None or flaw is not None:
             return Failure(f"the state znode of {tp} {flaw}", missing=True, refused=True)

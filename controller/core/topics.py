@@ -64,7 +64,7 @@ def read_assignments(topics: Iterable[str]) -> Steps[dict[str, TopicAssignment]]
 def learn(state: ClusterState, topic: str, found: TopicAssignment) -> list[tuple[TopicPartition, ReplicaAssignment]]:
     """Believes an assignment; returns its partitions."""
     state.topic_learnt(topic, found)
-    return [(TopicPartition(topic, p), a) for p, a in sorted(found.partitions.items())]
+    return [(tp, found.partitions[tp[1]]) for tp in state.partitions_of((topic,)) if tp[1] in found.partitions]
 
 
 def topics_changed(state: ClusterState) -> Steps[None]:

@@ -61,6 +61,8 @@ class ClusterView:
         self._topics_with_deletion_started: set[str] = set()
         self._topics_ineligible_for_deletion: set[str] = set()
         self._assignments: dict[str, dict[int, ReplicaAssignment]] = {}
+        #: The partitions of a topic, sorted: one object each, for all that is believed of it. Made when asked for.
+        self._named: dict[str, tuple[TopicPartition, ...]] = {}
         self._leadership: dict[TopicPartition, LeaderAndIsr] = {}
         self._partition_states: dict[TopicPartition, PartitionState] = {}
         self._replica_states: defaultdict[BrokerId, dict[TopicPartition, ReplicaState]] = defaultdict(dict)
@@ -198,15 +200,27 @@ class ClusterView:
 
     def partitions_of(self, topics: Iterable[str]) -> list[TopicPartition]:
         """The partitions of these topics, sorted."""
-        return [TopicPartition(t, p) for t in sorted(topics) for p in sorted(self._assignments.get(t, ()))]
+        return [tp for topic in sorted(topics) for tp in self._topic_partitions(topic)]
+
+    def _topic_partitions(self, topic: str) -> tuple[TopicPartition, ...]:
+        partitions = self._assignments.get(topic, {})
+        named = self._named.get(topic, ())
+        if len(named) != len(partitions):  # assignments come and change, but go only with their topic
+            named = self._named[topic] = tuple([TopicPartition(topic, p) for p in sorted(partitions)])
+        return named
 
     def all_partitions(self) -> Iterator[TopicPartition]:
         """Every partition, unordered."""
-        return (TopicPartition(t, p) for t, partitions in self._assignments.items() for p in partitions)
+        return (tp for topic in self._assignments for tp in self._topic_partitions(topic))
 
     def partitions_on(self, broker_id: BrokerId) -> list[TopicPartition]:
         """Partitions with a replica on that broker, sorted."""
         return sorted(self._partitions_by_broker.get(broker_id, ()))
+
+    @property
+    def brokers_with_replicas(self) -> list[BrokerId]:
+        """The brokers that some partition is assigned to, sorted: live or not."""
+        return sorted(broker_id for broker_id, partitions in self._partitions_by_broker.items() if partitions)
 
     def replicas_on(self, broker_ids: Iterable[BrokerId]) -> Replicas:
         """All replicas on these brokers, by broker and partition."""

@@ -23,6 +23,7 @@ from broker_sim.faults.board import FaultBoard
 from broker_sim.host import BrokerHost
 from broker_sim.identity import BrokerIdentity
 from broker_sim.metadata_decoding import MetadataDecoder
+from controller.local.place import free_ports
 from controller.node import config
 from controller.node.metrics import MetricsServer
 from controller.node.process import Controller, Identity, World
@@ -131,6 +132,9 @@ class EmbeddedCluster:
         self._files = ExitStack()
         self._decoder = MetadataDecoder()
         self._ports: dict[BrokerId, int] = {}
+        # A program that starts again serves its page where it did: whoever scrapes it does not look for it.
+        programs = (*plan.broker_ids, *plan.controller_ids) if plan.metrics else ()
+        self._page_ports = dict(zip(programs, free_ports(len(programs)) if programs else (), strict=True))
         self._host = BrokerHost(
             [self._identity(place, broker_id) for place, broker_id in enumerate(plan.broker_ids)],
             self._broker,
@@ -218,7 +222,7 @@ class EmbeddedCluster:
             await controller.start()
             if self._plan.metrics:
                 page = self._pages[controller_id] = MetricsServer(controller)
-                await page.listen(self._network, HOST, 0)
+                await page.listen(self._network, HOST, self._page_ports[controller_id])
 
     async def kill_controller(self, controller_id: int) -> None:
         """As by SIGKILL: ZooKeeper takes it for alive until its session has timed out. Nothing when it is dead."""
@@ -259,7 +263,7 @@ class EmbeddedCluster:
             log_dirs=self._plan.log_dirs_of(number),
             rack=racks[place % len(racks)] if racks else None,
             trace_dir=self._plan.trace_dir,
-            metrics=(HOST, 0) if self._plan.metrics else None,
+            metrics=(HOST, self._page_ports[number]) if self._plan.metrics else None,
         )
 
     def _broker(self, identity: BrokerIdentity, board: FaultBoard) -> Broker:

@@ -21,7 +21,7 @@ from controller.rules.configs import settings
 from controller.rules.configs.topic import TOPIC_CONFIGS, check_value
 from controller.wire.cluster_file import ClusterFileError, ClusterShape, parse
 from controller.wire.errors import KafkaError
-from controller.wire.types import BrokerId, TopicPartition
+from controller.wire.types import GROUP_METADATA_TOPIC, BrokerId, TopicPartition
 from controller.world.real.net import TcpNetwork
 
 #: As many brokers as `kwob up` runs.
@@ -146,11 +146,21 @@ def likeness(shape: ClusterShape, scale: Fraction) -> Likeness:
     return Likeness(
         brokers=racks,
         log_dirs=max((len(broker.log_dirs) for broker in shape.brokers), default=1) or 1,
-        settings=_known_settings(shape.configs, remarks),
+        settings=_known_settings({**_of_groups_topic(shape), **shape.configs}, remarks),
         broker_configs={BrokerId(b.id): b.configs for b in shape.brokers if b.configs},
         topics=tuple(topics),
         remarks=tuple(remarks),
     )
+
+
+def _of_groups_topic(shape: ClusterShape) -> dict[str, str]:
+    """What gives `__consumer_offsets` its shape: by it a group has the same partition, so the same coordinator."""
+    topic = shape.topics.get(GROUP_METADATA_TOPIC)
+    if topic is None or not topic.partitions:
+        return {}
+    factor = min(len(p.replicas) for p in topic.partitions)
+    counts = {"offsets.topic.num.partitions": len(topic.partitions), "offsets.topic.replication.factor": factor}
+    return {name: str(count) for name, count in counts.items()}
 
 
 def _known_configs(whose: str, configs: Mapping[str, str], remarks: list[str]) -> dict[str, str]:

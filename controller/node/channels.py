@@ -12,7 +12,7 @@ import asyncio
 import struct
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from structlog.typing import FilteringBoundLogger
@@ -24,6 +24,7 @@ from controller.core.events import (
     UpdateMetadataResponseReceived,
 )
 from controller.node.batch_lines import log_sent
+from controller.node.merging import merged
 from controller.wire import log_events as ev
 from controller.wire import protocol
 from controller.wire.control import (
@@ -33,10 +34,8 @@ from controller.wire.control import (
     Body,
     ControlRequest,
     Encoder,
-    LeaderAndIsrEntry,
     LeaderAndIsrRequest,
     StopReplicaRequest,
-    UpdateMetadataEntry,
     UpdateMetadataRequest,
 )
 from controller.wire.errors import ErrorCode
@@ -89,7 +88,11 @@ class Channels:
         deletion_started: Callable[[str], bool],
         log: FilteringBoundLogger,
         supervisor: Supervisor | None = None,
+        at_once: Callable[[ControlRequest], bool] | None = None,
     ) -> None:
+        """`at_once`: whether the broker, which has nothing else to answer, takes the request here and now without
+        error, so that no bytes need travel; for brokers of the same process."""
+        self._at_once = at_once
         self._client_id = str(controller_id)
         self._network = network
         self._settings = settings
@@ -140,7 +143,10 @@ class Channels:
                     ev.REQUEST_REFUSED, broker=request.to, request=_name(request), reason="the broker has no channel"
                 )
                 continue
-            channel.put(request, encoder)
+            if self._at_once is not None and channel.is_idle and self._at_once(request):
+                channel.count()
+            else:
+                channel.put(request, encoder)
             queued += 1
         return queued
 
@@ -203,6 +209,18 @@ class _Channel:
         if len(self._queue) > self._merge_at:
             self._merge()
         self._wake.set()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether the broker is connected, and has answered all that was sent."""
+        is_connected = self._connection is not None and self._connection.is_open
+        return is_connected and self._under_way is None and not self._queue
+
+    def count(self) -> None:
+        """One more request was answered, without this channel."""
+        self.queued += 1
+        self.done += 1
+        self._gauges.requests += 1
 
     def move(self, broker: Broker) -> None:
         """From now on the broker is reached where this registration says; what waits for it goes there."""
@@ -342,58 +360,6 @@ def _partition_errors(body: Any, asked: set[TopicPartition]) -> dict[TopicPartit
         if tp in asked:
             errors[tp] = ErrorCode.of(int(answer.error_code))
     return errors
-
-
-@dataclass(slots=True)
-class _Run:
-    """Requests between two StopReplicas, merged."""
-
-    metadata: UpdateMetadataRequest | None = None
-    metadata_states: dict[TopicPartition, UpdateMetadataEntry] = field(default_factory=dict)
-    leaders: LeaderAndIsrRequest | None = None
-    leader_states: dict[TopicPartition, LeaderAndIsrEntry] = field(default_factory=dict)
-    live_leaders: dict[BrokerId, Broker] = field(default_factory=dict)
-
-    def flush(self) -> list[ControlRequest]:
-        """What is left of the run: metadata first, so that the leaders that are named next are known to be alive."""
-        left: list[ControlRequest] = []
-        if self.metadata is not None:
-            left.append(replace(self.metadata, partition_states=tuple(self.metadata_states.values())))
-        if self.leaders is not None:
-            left.append(
-                replace(
-                    self.leaders,
-                    partition_states=tuple(self.leader_states.values()),
-                    live_leaders=tuple(self.live_leaders.values()),
-                )
-            )
-        return left
-
-
-def merged(requests: Iterable[ControlRequest]) -> list[ControlRequest]:
-    """The waiting requests of one broker with those merged that later ones supersede.
-
-    Per partition the latest state counts; `is_new` stays true once it was. StopReplica requests keep their place, since
-    what comes after one may undo it.
-    """
-    out: list[ControlRequest] = []
-    run = _Run()
-    for request in requests:
-        match request:
-            case UpdateMetadataRequest():
-                run.metadata = request
-                run.metadata_states.update((entry.topic_partition, entry) for entry in request.partition_states)
-            case LeaderAndIsrRequest():
-                run.leaders = request
-                run.live_leaders.update((broker.broker_id, broker) for broker in request.live_leaders)
-                for entry in request.partition_states:
-                    before = run.leader_states.get(entry.topic_partition)
-                    is_new = entry.is_new or (before is not None and before.is_new)
-                    run.leader_states[entry.topic_partition] = entry._replace(is_new=is_new)
-            case StopReplicaRequest():
-                out += [*run.flush(), request]
-                run = _Run()
-    return out + run.flush()
 
 
 def _name(request: ControlRequest) -> str:

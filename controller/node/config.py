@@ -93,12 +93,15 @@ USED: Final[frozenset[str]] = frozenset(map(_property, Properties.model_fields))
 _ELSEWHERE: Final = frozenset({"broker.id", "zookeeper.connect"})
 
 
-def load(path: Path | None, overrides: Sequence[str]) -> tuple[Properties, dict[str, str]]:
-    """The typed properties, and all that were given, as text.
+def load(
+    path: Path | None, overrides: Sequence[str], between: Mapping[str, str] | None = None
+) -> tuple[Properties, dict[str, str]]:
+    """The typed properties, and all that were given, as text; of a name the last counts: a file's,
+    those `between`, the overrides.
 
     Raises: SettingError, with one line that names the setting, its value and what is allowed.
     """
-    given = kafka_settings.load(path, overrides)
+    given = kafka_settings.load(path, overrides, between)
     return parse(given), given
 
 

@@ -31,6 +31,7 @@ from controller.node.zk_watches import Zk
 from controller.rules.configs.listeners import NodeListener
 from controller.wire import log_events as ev
 from controller.wire import trace, znodes
+from controller.wire.control import ControlRequest
 from controller.wire.types import Broker, BrokerId, Endpoint
 from controller.wire.zk_operations import (
     Exists,
@@ -41,7 +42,7 @@ from controller.wire.zk_operations import (
 )
 from controller.world.ports import Clock, Network, ZkConnector
 from controller.world.producer_ids import ProducerIds
-from controller.world.standard_znodes import prepare_cluster
+from controller.world.standard_znodes import ClusterIdRemoved, prepare_cluster
 from controller.world.supervisor import Supervisor
 
 #: Pause between attempts to open a new session (spec controller.md §2.6).
@@ -50,12 +51,16 @@ SESSION_RETRY_S: Final = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class World:
-    """What is passed in: time of day, network, ZooKeeper and chance. `chance` draws placements and the cluster's id."""
+    """What is passed in: time of day, network, ZooKeeper and chance. `chance` draws placements and the cluster's id.
+
+    `at_once`: see `Channels`.
+    """
 
     clock: Clock
     network: Network
     connector: ZkConnector
     chance: Random
+    at_once: Callable[[ControlRequest], bool] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,6 +138,7 @@ class Controller:
             deletion_started=lambda topic: topic in self.state.topics_with_deletion_started,
             log=self._log,
             supervisor=self.supervisor,
+            at_once=world.at_once,
         )
         self.loop = ControllerLoop(
             BoundCore(state), self.zk, self.channels, clock=world.clock, trace=self._trace, log=self._log
@@ -234,10 +240,14 @@ class Controller:
     async def _prepare(self) -> str:
         """Creates the standard znodes and the cluster's id where they are missing; returns the id.
 
+        Empty for an id that was removed: the first broker that holds it restores it, and a controller needs none.
         Raises: ZkUnreachable, when ZooKeeper refuses or loses the session meanwhile.
         """
         try:
             return await prepare_cluster(self.zk, self._world.chance)
+        except ClusterIdRemoved as error:
+            self._log.warning(ev.CLUSTER_ID_REMOVED, reason=str(error))
+            return ""
         except ZkRefused as error:
             raise ZkUnreachable(f"ZooKeeper refuses what every node needs: {error}") from error
         except ZkSessionExpired as error:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import gc
+import os
 import random
 import signal
 import socket
@@ -25,6 +26,7 @@ import structlog
 from controller.node import config
 from controller.node.metrics import MetricsServer
 from controller.node.process import Controller, Identity, IdTaken, World
+from controller.rules.configs.environment import of_environment
 from controller.rules.configs.listeners import ListenerError, ListenerProperties, plan_listeners
 from controller.rules.configs.settings import SettingError
 from controller.wire import log_events as ev
@@ -109,7 +111,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logs.configure("controller", level=options.log_level)
     gc.set_threshold(*GC_THRESHOLDS)
     try:
-        properties, given = config.load(options.config, options.override)
+        properties, given = config.load(options.config, options.override, of_environment(os.environ))
         identity = identity_of(options.controller_id, options.listener, given, socket.getfqdn())
         connector = KazooConnector(
             options.zookeeper,

@@ -128,7 +128,7 @@ class Ledger:
 
     def partition(self, topic_partition: TopicPartition) -> tuple[LeaderAndIsr | None, ReplicaAssignment]:
         """What its znodes say."""
-        found = self._partitions.get(topic_partition, _Partition())
+        found = self._partitions.get(topic_partition) or _Partition()
         return found.state, found.assignment
 
     def troubled(self, trouble: Trouble) -> list[TopicPartition]:

@@ -18,6 +18,7 @@ from controller.admin.reassignment.proposal import propose
 from controller.rehearse import scenario as events
 from controller.rehearse.ledger import Trouble
 from controller.rehearse.stage import Stage
+from controller.rehearse.tools import Tools
 from controller.rules.placement import BrokerRack
 from controller.wire.errors import ErrorCode
 from controller.wire.fault_rows import PauseReplication
@@ -42,7 +43,7 @@ class Operator:
     """Performs the events of a scenario; `story` is what was done and what came of it."""
 
     def __init__(self, stage: Stage, *, on_happening: Callable[[Happening], None] = lambda _: None) -> None:
-        self._stage, self._on_happening = stage, on_happening
+        self._stage, self._on_happening, self._tools = stage, on_happening, Tools(stage)
         self.story: list[Happening] = []
         self.refused: list[str] = []
         self._tasks: dict[asyncio.Task[None], events.AnyEvent] = {}
@@ -88,6 +89,8 @@ class Operator:
                 return self._pause(event)
             case events.Slow():
                 return self._slow(event)
+            case events.ExpireSession():
+                return self._expire(event)
             case events.RollingRestart():
                 return self._rolling_restart(event)
             case events.Reassign():
@@ -148,7 +151,7 @@ class Operator:
 
     async def _pause(self, event: events.PauseReplication) -> None:
         brokers = self._brokers(event)
-        row = PauseReplication(topic=event.topic)
+        row = PauseReplication(topic=event.topic, partition=event.partition)
         self._set_paused(brokers, lambda rows: [*rows, row])
         self._say(f"{_names(brokers)}: replication paused", event)
         if event.for_ is not None:
@@ -176,6 +179,11 @@ class Operator:
             for broker in brokers:
                 stage.set_machine(broker, link=before[broker].link, disk=before[broker].disk)
             self._say(f"{_names(brokers)} as fast as before", event)
+
+    async def _expire(self, event: events.ExpireSession) -> None:
+        brokers = self._brokers(event)
+        self._say(f"{_whom(event, brokers)}: the ZooKeeper session expires", event)
+        self._stage.expire_sessions(brokers)
 
     async def _rolling_restart(self, event: events.RollingRestart) -> None:
         for broker in self._brokers(event):
@@ -249,13 +257,16 @@ class Operator:
             now, waiting = waiting[:size], waiting[size:]
             self.batches_left = -(-len(waiting) // size)
             await self._alter({tp: moving[tp] for tp in now}, event)
-            await self._stage.holds(partial(self._arrived, now))
+            await self._stage.holds(partial(self._arrived, list(now)))
         if throttle is not None:
             await self._lift_throttles(moves)
         self._say("reassignment cancelled" if self._is_cancelled else "reassignment complete", event)
 
-    def _arrived(self, partitions: Iterable[TopicPartition]) -> bool:
-        return not any(self._stage.ledger.partition(tp)[1].is_being_reassigned for tp in partitions)
+    def _arrived(self, moving: list[TopicPartition]) -> bool:
+        """Whether none of these moves any more; those that do not are taken off the end of the list."""
+        while moving and not self._stage.ledger.partition(moving[-1])[1].is_being_reassigned:
+            moving.pop()
+        return not moving
 
     async def _alter(self, targets: Mapping[TopicPartition, Sequence[BrokerId] | None], event: events.AnyEvent) -> None:
         topics: dict[str, list[dict[str, Any]]] = {}
@@ -266,7 +277,7 @@ class Operator:
             "timeout": 60_000,
             "topics": [{"name": name, "partitions": rows} for name, rows in topics.items()],
         }
-        answer = await self._stage.ask_controller(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, body)
+        answer = await self._tools.ask_controller(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, body)
         for topic in answer.responses:
             for partition in topic.partitions:
                 if partition.error_code not in (ErrorCode.NONE, ErrorCode.NO_REASSIGNMENT_IN_PROGRESS):
@@ -275,16 +286,16 @@ class Operator:
                     self._say(f"reassignment of {topic.name}-{partition.partition_index} refused: {reason}", event)
 
     async def _set_throttles(self, moves: throttles.MoveMap, rate: float) -> None:
-        for topic, configs in throttles.topic_configs(moves).items():
-            await self._stage.configure(f"topics/{topic}", configs)
-        for broker in throttles.throttled_brokers(moves):
-            await self._stage.configure(f"brokers/{broker}", dict.fromkeys(_RATES, str(int(rate))))
+        topics = {f"topics/{topic}": configs for topic, configs in throttles.topic_configs(moves).items()}
+        brokers = {f"brokers/{broker}": _rates_of(str(int(rate))) for broker in throttles.throttled_brokers(moves)}
+        await self._tools.configure({**topics, **brokers})
 
     async def _lift_throttles(self, moves: throttles.MoveMap) -> None:
-        for broker in throttles.throttled_brokers(moves):
-            await self._stage.configure(f"brokers/{broker}", dict.fromkeys(_RATES, None))
-        for topic in throttles.topic_configs(moves):
-            await self._stage.configure(f"topics/{topic}", dict.fromkeys(throttles.TOPIC_THROTTLES, None))
+        brokers = {f"brokers/{broker}": _rates_of(None) for broker in throttles.throttled_brokers(moves)}
+        none = dict.fromkeys(throttles.TOPIC_THROTTLES, None)
+        await self._tools.configure(
+            {**brokers, **{f"topics/{topic}": none for topic in throttles.topic_configs(moves)}}
+        )
 
     async def _cancel(self, event: events.Cancel) -> None:
         self._is_cancelled = True
@@ -295,8 +306,7 @@ class Operator:
 
     async def _throttle(self, event: events.Throttle) -> None:
         value = None if event.rate is None else str(int(event.rate))
-        for broker in sorted(self._stage.racks):
-            await self._stage.configure(f"brokers/{broker}", dict.fromkeys(_RATES, value))
+        await self._tools.configure({f"brokers/{broker}": _rates_of(value) for broker in sorted(self._stage.racks)})
         self._say("throttles lifted" if value is None else f"throttles set to {value} bytes per second", event)
 
     async def _elect_preferred(self, event: events.ElectPreferred) -> None:
@@ -308,7 +318,7 @@ class Operator:
                 for name in event.topics
             ]
         body = {"election_type": _PREFERRED, "topic_partitions": topics, "timeout": 60_000}
-        await self._stage.ask_controller(ApiKey.ELECT_LEADERS, 1, body)
+        await self._tools.ask_controller(ApiKey.ELECT_LEADERS, 1, body)
         self._say("preferred leaders elected", event)
 
     # -- clients ---------------------------------------------------------------------------------------------------
@@ -329,7 +339,8 @@ class Operator:
                 await asyncio.sleep(step_s)
 
 
-_RATES: Final = (throttles.LEADER_THROTTLE, throttles.FOLLOWER_THROTTLE)
+def _rates_of(value: str | None) -> dict[str, str | None]:
+    return dict.fromkeys((throttles.LEADER_THROTTLE, throttles.FOLLOWER_THROTTLE), value)
 
 
 def _whom(event: events.OnBrokers, brokers: Sequence[BrokerId]) -> str:

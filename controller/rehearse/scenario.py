@@ -9,7 +9,7 @@
       - {at: 2h,  do: rolling_restart, down: 30s, wait: full_isr}
     end: quiet                      # or a time; default: when nothing moves any more
 
-`faults`, as in the scenarios of `kwob fault run`, is another way to write events of those kinds.
+`faults`, as in the scenarios of `kwob fault run`, is another way to write events of those kinds (`fault_events`).
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ class ScenarioError(ValueError):
     """A scenario that cannot be rehearsed. The message names file, line, what is wrong and what is allowed."""
 
 
+#: Of a broker: controllers of a rehearsal have ids above those of all brokers, and an id has 31 bits.
+ID_MAX: Final = 2_147_483_000
 _SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?i?b?)(?:/s)?", re.IGNORECASE)
 _FACTORS: Final = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 
@@ -44,7 +46,10 @@ def parse_bytes(value: Any) -> float:
 
 
 def _broker_ids(value: Any) -> Any:
-    return (value,) if isinstance(value, int) and not isinstance(value, bool) else value
+    ids = value if isinstance(value, (list, tuple)) else (value,)
+    if value is not None and not (ids and all(type(broker) is int for broker in ids)):
+        raise ValueError(f"expected a broker's id or a list of ids, not {value!r}")
+    return None if value is None else tuple(ids)
 
 
 Ms = Annotated[int, BeforeValidator(parse_time_ms)]
@@ -91,6 +96,7 @@ class PauseReplication(OnBrokers):
 
     do: Literal["pause_replication"]
     topic: str | None = None
+    partition: Annotated[int | None, Field(ge=0)] = None
     for_: Annotated[Ms | None, Field(alias="for")] = None
 
 
@@ -101,6 +107,12 @@ class Slow(OnBrokers):
     link: Bytes | None = None
     disk: Bytes | None = None
     for_: Annotated[Ms | None, Field(alias="for")] = None
+
+
+class ExpireSession(OnBrokers):
+    """The brokers' ZooKeeper sessions end as if they had expired; they register again."""
+
+    do: Literal["expire_session"]
 
 
 class RollingRestart(OnBrokers):
@@ -164,7 +176,7 @@ class Curve(_Event):
 
     do: Literal["curve"]
     factors: Annotated[tuple[Annotated[float, Field(ge=0, allow_inf_nan=False)], ...], Field(min_length=2)]
-    period: Ms = 86_400_000
+    period: Annotated[Ms, Field(ge=1000)] = 86_400_000
     topics: tuple[str, ...] | None = None
 
 
@@ -172,7 +184,7 @@ class AddBroker(_Event):
     """An empty broker joins; with `spread` the topics are spread to it with as few moves as possible."""
 
     do: Literal["add_broker"]
-    id: Annotated[int, Field(ge=0)]
+    id: Annotated[int, Field(ge=0, le=ID_MAX)]
     rack: str | None = None
     spread: bool = False
     throttle: Bytes | None = None
@@ -180,13 +192,11 @@ class AddBroker(_Event):
 
 
 AnyEvent = (
-    Kill | Stop | Start | PauseReplication | Slow | RollingRestart | Reassign | Cancel | ElectPreferred
+    Kill | Stop | Start | PauseReplication | Slow | ExpireSession | RollingRestart | Reassign | Cancel | ElectPreferred
     | ControllerFailover | Throttle | Rates | Curve | AddBroker
 )  # fmt: skip
 EVENT_ADAPTER: Final[TypeAdapter[AnyEvent]] = TypeAdapter(Annotated[AnyEvent, Field(discriminator="do")])
 EVENT_KINDS: Final = tuple(kind.model_fields["do"].annotation.__args__[0] for kind in AnyEvent.__args__)
-#: Rows of `kwob fault run` that are events here, and the event that each is.
-FAULT_EVENTS: Final = {"kill": "kill", "stop": "stop", "pause_replication": "pause_replication"}
 
 
 class BrokerLimits(BaseModel):
@@ -230,15 +240,18 @@ class Scenario(BaseModel):
 def targets_of(event: Reassign, where: str = "the plan") -> dict[TopicPartition, tuple[int, ...]]:
     """The target replicas of each partition of a plan. Raises ScenarioError."""
     targets: dict[TopicPartition, tuple[int, ...]] = {}
-    for row in event.partitions:
-        try:
-            topic_partition = TopicPartition(str(row["topic"]), int(row["partition"]))
-            replicas = tuple(int(replica) for replica in row["replicas"])
-        except (KeyError, TypeError, ValueError) as error:
-            raise ScenarioError(f"{where}: a partition needs topic, partition and replicas: {error!r}") from error
-        if not replicas or len(set(replicas)) != len(replicas):
-            raise ScenarioError(f"{where}: {topic_partition}: replicas {list(replicas)} are empty or name one twice")
+    for number, row in enumerate(event.partitions, 1):
+        topic, partition, replicas = (row.get(name) for name in ("topic", "partition", "replicas"))
+        is_list = isinstance(replicas, (list, tuple)) and all(type(replica) is int for replica in replicas)
+        if not isinstance(topic, str) or type(partition) is not int or partition < 0 or not is_list:
+            raise ScenarioError(
+                f"{where}: partitions {number}: expected topic (a text), partition (its number) and replicas (a list "
+                f"of broker ids), not {dict(row)!r}"
+            )
+        topic_partition, ids = TopicPartition(topic, partition), tuple(replicas or ())
+        if not ids or len(set(ids)) != len(ids):
+            raise ScenarioError(f"{where}: {topic_partition}: replicas {list(ids)} are empty or name one twice")
         if topic_partition in targets:
             raise ScenarioError(f"{where}: {topic_partition} is there twice")
-        targets[topic_partition] = replicas
+        targets[topic_partition] = ids
     return targets

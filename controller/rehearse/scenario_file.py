@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import yaml
 from pydantic import ValidationError
 
+from controller.rehearse import wrong_settings
+from controller.rehearse.fault_events import fault_event
 from controller.rehearse.feasible import impossible
 from controller.rehearse.scenario import (
     EVENT_ADAPTER,
     EVENT_KINDS,
-    FAULT_EVENTS,
+    ID_MAX,
     AddBroker,
     AnyEvent,
     Curve,
     ElectPreferred,
+    ExpireSession,
     OnBrokers,
+    PauseReplication,
     Rates,
     Reassign,
     RollingRestart,
@@ -43,21 +47,30 @@ END_MAX_MS: Final = 31 * 86_400_000
 def load(path: Path, *, cluster: Path | None = None) -> Scenario:
     """The scenario in a file; `cluster` overrides the one it names. Raises ScenarioError, ClusterFileError."""
     text = _text(path)
-    document, lines = _document(text, path.name)
+    document, lines, rows_at = _document(text, path.name)
     for key, line in lines.items():
         if key not in _TOP:
             raise ScenarioError(f"{path.name}, line {line}: {key!r} is not known; there are {', '.join(_TOP)}")
     shape, line_in_cluster = _cluster(document.pop("cluster", None), path, cluster, text)
     end_ms = _end(document.pop("end", "quiet"), f"{path.name}, line {lines.get('end', 1)}")
-    rows = [*_rows(document.pop("events", []), "events", path.name), *_faults(document.pop("faults", []), path.name)]
+    rows = _rows(document, "events", rows_at, path.name)
+    for row, line in _rows(document, "faults", rows_at, path.name):
+        rows.append((fault_event(row, f"{path.name}, line {line}"), line))
     events = [_event(row, line, path.name) for row, line in rows]
     try:
         scenario = Scenario(name=str(document.pop("name", path.stem)), cluster=shape, **document)
     except ValidationError as error:
         place, message = first_error(error)
         raise ScenarioError(f"{path.name}, line {line_of(text, place)}: {message}") from error
-    for place, message in impossible(shape, scenario.limits):
+    for place, message in wrong_settings.in_scenario(scenario.settings):
+        raise ScenarioError(f"{path.name}, line {line_of(text, place)}: {message}")
+    for place, message in (*wrong_settings.in_cluster(shape), *impossible(shape, scenario.limits)):
         raise ScenarioError(f"{line_in_cluster(place)}: {message}")
+    for number, broker in enumerate(shape.brokers):
+        if broker.id > ID_MAX:
+            raise ScenarioError(f"{line_in_cluster(('brokers', number, 'id'))}: id: {broker.id} is more than {ID_MAX}")
+    for message in wrong_settings.together(shape, scenario.settings):
+        raise ScenarioError(f"{path.name}, line {lines.get('settings', lines.get('cluster', 1))}: {message}")
     return checked(
         scenario.model_copy(update={"events": tuple(sorted(events, key=lambda e: e.at)), "end_ms": end_ms}), path
     )
@@ -72,8 +85,8 @@ def _text(path: Path) -> str:
         raise ScenarioError(f"{path} cannot be read: {error}") from error
 
 
-def _document(text: str, name: str) -> tuple[dict[str, Any], dict[str, int]]:
-    """The document, and the line of each key at the top; each event has its own in `line`."""
+def _document(text: str, name: str) -> tuple[dict[str, Any], dict[str, int], dict[str, list[int]]]:
+    """The document, the line of each key at the top, and those of the rows of each list there."""
     try:
         root = yaml.compose(text, Loader=yaml.SafeLoader)
         document = yaml.safe_load(text)
@@ -85,15 +98,14 @@ def _document(text: str, name: str) -> tuple[dict[str, Any], dict[str, int]]:
     if not isinstance(document, dict) or not isinstance(root, yaml.MappingNode):
         raise ScenarioError(f"{name}: expected a mapping; there are {', '.join(_TOP)}")
     lines: dict[str, int] = {}
+    rows_at: dict[str, list[int]] = {}
     for key, value in root.value:
         if key.value in lines:
             raise ScenarioError(f"{name}, line {key.start_mark.line + 1}: {key.value!r} is there twice")
         lines[str(key.value)] = key.start_mark.line + 1
-        if key.value in ("events", "faults") and isinstance(value, yaml.SequenceNode):
-            for row, node in zip(document[key.value], value.value, strict=True):
-                if isinstance(row, dict):
-                    row["line"] = node.start_mark.line + 1
-    return document, lines
+        if isinstance(value, yaml.SequenceNode):
+            rows_at[str(key.value)] = [node.start_mark.line + 1 for node in value.value]
+    return document, lines, rows_at
 
 
 def _cluster(value: Any, path: Path, override: Path | None, text: str) -> tuple[ClusterShape, Callable[[Place], str]]:
@@ -111,33 +123,28 @@ def _cluster(value: Any, path: Path, override: Path | None, text: str) -> tuple[
     return cluster_file.shape_of(value, path.name, line), lambda place: f"{path.name}, line {line(place)}"
 
 
-def _rows(value: Any, key: str, name: str) -> list[tuple[dict[str, Any], int]]:
-    if not isinstance(value, Sequence) or isinstance(value, str):
+def _rows(
+    document: dict[str, Any], key: str, rows_at: Mapping[str, Sequence[int]], name: str
+) -> list[tuple[dict[str, Any], int]]:
+    """The rows of a list at the top, taken out of the document, with their lines."""
+    value = document.pop(key, [])
+    if not isinstance(value, list):
         raise ScenarioError(f"{name}: `{key}` must be a list")
     rows = []
-    for number, row in enumerate(value, 1):
-        if not isinstance(row, dict):
-            raise ScenarioError(f"{name}: {key} {number} must be a mapping")
-        rows.append((row, int(row.pop("line", 0))))
-    return rows
-
-
-def _faults(value: Any, name: str) -> list[tuple[dict[str, Any], int]]:
-    rows = []
-    for row, line in _rows(value, "faults", name):
-        kind = row.pop("fault", None)
-        if kind not in FAULT_EVENTS:
-            allowed = ", ".join(FAULT_EVENTS)
-            raise ScenarioError(f"{name}, line {line}: fault {kind!r} cannot be rehearsed; there are {allowed}")
-        rows.append(({**row, "do": FAULT_EVENTS[kind]}, line))
+    for row, line in zip(value, rows_at.get(key, ()), strict=True):
+        if not isinstance(row, dict) or not all(isinstance(column, str) for column in row):
+            raise ScenarioError(f"{name}, line {line}: each of `{key}` must be a mapping of names to values")
+        if "line" in row:
+            raise ScenarioError(f"{name}, line {line}: line: not known")
+        rows.append((row, line))
     return rows
 
 
 def _event(row: dict[str, Any], line: int, name: str) -> AnyEvent:
-    if row.get("do") not in EVENT_KINDS:
-        raise ScenarioError(
-            f"{name}, line {line}: do: {row.get('do')!r} is not known; there are {', '.join(EVENT_KINDS)}"
-        )
+    if "do" not in row:
+        raise ScenarioError(f"{name}, line {line}: `do` is missing, what happens; there are {', '.join(EVENT_KINDS)}")
+    if row["do"] not in EVENT_KINDS:
+        raise ScenarioError(f"{name}, line {line}: do: {row['do']!r} is not known; there are {', '.join(EVENT_KINDS)}")
     try:
         return EVENT_ADAPTER.validate_python({**row, "line": line})
     except ValidationError as error:
@@ -174,13 +181,28 @@ def checked(scenario: Scenario, path: Path) -> Scenario:
             _check_brokers(event, ids, racks, where)
         if isinstance(event, Reassign):
             event = _with_plan(event, path, where)
-            _check_plan(event, scenario.cluster, ids, where)
-        if isinstance(event, (Rates, Curve, ElectPreferred)) and event.topics:
-            for topic in event.topics:
-                if topic not in scenario.cluster.topics:
-                    raise ScenarioError(f"{where}: topics: the cluster has no topic {topic!r}")
+            _check_plan(event, scenario.cluster, ids, where if event.file is None else f"{where}: {event.file}")
+        if isinstance(event, ExpireSession) and scenario.cluster.mode == "kraft":
+            raise ScenarioError(f"{where}: do: expire_session: brokers of a KRaft cluster have no ZooKeeper session")
+        _check_topics(event, scenario.cluster, where)
         events.append(event)
     return scenario.model_copy(update={"events": tuple(events)})
+
+
+def _check_topics(event: AnyEvent, cluster: ClusterShape, where: str) -> None:
+    if isinstance(event, (Rates, Curve, ElectPreferred)):
+        for topic in event.topics or ():
+            if topic not in cluster.topics:
+                raise ScenarioError(f"{where}: topics: the cluster has no topic {topic!r}")
+    if isinstance(event, PauseReplication):
+        if event.topic is not None and event.topic not in cluster.topics:
+            raise ScenarioError(f"{where}: topic: the cluster has no topic {event.topic!r}")
+        if event.partition is not None and event.topic is None:
+            raise ScenarioError(f"{where}: partition: needs a topic")
+        if event.topic and event.partition is not None:
+            count = len(cluster.topics[event.topic].partitions)
+            if event.partition >= count:
+                raise ScenarioError(f"{where}: partition: {event.topic} has {count} partitions")
 
 
 def _check_brokers(event: OnBrokers, ids: set[int], racks: set[str], where: str) -> None:
@@ -202,9 +224,11 @@ def _with_plan(event: Reassign, path: Path, where: str) -> Reassign:
         document = json.loads(_text(path.parent / event.file))
     except ValueError as error:
         raise ScenarioError(f"{where}: file: {event.file} is not JSON: {error}") from error
+    except RecursionError as error:
+        raise ScenarioError(f"{where}: file: {event.file} is nested too deep") from error
     rows = document.get("partitions") if isinstance(document, dict) else None
-    if not isinstance(rows, list):
-        raise ScenarioError(f"{where}: file: {event.file} has no list `partitions`")
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        raise ScenarioError(f"{where}: file: {event.file} has no list `partitions` of objects")
     return event.model_copy(update={"partitions": tuple(rows)})
 
 

@@ -30,24 +30,22 @@ from controller.rehearse.ledger import Ledger
 from controller.rehearse.risk import Risk
 from controller.rehearse.scenario import AddBroker, Scenario
 from controller.rules.configs.listeners import NodeListener
-from controller.wire.protocol import ApiKey, ProtocolError
+from controller.wire.control import ControlRequest, UpdateMetadataEntry, UpdateMetadataRequest
 from controller.wire.types import BrokerId, LeaderAndIsr, ReplicaAssignment, TopicPartition, settled
-from controller.wire.zk_operations import Create, SetData, WatchEvent, WatchKind, ZkCode, ZkUnreachable
+from controller.wire.zk_operations import Create, WatchEvent, WatchKind, ZkUnreachable
 from controller.wire.znodes import (
     PERSISTENT_PATHS,
-    ConfigChangesZNode,
     ConfigEntityZNode,
     ControllerZNode,
     TopicAssignment,
     TopicPartitionStateZNode,
     TopicZNode,
 )
-from controller.world.client import BrokerConnection
 from controller.world.simulated.world import World
 
 BROKER_PORT: Final = 9092
 CONTROLLER_PORT: Final = 9090
-#: Controllers have ids above those of all brokers of the cluster.
+#: Controllers have ids from here on, or above those of all brokers.
 _ABOVE: Final = 900_001
 #: How long a whole cluster may take to start, virtual seconds.
 START_WITHIN_S: Final = 600.0
@@ -87,8 +85,10 @@ class Stage:
 
     def _properties(self) -> dict[str, str]:
         shape = self.scenario.cluster
-        session = {"zookeeper.session.timeout.ms": str(KRAFT_SESSION_MS)} if shape.mode == "kraft" else {}
-        return {**session, **shape.configs, **self.scenario.settings}
+        given = {**shape.configs, **self.scenario.settings}
+        if shape.mode == "kraft":
+            given["zookeeper.session.timeout.ms"] = given.get("broker.session.timeout.ms", str(KRAFT_SESSION_MS))
+        return given
 
     def now_ms(self) -> int:
         """Since the rehearsal began."""
@@ -172,7 +172,8 @@ class Stage:
             self.start_broker(BrokerId(broker.id))
         ids = {BrokerId(broker.id) for broker in self.scenario.cluster.brokers}
         await self.until(lambda: self.registered() >= ids, "all brokers to register")
-        for number in range(_ABOVE, _ABOVE + self.scenario.controllers):
+        first = max(_ABOVE, *(broker + 1 for broker in self.disks))
+        for number in range(first, first + self.scenario.controllers):
             self.start_controller(number)
         await self.until(self._all_led, "all leaders to lead")
         self._began_ms = self.world.clock.now_ms()
@@ -269,6 +270,13 @@ class Stage:
             self.brokers.pop(broker_id, None)
             self.world.machine(f"broker-{broker_id}").kill()
 
+    def expire_sessions(self, brokers: Sequence[BrokerId]) -> None:
+        """As if ZooKeeper had not heard of them for long; they open others and register again."""
+        machines = {f"broker-{broker_id}" for broker_id in brokers}
+        for session_id, machine in sorted(self.world.zookeeper.sessions.items()):
+            if machine in machines:
+                self.world.zookeeper.expire_session(session_id)
+
     def start_controller(self, number: int) -> None:
         """Starts a controller that is down."""
         if number in self.controllers:
@@ -279,6 +287,7 @@ class Stage:
             network=machine.network,
             connector=machine.connector(session_timeout_ms=self._session_ms()),
             chance=machine.chance,
+            at_once=self._takes_at_once,
         )
         listener = NodeListener(host=machine.name, port=CONTROLLER_PORT)
         self.controllers[number] = Controller(
@@ -289,6 +298,14 @@ class Stage:
             given=self.properties,
         )
         machine.start(self._run_controller(number))
+
+    def _takes_at_once(self, request: ControlRequest) -> bool:
+        """The controller tells each broker of each change: what changes nothing at a fluid broker does not travel."""
+        if not isinstance(request, UpdateMetadataRequest) or any(map(_is_deleted, request.partition_states)):
+            return False
+        broker = self.brokers.get(request.to)
+        live_brokers = self._decoder.shared_brokers(request.live_brokers)
+        return broker is not None and broker.learns_nothing(request, live_brokers)
 
     async def _run_controller(self, number: int) -> None:
         await self.controllers[number].start()
@@ -303,50 +320,6 @@ class Stage:
         """Who holds the office, as ZooKeeper says."""
         found = self.world.zookeeper.tree.get(ControllerZNode.path)
         return ControllerZNode.decode(found.payload) if found is not None else None
-
-    # -- what an operator does -------------------------------------------------------------------------------------
-
-    async def ask_controller(self, api_key: ApiKey, version: int, body: Mapping[str, Any]) -> Any:
-        """Asks whoever is the controller, again until one answers; as a client does."""
-        while True:
-            number = self.active_controller()
-            if number is not None:
-                try:
-                    return await self._call(f"controller-{number}", api_key, version, body)
-                except (OSError, ProtocolError, TimeoutError):
-                    pass
-            await asyncio.sleep(1)
-
-    async def _call(self, host: str, api_key: ApiKey, version: int, body: Mapping[str, Any]) -> Any:
-        network = self.world.machine("operator").network
-        connection = await BrokerConnection.open(network, host, CONTROLLER_PORT, client_id="rehearse", timeout_s=30)
-        try:
-            return await connection.call(api_key, version, body, timeout_s=120)
-        finally:
-            connection.close()
-
-    async def configure(self, entity_path: str, changes: Mapping[str, str | None]) -> None:
-        """Sets (None: removes) dynamic configs of `topics/t` or `brokers/1`, and announces it."""
-        session = await self._session()
-        path = f"/config/{entity_path}"
-        found = self.world.zookeeper.tree.get(path)
-        configs = dict(ConfigEntityZNode.decode(found.payload)) if found is not None else {}
-        for name, value in changes.items():
-            configs.pop(name, None)
-            if value is not None:
-                configs[name] = value
-        data = ConfigEntityZNode.encode(configs)
-        (result,) = await session.perform([SetData(path, data)])
-        if result.code is ZkCode.NO_NODE:
-            await session.perform([Create(path, data)])
-        notice = Create(ConfigChangesZNode.sequence_path, ConfigChangesZNode.encode(entity_path), sequence=True)
-        await session.perform([notice])
-
-    async def _session(self) -> Any:
-        if not hasattr(self, "_operator"):
-            connector = self.world.machine("operator").connector(session_timeout_ms=60_000)
-            self._operator = await connector.connect(on_watch=lambda _: None, on_expired=lambda: None)
-        return self._operator
 
     # -- what is seen ----------------------------------------------------------------------------------------------
 
@@ -386,6 +359,10 @@ class Stage:
 
     def _rates_changed(self, topic_partition: TopicPartition, ingress: float, egress: float) -> None:
         self.plane.set_rates(topic_partition, ingress=ingress, egress=egress)
+
+
+def _is_deleted(entry: UpdateMetadataEntry) -> bool:
+    return entry.being_deleted
 
 
 def _prefixes(path: str) -> list[str]:

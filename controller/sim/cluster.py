@@ -32,6 +32,7 @@ class Cluster(Programs):
         self.contradictions: list[str] = []  # answers and what they led to
         #: requests and znodes for moves, those whose effect is looked at left out: so many were asked for, so far
         self.moves_of_others = 0
+        self.armed: list[Callable[[], object]] = []  # take back what waits for its moment
         self._session: ZkSession | None = None
         self.invariants = Invariants(world.zookeeper.tree)
         world.zookeeper.on_commit.append(self.invariants.check)
@@ -135,6 +136,8 @@ class Cluster(Programs):
         """Ends all faults; starts what is down, and again what has a broken disk."""
         world = self.world
         world.heal()
+        for give_up in self.armed:
+            give_up()
         world.zookeeper.slow(None)
         world.zookeeper.start()
         world.zookeeper.tree.refusal = lambda _: None

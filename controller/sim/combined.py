@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Final
 
 from controller.sim.operations import (
+    alter_configs,
     alter_topic_config,
     create_topic,
     delete_topic,
@@ -29,6 +30,8 @@ ASKED: Final[tuple[_Operation, ...]] = (
     *(create_topic, create_topic, delete_topic, recreate_topic, grow_topic),
     *(reassign, reassign_many, elect, alter_topic_config),
 )
+RATES: Final = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
+THROTTLED: Final = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
 #: How long a refusal waits for the operation that it is meant for.
 WAITS_S: Final = 6.0
 
@@ -166,6 +169,33 @@ def _moves(topic: str, row: dict[str, Any]) -> dict[str, Any]:
     return {"timeout": 5_000, "topics": [{"name": topic, "partitions": [row]}]}
 
 
+async def throttled_move(turn: Turn) -> str:
+    """A move under a throttle of both ends, so low that it takes effect at once; the throttle ends before the world."""
+    cluster = turn.cluster
+    topic, partition = turn.one_of([tp for tp in cluster.partitions() if tp[0] == TOPIC])
+    before = cluster.assignment(topic, partition)
+    target = turn.one_of([b for b in _brokers_that_run(turn) if b not in before])
+    rate = turn.chance.choice(("50", "300", "2000"))
+    await _throttle(turn, rate)
+    row = {"partition_index": partition, "replicas": [*before[:-1], target]}
+    went = await cluster.ask_once(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, _moves(topic, row))
+    await cluster.world.sleep(turn.chance.choice((2.0, 8.0)))
+    for _ in range(60):  # a throttle that stays would let no move end
+        if await _throttle(turn, None):
+            break
+        await cluster.world.sleep(1.0)
+    return f"{topic}-{partition} from {before} to {row['replicas']} at {rate} B/s: {went}"
+
+
+async def _throttle(turn: Turn, rate: str | None) -> bool:
+    """Sets the throttle of all brokers and of the main topic, or ends it; whether everybody who was asked answered."""
+    operation, cluster = 0 if rate is not None else 1, turn.cluster
+    went = [await alter_configs(turn, 2, TOPIC, dict.fromkeys(THROTTLED, "*"), operation)]
+    for number in _brokers_that_run(turn):  # each broker takes its own
+        went.append(await alter_configs(turn, 4, str(number), dict.fromkeys(RATES, rate or ""), operation, to=number))
+    return len(went) == len(cluster.broker_ids) + 1 and set(went) == {"answered"}
+
+
 COMBINED: Final[dict[str, Callable[[Turn], Awaitable[str]]]] = {
-    each.__name__: each for each in (unseen, backlog, without_a_broker, move_and_cancel)
+    each.__name__: each for each in (unseen, backlog, without_a_broker, move_and_cancel, throttled_move)
 }

@@ -187,7 +187,8 @@ def _preferably_active(turn: Turn) -> list[int]:
 
 
 def _at_write(turn: Turn, number: int, nth: int, action: Callable[[], None]) -> None:
-    """Does it right after the n-th write of this program from now on, before its answer; gives up after a while."""
+    """Does it right after the n-th write of this program from now on, before its answer; gives up after a while, or
+    when everything is mended."""
     server, name, left = turn.cluster.world.zookeeper, turn.name(number), [nth]
 
     def operation(session: SimulatedSession, op: ZkOp, result: ZkResult) -> None:
@@ -196,7 +197,11 @@ def _at_write(turn: Turn, number: int, nth: int, action: Callable[[], None]) -> 
             if left[0] == 0:
                 turn.cluster.later(0.0, action)
 
+    def give_up() -> None:
+        left[0] = 0
+
     server.on_operation.append(operation)
+    turn.cluster.armed.append(give_up)
     turn.cluster.later(WAITS_FOR_WRITES_S, lambda: server.on_operation.remove(operation))
 
 

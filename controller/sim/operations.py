@@ -135,7 +135,7 @@ async def alter_topic_config(turn: Turn) -> str:
         )
     )
     operation = turn.chance.choice((0, 0, 1))
-    return f"{name}={value}: {await _alter_config(turn, 2, TOPIC, name, value, operation)}"
+    return f"{name}={value}: {await alter_configs(turn, 2, TOPIC, {name: value}, operation)}"
 
 
 async def alter_broker_config(turn: Turn) -> str:
@@ -143,7 +143,7 @@ async def alter_broker_config(turn: Turn) -> str:
     number = turn.one_of(sorted(set(turn.cluster.brokers) - turn.cluster.paused))
     name = turn.chance.choice(("leader.replication.throttled.rate", "follower.replication.throttled.rate"))
     operation, rate = turn.chance.choice((0, 1)), turn.chance.choice(("2000", "100000"))
-    return f"{number} {name}={rate}: {await _alter_config(turn, 4, str(number), name, rate, operation, to=number)}"
+    return f"{number} {name}={rate}: {await alter_configs(turn, 4, str(number), {name: rate}, operation, to=number)}"
 
 
 async def move_log_dir(turn: Turn) -> str:
@@ -306,10 +306,11 @@ def _moves(moves: Mapping[tuple[str, int], list[int]]) -> str:
     return ", ".join(f"{topic}-{partition} to {replicas}" for (topic, partition), replicas in moves.items())
 
 
-async def _alter_config(
-    turn: Turn, kind: int, entity: str, name: str, value: str, operation: int, *, to: int | None = None
+async def alter_configs(
+    turn: Turn, kind: int, entity: str, values: Mapping[str, str], operation: int, *, to: int | None = None
 ) -> str:
-    configs = [{"name": name, "config_operation": operation, "value": value}]
+    """Settings of a topic or broker (`kind` 2, 4), set (`operation` 0) or deleted (1); `to`: not to the controller."""
+    configs = [{"name": name, "config_operation": operation, "value": value} for name, value in values.items()]
     rows = [{"resource_type": kind, "resource_name": entity, "configs": configs}]
     body = {"resources": rows, "validate_only": False}
     if to is not None:

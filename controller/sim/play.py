@@ -13,14 +13,13 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from controller.sim.closing import all_that_is_wrong
 from controller.sim.cluster import Cluster
 from controller.sim.combined import COMBINED
 from controller.sim.faults import FAULTS
 from controller.sim.history import STATE_PATH, History
-from controller.sim.load.consumer import Consumer, check_committed, fetch_body, find_coordinator
-from controller.sim.load.group_probes import check_deleted
+from controller.sim.load.consumer import Consumer
 from controller.sim.load.ledger import Ledger
-from controller.sim.load.links import CallFailed, Links
 from controller.sim.load.member import Member
 from controller.sim.load.prober import Prober
 from controller.sim.load.producer import Producer
@@ -29,14 +28,13 @@ from controller.sim.operations import OPERATIONS as PLAIN
 from controller.sim.oracles import brokers, figures, groups, zookeeper
 from controller.sim.oracles.calm import Calm
 from controller.sim.oracles.decisions import Decisions
+from controller.sim.oracles.quotas import Quotas
 from controller.sim.oracles.requests import Requests
 from controller.sim.oracles.traced import Traced, WatchedTrace
 from controller.sim.oracles.transitions import Transitions
 from controller.sim.plan import Plan, Step
 from controller.sim.shape import TOPIC
 from controller.sim.turn import NOTHING, NothingThere, Turn
-from controller.wire.protocol import ApiKey
-from controller.wire.records import iterate
 from controller.wire.zk_operations import WatchEvent
 from controller.world.simulated.loop import Deadlock
 from controller.world.simulated.world import World, run_world
@@ -126,7 +124,8 @@ class Play:
         self.calm = Calm(self.cluster, self.history)
         self.requests = Requests(self.cluster, self.history)
         self.traced = Traced(self.cluster, self.history)
-        self.cluster.make_trace = partial(WatchedTrace, seen=self.traced.row)
+        self.quotas, self.traces = Quotas(self.cluster), list[WatchedTrace]()
+        self.cluster.make_trace = partial(WatchedTrace, seen=(self.traced.row, self.quotas.row), opened=self.traces)
         self.cluster.on_event += [self.traced.event, self.transitions.event]
         self.ledger.on_ack.append(self.traced.acknowledged)
         self.ledger.on_error.append(self.traced.answered)
@@ -185,7 +184,9 @@ class Play:
         await self._groups_settle()
         await self.stop_clients()
         await self.rest()
-        await self._check_logs()
+        if wrong := await all_that_is_wrong(self.cluster, self.ledger, self.traces, self.plan.shape.partitions):
+            raise Violated("\n".join(wrong))
+        self._look(())
 
     def _power_lost(self, number: int) -> None:
         """What was not synced is not promised."""
@@ -321,7 +322,7 @@ class Play:
         cluster = self.cluster
         broken = [*cluster.invariants.broken, *self.writes.broken, *self.requests.broken, *self.ledger.broken]
         broken += [*self.traced.broken, *self.decisions.broken, *cluster.contradictions, *self.transitions.broken]
-        broken += [*self._at_commits, *self._found(oracles)]
+        broken += [*self.quotas.broken, *self._at_commits, *self._found(oracles)]
         if broken:
             raise Violated("\n".join(dict.fromkeys(broken[:10])))
 
@@ -331,39 +332,6 @@ class Play:
             for oracle in oracles
             for wrong in oracle(self.cluster, self.history)
         ]
-
-    async def _check_logs(self) -> None:
-        """Everything that was acknowledged or read is there, once, in order; commits have not gone back."""
-        links = Links(self.cluster, "reader")
-        for partition in range(self.plan.shape.partitions):
-            records = await self._read_all(links, partition)
-            start = min((offset for offset, _ in records), default=0)
-            if wrong := self.ledger.check_log((TOPIC, partition), records, start=start if start else 0):
-                raise Violated("\n".join(wrong))
-        for group in sorted({group for group, _ in self.ledger.committed}):
-            coordinator = await find_coordinator(links, group)
-            if coordinator is not None:
-                await check_committed(links, self.ledger, coordinator, group, self.plan.shape.partitions)
-        for group in self.ledger.deleted_groups:
-            await check_deleted(links, self.ledger, group)
-        self._look(())
-
-    async def _read_all(self, links: Links, partition: int) -> list[tuple[int, bytes]]:
-        found: list[tuple[int, bytes]] = []
-        state = self.cluster.state(TOPIC, partition)
-        while True:
-            offset = found[-1][0] + 1 if found else 0
-            try:
-                answer = await links.call(state["leader"], ApiKey.FETCH, 11, fetch_body(TOPIC, partition, offset))
-            except CallFailed as error:
-                raise Violated(f"{TOPIC}-{partition} cannot be read: {error}") from error
-            row = answer.responses[0].partitions[0]
-            if row.error_code != 0:
-                raise Violated(f"{TOPIC}-{partition} offset {offset}: error {row.error_code}")
-            new = [(r.offset, r.value or b"") for r in iterate(bytes(row.records or b"")) if r.offset >= offset]
-            if not new:
-                return found
-            found += new
 
 
 #: Log events of a failed world that are kept.

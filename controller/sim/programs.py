@@ -201,7 +201,7 @@ class Programs:
             listeners=(NodeListener(host=machine.name, port=BROKER_PORT),),
             log_dirs=tuple(self.folder / name for name in names),
             rack=f"rack-{number % shape.racks}" if shape and shape.racks else None,
-            trace_dir=None if shape else self.folder / "trace",
+            trace_dir=self.folder / "trace",
         )
         if shape and number not in self.disks:
             self.disks[number] = SimulatedDisk(self.world.stream(f"{machine.name}/disk"), self.world.loop.time)

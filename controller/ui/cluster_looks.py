@@ -7,13 +7,12 @@ Metadata, DescribeLogDirs, ListPartitionReassignments, DescribeConfigs, ListGrou
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from controller.admin.cluster.client import AdminClient
 from controller.admin.cluster.failures import ClusterUnreachable, Refused, ToolFailure
-from controller.admin.cluster.log_dirs import describe_log_dirs
+from controller.admin.cluster.log_dirs import LogDir, describe_log_dirs
 from controller.admin.cluster.offsets import offsets_at
 from controller.admin.cluster.queries import (
     ConfigResourceType,
@@ -25,8 +24,9 @@ from controller.admin.cluster.queries import (
 from controller.admin.groups.queries import committed_offsets, describe_group, list_groups
 from controller.admin.reassignment.progress import watch
 from controller.ui.board import Board
+from controller.ui.flows import Flows
 from controller.wire.errors import KafkaError
-from controller.wire.types import NO_LEADER, BrokerId
+from controller.wire.types import NO_LEADER, BrokerId, TopicPartition
 
 #: Seconds between looks, at least; a look that takes long is followed by a pause of that many times its length.
 _TOPICS_S, _DISKS_S, _GROUPS_S, _MOVES_S, _PAUSE_FACTOR = 0.5, 3.0, 2.0, 1.0, 2.0
@@ -43,6 +43,7 @@ class ClusterLooks:
         self._admin, self._board = admin, board
         self._topics: dict[str, TopicInfo] = {}
         self._notes: dict[str, str] = {}
+        self._flows = Flows()
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -90,25 +91,30 @@ class ClusterLooks:
         self._board.put("read", True)
 
     async def disks(self) -> None:
-        """The log directories of each broker that answers."""
-        await asyncio.gather(*(self._disks_of(broker_id) for broker_id in await self._admin.brokers()))
+        """The log directories of each broker that answers, and how fast they grow from whom."""
+        brokers = list(await self._admin.brokers())
+        await asyncio.gather(*(self._disks_of(broker_id) for broker_id in brokers))
+        for broker_id in brokers:
+            self._board.put(f"flows:{broker_id}", self._flows.of(broker_id))
 
     async def _disks_of(self, broker_id: BrokerId) -> None:
         """Nothing new of a broker that does not answer."""
-        with contextlib.suppress(KafkaError, ToolFailure, OSError, TimeoutError):
+        try:
             dirs = (await describe_log_dirs(self._admin, [broker_id]))[broker_id]
-            rows = [
-                {
-                    "path": each.path,
-                    "replicas": len(each.replicas),
-                    "bytes": sum(replica.size_bytes for replica in each.replicas),
-                    "total": each.total_bytes,
-                    "usable": each.usable_bytes,
-                    "error": str(each.error) if each.error is not None else None,
-                }
-                for each in dirs
-            ]
-            self._board.put(f"disks:{broker_id}", rows)
+        except (KafkaError, ToolFailure, OSError, TimeoutError):
+            self._flows.forget(broker_id)
+            return
+        sizes = {log.partition: log.size_bytes for each in dirs for log in each.replicas if not log.is_future}
+        self._flows.look(broker_id, asyncio.get_running_loop().time(), sizes, self._leader_of)
+        self._board.put(f"disks:{broker_id}", [_disk(each) for each in dirs])
+
+    def _leader_of(self, partition: TopicPartition) -> BrokerId | None:
+        topic = self._topics.get(partition.topic)
+        found = () if topic is None else topic.partitions
+        number = partition.partition
+        if number < len(found) and found[number].partition == number:  # as brokers list them
+            return found[number].leader
+        return next((p.leader for p in found if p.partition == number), None)
 
     async def moves(self) -> None:
         """What is being reassigned: how far, how fast, what each partition waits for, and the throttles."""
@@ -189,3 +195,14 @@ _WAITS_SHOWN: Final = 50
 def _partition(partition: Any) -> list[Any]:
     leader: BrokerId | int = NO_LEADER if partition.leader is None else partition.leader
     return [leader, list(partition.replicas), list(partition.isr), partition.leader_epoch]
+
+
+def _disk(each: LogDir) -> dict[str, Any]:
+    return {
+        "path": each.path,
+        "replicas": len(each.replicas),
+        "bytes": sum(replica.size_bytes for replica in each.replicas),
+        "total": each.total_bytes,
+        "usable": each.usable_bytes,
+        "error": str(each.error) if each.error is not None else None,
+    }

@@ -8,10 +8,10 @@ Source: spec controller.md §7, broker.md §1.3.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 from controller.wire.types import (
     LEADER_DURING_DELETE,
@@ -93,7 +93,6 @@ class StopReplicaRequest:
 
 
 ControlRequest = LeaderAndIsrRequest | UpdateMetadataRequest | StopReplicaRequest
-_Entry = LeaderAndIsrEntry | UpdateMetadataEntry | StopReplicaEntry
 
 
 # --- to bytes: flexible encodings, packed by hand because a failover sends one entry per partition and replica
@@ -126,17 +125,50 @@ def _ids(ids: tuple[BrokerId, ...]) -> bytes:
     return _varint(len(ids) + 1) + struct.pack(f">{len(ids)}i", *ids)
 
 
-def _by_topic(entries: Iterable[_Entry], encoded: Iterable[bytes]) -> bytes:
-    """Entries, each with its bytes, grouped by topic, in the order in which topics and entries come."""
+_Item = TypeVar("_Item", LeaderAndIsrEntry, UpdateMetadataEntry)
+
+
+class _Rests:
+    """What follows the number of a partition: many entries differ in nothing else, so that is put into bytes once.
+
+    Most of those have the same objects in common (`settled`, `TopicPartitionStateZNode.decode`), which are looked up by
+    identity: hashing what they say takes twice as long (bench: failover, warm). Who is kept keeps its identity.
+    """
+
+    __slots__ = ("by_identity", "by_value")
+
+    def __init__(self) -> None:
+        self.by_identity: dict[tuple[int, int, object, object], tuple[object, object, bytes]] = {}
+        self.by_value: dict[tuple[object, ...], bytes] = {}
+
+    def of(self, entry: LeaderAndIsrEntry | UpdateMetadataEntry, encode: Callable[[Any], bytes]) -> bytes:
+        """The bytes of an entry that is not there by identity, and is from now on."""
+        state, replicas, others = entry[1], entry[2], (entry[3], entry[-1])
+        rest = self.by_value.get(entry[1:])
+        if rest is None:
+            rest = self.by_value[entry[1:]] = encode(entry)
+        self.by_identity[(id(state), id(replicas), *others)] = (state, replicas, rest)
+        return rest
+
+
+def _by_topic(entries: Iterable[_Item], rests: _Rests, rest_of: Callable[[_Item], bytes]) -> bytes:
+    """Entries grouped by topic, in the order in which topics and entries come. What follows the number of a partition
+    is put into bytes once for all that have it in common."""
     topics: dict[str, list[bytes]] = {}
     items: list[bytes] = []
-    last = None
-    for entry, item in zip(entries, encoded, strict=True):
-        topic = entry[0][0]
-        if topic != last:
-            items = topics.setdefault(topic, [])
-            last = topic
-        items.append(item)
+    last, pack, encoded = None, _I32.pack, rests.by_identity
+    for entry in entries:
+        (topic, partition), state, replicas = entry[:3]
+        if topic is not last:
+            items, last = topics.setdefault(topic, []), topic
+        key = (id(state), id(replicas), entry[3], entry[-1])
+        kept = encoded.get(key)
+        items.append(pack(partition) + (rests.of(entry, rest_of) if kept is None else kept[2]))
+    return _grouped(topics)
+
+
+def _grouped(topics: Mapping[str, Sequence[bytes]]) -> bytes:
+    """The entries of each topic, already in bytes."""
     parts: list[bytes] = [_varint(len(topics) + 1)]
     for topic, items in topics.items():
         parts += (_text(topic), _varint(len(items) + 1), *items, b"\x00")
@@ -164,8 +196,7 @@ class Encoder:
     __slots__ = ("_rests", "_tail")
 
     def __init__(self) -> None:
-        #: What follows the number of the partition in LeaderAndIsr: many partitions differ in nothing else.
-        self._rests: dict[tuple[object, ...], bytes] = {}
+        self._rests = _Rests()
         #: The partition states and live brokers of the last UpdateMetadata, with their bytes.
         self._tail: tuple[object, object, bytes] | None = None
 
@@ -178,7 +209,7 @@ class Encoder:
                 return _head(request), self._update_metadata_tail(request)
             case StopReplicaRequest():
                 states = request.partition_states
-                return _head(request) + _by_topic(states, map(_stop_replica_entry, states)) + b"\x00", b""
+                return _head(request) + _grouped(_stop_items(states)) + b"\x00", b""
 
     def _leader_and_isr(self, request: LeaderAndIsrRequest) -> bytes:
         leaders = [_varint(len(request.live_leaders) + 1)]
@@ -186,27 +217,7 @@ class Encoder:
             endpoint = broker.endpoints[0]
             leaders.append(_I32.pack(broker.broker_id) + _text(endpoint.host) + _I32.pack(endpoint.port) + b"\x00")
         states = request.partition_states
-        return b"".join((_head(request), _by_topic(states, self._leader_and_isr_items(states)), *leaders, b"\x00"))
-
-    def _leader_and_isr_items(self, entries: Iterable[LeaderAndIsrEntry]) -> Iterator[bytes]:
-        rests, pack = self._rests, _I32.pack
-        for entry in entries:
-            tp, state, assignment, is_new = entry
-            key = (
-                state.leader,
-                state.leader_epoch,
-                state.partition_epoch,
-                state.controller_epoch,
-                state.isr,
-                assignment.replicas,
-                assignment.adding_replicas,
-                assignment.removing_replicas,
-                is_new,
-            )
-            rest = rests.get(key)
-            if rest is None:
-                rest = rests[key] = _leader_and_isr_rest(entry)
-            yield pack(tp[1]) + rest
+        return b"".join((_head(request), _by_topic(states, self._rests, _leader_and_isr_rest), *leaders, b"\x00"))
 
     def _update_metadata_tail(self, request: UpdateMetadataRequest) -> bytes:
         """What follows the epochs: the same for every addressee of a batch."""
@@ -215,7 +226,7 @@ class Encoder:
         if kept is not None and (kept[0] is states or kept[0] == states) and kept[1] == live:
             return kept[2]
         brokers = [_live_broker(broker) for broker in live]
-        items = _by_topic(states, _update_metadata_items(states))
+        items = _by_topic(states, _Rests(), _update_metadata_rest)
         tail = b"".join((items, _varint(len(brokers) + 1), *brokers, b"\x00"))
         self._tail = (states, live, tail)
         return tail
@@ -245,28 +256,6 @@ def _leader_and_isr_rest(entry: LeaderAndIsrEntry) -> bytes:
     )
 
 
-def _update_metadata_items(entries: Iterable[UpdateMetadataEntry]) -> Iterator[bytes]:
-    """The partition states. Many differ in nothing but the number of the partition."""
-    rests: dict[tuple[object, ...], bytes] = {}
-    pack = _I32.pack
-    for entry in entries:
-        tp, state, replicas, offline, being_deleted = entry
-        key = (
-            state.leader,
-            state.leader_epoch,
-            state.partition_epoch,
-            state.controller_epoch,
-            state.isr,
-            replicas,
-            offline,
-            being_deleted,
-        )
-        rest = rests.get(key)
-        if rest is None:
-            rest = rests[key] = _update_metadata_rest(entry)
-        yield pack(tp[1]) + rest
-
-
 def _update_metadata_rest(entry: UpdateMetadataEntry) -> bytes:
     state = entry.state
     leader, leader_epoch, partition_epoch = _leader(state), state.leader_epoch, state.partition_epoch
@@ -293,8 +282,11 @@ def _live_broker(broker: Broker) -> bytes:
     return b"".join((_I32.pack(broker.broker_id), _varint(len(endpoints) + 1), *endpoints, rack, b"\x00"))
 
 
-def _stop_replica_entry(entry: StopReplicaEntry) -> bytes:
-    return _STOP.pack(entry.topic_partition.partition, entry.leader_epoch, entry.delete_partition, 0)
+def _stop_items(entries: Iterable[StopReplicaEntry]) -> dict[str, list[bytes]]:
+    topics: dict[str, list[bytes]] = {}
+    for (topic, partition), leader_epoch, delete_partition in entries:
+        topics.setdefault(topic, []).append(_STOP.pack(partition, leader_epoch, delete_partition, 0))
+    return topics
 
 
 # --- from decoded bodies (kio entities, read by attribute), for the brokers

@@ -10,6 +10,7 @@ from typing import Final
 
 # Processes
 CONTROLLER_STARTED: Final = "controller.started"
+CLUSTER_ID_REMOVED: Final = "controller.cluster_id_removed"
 CONTROLLER_STOPPED: Final = "controller.stopped"
 BROKER_STARTED: Final = "broker.started"
 BROKER_STOPPED: Final = "broker.stopped"

@@ -8,6 +8,7 @@ from typing import Final
 MEANINGS: Final[Mapping[str, str]] = {
     # processes
     "controller.started": "a controller listens and runs for office",
+    "controller.cluster_id_removed": "the cluster id is gone; a broker restores it, the controller serves without",
     "controller.stopped": "a controller has ended in order",
     "broker.started": "a broker is registered and answers requests",
     "broker.stopped": "a broker has ended in order",

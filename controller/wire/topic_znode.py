@@ -99,6 +99,7 @@ class TopicZNode:
         )
 
 
+@lru_cache(maxsize=65_536)  # the same few for every topic (bench: failover, warm)
 def _partition_number(text: str) -> int:
     """Raises: ValueError, for what is no number of a partition, or not as Kafka writes it."""
     if not text.isascii() or not text.isdecimal() or str(int(text)) != text or int(text) > PARTITION_MAX:
@@ -108,8 +109,9 @@ def _partition_number(text: str) -> int:
 
 def _assignment(p: str, lists: Mapping[str, Mapping[str, Any]]) -> ReplicaAssignment:
     """Raises: ValueError, TypeError, for an assignment that cannot be."""
-    replicas = broker_ids(lists["partitions"][p])
-    if p not in lists["adding_replicas"] and p not in lists["removing_replicas"]:
+    listed, adding, removing = lists.values()
+    replicas = broker_ids(listed[p])
+    if p not in adding and p not in removing:
         return _sound(replicas, (), ())
     return _sound(replicas, *(broker_ids(lists[name].get(p, [])) for name in _LISTS[1:]))
 

@@ -25,19 +25,26 @@ class RandomBytes(Protocol):
         ...
 
 
-async def prepare_cluster(zk: ZkOperations, chance: RandomBytes) -> str:
-    """Creates what is missing and returns the cluster's id.
+class ClusterIdRemoved(ZnodeError):
+    """The cluster has had a controller, and its id is gone."""
 
-    A cluster that has had a controller has an id: where it was removed no other is drawn, since no broker of that
-    cluster could start with it. Raises: ZkRefused, ZnodeError, ZkSessionExpired.
+
+async def prepare_cluster(zk: ZkOperations, chance: RandomBytes, *, own: str | None = None) -> str:
+    """Creates what is missing and returns the cluster's id. `own`: the id that this node's disks hold, if they do.
+
+    A cluster that has had a controller has an id: where it was removed, a node that holds it restores it, and no other
+    draws one, since no broker of that cluster could start with it. Raises: ClusterIdRemoved, ZkRefused, ZnodeError,
+    ZkSessionExpired.
     """
     await _ensure_paths(zk, [*PERSISTENT_PATHS, "/cluster"])
-    proposal = base64.urlsafe_b64encode(chance.randbytes(_ID_BYTES)).decode().rstrip("=")
+    drawn = base64.urlsafe_b64encode(chance.randbytes(_ID_BYTES)).decode().rstrip("=")
     found, epoch = await zk.perform([GetData(ClusterIdZNode.path), GetData(ControllerEpochZNode.path)])
-    if found.code is ZkCode.NO_NODE and epoch.ok:
-        raise ZnodeError(f"{ClusterIdZNode.path} was removed: restore it (meta.properties of each broker holds the id)")
+    if found.code is ZkCode.NO_NODE and epoch.ok and own is None:
+        raise ClusterIdRemoved(
+            f"{ClusterIdZNode.path} was removed: start a broker whose meta.properties holds the id, or restore it"
+        )
     if found.code is ZkCode.NO_NODE:
-        await zk.perform([Create(ClusterIdZNode.path, ClusterIdZNode.encode(proposal))])
+        await zk.perform([Create(ClusterIdZNode.path, ClusterIdZNode.encode(own or drawn))])
         (found,) = await zk.perform([GetData(ClusterIdZNode.path)])  # another node may have been first
     if not found.ok:
         raise ZkRefused(ClusterIdZNode.path, found.code)

@@ -14,13 +14,33 @@ from __future__ import annotations
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 HERE: Final = Path(__file__).resolve().parent
 ROOT: Final = HERE.parents[1]
 #: part -> how many defects there are at least.
 PARTS: Final = {"controller": 40, "broker": 40, "replay": 10, "tools": 10}
-LAYERS: Final = ("unit", "script", "known failure", "simulation")
+SIMULATION: Final = "simulation"
+LAYERS: Final = ("unit", "script", "known failure", SIMULATION)
+
+
+class Planted(Protocol):
+    """A change of one module that can be planted."""
+
+    @property
+    def file(self) -> str:
+        """The module, from the top of the tree."""
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+
+    @property
+    def breaks(self) -> str:
+        """The property that no longer holds."""
+
+    def planted(self, text: str) -> str:
+        """The text of the module with the change in it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""What runs against a planted defect: layers of tests, in their order, each with a limit of time."""
+"""What runs against a planted defect: layers of tests, in their order, each with a limit of the processor's time."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from tests.defects.catalogue import ROOT
+from tests.defects.catalogue import ROOT, SIMULATION
 
 #: folder of the product -> the unit tests of that room; the longest prefix counts.
 UNIT: Final[dict[str, tuple[str, ...]]] = {
@@ -32,7 +32,11 @@ UNIT: Final[dict[str, tuple[str, ...]]] = {
     "broker_sim/replay/logs": ("replay/logs",),
     "broker_sim/replay/report": ("replay/report",),
 }
-_OPTIONS: Final = ("-q", "-x", "--timeout=60", "-p", "no:cacheprovider", "-m", "not zk and not spark and not slow")
+#: Modules of the replay that a simulated world takes its traces through.
+_REPLAYED: Final = tuple(
+    f"broker_sim/replay/{name}.py" for name in ("compare", "rules/lane", "rules/process", "rules/settings")
+)
+_OPTIONS: Final = ("-q", "-x", "--timeout=600", "-p", "no:cacheprovider", "-m", "not zk and not spark and not slow")
 _PYTEST: Final = ("-m", "pytest", *_OPTIONS)
 _SCRIPTS: Final = "tests/unit/core/test_scripts.py"
 _FAILED: Final = re.compile(r"^(?:FAILED|ERROR) ([^\s\[]+)", re.MULTILINE)
@@ -41,7 +45,7 @@ _SEED: Final = re.compile(r"\bseed[ =:]+(\d+)", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """One run: its name, arguments to Python, and how long it may take. Longer counts as noticed: it hangs."""
+    """One run: its name, arguments to Python, and how long it may take. Longer counts as noticed."""
 
     name: str
     arguments: tuple[str, ...]
@@ -56,7 +60,10 @@ def layers_for(file: str, seeds: Sequence[int], hints: str = "") -> list[Layer]:
     found = [Layer("unit", unit, 300)]
     if file.startswith(("controller/core", "controller/node", "controller/wire")):
         found.append(Layer("script", (*_PYTEST, _SCRIPTS), 60))
-    if not file.startswith(("broker_sim/replay", "controller/admin", "controller/local", "controller/demo")):
+    elsewhere = ("broker_sim/replay", "controller/admin", "controller/local", "controller/demo")
+    if file in _REPLAYED:
+        found.append(_simulation(seeds))
+    elif not file.startswith(elsewhere):
         found.append(Layer("known failure", (*_PYTEST, "tests/known_failures"), 240))
         found.append(_simulation(seeds))
     return found
@@ -73,7 +80,7 @@ def _in_order(folders: Iterable[str], words: str) -> list[str]:
 
 def _simulation(seeds: Sequence[int]) -> Layer:
     words = ["-m", "controller.cli", "sim", "run", "--workers", "1", "--stop-at-first", "--seeds"]
-    return Layer("simulation", (*words, f"{seeds[0]}..{seeds[-1]}"), 60 + 10 * len(seeds))
+    return Layer(SIMULATION, (*words, f"{seeds[0]}..{seeds[-1]}"), 60 + 10 * len(seeds))
 
 
 def who_noticed(layer: Layer, code: int | None, output: str) -> str:
@@ -85,7 +92,7 @@ def who_noticed(layer: Layer, code: int | None, output: str) -> str:
         return ""
     if code is None:
         return f"more than {layer.limit_s:.0f} s"
-    if layer.name == "simulation" and (seed := _SEED.search(output)):
+    if layer.name == SIMULATION and (seed := _SEED.search(output)):
         return f"seed {seed[1]}"
     if failed := _FAILED.search(output):
         return failed[1].removeprefix("tests/")

@@ -7,10 +7,11 @@ import json
 from collections.abc import Collection
 from typing import Any, Final
 
-from tests.defects.catalogue import HERE, LAYERS, PARTS, ROOT, Defect, defects
+from tests.defects.catalogue import HERE, LAYERS, PARTS, ROOT, SIMULATION, Defect, defects
 
-#: layer -> who noticed there; an empty text where nobody did.
+#: layer -> who noticed there; an empty text where nobody did. `SEEDS`: how many worlds then did not.
 Noticed = dict[str, str]
+SEEDS: Final = "seeds"
 FILE: Final = ROOT / "docs" / "defects.md"
 KEPT: Final = HERE / "noticed.json"
 _HEAD: Final = """\
@@ -19,8 +20,7 @@ _HEAD: Final = """\
 Changes of the kind that good engineers make, planted one at a time (`make defects`), and who notices: a test of the
 room, a script, a test of a known failure, or the simulation, at the seed that is named. A dash is a layer that ran and
 saw nothing; a blank one did not run, since one before it had noticed, or there is none. The simulation was asked with
-seeds from 0 on until one noticed, seven at most, and with the worlds that those seeds drew then: a dash there says no
-more than that.
+seeds from 0 on until one noticed; a dash there says how many did not. `make mutants` draws changes that a tool makes.
 """
 
 
@@ -82,7 +82,11 @@ def _summary(noticed: dict[str, dict[str, Any]], every: list[Defect]) -> str:
 def _cells(row: dict[str, Any], defect: Defect) -> list[str]:
     if defect.equivalent:
         return [f"equivalent: {defect.equivalent}", "", "", ""]
-    return ["" if layer not in row else f"`{row[layer]}`" if row[layer] else "-" for layer in LAYERS]
+    return ["" if layer not in row else f"`{row[layer]}`" if row[layer] else _dash(row, layer) for layer in LAYERS]
+
+
+def _dash(row: dict[str, Any], layer: str) -> str:
+    return f"- in {row.get(SEEDS, 'seven')}" if layer == SIMULATION else "-"
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ import os
 import shutil
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,8 +16,11 @@ from testcontainers.compose import DockerCompose
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT = "kwob-test"
 #: One call of the command line: a replay on a busy machine is the longest. Building has the test's own limit.
-CALL_LIMIT_S = 300
+CALL_LIMIT_S = 480
 BASE_IMAGES = ("python:3.11-slim", "zookeeper:3.9")
+
+
+SERVICES = ("zookeeper", "controller-901", "controller-902", "broker")
 
 
 @dataclass(frozen=True)
@@ -28,7 +31,7 @@ class Cluster:
     """
 
     bootstrap: str = "localhost:19091,localhost:19092,localhost:19093"
-    internal: str = "broker-1:9092,broker-2:9092,broker-3:9092"
+    internal: str = "broker:9092"
 
     def compose(self, *words: str) -> str:
         ran = self.try_compose(*words)
@@ -38,12 +41,25 @@ class Cluster:
     def try_compose(self, *words: str) -> subprocess.CompletedProcess[str]:
         return docker("compose", "--project-name", PROJECT, *words)
 
+    def broker(self, verb: str, number: int, *, words: Sequence[str] = ()) -> None:
+        """`docker VERB` of one broker's container."""
+        ran = docker(verb, *words, container("broker", number))
+        assert ran.returncode == 0, ran.stderr
+
     def eventually(self, what: str, holds: Callable[[], bool], *, limit_s: float = 90) -> None:
         """Waits until it holds: the other side is a container, which tells us nothing."""
         limit = time.monotonic() + limit_s
         while not holds():
             assert time.monotonic() < limit, f"not within {limit_s:g} s: {what}\n{self.compose('ps', '--all')}"
             time.sleep(0.5)
+
+
+def container(service: str, number: int = 1) -> str:
+    """The name that compose gives a container."""
+    return f"{PROJECT}-{service}-{number}"
+
+
+NODES = {container(name) for name in SERVICES} | {container("broker", n) for n in (2, 3)}
 
 
 def docker(*words: str) -> subprocess.CompletedProcess[str]:

@@ -9,19 +9,21 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.docker.conftest import PROJECT, ROOT, docker
+from tests.docker.conftest import PROJECT, ROOT, container, docker
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(540)]
 
 SERVICES: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text(encoding="utf-8"))["services"]
 PROFILES = sorted({profile for service in SERVICES.values() for profile in service.get("profiles", ())})
-#: Asks each node for its page of metrics, from within the network.
+#: Asks all that answer to each name for their pages of metrics, from within the network.
 SCRAPE = """
-import sys, urllib.request
-for node in sys.argv[1:]:
-    with urllib.request.urlopen(f"http://{node}:9400/metrics", timeout=20) as page:
-        text = page.read().decode()
-    print(node, sum(line.startswith("kafka_") for line in text.splitlines()))
+import socket, sys, urllib.request
+for target in sys.argv[1:]:
+    name, _, port = target.partition(":")
+    for address in socket.gethostbyname_ex(name)[2]:
+        with urllib.request.urlopen(f"http://{address}:{port}/metrics", timeout=20) as page:
+            text = page.read().decode()
+        print(f"{address}:{port}", sum(line.startswith("kafka_") for line in text.splitlines()))
 """
 
 
@@ -44,7 +46,7 @@ def test_the_page_shows_the_cluster(cluster: Any) -> None:
 
         def all_there() -> bool:
             with urllib.request.urlopen("http://localhost:8090/api/stream", timeout=20) as stream:
-                return any(b"broker-3" in stream.readline() for _ in range(40))
+                return any(container("broker", 3).encode() in stream.readline() for _ in range(40))
 
         cluster.eventually("the page knows broker 3 by its address", all_there)
     finally:
@@ -54,12 +56,12 @@ def test_the_page_shows_the_cluster(cluster: Any) -> None:
 def test_every_target_of_prometheus_serves_a_page(cluster: Any) -> None:
     text = (ROOT / "docs" / "monitoring" / "compose" / "prometheus.yml").read_text(encoding="utf-8")
     (job,) = yaml.safe_load(text)["scrape_configs"]
-    targets = [target for group in job["static_configs"] for target in group["targets"]]
-    nodes = [target.removesuffix(":9400") for target in targets]
-    assert set(nodes) == {name for name in SERVICES if name.startswith(("broker-", "controller-"))}
-    said = cluster.compose("run", "--rm", "--entrypoint", "python", "tools", "-c", SCRAPE, *nodes)
-    counts = dict(line.split() for line in said.splitlines() if line.split()[0] in nodes)
-    assert set(counts) == set(nodes) and all(int(count) > 20 for count in counts.values()), counts
+    controllers = [target for group in job["static_configs"] for target in group["targets"]]
+    (names,) = job["dns_sd_configs"]
+    assert (names["names"], names["port"]) == (["broker"], 9400)
+    said = cluster.compose("run", "--rm", "--entrypoint", "python", "tools", "-c", SCRAPE, *controllers, "broker:9400")
+    counts = dict(line.split() for line in said.splitlines() if ":9400 " in line)
+    assert len(counts) == 5 and all(int(count) > 20 for count in counts.values()), counts
 
 
 @pytest.mark.parametrize("service", ["prometheus", "grafana"])

@@ -30,12 +30,25 @@ def test_it_stands_at_once_and_leaves_nothing() -> None:
     cluster.stop()
     assert took < 4 * START_MAX_S, "on a machine that does something else, too"
     assert not folder.exists()
+    assert nobody_listens(servers)
+    with pytest.raises(RuntimeError, match="does not run"):
+        cluster.create_topic("t")
+
+
+def nobody_listens(servers: str) -> bool:
     for address in servers.split(","):
         host, port = address.split(":")
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection((host, int(port))).close()
-    with pytest.raises(RuntimeError, match="does not run"):
-        cluster.create_topic("t")
+    return True
+
+
+@pytest.mark.parametrize("fault", ["stop_broker", "kill_broker"])
+def test_it_leaves_nothing_where_a_broker_is_just_ending(fault: str) -> None:
+    with KafkaCluster() as cluster:
+        servers = cluster.bootstrap_servers
+        getattr(cluster, fault)(2)
+    assert nobody_listens(servers)
 
 
 def test_a_program_that_ends_without_stopping_it_ends() -> None:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from controller.sim.faults import kill_at_write
+from controller.sim.turn import Turn
 from controller.wire import fault_scenario as scenario
+from controller.wire.zk_operations import Delete
 from controller.world.simulated.world import World, run_world
 
 from .cluster import Cluster
@@ -84,3 +88,47 @@ def test_a_seed_gives_the_same_run_with_faults_too(tmp_path: Path) -> None:
         return run_world(9, lambda world: play(world, tmp_path / name, row, check)).lines
 
     assert lines("a") == lines("b")
+
+
+def test_brokers_restore_a_cluster_id_that_was_removed(tmp_path: Path) -> None:
+    """The controller serves without it, and all nodes start again. Without that no broker would ever start."""
+
+    async def scenario(world: World) -> None:
+        cluster = Cluster(world, tmp_path)
+        with cluster.logging():
+            await cluster.start()
+            await cluster.create_topic(TOPIC, [[1, 2, 3]])
+            await cluster.until(cluster.healthy, within_s=60, what="a whole cluster")
+            before = cluster.znode("/cluster/id")
+            for number in cluster.numbers():
+                cluster.kill(number)
+            await cluster.write_znode(Delete("/cluster/id"))
+            for controller in cluster.controller_ids:
+                cluster.start_one(controller)
+            await cluster.until(lambda: cluster.active_controller() is not None, within_s=60, what="a controller")
+            assert before and cluster.znode("/cluster/id") is None
+            for broker in cluster.broker_ids:
+                cluster.start_one(broker)
+            await cluster.until(lambda: cluster.znode("/cluster/id") == before, within_s=60, what="the id of before")
+            await cluster.until(cluster.healthy, within_s=60, what="a whole cluster again")
+
+    run_world(1, scenario)
+
+
+def test_a_kill_that_waits_for_a_write_is_taken_back_when_all_is_mended(tmp_path: Path) -> None:
+    async def scenario(world: World) -> None:
+        cluster = Cluster(world, tmp_path, brokers=1)
+        with cluster.logging():
+            await cluster.start()
+            await cluster.create_topic(TOPIC, [[1]])
+            for seed, is_mended in ((1, True), (1, False)):
+                kill_at_write(Turn(cluster, random.Random(seed)))
+                if is_mended:
+                    cluster.mend()
+                before = (*cluster.brokers.values(), *cluster.controllers.values())
+                for number in range(10):
+                    await cluster.create_topic(f"{TOPIC}-{is_mended}-{number}", [[1]])
+                await cluster.sleep(5)
+                assert (before == (*cluster.brokers.values(), *cluster.controllers.values())) is is_mended
+
+    run_world(1, scenario)

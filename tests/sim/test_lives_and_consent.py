@@ -229,6 +229,13 @@ def test_calm_sees_what_nobody_mends(tmp_path: Path) -> None:
         with changed(found, "payload", found.payload.replace(b'"leader":1', b'"leader":-1')):
             assert any("is led by -1" in line for line in calm_after(sound, long_s))
             assert calm_after(sound, 1.0) == [], "not yet"
+            quota = sound.quota
+            quota.bound = 1
+            assert any("is led by -1" in line for line in calm_after(sound, long_s)), "a bound for no partition"
+            quota.set_throttled(TP.topic, "*")
+            assert calm_after(sound, long_s) == [], "a throttle is no calm"
+            quota.bound = None
+            quota.set_throttled(TP.topic, "")
         with changed(found, "payload", found.payload.replace(b'"isr":[1,2,3]', b'"isr":[1,2,3,9]')):
             assert any("the dead in its ISR" in line for line in calm_after(sound, long_s))
         metadata = sound.cluster.brokers[1].context.metadata

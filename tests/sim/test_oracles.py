@@ -62,6 +62,10 @@ class Sound:
         return self.replica(1)
 
     @property
+    def quota(self) -> Any:
+        return self.cluster.brokers[1].replicas.table.leader_quota
+
+    @property
     def follower(self) -> Any:
         return self.replica(2)
 

@@ -36,6 +36,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "controller.rehearse": (
         "controller.node",
         "controller.admin",
+        "broker_sim.config",
         "broker_sim.fluid",
         "broker_sim.metadata_decoding",
         "broker_sim.registration",
@@ -132,7 +133,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         f"{_REPLAY}.tables",
         f"{_REPLAY}.what_if_limits",
     ),
-    "broker_sim.replay.generator": (f"{_REPLAY}.errors", "controller.wire", "controller.rules"),
+    "broker_sim.replay.generator": (f"{_REPLAY}.draft", f"{_REPLAY}.errors", "controller.wire", "controller.rules"),
     "broker_sim.replay": ("broker_sim.isr", *_BELOW),
 }
 #: room -> what it may not import although the row above allows it.
@@ -156,7 +157,11 @@ MAY_NOT_IMPORT: dict[str, tuple[str, ...]] = {
 #: library -> the only modules that may import it.
 ONLY_IN: dict[str, tuple[str, ...]] = {
     "kazoo": ("controller.world.real.zookeeper", "controller.world.real.kazoo_connection"),
-    "kio": ("controller.wire.codec.kio_schemas", "controller.wire.codec.schema"),
+    "kio": (
+        "controller.wire.codec.kio_schemas",
+        "controller.wire.codec.later_schemas",
+        "controller.wire.codec.schema",
+    ),
     "pyspark": ("broker_sim.replay", "controller.sim.spark", "controller.rehearse.sweep_job"),
     "confluent_kafka": ("controller.demo", "controller.local.load"),
     "starlette": ("controller.ui.web", "controller.ui.command"),

@@ -134,3 +134,19 @@ def test_a_cluster_that_is_away_is_a_note() -> None:
 
     (notes,) = asyncio.run(work())
     assert any("127.0.0.1:1" in text or "node" in text for text in notes.values()), notes
+
+
+def test_bytes_between_brokers_are_those_that_followers_logs_grew_by(cluster: KafkaCluster) -> None:
+    cluster.create_topic("flowing", replicas={0: [1, 2]})
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "acks": "all"})
+
+    def flows(board: Board) -> bool:
+        producer.produce("flowing", b"x" * 10_000, partition=0)
+        producer.flush(10)
+        into = board.get("flows:2") or {"from": {}}
+        return "1" in into["from"] and board.get("flows:1")["clients"] > 0
+
+    board = look(cluster, "topics", "disks", until=flows)
+    assert set(board.get("flows:2")["from"]) == {"1"} and board.get("flows:2")["from"]["1"] > 0
+    assert board.get("flows:1")["to"] == {"2": board.get("flows:2")["from"]["1"]}
+    assert board.get("flows:3") == {"from": {}, "to": {}, "clients": 0}

@@ -48,6 +48,8 @@ class FakeCluster:
     #: Brokers that refuse connections, and those that take requests and never answer, though the others list them.
     dead: set[int] = field(default_factory=set)
     mute: set[int] = field(default_factory=set)
+    #: Requests at which brokers close the connection.
+    closes_at: set[ApiKey] = field(default_factory=set)
     #: Requests that nobody answers.
     unanswered: set[ApiKey] = field(default_factory=set)
     topics: dict[str, dict[int, Partition]] = field(default_factory=dict)
@@ -96,6 +98,9 @@ class FakeCluster:
                 for frame in frames.feed(data):
                     request = protocol.decode_request(frame)
                     self.seen.append((broker, request.api_key, request.body))
+                    if request.api_key in self.closes_at:
+                        connection.close()
+                        return
                     if broker not in self.mute and request.api_key not in self.unanswered:
                         connection.send(self._answer(broker, request))
 
@@ -386,6 +391,7 @@ HIGHEST = {
     ApiKey.LIST_OFFSETS: 5,
     ApiKey.FIND_COORDINATOR: 3,
     ApiKey.LIST_GROUPS: 4,
+    ApiKey.CONSUMER_GROUP_DESCRIBE: 1,
     ApiKey.DESCRIBE_GROUPS: 5,
     ApiKey.OFFSET_FETCH: 7,
     ApiKey.OFFSET_COMMIT: 7,

@@ -22,6 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from broker_sim.replay.draft import draft_of, put_in_place
 from broker_sim.replay.errors import EXIT_FAILED, ReplayRefused
 from broker_sim.replay.generator.columns import (
     TRACE_SCHEMA,
@@ -213,17 +214,13 @@ def _whole_or_nothing(out: Path) -> Iterator[Path]:
     """A folder beside `out` to write to, which becomes `out` at the end."""
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise ReplayRefused(f"{out} exists already: choose another --out")
-    aside = out.with_name(f".{out.name}.{os.getpid()}")
-    try:
-        aside.mkdir(parents=True)
-    except OSError as error:
-        raise ReplayRefused(f"cannot write {error.filename}: {error.strerror}") from error
-    try:
-        yield aside
-        if out.exists():
-            out.rmdir()
-        aside.rename(out)
-    except OSError as error:
-        raise ReplayRefused(f"cannot write {error.filename}: {error.strerror}", exit_code=EXIT_FAILED) from error
-    finally:
-        shutil.rmtree(aside, ignore_errors=True)
+    with ExitStack() as stack:
+        try:
+            draft = stack.enter_context(draft_of(out))
+        except OSError as error:
+            raise ReplayRefused(f"cannot write {error.filename}: {error.strerror}") from error
+        try:
+            yield draft
+            put_in_place(draft, out)
+        except OSError as error:
+            raise ReplayRefused(f"cannot write {error.filename}: {error.strerror}", exit_code=EXIT_FAILED) from error

@@ -16,7 +16,7 @@ from controller.admin.cluster.links import Link, parse_bootstrap
 from controller.wire.errors import ErrorCode
 from controller.wire.protocol import ApiKey, api_name
 from controller.wire.types import BrokerId
-from controller.world.client import BrokerConnection
+from controller.world.client import BrokerConnection, Disconnected
 from controller.world.ports import Network
 
 #: `retry.backoff.ms` of the admin client.
@@ -348,13 +348,14 @@ class AdminClient:
             answer = await connection.call(ApiKey.API_VERSIONS, 0, {}, timeout_s=first_answer_s)
         except (OSError, TimeoutError) as error:
             connection.close()
-            raise _NotKafka(f"{host}:{port}: {error or 'no answer'}") from error
+            reason = str(error).removeprefix(f"{host}:{port}: ") or f"no answer in {first_answer_s:g} s"
+            raise _NotKafka(f"{host}:{port}: {reason}") from error
         return Link(connection, {k.api_key: (k.min_version, k.max_version) for k in answer.api_keys})
 
     def _no_kafka(self, error: Exception) -> str:
         return (
             f"{self._addresses()} does not answer as a Kafka broker ({_reason(error)}). "
-            "Point --bootstrap-server at a broker's listener."
+            "Point --bootstrap-server at a broker's PLAINTEXT listener."
         )
 
     def _unreachable(self, error: Exception, what: str, *, met: bool) -> str:
@@ -366,6 +367,8 @@ class AdminClient:
                 f"Timed out: {self._addresses()} is reached, but {what} got no answer in {self._timeouts.call_s:g} s. "
                 "There is no controller, or ZooKeeper is away (kwob status)."
             )
+        if isinstance(error, Disconnected):
+            return f"Cannot use {self._addresses()} ({error}): it ended, or wants SASL; a PLAINTEXT listener is needed."
         return (
             f"Cannot reach {self._addresses()} ({_reason(error)}). "
             "Is the cluster running (kwob status)? Else correct --bootstrap-server."

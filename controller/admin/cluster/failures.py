@@ -39,6 +39,8 @@ _DEFAULT_MESSAGES: Final = {
     ErrorCode.REPLICA_NOT_AVAILABLE: "The replica is not available for the requested topic-partition.",
     ErrorCode.COORDINATOR_NOT_AVAILABLE: "The coordinator is not available.",
     ErrorCode.INVALID_TOPIC_EXCEPTION: "The request attempted to perform an operation on an invalid topic.",
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: "Topic authorization failed.",
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: "Group authorization failed.",
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "Cluster authorization failed.",
     ErrorCode.UNSUPPORTED_VERSION: "The version of API is not supported.",
     ErrorCode.TOPIC_ALREADY_EXISTS: "Topic with this name already exists.",
@@ -77,7 +79,7 @@ def exception_class(code: ErrorCode) -> str:
     name = _IRREGULAR.get(code)
     if name is None:
         name = "".join(part.capitalize() for part in code.name.split("_"))
-        name = name.removesuffix("Error") + "Exception"
+        name = name.removesuffix("Error").replace("AuthorizationFailed", "Authorization") + "Exception"
     return f"{ERRORS_PACKAGE}.{name}"
 
 

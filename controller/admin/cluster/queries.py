@@ -221,6 +221,19 @@ async def _describe_configs(
     return config_entries(answer)
 
 
+async def describe_topic_configs(admin: AdminClient, names: Sequence[str]) -> dict[str, list[ConfigEntry] | Refused]:
+    """All properties of each of these topics, or why they are not told. Raises: ClusterUnreachable, Refused for all."""
+    resources = [
+        {"resource_type": ConfigResourceType.TOPIC, "resource_name": n, "configuration_keys": None} for n in names
+    ]
+    body = {"resources": resources, "include_synonyms": False}
+    answer = await _to_owner(admin, ConfigResourceType.TOPIC, names, ApiKey.DESCRIBE_CONFIGS, body)
+    return {
+        r.resource_name: outcome(r.error_code, r.error_message) or sorted(map(_entry, r.configs), key=lambda e: e.name)
+        for r in answer.results
+    }
+
+
 def config_entries(answer: Any) -> dict[str, list[ConfigEntry]]:
     """What an answer to DescribeConfigs says, by resource. Raises Refused for the first refusal."""
     entries: dict[str, list[ConfigEntry]] = {}

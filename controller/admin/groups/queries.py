@@ -20,7 +20,10 @@ from controller.wire.types import TopicPartition
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupMember:
-    """One member of a group. `epoch` and `target`, what it is to have, are those of the protocol of KIP-848 alone."""
+    """One member of a group. `epoch` and `target`, what it is to have, are those of the protocol of KIP-848 alone.
+
+    `upgraded`: whether it speaks that protocol itself; None where brokers do not say, and of a classic group.
+    """
 
     member_id: str
     group_instance_id: str | None
@@ -29,6 +32,7 @@ class GroupMember:
     assignment: tuple[TopicPartition, ...]
     epoch: int | None = None
     target: tuple[TopicPartition, ...] = ()
+    upgraded: bool | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,7 +131,13 @@ async def _of_kip_848(admin: AdminClient, group: str) -> Group | None:
     return None
 
 
+#: `memberType` of ConsumerGroupDescribe where the coordinator does not know it, and of a member of KIP-848's protocol.
+_UNKNOWN_TYPE: Final = -1
+_CONSUMER_TYPE: Final = 1
+
+
 def _newer_member(member: Any) -> GroupMember:
+    kind = getattr(member, "member_type", _UNKNOWN_TYPE)
     return GroupMember(
         member_id=member.member_id,
         group_instance_id=member.instance_id,
@@ -136,6 +146,7 @@ def _newer_member(member: Any) -> GroupMember:
         assignment=_partitions_of(member.assignment),
         epoch=member.member_epoch,
         target=_partitions_of(member.target_assignment),
+        upgraded=None if kind == _UNKNOWN_TYPE else kind == _CONSUMER_TYPE,
     )
 
 

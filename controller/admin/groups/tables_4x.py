@@ -27,23 +27,36 @@ def offsets(rows: Sequence[OffsetRow], *, verbose: bool) -> str:
 
 
 def members(group: Group) -> str:
-    """The members with what they have and are to have."""
+    """The members with what they have and are to have; where some of them are upgraded and some not, who is."""
     static = any(m.group_instance_id for m in group.members)
     instance = ["GROUP-INSTANCE-ID"] if static else []
     header = (
         "GROUP", "CONSUMER-ID", *instance, "HOST", "CLIENT-ID", "#PARTITIONS", "CURRENT-EPOCH", "CURRENT-ASSIGNMENT",
-        "TARGET-EPOCH", "TARGET-ASSIGNMENT",
+        "TARGET-EPOCH", "TARGET-ASSIGNMENT", *(["UPGRADED"] if (mixed := _is_mixed(group)) else []),
     )  # fmt: skip
-    least = (15, 15, *([17] if static else []), 15, 15, 15, 15, 20, 15, 20)
+    least = (15, 15, *([17] if static else []), 15, 15, 15, 15, 20, 15, 20, *([0] if mixed else []))
     rows = [
         (
             group.group_id, m.member_id, *([m.group_instance_id or ""] if static else []), m.host, m.client_id,
             str(len(m.assignment)), cell(m.epoch), _listed(m.assignment), cell(group.target_epoch), _listed(m.target),
+            *([_in_javas_words(m.upgraded)] if mixed else []),
         )
         for m in group.members
     ]  # fmt: skip
-    grow = tuple(at for at, name in enumerate(header) if name not in ("#PARTITIONS", "CURRENT-EPOCH", "TARGET-EPOCH"))
+    grow = tuple(at for at, name in enumerate(header) if name not in _FIXED)
     return table(header, least, rows, grow=grow)
+
+
+#: Columns as wide as they are, whatever stands in them.
+_FIXED = ("#PARTITIONS", "CURRENT-EPOCH", "TARGET-EPOCH", "UPGRADED")
+
+
+def _is_mixed(group: Group) -> bool:
+    return {True, False} <= {m.upgraded for m in group.members}
+
+
+def _in_javas_words(upgraded: bool | None) -> str:
+    return MISSING if upgraded is None else str(upgraded).lower()
 
 
 def _listed(partitions: Sequence[TopicPartition]) -> str:

@@ -25,6 +25,8 @@ from controller.wire.errors import KafkaError
 from controller.world.help_text import help_end
 
 _UNITS: Final = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "p": 10**15}
+#: There the second topic has a thousandth of the first.
+_SKEW_MOST: Final = 10.0
 _TIMES_S: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
@@ -59,7 +61,7 @@ def command_line() -> argparse.ArgumentParser:
     made.add_argument("--replication-factor", type=_count, default=3, metavar="N", help="default: %(default)s")
     made.add_argument("--bytes", type=_size, default=10**12, metavar="SIZE", help="of first replicas (default: 1TB)")
     made.add_argument("--in-rate", type=_size, default=10**8, metavar="SIZE", help="written a second (default: 100MB)")
-    made.add_argument("--skew", type=float, default=1.0, metavar="X", help="0: all topics alike (default: %(default)s)")
+    made.add_argument("--skew", type=_skew, default=1.0, metavar="X", help="0: all topics alike (default: %(default)s)")
     made.add_argument("--seed", type=int, default=1, metavar="N", help="of all that is drawn (default: %(default)s)")
     return parser
 
@@ -90,8 +92,8 @@ async def main_async(argv: Sequence[str], machine: Machine) -> int:
 
 
 def _generated(options: argparse.Namespace) -> ClusterShape:
-    if options.topics > options.partitions or options.brokers < 1 or not math.isfinite(options.skew):
-        raise ToolFailure("--generate needs a broker, and no more topics than partitions")
+    if options.brokers < 1 or not 1 <= options.topics <= options.partitions:
+        raise ToolFailure("--generate needs a broker and a topic, and no more topics than partitions")
     return generate(
         brokers=options.brokers,
         racks=options.racks,
@@ -156,6 +158,16 @@ def _size(text: str) -> int:
     if match is None:
         raise argparse.ArgumentTypeError(f"{text!r} is no size; write 500MB, 1.5TB or a number of bytes")
     return int(float(match[1]) * _UNITS[match[2]])
+
+
+def _skew(text: str) -> float:
+    try:
+        skew = float(text)
+    except ValueError:
+        skew = math.nan
+    if not 0 <= skew <= _SKEW_MOST:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number from 0 to {_SKEW_MOST:g}")
+    return skew
 
 
 def _time_s(text: str) -> float:

@@ -35,18 +35,18 @@ def generate(
         BrokerRack(broker_id=BrokerId(n), rack=f"r{(n - 1) % racks + 1}" if racks else None)
         for n in range(1, brokers + 1)
     ]
-    weights = [1 / (n + 1) ** skew for n in range(topics)]
+    weights = [float((n + 1) ** -skew) for n in range(topics)]
     whole = sum(weights)
-    counts = [max(1, round(partitions * w / whole)) for w in weights]
     shapes = {}
-    for number, (weight, count) in enumerate(zip(weights, counts, strict=True), 1):
+    for number, (weight, count) in enumerate(zip(weights, _counts(weights, partitions), strict=True), 1):
         start = draw_start(brokers, chance)
         layout = assign_replicas(placed, partitions=count, replication_factor=replication_factor, start=start)
-        share = weight / whole / count
+        parts = [chance.uniform(0.5, 1.5) for _ in layout]
+        share = weight / whole / sum(parts)
         shapes[f"topic-{number}"] = TopicShape(
             partitions=tuple(
-                _partition(replicas, share * chance.uniform(0.5, 1.5), total_bytes, in_bytes_per_s)
-                for _, replicas in sorted(layout.items())
+                _partition(replicas, share * part, total_bytes, in_bytes_per_s)
+                for part, (_, replicas) in zip(parts, sorted(layout.items()), strict=True)
             )
         )
     capacity = int(total_bytes * replication_factor / brokers / _FILLED) or 1
@@ -58,6 +58,17 @@ def generate(
         ),
         topics=shapes,
     )
+
+
+def _counts(weights: Sequence[float], partitions: int) -> list[int]:
+    """How many partitions each topic has: one at least, the others by weight, as many in all as asked for."""
+    spare = partitions - len(weights)
+    shares = [spare * weight / sum(weights) for weight in weights]
+    counts = [1 + int(share) for share in shares]
+    by_rest = sorted(range(len(shares)), key=lambda at: int(shares[at]) - shares[at])
+    for at in by_rest[: partitions - sum(counts)]:
+        counts[at] += 1
+    return counts
 
 
 def _partition(replicas: Sequence[int], share: float, total_bytes: int, in_bytes_per_s: float) -> PartitionShape:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
 from controller.admin.cluster.client import AdminClient, Node
-from controller.admin.cluster.failures import ClusterUnreachable, Refused
+from controller.admin.cluster.failures import ERRORS_PACKAGE, ClusterUnreachable, Refused
 from controller.admin.cluster.log_dirs import LogDir, describe_log_dirs
 from controller.admin.cluster.offsets import list_offsets
 from controller.admin.cluster.queries import (
@@ -24,6 +24,7 @@ from controller.admin.cluster.queries import (
     TopicInfo,
     all_topics,
     describe_configs,
+    describe_topic_configs,
     list_reassignments,
 )
 from controller.admin.groups.queries import Group, committed_offsets, describe_group, list_groups
@@ -37,6 +38,8 @@ _AT_ONCE: Final = 16
 #: How long one broker may take for one answer before it is left out.
 _BROKER_S: Final = 30.0
 _LATEST, _EARLIEST = -1, -2
+#: Letters of a refusal that are told.
+_WORDS_MOST: Final = 160
 #: What a broker's file says that decides how the cluster behaves: taken along as configs of all brokers.
 _TELLING: Final = frozenset(
     {
@@ -70,7 +73,7 @@ class Notes:
             async with asyncio.timeout(_BROKER_S):
                 return await asking
         except Refused as refused:
-            self.lines[f"{what}: {refused.prefixed.removeprefix('org.apache.kafka.common.errors.')}"] = None
+            self.lines[f"{what}: {_in_words(refused)}"] = None
         except (TimeoutError, ClusterUnreachable, OSError):
             self.lines[f"{what}: no answer"] = None
         return otherwise
@@ -82,6 +85,7 @@ async def take(admin: AdminClient, *, now_ms: int, rates_s: float, step: Step, n
     topics = {t.name: t for t in await all_topics(admin)}
     step("topics", len(topics), len(topics))
     brokers = sorted({*nodes, *(b for t in topics.values() for p in t.partitions for b in p.replicas)})
+    notes.lines |= {f"rack and directories of broker {b}: it is down": None for b in brokers if b not in nodes}
     dirs = await _log_dirs(admin, sorted(nodes), step, notes)
     moving = await notes.read("reassignments", list_reassignments(admin), {})
     configs = await _topic_configs(admin, sorted(topics), step, notes)
@@ -152,18 +156,29 @@ async def _topic_configs(
     admin: AdminClient, topics: Sequence[str], step: Step, notes: Notes
 ) -> dict[str, dict[str, str]]:
     configs: dict[str, dict[str, str]] = {}
+    refused: dict[str, list[str]] = defaultdict(list)
     chunks = [topics[at : at + _TOPICS_AT_ONCE] for at in range(0, len(topics), _TOPICS_AT_ONCE)]
 
     async def ask(names: Sequence[str]) -> None:
-        nothing: dict[str, list[ConfigEntry]] = {}
-        entries = await notes.read(
-            "configs of topics", describe_configs(admin, ConfigResourceType.TOPIC, names), nothing
-        )
-        for name, listed in entries.items():
-            configs[name] = _values(listed, ConfigSource.DYNAMIC_TOPIC_CONFIG)
+        nothing: dict[str, list[ConfigEntry] | Refused] = {}
+        answer = await notes.read("configs of topics", describe_topic_configs(admin, names), nothing)
+        for name, listed in answer.items():
+            if isinstance(listed, Refused):
+                refused[_in_words(listed)].append(name)
+            else:
+                configs[name] = _values(listed, ConfigSource.DYNAMIC_TOPIC_CONFIG)
 
     await _each(chunks, ask, what="configs of topics", step=step)
+    for why, names in refused.items():
+        others = f", and of {len(names) - 1} others" if len(names) > 1 else ""
+        notes.lines[f"configs of topic {min(names)}{others}: {why}"] = None
     return configs
+
+
+def _in_words(refused: Refused) -> str:
+    """One line; a KRaft controller puts a whole request into the middle of its message."""
+    text = refused.prefixed.removeprefix(f"{ERRORS_PACKAGE}.")
+    return text if len(text) <= _WORDS_MOST else f"{text[: _WORDS_MOST // 2]} … {text[-_WORDS_MOST // 2 :]}"
 
 
 async def _broker_configs(

@@ -9,8 +9,6 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any, TextIO
 
-import structlog
-
 from controller.wire.zk_operations import ZkUnreachable
 from controller.world.exit_codes import INTERRUPTED
 from controller.world.ports import Clock, Network, ZkConnector
@@ -60,7 +58,9 @@ def run_main(
 
 
 def _kazoo(hosts: str) -> ZkConnector:
-    from controller.world.real import logs  # kazoo is loaded only by who needs it
+    import structlog  # with kazoo, loaded only by who needs it: they are half of what a tool takes to start
+
+    from controller.world.real import logs
     from controller.world.real.zookeeper import KazooConnector
 
     if not structlog.is_configured():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import partial
 
 from controller.admin.cluster.failures import Refused, ToolFailure, class_and_message
@@ -13,7 +13,6 @@ from controller.admin.cluster.queries import (
     describe_topics,
     topic_names,
 )
-from controller.admin.layout.command import explain_topics
 from controller.admin.toolkit.console import Console
 from controller.admin.toolkit.options import Arguments, option_names
 from controller.admin.toolkit.texts import Texts
@@ -34,16 +33,22 @@ def asks_for_layout(argv: Sequence[str]) -> bool:
     return "explain" in words and not words & {*ACTIONS, "help", "version"}
 
 
+async def _explain(run: Run, names: Collection[str], *, at_least: int = 0) -> None:
+    from controller.admin.layout.command import explain_topics  # it draws: rich is loaded by who asks for that
+
+    await explain_topics(run, names, at_least=at_least)
+
+
 async def perform(run: Run) -> int:
     """Does the one action asked for. Raises ToolFailure, Refused."""
     action = next(name for name in ACTIONS if run.args.has(name))
     if action == "describe" and run.args.has("explain"):
-        await explain_topics(run, await chosen(run))
+        await _explain(run, await chosen(run))
         return 0
     await {"create": create, "list": list_topics, "describe": describe, "alter": alter, "delete": delete}[action](run)
     if run.args.has("explain"):
         names = [run.args.value("topic") or ""] if action == "create" else await existing(run)
-        await explain_topics(run, names, at_least=run.args.integer("partitions") or 1)
+        await _explain(run, names, at_least=run.args.integer("partitions") or 1)
     return 0
 
 

@@ -27,7 +27,7 @@ def fill(
 ) -> int:
     """Produces what is missing of so many records in each partition; returns how many it produced.
 
-    Keys are numbers, so that compaction leaves all of them; values are random, so that compression gains nothing.
+    Keys are numbers, so that compaction leaves all of them; each value is drawn, so that compression gains nothing.
     `tell` hears how many of how many are there. Raises: client.LoadError.
     """
     ends = client.ends(bootstrap, sorted(records))
@@ -45,11 +45,11 @@ def fill(
             failures.append(client.error_text(error))
 
     producer = client.producer(bootstrap, acks="1", more={"linger.ms": "50", "batch.size": "500000"})
-    value = random.Random(0).randbytes(max(1, record_bytes - _OVERHEAD_BYTES))
+    chance, value_bytes = random.Random(0), max(1, record_bytes - _OVERHEAD_BYTES)
     last_s = time.monotonic()
     for tp, n in sorted(missing.items()):
         for number in range(records[tp] - n, records[tp]):
-            _produce(producer, tp, number, value, delivered)
+            _produce(producer, tp, number, chance.randbytes(value_bytes), delivered)
             if number % _CHUNK == 0:
                 producer.poll(0)
             if (now_s := time.monotonic()) - last_s > _TOLD_EVERY_S:

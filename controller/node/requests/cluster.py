@@ -46,7 +46,7 @@ async def handle_metadata(node: Node, request: Request) -> Body:
         topics = [await _named_topic(node, name, version, may_create=may_create) for name in names]
     return {
         "brokers": _brokers(node),
-        "cluster_id": node.cluster_id,
+        "cluster_id": node.cluster_id or None,
         "controller_id": _controller_id(node),
         "topics": topics,
         "cluster_authorized_operations": _UNSET,

@@ -42,6 +42,7 @@ UNKNOWN_ERROR_TEXT: Final = "The server experienced an unexpected error when pro
 class Node:
     """This controller, as its request handlers see it. `endpoint` is where it listens itself.
 
+    `cluster_id` is empty where it was removed when the controller started.
     `listener` is the one on which the request came: who asks is told of addresses of the same listener.
     """
 

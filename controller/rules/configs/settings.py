@@ -93,20 +93,21 @@ _ALL_NAMES: Final = (
 # -- loading ---------------------------------------------------------------------------------------------------------
 
 
-def load(path: Path | None, overrides: Sequence[str] = ()) -> Settings:
-    """The settings of a properties file (none if `path` is None), then of `name=value` overrides, checked.
+def load(path: Path | None, overrides: Sequence[str] = (), between: Mapping[str, str] | None = None) -> Settings:
+    """The settings of a properties file (none if `path` is None), `between`, then `name=value` overrides, checked.
 
     Raises: SettingError, also when the file cannot be read.
     """
-    return load_text(_read(path) if path is not None else "", overrides)
+    return load_text(_read(path) if path is not None else "", overrides, between)
 
 
-def load_text(text: str, overrides: Sequence[str] = ()) -> Settings:
-    """The settings of the text of a properties file, then of `name=value` overrides; the last value of a name counts.
+def load_text(text: str, overrides: Sequence[str] = (), between: Mapping[str, str] | None = None) -> Settings:
+    """The settings of the text of a properties file, those `between`, then `name=value` overrides; the last value of a
+    name counts.
 
     Raises: SettingError for an unknown name, a value of the wrong type, or an override without `=`.
     """
-    settings = parse_properties(text)
+    settings = parse_properties(text) | dict(between or {})
     for override in overrides:
         name, equals, value = override.partition("=")
         if not equals or not name.strip():

@@ -1,8 +1,8 @@
 """What must hold when nothing has changed for a while, though some brokers are down: liveness in named virtual times.
 
-Calm is: no cut, no slow link, no refusal, nobody paused, the same brokers registered, the same controller in office,
-no admin work left. Then every partition with a live member in its ISR has a live leader, no dead broker is in an ISR
-beside a live one, and every live broker knows all of it.
+Calm is: no cut, no slow link, no refusal, no throttle, nobody paused, the same brokers registered, the same
+controller in office, no admin work left. Then every partition with a live member in its ISR has a live leader, no dead
+broker is in an ISR beside a live one, and every live broker knows all of it.
 Source: Kafka's controller; spec controller.md §4, §5, §9; broker.md §8.
 """
 
@@ -59,6 +59,8 @@ class Calm:
         disks = any(disk.failing for disk in cluster.disks.values())
         if cluster.paused or cluster.stopping or disks or world.is_disturbed or active not in cluster.controllers:
             return None
+        if self._is_throttled():
+            return None
         running = set(cluster.brokers) & cluster.registered()
         if running != cluster.registered() or set(cluster.brokers) != running:
             return None
@@ -66,6 +68,15 @@ class Calm:
         topics = tuple(sorted((topic, czxid) for topic, (czxid, _) in self._history.topics.items()))
         sessions = tuple(sorted(world.zookeeper.sessions))
         return epochs, topics, sessions, active, self._history.controller_epoch
+
+    def _is_throttled(self) -> bool:
+        """A follower that is held back joins an ISR whenever it is there, and its leader takes seconds to tell."""
+        tables = [broker.replicas.table for broker in self._cluster.brokers.values() if broker.replicas is not None]
+        return any(
+            quota.bound is not None and any(quota.is_throttled(tp) for tp in table.partitions)
+            for table in tables
+            for quota in (table.leader_quota, table.follower_quota)
+        )
 
     def _office(self) -> Iterator[str]:
         active = self._cluster.active_controller()

@@ -9,7 +9,7 @@ Source: Kafka 3.9 `Partition`, `ReplicaManager.maybeShrinkIsr`; spec isr-replay.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -27,28 +27,44 @@ _NEVER: Final = -(1 << 62)
 
 
 class WatchedTrace(TraceWriter):
-    """A trace whose rows are also handed to `seen`, before they are collapsed; they are written where there is a
-    folder."""
+    """A trace whose rows are also handed to each of `seen`, before they are collapsed; written where there is a
+    folder, and `opened` has it after those of all lives before it."""
 
-    def __init__(self, broker_id: BrokerId, trace_dir: Path | None, *, start_ms: int, seen: Seen) -> None:
-        super().__init__(broker_id, trace_dir, start_ms=start_ms)
-        self._id, self._seen = broker_id, seen
+    def __init__(
+        self,
+        broker_id: BrokerId,
+        trace_dir: Path | None,
+        *,
+        start_ms: int,
+        seen: Sequence[Seen],
+        opened: list[WatchedTrace],
+    ) -> None:
+        own = trace_dir and trace_dir / str(len(opened))  # clocks jump: two lives may start in the same ms
+        super().__init__(broker_id, own, start_ms=start_ms)
+        self._seen = seen
+        opened.append(self)
 
     def row(self, ev: TraceEvent, ts: int, topic_partition: TopicPartition | None = None, **columns: Any) -> None:
         """See `TraceWriter.row`."""
         if ev not in (TraceEvent.APPEND, TraceEvent.FETCH):
-            self._seen(self._id, ev, ts, topic_partition, columns)
+            self._tell(ev, ts, topic_partition, columns)
         super().row(ev, ts, topic_partition, **columns)
 
     def append_row(self, ts: int, topic_partition: TopicPartition, **columns: Any) -> None:
         """See `TraceWriter.append_row`."""
-        self._seen(self._id, TraceEvent.APPEND, ts, topic_partition, columns)
+        self._tell(TraceEvent.APPEND, ts, topic_partition, columns)
         super().append_row(ts, topic_partition, **columns)
 
     def fetch_row(self, ts: int, topic_partition: TopicPartition, **columns: Any) -> None:
         """See `TraceWriter.fetch_row`."""
-        self._seen(self._id, TraceEvent.FETCH, ts, topic_partition, columns)
+        self._tell(TraceEvent.FETCH, ts, topic_partition, columns)
         super().fetch_row(ts, topic_partition, **columns)
+
+    def _tell(
+        self, ev: TraceEvent, ts: int, topic_partition: TopicPartition | None, columns: Mapping[str, Any]
+    ) -> None:
+        for seen in self._seen:
+            seen(self.broker, ev, ts, topic_partition, columns)
 
 
 @dataclass(slots=True)

@@ -53,7 +53,7 @@ function take(changes) {
   }
   const has = (...names) => names.some((name) => Object.keys(changes).some((key) => key === name || key.startsWith(`${name}:`)));
   if (isTopic || has("moves", "read")) drawPartitions();
-  if (isTopic || has("brokers", "processes", "disks", "faults", "controller", "office")) drawBrokers();
+  if (isTopic || has("brokers", "processes", "disks", "flows", "faults", "controller", "office")) drawBrokers();
   if (has("moves")) drawMoves();
   if (has("groups")) drawGroups();
   if (has("events")) drawEvents();
@@ -118,9 +118,21 @@ function brokerCard(id, row, count) {
     const meter = disk.total ? make("meter", { min: 0, max: disk.total, high: disk.total * 0.9, value: disk.total - disk.usable, "aria-label": `${name}: volume in use` }) : null;
     card.append(make("div", { class: "disk", title: disk.path }, make("span", {}, name), make("span", { class: disk.error ? "bad" : "" }, size), meter));
   }
+  card.append(...links(id));
   const names = row.alive ? Object.keys(site.actions).filter((n) => n.startsWith("broker.") && n !== "broker.start") : ["broker.start"];
   card.append(...[buttons(names, id, `broker ${id}`)].filter(Boolean));
   return card;
+}
+
+function links(id) {
+  const flows = state.get(`flows:${id}`);
+  if (!flows) return [];
+  const sum = (rates) => Object.values(rates).reduce((a, b) => a + b, 0);
+  const each = (rates) => Object.entries(rates).map(([peer, rate]) => `${peer}: ${bytes(rate)}/s`).join(", ");
+  const line = (word, total, detail) => make("div", { class: "disk", title: detail }, make("span", {}, word), make("span", {}, `${bytes(total)}/s`), detail ? make("span", { class: "peers" }, detail) : null);
+  return [
+    line("link in", sum(flows.from) + flows.clients, [flows.clients ? `clients ${bytes(flows.clients)}/s` : "", each(flows.from) && `from broker ${each(flows.from)}`].filter(Boolean).join("; ")),
+    line("link out to brokers", sum(flows.to), each(flows.to) && `to broker ${each(flows.to)}`)];
 }
 
 function drawControllers() {

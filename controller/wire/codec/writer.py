@@ -180,4 +180,7 @@ def _names_in_other_versions(schema: Any) -> frozenset[str]:
             continue
         if dataclasses.is_dataclass(other := entities.get(schema.__name__)):
             found |= {f.name for f in dataclasses.fields(other)}
+    # Versions that kio does not have are subclasses of its newest.
+    for later in schema.__subclasses__():
+        found |= {f.name for f in dataclasses.fields(later)}
     return frozenset(found)

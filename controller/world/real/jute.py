@@ -47,6 +47,9 @@ _LONG: Final = struct.Struct(">q")
 _MULTI_HEADER: Final = struct.Struct(">i?i")
 _STAT: Final = struct.Struct(">qqqqiiiqiiq")
 _MULTI_END: Final = _MULTI_HEADER.pack(-1, True, -1)
+_READ_HEADER: Final = _MULTI_HEADER.pack(GET_DATA, False, -1)
+#: What precedes the data of a znode in the reply to a `multiRead`: its header, then the length.
+_READ_REPLY: Final = struct.Struct(">i?ii")
 _TRUE: Final = b"\x01"
 _FALSE: Final = b"\x00"
 _CODES: Final = {int(code): code for code in ZkCode}
@@ -94,9 +97,12 @@ def encode(op: ZkOp, chroot: str) -> Request:
 
 def encode_multi_read(ops: Sequence[GetData], chroot: str) -> Request:
     """Many unwatched reads as one request (ZooKeeper 3.6 and later); one result each, in order."""
-    head = _MULTI_HEADER.pack(GET_DATA, False, -1)
-    parts = [head + _string(absolute(chroot, op.path)) + _FALSE for op in ops]
-    return Request(MULTI_READ, b"".join((*parts, _MULTI_END)), _decode_multi_read)
+    parts: list[bytes] = []
+    for op in ops:
+        path = absolute(chroot, op.path).encode()
+        parts += (_READ_HEADER, _INT.pack(len(path)), path, _FALSE)
+    parts.append(_MULTI_END)
+    return Request(MULTI_READ, b"".join(parts), _decode_multi_read)
 
 
 def encode_set_watches(
@@ -214,18 +220,18 @@ def _read_written(kind: int, reply: bytes, at: int, chroot: str) -> tuple[ZkResu
 
 def _decode_multi_read(reply: bytes, at: int) -> list[ZkResult]:
     results: list[ZkResult] = []
-    while True:
-        kind, done, _ = _MULTI_HEADER.unpack_from(reply, at)
-        at += _MULTI_HEADER.size
-        if done:
-            return results
-        if kind == ERROR:
-            results.append(ZkResult(code_of(_INT.unpack_from(reply, at)[0])))
-            at += _INT.size
+    end = len(reply) - len(_MULTI_END)
+    while at < end:
+        kind, _, _, length = _READ_REPLY.unpack_from(reply, at)
+        at += _READ_REPLY.size
+        if kind == ERROR:  # what stands for a length is the code
+            results.append(ZkResult(code_of(length)))
             continue
-        payload, at = _read_buffer(reply, at)
-        results.append(ZkResult(ZkCode.OK, data=payload, stat=_read_stat(reply, at)))
+        data = None if length < 0 else reply[at : at + length]
+        at += max(length, 0)
+        results.append(ZkResult(ZkCode.OK, data, _read_stat(reply, at)))
         at += _STAT.size
+    return results
 
 
 def _decode_multi(reply: bytes, at: int, chroot: str) -> ZkResult:

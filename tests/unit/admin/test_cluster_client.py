@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -62,6 +63,25 @@ def test_a_server_that_is_no_kafka_is_one_line(cluster: Any, tool: Any) -> None:
     outcome = tool(topics, cluster, ["--list"])
     assert outcome.err.startswith("b0:9092 does not answer as a Kafka broker (")
     assert (outcome.code, outcome.err.count("\n")) == (1, 1)
+
+
+def test_a_server_that_says_nothing_is_named_once_with_how_long_it_was_waited_for(cluster: Any, tool: Any) -> None:
+    cluster.mute.add(0)
+    outcome = tool(topics, cluster, ["--list"])
+    assert re.fullmatch(
+        r"b0:9092 does not answer as a Kafka broker \(b0:9092: no answer in \d+ s\)\. "
+        r"Point --bootstrap-server at a broker's PLAINTEXT listener\.\n",
+        outcome.err,
+    )
+
+
+def test_a_broker_that_wants_to_know_who_asks_is_told_apart_from_nobody(cluster: Any, tool: Any) -> None:
+    """A SASL listener answers ApiVersions, then closes the connection."""
+    cluster.closes_at.add(ApiKey.METADATA)
+    outcome = tool(topics, cluster, ["--list"])
+    assert outcome.err == (
+        "Cannot use b0:9092 (b0:9092 closed the connection): it ended, or wants SASL; a PLAINTEXT listener is needed.\n"
+    )
 
 
 def test_a_request_that_brokers_do_not_know(cluster: Any, tool: Any) -> None:

@@ -116,3 +116,24 @@ def test_a_group_of_the_newer_protocol_is_described(cluster: Any, tool: Any) -> 
     cluster.groups["old"] = {"group_state": "Empty", "protocol_type": "consumer", "protocol_data": "", "members": []}
     classic = tool(consumer_groups, cluster, ["--compat", "4.1", "--describe", "--group", "old", "--state"])
     assert classic.out.splitlines()[2].split()[-3:] == ["-", "Empty", "0"]
+
+
+def test_where_some_members_are_upgraded_it_is_told_who_is(cluster: Any, tool: Any) -> None:
+    """Brokers of 4.1 tell it; as soon as all are, nobody asks."""
+
+    def half(broker: int, body: Any) -> dict[str, Any]:
+        answer = newer(broker, body)
+        one = answer["groups"][0]["members"][0]
+        kinds = {"m-1": 1, "m-2": 0, "m-3": -1} if two else {"m-1": 1}
+        answer["groups"][0]["members"] = [one | {"member_id": m, "member_type": kind} for m, kind in kinds.items()]
+        return answer
+
+    cluster.topic("foo", (0, 1), (1, 0))
+    cluster.answers[ApiKey.CONSUMER_GROUP_DESCRIBE] = half
+    words = ["--compat", "4.1", "--describe", "--group", "g", "--members", "--verbose"]
+    two = True
+    header, *rows = tool(consumer_groups, cluster, words).out.splitlines()[1:]
+    assert header.endswith("TARGET-ASSIGNMENT    UPGRADED")
+    assert [row.split()[-2:] for row in rows] == [["foo:0", "true"], ["foo:0", "false"], ["foo:0", "-"]]
+    two = False
+    assert "UPGRADED" not in tool(consumer_groups, cluster, words).out

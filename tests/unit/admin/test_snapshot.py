@@ -84,8 +84,50 @@ def test_what_is_refused_is_named_and_the_rest_is_there(cluster: Any, tool: Any)
     )
     shape, said = taken(cluster, tool)
     assert [b.id for b in shape.brokers] == [0, 1, 2]
-    assert "left out: configs of topics: ClusterAuthorizationFailedException: no\n" in said
+    assert "left out: configs of topic t: ClusterAuthorizationException: no\n" in said
     assert "left out: log directories of broker 2: no answer\n" in said
+
+
+def test_topics_whose_configs_may_not_be_described_cost_no_other(cluster: Any, tool: Any) -> None:
+    for name in ("a", "b", "c", "open"):
+        cluster.topic(name, (0, 1))
+    entry = {"name": "retention.ms", "value": "7", "config_source": 1, "is_sensitive": False, "read_only": False}
+
+    def some(broker: int, body: Any) -> dict[str, Any] | None:
+        if body.resources[0].resource_type != 2:
+            return None
+        denied = {"error_code": ErrorCode.TOPIC_AUTHORIZATION_FAILED, "error_message": None, "configs": []}
+        told = {"error_code": 0, "error_message": None, "configs": [{**entry, "synonyms": []}]}
+        names = [r.resource_name for r in body.resources]
+        return {
+            "results": [{"resource_type": 2, "resource_name": n, **(told if n == "open" else denied)} for n in names]
+        }
+
+    cluster.answers[ApiKey.DESCRIBE_CONFIGS] = some
+    shape, said = taken(cluster, tool)
+    assert shape.topics["open"].configs == {"retention.ms": "7"}
+    assert list(shape.topics) == ["a", "b", "c", "open"]
+    why = "TopicAuthorizationException: Topic authorization failed."
+    assert f"left out: configs of topic a, and of 2 others: {why}\n" in said
+
+
+def test_a_long_refusal_keeps_its_ends(cluster: Any, tool: Any) -> None:
+    cluster.topic("t", (0, 1))
+    words = f"Request {'x' * 900} needs DESCRIBE permission."
+    cluster.answers[ApiKey.LIST_PARTITION_REASSIGNMENTS] = lambda broker, body: {
+        "error_code": ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "error_message": words, "topics": [],
+    }  # fmt: skip
+    line = next(line for line in taken(cluster, tool)[1].splitlines() if "reassignments" in line)
+    assert line.startswith("left out: reassignments: ClusterAuthorizationException: Request xx")
+    assert line.endswith("xx needs DESCRIBE permission.") and len(line) < 200
+
+
+def test_a_broker_that_is_down_is_named(cluster: Any, tool: Any) -> None:
+    cluster.topic("t", (0, 2))
+    cluster.down.add(2)
+    shape, said = taken(cluster, tool)
+    assert [b.id for b in shape.brokers] == [0, 1, 2]
+    assert "left out: rack and directories of broker 2: it is down\n" in said
 
 
 def test_nothing_is_written_into_the_cluster(cluster: Any, tool: Any) -> None:
@@ -153,20 +195,32 @@ def test_a_drawn_cluster_is_the_same_for_the_same_seed() -> None:
     assert shape == generate(**ARGUMENTS) == parse(dump(shape)) != generate(**ARGUMENTS | {"seed": 4})
     sizes = [len(t.partitions) for t in shape.topics.values()]
     assert sizes == sorted(sizes, reverse=True) and sizes[0] > 2 * sizes[-1]
-    total = sum(p.bytes for _, p in shape.partitions())
-    assert 0.7e9 < total < 1.3e9
+    assert sum(sizes) == ARGUMENTS["partitions"]
+    assert sum(p.bytes for _, p in shape.partitions()) == pytest.approx(ARGUMENTS["total_bytes"], rel=1e-6)
+    assert sum(p.in_bytes_per_s for _, p in shape.partitions()) == pytest.approx(1000, abs=2)
     racks = {b.id: b.rack for b in shape.brokers}
     assert all(len({racks[r] for r in p.replicas}) == 3 for _, p in shape.partitions())
 
 
 @settings(max_examples=30)
-@given(st.integers(1, 8), st.integers(0, 4), st.integers(1, 5), st.integers(0, 10**12), st.floats(0, 3), st.integers())
+@given(st.integers(1, 8), st.integers(0, 4), st.integers(1, 5), st.integers(0, 10**12), st.floats(0, 10), st.integers())
 def test_any_drawn_cluster_can_be_read_back(
     brokers: int, racks: int, topics: int, size: int, skew: float, seed: int
 ) -> None:
     changes = {"brokers": brokers, "racks": racks, "topics": topics, "total_bytes": size, "skew": skew, "seed": seed}
     shape = generate(**ARGUMENTS | changes | {"replication_factor": 1})
     assert parse(dump(shape)) == shape
+    assert sum(len(topic.partitions) for topic in shape.topics.values()) == ARGUMENTS["partitions"]
+    assert all(topic.partitions for topic in shape.topics.values())
+
+
+@pytest.mark.parametrize("skew", ["1e308", "-2", "nan", "inf", "x", "11"])
+def test_a_skew_that_makes_no_cluster_is_refused(
+    cluster: Any, tool: Any, skew: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        tool(snapshot, cluster, ["--generate", "--skew", skew, "-o", "-"], bootstrap=None)
+    assert ended.value.code == 2 and f"'{skew}' is no number from 0 to 10" in capsys.readouterr().err
 
 
 def test_other_names_and_the_same_shape() -> None:

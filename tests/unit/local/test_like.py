@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import zlib
+from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from controller.local.cluster_file import ClusterError
 from controller.local.like import RECORD_BYTES, differs, likeness, parse_scale, read_like
+from controller.local.load import client, fill
 from controller.local.plan import plan_cluster
 from controller.wire.cluster_file import parse
 from controller.wire.types import TopicPartition
@@ -46,7 +50,7 @@ def test_topics_and_their_data_are_those_of_the_file_at_its_scale() -> None:
 def test_brokers_keep_their_ids_and_racks_and_controllers_get_others() -> None:
     made = likeness(parse(FILE), Fraction(1))
     assert list(made.brokers.items()) == [(7, "a"), (3, "b"), (901, "unknown")]
-    assert (made.log_dirs, made.settings) == (2, ("replica.lag.time.max.ms=4000",))
+    assert made.log_dirs == 2
     assert made.broker_configs == {7: {"leader.replication.throttled.rate": "5"}}
     plan = plan_cluster(
         data=Path("d"), brokers=3, controllers=2, racks=list(made.brokers.values()),
@@ -54,6 +58,44 @@ def test_brokers_keep_their_ids_and_racks_and_controllers_get_others() -> None:
     )  # fmt: skip
     assert [(b.broker_id, b.rack) for b in plan.brokers] == [(7, "a"), (3, "b"), (901, "unknown")]
     assert plan.controller_ids == (902, 903)
+
+
+def test_settings_are_those_of_the_file_and_of_its_groups_topic() -> None:
+    """With as many partitions a group is kept by the same one."""
+    of_groups = ("offsets.topic.num.partitions=1", "offsets.topic.replication.factor=1")
+    assert likeness(parse(FILE), Fraction(1)).settings == (*of_groups, "replica.lag.time.max.ms=4000")
+    told = FILE.replace("configs: {", 'configs: {offsets.topic.num.partitions: "9", ', 1)
+    assert "offsets.topic.num.partitions=9" in likeness(parse(told), Fraction(1)).settings
+
+
+class Taker:
+    """A producer whose records are kept."""
+
+    def __init__(self) -> None:
+        self.values: list[bytes] = []
+        self._told: list[Callable[[Any, Any], None]] = []
+
+    def produce(self, topic: str, value: bytes, *, on_delivery: Callable[[Any, Any], None], **_: Any) -> None:
+        self.values.append(value)
+        self._told.append(on_delivery)
+
+    def poll(self, _: float) -> None:
+        while self._told:
+            self._told.pop()(None, None)
+
+    def flush(self, _: float) -> int:
+        self.poll(0)
+        return 0
+
+
+def test_no_compression_makes_less_of_the_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A topic may have compression of its own, and still gets the bytes of the file."""
+    taker, place = Taker(), TopicPartition("t", 0)
+    monkeypatch.setattr(client, "ends", lambda bootstrap, of: dict.fromkeys(of, (0, 0)))
+    monkeypatch.setattr(client, "producer", lambda *_, **__: taker)
+    assert fill.fill("b:1", {place: 50}, record_bytes=RECORD_BYTES, tell=lambda n, of: None) == 50
+    whole = b"".join(taker.values)
+    assert len(zlib.compress(whole, 9)) > 0.99 * len(whole) > 45 * RECORD_BYTES
 
 
 def test_what_differs_from_the_file_is_said() -> None:

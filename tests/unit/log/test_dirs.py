@@ -206,3 +206,18 @@ def test_a_checkpoint_that_was_overtaken_is_not_written(tmp_path: Path) -> None:
     for write in later:
         write()
     assert checkpoints.read_offsets(path) == {TP: 4}, "the dir may be another process's by now"
+
+
+def test_the_id_that_the_dirs_hold_is_one_or_none(tmp_path: Path) -> None:
+    one, other, empty, torn = (tmp_path / name for name in ("one", "other", "empty", "torn"))
+    for folder, cluster_id in ((one, "abc"), (other, "xyz"), (empty, None), (torn, None)):
+        folder.mkdir()
+        if cluster_id is not None:
+            checkpoints.write_meta(
+                folder / checkpoints.META_FILE, checkpoints.MetaProperties(broker_id=4, cluster_id=cluster_id)
+            )
+    (torn / checkpoints.META_FILE).write_bytes(b"broker.id=\xff")
+    assert checkpoints.cluster_id_of([]) is None
+    assert checkpoints.cluster_id_of([tmp_path / "none", empty, torn]) is None
+    assert checkpoints.cluster_id_of([empty, one, torn]) == "abc"
+    assert checkpoints.cluster_id_of([one, other]) is None, "which of them is right, nobody knows"

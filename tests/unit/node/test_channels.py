@@ -19,7 +19,8 @@ from controller.core.events import (
     UpdateMetadataResponseReceived,
 )
 from controller.node import channels
-from controller.node.channels import Channels, ChannelSettings, event_of_answer, merged
+from controller.node.channels import Channels, ChannelSettings, event_of_answer
+from controller.node.merging import merged
 from controller.wire import log_events as ev
 from controller.wire import protocol
 from controller.wire.control import (
@@ -136,7 +137,9 @@ class Bench:
         self.events: list[Event] = []
         self.channels = self.make()
 
-    def make(self, supervisor: Supervisor | None = None) -> Channels:
+    def make(
+        self, supervisor: Supervisor | None = None, at_once: Callable[[ControlRequest], bool] | None = None
+    ) -> Channels:
         return Channels(
             controller_id=BrokerId(7),
             network=self.network.view("controller"),
@@ -145,6 +148,7 @@ class Bench:
             deletion_started=lambda topic: topic == "t",
             log=structlog.get_logger(),
             supervisor=supervisor,
+            at_once=at_once,
         )
 
     async def start(self, number: int, stub: StubBroker) -> StubBroker:
@@ -179,6 +183,27 @@ def test_requests_arrive_in_order_and_answers_are_events() -> None:
         ]
         gauge = bench.channels.gauges()[BrokerId(1)]
         assert (gauge.requests, gauge.failures, gauge.queue_size) == (3, 0, 0)
+
+    play(scenario)
+
+
+def test_what_a_broker_takes_at_once_does_not_travel_and_overtakes_nothing() -> None:
+    async def scenario(bench: Bench) -> None:
+        stub = await bench.start(1, StubBroker())
+        bench.channels = bench.make(at_once=lambda request: isinstance(request, UpdateMetadataRequest))
+        bench.channels.add([broker(1)])
+        bench.channels.send([metadata(1)])
+        await asyncio.sleep(1)
+        assert stub.seen == ["UPDATE_METADATA"], "nothing is taken before there is a connection"
+        assert bench.channels.send([metadata(1)]) == 1
+        await asyncio.sleep(1)
+        assert stub.seen == ["UPDATE_METADATA"]
+        bench.channels.send([leaders(1), metadata(1)])
+        await asyncio.sleep(1)
+        assert stub.seen == ["UPDATE_METADATA", "LEADER_AND_ISR", "UPDATE_METADATA"], "it stays behind what waits"
+        gauge = bench.channels.gauges()[BrokerId(1)]
+        assert (gauge.requests, gauge.failures, gauge.queue_size) == (4, 0, 0)
+        assert not bench.channels.pending([BrokerId(1)])()
 
     play(scenario)
 

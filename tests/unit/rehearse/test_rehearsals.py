@@ -31,6 +31,25 @@ def test_a_throttled_move_ends_when_size_divided_by_throttle_says(tmp_path: Path
     assert outcome.warnings == ()
 
 
+def test_a_leaders_throttle_holds_for_all_of_its_partitions(tmp_path: Path) -> None:
+    """Each follower hears of a move before or after its leader does; the throttle counts it either way."""
+    count, size = 40, 10_000_000
+    outcome = play(
+        tmp_path,
+        cluster={"brokers": brokers(8), "topics": {"t": topic(*[[1, 2]] * count, bytes=size)}},
+        events=[
+            {
+                "do": "reassign",
+                "throttle": "2MB",
+                "partitions": [move("t", n, 1, 3 + n % 6) for n in range(count)],
+            }
+        ],
+    )
+    assert outcome.moves_end_ms is not None
+    assert outcome.moves_end_ms >= count * size / 2e6 * 1000
+    assert outcome.moves_end_ms <= count * size / 2e6 * 1000 * 1.12
+
+
 def test_writes_go_on_while_a_move_runs_and_make_it_longer(tmp_path: Path) -> None:
     outcome = play(
         tmp_path,
@@ -302,3 +321,47 @@ def test_without_retention_logs_grow_and_a_full_disk_is_named(tmp_path: Path) ->
     bounded = {**log, "configs": {"retention.bytes": "400000"}}
     within = play(tmp_path, cluster={"brokers": shape, "topics": {"t": bounded}}, end="3h")
     assert within.warnings == ()
+
+
+def test_a_broker_whose_session_expired_registers_again_and_hears_of_throttles(tmp_path: Path) -> None:
+    outcome = play(
+        tmp_path,
+        cluster={"brokers": brokers(4), "topics": {"t": topic([1, 2, 3], bytes=GB)}},
+        faults=[{"at": 5, "fault": "expire_session", "broker": 1}, {"at": 5, "fault": "expire_session", "broker": 4}],
+        events=[{"do": "reassign", "at": 60, "throttle": "20MB", "partitions": [move("t", 0, 4, 2, 3)]}],
+    )
+    assert [h.what for h in outcome.story][:2] == [f"broker {n}: the ZooKeeper session expires" for n in (1, 4)]
+    assert outcome.moves_end_ms is not None
+    assert outcome.moves_end_ms >= 60_000 + 50_000, "the throttle that is set later holds"
+    assert outcome.elections >= 1, "who registers anew was gone for a moment"
+
+
+def test_a_slow_disk_of_the_fault_schema_makes_a_move_longer(tmp_path: Path) -> None:
+    cluster = {"brokers": brokers(4), "topics": {"t": topic([1, 2, 3], bytes=GB)}}
+    moves = [{"do": "reassign", "partitions": [move("t", 0, 4, 2, 3)]}]
+    slow = {"fault": "slow_disk", "broker": 4, "bytes_per_second": 10_000_000, "for": "50s"}
+    as_ever = play(tmp_path, cluster=cluster, events=moves)
+    held_up = play(tmp_path, cluster=cluster, events=moves, faults=[slow])
+    assert as_ever.moves_end_ms == pytest.approx(8_000, abs=1_500)  # 1 GB through 125 MB/s
+    assert held_up.moves_end_ms == pytest.approx(50_000 + 4_000, abs=1_500)  # half of it at 10 MB/s
+
+
+def test_kraft_fences_after_the_time_that_the_cluster_file_says(tmp_path: Path) -> None:
+    def led_again_ms(**configs: int) -> int:
+        outcome = play(
+            tmp_path,
+            cluster={
+                "mode": "kraft",
+                "brokers": brokers(3),
+                "configs": configs,
+                "topics": {"t": topic([2, 1], bytes=1000)},
+            },
+            settings=QUIET,
+            events=[{"do": "kill", "at": 10, "broker": 2}],
+            end="5m",
+        )
+        (window,) = [w for w in outcome.windows if w.trouble.value == "under_replicated"]
+        return window.from_ms
+
+    assert 19_000 <= led_again_ms() < 24_000
+    assert 50_000 <= led_again_ms(**{"broker.session.timeout.ms": 40_000}) < 72_000

@@ -66,7 +66,68 @@ WRONG = [
     (
         "a fault that cannot be rehearsed",
         {"faults": [{"fault": "api"}]},
-        r"fault 'api' cannot be rehearsed; there are kill",
+        r"line \d+: fault 'api' cannot be rehearsed: a rehearsal's clients .* are rates .*; those that can are kill",
+    ),
+    ("a fault without a kind", {"faults": [{"at": 5}]}, r"line \d+: `fault` is missing, its kind; there are kill"),
+    ("a fault that is no text", {"faults": [{"fault": {"a": 1}}]}, r"fault \{'a': 1\} cannot be rehearsed"),
+    (
+        "a link of two brokers",
+        {"faults": [{"fault": "slow_link", "broker": 1, "peer": 2}]},
+        r"line \d+: fault 'slow_link': peer cannot be rehearsed: a rehearsal's link is that of a broker to all others",
+    ),
+    (
+        "a fault's column that is not there",
+        {"faults": [{"fault": "kill", "broker": 1, "bang": 1}]},
+        r"fault 'kill': bang is not known; there are at, for, broker, rack",
+    ),
+    ("an event that says not what", event(at=5), r"line \d+: `do` is missing, what happens; there are kill, stop"),
+    ("an event that is no mapping", {"events": ["kill"]}, r"line \d+: each of `events` must be a mapping"),
+    ("an event with a line of its own", event(do="cancel", line=3), r"line \d+: line: not known"),
+    ("a broker that is a truth", event(do="kill", broker=[True]), r"broker: expected a broker's id or a list of ids"),
+    ("an empty list of brokers", event(do="kill", broker=[]), r"broker: expected a broker's id or a list of ids"),
+    ("a broker beyond all ids", event(do="add_broker", id=2**31), r"id: should be less than or equal to 2147483000"),
+    ("a curve without time", event(do="curve", factors=[1, 2], period=0), r"period: should be greater than or equal"),
+    (
+        "a pause of a partition that is not there",
+        event(do="pause_replication", broker=1, topic="t", partition=2),
+        r"partition: t has 2 partitions",
+    ),
+    (
+        "a plan with replicas that are no list",
+        event(do="reassign", partitions=[{"topic": "t", "partition": 0, "replicas": 5}]),
+        r"line \d+: partitions 1: expected topic \(a text\), partition \(its number\) and replicas",
+    ),
+    (
+        "a plan with a negative partition",
+        event(do="reassign", partitions=[{"topic": "t", "partition": -1, "replicas": [1]}]),
+        r"line \d+: partitions 1: expected topic",
+    ),
+    (
+        "a session under KRaft",
+        {"cluster": {**CLUSTER, "mode": "kraft"}, **event(do="expire_session", broker=1)},
+        r"line \d+: do: expire_session: brokers of a KRaft cluster have no ZooKeeper session",
+    ),
+    (
+        "a setting that is no number",
+        {"settings": {"min.insync.replicas": "two"}},
+        r"line \d+: setting min.insync.replicas: value 'two' is not allowed; allowed: a whole number from 1",
+    ),
+    (
+        "a time that is no number",
+        {"settings": {"log.retention.ms": "x"}},
+        r"setting log.retention.ms: value 'x' is not",
+    ),
+    ("half an hour", {"settings": {"log.retention.hours": 1.5}}, r"log.retention.hours: value '1.5' is not allowed"),
+    ("a lag that is no time", {"settings": {"replica.lag.time.max.ms": "x"}}, r"replica.lag.time.max.ms: value 'x'"),
+    (
+        "a lag shorter than a fetch",
+        {"settings": {"replica.lag.time.max.ms": 100}},
+        r"line \d+: .*replica.fetch.wait.max.ms must be at most replica.lag.time.max.ms",
+    ),
+    (
+        "a setting that Kafka does not know",
+        {"settings": {"min.insync.replica": 2}},
+        r"line \d+: unknown setting min.insync.replica .*did you mean min.insync.replicas",
     ),
     (
         "a whole key of another kind",
@@ -81,7 +142,7 @@ WRONG = [
 @pytest.mark.parametrize(("what", "rest", "message"), WRONG, ids=[row[0] for row in WRONG])
 def test_what_cannot_be_is_refused(what: str, rest: dict[str, Any], message: str, tmp_path: Path) -> None:
     with pytest.raises(ScenarioError, match=message):
-        load(write(tmp_path, cluster=CLUSTER, **rest))
+        load(write(tmp_path, **{"cluster": CLUSTER, **rest}))
 
 
 def test_a_scenario_without_a_cluster_and_text_that_is_no_yaml(tmp_path: Path) -> None:
@@ -169,6 +230,16 @@ WRONG_LINES = [
         r"t-1: no broker \[7\] among brokers 1",
     ),
     ("brokers:\n- {id: 1}\ntopics:\n  t:\n    partitions: [[1]]\n    confgs: {}", 6, "topics.t.confgs: not known"),
+    (
+        "brokers:\n- {id: 1}\ntopics:\n  t:\n    partitions: [[1]]\n    configs:\n      retention.ms: soon",
+        7,
+        "topics.t.configs.retention.ms: expected a whole number, not 'soon'",
+    ),
+    (
+        "brokers:\n- {id: 1}\nconfigs:\n  min.insync.replicas: two",
+        4,
+        "configs.min.insync.replicas: expected a whole number, not 'two'",
+    ),
     ("brokers:\n- {id: 1}\n- {id: 2,\n   link_bytes_per_s: -5}", 4, "link_bytes_per_s: should be greater than 0"),
     (
         "brokers:\n- {id: 1}\n- id: 2\n  disk_bytes_per_s: 5\n"

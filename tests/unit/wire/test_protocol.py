@@ -50,6 +50,25 @@ def test_every_version_is_written_and_read_back(api_key: ApiKey) -> None:
         assert protocol.decode_response(api_key, version, answer[4:])[0] == 7
 
 
+def test_a_version_that_is_newer_than_the_library_reads_what_kafka_sends() -> None:
+    """ConsumerGroupDescribe 1: a byte at the end of each member tells which protocol it speaks (KIP-1099)."""
+    member = b"\2m\0\0" + b"\0\0\0\6" + b"\2c\3/h" + b"\1\0" + b"\1\0" * 2 + b"\1" + b"\0"
+    group = b"\0\0\0" + b"\2g" + b"\7Stable" + b"\0\0\0\7" * 2 + b"\2u" + b"\2" + member + b"\x80\0\0\0" + b"\0"
+    _, answer = protocol.decode_response(
+        ApiKey.CONSUMER_GROUP_DESCRIBE, 1, b"\0\0\0\7" + b"\0" + b"\0\0\0\0" + b"\2" + group + b"\0"
+    )
+    described = answer.groups[0]
+    assert [(m.member_id, m.member_epoch, m.client_host, m.member_type) for m in described.members] == [
+        ("m", 6, "/h", 1)
+    ]
+    asked = protocol.encode_request(ApiKey.CONSUMER_GROUP_DESCRIBE, 1, 7, "me", {"group_ids": ["g"]})
+    assert asked[4:] == b"\0\x45\0\1\0\0\0\7\0\2me\0" + b"\2\2g" + b"\0" + b"\0"
+    older = protocol.build(
+        ApiKey.CONSUMER_GROUP_DESCRIBE, 0, {"groups": [{"members": [{"member_type": 1}]}]}, response=True
+    )
+    assert not hasattr(older.groups[0].members[0], "member_type")
+
+
 def test_left_out_fields_get_the_default_of_the_schema() -> None:
     fetch = protocol.build(ApiKey.FETCH, 11, {"max_wait": 500})
     assert (fetch.replica_id, fetch.max_bytes, fetch.session_epoch) == (-1, 2147483647, -1)

@@ -14,13 +14,13 @@ import pytest
 from controller.wire.errors import ErrorCode, KafkaError
 from controller.wire.types import BrokerId
 from controller.wire.zk_operations import Create, Delete, GetData, SetData, ZkOp, ZkResult
-from controller.wire.znodes import ClusterIdZNode, ControllerEpochZNode, ProducerIdBlockZNode, ZnodeError
+from controller.wire.znodes import ClusterIdZNode, ControllerEpochZNode, ProducerIdBlockZNode
 from controller.world.ports import ZkSession
 from controller.world.producer_ids import ProducerIds
 from controller.world.simulated.clock import SimulatedClock
 from controller.world.simulated.loop import VirtualTimeLoop, run
 from controller.world.simulated.zookeeper import SimulatedZooKeeper
-from controller.world.standard_znodes import prepare_cluster
+from controller.world.standard_znodes import ClusterIdRemoved, prepare_cluster
 
 PATH = ProducerIdBlockZNode.path
 BLOCK = ProducerIdBlockZNode.BLOCK_SIZE
@@ -141,9 +141,12 @@ def test_a_cluster_whose_id_was_removed_gets_no_other() -> None:
         assert await prepare_cluster(zk, random.Random(2)) != first, "nothing has happened in it yet"
         await do(zk, Create(ControllerEpochZNode.path, b"1"))
         await do(zk, Delete(ClusterIdZNode.path))
-        with pytest.raises(ZnodeError, match="was removed: restore it"):
+        with pytest.raises(ClusterIdRemoved, match=r"was removed: start a broker whose meta\.properties holds the id"):
             await prepare_cluster(zk, random.Random(3))
         await do(zk, Create(ClusterIdZNode.path, sound))
         assert await prepare_cluster(zk, random.Random(4)) == first
+        await do(zk, Delete(ClusterIdZNode.path))
+        assert await prepare_cluster(zk, random.Random(5), own=first) == first, "who holds it restores it"
+        assert await prepare_cluster(zk, random.Random(6), own="another") == first, "an id that is there stays"
 
     with_zookeeper(scenario)

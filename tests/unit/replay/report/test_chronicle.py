@@ -100,6 +100,24 @@ def test_leaders_that_drop_a_broker_which_is_away_tell_nothing_of_their_own() ->
     assert [(i.kind.value, i.who) for i in incidents(told)] == expected
 
 
+@pytest.mark.parametrize(
+    ("dropped_at", "back_at", "expected"),
+    [
+        pytest.param(58_000, 90_000, [("gone", 58_000)], id="leaders missed it before its session ended"),
+        pytest.param(58_000, None, [("gone", 58_000)], id="some replica never came back"),
+        pytest.param(58_000, 59_000, [("behind", 58_000), ("gone", 60_000)], id="it was back before it went"),
+        pytest.param(30_000, 90_000, [("behind", 30_000), ("gone", 60_000)], id="long before"),
+    ],
+)
+def test_who_is_dropped_just_before_it_is_fenced_was_gone(
+    dropped_at: int, back_at: int | None, expected: list[tuple[str, int]]
+) -> None:
+    signs = [sign(2, 3, "broker_up"), sign(60_000, 3, "broker_down"), sign(80_000, 3, "broker_up")]
+    told: dict[str, list[Row]] = {name: [] for name in ("processes", "conditions", "terms", "deleted")}
+    told |= {"signs": signs, "dropped": [dropped(3, dropped_at, back_at)]}
+    assert [(i.kind.value, i.from_ts) for i in incidents(told)] == expected
+
+
 def paused(ts: int, broker: int, value: str | None = PAUSED_ALL, *, start: int = 1, seq: int = 0) -> Row:
     over = {} if value is None else {"value": value}  # Spark leaves nulls out
     return {"ts": ts, "seq": seq, "broker": broker, "run": start, "key": PAUSED_REPLICATION_KEY, **over}

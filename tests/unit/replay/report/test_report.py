@@ -118,6 +118,15 @@ def test_nothing_happened_and_nothing_was_replayed(tmp_path: Path) -> None:
     assert "No replica left the ISR and came back." in text and "What if" not in text
 
 
+def test_a_metadata_log_has_nothing_that_rules_could_explain(tmp_path: Path) -> None:
+    written(tmp_path, 1)
+    summary, troubles = made_up.summary(1), made_up.troubles(1)
+    nothing = {**summary["comparison"], "emitted": 0, "replayed": 0, "matched": 0}
+    for shown, one in ((True, {}), (False, {"comparison": nothing, "metadata_log": {}}), (True, {"metadata_log": {}})):
+        write_report(tmp_path, tmp_path / "r.html", {**summary, **one}, troubles, [])
+        assert ("ISR changes not explained" in (tmp_path / "r.html").read_text()) is shown
+
+
 def test_who_was_behind_stands_in_tables_that_need_no_script(page: Path) -> None:
     text = page.read_text()
     behind = text.partition('id="behind"')[2].partition('id="worst"')[0]

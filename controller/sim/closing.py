@@ -1,0 +1,63 @@
+"""What is looked at once, when a world is at rest: logs as a client reads them, commits, deleted groups, traces."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib.util import find_spec
+
+from broker_sim.trace import TraceWriter
+from controller.sim.cluster import Cluster
+from controller.sim.load.consumer import check_committed, fetch_body, find_coordinator
+from controller.sim.load.group_probes import check_deleted
+from controller.sim.load.ledger import Ledger
+from controller.sim.load.links import CallFailed, Links
+from controller.sim.shape import TOPIC
+from controller.wire.protocol import ApiKey
+from controller.wire.records import iterate
+
+
+async def all_that_is_wrong(
+    cluster: Cluster, ledger: Ledger, traces: Sequence[TraceWriter], partitions: int
+) -> list[str]:
+    """Everything acknowledged or read is in the main topic, once, in order; commits have not gone back; the traces
+    explain what was written. Else, what is not so. What clients find, `ledger` collects, too."""
+    links, wrong = Links(cluster, "reader"), _unexplained(traces)
+    for partition in range(partitions):
+        records, trouble = await _read_all(cluster, links, partition)
+        start = min((offset for offset, _ in records), default=0)
+        wrong += trouble or ledger.check_log((TOPIC, partition), records, start=start if start else 0)
+    for group in sorted({group for group, _ in ledger.committed}):
+        coordinator = await find_coordinator(links, group)
+        if coordinator is not None:
+            await check_committed(links, ledger, coordinator, group, partitions)
+    for group in ledger.deleted_groups:
+        await check_deleted(links, ledger, group)
+    return wrong
+
+
+def _unexplained(traces: Sequence[TraceWriter]) -> list[str]:
+    """What the rules of the replay do not explain. They need the extra `rehearse`: without it nothing is asked."""
+    if find_spec("pyarrow") is None or find_spec("numpy") is None:
+        return []
+    from controller.sim.oracles.replayed import changes_do_not_follow
+
+    return list(changes_do_not_follow(traces))
+
+
+async def _read_all(cluster: Cluster, links: Links, partition: int) -> tuple[list[tuple[int, bytes]], list[str]]:
+    """(offset, value) of each record of the main topic's partition; or why it cannot be read."""
+    found: list[tuple[int, bytes]] = []
+    state = cluster.state(TOPIC, partition)
+    while True:
+        offset = found[-1][0] + 1 if found else 0
+        try:
+            answer = await links.call(state["leader"], ApiKey.FETCH, 11, fetch_body(TOPIC, partition, offset))
+        except CallFailed as error:
+            return found, [f"{TOPIC}-{partition} cannot be read: {error}"]
+        row = answer.responses[0].partitions[0]
+        if row.error_code != 0:
+            return found, [f"{TOPIC}-{partition} offset {offset}: error {row.error_code}"]
+        new = [(r.offset, r.value or b"") for r in iterate(bytes(row.records or b"")) if r.offset >= offset]
+        if not new:
+            return found, []
+        found += new

@@ -1,0 +1,69 @@
+"""What brokers trace replays to the ISR changes that they wrote: the rules of the replay, over the files of a world.
+
+Only this oracle reads the files, so it alone sees what the writer collapses or leaves out. A lane is what one broker
+wrote about one partition, over all its lives. Source: spec isr-replay.md §3, §7.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from broker_sim.replay.rows import LaneRow, Outcome, OutcomeKind
+from broker_sim.replay.rules.lane import Lane
+from broker_sim.trace import TraceWriter
+from controller.wire.types import BrokerId, TopicPartition
+
+Row = dict[str, Any]
+_FIELDS: Final = frozenset(LaneRow._fields)
+
+
+def changes_do_not_follow(traces: Iterable[TraceWriter]) -> Iterator[str]:
+    """Each membership change or high watermark that a leader wrote and its rows do not explain.
+
+    `traces`: of all lives, oldest first.
+
+    The other way round is no violation: a rule may want what ZooKeeper, cut off or slow, did not let a leader write.
+    """
+    for (broker, tp), outcome in _outcomes(_by_broker(traces)):
+        if outcome.kind == OutcomeKind.MISSING.value:
+            change = f"{outcome.change} of {outcome.replica} in {tp} at {outcome.ts}"
+            yield f"replay: nothing in its trace explains broker {broker}'s {change}"
+        elif outcome.kind == OutcomeKind.HW.value and outcome.amount != outcome.total:
+            count = (outcome.total or 0) - (outcome.amount or 0)
+            yield f"replay: {count} of {outcome.total} high watermarks of {tp} at broker {broker} are others"
+
+
+def _by_broker(traces: Iterable[TraceWriter]) -> dict[BrokerId, list[Row]]:
+    """All rows of each broker, in the order in which it wrote them; `run` counts its lives."""
+    rows: defaultdict[BrokerId, list[Row]] = defaultdict(list)
+    for life, trace in enumerate(traces):
+        trace.flush_runs()
+        if trace.path is not None:
+            with trace.path.open() as lines:
+                rows[trace.broker] += [{**json.loads(line), "run": life} for line in lines]
+    return rows
+
+
+def _outcomes(rows: Mapping[BrokerId, list[Row]]) -> Iterator[tuple[tuple[BrokerId, TopicPartition], Outcome]]:
+    for broker, own in rows.items():
+        partitions = {TopicPartition(row["topic"], row["partition"]) for row in own if "partition" in row}
+        for tp in sorted(partitions):
+            lane = Lane(broker=broker)
+            for row in own:
+                if _concerns(row, tp):
+                    lane.feed(_lane_row(row))
+            lane.finish()
+            for outcome in lane.outcomes:
+                yield (broker, tp), outcome
+
+
+def _concerns(row: Row, tp: TopicPartition) -> bool:
+    return bool(row.get("topic", tp.topic) == tp.topic and row.get("partition", tp.partition) == tp.partition)
+
+
+def _lane_row(row: Row) -> LaneRow:
+    of_topic = "topic" in row and "partition" not in row
+    return LaneRow(of_topic=of_topic, **{name: value for name, value in row.items() if name in _FIELDS})

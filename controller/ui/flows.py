@@ -1,0 +1,63 @@
+"""How fast bytes travel between brokers: what each follower's logs grew by between two looks, from the leader of each
+partition. Pure.
+
+Every Kafka tells the sizes (DescribeLogDirs) and the leaders (Metadata), so this works without metrics. What grew on a
+leader came from clients. A log that shrank (retention, truncation) counts as standing still.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from controller.wire.types import BrokerId, TopicPartition
+
+
+@dataclass
+class Flows:
+    """Two looks at each broker's logs, and what lies between them."""
+
+    _seen: dict[BrokerId, tuple[float, Mapping[TopicPartition, int]]] = field(default_factory=dict)
+    _into: dict[BrokerId, tuple[dict[BrokerId, float], float]] = field(default_factory=dict)
+
+    def look(
+        self,
+        broker_id: BrokerId,
+        at_s: float,
+        sizes: Mapping[TopicPartition, int],
+        leader_of: Callable[[TopicPartition], BrokerId | None],
+    ) -> None:
+        """The bytes of each of the broker's logs at a moment of any clock that only goes on."""
+        before = self._seen.get(broker_id)
+        self._seen[broker_id] = (at_s, sizes)
+        if before is None or at_s <= before[0]:
+            return
+        span_s = at_s - before[0]
+        into: dict[BrokerId, float] = defaultdict(float)
+        clients = 0.0
+        for partition, size in sizes.items():
+            grown = size - before[1].get(partition, 0)
+            leader = leader_of(partition) if grown > 0 else None
+            if leader == broker_id:
+                clients += grown / span_s
+            elif leader is not None:
+                into[leader] += grown / span_s
+        self._into[broker_id] = (dict(into), clients)
+
+    def forget(self, broker_id: BrokerId) -> None:
+        """Of a broker that did not answer nothing is known."""
+        self._seen.pop(broker_id, None)
+        self._into.pop(broker_id, None)
+
+    def of(self, broker_id: BrokerId) -> dict[str, object] | None:
+        """Bytes per second: `from` and `to` each other broker, and `clients` sent; None before the second look."""
+        if broker_id not in self._into:
+            return None
+        into, clients = self._into[broker_id]
+        out = {peer: rows[broker_id] for peer, (rows, _) in self._into.items() if rows.get(broker_id)}
+        return {"from": _whole(into), "to": _whole(out), "clients": round(clients)}
+
+
+def _whole(rates: Mapping[BrokerId, float]) -> dict[str, int]:
+    return {str(peer): round(rate) for peer, rate in sorted(rates.items()) if round(rate)}

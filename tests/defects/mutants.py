@@ -1,0 +1,147 @@
+"""`python -m tests.defects.mutants [--only WORD] [--count 40] [--seed N] [--workers 2]`: changes that a tool makes.
+
+A second source of defects beside the planted ones: cosmic-ray's operators turn comparisons, numbers, conditions and
+loops of the modules in `MODULES` around, one at a time. `--count` of them are drawn; each goes through the unit tests
+and scripts of its room. Who survives is printed with its change; the share is that of the draw. What changes nothing
+but annotations or docstrings is not counted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import difflib
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import parso
+from cosmic_ray.ast import ast_nodes
+from cosmic_ray.mutating import mutate_code
+from cosmic_ray.plugins import get_operator, operator_names
+
+from tests.defects.catalogue import ROOT
+from tests.defects.copies import Copy, each_in_a_copy
+
+MODULES: Final = (
+    *("controller/core", "controller/rules", "broker_sim/isr.py", "broker_sim/replicas", "broker_sim/groups"),
+    "broker_sim/log",
+    "controller/rules/configs",
+)
+#: Kinds of changes that are looked at. Others make text that does not run, or what nobody would write.
+KINDS: Final = ("ComparisonOperator", "Boolean", "ReplaceTrue", "ReplaceFalse", "ReplaceAnd", "ReplaceOr", "AddNot",
+                "NumberReplacer", "ZeroIteration", "ReplaceBreak", "ReplaceContinue", "ReplaceUnaryOperator",
+                "ReplaceBinaryOperator_Add", "ReplaceBinaryOperator_Sub")  # fmt: skip
+LAYERS: Final = ("unit", "script")
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """One change: the operator and the number of the place that it changes in the file."""
+
+    file: str
+    operator: str
+    occurrence: int
+    breaks: str = ""
+
+    @property
+    def name(self) -> str:
+        """What was changed, in a word."""
+        return f"{self.operator.rpartition('/')[2]} {self.occurrence}"
+
+    def planted(self, text: str) -> str:
+        """The text of the module with the change in it; unchanged where there is no such place."""
+        changed = mutate_code(text.encode(), get_operator(self.operator)(), self.occurrence)
+        return text if changed is None else changed if isinstance(changed, str) else changed.decode()
+
+    def difference(self, text: str) -> str:
+        """The lines that change, as a diff without its head."""
+        lines = difflib.unified_diff(text.splitlines(), self.planted(text).splitlines(), n=0, lineterm="")
+        return "\n".join(f"    {line}" for line in lines if line[:1] in "+-" and line[:3] not in ("+++", "---"))
+
+
+def mutants(file: str) -> Iterator[Mutant]:
+    """All changes of a module that change what it does."""
+    text = (ROOT / file).read_text(encoding="utf-8")
+    tree, sound = parso.parse(text), _meaning(text)
+    for operator in sorted(operator_names()):
+        if not operator.rpartition("/")[2].startswith(KINDS) or get_operator(operator).arguments():
+            continue
+        places = sum(1 for node in ast_nodes(tree) for _ in get_operator(operator)().mutation_positions(node))
+        for occurrence in range(places):
+            mutant = Mutant(file, operator, occurrence)
+            if _meaning(mutant.planted(text)) not in (sound, ""):
+                yield mutant
+
+
+class _Bare(ast.NodeTransformer):
+    """Without annotations and docstrings."""
+
+    def visit_arg(self, node: ast.arg) -> ast.AST:
+        node.annotation = None
+        return node
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
+        node.annotation = ast.Constant(None)
+        return self.generic_visit(node)
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        node.returns = None
+        return self.generic_visit(node)
+
+    def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> ast.AST:
+        node.returns = None
+        return self.generic_visit(node)
+
+    def visit_Expr(self, node: ast.Expr) -> ast.AST:
+        return ast.Pass() if isinstance(node.value, ast.Constant) else self.generic_visit(node)
+
+
+def _meaning(text: str) -> str:
+    """Equal for texts that run alike as far as annotations go; empty for what does not parse."""
+    try:
+        return ast.dump(_Bare().visit(ast.parse(text)))
+    except SyntaxError:
+        return ""
+
+
+def drawn(only: str, count: int, seed: int) -> tuple[list[Mutant], int]:
+    """So many mutants of the modules whose path contains `only`, and how many there are."""
+    files = sorted(
+        path.relative_to(ROOT).as_posix()
+        for module in MODULES
+        for path in ([ROOT / module] if module.endswith(".py") else (ROOT / module).glob("*.py"))
+    )
+    every = [mutant for file in files if only in file for mutant in mutants(file)]
+    return random.Random(seed).sample(every, min(count, len(every))), len(every)
+
+
+def main() -> int:
+    """Plants, prints who survives. 1 where more than 5 % do."""
+    parser = argparse.ArgumentParser(prog="python -m tests.defects.mutants", description=__doc__)
+    parser.add_argument("--only", default="", metavar="WORD", help="modules whose path contains it")
+    parser.add_argument("--count", type=int, default=40)
+    parser.add_argument("--seed", type=int, default=0, help="of the draw")
+    parser.add_argument("--workers", type=int, default=2)
+    asked = parser.parse_args()
+    todo, every = drawn(asked.only, asked.count, asked.seed)
+    survivors = []
+    print(f"{len(todo)} of {every} changes, drawn with seed {asked.seed}", flush=True)
+
+    def plant(copy: Copy, mutant: Mutant) -> str:
+        found = copy.noticed(mutant, range(1), LAYERS, every_layer=False)
+        return next((who for who in found.values() if who), "")
+
+    for mutant, who in each_in_a_copy(todo, asked.workers, plant):
+        print(f"{mutant.file}: {mutant.name}: {who or 'SURVIVES'}", flush=True)
+        if not who:
+            survivors.append(mutant)
+            print(mutant.difference((ROOT / mutant.file).read_text(encoding="utf-8")), flush=True)
+    share = 100 * len(survivors) / max(1, len(todo))
+    print(f"{len(survivors)} of {len(todo)} survive: {share:.1f} %")
+    return 1 if share > 5 else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,64 @@
+"""The oracle over trace files: silent for what the rules explain, and not for anything else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from broker_sim.trace import TraceWriter
+from controller.sim.oracles.replayed import changes_do_not_follow
+from controller.wire.trace import TraceEvent
+from controller.wire.types import BrokerId, TopicPartition
+
+pytestmark = pytest.mark.sim
+TP = TopicPartition("t", 0)
+LAG_MS = 1000
+
+
+class Life:
+    """Broker 1 leads `t-0`, with 10 records and broker 2 as its follower, in one life of its process."""
+
+    def __init__(self, folder: Path, start_ms: int = 0) -> None:
+        self.trace = TraceWriter(BrokerId(1), folder, start_ms=start_ms)
+        self.trace.start(start_ms, settings={"replica.lag.time.max.ms": str(LAG_MS)})
+        columns = {"epoch": 5, "leo": 10, "offset": 10, "hw": 10, "isr": [1, 2], "replicas": [1, 2], "zk_version": 7}
+        self.trace.row(TraceEvent.LEADER, start_ms, TP, **columns)
+
+    def ticks(self, *times: int) -> None:
+        for ts in times:
+            self.trace.row(TraceEvent.TICK, ts)
+
+    def writes(self, event: TraceEvent, ts: int, isr: list[int]) -> None:
+        self.trace.row(event, ts, TP, epoch=5, replica=2, isr=isr, zk_version=8)
+
+
+def test_a_removal_that_is_due_is_explained(tmp_path: Path) -> None:
+    life = Life(tmp_path)
+    life.ticks(500, 1000, 1500)
+    life.writes(TraceEvent.ISR_SHRINK, 1500, [1])
+    assert list(changes_do_not_follow([life.trace])) == []
+
+
+def test_a_removal_that_is_not_due_is_found(tmp_path: Path) -> None:
+    life = Life(tmp_path)
+    life.ticks(500)
+    life.writes(TraceEvent.ISR_SHRINK, 500, [1])
+    (found,) = changes_do_not_follow([life.trace])
+    assert found == "replay: nothing in its trace explains broker 1's isr_shrink of 2 in t-0 at 500"
+
+
+def test_a_return_without_a_fetch_is_found_in_a_later_life_too(tmp_path: Path) -> None:
+    first, second = Life(tmp_path / "1"), Life(tmp_path / "2", 5000)
+    second.ticks(6500)
+    second.writes(TraceEvent.ISR_SHRINK, 6500, [1])
+    second.writes(TraceEvent.ISR_EXPAND, 6600, [1, 2])
+    (found,) = changes_do_not_follow([first.trace, second.trace])
+    assert "isr_expand of 2" in found
+
+
+def test_a_high_watermark_that_nothing_moved_is_found(tmp_path: Path) -> None:
+    life = Life(tmp_path)
+    life.trace.append_row(100, TP, offset=10, leo=12, hw=10, epoch=5, size_bytes=9, moves_hw=False)
+    life.trace.row(TraceEvent.HW, 200, TP, epoch=5, hw=12)
+    assert any("high watermarks of t-0 at broker 1" in wrong for wrong in changes_do_not_follow([life.trace]))

@@ -1,0 +1,36 @@
+"""Bytes per second between brokers, from two looks at the sizes of logs."""
+
+from __future__ import annotations
+
+from controller.ui.flows import Flows
+from controller.wire.types import BrokerId, TopicPartition
+
+A, B = TopicPartition("a", 0), TopicPartition("b", 0)
+LEADERS = {A: BrokerId(1), B: BrokerId(2)}
+
+
+def seen(*looks: tuple[int, float, dict[TopicPartition, int]]) -> Flows:
+    flows = Flows()
+    for broker, at_s, sizes in looks:
+        flows.look(BrokerId(broker), at_s, sizes, LEADERS.get)
+    return flows
+
+
+def test_growth_is_the_leaders_on_followers_and_clients_on_leaders() -> None:
+    flows = seen((1, 0, {A: 0, B: 0}), (2, 0, {A: 0, B: 50}), (1, 2, {A: 400, B: 20}), (2, 4, {A: 400, B: 90}))
+    assert flows.of(BrokerId(1)) == {"from": {"2": 10}, "to": {"2": 100}, "clients": 200}
+    assert flows.of(BrokerId(2)) == {"from": {"1": 100}, "to": {"1": 10}, "clients": 10}
+
+
+def test_before_a_second_look_and_of_a_broker_that_is_silent_nothing_is_known() -> None:
+    flows = seen((1, 0, {A: 0}))
+    assert flows.of(BrokerId(1)) is None
+    flows.look(BrokerId(1), 1, {A: 1}, LEADERS.get)
+    flows.forget(BrokerId(1))
+    assert flows.of(BrokerId(1)) is None
+
+
+def test_what_shrinks_or_has_no_leader_flows_from_nowhere_and_a_new_replica_from_its_leader() -> None:
+    lone = TopicPartition("lone", 0)
+    flows = seen((2, 0, {B: 100, lone: 0}), (2, 1, {B: 10, lone: 99, A: 7}))
+    assert flows.of(BrokerId(2)) == {"from": {"1": 7}, "to": {}, "clients": 0}

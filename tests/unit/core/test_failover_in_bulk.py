@@ -1,0 +1,107 @@
+"""What a failover does of very many partitions at once is what would be done of them one by one."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from controller.core import notifications
+from controller.core.effects import Send
+from controller.core.request_batch import RequestBatch, requests_of, send_all_replicas
+from controller.core.settings import ControllerSettings
+from controller.core.state import ClusterState
+from controller.core.transitions import IllegalTransition
+from controller.core.transitions import ReplicaState as R
+from controller.wire.types import Broker, BrokerId, Endpoint, LeaderAndIsr, ReplicaAssignment, TopicPartition
+from controller.wire.znodes import TopicAssignment
+from tests.worlds.core import World
+
+BROKERS = tuple(map(BrokerId, range(1, 7)))
+
+
+def drawn(seed: int) -> dict[str, tuple[TopicAssignment, dict[int, LeaderAndIsr]]]:
+    """Topics with their assignments, some of them moving, and the leaderships of some of their partitions."""
+    chance, found = Random(seed), {}
+    for topic in ("z", "a", "m"):
+        assignments, leaderships = {}, {}
+        for partition in chance.sample(range(30), chance.randrange(12)):
+            replicas = tuple(chance.sample(BROKERS, chance.randrange(1, 4)))
+            adding = replicas[:1] if len(replicas) > 1 and chance.random() < 0.3 else ()
+            assignments[partition] = ReplicaAssignment(replicas=replicas, adding_replicas=adding)
+            if chance.random() < 0.8:
+                leader = chance.choice((None, *BROKERS))
+                leaderships[partition] = LeaderAndIsr(leader=leader, isr=replicas, leader_epoch=chance.randrange(9))
+        found[topic] = (TopicAssignment(partitions=assignments), leaderships)
+    return found
+
+
+def believing(seed: int, *, in_bulk: bool) -> ClusterState:
+    state = ClusterState(BrokerId(100), ControllerSettings())
+    state.office_won(4, 1)
+    for b in Random(seed).sample(BROKERS, 4):
+        state.broker_registered(Broker(broker_id=b, endpoints=(Endpoint(host=f"b{b}", port=1),)))
+    for topic, (content, leaderships) in drawn(seed).items():
+        led = {TopicPartition(topic, p): leadership for p, leadership in leaderships.items()}
+        if in_bulk:
+            state.topic_learnt(topic, content)
+            state.lead_all(led)
+            continue
+        state.topic_learnt(topic, TopicAssignment())
+        for p, assignment in content.partitions.items():
+            state.topic_learnt(topic, TopicAssignment(partitions={p: assignment}))
+        for tp, leadership in led.items():
+            state.lead(tp, leadership)
+    return state
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_what_is_believed(seed: int) -> None:
+    many, single = believing(seed, in_bulk=True), believing(seed, in_bulk=False)
+    assert many.leaderships == single.leaderships
+    assert list(many.partitions_of(many.topics)) == sorted(single.all_partitions())
+    for broker_id in BROKERS:
+        assert many.partitions_on(broker_id) == single.partitions_on(broker_id)
+        assert many.partitions_led_by(broker_id) == single.partitions_led_by(broker_id)
+    assert many.gauges() == single.gauges()
+    assert {name: many.gauges()[name] for name in many.recount()} == many.recount()
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_what_all_brokers_are_told(seed: int) -> None:
+    """As one batch of all their replicas."""
+    state, batch = believing(seed, in_bulk=True), RequestBatch()
+    brokers = [b for b in state.brokers_with_replicas if state.is_live(b)]
+    for broker_id in brokers:
+        batch.add_leader_and_isr_of(broker_id, state.partitions_on(broker_id), is_new=False)
+    requests = [r for effect in send_all_replicas(state, brokers) if isinstance(effect, Send) for r in effect.requests]
+    assert requests == list(requests_of(state, batch))
+
+
+def test_replicas_that_do_not_all_stay_online_are_refused() -> None:
+    state, tp, other = ClusterState(BrokerId(100), ControllerSettings()), TopicPartition("t", 0), TopicPartition("t", 1)
+    state.start_replica_states(BROKERS[0], [tp, other], R.ONLINE)
+    assert dict(state.replicas_stay_online(BROKERS[0], [tp, other]).counts()) == {"OnlineReplica -> OnlineReplica": 2}
+    for partitions in ([tp], [tp, other, TopicPartition("t", 2)]):
+        with pytest.raises(IllegalTransition, match="not all replicas on broker 1 are online"):
+            state.replicas_stay_online(BROKERS[0], partitions)
+    state.put_replica_states(BROKERS[0], [other], R.OFFLINE)
+    with pytest.raises(IllegalTransition, match="not all replicas on broker 1 are online"):
+        state.replicas_stay_online(BROKERS[0], [tp, other])
+
+
+@pytest.mark.parametrize("at_once", [1, 2, 3, 100])
+def test_states_are_read_in_parts(monkeypatch: pytest.MonkeyPatch, at_once: int) -> None:
+    monkeypatch.setattr(notifications, "READ_AT_ONCE", at_once)
+    world = World()
+    world.broker_starts(1, 2, 3)
+    world.topic("t", p0=(1, 2), p1=(2, 3), p2=(3, 1), p3=(1, 3), p4=(2, 1))
+    world.start()
+    before = dict(world.state.leaderships)
+    world.make("/brokers/topics/t/partitions/3/state", b"not JSON")
+    world.new_controller()
+    world.start()
+    unread = TopicPartition("t", 3)
+    assert {tp: (s.leader, s.isr) for tp, s in world.state.leaderships.items()} == {
+        tp: (s.leader, s.isr) for tp, s in before.items() if tp != unread
+    }
