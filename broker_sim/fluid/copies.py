@@ -72,6 +72,8 @@ class Stream:
     ingress: float = 0.0
     egress: float = 0.0
     copies: dict[BrokerId, Copy] = field(default_factory=dict)
+    #: where followers were when they left it
+    left: dict[BrokerId, float] = field(default_factory=dict)
 
     def end(self, now_s: float) -> float:
         """The leader's log end offset at that time."""

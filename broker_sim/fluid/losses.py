@@ -6,8 +6,10 @@ Source: Kafka 3.9 `Partition.maybeIncrementLeaderHW`, KIP-101 (followers give up
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from broker_sim.fluid.copies import ARRIVED_BYTES, Stream
-from controller.wire.types import TopicPartition
+from controller.wire.types import BrokerId, TopicPartition
 
 
 class Losses:
@@ -18,11 +20,16 @@ class Losses:
         self._acknowledged: dict[TopicPartition, float] = {}
         self.lost: dict[TopicPartition, float] = {}
 
-    def ended(self, stream: Stream, now_s: float) -> None:
-        """Its leader leads no more; its copies are still there."""
+    def ended(self, stream: Stream, now_s: float, isr: Collection[BrokerId] | None) -> None:
+        """Its leader leads no more; its copies are still there. `isr`: as the leader had it; None: as they are marked.
+
+        A member that has gone to the next leader already holds back what this one commits.
+        """
         places = [stream.end(now_s)]
         if self._acks_all:
-            places += [copy.where(now_s) for copy in stream.copies.values() if copy.in_isr]
+            copies = stream.copies.values()
+            places += [c.where(now_s) for c in copies if (c.in_isr if isr is None else c.follower in isr)]
+            places += [place for follower, place in stream.left.items() if isr is not None and follower in isr]
         self._acknowledged[stream.topic_partition] = min(places)
 
     def began(self, topic_partition: TopicPartition, end: float) -> None:

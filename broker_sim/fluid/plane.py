@@ -1,19 +1,18 @@
 """The data plane of a rehearsal: who copies what at which rate, solved again only when something changes.
 
 The rate of a copy follows from what it passes: the leader's link out, the follower's link in, both disks, and the
-throttles where they count it. Copies of one follower from one leader travel in one fetcher's responses, so such a
-pair is one flow and its copies share it evenly; pairs share links and disks by max-min fairness (`fairness`).
+throttles where they count it. Copies of one follower from one leader travel in one fetcher's responses: such a pair
+is one flow and its copies share it evenly; pairs share links and disks by max-min fairness (`fairness`).
 
 Throttles are Kafka's: bytes of a throttled replica that is in sync are counted and not held back, so they leave less to
 those that are (Kafka 3.9 `ReplicaManager.shouldLeaderThrottle`, `ReplicaFetcherThread.shouldFollowerThrottle`; spec
-broker.md §15), and copies in bursts get a little less than the rest (`fetching`). What clients write and read has its
-place first.
+broker.md §15); copies in bursts get a little less (`fetching`). What clients write and read has its place first.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Final
 
 import numpy as np
@@ -39,6 +38,9 @@ from broker_sim.fluid.losses import Losses
 from broker_sim.fluid.retention import Retention
 from broker_sim.fluid.settings import STALE_S, TOGETHER_S
 from controller.wire.types import BrokerId, TopicPartition
+
+#: Bytes per second that sums of floats may be off.
+_ROUNDING: Final = 1.0
 
 
 class DataPlane:
@@ -93,12 +95,12 @@ class DataPlane:
         self._changed()
         return stream
 
-    def unlead(self, topic_partition: TopicPartition) -> None:
-        """Nobody leads it: it does not grow, and nothing is copied. Its followers wait where they are."""
+    def unlead(self, topic_partition: TopicPartition, *, isr: Collection[BrokerId] | None = None) -> None:
+        """Nobody leads it (its ISR was `isr`): nothing grows or is copied. Its followers wait where they are."""
         stream = self._streams.get(topic_partition)
         if stream is None:
             return
-        self.losses.ended(stream, self.now_s)
+        self.losses.ended(stream, self.now_s, isr)
         for copy in list(stream.copies.values()):
             self._detach(copy)
         del self._streams[topic_partition]
@@ -135,6 +137,7 @@ class DataPlane:
         copy.stream, copy.position, copy.at_s, copy.rate = stream, min(copy.position, end), self.now_s, 0.0
         copy.is_caught_up = copy.is_fetching and copy.position >= end - ARRIVED_BYTES
         stream.copies[copy.follower] = copy
+        stream.left.pop(copy.follower, None)
         self._add(copy)
         self._changed()
         self._on_change(copy)
@@ -146,6 +149,7 @@ class DataPlane:
             self._remove(copy)
             copy.is_caught_up = False
             del stream.copies[copy.follower]
+            stream.left[copy.follower] = copy.position
             copy.stream = None
             self._on_change(copy)
             self._changed()
@@ -318,8 +322,7 @@ class DataPlane:
         """What clients and followers that have caught up take, by limit."""
         use = np.zeros((len(self._index), KINDS))
         use[:, OUT] = self._clients[1] + self._steady.sum(axis=1)
-        use[:, IN] = self._clients[0] + self._steady.sum(axis=0)
-        use[:, DISK] = self._clients[0] + self._steady.sum(axis=0)
+        use[:, IN] = use[:, DISK] = self._clients[0] + self._steady.sum(axis=0)
         use[:, LEADER_THROTTLE], use[:, FOLLOWER_THROTTLE] = self._steady_throttled
         return use.reshape(-1)
 
@@ -395,6 +398,3 @@ class DataPlane:
             self.note_disk(copy.follower, copy.stream.end(self.now_s) - copy.where(self.now_s))
             self._place(copy, is_caught_up=True)
         self._changed()
-
-
-_ROUNDING: Final = 1.0  # bytes per second that sums of floats may be off

@@ -180,12 +180,12 @@ class FluidReplicas:
             self._plane.unfollow(replica.copy)
             replica.copy = None
         if replica.led is not None:
-            replica.hw, replica.led = replica.led.high_watermark, None
+            replica.hw, isr, replica.led = replica.led.high_watermark, replica.led.isr, None
             self.leading.forget(replica.topic_partition)
             stream = self._plane.stream(replica.topic_partition)
             if stream is not None and stream.leader == self.broker_id:
                 self._clients.open(replica.topic_partition, has_leader=False, is_open=False)
-                self._plane.unlead(replica.topic_partition)
+                self._plane.unlead(replica.topic_partition, isr=isr)
 
     def stop_replica(self, entries: Sequence[StopReplicaEntry]) -> dict[TopicPartition, ErrorCode]:
         """As `replicas.roles`; what is deleted is gone from the disk at once."""

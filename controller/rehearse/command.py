@@ -11,13 +11,13 @@ from typing import Final
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
-from rich.table import Table
 
 from controller.rehearse import compare, files, sweep
+from controller.rehearse.answer import answer, partitions
 from controller.rehearse.clock import clock
 from controller.rehearse.fail_on import CONDITIONS, FailOnError, failures, parse_conditions
 from controller.rehearse.outcome import Outcome
-from controller.rehearse.page import answer
+from controller.rehearse.printing import bare_table, wide_console
 from controller.rehearse.run import rehearse
 from controller.rehearse.scenario import Scenario, ScenarioError
 from controller.rehearse.scenario_file import load
@@ -59,7 +59,7 @@ def main(argv: Sequence[str]) -> int:
         return INTERRUPTED
     broken = failures(conditions, outcome.summary())
     if options.json:
-        print(json.dumps({**outcome.summary(), "failures": broken}))
+        print(json.dumps({**outcome.summary(), "answer": answer(outcome.summary()), "failures": broken}))
     else:
         _show(outcome, out, broken)
     return _FAILED if broken else _HELD
@@ -108,19 +108,11 @@ def _with_progress(scenario: Scenario, trace_dir: Path | None) -> Outcome:
 
 
 def _show(outcome: Outcome, out: Path | None, broken: Sequence[str]) -> None:
-    console = Console(highlight=False, soft_wrap=True)
+    console, summary = wide_console(), outcome.summary()
     for warning in outcome.warnings:
         console.print(f"warning: {warning}", style="bold red", markup=False)
-    console.print(answer(outcome), markup=False)
-    table = Table(box=None, pad_edge=False)
-    for head, justify in (
-        ("", "left"),
-        ("partitions", "right"),
-        ("most at once", "right"),
-        ("at", "right"),
-        ("longest", "right"),
-    ):
-        table.add_column(head, justify=justify)  # type: ignore[arg-type]
+    console.print(answer(summary), markup=False)
+    table = bare_table(("", "partitions", "most at once", "at", "longest"))
     for name, totals in outcome.troubles.items():
         none = not totals.partitions
         table.add_row(
@@ -137,9 +129,10 @@ def _show(outcome: Outcome, out: Path | None, broken: Sequence[str]) -> None:
         markup=False,
     )
     console.print(
-        f"records refused {outcome.refused_bytes / 1e6:.1f} MB ({outcome.refused_partitions} partitions), "
-        f"lost {outcome.lost_bytes / 1e6:.1f} MB ({outcome.lost_partitions}), "
-        f"at risk on one replica alone {outcome.at_risk_bytes / 1e6:.1f} MB at most ({outcome.at_risk_partitions})",
+        f"records refused {outcome.refused_bytes / 1e6:.1f} MB (of {partitions(outcome.refused_partitions)}), "
+        f"lost {outcome.lost_bytes / 1e6:.1f} MB (of {partitions(outcome.lost_partitions)}), "
+        f"at risk on one replica alone {outcome.at_risk_bytes / 1e6:.1f} MB at most "
+        f"(of {partitions(outcome.at_risk_partitions)})",
         markup=False,
     )
     if out is not None:

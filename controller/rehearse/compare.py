@@ -9,11 +9,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-
 from controller.rehearse import files
 from controller.rehearse.clock import clock
+from controller.rehearse.printing import bare_table, wide_console
 
 _REFUSED = 2
 
@@ -38,11 +36,11 @@ def main(argv: Sequence[str]) -> int:
     if options.json:
         print(json.dumps({name: [left, right] for name, left, right in rows}))
         return 0
-    table = Table("", str(options.a), str(options.b), box=None, pad_edge=False)
+    table = bare_table(("", str(options.a), str(options.b)), left=3)
     for name, left, right in rows:
         style = None if left == right else "bold"
         table.add_row(name, left, right, style=style)
-    Console(highlight=False, soft_wrap=True).print(table)
+    wide_console().print(table)
     return 0
 
 
@@ -64,7 +62,7 @@ def figures(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
         text = f"{totals['partitions']:,}, at most {totals['at_most']:,} at once" if totals["partitions"] else "0"
         rows.append((name.replace("_", " "), text))
     rows += [
-        ("fullest link", f"{summary['peak_link']:.0%} at broker {summary['peak_link_broker']}"),
+        ("fullest link", _link(summary)),
         ("copied", f"{summary['moved_bytes'] / 1e9:,.2f} GB"),
         ("refused", f"{summary['refused_bytes'] / 1e6:,.1f} MB"),
         ("lost", f"{summary['lost_bytes'] / 1e6:,.1f} MB"),
@@ -73,6 +71,11 @@ def figures(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("warnings", str(len(summary["warnings"]))),
     ]
     return rows
+
+
+def _link(summary: Mapping[str, Any]) -> str:
+    broker = summary["peak_link_broker"]
+    return "–" if broker is None else f"{summary['peak_link']:.0%} at broker {broker}"
 
 
 def _time(at_ms: int | None) -> str:

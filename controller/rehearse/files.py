@@ -9,18 +9,20 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
+from controller.rehearse.answer import answer
 from controller.rehearse.outcome import Outcome
 from controller.rehearse.page import render
 
 OUTCOME_FILE: Final = "outcome.json"
 PAGE_FILE: Final = "rehearsal.html"
 #: Of the form of `outcome.json`.
-OUTCOME_VERSION: Final = 2
+OUTCOME_VERSION: Final = 3
 
 
 class OutError(ValueError):
@@ -36,17 +38,23 @@ def check_out(out: Path, *, overwrite: bool) -> None:
             raise OutError(f"{out} holds an earlier rehearsal; replace it with --overwrite, or choose another --out")
 
 
-def write(outcome: Outcome, out: Path) -> None:
-    """Writes everything beside `out`, then puts it in its place: a folder is whole or it is not there."""
+def write(outcome: Outcome, out: Path, *, more: Mapping[str, str] = MappingProxyType({})) -> None:
+    """Writes everything beside `out`, then puts it in its place: a folder is whole or it is not there.
+
+    `more`: further files, by name.
+    """
     stage = out.with_name(f".{out.name}.{os.getpid()}")
     shutil.rmtree(stage, ignore_errors=True)
     stage.mkdir(parents=True)
     try:
-        document = {"version": OUTCOME_VERSION, **outcome.summary()}
+        summary = outcome.summary()
+        document = {"version": OUTCOME_VERSION, "answer": answer(summary), **summary}
         (stage / OUTCOME_FILE).write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
         (stage / PAGE_FILE).write_text(render(outcome), encoding="utf-8")
         for name, rows in tables(outcome).items():
             _write_table(stage / f"{name}.parquet", rows)
+        for name, text in more.items():
+            (stage / name).write_text(text, encoding="utf-8")
         if out.exists():
             shutil.rmtree(out)
         stage.rename(out)

@@ -131,6 +131,10 @@ class Ledger:
         found = self._partitions.get(topic_partition) or _Partition()
         return found.state, found.assignment
 
+    def min_isr_of(self, topic_partition: TopicPartition, assignment: ReplicaAssignment) -> int:
+        """How many in sync producers wait for; never more than it has replicas when it does not move."""
+        return min(self._min_isr.get(topic_partition.topic, self._default_min_isr), max(_full(assignment), 1))
+
     def troubled(self, trouble: Trouble) -> list[TopicPartition]:
         """Those that are in this trouble now, sorted."""
         return sorted(tp for tp, partition in self._partitions.items() if trouble in partition.open)
@@ -163,8 +167,7 @@ class Ledger:
         found = {Trouble.MOVING} if assignment.is_being_reassigned else set()
         if state is None:
             return found
-        full = len(assignment.replicas) - len(assignment.adding_replicas)
-        min_isr = min(self._min_isr.get(topic_partition.topic, self._default_min_isr), max(full, 1))
+        full, min_isr = _full(assignment), self.min_isr_of(topic_partition, assignment)
         if state.leader is None:
             found.add(Trouble.OFFLINE)
         if len(state.isr) < min_isr:
@@ -172,6 +175,10 @@ class Ledger:
         if len(state.isr) < full:
             found.add(Trouble.UNDER_REPLICATED)
         return found
+
+
+def _full(assignment: ReplicaAssignment) -> int:
+    return len(assignment.replicas) - len(assignment.adding_replicas)
 
 
 _TROUBLES: Final = tuple(Trouble)

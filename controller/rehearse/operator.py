@@ -49,6 +49,7 @@ class Operator:
         self._tasks: dict[asyncio.Task[None], events.AnyEvent] = {}
         self._paused: dict[BrokerId, list[PauseReplication]] = {}
         self._is_cancelled = False
+        self._waiting = 0
         self.batches_left = 0
 
     async def perform(self) -> None:
@@ -70,6 +71,19 @@ class Operator:
     def busy(self) -> Sequence[events.AnyEvent]:
         """Events that are not over. A curve never is and does not count."""
         return [event for event in self._tasks.values() if not isinstance(event, events.Curve)]
+
+    @property
+    def waits_for_ever(self) -> bool:
+        """Whether nothing of what is not over has a time of its own: each waits until something else has happened."""
+        return self._waiting >= len(self.busy)
+
+    async def _until(self, condition: Callable[[], bool]) -> None:
+        """Waits for the condition, as long as it takes."""
+        self._waiting += 1
+        try:
+            await self._stage.holds(condition)
+        finally:
+            self._waiting -= 1
 
     def _say(self, what: str, event: events.AnyEvent | None = None, *, takes_brokers: bool = False) -> None:
         about = 0 if event is None else event.line
@@ -221,7 +235,7 @@ class Operator:
         self._stage.racks[broker] = event.rack
         self._stage.set_machine(broker, link=None, disk=None)
         self._bring_back([broker], event)
-        await self._stage.holds(lambda: broker in self._stage.registered())
+        await self._until(lambda: broker in self._stage.registered())
         if event.spread:
             await self._reassign(event, self._spread(), event.throttle, event.batch)
 
@@ -257,7 +271,7 @@ class Operator:
             now, waiting = waiting[:size], waiting[size:]
             self.batches_left = -(-len(waiting) // size)
             await self._alter({tp: moving[tp] for tp in now}, event)
-            await self._stage.holds(partial(self._arrived, list(now)))
+            await self._until(partial(self._arrived, list(now)))
         if throttle is not None:
             await self._lift_throttles(moves)
         self._say("reassignment cancelled" if self._is_cancelled else "reassignment complete", event)

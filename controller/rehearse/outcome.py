@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
+from broker_sim.fluid.limits import UNLIMITED
+from controller.rehearse.exposure import Exposed
 from controller.rehearse.ledger import Trouble, Window, length_ms
 from controller.rehearse.operator import Happening, Operator
 from controller.rehearse.recorder import Recorder, Sample
@@ -77,6 +79,9 @@ class Outcome:
     peak_link: float
     peak_link_broker: int | None
     peak_link_ms: int
+    busiest_ms: int
+    knows_links: bool
+    exposed: tuple[Exposed, ...]
     warnings: tuple[str, ...]
     story: tuple[Happening, ...]
     moves: tuple[Move, ...] = ()
@@ -123,6 +128,9 @@ def outcome_of(stage: Stage, operator: Operator, recorder: Recorder, *, is_over:
         peak_link=share,
         peak_link_broker=broker,
         peak_link_ms=at_ms,
+        busiest_ms=_busiest(windows, end_ms),
+        knows_links=any(limits.link < UNLIMITED for limits in stage.machine_limits.values()),
+        exposed=stage.exposure.worst(end_ms),
         warnings=tuple(warnings_of(stage, operator, recorder, windows, end_ms)),
         story=tuple(operator.story),
         moves=moves,
@@ -144,14 +152,31 @@ def _totals(trouble: Trouble, windows: Sequence[Window], end_ms: int) -> Totals:
     )
 
 
+def _busiest(windows: Sequence[Window], end_ms: int) -> int:
+    """The middle of the stretch in which most partitions move or are under-replicated."""
+    under_way = (Trouble.MOVING, Trouble.UNDER_REPLICATED)
+    _, from_ms, to_ms = _stretch_of_most([w for w in windows if w.trouble in under_way], end_ms)
+    return (from_ms + to_ms) // 2
+
+
 def _most_at_once(windows: Sequence[Window], end_ms: int) -> tuple[int, int]:
-    """How many windows were open together at most, and since when; one that ends as another begins does not overlap."""
+    """How many windows were open together at most, and since when."""
+    return _stretch_of_most(windows, end_ms)[:2]
+
+
+def _stretch_of_most(windows: Sequence[Window], end_ms: int) -> tuple[int, int, int]:
+    """How many windows were open together at most, and the first stretch in which they were.
+
+    One that ends as another begins does not overlap.
+    """
     steps = sorted(
         [(w.from_ms, 1) for w in windows] + [(end_ms if w.to_ms is None else w.to_ms, -1) for w in windows],
     )
-    count = most = at_ms = 0
+    count = most = from_ms = to_ms = 0
     for step_ms, change in steps:
+        if change < 0 and count == most and to_ms <= from_ms:
+            to_ms = step_ms
         count += change
         if count > most:
-            most, at_ms = count, step_ms
-    return most, at_ms
+            most, from_ms, to_ms = count, step_ms, step_ms
+    return most, from_ms, to_ms

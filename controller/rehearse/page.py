@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from html import escape
 from typing import Final
 
+from controller.rehearse.answer import answer
 from controller.rehearse.clock import clock
 from controller.rehearse.ledger import Trouble
 from controller.rehearse.outcome import Outcome
@@ -45,7 +46,7 @@ def render(outcome: Outcome) -> str:
     """The whole page."""
     parts = [
         f"<h1>{escape(outcome.name)}</h1>",
-        f'<p class="answer">{escape(answer(outcome))}</p>',
+        f'<p class="answer">{escape(answer(outcome.summary()))}</p>',
         _warnings(outcome),
         _troubles(outcome),
         _plots(outcome),
@@ -62,29 +63,6 @@ def render(outcome: Outcome) -> str:
         + "\n".join(parts)
         + "</main></body></html>\n"
     )
-
-
-def answer(outcome: Outcome) -> str:
-    """The rehearsal in a sentence or two: when moves end, how full the fullest link is, what was lost."""
-    sentences = []
-    if outcome.moves:
-        if outcome.moves_end_ms is None:
-            sentences.append("The moves do not end within the rehearsal.")
-        else:
-            sentences.append(f"The moves end at {clock(outcome.moves_end_ms)}.")
-    if outcome.peak_link_broker is not None:
-        sentences.append(
-            f"The fullest link is that of broker {outcome.peak_link_broker}: {outcome.peak_link:.0%} "
-            f"at {clock(outcome.peak_link_ms)}."
-        )
-    offline = outcome.troubles["offline"]
-    sentences.append(
-        f"At the worst moment, {clock(offline.at_most_ms)}, {offline.at_most:,} "
-        f"partition{' is' if offline.at_most == 1 else 's are'} offline at once."
-        if offline.partitions
-        else "No partition goes offline."
-    )
-    return " ".join(sentences)
 
 
 def _warnings(outcome: Outcome) -> str:

@@ -85,7 +85,7 @@ async def _until_the_end(
         if stage.ledger.version != before or stage.plane.arrives() or not performing.done():
             quiet_since_ms, before = now_ms, stage.ledger.version
         is_quiet = now_ms - quiet_since_ms >= QUIET_S * 1000
-        if is_quiet and (not operator.busy or stuck(stage)):
+        if is_quiet and (operator.waits_for_ever or stuck(stage)):
             return not stuck(stage) and not stage.ledger.counts[Trouble.MOVING]
 
 

@@ -26,6 +26,7 @@ from broker_sim.registration import RegistrationRefused
 from controller.node import config as controller_config
 from controller.node.process import Controller, Identity
 from controller.node.process import World as ControllerWorld
+from controller.rehearse.exposure import Exposure
 from controller.rehearse.ledger import Ledger
 from controller.rehearse.risk import Risk
 from controller.rehearse.scenario import AddBroker, Scenario
@@ -67,9 +68,10 @@ class Stage:
         self._log = log or structlog.get_logger()
         self._trace_dir = trace_dir
         shape = scenario.cluster
-        added = [BrokerId(event.id) for event in scenario.events if isinstance(event, AddBroker)]
-        ids = [*(BrokerId(broker.id) for broker in shape.brokers), *added]
         self.racks: dict[BrokerId, str | None] = {BrokerId(b.id): b.rack for b in shape.brokers}
+        added = {BrokerId(event.id): event.rack for event in scenario.events if isinstance(event, AddBroker)}
+        self.exposure = Exposure({**self.racks, **added})
+        ids = [*self.racks, *added]
         self.properties = self._properties()
         fetching = Fetching.of(self.properties, batch_bytes=scenario.batch_bytes)
         self.plane = DataPlane(ids, on_change=self._copy_changed, fetching=fetching, acks_all=scenario.acks == "all")
@@ -157,8 +159,7 @@ class Stage:
             self._put(f"{path}/partitions/{number}", None)
             self._put(TopicPartitionStateZNode.path(topic_partition), TopicPartitionStateZNode.encode(state))
             self.ledger.assigned(topic_partition, assignments[number], 0)
-            self.ledger.decided(topic_partition, state, 0)
-            self.risk.decided(topic_partition, state, assignments[number])
+            self._decided(topic_partition, state, 0)
 
     def _put(self, path: str, data: bytes | None) -> None:
         """Before anything watches. One that exists is there already."""
@@ -180,6 +181,7 @@ class Stage:
         self.clients.begin()
         self.ledger.begin()
         self.risk.begin()
+        self.exposure.begin()
         self.plane.peak_link = PeakLink()
         self.began_s = self.plane.now_s
         self._check_retention()
@@ -346,11 +348,17 @@ class Stage:
         znode = self.world.zookeeper.tree.get(TopicPartitionStateZNode.path(topic_partition))
         if znode is None:
             self.ledger.deleted(topic_partition, self.now_ms())
+            self.exposure.decided(topic_partition, None, 0, self.now_ms())
             return
         state = TopicPartitionStateZNode.decode(znode.payload, znode.version)
         if state is not None:
-            self.ledger.decided(topic_partition, state, self.now_ms())
-            self.risk.decided(topic_partition, state, self.ledger.partition(topic_partition)[1])
+            self._decided(topic_partition, state, self.now_ms())
+
+    def _decided(self, topic_partition: TopicPartition, state: LeaderAndIsr, at_ms: int) -> None:
+        self.ledger.decided(topic_partition, state, at_ms)
+        assignment = self.ledger.partition(topic_partition)[1]
+        self.risk.decided(topic_partition, state, assignment)
+        self.exposure.decided(topic_partition, state, self.ledger.min_isr_of(topic_partition, assignment), at_ms)
 
     def _copy_changed(self, copy: Copy) -> None:
         leader = self.brokers.get(copy.leader)

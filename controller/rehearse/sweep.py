@@ -1,7 +1,7 @@
-"""`kwob rehearse sweep`: many rehearsals of one scenario, one row each; as one Spark job, or in processes.
+"""`kwob rehearse sweep`: many rehearsals of one scenario, one row each; as Spark jobs, or in processes.
 
-What varies is a list of `variants`: every single broker or rack that is lost at a moment, each of some throttles, each
-of some seeds. A variant is a value; where it runs does not matter.
+What varies is a list of `variants`: every single broker or rack that is lost, each at the moments at which that hurts,
+under each of some throttles, with each of some seeds. A variant is a value; where it runs does not matter.
 """
 
 from __future__ import annotations
@@ -10,31 +10,43 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
 from rich.console import Console
-from rich.progress import Progress
-from rich.table import Table
+from rich.progress import Progress, TaskID
 
 from broker_sim.replay.errors import ReplayRefused
 from controller.rehearse import files
-from controller.rehearse.compare import figures
 from controller.rehearse.run import rehearse
-from controller.rehearse.scenario import ScenarioError
+from controller.rehearse.scenario import Scenario, ScenarioError
 from controller.rehearse.scenario_file import load
-from controller.rehearse.variants import Variant, play, play_in, severity, variants, without_cluster
+from controller.rehearse.sweep_table import show
+from controller.rehearse.variants import (
+    MOMENTS,
+    Sweep,
+    Variant,
+    parse_moments,
+    play,
+    play_in,
+    severity,
+    with_losses,
+    without_cluster,
+)
 from controller.wire.cluster_file import ClusterFileError, ClusterShape
 from controller.wire.fault_scenario import parse_time_ms
 from controller.world.exit_codes import INTERRUPTED
 
 _REFUSED: Final = 2
+_AT: Final = "worst,busiest"
 SWEEP_FILE: Final = "sweep.json"
+_Row = dict[str, Any]
 
 
-def run_in_processes(listed: Sequence[Variant], workers: int) -> Iterator[dict[str, Any]]:
+def run_in_processes(listed: Sequence[Variant], workers: int) -> Iterator[_Row]:
     """Rows in the order of the variants, as they come. All have the same cluster, which goes to each process once."""
     if workers == 1:
         yield from map(play, listed)
@@ -51,7 +63,7 @@ def _take_cluster(cluster: ClusterShape) -> None:
     _cluster[:] = [cluster]
 
 
-def _play_here(variant: Variant) -> dict[str, Any]:
+def _play_here(variant: Variant) -> _Row:
     return play_in(_cluster[0], variant)
 
 
@@ -61,77 +73,127 @@ def main(argv: Sequence[str]) -> int:
     try:
         files.check_out(options.out, overwrite=options.overwrite)
         scenario = load(options.scenario, cluster=options.cluster)
-        for_ms = None if options.for_ is None else parse_time_ms(options.for_)
-        listed = list(variants(scenario, options.each, at_ms=parse_time_ms(options.at), for_ms=for_ms))
-        rows = _run(listed, options)
-        worst = max(rows, key=severity)
+        rows, listed = _sweep(scenario, options)
+        lost = [row for row in rows if "loss" in row["varied"]]
+        worst = max(lost or rows, key=severity)
         outcome = rehearse(next(v for v in listed if v.name == worst["variant"]).scenario)
-        files.write(outcome, options.out)
-        (options.out / SWEEP_FILE).write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
-    except (ScenarioError, ClusterFileError, files.OutError, ReplayRefused, ValueError, OSError) as error:
+        more = {SWEEP_FILE: json.dumps(rows, indent=1) + "\n"}
+        files.write(outcome, options.out, more=more)
+    except (ScenarioError, ClusterFileError, files.OutError, ReplayRefused, OSError) as error:
         print(f"kwob rehearse sweep: {error}", file=sys.stderr)
         return _REFUSED
     except KeyboardInterrupt:
         print("kwob rehearse sweep: ended by Ctrl-C; nothing was written", file=sys.stderr)
         return INTERRUPTED
-    _show(rows, options.out)
+    if options.json:
+        print(json.dumps(rows))
+    else:
+        show(rows, worst, options.out)
     return 0
 
 
-def _run(listed: Sequence[Variant], options: argparse.Namespace) -> list[dict[str, Any]]:
-    console = Console(stderr=True)
-    rows: list[dict[str, Any]] = []
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task("rehearsals", total=len(listed))
-        if options.master:
-            from controller.rehearse.sweep_job import run_variants  # only here: Spark takes a while to import
+def _sweep(scenario: Scenario, options: argparse.Namespace) -> tuple[list[_Row], list[Variant]]:
+    """All rows, those without a loss last, and their variants. Raises ScenarioError."""
+    sweep = Sweep.parse(scenario, options.each)
+    if sweep.losses is None and (options.at or options.for_):
+        raise ScenarioError(f"{'--at' if options.at else '--for'}: nothing is lost; there are --each broker and rack")
+    moments = parse_moments(options.at or _AT, scenario)
+    for_ms = _length(options.for_)
+    bases = sweep.bases(scenario)
+    with _runner(scenario, options) as run:
+        rows = run(bases)
+        if sweep.losses is None:
+            return rows, bases
+        listed = [
+            variant
+            for base, row in zip(bases, rows, strict=True)
+            for variant in with_losses(base, sweep.losses, row, moments, for_ms)
+        ]
+        return [*run(listed), *rows], [*listed, *bases]
 
-            for found in run_variants(listed, listed[0].scenario.cluster, options.master):
+
+def _length(text: str | None) -> int | None:
+    try:
+        return None if text is None else parse_time_ms(text)
+    except ValueError as error:
+        raise ScenarioError(f"--for: {error}") from error
+
+
+@contextmanager
+def _runner(scenario: Scenario, options: argparse.Namespace) -> Iterator[Callable[[Sequence[Variant]], list[_Row]]]:
+    """Plays variants where the options say, and shows how far it is."""
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
+        if not options.master:
+            yield lambda listed: _in_processes(listed, options.workers, bar)
+            return
+        from controller.rehearse.sweep_job import Job, spark_job  # only here: Spark takes a while to import
+
+        def on_spark(job: Job, listed: Sequence[Variant]) -> list[_Row]:
+            task, rows = bar.add_task("rehearsals", total=len(listed)), []
+            for found in job(listed):
                 if isinstance(found, int):
                     bar.update(task, completed=found)
                 else:
                     rows = found
+            bar.remove_task(task)
             return rows
-        for row in run_in_processes(listed, min(options.workers, len(listed))):
-            rows.append(row)
-            bar.update(task, advance=1, description=row["variant"])
+
+        with spark_job(scenario.cluster, options.master) as job:
+            yield lambda listed: on_spark(job, listed)
+
+
+def _in_processes(listed: Sequence[Variant], workers: int, bar: Progress) -> list[_Row]:
+    task: TaskID = bar.add_task("rehearsals", total=len(listed))
+    rows = []
+    for row in run_in_processes(listed, min(workers, len(listed))):
+        rows.append(row)
+        bar.update(task, advance=1, description=row["variant"])
+    bar.remove_task(task)
     return rows
 
 
-def _show(rows: Sequence[dict[str, Any]], out: Path) -> None:
-    console = Console(highlight=False, soft_wrap=True)
-    table = Table(box=None, pad_edge=False)
-    for name in ("variant", *(name for name, _ in figures(rows[0]))):
-        table.add_column(name)
-    for row in sorted(rows, key=severity, reverse=True):
-        table.add_row(row["variant"], *(text for _, text in figures(row)))
-    console.print(table)
-    worst = max(rows, key=severity)
-    console.print(f"worst     {worst['variant']}: {out / files.PAGE_FILE}", markup=False)
+def at_least_one(text: str) -> int:
+    """A number of processes. Raises ArgumentTypeError."""
+    if not (text.isascii() and text.isdigit() and int(text) > 0):
+        raise argparse.ArgumentTypeError(f"{text!r}: expected a number of processes, 1 or more")
+    return int(text)
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="kwob rehearse sweep",
-        description="Rehearses a scenario many times: with each broker or rack lost, each throttle, each seed. One row "
-        "each, the worst first; the worst one is kept whole.",
-        epilog="examples:\n  kwob rehearse sweep plan.yaml --each rack --at 30m --out sweep\n"
-        "  kwob rehearse sweep plan.yaml --each throttle=10M,20M,50M --out sweep\n"
+        description="Rehearses a scenario many times: with each broker or rack lost at the moments at which that "
+        "hurts, under each throttle, with each seed. One row each, the worst first; the worst one is kept whole.",
+        epilog="examples:\n  kwob rehearse sweep plan.yaml --each rack --out sweep\n"
+        "  kwob rehearse sweep plan.yaml --each broker --at worst,10m,30m --for 10m --out sweep\n"
+        "  kwob rehearse sweep plan.yaml --each rack --each throttle=10M,20M,50M --out sweep\n"
         "  kwob rehearse sweep plan.yaml --each seed=1..500 --master spark://host:7077 --out sweep\n\n"
         "exit codes: 0 rehearsed; 2 the scenario cannot be rehearsed; 130 Ctrl-C",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("scenario", type=Path, metavar="SCENARIO")
     parser.add_argument("--cluster", type=Path, metavar="FILE", help="the cluster, in place of the scenario's own")
-    parser.add_argument("--each", required=True, metavar="WHAT", help="broker, rack, throttle=10M,20M or seed=1..50")
     parser.add_argument(
-        "--at", default="1m", metavar="TIME", help="when a broker or rack is lost (default: %(default)s)"
+        "--each",
+        required=True,
+        action="append",
+        metavar="WHAT",
+        help="broker, rack, throttle=10M,20M or seed=1..50; several: each with each",
+    )
+    parser.add_argument(
+        "--at",
+        metavar="LIST",
+        help="when a broker or rack is lost: times, and moments that a rehearsal without the loss finds: "
+        f"{MOMENTS[0]} (it takes most offline, then under min ISR), {MOMENTS[1]} (most moves or lags), "
+        f"{MOMENTS[2]} (the fullest link) (default: {_AT})",
     )
     parser.add_argument("--for", dest="for_", metavar="TIME", help="when it comes back, after that (default: never)")
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="the worst rehearsal, and sweep.json")
     parser.add_argument("--overwrite", action="store_true", help="replace the folder of an earlier rehearsal")
     parser.add_argument(
-        "--workers", type=int, default=os.cpu_count() or 1, metavar="N", help="processes (default: cores)"
+        "--workers", type=at_least_one, default=os.cpu_count() or 1, metavar="N", help="processes (default: cores)"
     )
-    parser.add_argument("--master", metavar="URL", help="run as one Spark job there, for example local[*]")
+    parser.add_argument("--master", metavar="URL", help="run as Spark jobs there, for example local[*]")
+    parser.add_argument("--json", action="store_true", help="all rows as JSON on standard output")
     return parser

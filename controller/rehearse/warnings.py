@@ -10,7 +10,7 @@ from controller.rehearse.ledger import Trouble, Window
 from controller.rehearse.operator import Happening, Operator
 from controller.rehearse.recorder import Recorder, stuck
 from controller.rehearse.stage import Stage
-from controller.wire.types import TopicPartition
+from controller.wire.types import BrokerId, TopicPartition
 
 #: Partitions that one warning names.
 _NAMED: Final = 3
@@ -78,6 +78,7 @@ def _at_risk(stage: Stage) -> Iterator[str]:
 
 
 def _never_ends(stage: Stage) -> Iterator[str]:
+    yield from _waits_for_the_dead(stage)
     copies = stuck(stage)
     if not copies:
         return
@@ -87,6 +88,20 @@ def _never_ends(stage: Stage) -> Iterator[str]:
     throttled = limits[0].follower_throttle is not None or limits[1].leader_throttle is not None
     why = "the throttle leaves less than producers write" if throttled else "links or disks are full"
     yield f"never ends: {len(copies)} copies, {topic_partition} to broker {follower} among them: {why}"
+
+
+def _waits_for_the_dead(stage: Stage) -> Iterator[str]:
+    """Moves to brokers that are down, where the rehearsal ended because nothing moved any more."""
+    if stage.scenario.end_ms is not None:
+        return
+    waiting: dict[BrokerId, set[TopicPartition]] = {}
+    for topic_partition in stage.ledger.troubled(Trouble.MOVING):
+        for broker in stage.ledger.partition(topic_partition)[1].adding_replicas:
+            if broker not in stage.brokers:
+                waiting.setdefault(broker, set()).add(topic_partition)
+    for broker, moving in sorted(waiting.items()):
+        verb = "moves" if len(moving) == 1 else "move"
+        yield f"never ends: broker {broker} is down, and {_partitions(moving)} {verb} to it: {_some(moving)}"
 
 
 def _flaps(windows: Sequence[Window]) -> set[TopicPartition]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -18,7 +19,7 @@ from confluent_kafka import Producer
 from controller.local.place import free_ports
 from tests.local.conftest import Up
 
-from .cluster import JVM, REAL_KAFKA, Node, free_port, until
+from .cluster import JVM, REAL_KAFKA, REPOSITORY, Node, free_port, until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
 
@@ -167,6 +168,30 @@ def test_the_plan_of_a_move_names_kraft_steps(kraft: Kraft, tmp_path: Path) -> N
     assert status == 0
     assert "metadata log" in out or "nothing" in out
     assert "/brokers/topics" not in out and "LeaderAndIsr" not in out
+
+
+def test_what_readme_types_says_what_a_plan_will_do(kraft: Kraft, tmp_path: Path) -> None:
+    """Its three commands, as they are there, but for the port and the time that rates are watched."""
+    readme = (REPOSITORY / "README.md").read_text()
+    lines = re.findall(r"^    kwob ((?:snapshot|rehearse) .*)$", readme, re.MULTILINE)
+    assert [line.split()[0] for line in lines] == ["snapshot", "rehearse", "rehearse"]
+    (move,) = re.findall(r"`(\{cluster: .*\})`", readme)
+    (tmp_path / "move.yaml").write_text(move)
+    assert kraft.ours("topics", "--create", "--topic", "moved", "--replica-assignment", "1:2,2:1")[0] == 0
+    for partition in (0, 1):
+        kraft.produce("moved", partition, 20_000)
+    targets = [{"topic": "moved", "partition": n, "replicas": [3, 1]} for n in (0, 1)]
+    (tmp_path / "plan.json").write_text(json.dumps({"version": 1, "partitions": targets}))
+    for line in lines:
+        words = line.replace("localhost:9092", kraft.bootstrap).replace("60s", "2s").split()
+        command = [sys.executable, "-m", "controller.cli", *words]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)
+        assert (done.returncode, done.stderr.count("Traceback")) == (0, 0), done.stderr
+        print(done.stdout)
+    last = done.stdout
+    assert re.search(r"The move ends at \S+( s)? and peaks at \d+% of broker [123]'s link, at ", last)
+    assert re.search(r"A loss of rack [abc] at its worst moment, .*, takes 0 partitions offline and 0 under", last)
+    assert re.search("^rack [abc] ", last, re.MULTILINE) and (tmp_path / "sweep" / "rehearsal.html").exists()
 
 
 def test_why_tells_of_fencing_and_of_the_controllers_lag(kraft: Kraft) -> None:

@@ -10,7 +10,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from broker_sim.replay.many import play_on
-from controller.rehearse.variants import play, play_in, variants, without_cluster
+from controller.rehearse.variants import Sweep, play, play_in, with_losses, without_cluster
 from tests.worlds.rehearsals import GB, brokers, scenario, topic
 
 pytestmark = pytest.mark.spark
@@ -20,7 +20,9 @@ pytestmark = pytest.mark.spark
 def test_a_sweep_says_the_same_on_spark(spark: SparkSession, tmp_path: Path) -> None:
     cluster = {"brokers": brokers(3), "topics": {"t": topic([1, 2], [2, 3], bytes=GB, in_bytes_per_s=1e6)}}
     given = scenario(tmp_path, cluster=cluster)
-    listed = list(variants(given, "broker", at_ms=5_000, for_ms=30_000))
+    sweep = Sweep.parse(given, ["broker"])
+    (base,) = sweep.bases(given)
+    listed = list(with_losses(base, sweep.losses or (), play(base), [5_000], 30_000))
     light = [without_cluster(variant) for variant in listed]
     assert all(not variant.scenario.cluster.topics for variant in light)
     *counts, rows = play_on(spark, light, partial(play_in, given.cluster))

@@ -90,12 +90,12 @@ def test_the_packaged_job_is_submitted(master: str, trace: Path, tmp_path: Path)
 def test_a_sweep_of_rehearsals_is_the_same_there_and_here(master: str, tmp_path: Path) -> None:
     cluster = {"brokers": brokers(6), "topics": {"t": topic([1, 2], [3, 4], [5, 6], [1, 4], bytes=GB)}}
     path = write(tmp_path, cluster=cluster)
-    words = ["rehearse", "sweep", str(path), "--each", "broker", "--at", "5s", "--for", "30s", "--out"]
+    words = ["rehearse", "sweep", str(path), "--each", "broker", "--at", "worst,5s", "--for", "30s", "--out"]
     _run([sys.executable, "-m", "controller.cli", *words, str(tmp_path / "there"), "--master", master], tmp_path)
     _run([sys.executable, "-m", "controller.cli", *words, str(tmp_path / "here"), "--workers", "1"], tmp_path)
     there, here = (json.loads((tmp_path / name / "sweep.json").read_text()) for name in ("there", "here"))
     assert there == here
-    assert [row["variant"] for row in there] == [f"broker {n} lost" for n in range(1, 7)]
+    assert [row["varied"].get("loss") for row in there] == [f"broker {n}" for n in range(1, 7) for _ in "ab"] + [None]
     assert (tmp_path / "there" / "rehearsal.html").exists()
 
 

@@ -365,3 +365,30 @@ def test_kraft_fences_after_the_time_that_the_cluster_file_says(tmp_path: Path) 
 
     assert 19_000 <= led_again_ms() < 24_000
     assert 50_000 <= led_again_ms(**{"broker.session.timeout.ms": 40_000}) < 72_000
+
+
+@pytest.mark.parametrize("how", ["kill", "stop"])
+def test_a_move_to_a_broker_that_is_down_never_ends_and_says_so(how: str, tmp_path: Path) -> None:
+    outcome = play(
+        tmp_path,
+        cluster={"brokers": brokers(3), "topics": {"t": topic([1, 2], bytes=GB, in_bytes_per_s=1e6)}},
+        events=[
+            {"do": "reassign", "at": 0, "partitions": [{"topic": "t", "partition": 0, "replicas": [3, 2]}], "batch": 1},
+            {"do": how, "at": 2, "broker": 3},
+        ],
+    )
+    assert not outcome.is_over and outcome.moves_end_ms is None
+    assert outcome.end_ms < 600_000
+    assert "never ends: broker 3 is down, and 1 partition moves to it: t-0" in outcome.warnings
+
+
+def test_nothing_acknowledged_is_lost_while_a_leader_hands_over(tmp_path: Path) -> None:
+    """The next leader is killed around the moment of the handover: what the old one took alone was not acknowledged."""
+    cluster = {"brokers": brokers(4), "topics": {"t": topic([1, 2], bytes=GB // 10, in_bytes_per_s=5e6)}}
+    move = {"do": "reassign", "at": 0, "partitions": [{"topic": "t", "partition": 0, "replicas": [3, 4]}]}
+    moved = play(tmp_path, cluster=cluster, events=[move])
+    assert moved.moves_end_ms is not None
+    for at_ms in range(moved.moves_end_ms - 40, moved.moves_end_ms + 15, 5):
+        kill = {"do": "kill", "at": f"{at_ms}ms", "broker": 3}
+        outcome = play(tmp_path, cluster=cluster, events=[move, kill])
+        assert (outcome.lost_bytes, outcome.unclean_elections) == (0, 0), at_ms

@@ -70,9 +70,53 @@ def test_a_sweep_finds_the_loss_that_hurts_most(tmp_path: Path, capsys: pytest.C
         == 0
     )
     rows = json.loads((out / "sweep.json").read_text())
-    assert [row["variant"] for row in rows] == ["rack a lost", "rack b lost"]
-    assert "worst     rack a lost" in capsys.readouterr().out
+    assert [row["varied"] for row in rows] == [*({"loss": f"rack {rack}", "at_ms": 5_000} for rack in "ab"), {}]
+    printed = capsys.readouterr().out
+    assert "A loss of rack a at its worst moment, 5.0 s, takes 1 partition offline" in printed
+    assert "worst     rack a lost at 5.0 s" in printed
     assert json.loads((out / "outcome.json").read_text())["troubles"] == rows[0]["troubles"]
+
+
+def test_each_with_each(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Which loss hurts most, at which moment, under which throttle: where two racks are one while the plan runs."""
+    cluster = {"brokers": brokers(4, racks="abcc"), "topics": {"t": topic([1, 3], bytes=GB // 2)}}
+    there, back = ({"topic": "t", "partition": 0, "replicas": ids} for ids in ([4, 3], [2, 3]))
+    events = [
+        {"do": "reassign", "at": 0, "throttle": "20MB", "partitions": [there]},
+        {"do": "reassign", "at": 120, "throttle": "20MB", "partitions": [back]},
+    ]
+    path, out = write(tmp_path, cluster=cluster, events=events), tmp_path / "sweep"
+    words = ["sweep", str(path), "--each", "rack", "--each", "throttle=20MB,40MB", "--workers", "1", "--out", str(out)]
+    assert main(words) == 0
+    rows = json.loads((out / "sweep.json").read_text())
+    assert {row["varied"]["throttle"] for row in rows} == {"20MB", "40MB"}
+    assert [row["varied"] for row in rows[-2:]] == [{"throttle": "20MB"}, {"throttle": "40MB"}]
+    offline = [row["varied"] for row in rows if row["troubles"]["offline"]["partitions"]]
+    assert {(v["loss"], v["throttle"]) for v in offline} == {("rack c", "20MB"), ("rack c", "40MB")}
+    assert all(20_000 < v["at_ms"] < 140_000 for v in offline)
+    printed = capsys.readouterr().out
+    assert printed.count("A loss of rack c at its worst moment") == 2
+    assert max(map(len, printed.splitlines())) < 300 and "…" not in printed
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--each", "seed=1..2", "--at", "5s"], "--at: nothing is lost"),
+        (["--each", "seed=1..2", "--for", "5s"], "--for: nothing is lost"),
+        (["--each", "rack", "--at", "soon"], "--at soon: 'soon' is no time"),
+        (["--each", "rack", "--for", "long"], "--for: 'long' is no time"),
+        (["--each", "rack", "--each", "rack"], "each kind may be there once"),
+        (["--each", "throttle=10MB"], "nothing moves"),
+    ],
+)
+def test_a_sweep_that_cannot_be(
+    words: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, out = write(tmp_path, cluster=CLUSTER), tmp_path / "sweep"
+    assert main(["sweep", str(path), *words, "--out", str(out)]) == 2
+    assert message in capsys.readouterr().err
+    assert not out.exists()
 
 
 @pytest.mark.parametrize("each", ["moon", "throttle", "throttle=fast", "seed=9..1", "broker=3"])
