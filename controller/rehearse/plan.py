@@ -1,8 +1,8 @@
 """The search of `kwob plan`: the fastest throttle and batch size that a cluster stands. Pure, given who rehearses.
 
-A throttle is too high where a link is over the limit, or where more partitions go under their min ISR than without the
-move; it is too low where the move does not end. Between the two each batch size has a highest throttle, found by
-halving; of these the one whose move ends first is chosen.
+A throttle is too high where a link is over the limit, or where more goes offline, under its min ISR or is lost than
+without the move; it is too low where the move does not end. Between the two each batch size has a highest throttle,
+found by halving; of these the one whose move ends first is chosen.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from controller.rehearse.clock import clock
 from controller.rehearse.scenario import AddBroker, Reassign, Scenario, ScenarioError, targets_of
+from controller.rehearse.warnings import NEVER_ENDS
 
 #: Throttles that are tried lie so far apart, and over so many steps below what the narrowest link lets through.
 _STEP: Final = 10**0.1
@@ -48,7 +49,9 @@ class Try:
     peak_link: float
     peak_link_broker: int | None
     peak_link_ms: int
-    under_min_isr: int
+    harm: Mapping[str, int]
+    refused_bytes: float
+    warnings: tuple[str, ...]
 
     def row(self) -> dict[str, Any]:
         """As JSON has it."""
@@ -59,18 +62,33 @@ class Try:
 Rehearse = Callable[[Sequence[Setting]], Sequence[Mapping[str, Any]]]
 
 
-def judge(setting: Setting, summary: Mapping[str, Any], *, max_link: float, under_before: int) -> Try:
-    """`under_before`: partitions that go under their min ISR without the move."""
-    under = summary["troubles"]["under_min_isr"]["partitions"]
-    over = summary["peak_link"] > max_link
+#: What a move must not make worse: how it is said, and where a summary has it.
+HARM: Final[Mapping[str, Callable[[Mapping[str, Any]], int]]] = {
+    "offline": lambda summary: int(summary["troubles"]["offline"]["partitions"]),
+    "under min ISR": lambda summary: int(summary["troubles"]["under_min_isr"]["partitions"]),
+    "lost records": lambda summary: int(summary["lost_partitions"]),
+    "unclean": lambda summary: int(summary["unclean_elections"]),
+}
+
+
+def harm_of(summary: Mapping[str, Any]) -> dict[str, int]:
+    """Partitions that came to each harm."""
+    return {name: count(summary) for name, count in HARM.items()}
+
+
+def judge(setting: Setting, summary: Mapping[str, Any], *, max_link: float, before: Mapping[str, int]) -> Try:
+    """`before`: the harm without the move."""
+    harm = harm_of(summary)
+    more = [f"{count - before[name]} more partitions {name}" for name, count in harm.items() if count > before[name]]
     verdict, why = Verdict.HOLDS, ""
-    if over:
+    if summary["peak_link"] > max_link:
         broker, at = summary["peak_link_broker"], clock(summary["peak_link_ms"])
         verdict, why = Verdict.TOO_HIGH, f"broker {broker}'s link at {summary['peak_link']:.0%} at {at}"
-    elif under > under_before:
-        verdict, why = Verdict.TOO_HIGH, f"{under - under_before} partitions more under their min ISR"
+    elif more:
+        verdict, why = Verdict.TOO_HIGH, ", ".join(more)
     elif summary["moves_end_ms"] is None:
-        verdict, why = Verdict.TOO_LOW, "the move does not end"
+        reasons = (w.removeprefix(NEVER_ENDS) for w in summary["warnings"] if w.startswith(NEVER_ENDS))
+        verdict, why = Verdict.TOO_LOW, f"never ends: {next(reasons, 'not within the rehearsal')}"
     return Try(
         throttle=setting.throttle,
         batch=setting.batch,
@@ -80,12 +98,19 @@ def judge(setting: Setting, summary: Mapping[str, Any], *, max_link: float, unde
         peak_link=summary["peak_link"],
         peak_link_broker=summary["peak_link_broker"],
         peak_link_ms=summary["peak_link_ms"],
-        under_min_isr=under,
+        harm=harm,
+        refused_bytes=summary["refused_bytes"],
+        warnings=tuple(summary["warnings"]),
     )
 
 
 def search(
-    rehearse: Rehearse, throttles: Sequence[float], batches: Sequence[int], *, max_link: float, under_before: int
+    rehearse: Rehearse,
+    throttles: Sequence[float],
+    batches: Sequence[int],
+    *,
+    max_link: float,
+    before: Mapping[str, int],
 ) -> Iterator[Try]:
     """Halves the steps for all batch sizes side by side; every rehearsal as it is judged."""
     ladder = sorted(throttles)
@@ -94,7 +119,7 @@ def search(
         middles = {batch: (low + high) // 2 for batch, (low, high) in open_.items()}
         settings = [Setting(ladder[middle], batch) for batch, middle in middles.items()]
         for setting, summary in zip(settings, rehearse(settings), strict=True):
-            tried = judge(setting, summary, max_link=max_link, under_before=under_before)
+            tried = judge(setting, summary, max_link=max_link, before=before)
             low, high = ranges[setting.batch]
             middle = middles[setting.batch]
             ranges[setting.batch] = (low, middle) if tried.verdict is Verdict.TOO_HIGH else (middle + 1, high)
@@ -128,17 +153,46 @@ def _rounded(rate: float) -> float:
     return float(f"{rate:.1e}")
 
 
-def default_batches(scenario: Scenario) -> list[int]:
-    """All at once, a quarter and a sixteenth of what moves. Raises ScenarioError where nothing moves."""
+def check_moves(scenario: Scenario) -> None:
+    """Raises ScenarioError where nothing moves."""
     moves = [event for event in scenario.events if isinstance(event, (Reassign, AddBroker))]
     if not any(isinstance(event, Reassign) or event.spread for event in moves):
         raise ScenarioError(
             "nothing moves: the scenario needs an event `reassign`, or `add_broker` with `spread: true`"
         )
+    replicas = {topic_partition: shape.replicas for topic_partition, shape in scenario.cluster.partitions()}
+    if all(
+        isinstance(event, Reassign) and all(replicas[tp] == target for tp, target in targets_of(event).items())
+        for event in moves
+    ):
+        raise ScenarioError("nothing moves: every partition of the plan is where the plan puts it")
+
+
+def default_batches(scenario: Scenario) -> list[int]:
+    """All at once, a quarter and a sixteenth of what moves."""
+    moves = [event for event in scenario.events if isinstance(event, (Reassign, AddBroker))]
     count = sum(len(targets_of(event)) for event in moves if isinstance(event, Reassign))
     if any(isinstance(event, AddBroker) and event.spread for event in moves):
         count += sum(1 for _ in scenario.cluster.partitions())
     return list(dict.fromkeys(batch for batch in (0, count // 4, count // 16) if batch or count))
+
+
+def what_is_in_the_way(tries: Sequence[Try]) -> str:
+    """Why nothing holds: the highest throttle that is too low, the lowest that is too high, and what may help."""
+    low = max((t for t in tries if t.verdict is Verdict.TOO_LOW), key=lambda t: t.throttle, default=None)
+    high = min((t for t in tries if t.verdict is Verdict.TOO_HIGH), key=lambda t: t.throttle, default=None)
+    reasons = [f"{size(low.throttle)}/s is too low ({low.why})"] if low is not None else []
+    reasons += [f"{size(high.throttle)}/s is too high ({high.why})"] if high is not None else []
+    advice = "another --max-link or plan" if high is not None else "higher --throttles or another plan"
+    return f"no throttle holds: {', '.join(reasons)}; {advice} may help"
+
+
+def size(rate: float) -> str:
+    """`25MB`, as a scenario takes it."""
+    for unit, factor in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if rate >= factor:
+            return f"{rate / factor:g}{unit}"
+    return f"{rate:g}"
 
 
 def without_moves(scenario: Scenario) -> Scenario:

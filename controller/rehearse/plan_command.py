@@ -14,22 +14,27 @@ from typing import Any, Final
 import yaml
 from rich.console import Console
 from rich.progress import Progress
-from rich.table import Table
 
 from controller.rehearse.clock import clock
 from controller.rehearse.plan import (
+    HARM,
     Setting,
     Try,
     Verdict,
     best,
+    check_moves,
     default_batches,
     default_throttles,
+    harm_of,
     search,
+    size,
+    what_is_in_the_way,
     without_moves,
 )
+from controller.rehearse.printing import bare_table, wide_console
 from controller.rehearse.scenario import Scenario, ScenarioError, parse_bytes
 from controller.rehearse.scenario_file import load
-from controller.rehearse.sweep import run_in_processes
+from controller.rehearse.sweep import at_least_one, run_in_processes
 from controller.rehearse.variants import Variant, with_throttle
 from controller.wire.cluster_file import ClusterFileError
 from controller.world.exit_codes import INTERRUPTED
@@ -46,6 +51,7 @@ def main(argv: Sequence[str]) -> int:
         if options.out is not None and options.out.exists() and not options.overwrite:
             raise ScenarioError(f"{options.out} exists; --overwrite replaces it")
         scenario = load(options.scenario, cluster=options.cluster)
+        check_moves(scenario)
         batches = default_batches(scenario) if options.batches is None else options.batches
         throttles = default_throttles(scenario) if options.throttles is None else options.throttles
         tries = _search(scenario, throttles, batches, options)
@@ -83,7 +89,7 @@ def _search(
             throttles,
             batches,
             max_link=options.max_link,
-            under_before=before["troubles"]["under_min_isr"]["partitions"],
+            before=harm_of(before),
         )
         return list(found)
 
@@ -100,15 +106,7 @@ def _rehearse(
 
 
 def _name(setting: Setting | Try) -> str:
-    return f"{_size(setting.throttle)}, {_batch(setting.batch)}"
-
-
-def _size(rate: float) -> str:
-    """`25MB`, as a scenario takes it."""
-    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if rate >= size:
-            return f"{rate / size:g}{unit}"
-    return f"{rate:g}"
+    return f"{size(setting.throttle)}, {_batch(setting.batch)}"
 
 
 def _batch(batch: int) -> str:
@@ -116,31 +114,29 @@ def _batch(batch: int) -> str:
 
 
 def _show(tries: Sequence[Try], chosen: Try | None, options: argparse.Namespace) -> None:
-    console = Console(highlight=False, soft_wrap=True)
-    table = Table(box=None, pad_edge=False)
-    for head in ("throttle", "batch", "moves end", "fullest link", "under min ISR", ""):
-        table.add_column(head)
+    console = wide_console()
+    for warning in () if chosen is None else chosen.warnings:
+        console.print(f"warning: {warning}", style="bold red", markup=False)
+    table = bare_table(("throttle", "batch", "move ends", "fullest link", *HARM, "refused"), left=2)
+    table.add_column("")
     for tried in sorted(tries, key=lambda t: (t.batch != 0, -t.batch, t.throttle)):
         table.add_row(
-            f"{_size(tried.throttle)}/s",
+            f"{size(tried.throttle)}/s",
             _batch(tried.batch),
             "never" if tried.moves_end_ms is None else clock(tried.moves_end_ms),
             f"{tried.peak_link:.0%}",
-            str(tried.under_min_isr),
+            *(f"{count:,}" for count in tried.harm.values()),
+            f"{tried.refused_bytes / 1e6:,.1f} MB",
             "chosen" if tried == chosen else f"{tried.verdict}: {tried.why}" if tried.why else tried.verdict,
             style="bold" if tried == chosen else "dim" if tried.verdict is not Verdict.HOLDS else None,
         )
     console.print(table)
     if chosen is None:
-        console.print(
-            f"no throttle holds: with each a link is over {options.max_link:.0%}, partitions go under their min ISR, "
-            "or the move does not end",
-            style="bold red",
-        )
+        console.print(what_is_in_the_way(tries), style="bold red", markup=False)
         return
     end_ms = chosen.moves_end_ms or 0
     console.print(
-        f"throttle {_size(chosen.throttle)}/s, {_batch(chosen.batch)}: the move ends at {clock(end_ms)}, the fullest "
+        f"throttle {size(chosen.throttle)}/s, {_batch(chosen.batch)}: the move ends at {clock(end_ms)}, the fullest "
         f"link is broker {chosen.peak_link_broker}'s at {chosen.peak_link:.0%}",
         markup=False,
     )
@@ -158,7 +154,7 @@ def _write(options: argparse.Namespace, chosen: Try) -> None:
         document["cluster"] = os.path.relpath(options.scenario.parent / document["cluster"], path.parent)
     for event in document["events"]:
         if event["do"] in _MOVES:
-            event["throttle"] = _size(chosen.throttle)
+            event["throttle"] = size(chosen.throttle)
             event.pop("batch", None)
             event |= {"batch": chosen.batch} if chosen.batch else {}
             if "file" in event:
@@ -222,7 +218,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--out", type=Path, metavar="FILE", help="writes the scenario with what was chosen there")
     parser.add_argument("--overwrite", action="store_true", help="replace a file that is there")
     parser.add_argument(
-        "--workers", type=int, default=os.cpu_count() or 1, metavar="N", help="processes (default: cores)"
+        "--workers", type=at_least_one, default=os.cpu_count() or 1, metavar="N", help="processes (default: cores)"
     )
     parser.add_argument("--json", action="store_true", help="everything that was tried as one JSON object")
     return parser

@@ -14,6 +14,7 @@ from controller.wire.types import BrokerId, TopicPartition
 
 #: Partitions that one warning names.
 _NAMED: Final = 3
+NEVER_ENDS: Final = "never ends: "
 _WORDS: Final = {Trouble.OFFLINE: "offline", Trouble.UNDER_MIN_ISR: "under their min ISR"}
 
 
@@ -87,7 +88,8 @@ def _never_ends(stage: Stage) -> Iterator[str]:
     limits = stage.plane.limits(follower), stage.plane.limits(copy.leader)
     throttled = limits[0].follower_throttle is not None or limits[1].leader_throttle is not None
     why = "the throttle leaves less than producers write" if throttled else "links or disks are full"
-    yield f"never ends: {len(copies)} copies, {topic_partition} to broker {follower} among them: {why}"
+    which = f"{topic_partition} to broker {follower}"
+    yield f"{NEVER_ENDS}{'' if len(copies) == 1 else f'{len(copies):,} copies, among them '}{which}: {why}"
 
 
 def _waits_for_the_dead(stage: Stage) -> Iterator[str]:
@@ -101,7 +103,7 @@ def _waits_for_the_dead(stage: Stage) -> Iterator[str]:
                 waiting.setdefault(broker, set()).add(topic_partition)
     for broker, moving in sorted(waiting.items()):
         verb = "moves" if len(moving) == 1 else "move"
-        yield f"never ends: broker {broker} is down, and {_partitions(moving)} {verb} to it: {_some(moving)}"
+        yield f"{NEVER_ENDS}broker {broker} is down, and {_partitions(moving)} {verb} to it: {_some(moving)}"
 
 
 def _flaps(windows: Sequence[Window]) -> set[TopicPartition]:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.rehearse.plan import Setting, Verdict, best, search
+from controller.rehearse.plan import HARM, Setting, Verdict, best, search
 from controller.rehearse.plan_command import main
 from controller.rehearse.run import rehearse
 from controller.rehearse.scenario_file import load
@@ -31,13 +31,20 @@ MOVE = {
 }
 
 
+NO_HARM = dict.fromkeys(HARM, 0)
+
+
 def summary(*, end_ms: int | None, link: float, under: int = 0) -> dict[str, Any]:
     return {
         "moves_end_ms": end_ms,
         "peak_link": link,
         "peak_link_broker": 1,
         "peak_link_ms": 0,
-        "troubles": {"under_min_isr": {"partitions": under}},
+        "troubles": {"under_min_isr": {"partitions": under}, "offline": {"partitions": 0}},
+        "lost_partitions": 0,
+        "unclean_elections": 0,
+        "refused_bytes": 0.0,
+        "warnings": (),
     }
 
 
@@ -64,7 +71,7 @@ def test_the_highest_throttle_that_holds_is_found(
             for s in settings
         ]
 
-    tries = list(search(rehearse, ladder, batches, max_link=0.8, under_before=0))
+    tries = list(search(rehearse, ladder, batches, max_link=0.8, before=NO_HARM))
     holds = [rate for rate in ladder for batch in batches if too_low <= rate <= limit(batch)]
     chosen = best(tries)
     assert (chosen.throttle if chosen else None) == max(holds, default=None)
@@ -75,7 +82,7 @@ def test_a_partition_that_goes_under_its_min_isr_anyway_is_not_the_throttles_fau
     def rehearse(settings: Sequence[Setting]) -> Sequence[Mapping[str, Any]]:
         return [summary(end_ms=1000, link=0.1, under=3 if s.throttle <= 20 else 4) for s in settings]
 
-    chosen = best(list(search(rehearse, [10, 20, 30], [0], max_link=0.8, under_before=3)))
+    chosen = best(list(search(rehearse, [10, 20, 30], [0], max_link=0.8, before={**NO_HARM, "under min ISR": 3})))
     assert chosen is not None and chosen.throttle == 20
 
 
@@ -100,14 +107,22 @@ def test_nothing_that_holds_is_exit_code_1(tmp_path: Path, capsys: pytest.Captur
     path = write(tmp_path, cluster=CLUSTER, events=[MOVE])
     assert main([str(path), "--throttles", "1MB", "--batches", "all", "--workers", "1"]) == 1
     printed = capsys.readouterr().out
-    assert "too low: the move does not end" in " ".join(printed.split())
-    assert "no throttle holds" in printed
+    assert "too low: never ends: 2 copies, among them t-0 to broker 4: the throttle leaves less" in printed
+    assert (
+        "no throttle holds: 1MB/s is too low (never ends: " in printed
+        and "higher --throttles or another plan may help" in printed
+    )
 
 
 @pytest.mark.parametrize(
     ("cluster", "events", "message"),
     [
         (CLUSTER, [], "nothing moves"),
+        (
+            CLUSTER,
+            [{"do": "reassign", "partitions": [{"topic": "t", "partition": 1, "replicas": [2, 3, 1]}]}],
+            "every partition of the plan is where the plan puts it",
+        ),
         ({**CLUSTER, "brokers": [{"id": n} for n in (1, 2, 3, 4)]}, [MOVE], "no broker's link is known"),
     ],
 )

@@ -69,7 +69,7 @@ def test_a_throttle_below_what_is_written_never_ends_and_says_so(tmp_path: Path)
     )
     assert not outcome.is_over
     assert outcome.moves_end_ms is None
-    assert outcome.warnings[0].startswith("never ends: 1 copies, t-0 to broker 4")
+    assert outcome.warnings[0].startswith("never ends: t-0 to broker 4: the throttle")
     assert "throttle" in outcome.warnings[0]
 
 
