@@ -29,8 +29,9 @@ def fetcher_id(topic_partition: TopicPartition, num_replica_fetchers: int) -> in
     return positive(hashed) % num_replica_fetchers
 
 
-#: Kafka's `replica.fetch.wait.max.ms`: a follower waits no longer while there is something to copy. Where the setting
-#: allows more, one whose leader has had nothing new waits twice as long each time.
+#: Kafka's `replica.fetch.wait.max.ms`: a follower waits no longer while there is something to learn of its leader. Where
+#: the setting allows more, it waits twice as long each time that there was nothing new, and at once as long as it may
+#: when nothing is left to learn: 40,000 fetches fewer until 100 brokers are whole (docs/scale.md).
 FIRST_WAIT_MS: Final = 500
 #: A fetch that may wait for longer than that is given up so long after the follower was given another partition.
 GIVE_UP_S: Final = 3.0
@@ -47,6 +48,13 @@ class _Fetching:
     is_failed: bool = False
     lag: int | None = None
     not_before: float = 0.0
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether only records can be news: the high watermark is at the end, and the leader has said so or the log is
+        empty. Such a fetch may wait for long, since the leader answers one for which it has records."""
+        log = self.partition.log
+        return log is not None and self.partition.hw == log.leo and (self.lag == 0 or log.leo == 0)
 
 
 class ReplicaFetcher:
@@ -179,6 +187,8 @@ class ReplicaFetcher:
 
     async def _fetch_round(self, due: dict[TopicPartition, FetchPartition]) -> None:
         sent = {tp: self._states[tp] for tp in due}
+        if len(due) == len(self._states) and all(state.is_settled for state in sent.values()):
+            self._wait_ms = self._wait_max_ms
         results = await self._client.exchange(due, max_wait_ms=self._wait_ms)
         has_another = self._impatience is not None  # a partition was added while this fetch waited
         self._answered()

@@ -7,8 +7,9 @@ Left out: create-topic policies, which are plug-ins. Source: spec broker.md §16
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -54,29 +55,26 @@ async def handle_create_topics(node: Node, request: Request) -> Body:
     body = request.body
     timeout_ms, validate_only = body.timeout, bool(getattr(body, "validate_only", False))
     results: dict[str, Body] = {}
-    created: dict[str, Assignment] = {}
+    planned: dict[str, tuple[WantedTopic, Assignment]] = {}
     twice = {name for name, count in Counter(t.name for t in body.topics).items() if count > 1}
     for topic in body.topics:
-        if topic.name == CLUSTER_METADATA_TOPIC:
-            text = f"Creation of internal topic {CLUSTER_METADATA_TOPIC} is prohibited."
-            results[topic.name] = _failed(topic.name, KafkaError(ErrorCode.INVALID_REQUEST, text))
-            continue
-        if topic.name in twice:
-            results[topic.name] = _failed(
-                topic.name, KafkaError(ErrorCode.INVALID_REQUEST, "Found multiple entries for this topic.")
-            )
-            continue
         try:
+            _check_asked_once(topic.name, twice)
             asked = _asked(topic)
-            assignment = await plan_topic(node, asked)
-            if not validate_only:
-                await write_topic(node, asked, assignment)
-                created[topic.name] = assignment
+            planned[topic.name] = asked, await plan_topic(node, asked, beside=() if validate_only else planned)
         except KafkaError as error:
             results[topic.name] = _failed(topic.name, error)
             node.log_unexpected(request, error, topic=topic.name)
-        else:
-            results[topic.name] = _succeeded(node, asked, assignment, request.api_version)
+    failures = {} if validate_only else await _write_all(node, planned)
+    created: dict[str, Assignment] = {}
+    for name, (asked, assignment) in planned.items():
+        if (failure := failures.get(name)) is not None:
+            results[name] = _failed(name, failure)
+            node.log_unexpected(request, failure, topic=name)
+            continue
+        results[name] = _succeeded(node, asked, assignment, request.api_version)
+        if not validate_only:
+            created[name] = assignment
     await _wait_for_leaders(node, created, timeout_ms)
     for name, assignment in created.items():
         if timeout_ms <= 0 or not node.has_leaders(name, assignment):
@@ -84,13 +82,24 @@ async def handle_create_topics(node: Node, request: Request) -> Body:
     return {"topics": [results[topic.name] for topic in body.topics]}
 
 
+def _check_asked_once(name: str, twice: Collection[str]) -> None:
+    if name == CLUSTER_METADATA_TOPIC:
+        text = f"Creation of internal topic {CLUSTER_METADATA_TOPIC} is prohibited."
+        raise KafkaError(ErrorCode.INVALID_REQUEST, text)
+    if name in twice:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Found multiple entries for this topic.")
+
+
 def create_topics_failed(request: Request, code: ErrorCode, message: str | None) -> Body:
     """The same failure for each topic."""
     return {"topics": [_failed(topic.name, KafkaError(code, message)) for topic in request.body.topics]}
 
 
-async def plan_topic(node: Node, asked: WantedTopic) -> Assignment:
-    """The replicas the topic would get; nothing is written. Raises: KafkaError, for the first check that fails."""
+async def plan_topic(node: Node, asked: WantedTopic, *, beside: Collection[str] = ()) -> Assignment:
+    """The replicas the topic would get; nothing is written. `beside` are topics that are to be created before it.
+
+    Raises: KafkaError, for the first check that fails.
+    """
     if node.knows_topic(asked.name):
         raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{asked.name}' already exists.")
     if nulls := [name for name, value in asked.configs.items() if value is None]:
@@ -103,7 +112,7 @@ async def plan_topic(node: Node, asked: WantedTopic) -> Assignment:
         )
     assignment = {p: tuple(r) for p, r in asked.manual.items()} if asked.manual else _automatic(node, asked)
     check_topic_name(asked.name)
-    await _check_free(node, asked.name)
+    await _check_free(node, asked.name, beside)
     check_manual(assignment)
     configs = {name: value for name, value in asked.configs.items() if value is not None}
     topic_configs.validate(configs, topic_configs.defaults_from(node.configs.levels.merged()))
@@ -121,7 +130,7 @@ def _automatic(node: Node, asked: WantedTopic) -> Assignment:
     return assign_replicas(brokers, partitions=partitions, replication_factor=factor, start=start)
 
 
-async def _check_free(node: Node, name: str) -> None:
+async def _check_free(node: Node, name: str, beside: Collection[str]) -> None:
     marked, exists = await node.zk.perform(
         [Exists(znodes.DeleteTopicsTopicZNode.path(name)), Exists(znodes.TopicZNode.path(name))]
     )
@@ -131,11 +140,29 @@ async def _check_free(node: Node, name: str) -> None:
         raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
     if "." in name or "_" in name:
         (topics,) = await node.zk.perform([GetChildren(znodes.TopicsZNode.path)])
-        if clashes := collisions(name, topics.children):
+        if clashes := collisions(name, {*topics.children, *beside}):
             raise KafkaError(
                 ErrorCode.INVALID_TOPIC_EXCEPTION,
                 f"Topic '{name}' collides with existing topics: {', '.join(clashes)}",
             )
+
+
+async def _write_all(node: Node, planned: Mapping[str, tuple[WantedTopic, Assignment]]) -> dict[str, KafkaError | None]:
+    """Writes the topics of a request side by side; how it failed, by name.
+
+    Kafka writes one after the other. Side by side the controller finds them in one event, so each broker is told of
+    all in one LeaderAndIsr and one UpdateMetadata; docs/scale.md, "200 topics at 100 brokers", shows what that saves.
+    """
+
+    async def write(asked: WantedTopic, assignment: Assignment) -> KafkaError | None:
+        try:
+            await write_topic(node, asked, assignment)
+        except KafkaError as error:
+            return error
+        return None
+
+    written = await asyncio.gather(*(write(*each) for each in planned.values()))
+    return dict(zip(planned, written, strict=True))
 
 
 async def write_topic(node: Node, asked: WantedTopic, assignment: Assignment) -> None:

@@ -93,3 +93,18 @@ def test_a_topic_is_followed_from_its_znode_to_its_brokers(request_name: str) ->
     assert {(line["broker"], line["partitions"], line["error"]) for line in sent} >= {
         (number, 2, "NONE") for number in (1, 2, 3)
     }
+
+
+def test_topics_of_one_request_reach_each_broker_together() -> None:
+    """The write of each waits for ZooKeeper several times; the controller finds all of them in one event or two."""
+    names = [f"t{number}" for number in range(20)]
+
+    async def create(cluster: Cluster) -> None:
+        topics = [{"name": name, "num_partitions": 1, "replication_factor": 3} for name in names]
+        answer = await cluster.ask(ApiKey.CREATE_TOPICS, 4, {"topics": topics, "timeout": 9000})
+        assert {topic["error_code"] for topic in answer["topics"]} == {0}
+        await asyncio.sleep(1)
+
+    told = [x for x in play(create) if x["event"] == ev.REQUEST_SENT and x["request"] == "LeaderAndIsr"]
+    assert sum(line["partitions"] for line in told) == 3 * len(names)
+    assert len(told) <= 3 * 2

@@ -243,6 +243,20 @@ def test_controlled_shutdown_moves_leaders(play: Play) -> None:
     play(scenario)
 
 
+def test_topics_of_one_request_that_collide(play: Play) -> None:
+    """The first is created, the second is refused as if it had come later; validated only, both can be."""
+
+    async def scenario(cluster: Any) -> None:
+        both = (topic("a.b"), topic("a_b"))
+        tried = await create(cluster, *both, validate_only=True)
+        assert [t["error_code"] for t in tried] == [ErrorCode.NONE] * 2
+        made = await create(cluster, *both)
+        assert [t["error_code"] for t in made] == [ErrorCode.NONE, ErrorCode.INVALID_TOPIC_EXCEPTION]
+        assert made[1]["error_message"] == "Topic 'a_b' collides with existing topics: a.b"
+
+    play(scenario)
+
+
 @pytest.mark.parametrize(
     ("stalled", "least_s", "most_s"),
     [(None, 0.0, 1.0), (2, 1.9, 2.5), (3, 0.0, 1.0)],
