@@ -93,10 +93,10 @@ class _FaultyConnection:
 
     def __init__(self, inner: Connection, ends: _Ends, on_close: Callable[[_FaultyConnection], object]) -> None:
         self._inner, self.ends, self._on_close = inner, ends, on_close
-        self._under_way: deque[tuple[float, bytes]] = deque()
+        #: what is held up, and who waits for its end; nothing on a healthy link, of which there are many
+        self._under_way: deque[tuple[float, bytes]] | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._sent = asyncio.Event()
-        self._sent.set()
+        self._sent: asyncio.Event | None = None
 
     @property
     def peer(self) -> str:
@@ -118,13 +118,14 @@ class _FaultyConnection:
         if wait_s <= 0 and not self._under_way:
             self._inner.send(data)
             return
+        if self._under_way is None or self._sent is None:
+            self._under_way, self._sent = deque(), asyncio.Event()
         self._under_way.append((asyncio.get_running_loop().time() + wait_s, data))
-        self._sent.clear()
         if self._timer is None:
-            self._set_timer()
+            self._set_timer(self._under_way[0][0])
 
-    def _set_timer(self) -> None:
-        self._timer = asyncio.get_running_loop().call_at(self._under_way[0][0], self._deliver)
+    def _set_timer(self, when: float) -> None:
+        self._timer = asyncio.get_running_loop().call_at(when, self._deliver)
 
     def _deliver(self) -> None:
         now = asyncio.get_running_loop().time()
@@ -132,13 +133,21 @@ class _FaultyConnection:
         while self._under_way and self._under_way[0][0] <= now:
             self._inner.send(self._under_way.popleft()[1])
         if self._under_way:
-            self._set_timer()
+            self._set_timer(self._under_way[0][0])
         else:
+            self._forget()
+
+    def _forget(self) -> None:
+        """Nothing is under way any more."""
+        self._under_way = None
+        if self._sent is not None:
             self._sent.set()
+            self._sent = None
 
     async def drain(self) -> None:
         """As `ports.Connection.drain`, after what is under way."""
-        await self._sent.wait()
+        if self._sent is not None:
+            await self._sent.wait()
         await self._inner.drain()
 
     def close(self) -> None:
@@ -146,7 +155,6 @@ class _FaultyConnection:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        self._under_way.clear()
-        self._sent.set()
+        self._forget()
         self._inner.close()
         self._on_close(self)

@@ -51,6 +51,7 @@ class LogDirs:
         self._rng = rng
         self._preferred: dict[TopicPartition, str] = {}
         self.doom: Callable[[StoredLog, list[str]], None] | None = None
+        self._hooks = LogHooks(doom=self._doom, cut=self._was_cut, jitter_of=rng.randrange)
 
     # -- start and end -------------------------------------------------------------------------------------------
 
@@ -106,8 +107,7 @@ class LogDirs:
             yield from ((tp, repair) for repair in found)
 
     def _new_log(self, topic_partition: TopicPartition, folder: Path, config: LogConfig) -> Log:
-        hooks = LogHooks(doom=self._doom, cut=self._was_cut, jitter_of=lambda limit_ms: self._rng.randrange(limit_ms))
-        return Log(topic_partition, folder, config, files=self.files, hooks=hooks)
+        return Log(topic_partition, folder, config, files=self.files, hooks=self._hooks)
 
     def _doom(self, log: StoredLog, names: list[str]) -> None:
         if self.doom is not None:

@@ -86,15 +86,35 @@ class Segment:
         #: the last batches that were written: what is read at the end of a log needs no look into the file
         self._recent: list[tuple[int, BatchHeader]] = []
         self._first_timestamp: int | None = NO_TIMESTAMP
-        self._indexes = Indexes(
-            self.path("index"), self.path("timeindex"), base_offset, max_bytes=shape.max_index_bytes, files=files
-        )
-        self.log_path = self.path("log")
+        # Most segments of a large cluster get no batch for long, and need neither until then: 1.3 KiB of a replica less
+        # (docs/scale.md, "memory").
+        self._lazy_log_path: Path | None = None
+        self._lazy_indexes: Indexes | None = None
+
+    @property
+    def log_path(self) -> Path:
+        """The batches."""
+        if self._lazy_log_path is None:
+            self._lazy_log_path = self.path("log")
+        return self._lazy_log_path
+
+    @property
+    def _indexes(self) -> Indexes:
+        if self._lazy_indexes is None:
+            self._lazy_indexes = Indexes(
+                self.path("index"),
+                self.path("timeindex"),
+                self.base_offset,
+                max_bytes=self._shape.max_index_bytes,
+                files=self._files,
+            )
+        return self._lazy_indexes
 
     def _place(self) -> None:
         """After a change of folder or suffix."""
-        self.log_path = self.path("log")
-        self._indexes.index_path, self._indexes.time_path = self.path("index"), self.path("timeindex")
+        self._lazy_log_path = None
+        if self._lazy_indexes is not None:
+            self._lazy_indexes.index_path, self._lazy_indexes.time_path = self.path("index"), self.path("timeindex")
 
     def path(self, suffix: str) -> Path:
         """Where the file with that suffix lies."""

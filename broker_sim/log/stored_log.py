@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from broker_sim.log.checkpoints import CheckpointError
@@ -23,6 +24,12 @@ from broker_sim.log.segments import Segments
 from broker_sim.log.snapshots import Snapshots
 from controller.wire.records import BatchHeader
 from controller.wire.types import TopicPartition
+
+
+@lru_cache(maxsize=64)
+def _shape(index_interval_bytes: int, max_index_bytes: int) -> SegmentShape:
+    """One value for all logs that are built alike."""
+    return SegmentShape(index_interval_bytes=index_interval_bytes, max_index_bytes=max_index_bytes)
 
 
 def _purge_at_once(log: StoredLog, names: list[str]) -> None:
@@ -88,9 +95,7 @@ class StoredLog:
     @property
     def shape(self) -> SegmentShape:
         """How its new segments are built."""
-        return SegmentShape(
-            index_interval_bytes=self.config.index_interval_bytes, max_index_bytes=self.config.segment_index_bytes
-        )
+        return _shape(self.config.index_interval_bytes, self.config.segment_index_bytes)
 
     # -- life ----------------------------------------------------------------------------------------------------
 

@@ -29,7 +29,7 @@ def fetcher_id(topic_partition: TopicPartition, num_replica_fetchers: int) -> in
     return positive(hashed) % num_replica_fetchers
 
 
-#: Kafka's `replica.fetch.wait.max.ms`: a follower waits no longer while there is something to learn of its leader. Where
+#: Kafka's `replica.fetch.wait.max.ms`: a follower waits no longer while its leader may have something to tell. Where
 #: the setting allows more, it waits twice as long each time that there was nothing new, and at once as long as it may
 #: when nothing is left to learn: 40,000 fetches fewer until 100 brokers are whole (docs/scale.md).
 FIRST_WAIT_MS: Final = 500

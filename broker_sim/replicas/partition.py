@@ -25,29 +25,35 @@ LIVE_PROFILE = PROFILES["P37"]
 class Waiters:
     """Requests that wait for something: each has one future, woken by any of the things it waits for."""
 
+    __slots__ = ("_futures", "wakes")
+
     def __init__(self) -> None:
-        self._futures: dict[asyncio.Future[None], None] = {}
+        self._futures: dict[asyncio.Future[None], None] | None = None
         #: how often something changed
         self.wakes = 0
 
     def add(self, future: asyncio.Future[None]) -> None:
         """Wakes it at the next change."""
+        if self._futures is None:
+            self._futures = {}
         self._futures[future] = None
 
     def discard(self, future: asyncio.Future[None]) -> None:
         """It no longer waits."""
-        self._futures.pop(future, None)
+        if self._futures is not None:
+            self._futures.pop(future, None)
+            self._futures = self._futures or None
 
     def wake(self) -> None:
         """Something changed."""
         self.wakes += 1
-        for future in self._futures:
+        futures, self._futures = self._futures, None
+        for future in futures or ():
             if not future.done():
                 future.set_result(None)
-        self._futures.clear()
 
     def __len__(self) -> int:
-        return len(self._futures)
+        return len(self._futures or ())
 
 
 class Partition:

@@ -52,14 +52,21 @@ class ReplicaTable:
     meters: TopicMeters = field(default_factory=TopicMeters)
     overrides: dict[str, dict[str, str]] = field(default_factory=dict)
     _traced_dead: set[BrokerId] = field(default_factory=set)
+    #: what topics without overrides have, and the settings that say so
+    _default: tuple[ReplicaSettings, LogConfig] | None = None
 
     def now_ms(self) -> int:
         """The broker's time of day."""
         return self.clock.now_ms()
 
     def config_of(self, topic: str) -> LogConfig:
-        """The settings of a topic's logs."""
-        return log_config(self.settings, self.overrides.get(topic, {}))
+        """The settings of a topic's logs: one value for all topics without overrides."""
+        overrides = self.overrides.get(topic)
+        if overrides:
+            return log_config(self.settings, overrides)
+        if self._default is None or self._default[0] is not self.settings:
+            self._default = self.settings, log_config(self.settings, {})
+        return self._default[1]
 
     def get(self, topic_partition: TopicPartition) -> Partition:
         """The partition hosted here. Raises KafkaError: offline 56, hosted elsewhere 6, unknown 3."""

@@ -28,7 +28,7 @@ class BrokerPlan:
 ALONE_MAX: Final = 10
 #: The least `replica.fetch.wait.max.ms` for so many brokers, unless it is set: an idle follower asks each leader that
 #: often, so the requests of an idle cluster grow with the square of the brokers.
-_FETCH_WAITS_MS: Final = ((60, 15_000), (30, 5_000), (10, 2_000))
+_FETCH_WAITS_MS: Final = ((60, 25_000), (30, 5_000), (10, 2_000))
 _FETCH_WAIT: Final = "replica.fetch.wait.max.ms"
 
 

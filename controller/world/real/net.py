@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from collections import deque
 from typing import Final
 
 from controller.world.ports import Connection, Listener, ServeConnection
@@ -87,11 +86,10 @@ class TcpConnection(asyncio.Protocol):
         self._serving = serving
         self.transport: asyncio.Transport | None = None
         self._peer = "?"
-        self._received: deque[bytes] = deque()
+        self._received: list[bytes] = []
         self.received_bytes = 0
         self._reading_paused = False
         self._ended = False
-        self._lost = asyncio.Event()
         self._error: Exception | None = None
         self._reader: asyncio.Future[None] | None = None
         self._writable: asyncio.Future[None] | None = None
@@ -113,7 +111,7 @@ class TcpConnection(asyncio.Protocol):
                 await self._reader
             finally:
                 self._reader = None
-        chunk = self._received.popleft() if len(self._received) == 1 else self._take_all()
+        chunk = self._take_all()
         self.received_bytes -= len(chunk)
         if self._reading_paused and self.received_bytes <= READ_AHEAD_BYTES // 2 and self.transport is not None:
             self._reading_paused = False
@@ -179,7 +177,6 @@ class TcpConnection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """asyncio: the connection is gone, by an error or by `close`."""
         self._end(exc)
-        self._lost.set()
         self.resume_writing()
 
     def pause_writing(self) -> None:
@@ -198,7 +195,7 @@ class TcpConnection(asyncio.Protocol):
             self.close()
 
     def _take_all(self) -> bytes:
-        chunk = b"".join(self._received)
+        chunk = self._received[0] if len(self._received) == 1 else b"".join(self._received)
         self._received.clear()
         return chunk
 

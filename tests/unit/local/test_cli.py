@@ -421,7 +421,7 @@ def test_how_brokers_share_processes(
 def test_many_brokers_share_few_processes_and_ask_less_often(tmp_path: Path) -> None:
     many = plan(tmp_path, brokers=100, ports=range(100))
     assert 2 <= len(many.groups) <= max(2, os.cpu_count() or 1)
-    assert many.broker_settings == ("replica.fetch.wait.max.ms=15000",)
+    assert many.broker_settings == ("replica.fetch.wait.max.ms=25000",)
     told = plan(tmp_path, brokers=100, ports=range(100), settings=["replica.fetch.wait.max.ms=500"])
     assert told.broker_settings == ("replica.fetch.wait.max.ms=500",)
     assert plan(tmp_path).broker_settings == ()

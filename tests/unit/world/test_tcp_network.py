@@ -127,9 +127,10 @@ def test_closing_does_not_wait_for_ever_for_a_peer_that_does_not_read(monkeypatc
     async def scenario() -> None:
         near, far = await pair()
         assert isinstance(near, net.TcpConnection)
+        lost, inform = asyncio.Event(), near.connection_lost
+        monkeypatch.setattr(near, "connection_lost", lambda error: (inform(error), lost.set()))
         near.send(bytes(64 << 20))
         near.close()
-        lost = near._lost
         await lost.wait()
         far.close()
 
