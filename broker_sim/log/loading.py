@@ -19,8 +19,8 @@ from broker_sim.log.segment import (
     DELETED_SUFFIX,
     SWAP_SUFFIX,
     Segment,
-    SegmentShape,
 )
+from broker_sim.log.segment_shape import SegmentShape
 from broker_sim.log.segments import Segments
 from controller.wire.records import BatchHeader
 

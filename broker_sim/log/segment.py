@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from broker_sim.log.files import Files
 from broker_sim.log.indexes import Indexes
+from broker_sim.log.segment_shape import Loaded, SegmentShape
 from controller.wire.records import (
     HEADER_BYTES,
     NO_TIMESTAMP,
@@ -39,22 +39,6 @@ SWAP_SUFFIX: Final = ".swap"
 def file_name(base_offset: int, suffix: str) -> str:
     """Such as `00000000000000000042.log`."""
     return f"{base_offset:020d}.{suffix}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SegmentShape:
-    """How a log's segments are built: distance of index entries and room for them, both in bytes."""
-
-    index_interval_bytes: int = 4_096
-    max_index_bytes: int = 10_485_760
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Loaded:
-    """What loading a segment found: bytes cut off its end, and why its indexes were rebuilt (None: they were not)."""
-
-    torn_bytes: int = 0
-    rebuilt: str | None = None
 
 
 class Segment:
@@ -101,13 +85,8 @@ class Segment:
     @property
     def _indexes(self) -> Indexes:
         if self._lazy_indexes is None:
-            self._lazy_indexes = Indexes(
-                self.path("index"),
-                self.path("timeindex"),
-                self.base_offset,
-                max_bytes=self._shape.max_index_bytes,
-                files=self._files,
-            )
+            paths, max_bytes = (self.path("index"), self.path("timeindex")), self._shape.max_index_bytes
+            self._lazy_indexes = Indexes(*paths, self.base_offset, max_bytes=max_bytes, files=self._files)
         return self._lazy_indexes
 
     def _place(self) -> None:

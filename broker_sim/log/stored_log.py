@@ -19,7 +19,8 @@ from broker_sim.log.leader_epochs import FILE_NAME as EPOCH_FILE_NAME
 from broker_sim.log.leader_epochs import EpochFile, LeaderEpochs
 from broker_sim.log.loading import Repair, load_segments, names_in, tidy_up
 from broker_sim.log.producers import ProducerStates
-from broker_sim.log.segment import DELETED_SUFFIX, Segment, SegmentShape
+from broker_sim.log.segment import DELETED_SUFFIX, Segment
+from broker_sim.log.segment_shape import SegmentShape
 from broker_sim.log.segments import Segments
 from broker_sim.log.snapshots import Snapshots
 from controller.wire.records import BatchHeader

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from broker_sim.log.errors import StorageFailure
 from broker_sim.log.log import UnexpectedOffset
 from broker_sim.replicas.fetch_client import FetchClient
+from broker_sim.replicas.fetch_progress import FetchProgress
 from broker_sim.replicas.partition import Partition
 from broker_sim.replicas.table import ReplicaTable
 from broker_sim.replicas.types import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, EpochEnd, FetchPartition, FetchResult
@@ -37,26 +37,6 @@ FIRST_WAIT_MS: Final = 500
 GIVE_UP_S: Final = 3.0
 
 
-@dataclass(slots=True, kw_only=True)
-class _Fetching:
-    """How far one partition is. `lag` None: not known yet, so not in sync. `not_before` is in loop time."""
-
-    partition: Partition
-    epoch: int
-    offset: int
-    is_truncating: bool = True
-    is_failed: bool = False
-    lag: int | None = None
-    not_before: float = 0.0
-
-    @property
-    def is_settled(self) -> bool:
-        """Whether only records can be news: the high watermark is at the end, and the leader has said so or the log is
-        empty. Such a fetch may wait for long, since the leader answers one for which it has records."""
-        log = self.partition.log
-        return log is not None and self.partition.hw == log.leo and (self.lag == 0 or log.leo == 0)
-
-
 class ReplicaFetcher:
     """All partitions that one fetcher follows from one leader. `add` and `remove` take effect at once."""
 
@@ -64,7 +44,7 @@ class ReplicaFetcher:
         self, table: ReplicaTable, client: FetchClient, is_paused: Callable[[TopicPartition], bool], leader: BrokerId
     ) -> None:
         self._table, self._client, self._is_paused, self._leader = table, client, is_paused, leader
-        self._states: dict[TopicPartition, _Fetching] = {}
+        self._states: dict[TopicPartition, FetchProgress] = {}
         self._changed = asyncio.Event()
         self._wait_max_ms = table.settings.replica_fetch_wait_max_ms
         self._wait_ms = min(FIRST_WAIT_MS, self._wait_max_ms)
@@ -81,7 +61,7 @@ class ReplicaFetcher:
 
     def add(self, partition: Partition, *, epoch: int, offset: int) -> None:
         """Follows a partition from `offset` (the high watermark) on, after truncation."""
-        self._states[partition.topic_partition] = _Fetching(partition=partition, epoch=epoch, offset=offset)
+        self._states[partition.topic_partition] = FetchProgress(partition=partition, epoch=epoch, offset=offset)
         self._changed.set()
         if self._wait_ms > FIRST_WAIT_MS and self._impatience is None:
             # The fetch under way does not have it. A leader that leads it answers that fetch (see `first_fetches`); one
@@ -147,16 +127,16 @@ class ReplicaFetcher:
         except TimeoutError:
             return
 
-    def _delay(self, states: Iterable[_Fetching]) -> None:
+    def _delay(self, states: Iterable[FetchProgress]) -> None:
         until = asyncio.get_running_loop().time() + self._backoff_s
         for state in states:
             state.not_before = until
 
-    def _is_ready(self, topic_partition: TopicPartition, state: _Fetching) -> bool:
+    def _is_ready(self, topic_partition: TopicPartition, state: FetchProgress) -> bool:
         is_due = state.not_before <= asyncio.get_running_loop().time()
         return is_due and not state.is_failed and not self._is_paused(topic_partition)
 
-    def _fail(self, topic_partition: TopicPartition, state: _Fetching, reason: str) -> None:
+    def _fail(self, topic_partition: TopicPartition, state: FetchProgress, reason: str) -> None:
         """Out of service until the next LeaderAndIsr."""
         state.is_failed = True
         self._log(ev.FETCHER_FAILED, topic_partition, reason=reason)
@@ -209,7 +189,7 @@ class ReplicaFetcher:
                 await self._handle(topic_partition, state, result)
         self._table.follower_quota.record(throttled_bytes, self._table.now_ms())
 
-    async def _handle(self, topic_partition: TopicPartition, state: _Fetching, result: FetchResult) -> None:
+    async def _handle(self, topic_partition: TopicPartition, state: FetchProgress, result: FetchResult) -> None:
         match result.error:
             case ErrorCode.NONE:
                 self._process(topic_partition, state, result)
@@ -220,11 +200,11 @@ class ReplicaFetcher:
             case _:
                 self._delay([state])
 
-    def _fenced(self, topic_partition: TopicPartition, state: _Fetching) -> None:
+    def _fenced(self, topic_partition: TopicPartition, state: FetchProgress) -> None:
         """The leader is ahead of us: the controller will tell us too, and then the state is another."""
         self._fail(topic_partition, state, ErrorCode.FENCED_LEADER_EPOCH.name)
 
-    def _process(self, topic_partition: TopicPartition, state: _Fetching, result: FetchResult) -> None:
+    def _process(self, topic_partition: TopicPartition, state: FetchProgress, result: FetchResult) -> None:
         partition = state.partition
         log = partition.log
         if log is None or log.leo != state.offset:
@@ -249,7 +229,7 @@ class ReplicaFetcher:
             state.offset = log.leo
             state.lag = max(0, result.high_watermark - log.leo)
 
-    async def _reset_offset(self, topic_partition: TopicPartition, state: _Fetching) -> None:
+    async def _reset_offset(self, topic_partition: TopicPartition, state: FetchProgress) -> None:
         """The leader's log does not have our offset: take its end, or go on at its start (§13)."""
         error, end = await self._client.list_offset(
             topic_partition, current_leader_epoch=state.epoch, timestamp=LATEST_TIMESTAMP
@@ -278,7 +258,7 @@ class ReplicaFetcher:
     async def _truncate_all(self) -> None:
         """Brings the partitions that have just begun into the state of the leader's log (§13.1)."""
         asked: dict[TopicPartition, tuple[int, int]] = {}
-        states: dict[TopicPartition, _Fetching] = {}
+        states: dict[TopicPartition, FetchProgress] = {}
         for topic_partition, state in list(self._states.items()):
             log = state.partition.log
             if log is None or not state.is_truncating or not self._is_ready(topic_partition, state):
@@ -296,7 +276,7 @@ class ReplicaFetcher:
                 answer = answers.get(topic_partition, EpochEnd(error=ErrorCode.UNKNOWN_SERVER_ERROR))
                 self._truncate_by(topic_partition, state, answer)
 
-    def _truncate_by(self, topic_partition: TopicPartition, state: _Fetching, end: EpochEnd) -> None:
+    def _truncate_by(self, topic_partition: TopicPartition, state: FetchProgress, end: EpochEnd) -> None:
         log = state.partition.log
         if log is None:
             return
@@ -312,7 +292,7 @@ class ReplicaFetcher:
             # Asked again, but with no epoch left, there is nothing to ask for: the next round truncates to the offset.
             state.is_truncating = not is_done
 
-    def _truncate(self, topic_partition: TopicPartition, state: _Fetching, offset: int) -> None:
+    def _truncate(self, topic_partition: TopicPartition, state: FetchProgress, offset: int) -> None:
         log = state.partition.log
         if log is None:
             return
@@ -327,7 +307,7 @@ class ReplicaFetcher:
         if removed or log.leo < leo:
             self._log(ev.LOG_TRUNCATED, topic_partition, offset=log.leo, from_offset=leo, removed_bytes=removed)
 
-    def _guarded(self, topic_partition: TopicPartition, state: _Fetching, work: Callable[[], None]) -> None:
+    def _guarded(self, topic_partition: TopicPartition, state: FetchProgress, work: Callable[[], None]) -> None:
         try:
             work()
         except StorageFailure as error:
