@@ -11,6 +11,10 @@ WORKERS :=
 MINUTES := 10
 SEED = $(shell date +%s)
 
+# make soak: virtual hours, and real minutes.
+HOURS := 24
+SOAK_MINUTES := 60
+
 # make mutants: how many.
 COUNT := 40
 
@@ -20,7 +24,7 @@ FUZZES := tests/unit/core/test_fuzz.py tests/unit/broker/test_fuzz.py tests/unit
 	tests/unit/node/test_damaged_znodes.py tests/sim/test_znode_damage.py
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-docker test-wheel test-kafka test-conformance sim fuzz lint format lock image docs site defects mutants bench bench-broker bench-replay clean
+.PHONY: help setup demo test test-docker test-wheel test-kafka test-conformance sim soak fuzz lint format lock image docs site defects mutants bench bench-broker bench-replay clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -51,6 +55,10 @@ test-wheel: setup  ## build the wheel, install it in a bare environment and type
 
 sim: setup  ## simulated worlds, new ones each time: MINUTES=10 WORKERS=3 ARGS="--set brokers=3"
 	@.venv/bin/kwob sim run --seeds $(SEED)..$(SEED) --minutes $(MINUTES) $(if $(WORKERS),--workers $(WORKERS)) $(ARGS)
+
+soak: setup  ## does anything grow? 24 virtual hours with faults, then a real hour of processes: HOURS=24 SOAK_MINUTES=60
+	@.venv/bin/kwob sim soak --hours $(HOURS) --seed $(SEED) $(ARGS)
+	@$(PY) -m tests.soak --minutes $(SOAK_MINUTES) --seed $(SEED)
 
 lint: setup  ## ruff and mypy --strict
 	@$(PY) -m ruff check

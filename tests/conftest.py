@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import itertools
 import json
 from collections.abc import Iterator
@@ -22,6 +23,13 @@ LONGEST_FIRST = ("tests/spark/", "tests/unit/replay/generator/", "tests/broker/"
 #: A busy machine is no reason to fail: no limits of time for drawn examples.
 settings.register_profile("kwob", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("kwob")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _what_is_there_already_is_no_garbage() -> None:
+    """Each simulated world ends with a collection, which should look at that world and not at all that was imported."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

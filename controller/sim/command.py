@@ -18,12 +18,14 @@ from typing import Final
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from controller.sim.curves import curves
 from controller.sim.many import Tally, play_in_processes, workers_of_this_machine
 from controller.sim.plan import Plan, draw_plan, plan_of
 from controller.sim.play import KINDS, Outcome, play
 from controller.sim.report import command_of, outcome_value, print_failure, print_world, tally_text
 from controller.sim.shape import ShapeError
 from controller.sim.shrink import shrink
+from controller.sim.soak import Sample, soak, soak_plan
 from controller.world.help_text import help_end
 
 #: Seeds when nothing else is said.
@@ -34,13 +36,15 @@ _TELL_EVERY_S: Final = 20.0
 _WIDTH: Final = 200
 #: Failures that `run` shows in full; of the others it names the seed.
 _SHOWN_FAILURES: Final = 3
+#: Longest soak, virtual hours: a year.
+HOURS_MAX: Final = 8766.0
 
 
 def main(argv: Sequence[str]) -> int:
     """`kwob sim`. Returns the exit code."""
     options = command_line().parse_args(argv)
     console = Console(highlight=False, soft_wrap=True, markup=False, width=None if sys.stdout.isatty() else _WIDTH)
-    actions = {"run": _run, "repeat": _repeat, "shrink": _shrink}
+    actions = {"run": _run, "repeat": _repeat, "shrink": _shrink, "soak": _soak}
     try:
         return actions[options.action](options, console)
     except ShapeError as error:
@@ -161,6 +165,34 @@ def _shrink(options: argparse.Namespace, console: Console) -> int:
     return 1
 
 
+def _soak(options: argparse.Namespace, console: Console) -> int:
+    samples: list[Sample] = []
+
+    def tell(sample: Sample) -> None:
+        samples.append(sample)
+        if not options.json:
+            rows = ", ".join(f"{name} {value:,}" for name, value in sample.figures.rows())
+            console.print(f"{sample.at_s / 3600:6.2f} virtual h: {rows}")
+
+    soak_plan(options.seed, options.set)  # refuses a wrong --set before anything starts
+    outcome = soak(options.seed, hours=options.hours, changes=options.set, on_round=tell)
+    words = ["kwob sim soak", f"--seed {options.seed} --hours {options.hours:g}", *(f"--set {s}" for s in options.set)]
+    command = " ".join(words)
+    if options.json:
+        rounds = [{"at_s": sample.at_s, **dict(sample.figures.rows())} for sample in samples]
+        print(json.dumps({**outcome_value(outcome, command=command), "rounds": rounds}))
+        return 1 if outcome.broken else 0
+    if samples:
+        names = [name for name, _ in samples[0].figures.rows()]
+        rows = {name: [getattr(sample.figures, name) for sample in samples] for name in names}
+        console.print(curves(f"held at rest, after each of {len(samples)} rounds", rows))
+    if outcome.broken:
+        print_failure(outcome, console, command=command)
+        return 1
+    console.print(f"everything held for {outcome.virtual_s / 3600:.1f} virtual hours, and nothing grew")
+    return 0
+
+
 def _seeds(text: str) -> tuple[int, int]:
     first, dots, last = text.partition("..")
     try:
@@ -183,6 +215,16 @@ def _positive(text: str) -> int:
     if not text.isdigit() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is no number from 1 on")
     return int(text)
+
+
+def _hours(text: str) -> float:
+    try:
+        hours = float(text)
+    except ValueError:
+        hours = 0.0
+    if not 0 < hours <= HOURS_MAX:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of hours above 0 and up to {HOURS_MAX:g}")
+    return hours
 
 
 def command_line() -> argparse.ArgumentParser:
@@ -212,11 +254,18 @@ def command_line() -> argparse.ArgumentParser:
         **help_end(["kwob sim shrink 7 --plays 100"]),
     )
     smaller.add_argument("--plays", type=_positive, default=PLAYS_MAX, help=f"worlds to try (default {PLAYS_MAX})")
+    long = actions.add_parser(
+        "soak",
+        help="one cluster for many virtual hours: does anything grow?",
+        **help_end(["kwob sim soak --hours 24", "kwob sim soak --hours 3 --seed 8 --set brokers=5"]),
+    )
+    long.add_argument("--hours", type=_hours, default=24.0, help="virtual hours (default 24)")
+    long.add_argument("--seed", type=int, default=0, help="of the cluster and of its rounds (default 0)")
     for each in (repeat, smaller):
         each.add_argument("seed", type=int)
         each.add_argument("--plan", type=Path, metavar="FILE", help="the world as `repeat --json` wrote it down")
         each.add_argument("--only", type=_numbers, metavar="N,N", help="these steps alone; none: no step")
-    for each in (run, repeat, smaller):
+    for each in (run, repeat, smaller, long):
         each.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="an option of the world")
         each.add_argument("--json", action="store_true", help="the result as JSON")
     return parser

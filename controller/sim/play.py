@@ -137,6 +137,8 @@ class Play:
             self.decisions.operation,
         ]
         self.cluster.on_controller.append(self.requests.watch)
+        #: What the names of clients begin with.
+        self.load = ""
         self._clients: list[Producer | Consumer | Member | Prober | SideProducer] = []
         self._programs: list[asyncio.Task[None]] = []
         self._at_commits: list[str] = []
@@ -168,10 +170,21 @@ class Play:
         await work
 
     async def _course(self) -> None:
-        cluster = self.cluster
+        await self.begin()
+        await self.round()
+
+    async def begin(self) -> None:
+        """The cluster starts."""
         self._skew_clocks()
-        await cluster.start()
-        shape = self.plan.shape
+        await self.cluster.start()
+
+    def fail(self, wrong: Sequence[str]) -> None:
+        """Raises Violated, with what is wrong."""
+        raise Violated("\n".join(wrong))
+
+    async def round(self) -> None:
+        """The main topic, its clients, the plan's steps; then all is healed, looked at, and held to what it must be."""
+        cluster, shape = self.cluster, self.plan.shape
         await cluster.create_topic(
             TOPIC, shape.assignments(shape.partitions, shape.replication_factor), shape.topic_settings()
         )
@@ -185,7 +198,7 @@ class Play:
         await self.stop_clients()
         await self.rest()
         if wrong := await all_that_is_wrong(self.cluster, self.ledger, self.traces, self.plan.shape.partitions):
-            raise Violated("\n".join(wrong))
+            self.fail(wrong)
         self._look(())
 
     def _power_lost(self, number: int) -> None:
@@ -199,22 +212,26 @@ class Play:
             self.cluster.machine(number).clock.skew_ms = chance.randint(-most, most) if most else 0
 
     def start_clients(self) -> None:
-        """The load of the plan's shape begins."""
+        """The load of the plan's shape begins; no client of an earlier load has its name."""
         shape, cluster, ledger = self.plan.shape, self.cluster, self.ledger
-        self._clients += [Producer(cluster, ledger, f"producer-{n}") for n in range(shape.producers)]
+        self._clients.clear()
+        self._clients += [Producer(cluster, ledger, f"{self.load}producer-{n}") for n in range(shape.producers)]
         self._clients += [
-            Producer(cluster, ledger, f"idempotent-{n}", idempotent=True) for n in range(shape.idempotent_producers)
+            Producer(cluster, ledger, f"{self.load}idempotent-{n}", idempotent=True)
+            for n in range(shape.idempotent_producers)
         ]
-        self._clients += [Producer(cluster, ledger, f"one-{n}", acks=1) for n in range(shape.acks_one_producers)]
-        self._clients += [Consumer(cluster, ledger, f"consumer-{n}") for n in range(shape.consumers)]
         self._clients += [
-            Member(cluster, ledger, f"member-{n}", is_static=n < shape.static_members)
+            Producer(cluster, ledger, f"{self.load}one-{n}", acks=1) for n in range(shape.acks_one_producers)
+        ]
+        self._clients += [Consumer(cluster, ledger, f"{self.load}consumer-{n}") for n in range(shape.consumers)]
+        self._clients += [
+            Member(cluster, ledger, f"{self.load}member-{n}", is_static=n < shape.static_members)
             for n in range(shape.group_members + shape.static_members)
         ]
-        self._clients += [Prober(cluster, ledger, f"prober-{n}") for n in range(shape.probers)]
-        self._clients += [SideProducer(cluster, f"side-{n}") for n in range(shape.side_producers)]
-        for number, client in enumerate(self._clients):
-            self._programs.append(cluster.world.machine(f"client-{number}").start(client.run()))
+        self._clients += [Prober(cluster, ledger, f"{self.load}prober-{n}") for n in range(shape.probers)]
+        self._clients += [SideProducer(cluster, f"{self.load}side-{n}") for n in range(shape.side_producers)]
+        for client in self._clients:
+            self._programs.append(cluster.world.machine(f"client-{len(self._programs)}").start(client.run()))
 
     def _take(self, step: Step) -> None:
         """One step. An operation goes on in the background; what became of it is noted when it ends."""
@@ -253,7 +270,7 @@ class Play:
             await asyncio.wait(self._background, timeout=90)
         cluster.mend()
         await cluster.world.sleep(self.plan.shape.session_timeout_ms / 1000 + 1)
-        await self._until(self._is_whole, WHOLE_S, "the cluster is whole")
+        await self.until(self._is_whole, WHOLE_S, "the cluster is whole")
 
     def _is_whole(self) -> str:
         cluster = self.cluster
@@ -266,9 +283,9 @@ class Play:
         def problem() -> str:
             return next(("; ".join(found) for oracle in AT_REST if (found := self._found((oracle,)))), "")
 
-        await self._until(problem, REST_S, "everything holds at rest")
+        await self.until(problem, REST_S, "everything holds at rest")
 
-    async def _until(self, problem: Callable[[], str], within_s: float, what: str) -> None:
+    async def until(self, problem: Callable[[], str], within_s: float, what: str) -> None:
         """Waits until there is no problem left. Raises Violated with what is left of it."""
         loop = self.cluster.world.loop
         deadline = loop.time() + within_s
@@ -289,7 +306,7 @@ class Play:
             return "" if is_whole else str({member.name: member.owned for member in members})
 
         if members:
-            await self._until(problem, REST_S, "the group's members own all partitions")
+            await self.until(problem, REST_S, "the group's members own all partitions")
 
     async def stop_clients(self) -> None:
         """No client begins anything new; those that do something end it."""
@@ -338,7 +355,13 @@ class Play:
 EVENTS_KEPT: Final = 60
 
 
-def play(plan: Plan, folder: Path | None = None, *, keep_events: int = EVENTS_KEPT) -> Outcome:
+def play(
+    plan: Plan,
+    folder: Path | None = None,
+    *,
+    keep_events: int = EVENTS_KEPT,
+    course: Callable[[World, Path, Plan, Outcome], Play] = Play,
+) -> Outcome:
     """Plays a plan in a folder of its own. Never raises for what the world does wrong: that is in `broken`."""
     outcome, began_s = Outcome(plan=plan), time.process_time()
     where = Path("/dev/shm")
@@ -346,7 +369,7 @@ def play(plan: Plan, folder: Path | None = None, *, keep_events: int = EVENTS_KE
         played: list[Play] = []
 
         async def scenario(world: World) -> None:
-            one = Play(world, Path(made), plan, outcome)
+            one = course(world, Path(made), plan, outcome)
             played.append(one)
             with one.cluster.logging():
                 await one.run()

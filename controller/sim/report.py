@@ -33,8 +33,10 @@ def print_world(plan: Plan, console: Console) -> None:
     console.print(f"kinds of steps and their weights: {weights}")
 
 
-def print_failure(outcome: Outcome, console: Console, *, events: int = _SHOWN_EVENTS) -> None:
-    """World, steps, broken property, last events, command."""
+def print_failure(
+    outcome: Outcome, console: Console, *, events: int = _SHOWN_EVENTS, command: str | None = None
+) -> None:
+    """World, steps, broken property, last events, and the command that plays it again (by default the plan's)."""
     print_world(outcome.plan, console)
     console.print("steps taken:")
     for line in outcome.taken:
@@ -45,11 +47,11 @@ def print_failure(outcome: Outcome, console: Console, *, events: int = _SHOWN_EV
     console.print("broken:", style="bold red")
     for line in outcome.broken:
         console.print(f"  {line}")
-    console.print(f"again: {command_of(outcome.plan)}", style="bold")
+    console.print(f"again: {command or command_of(outcome.plan)}", style="bold")
 
 
-def outcome_value(outcome: Outcome) -> dict[str, Any]:
-    """An outcome as JSON."""
+def outcome_value(outcome: Outcome, *, command: str | None = None) -> dict[str, Any]:
+    """An outcome as JSON. `command` plays it again; by default the plan's."""
     plan = outcome.plan
     return {
         "seed": plan.seed,
@@ -60,7 +62,7 @@ def outcome_value(outcome: Outcome) -> dict[str, Any]:
         "broken": outcome.broken,
         "last_events": outcome.last_events,
         "virtual_s": outcome.virtual_s,
-        "command": command_of(plan),
+        "command": command or command_of(plan),
     }
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from controller.local.cluster_file import ClusterError, is_running, read_cluster
+from controller.local.cluster_file import ClusterError, read_cluster
 from controller.local.fault_file import is_over, now_ms, read_faults, whom
 from controller.local.fault_file import what as what_of
 from controller.local.processes import rows_from
@@ -49,9 +49,9 @@ class LocalLooks:
         self._board.put(
             "processes",
             {
-                "brokers": {str(b.id): b.pid is not None and is_running(b.pid) for b in row.brokers},
+                "brokers": {str(b.id): b.pid is not None for b in row.brokers},
                 "racks": {str(b.id): b.rack for b in row.brokers},
-                "controllers": {str(c.id): c.pid is not None and is_running(c.pid) for c in row.controllers},
+                "controllers": {str(c.id): c.pid is not None for c in row.controllers},
             },
         )
         self._events_of_logs()

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from controller.local import cluster_file
 from controller.local.cluster_file import BrokerRow, ClusterRow, ControllerRow, write_cluster
 from controller.ui.board import Board
 from controller.world.simulated.loop import run as run_virtually
@@ -51,7 +52,7 @@ def test_a_page_is_told_of_a_kill_within_half_a_second(
 ) -> None:
     (tmp_path / "logs").mkdir()
     alive = {11, 12}
-    monkeypatch.setattr(local_looks, "is_running", alive.__contains__)
+    monkeypatch.setattr(cluster_file, "is_running", alive.__contains__)
     brokers = [BrokerRow(id=n, pid=10 + n, rack="a", listener="h:1", log_dirs=[]) for n in (1, 2)]
     office = [ControllerRow(id=901, pid=None)]
     write_cluster(tmp_path, ClusterRow(bootstrap="h:1", zookeeper="h:2", controllers=office, brokers=brokers))

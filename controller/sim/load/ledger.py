@@ -53,6 +53,12 @@ class Ledger:
     on_error: list[Callable[[int, Partition, ErrorCode, float], None]] = field(default_factory=list)
     on_ack: list[Callable[[int, Partition, int, float], None]] = field(default_factory=list)
 
+    def forget(self) -> None:
+        """The topic is gone, and nobody reads it or commits any more: nothing is promised."""
+        for promised in (self.permanent, self.acked, self.sent, self.committed, self.owners):
+            promised.clear()
+        self.deleted_groups.clear()
+
     def was_acked(self, partition: Partition, base_offset: int, values: Sequence[bytes]) -> None:
         """acks=all was answered without an error."""
         for offset, value in enumerate(values, base_offset):

@@ -88,6 +88,11 @@ class SimulatedNetwork:
             for connection in pair:
                 connection._flush()
 
+    @property
+    def connections_open(self) -> int:
+        """How many there are, between all machines."""
+        return len(self._connections)
+
     def is_cut(self, one: str, other: str) -> bool:
         """Whether a partition lies between two machines."""
         return (one, other) in self._cut

@@ -264,6 +264,9 @@ class WatchTable:
         self._data: dict[str, dict[int, None]] = {}
         self._child: dict[str, dict[int, None]] = {}
 
+    def __len__(self) -> int:
+        return sum(map(len, self._data.values())) + sum(map(len, self._child.values()))
+
     def arm(self, op: ZkReadOp, session: int, *, found: bool) -> None:
         """After a watched read. Only `Exists` leaves a watch on a znode that is not there."""
         if op.watch and (found or isinstance(op, Exists)):

@@ -1,0 +1,36 @@
+"""The scenario that `make soak` plays on processes: it can be played, and what must stay alive is left alive."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from controller.local.scenario import command
+from tests.soak.__main__ import grown
+from tests.soak.drawn import scenario
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_it_can_be_played(tmp_path: Path, seed: int) -> None:
+    file = tmp_path / "soak.json"
+    file.write_text(json.dumps(scenario(seed, 60, str(tmp_path))))
+    assert command.main([str(file), "--check-only"]) == 0
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_who_is_measured_is_never_killed(seed: int) -> None:
+    drawn = scenario(seed, 60, "there")
+    assert not [row for row in drawn["faults"] if row["fault"] in ("kill", "stop") and row["broker"] == 1]
+    assert not [row for row in drawn["steps"] if row["do"] == "kill_controller" and row["controller"] != 902]
+    assert len({row["fault"] for row in drawn["faults"]}) >= 7
+
+
+def test_growth_is_found_and_too_few_samples_are_no_proof() -> None:
+    flat = {"broker-1": [60.0] * 12, "controller-901": [50.0] * 12}
+    assert grown(flat, 5) == []
+    assert grown(flat | {"broker-1": [60.0 + 5 * n for n in range(12)]}, 5) == [
+        "broker-1 grows: 88 in the middle, 108 at the end"
+    ]
+    assert grown({"broker-1": [60.0] * 12}, 5) == ["controller-901: 0 samples, too few to tell"]
