@@ -27,8 +27,8 @@ _FAULTS: Final[tuple[dict[str, Any], ...]] = (
 _MOVING: Final = '{"version":1,"partitions":[{"topic":"moved","partition":0,"replicas":%s}]}'
 
 
-def scenario(seed: int, minutes: float, moves: str) -> dict[str, Any]:
-    """As `kwob scenario` reads it. `moves`: a folder in which `write_moves` has left its files."""
+def scenario(seed: int, minutes: float, folder: str) -> dict[str, Any]:
+    """As `kwob scenario` reads it. `folder`: where the files of `moves` are."""
     chance, end_s = random.Random(seed), int(60 * minutes)
     return {
         "cluster": {"brokers": BROKERS, "controllers": 2, "racks": ["a", "b"], "settings": {
@@ -41,7 +41,7 @@ def scenario(seed: int, minutes: float, moves: str) -> dict[str, Any]:
         ],
         "load": [{"topic": "orders", "rate": 20, "for": f"{end_s - CALM_S}s"}],
         "faults": list(_faults(chance, end_s)),
-        "steps": list(_steps(chance, end_s, moves)),
+        "steps": list(_steps(chance, end_s, folder)),
         "expect": {"missing": 0, "check": True},
         "end": f"{end_s}s",
     }  # fmt: skip
@@ -54,12 +54,12 @@ def _faults(chance: random.Random, end_s: int) -> Iterator[dict[str, Any]]:
         yield {"at": f"{at_s}s", "for": f"{chance.randint(3, 20)}s", "broker": chance.choice(among), **drawn}
 
 
-def _steps(chance: random.Random, end_s: int, moves: str) -> Iterator[dict[str, Any]]:
+def _steps(chance: random.Random, end_s: int, folder: str) -> Iterator[dict[str, Any]]:
     """Topics come and go, a partition moves to and fro, the office changes."""
     for number, at_s in enumerate(range(10, end_s - CALM_S - EVERY_S, EVERY_S)):
         yield {"at": f"{at_s}s", "do": "run",
                "command": f"topics --create --topic churn{number} --partitions 8 --replication-factor 2"}  # fmt: skip
-        move = f"reassign-partitions --reassignment-json-file {moves}/{number % 2}.json --execute"
+        move = f"reassign-partitions --reassignment-json-file {folder}/{number % 2}.json --execute"
         yield {"do": "run", "command": move}
         if chance.random() < 0.2:
             yield {"do": "kill_controller", "controller": 902, "for": "5s"}
