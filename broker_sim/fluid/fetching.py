@@ -5,9 +5,9 @@ than intervals between bursts: `n + 1` bursts in the time of `n`. How large a bu
 fetcher tries again. A follower whose throttle is used up leaves throttled partitions out of its fetches; one that has
 nothing else to ask that leader for sleeps (`replica.fetch.backoff.ms`), one that has waits for what the others get
 (`replica.fetch.wait.max.ms` at most). A leader whose throttle is used up answers without these partitions' records,
-after that wait. So fetchers share a throttle by how often they try, and by how much an answer holds. It holds so many
-bytes of a partition (`replica.fetch.max.bytes`), cut where they end: the part of a batch before the cut is thrown away
-and fetched again, and throttles and links have carried it.
+after that wait; an append to one of them looks again at the fetch that waits. So fetchers share a throttle by how often
+they try, and by how much an answer holds. It holds so many bytes of a partition (`replica.fetch.max.bytes`), cut where
+they end: the part of a batch before the cut is thrown away and fetched again, and throttles and links have carried it.
 
 Source: Kafka 3.9 `ReplicationQuotaManager`, `SimpleRate`, `SampledStat.purgeObsoleteSamples`, `AbstractFetcherThread.
 maybeFetch`, `ReplicaFetcherThread.buildFetch`, `DelayedFetch`; seen on 3.9.1 and 4.1 (docs/rehearsal-validation.md).
@@ -70,8 +70,8 @@ class Fetching:
     def tries_per_s(self, *, calm: NDArray[np.int64], flow: Numbers, by_follower: bool) -> Numbers:
         """How often each fetcher that a throttle holds back tries again, by what else it asks the same leader for.
 
-        `calm`: partitions that it is at the end of; `flow`: bytes per second that these take in; `by_follower`: its own
-        broker's throttle holds it back, not the leader's.
+        `calm`: partitions that it is at the end of; `flow`: more than 0 where what it asks for takes in records (at the
+        leader the partitions that are held back, too); `by_follower`: its own broker's throttle holds it back.
         """
         alone_s = self.backoff_s if by_follower else self.wait_s
         return np.where(flow > 0, _LIVELY_PER_S, np.where(calm > 0, 1 / self.wait_s, 1 / alone_s))

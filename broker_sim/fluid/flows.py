@@ -35,6 +35,8 @@ class Flow:
     by_leader: bool
     by_follower: bool
     copies: dict[Copy, None] = field(default_factory=dict)
+    #: how many of them clients write to
+    written: int = 0
     rate: float = 0.0
     next_s: float = UNLIMITED
     is_stale: bool = True
@@ -86,6 +88,7 @@ class Flows:
             by_leader = copy.throttled_by_leader and not copy.in_isr
             flow = self._flows[key] = Flow(leader, follower, places, by_leader, copy.throttled_by_follower)
         flow.copies[copy] = None
+        flow.written += _is_written(copy)
         flow.is_stale = True
         self._of[copy] = flow
 
@@ -94,6 +97,7 @@ class Flows:
         flow = self._of.pop(copy, None)
         if flow is not None:
             del flow.copies[copy]
+            flow.written -= _is_written(copy)
             flow.is_stale = True
             if not flow.copies:
                 del self._flows[tuple(place for place in flow.places if place != NOTHING)]
@@ -151,7 +155,8 @@ class Flows:
         by_leader = np.array([flow.by_leader for flow in flows])
         by_follower = np.array([flow.by_follower for flow in flows])
         others, flow_in = calm[leader, follower], steady[leader, follower]
-        at_leader = self._fetching.tries_per_s(calm=others, flow=flow_in, by_follower=False)
+        written = np.array([flow.written for flow in flows])
+        at_leader = self._fetching.tries_per_s(calm=others, flow=flow_in + written, by_follower=False)
         at_follower = self._fetching.tries_per_s(calm=others, flow=flow_in, by_follower=True)
         parts = np.full((self._brokers, KINDS), self._fetching.useful_part)
         parts[:, DISK] = 1.0
@@ -167,3 +172,7 @@ class Flows:
             weights = np.where(by_follower, at_follower, at_leader) * self._fetching.answer_weight(counts)
             weights = np.where(throttled, weights / weights[throttled].mean(), 1.0)
         return parts.reshape(-1), weights
+
+
+def _is_written(copy: Copy) -> bool:
+    return copy.stream is not None and copy.stream.ingress > 0

@@ -6,7 +6,7 @@ Everything a table, a page, a comparison or an exit code needs is here; nothing 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Final
 
 from broker_sim.fluid.limits import UNLIMITED
@@ -91,7 +91,9 @@ class Outcome:
 
     def summary(self) -> dict[str, Any]:
         """All but what grows with time or partitions."""
-        return {name: value for name, value in asdict(self).items() if name not in ("samples", "windows", "moves")}
+        found = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("samples", "windows", "moves")}
+        found["troubles"] = {name: asdict(totals) for name, totals in self.troubles.items()}
+        return found | {name: tuple(map(asdict, found[name])) for name in ("story", "exposed")}
 
 
 def outcome_of(stage: Stage, operator: Operator, recorder: Recorder, *, is_over: bool) -> Outcome:

@@ -236,12 +236,12 @@ class Cluster:
 
     def stop(self) -> None:
         """Kills everything."""
-        self.zk.stop()
-        self.zk.close()
         for node in self.nodes.values():
             if node.alive:
                 node.signal(signal.SIGCONT)
                 node.kill()
+        self.zk.stop()
+        self.zk.close()
 
     # -- what ZooKeeper says -----------------------------------------------------------------------------------------
 

@@ -10,12 +10,20 @@ recorded.
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
+from types import FrameType
 
+from controller.world.exit_codes import INTERRUPTED
 from tests.rehearsal_validation.agreement import recordings
 from tests.rehearsal_validation.page import PAGE, page
 from tests.rehearsal_validation.record import record
 from tests.rehearsal_validation.runs import KINDS, RUNS
+
+
+def _interrupt(_: int, __: FrameType | None) -> None:
+    """Both signals end what was started."""
+    raise KeyboardInterrupt
 
 
 def main() -> int:
@@ -28,7 +36,13 @@ def main() -> int:
     commands.add_parser("report")
     options = parser.parse_args()
     if options.command == "record":
-        record(options.kind, options.runs.split(","), lambda line: print(line, file=sys.stderr, flush=True))
+        for number in (signal.SIGTERM, signal.SIGINT):  # a shell's background jobs inherit that SIGINT is ignored
+            signal.signal(number, _interrupt)
+        try:
+            record(options.kind, options.runs.split(","), lambda line: print(line, file=sys.stderr, flush=True))
+        except KeyboardInterrupt:
+            print("ended; what was recorded whole is kept", file=sys.stderr)
+            return INTERRUPTED
         return 0
     PAGE.write_text(page(recordings()), encoding="utf-8")
     print(PAGE)

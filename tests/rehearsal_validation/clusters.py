@@ -6,7 +6,7 @@ import asyncio
 import os
 import signal
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -150,9 +150,11 @@ def live(kind: str, folder: Path) -> Iterator[Live]:
             kraft.stop()
         return
     zookeeper = EmbeddedZooKeeper(folder / "zookeeper")
-    asyncio.run(zookeeper.start())
-    cluster = WithZooKeeper(folder, f"{zookeeper.address}/kafka")
-    try:
+    with ExitStack() as ends:
+        ends.callback(lambda: asyncio.run(zookeeper.stop()))
+        asyncio.run(zookeeper.start())
+        cluster = WithZooKeeper(folder, f"{zookeeper.address}/kafka")
+        ends.callback(cluster.stop)
         for broker in BROKERS:
             (cluster.simulated_broker if kind == "kwob" else cluster.real_broker)(
                 broker, **{name.replace(".", "_"): value for name, value in SETTINGS.items()}
@@ -162,9 +164,6 @@ def live(kind: str, folder: Path) -> Iterator[Live]:
         cluster.start(*BROKERS)
         _until_up(cluster)
         yield cluster
-    finally:
-        cluster.stop()
-        asyncio.run(zookeeper.stop())
 
 
 def _until_up(cluster: Live) -> None:

@@ -84,6 +84,12 @@ def test_the_leaders_throttle_does_not_hold_back_a_member_of_the_isr() -> None:
         plane.mark(copy, in_isr=False)
         await world.sleep(0.1)
         assert copy.rate == pytest.approx(10.0 * 20 / 21)  # bursts every 0.5 s in windows of 10 s
+        plane.set_rates(P0, ingress=1.0, egress=0.0)
+        await world.sleep(0.1)
+        assert copy.rate == pytest.approx(10.0, rel=0.003)  # each append looks again at the fetch that waits
+        plane.set_rates(P0, ingress=0.0, egress=0.0)
+        await world.sleep(0.1)
+        assert copy.rate == pytest.approx(10.0 * 20 / 21)
 
     play(scenario)
 
