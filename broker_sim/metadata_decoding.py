@@ -24,7 +24,7 @@ KEPT_BYTES: Final = 8 << 20
 
 
 class MetadataDecoder:
-    """Decodes; remembers the last requests, up to so many of together so many bytes. For one event loop."""
+    """Decodes; remembers the last request, and those before, up to so many of together so many bytes. For one loop."""
 
     def __init__(self, *, kept_requests: int = KEPT_REQUESTS, kept_bytes: int = KEPT_BYTES) -> None:
         """`kept_requests` 0: for a broker that is alone."""
@@ -60,7 +60,9 @@ class MetadataDecoder:
         request = self._with_shared_brokers(decode_update_metadata(body, BrokerId(-1)))
         self._kept[tail] = request
         self._kept_bytes += len(tail)
-        while len(self._kept) > self._kept_requests or self._kept_bytes > self._kept_bytes_max:
+        while len(self._kept) > self._kept_requests or (
+            len(self._kept) > 1 and self._kept_bytes > self._kept_bytes_max
+        ):
             gone, _ = self._kept.popitem(last=False)
             self._kept_bytes -= len(gone)
         return request

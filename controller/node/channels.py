@@ -89,10 +89,12 @@ class Channels:
         log: FilteringBoundLogger,
         supervisor: Supervisor | None = None,
         at_once: Callable[[ControlRequest], bool] | None = None,
+        shorten: Callable[[ControlRequest], ControlRequest] = lambda request: request,
     ) -> None:
         """`at_once`: whether the broker, which has nothing else to answer, takes the request here and now without
-        error, so that no bytes need travel; for brokers of the same process."""
-        self._at_once = at_once
+        error, so that no bytes need travel; `shorten`: the request without what its broker would not look at. Both are
+        for brokers of the same process."""
+        self._at_once, self._shorten = at_once, shorten
         self._client_id = str(controller_id)
         self._network = network
         self._settings = settings
@@ -143,10 +145,11 @@ class Channels:
                     ev.REQUEST_REFUSED, broker=request.to, request=_name(request), reason="the broker has no channel"
                 )
                 continue
-            if self._at_once is not None and channel.is_idle and self._at_once(request):
+            short = self._shorten(request)
+            if self._at_once is not None and channel.is_idle and self._at_once(short):
                 channel.count()
             else:
-                channel.put(request, encoder)
+                channel.put(short, encoder)
             queued += 1
         return queued
 

@@ -61,6 +61,7 @@ class World:
     connector: ZkConnector
     chance: Random
     at_once: Callable[[ControlRequest], bool] | None = None
+    shorten: Callable[[ControlRequest], ControlRequest] = lambda request: request
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,6 +140,7 @@ class Controller:
             log=self._log,
             supervisor=self.supervisor,
             at_once=world.at_once,
+            shorten=world.shorten,
         )
         self.loop = ControllerLoop(
             BoundCore(state), self.zk, self.channels, clock=world.clock, trace=self._trace, log=self._log

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import structlog
 
+from controller.rehearse.collector import seldom_collected
 from controller.rehearse.ledger import Ledger, Trouble
 from controller.rehearse.operator import Happening, Operator
 from controller.rehearse.outcome import Outcome, outcome_of
@@ -37,7 +38,7 @@ def rehearse(
     async def play(world: World) -> Outcome:
         return await _play(world, scenario, trace_dir, progress)
 
-    with _quiet_logs():
+    with _quiet_logs(), seldom_collected():
         return run_world(scenario.seed, play)
 
 

@@ -11,6 +11,7 @@ import yaml
 from pydantic import ValidationError
 
 from controller.rehearse import wrong_settings
+from controller.rehearse.collector import seldom_collected
 from controller.rehearse.fault_events import fault_event
 from controller.rehearse.feasible import impossible
 from controller.rehearse.scenario import (
@@ -44,6 +45,7 @@ _TOP: Final = (
 END_MAX_MS: Final = 31 * 86_400_000
 
 
+@seldom_collected()
 def load(path: Path, *, cluster: Path | None = None) -> Scenario:
     """The scenario in a file; `cluster` overrides the one it names. Raises ScenarioError, ClusterFileError."""
     text = _text(path)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -82,6 +83,8 @@ class Stage:
         self.controllers: dict[int, Controller] = {}
         self.machine_limits: dict[BrokerId, Limits] = {}
         self._decoder = MetadataDecoder()
+        self._states: tuple[UpdateMetadataEntry, ...] = ()
+        self._deleted: tuple[UpdateMetadataEntry, ...] = ()
         self._began_ms = world.clock.now_ms()
         self.began_s = 0.0
 
@@ -290,6 +293,7 @@ class Stage:
             connector=machine.connector(session_timeout_ms=self._session_ms()),
             chance=machine.chance,
             at_once=self._takes_at_once,
+            shorten=self._shortened,
         )
         listener = NodeListener(host=machine.name, port=CONTROLLER_PORT)
         self.controllers[number] = Controller(
@@ -303,11 +307,20 @@ class Stage:
 
     def _takes_at_once(self, request: ControlRequest) -> bool:
         """The controller tells each broker of each change: what changes nothing at a fluid broker does not travel."""
-        if not isinstance(request, UpdateMetadataRequest) or any(map(_is_deleted, request.partition_states)):
+        if not isinstance(request, UpdateMetadataRequest) or request.partition_states:
             return False
         broker = self.brokers.get(request.to)
         live_brokers = self._decoder.shared_brokers(request.live_brokers)
         return broker is not None and broker.learns_nothing(request, live_brokers)
+
+    def _shortened(self, request: ControlRequest) -> ControlRequest:
+        """Of a whole cluster's UpdateMetadata a fluid broker looks at who is alive, and at what is being deleted."""
+        if not isinstance(request, UpdateMetadataRequest) or not request.partition_states:
+            return request
+        if self._states is not request.partition_states:  # the same for all brokers
+            self._states = request.partition_states
+            self._deleted = tuple(filter(_is_deleted, request.partition_states))
+        return replace(request, partition_states=self._deleted)
 
     async def _run_controller(self, number: int) -> None:
         await self.controllers[number].start()

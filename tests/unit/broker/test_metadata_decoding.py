@@ -63,6 +63,13 @@ def test_only_so_much_is_kept(limits: dict[str, int], is_shared: bool) -> None:
     assert (decoder.decode(orders, ONE).partition_states is first.partition_states) is is_shared
 
 
+def test_the_last_one_is_kept_however_large() -> None:
+    decoder = MetadataDecoder(kept_bytes=10)
+    decoder.decode(encode(request(ONE, topic="prices")), ONE)
+    first = decoder.decode(encode(request(ONE)), ONE)
+    assert decoder.decode(encode(request(TWO)), TWO).partition_states is first.partition_states
+
+
 @pytest.mark.parametrize("cut", [0, 1, 15, 16, 17, 40, -1])
 def test_cut_bytes_are_refused_and_not_kept(cut: int) -> None:
     decoder = MetadataDecoder()

@@ -138,7 +138,10 @@ class Bench:
         self.channels = self.make()
 
     def make(
-        self, supervisor: Supervisor | None = None, at_once: Callable[[ControlRequest], bool] | None = None
+        self,
+        supervisor: Supervisor | None = None,
+        at_once: Callable[[ControlRequest], bool] | None = None,
+        shorten: Callable[[ControlRequest], ControlRequest] = lambda request: request,
     ) -> Channels:
         return Channels(
             controller_id=BrokerId(7),
@@ -149,6 +152,7 @@ class Bench:
             log=structlog.get_logger(),
             supervisor=supervisor,
             at_once=at_once,
+            shorten=shorten,
         )
 
     async def start(self, number: int, stub: StubBroker) -> StubBroker:
@@ -204,6 +208,18 @@ def test_what_a_broker_takes_at_once_does_not_travel_and_overtakes_nothing() -> 
         gauge = bench.channels.gauges()[BrokerId(1)]
         assert (gauge.requests, gauge.failures, gauge.queue_size) == (4, 0, 0)
         assert not bench.channels.pending([BrokerId(1)])()
+
+    play(scenario)
+
+
+def test_what_a_broker_would_not_look_at_does_not_travel() -> None:
+    async def scenario(bench: Bench) -> None:
+        stub = await bench.start(1, StubBroker())
+        bench.channels = bench.make(shorten=lambda request: stop(1) if request == metadata(1) else request)
+        bench.channels.add([broker(1)])
+        assert bench.channels.send([leaders(1), metadata(1)]) == 2
+        await asyncio.sleep(1)
+        assert stub.seen == ["LEADER_AND_ISR", "STOP_REPLICA"]
 
     play(scenario)
 
