@@ -94,7 +94,7 @@ bench-broker: setup  ## measure three brokers beside three of Kafka's (needs jav
 	@.ci/bench-broker $(ARGS)
 
 bench-replay: setup  ## measure the replay beside reading, shuffling and sorting alone; ARGS="--rows 20000000 --rounds 3"
-	@$(PY) tests/bench_replay $(ARGS)
+	@$(PY) -m tests.bench_replay $(ARGS)
 
 lock:  ## resolve pyproject.toml into requirements.lock and .ci/image.lock again (needs uv)
 	@command -v uv >/dev/null || { echo "make lock needs uv: https://docs.astral.sh/uv/" >&2; exit 1; }

@@ -2,6 +2,7 @@
 looks at what it costs while idle.
 
     python tests/bench_broker/scale.py --brokers 100 --topics 200 --partitions 50
+    python tests/bench_broker/scale.py --brokers 40 --topics 60 --profile flames
 
 Prints one line per figure. Needs Linux (/proc). The cluster lives in a temporary folder and ends with the program.
 """
@@ -12,9 +13,12 @@ import argparse
 import asyncio
 import os
 import resource
+import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +28,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from controller.admin.cluster.client import AdminClient
 from controller.local.cluster import Cluster
 from controller.local.place import free_ports, own_folder
-from controller.local.plan import plan_cluster
+from controller.local.plan import ClusterPlan, plan_cluster
 from controller.local.up import descriptors_needed
 from controller.wire.protocol import ApiKey
 from controller.world.real import logs
@@ -46,6 +50,21 @@ def rss_mib(pid: int) -> float:
 
 def descriptors(pid: int) -> int:
     return len(list(Path(f"/proc/{pid}/fd").iterdir()))
+
+
+@contextmanager
+def profiled(folder: Path | None, processes: Mapping[str, int]) -> Iterator[None]:
+    """Flame graphs of these processes below the folder, if there is one."""
+    if folder is None:
+        yield
+        return
+    named = [f"{name}={pid}" for name, pid in processes.items()]
+    argv = [sys.executable, "-m", "tests.flame_graphs", "--out", str(folder.absolute()), *named]
+    recorder = subprocess.Popen(argv, stdin=subprocess.PIPE, cwd=Path(__file__).parents[2])
+    try:
+        yield
+    finally:
+        recorder.communicate()
 
 
 class Measure:
@@ -102,6 +121,29 @@ def log_ends(data: Path, wanted: int) -> int:
     )
 
 
+async def fill(
+    plan: ClusterPlan, options: argparse.Namespace, folder: Path, measure: Measure, progress: Progress
+) -> None:
+    """Creates the topics and waits until they are whole."""
+    wanted = options.topics * options.partitions
+    async with AdminClient(TcpNetwork(), plan.bootstrap) as admin:
+        created = progress.add_task("partitions created", total=wanted)
+        await create_topics(admin, options, lambda n: progress.advance(created, n))
+        measure.lap(f"{wanted} partitions of 3 replicas created")
+        body = {"topics": None, "allow_auto_topic_creation": False}
+        last = plan.brokers[-1].broker_id
+        deadline = time.monotonic() + options.limit
+        while (missing := not_whole(await admin.call_broker(last, ApiKey.METADATA, body), wanted)) is not None:
+            if time.monotonic() > deadline:
+                raise SystemExit(f"not whole after {options.limit} s: {missing}")
+            await asyncio.sleep(0.5)
+        while (there := log_ends(folder, wanted)) < 3 * wanted:
+            if time.monotonic() > deadline:
+                raise SystemExit(f"{there} of {3 * wanted} replicas after {options.limit} s")
+            await asyncio.sleep(0.5)
+        measure.lap("every partition has its leader, full ISR and 3 logs")
+
+
 async def run(options: argparse.Namespace, folder: Path, console: Console) -> None:
     measure = Measure(console)
     ports = free_ports(options.brokers + 1)
@@ -109,29 +151,16 @@ async def run(options: argparse.Namespace, folder: Path, console: Console) -> No
         data=folder, brokers=options.brokers, controllers=1, racks=[], ports=ports[1:], zookeeper_port=ports[0],
         broker_processes=options.processes, settings=options.override,
     )  # fmt: skip
-    wanted = options.topics * options.partitions
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
         brokers = progress.add_task("brokers up", total=options.brokers)
         async with Cluster(plan, on_broker_up=lambda broker_id: progress.advance(brokers)) as cluster:
             measure.lap(f"{options.brokers} brokers in {len(plan.groups)} processes up")
             pids = sorted({cluster.broker(b.broker_id).pid for b in plan.brokers})
-            async with AdminClient(TcpNetwork(), plan.bootstrap) as admin:
-                created = progress.add_task("partitions created", total=wanted)
-                await create_topics(admin, options, lambda n: progress.advance(created, n))
-                measure.lap(f"{wanted} partitions of 3 replicas created")
-                body = {"topics": None, "allow_auto_topic_creation": False}
-                last = plan.brokers[-1].broker_id
-                deadline = time.monotonic() + options.limit
-                while (missing := not_whole(await admin.call_broker(last, ApiKey.METADATA, body), wanted)) is not None:
-                    if time.monotonic() > deadline:
-                        raise SystemExit(f"not whole after {options.limit} s: {missing}")
-                    await asyncio.sleep(0.5)
-                while (there := log_ends(folder, wanted)) < 3 * wanted:
-                    if time.monotonic() > deadline:
-                        raise SystemExit(f"{there} of {3 * wanted} replicas after {options.limit} s")
-                    await asyncio.sleep(0.5)
-                measure.lap("every partition has its leader, full ISR and 3 logs")
+            controller = cluster.children["controller-901"].pid
+            named = {"controller": controller} | {f"brokers-{n}": pid for n, pid in enumerate(pids, 1)}
+            with profiled(options.profile, named):
+                await fill(plan, options, folder, measure, progress)
             busy = {pid: cpu_s(pid) for pid in pids}
             measure.tell("CPU of the brokers until then", f"{sum(busy.values()):.1f} s")
             await settle(pids, options)
@@ -169,6 +198,7 @@ def main() -> int:
     parser.add_argument("--settle", type=float, default=30.0, help="seconds of rest before it counts as idle")
     parser.add_argument("--idle", type=float, default=30.0, help="seconds that are measured")
     parser.add_argument("--limit", type=float, default=600.0, help="seconds that the partitions may take")
+    parser.add_argument("--profile", type=Path, metavar="DIR", help="leave flame graphs there (needs py-spy)")
     parser.add_argument("--override", action="append", default=[], metavar="NAME=VALUE")
     options = parser.parse_args()
     logs.configure("scale", level="error")

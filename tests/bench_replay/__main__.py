@@ -1,14 +1,14 @@
 """The replay beside what Spark cannot do without: reading, shuffling, sorting and passing rows through Python.
 
     make bench-replay ARGS="--rows 20000000 --rounds 3"
-    python tests/bench_replay --rows 100000000
+    python -m tests.bench_replay --rows 100000000
 
 Traces of synthetic clusters are generated once for each size and kept below --scratch. In each round, in sessions
 with the same settings: (a) the floor, the columns that the rules need, read, shuffled by topic, partition and broker,
 sorted within partitions, and through an Arrow step that returns its input; (b) the whole replay, with all tables and
 the report.
 Then the reading of text: ingest of a trace in JSON lines, and of a real cluster's log files where --kafka-logs names
-some, beside reading and splitting the lines alone.
+some or --recordings some that are repeated, beside reading and splitting the lines alone.
 """
 
 from __future__ import annotations
@@ -44,6 +44,8 @@ from broker_sim.replay.job import ReplaySettings
 from broker_sim.replay.progress import StepProgress
 from broker_sim.replay.schema import LANE_COLUMNS, LANE_KEY
 from broker_sim.replay.session import spark_session
+from tests.bench_broker.scale import profiled
+from tests.bench_replay.log_copies import DEFAULT_LEVELS, WITH_REQUESTS, copy_logs
 
 #: The whole replay is to take at most so many times the floor.
 TARGET = 1.5
@@ -219,6 +221,11 @@ def bench_text(asked: argparse.Namespace, scratch: Path, console: Console) -> li
     inputs = [("trace, JSON lines", Source(traces=(trace / "trace",)))]
     if asked.kafka_logs:
         inputs.append(("log files", Source(kafka_logs=tuple(asked.kafka_logs))))
+    if asked.recordings:
+        for what, names in (("default levels", DEFAULT_LEVELS), ("with request logs", WITH_REQUESTS)):
+            copies = scratch / f"logs-{what.replace(' ', '-')}-{asked.log_mb}"
+            made = copy_logs(asked.recordings, copies, names=names, mb=asked.log_mb)
+            inputs.append((f"log files, {what}", Source(kafka_logs=(made,))))
     figures = []
     for name, source in inputs:
         files = [str(f) for path in source.paths for f in sorted(path.rglob("*")) if f.is_file()]
@@ -233,6 +240,7 @@ def bench_text(asked: argparse.Namespace, scratch: Path, console: Console) -> li
                 "mb": round(size / 1e6, 1),
                 "split_mb_per_s": round(size / 1e6 / of_split.median, 1),
                 "ingest_mb_per_s": round(size / 1e6 / of_ingest.median, 1),
+                "ingest_cpu_s": round(of_ingest.median_cpu, 1),
             }
         )
         console.print(figures[-1])
@@ -257,12 +265,16 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=1, metavar="N")
     parser.add_argument("--scratch", type=Path, metavar="DIR", help="keep generated traces here")
     parser.add_argument("--kafka-logs", type=Path, action="append", metavar="PATH", help="log files to ingest")
+    parser.add_argument("--recordings", type=Path, metavar="DIR", help="RECORDING/b1/server.log.gz ..., to be repeated")
+    parser.add_argument("--log-mb", type=int, default=256, metavar="N", help="so often (default: 256)")
+    parser.add_argument("--no-rows", action="store_true", help="leave the replay of rows out")
     parser.add_argument("--no-text", action="store_true", help="leave the ingest of text out")
+    parser.add_argument("--profile", type=Path, metavar="DIR", help="leave flame graphs of Python there (needs py-spy)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures here, too")
     asked = parser.parse_args()
     console = Console()
-    with scratch_folder(asked.scratch) as scratch:
-        figures = {"replay": bench_rows(asked, scratch, console)}
+    with scratch_folder(asked.scratch) as scratch, profiled(asked.profile, {"replay": os.getpid()}):
+        figures = {"replay": [] if asked.no_rows else bench_rows(asked, scratch, console)}
         if not asked.no_text:
             figures["ingest"] = bench_text(asked, scratch, console)
     show(console, figures)
