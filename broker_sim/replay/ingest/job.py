@@ -166,7 +166,7 @@ def ingest_into(spark: SparkSession, inputs: Inputs, out: Path, stage: Path) -> 
         raise ReplayRefused(f"nothing to replay: none {expectation}")
     source = LOG if inputs.logs else TRACE if inputs.traces else METADATA
     refused = verdicts.quarantined(judged, source=source)
-    # Where no row was refused, Spark would judge all rows again to find none: of log files that was a quarter of the
+    # Where no row was refused, Spark would judge all rows again to find none: of log files that was an eighth of the
     # ingest (docs/replay.md, "log files, default levels").
     if found := (*((refused,) if bad else ()), *read.unread):
         _write(reduce(DataFrame.unionByName, found), out, _QUARANTINE)
