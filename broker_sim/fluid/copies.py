@@ -53,9 +53,13 @@ class Copy:
 
     def catches_up_in(self, now_s: float) -> float:
         """Seconds until it is at the end; infinity when it never is at these rates."""
+        return self.closes_in(self.backlog(now_s))
+
+    def closes_in(self, backlog: float) -> float:
+        """As `catches_up_in`, of a copy that lacks so much now."""
         if self.stream is None:
             return float("inf")
-        gain, backlog = self.rate - self.stream.ingress, self.backlog(now_s)
+        gain = self.rate - self.stream.ingress
         if backlog <= ARRIVED_BYTES:
             return 0.0 if gain >= 0 else float("inf")
         return backlog / gain if gain > 0 else float("inf")

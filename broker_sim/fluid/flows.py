@@ -54,9 +54,13 @@ class Flow:
     def found(self, rate: float, now_s: float) -> None:
         """Its copies move at this rate from now on, as they know."""
         self.rate, self.is_stale, self.left_at_s = rate, False, now_s
-        self.next_s = now_s + min(copy.catches_up_in(now_s) for copy in self.copies)
-        self.left_bytes = sum(copy.backlog(now_s) for copy in self.copies)
-        self.left_growth = sum(copy.stream.ingress - rate for copy in self.copies if copy.stream is not None)
+        soonest, left, growth = UNLIMITED, 0.0, 0.0
+        for copy in self.copies:
+            backlog, ingress = copy.backlog(now_s), copy.stream.ingress if copy.stream is not None else rate
+            soonest = min(soonest, copy.closes_in(backlog))
+            left += backlog
+            growth += ingress - rate
+        self.next_s, self.left_bytes, self.left_growth = now_s + soonest, left, growth
 
 
 class Flows:

@@ -28,11 +28,10 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--json", action="store_true", help="both as one JSON object")
     options = parser.parse_args(argv)
     try:
-        one, other = files.read_summary(options.a), files.read_summary(options.b)
+        rows = side_by_side(*(_figures(folder) for folder in (options.a, options.b)))
     except files.OutError as error:
         print(f"kwob rehearse compare: {error}", file=sys.stderr)
         return _REFUSED
-    rows = side_by_side(one, other)
     if options.json:
         print(json.dumps({name: [left, right] for name, left, right in rows}))
         return 0
@@ -44,9 +43,19 @@ def main(argv: Sequence[str]) -> int:
     return 0
 
 
-def side_by_side(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+def _figures(folder: Path) -> list[tuple[str, str]]:
+    """Raises OutError."""
+    try:
+        return figures(files.read_summary(folder))
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        if isinstance(error, files.OutError):
+            raise
+        raise files.OutError(f"{folder} is not whole ({error!r}): rehearse again") from error
+
+
+def side_by_side(one: Sequence[tuple[str, str]], other: Sequence[tuple[str, str]]) -> list[tuple[str, str, str]]:
     """Name and both figures, as text, of two summaries."""
-    return [(name, left, right) for (name, left), (_, right) in zip(figures(one), figures(other), strict=True)]
+    return [(name, left, right) for (name, left), (_, right) in zip(one, other, strict=True)]
 
 
 def figures(summary: Mapping[str, Any]) -> list[tuple[str, str]]:

@@ -196,7 +196,8 @@ AnyEvent = (
     | ControllerFailover | Throttle | Rates | Curve | AddBroker
 )  # fmt: skip
 EVENT_ADAPTER: Final[TypeAdapter[AnyEvent]] = TypeAdapter(Annotated[AnyEvent, Field(discriminator="do")])
-EVENT_KINDS: Final = tuple(kind.model_fields["do"].annotation.__args__[0] for kind in AnyEvent.__args__)
+EVENT_TYPES: Final = AnyEvent.__args__
+EVENT_KINDS: Final = tuple(kind.model_fields["do"].annotation.__args__[0] for kind in EVENT_TYPES)
 
 
 class BrokerLimits(BaseModel):

@@ -17,6 +17,7 @@ from controller.rehearse.feasible import impossible
 from controller.rehearse.scenario import (
     EVENT_ADAPTER,
     EVENT_KINDS,
+    EVENT_TYPES,
     ID_MAX,
     AddBroker,
     AnyEvent,
@@ -30,6 +31,7 @@ from controller.rehearse.scenario import (
     RollingRestart,
     Scenario,
     ScenarioError,
+    Slow,
     targets_of,
 )
 from controller.wire import cluster_file
@@ -41,6 +43,13 @@ _TOP: Final = (
     "name", "cluster", "settings", "limits", "acks", "controllers", "broker_start", "broker_stop", "batch_bytes",
     "seed", "events", "faults", "end",
 )  # fmt: skip
+#: kind of event -> its columns, as they are written.
+_COLUMNS: Final[Mapping[str, Sequence[str]]] = {
+    kind.model_fields["do"].annotation.__args__[0]: [
+        "do", "at", *(f.alias or name for name, f in kind.model_fields.items() if name not in ("do", "at", "line")),
+    ]
+    for kind in EVENT_TYPES
+}  # fmt: skip
 #: Nothing that a person plans takes longer.
 END_MAX_MS: Final = 31 * 86_400_000
 
@@ -147,6 +156,10 @@ def _event(row: dict[str, Any], line: int, name: str) -> AnyEvent:
         raise ScenarioError(f"{name}, line {line}: `do` is missing, what happens; there are {', '.join(EVENT_KINDS)}")
     if row["do"] not in EVENT_KINDS:
         raise ScenarioError(f"{name}, line {line}: do: {row['do']!r} is not known; there are {', '.join(EVENT_KINDS)}")
+    columns = _COLUMNS[row["do"]]
+    if unknown := [column for column in row if column not in columns]:
+        allowed = ", ".join(columns)
+        raise ScenarioError(f"{name}, line {line}: {unknown[0]}: not known; {row['do']} has {allowed}")
     try:
         return EVENT_ADAPTER.validate_python({**row, "line": line})
     except ValidationError as error:
@@ -184,6 +197,8 @@ def checked(scenario: Scenario, path: Path) -> Scenario:
         if isinstance(event, Reassign):
             event = _with_plan(event, path, where)
             _check_plan(event, scenario.cluster, ids, where if event.file is None else f"{where}: {event.file}")
+        if isinstance(event, Slow) and event.link is None and event.disk is None:
+            raise ScenarioError(f"{where}: link or disk: one of them is needed, bytes per second as 20MB")
         if isinstance(event, ExpireSession) and scenario.cluster.mode == "kraft":
             raise ScenarioError(f"{where}: do: expire_session: brokers of a KRaft cluster have no ZooKeeper session")
         _check_topics(event, scenario.cluster, where)

@@ -182,8 +182,10 @@ def shape_of(document: Any, name: str, line: Callable[[Place], int | None] = lam
         raise ClusterFileError(f"{name}: expected a mapping with `brokers` and `topics`")
     version = document.get("version", VERSION)
     if version != VERSION:
+        number = line(("version",))
+        where = name if number is None else f"{name}, line {number}"
         raise ClusterFileError(
-            f"{name}: version {version!r}; this kwob reads version {VERSION}: take the snapshot again"
+            f"{where}: version {version!r}; this kwob reads version {VERSION}: take the snapshot again"
         )
     try:
         return ClusterShape.model_validate(document)

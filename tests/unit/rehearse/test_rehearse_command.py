@@ -52,6 +52,24 @@ def test_bad_flags_and_files_are_one_line(tmp_path: Path, capsys: pytest.Capture
     assert "is not the folder of a rehearsal" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("x", "cannot be read"),
+        ('{"version": 2}', "has version 2; this kwob reads 3: rehearse again"),
+        ('{"version": 3}', "is not whole (KeyError('moves_end_ms')): rehearse again"),
+        ('{"version": 3, "moves_end_ms": "soon", "troubles": []}', "is not whole"),
+    ],
+)
+def test_a_folder_that_is_damaged_is_one_line(
+    text: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "outcome.json").write_text(text)
+    assert main(["compare", str(tmp_path), str(tmp_path)]) == 2
+    printed = capsys.readouterr().err
+    assert message in printed and printed.count("\n") == 1
+
+
 def test_two_rehearsals_side_by_side(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     quiet, loud = tmp_path / "quiet", tmp_path / "loud"
     assert main([str(write(tmp_path, cluster=CLUSTER)), "--out", str(quiet)]) == 0

@@ -135,6 +135,12 @@ WRONG = [
         r"line \d+: controllers: expected a whole number, not 'many'",
     ),
     ("an end that is before the begin", {"end": 0}, r"line \d+: end: must be longer than 0"),
+    (
+        "a column of another event",
+        event(do="kill", broker=1, throttle="5MB"),
+        r"line \d+: throttle: not known; kill has do, at, broker, rack, for$",
+    ),
+    ("a slow broker that is as fast as ever", event(do="slow", broker=1), r"line \d+: link or disk: one of them"),
     ("events that are no list", {"events": {"do": "kill"}}, r"`events` must be a list"),
 ]
 
