@@ -42,6 +42,7 @@ class LogDirs:
     """All log dirs. After `open` every log found is loaded; a dir that fails is offline until the next start.
 
     `doom(log, names)` is told segment files that were renamed away and are to be removed later; None: at once.
+    `rolled(log)` is told that a log has a full segment more, whose bytes should reach the disk.
     """
 
     def __init__(self, paths: tuple[str, ...], rng: random.Random, files: Files | None = None) -> None:
@@ -51,7 +52,8 @@ class LogDirs:
         self._rng = rng
         self._preferred: dict[TopicPartition, str] = {}
         self.doom: Callable[[StoredLog, list[str]], None] | None = None
-        self._hooks = LogHooks(doom=self._doom, cut=self._was_cut, jitter_of=rng.randrange)
+        self.rolled: Callable[[StoredLog], None] = lambda log: None
+        self._hooks = LogHooks(doom=self._doom, cut=self._was_cut, rolled=self._was_rolled, jitter_of=rng.randrange)
 
     # -- start and end -------------------------------------------------------------------------------------------
 
@@ -114,6 +116,9 @@ class LogDirs:
             self.doom(log, names)
         else:
             log.purge(names)
+
+    def _was_rolled(self, log: StoredLog) -> None:
+        self.rolled(log)
 
     def _was_cut(self, log: StoredLog) -> None:
         for log_dir in self._online():

@@ -128,6 +128,7 @@ class Log(StoredLog):
         else:
             active.seal()
             self._snapshots.take(base_offset, self.producers)
+            self._hooks.rolled(self)
         self._add_segment(base_offset, now_ms)
         if len(self._segments) == 1:
             self.log_start_offset = base_offset

@@ -42,11 +42,13 @@ class LogHooks:
     """What a log asks of who holds it.
 
     `doom(log, names)` is told the files that were renamed away and are to be removed after `file.delete.delay.ms`;
-    `cut(log)` that the log was shortened. `jitter_of(limit_ms)` draws a segment's part of `segment.jitter.ms`.
+    `cut(log)` that the log was shortened; `rolled(log)` that a segment is full, and wants to be on the disk.
+    `jitter_of(limit_ms)` draws a segment's part of `segment.jitter.ms`.
     """
 
     doom: Callable[[StoredLog, list[str]], None] = _purge_at_once
     cut: Callable[[StoredLog], None] = lambda log: None
+    rolled: Callable[[StoredLog], None] = lambda log: None
     jitter_of: Callable[[int], int] = lambda limit_ms: 0
 
 

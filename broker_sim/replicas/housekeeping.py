@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -32,7 +33,10 @@ class Housekeeping:
         self._removals: set[asyncio.TimerHandle] = set()
         self._has_watermarks = False
         self.cleaner = LogCleaner(table)
+        self._rolled: dict[StoredLog, None] = {}
+        self._flusher: asyncio.Task[None] | None = None
         table.dirs.doom = self._remove_later
+        table.dirs.rolled = self._flush_soon
 
     def start(self) -> None:
         """Starts what runs from the broker's start on."""
@@ -111,7 +115,20 @@ class Housekeeping:
                 await self._flush_sealed(log)
         self._table.dirs.checkpoint_recovery_points()
 
-    async def _flush_sealed(self, log: Log) -> None:
+    def _flush_soon(self, log: StoredLog) -> None:
+        """A segment is full. No loss of power shall take what lies between two segments (`UnifiedLog.roll`)."""
+        self._rolled[log] = None
+        if self._flusher is None or self._flusher.done():
+            self._flusher = self._table.supervisor.once("flush-log", self._flush_rolled)
+            self._tasks.add(self._flusher)
+            self._flusher.add_done_callback(self._tasks.discard)
+
+    async def _flush_rolled(self) -> None:
+        while self._rolled:
+            log, _ = self._rolled.popitem()
+            await self._guarded(partial(self._flush_sealed, log))
+
+    async def _flush_sealed(self, log: StoredLog) -> None:
         """Everything below the active segment reaches the disk, unless the log is cut meanwhile."""
         paths, version, end = log.unflushed(), log.version, log.segments[-1].base_offset
 

@@ -65,6 +65,8 @@ def plan_of(value: Mapping[str, Any]) -> Plan:
 WAITS_S = (0.02, 0.2, 0.5, 1.0, 2.0, 4.0, 8.0)
 #: Weights that a kind may get, when it is on.
 WEIGHTS = (1, 1, 2, 4)
+#: Of the worlds whose machines lose their power, the share where nothing waits for the disk.
+UNSYNCED = 0.4
 #: What undoes others is never off: worlds that only break show little.
 ALWAYS = frozenset({"start", "resume", "heal"})
 
@@ -75,7 +77,10 @@ def draw_plan(seed: int, kinds: Sequence[str], changes: Sequence[str] = ()) -> P
     Raises: ShapeError.
     """
     chance = random.Random(f"{seed}/plan")
-    shape = draw_shape(chance).with_text(changes)
+    shape = draw_shape(chance)
+    if shape.power_cuts and random.Random(f"{seed}/unsynced").random() < UNSYNCED:
+        shape = replace(shape, flush_messages=0)
+    shape = shape.with_text(changes)
     on_share = chance.choice((0.2, 0.5, 0.8))
     weights: dict[str, int] = {}
     for kind in kinds:

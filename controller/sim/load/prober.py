@@ -262,15 +262,24 @@ class Prober(GroupProbes):
     # -- the controller --------------------------------------------------------------------------------------------
 
     async def shut_down_an_older_life(self) -> None:
-        """A controlled shutdown of a former life of a broker is refused. controller.md §9.3, KIP-380."""
+        """A controlled shutdown of a former life of a broker is refused: of one that the controller does not know, as
+        an error that Kafka did not expect. controller.md §11.5, KIP-380."""
         broker = self._links.chance.choice(list(self._cluster.broker_ids))
         znode = self._cluster.world.zookeeper.tree.get(f"/brokers/ids/{broker}")
         if znode is None:
             return
         body = {"broker_id": broker, "broker_epoch": znode.czxid - 1}
+        is_met = self._is_met(broker)
         answer = await self._ask_controller(ApiKey.CONTROLLED_SHUTDOWN, 3, body)
         refused = {ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_NOT_AVAILABLE, ErrorCode.STALE_CONTROLLER_EPOCH}
+        if not (is_met and self._is_met(broker)):
+            refused.add(ErrorCode.UNKNOWN_SERVER_ERROR)
         self.expect(f"a shutdown of a former life of broker {broker}", answer.error_code, refused)
+
+    def _is_met(self, broker: int) -> bool:
+        """Whether the controller in office knows the broker as alive."""
+        active = self._cluster.controllers.get(self._cluster.active_controller() or -1)
+        return active is not None and broker in active.state.live_brokers
 
     async def move_to_nobody(self) -> None:
         """A move to a broker that does not live, or of what is not there, is refused. §8.1."""

@@ -65,6 +65,19 @@ def test_closed_segments_are_flushed_before_the_recovery_point_says_so(
     run(cluster_of, tmp_path, scenario, log_flush_offset_checkpoint_interval_ms=1_000)
 
 
+def test_a_full_segment_reaches_the_disk_without_waiting_for_the_checkpoint(
+    cluster_of: type[Cluster], tmp_path: Path
+) -> None:
+    """Else a loss of power may take the end of one segment and leave the next: a gap that no recovery sees."""
+
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.world.sleep(1)
+        log = cluster.nodes[1].partition(TP).log
+        assert len(log.segments) > 2 and log.recovery_point == log.segments[-1].base_offset
+
+    run(cluster_of, tmp_path, scenario, log_initial_task_delay_ms=3_600_000)
+
+
 def test_a_disk_that_fails_in_a_flush_is_taken_offline(cluster_of: type[Cluster], tmp_path: Path) -> None:
     async def scenario(cluster: Cluster) -> None:
         def broken(operation: str, path: Any) -> None:
