@@ -202,9 +202,10 @@ class Play:
         self._look(())
 
     def _power_lost(self, number: int) -> None:
-        """What was not synced is not promised."""
+        """What was not synced is not promised, wherever the broker has a log: also where it has not heard of it yet."""
         if self.plan.shape.flush_messages != 1:
             self.history.unclean |= {tp for broker, tp, _ in brokers.replicas(self.cluster) if broker == number}
+            self.history.unclean |= {tp for tp in self.cluster.partitions() if number in self.cluster.assignment(*tp)}
 
     def _skew_clocks(self) -> None:
         most, chance = self.plan.shape.clock_skew_max_ms, random.Random(f"{self.plan.seed}/clocks")
