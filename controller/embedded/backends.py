@@ -60,9 +60,8 @@ class Backend(Protocol):
         """Brokers as clients take them."""
         ...
 
-    @property
-    def metrics(self) -> Mapping[str, str]:
-        """Where each program serves its metrics, `host:port` by name."""
+    async def metrics(self) -> Mapping[str, str]:
+        """Where each program that runs serves its metrics, `host:port` by name."""
         ...
 
     def log_dirs_of(self, broker_id: int) -> Sequence[Path]:
@@ -120,9 +119,8 @@ class InThisProcess:
         """Brokers as clients take them."""
         return self._cluster.bootstrap
 
-    @property
-    def metrics(self) -> Mapping[str, str]:
-        """Where each program serves its metrics, `host:port` by name."""
+    async def metrics(self) -> Mapping[str, str]:
+        """Where each program that runs serves its metrics, `host:port` by name."""
         return self._cluster.metrics
 
     def log_dirs_of(self, broker_id: int) -> Sequence[Path]:

@@ -54,7 +54,7 @@ class Handles:
     @property
     def metrics(self) -> Mapping[str, str]:
         """The pages for Prometheus: `host:port` by name (`broker-1`, `controller-901`), of what runs now."""
-        return self._running.metrics
+        return self._run(self._running.metrics())
 
     @property
     def broker_ids(self) -> tuple[int, ...]:

@@ -49,11 +49,7 @@ QUICK_SETTINGS: Final = {
     "replica.fetch.backoff.ms": "200",
     "replica.lag.time.max.ms": "2000",
 }
-_INTERNAL, _EXTERNAL = "INTERNAL", "EXTERNAL"
-_LISTENERS: Final = {
-    "inter.broker.listener.name": _INTERNAL,
-    "listener.security.protocol.map": f"{_INTERNAL}:PLAINTEXT,{_EXTERNAL}:PLAINTEXT",
-}
+_INTERNAL: Final = "INTERNAL"
 _READY_S: Final = 30.0
 _LOOK_S: Final = 0.005
 
@@ -73,8 +69,10 @@ class EmbeddedPlan:
     seed: int | None = None
     metrics: bool = False
     ids: Sequence[int] = ()
-    #: broker -> where its clients find it from elsewhere (host and port), the port that it binds for them
-    published: Mapping[int, tuple[str, int, int]] = field(default_factory=dict)
+    #: broker -> listener -> where clients find it from elsewhere (host and port), the port that it binds for them
+    published: Mapping[int, Mapping[str, tuple[str, int, int]]] = field(default_factory=dict)
+    #: broker or controller -> the port of its page of metrics, at every address; free ports of this machine where none
+    page_ports: Mapping[int, int] = field(default_factory=dict)
 
     @property
     def broker_ids(self) -> tuple[int, ...]:
@@ -95,15 +93,25 @@ class EmbeddedPlan:
     def all_settings(self) -> dict[str, str]:
         """The settings of the programs."""
         factor = {"offsets.topic.replication.factor": str(min(3, self.brokers))}
-        return {**QUICK_SETTINGS, **factor, **(_LISTENERS if self.published else {}), **self.settings}
+        return {**QUICK_SETTINGS, **factor, **self._listener_settings, **self.settings}
+
+    @property
+    def _listener_settings(self) -> dict[str, str]:
+        if not self.published:
+            return {}
+        names = sorted({_INTERNAL, *(name for each in self.published.values() for name in each)})
+        protocols = ",".join(f"{name}:PLAINTEXT" for name in names)
+        return {"inter.broker.listener.name": _INTERNAL, "listener.security.protocol.map": protocols}
 
     def listeners_of(self, broker_id: int) -> tuple[NodeListener, ...]:
         """Where a broker listens: on a free port of this machine, and where it is published, for clients elsewhere."""
         if broker_id not in self.published:
             return (NodeListener(host=HOST, port=0),)
-        host, port, bound = self.published[broker_id]
-        outside = NodeListener(name=_EXTERNAL, host="", port=bound, advertised_host=host, advertised_port=port)
-        return (NodeListener(name=_INTERNAL, host=HOST, port=0), outside)
+        outside = (
+            NodeListener(name=name, host="", port=bound, advertised_host=host, advertised_port=port)
+            for name, (host, port, bound) in self.published[broker_id].items()
+        )
+        return (NodeListener(name=_INTERNAL, host=HOST, port=0), *outside)
 
     @property
     def trace_dir(self) -> Path:
@@ -133,8 +141,10 @@ class EmbeddedCluster:
         self._decoder = MetadataDecoder()
         self._ports: dict[BrokerId, int] = {}
         # A program that starts again serves its page where it did: whoever scrapes it does not look for it.
-        programs = (*plan.broker_ids, *plan.controller_ids) if plan.metrics else ()
-        self._page_ports = dict(zip(programs, free_ports(len(programs)) if programs else (), strict=True))
+        programs = program_names(plan) if plan.metrics and not plan.page_ports else {}
+        free = zip(programs, free_ports(len(programs)) if programs else (), strict=True)
+        self._page_ports = plan.page_ports or dict(free)
+        self._page_host = "" if plan.page_ports else HOST
         self._host = BrokerHost(
             [self._identity(place, broker_id) for place, broker_id in enumerate(plan.broker_ids)],
             self._broker,
@@ -222,7 +232,7 @@ class EmbeddedCluster:
             await controller.start()
             if self._plan.metrics:
                 page = self._pages[controller_id] = MetricsServer(controller)
-                await page.listen(self._network, HOST, self._page_ports[controller_id])
+                await page.listen(self._network, self._page_host, self._page_ports[controller_id])
 
     async def kill_controller(self, controller_id: int) -> None:
         """As by SIGKILL: ZooKeeper takes it for alive until its session has timed out. Nothing when it is dead."""
@@ -263,7 +273,7 @@ class EmbeddedCluster:
             log_dirs=self._plan.log_dirs_of(number),
             rack=racks[place % len(racks)] if racks else None,
             trace_dir=self._plan.trace_dir,
-            metrics=(HOST, self._page_ports[number]) if self._plan.metrics else None,
+            metrics=(self._page_host, self._page_ports[number]) if self._plan.metrics else None,
         )
 
     def _broker(self, identity: BrokerIdentity, board: FaultBoard) -> Broker:
@@ -280,6 +290,11 @@ class EmbeddedCluster:
             faults=board,
             metadata_decoder=self._decoder,
         )
+
+
+def program_names(plan: EmbeddedPlan) -> dict[int, str]:
+    """The id of each broker and controller, and the name that it has among pages of metrics."""
+    return {i: f"broker-{i}" for i in plan.broker_ids} | {i: _machine(i) for i in plan.controller_ids}
 
 
 def _machine(controller_id: int) -> str:

@@ -11,78 +11,125 @@ Needs the extra `kwob[testcontainers]` and a Docker engine, and nothing of what 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Any, Final, Self
 
 from testcontainers.core.container import DockerContainer
 
+from controller.embedded.alike import alike, likeness_of, make_alike
 from controller.embedded.backends import LoopThread
 from controller.embedded.calls import Handles
-from controller.embedded.cluster import EmbeddedPlan
+from controller.embedded.cluster import EmbeddedPlan, program_names
 from controller.embedded.remote import Elsewhere, Place
-from controller.embedded.server import FIRST_PORT, HANDLES_PORT, TOKEN
+from controller.embedded.server import HANDLES_PORT, TOKEN
 
 IMAGE: Final = "kwob"
+#: Ports in the container: of the first broker for clients of the engine's host and for those in its network, and of the
+#: first page of metrics. The others follow.
+_HOST_PORT: Final = 10_000
+_NETWORK_PORT: Final = 20_000
+_PAGE_PORT: Final = 30_000
+_FOLDER: Final = Path("/data/test-cluster")
 
 
 class KwobContainer(Handles, DockerContainer):  # type: ignore[misc]  # testcontainers has no types
     """A cluster in a container: `start` and `stop`, or `with KwobContainer(...) as cluster`.
 
     The names are those of `KafkaCluster`; what else is given (`network=`, `env=`, ...) is for testcontainers.
-    Brokers are published on free ports of the engine's host, where clients there find them.
+    Brokers are published on free ports of the engine's host, where clients there find them. With a `network`, clients
+    in other containers of it have `network_bootstrap_servers`, and are told the container's first alias there.
     """
 
     def __init__(
         self,
         image: str = IMAGE,
         *,
-        brokers: int = 3,
+        brokers: int | None = None,
         controllers: int = 1,
-        racks: Sequence[str] = (),
+        racks: Sequence[str] | None = None,
         settings: Mapping[str, str] | None = None,
-        log_dirs: int = 1,
+        log_dirs: int | None = None,
         seed: int | None = None,
+        metrics: bool = False,
+        like: Path | str | None = None,
+        scale: Fraction | float | str = 0,
         **container: Any,
     ) -> None:
-        """Raises: ValueError for a number of brokers or controllers that cannot be."""
-        if brokers < 1 or controllers < 1 or log_dirs < 1:
+        """Raises: ClusterError for a cluster file that cannot be used, ValueError for what it says and the call says,
+        too, and for a number of brokers or controllers that cannot be."""
+        shape = {"brokers": brokers, "racks": racks, "log_dirs": log_dirs}
+        if controllers < 1 or any(number is not None and number < 1 for number in (brokers, log_dirs)):
             raise ValueError("a cluster has at least one broker, one controller and one log directory")
-        super().__init__(image, command=f"test-cluster --port {HANDLES_PORT}", **container)
-        self._has_shape(
-            EmbeddedPlan(
-                folder=Path("/data/test-cluster"), brokers=brokers, controllers=controllers, racks=tuple(racks),
-                settings=dict(settings or {}), log_dirs=log_dirs, seed=seed,
-            )
+        self._like = None if like is None else likeness_of(Path(like), scale, **shape)
+        plan = EmbeddedPlan(
+            folder=_FOLDER, brokers=3 if brokers is None else brokers, controllers=controllers, racks=racks or (),
+            settings=dict(settings or {}), log_dirs=log_dirs or 1, seed=seed, metrics=metrics,
         )  # fmt: skip
+        plan = plan if self._like is None else alike(plan, self._like)
+        self._has_shape(replace(plan, page_ports=_numbered(program_names(plan), _PAGE_PORT) if metrics else {}))
+        super().__init__(image, command=f"test-cluster --port {HANDLES_PORT}", **container)
         self._token = secrets.token_urlsafe(18)
         self.with_env(TOKEN, self._token)
-        self.with_exposed_ports(HANDLES_PORT, *self._bound.values())
+        self._host_ports = _numbered(self.broker_ids, _HOST_PORT)
+        self.with_exposed_ports(HANDLES_PORT, *self._host_ports.values(), *self._plan.page_ports.values())
 
     @property
-    def _bound(self) -> dict[int, int]:
-        """The port in the container of each broker."""
-        return {number: FIRST_PORT + place for place, number in enumerate(self.broker_ids)}
+    def network_bootstrap_servers(self) -> str:
+        """`host:port,host:port,...` for clients in other containers of its network. Raises: ValueError without one."""
+        alias = self._network_alias
+        return ",".join(f"{alias}:{port}" for port in _numbered(self.broker_ids, _NETWORK_PORT).values())
+
+    @property
+    def _network_alias(self) -> str:
+        if self._network is None:
+            raise ValueError("the container is in no network of its own; say which: KwobContainer(network=...)")
+        if not self._network_aliases:
+            self.with_network_aliases(f"kwob-{secrets.token_hex(4)}")
+        alias: str = self._network_aliases[0]
+        return alias
 
     def start(self) -> Self:
-        """Returns once every broker serves and knows every other. Raises: RemoteError, TimeoutError, and Docker's."""
+        """Returns once every broker serves and knows every other, and what `like` has is there.
+
+        Raises: RemoteError, TimeoutError, ClusterError, and Docker's.
+        """
+        within = self._listeners_in_network()
         super().start()
         try:
-            host = self.get_container_host_ip()
-            place = Place(
-                host=host,
-                port=int(self.get_exposed_port(HANDLES_PORT)),
-                token=self._token,
-                published={i: (host, int(self.get_exposed_port(port)), port) for i, port in self._bound.items()},
-            )
-            self._loop = LoopThread("kwob-container")
-            backend = Elsewhere(place, self._plan)
-            self._run(backend.start())
-            self._backend = backend
+            self._serve(within)
+            if self._like is not None:
+                self._run(make_alike(self.bootstrap_servers, self._like))
         except BaseException:
             self.stop()
             raise
         return self
+
+    def _serve(self, within: Mapping[int, Mapping[str, tuple[str, int, int]]]) -> None:
+        host = self.get_container_host_ip()
+        found = {port: int(self.get_exposed_port(port)) for port in map(int, self.ports)}
+        here = {i: {"EXTERNAL": (host, found[port], port)} for i, port in self._host_ports.items()}
+        names = program_names(self._plan)
+        place = Place(
+            host=host,
+            port=found[HANDLES_PORT],
+            token=self._token,
+            bootstrap=",".join(f"{host}:{found[port]}" for port in self._host_ports.values()),
+            pages={names[i]: f"{host}:{found[port]}" for i, port in self._plan.page_ports.items()},
+        )
+        plan = replace(self._plan, published={i: {**here[i], **within.get(i, {})} for i in here})
+        self._loop = LoopThread("kwob-container")
+        backend = Elsewhere(place, plan)
+        self._run(backend.start())
+        self._backend = backend
+
+    def _listeners_in_network(self) -> Mapping[int, Mapping[str, tuple[str, int, int]]]:
+        if self._network is None:
+            return {}
+        alias = self._network_alias
+        return {i: {"NETWORK": (alias, port, port)} for i, port in _numbered(self.broker_ids, _NETWORK_PORT).items()}
 
     def stop(self, force: bool = True, delete_volume: bool = True) -> None:
         """Ends the cluster with its container. Idempotent."""
@@ -95,3 +142,8 @@ class KwobContainer(Handles, DockerContainer):  # type: ignore[misc]  # testcont
     def get_bootstrap_server(self) -> str:
         """The name that the Kafka containers of testcontainers have for `bootstrap_servers`."""
         return self.bootstrap_servers
+
+
+def _numbered(ids: Iterable[int], first: int) -> dict[int, int]:
+    """A port for each, from the first one on."""
+    return {number: first + place for place, number in enumerate(ids)}

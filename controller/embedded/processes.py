@@ -49,8 +49,7 @@ class InProcesses:
         """Brokers as clients take them."""
         return self._plan.bootstrap
 
-    @property
-    def metrics(self) -> Mapping[str, str]:
+    async def metrics(self) -> Mapping[str, str]:
         """Where each program serves its metrics, `host:port` by name."""
         return self._plan.metrics
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,16 +26,18 @@ class RemoteError(RuntimeError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where the handles of a cluster are served, and where its brokers are published (host, port, bound port)."""
+    """Where the handles of a cluster are served, and where clients here find its brokers and its pages of metrics."""
 
     host: str
     port: int
     token: str
-    published: Mapping[int, tuple[str, int, int]]
+    bootstrap: str
+    #: the name of a program -> where its page is, `host:port`
+    pages: Mapping[str, str] = field(default_factory=dict)
 
 
 class Elsewhere:
-    """A cluster elsewhere. It ends with the program that runs it, not by `stop`."""
+    """A cluster elsewhere, made by the plan. It ends with the program that runs it, not by `stop`."""
 
     def __init__(self, place: Place, plan: EmbeddedPlan) -> None:
         self._place, self._plan = place, plan
@@ -44,12 +46,11 @@ class Elsewhere:
     @property
     def bootstrap(self) -> str:
         """Brokers as clients take them."""
-        return ",".join(f"{host}:{port}" for host, port, _ in self._place.published.values())
+        return self._place.bootstrap
 
-    @property
-    def metrics(self) -> Mapping[str, str]:
-        """No page is published."""
-        return {}
+    async def metrics(self) -> Mapping[str, str]:
+        """Where each program that runs serves its metrics, `host:port` by name."""
+        return {name: self._place.pages[name] for name in await self._ask("metrics")}
 
     def log_dirs_of(self, broker_id: int) -> Sequence[Path]:
         """The log directories of a broker, there."""
@@ -59,8 +60,8 @@ class Elsewhere:
         """Returns once every broker knows every other. Raises: RemoteError, TimeoutError."""
         plan = self._plan
         started = await self._begun(
-            brokers=plan.brokers, controllers=plan.controllers, racks=list(plan.racks), settings=dict(plan.settings),
-            log_dirs=plan.log_dirs, seed=plan.seed, published=self._place.published,
+            ids=plan.broker_ids, controllers=plan.controllers, racks=list(plan.racks), settings=dict(plan.settings),
+            log_dirs=plan.log_dirs, seed=plan.seed, published=plan.published, pages=plan.page_ports,
         )  # fmt: skip
         self._log_dirs = {int(i): [Path(path) for path in paths] for i, paths in started["log_dirs"].items()}
 

@@ -24,9 +24,8 @@ from controller.local.flags import EXIT_FAILED, EXIT_USAGE, count, make_parser
 from controller.local.up import run_until_signal
 from controller.wire.fault_rows import parse_row
 
-#: Where the handles are served, and the port that broker 1 binds; the others follow.
+#: Where the handles are served.
 HANDLES_PORT: Final = 9090
-FIRST_PORT: Final = 9092
 TOKEN: Final = "KWOB_TOKEN"
 _LINE_MAX: Final = 1 << 20
 _LINE_S: Final = 10.0
@@ -88,6 +87,7 @@ class TestCluster:
         self._do: dict[str, Callable[..., Coroutine[Any, Any, Any]]] = {
             "start": self._start,
             "events": self._events,
+            "metrics": self._metrics,
             "trace": self._trace,
             "truth": self._truth,
             "set_faults": self._set_faults,
@@ -135,6 +135,10 @@ class TestCluster:
     async def _events(self) -> list[Any]:
         return json.loads(json.dumps(list(await self._cluster.events()), default=str))  # type: ignore[no-any-return]
 
+    async def _metrics(self) -> list[str]:
+        """The names alone: where a page is found depends on who looks."""
+        return list(await self._cluster.metrics())
+
     async def _trace(self) -> list[Any]:
         return await self._cluster.trace()
 
@@ -166,16 +170,23 @@ class TestCluster:
 
 def plan_of(folder: Path, request: Request) -> EmbeddedPlan:
     """The plan that a request to start has. Raises: KeyError, TypeError, ValueError."""
-    published = {int(i): (str(host), int(port), int(bound)) for i, (host, port, bound) in request["published"].items()}
+    published = {
+        int(i): {str(name): (str(host), int(port), int(bound)) for name, (host, port, bound) in each.items()}
+        for i, each in request["published"].items()
+    }
+    pages = {int(i): int(port) for i, port in request["pages"].items()}
     return EmbeddedPlan(
         folder=folder,
-        brokers=int(request["brokers"]),
+        brokers=len(request["ids"]),
+        ids=[int(i) for i in request["ids"]],
         controllers=int(request["controllers"]),
         racks=[str(rack) for rack in request["racks"]],
         settings={str(name): str(value) for name, value in request["settings"].items()},
         log_dirs=int(request["log_dirs"]),
         seed=request["seed"],
         published=published,
+        page_ports=pages,
+        metrics=bool(pages),
     )
 
 

@@ -9,18 +9,21 @@ import signal
 import socket
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka.admin import AdminClient
 
 from controller.embedded.backends import LoopThread
 from controller.embedded.calls import Handles
-from controller.embedded.cluster import EmbeddedPlan
+from controller.embedded.cluster import EmbeddedPlan, program_names
 from controller.embedded.remote import Elsewhere, Place, RemoteError
 from controller.local.place import free_ports
-from tests.handles import CHECKS, SHAPE
+from tests.handles import CHECKS, SHAPE, until
 
 TOKEN = "a-token"
 PROGRAM = [sys.executable, "-m", "controller.cli", "test-cluster", "--host", "127.0.0.1", "--port", "0"]
@@ -59,12 +62,25 @@ class Remote(Handles):
 
     def __init__(self, program: Program, plan: EmbeddedPlan) -> None:
         self._has_shape(plan)
-        ports = dict(zip(self.broker_ids, free_ports(len(self.broker_ids)), strict=True))
-        published = {i: ("127.0.0.1", port, port) for i, port in ports.items()}
-        self._loop = LoopThread("remote")
-        self._backend = Elsewhere(
-            Place(host="127.0.0.1", port=program.port, token=TOKEN, published=published), self._plan
+        count = len(self.broker_ids)
+        free = free_ports(2 * count)
+        ports = dict(zip(self.broker_ids, free[:count], strict=True))
+        self.network = [("localhost", port) for port in free[count:]]
+        names = program_names(plan)
+        pages = dict(zip(names, free_ports(len(names)), strict=True))
+        place = Place(
+            host="127.0.0.1",
+            port=program.port,
+            token=TOKEN,
+            bootstrap=",".join(f"127.0.0.1:{port}" for port in ports.values()),
+            pages={names[i]: f"127.0.0.1:{port}" for i, port in pages.items()},
         )
+        published = {
+            i: {"EXTERNAL": ("127.0.0.1", port, port), "NETWORK": (*there, there[1])}
+            for (i, port), there in zip(ports.items(), self.network, strict=True)
+        }
+        self._loop = LoopThread("remote")
+        self._backend = Elsewhere(place, replace(plan, published=published, page_ports=pages))
         self._run(self._backend.start())
 
     def close(self) -> None:
@@ -91,6 +107,26 @@ def cluster(program: Program) -> Iterator[Remote]:
 def test_a_handle_does_what_its_name_says_from_elsewhere(cluster: Remote, check: Callable[[Any], None]) -> None:
     check(cluster)
     cluster.heal()
+
+
+def test_who_asks_in_its_network_is_told_addresses_there(cluster: Remote) -> None:
+    for host, port in cluster.network:
+        told = AdminClient({"bootstrap.servers": f"{host}:{port}"}).list_topics(timeout=10).brokers
+        assert [(told[i].host, told[i].port) for i in cluster.broker_ids] == cluster.network
+    here = AdminClient({"bootstrap.servers": cluster.bootstrap_servers}).list_topics(timeout=10).brokers
+    assert {here[i].host for i in cluster.broker_ids} == {"127.0.0.1"}
+
+
+def test_each_program_serves_a_page_as_long_as_it_runs(cluster: Remote) -> None:
+    assert set(cluster.metrics) == {"broker-1", "broker-2", "broker-3", "controller-901", "controller-902"}
+    for address in cluster.metrics.values():
+        with urllib.request.urlopen(f"http://{address}/metrics", timeout=10) as answer:
+            assert b"\nkafka_" in answer.read()
+    cluster.kill_broker(2)
+    until("its page ends with it", lambda: "broker-2" not in cluster.metrics)
+    cluster.start_broker(2)
+    until("it is there again", lambda: "broker-2" in cluster.metrics)
+    cluster.wait_for_full_isr()
 
 
 ASKED = [
