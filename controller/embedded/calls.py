@@ -151,7 +151,8 @@ class Handles:
         self._run(self._running.start_controller(controller_id))
 
     def pause_replication(self, broker_id: int, topic: str | None = None, partition: int | None = None) -> str:
-        """The broker's followers stop fetching: all, of one topic, of one partition. Returns what `heal` takes."""
+        """The broker's followers stop fetching: all, of one topic, of one partition. An ISR shrinks once something is
+        written that they lack: until then they are in sync, as in Kafka. Returns what `heal` takes."""
         return self._put_in_force(fault="pause_replication", broker=broker_id, topic=topic, partition=partition)
 
     def slow_link(

@@ -40,7 +40,7 @@ ONCE_MS: Final = 2_000
 #: kind -> (what it does, its flags: name, type, help)
 FLAGS: Final[dict[str, tuple[str, tuple[tuple[str, Any, str], ...]]]] = {
     "pause_replication": (
-        "followers stop fetching",
+        "followers stop fetching; an ISR shrinks once clients write what they then lack",
         (("topic", str, "only of this topic (default: of all)"), ("partition", int, "only this one of the topic")),
     ),
     "slow_disk": (

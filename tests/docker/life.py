@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+import urllib.request
 from typing import Any
 
 from confluent_kafka import Consumer, Producer
@@ -33,6 +34,31 @@ client.start(30)
 print(json.dumps({i: client.get("/brokers/ids/" + i)[1].czxid for i in client.get_children("/brokers/ids")}))
 client.stop()
 """
+#: A client in the network: prints the addresses that it is told, produces a record and reads all there are.
+INSIDE = """
+import json, sys, time
+from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient
+bootstrap, topic, value, count = sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4])
+told = AdminClient({"bootstrap.servers": bootstrap}).list_topics(timeout=60).brokers.values()
+producer = Producer({"bootstrap.servers": bootstrap, "acks": "all"})
+producer.produce(topic, value)
+assert producer.flush(60) == 0
+consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "inside", "auto.offset.reset": "earliest"})
+consumer.subscribe([topic])
+found, limit = set(), time.monotonic() + 60
+while len(found) < count and time.monotonic() < limit:
+    found |= {message.value().decode() for message in consumer.consume(500, 0.5) if message.error() is None}
+consumer.close()
+print(json.dumps({"told": sorted(f"{b.id} {b.host}:{b.port}" for b in told), "found": sorted(found)}))
+"""
+
+
+def get(url: str) -> str:
+    """What is there."""
+    with urllib.request.urlopen(url, timeout=20) as answer:
+        text: str = answer.read().decode()
+        return text
 
 
 def partitions(cluster: Any, topic: str) -> list[Any]:

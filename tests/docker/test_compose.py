@@ -14,31 +14,13 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.docker.conftest import NODES, SERVICES, container
-from tests.docker.life import CLIENT_LIMIT_S, RECORDS, active_controller, consume, partitions, produce
+from tests.docker.life import CLIENT_LIMIT_S, INSIDE, RECORDS, active_controller, consume, partitions, produce
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(540)]
 
 TOPIC, PARTITIONS = "orders", 6
 #: Six tenths of what it was before it had a stage of its own for building: 1,530 MB.
 IMAGE_BYTES_MAX = 918_000_000
-#: A client in the network: prints the addresses that it is told, produces a record and reads all there are.
-INSIDE = """
-import json, sys, time
-from confluent_kafka import Consumer, Producer
-from confluent_kafka.admin import AdminClient
-bootstrap, topic, value, count = sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4])
-told = AdminClient({"bootstrap.servers": bootstrap}).list_topics(timeout=60).brokers.values()
-producer = Producer({"bootstrap.servers": bootstrap, "acks": "all"})
-producer.produce(topic, value)
-assert producer.flush(60) == 0
-consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "inside", "auto.offset.reset": "earliest"})
-consumer.subscribe([topic])
-found, limit = set(), time.monotonic() + 60
-while len(found) < count and time.monotonic() < limit:
-    found |= {message.value().decode() for message in consumer.consume(500, 0.5) if message.error() is None}
-consumer.close()
-print(json.dumps({"told": sorted(f"{b.id} {b.host}:{b.port}" for b in told), "found": sorted(found)}))
-"""
 
 
 def states(cluster: Any) -> dict[str, str]:

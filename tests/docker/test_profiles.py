@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from tests.docker.conftest import PROJECT, ROOT, container, docker
+from tests.docker.life import get
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(540)]
 
@@ -25,12 +26,6 @@ for target in sys.argv[1:]:
             text = page.read().decode()
         print(f"{address}:{port}", sum(line.startswith("kafka_") for line in text.splitlines()))
 """
-
-
-def get(url: str) -> str:
-    with urllib.request.urlopen(url, timeout=20) as answer:
-        text: str = answer.read().decode()
-        return text
 
 
 @pytest.mark.parametrize("profile", ["*", *PROFILES])
