@@ -7,11 +7,12 @@ Metadata, DescribeLogDirs, ListPartitionReassignments, DescribeConfigs, ListGrou
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 from controller.admin.cluster.client import AdminClient
-from controller.admin.cluster.failures import ClusterUnreachable, Refused, ToolFailure
+from controller.admin.cluster.failures import ToolFailure
 from controller.admin.cluster.log_dirs import LogDir, describe_log_dirs
 from controller.admin.cluster.offsets import offsets_at
 from controller.admin.cluster.queries import (
@@ -26,14 +27,17 @@ from controller.admin.reassignment.progress import watch
 from controller.ui.board import Board
 from controller.ui.flows import Flows
 from controller.wire.errors import KafkaError
-from controller.wire.types import NO_LEADER, BrokerId, TopicPartition
+from controller.wire.types import NO_LEADER, BrokerId, ReplicaAssignment, TopicPartition
 
 #: Seconds between looks, at least; a look that takes long is followed by a pause of that many times its length.
 _TOPICS_S, _DISKS_S, _GROUPS_S, _MOVES_S, _PAUSE_FACTOR = 0.5, 3.0, 2.0, 1.0, 2.0
 #: Groups that are described; a cluster may have tens of thousands.
 GROUPS_MAX: Final = 200
 _LATEST: Final = -1
-_THROTTLES: Final = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
+_THROTTLES: Final = {
+    "in_limit": "follower.replication.throttled.rate",
+    "out_limit": "leader.replication.throttled.rate",
+}
 
 
 class ClusterLooks:
@@ -44,6 +48,8 @@ class ClusterLooks:
         self._topics: dict[str, TopicInfo] = {}
         self._notes: dict[str, str] = {}
         self._flows = Flows()
+        self._running: Mapping[TopicPartition, ReplicaAssignment] = {}
+        self._limits: dict[BrokerId, dict[str, int | None]] = {}
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -63,7 +69,7 @@ class ClusterLooks:
             try:
                 await look()
                 self._note(look.__name__, None)
-            except (ClusterUnreachable, ToolFailure, KafkaError, OSError, TimeoutError) as error:
+            except (ToolFailure, KafkaError, OSError, TimeoutError) as error:
                 self._note(look.__name__, str(error) or type(error).__name__)
             await asyncio.sleep(max(every_s, _PAUSE_FACTOR * (loop.time() - started_s)))
 
@@ -96,6 +102,7 @@ class ClusterLooks:
         await asyncio.gather(*(self._disks_of(broker_id) for broker_id in brokers))
         for broker_id in brokers:
             self._board.put(f"flows:{broker_id}", self._flows.of(broker_id))
+        self._board.put("throttles", await self._throttles(brokers) if self._running else None)
 
     async def _disks_of(self, broker_id: BrokerId) -> None:
         """Nothing new of a broker that does not answer."""
@@ -105,7 +112,8 @@ class ClusterLooks:
             self._flows.forget(broker_id)
             return
         sizes = {log.partition: log.size_bytes for each in dirs for log in each.replicas if not log.is_future}
-        self._flows.look(broker_id, asyncio.get_running_loop().time(), sizes, self._leader_of)
+        added = {tp for tp, running in self._running.items() if broker_id in running.adding_replicas}
+        self._flows.look(broker_id, asyncio.get_running_loop().time(), sizes, self._leader_of, added)
         self._board.put(f"disks:{broker_id}", [_disk(each) for each in dirs])
 
     def _leader_of(self, partition: TopicPartition) -> BrokerId | None:
@@ -117,45 +125,44 @@ class ClusterLooks:
         return next((p.leader for p in found if p.partition == number), None)
 
     async def moves(self) -> None:
-        """What is being reassigned: how far, how fast, what each partition waits for, and the throttles."""
-        running = await list_reassignments(self._admin)
-        if not running:
+        """What is being reassigned: how far, how fast, what each partition waits for. Until nothing is, or more is."""
+        begun = self._running = await list_reassignments(self._admin)
+        if not begun:
             self._board.put("moves", None)
             return
-        partitions = {
-            str(tp): [list(r.replicas), list(r.adding_replicas), list(r.removing_replicas)] for tp, r in running.items()
-        }
-        throttles = await self._throttles()
-        async for seen in watch(self._admin, every_s=_MOVES_S):
-            still_moving = seen.partitions_total - seen.partitions_done
+        async for seen in watch(self._admin, begun, every_s=_MOVES_S):
             self._board.put(
                 "moves",
                 {
-                    "partitions": partitions,
-                    "left": still_moving,
+                    "partitions": {str(tp): _moving(reassigned) for tp, reassigned in self._running.items()},
+                    "left": seen.partitions_total - seen.partitions_done,
                     "done": seen.partitions_done,
                     "bytes_done": seen.bytes_done,
                     "bytes_total": seen.bytes_total,
                     "bytes_per_s": seen.bytes_per_s,
                     "seconds_left": seen.seconds_left,
-                    "throttles": throttles,
                     "waits_for": list(seen.waits_for[:_WAITS_SHOWN]),
                 },
             )
+            self._running = await list_reassignments(self._admin)
+            if self._running.keys() - begun.keys():
+                return  # the next look counts all of them
         self._board.put("moves", None)
 
-    async def _throttles(self) -> dict[str, dict[str, int]]:
-        """The rates in bytes per second that are set, by broker and name."""
-        names = [str(broker_id) for broker_id in await self._admin.brokers()]
-        try:
-            entries = await describe_configs(self._admin, ConfigResourceType.BROKER, names)
-        except (KafkaError, ToolFailure, OSError, TimeoutError):
-            return {}
-        rates = {
-            broker: {e.name: int(e.value) for e in rows if e.name in _THROTTLES and e.value and e.value.isdigit()}
-            for broker, rows in entries.items()
-        }
-        return {broker: row for broker, row in rates.items() if row}
+    async def _throttles(self, brokers: Sequence[BrokerId]) -> dict[str, dict[str, int | None]]:
+        """Of each broker that copies, or whose copies are limited: bytes per second in (as a follower) and out (as a
+        leader) of what moves, and the limits that are set; of a broker that is silent, those that it told last."""
+        await asyncio.gather(*(self._limits_of(broker_id) for broker_id in brokers))
+        none = dict.fromkeys(_THROTTLES)
+        rows = {b: {**self._flows.moved(b), **self._limits.get(b, none)} for b in brokers}
+        return {str(broker_id): row for broker_id, row in rows.items() if any(row.values())}
+
+    async def _limits_of(self, broker_id: BrokerId) -> None:
+        name = str(broker_id)
+        with suppress(KafkaError, ToolFailure, OSError, TimeoutError):
+            entries = (await describe_configs(self._admin, ConfigResourceType.BROKER, [name]))[name]
+            set_ = {e.name: int(e.value) for e in entries if e.value and e.value.isdigit()}
+            self._limits[broker_id] = {way: set_.get(throttle) for way, throttle in _THROTTLES.items()}
 
     async def groups(self) -> None:
         """Consumer groups with their members and lag."""
@@ -164,7 +171,7 @@ class ClusterLooks:
         for name in list(listed)[:GROUPS_MAX]:
             try:
                 rows[name] = await self._group(name)
-            except (Refused, ToolFailure):
+            except (KafkaError, ToolFailure, OSError, TimeoutError):  # its coordinator alone, perhaps
                 rows[name] = {"state": listed[name].state, "members": None, "lag": None, "partitions": {}}
         self._board.put("groups", {"count": len(listed), "rows": rows})
 
@@ -195,6 +202,10 @@ _WAITS_SHOWN: Final = 50
 def _partition(partition: Any) -> list[Any]:
     leader: BrokerId | int = NO_LEADER if partition.leader is None else partition.leader
     return [leader, list(partition.replicas), list(partition.isr), partition.leader_epoch]
+
+
+def _moving(assignment: ReplicaAssignment) -> list[list[BrokerId]]:
+    return [list(each) for each in (assignment.replicas, assignment.adding_replicas, assignment.removing_replicas)]
 
 
 def _disk(each: LogDir) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import io
 import secrets
 import socket
 import sys
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -41,6 +41,7 @@ def command_line() -> argparse.ArgumentParser:
             "kwob ui --actions --data kwob-data",
             "kwob ui --bootstrap-server kafka:9092",
             "kwob ui --rehearsal before --rehearsal after",
+            "kwob ui --rehearsal .",
         ],
         exit_codes="0 after Ctrl-C; 1 it cannot be served; 2 wrong arguments",
     )
@@ -59,7 +60,7 @@ def command_line() -> argparse.ArgumentParser:
     parser.add_argument("--actions", action="store_true", help="buttons that break and heal the cluster of --data")
     parser.add_argument(
         "--rehearsal", type=Path, action="append", default=[], metavar="DIR",
-        help="folder of kwob rehearse --out; twice: side by side",
+        help="folder of kwob rehearse --out, or one that has such folders in it; may be repeated",
     )  # fmt: skip
     parser.add_argument(
         "--report", type=Path, metavar="FILE", help="the report.html of a replay, shown within the page"
@@ -72,9 +73,6 @@ def main(argv: Sequence[str]) -> int:
     options = command_line().parse_args(argv)
     if options.actions and options.bootstrap_server is not None:
         print("kwob ui: --actions breaks a cluster of kwob up: give --data, not --bootstrap-server", file=sys.stderr)
-        return EXIT_USAGE
-    if len(options.rehearsal) > 2:
-        print("kwob ui: at most two rehearsals stand side by side", file=sys.stderr)
         return EXIT_USAGE
     try:
         with _listening(options.host, options.port) as listener:
@@ -161,12 +159,12 @@ def _perform(data: Path | None) -> Callable[[bytes], str] | None:
     return partial(perform, data)
 
 
-def _rehearsals(folders: Sequence[Path]) -> list[dict[str, Any]]:
+def _rehearsals(folders: Sequence[Path]) -> dict[str, Callable[[], Mapping[str, Any]]]:
     if not folders:
-        return []
-    from controller.ui.rehearsals import read_rehearsal
+        return {}
+    from controller.ui.rehearsals import found
 
-    return [read_rehearsal(folder) for folder in folders]
+    return found(folders)
 
 
 def _hosts(host: str, port: int) -> frozenset[str]:

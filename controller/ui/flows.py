@@ -8,7 +8,7 @@ leader came from clients. A log that shrank (retention, truncation) counts as st
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 from controller.wire.types import BrokerId, TopicPartition
@@ -20,6 +20,7 @@ class Flows:
 
     _seen: dict[BrokerId, tuple[float, Mapping[TopicPartition, int]]] = field(default_factory=dict)
     _into: dict[BrokerId, tuple[dict[BrokerId, float], float]] = field(default_factory=dict)
+    _moved: dict[BrokerId, dict[BrokerId, float]] = field(default_factory=dict)
 
     def look(
         self,
@@ -27,14 +28,17 @@ class Flows:
         at_s: float,
         sizes: Mapping[TopicPartition, int],
         leader_of: Callable[[TopicPartition], BrokerId | None],
+        moved_here: Collection[TopicPartition] = (),
     ) -> None:
-        """The bytes of each of the broker's logs at a moment of any clock that only goes on."""
+        """The bytes of each of the broker's logs at a moment of any clock that only goes on; `moved_here`: those that
+        a reassignment adds to it."""
         before = self._seen.get(broker_id)
         self._seen[broker_id] = (at_s, sizes)
         if before is None or at_s <= before[0]:
             return
         span_s = at_s - before[0]
         into: dict[BrokerId, float] = defaultdict(float)
+        moved: dict[BrokerId, float] = defaultdict(float)
         clients = 0.0
         for partition, size in sizes.items():
             grown = size - before[1].get(partition, 0)
@@ -43,12 +47,21 @@ class Flows:
                 clients += grown / span_s
             elif leader is not None:
                 into[leader] += grown / span_s
+                if partition in moved_here:
+                    moved[leader] += grown / span_s
         self._into[broker_id] = (dict(into), clients)
+        self._moved[broker_id] = dict(moved)
 
     def forget(self, broker_id: BrokerId) -> None:
         """Of a broker that did not answer nothing is known."""
         self._seen.pop(broker_id, None)
         self._into.pop(broker_id, None)
+        self._moved.pop(broker_id, None)
+
+    def moved(self, broker_id: BrokerId) -> dict[str, int]:
+        """Bytes per second of replicas that are added: `in`, and `out` to the others as their leader."""
+        out = sum(rows.get(broker_id, 0.0) for rows in self._moved.values())
+        return {"in": round(sum(self._moved.get(broker_id, {}).values())), "out": round(out)}
 
     def of(self, broker_id: BrokerId) -> dict[str, object] | None:
         """Bytes per second: `from` and `to` each other broker, and `clients` sent; None before the second look."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from importlib.resources import files
 from typing import Any, Final
@@ -54,7 +54,8 @@ _ASSETS: Final = {
 class Site:
     """What is served. `why(target)` answers in words; `perform(body)` does what a button asks for, and blocks.
 
-    `hosts`: what a request may name as its host. `token` None: read-only. `rehearsals` and `report` are shown as given.
+    `hosts`: what a request may name as its host. `token` None: read-only. `rehearsals`: by name, how each is read; that
+    blocks, and raises ValueError for what cannot be read. `report` is shown as given.
     """
 
     board: Board
@@ -62,7 +63,7 @@ class Site:
     why: Callable[[str], Awaitable[str]] | None = None
     perform: Callable[[bytes], str] | None = None
     token: str | None = None
-    rehearsals: Sequence[Mapping[str, Any]] = ()
+    rehearsals: Mapping[str, Callable[[], Mapping[str, Any]]] = field(default_factory=dict)
     report: bytes | None = None
     streams: set[object] = field(default_factory=set)
 
@@ -95,7 +96,7 @@ class Site:
             {
                 "actions": {name: text for name, (_, text) in ACTIONS.items()} if self.token is not None else {},
                 "why": self.why is not None,
-                "rehearsals": [row["folder"] for row in self.rehearsals],
+                "rehearsals": list(self.rehearsals),
                 "report": self.report is not None,
             }
         )
@@ -133,7 +134,11 @@ class Site:
         number = request.path_params["number"]
         if number >= len(self.rehearsals):
             return PlainTextResponse("there is no such rehearsal\n", 404)
-        return JSONResponse(self.rehearsals[number])
+        read = list(self.rehearsals.values())[number]
+        try:
+            return JSONResponse(await run_in_threadpool(read))
+        except ValueError as error:
+            return PlainTextResponse(f"{error}\n", 409)
 
     async def _report(self, request: Request) -> Response:
         if self.report is None:

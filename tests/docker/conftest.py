@@ -83,20 +83,29 @@ def why_not() -> str | None:
 
 
 @pytest.fixture(scope="session")
-def cluster() -> Iterator[Cluster]:
-    """Healthy at the start, gone with its volumes at the end."""
+def image() -> str:
+    """The image, built from this tree; once, because engines that build for compose and for `docker build` share no
+    layers."""
     reason = why_not()
     if reason is not None:
         pytest.skip(reason)
+    built = docker("compose", "--project-name", PROJECT, "build", "--quiet")
+    assert built.returncode == 0, built.stderr[-4000:]
+    return "kwob"
+
+
+@pytest.fixture(scope="session")
+def cluster(image: str) -> Iterator[Cluster]:
+    """Healthy at the start, gone with its volumes at the end."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(os.environ, "COMPOSE_PROJECT_NAME", PROJECT)
-        compose = DockerCompose(ROOT, build=True, wait=True)
+        compose = DockerCompose(ROOT, wait=True)
         try:
             try:
                 compose.start()
             except subprocess.CalledProcessError as error:
                 said = (error.stderr or b"").decode(errors="replace")[-4000:]
-                pytest.fail(f"docker compose up --build --wait:\n{said}", pytrace=False)
+                pytest.fail(f"docker compose up --wait:\n{said}", pytrace=False)
             yield Cluster()
         finally:
             docker("compose", "--project-name", PROJECT, "--profile", "*", "down", "--volumes", "--timeout", "20")

@@ -14,13 +14,12 @@ from testcontainers.core.network import Network
 
 from controller.embedded.container import KwobContainer
 from controller.embedded.remote import RemoteError
-from tests.docker.conftest import ROOT, docker, why_not
+from tests.docker.conftest import docker
 from tests.docker.life import INSIDE, get
 from tests.handles import CHECKS, SHAPE
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(540)]
 
-IMAGE = "kwob"
 #: Of two brokers that are not called 1 and 2.
 LIKE = """
 version: 1
@@ -29,17 +28,6 @@ configs: {offsets.topic.replication.factor: "2"}
 brokers: [{id: 4, rack: a}, {id: 7, rack: b}]
 topics: {orders: {partitions: [{replicas: [4, 7]}, {replicas: [7, 4]}]}}
 """
-
-
-@pytest.fixture(scope="module")
-def image() -> str:
-    """Built from this tree."""
-    reason = why_not()
-    if reason is not None:
-        pytest.skip(reason)
-    built = docker("build", "--quiet", "--tag", IMAGE, str(ROOT))
-    assert built.returncode == 0, built.stderr
-    return IMAGE
 
 
 @pytest.fixture(scope="module", autouse=True)

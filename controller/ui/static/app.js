@@ -1,6 +1,6 @@
 // The page: keeps what the stream says by key, and draws the parts that a message changed.
 import { Matrix, STATES, WORDS, stateOf } from "/static/matrix.js";
-import { Rehearsals, bytes } from "/static/rehearsal.js";
+import { Rehearsals, bytes, clock } from "/static/rehearsal.js";
 
 const state = new Map();
 const topics = new Map();
@@ -54,7 +54,7 @@ function take(changes) {
   const has = (...names) => names.some((name) => Object.keys(changes).some((key) => key === name || key.startsWith(`${name}:`)));
   if (isTopic || has("moves", "read")) drawPartitions();
   if (isTopic || has("brokers", "processes", "disks", "flows", "faults", "controller", "office")) drawBrokers();
-  if (has("moves")) drawMoves();
+  if (has("moves", "throttles")) drawMoves();
   if (has("groups")) drawGroups();
   if (has("events")) drawEvents();
   if (has("notes")) drawNotes();
@@ -129,10 +129,11 @@ function links(id) {
   if (!flows) return [];
   const sum = (rates) => Object.values(rates).reduce((a, b) => a + b, 0);
   const each = (rates) => Object.entries(rates).map(([peer, rate]) => `${peer}: ${bytes(rate)}/s`).join(", ");
-  const line = (word, total, detail) => make("div", { class: "disk", title: detail }, make("span", {}, word), make("span", {}, `${bytes(total)}/s`), detail ? make("span", { class: "peers" }, detail) : null);
-  return [
-    line("link in", sum(flows.from) + flows.clients, [flows.clients ? `clients ${bytes(flows.clients)}/s` : "", each(flows.from) && `from broker ${each(flows.from)}`].filter(Boolean).join("; ")),
-    line("link out to brokers", sum(flows.to), each(flows.to) && `to broker ${each(flows.to)}`)];
+  const line = (text) => (text ? make("p", { class: "peers" }, text) : null);
+  const box = make("details", {}, make("summary", { "data-key": `links/${id}` }, `link in ${bytes(sum(flows.from) + flows.clients)}/s, out to brokers ${bytes(sum(flows.to))}/s`),
+    line(flows.clients && `from clients ${bytes(flows.clients)}/s`), line(each(flows.from) && `from broker ${each(flows.from)}`),
+    line(each(flows.to) && `to broker ${each(flows.to)}`));
+  return [kept(box, `links/${id}`)];
 }
 
 function drawControllers() {
@@ -156,10 +157,14 @@ function buttons(names, id, about) {
     box.append(button);
   }
   if (box.childElementCount < 3) return box.childElementCount ? box : null;
-  const more = make("details", {}, make("summary", { "data-key": `break/${id}` }, "break it"), box);
-  more.open = opened.has(about);
-  more.addEventListener("toggle", () => (more.open ? opened.add(about) : opened.delete(about)));
-  return more;
+  return kept(make("details", {}, make("summary", { "data-key": `break/${id}` }, "break it"), box), about);
+}
+
+// A part that is open stays so when it is drawn again.
+function kept(details, name) {
+  details.open = opened.has(name);
+  details.addEventListener("toggle", () => (details.open ? opened.add(name) : opened.delete(name)));
+  return details;
 }
 
 async function act(action, id) {
@@ -235,14 +240,28 @@ function drawMoves() {
   if (!moves) return $("moves-body").replaceChildren(make("p", { class: "quiet" }, "nothing is being moved"));
   const rate = moves.bytes_per_s;
   const left = moves.seconds_left;
-  const use = Object.entries(moves.throttles).map(([broker, row]) => `broker ${broker}: ${Object.entries(row).map(([n, v]) => `${n.split(".")[0]} ${bytes(v)}/s`).join(", ")}`);
-  const least = Math.min(...Object.values(moves.throttles).flatMap((row) => Object.values(row)));
+  const total = moves.done + moves.left;
   return $("moves-body").replaceChildren(
-    make("p", {}, `${moves.done} of ${moves.done + moves.left} partitions; ${bytes(moves.bytes_done)} of ${bytes(moves.bytes_total)}`,
-      rate === null ? "" : `, ${bytes(rate)}/s`, left === null || left === undefined ? "" : `, about ${Math.ceil(left)} s left`),
+    make("p", {}, `${moves.done} of ${total} partitions done; ${bytes(moves.bytes_done)} of ${bytes(moves.bytes_total)} copied`,
+      rate === null ? "" : `, ${bytes(rate)}/s`, left === null || left === undefined ? "" : `, about ${clock(left * 1000)} left`),
     make("progress", { max: Math.max(1, moves.bytes_total), value: moves.bytes_done, "aria-label": "bytes copied" }),
-    use.length ? make("p", { class: "quiet" }, `throttles: ${use.join("; ")}`, rate ? `; in use in all: ${Math.round((100 * rate) / least)} % of the smallest` : "") : make("p", { class: "quiet" }, "no throttle"),
-    make("ul", {}, ...moves.waits_for.map((text) => make("li", {}, text))));
+    throttleTable(),
+    moves.waits_for.length ? make("h3", {}, "What each partition waits for") : "",
+    make("div", { class: "scroll tall", tabindex: "0", role: "region", "aria-label": "What each partition waits for" },
+      make("ul", { class: "plain" }, ...moves.waits_for.map((text) => make("li", {}, text)),
+        moves.left > moves.waits_for.length ? make("li", { class: "quiet" }, `and ${moves.left - moves.waits_for.length} more`) : null)));
+}
+
+// Of each broker: bytes per second of what moves, in as a follower and out as a leader, beside the limits that are set.
+function throttleTable() {
+  const rows = Object.entries(state.get("throttles") || {});
+  if (!rows.some(([, row]) => row.in_limit !== null || row.out_limit !== null)) return make("p", { class: "quiet" }, "no throttle is set");
+  const cell = (about, rate, limit) => make("td", {}, limit === null ? `${bytes(rate)}/s, no limit` : `${bytes(rate)}/s of ${bytes(limit)}/s`,
+    limit === null ? null : make("meter", { min: 0, max: limit || 1, value: Math.min(rate, limit), "aria-label": about }));
+  const heads = ["broker", "copied to it", "copied from it"].map((text) => make("th", { scope: "col" }, text));
+  return make("div", {}, make("h3", {}, "Throttles in use"), make("div", { class: "scroll tall", tabindex: "0", role: "region", "aria-label": "Throttles in use" },
+    make("table", { id: "throttles" }, make("thead", {}, make("tr", {}, ...heads)), make("tbody", {}, ...rows.map(([broker, row]) => make("tr", {}, make("td", {}, broker),
+      cell(`throttle of broker ${broker} as a follower`, row.in, row.in_limit), cell(`throttle of broker ${broker} as a leader`, row.out, row.out_limit)))))));
 }
 
 function drawGroups() {
@@ -265,7 +284,7 @@ function drawEvents() {
   $("events").hidden = !state.has("events");
   $("events-body").replaceChildren(...rows.slice(-100).reverse().map((e) => make("tr", {}, make("td", {}, e.at), make("td", {}, e.process || ""),
     make("td", { class: e.level === "error" ? "bad" : e.level === "warning" ? "warn" : "" }, e.event),
-    make("td", { class: "n" }, e.queue_ms ?? ""), make("td", { class: "n" }, e.process_ms ?? ""), make("td", { class: "what" }, e.keys))));
+    make("td", { class: "n", "data-of": "queue, ms" }, e.queue_ms ?? ""), make("td", { class: "n", "data-of": "process, ms" }, e.process_ms ?? ""), make("td", { class: "what" }, e.keys))));
 }
 
 function drawNotes() {
@@ -290,6 +309,30 @@ function drawTotals() {
   if (state.size) $("totals").replaceChildren(...facts.map(([k, v, c]) => make("div", {}, make("dt", {}, k), make("dd", { class: c }, v))));
 }
 
+async function chooseRehearsals(rehearsals, names) {
+  const one = $("rehearsal-one");
+  const other = $("rehearsal-other");
+  const options = () => names.map((name, n) => make("option", { value: String(n) }, name));
+  one.append(...options());
+  other.append(make("option", { value: "none" }, "nothing"), ...options());
+  other.value = names.length > 1 ? "1" : "none";
+  $("rehearsal-beside").hidden = names.length < 2;
+  let turn = 0;
+  const show = async () => {
+    const mine = (turn += 1);
+    const chosen = [one.value, other.value].filter((n) => n !== "none");
+    const answers = await Promise.all(chosen.map((n) => fetch(`/api/rehearsals/${n}`).catch(() => null)));
+    const found = [];
+    for (const answer of answers) {
+      if (answer?.ok) found.push(await answer.json());
+      else say(answer ? await answer.text() : "kwob ui does not answer");
+    }
+    if (mine === turn) rehearsals.show(found); // else another choice was made meanwhile
+  };
+  for (const select of [one, other]) select.addEventListener("input", show);
+  await show();
+}
+
 // -- start ---------------------------------------------------------------------------------------------------------
 
 async function start() {
@@ -300,8 +343,7 @@ async function start() {
   document.querySelectorAll("main form").forEach((form) => form.addEventListener("submit", (event) => event.preventDefault()));
   if (site.rehearsals.length) {
     $("rehearsals").hidden = false;
-    const rehearsals = new Rehearsals($("rehearsal-columns"), $("slider"), $("slider-at"), make);
-    for (let n = 0; n < site.rehearsals.length; n += 1) rehearsals.add(await (await fetch(`/api/rehearsals/${n}`)).json());
+    await chooseRehearsals(new Rehearsals($("rehearsal-columns"), $("slider"), $("slider-at"), make), site.rehearsals);
   }
   if (site.report) {
     $("report").hidden = false;

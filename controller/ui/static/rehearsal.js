@@ -5,7 +5,8 @@ const WORDS = { offline: "offline", under_min_isr: "under min ISR", under_replic
 
 export function clock(ms) {
   const s = Math.round(ms / 1000);
-  return `${Math.floor(s / 3600)}:${String(Math.floor(s / 60) % 60).padStart(2, "0")}:${String(s % 60).padStart(2, "0")}`;
+  const days = Math.floor(s / 86400);
+  return `${days ? `${days}d ` : ""}${Math.floor(s / 3600) % 24}:${String(Math.floor(s / 60) % 60).padStart(2, "0")}:${String(s % 60).padStart(2, "0")}`;
 }
 
 export class Rehearsals {
@@ -18,6 +19,14 @@ export class Rehearsals {
     slider.addEventListener("input", () => this.draw());
     new ResizeObserver(() => this.draw()).observe(box);
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.draw());
+  }
+
+  // These and no others.
+  show(all) {
+    this.shown = [];
+    this.box.replaceChildren();
+    for (const data of all) this.add(data);
+    this.draw();
   }
 
   add(data) {
@@ -34,11 +43,11 @@ export class Rehearsals {
       canvas,
       make("table", {}, head("at this moment", "partitions"), now),
       make("div", { class: "scroll tall", tabindex: "0", role: "region", "aria-label": "Brokers at this moment" },
-        make("table", {}, head("broker", "leaders", "link in", "link out", "disk"), brokers)));
-    for (const text of summary.warnings || []) column.append(make("p", { class: "warn" }, text));
+        make("table", {}, head("broker", "leaders", "link in", "link out", "disk", ...(isThrottled(data) ? ["throttle in", "throttle out"] : [])), brokers)));
+    if (summary.warnings?.length) column.append(make("div", { class: "scroll tall", tabindex: "0", role: "region", "aria-label": "Warnings" },
+      make("ul", { class: "plain warn" }, ...summary.warnings.map((text) => make("li", {}, text)))));
     this.box.append(column);
     this.shown.push({ data, canvas, now, brokers });
-    this.draw();
   }
 
   get endMs() {
@@ -94,7 +103,8 @@ export class Rehearsals {
     const make = this.make;
     const times = data.timeline.at_ms;
     const n = lastAt(times, at);
-    now.replaceChildren(...Object.entries(WORDS).map(([name, word]) => make("tr", {}, make("td", {}, word),
+    const colours = Object.fromEntries(LINES);
+    now.replaceChildren(...Object.entries(WORDS).map(([name, word]) => make("tr", {}, make("td", {}, name in colours ? make("span", { class: `swatch ${colours[name].slice(2)}` }) : null, word),
       make("td", { class: "n" }, n < 0 ? "" : name === "left_bytes" ? bytes(data.timeline[name][n]) : data.timeline[name][n]))));
     const rows = [];
     data.brokers.at_ms.forEach((time, k) => {
@@ -102,8 +112,13 @@ export class Rehearsals {
     });
     const share = (value) => (value === null ? "" : `${Math.round(value * 100)} %`);
     brokers.replaceChildren(...rows.map((k) => make("tr", {}, make("td", {}, data.brokers.broker[k]),
-      ...[data.brokers.leaders[k], share(data.brokers.link_in[k]), share(data.brokers.link_out[k]), share(data.brokers.disk[k])].map((text) => make("td", { class: "n" }, text)))));
+      ...[data.brokers.leaders[k], share(data.brokers.link_in[k]), share(data.brokers.link_out[k]), share(data.brokers.disk[k]),
+        ...(isThrottled(data) ? [share(data.brokers.follower_throttle[k]), share(data.brokers.leader_throttle[k])] : [])].map((text) => make("td", { class: "n" }, text)))));
   }
+}
+
+function isThrottled(data) {
+  return (data.brokers.leader_throttle || []).some((value) => value !== null && value > 0);
 }
 
 function lastAt(times, at) {
