@@ -41,6 +41,7 @@ ALLOWED: dict[str, str] = {
     "Handles.wait_for_no_moves": "tests of users",
     "KwobContainer": "tests of users",
     "KwobContainer.get_bootstrap_server": "tests of users",
+    "KwobContainer.network_bootstrap_servers": "tests of users",
     "pytest_configure": "pytest",
     "pytest_runtest_makereport": "pytest",
     "SimulatedNetwork.transcript": "who looks at a simulated world",

@@ -34,3 +34,13 @@ def test_what_shrinks_or_has_no_leader_flows_from_nowhere_and_a_new_replica_from
     lone = TopicPartition("lone", 0)
     flows = seen((2, 0, {B: 100, lone: 0}), (2, 1, {B: 10, lone: 99, A: 7}))
     assert flows.of(BrokerId(2)) == {"from": {"1": 7}, "to": {}, "clients": 0}
+
+
+def test_what_a_reassignment_adds_is_counted_on_both_sides() -> None:
+    flows = Flows()
+    for broker, at_s, sizes, added in ((1, 0, {A: 100}, ()), (2, 0, {A: 0, B: 0}, (A,)), (2, 2, {A: 60, B: 8}, (A,))):
+        flows.look(BrokerId(broker), at_s, sizes, LEADERS.get, added)
+    assert flows.moved(BrokerId(2)) == {"in": 30, "out": 0}
+    assert flows.moved(BrokerId(1)) == {"in": 0, "out": 30}
+    flows.forget(BrokerId(2))
+    assert flows.moved(BrokerId(1)) == {"in": 0, "out": 0}

@@ -10,12 +10,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from controller.local.cluster_file import BrokerRow, ClusterRow, ControllerRow, write_cluster
+from controller.rehearse.files import OutError
 from controller.ui.board import Board
 from controller.ui.local_looks import LocalLooks
 from controller.ui.web import Site
@@ -207,7 +209,8 @@ def rehearsal(name: str) -> dict[str, Any]:
 
 
 def test_two_rehearsals_share_a_slider(browser: Any) -> None:
-    site = Site(board=Board(), hosts=frozenset(), rehearsals=(rehearsal("before"), rehearsal("after")), report=b"<p>r")
+    folders = {name: partial(rehearsal, name) for name in ("before", "after", "third")}
+    site = Site(board=Board(), hosts=frozenset(), rehearsals=folders, report=b"<p>r")
     with served(site) as running:
         page = Page(browser, f"http://{running.host}/", 420)
         page.page.wait_for_function("() => document.querySelectorAll('.rehearsal').length === 2")
@@ -219,4 +222,45 @@ def test_two_rehearsals_share_a_slider(browser: Any) -> None:
         assert moving == ["1", "1"]
         assert page.page.evaluate("document.documentElement.scrollWidth") <= 420
         page.page.wait_for_selector("#report iframe")
+        page.page.select_option("#rehearsal-one", label="third")
+        page.page.wait_for_selector(".rehearsal h3:has-text('third')")
+        assert page.page.text_content("#slider-at") == "0:01:40"
+        page.page.select_option("#rehearsal-other", label="nothing")
+        page.page.wait_for_function("() => document.querySelectorAll('.rehearsal').length === 1")
         page.close()
+
+
+def test_a_rehearsal_that_is_gone_by_now_is_told(browser: Any) -> None:
+    def gone() -> dict[str, Any]:
+        raise OutError("after is not the folder of a rehearsal: it has no outcome.json")
+
+    with served(
+        Site(board=Board(), hosts=frozenset(), rehearsals={"before": partial(rehearsal, "before"), "after": gone})
+    ) as running:
+        page = Page(browser, f"http://{running.host}/")
+        page.page.wait_for_selector("#said:has-text('it has no outcome.json')")
+        page.page.wait_for_function("() => document.querySelectorAll('.rehearsal').length === 1")
+        page.complaints.clear()  # Chromium itself tells of each answer that is an error
+        page.close()
+
+
+def test_throttles_stand_beside_what_is_copied(browser: Any, running: Served) -> None:
+    moves = {
+        "partitions": {"t-0": [[1, 2], [2], [1]]}, "left": 1, "done": 0, "bytes_done": 10, "bytes_total": 100,
+        "bytes_per_s": 5.0, "seconds_left": 18.0, "waits_for": ["t-0: broker 2 has 10 of 100 bytes"],
+    }  # fmt: skip
+    running.run(running.site.board.put, "moves", moves)
+    limits = {"1": {"in": 0, "out": 900_000, "in_limit": None, "out_limit": 1_000_000},
+              "2": {"in": 900_000, "out": 0, "in_limit": 1_000_000, "out_limit": None}}  # fmt: skip
+    running.run(running.site.board.put, "throttles", limits)
+    page = Page(browser, f"http://{running.host}/")
+    page.page.wait_for_selector("#throttles")
+    cells = page.page.evaluate(
+        "[...document.querySelectorAll('#throttles tbody tr')].map(r => [...r.cells].map(c => c.textContent))"
+    )
+    assert cells == [["1", "0 B/s, no limit", "900 kB/s of 1.0 MB/s"], ["2", "900 kB/s of 1.0 MB/s", "0 B/s, no limit"]]
+    meters = page.page.evaluate("[...document.querySelectorAll('#throttles meter')].map(m => m.value / m.max)")
+    assert meters == [0.9, 0.9]
+    running.run(running.site.board.put, "throttles", None)
+    page.page.wait_for_function("() => document.querySelector('#throttles') === null")
+    page.close()

@@ -17,7 +17,7 @@ from controller.ui.command import main
         (["--bootstrap-server", "h:1", "--actions"], "--actions breaks a cluster of kwob up", 2),
         (["--bootstrap-server", "no-port"], "no-port", 1),
         (["--rehearsal", "nothing-here"], "nothing-here is not the folder of a rehearsal", 1),
-        (["--rehearsal", "a", "--rehearsal", "b", "--rehearsal", "c"], "at most two", 2),
+        (["--rehearsal", "."], ". is not the folder of a rehearsal", 1),
         (["--report", "nothing-here.html"], "nothing-here.html", 1),
     ],
 )
