@@ -31,7 +31,7 @@ def fetcher_id(topic_partition: TopicPartition, num_replica_fetchers: int) -> in
 
 #: Kafka's `replica.fetch.wait.max.ms`: a follower waits no longer while its leader may have something to tell. Where
 #: the setting allows more, it waits twice as long each time that there was nothing new, and at once as long as it may
-#: when nothing is left to learn: 40,000 fetches fewer until 100 brokers are whole (docs/scale.md).
+#: when nothing is left to learn: else most of what many brokers ask while they start tells nothing (docs/scale.md).
 FIRST_WAIT_MS: Final = 500
 #: A fetch that may wait for longer than that is given up so long after the follower was given another partition.
 GIVE_UP_S: Final = 3.0
