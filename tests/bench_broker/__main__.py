@@ -1,7 +1,7 @@
 """Three simulated brokers beside three real ones: produce (acks=all, replication factor 3) and consume, in turns.
 
     make bench-broker ARGS="--rounds 3 --records 100000"
-    python tests/bench_broker --only kwob
+    make bench-broker ARGS="--only kwob --profile flames"
 
 Both clusters run all the time; each is loaded in its turn, by the same confluent-kafka client in this process. Figures
 are medians over the rounds. CPU seconds are those of the three brokers (Kafka's controller is one of them). Needs java,
@@ -35,6 +35,7 @@ from controller.local.place import free_ports, own_folder
 from controller.local.plan import plan_cluster
 from controller.local.processes import Child, start_child
 from controller.world.real import logs
+from tests.bench_broker.scale import profiled
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 REAL_KAFKA = Path(os.environ.get("KWOB_REAL_KAFKA", REPOSITORY.parent / "shared" / "tools" / "real-kafka"))
@@ -258,6 +259,7 @@ async def run(options: argparse.Namespace, folder: Path, console: Console) -> No
         if options.only != "kafka":
             console.print("starting three kwob brokers")
             sides.append(await stack.enter_async_context(simulated(folder / "kwob")))
+            stack.enter_context(profiled(options.profile, {f"process-{pid}": pid for pid in sides[-1].pids()}))
         for number in range(options.rounds + 1):
             for side in sides:
                 topic = f"bench-{number}"
@@ -300,6 +302,7 @@ def main() -> int:
     parser.add_argument("--compression", default="none", choices=["none", "gzip", "snappy", "lz4", "zstd"])
     parser.add_argument("--idempotent", action="store_true")
     parser.add_argument("--only", choices=["kwob", "kafka"])
+    parser.add_argument("--profile", type=Path, metavar="DIR", help="leave flame graphs of kwob there (needs py-spy)")
     options = parser.parse_args()
     if (reason := missing(options.only)) is not None:
         print(f"bench-broker: {reason}", file=sys.stderr)

@@ -17,7 +17,7 @@ from broker_sim.numbered import by_name
 from controller.node.config import parse
 from controller.node.run import identity_of, parser
 from controller.rules.configs import settings
-from controller.rules.configs.environment import of_environment
+from controller.rules.configs.environment import NOT_SETTINGS, of_environment
 from controller.rules.configs.listeners import NodeListener
 
 FILE = Path(__file__).resolve().parents[2] / "docker-compose.yml"
@@ -85,3 +85,16 @@ def test_every_variable_that_it_passes_on_is_a_setting() -> None:
     assert len(passed) > 5
     given = of_environment({name: examples.get(name.rpartition("_")[2], "2") for name in passed})
     assert len(given) == len(passed) and given["min.insync.replicas"] == "2"
+
+
+def test_what_this_project_reads_itself_is_no_setting() -> None:
+    """Else a program that a test or a benchmark starts would refuse the variable that steers it."""
+    root = FILE.parent
+    files = [
+        *root.glob(".ci/*"),
+        *(p for folder in ("tests", "controller", "broker_sim") for p in root.glob(f"{folder}/**/*.py")),
+    ]
+    read = re.compile(r'environ(?:\.get\(|\[)"(KWOB_[A-Z_]+)"|\$\{(KWOB_[A-Z_]+)')
+    found = {a or b for path in files if path.is_file() for a, b in read.findall(path.read_text(encoding="utf-8"))}
+    assert {"KWOB_PY_SPY", "KWOB_REAL_KAFKA", "KWOB_BENCH"} <= found
+    assert found <= NOT_SETTINGS, found - NOT_SETTINGS

@@ -16,8 +16,8 @@ PREFIX: Final = "KWOB_"
 NOT_SETTINGS: Final = frozenset(
     PREFIX + name
     for name in (
-        "BENCH", "CHROMIUM", "CONFORMANCE", "DATA", "FUZZ_EXAMPLES", "JMX_RULES", "REAL_KAFKA", "REWRITE", "SHARED",
-        "TOKEN",
+        "BENCH", "CHROMIUM", "CONFORMANCE", "DATA", "FUZZ_EXAMPLES", "JMX_RULES", "PY_SPY", "REAL_KAFKA", "REWRITE",
+        "SHARED", "TOKEN",
     )
 )  # fmt: skip
 
