@@ -98,3 +98,11 @@ def test_what_this_project_reads_itself_is_no_setting() -> None:
     found = {a or b for path in files if path.is_file() for a, b in read.findall(path.read_text(encoding="utf-8"))}
     assert {"KWOB_PY_SPY", "KWOB_REAL_KAFKA", "KWOB_BENCH"} <= found
     assert found <= NOT_SETTINGS, found - NOT_SETTINGS
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_what_a_service_depends_on_is_there_in_each_of_its_profiles(name: str) -> None:
+    profiles = set(SERVICES[name].get("profiles", ()))
+    for needed in SERVICES[name].get("depends_on", ()):
+        also_in = set(SERVICES[needed].get("profiles", ()))
+        assert not also_in or (profiles and profiles <= also_in), f"{needed} is absent where {name} is asked for"
