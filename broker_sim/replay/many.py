@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import shutil
 import tempfile
 import threading
@@ -9,12 +10,15 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 _POLL_S: Final = 0.5
 _ROOT: Final = Path(__file__).resolve().parents[2]
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
+#: Sessions that have the project.
+_sent: set[str] = set()
 
 
 def play_on(
@@ -44,17 +48,25 @@ def play_on(
         except BaseException as error:  # handed to the caller's thread
             failures.append(error)
 
-    with tempfile.TemporaryDirectory(prefix="kwob-packed-") as folder:  # machines fetch the archive while tasks run
-        if not str(context.master).startswith("local"):
-            context.addPyFile(_packed(Path(folder)))
-        thread = threading.Thread(target=collect, daemon=True)
-        thread.start()
-        while thread.is_alive():
-            thread.join(_POLL_S)
-            yield int(done.value)
+    if not str(context.master).startswith("local"):
+        _send_along(context)
+    thread = threading.Thread(target=collect, daemon=True)
+    thread.start()
+    while thread.is_alive():
+        thread.join(_POLL_S)
+        yield int(done.value)
     if failures:
         raise failures[0]
     yield results
+
+
+def _send_along(context: SparkContext) -> None:
+    """This project to the machines, once for a session; each fetches it with its first task, however late that is."""
+    if context.applicationId not in _sent:
+        folder = Path(tempfile.mkdtemp(prefix="kwob-packed-"))
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+        context.addPyFile(_packed(folder))
+        _sent.add(context.applicationId)
 
 
 def _packed(folder: Path) -> str:
