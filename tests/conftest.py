@@ -19,7 +19,15 @@ from controller.world.real.java import JavaNotFound
 
 _chroots = itertools.count()
 #: What starts first when workers share the tests: else one of these, begun last, is what the others wait for.
-LONGEST_FIRST = ("tests/spark/", "tests/unit/replay/generator/", "tests/broker/", "tests/sim/", "tests/admin/")
+LONGEST_FIRST = (
+    "tests/spark/",
+    "tests/local/test_recipes",
+    "tests/unit/replay/generator/",
+    "tests/broker/",
+    "tests/sim/",
+    "tests/local/",
+    "tests/admin/",
+)
 #: A busy machine is no reason to fail: no limits of time for drawn examples.
 settings.register_profile("kwob", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("kwob")
