@@ -21,7 +21,7 @@ _chroots = itertools.count()
 #: What starts first when workers share the tests: else one of these, begun last, is what the others wait for.
 LONGEST_FIRST = (
     "tests/spark/",
-    "tests/local/test_recipes",
+    "tests/local/test_recipes.py",
     "tests/unit/replay/generator/",
     "tests/broker/",
     "tests/sim/",
