@@ -32,7 +32,11 @@ GONE_S: Final = 60.0
 DRIFT_SHARE: Final = 0.10
 DRIFT_LEAST: Final = 5
 #: Settings with which brokers forget within an hour what Kafka keeps for days, so that what stays after that is seen.
-FORGETFUL: Final = {"offsets.retention.minutes": "10", "offsets.retention.check.interval.ms": "60000"}
+FORGETFUL: Final = {
+    "offsets.retention.minutes": "10",
+    "offsets.retention.check.interval.ms": "60000",
+    "log.cleaner.delete.retention.ms": "60000",
+}
 #: Fewer rounds tell nothing of a drift.
 ROUNDS_LEAST: Final = 9
 
