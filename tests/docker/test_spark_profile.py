@@ -34,4 +34,4 @@ def test_a_replay_runs_on_the_workers_and_derives_what_it_does_elsewhere(cluster
     history = pandas.read_parquet(folder / "isr_history")
     assert set(history[history["topic"] == TOPIC]["partition"]) == {0, 1, 2}
     summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
-    assert summary["rows"] > 0 and summary["quarantined"] == 0
+    assert summary["rows"] > 0 and not any(summary["quarantined"].values())
