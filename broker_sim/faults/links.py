@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from broker_sim.faults.board import FaultBoard
 from controller.wire.fault_rows import CutLink, Fault, SlowLink
@@ -88,15 +89,22 @@ class _Ends:
         return max((self.board.link_wait_s(r, lane, size_bytes) for r in rows if isinstance(r, SlowLink)), default=0.0)
 
 
+@dataclass(slots=True)
+class _UnderWay:
+    """Bytes, each with when they arrive; `delivered` once there are none."""
+
+    rows: deque[tuple[float, bytes]] = field(default_factory=deque)
+    delivered: asyncio.Event = field(default_factory=asyncio.Event)
+
+
 class _FaultyConnection:
     """A connection whose bytes may be under way for a while. Order stays."""
 
     def __init__(self, inner: Connection, ends: _Ends, on_close: Callable[[_FaultyConnection], object]) -> None:
         self._inner, self.ends, self._on_close = inner, ends, on_close
-        #: what is held up, and who waits for its end; nothing on a healthy link, of which there are many
-        self._under_way: deque[tuple[float, bytes]] | None = None
+        #: nothing on a healthy link, of which there are many
+        self._under_way: _UnderWay | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._sent: asyncio.Event | None = None
 
     @property
     def peer(self) -> str:
@@ -115,39 +123,38 @@ class _FaultyConnection:
     def send(self, data: bytes) -> None:
         """As `ports.Connection.send`."""
         wait_s = self.ends.wait_s("out", len(data))
-        if wait_s <= 0 and not self._under_way:
+        if wait_s <= 0 and not (self._under_way and self._under_way.rows):
             self._inner.send(data)
             return
-        if self._under_way is None or self._sent is None:
-            self._under_way, self._sent = deque(), asyncio.Event()
-        self._under_way.append((asyncio.get_running_loop().time() + wait_s, data))
+        if self._under_way is None:
+            self._under_way = _UnderWay()
+        self._under_way.rows.append((asyncio.get_running_loop().time() + wait_s, data))
         if self._timer is None:
-            self._set_timer(self._under_way[0][0])
+            self._set_timer(self._under_way)
 
-    def _set_timer(self, when: float) -> None:
-        self._timer = asyncio.get_running_loop().call_at(when, self._deliver)
+    def _set_timer(self, under_way: _UnderWay) -> None:
+        self._timer = asyncio.get_running_loop().call_at(under_way.rows[0][0], self._deliver)
 
     def _deliver(self) -> None:
         now = asyncio.get_running_loop().time()
         self._timer = None
-        while self._under_way and self._under_way[0][0] <= now:
-            self._inner.send(self._under_way.popleft()[1])
-        if self._under_way:
-            self._set_timer(self._under_way[0][0])
+        while self._under_way is not None and self._under_way.rows and self._under_way.rows[0][0] <= now:
+            self._inner.send(self._under_way.rows.popleft()[1])
+        if self._under_way is not None and self._under_way.rows:
+            self._set_timer(self._under_way)
         else:
             self._forget()
 
     def _forget(self) -> None:
         """Nothing is under way any more."""
-        self._under_way = None
-        if self._sent is not None:
-            self._sent.set()
-            self._sent = None
+        if self._under_way is not None:
+            self._under_way.delivered.set()
+            self._under_way = None
 
     async def drain(self) -> None:
         """As `ports.Connection.drain`, after what is under way."""
-        if self._sent is not None:
-            await self._sent.wait()
+        if self._under_way is not None:
+            await self._under_way.delivered.wait()
         await self._inner.drain()
 
     def close(self) -> None:

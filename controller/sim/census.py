@@ -1,4 +1,5 @@
-"""How much the programs of a simulated cluster hold: objects and bytes that are reached from them, files, connections.
+"""How much the programs of a simulated cluster hold: objects and bytes that are reached from them, connections, and
+what ZooKeeper keeps for them.
 
 A program is walked from its root through everything that it refers to, but for what belongs to the world around it (the
 loop, the network, ZooKeeper, the disks, whoever observes it): so that what a world's oracles keep is not counted.

@@ -216,21 +216,22 @@ class Play:
         """The load of the plan's shape begins; no client of an earlier load has its name."""
         shape, cluster, ledger = self.plan.shape, self.cluster, self.ledger
         self._clients.clear()
-        self._clients += [Producer(cluster, ledger, f"{self.load}producer-{n}") for n in range(shape.producers)]
+
+        def names(kind: str, count: int) -> list[str]:
+            return [f"{self.load}{kind}-{n}" for n in range(count)]
+
+        self._clients += [Producer(cluster, ledger, name) for name in names("producer", shape.producers)]
         self._clients += [
-            Producer(cluster, ledger, f"{self.load}idempotent-{n}", idempotent=True)
-            for n in range(shape.idempotent_producers)
+            Producer(cluster, ledger, name, idempotent=True) for name in names("idempotent", shape.idempotent_producers)
         ]
+        self._clients += [Producer(cluster, ledger, name, acks=1) for name in names("one", shape.acks_one_producers)]
+        self._clients += [Consumer(cluster, ledger, name) for name in names("consumer", shape.consumers)]
         self._clients += [
-            Producer(cluster, ledger, f"{self.load}one-{n}", acks=1) for n in range(shape.acks_one_producers)
+            Member(cluster, ledger, name, is_static=n < shape.static_members)
+            for n, name in enumerate(names("member", shape.group_members + shape.static_members))
         ]
-        self._clients += [Consumer(cluster, ledger, f"{self.load}consumer-{n}") for n in range(shape.consumers)]
-        self._clients += [
-            Member(cluster, ledger, f"{self.load}member-{n}", is_static=n < shape.static_members)
-            for n in range(shape.group_members + shape.static_members)
-        ]
-        self._clients += [Prober(cluster, ledger, f"{self.load}prober-{n}") for n in range(shape.probers)]
-        self._clients += [SideProducer(cluster, f"{self.load}side-{n}") for n in range(shape.side_producers)]
+        self._clients += [Prober(cluster, ledger, name) for name in names("prober", shape.probers)]
+        self._clients += [SideProducer(cluster, name) for name in names("side", shape.side_producers)]
         for client in self._clients:
             self._programs.append(cluster.world.machine(f"client-{len(self._programs)}").start(client.run()))
 

@@ -28,7 +28,7 @@ ROUND_S: Final = 600.0
 #: How long all is left alone before the census: longer than idle connections and deleted logs stay.
 QUIET_S: Final = 60.0
 GONE_S: Final = 60.0
-#: A figure drifts when the median of its last third is above that of its middle third by this share and this count.
+#: A figure drifts when the median of its last third is above that of its middle third by this share and so much more.
 DRIFT_SHARE: Final = 0.10
 DRIFT_LEAST: Final = 5
 #: Settings with which brokers forget within an hour what Kafka keeps for days, so that what stays after that is seen.
@@ -125,19 +125,26 @@ def soak_plan(seed: int, changes: Sequence[str] = ()) -> Plan:
     return replace(drawn, shape=shape.with_text(changes))
 
 
+def grown(values: Sequence[float], *, more: float) -> tuple[float, float] | None:
+    """(median of the middle third, of the last one) of a figure that grows: above by `DRIFT_SHARE` and `more`."""
+    third = len(values) // 3
+    middle, last = median(values[third : 2 * third]), median(values[2 * third :])
+    return (middle, last) if last > middle * (1 + DRIFT_SHARE) + more else None
+
+
 def drifts_of(samples: Sequence[Sample]) -> list[str]:
-    """What grows: of each figure the middle third of the rounds against the last one."""
+    """What grows from round to round; nothing where the rounds are too few to tell."""
     if len(samples) < ROUNDS_LEAST:
         return []
-    third, grown = len(samples) // 3, []
-    for name, _ in samples[0].figures.rows():
-        middle, last = (
-            median(getattr(sample.figures, name) for sample in part)
-            for part in (samples[third : 2 * third], samples[2 * third :])
-        )
-        if last > middle * (1 + DRIFT_SHARE) + DRIFT_LEAST:
-            grown.append(f"{name} grows: {middle:g} in the middle rounds, {last:g} in the last ones")
-    return grown
+    found = {
+        name: grown([getattr(sample.figures, name) for sample in samples], more=DRIFT_LEAST)
+        for name, _ in samples[0].figures.rows()
+    }
+    return [
+        f"{name} grows: {drift[0]:g} in the middle rounds, {drift[1]:g} in the last ones"
+        for name, drift in found.items()
+        if drift is not None
+    ]
 
 
 def soak(

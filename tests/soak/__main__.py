@@ -14,18 +14,19 @@ import sys
 import time
 from collections import defaultdict
 from pathlib import Path
-from statistics import median
 from typing import Final
 
 from rich.console import Console
 
 from controller.local.cluster_file import ClusterError, read_cluster
 from controller.sim.curves import curves
+from controller.sim.soak import grown
 from tests.soak.drawn import moves, scenario
 
 SAMPLE_S: Final = 5.0
-#: What may be added between the middle third and the last one: a share, and so much besides.
-SHARE: Final = 0.10
+#: Fewer tell nothing.
+SAMPLES_LEAST: Final = 9
+#: What may be added between the middle third and the last one, besides the share of `controller.sim.soak`.
 MIB_MORE: Final = 12.0
 DESCRIPTORS_MORE: Final = 8.0
 #: Never killed.
@@ -52,18 +53,15 @@ def pids(data: Path) -> dict[str, int]:
     return {name: pid for name, pid in named if pid is not None}
 
 
-def grown(samples: dict[str, list[float]], more: float) -> list[str]:
-    """Of the steady processes, those whose last third is above their middle third."""
+def drifts_of(samples: dict[str, list[float]], more: float) -> list[str]:
+    """Of the steady processes, those that grow."""
     found = []
     for name in STEADY:
         values = samples.get(name, [])
-        third = len(values) // 3
-        if third < 3:
+        if len(values) < SAMPLES_LEAST:
             found.append(f"{name}: {len(values)} samples, too few to tell")
-            continue
-        middle, last = median(values[third : 2 * third]), median(values[2 * third :])
-        if last > middle * (1 + SHARE) + more:
-            found.append(f"{name} grows: {middle:.0f} in the middle, {last:.0f} at the end")
+        elif (drift := grown(values, more=more)) is not None:
+            found.append(f"{name} grows: {drift[0]:.0f} in the middle, {drift[1]:.0f} at the end")
     return found
 
 
@@ -94,7 +92,7 @@ def main() -> int:
     if memory:
         console.print(curves("MiB in memory", dict(sorted(memory.items()))))
         console.print(curves("open descriptors", dict(sorted(descriptors.items()))))
-    wrong = [*grown(memory, MIB_MORE), *grown(descriptors, DESCRIPTORS_MORE)]
+    wrong = [*drifts_of(memory, MIB_MORE), *drifts_of(descriptors, DESCRIPTORS_MORE)]
     console.print("\n".join(wrong) or "nothing grew", markup=False)
     return 1 if playing.returncode or wrong else 0
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from controller.local.scenario import command
-from tests.soak.__main__ import grown
+from tests.soak.__main__ import drifts_of
 from tests.soak.drawn import scenario
 
 
@@ -29,8 +29,8 @@ def test_who_is_measured_is_never_killed(seed: int) -> None:
 
 def test_growth_is_found_and_too_few_samples_are_no_proof() -> None:
     flat = {"broker-1": [60.0] * 12, "controller-901": [50.0] * 12}
-    assert grown(flat, 5) == []
-    assert grown(flat | {"broker-1": [60.0 + 5 * n for n in range(12)]}, 5) == [
+    assert drifts_of(flat, 5) == []
+    assert drifts_of(flat | {"broker-1": [60.0 + 5 * n for n in range(12)]}, 5) == [
         "broker-1 grows: 88 in the middle, 108 at the end"
     ]
-    assert grown({"broker-1": [60.0] * 12}, 5) == ["controller-901: 0 samples, too few to tell"]
+    assert drifts_of({"broker-1": [60.0] * 12}, 5) == ["controller-901: 0 samples, too few to tell"]
