@@ -38,8 +38,11 @@ def test_what_shrinks_or_has_no_leader_flows_from_nowhere_and_a_new_replica_from
 
 def test_what_a_reassignment_adds_is_counted_on_both_sides() -> None:
     flows = Flows()
-    for broker, at_s, sizes, added in ((1, 0, {A: 100}, ()), (2, 0, {A: 0, B: 0}, (A,)), (2, 2, {A: 60, B: 8}, (A,))):
-        flows.look(BrokerId(broker), at_s, sizes, LEADERS.get, added)
+    stays = TopicPartition("stays", 0)
+    leaders = {**LEADERS, stays: BrokerId(1)}
+    before, after = {A: 0, B: 0, stays: 0}, {A: 60, B: 8, stays: 50}
+    for broker, at_s, sizes, added in ((1, 0, {A: 100}, ()), (2, 0, before, (A,)), (2, 2, after, (A,))):
+        flows.look(BrokerId(broker), at_s, sizes, leaders.get, added)
     assert flows.moved(BrokerId(2)) == {"in": 30, "out": 0}
     assert flows.moved(BrokerId(1)) == {"in": 0, "out": 30}
     flows.forget(BrokerId(2))
