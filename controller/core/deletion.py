@@ -7,7 +7,8 @@ Source: Kafka 3.9 `TopicDeletionManager`; spec controller.md §10.4 to §10.8.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
 
 from controller.core.effects import Enqueue, Log, Steps, read, read_any, write
 from controller.core.events import TopicDeletion, ZkPartitionReassignment
@@ -32,6 +33,10 @@ from controller.wire.znodes import (
     TopicZNode,
 )
 
+#: Why a deletion waits.
+OFFLINE: Final = "replicas are offline"
+MOVING: Final = "a partition is being reassigned"
+
 
 def remove_markers(state: ClusterState, topics: Iterable[str]) -> Steps[None]:
     """Deletes the markers of topics that will not be deleted."""
@@ -40,13 +45,17 @@ def remove_markers(state: ClusterState, topics: Iterable[str]) -> Steps[None]:
         yield from write(ops, state.epoch_zk_version)
 
 
-def initialize(state: ClusterState, topics: set[str], ineligible: set[str]) -> Steps[None]:
-    """What failover does with the markers it finds: queue them, or remove them where deletion is disabled."""
+def initialize(state: ClusterState, topics: set[str], obstacles: Mapping[str, set[str]]) -> Steps[None]:
+    """What failover does with the markers it finds: queue them, or remove them where deletion is disabled.
+
+    `obstacles`: reason -> topics whose deletion waits for it.
+    """
     if not state.settings.delete_topic_enable:
         yield from remove_markers(state, topics)
         return
     state.deletion_queued(topics)
-    state.deletion_waits(ineligible & topics)
+    for reason, waiting in obstacles.items():
+        yield from mark_ineligible(state, waiting, reason)
 
 
 def markers_changed(state: ClusterState) -> Steps[None]:
@@ -64,7 +73,7 @@ def markers_changed(state: ClusterState) -> Steps[None]:
         # Kafka marks moving topics ineligible here, before they are queued, which has no effect: a deletion does not
         # wait for a reassignment (spec controller.md §8.7).
         moving = {tp.topic for tp in state.partitions_being_reassigned}
-        yield from mark_ineligible(state, marked & moving, "a partition is being reassigned")
+        yield from mark_ineligible(state, marked & moving, MOVING)
         state.deletion_queued(sorted(marked))
         yield from resume(state)
 
@@ -214,7 +223,7 @@ def _start(state: ClusterState, topics: Sequence[str]) -> Steps[None]:
     yield from _wait_for(state, dead)
     yield from change_replicas(state, alive, ReplicaState.OFFLINE)
     yield from change_replicas(state, alive, ReplicaState.DELETION_STARTED)
-    yield from mark_ineligible(state, {r.topic_partition.topic for r in dead}, "replicas are offline")
+    yield from mark_ineligible(state, {r.topic_partition.topic for r in dead}, OFFLINE)
 
 
 def _complete(state: ClusterState, topics: Sequence[str]) -> Steps[None]:

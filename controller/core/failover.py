@@ -44,7 +44,7 @@ def take_office(state: ClusterState) -> Steps[None]:
     yield from notifications.discard_all(state)  # 3
     unread = yield from _read_cluster(state)  # 4
     marked = yield from notifications.children_or_later(DeleteTopicsZNode.path, TopicDeletion())  # 5
-    yield from deletion.initialize(state, set(marked), _ineligible(state, marked))  # 6
+    yield from deletion.initialize(state, set(marked), _obstacles(state, marked))  # 6
     yield from send_metadata_to_all(state)  # 7: brokers must know who is alive before they can follow
     yield from _start_replicas(state)  # 8: before 9, so a leader that died meanwhile first goes, then is replaced
     yield from _start_partitions(state, unread)  # 9
@@ -130,14 +130,14 @@ def _removed(state: ClusterState, stateless: Sequence[TopicPartition]) -> Steps[
     return removed
 
 
-def _ineligible(state: ClusterState, marked: Iterable[str]) -> set[str]:
-    """Those of the marked topics whose deletion would wait: a replica is offline, or a partition is moving."""
+def _obstacles(state: ClusterState, marked: Iterable[str]) -> dict[str, set[str]]:
+    """Those of the marked topics whose deletion would wait, by reason: a replica is offline, or a partition moves."""
     offline = {
         tp.topic
         for tp in state.partitions_of(marked)
         if not all(state.is_online(r, tp) for r in state.assignment(tp).replicas)
     }
-    return offline | deletion.topics_kept_by_moves(state)
+    return {deletion.OFFLINE: offline, deletion.MOVING: deletion.topics_kept_by_moves(state)}
 
 
 def _start_replicas(state: ClusterState) -> Steps[None]:

@@ -14,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
-from controller.core.deletion import mark_ineligible, resume_for
+from controller.core.deletion import MOVING, mark_ineligible, resume_for
 from controller.core.effects import Enqueue, Log, Steps, write
 from controller.core.events import PartitionReassignmentIsrChange
 from controller.core.leader_choice import OfflineElection, ReassignElection
@@ -42,7 +42,7 @@ def move(state: ClusterState, moves: Moves, complete: Collection[TopicPartition]
     What was done for a partition that failed stays, and it is taken up again after a while.
     """
     failures: Failures = {}
-    yield from mark_ineligible(state, {tp.topic for tp in moves}, "a partition is being reassigned")
+    yield from mark_ineligible(state, {tp.topic for tp in moves}, MOVING)
     yield from _update_current(state, moves, failures)
     moves = _left(moves, failures)
     if complete is None:

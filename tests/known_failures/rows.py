@@ -152,3 +152,19 @@ ROWS: Final[dict[str, Row]] = {
     "X5": Row("-", "A registration that vanishes between two looks at it is created again"),
     "X6": Row("KAFKA-6029", "A controlled shutdown is answered when the new leaders lead, or after a limit"),
 }
+
+_BROKER: Final = "it is of one request or one rule of a broker; the simulation cuts brokers off at any moment"
+_COST: Final = "it is of cost: counts, not outcomes"
+_REAL: Final = "it is of sessions and registrations, played with real and simulated clients, which lose them anywhere"
+
+#: Rows that no fault at a step of the controller can make worse, and why.
+WITHOUT_STEPS: Final[dict[str, str]] = {
+    "F4": "a rival at every step is its fault: E2 and F5 have it",
+    **dict.fromkeys(("I3", "I4", "I5", "I6", "I7"), _BROKER),
+    **dict.fromkeys(("C2", "C3", "C4"), "it is of one channel, or of each type of event"),
+    **dict.fromkeys(("Z1", "Z2", "Z3", "X4", "X5"), _REAL),
+    "A1": "it is of what a tool computes before it writes",
+    **dict.fromkeys((f"P{n}" for n in range(1, 8)), _COST),
+    "X3": "D3 deletes with a fault at every step; this row is of the number of steps",
+    "X6": "it is of an answer in time; F5 has the faults of its caller",
+}

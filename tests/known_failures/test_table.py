@@ -10,8 +10,8 @@ import pytest
 
 from tests.marked_rows import covered
 
-from .rows import ROWS, SECTIONS
-from .table import FILE, MARKER, document
+from .rows import ROWS, SECTIONS, WITHOUT_STEPS
+from .table import FILE, MARKER, document, is_at_every_step
 
 LIST = Path(os.environ.get("KWOB_SHARED", FILE.parents[2] / "shared")) / "spec" / "known-failures.md"
 
@@ -26,6 +26,13 @@ def test_every_row_has_a_test_and_no_marker_names_another() -> None:
     found = covered(MARKER)
     assert sorted(ROWS.keys() - found.keys()) == [], "rows without a test"
     assert sorted(found.keys() - ROWS.keys()) == [], "no such row"
+
+
+def test_every_row_is_played_with_a_fault_at_every_step_or_says_why_not() -> None:
+    found = covered(MARKER)
+    struck = {key for key, tests in found.items() if any(map(is_at_every_step, tests))}
+    assert sorted(ROWS.keys() - struck - WITHOUT_STEPS.keys()) == []
+    assert sorted(WITHOUT_STEPS.keys() - ROWS.keys()) == []
 
 
 def test_every_row_has_a_section() -> None:
