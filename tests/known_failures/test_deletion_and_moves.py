@@ -95,6 +95,20 @@ def test_only_a_deletion_that_succeeded_counts(error: ErrorCode) -> None:
 
 
 @pytest.mark.known_failure("D3")
+def test_who_could_not_delete_counts_as_such_until_it_is_asked_again() -> None:
+    """Kafka's `ReplicasIneligibleToDeleteCount`: what is left of one is tried again."""
+    stage = four_brokers()
+    stage.broker_dies(1)
+    stage.run()
+    stage.silent |= {2}
+    mark(stage)
+    assert stage.state.gauges()["ReplicasIneligibleToDeleteCount"] == 1
+    stage.run(events.TopicDeletionStopReplicaResponseReceived(BrokerId(2), ErrorCode.NONE, {TP: ErrorCode.NONE}))
+    assert stage.state.gauges()["ReplicasIneligibleToDeleteCount"] == 0
+    assert stage.state.gauges()["TopicsIneligibleToDeleteCount"] == 1
+
+
+@pytest.mark.known_failure("D3")
 def test_a_deletion_ends_whatever_fails() -> None:
     def check(stage: Stage) -> None:
         assert [path for path in LEFT if stage.exists(path)] == []
