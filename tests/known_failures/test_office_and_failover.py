@@ -79,7 +79,7 @@ def test_one_controller_per_epoch_whatever_fails() -> None:
     """Over a whole run, with every fault at every step of a broker's death: one id per epoch, epochs only rise."""
 
     def check(stage: Stage) -> None:
-        assert all(ids == {CONTROLLER} for ids in stage.controllers_of.values())
+        assert all(len(ids) == 1 for ids in stage.controllers_of.values())
         assert stage.leader()[0] == 2
         a_new_topic_gets_a_leader(stage)
 
@@ -108,7 +108,7 @@ def test_after_a_burst_of_session_events_whoever_acts_is_named(burst: int) -> No
     assert stage.leadership(TopicPartition("v", 0)).leader == 1
 
 
-@pytest.mark.known_failure("E3", "X1")
+@pytest.mark.known_failure("E2", "E3", "X1")
 def test_the_office_is_kept_whatever_fails_while_it_is_won() -> None:
     def make() -> Stage:
         stage = Stage()
@@ -119,6 +119,7 @@ def test_the_office_is_kept_whatever_fails_while_it_is_won() -> None:
     def check(stage: Stage) -> None:
         a_new_topic_gets_a_leader(stage)
         assert stage.leader()[0] == 1
+        assert all(len(ids) == 1 for ids in stage.controllers_of.values()), "two elections won one epoch"
 
     assert faults_everywhere(make, Stage.start, check) > 30
 

@@ -102,8 +102,11 @@ class Stage(World):
 
     def rival_wins(self, controller_id: int = 99) -> int:
         """Another controller takes the office; its epoch."""
+        if not self.exists("/controller_epoch"):
+            self.others_write(Create("/controller_epoch", b"0"))
         found = self.tree.read(GetData("/controller_epoch"))
         epoch = int(found.data or b"0") + 1
+        self.controllers_of.setdefault(epoch, set()).add(controller_id)
         self.others_write(Delete("/controller"))
         self.others_write(Create("/controller", json.dumps({"version": 2, "brokerid": controller_id}).encode()))
         self.others_write(SetData("/controller_epoch", str(epoch).encode()))
