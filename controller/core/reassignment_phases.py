@@ -160,7 +160,7 @@ def _announce(state: ClusterState, moves: Moves, failures: Failures) -> Steps[No
     """Phase A. A new leader epoch makes leaders and followers take the new lists of replicas."""
     if not moves:
         return
-    yield from _bump_and_tell(state, moves, failures)  # A1
+    yield from _bump_and_tell(state, moves, moves, failures)  # A1
     moves = _left(moves, failures)
     rounds = max((len(a.adding_replicas) for a in moves.values()), default=0)
     for nth in range(rounds):  # A2, one call each
@@ -171,13 +171,16 @@ def _announce(state: ClusterState, moves: Moves, failures: Failures) -> Steps[No
         yield from change_replicas(state, fresh, ReplicaState.NEW)
 
 
-def _bump_and_tell(state: ClusterState, moves: Moves, failures: Failures) -> Steps[None]:
+def _bump_and_tell(state: ClusterState, lists: Moves, moves: Moves, failures: Failures) -> Steps[None]:
+    """`lists`: what the brokers hear; nobody is in sync who is none of the replicas of `moves`."""
+    if not lists:
+        return
     batch = RequestBatch()
-    for tp, outcome in (yield from bump_leader_epochs(state, list(moves))).items():
+    for tp, outcome in (yield from bump_leader_epochs(state, {tp: moves[tp].replicas for tp in lists})).items():
         if isinstance(outcome, Failure):
             failures[tp] = outcome.reason
             continue
-        assignment = moves[tp]
+        assignment = lists[tp]
         batch.add_leader_and_isr(assignment.origin_replicas, tp, is_new=False)
         batch.add_leader_and_isr(assignment.adding_replicas, tp, is_new=True)
     yield from send(state, batch)
@@ -190,7 +193,7 @@ def _finish(state: ClusterState, moves: Moves, failures: Failures) -> Steps[None
     completed: Moves = {tp: settled(a.target_replicas) for tp, a in moves.items()}
     for tp, assignment in completed.items():
         state.assign(tp, assignment)  # B2
-    yield from _move_leaders(state, completed, failures)  # B3
+    yield from _move_leaders(state, completed, moves, failures)  # B3
     going = [PartitionReplica(tp, r) for tp in _left(completed, failures) for r in moves[tp].removing_replicas]
     for tp, replica in (yield from _stop(state, going)):  # B4, B5
         failures[tp] = f"replica {replica} cannot be taken out of the ISR"
@@ -217,7 +220,7 @@ def _moves_still(state: ClusterState, tp: TopicPartition, assignment: ReplicaAss
                 state.put_replica_states(broker_id, (tp,), each)
 
 
-def _move_leaders(state: ClusterState, completed: Moves, failures: Failures) -> Steps[None]:
+def _move_leaders(state: ClusterState, completed: Moves, moves: Moves, failures: Failures) -> Steps[None]:
     """The leader must be a live target replica. That nobody can be elected is logged only, unless nothing can be said
     of the partition at all."""
     stay: dict[TopicPartition, ReplicaAssignment] = {}
@@ -230,13 +233,17 @@ def _move_leaders(state: ClusterState, completed: Moves, failures: Failures) -> 
             stay[tp] = assignment
         else:
             elect.append(tp)
-    if stay:
-        yield from _bump_and_tell(state, stay, failures)
+    yield from _bump_and_tell(state, stay, moves, failures)
     if elect:
         outcomes = yield from change_partitions(state, elect, PartitionState.ONLINE, ReassignElection())
+        with_strangers: dict[TopicPartition, ReplicaAssignment] = {}
         for tp, outcome in outcomes.items():
-            if isinstance(outcome, Failure) and not outcome.judged:
+            if not isinstance(outcome, Failure):
+                if not set(outcome.isr) <= set(moves[tp].replicas):
+                    with_strangers[tp] = completed[tp]
+            elif not outcome.judged:
                 failures[tp] = outcome.reason
+        yield from _bump_and_tell(state, with_strangers, moves, failures)
 
 
 def _may_stay(state: ClusterState, tp: TopicPartition, leader: BrokerId | None) -> bool:

@@ -9,7 +9,7 @@ Source: Kafka 3.9 `KafkaZkClient.getTopicPartitionStatesRaw`, `updateLeaderAndIs
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
@@ -152,11 +152,13 @@ def decided(
 
 
 def bump_leader_epochs(
-    state: ClusterState, partitions: Sequence[TopicPartition]
+    state: ClusterState, partitions: Mapping[TopicPartition, Collection[BrokerId]]
 ) -> Steps[dict[TopicPartition, Outcome]]:
-    """Raises the leader epochs of partitions and changes nothing else. Starts from what is believed."""
+    """Raises the leader epochs of partitions, each with its replicas, and changes nothing else, but for strangers in an
+    ISR: a leader that had not heard of its new replicas took them back (docs/deviations.md). Starts from what is
+    believed."""
     outcomes: dict[TopicPartition, Outcome] = {}
-    found, unknown = believed_states(state, partitions)
+    found, unknown = believed_states(state, list(partitions))
     remaining = list(partitions)
     while remaining:
         for tp, read in (yield from read_states(state, unknown)).items() if unknown else ():
@@ -165,7 +167,9 @@ def bump_leader_epochs(
             else:
                 found[tp] = read
         bumped = {
-            tp: decided(state, found[tp], leader=found[tp].leader, isr=found[tp].isr) for tp in remaining if tp in found
+            tp: decided(state, was, leader=was.leader, isr=tuple(r for r in was.isr if r in partitions[tp]) or was.isr)
+            for tp in remaining
+            if (was := found.get(tp)) is not None
         }
         if not bumped:
             break

@@ -54,6 +54,28 @@ def test_a_move_that_replaces_another_leaves_a_leader() -> None:
     assert (3, True) in {(to, delete) for to, _, delete in stops_in(stage.take_sent())}
 
 
+@pytest.mark.parametrize("target", [(1, 2), (3, 2), (2,)], ids=["cancelled", "replaced", "its leader goes, too"])
+def test_a_leader_that_has_not_heard_takes_nobody_back_for_good(target: tuple[int, ...]) -> None:
+    """4, which a move adds, is dropped by the next; the leader, which does not know yet, takes it into the ISR again.
+    It has no records any more, and who is in sync may be elected."""
+    stage = stage_with(1, 2, 3, 4, p0=(1, 2))
+    move_to(stage, 4, 2)
+    perform, raced = stage.perform, False
+
+    def racing(effect: Any) -> Any:
+        nonlocal raced
+        if any(isinstance(r, StopReplicaRequest) and r.to == 4 for r in getattr(effect, "requests", ())) and not raced:
+            raced = True
+            stage.leader_writes(TP, (*stage.leader()[2], 4))
+        return perform(effect)
+
+    stage.perform = racing
+    move_to(stage, *target, reply_to=2)
+    assert raced
+    assert set(stage.leader()[2]) == {1, 2} & (set(target) | {1} if 3 in target else set(target))
+    assert all(4 not in state.isr for _, state, _ in leaders_in(stage.sent)[-1:]), "who leads has heard so"
+
+
 def test_a_move_never_drops_the_only_ones_with_the_records() -> None:
     stage = stage_with(1, 2, 3, p0=(1, 2))
     move_to(stage, 3)
