@@ -625,3 +625,15 @@ def test_a_topic_of_which_nothing_can_be_read_is_deleted_on_each_broker() -> Non
     stage.topic("t", p0=(3,))
     stage.run()
     assert stage.leader()[0] == 3
+
+
+def test_what_a_dead_broker_said_of_its_directories_does_not_hold_for_its_next_life() -> None:
+    """Its answer is processed after its death; it alone is in sync."""
+    stage = stage_with(1, 2, p0=(1, 2))
+    stage.leader_writes(TP, (1,))
+    stage.broker_dies(1)
+    stage.run()
+    stage.run(events.LeaderAndIsrResponseReceived(BrokerId(1), ErrorCode.NONE, {TP: ErrorCode.KAFKA_STORAGE_ERROR}))
+    stage.broker_starts(1)
+    stage.run()
+    assert stage.leader()[0] == 1
