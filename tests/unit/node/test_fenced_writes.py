@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 import pytest
 from hypothesis import given, settings
@@ -190,6 +191,31 @@ def test_a_broken_fence_means_another_controller(count: int) -> None:
     with pytest.raises(ControllerMoved):
         write(session, [Create(f"/a/{n}") for n in range(count)], fence=EPOCH_VERSION - 1)
     assert session.tree.get("/a/0") is None
+
+
+@settings(max_examples=200, deadline=None)
+@given(ops=st.lists(OPS, min_size=1, max_size=12), size=st.integers(1, 6), won_after=st.integers(0, 12))
+def test_nothing_is_done_after_another_controller_won(ops: list[ZkWriteOp], size: int, won_after: int) -> None:
+    """It wins between any two multis, those that are sent again one by one among them."""
+
+    class Rivalled(TreeSession):
+        multis_done = done_after = 0
+
+        def do(self, op: ZkOp) -> ZkResult:
+            if not isinstance(op, Multi):
+                return super().do(op)
+            if self.multis_done == won_after:
+                super().do(SetData("/controller_epoch", b"y"))
+            result = super().do(op)
+            self.done_after += result.ok and self.multis_done >= won_after
+            self.multis_done += 1
+            return result
+
+    session = Rivalled()
+    with pytest.MonkeyPatch.context() as patch, suppress(ControllerMoved):
+        patch.setattr(fenced_writes, "OPS_PER_MULTI", size)
+        write(session, ops)
+    assert session.done_after == 0
 
 
 @pytest.mark.parametrize("count", [1, 500], ids=["one write", "many writes"])
