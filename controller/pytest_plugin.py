@@ -23,7 +23,14 @@ MARKER: Final = "kafka_cluster"
 _FIXTURES: Final = ("kafka_cluster", "module_kafka_cluster", "session_kafka_cluster")
 #: Events in the report of a test that fails, and those that say nothing there.
 _EVENTS: Final = 40
-_LEFT_OUT: Final = ("controller.event_processed", "setting.ignored", "seed.chosen", "request.sent")
+_LEFT_OUT: Final = (
+    "controller.event_processed", "setting.ignored", "seed.chosen", "request.sent", "zk.connected",
+    "states.initialized",
+)  # fmt: skip
+
+
+#: The clusters that run now, by the name of their fixture.
+_RUNNING: Final = pytest.StashKey[dict[str, "KafkaCluster"]]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -66,16 +73,42 @@ def session_kafka_cluster(
 
 def _cluster(request: pytest.FixtureRequest, common: Mapping[str, Any]) -> Iterator[KafkaCluster]:
     from controller.embedded.handles import KafkaCluster
+    from controller.local.cluster_file import ClusterError
 
     marker = request.node.get_closest_marker(MARKER)
     if marker is not None and marker.args:
-        raise pytest.UsageError(f"the marker {MARKER} takes names only, such as brokers=5")
+        pytest.fail(f"the marker {MARKER} takes names only, such as brokers=5", pytrace=False)
+    refusal = None
     try:
-        cluster = KafkaCluster(**{**common, **(marker.kwargs if marker is not None else {})})
-    except (TypeError, ValueError) as error:
-        raise pytest.UsageError(f"the marker {MARKER}: {error}") from error
-    with cluster:
+        cluster = KafkaCluster(**{**common, **(marker.kwargs if marker is not None else {})}).start()
+    except (TypeError, ValueError, ClusterError) as error:
+        refusal = str(error).removeprefix("KafkaCluster.__init__() got an ")
+    if refusal is not None:  # outside of the handler: else the report tells it twice
+        pytest.fail(f"{request.fixturename} cannot be what the marker {MARKER} says: {refusal}", pytrace=False)
+    running = request.config.stash.setdefault(_RUNNING, {})
+    running[str(request.fixturename)] = cluster
+    try:
         yield cluster
+    finally:
+        del running[str(request.fixturename)]
+        cluster.stop()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Refuses a marker on a test whose cluster is that of a module or a run: it would go unheard."""
+    used = [name for name in _FIXTURES if name in getattr(item, "fixturenames", ())]
+    places = [node for node, _ in item.iter_markers_with_node(MARKER)]
+    if (
+        used
+        and _FIXTURES[0] not in used
+        and any(isinstance(place, (pytest.Function, pytest.Class)) for place in places)
+    ):
+        pytest.fail(
+            f"the marker {MARKER} on a test is for the fixture {_FIXTURES[0]}; {used[0]} takes it from "
+            + ("pytestmark of the module" if used[0] == _FIXTURES[1] else "the fixture kafka_cluster_options"),
+            pytrace=False,
+        )
 
 
 @pytest.hookimpl(wrapper=True)
@@ -84,23 +117,33 @@ def pytest_runtest_makereport(
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Puts the last events of the cluster into the report of a test that fails."""
     report = yield
-    if report.failed and call.when == "call":
-        for name in _FIXTURES:
-            cluster = getattr(item, "funcargs", {}).get(name)
-            if cluster is not None:
+    if report.failed and call.when != "teardown":
+        for name, cluster in item.config.stash.get(_RUNNING, {}).items():
+            if name in getattr(item, "fixturenames", ()):
                 report.sections.append((f"last events of {name}", _last_events(cluster)))
     return report
 
 
 def _last_events(cluster: KafkaCluster) -> str:
+    from controller.local.logs_command import line
+
     try:
         events = [event for event in cluster.events() if event.get("event") not in _LEFT_OUT]
     except RuntimeError as error:
         return str(error)
-    return "\n".join(_line(event) for event in events[-_EVENTS:])
+    width = len("controller-901")
+    return "\n".join(line({**event, "process": _program(event)}, width) for event in events[-_EVENTS:])
 
 
-def _line(event: Mapping[str, Any]) -> str:
-    first = ("ts", "level", "event", "program")
-    keys = " ".join(f"{name}={value}" for name, value in event.items() if name not in first)
-    return f"{event.get('ts', '')} {event.get('level', ''):7} {event.get('event', '')} {keys}".strip()
+def _program(event: Mapping[str, Any]) -> str:
+    """Who tells an event: the controller that it names, else the broker."""
+    if "process" in event:
+        return str(event["process"])
+    return next(
+        (
+            f"{role}-{event[key]}"
+            for role, key in (("controller", "controller"), ("broker", "broker_id"))
+            if key in event
+        ),
+        "",
+    )

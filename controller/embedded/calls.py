@@ -16,8 +16,11 @@ from controller.admin.cluster.client import AdminClient
 from controller.admin.cluster.queries import alter_reassignments, create_topic, describe_topics
 from controller.admin.toolkit.machine import no_zookeeper, this_machine
 from controller.admin.why.command import explain
+from controller.embedded.alike import as_text
 from controller.embedded.backends import Backend, LoopThread
 from controller.embedded.cluster import EmbeddedPlan
+from controller.local.cluster_file import BrokerRow
+from controller.local.fault_file import check_against
 from controller.wire.fault_rows import Fault, parse_row
 from controller.wire.types import BrokerId, TopicPartition
 from controller.world.real.net import TcpNetwork
@@ -37,7 +40,7 @@ class Handles:
     def _has_shape(self, plan: EmbeddedPlan) -> None:
         self._plan = plan
         self._faults: dict[str, Fault] = {}
-        self._fault_count = 0
+        self._names_given: set[str] = set()
 
     # -- what to connect to --------------------------------------------------------------------------------------------
 
@@ -65,36 +68,42 @@ class Handles:
         self,
         name: str,
         *,
-        partitions: int = 1,
+        partitions: int | None = None,
         replication_factor: int | None = None,
         replicas: Mapping[int, Sequence[int]] | None = None,
         configs: Mapping[str, str] | None = None,
         timeout_s: float = LIMIT_S,
     ) -> None:
-        """Returns once every partition has a leader and a full ISR. Default: three replicas, or as many as there are
-        brokers; `replicas` (partition -> brokers, the preferred leader first) places them by hand.
+        """Returns once every partition has a leader and a full ISR. Default: one partition of three replicas, or as many
+        as there are brokers; `replicas` (partition -> brokers, the preferred leader first) places them by hand.
 
-        Raises: Refused (Kafka's error code and words); TimeoutError.
+        Raises: Refused (Kafka's error code and words); TimeoutError; ValueError for brokers that there are not, and for
+        `replicas` beside a number of partitions or replicas.
         """
-        by_hand = {number: [BrokerId(b) for b in ids] for number, ids in (replicas or {}).items()}
-        factor = replication_factor or min(3, self._plan.brokers)
+        if replicas is not None and (partitions, replication_factor) != (None, None):
+            raise ValueError("replicas says how many partitions and replicas there are: leave the numbers out")
+        by_hand = {number: self._brokers(ids) for number, ids in (replicas or {}).items()}
+        factor = min(3, self._plan.brokers) if replication_factor is None else replication_factor
 
         async def create(admin: AdminClient) -> None:
             await create_topic(
                 admin,
                 name,
-                partitions=-1 if by_hand else partitions,
+                partitions=-1 if by_hand else 1 if partitions is None else partitions,
                 replication_factor=-1 if by_hand else factor,
                 assignment=by_hand,
-                configs=configs or {},
+                configs=as_text(configs or {}),
             )
 
         self._ask(create)
         self.wait_for_full_isr(name, timeout_s=timeout_s)
 
     def reassign(self, topic: str, replicas: Mapping[int, Sequence[int]]) -> None:
-        """Begins to move partitions to these brokers; `wait_for_no_moves` waits for the end. Raises: Refused."""
-        targets = {TopicPartition(topic, number): [BrokerId(b) for b in ids] for number, ids in replicas.items()}
+        """Begins to move partitions to these brokers; `wait_for_no_moves` waits for the end.
+
+        Raises: Refused; ValueError for brokers that there are not.
+        """
+        targets = {TopicPartition(topic, number): self._brokers(ids) for number, ids in replicas.items()}
 
         async def move(admin: AdminClient) -> None:
             for refused in (await alter_reassignments(admin, targets)).values():
@@ -110,14 +119,20 @@ class Handles:
             found = (await describe_topics(admin, [topic]))[topic]
             if isinstance(found, Exception):
                 raise found
-            return {p.partition: p for p in found.partitions}[partition].leader
+            leaders = {p.partition: p.leader for p in found.partitions}
+            if partition not in leaders:
+                raise KeyError(f"{topic} has no partition {partition}; it has 0 to {len(leaders) - 1}")
+            return leaders[partition]
 
         leader: int | None = self._ask(look)
         return leader
 
     def isr(self, topic: str, partition: int = 0) -> frozenset[int]:
         """The in-sync replicas, as ZooKeeper has them; clients are told seconds later, as by Kafka. Raises KeyError."""
-        return frozenset(self._run(self._running.truth()).partitions[TopicPartition(topic, partition)].isr)
+        found = self._run(self._running.truth()).partitions
+        if (replicas := TopicPartition(topic, partition)) not in found:
+            raise KeyError(f"there is no partition {replicas}")
+        return frozenset(found[replicas].isr)
 
     # -- what to break -------------------------------------------------------------------------------------------------
 
@@ -138,8 +153,9 @@ class Handles:
     def kill_controller(self, controller_id: int | None = None) -> int:
         """As by SIGKILL: another one takes over when its session has timed out. Default: the active one.
 
-        Returns: its id.
+        Returns: its id. Raises: ValueError when there is no such controller.
         """
+        self._require_controller(controller_id)
         found = controller_id if controller_id is not None else self._run(self._running.active_controller())
         if found is None:
             raise ValueError("no controller is active")
@@ -147,7 +163,8 @@ class Handles:
         return found
 
     def start_controller(self, controller_id: int) -> None:
-        """Starts it again."""
+        """Starts it again. Raises: ValueError when there is no such controller."""
+        self._require_controller(controller_id)
         self._run(self._running.start_controller(controller_id))
 
     def pause_replication(self, broker_id: int, topic: str | None = None, partition: int | None = None) -> str:
@@ -171,7 +188,11 @@ class Handles:
 
     def fail_log_dir(self, broker_id: int, number: int = 1) -> str:
         """The broker's first, second, ... log directory fails, as a broken disk would make it."""
-        path = self._running.log_dirs_of(broker_id)[number - 1]
+        self._brokers([broker_id])
+        paths = self._running.log_dirs_of(broker_id)
+        if not 1 <= number <= len(paths):
+            raise ValueError(f"broker {broker_id} has no log directory {number}; it has 1 to {len(paths)}")
+        path = paths[number - 1]
         return self._put_in_force(fault="fail_log_dir", broker=broker_id, log_dir=str(path))
 
     def expire_session(self, broker_id: int) -> str:
@@ -190,21 +211,54 @@ class Handles:
         )  # fmt: skip
 
     def fault(self, **columns: Any) -> str:
-        """Any fault, by the columns of docs/faults.md. Raises: FaultError. Returns what `heal` takes."""
+        """Any fault, by the columns of docs/faults.md. Returns what `heal` takes.
+
+        Raises: FaultError, for this and every other fault: what is wrong with it, and what there is.
+        """
         return self._put_in_force(**columns)
 
     def heal(self, *names: str) -> None:
-        """Ends these faults; without names all of them, and what was down starts again."""
+        """Ends these faults; without names all of them, and what was down starts again.
+
+        Raises: ValueError for a name that no fault was given.
+        """
+        for name in names:
+            if name not in self._names_given:
+                raise ValueError(f"no fault was called {name!r}; there are {', '.join(self._faults) or 'none'}")
         for name in names or tuple(self._faults):
             self._faults.pop(name, None)
         self._set_faults()
 
     def _put_in_force(self, name: str | None = None, /, **columns: Any) -> str:
-        self._fault_count += 1
-        called = name or f"f{self._fault_count}"
-        self._faults[called] = parse_row({"id": called, **{k: v for k, v in columns.items() if v is not None}})
+        called = name or f"f{len(self._names_given) + 1}"
+        row = parse_row({"id": called, **{k: v for k, v in columns.items() if v is not None}})
+        check_against(row, self._brokers_there_are())
+        self._names_given.add(called)
+        self._faults[called] = row
         self._set_faults()
         return called
+
+    def _brokers_there_are(self) -> list[BrokerRow]:
+        racks = self._plan.racks
+        return [
+            BrokerRow(
+                id=broker_id, pid=None, listener="", rack=racks[place % len(racks)] if racks else None,
+                log_dirs=[str(path) for path in self._running.log_dirs_of(broker_id)],
+            )
+            for place, broker_id in enumerate(self.broker_ids)
+        ]  # fmt: skip
+
+    def _brokers(self, ids: Sequence[int]) -> list[BrokerId]:
+        """Raises: ValueError for one that there is not."""
+        for broker_id in ids:
+            if broker_id not in self.broker_ids:
+                raise ValueError(f"there is no broker {broker_id}; there are {', '.join(map(str, self.broker_ids))}")
+        return [BrokerId(broker_id) for broker_id in ids]
+
+    def _require_controller(self, controller_id: int | None) -> None:
+        there_are = self._plan.controller_ids
+        if controller_id is not None and controller_id not in there_are:
+            raise ValueError(f"there is no controller {controller_id}; there are {', '.join(map(str, there_are))}")
 
     def _set_faults(self) -> None:
         self._run(self._running.set_faults(list(self._faults.values())))

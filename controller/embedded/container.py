@@ -19,10 +19,10 @@ from typing import Any, Final, Self
 
 from testcontainers.core.container import DockerContainer
 
-from controller.embedded.alike import alike, likeness_of, make_alike
+from controller.embedded.alike import make_alike, planned
 from controller.embedded.backends import LoopThread
 from controller.embedded.calls import Handles
-from controller.embedded.cluster import EmbeddedPlan, program_names
+from controller.embedded.cluster import program_names
 from controller.embedded.remote import Elsewhere, Place
 from controller.embedded.server import HANDLES_PORT, TOKEN
 
@@ -58,17 +58,12 @@ class KwobContainer(Handles, DockerContainer):  # type: ignore[misc]  # testcont
         scale: Fraction | float | str = 0,
         **container: Any,
     ) -> None:
-        """Raises: ClusterError for a cluster file that cannot be used, ValueError for what it says and the call says,
-        too, and for a number of brokers or controllers that cannot be."""
-        shape = {"brokers": brokers, "racks": racks, "log_dirs": log_dirs}
-        if controllers < 1 or any(number is not None and number < 1 for number in (brokers, log_dirs)):
-            raise ValueError("a cluster has at least one broker, one controller and one log directory")
-        self._like = None if like is None else likeness_of(Path(like), scale, **shape)
-        plan = EmbeddedPlan(
-            folder=_FOLDER, brokers=3 if brokers is None else brokers, controllers=controllers, racks=racks or (),
-            settings=dict(settings or {}), log_dirs=log_dirs or 1, seed=seed, metrics=metrics,
+        """Raises: ValueError for what cannot be, or what a cluster file and the call both say; ClusterError for a file
+        that cannot be used."""
+        plan, self._like = planned(
+            _FOLDER, brokers=brokers, controllers=controllers, racks=racks, settings=settings, log_dirs=log_dirs,
+            seed=seed, metrics=metrics, like=like, scale=scale,
         )  # fmt: skip
-        plan = plan if self._like is None else alike(plan, self._like)
         self._has_shape(replace(plan, page_ports=_numbered(program_names(plan), _PAGE_PORT) if metrics else {}))
         super().__init__(image, command=f"test-cluster --port {HANDLES_PORT}", **container)
         self._token = secrets.token_urlsafe(18)

@@ -8,12 +8,11 @@ from contextlib import ExitStack
 from fractions import Fraction
 from pathlib import Path
 from types import TracebackType
-from typing import Literal, Self
+from typing import Literal, Self, get_args
 
-from controller.embedded.alike import alike, likeness_of, make_alike
+from controller.embedded.alike import make_alike, planned
 from controller.embedded.backends import Backend, InThisProcess, LoopThread
 from controller.embedded.calls import Handles
-from controller.embedded.cluster import EmbeddedPlan
 
 Mode = Literal["embedded", "processes"]
 
@@ -46,17 +45,22 @@ class KafkaCluster(Handles):
         serves a page for Prometheus. `like`: a cluster file (`kwob snapshot`) whose brokers, racks, settings and topics
         the cluster gets, with that `scale` of its data.
 
-        Raises: ClusterError for a file that cannot be used, ValueError for what the file says and the call says, too.
+        Raises: ValueError for what cannot be, or what the file and the call both say; ClusterError for a file that
+        cannot be used.
         """
-        shape = {"brokers": brokers, "racks": racks, "log_dirs": log_dirs}
-        self._like = None if like is None else likeness_of(Path(like), scale, **shape)
+        if mode not in get_args(Mode):
+            raise ValueError(f"mode is {mode!r}; there are {' and '.join(get_args(Mode))}")
         self._resources = ExitStack()
         place = folder or Path(self._resources.enter_context(tempfile.TemporaryDirectory(prefix="kwob-")))
-        plan = EmbeddedPlan(
-            folder=place, brokers=3 if brokers is None else brokers, controllers=controllers, racks=racks or (),
-            settings=dict(settings or {}), log_dirs=log_dirs or 1, seed=seed, metrics=metrics,
-        )  # fmt: skip
-        self._has_shape(plan if self._like is None else alike(plan, self._like))
+        try:
+            plan, self._like = planned(
+                place, brokers=brokers, controllers=controllers, racks=racks, settings=settings, log_dirs=log_dirs,
+                seed=seed, metrics=metrics, like=like, scale=scale,
+            )  # fmt: skip
+        except BaseException:
+            self._resources.close()
+            raise
+        self._has_shape(plan)
         self._mode: Mode = mode
 
     # -- start and end -------------------------------------------------------------------------------------------------

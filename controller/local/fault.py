@@ -108,7 +108,7 @@ def main(argv: Sequence[str]) -> int:
                 run_scenario(options.file, path, cluster, console, detach=options.detach)
             case _:
                 row = _row(options)
-                check_against(row, cluster)
+                check_against(row, cluster.brokers)
                 _require_running(options.data)
                 tell_absent_topics([row], cluster)
                 print_faults(edit_faults(path, lambda present: (*present, row)), console)

@@ -16,7 +16,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from controller.local.cluster_file import ClusterRow
+from controller.local.cluster_file import BrokerRow
 from controller.local.marks import mark
 from controller.wire.fault_rows import ExpireSession, FailLogDir, Fault, FaultError, SlowDisk, decode, encode
 from controller.wire.fault_scenario import format_time
@@ -132,18 +132,18 @@ def _write(path: Path, rows: Sequence[Fault]) -> None:
     beside.replace(path)
 
 
-def check_against(row: Fault, cluster: ClusterRow) -> None:
-    """Refuses a row that can concern no broker of the cluster. Raises: FaultError, naming what there is."""
-    by_id = {broker.id: broker for broker in cluster.brokers}
+def check_against(row: Fault, brokers: Sequence[BrokerRow]) -> None:
+    """Refuses a row that can concern none of the brokers of a cluster. Raises: FaultError, naming what there is."""
+    by_id = {broker.id: broker for broker in brokers}
     named = row.broker if isinstance(row.broker, tuple) else () if row.broker is None else (row.broker,)
     peer = getattr(row, "peer", None)
     for broker_id in (*named, *(() if peer is None else (peer,))):
         if broker_id not in by_id:
             raise FaultError(f"no broker {broker_id} in this cluster; there are {_names(by_id)}")
-    racks = sorted({broker.rack for broker in cluster.brokers if broker.rack is not None})
+    racks = sorted({broker.rack for broker in brokers if broker.rack is not None})
     if row.rack is not None and row.rack not in racks:
         raise FaultError(f"no broker has rack {row.rack!r}; there are {_names(racks) or 'no racks'}")
-    meant = [b for b in cluster.brokers if (not named or b.id in named) and row.rack in (None, b.rack)]
+    meant = [b for b in brokers if (not named or b.id in named) and row.rack in (None, b.rack)]
     if not meant:
         raise FaultError(f"none of the brokers {_names(named)} is in rack {row.rack!r}")
     if isinstance(row, (FailLogDir, SlowDisk)) and row.log_dir is not None:

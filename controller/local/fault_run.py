@@ -35,7 +35,7 @@ def run_scenario(path: Path, fault_file: Path, cluster: ClusterRow, console: Con
         raise FaultError(f"{path} is not text: {error}") from error
     plan = scenario.parse(text, str(path))
     for step in plan.steps:
-        check_against(step.row, cluster)
+        check_against(step.row, cluster.brokers)
     tell_absent_topics([step.row for step in plan.steps], cluster)
     start_ms = now_ms() + LEAD_MS
     name = f"{path.stem}-{start_ms // 1000 % 100_000}"

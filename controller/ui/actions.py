@@ -33,7 +33,7 @@ def _process(action: Literal["kill", "stop", "start"], role: Literal["broker", "
 def _fault(**columns: Any) -> _Perform:
     def put(data: Path, number: int) -> str:
         row = parse_row({"broker": number, **columns})
-        check_against(row, read_cluster(data))
+        check_against(row, read_cluster(data).brokers)
         edit_faults(data / FAULT_FILE, lambda present: (*present, row))
         return f"broker {number}: {row.fault} is in force"
 

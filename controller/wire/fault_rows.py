@@ -283,7 +283,7 @@ def parse_row(values: Mapping[str, Any], *, times: tuple[str, ...] = ROW_TIMES) 
     try:
         return _ROW.validate_python(values)
     except ValidationError as error:
-        raise FaultError(_explain(error, values.get("fault"), times)) from error
+        raise FaultError(_explain(error, values.get("fault"), times)) from None
 
 
 def _explain(error: ValidationError, kind: Any, times: tuple[str, ...]) -> str:

@@ -44,7 +44,7 @@ def test_a_failing_test_tells_the_last_events_of_its_cluster(tmp_path: Path) -> 
     ran = pytest_run(tmp_path, "-q")
     assert ran.returncode == 1
     assert "last events of kafka_cluster" in ran.stdout
-    assert "partition.leader_elected controller=901" in ran.stdout
+    assert " controller-901 partition.leader_elected orders-0 " in ran.stdout
 
 
 def test_a_marker_that_cannot_be_meant_is_told(tmp_path: Path) -> None:

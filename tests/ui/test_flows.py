@@ -47,3 +47,29 @@ def test_what_a_reassignment_adds_is_counted_on_both_sides() -> None:
     assert flows.moved(BrokerId(1)) == {"in": 0, "out": 30}
     flows.forget(BrokerId(2))
     assert flows.moved(BrokerId(1)) == {"in": 0, "out": 0}
+
+
+def test_a_throttle_that_lets_bursts_through_is_shown_by_its_mean() -> None:
+    """Sizes of a follower of Kafka 4.1 under a throttle of 500 kB/s, every second look: see the module's first words."""
+    flows = Flows()
+    sizes = [
+        0,
+        5061146,
+        5061146,
+        5061146,
+        5061146,
+        15585630,
+        15585630,
+        15585630,
+        15585630,
+        21567078,
+        21567078,
+        21567078,
+    ]
+    seen = []
+    for look, size in enumerate(sizes):
+        flows.look(BrokerId(2), 3 * look, {A: size}, LEADERS.get, (A,))
+        seen.append(flows.moved(BrokerId(1))["out"])
+    assert seen[-3:] == [798_781, 718_903, 550_198], "over 27 s, 30 s, and the last 30 s, without the first burst"
+    flows.look(BrokerId(2), 36, {A: 30_000_000}, LEADERS.get, ())
+    assert flows.moved(BrokerId(1)) == {"in": 0, "out": 0}, "nothing is moved any more"

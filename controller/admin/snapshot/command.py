@@ -86,7 +86,7 @@ async def main_async(argv: Sequence[str], machine: Machine) -> int:
         return 1
     count = sum(len(topic.partitions) for topic in shape.topics.values())
     machine.err.write(
-        f"{len(shape.brokers)} brokers, {len(shape.topics)} topics, {count} partitions, {len(shape.groups)} groups\n"
+        f"brokers: {len(shape.brokers)}, topics: {len(shape.topics)}, partitions: {count}, groups: {len(shape.groups)}\n"
     )
     return 0
 

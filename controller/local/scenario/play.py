@@ -82,7 +82,7 @@ class Player:
         """What there must be before the clock runs. Raises: ClusterError; FaultError for rows that fit no broker."""
         cluster = read_cluster(self._data)
         for step in self._scenario.faults.steps:
-            check_against(step.row, cluster)
+            check_against(step.row, cluster.brokers)
         topics = self._scenario.topics
         ready = ["wait", "--until", "full-isr", "--topic", ",".join(topic.topic for topic in topics)]
         for words in [*(topic.words() for topic in topics), *([ready] if topics else [])]:

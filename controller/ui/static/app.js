@@ -259,7 +259,7 @@ function throttleTable() {
   const cell = (about, rate, limit) => make("td", {}, limit === null ? `${bytes(rate)}/s, no limit` : `${bytes(rate)}/s of ${bytes(limit)}/s`,
     limit === null ? null : make("meter", { min: 0, max: limit || 1, value: Math.min(rate, limit), "aria-label": about }));
   const heads = ["broker", "copied to it", "copied from it"].map((text) => make("th", { scope: "col" }, text));
-  return make("div", {}, make("h3", {}, "Throttles in use"), make("div", { class: "scroll tall", tabindex: "0", role: "region", "aria-label": "Throttles in use" },
+  return make("div", {}, make("h3", {}, "Throttles in use, mean of 30 s"), make("div", { class: "scroll tall", tabindex: "0", role: "region", "aria-label": "Throttles in use" },
     make("table", { id: "throttles" }, make("thead", {}, make("tr", {}, ...heads)), make("tbody", {}, ...rows.map(([broker, row]) => make("tr", {}, make("td", {}, broker),
       cell(`throttle of broker ${broker} as a follower`, row.in, row.in_limit), cell(`throttle of broker ${broker} as a leader`, row.out, row.out_limit)))))));
 }

@@ -44,7 +44,7 @@ def test_what_of_a_cluster_is_in_the_file(cluster: Any, tool: Any) -> None:
     cluster.configs[2, "t"] = {"retention.ms": "5"}
     cluster.configs[4, "1"] = {"leader.replication.throttled.rate": "12"}
     shape, said = taken(cluster, tool)
-    assert said == "3 brokers, 1 topics, 2 partitions, 0 groups\n"
+    assert said == "brokers: 3, topics: 1, partitions: 2, groups: 0\n"
     assert [(b.id, b.rack) for b in shape.brokers] == [(0, "a"), (1, "b"), (2, None)]
     assert shape.brokers[1].configs == {"leader.replication.throttled.rate": "12"}
     assert shape.brokers[0].log_dirs[0].path == "/data" and shape.brokers[0].log_dirs[0].used_bytes == 900
