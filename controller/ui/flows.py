@@ -4,8 +4,8 @@ partition. Pure.
 Every Kafka tells the sizes (DescribeLogDirs) and the leaders (Metadata), so this works without metrics. What grew on a
 leader came from clients. A log that shrank (retention, truncation) counts as standing still.
 
-What a reassignment copies is a mean over `MOVED_WINDOW_S`: Kafka's throttle lets whole answers of up to 10 MB through, and
-then nothing for as long as its window of 11 s needs to come down to the rate.
+What a reassignment copies is a mean over `MOVED_WINDOW_S`: Kafka's throttle lets whole answers of up to 10 MB through,
+and then nothing for as long as its window of 11 s needs to come down to the rate.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from controller.wire.types import BrokerId, TopicPartition
-
 
 #: Some windows of Kafka's replication quota (`replication.quota.window.num` of a second each).
 MOVED_WINDOW_S: Final = 30.0

@@ -50,7 +50,7 @@ def test_what_a_reassignment_adds_is_counted_on_both_sides() -> None:
 
 
 def test_a_throttle_that_lets_bursts_through_is_shown_by_its_mean() -> None:
-    """Sizes of a follower of Kafka 4.1 under a throttle of 500 kB/s, every second look: see the module's first words."""
+    """Sizes of a follower of Kafka 4.1 under a throttle of 500 kB/s, each 3 s: see the module's first words."""
     flows = Flows()
     sizes = [
         0,

@@ -85,9 +85,13 @@ async def main_async(argv: Sequence[str], machine: Machine) -> int:
         machine.err.write(f"kwob snapshot: {error}\n")
         return 1
     count = sum(len(topic.partitions) for topic in shape.topics.values())
-    machine.err.write(
-        f"brokers: {len(shape.brokers)}, topics: {len(shape.topics)}, partitions: {count}, groups: {len(shape.groups)}\n"
-    )
+    counts = {
+        "brokers": len(shape.brokers),
+        "topics": len(shape.topics),
+        "partitions": count,
+        "groups": len(shape.groups),
+    }
+    machine.err.write(", ".join(f"{name}: {number}" for name, number in counts.items()) + "\n")
     return 0
 
 
