@@ -74,8 +74,8 @@ class Handles:
         configs: Mapping[str, str] | None = None,
         timeout_s: float = LIMIT_S,
     ) -> None:
-        """Returns once every partition has a leader and a full ISR. Default: one partition, three replicas or as many as
-        there are brokers; `replicas` (partition -> brokers, the preferred leader first) places them by hand.
+        """Returns once every partition has a leader and a full ISR. Default: one partition, three replicas or as many
+        as there are brokers; `replicas` (partition -> brokers, the preferred leader first) places them by hand.
 
         Raises: Refused (Kafka's error code and words); TimeoutError; ValueError for brokers that there are not, and for
         `replicas` beside a number of partitions or replicas.

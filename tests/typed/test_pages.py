@@ -36,6 +36,12 @@ ON_A_CLUSTER: Final[Mapping[str, Sequence[Row]]] = {
         ("kwob wait --until full-isr,no-moves --timeout 2m", Seen("")),
         ("kwob why orders", Seen("nothing is wrong")),
     ],
+    "snapshot.md": [
+        ("kwob snapshot --bootstrap-server localhost:9092 -o cluster.yaml --for 60s",
+         Seen("brokers: 3, topics: 1, partitions: 6", put=(("--for 60s", "--for 2s"),))),
+        ("kwob up --like cluster.yaml --scale 1/1000 --data copy",
+         Seen("^ready", stays=True, put=(("--data", "--bootstrap-port {port} --zookeeper-port {other} --data"),))),
+    ],
     "ui.md": [
         ("kwob ui", Seen(SERVED, stays=True, put=(("kwob ui", "kwob ui --port 0"),))),
         ("kwob ui --actions", Seen(SERVED.replace("$", "#token="), stays=True, put=(("ui", "ui --port 0"),))),
@@ -43,12 +49,6 @@ ON_A_CLUSTER: Final[Mapping[str, Sequence[Row]]] = {
         ("kwob ui --rehearsal before --rehearsal after", Seen(SERVED, stays=True, put=(("ui", "ui --port 0"),))),
         ("kwob ui --rehearsal runs", Seen(SERVED, stays=True, put=(("ui", "ui --port 0"),))),
         ("kwob ui --report replay/report.html", Seen(SERVED, stays=True, put=(("ui", "ui --port 0"),))),
-    ],
-    "snapshot.md": [
-        ("kwob snapshot --bootstrap-server localhost:9092 -o cluster.yaml --for 60s",
-         Seen("brokers: 3, topics: 1, partitions: 6", put=(("--for 60s", "--for 2s"),))),
-        ("kwob up --like cluster.yaml --scale 1/1000 --data copy",
-         Seen("^ready", stays=True, put=(("--data", "--bootstrap-port {port} --zookeeper-port {other} --data"),))),
     ],
     "faults.md": [
         ("kwob fault pause-replication --broker 3 --topic orders", Seen("^f1 ")),
