@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from controller.admin.cluster.client import AdminClient
 from controller.admin.cluster.failures import ToolFailure
+from controller.admin.cluster.kraft import describe_quorum
 from controller.admin.cluster.log_dirs import LogDir, describe_log_dirs
 from controller.admin.cluster.offsets import offsets_at
 from controller.admin.cluster.queries import (
@@ -22,15 +23,16 @@ from controller.admin.cluster.queries import (
     describe_configs,
     list_reassignments,
 )
-from controller.admin.groups.queries import committed_offsets, describe_group, list_groups
+from controller.admin.groups.queries import Listed, committed_offsets, describe_group, groups_in
 from controller.admin.reassignment.progress import watch
 from controller.ui.board import Board
 from controller.ui.flows import Flows
 from controller.wire.errors import KafkaError
+from controller.wire.protocol import ApiKey
 from controller.wire.types import NO_LEADER, BrokerId, ReplicaAssignment, TopicPartition
 
 #: Seconds between looks, at least; a look that takes long is followed by a pause of that many times its length.
-_TOPICS_S, _DISKS_S, _GROUPS_S, _MOVES_S, _PAUSE_FACTOR = 0.5, 3.0, 2.0, 1.0, 2.0
+_TOPICS_S, _OFFICE_S, _DISKS_S, _GROUPS_S, _MOVES_S, _PAUSE_FACTOR = 0.5, 2.0, 3.0, 2.0, 1.0, 2.0
 #: Groups that are described; a cluster may have tens of thousands.
 GROUPS_MAX: Final = 200
 _LATEST: Final = -1
@@ -56,6 +58,7 @@ class ClusterLooks:
         async with asyncio.TaskGroup() as tasks:
             for look, every_s in (
                 (self.topics, _TOPICS_S),
+                (self.office, _OFFICE_S),
                 (self.disks, _DISKS_S),
                 (self.groups, _GROUPS_S),
                 (self.moves, _MOVES_S),
@@ -81,12 +84,11 @@ class ClusterLooks:
         self._board.put("notes", self._notes)
 
     async def topics(self) -> None:
-        """Brokers, controller, and each partition's leader, replicas and ISR."""
+        """Brokers, and each partition's leader, replicas and ISR."""
         nodes = await self._admin.brokers()
         self._board.put(
             "brokers", {str(n.broker_id): {"host": n.host, "port": n.port, "rack": n.rack} for n in nodes.values()}
         )
-        self._board.put("controller", self._admin.controller)
         found = {topic.name: topic for topic in await all_topics(self._admin)}
         for name in self._topics.keys() - found.keys():
             self._board.put(f"topic:{name}", None)
@@ -95,6 +97,15 @@ class ClusterLooks:
                 self._board.put(f"topic:{name}", [_partition(p) for p in topic.partitions])
         self._topics = found
         self._board.put("read", True)
+
+    async def office(self) -> None:
+        """The active controller; with its epoch where that is told (KRaft, whose Metadata names any broker)."""
+        quorum = await describe_quorum(self._admin) if await self._admin.is_kraft() else None
+        if quorum is None:
+            self._board.put("controller", self._admin.controller)
+            return
+        metadata_log = quorum.topics[0].partitions[0]
+        self._board.put("office", {"controller": metadata_log.leader_id, "epoch": metadata_log.leader_epoch})
 
     async def disks(self) -> None:
         """The log directories of each broker that answers, and how fast they grow from whom."""
@@ -166,7 +177,10 @@ class ClusterLooks:
 
     async def groups(self) -> None:
         """Consumer groups with their members and lag."""
-        listed = await list_groups(self._admin)
+        brokers = list(await self._admin.brokers())
+        found = await asyncio.gather(*(self._groups_at(broker_id) for broker_id in brokers))
+        silent = [broker_id for broker_id, groups in zip(brokers, found, strict=True) if groups is None]
+        listed = {name: each for groups in found for name, each in sorted((groups or {}).items())}
         rows = {}
         for name in list(listed)[:GROUPS_MAX]:
             try:
@@ -174,6 +188,16 @@ class ClusterLooks:
             except (KafkaError, ToolFailure, OSError, TimeoutError):  # its coordinator alone, perhaps
                 rows[name] = {"state": listed[name].state, "members": None, "lag": None, "partitions": {}}
         self._board.put("groups", {"count": len(listed), "rows": rows})
+        if silent:
+            names = ", ".join(map(str, silent))
+            raise ToolFailure(f"broker {names} does not answer: groups that it coordinates are not shown")
+
+    async def _groups_at(self, broker_id: BrokerId) -> dict[str, Listed] | None:
+        """Those that a broker coordinates; None of one that does not answer."""
+        try:
+            return groups_in(await self._admin.ask_once(broker_id, ApiKey.LIST_GROUPS, {}))
+        except (KafkaError, OSError, TimeoutError):
+            return None
 
     async def _group(self, name: str) -> dict[str, Any]:
         group = await describe_group(self._admin, name)

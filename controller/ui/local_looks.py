@@ -56,7 +56,7 @@ class LocalLooks:
         )
         self._events_of_logs()
         present = [fault for fault in read_faults(self._data / FAULT_FILE) if not is_over(fault, now_ms())]
-        self._board.put("faults", [{"id": f.id, "whom": whom(f), "what": what_of(f)} for f in present])
+        self._board.put("faults", [{"id": f.id, "kind": f.fault, "whom": whom(f), "what": what_of(f)} for f in present])
 
     def _events_of_logs(self) -> None:
         found: list[Mapping[str, Any]] = []

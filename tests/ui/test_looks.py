@@ -10,6 +10,7 @@ import pytest
 from confluent_kafka import Consumer, Producer
 
 from controller.admin.cluster.client import AdminClient, Timeouts
+from controller.admin.cluster.failures import ToolFailure
 from controller.embedded.handles import KafkaCluster
 from controller.ui.board import Board
 from controller.ui.cluster_looks import ClusterLooks
@@ -44,7 +45,7 @@ def look(cluster: KafkaCluster, *names: str, until: Callable[[Board], bool] = la
 
 def test_brokers_topics_and_disks(cluster: KafkaCluster) -> None:
     cluster.create_topic("orders", replicas={0: [1, 2], 1: [2, 3]})
-    board = look(cluster, "topics", "disks")
+    board = look(cluster, "topics", "office", "disks")
     assert {id_: row["rack"] for id_, row in board.get("brokers").items()} == {"1": "a", "2": "b", "3": "c"}
     rows = board.get("topic:orders")
     assert [row[1] for row in rows] == [[1, 2], [2, 3]]
@@ -150,3 +151,30 @@ def test_bytes_between_brokers_are_those_that_followers_logs_grew_by(cluster: Ka
     assert set(board.get("flows:2")["from"]) == {"1"} and board.get("flows:2")["from"]["1"] > 0
     assert board.get("flows:1")["to"] == {"2": board.get("flows:2")["from"]["1"]}
     assert board.get("flows:3") == {"from": {}, "to": {}, "clients": 0}
+
+
+def test_groups_of_the_brokers_that_answer_are_shown_and_who_is_silent_is_told(cluster: KafkaCluster) -> None:
+    cluster.create_topic("read", replicas={0: [1, 2, 3]})
+    for name in ("g1", "g2", "g3", "g4"):
+        consumer = Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": name})
+        consumer.subscribe(["read"])
+        consumer.poll(2)
+        consumer.close()
+
+    async def work() -> None:
+        board = Board()
+        async with AdminClient(TcpNetwork(), cluster.bootstrap_servers, timeouts=QUICK) as admin:
+            looks = ClusterLooks(admin, board)
+            await looks.topics()
+            await looks.groups()
+            before = board.get("groups")["count"]
+            await asyncio.to_thread(cluster.cut_link, 3)
+            with pytest.raises(ToolFailure, match="broker 3 does not answer"):
+                await looks.groups()
+            assert 0 < board.get("groups")["count"] <= before
+
+    try:
+        asyncio.run(work())
+    finally:
+        cluster.heal()
+        cluster.wait_for_full_isr()

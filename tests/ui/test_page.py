@@ -128,7 +128,7 @@ def test_without_a_token_there_are_no_buttons_and_nothing_is_called_null(browser
     put = running.site.board.put
     running.run(put, "topic:orders", [[-1, [1, 2], [], -1]])
     running.run(put, "processes", {"brokers": {"1": True}, "racks": {"1": None}, "controllers": {"901": False}})
-    running.run(put, "faults", [{"id": None, "whom": "broker 1", "what": "kill"}])
+    running.run(put, "faults", [{"id": None, "kind": "kill", "whom": "1", "what": ""}])
     disk = {"path": "/d", "replicas": 1, "bytes": 5, "total": None, "usable": None, "error": None}
     running.run(put, "disks:1", [disk])
     moves = {"partitions": {}, "left": 1, "done": 0, "bytes_done": 0, "bytes_total": 0, "bytes_per_s": None,

@@ -67,17 +67,24 @@ def _codes_of_partitions(answer: Any) -> list[int]:
     return [p.error_code for topic in answer.topics for p in topic.partitions]
 
 
+def groups_in(answer: Any) -> dict[str, Listed]:
+    """The consumer groups that one broker coordinates, of its answer to ListGroups. Raises Refused."""
+    check(answer.error_code)
+    return {
+        group.group_id: Listed(
+            getattr(group, "group_state", "") or "Unknown",
+            (getattr(group, "group_type", "") or "Classic").capitalize(),
+        )
+        for group in answer.groups
+        if group.protocol_type in ("", "consumer")
+    }
+
+
 async def list_groups(admin: AdminClient) -> dict[str, Listed]:
     """Every consumer group by name, sorted. Raises Refused."""
     groups: dict[str, Listed] = {}
     for broker in await admin.brokers():
-        answer = await admin.call_broker(broker, ApiKey.LIST_GROUPS, {}, _code)
-        check(answer.error_code)
-        for group in answer.groups:
-            if group.protocol_type in ("", "consumer"):
-                state = getattr(group, "group_state", "") or "Unknown"
-                kind = getattr(group, "group_type", "") or "Classic"
-                groups[group.group_id] = Listed(state, kind.capitalize())
+        groups |= groups_in(await admin.call_broker(broker, ApiKey.LIST_GROUPS, {}, _code))
     return dict(sorted(groups.items()))
 
 

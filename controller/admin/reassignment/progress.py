@@ -19,8 +19,8 @@ from controller.admin.cluster.log_dirs import ReplicaLog, describe_log_dirs
 from controller.admin.cluster.queries import PartitionInfo, TopicInfo, describe_topics, list_reassignments
 from controller.wire.types import BrokerId, PartitionReplica, ReplicaAssignment, TopicPartition
 
-#: Over how long the rate is measured.
-RATE_WINDOW_S: Final = 5.0
+#: Over how long the rate is measured: a throttle lets whole answers through, and then nothing for its window of 11 s.
+RATE_WINDOW_S: Final = 30.0
 #: How long a broker may take to tell its log sizes; after that the last ones known are used.
 SIZES_TIMEOUT_S: Final = 5.0
 

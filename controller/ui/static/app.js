@@ -103,7 +103,7 @@ function drawBrokers() {
   drawControllers();
   const faults = state.get("faults") || [];
   $("faults").replaceChildren(...(faults.length ? [make("h3", {}, "Faults in force"),
-    make("ul", {}, ...faults.map((f) => make("li", {}, `${f.id || ""} ${f.whom}: ${f.what}`))),
+    make("ul", {}, ...faults.map((f) => make("li", {}, `${f.id || ""} ${f.kind}, brokers ${f.whom}${f.what ? `: ${f.what}` : ""}`))),
     buttons(["faults.heal"], 0, "faults")].filter(Boolean) : []));
   if (focus) document.querySelector(`[data-key="${CSS.escape(focus)}"]`)?.focus();
 }
@@ -271,7 +271,7 @@ function drawGroups() {
   const table = make("table", {}, make("thead", {}, make("tr", {}, ...["group", "state", "members", "lag", "worst partition"].map((t, n) => make("th", { scope: "col", class: n === 2 || n === 3 ? "n" : "" }, t)))),
     make("tbody", {}, ...rows.map(([name, row]) => {
       const worst = Object.entries(row.partitions).sort((a, b) => b[1] - a[1])[0];
-      return make("tr", {}, make("td", {}, name), make("td", {}, row.state), make("td", { class: "n" }, row.members ?? ""), make("td", { class: "n" }, row.lag ?? ""), make("td", {}, worst && worst[1] ? `${worst[0]}: ${worst[1]}` : ""));
+      return make("tr", {}, make("td", { class: "name" }, name), make("td", {}, row.state), make("td", { class: "n" }, row.members ?? ""), make("td", { class: "n" }, row.lag ?? ""), make("td", {}, worst && worst[1] ? `${worst[0]}: ${worst[1]}` : ""));
     })));
   const more = groups.count - rows.length;
   return $("groups-body").replaceChildren(make("div", { class: "scroll tall", tabindex: "0", role: "region", "aria-label": "Consumer groups" }, table), more > 0 ? make("p", {}, `and ${more} more groups`) : "");
