@@ -204,7 +204,8 @@ def rehearsal(name: str) -> dict[str, Any]:
                      "under_replicated": [n % 7 for n in range(count)], "moving": [count - n for n in range(count)],
                      "left_bytes": [1e9] * count},
         "brokers": {"at_ms": times, "broker": [1] * count, "leaders": [4] * count, "link_in": [0.5] * count,
-                    "link_out": [None] * count, "disk": [0.1] * count},
+                    "link_out": [None] * count, "disk": [0.1] * count,
+                    "follower_throttle": [1.0] * count, "leader_throttle": [0.5] * count},
     }  # fmt: skip
 
 
@@ -221,12 +222,24 @@ def test_two_rehearsals_share_a_slider(browser: Any) -> None:
                                     ".map(t => t.rows[4].cells[1].textContent)")  # fmt: skip
         assert moving == ["1", "1"]
         assert page.page.evaluate("document.documentElement.scrollWidth") <= 420
+        cut_off = (
+            "[...document.querySelectorAll('.rehearsal .scroll')].filter(e => e.scrollWidth > e.clientWidth).length"
+        )
+        assert page.page.evaluate(cut_off) == 0
         page.page.wait_for_selector("#report iframe")
         page.page.select_option("#rehearsal-one", label="third")
         page.page.wait_for_selector(".rehearsal h3:has-text('third')")
         assert page.page.text_content("#slider-at") == "0:01:40"
         page.page.select_option("#rehearsal-other", label="nothing")
         page.page.wait_for_function("() => document.querySelectorAll('.rehearsal').length === 1")
+        page.close()
+
+
+def test_a_rehearsal_alone_offers_nothing_beside_it(browser: Any) -> None:
+    with served(Site(board=Board(), hosts=frozenset(), rehearsals={"one": partial(rehearsal, "one")})) as running:
+        page = Page(browser, f"http://{running.host}/")
+        page.page.wait_for_selector(".rehearsal")
+        assert page.page.is_visible("#rehearsal-one") and not page.page.is_visible("#rehearsal-other")
         page.close()
 
 

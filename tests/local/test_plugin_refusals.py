@@ -1,0 +1,135 @@
+"""What a user of the plugin gets wrong: each is one clear line, and no cluster that is not what was asked for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from controller.embedded.handles import KafkaCluster
+from tests.local.test_recipes import pytest_run
+
+SHAPES: Final = [
+    ({"brokers": 0}, "brokers is 0; a whole number from 1 on is expected"),
+    ({"brokers": "three"}, "brokers is 'three'; a whole number"),
+    ({"brokers": 2.5}, "brokers is 2.5; a whole number"),
+    ({"brokers": True}, "brokers is True; a whole number"),
+    ({"controllers": 0}, "controllers is 0; a whole number"),
+    ({"log_dirs": 0}, "log_dirs is 0; a whole number"),
+    ({"racks": "abc"}, "racks is 'abc'; a list of names is expected"),
+    ({"racks": [1, 2]}, r"racks is \[1, 2\]; a list of names is expected"),
+    ({"mode": "process"}, "mode is 'process'; there are embedded and processes"),
+    ({"settings": ["min.insync.replicas=2"]}, "names and values are expected"),
+    ({"settings": {"log.dirs": "/x"}}, "log.dirs is not for settings here: log_dirs=N"),
+    ({"settings": {"zookeeper.connect": "h:1"}}, "zookeeper.connect is not for settings here"),
+    ({"scale": "1/10"}, "scale is for like="),
+    ({"like": "shape.yaml", "scale": "much"}, "scale is 'much'; a share from 0 to 1"),
+    ({"like": "shape.yaml", "scale": "1/0"}, "scale is '1/0'; a share from 0 to 1"),
+    ({"like": "shape.yaml", "brokers": 3}, "brokers is not for like=: the file says it"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("shape", "refusal"), SHAPES, ids=[str(shape) for shape, _ in SHAPES])
+def test_a_cluster_that_cannot_be_is_refused_before_anything_is_made(
+    shape: dict[str, Any], refusal: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    with pytest.raises(ValueError, match=refusal):
+        KafkaCluster(**shape)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[KafkaCluster]:
+    with KafkaCluster(brokers=2, settings={"min.insync.replicas": 1, "auto.create.topics.enable": False}) as started:  # type: ignore[dict-item]
+        started.create_topic("there", partitions=2, configs={"min.insync.replicas": 1})  # type: ignore[dict-item]
+        yield started
+
+
+CALLS: Final[list[tuple[str, Callable[[KafkaCluster], object], str]]] = [
+    ("isr of no topic", lambda c: c.isr("nosuch"), "there is no partition nosuch-0"),
+    ("leader of no partition", lambda c: c.leader("there", 7), "there has no partition 7; it has 0 to 1"),
+    ("kill", lambda c: c.kill_broker(9), "no broker 9 in this cluster; there are 1, 2"),
+    ("stop", lambda c: c.stop_broker(9), "no broker 9 in this cluster; there are 1, 2"),
+    ("start", lambda c: c.start_broker(1), "broker 1 is not down"),
+    ("pause", lambda c: c.pause_replication(9), "no broker 9 in this cluster"),
+    ("slow link's peer", lambda c: c.slow_link(1, 9, delay_ms=5), "no broker 9 in this cluster"),
+    ("kill a controller", lambda c: c.kill_controller(9), "there is no controller 9; there are 901"),
+    ("start a controller", lambda c: c.start_controller(1), "there is no controller 1; there are 901"),
+    ("log directory", lambda c: c.fail_log_dir(1, 5), "broker 1 has no log directory 5; it has 1 to 1"),
+    ("log directory of nobody", lambda c: c.fail_log_dir(9), "there is no broker 9; there are 1, 2"),
+    ("heal", lambda c: c.heal("f99"), "no fault was called 'f99'; there are none"),
+    ("api", lambda c: c.api_error("Prodce", "NOT_LEADER_OR_FOLLOWER"), "no API is called 'Prodce'; there are "),
+    ("error", lambda c: c.api_error("Produce", "NOT_LEADER"), "no error is called 'NOT_LEADER'; there are "),
+    ("kind", lambda c: c.fault(fault="slow_lnk", broker=1), "'slow_lnk' does not exist; there are pause_replication"),
+    ("replicas on nobody", lambda c: c.create_topic("t", replicas={0: [9]}), "there is no broker 9; there are 1, 2"),
+    ("replicas and numbers", lambda c: c.create_topic("t", partitions=3, replicas={0: [1]}), "leave the numbers out"),
+    ("reassign to nobody", lambda c: c.reassign("there", {0: [9]}), "there is no broker 9; there are 1, 2"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("call", "refusal"), [row[1:] for row in CALLS], ids=[row[0] for row in CALLS])
+def test_a_handle_refuses_what_there_is_not(
+    cluster: KafkaCluster, call: Callable[[KafkaCluster], object], refusal: str
+) -> None:
+    with pytest.raises((ValueError, KeyError), match=re.escape(refusal)) as refused:
+        call(cluster)
+    assert refused.value.__suppress_context__ or refused.value.__cause__ is None
+    assert cluster.leader("there") in (1, 2), "nothing is broken"
+
+
+USER: Final = """
+import pytest
+
+@pytest.mark.kafka_cluster(brokers=0)
+def test_shape(kafka_cluster): pass
+
+@pytest.mark.kafka_cluster(settings={"min.insync.replica": "2"})
+def test_setting(kafka_cluster): pass
+
+@pytest.mark.kafka_cluster(like="nosuch.yaml")
+def test_file(kafka_cluster): pass
+
+@pytest.mark.kafka_cluster(5)
+def test_number(kafka_cluster): pass
+
+@pytest.mark.kafka_cluster(brokers=5)
+def test_of_a_module(module_kafka_cluster): pass
+
+@pytest.mark.kafka_cluster(brokers=5)
+def test_of_a_run(session_kafka_cluster): pass
+"""
+
+
+def test_a_marker_that_cannot_be_is_one_line_of_the_report(tmp_path: Path) -> None:
+    (tmp_path / "test_it.py").write_text(USER)
+    ran = pytest_run(tmp_path, "-q")
+    told = "kafka_cluster cannot be what the marker kafka_cluster says: "
+    for line in (
+        f"{told}brokers is 0; a whole number from 1 on is expected",
+        f"{told}unknown setting min.insync.replica (value '2'): did you mean min.insync.replicas",
+        f"{told}nosuch.yaml cannot be read: No such file or directory",
+        "the marker kafka_cluster takes names only, such as brokers=5",
+        "is for the fixture kafka_cluster; module_kafka_cluster takes it from pytestmark of the module",
+        "is for the fixture kafka_cluster; session_kafka_cluster takes it from the fixture kafka_cluster_options",
+    ):
+        assert ran.stdout.count(line) == 1, f"{line}\n{ran.stdout}"
+    assert "6 errors" in ran.stdout and "During handling" not in ran.stdout
+
+
+def test_events_are_told_too_where_a_fixture_of_the_user_fails(tmp_path: Path) -> None:
+    (tmp_path / "test_it.py").write_text(
+        "import pytest\n"
+        "@pytest.fixture\n"
+        "def service(kafka_cluster):\n"
+        "    kafka_cluster.create_topic('orders')\n"
+        "    raise RuntimeError('no service')\n"
+        "def test_it(service): pass\n"
+    )
+    ran = pytest_run(tmp_path, "-q")
+    assert "no service" in ran.stdout and "last events of kafka_cluster" in ran.stdout
+    assert "controller-901 partition.leader_elected orders-0" in ran.stdout
