@@ -7,6 +7,7 @@ import heapq
 import json
 import sys
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from fnmatch import fnmatchcase
@@ -50,12 +51,16 @@ def main(argv: Sequence[str]) -> int:
     offsets = {path: path.stat().st_size for path in sorted(folder.glob("*.log"))}
     rows: Iterable[Row] = (row for row in merged(offsets) if passes(row))
     if options.lines is not None:
-        rows = heapq.nlargest(options.lines, rows, key=lambda row: str(row.get("ts", "")))[::-1]
+        rows = deque(rows, maxlen=options.lines)
     show = _shower(options, folder)
+    is_any = False
     for row in rows:
         show(row)
+        is_any = True
     if options.follow:
         follow(folder, offsets, passes, show)
+    if not is_any:
+        print("kwob logs: no line is like that", file=sys.stderr)
     return 0
 
 

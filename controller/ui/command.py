@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import contextlib
 import io
+import os
 import secrets
 import socket
 import sys
@@ -90,7 +91,8 @@ def _listening(host: str, port: int) -> socket.socket:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         return socket.create_server((host, port), family=family, backlog=256)
     except OSError as error:
-        raise OSError(f"cannot serve at {host}:{port}: {error.strerror or error}; choose another --port") from error
+        why = os.strerror(error.errno) if error.errno and not isinstance(error, socket.gaierror) else str(error)
+        raise OSError(f"cannot serve at {host}:{port}: {why}; choose another --port") from error
 
 
 async def _serve(options: argparse.Namespace, listener: socket.socket) -> int:

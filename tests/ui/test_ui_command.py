@@ -35,4 +35,5 @@ def test_a_port_in_use_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         assert main(["--bootstrap-server", "h:1", "--port", str(port)]) == 1
-    assert f"cannot serve at 127.0.0.1:{port}" in capsys.readouterr().err
+    told = f"cannot serve at 127.0.0.1:{port}: Address already in use; choose another --port\n"
+    assert told in capsys.readouterr().err

@@ -112,3 +112,22 @@ def test_following_takes_new_lines_and_new_files(data: Path, monkeypatch: pytest
     with pytest.raises(KeyboardInterrupt):
         logs_command.follow(folder, offsets, lambda row: True, lambda row: shown.append(row["event"]))
     assert shown == ["first", "second", "third"]
+
+
+def test_the_last_ones_of_one_moment_stay_in_the_order_in_which_they_were_written(
+    data: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [{"ts": "2026-01-01T11:00:00.000Z", "level": "info", "event": f"step.{n}"} for n in range(4)]
+    with (data / "logs" / "broker-1.log").open("w") as file:
+        file.writelines(json.dumps(row) + "\n" for row in rows)
+    assert logs_command.main(["--data", str(data), "--json", "--lines", "3"]) == 0
+    assert [json.loads(line)["event"] for line in capsys.readouterr().out.splitlines()] == [
+        "step.1",
+        "step.2",
+        "step.3",
+    ]
+
+
+def test_that_no_line_is_like_that_is_told(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert logs_command.main(["--data", str(data), "--topic", "nosuch"]) == 0
+    assert capsys.readouterr() == ("", "kwob logs: no line is like that\n")
