@@ -45,8 +45,8 @@ def test_a_cluster_that_cannot_be_is_refused_before_anything_is_made(
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[KafkaCluster]:
-    with KafkaCluster(brokers=2, settings={"min.insync.replicas": 1, "auto.create.topics.enable": False}) as started:  # type: ignore[dict-item]
-        started.create_topic("there", partitions=2, configs={"min.insync.replicas": 1})  # type: ignore[dict-item]
+    with KafkaCluster(brokers=2, settings={"min.insync.replicas": 1, "auto.create.topics.enable": False}) as started:
+        started.create_topic("there", partitions=2, configs={"min.insync.replicas": 1})
         yield started
 
 
