@@ -44,6 +44,7 @@ ALLOWED: dict[str, str] = {
     "KwobContainer.network_bootstrap_servers": "tests of users",
     "pytest_configure": "pytest",
     "pytest_runtest_makereport": "pytest",
+    "pytest_runtest_setup": "pytest",
     "SimulatedNetwork.transcript": "who looks at a simulated world",
 }
 
