@@ -132,6 +132,17 @@ def test_a_left_over_znode_of_a_foreign_session_is_waited_for(world: Any) -> Non
     assert world.state.serving
 
 
+def test_an_office_in_the_name_of_this_controller_by_another_session_is_not_its_own(world: Any) -> None:
+    """A second process with its id, or a session that this one does not know any more."""
+    started(world)
+    world.others_write(Delete("/controller"))
+    world._write(Create("/controller", b'{"version":2,"brokerid":100}', ephemeral=True), session=77)
+    world.events.clear()
+    world.run(events.ControllerChange())
+    assert not world.state.serving
+    assert named(world) == (100, 77)
+
+
 def test_an_election_that_was_won_although_its_answer_was_lost(world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     write = type(world)._write
 
