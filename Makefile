@@ -24,7 +24,7 @@ FUZZES := tests/unit/core/test_fuzz.py tests/unit/broker/test_fuzz.py tests/unit
 	tests/unit/node/test_damaged_znodes.py tests/sim/test_znode_damage.py
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-docker test-wheel test-kafka test-conformance sim soak fuzz lint format lock image docs site defects mutants bench bench-broker bench-replay clean
+.PHONY: help setup demo test test-docker test-wheel test-kafka test-conformance sim soak fuzz lint format lock image docs site defects mutants bench bench-broker bench-replay bench-rehearse clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -95,6 +95,9 @@ bench-broker: setup  ## measure three brokers beside three of Kafka's (needs jav
 
 bench-replay: setup  ## measure the replay beside reading, shuffling and sorting alone; ARGS="--rows 20000000 --rounds 3"
 	@$(PY) -m tests.bench_replay $(ARGS)
+
+bench-rehearse: setup  ## measure rehearsals of large clusters, one process each; ARGS="--only day --profile flames"
+	@$(PY) -m tests.bench_rehearse $(ARGS)
 
 lock:  ## resolve pyproject.toml into requirements.lock and .ci/image.lock again (needs uv)
 	@command -v uv >/dev/null || { echo "make lock needs uv: https://docs.astral.sh/uv/" >&2; exit 1; }

@@ -19,7 +19,9 @@ from broker_sim.apis import control
 from broker_sim.config import BrokerSettings
 from broker_sim.config_store import ConfigStore, DynamicConfigs
 from broker_sim.faults.board import FaultBoard
+from broker_sim.faults.links import FaultyNetwork
 from broker_sim.fluid.clients import Clients
+from broker_sim.fluid.links import Links
 from broker_sim.fluid.plane import DataPlane
 from broker_sim.fluid.replicas import FluidReplicas
 from broker_sim.fluid.settings import FluidSettings
@@ -111,21 +113,23 @@ class FluidBroker:
         clients: Clients,
         disk: dict[TopicPartition, float],
         decoder: MetadataDecoder,
+        links: Links,
         acks_all: bool,
         trace_dir: Path | None,
         log: Any,
     ) -> None:
-        """`properties`: settings under Kafka's names; `decoder`: that of all fluid brokers of the process."""
+        """`properties`: settings under Kafka's names; `decoder`, `links`: those of all fluid brokers of the process."""
         self.broker_id, self.rack = broker_id, rack
         self._machine, self._port, self._decoder = machine, port, decoder
         self._settings = BrokerSettings.parse(dict(properties))
         self._log = log.bind(broker_id=broker_id)
         self._supervisor = Supervisor(self._log)
         self._zk = ZkClient(machine.zookeeper, supervisor=self._supervisor, log=self._log)
-        self._metadata = LiveBrokers()
+        self._metadata, self._links = LiveBrokers(), links
         self._faults = FaultBoard(
             broker_id, random.Random(machine.chance.random()), clock=machine.clock, log=self._log, rack=rack
         )
+        self._network = FaultyNetwork(machine.network, self._faults, self._metadata.broker_at)
         self._trace = TraceWriter(broker_id, trace_dir, start_ms=machine.clock.now_ms())
         self.replicas = FluidReplicas(
             broker_id,
@@ -134,6 +138,7 @@ class FluidBroker:
                 min_insync_replicas=self._settings.min_insync_replicas,
                 acks_all=acks_all,
                 is_paused=self._faults.is_replication_paused,
+                links=links,
             ),
             plane=plane,
             disk=disk,
@@ -145,7 +150,7 @@ class FluidBroker:
             clock=machine.clock,
             log=self._log,
         )
-        self._faults.subscribe(self._fault_changed, self._fault_changed)
+        self._faults.subscribe(self._trace_pause, self._trace_pause)
         self._server: SocketServer | None = None
         self._context: FluidContext | None = None
 
@@ -192,9 +197,7 @@ class FluidBroker:
             max_request_bytes=REQUEST_MAX_BYTES, queued_max_request_bytes=-1, idle_ms=-1, max_connections=1 << 20
         )
         self._server = SocketServer(apis, limits=limits, faults=self._faults, log=self._log)
-        host, port = await self._server.listen(
-            self._machine.network, self._machine.name, self._port, listener="PLAINTEXT"
-        )
+        host, port = await self._server.listen(self._network, self._machine.name, self._port, listener="PLAINTEXT")
         me = Broker(broker_id=self.broker_id, endpoints=(Endpoint(host=host, port=port),), rack=self.rack)
         self._context = context = FluidContext(
             broker_id=self.broker_id,
@@ -230,7 +233,7 @@ class FluidBroker:
         `live_brokers`: those of the request, as the value that the decoder shares.
         """
         context = self._context
-        if context is None or context.control_lock.locked():
+        if context is None or context.control_lock.locked() or self._links.is_cut_off(self.broker_id):
             return False
         is_current = request.broker_epoch in (NO_BROKER_EPOCH, context.registration.broker_epoch)
         is_led_by_it = request.controller_epoch == context.controller_epoch
@@ -245,7 +248,7 @@ class FluidBroker:
                 self.broker_id,
                 epoch,
                 metadata=self._metadata,
-                network=self._machine.network,
+                network=self._network,
                 settings=self._settings,
                 log=self._log,
             ).run()
@@ -264,10 +267,10 @@ class FluidBroker:
         self._trace.close()
 
     def set_faults(self, rows: Iterable[Fault]) -> None:
-        """Has these faults in force, each in its window, and no others."""
+        """Has these faults in force, each in its window, and no others; which links are cut has changed with them."""
         self._faults.replace(rows)
+        self.replicas.faults_changed()
 
-    def _fault_changed(self, row: Fault) -> None:
-        self.replicas.pause_changed()
+    def _trace_pause(self, row: Fault) -> None:
         if isinstance(row, PauseReplication) and self._context is not None:
             self._trace.paused_replication(self._machine.clock.now_ms(), self._faults.paused_replication)

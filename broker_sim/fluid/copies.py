@@ -8,7 +8,7 @@ loop's clock, offsets and sizes are bytes (a record's number plays no role in wh
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Protocol
 
 from controller.wire.types import BrokerId, TopicPartition
 
@@ -16,9 +16,28 @@ from controller.wire.types import BrokerId, TopicPartition
 ARRIVED_BYTES: Final = 0.5
 
 
+class Shared(Protocol):
+    """Lines in time that copies of one flow share (`flows`); `row` is that of the copy."""
+
+    def moved(self, row: int, now_s: float) -> float:
+        """How far its line has moved."""
+        ...
+
+    def rate(self, row: int) -> float:
+        """Bytes per second."""
+        ...
+
+    def since_s(self, row: int) -> float:
+        """Since when it has that rate."""
+        ...
+
+
 @dataclass(slots=True, eq=False)
 class Copy:
-    """One follower of one partition: of `leader`'s stream once that leads, of none (`stream` is None) until then."""
+    """One follower of one partition: of `leader`'s stream once that leads, of none (`stream` is None) until then.
+
+    It was at `position` at `at_s` and moves at `own_rate`; with `shared` it is what that has moved beyond `position`.
+    """
 
     topic_partition: TopicPartition
     leader: BrokerId
@@ -26,7 +45,9 @@ class Copy:
     position: float
     at_s: float
     stream: Stream | None = None
-    rate: float = 0.0
+    own_rate: float = 0.0
+    shared: Shared | None = None
+    row: int = 0
     is_caught_up: bool = False
     #: Whether it fetches: its broker runs, is not paused, and reaches the leader.
     is_fetching: bool = True
@@ -39,7 +60,19 @@ class Copy:
         """Its log end offset at that time, not before the last change of its rate."""
         if self.stream is not None and self.is_caught_up:
             return self.stream.end(now_s)
-        return self.position + self.rate * (now_s - self.at_s)
+        if self.shared is not None:
+            return self.position + self.shared.moved(self.row, now_s)
+        return self.position + self.own_rate * (now_s - self.at_s)
+
+    @property
+    def rate(self) -> float:
+        """Bytes per second while it is behind."""
+        return self.own_rate if self.shared is None else self.shared.rate(self.row)
+
+    @property
+    def since_s(self) -> float:
+        """Since when it has that rate."""
+        return self.at_s if self.shared is None else self.shared.since_s(self.row)
 
     def backlog(self, now_s: float) -> float:
         """Bytes that it lacks; 0 without a leader."""
@@ -47,19 +80,15 @@ class Copy:
             return 0.0
         return max(0.0, self.stream.end(now_s) - self.where(now_s))
 
-    def settle(self, now_s: float, *, rate: float) -> None:
-        """From now on it moves at `rate`."""
-        self.position, self.at_s, self.rate = self.where(now_s), now_s, rate
+    def stay(self, now_s: float) -> None:
+        """From now on it does not move of its own."""
+        self.position, self.at_s, self.own_rate = self.where(now_s), now_s, 0.0
 
     def catches_up_in(self, now_s: float) -> float:
         """Seconds until it is at the end; infinity when it never is at these rates."""
-        return self.closes_in(self.backlog(now_s))
-
-    def closes_in(self, backlog: float) -> float:
-        """As `catches_up_in`, of a copy that lacks so much now."""
         if self.stream is None:
             return float("inf")
-        gain = self.rate - self.stream.ingress
+        backlog, gain = self.backlog(now_s), self.rate - self.stream.ingress
         if backlog <= ARRIVED_BYTES:
             return 0.0 if gain >= 0 else float("inf")
         return backlog / gain if gain > 0 else float("inf")

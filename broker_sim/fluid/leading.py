@@ -157,7 +157,7 @@ class Leading:
             if stream is None or not copy.is_fetching:
                 continue
             if not copy.is_caught_up:
-                since = max(copy.at_s, stream.at_s, now_s - FETCH_AGAIN_S)
+                since = max(copy.since_s, stream.at_s, now_s - FETCH_AGAIN_S)
                 earlier_ms = now_ms - round((now_s - since) * 1000)
                 self._tell_fetch(replica, copy, end=stream.end(since), position=copy.where(since), now_ms=earlier_ms)
             self._tell_fetch(replica, copy, end=stream.end(now_s), position=copy.where(now_s), now_ms=now_ms)
@@ -245,8 +245,9 @@ class Leading:
     def open(self, replica: FluidReplica) -> tuple[float, float]:
         """Its clients may write as far as its ISR lets them; returns what they write and read now."""
         assert replica.led is not None
-        may_write = not (self.settings.acks_all and replica.led.is_under_min_isr)
-        return self._clients.open(replica.topic_partition, has_leader=True, is_open=may_write)
+        is_reached = not self.settings.links.is_cut_off(replica.led.leader)
+        may_write = is_reached and not (self.settings.acks_all and replica.led.is_under_min_isr)
+        return self._clients.open(replica.topic_partition, has_leader=is_reached, is_open=may_write)
 
     def _is_settled(self, replica: FluidReplica) -> bool:
         """Nothing can change the ISR until a copy changes: members are at the end, all others behind or away."""

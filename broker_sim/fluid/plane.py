@@ -77,7 +77,7 @@ class DataPlane:
         self.losses = Losses(acks_all=acks_all)
         self.retention = Retention(lambda broker, size: self.note_disk(broker, -size))
         self.solutions = 0
-        self.copied_bytes = 0.0
+        self._copied_bytes = 0.0
 
     # -- what happens ----------------------------------------------------------------------------------------------
 
@@ -134,7 +134,7 @@ class DataPlane:
         end = stream.end(self.now_s)
         self.retention.attach(copy, stream.leader)
         self.note_disk(copy.follower, min(0.0, end - copy.position))
-        copy.stream, copy.position, copy.at_s, copy.rate = stream, min(copy.position, end), self.now_s, 0.0
+        copy.stream, copy.position, copy.at_s, copy.own_rate = stream, min(copy.position, end), self.now_s, 0.0
         copy.is_caught_up = copy.is_fetching and copy.position >= end - ARRIVED_BYTES
         stream.copies[copy.follower] = copy
         stream.left.pop(copy.follower, None)
@@ -144,9 +144,9 @@ class DataPlane:
 
     def _detach(self, copy: Copy) -> None:
         stream = copy.stream
-        self._settle(copy)
+        self._remove(copy)
+        self._stay(copy)
         if stream is not None:
-            self._remove(copy)
             copy.is_caught_up = False
             del stream.copies[copy.follower]
             stream.left[copy.follower] = copy.position
@@ -183,7 +183,7 @@ class DataPlane:
         self._remove(copy)
         was_caught_up = False
         if is_fetching is not None and is_fetching != copy.is_fetching:
-            self._settle(copy)
+            self._stay(copy)
             copy.is_fetching, was_caught_up = is_fetching, copy.is_caught_up
             copy.is_caught_up = False
         copy.in_isr = copy.in_isr if in_isr is None else in_isr
@@ -223,6 +223,10 @@ class DataPlane:
     def behind(self) -> Iterator[Copy]:
         """Every copy that fetches and has not caught up."""
         return iter(self._flows)
+
+    def copied_bytes(self) -> float:
+        """What copies that were behind have moved until now."""
+        return self._copied_bytes + self._flows.moved_bytes(self.now_s)
 
     def left_bytes(self) -> float:
         """What copies that are behind still lack."""
@@ -286,13 +290,13 @@ class DataPlane:
         if copy.is_caught_up:
             self._count_steady(copy, -1)
         else:
-            self._flows.remove(copy)
+            self._flows.remove(copy, self.now_s)
 
-    def _settle(self, copy: Copy, rate: float = 0.0) -> None:
-        """Counts what it copied until now; from now on it moves at `rate`."""
-        self.copied_bytes += copy.rate * (self.now_s - copy.at_s)
-        self._grow(copy.follower, rate - copy.rate)
-        copy.settle(self.now_s, rate=rate)
+    def _stay(self, copy: Copy) -> None:
+        """Counts what it copied until now, alone; from now on it does not move before it is in a flow again."""
+        self._copied_bytes += copy.own_rate * (self.now_s - copy.at_s)
+        self._grow(copy.follower, -copy.own_rate)
+        copy.stay(self.now_s)
 
     def _count_steady(self, copy: Copy, sign: int) -> None:
         leader, follower = self._index[copy.leader], self._index[copy.follower]
@@ -347,7 +351,6 @@ class DataPlane:
             calm=self._calm,
             steady=self._steady,
             now_s=self.now_s,
-            settle=self._settle,
         )
         self._use = fixed + copies
         self._disk_growth = fixed[IN::KINDS] + copies[IN::KINDS]
@@ -379,7 +382,7 @@ class DataPlane:
     def _place(self, copy: Copy, *, is_caught_up: bool) -> None:
         """It has caught up, or has fallen behind."""
         self._remove(copy)
-        self._settle(copy)
+        self._stay(copy)
         copy.is_caught_up = is_caught_up
         self._add(copy)
         self._on_change(copy)

@@ -159,7 +159,7 @@ class FluidReplicas:
             follower=self.broker_id,
             position=position,
             at_s=self._plane.now_s,
-            is_fetching=not self.settings.is_paused(topic_partition),
+            is_fetching=self._fetches(topic_partition, leader),
             throttled_by_follower=by_follower,
         )
         self.trace.row(
@@ -295,10 +295,16 @@ class FluidReplicas:
 
     # -- faults ----------------------------------------------------------------------------------------------------
 
-    def pause_changed(self) -> None:
-        """Which partitions are paused has changed."""
+    def _fetches(self, topic_partition: TopicPartition, leader: BrokerId) -> bool:
+        is_cut = self.settings.links.is_cut(self.broker_id, leader)
+        return not is_cut and not self.settings.is_paused(topic_partition)
+
+    def faults_changed(self) -> None:
+        """Which partitions are paused, or which links are cut, has changed."""
         for replica in self._replicas.values():
             if replica.copy is not None:
-                fetches = not self.settings.is_paused(replica.topic_partition)
+                fetches = self._fetches(replica.topic_partition, replica.copy.leader)
                 if fetches != replica.copy.is_fetching:
                     self._plane.mark(replica.copy, is_fetching=fetches)
+            if replica.led is not None:
+                self.leading.sync_marks(replica)

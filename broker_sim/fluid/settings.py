@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
+from broker_sim.fluid.links import Links
 from controller.wire.types import TopicPartition
 
 
@@ -28,3 +29,4 @@ class FluidSettings:
     min_insync_replicas: int = 1
     acks_all: bool = True
     is_paused: Callable[[TopicPartition], bool] = _never
+    links: Links = field(default_factory=Links)

@@ -12,6 +12,7 @@ _EVENTS: Final[Mapping[str, tuple[str, Mapping[str, str]]]] = {
     "kill": ("kill", {}),
     "stop": ("stop", {}),
     "pause_replication": ("pause_replication", {"topic": "topic", "partition": "partition"}),
+    "cut_link": ("cut_link", {"peer": "peer"}),
     "slow_disk": ("slow", {"bytes_per_second": "disk"}),
     "slow_link": ("slow", {"bytes_per_second": "link"}),
     "expire_session": ("expire_session", {}),
@@ -21,7 +22,6 @@ _SHARED: Final = ("at", "for", "broker", "rack")
 #: fault -> why it cannot be rehearsed, and what may be instead.
 REFUSED: Final[Mapping[str, str]] = {
     "api": "a rehearsal's clients and followers are rates and send no requests that could be dropped or refused",
-    "cut_link": "a rehearsal's links hold or are slow; `slow_link` makes one narrow, `kill` takes a broker off all",
     "fail_log_dir": "a cluster file does not say which partitions are in which directory; `kill` the broker instead, "
     "as the failure of its last directory does",
 }

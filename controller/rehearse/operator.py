@@ -7,7 +7,7 @@ dynamic configs of brokers and topics (`admin.reassignment.throttles`), removed 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, assert_never
@@ -21,7 +21,7 @@ from controller.rehearse.stage import Stage
 from controller.rehearse.tools import Tools
 from controller.rules.placement import BrokerRack
 from controller.wire.errors import ErrorCode
-from controller.wire.fault_rows import PauseReplication
+from controller.wire.fault_rows import CutLink, Fault, PauseReplication
 from controller.wire.protocol import ApiKey
 from controller.wire.types import BrokerId, TopicPartition
 
@@ -47,7 +47,6 @@ class Operator:
         self.story: list[Happening] = []
         self.refused: list[str] = []
         self._tasks: dict[asyncio.Task[None], events.AnyEvent] = {}
-        self._paused: dict[BrokerId, list[PauseReplication]] = {}
         self._is_cancelled = False
         self._waiting = 0
         self.batches_left = 0
@@ -101,6 +100,8 @@ class Operator:
                 return self._start(event)
             case events.PauseReplication():
                 return self._pause(event)
+            case events.CutLink():
+                return self._cut_link(event)
             case events.Slow():
                 return self._slow(event)
             case events.ExpireSession():
@@ -165,21 +166,26 @@ class Operator:
 
     async def _pause(self, event: events.PauseReplication) -> None:
         brokers = self._brokers(event)
-        row = PauseReplication(topic=event.topic, partition=event.partition)
-        self._set_paused(brokers, lambda rows: [*rows, row])
+        row = PauseReplication(broker=tuple(brokers), topic=event.topic, partition=event.partition)
         self._say(f"{_names(brokers)}: replication paused", event)
-        if event.for_ is not None:
-            await asyncio.sleep(event.for_ / 1000)
-            self._set_paused(brokers, lambda rows: [r for r in rows if r is not row])
+        if await self._in_force(row, event.for_):
             self._say(f"{_names(brokers)}: replication goes on", event)
 
-    def _set_paused(
-        self, brokers: Iterable[BrokerId], change: Callable[[list[PauseReplication]], list[PauseReplication]]
-    ) -> None:
-        for broker in brokers:
-            self._paused[broker] = change(self._paused.get(broker, []))
-            if broker in self._stage.brokers:
-                self._stage.brokers[broker].set_faults(self._paused[broker])
+    async def _cut_link(self, event: events.CutLink) -> None:
+        brokers = self._brokers(event)
+        row = CutLink(broker=tuple(brokers), peer=event.peer)
+        to = "to all others, clients and the controller" if event.peer is None else f"to broker {event.peer}"
+        self._say(f"{_whom(event, brokers)}: the link {to} is cut", event)
+        if await self._in_force(row, event.for_):
+            self._say(f"{_whom(event, brokers)}: the link is whole again", event)
+
+    async def _in_force(self, row: Fault, for_ms: int | None) -> bool:
+        """The fault begins, and ends so much later; whether it has ended (None: it never does)."""
+        self._stage.faults.begin(row)
+        if for_ms is not None:
+            await asyncio.sleep(for_ms / 1000)
+            self._stage.faults.end(row)
+        return for_ms is not None
 
     async def _slow(self, event: events.Slow) -> None:
         stage, brokers = self._stage, self._brokers(event)

@@ -115,7 +115,7 @@ def outcome_of(stage: Stage, operator: Operator, recorder: Recorder, *, is_over:
         end_ms=end_ms,
         is_over=is_over,
         moves_end_ms=None if not ends or None in ends else max(e for e in ends if e is not None),
-        moved_bytes=stage.plane.copied_bytes,
+        moved_bytes=stage.plane.copied_bytes(),
         troubles={trouble.value: _totals(trouble, windows, end_ms) for trouble in Trouble},
         elections=len(stage.ledger.elections),
         unclean_elections=sum(change.is_unclean for change in stage.ledger.elections),

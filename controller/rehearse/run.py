@@ -36,6 +36,7 @@ def rehearse(
     """Plays the scenario to its end; the same scenario and seed give the same outcome, to the last digit."""
 
     async def play(world: World) -> Outcome:
+        world.network.keeps_transcript = False  # nobody compares runs byte for byte
         return await _play(world, scenario, trace_dir, progress)
 
     with _quiet_logs(), seldom_collected():

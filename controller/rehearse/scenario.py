@@ -100,6 +100,14 @@ class PauseReplication(OnBrokers):
     for_: Annotated[Ms | None, Field(alias="for")] = None
 
 
+class CutLink(OnBrokers):
+    """Nothing passes between the brokers and `peer`; without it nothing passes their whole network."""
+
+    do: Literal["cut_link"]
+    peer: int | None = None
+    for_: Annotated[Ms | None, Field(alias="for")] = None
+
+
 class Slow(OnBrokers):
     """Link or disk of brokers let less through; `for` later as before."""
 
@@ -192,8 +200,8 @@ class AddBroker(_Event):
 
 
 AnyEvent = (
-    Kill | Stop | Start | PauseReplication | Slow | ExpireSession | RollingRestart | Reassign | Cancel | ElectPreferred
-    | ControllerFailover | Throttle | Rates | Curve | AddBroker
+    Kill | Stop | Start | PauseReplication | CutLink | Slow | ExpireSession | RollingRestart | Reassign | Cancel
+    | ElectPreferred | ControllerFailover | Throttle | Rates | Curve | AddBroker
 )  # fmt: skip
 EVENT_ADAPTER: Final[TypeAdapter[AnyEvent]] = TypeAdapter(Annotated[AnyEvent, Field(discriminator="do")])
 EVENT_TYPES: Final = AnyEvent.__args__

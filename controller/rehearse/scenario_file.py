@@ -22,6 +22,7 @@ from controller.rehearse.scenario import (
     AddBroker,
     AnyEvent,
     Curve,
+    CutLink,
     ElectPreferred,
     ExpireSession,
     OnBrokers,
@@ -226,6 +227,11 @@ def _check_brokers(event: OnBrokers, ids: set[int], racks: set[str], where: str)
     missing = [broker for broker in event.broker or () if broker not in ids]
     if missing:
         raise ScenarioError(f"{where}: broker: the cluster has no broker {missing[0]}; it has {_some(sorted(ids))}")
+    if isinstance(event, CutLink) and event.peer is not None:
+        if event.peer not in ids:
+            raise ScenarioError(f"{where}: peer: the cluster has no broker {event.peer}; it has {_some(sorted(ids))}")
+        if event.broker == (event.peer,):
+            raise ScenarioError(f"{where}: peer: broker {event.peer} has no link to itself")
     if event.rack is not None and event.rack not in racks:
         raise ScenarioError(f"{where}: rack: no broker is in rack {event.rack!r}; there are {_some(sorted(racks))}")
     if event.broker is None and event.rack is None and not isinstance(event, RollingRestart):

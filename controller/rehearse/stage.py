@@ -28,6 +28,7 @@ from controller.node import config as controller_config
 from controller.node.process import Controller, Identity
 from controller.node.process import World as ControllerWorld
 from controller.rehearse.exposure import Exposure
+from controller.rehearse.faults_in_force import KRAFT, FaultsInForce
 from controller.rehearse.ledger import Ledger
 from controller.rehearse.risk import Risk
 from controller.rehearse.scenario import AddBroker, Scenario
@@ -82,6 +83,7 @@ class Stage:
         self.risk = Risk(self.plane, self.disks)
         self.controllers: dict[int, Controller] = {}
         self.machine_limits: dict[BrokerId, Limits] = {}
+        self.faults = FaultsInForce(world, self.brokers, self.racks, mode=shape.mode)
         self._decoder = MetadataDecoder()
         self._states: tuple[UpdateMetadataEntry, ...] = ()
         self._deleted: tuple[UpdateMetadataEntry, ...] = ()
@@ -91,7 +93,7 @@ class Stage:
     def _properties(self) -> dict[str, str]:
         shape = self.scenario.cluster
         given = {**shape.configs, **self.scenario.settings}
-        if shape.mode == "kraft":
+        if shape.mode == KRAFT:
             given["zookeeper.session.timeout.ms"] = given.get("broker.session.timeout.ms", str(KRAFT_SESSION_MS))
         return given
 
@@ -226,7 +228,7 @@ class Stage:
 
     def _broker(self, broker_id: BrokerId) -> FluidBroker:
         machine = self.world.machine(f"broker-{broker_id}")
-        return FluidBroker(
+        broker = FluidBroker(
             broker_id,
             BrokerMachine(
                 name=machine.name,
@@ -242,10 +244,13 @@ class Stage:
             clients=self.clients,
             disk=self.disks[broker_id],
             decoder=self._decoder,
+            links=self.faults.links,
             acks_all=self.scenario.acks == "all",
             trace_dir=self._trace_dir,
             log=self._log,
         )
+        broker.set_faults(self.faults.rows)
+        return broker
 
     async def _run_broker(self, broker_id: BrokerId, after_s: float) -> None:
         """With a supervisor: it is refused while the session of its predecessor lives."""
