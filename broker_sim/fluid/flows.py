@@ -211,7 +211,7 @@ class Flows:
         self._turn(live[turns], each[turns], now_s)
         passes = flows["places"] != NOTHING
         taken = np.broadcast_to(rates[:, None], passes.shape)[passes]
-        use = np.bincount(flows["places"][passes], weights=taken, minlength=len(left))
+        use = np.bincount(flows["places"][passes], weights=taken, minlength=len(left)).astype(np.float64)
         lacks, gains = self._lacks(now_s)
         with np.errstate(divide="ignore", invalid="ignore"):
             closes = np.where(gains > 0, np.maximum(lacks, 0.0) / gains, UNLIMITED)

@@ -49,7 +49,7 @@ class Retention:
         lost = []
         for stream in streams:
             start = stream.end(now_s) - self.limits.get(stream.topic_partition, math.inf)
-            if start > self.start(stream.topic_partition, stream.leader):
+            if start > 0 and start > self.start(stream.topic_partition, stream.leader):
                 self._begin_at(stream.topic_partition, stream.leader, start, math.inf)
                 for copy in stream.copies.values():
                     if copy.where(now_s) < start:

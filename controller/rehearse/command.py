@@ -16,6 +16,7 @@ from controller.rehearse import compare, files, sweep
 from controller.rehearse.answer import answer, partitions
 from controller.rehearse.clock import clock
 from controller.rehearse.fail_on import CONDITIONS, FailOnError, failures, parse_conditions
+from controller.rehearse.interrupts import ended_by_signals
 from controller.rehearse.outcome import Outcome
 from controller.rehearse.printing import bare_table, wide_console
 from controller.rehearse.run import rehearse
@@ -40,6 +41,11 @@ def main(argv: Sequence[str]) -> int:
     if argv and argv[0] in ("compare", "sweep"):
         return (compare.main if argv[0] == "compare" else sweep.main)(argv[1:])
     options = _parser().parse_args(argv)
+    with ended_by_signals():
+        return _main(options)
+
+
+def _main(options: argparse.Namespace) -> int:
     out: Path | None = options.out
     try:
         conditions = parse_conditions(options.fail_on)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from controller.rehearse.clock import clock
-from controller.wire.fault_scenario import parse_time_ms
+from controller.rehearse.scenario import parse_ms
 
 
 class FailOnError(ValueError):
@@ -83,7 +83,7 @@ def _condition(text: str) -> Check:
         return CONDITIONS[text]
     if found := _ETA.fullmatch(text):
         try:
-            return _eta(parse_time_ms(found[1]))
+            return _eta(parse_ms(found[1]))
         except ValueError as error:
             raise FailOnError(f"--fail-on {text}: {error}") from error
     raise FailOnError(f"--fail-on: {text!r} is not known; there are {', '.join(CONDITIONS)} and eta>TIME")

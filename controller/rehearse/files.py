@@ -1,7 +1,8 @@
 """The folder of a rehearsal: `outcome.json`, Parquet tables and `rehearsal.html`. Written beside, then put in place.
 
-Tables: `timeline` (one row per sample), `brokers` (one row per sample and broker), `windows` and `moves` (one row per
-stretch of trouble, and per partition that moved). Columns have the replay's names: `topic`, `partition`, `from_ms`.
+Tables: `timeline` (one row per sample), `brokers` (one row per sample and broker), `windows`, `moves` and `elections`
+(one row per stretch of trouble, per partition that moved, and per change of a leader). Columns have the replay's names:
+`topic`, `partition`, `from_ms`.
 """
 
 from __future__ import annotations
@@ -18,11 +19,25 @@ from typing import Any, Final
 from controller.rehearse.answer import answer
 from controller.rehearse.outcome import Outcome
 from controller.rehearse.page import render
+from controller.wire.types import TopicPartition
 
 OUTCOME_FILE: Final = "outcome.json"
 PAGE_FILE: Final = "rehearsal.html"
 #: Of the form of `outcome.json`.
 OUTCOME_VERSION: Final = 3
+_TIMELINE: Final = ("at_ms", "offline", "under_min_isr", "under_replicated", "moving", "left_bytes", "at_risk_bytes")
+_OF_BROKER: Final = ("link_out", "link_in", "disk", "leader_throttle", "follower_throttle", "used_bytes")
+_OF_PARTITION: Final = {"topic": "string", "partition": "int64"}
+#: table -> column -> its type in Arrow.
+COLUMNS: Final[Mapping[str, Mapping[str, str]]] = {
+    "timeline": {name: "float64" if name.endswith("_bytes") else "int64" for name in _TIMELINE},
+    "brokers": {"at_ms": "int64", "broker": "int64", "leaders": "int64", **dict.fromkeys(_OF_BROKER, "float64")},
+    "windows": {**_OF_PARTITION, "kind": "string", "from_ms": "int64", "to_ms": "int64"},
+    "moves": {**_OF_PARTITION, "from_ms": "int64", "to_ms": "int64"},
+    "elections": {
+        **_OF_PARTITION, "at_ms": "int64", "leader_before": "int64", "leader": "int64", "is_unclean": "bool_",
+    },
+}  # fmt: skip
 
 
 class OutError(ValueError):
@@ -64,35 +79,39 @@ def write(outcome: Outcome, out: Path, *, more: Mapping[str, str] = MappingProxy
 
 def tables(outcome: Outcome) -> dict[str, list[dict[str, Any]]]:
     """The rows of each table."""
-    cluster_wide = ("at_ms", "offline", "under_min_isr", "under_replicated", "moving", "left_bytes", "at_risk_bytes")
-    by_broker = ("link_out", "link_in", "disk", "leader_throttle", "follower_throttle", "used_bytes")
     return {
-        "timeline": [{name: getattr(sample, name) for name in cluster_wide} for sample in outcome.samples],
+        "timeline": [{name: getattr(sample, name) for name in _TIMELINE} for sample in outcome.samples],
         "brokers": [
             {"at_ms": sample.at_ms, "broker": broker, "leaders": sample.leaders.get(broker, 0)}
-            | {name: getattr(sample, name)[broker] for name in by_broker}
+            | {name: getattr(sample, name)[broker] for name in _OF_BROKER}
             for sample in outcome.samples
             for broker in sorted(sample.used_bytes)
         ],
         "windows": [
-            {
-                "topic": window.topic_partition.topic,
-                "partition": window.topic_partition.partition,
-                "kind": window.trouble.value,
-                "from_ms": window.from_ms,
-                "to_ms": window.to_ms,
-            }
+            {**_names(window.topic_partition), "kind": window.trouble.value}
+            | {"from_ms": window.from_ms, "to_ms": window.to_ms}
             for window in outcome.windows
         ],
         "moves": [asdict(move) for move in outcome.moves],
+        "elections": [
+            {**_names(change.topic_partition), "at_ms": change.at_ms, "leader_before": change.leader_before}
+            | {"leader": change.leader, "is_unclean": change.is_unclean}
+            for change in outcome.changes
+        ],
     }
 
 
+def _names(topic_partition: TopicPartition) -> dict[str, Any]:
+    return {"topic": topic_partition.topic, "partition": topic_partition.partition}
+
+
 def _write_table(path: Path, rows: Sequence[dict[str, Any]]) -> None:
+    """With the columns of the table, whatever the rows have: none may be there, or none with a value."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    pq.write_table(pa.Table.from_pylist(list(rows)), path)
+    schema = pa.schema([(name, getattr(pa, kind)()) for name, kind in COLUMNS[path.stem].items()])
+    pq.write_table(pa.Table.from_pylist(list(rows), schema=schema), path)
 
 
 def read_summary(out: Path) -> dict[str, Any]:

@@ -177,7 +177,7 @@ class Operator:
         to = "to all others, clients and the controller" if event.peer is None else f"to broker {event.peer}"
         self._say(f"{_whom(event, brokers)}: the link {to} is cut", event)
         if await self._in_force(row, event.for_):
-            self._say(f"{_whom(event, brokers)}: the link is whole again", event)
+            self._say(f"{_whom(event, brokers)}: the link {to} is whole again", event)
 
     async def _in_force(self, row: Fault, for_ms: int | None) -> bool:
         """The fault begins, and ends so much later; whether it has ended (None: it never does)."""

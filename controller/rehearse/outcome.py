@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from broker_sim.fluid.limits import UNLIMITED
 from controller.rehearse.exposure import Exposed
-from controller.rehearse.ledger import Trouble, Window, length_ms
+from controller.rehearse.ledger import Change, Trouble, Window, length_ms
 from controller.rehearse.operator import Happening, Operator
 from controller.rehearse.recorder import Recorder, Sample
 from controller.rehearse.stage import Stage
@@ -54,6 +54,10 @@ class Move:
         return length_ms(self.from_ms, self.to_ms, end_ms)
 
 
+#: Fields of an outcome that grow with time or partitions.
+_GROWING: Final = ("samples", "windows", "moves", "changes")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
     """A whole rehearsal. Times are ms since it began."""
@@ -87,11 +91,12 @@ class Outcome:
     moves: tuple[Move, ...] = ()
     samples: tuple[Sample, ...] = ()
     windows: tuple[Window, ...] = ()
+    changes: tuple[Change, ...] = ()
     not_modelled: tuple[str, ...] = field(default=NOT_MODELLED)
 
     def summary(self) -> dict[str, Any]:
         """All but what grows with time or partitions."""
-        found = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("samples", "windows", "moves")}
+        found = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in _GROWING}
         found["troubles"] = {name: asdict(totals) for name, totals in self.troubles.items()}
         return found | {name: tuple(map(asdict, found[name])) for name in ("story", "exposed")}
 
@@ -138,6 +143,7 @@ def outcome_of(stage: Stage, operator: Operator, recorder: Recorder, *, is_over:
         moves=moves,
         samples=tuple(recorder.samples),
         windows=windows,
+        changes=tuple(stage.ledger.elections),
     )
 
 

@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from controller.rehearse.clock import clock
+from controller.rehearse.interrupts import ended_by_signals
 from controller.rehearse.plan import (
     HARM,
     Setting,
@@ -47,6 +48,11 @@ _MOVES: Final = ("reassign", "add_broker")
 def main(argv: Sequence[str]) -> int:
     """`kwob plan ...`. Returns the exit code."""
     options = _parser().parse_args(argv)
+    with ended_by_signals():
+        return _main(options)
+
+
+def _main(options: argparse.Namespace) -> int:
     try:
         if options.out is not None and options.out.exists() and not options.overwrite:
             raise ScenarioError(f"{options.out} exists; --overwrite replaces it")

@@ -16,8 +16,7 @@ from controller.rehearse.ledger import Ledger, Trouble
 from controller.rehearse.operator import Happening, Operator
 from controller.rehearse.outcome import Outcome, outcome_of
 from controller.rehearse.recorder import Recorder, stuck
-from controller.rehearse.scenario import Scenario
-from controller.rehearse.scenario_file import END_MAX_MS
+from controller.rehearse.scenario import END_MAX_MS, Scenario
 from controller.rehearse.stage import Stage
 from controller.world.simulated.world import World, run_world
 

@@ -29,6 +29,8 @@ class ScenarioError(ValueError):
     """A scenario that cannot be rehearsed. The message names file, line, what is wrong and what is allowed."""
 
 
+#: Nothing that a person plans takes longer.
+END_MAX_MS: Final = 31 * 86_400_000
 #: Of a broker: controllers of a rehearsal have ids above those of all brokers, and an id has 31 bits.
 ID_MAX: Final = 2_147_483_000
 _SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?i?b?)(?:/s)?", re.IGNORECASE)
@@ -45,6 +47,11 @@ def parse_bytes(value: Any) -> float:
     return float(found[1]) * float(base ** _FACTORS[unit[:1].replace("b", "")])
 
 
+def parse_ms(value: Any) -> int:
+    """A time of a rehearsal, in ms: as `parse_time_ms`, up to `END_MAX_MS`. Raises ValueError."""
+    return parse_time_ms(value, max_ms=END_MAX_MS)
+
+
 def _broker_ids(value: Any) -> Any:
     ids = value if isinstance(value, (list, tuple)) else (value,)
     if value is not None and not (ids and all(type(broker) is int for broker in ids)):
@@ -52,7 +59,7 @@ def _broker_ids(value: Any) -> Any:
     return None if value is None else tuple(ids)
 
 
-Ms = Annotated[int, BeforeValidator(parse_time_ms)]
+Ms = Annotated[int, BeforeValidator(parse_ms)]
 Bytes = Annotated[float, BeforeValidator(parse_bytes), Field(gt=0)]
 Brokers = Annotated[tuple[int, ...] | None, BeforeValidator(_broker_ids)]
 

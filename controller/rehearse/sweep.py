@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,8 +22,9 @@ from rich.progress import Progress, TaskID
 
 from broker_sim.replay.errors import ReplayRefused
 from controller.rehearse import files
+from controller.rehearse.interrupts import ended_by_signals, leave_signals_to_the_parent, no_worker_outlives
 from controller.rehearse.run import rehearse
-from controller.rehearse.scenario import Scenario, ScenarioError
+from controller.rehearse.scenario import Scenario, ScenarioError, parse_ms
 from controller.rehearse.scenario_file import load
 from controller.rehearse.sweep_table import show
 from controller.rehearse.variants import (
@@ -37,7 +39,6 @@ from controller.rehearse.variants import (
     without_cluster,
 )
 from controller.wire.cluster_file import ClusterFileError, ClusterShape
-from controller.wire.fault_scenario import parse_time_ms
 from controller.world.exit_codes import INTERRUPTED
 
 _REFUSED: Final = 2
@@ -52,7 +53,8 @@ def run_in_processes(listed: Sequence[Variant], workers: int) -> Iterator[_Row]:
         yield from map(play, listed)
         return
     cluster = listed[0].scenario.cluster
-    with ProcessPoolExecutor(max_workers=workers, initializer=_take_cluster, initargs=(cluster,)) as pool:
+    make = partial(ProcessPoolExecutor, max_workers=workers, initializer=_take_cluster, initargs=(cluster,))
+    with make() as pool, no_worker_outlives():
         yield from pool.map(_play_here, map(without_cluster, listed))
 
 
@@ -60,6 +62,7 @@ _cluster: list[ClusterShape] = []
 
 
 def _take_cluster(cluster: ClusterShape) -> None:
+    leave_signals_to_the_parent()
     _cluster[:] = [cluster]
 
 
@@ -70,6 +73,11 @@ def _play_here(variant: Variant) -> _Row:
 def main(argv: Sequence[str]) -> int:
     """`kwob rehearse sweep ...`. Returns the exit code."""
     options = _parser().parse_args(argv)
+    with ended_by_signals():
+        return _main(options)
+
+
+def _main(options: argparse.Namespace) -> int:
     try:
         files.check_out(options.out, overwrite=options.overwrite)
         scenario = load(options.scenario, cluster=options.cluster)
@@ -114,7 +122,7 @@ def _sweep(scenario: Scenario, options: argparse.Namespace) -> tuple[list[_Row],
 
 def _length(text: str | None) -> int | None:
     try:
-        return None if text is None else parse_time_ms(text)
+        return None if text is None else parse_ms(text)
     except ValueError as error:
         raise ScenarioError(f"--for: {error}") from error
 

@@ -14,9 +14,8 @@ from typing import Any, Final
 from controller.rehearse.clock import clock
 from controller.rehearse.exposure import Loss
 from controller.rehearse.run import rehearse
-from controller.rehearse.scenario import AddBroker, Kill, Reassign, Scenario, ScenarioError, parse_bytes
+from controller.rehearse.scenario import AddBroker, Kill, Reassign, Scenario, ScenarioError, parse_bytes, parse_ms
 from controller.wire.cluster_file import BrokerShape, ClusterShape
-from controller.wire.fault_scenario import parse_time_ms
 
 _NO_CLUSTER: Final = ClusterShape(brokers=(BrokerShape(id=0),))
 #: Moments of `--at` that are found: the loss takes most offline; most moves or lags; the fullest link is so full.
@@ -130,7 +129,7 @@ def parse_moments(text: str, scenario: Scenario) -> list[int | str]:
     found: list[int | str] = []
     for part in map(str.strip, text.split(",")):
         try:
-            moment = part if part in MOMENTS else parse_time_ms(part)
+            moment = part if part in MOMENTS else parse_ms(part)
         except ValueError as error:
             raise ScenarioError(f"--at {text}: {error}, or one of {', '.join(MOMENTS)}") from None
         if isinstance(moment, int) and scenario.end_ms is not None and moment >= scenario.end_ms:

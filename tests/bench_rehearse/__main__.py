@@ -21,9 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from rich.console import Console
-from rich.table import Table
-
+from controller.rehearse.printing import bare_table, wide_console
 from tests.bench_broker.scale import profiled
 
 GB: Final = 1_000_000_000
@@ -52,14 +50,14 @@ class Case:
 
 CASES: Final[Mapping[str, Case]] = {
     "day": Case(
-        "a day with its curve; 10,000 of the partitions move in batches of 500, 10 TB at 10 MB/s",
+        "a day with its curve; 10,000 of the partitions move in batches of 500, 10 TB at 20 MB/s",
         100,
         20_000,
         GB,
-        50_000,
+        20_000,
         {"events": [
             {"at": "0s", "do": "curve", "factors": list(CURVE)},
-            {"at": "1h", "do": "reassign", "file": "plan.json", "throttle": "10MB", "batch": 500},
+            {"at": "1h", "do": "reassign", "file": "plan.json", "throttle": "20MB", "batch": 500},
         ], "end": "1d"},
         moves=10_000,
         aim="180 s, 2 GiB",
@@ -69,10 +67,10 @@ CASES: Final[Mapping[str, Case]] = {
         100,
         20_000,
         GB,
-        50_000,
+        20_000,
         {"events": [
             {"at": "0s", "do": "curve", "factors": list(CURVE)},
-            {"at": "1h", "do": "reassign", "file": "plan.json", "throttle": "10MB"},
+            {"at": "1h", "do": "reassign", "file": "plan.json", "throttle": "20MB"},
         ], "end": "1d"},
         moves=10_000,
         aim="180 s, 2 GiB",
@@ -157,10 +155,8 @@ def main() -> int:
     parser.add_argument("--only", choices=list(CASES), action="append")
     parser.add_argument("--profile", type=Path, metavar="DIR", help="leave flame graphs there (needs py-spy)")
     options = parser.parse_args()
-    console = Console(highlight=False, soft_wrap=True)
-    table = Table(box=None, pad_edge=False)
-    for heading in ("case", "brokers × partitions", "what", "CPU", "wall", "memory", "aim"):
-        table.add_column(heading, no_wrap=True)
+    console = wide_console()
+    table = bare_table(("case", "brokers × partitions", "what", "CPU", "wall", "memory", "aim"), left=3)
     for name in options.only or CASES:
         table.add_row(*measure(name, CASES[name], options.profile, console.print))
     console.print(f"load average {os.getloadavg()[0]:.1f} at the end, of {os.cpu_count()} cores")

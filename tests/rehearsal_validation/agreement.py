@@ -10,8 +10,8 @@ from __future__ import annotations
 import json
 import statistics
 import tempfile
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -37,11 +37,13 @@ Partition = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """When each partition had moved, how long each was under-replicated, and when all was over, ms."""
+    """When each partition had moved, how long each was under-replicated, when all was over, and where preferred leaders
+    were elected, when each was led by its own again, ms."""
 
     moved: Mapping[Partition, float]
     under: Mapping[Partition, float]
     end: float
+    led: Mapping[Partition, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +82,10 @@ class Recording:
     changes: list[list[Any]]
     end_ms: int
     at: str
+
+    def when(self, what: str) -> int:
+        """The time of the first note of it, ms."""
+        return next(int(at_ms) for at_ms, note in self.notes if note == what)
 
     def between(self, first: str, last: str) -> list[int]:
         """The times from each note that begins with `first` to the next that begins with `last`, ms."""
@@ -133,7 +139,23 @@ def real(recording: Recording) -> Figures:
             last_whole = at_ms
     base = min(moving_from.values(), default=0.0)
     moved = {key: at_ms - base for key, at_ms in moved.items()}
-    return Figures(moved, under, max(moved.values(), default=last_whole))
+    leaders = [
+        (at_ms - base, (topic, partition), leader) for at_ms, topic, partition, leader, _, _ in recording.changes
+    ]
+    return Figures(moved, under, max(moved.values(), default=last_whole), _led_again(recording.run, leaders))
+
+
+def _led_again(run: Run, leaders: Iterable[tuple[float, Partition, int | None]]) -> dict[Partition, float]:
+    """When the preferred leader of each partition led it again, of those that somebody else has led."""
+    away: set[Partition] = set()
+    again: dict[Partition, float] = {}
+    for at_ms, (topic, partition), leader in leaders if run.elects else ():
+        if leader != run.targets[topic][partition][0]:
+            away.add((topic, partition))
+        elif (topic, partition) in away:
+            again[topic, partition] = at_ms
+            away.discard((topic, partition))
+    return again
 
 
 def scenario(recording: Recording) -> Scenario:
@@ -146,13 +168,21 @@ def scenario(recording: Recording) -> Scenario:
             for topic, targets in run.targets.items()
             for number, replicas in enumerate(targets)
         ]
+    began_ms = min(
+        (row[0] for row in recording.changes if len(row[4]) > len(run.topics[row[1]].replicas[row[2]])), default=0
+    )
+    events = [event]
+    if run.meanwhile is not None:
+        events.append({**run.meanwhile, "at": (recording.when("killed") - began_ms) / 1000})
+    if run.elects:
+        events.append({"at": (recording.when("electing") - began_ms) / 1000, "do": "elect_preferred"})
     document: dict[str, Any] = {
         "name": run.name,
         "cluster": recording.cluster,
         "limits": {"link": LINK},
         # kwob's brokers answer with whole batches; Kafka's cut the last one
         "batch_bytes": run.batch if recording.kind.startswith("kafka") else 0,
-        "events": [event],
+        "events": events,
     }
     for key, first, last in (("broker_start", "started", "registered"), ("broker_stop", "stopping", "stopped")):
         if times := recording.between(first, last):
@@ -170,10 +200,10 @@ def _outcome(kind: str, run: str) -> Outcome:
 
 def rehearsed(recording: Recording) -> Figures:
     """What a rehearsal says."""
-    return figures_of(_outcome(recording.kind, recording.run.name))
+    return figures_of(_outcome(recording.kind, recording.run.name), recording.run)
 
 
-def figures_of(outcome: Outcome) -> Figures:
+def figures_of(outcome: Outcome, run: Run) -> Figures:
     """The figures of a rehearsal."""
     windows = [(w.topic_partition, w.trouble, w.from_ms, w.to_ms or outcome.end_ms) for w in outcome.windows]
     moves = [w for w in windows if w[1] is Trouble.MOVING]
@@ -186,7 +216,11 @@ def figures_of(outcome: Outcome) -> Figures:
             key = (tp.topic, tp.partition)
             under[key] = under.get(key, 0.0) + to_ms - from_ms
             last_whole = max(last_whole, to_ms)
-    return Figures(moved, under, max(moved.values(), default=float(last_whole)))
+    leaders = [
+        (float(c.at_ms - base), (c.topic_partition.topic, c.topic_partition.partition), c.leader)
+        for c in outcome.changes
+    ]
+    return Figures(moved, under, max(moved.values(), default=float(last_whole)), _led_again(run, leaders))
 
 
 def compare(recording: Recording) -> Iterator[Row]:
@@ -207,3 +241,5 @@ def pairs(recording: Recording, seen: Figures, ours: Figures) -> Iterator[Row]:
         predicted = ours.under.get((topic, partition), 0.0)
         if ms or predicted:
             yield row(f"{topic}-{partition} under-replicated", ms, predicted)
+    for (topic, partition), at_ms in sorted(seen.led.items()):
+        yield row(f"{topic}-{partition} led as preferred", at_ms, ours.led.get((topic, partition), 0.0))

@@ -12,7 +12,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -257,28 +257,9 @@ def _do(cluster: Live, run: Run, watcher: Watcher, folder: Path) -> list[list[An
 
     kind = run.event["do"]
     if kind == "reassign":
-        rows = [
-            {"topic": topic, "partition": number, "replicas": list(replicas)}
-            for topic, targets in run.targets.items()
-            for number, replicas in enumerate(targets)
-        ]
-        plan = folder / "plan.json"
-        plan.write_text(json.dumps({"version": 1, "partitions": rows}))
-        words = ("reassign-partitions", "--bootstrap-server", cluster.bootstrap, "--reassignment-json-file", str(plan))
-        kwob(*words, "--execute", "--throttle", str(run.event["throttle"]))
-        note("begun")
-        until("the moves end", lambda: _has_moved(watcher, run), run.limit_s)
-        kwob(*words, "--verify")
-        note("verified")
+        _move(cluster, run, watcher, folder, note)
     elif kind == "kill":
-        node = cluster.nodes[run.event["broker"]]
-        note("killed")
-        end(node, kill=True)
-        time.sleep(float(run.event["for"].removesuffix("s")))
-        note("started")
-        node.start()
-        until("it is back", lambda: run.event["broker"] in cluster.live(), run.limit_s)
-        note("registered")
+        _kill(cluster, run, run.event, note)
     else:
         for broker in BROKERS:
             note(f"stopping {broker}")
@@ -292,6 +273,44 @@ def _do(cluster: Live, run: Run, watcher: Watcher, folder: Path) -> list[list[An
             until("all are in sync", lambda: _is_in_sync(watcher, run), run.limit_s)
             note(f"whole {broker}")
     return notes
+
+
+def _move(cluster: Live, run: Run, watcher: Watcher, folder: Path, note: Callable[[str], None]) -> None:
+    rows = [
+        {"topic": topic, "partition": number, "replicas": list(replicas)}
+        for topic, targets in run.targets.items()
+        for number, replicas in enumerate(targets)
+    ]
+    plan = folder / "plan.json"
+    plan.write_text(json.dumps({"version": 1, "partitions": rows}))
+    words = ("reassign-partitions", "--bootstrap-server", cluster.bootstrap, "--reassignment-json-file", str(plan))
+    kwob(*words, "--execute", "--throttle", str(run.event["throttle"]))
+    note("begun")
+    if run.meanwhile is not None:
+        until("it is time", lambda: watcher.ms() >= run.meanwhile["at"] * 1000, run.limit_s)  # type: ignore[index]
+        _kill(cluster, run, run.meanwhile, note)
+    until("the moves end", lambda: _has_moved(watcher, run), run.limit_s)
+    kwob(*words, "--verify")
+    note("verified")
+    if run.elects:
+        until("all are in sync", lambda: _is_in_sync(watcher, run), run.limit_s)
+        note("electing")
+        kwob(
+            "leader-election", "--bootstrap-server", cluster.bootstrap, "--election-type", "preferred",
+            "--all-topic-partitions",
+        )  # fmt: skip
+        note("elected")
+
+
+def _kill(cluster: Live, run: Run, event: Mapping[str, Any], note: Callable[[str], None]) -> None:
+    node = cluster.nodes[event["broker"]]
+    note("killed")
+    end(node, kill=True)
+    time.sleep(float(event["for"].removesuffix("s")))
+    note("started")
+    node.start()
+    until("it is back", lambda: event["broker"] in cluster.live(), run.limit_s)
+    note("registered")
 
 
 def _has_moved(watcher: Watcher, run: Run) -> bool:

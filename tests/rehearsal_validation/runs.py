@@ -38,6 +38,10 @@ class Run:
     topics: Mapping[str, Topic]
     event: Mapping[str, Any]
     targets: Mapping[str, Sequence[Sequence[int]]] = field(default_factory=dict)
+    #: done while the move runs, at so many seconds: a kill
+    meanwhile: Mapping[str, Any] | None = None
+    #: whether the preferred leaders are elected at the end
+    elects: bool = False
     #: the size of producers' batches; the default is that of one record
     batch: int = 20_000
     #: why a rehearsal of it may be off, for the page
@@ -46,23 +50,14 @@ class Run:
     limit_s: float = 150.0
 
 
-def _move(
-    name: str,
-    what: str,
-    throttle: int,
-    topic: Topic,
-    targets: Sequence[Sequence[int]],
-    batch: int = 20_000,
-    disagrees: str = "",
-) -> Run:
+def _move(name: str, what: str, throttle: int, topic: Topic, targets: Sequence[Sequence[int]], **more: Any) -> Run:
     return Run(
         name=name,
         what=what,
-        batch=batch,
-        disagrees=disagrees,
         topics={name: topic},
         targets={name: targets},
         event={"do": "reassign", "throttle": throttle},
+        **more,
     )
 
 
@@ -111,6 +106,30 @@ RUNS: Final = (
         Topic(replicas=[[1, 2], [2, 1], [2, 3]], size=40 * MB, rate=MB // 2),
         [[1, 4], [2, 4], [2, 4]],
         disagrees="Of two fetchers at one throttle, whose pause ends first is chance; the rehearsal gives each a mean.",
+    ),
+    _move(
+        "near",
+        "1 partition of 40 MB at 10 MB/s, 4 MB/s written",
+        10 * MB,
+        Topic(replicas=[[2, 3]], size=40 * MB, rate=4 * MB),
+        [[4, 3]],
+    ),
+    _move(
+        "pair",
+        "4 partitions of 30 MB from one broker to one broker at 10 MB/s, 0.5 MB/s written to each",
+        10 * MB,
+        Topic(replicas=[[1, 3], [1, 2], [1, 3], [1, 2]], size=30 * MB, rate=MB // 2),
+        [[4, 3], [4, 2], [4, 3], [4, 2]],
+    ),
+    _move(
+        "killed",
+        "4 partitions of 40 MB to one broker at 4 MB/s, 0.1 MB/s written to each; a leader killed at 8 s for 25 s; "
+        "then preferred leaders are elected",
+        4 * MB,
+        Topic(replicas=[[1, 2, 3], [2, 3, 1], [3, 1, 2], [1, 3, 2]], size=40 * MB, rate=MB // 10),
+        [[1, 2, 4], [2, 3, 4], [3, 1, 4], [1, 3, 4]],
+        meanwhile={"at": 8, "do": "kill", "broker": 2, "for": "25s"},
+        elects=True,
     ),
     Run(
         name="loss",

@@ -40,7 +40,7 @@ def test_a_throttle_that_copies_got_whole_would_not_agree() -> None:
     """The tolerance is narrow enough to see the fetch mechanics."""
     (recording,) = [r for r in RECORDED if (r.kind, r.run.name) == ("kafka-4.1.0", "batches")]
     without = scenario(recording).model_copy(update={"batch_bytes": 0.0, "settings": {"replica.fetch.backoff.ms": "1"}})
-    seen, ours = real(recording), figures_of(rehearse(without))
+    seen, ours = real(recording), figures_of(rehearse(without), recording.run)
     assert not Row("", "", "end", seen.end, ours.end).holds
 
 
