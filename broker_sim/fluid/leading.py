@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from broker_sim.fluid.clients import Clients
-from broker_sim.fluid.copies import Copy
+from broker_sim.fluid.copies import Copy, Stream
 from broker_sim.fluid.plane import DataPlane
 from broker_sim.fluid.settings import FluidSettings
 from broker_sim.isr import IsrChange, LedPartition
@@ -45,6 +45,8 @@ class FluidReplica:
     controller_epoch: int = -1
     partition_epoch: int = -1
     led: LedPartition | None = None
+    #: while it leads: what it leads; it ends where it ended when another broker has begun to lead
+    stream: Stream | None = None
     copy: Copy | None = None
     hw: int = 0
     higher_watermark: _Nobody = field(default_factory=_Nobody)
@@ -115,7 +117,8 @@ class Leading:
 
     def copies(self, topic_partition: TopicPartition) -> list[Copy]:
         """The followers that copy from here, by broker."""
-        stream = self._plane.stream(topic_partition)
+        replica = self._replicas.get(topic_partition)
+        stream = replica.stream if replica is not None else None
         return [] if stream is None else [stream.copies[follower] for follower in sorted(stream.copies)]
 
     def _of_replicas(self, replica: FluidReplica) -> list[Copy]:
@@ -146,8 +149,7 @@ class Leading:
                 self._tell_fetch(replica, copy, end=end, position=end, now_ms=self.now_ms())
 
     def _end(self, replica: FluidReplica) -> float:
-        stream = self._plane.stream(replica.topic_partition)
-        return replica.end_bytes if stream is None else stream.end(self._plane.now_s)
+        return replica.end_bytes if replica.stream is None else replica.stream.end(self._plane.now_s)
 
     def _tell_followers(self, replica: FluidReplica) -> None:
         """What the leader has seen until now of each follower that fetches."""
@@ -234,8 +236,10 @@ class Leading:
             self._fetch_again_soon()
 
     def sync_marks(self, replica: FluidReplica) -> None:
-        """The data plane learns who is in sync, and clients whether they may write."""
+        """The data plane learns who is in sync, and clients whether they may write; not from a leader of before."""
         assert replica.led is not None
+        if replica.stream is None or replica.stream is not self._plane.stream(replica.topic_partition):
+            return
         for copy in self.copies(replica.topic_partition):
             if copy.in_isr != (copy.follower in replica.led.isr):
                 self._plane.mark(copy, in_isr=not copy.in_isr)

@@ -22,7 +22,6 @@ from broker_sim.fluid.copies import ARRIVED_BYTES, Copy, Stream
 from broker_sim.fluid.fetching import Fetching
 from broker_sim.fluid.flows import Flows
 from broker_sim.fluid.limits import (
-    DISK,
     FOLLOWER_THROTTLE,
     IN,
     KINDS,
@@ -37,6 +36,7 @@ from broker_sim.fluid.limits import (
 from broker_sim.fluid.losses import Losses
 from broker_sim.fluid.retention import Retention
 from broker_sim.fluid.settings import STALE_S, TOGETHER_S
+from broker_sim.fluid.steady import Steady
 from controller.wire.types import BrokerId, TopicPartition
 
 #: Bytes per second that sums of floats may be off.
@@ -60,11 +60,7 @@ class DataPlane:
         self._streams: dict[TopicPartition, Stream] = {}
         self._copies_asked: dict[TopicPartition, dict[BrokerId, Copy]] = {}
         self._flows = Flows(len(self._index), fetching or Fetching())
-        #: by leader and follower: how many copies are at the end, and how much these take in
-        self._calm = np.zeros((len(self._index), len(self._index)), dtype=np.int64)
-        self._steady = np.zeros((len(self._index), len(self._index)))
-        self._steady_throttled = np.zeros((2, len(self._index)))
-        self._clients = np.zeros((2, len(self._index)))
+        self._steady = Steady(len(self._index))
         self._loop = asyncio.get_running_loop()
         self._wake: asyncio.TimerHandle | None = None
         self._is_dirty = False
@@ -105,6 +101,7 @@ class DataPlane:
             self._detach(copy)
         del self._streams[topic_partition]
         self._count_clients(stream, -1)
+        stream.settle(self.now_s, ingress=0.0)
         self._changed()
 
     def follow(self, copy: Copy) -> None:
@@ -228,6 +225,10 @@ class DataPlane:
         """What copies that were behind have moved until now."""
         return self._copied_bytes + self._flows.moved_bytes(self.now_s)
 
+    def begin(self) -> None:
+        """What was before does not count."""
+        self.peak_link, self._copied_bytes = PeakLink(), -self._flows.moved_bytes(self.now_s)
+
     def left_bytes(self) -> float:
         """What copies that are behind still lack."""
         return self._flows.left(self.now_s)
@@ -269,10 +270,9 @@ class DataPlane:
     # -- bookkeeping -----------------------------------------------------------------------------------------------
 
     def _count_clients(self, stream: Stream, sign: int) -> None:
-        broker = self._index[stream.leader]
         self._grow(stream.leader, sign * stream.ingress)
-        self._clients[0, broker] += sign * stream.ingress
-        self._clients[1, broker] += sign * stream.egress
+        ingress, egress = sign * stream.ingress, sign * stream.egress
+        self._steady.count_clients(self._index[stream.leader], ingress=ingress, egress=egress)
 
     def _add(self, copy: Copy) -> None:
         """Enters a copy into the sums, as it is now."""
@@ -299,15 +299,16 @@ class DataPlane:
         copy.stay(self.now_s)
 
     def _count_steady(self, copy: Copy, sign: int) -> None:
-        leader, follower = self._index[copy.leader], self._index[copy.follower]
-        flow = sign * copy.stream.ingress if copy.stream is not None else 0.0
-        self._grow(copy.follower, flow)
-        self._calm[leader, follower] += sign
-        self._steady[leader, follower] += flow
-        if copy.throttled_by_leader:
-            self._steady_throttled[0, leader] += flow
-        if copy.throttled_by_follower:
-            self._steady_throttled[1, follower] += flow
+        flow = copy.stream.ingress if copy.stream is not None else 0.0
+        self._grow(copy.follower, sign * flow)
+        self._steady.count_copy(
+            self._index[copy.leader],
+            self._index[copy.follower],
+            sign=sign,
+            flow=flow,
+            by_leader=copy.throttled_by_leader,
+            by_follower=copy.throttled_by_follower,
+        )
 
     # -- rates -----------------------------------------------------------------------------------------------------
 
@@ -321,14 +322,6 @@ class DataPlane:
         if self._is_dirty:
             self._is_dirty = False
             self._solve()
-
-    def _fixed_use(self) -> NDArray[np.float64]:
-        """What clients and followers that have caught up take, by limit."""
-        use = np.zeros((len(self._index), KINDS))
-        use[:, OUT] = self._clients[1] + self._steady.sum(axis=1)
-        use[:, IN] = use[:, DISK] = self._clients[0] + self._steady.sum(axis=0)
-        use[:, LEADER_THROTTLE], use[:, FOLLOWER_THROTTLE] = self._steady_throttled
-        return use.reshape(-1)
 
     def _capacities(self) -> NDArray[np.float64]:
         if self._capacity is None:
@@ -345,11 +338,11 @@ class DataPlane:
         self._count()
         while self._squeezed():
             pass
-        fixed, capacity = self._fixed_use(), self._capacities()
+        fixed, capacity = self._steady.use(), self._capacities()
         soonest_s, copies = self._flows.solve(
             np.maximum(capacity - fixed, 0.0),
-            calm=self._calm,
-            steady=self._steady,
+            calm=self._steady.calm,
+            steady=self._steady.flow,
             now_s=self.now_s,
         )
         self._use = fixed + copies
@@ -358,7 +351,7 @@ class DataPlane:
 
     def _squeezed(self) -> bool:
         """Makes those followers behind that a full limit leaves no room for; returns whether there were any."""
-        over = self._fixed_use() - self._capacities()
+        over = self._steady.use() - self._capacities()
         over[LEADER_THROTTLE::KINDS] = over[FOLLOWER_THROTTLE::KINDS] = 0.0
         if not (over > _ROUNDING).any():
             return False
@@ -398,6 +391,8 @@ class DataPlane:
         """Those that are at the end by now have caught up."""
         for copy in self._flows.arrived(self.now_s):
             assert copy.stream is not None
-            self.note_disk(copy.follower, copy.stream.end(self.now_s) - copy.where(self.now_s))
+            beyond = copy.where(self.now_s) - copy.stream.end(self.now_s)  # it was at the end a moment ago
+            self.note_disk(copy.follower, -beyond)
+            self._copied_bytes -= beyond
             self._place(copy, is_caught_up=True)
         self._changed()

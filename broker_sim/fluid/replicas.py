@@ -119,13 +119,15 @@ class FluidReplicas:
         self._adopt(replica, entry)
         self._trace_leader(led, entry, now_ms)
         flow_in, flow_out = self.leading.open(replica)
-        if sat and self._plane.stream(topic_partition) is not None:
+        if sat and replica.stream is not None and replica.stream is self._plane.stream(topic_partition):
             by_leader, _ = self._throttled_here(topic_partition)  # a follower may have come before it was a replica
             for copy in self.leading.copies(topic_partition):
                 self._plane.mark(copy, in_isr=copy.follower in led.isr, by_leader=by_leader)
             self._plane.set_rates(topic_partition, ingress=flow_in, egress=flow_out)
         else:
-            self._plane.lead(topic_partition, self.broker_id, end=end, ingress=flow_in, egress=flow_out)
+            replica.stream = self._plane.lead(
+                topic_partition, self.broker_id, end=end, ingress=flow_in, egress=flow_out
+            )
         self.leading.unsettle(topic_partition)
         self.log.debug(ev.LEADER_STARTED, topic=topic_partition.topic, partition=topic_partition.partition)
 
@@ -182,8 +184,8 @@ class FluidReplicas:
         if replica.led is not None:
             replica.hw, isr, replica.led = replica.led.high_watermark, replica.led.isr, None
             self.leading.forget(replica.topic_partition)
-            stream = self._plane.stream(replica.topic_partition)
-            if stream is not None and stream.leader == self.broker_id:
+            stream, replica.stream = replica.stream, None
+            if stream is not None and stream is self._plane.stream(replica.topic_partition):
                 self._clients.open(replica.topic_partition, has_leader=False, is_open=False)
                 self._plane.unlead(replica.topic_partition, isr=isr)
 
@@ -225,8 +227,7 @@ class FluidReplicas:
     def _where(self, replica: FluidReplica) -> float:
         if replica.copy is not None:
             return replica.copy.where(self._plane.now_s)
-        stream = self._plane.stream(replica.topic_partition) if replica.led is not None else None
-        return stream.end(self._plane.now_s) if stream is not None else replica.end_bytes
+        return replica.stream.end(self._plane.now_s) if replica.stream is not None else replica.end_bytes
 
     def sizes(self) -> dict[TopicPartition, float]:
         """How much of each partition is here now, bytes."""

@@ -72,7 +72,9 @@ class Exposure:
 
     racks: Mapping[BrokerId, str | None]
     _stretches: dict[Loss, _Stretch] = field(default_factory=dict)
-    _tolls: dict[TopicPartition, dict[Loss, _Toll]] = field(default_factory=dict)
+    _tolls: dict[TopicPartition, Mapping[Loss, _Toll]] = field(default_factory=dict)
+    #: ISR and min ISR -> what each loss takes; large clusters have the same ones again and again
+    _of_isr: dict[tuple[tuple[BrokerId, ...], int], Mapping[Loss, _Toll]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         losses = [*(Loss(broker=b) for b in self.racks), *(Loss(rack=r) for r in self.racks.values() if r is not None)]
@@ -81,7 +83,12 @@ class Exposure:
     def decided(self, topic_partition: TopicPartition, state: LeaderAndIsr | None, min_isr: int, at_ms: int) -> None:
         """The state znode says so; None: it is gone."""
         before = self._tolls.get(topic_partition, {})
-        now = {} if state is None or state.leader is None else dict(self._of(state, min_isr))
+        now: Mapping[Loss, _Toll] = {}
+        if state is not None and state.leader is not None:
+            key = (state.isr, min_isr)
+            if (found := self._of_isr.get(key)) is None:
+                found = self._of_isr[key] = dict(self._of(state, min_isr))
+            now = found
         if now == before:
             return
         for sign, tolls in ((-1, before), (1, now)):

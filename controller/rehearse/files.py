@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -51,6 +52,11 @@ def check_out(out: Path, *, overwrite: bool) -> None:
             raise OutError(f"{out} exists and is not the folder of a rehearsal; choose another with --out")
         if not overwrite:
             raise OutError(f"{out} holds an earlier rehearsal; replace it with --overwrite, or choose another --out")
+    place = next(parent for parent in out.absolute().parents if parent.exists())
+    try:
+        Path(tempfile.mkdtemp(dir=place)).rmdir()
+    except OSError as error:
+        raise OutError(f"--out {out}: {place} cannot be written to: {error.strerror}") from error
 
 
 def write(outcome: Outcome, out: Path, *, more: Mapping[str, str] = MappingProxyType({})) -> None:

@@ -1,13 +1,14 @@
-"""Ctrl-C and SIGTERM end a command of this room alike: KeyboardInterrupt here, and no process is left."""
+"""Ctrl-C and SIGTERM end a command of this room alike: by KeyboardInterrupt, between two steps of a rehearsal."""
 
 from __future__ import annotations
 
-import multiprocessing
+import asyncio
 import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import Any
 
 
 @contextmanager
@@ -36,17 +37,19 @@ def _as_interrupt(_: int, __: FrameType | None) -> None:
 
 
 @contextmanager
-def no_worker_outlives() -> Iterator[None]:
-    """Where the block is interrupted, the processes that it started are killed: what they do is for nobody."""
+def cancelled_by_ctrl_c(task: asyncio.Task[Any]) -> Iterator[None]:
+    """In the block Ctrl-C cancels the task, which ends between two steps; not where it has a handler of its own."""
+
+    def cancel(_: int, __: FrameType | None) -> None:
+        task.cancel()
+
+    is_ours = threading.current_thread() is threading.main_thread() and (
+        signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    )
+    if is_ours:
+        signal.signal(signal.SIGINT, cancel)
     try:
         yield
-    except KeyboardInterrupt:
-        for child in multiprocessing.active_children():
-            child.kill()
-        raise
-
-
-def leave_signals_to_the_parent() -> None:
-    """In a worker: Ctrl-C goes to all processes of a terminal, and only one of them is to speak."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    finally:
+        if is_ours:
+            signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -35,8 +35,9 @@ from controller.rehearse.plan import (
 from controller.rehearse.printing import bare_table, wide_console
 from controller.rehearse.scenario import Scenario, ScenarioError, parse_bytes
 from controller.rehearse.scenario_file import load
-from controller.rehearse.sweep import at_least_one, run_in_processes
+from controller.rehearse.sweep import at_least_one
 from controller.rehearse.variants import Variant, with_throttle
+from controller.rehearse.workers import WorkerLost, run_in_processes
 from controller.wire.cluster_file import ClusterFileError
 from controller.world.exit_codes import INTERRUPTED
 
@@ -64,7 +65,7 @@ def _main(options: argparse.Namespace) -> int:
         chosen = best(tries)
         if chosen is not None and options.out is not None:
             _write(options, chosen)
-    except (ScenarioError, ClusterFileError, OSError) as error:
+    except (ScenarioError, ClusterFileError, WorkerLost, OSError) as error:
         print(f"kwob plan: {error}", file=sys.stderr)
         return _REFUSED
     except KeyboardInterrupt:

@@ -12,6 +12,7 @@ from typing import Any, Final
 import structlog
 
 from controller.rehearse.collector import seldom_collected
+from controller.rehearse.interrupts import cancelled_by_ctrl_c
 from controller.rehearse.ledger import Ledger, Trouble
 from controller.rehearse.operator import Happening, Operator
 from controller.rehearse.outcome import Outcome, outcome_of
@@ -36,10 +37,16 @@ def rehearse(
 
     async def play(world: World) -> Outcome:
         world.network.keeps_transcript = False  # nobody compares runs byte for byte
-        return await _play(world, scenario, trace_dir, progress)
+        playing = asyncio.current_task()
+        assert playing is not None
+        with cancelled_by_ctrl_c(playing):
+            return await _play(world, scenario, trace_dir, progress)
 
     with _quiet_logs(), seldom_collected():
-        return run_world(scenario.seed, play)
+        try:
+            return run_world(scenario.seed, play)
+        except asyncio.CancelledError:
+            raise KeyboardInterrupt from None
 
 
 async def _play(world: World, scenario: Scenario, trace_dir: Path | None, progress: Progress) -> Outcome:

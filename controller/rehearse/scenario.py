@@ -15,7 +15,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, field_validator
@@ -253,21 +253,24 @@ class Scenario(BaseModel):
         return value
 
 
-def targets_of(event: Reassign, where: str = "the plan") -> dict[TopicPartition, tuple[int, ...]]:
-    """The target replicas of each partition of a plan. Raises ScenarioError."""
+def targets_of(
+    event: Reassign, where: Callable[[int], str] = "the plan, row {}".format
+) -> dict[TopicPartition, tuple[int, ...]]:
+    """The target replicas of each partition of a plan; `where`: the place of a row, from 0 on. Raises ScenarioError."""
     targets: dict[TopicPartition, tuple[int, ...]] = {}
-    for number, row in enumerate(event.partitions, 1):
+    for number, row in enumerate(event.partitions):
         topic, partition, replicas = (row.get(name) for name in ("topic", "partition", "replicas"))
         is_list = isinstance(replicas, (list, tuple)) and all(type(replica) is int for replica in replicas)
         if not isinstance(topic, str) or type(partition) is not int or partition < 0 or not is_list:
             raise ScenarioError(
-                f"{where}: partitions {number}: expected topic (a text), partition (its number) and replicas (a list "
-                f"of broker ids), not {dict(row)!r}"
+                f"{where(number)}: expected topic (a text), partition (its number) and replicas (a list of broker "
+                f"ids), not {dict(row)!r}"
             )
         topic_partition, ids = TopicPartition(topic, partition), tuple(replicas or ())
         if not ids or len(set(ids)) != len(ids):
-            raise ScenarioError(f"{where}: {topic_partition}: replicas {list(ids)} are empty or name one twice")
+            raise ScenarioError(f"{where(number)}: {topic_partition}: replicas {list(ids)} are empty or name one twice")
         if topic_partition in targets:
-            raise ScenarioError(f"{where}: {topic_partition} is there twice")
+            first = list(targets[topic_partition])
+            raise ScenarioError(f"{where(number)}: {topic_partition} is there twice, first with replicas {first}")
         targets[topic_partition] = ids
     return targets

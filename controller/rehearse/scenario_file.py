@@ -11,6 +11,7 @@ import yaml
 from pydantic import ValidationError
 
 from controller.rehearse import wrong_settings
+from controller.rehearse.clock import clock
 from controller.rehearse.collector import seldom_collected
 from controller.rehearse.fault_events import fault_event
 from controller.rehearse.feasible import impossible
@@ -91,8 +92,14 @@ def _text(path: Path) -> str:
         return path.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise ScenarioError(f"there is no file {path}") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise ScenarioError(f"{path} cannot be read: {error}") from error
+    except IsADirectoryError:
+        raise ScenarioError(f"{path} is a folder; expected a file") from None
+    except UnicodeDecodeError as error:
+        raise ScenarioError(
+            f"{path} is no text in UTF-8: byte {error.start} is {error.object[error.start]:#x}"
+        ) from error
+    except OSError as error:
+        raise ScenarioError(f"{path} cannot be read: {error.strerror}") from error
 
 
 def _document(text: str, name: str) -> tuple[dict[str, Any], dict[str, int], dict[str, list[int]]]:
@@ -106,7 +113,7 @@ def _document(text: str, name: str) -> tuple[dict[str, Any], dict[str, int], dic
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         raise ScenarioError(f"{name}: not YAML: {error}") from error
     if not isinstance(document, dict) or not isinstance(root, yaml.MappingNode):
-        raise ScenarioError(f"{name}: expected a mapping; there are {', '.join(_TOP)}")
+        raise ScenarioError(f"{name}, line 1: expected a mapping; there are {', '.join(_TOP)}")
     lines: dict[str, int] = {}
     rows_at: dict[str, list[int]] = {}
     for key, value in root.value:
@@ -185,7 +192,9 @@ def checked(scenario: Scenario, path: Path) -> Scenario:
     for event in scenario.events:
         where = f"{path.name}, line {event.line}"
         if scenario.end_ms is not None and event.at >= scenario.end_ms:
-            raise ScenarioError(f"{where}: at: is not before the end of the rehearsal")
+            raise ScenarioError(
+                f"{where}: at: {clock(event.at)} is not before the end of the rehearsal, {clock(scenario.end_ms)}"
+            )
         if isinstance(event, AddBroker):
             if event.id in ids:
                 raise ScenarioError(f"{where}: broker {event.id} is there already")
@@ -194,8 +203,8 @@ def checked(scenario: Scenario, path: Path) -> Scenario:
         if isinstance(event, OnBrokers):
             _check_brokers(event, ids, racks, where)
         if isinstance(event, Reassign):
-            event = _with_plan(event, path, where)
-            _check_plan(event, scenario.cluster, ids, where if event.file is None else f"{where}: {event.file}")
+            event, row_at = _with_plan(event, path, where)
+            _check_plan(event, scenario.cluster, ids, row_at)
         if isinstance(event, Slow) and event.link is None and event.disk is None:
             raise ScenarioError(f"{where}: link or disk: one of them is needed, bytes per second as 20MB")
         if isinstance(event, ExpireSession) and scenario.cluster.mode == "kraft":
@@ -236,13 +245,20 @@ def _check_brokers(event: OnBrokers, ids: set[int], racks: set[str], where: str)
         raise ScenarioError(f"{where}: broker or rack: one of them is needed")
 
 
-def _with_plan(event: Reassign, path: Path, where: str) -> Reassign:
+def _with_plan(event: Reassign, path: Path, where: str) -> tuple[Reassign, Callable[[int], str]]:
+    """The event with its plan read in, and where a row of that is: file and line."""
     if (event.file is None) == (not event.partitions):
         raise ScenarioError(f"{where}: give either `file` or `partitions`")
     if event.file is None:
-        return event
+        return event, lambda number: f"{where}: row {number + 1} of partitions"
     try:
-        document = json.loads(_text(path.parent / event.file))
+        text = _text(path.parent / event.file)
+    except ScenarioError as error:
+        raise ScenarioError(f"{where}: file: {error}") from error
+    try:
+        document = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise ScenarioError(f"{where}: file: {event.file}, line {error.lineno}: not JSON: {error.msg}") from error
     except ValueError as error:
         raise ScenarioError(f"{where}: file: {event.file} is not JSON: {error}") from error
     except RecursionError as error:
@@ -250,18 +266,24 @@ def _with_plan(event: Reassign, path: Path, where: str) -> Reassign:
     rows = document.get("partitions") if isinstance(document, dict) else None
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise ScenarioError(f"{where}: file: {event.file} has no list `partitions` of objects")
-    return event.model_copy(update={"partitions": tuple(rows)})
+    name = event.file
+    return (
+        event.model_copy(update={"partitions": tuple(rows)}),
+        lambda number: f"{where}: {name}, line {line_of(text, ('partitions', number))}",
+    )
 
 
-def _check_plan(event: Reassign, cluster: ClusterShape, ids: set[int], where: str) -> None:
-    for topic_partition, replicas in targets_of(event, where).items():
+def _check_plan(event: Reassign, cluster: ClusterShape, ids: set[int], row_at: Callable[[int], str]) -> None:
+    for number, (topic_partition, replicas) in enumerate(targets_of(event, row_at).items()):
         topic = cluster.topics.get(topic_partition.topic)
         if topic is None or topic_partition.partition >= len(topic.partitions):
-            raise ScenarioError(f"{where}: the cluster has no partition {topic_partition}")
+            there = _some(list(cluster.topics)) if topic is None else f"0 to {len(topic.partitions) - 1}"
+            raise ScenarioError(f"{row_at(number)}: the cluster has no partition {topic_partition}; there are {there}")
         missing = [replica for replica in replicas if replica not in ids]
         if missing:
+            has = _some(sorted(ids))
             raise ScenarioError(
-                f"{where}: {topic_partition}: the cluster has no broker {missing[0]}; it has {_some(sorted(ids))}"
+                f"{row_at(number)}: {topic_partition}: the cluster has no broker {missing[0]}; it has {has}"
             )
 
 

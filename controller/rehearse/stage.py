@@ -19,7 +19,7 @@ from broker_sim.fluid.broker import Machine as BrokerMachine
 from broker_sim.fluid.clients import Clients
 from broker_sim.fluid.copies import Copy
 from broker_sim.fluid.fetching import Fetching
-from broker_sim.fluid.limits import UNLIMITED, Limits, PeakLink
+from broker_sim.fluid.limits import UNLIMITED, Limits
 from broker_sim.fluid.plane import DataPlane
 from broker_sim.fluid.retention import limit_bytes
 from broker_sim.metadata_decoding import MetadataDecoder
@@ -187,7 +187,7 @@ class Stage:
         self.ledger.begin()
         self.risk.begin()
         self.exposure.begin()
-        self.plane.peak_link = PeakLink()
+        self.plane.begin()
         self.began_s = self.plane.now_s
         self._check_retention()
 

@@ -11,9 +11,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,7 +20,7 @@ from rich.progress import Progress, TaskID
 
 from broker_sim.replay.errors import ReplayRefused
 from controller.rehearse import files
-from controller.rehearse.interrupts import ended_by_signals, leave_signals_to_the_parent, no_worker_outlives
+from controller.rehearse.interrupts import ended_by_signals
 from controller.rehearse.run import rehearse
 from controller.rehearse.scenario import Scenario, ScenarioError, parse_ms
 from controller.rehearse.scenario_file import load
@@ -32,42 +30,17 @@ from controller.rehearse.variants import (
     Sweep,
     Variant,
     parse_moments,
-    play,
-    play_in,
     severity,
     with_losses,
-    without_cluster,
 )
-from controller.wire.cluster_file import ClusterFileError, ClusterShape
+from controller.rehearse.workers import WorkerLost, run_in_processes
+from controller.wire.cluster_file import ClusterFileError
 from controller.world.exit_codes import INTERRUPTED
 
 _REFUSED: Final = 2
 _AT: Final = "worst,busiest"
 SWEEP_FILE: Final = "sweep.json"
 _Row = dict[str, Any]
-
-
-def run_in_processes(listed: Sequence[Variant], workers: int) -> Iterator[_Row]:
-    """Rows in the order of the variants, as they come. All have the same cluster, which goes to each process once."""
-    if workers == 1:
-        yield from map(play, listed)
-        return
-    cluster = listed[0].scenario.cluster
-    make = partial(ProcessPoolExecutor, max_workers=workers, initializer=_take_cluster, initargs=(cluster,))
-    with make() as pool, no_worker_outlives():
-        yield from pool.map(_play_here, map(without_cluster, listed))
-
-
-_cluster: list[ClusterShape] = []
-
-
-def _take_cluster(cluster: ClusterShape) -> None:
-    leave_signals_to_the_parent()
-    _cluster[:] = [cluster]
-
-
-def _play_here(variant: Variant) -> _Row:
-    return play_in(_cluster[0], variant)
 
 
 def main(argv: Sequence[str]) -> int:
@@ -87,7 +60,7 @@ def _main(options: argparse.Namespace) -> int:
         outcome = rehearse(next(v for v in listed if v.name == worst["variant"]).scenario)
         more = {SWEEP_FILE: json.dumps(rows, indent=1) + "\n"}
         files.write(outcome, options.out, more=more)
-    except (ScenarioError, ClusterFileError, files.OutError, ReplayRefused, OSError) as error:
+    except (ScenarioError, ClusterFileError, files.OutError, ReplayRefused, WorkerLost, OSError) as error:
         print(f"kwob rehearse sweep: {error}", file=sys.stderr)
         return _REFUSED
     except KeyboardInterrupt:

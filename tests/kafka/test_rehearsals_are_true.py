@@ -21,5 +21,5 @@ def test_what_is_rehearsed_happens(kind: str, run: str, tmp_path: Path, monkeypa
     monkeypatch.setattr(record, "RECORDED", tmp_path)
     record.record(kind, [run], lambda _: None)
     (recording,) = recordings(tmp_path)
-    rows = list(pairs(recording, real(recording), figures_of(rehearse(scenario(recording)))))
+    rows = list(pairs(recording, real(recording), figures_of(rehearse(scenario(recording)), recording.run)))
     assert rows and all(row.holds for row in rows), [(row.figure, row.real_ms, row.rehearsed_ms) for row in rows]

@@ -150,6 +150,8 @@ def _led_again(run: Run, leaders: Iterable[tuple[float, Partition, int | None]])
     away: set[Partition] = set()
     again: dict[Partition, float] = {}
     for at_ms, (topic, partition), leader in leaders if run.elects else ():
+        if topic not in run.targets:
+            continue
         if leader != run.targets[topic][partition][0]:
             away.add((topic, partition))
         elif (topic, partition) in away:
@@ -169,7 +171,12 @@ def scenario(recording: Recording) -> Scenario:
             for number, replicas in enumerate(targets)
         ]
     began_ms = min(
-        (row[0] for row in recording.changes if len(row[4]) > len(run.topics[row[1]].replicas[row[2]])), default=0
+        (
+            at_ms
+            for at_ms, topic, number, _, replicas, _ in recording.changes
+            if topic in run.targets and len(replicas) > len(run.topics[topic].replicas[number])
+        ),
+        default=0,
     )
     events = [event]
     if run.meanwhile is not None:

@@ -287,7 +287,7 @@ def _move(cluster: Live, run: Run, watcher: Watcher, folder: Path, note: Callabl
     kwob(*words, "--execute", "--throttle", str(run.event["throttle"]))
     note("begun")
     if run.meanwhile is not None:
-        until("it is time", lambda: watcher.ms() >= run.meanwhile["at"] * 1000, run.limit_s)  # type: ignore[index]
+        until("it is time", lambda: watcher.ms() >= run.meanwhile["at"] * 1000, run.limit_s)
         _kill(cluster, run, run.meanwhile, note)
     until("the moves end", lambda: _has_moved(watcher, run), run.limit_s)
     kwob(*words, "--verify")

@@ -52,7 +52,7 @@ def test_a_follower_that_was_removed_is_not_let_in(monkeypatch: pytest.MonkeyPat
             writes.append(change)
 
         monkeypatch.setattr(leading.isr_updates, "write", note)
-        plane.lead(P0, A, end=100.0, ingress=0.0, egress=0.0)
+        replica.stream = plane.lead(P0, A, end=100.0, ingress=0.0, egress=0.0)
         for follower in (B, C):
             plane.follow(Copy(topic_partition=P0, leader=A, follower=follower, position=100.0, at_s=plane.now_s))
         leading.unsettle(P0)

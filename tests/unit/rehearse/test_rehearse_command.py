@@ -52,6 +52,23 @@ def test_bad_flags_and_files_are_one_line(tmp_path: Path, capsys: pytest.Capture
     assert "is not the folder of a rehearsal" in capsys.readouterr().err
 
 
+def test_where_nothing_can_be_written_nothing_is_rehearsed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write(tmp_path, cluster=CLUSTER, events=RACK_LOSS)
+    assert main([str(path), "--out", str(path / "out")]) == 2
+    assert f"kwob rehearse: --out {path}/out: {path} cannot be written to: Not a directory" in capsys.readouterr().err
+
+
+def test_tables_have_their_columns_whatever_happens(tmp_path: Path) -> None:
+    path, out = write(tmp_path, cluster=CLUSTER), tmp_path / "out"
+    assert main([str(path), "--out", str(out)]) == 0
+    columns = {found.stem: pq.read_schema(found) for found in out.glob("*.parquet")}
+    assert {name: pq.read_table(out / f"{name}.parquet").num_rows for name in ("windows", "moves", "elections")} == {
+        "windows": 0, "moves": 0, "elections": 0,
+    }  # fmt: skip
+    assert columns["moves"].names == ["topic", "partition", "from_ms", "to_ms"]
+    assert str(columns["brokers"].field("leader_throttle").type) == "double", "though nothing is throttled"
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -40,7 +40,11 @@ WRONG = [
     ("nobody to kill", event(do="kill"), r"broker or rack: one of them is needed"),
     ("a time that is none", event(do="kill", broker=1, at="soon"), r"at: 'soon' is no time"),
     ("a negative time", event(do="kill", broker=1, at=-5), r"at: '-5' is no time"),
-    ("an event after the end", {**event(do="kill", broker=1, at="2h"), "end": "1h"}, r"at: is not before the end"),
+    (
+        "an event after the end",
+        {**event(do="kill", broker=1, at="2h"), "end": "1h"},
+        r"at: 02:00:00 is not before the end of the rehearsal, 01:00:00",
+    ),
     ("an end that is none", {"end": "later"}, r"end: 'later' is no time.*or `quiet`"),
     ("a size that is none", event(do="throttle", rate="fast"), r"rate: 'fast' is no size"),
     ("a negative rate", event(do="rates", factor=-1), r"factor: should be greater than or equal to 0"),
@@ -50,7 +54,7 @@ WRONG = [
     (
         "a plan with a broker that is not there",
         event(do="reassign", partitions=[{"topic": "t", "partition": 0, "replicas": [1, 7]}]),
-        r"line \d+: t-0: the cluster has no broker 7; it has 1, 2, 3",
+        r"line \d+: row 1 of partitions: t-0: the cluster has no broker 7; it has 1, 2, 3",
     ),
     (
         "a plan with a partition that is not there",
@@ -95,12 +99,12 @@ WRONG = [
     (
         "a plan with replicas that are no list",
         event(do="reassign", partitions=[{"topic": "t", "partition": 0, "replicas": 5}]),
-        r"line \d+: partitions 1: expected topic \(a text\), partition \(its number\) and replicas",
+        r"line \d+: row 1 of partitions: expected topic \(a text\), partition \(its number\) and replicas",
     ),
     (
         "a plan with a negative partition",
         event(do="reassign", partitions=[{"topic": "t", "partition": -1, "replicas": [1]}]),
-        r"line \d+: partitions 1: expected topic",
+        r"line \d+: row 1 of partitions: expected topic",
     ),
     (
         "a session under KRaft",
@@ -182,6 +186,54 @@ def test_a_plan_and_a_cluster_beside_the_scenario(tmp_path: Path) -> None:
     assert isinstance(found, Reassign)
     assert found.partitions[0]["replicas"] == [3, 1, 2]
     assert scenario.cluster == shape
+
+
+WRONG_PLANS = [
+    ("", r"line 3: file: plan.json, line 1: not JSON"),
+    ("[1]", r"line 3: file: plan.json has no list `partitions` of objects"),
+    ("a", r"plan.json, line 4: t-0 is there twice, first with replicas \[2, 1, 3\]"),
+    ("b", r"plan.json, line 3: t-0: the cluster has no broker 9; it has 1, 2, 3"),
+    ("c", r"plan.json, line 3: the cluster has no partition t-2; there are 0 to 1"),
+    ("d", r"plan.json, line 3: the cluster has no partition u-0; there are t"),
+    ("e", r"plan.json, line 3: t-0: replicas \[1, 1\] are empty or name one twice"),
+]
+ROWS = {
+    "a": [("t", 0, [2, 1, 3]), ("t", 0, [1, 2, 3])],
+    "b": [("t", 0, [9, 1, 2])],
+    "c": [("t", 2, [1, 2, 3])],
+    "d": [("u", 0, [1, 2, 3])],
+    "e": [("t", 0, [1, 1])],
+}
+
+
+@pytest.mark.parametrize(("what", "message"), WRONG_PLANS, ids=[row[1] for row in WRONG_PLANS])
+def test_what_is_wrong_with_a_plan_has_its_line(what: str, message: str, tmp_path: Path) -> None:
+    rows = [json.dumps({"topic": t, "partition": p, "replicas": ids}) for t, p, ids in ROWS.get(what, ())]
+    text = '{"version": 1,\n"partitions": [\n' + ",\n".join(rows) + "]}" if rows else what
+    (tmp_path / "plan.json").write_text(text)
+    path = write(tmp_path, cluster=CLUSTER)
+    (tmp_path / "cluster.yaml").write_text(cluster_file.dump(cluster_file.shape_of(CLUSTER, "here")))
+    path.write_text("cluster: cluster.yaml\nevents:\n- {do: reassign, file: plan.json}\n")
+    with pytest.raises(ScenarioError, match=message):
+        load(path)
+
+
+def test_what_is_no_text_is_refused_in_words(tmp_path: Path) -> None:
+    with pytest.raises(ScenarioError, match="is a folder; expected a file"):
+        load(tmp_path)
+    path = tmp_path / "s.yaml"
+    path.write_bytes(b"ab\xff")
+    with pytest.raises(ScenarioError, match="is no text in UTF-8: byte 2 is 0xff"):
+        load(path)
+    path.write_text("")
+    with pytest.raises(ScenarioError, match=r"s.yaml, line 1: expected a mapping; there are name, cluster"):
+        load(path)
+
+
+def test_a_month_is_the_most(tmp_path: Path) -> None:
+    assert load(write(tmp_path, cluster=CLUSTER, end="31d")).end_ms == 31 * 86_400_000
+    with pytest.raises(ScenarioError, match="end: '32d' is more than 31 days, or `quiet`"):
+        load(write(tmp_path, cluster=CLUSTER, end="32d"))
 
 
 WRONG_CLUSTERS = [

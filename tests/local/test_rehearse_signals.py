@@ -1,0 +1,71 @@
+"""Ctrl-C and SIGTERM while commands of a rehearsal work: nothing is written, nobody is left, and one line says so."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.handles import until
+from tests.worlds.rehearsals import GB, brokers, topic, write
+
+#: Far more than a test waits for.
+MOVES = [{"topic": "t", "partition": n, "replicas": [n % 6 + 1, (n + 3) % 6 + 1]} for n in range(60)]
+#: For a start, on a machine that does much else.
+LIMIT_S = 120.0
+COMMANDS = {
+    "rehearse": ["rehearse"],
+    "sweep": ["rehearse", "sweep", "--each", "seed=1..100", "--workers", "2"],
+    "plan": ["plan", "--workers", "2"],
+}
+
+
+def processes(session: int) -> list[str]:
+    """What runs in that session, but for its zombies."""
+    found = []
+    for place in Path("/proc").glob("[0-9]*"):
+        try:
+            state, _, _, of = (place / "stat").read_text().rpartition(")")[2].split()[:4]
+        except OSError:
+            continue
+        if int(of) == session and state != "Z":
+            found.append(place.name)
+    return found
+
+
+@pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks at processes in /proc")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["SIGINT", "SIGTERM"])
+@pytest.mark.parametrize("words", COMMANDS.values(), ids=COMMANDS)
+def test_a_command_that_is_ended_leaves_nothing(words: list[str], number: signal.Signals, tmp_path: Path) -> None:
+    replicas = [[n % 6 + 1, (n + 1) % 6 + 1] for n in range(60)]
+    path = write(
+        tmp_path,
+        cluster={"brokers": brokers(6), "topics": {"t": topic(*replicas, bytes=GB, in_bytes_per_s=1e4)}},
+        events=[{"do": "reassign", "throttle": "2MB", "partitions": MOVES}, {"do": "curve", "factors": [1, 2]}],
+        end="31d",
+    )
+    argv = [sys.executable, "-m", "controller.cli", *words, str(path), "--out", str(tmp_path / "out")]
+    log = tmp_path / "log"
+    is_alone = words == ["rehearse"]
+    if is_alone:
+        argv += ["--trace-dir", str(tmp_path / "traces")]
+    with log.open("wb") as output:
+        process = subprocess.Popen(argv, stdout=output, stderr=output, start_new_session=True)
+    try:
+        if is_alone:
+            until("it plays", lambda: any((tmp_path / "traces").glob("*")), LIMIT_S)
+        else:
+            until("it has workers", lambda: len(processes(process.pid)) > 1, LIMIT_S)
+        os.killpg(process.pid, number)
+        assert process.wait(60) == 130
+        until("nobody is left", lambda: not processes(process.pid))
+    finally:
+        for left in processes(process.pid):
+            os.kill(int(left), signal.SIGKILL)
+    name = "rehearse sweep" if "sweep" in words else words[0]
+    assert log.read_text().splitlines() == [f"kwob {name}: ended by Ctrl-C; nothing was written"]
+    assert {found.name for found in tmp_path.iterdir()} <= {"scenario.yaml", "log", "traces"}
