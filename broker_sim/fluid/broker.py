@@ -120,12 +120,11 @@ class FluidBroker:
     ) -> None:
         """`properties`: settings under Kafka's names; `decoder`, `links`: those of all fluid brokers of the process."""
         self.broker_id, self.rack = broker_id, rack
-        self._machine, self._port, self._decoder = machine, port, decoder
-        self._settings = BrokerSettings.parse(dict(properties))
+        self._machine, self._port, self._decoder, self._links = machine, port, decoder, links
+        self._settings, self._metadata = BrokerSettings.parse(dict(properties)), LiveBrokers()
         self._log = log.bind(broker_id=broker_id)
         self._supervisor = Supervisor(self._log)
         self._zk = ZkClient(machine.zookeeper, supervisor=self._supervisor, log=self._log)
-        self._metadata, self._links = LiveBrokers(), links
         self._faults = FaultBoard(
             broker_id, random.Random(machine.chance.random()), clock=machine.clock, log=self._log, rack=rack
         )
