@@ -125,9 +125,8 @@ class FluidBroker:
         self._log = log.bind(broker_id=broker_id)
         self._supervisor = Supervisor(self._log)
         self._zk = ZkClient(machine.zookeeper, supervisor=self._supervisor, log=self._log)
-        self._faults = FaultBoard(
-            broker_id, random.Random(machine.chance.random()), clock=machine.clock, log=self._log, rack=rack
-        )
+        chance = random.Random(machine.chance.random())
+        self._faults = FaultBoard(broker_id, chance, clock=machine.clock, log=self._log, rack=rack)
         self._network = FaultyNetwork(machine.network, self._faults, self._metadata.broker_at)
         self._trace = TraceWriter(broker_id, trace_dir, start_ms=machine.clock.now_ms())
         self.replicas = FluidReplicas(
