@@ -110,11 +110,11 @@ class ZkClient:
     async def close(self) -> None:
         """Ends the session: the registration vanishes. Idempotent."""
         self._closed = True
+        self._connected.clear()
         await self._cancel_reopening()
         if self.session is not None:
             await self.session.close()
             self.session = None
-        self._connected.clear()
 
     async def expire(self) -> None:
         """Ends the session as if it had expired (a fault): the registration vanishes, a new session is opened."""

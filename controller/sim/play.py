@@ -16,6 +16,7 @@ from typing import Final
 from controller.sim.closing import all_that_is_wrong
 from controller.sim.cluster import Cluster
 from controller.sim.combined import COMBINED
+from controller.sim.endless import Endless, noticed
 from controller.sim.faults import FAULTS
 from controller.sim.history import STATE_PATH, History
 from controller.sim.load.consumer import Consumer
@@ -373,12 +374,12 @@ def play(
         async def scenario(world: World) -> None:
             one = course(world, Path(made), plan, outcome)
             played.append(one)
-            with one.cluster.logging():
+            with one.cluster.logging(), noticed(world.loop.time):
                 await one.run()
 
         try:
             run_world(plan.seed, scenario)
-        except (Violated, AssertionError, Deadlock) as error:
+        except (Violated, AssertionError, Deadlock, Endless) as error:
             outcome.broken = [str(error)]
         except Exception as error:
             outcome.broken = [f"{type(error).__name__}: {error}", traceback.format_exc(limit=-6)]

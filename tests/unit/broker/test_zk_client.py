@@ -1,0 +1,65 @@
+"""A broker's client of ZooKeeper: whoever waits for an answer when it is closed, or let go of, holds nobody up."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+import pytest
+import structlog
+
+from broker_sim.zk_client import ZkClient
+from controller.wire.zk_operations import Create, Exists, ZkOp, ZkResult, ZkSessionExpired
+from controller.world.simulated.clock import SimulatedClock
+from controller.world.simulated.loop import VirtualTimeLoop, run
+from controller.world.simulated.zk_session import SimulatedSession
+from controller.world.simulated.zookeeper import SimulatedZooKeeper
+
+CALLS_MAX = 50
+
+
+class SpinsError(BaseException):
+    """Asked again and again without a pause: the loop does nothing else any more."""
+
+
+@pytest.mark.parametrize("how", ["close", "abandon"])
+def test_who_waits_when_it_is_closed_holds_up_nobody(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The session has ended before its connection is closed; what is asked meanwhile cannot be answered any more."""
+    calls = 0
+    perform = SimulatedSession.perform
+
+    async def counted(self: SimulatedSession, ops: list[ZkOp]) -> list[ZkResult]:
+        nonlocal calls
+        calls += 1
+        if calls > CALLS_MAX:
+            raise SpinsError
+        return await perform(self, ops)
+
+    async def slow_close(self: SimulatedSession) -> None:
+        await close(self)
+        await asyncio.sleep(0.1)  # the real one joins a thread
+
+    close = SimulatedSession.close
+    monkeypatch.setattr(SimulatedSession, "perform", counted)
+    monkeypatch.setattr(SimulatedSession, "close", slow_close)
+
+    async def whole() -> None:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualTimeLoop)
+        server = SimulatedZooKeeper(random.Random(1), SimulatedClock(loop))
+        client = ZkClient(server.connector("a", chroot="", session_timeout_ms=6000), log=structlog.get_logger())
+        await client.open()
+        await client.perform([Create("/t")])
+        asking = [asyncio.create_task(client.perform_one(Exists("/t"))) for _ in range(3)]
+        await asyncio.sleep(0)
+        await getattr(client, how)()
+        late = asyncio.create_task(client.perform_one(Exists("/t")))
+        await asyncio.sleep(30)
+        assert not late.done(), "there is nobody to ask any more"
+        for task in (*asking, late):
+            task.cancel()
+        ended = await asyncio.gather(*asking, late, return_exceptions=True)
+        assert not [e for e in ended if isinstance(e, ZkSessionExpired | SpinsError)]
+
+    run(whole())
+    assert calls <= CALLS_MAX
