@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
@@ -72,6 +73,29 @@ def arrow_schema(ddl: str) -> pa.Schema:
     return to_arrow_schema(StructType.fromDDL(ddl))
 
 
+def column_lists(batch: pa.RecordBatch, columns: int | None = None) -> list[list[Any]]:
+    """The (first so many) columns of a batch as lists of Python values; what `to_pylist` gives, sooner."""
+    return [_values_of(column) for column in batch.columns[:columns]]
+
+
+def _values_of(column: pa.Array) -> list[Any]:
+    # "log files" of the benchmark: `to_pylist` makes an object of Arrow of each value before it is one of Python.
+    if column.null_count == len(column):
+        return [None] * len(column)
+    if pa.types.is_integer(column.type):
+        values: list[Any] = column.fill_null(0).to_numpy(zero_copy_only=False).tolist()
+        if column.null_count:
+            for index in np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False)).tolist():
+                values[index] = None
+        return values
+    if pa.types.is_string(column.type):
+        coded = column.dictionary_encode()
+        names = [*coded.dictionary.to_pylist(), None]
+        return [names[code] for code in coded.indices.fill_null(-1).to_numpy(zero_copy_only=False).tolist()]
+    listed: list[Any] = column.to_pylist()
+    return listed
+
+
 class ArrowBatches:
     """Collects rows of `schema` and cuts them into batches."""
 
@@ -88,6 +112,10 @@ class ArrowBatches:
         """Moves whole rows here; the list is empty afterwards."""
         self._rows.extend(rows)
         rows.clear()
+
+    def append(self, row: tuple[Any, ...]) -> None:
+        """Takes a whole row."""
+        self._rows.append(row)
 
     def extend(self, rows: Iterable[tuple[Any, ...]]) -> None:
         """Takes whole rows."""

@@ -27,10 +27,22 @@ SRC_INFERRED: Final = "inferred"
 SRC_METADATA: Final = "metadata"
 SRC_SNAPSHOT: Final = "snapshot"
 
+#: The clock of an emitter went back by more than `CLOCK_STEP_MS` between two rows of one lane.
+CLOCK_WENT_BACK: Final = "clock_went_back"
+CLOCK_STEP_MS: Final = 1000
+
 #: What could not be used, line by line.
 QUARANTINE_COLUMNS: Final = ("reason", "source", "file", "line")
 #: What was used although it is odd: counted per lane.
-NOTICE_COLUMNS: Final = ("reason", "topic", "partition", "broker", "rows", "first_ts")
+NOTICE_TYPES: Final = {
+    "reason": "string",
+    "topic": "string",
+    "partition": "int",
+    "broker": "int",
+    "rows": "bigint",
+    "first_ts": "bigint",
+}
+NOTICE_COLUMNS: Final = tuple(NOTICE_TYPES)
 #: Every write of a partition's state znode that is told of: one row per version.
 STATE_WRITE_COLUMNS: Final = (
     "topic",

@@ -95,7 +95,14 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         f"{_REPLAY}.compare",
         "controller.wire",
     ),
-    "broker_sim.replay.logs": (f"{_REPLAY}.errors", f"{_REPLAY}.grouped", f"{_REPLAY}.schema", "controller.wire"),
+    "broker_sim.replay.logs": (
+        f"{_REPLAY}.errors",
+        f"{_REPLAY}.grouped",
+        f"{_REPLAY}.schema",
+        f"{_REPLAY}.session",
+        f"{_REPLAY}.tables",
+        "controller.wire",
+    ),
     "broker_sim.replay.metadata_log": (
         f"{_REPLAY}.distinct",
         f"{_REPLAY}.errors",

@@ -7,7 +7,7 @@ overlapping copies, the same lines come in.
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from pathlib import Path
@@ -16,21 +16,21 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from broker_sim.replay.errors import ReplayRefused
+from broker_sim.replay.grouped import arrow_schema
 from broker_sim.replay.ingest import layout as ingest_layout
 from broker_sim.replay.ingest import verdicts
 from broker_sim.replay.ingest.join import joined
 from broker_sim.replay.ingest.layout import Ingested
-from broker_sim.replay.logs import frames
+from broker_sim.replay.logs import frames, woven
 from broker_sim.replay.logs.files import FileKind, LogFile, log_files
 from broker_sim.replay.logs.reader import LOG_REASONS
 from broker_sim.replay.metadata_log.files import MetadataFile, metadata_files
 from broker_sim.replay.metadata_log.ingest import REASONS as METADATA_REASONS
 from broker_sim.replay.metadata_log.ingest import take
-from broker_sim.replay.schema import CORRUPT
-from broker_sim.replay.session import tuned_for
+from broker_sim.replay.schema import CLOCK_WENT_BACK, NOTICE_TYPES, QUARANTINE_COLUMNS
+from broker_sim.replay.session import size_of, tuned_for
 from broker_sim.replay.tables import write_empty, write_rows
 
 TRACE: Final = "trace"
@@ -41,6 +41,7 @@ JOINED: Final = "joined"
 INGEST_NOTICES: Final = "ingest_notices"
 _QUARANTINE: Final = "quarantine"
 _FACTS: Final = "facts"
+_ASIDE: Final = "aside"
 REASONS: Final = (*verdicts.QUARANTINE_REASONS, *LOG_REASONS, *METADATA_REASONS)
 
 
@@ -156,27 +157,24 @@ def ingest_into(spark: SparkSession, inputs: Inputs, out: Path, stage: Path) -> 
     if inputs.layout is not None:
         return _take_layout(spark, inputs, inputs.layout, out, stage)
     read = _read(spark, inputs, out, stage)
-    judged = verdicts.add_verdict(read.rows)
-    seen = Observation("verdicts")
-    ingest_layout.write_rows(verdicts.kept(judged.observe(seen, *verdicts.verdict_counts())), out / TRACE)
+    seen, aside = Observation("verdicts"), stage / _ASIDE
+    judged = (verdicts.add_own_verdict if read.stands_once else verdicts.add_verdict)(read.rows)
+    placed = verdicts.placed(judged.observe(seen, *verdicts.verdict_counts()), ingest_layout.ASIDE)
+    ingest_layout.write_rows(placed, out / TRACE, aside=aside)
     counts: dict[str, Any] = dict(seen.get)
-    bad = sum(counts[reason] for reason in verdicts.QUARANTINE_REASONS)
     if not counts["kept"]:
+        bad = sum(counts[reason] for reason in verdicts.QUARANTINE_REASONS)
         expectation = f"of {bad} lines is a row of a trace" if inputs.traces else "said anything about replication"
         raise ReplayRefused(f"nothing to replay: none {expectation}")
     source = LOG if inputs.logs else TRACE if inputs.traces else METADATA
-    refused = verdicts.quarantined(judged, source=source)
-    # Where no row was refused, Spark would judge all rows again to find none: of log files that was an eighth of the
-    # ingest (docs/replay.md, "log files, default levels").
-    if found := (*((refused,) if bad else ()), *read.unread):
-        _write(reduce(DataFrame.unionByName, found), out, _QUARANTINE)
-        counts["quarantined"] = _by_reason(spark.read.parquet(str(out / _QUARANTINE)))
-    else:
-        _write(refused, out, _QUARANTINE, is_empty=True)
-        counts["quarantined"] = _NONE_REFUSED
-    is_empty = not counts[verdicts.CLOCK_WENT_BACK] and not read.notices
-    notices = reduce(DataFrame.unionByName, (verdicts.clock_notices(judged), *read.notices))
-    _write(notices, stage, INGEST_NOTICES, is_empty=is_empty)
+    if (refused := ingest_layout.read_aside(spark, aside, verdicts.REFUSED)) is not None:
+        read.unread.append(verdicts.quarantined(refused, source=source))
+    if (odd := ingest_layout.read_aside(spark, aside, CLOCK_WENT_BACK)) is not None:
+        read.notices.append(verdicts.clock_notices(odd))
+    with tuned_for(spark, size_of(aside)):
+        _write(read.unread, out, _QUARANTINE, dict.fromkeys(QUARANTINE_COLUMNS, "string"))
+        _write(read.notices, stage, INGEST_NOTICES, NOTICE_TYPES)
+        counts["quarantined"] = _by_reason(spark.read.parquet(str(out / _QUARANTINE))) if read.unread else _NONE_REFUSED
     _write_files(inputs, out, others=read.others)
     return counts | read.summary
 
@@ -193,20 +191,18 @@ def _take_layout(spark: SparkSession, inputs: Inputs, layout: Path, out: Path, s
         counts: dict[str, Any] = rows.processes.agg(*span).collect()[0].asDict()
     if not counts["kept"]:
         raise ReplayRefused(f"nothing to replay: {layout} has no rows")
-    text = F.lit(None).cast("string")
-    judged = rows.state_rows.withColumns({"reason": text, CORRUPT: text, verdicts.CLOCK_WENT_BACK: F.lit(False)})
-    _write(verdicts.quarantined(judged, source=TRACE), out, _QUARANTINE, is_empty=True)
-    _write(verdicts.clock_notices(judged), stage, INGEST_NOTICES, is_empty=True)
+    _write([], out, _QUARANTINE, dict.fromkeys(QUARANTINE_COLUMNS, "string"))
+    _write([], stage, INGEST_NOTICES, NOTICE_TYPES)
     _write_files(inputs, out)
     return counts | {"quarantined": _NONE_REFUSED, verdicts.DUPLICATE: 0}
 
 
-def _write(rows: DataFrame, out: Path, name: str, *, is_empty: bool = False) -> None:
-    """A small table; where it is known to be empty, without asking Spark for its rows."""
-    if is_empty:
-        write_empty(out, name, to_arrow_schema(rows.schema))
+def _write(parts: Sequence[DataFrame], out: Path, name: str, columns: Mapping[str, str]) -> None:
+    """A small table of some parts; where there are none, without asking Spark for rows."""
+    if parts:
+        reduce(DataFrame.unionByName, parts).coalesce(1).write.parquet(str(out / name))
     else:
-        rows.coalesce(1).write.parquet(str(out / name))
+        write_empty(out, name, arrow_schema(", ".join(f"`{column}` {kind}" for column, kind in columns.items())))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,8 +211,10 @@ class _Read:
     into `summary.json`."""
 
     rows: DataFrame
-    unread: tuple[DataFrame, ...] = ()
-    notices: tuple[DataFrame, ...] = ()
+    #: whether no row can stand twice, and each tells whether the clock went back before it
+    stands_once: bool = False
+    unread: list[DataFrame] = field(default_factory=list)
+    notices: list[DataFrame] = field(default_factory=list)
     summary: dict[str, Any] = field(default_factory=dict)
     #: files of another cluster's metadata log
     others: frozenset[Path] = frozenset()
@@ -227,7 +225,7 @@ def _read(spark: SparkSession, inputs: Inputs, out: Path, stage: Path) -> _Read:
         packed = [file for file in inputs.traces if file.suffix == ".gz"]
         refused = verdicts.of_other_versions(inputs.traces)
         lines = verdicts.read_lines(spark, inputs.traces, refused=refused)
-        return _Read(rows=lines, unread=(verdicts.torn_files(spark, packed),) if packed else ())
+        return _Read(rows=lines, unread=[verdicts.torn_files(spark, packed)] if packed else [])
     of_logs = _of_logs(spark, inputs, stage) if inputs.logs else None
     if not inputs.metadata:
         assert of_logs is not None
@@ -235,21 +233,21 @@ def _read(spark: SparkSession, inputs: Inputs, out: Path, stage: Path) -> _Read:
     metadata = take(spark, inputs.metadata, inputs.problems, out, stage)
     summary: dict[str, Any] = {METADATA: metadata.summary}
     if of_logs is None:
-        return _Read(rows=metadata.rows, unread=(metadata.unread,), summary=summary, others=metadata.others)
+        return _Read(rows=metadata.rows, unread=[metadata.unread], summary=summary, others=metadata.others)
     both = joined(of_logs.rows, metadata, stage)
     return _Read(
         rows=both.rows,
-        unread=(*of_logs.unread, metadata.unread),
-        notices=(both.notices,),
+        unread=[*of_logs.unread, metadata.unread],
+        notices=[both.notices],
         summary=summary | {JOINED: both.summary},
         others=metadata.others,
     )
 
 
 def _of_logs(spark: SparkSession, inputs: Inputs, stage: Path) -> _Read:
-    frames.facts(spark, inputs.logs, inputs.zones).write.parquet(str(stage / _FACTS))
-    facts = spark.read.parquet(str(stage / _FACTS))
-    return _Read(rows=frames.rows(facts), unread=(frames.bad_lines(facts),))
+    facts = frames.write_facts(spark, inputs.logs, inputs.zones, stage / _FACTS)
+    unread = [frames.bad_lines(facts)] if facts.has(frames.Part.BAD) else []
+    return _Read(rows=woven.rows(facts), stands_once=True, unread=unread)
 
 
 def _by_reason(quarantine: DataFrame) -> dict[str, int]:

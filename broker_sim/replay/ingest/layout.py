@@ -37,6 +37,10 @@ LAYOUT_FILE: Final = "_layout.json"
 DAY: Final = "day"
 BULK: Final = "bulk"
 SORTED_BY: Final = (DAY, BULK, "topic", "partition", "broker", "role", "run", "seq")
+#: Column of `write_rows`: where a row goes that does not belong in the folder.
+ASIDE: Final = "aside"
+#: Begins what stands in the place of the day until such rows are moved: no day does.
+_ASIDE_MARK: Final = "aside-"
 _PROCESSES: Final = "_processes"
 _DAY_MS: Final = 86_400_000
 
@@ -55,16 +59,32 @@ class Ingested:
     processes: DataFrame
 
 
-def write_rows(rows: DataFrame, folder: Path) -> None:
-    """Writes rows with `TRACE_COLUMNS` as a new folder in the layout. Rows of a lane must be in one partition."""
+def write_rows(rows: DataFrame, folder: Path, *, aside: Path | None = None) -> None:
+    """Writes rows with `TRACE_COLUMNS` as a new folder in the layout. Rows of a lane must be in one partition.
+
+    With `aside`, a folder on the same file system, rows have a column `ASIDE`: those in which it is not null go to
+    the folder of that name below `aside` instead (`read_aside`).
+    """
     day = F.date_from_unix_date(F.floor(F.col("ts") / _DAY_MS).cast("int")).cast("string")
+    if aside is not None:
+        day = F.coalesce(F.concat(F.lit(_ASIDE_MARK), F.col(ASIDE)), day)
     bulk = F.col("ev").isin(*BULK_EVENTS)
     placed = rows.select(*TRACE_COLUMNS, day.alias(DAY), bulk.alias(BULK)).sortWithinPartitions(*SORTED_BY)
     placed.write.partitionBy(DAY, BULK).option("compression", "zstd").parquet(str(folder))
+    if aside is not None:
+        aside.mkdir(parents=True, exist_ok=True)
+        for apart in folder.glob(f"{DAY}={_ASIDE_MARK}*"):
+            apart.rename(aside / apart.name.partition(_ASIDE_MARK)[2])
     written = _read(rows.sparkSession, folder)
     _processes(written).coalesce(1).write.parquet(str(folder / _PROCESSES))
     layout_row = {"layout": LAYOUT_VERSION, "trace_version": TRACE_VERSION, "columns": list(TRACE_COLUMNS)}
     (folder / LAYOUT_FILE).write_text(json.dumps({**layout_row, "sorted_by": list(SORTED_BY)}) + "\n", encoding="utf-8")
+
+
+def read_aside(spark: SparkSession, aside: Path, name: str) -> DataFrame | None:
+    """The rows that `write_rows` put there, `TRACE_COLUMNS`; none where there are none."""
+    folder = aside / name
+    return spark.read.schema(TRACE_DDL).parquet(str(folder)) if folder.is_dir() else None
 
 
 def is_layout(path: Path) -> bool:

@@ -2,7 +2,7 @@
 
 Steps are `DataFrame -> DataFrame`. A line is never fatal: a torn one (the last of a killed broker), one of an unknown
 event or trace version, one that lacks what its event needs, one that contradicts itself or another are quarantined.
-Rows from log files (`logs.frames`) and rows ingested before (`ingest.layout`) take the same way.
+Rows from log files (`logs.woven`) and rows ingested before (`ingest.layout`) take the same way.
 """
 
 from __future__ import annotations
@@ -19,7 +19,16 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from broker_sim.replay.errors import ReplayRefused
-from broker_sim.replay.schema import CORRUPT, LINE_DDL, NOTICE_COLUMNS, QUARANTINE_COLUMNS, REQUIRED, TRACE_COLUMNS
+from broker_sim.replay.schema import (
+    CLOCK_STEP_MS,
+    CLOCK_WENT_BACK,
+    CORRUPT,
+    LINE_DDL,
+    NOTICE_COLUMNS,
+    QUARANTINE_COLUMNS,
+    REQUIRED,
+    TRACE_COLUMNS,
+)
 from controller.wire.trace import COLUMNS, READABLE_VERSIONS
 
 #: Endings of trace files in a folder.
@@ -35,9 +44,8 @@ CONTRADICTORY: Final = "contradictory"
 UNKNOWN_VERSION: Final = "unknown_version"
 DUPLICATE: Final = "duplicate"
 QUARANTINE_REASONS: Final = (TORN, UNKNOWN_EVENT, INCOMPLETE, CONTRADICTORY, UNKNOWN_VERSION)
-#: The clock of an emitter went back by more than `CLOCK_STEP_MS` between two rows of one lane.
-CLOCK_WENT_BACK: Final = "clock_went_back"
-CLOCK_STEP_MS: Final = 1000
+#: Where what is not replayed goes (`placed`).
+REFUSED: Final = "refused"
 #: A process writes the version of its trace among its first lines: so much of a file is looked at.
 _HEAD_BYTES: Final = 16 * 1024
 _GZIP_MAGIC: Final = b"\x1f\x8b"
@@ -192,21 +200,39 @@ def _own_reason() -> Column:
     )
 
 
-def kept(judged: DataFrame) -> DataFrame:
-    """The rows that are replayed: the `trace` table."""
-    return judged.filter(F.col("reason").isNull()).select(*TRACE_COLUMNS)
+def add_own_verdict(rows: DataFrame) -> DataFrame:
+    """The same of rows that cannot stand twice, and have `CLOCK_WENT_BACK` (`logs.woven`): none is compared."""
+    return rows.withColumn("reason", _own_reason())
 
 
-def quarantined(judged: DataFrame, *, source: str) -> DataFrame:
-    """The lines that are not, each with its reason and, as far as it could be read, its text."""
+def placed(judged: DataFrame, aside: str) -> DataFrame:
+    """What is written of judged rows: `TRACE_COLUMNS`, and `aside`, which is null for a row that is replayed.
+
+    `REFUSED`: a row that is not, with its reason as `key` and, as far as it could be read, its text as `value`;
+    `CLOCK_WENT_BACK`: a copy of one that is, whose clock went back.
+    """
+    # "log files" of the benchmark: so rows are judged once; to find these rows all were judged again, twice.
+    is_kept, is_refused = F.col("reason").isNull(), F.col("reason").isin(*QUARANTINE_REASONS)
+    here = F.lit(None).cast("string")
+    places = (
+        F.when(is_kept & F.col(CLOCK_WENT_BACK), F.array(here, F.lit(CLOCK_WENT_BACK)))
+        .when(is_kept, F.array(here))
+        .when(is_refused, F.array(F.lit(REFUSED)))
+    )
     text = F.coalesce(F.col(CORRUPT), F.to_json(F.struct(*COLUMNS)))
-    bad = judged.filter(F.col("reason").isin(*QUARANTINE_REASONS))
-    return bad.select("reason", F.lit(source).alias("source"), "file", text.alias("line"))
+    told = {"key": F.when(is_refused, F.col("reason")), "value": F.when(is_refused, text)}
+    columns = [told[c].otherwise(F.col(c)).alias(c) if c in told else F.col(c) for c in TRACE_COLUMNS]
+    return judged.select(*columns, F.explode(places).alias(aside))
 
 
-def clock_notices(judged: DataFrame) -> DataFrame:
-    """Lanes whose clock went back: rows of `notices`."""
-    odd = judged.filter(F.col("reason").isNull() & F.col(CLOCK_WENT_BACK))
+def quarantined(refused: DataFrame, *, source: str) -> DataFrame:
+    """Rows of `quarantine`: those that were placed as `REFUSED`."""
+    told = {"reason": F.col("key"), "source": F.lit(source), "file": F.col("file"), "line": F.col("value")}
+    return refused.select(*(told[name].alias(name) for name in QUARANTINE_COLUMNS))
+
+
+def clock_notices(odd: DataFrame) -> DataFrame:
+    """Lanes whose clock went back, rows of `notices`: from those that were placed as `CLOCK_WENT_BACK`."""
     per_lane = odd.groupBy("topic", "partition", "broker").agg(
         F.count("*").alias("rows"), F.min("ts").alias("first_ts"), F.lit(CLOCK_WENT_BACK).alias("reason")
     )

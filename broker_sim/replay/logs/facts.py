@@ -57,6 +57,10 @@ class What:
     SESSION_FORGET: Final = "session_forget"
 
 
+#: Not said by a line. A line that cannot be used: `key` is the reason, `value` the line.
+BAD: Final = "bad"
+#: A broker of which there are facts: `value` is what marks its kind.
+SEEN: Final = "seen"
 #: What stands for the broker of a group that is of no broker.
 CLUSTER: Final = -1
 #: Of the cluster, not of who wrote it: woven in one group.
@@ -66,7 +70,10 @@ OF_SESSIONS: Final = (What.SESSION, What.SESSION_ASK, What.SESSION_ERROR, What.S
 
 
 class Fact(NamedTuple):
-    """One thing that a line says. Column names as in `controller.wire.trace`."""
+    """One thing that a line says. Column names as in `controller.wire.trace`.
+
+    First what every fact has, and fetches and appends, of which there are many; then what the rare ones have.
+    """
 
     broker: int | None
     #: orders facts of a broker, microseconds since the epoch; a line's time has ms only.
@@ -76,7 +83,6 @@ class Fact(NamedTuple):
     partition: int | None = None
     #: ms, the time that counts for the decision; `at_us` where null
     ts: int | None = None
-    epoch: int | None = None
     replica: int | None = None
     offset: int | None = None
     leo: int | None = None
@@ -84,6 +90,10 @@ class Fact(NamedTuple):
     bytes: int | None = None
     req_epoch: int | None = None
     err: int | None = None
+    session: int | None = None
+    #: correlation id of a fetch within a session
+    correlation: int | None = None
+    epoch: int | None = None
     isr: list[int] | None = None
     isr_old: list[int] | None = None
     replicas: list[int] | None = None
@@ -93,12 +103,8 @@ class Fact(NamedTuple):
     cu: int | None = None
     key: str | None = None
     value: str | None = None
-    session: int | None = None
-    #: correlation id of a fetch within a session
-    correlation: int | None = None
-    #: where the line stands
+    #: where the line stands: the file, and a number that is greater than that of the line before
     file: str | None = None
-    block: int | None = None
     line: int | None = None
     #: order among the facts of one line
     sub: int = 0
@@ -110,25 +116,3 @@ class Fact(NamedTuple):
 
 
 _PLACE: Final = Fact._fields.index("file")
-#: Spark types; `bigint` where not named.
-_TYPES: Final = {
-    "broker": "int",
-    "what": "string",
-    "topic": "string",
-    "partition": "int",
-    "epoch": "int",
-    "replica": "int",
-    "req_epoch": "int",
-    "err": "smallint",
-    "isr": "array<int>",
-    "isr_old": "array<int>",
-    "replicas": "array<int>",
-    "adding": "array<int>",
-    "removing": "array<int>",
-    "zk_version": "int",
-    "key": "string",
-    "value": "string",
-    "file": "string",
-    "sub": "int",
-}
-FACT_DDL: Final = ", ".join(f"`{name}` {_TYPES.get(name, 'bigint')}" for name in Fact._fields)

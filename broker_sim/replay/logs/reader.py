@@ -36,7 +36,7 @@ _DUMPED_KEYS: Final = (
 )
 #: A setting in the dump of all of them.
 _DUMPED: Final = re.compile(PREFIX_PATTERN + r"\t(" + "|".join(re.escape(k) for k in _DUMPED_KEYS) + r") = (.*)$")
-#: What Spark keeps of the lines: those that may say something (both Java and Python read it).
+#: Lines that may say something (as RE2 and Python read it).
 KEPT_PATTERN: Final = (
     HEAD_PATTERN.removesuffix("(.*)$") + f"(?:{texts.RELEVANT})|" + _DUMPED.pattern.removesuffix("(.*)$")
 )
@@ -47,10 +47,9 @@ STALL_MS: Final = 1200
 
 
 class Place(NamedTuple):
-    """Where a line stands: the file, where Spark began to read it, and the line's number from there (with gaps)."""
+    """Where a line stands: the file, and a number that is greater than that of the line before."""
 
     file: str
-    block: int
     line: int
 
 
@@ -129,8 +128,7 @@ class LogReader:
         if broker is None:
             self.bad.append(Bad(UNKNOWN_BROKER, place.file, head.text))
             return ()
-        file, block, line = place
-        common: Said = {"broker": broker, "at_us": head.ts * 1000, "file": file, "block": block, "line": line}
+        common: Said = {"broker": broker, "at_us": head.ts * 1000, **place._asdict()}
         return [Fact(**{**common, "sub": sub, **one}) for sub, one in enumerate(facts)]  # type: ignore[arg-type]
 
     def _request(self, head: Head, place: Place) -> Iterator[Fact]:

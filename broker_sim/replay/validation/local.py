@@ -60,7 +60,7 @@ def rows_of_logs(files: Iterable[LogFile], zone: ZoneInfo) -> list[Row]:
     rows: list[Row] = []
     for group in groups.values():
         weave = Weave(brokers=brokers)
-        for fact in sorted(group, key=lambda f: (f.at_us, f.file or "", f.block or 0, f.line or 0, f.sub)):
+        for fact in sorted(group, key=lambda f: (f.at_us, f.file or "", f.line or 0, f.sub)):
             weave.feed(fact)
         weave.finish()
         rows += (_without_nulls(dict(zip(EMITTED, row, strict=True))) for row in weave.rows)
@@ -78,8 +78,8 @@ def _facts(file: LogFile, zone: ZoneInfo) -> Iterator[Fact]:
         for number, text in enumerate(lines):
             line = text.rstrip("\r\n")
             if _KEPT.search(line):
-                yield from reader.feed(line, Place(str(file.path), 0, number))
-    yield from reader.finish(Place(str(file.path), 0, number))
+                yield from reader.feed(line, Place(str(file.path), number))
+    yield from reader.finish(Place(str(file.path), number))
 
 
 def _fetches(facts: list[Fact]) -> Iterator[Fact]:

@@ -114,7 +114,7 @@ def woven(*told: tuple[int, str]) -> list[dict[str, Any]]:
     for number, (second, text) in enumerate(told):
         reader = LogReader(ZoneInfo("UTC"), None)
         line = f"[2026-11-22 10:35:{second:02d},{number:03d}] INFO {text} (kafka.cluster.Partition)"
-        facts += reader.feed(line, Place(f"file-{text[:20]}", 0, number))
+        facts += reader.feed(line, Place(f"file-{text[:20]}", number))
         assert reader.bad == []
     weave = Weave(brokers=frozenset({1, 2, 3}))
     for fact in sorted((f for f in facts if f.partition is not None), key=lambda f: (f.at_us, f.sub)):

@@ -33,8 +33,8 @@ def at(seconds: float, text: str, *, logger: str = "kafka.cluster.Partition", le
 
 def read(lines: Sequence[str], *, broker: int | None = 1, file: str = "server.log") -> tuple[list[Fact], LogReader]:
     reader = LogReader(UTC, broker)
-    facts = [fact for n, line in enumerate(lines) for fact in reader.feed(line, Place(file, 0, n))]
-    return [*facts, *reader.finish(Place(file, 0, len(lines)))], reader
+    facts = [fact for n, line in enumerate(lines) for fact in reader.feed(line, Place(file, n))]
+    return [*facts, *reader.finish(Place(file, len(lines)))], reader
 
 
 def woven(facts: Sequence[Fact], **known: Any) -> list[dict[str, Any]]:
