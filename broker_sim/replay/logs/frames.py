@@ -21,7 +21,7 @@ from broker_sim.replay.logs.fact_columns import FACT_DDL, FactColumns
 from broker_sim.replay.logs.facts import BAD, OF_SESSIONS, SEEN, Fact, What
 from broker_sim.replay.logs.files import FileKind, LogFile
 from broker_sim.replay.logs.kinds_of_brokers import Brokers, Marks, brokers_of
-from broker_sim.replay.logs.pieces import Piece, TornFile, kept_lines, pieces_of
+from broker_sim.replay.logs.pieces import PIECE_BYTES, Piece, TornFile, kept_lines, pieces_of
 from broker_sim.replay.logs.reader import TORN, Bad, LogReader, Place
 from broker_sim.replay.schema import QUARANTINE_COLUMNS
 from broker_sim.replay.tables import dataset
@@ -90,7 +90,9 @@ def write_facts(spark: SparkSession, files: Sequence[LogFile], zones: Zones, fol
     names = sorted(logs)
     columns = FactColumns(names)
     pieces = [piece for name in names for piece in pieces_of(logs[name].path, logs[name].size)]
-    listed = spark.createDataFrame(pieces, _PIECE_DDL).repartition(len(pieces))
+    whole = sum(logs[name].size for name in names)
+    tasks = min(len(pieces), max(2 * spark.sparkContext.defaultParallelism, whole // PIECE_BYTES))
+    listed = spark.createDataFrame(pieces, _PIECE_DDL).repartition(tasks)
     read = listed.mapInArrow(_read({n: logs[n].broker for n in names}, dict(zones), columns), schema=_WRITTEN_DDL)
     read.write.partitionBy(Part.COLUMN).parquet(str(folder))
     return Facts(spark, folder, columns)
