@@ -7,6 +7,7 @@ import json
 import random
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pyarrow.parquet as pq
 import pytest
@@ -14,8 +15,11 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 
 from broker_sim.replay import job
+from broker_sim.replay.ingest import verdicts
 from broker_sim.replay.ingest.job import Source
 from broker_sim.replay.job import Replayed, ReplaySettings
+from broker_sim.replay.logs import frames, woven
+from broker_sim.replay.logs.files import log_files
 from broker_sim.replay.progress import StepProgress
 from controller.wire.trace import TRACE_VERSION
 
@@ -177,6 +181,64 @@ def test_a_broker_that_records_fetches_itself_is_not_asked_by_its_requests(spark
     run(spark, source, tmp_path / "out", only_ingest=True)
     fetches = [row for row in table(tmp_path / "out", "trace") if row["ev"] == "fetch"]
     assert {(row["broker"], row["replica"], row["offset"]) for row in fetches} == {(1, 2, 7), (4, 2, 5)}
+
+
+def led(seconds: float, epoch: int) -> str:
+    return at(seconds, f"[Broker id=1] Leader orders-0 with topic id None starts at leader epoch {epoch} from offset 0 "
+                       "with partition epoch 0, high watermark 0, ISR [1,2], adding replicas [] and removing replicas "
+                       "[] . Previous leader None and previous leader epoch was -1.", STATE_CHANGE)  # fmt: skip
+
+
+#: A clock that went back from 11 s to 5 s, and a write that lets one in and puts another out at once.
+ODD = [
+    led(10, 0),
+    of_orders(11, "ISR updated to 1,2  and version updated to 1"),
+    led(20, 1),
+    at(20.001, "Reset state of replica to Replica(replicaId=2, topic=orders, partition=0, lastCaughtUpTimeMs="
+               f"{NOON + 5000})", "kafka.cluster.Replica"),
+    of_orders(30, "ISR updated to 1,3  and version updated to 2"),
+]  # fmt: skip
+
+
+def test_what_is_odd_is_told_of_once(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "server.log").write_text("\n".join(ODD) + "\n")
+    source = Source(kafka_logs=(tmp_path / "server.log",), zones=("Europe/Berlin",))
+    ingested = run(spark, source, tmp_path / "out", only_ingest=True)
+    assert ingested.summary["noticed"]["clock_went_back"] == 1
+    (lane,) = [row for row in table(tmp_path / "out", "notices") if row["reason"] == "clock_went_back"]
+    assert (lane["topic"], lane["partition"], lane["broker"], lane["first_ts"]) == ("orders", 0, 1, NOON + 5000)
+    (refused,) = table(tmp_path / "out", "quarantine")
+    assert (refused["reason"], refused["source"], Path(refused["file"]).name) == ("contradictory", "log", "server.log")
+    assert (json.loads(refused["line"])["isr"], json.loads(refused["line"]).get("key")) == ([1, 3], None)
+    assert [row["ev"] for row in table(tmp_path / "out", "trace")] == ["leader", "leader", "elect"]
+
+
+def test_woven_rows_are_judged_as_if_they_were_compared(spark: SparkSession, tmp_path: Path) -> None:
+    """None stands twice, and each tells itself what a comparison with the row before would find."""
+    folder = write(tmp_path / "logs")
+    (folder / "odd.log").write_text("\n".join(ODD) + "\n")
+    files = log_files([folder])
+    rows = woven.rows(frames.write_facts(spark, files, {None: ZoneInfo("Europe/Berlin")}, tmp_path / "facts"))
+    columns = ("topic", "partition", "broker", "role", "seq", "ts", "reason", "clock_went_back")
+    alone, compared = (
+        sorted(map(repr, judge(rows).select(*columns).collect()))
+        for judge in (verdicts.add_own_verdict, verdicts.add_verdict)
+    )
+    assert alone == compared
+    assert any("reason='contradictory'" in row for row in alone) and any("went_back=True" in row for row in alone)
+
+
+def test_a_trace_whose_clock_went_back(spark: SparkSession, tmp_path: Path) -> None:
+    rows: list[dict[str, Any]] = [{"ev": "start", "value": "5"}, *({"ev": "tick"} for _ in range(5))]
+    times = [5, 90_000, 1000, 2000, 3000, 1500]
+    told = [{"seq": i, "ts": ts, "broker": 1, **row} for i, (ts, row) in enumerate(zip(times, rows, strict=True))]
+    lines = [*map(json.dumps, told), json.dumps(told[2]), '{"seq": 9, "ts']
+    (tmp_path / "broker-1-5.jsonl").write_text("\n".join(lines) + "\n")
+    ingested = run(spark, Source(traces=(tmp_path,)), tmp_path / "out", only_ingest=True)
+    assert (ingested.summary["rows"], ingested.summary["duplicates"]) == (6, 1)
+    (notice,) = table(tmp_path / "out", "notices")
+    assert (notice["reason"], notice["rows"], notice["first_ts"]) == ("clock_went_back", 2, 1000)
+    assert [(row["reason"], row["line"]) for row in table(tmp_path / "out", "quarantine")] == [("torn", lines[-1])]
 
 
 def test_ingested_rows_are_read_again(spark: SparkSession, done: tuple[Replayed, Path]) -> None:

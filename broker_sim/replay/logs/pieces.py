@@ -89,7 +89,7 @@ def _blocks(file: str, start: int, end: int) -> Iterator[tuple[int, bytes]]:
         for block in _whole_lines(iter(lambda: stream.read(_BLOCK_BYTES), b"")):
             first, last = 0, len(block)
             if not is_begun:
-                found = _RECORD.search(block, max(1, start - at))
+                found = _RECORD.search(block, max(0, start - at))
                 if found is not None:
                     is_begun, first = True, found.start()
             if at + len(block) > end and (found := _RECORD.search(block, max(0, end - at))) is not None:
