@@ -38,6 +38,7 @@ from rich.table import Table
 from broker_sim.replay import job
 from broker_sim.replay.generator.plan import ClusterPlan
 from broker_sim.replay.generator.write import generate
+from broker_sim.replay.ingest import job as ingest_job
 from broker_sim.replay.ingest import layout as ingest_layout
 from broker_sim.replay.ingest.job import Source
 from broker_sim.replay.job import ReplaySettings
@@ -52,8 +53,6 @@ TARGET = 1.5
 REPLICATION_FACTOR = 3
 HOURS = 3.0
 APPEND_INTERVAL_MS = 120
-#: Rows of the trace in JSON lines of which the ingest is measured.
-TEXT_ROWS = 1_000_000
 
 
 def plan_for(rows: int) -> ClusterPlan:
@@ -143,9 +142,9 @@ class Measured:
         #: what the JVM still holds when a task is done, after a full collection: it is to stay flat, whatever the rows
         self.jvm_live_mib = 0
 
-    def take(self, task: Callable[[SparkSession], object]) -> float:
-        """Runs the task in a session of its own, whose start is not measured."""
-        with spark_session("local[*]", input_bytes=1 << 40) as spark:
+    def take(self, task: Callable[[SparkSession], object], *, input_bytes: int = 1 << 40) -> float:
+        """Runs the task in a session of its own for so much input; its start is not measured."""
+        with spark_session("local[*]", input_bytes=input_bytes) as spark:
             spark.range(1).count()
             started, used = time.monotonic(), cpu_s()
             task(spark)
@@ -215,10 +214,12 @@ def bench_rows(asked: argparse.Namespace, scratch: Path, console: Console) -> li
 
 
 def bench_text(asked: argparse.Namespace, scratch: Path, console: Console) -> list[dict[str, Any]]:
-    trace = scratch / f"text-{TEXT_ROWS}"
-    if not trace.exists():
-        generate(plan_for(TEXT_ROWS), trace, form="jsonl")
-    inputs = [("trace, JSON lines", Source(traces=(trace / "trace",)))]
+    inputs = []
+    if asked.text_rows:
+        trace = scratch / f"text-{asked.text_rows}"
+        if not trace.exists():
+            generate(plan_for(asked.text_rows), trace, form="jsonl")
+        inputs.append(("trace, JSON lines", Source(traces=(trace / "trace",))))
     if asked.kafka_logs:
         inputs.append(("log files", Source(kafka_logs=tuple(asked.kafka_logs))))
     if asked.recordings:
@@ -233,13 +234,18 @@ def bench_text(asked: argparse.Namespace, scratch: Path, console: Console) -> li
         of_split, of_ingest = Measured(), Measured()
         for _ in range(asked.rounds):
             of_split.take(lambda spark, files=files: _nowhere(spark.read.text(files).select(F.split("value", " "))))
-            of_ingest.take(lambda spark, source=source: whole(spark, source, scratch / "out", only_ingest=True))
+            of_ingest.take(
+                lambda spark, source=source: whole(spark, source, scratch / "out", only_ingest=True),
+                input_bytes=ingest_job.look(source).bytes,  # as the command starts it
+            )
         figures.append(
             {
                 "what": name,
                 "mb": round(size / 1e6, 1),
                 "split_mb_per_s": round(size / 1e6 / of_split.median, 1),
+                "split_cpu_s": round(of_split.median_cpu, 1),
                 "ingest_mb_per_s": round(size / 1e6 / of_ingest.median, 1),
+                "ingest_s": round(of_ingest.median, 1),
                 "ingest_cpu_s": round(of_ingest.median_cpu, 1),
             }
         )
@@ -267,6 +273,9 @@ def main() -> int:
     parser.add_argument("--kafka-logs", type=Path, action="append", metavar="PATH", help="log files to ingest")
     parser.add_argument("--recordings", type=Path, metavar="DIR", help="RECORDING/b1/server.log.gz ..., to be repeated")
     parser.add_argument("--log-mb", type=int, default=256, metavar="N", help="so often (default: 256)")
+    parser.add_argument(
+        "--text-rows", type=int, default=1_000_000, metavar="N", help="of the trace in JSON lines; 0: none"
+    )
     parser.add_argument("--no-rows", action="store_true", help="leave the replay of rows out")
     parser.add_argument("--no-text", action="store_true", help="leave the ingest of text out")
     parser.add_argument("--profile", type=Path, metavar="DIR", help="leave flame graphs of Python there (needs py-spy)")

@@ -123,7 +123,8 @@ def _packed_blocks(file: str) -> Iterator[tuple[int, bytes]]:
 
 def _whole_lines(parts: Iterator[bytes], *, ends_whole: Callable[[], bool] = lambda: True) -> Iterator[bytes]:
     """Blocks of whole lines. Where the parts do not end as they should, the last line is not whole, and left out."""
-    waiting, size = [], 0
+    waiting: list[bytes] = []
+    size = 0
     for part in parts:
         waiting.append(part)
         size += len(part)

@@ -128,14 +128,14 @@ class LogReader:
         if broker is None:
             self.bad.append(Bad(UNKNOWN_BROKER, place.file, head.text))
             return ()
-        common: Said = {"broker": broker, "at_us": head.ts * 1000, **place._asdict()}
+        common: Said = {"broker": broker, "at_us": head.ts * 1000, "file": place.file, "line": place.line}
         return [Fact(**{**common, "sub": sub, **one}) for sub, one in enumerate(facts)]  # type: ignore[arg-type]
 
     def _request(self, head: Head, place: Place) -> Iterator[Fact]:
         if self.broker is None:
             self.bad.append(Bad(UNKNOWN_BROKER, place.file, head.text))
             return
-        common: Said = {"broker": self.broker, **place._asdict()}
+        common: Said = {"broker": self.broker, "file": place.file, "line": place.line}
         for sub, one in enumerate(requests.facts_of_request(head.text, head.ts)):
             yield Fact(**{**common, "sub": sub, **one})  # type: ignore[arg-type]
         if self._answered is None:

@@ -39,5 +39,5 @@ def partition_in(m: Match) -> Said:
 
 def number(m: Match, name: str) -> int | None:
     """The group as a number; None where the pattern has no such group, or it is not there."""
-    value = m.groupdict().get(name)
+    value = m[name] if name in m.re.groupindex else None
     return None if value is None else int(value)

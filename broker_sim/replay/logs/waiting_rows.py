@@ -86,6 +86,9 @@ class WaitingRows:
         values["role"] = "controller" if fact.what in _CONTROLLERS else "broker"
         values.update(columns)
         row = Row(at_us=fact.at_us, columns=values)
+        if not self._waiting or self._waiting[-1].at_us <= row.at_us:
+            self._waiting.append(row)
+            return row
         # A start is put before the line that tells of it: its first tick may stand between.
         after = next((i for i, r in enumerate(reversed(self._waiting)) if r.at_us <= row.at_us), len(self._waiting))
         self._waiting.insert(len(self._waiting) - after, row)
