@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 
 from broker_sim.replay import job
+from broker_sim.replay.errors import ReplayRefused
 from broker_sim.replay.ingest import verdicts
 from broker_sim.replay.ingest.job import Source
 from broker_sim.replay.job import Replayed, ReplaySettings
@@ -211,6 +212,12 @@ def test_what_is_odd_is_told_of_once(spark: SparkSession, tmp_path: Path) -> Non
     assert (refused["reason"], refused["source"], Path(refused["file"]).name) == ("contradictory", "log", "server.log")
     assert (json.loads(refused["line"])["isr"], json.loads(refused["line"]).get("key")) == ([1, 3], None)
     assert [row["ev"] for row in table(tmp_path / "out", "trace")] == ["leader", "leader", "elect"]
+
+
+def test_log_files_that_say_nothing_of_replication_are_refused(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "server.log").write_text(at(1, "hello") + "\n")
+    with pytest.raises(ReplayRefused, match="none said anything about replication"):
+        run(spark, Source(kafka_logs=(tmp_path / "server.log",)), tmp_path / "out", only_ingest=True)
 
 
 def test_woven_rows_are_judged_as_if_they_were_compared(spark: SparkSession, tmp_path: Path) -> None:

@@ -36,6 +36,7 @@ FACT_DDL: Final = ", ".join(f"`{name}` {_TYPES.get(name, 'bigint')}" for name in
 _common_of: Final = attrgetter(*_COMMON)
 _rare_of: Final = attrgetter(*_RARE)
 _encode: Final = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
+_decode: Final = json.JSONDecoder().raw_decode
 
 
 class FactColumns:
@@ -53,6 +54,7 @@ class FactColumns:
 
     def facts(self, batch: pa.RecordBatch) -> Iterator[Fact]:
         """The facts of a batch; further columns than those of `FACT_DDL` are passed over."""
-        for *common, file, line, sub, rare in zip(*column_lists(batch, len(_COLUMNS)), strict=True):
-            more = _NOTHING if rare is None else json.loads(rare)
-            yield Fact._make((*common, *more, self._files[-1 if file is None else file], line, sub))
+        for row in zip(*column_lists(batch, len(_COLUMNS)), strict=True):
+            file, line, sub, rare = row[_FIRST_RARE:]
+            more = _NOTHING if rare is None else _decode(rare)[0]
+            yield Fact._make((*row[:_FIRST_RARE], *more, self._files[-1 if file is None else file], line, sub))
