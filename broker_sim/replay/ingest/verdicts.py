@@ -220,15 +220,15 @@ def placed(judged: DataFrame, aside: str) -> DataFrame:
         .when(is_refused, F.array(F.lit(REFUSED)))
     )
     text = F.coalesce(F.col(CORRUPT), F.to_json(F.struct(*COLUMNS)))
-    told = {"key": F.when(is_refused, F.col("reason")), "value": F.when(is_refused, text)}
-    columns = [told[c].otherwise(F.col(c)).alias(c) if c in told else F.col(c) for c in TRACE_COLUMNS]
+    texts = {"key": F.when(is_refused, F.col("reason")), "value": F.when(is_refused, text)}
+    columns = [texts[c].otherwise(F.col(c)).alias(c) if c in texts else F.col(c) for c in TRACE_COLUMNS]
     return judged.select(*columns, F.explode(places).alias(aside))
 
 
 def quarantined(refused: DataFrame, *, source: str) -> DataFrame:
     """Rows of `quarantine`: those that were placed as `REFUSED`."""
-    told = {"reason": F.col("key"), "source": F.lit(source), "file": F.col("file"), "line": F.col("value")}
-    return refused.select(*(told[name].alias(name) for name in QUARANTINE_COLUMNS))
+    parts = {"reason": F.col("key"), "source": F.lit(source), "file": F.col("file"), "line": F.col("value")}
+    return refused.select(*(parts[name].alias(name) for name in QUARANTINE_COLUMNS))
 
 
 def clock_notices(odd: DataFrame) -> DataFrame:
