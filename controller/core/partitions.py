@@ -49,6 +49,7 @@ from controller.wire.znodes import (
     TopicPartitionStateZNode,
     TopicPartitionsZNode,
     TopicPartitionZNode,
+    ZnodeError,
 )
 
 Outcomes = dict[TopicPartition, Outcome]
@@ -343,11 +344,16 @@ def _unclean_allowed(
             failures[tp] = Failure(
                 f"the configs of {tp.topic} cannot be read: {result.code.name}", FailureKind.ZOOKEEPER
             )
-        elif _allows_unclean(state, result.data):
-            allowed.add(tp)
+            continue
+        try:
+            if _allows_unclean(state, result.data):
+                allowed.add(tp)
+        except ZnodeError as error:  # Kafka takes it for empty: where the cluster allows it, records would be lost
+            failures[tp] = Failure(f"the configs of {tp.topic}: {error}", FailureKind.ZOOKEEPER)
     return allowed, failures
 
 
 def _allows_unclean(state: ClusterState, config: bytes | None) -> bool:
-    override = ConfigEntityZNode.decode(config).get(UNCLEAN_ELECTION)
+    """Raises: ZnodeError."""
+    override = ConfigEntityZNode.parse(config).get(UNCLEAN_ELECTION)
     return state.settings.unclean_leader_election_enable if override is None else override.strip().lower() == "true"

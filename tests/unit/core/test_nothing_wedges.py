@@ -76,6 +76,21 @@ def test_a_leader_that_has_not_heard_takes_nobody_back_for_good(target: tuple[in
     assert all(4 not in state.isr for _, state, _ in leaders_in(stage.sent)[-1:]), "who leads has heard so"
 
 
+def test_a_topic_keeps_its_id_and_what_else_its_znode_says_through_a_move() -> None:
+    stage = stage_with(1, 2, 3)
+    znode = {"version": 3, "topic_id": "jLFmdEvyc0jNaA60SaJ1Mg", "partitions": {"0": [1, 2]}, "of_tomorrow": 5}
+    stage.make("/brokers/topics/t", json.dumps(znode | {"adding_replicas": {}, "removing_replicas": {}}).encode())
+    stage.run()
+    stage.take_lines()
+    move_to(stage, 3, 2)
+    stage.leader_writes(TP, (1, 2, 3))
+    stage.run()
+    lines = [line for line in stage.take_lines() if line.startswith("zk   set /brokers/topics/t ")]
+    written = [json.loads(line.partition("/brokers/topics/t ")[2]) for line in lines]
+    assert [(w["topic_id"], w["of_tomorrow"]) for w in written] == [(znode["topic_id"], 5)] * 2
+    assert written[-1]["partitions"] == {"0": [3, 2]}
+
+
 def test_a_move_never_drops_the_only_ones_with_the_records() -> None:
     stage = stage_with(1, 2, 3, p0=(1, 2))
     move_to(stage, 3)

@@ -132,6 +132,21 @@ def test_a_left_over_znode_of_a_foreign_session_is_waited_for(world: Any) -> Non
     assert world.state.serving
 
 
+@pytest.mark.parametrize("how", ["it resigns", "its session expires"])
+def test_timers_end_with_the_office(World: Any, how: str) -> None:
+    """Else the balance of a former term would go on in the next one, beside its own."""
+    world = started(World(auto_leader_rebalance_enable=True))
+    assert [timer.event for timer in world.timers] == [events.AutoPreferredReplicaLeaderElection()]
+    if how == "it resigns":
+        world.others_write(Delete("/controller"))
+        world._write(Create("/controller", b'{"version":2,"brokerid":200}', ephemeral=True), session=77)
+        world.events.clear()
+        world.run(events.ControllerChange())
+    else:
+        world.run(events.Expire())
+    assert not world.state.serving and world.timers == []
+
+
 def test_an_office_in_the_name_of_this_controller_by_another_session_is_not_its_own(world: Any) -> None:
     """A second process with its id, or a session that this one does not know any more."""
     started(world)

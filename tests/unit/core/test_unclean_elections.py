@@ -1,0 +1,90 @@
+"""Who may be led by a replica that lacks records: what the topic says goes before what the cluster says, and what
+cannot be read allows nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from controller.core import events
+from controller.core.events import ElectionTrigger, ElectionType
+from controller.wire.types import TopicPartition
+from controller.wire.zk_operations import Create, GetData, SetData, ZkCode
+
+TP = TopicPartition("t", 0)
+PATH = "/config/topics/t"
+NOTICE = b'{"version":1,"partitions":[{"topic":"t","partition":0}]}'
+KEY = "unclean.leader.election.enable"
+
+#: what the topic's configs are -> whether its partition may be led by 2, where the cluster (forbids, allows) it
+TOPIC_CONFIGS: dict[str, tuple[bytes | None, tuple[bool, bool]]] = {
+    "no configs": (None, (False, True)),
+    "other configs": (b'{"version":1,"config":{"retention.ms":"5"}}', (False, True)),
+    "allowed": (b'{"version":1,"config":{"%s":"true"}}' % KEY.encode(), (True, True)),
+    "allowed, in capitals": (b'{"version":1,"config":{"%s":" TRUE "}}' % KEY.encode(), (True, True)),
+    "forbidden": (b'{"version":1,"config":{"%s":"false"}}' % KEY.encode(), (False, False)),
+    "garbage": (b'{"version":1,"conf', (False, False)),
+    "not to be read": (b'{"version":1,"config":{"%s":"true"}}' % KEY.encode(), (False, False)),
+}
+
+
+def last_member_dies(
+    World: Any, *, cluster_allows: bool, configs: bytes | None = None, refused: bool = False, noticed: bool = True
+) -> Any:
+    """1, the only one in sync, dies; 2 lives. `noticed`: whether the controller has heard that 2 left the ISR."""
+    world = World(unclean_leader_election_enable=cluster_allows)
+    world.broker_starts(1, 2)
+    world.topic("t", p0=(1, 2))
+    world.start()
+    world.leader_writes(TP, (1,))
+    if noticed:
+        world.others_write(Create("/isr_change_notification/isr_change_", NOTICE, sequence=True))
+        world.run()
+        assert world.state.leadership(TP).isr == (1,)
+    if configs is not None:
+        world.make(PATH, configs)
+    if refused:
+        world.tree.refusal = lambda op: ZkCode.NO_AUTH if isinstance(op, GetData) and op.path == PATH else None
+    world.run()
+    world.broker_dies(1)
+    world.run()
+    return world
+
+
+@pytest.mark.parametrize("noticed", [False, True], ids=["not noticed", "noticed"])
+@pytest.mark.parametrize("cluster_allows", [False, True], ids=["the cluster forbids", "the cluster allows"])
+@pytest.mark.parametrize("case", TOPIC_CONFIGS)
+def test_the_topic_decides_before_the_cluster(World: Any, case: str, cluster_allows: bool, noticed: bool) -> None:
+    configs, expected = TOPIC_CONFIGS[case]
+    world = last_member_dies(
+        World, cluster_allows=cluster_allows, configs=configs, refused=case == "not to be read", noticed=noticed
+    )
+    state = world.leadership(TP)
+    assert (state.leader, state.isr) == ((2, (2,)) if expected[cluster_allows] else (None, (1,)))
+    assert world.state.unclean_elections == expected[cluster_allows]
+
+
+@pytest.mark.parametrize("damage", ["garbage", "not to be read"])
+def test_configs_that_can_be_read_again_are_asked_again(World: Any, damage: str) -> None:
+    configs, _ = TOPIC_CONFIGS[damage]
+    world = last_member_dies(World, cluster_allows=True, configs=configs, refused=damage == "not to be read")
+    assert world.leadership(TP).leader is None
+    world.tree.refusal = lambda _: None
+    world.others_write(SetData(PATH, b'{"version":1,"config":{}}'))
+    world.run(events.TopicUncleanLeaderElectionEnable("t"))
+    assert world.leadership(TP).leader == 2
+
+
+@pytest.mark.parametrize(
+    ("trigger", "leads"),
+    [(ElectionTrigger.ADMIN_CLIENT, True), (ElectionTrigger.ZK, False), (ElectionTrigger.AUTO, False)],
+    ids=lambda value: getattr(value, "name", ""),
+)
+def test_only_an_operator_who_asks_for_it_gets_an_unclean_election_against_the_configs(
+    World: Any, trigger: ElectionTrigger, leads: bool
+) -> None:
+    world = last_member_dies(World, cluster_allows=False)
+    world.run(events.ReplicaLeaderElection(frozenset({TP}), ElectionType.UNCLEAN, trigger, 1))
+    assert (world.leadership(TP).leader == 2) == leads
