@@ -71,7 +71,11 @@ REHEARSED: Final[Mapping[str, Sequence[Row]]] = {
         ("kwob rehearse plan.yaml --fail-on offline,under-min-isr,'eta>2h'", Seen("No partition goes offline")),
         ("kwob rehearse compare rehearsal-10MB rehearsal-50MB", Seen("rehearsal-50MB")),
         ("kwob rehearse sweep plan.yaml --each rack --for 10m --out sweep", Seen("rack")),
-        ("kwob plan plan.yaml --max-link 70% --out chosen.yaml", Seen("chosen.yaml")),
+        # Who comes back after ten minutes, or has nothing at the start, fills any link: the plan alone.
+        (
+            "kwob plan plan.yaml --max-link 70% --out chosen.yaml",
+            Seen("chosen.yaml", put=(("plan.yaml", "alone.yaml"),)),
+        ),
     ],
 }
 
@@ -175,6 +179,10 @@ def test_what_a_page_shows_of_a_cluster(reader: Typist, page: str) -> None:
 def test_what_a_page_shows_of_rehearsals(tmp_path: Path) -> None:
     rehearsal_files(tmp_path)
     typist = Typist(tmp_path)
+    alone = re.sub(r"^.*do: (?:kill|rolling_restart).*\n", "", block("rehearse.md"), flags=re.MULTILINE)
+    (tmp_path / "alone.yaml").write_text(alone.replace("cluster.yaml", "whole.yaml"))
+    whole = block("cluster-file.md").replace("isr: [2, 3], leader: 2, ", "")
+    (tmp_path / "whole.yaml").write_text(whole.replace("[3, 1, 2] ", "{replicas: [3, 1], bytes: 4000000000}"))
     for rate in ("10MB", "50MB"):
         (tmp_path / f"{rate}.yaml").write_text(block("rehearse.md").replace("throttle: 50MB", f"throttle: {rate}"))
         typist.type(f"kwob rehearse {rate}.yaml --out rehearsal-{rate}", Seen(""))
@@ -191,6 +199,6 @@ def test_what_a_page_shows_of_metrics(tmp_path: Path) -> None:
     type_all(Typist(tmp_path, put), MONITORED["monitoring.md"])
 
 
-@pytest.mark.spark
+@pytest.mark.kafka
 def test_what_readme_shows_of_the_files_of_a_real_cluster(tmp_path: Path) -> None:
     type_all(Typist(tmp_path), REPLAYED["README.md"])
