@@ -21,9 +21,11 @@ from controller.admin.toolkit.versions import V41, VERSIONS
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A tool in all its versions: `module` has `tool_of`, and is not loaded before it is asked for."""
+    """A tool in all its versions: `module` has `tool_of`, and is not loaded before it is asked for. `examples` end the
+    help of today's."""
 
     module: str
+    examples: tuple[str, ...]
 
     def main(self, argv: Sequence[str], machine: Machine | None = None) -> int:
         """Runs the tool to its end. Returns its exit code; 130 when Ctrl-C ended it."""
@@ -51,7 +53,10 @@ class Command:
         assert isinstance(tool, Tool)
         if compat is None:
             tool = replace(tool, on_kraft=lambda: tool_of(V41, words))
-        return await run_async(tool, words, machine)
+        code = await run_async(tool, words, machine)
+        if compat is None and "--help" in words and "--json" not in words:
+            machine.err.write("\n".join(["", "examples:", *(f"  {line}" for line in self.examples), ""]))
+        return code
 
 
 class TopicsCommand(Command):
@@ -84,10 +89,51 @@ def split_compat(argv: Sequence[str]) -> tuple[str | None, list[str]]:
     return compat, rest
 
 
-topics: Final = TopicsCommand("controller.admin.topics.command")
-reassign_partitions: Final = Command("controller.admin.reassignment.command")
-leader_election: Final = Command("controller.admin.elections.command")
-log_dirs: Final = Command("controller.admin.log_dirs")
-configs: Final = Command("controller.admin.configs.command")
-consumer_groups: Final = Command("controller.admin.groups.command")
-get_offsets: Final = Command("controller.admin.offsets.command")
+_AT: Final = "--bootstrap-server localhost:9092"
+
+topics: Final = TopicsCommand(
+    "controller.admin.topics.command",
+    (
+        f"kwob topics {_AT} --create --topic orders --partitions 6 --replication-factor 3",
+        f"kwob topics {_AT} --describe --topic orders --explain",
+        f"kwob topics {_AT} --describe --under-replicated-partitions",
+    ),
+)
+reassign_partitions: Final = Command(
+    "controller.admin.reassignment.command",
+    (
+        f"kwob reassign-partitions {_AT} --generate --strategy minimal --broker-list 1,2,3 "
+        "--topics-to-move-json-file topics.json",
+        f"kwob reassign-partitions {_AT} --execute --dry-run --throttle 50000000 --reassignment-json-file plan.json",
+        f"kwob reassign-partitions {_AT} --execute --progress --throttle 50000000 --reassignment-json-file plan.json",
+        f"kwob reassign-partitions {_AT} --verify --reassignment-json-file plan.json",
+    ),
+)
+leader_election: Final = Command(
+    "controller.admin.elections.command",
+    (
+        f"kwob leader-election {_AT} --election-type preferred --all-topic-partitions",
+        f"kwob leader-election {_AT} --election-type unclean --topic orders --partition 3",
+    ),
+)
+log_dirs: Final = Command(
+    "controller.admin.log_dirs", (f"kwob log-dirs {_AT} --describe --broker-list 1,2 --topic-list orders",)
+)
+configs: Final = Command(
+    "controller.admin.configs.command",
+    (
+        f"kwob configs {_AT} --describe --topic orders --all",
+        f"kwob configs {_AT} --alter --topic orders --add-config min.insync.replicas=2,retention.ms=86400000",
+        f"kwob configs {_AT} --alter --broker 1 --delete-config leader.replication.throttled.rate",
+    ),
+)
+consumer_groups: Final = Command(
+    "controller.admin.groups.command",
+    (
+        f"kwob consumer-groups {_AT} --describe --group billing",
+        f"kwob consumer-groups {_AT} --reset-offsets --to-earliest --group billing --topic orders --dry-run",
+    ),
+)
+get_offsets: Final = Command(
+    "controller.admin.offsets.command", (f"kwob get-offsets {_AT} --topic orders --time latest",)
+)
