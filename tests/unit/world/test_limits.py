@@ -13,7 +13,7 @@ from controller.world.simulated.loop import VirtualTimeLoop, run
 
 def timers(loop: Any) -> int:
     assert isinstance(loop, VirtualTimeLoop)
-    return sum(not timer._cancelled for _, _, timer in loop._timers)
+    return sum(not timer.cancelled() for _, _, timer in loop._timers)
 
 
 def test_an_answer_in_time_is_returned_and_leaves_no_timer() -> None:
