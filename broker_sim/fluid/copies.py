@@ -58,8 +58,13 @@ class Copy:
 
     def where(self, now_s: float) -> float:
         """Its log end offset at that time, not before the last change of its rate."""
-        if self.stream is not None and self.is_caught_up:
-            return self.stream.end(now_s)
+        if self.stream is None:
+            return self.line(now_s)
+        end = self.stream.end(now_s)
+        return end if self.is_caught_up else min(end, self.line(now_s))
+
+    def line(self, now_s: float) -> float:
+        """Where its rate takes it: beyond the end for the moment until somebody looks whether it has arrived."""
         if self.shared is not None:
             return self.position + self.shared.moved(self.row, now_s)
         return self.position + self.own_rate * (now_s - self.at_s)

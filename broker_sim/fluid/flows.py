@@ -7,7 +7,7 @@ moves on a line of its own until they are found again.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import numpy as np
@@ -63,8 +63,9 @@ class _Rows:
 class Flows:
     """All copies that are behind and fetch. Brokers are numbers here, from 0 on."""
 
-    def __init__(self, brokers: int, fetching: Fetching) -> None:
-        self._brokers, self._fetching = brokers, fetching
+    def __init__(self, brokers: int, fetching: Fetching, on_beyond: Callable[[Copy, float], None]) -> None:
+        """`on_beyond(copy, size)`: it was taken back to the end, which it had passed since rates were found."""
+        self._brokers, self._fetching, self._on_beyond = brokers, fetching, on_beyond
         self._numbers: dict[tuple[int, ...], int] = {}
         self._flows = _Rows(_FLOW, (0, 0, (NOTHING,) * _PLACES, False, False, 0, 0, 0.0, 0.0, 0.0, False))
         self._shared = _Rows(_COPY, (0, UNLIMITED, 0.0, 0.0))
@@ -120,6 +121,7 @@ class Flows:
             return
         if copy.shared is not None:
             self._part(copy, now_s)
+        self._settle(copy, now_s)
         self._new.pop(copy, None)
         flow = self._flows.rows[number]
         flow["copies"] -= 1
@@ -149,9 +151,9 @@ class Flows:
 
     def _join(self, copy: Copy, now_s: float) -> None:
         """From now on it moves with its flow."""
-        number, stream, at = self._flow_of[copy], copy.stream, copy.where(now_s)
+        self._settle(copy, now_s)
+        number, stream, at = self._flow_of[copy], copy.stream, copy.position
         assert stream is not None
-        self._moved_bytes += copy.own_rate * (now_s - copy.at_s)
         flow, row = self._flows.rows[number], self._shared.take()
         moved = float(flow["moved"] + flow["rate"] * (now_s - flow["at_s"]))
         begin = stream.end_bytes - stream.ingress * stream.at_s
@@ -161,11 +163,22 @@ class Flows:
 
     def _part(self, copy: Copy, now_s: float) -> None:
         """From now on it moves alone."""
-        position, rate = copy.where(now_s), copy.rate
+        position, rate = copy.line(now_s), copy.rate
         self._moved_bytes += self.moved(copy.row, now_s) - float(self._shared.rows[copy.row]["joined"])
         self._shared.free(copy.row)
         del self._in_row[copy.row]
         copy.shared, copy.position, copy.at_s, copy.own_rate = None, position, now_s, rate
+
+    def _settle(self, copy: Copy, now_s: float) -> None:
+        """Counts what it moved alone until now; at the end it goes on with that."""
+        stream, position = copy.stream, copy.line(now_s)
+        assert stream is not None
+        self._moved_bytes += position - copy.position
+        copy.position, copy.at_s = position, now_s
+        if (beyond := position - stream.end(now_s)) > 0:
+            self._moved_bytes -= beyond
+            copy.position, copy.own_rate = position - beyond, min(copy.own_rate, stream.ingress)
+            self._on_beyond(copy, beyond)
 
     def _lacks(self, now_s: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """What each row of a copy lacks now, and how fast that falls."""

@@ -59,7 +59,9 @@ class DataPlane:
         self._on_change = on_change
         self._streams: dict[TopicPartition, Stream] = {}
         self._copies_asked: dict[TopicPartition, dict[BrokerId, Copy]] = {}
-        self._flows = Flows(len(self._index), fetching or Fetching())
+        self._flows = Flows(
+            len(self._index), fetching or Fetching(), lambda copy, beyond: self.note_disk(copy.follower, -beyond)
+        )
         self._steady = Steady(len(self._index))
         self._loop = asyncio.get_running_loop()
         self._wake: asyncio.TimerHandle | None = None
@@ -73,7 +75,7 @@ class DataPlane:
         self.losses = Losses(acks_all=acks_all)
         self.retention = Retention(lambda broker, size: self.note_disk(broker, -size))
         self.solutions = 0
-        self._copied_bytes = 0.0
+        self._copied_before = 0.0
 
     # -- what happens ----------------------------------------------------------------------------------------------
 
@@ -223,11 +225,11 @@ class DataPlane:
 
     def copied_bytes(self) -> float:
         """What copies that were behind have moved until now."""
-        return self._copied_bytes + self._flows.moved_bytes(self.now_s)
+        return self._flows.moved_bytes(self.now_s) - self._copied_before
 
     def begin(self) -> None:
         """What was before does not count."""
-        self.peak_link, self._copied_bytes = PeakLink(), -self._flows.moved_bytes(self.now_s)
+        self.peak_link, self._copied_before = PeakLink(), self._flows.moved_bytes(self.now_s)
 
     def left_bytes(self) -> float:
         """What copies that are behind still lack."""
@@ -290,11 +292,12 @@ class DataPlane:
         if copy.is_caught_up:
             self._count_steady(copy, -1)
         else:
+            before = copy.rate
             self._flows.remove(copy, self.now_s)
+            self._grow(copy.follower, copy.own_rate - before)
 
     def _stay(self, copy: Copy) -> None:
-        """Counts what it copied until now, alone; from now on it does not move before it is in a flow again."""
-        self._copied_bytes += copy.own_rate * (self.now_s - copy.at_s)
+        """From now on it does not move before it is in a flow again."""
         self._grow(copy.follower, -copy.own_rate)
         copy.stay(self.now_s)
 
@@ -390,9 +393,5 @@ class DataPlane:
     def _arrive(self) -> None:
         """Those that are at the end by now have caught up."""
         for copy in self._flows.arrived(self.now_s):
-            assert copy.stream is not None
-            beyond = copy.where(self.now_s) - copy.stream.end(self.now_s)  # it was at the end a moment ago
-            self.note_disk(copy.follower, -beyond)
-            self._copied_bytes -= beyond
             self._place(copy, is_caught_up=True)
         self._changed()

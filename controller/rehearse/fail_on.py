@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
+from controller.rehearse.answer import partitions
 from controller.rehearse.clock import clock
 from controller.rehearse.scenario import parse_ms
 
@@ -20,15 +21,15 @@ _ETA: Final = re.compile(r"eta\s*>\s*(.+)")
 
 def _trouble(name: str, words: str) -> Check:
     def check(summary: Mapping[str, Any]) -> str | None:
-        totals = summary["troubles"][name]
-        return f"{totals['partitions']} partitions {words}" if totals["partitions"] else None
+        count = summary["troubles"][name]["partitions"]
+        return f"{partitions(count)} {words}" if count else None
 
     return check
 
 
 def _unclean(summary: Mapping[str, Any]) -> str | None:
     count = summary["unclean_elections"]
-    return f"{count} unclean elections" if count else None
+    return f"{count:,} unclean election{'' if count == 1 else 's'}" if count else None
 
 
 def _never_ends(summary: Mapping[str, Any]) -> str | None:

@@ -22,7 +22,7 @@ def test_a_rehearsal_and_what_it_writes(tmp_path: Path, capsys: pytest.CaptureFi
     assert main([str(path), "--out", str(out), "--fail-on", "offline,eta>1h"]) == 1
     printed = capsys.readouterr().out
     assert "killed at 5.0 s: 1 partition offline, the longest for" in printed
-    assert "failed: 1 partitions offline" in printed
+    assert "failed: 1 partition offline" in printed
     summary = json.loads((out / "outcome.json").read_text())
     assert summary["troubles"]["offline"]["partitions"] == 1
     windows = pq.read_table(out / "windows.parquet").to_pylist()
