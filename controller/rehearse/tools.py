@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from controller.rehearse.stage import CONTROLLER_PORT, Stage
+from controller.wire.errors import ErrorCode
 from controller.wire.protocol import ApiKey, ProtocolError
 from controller.wire.zk_operations import Create, SetData, ZkCode
 from controller.wire.znodes import ConfigChangesZNode, ConfigEntityZNode
@@ -24,12 +25,14 @@ class Tools:
         self._session: Any = None
 
     async def ask_controller(self, api_key: ApiKey, version: int, body: Mapping[str, Any]) -> Any:
-        """Asks whoever is the controller, again until one answers; as a client does."""
+        """Asks whoever is the controller, again until one answers that holds the office; as a client does."""
         while True:
             number = self._stage.active_controller()
             if number is not None:
                 try:
-                    return await self._call(f"controller-{number}", api_key, version, body)
+                    answer = await self._call(f"controller-{number}", api_key, version, body)
+                    if answer.error_code != ErrorCode.NOT_CONTROLLER:  # no more, or not yet
+                        return answer
                 except (OSError, ProtocolError, TimeoutError):
                     pass
             await asyncio.sleep(1)

@@ -20,7 +20,7 @@ from controller.rehearse.outcome import Outcome
 from controller.rehearse.recorder import Recorder, Sample
 from controller.wire.types import BrokerId, TopicPartition
 from tests.worlds.fuzz import few, many, takes_long
-from tests.worlds.rehearsals import brokers, play
+from tests.worlds.rehearsals import brokers, play, topic
 
 FEW = few(12)
 MANY = many(600)
@@ -204,6 +204,19 @@ def test_any_plan_in_calm_times() -> None:
 
 def test_any_plan_while_things_go_wrong() -> None:
     check_disturbed(FEW)
+
+
+def test_a_plan_that_a_leaving_controller_does_not_take_is_given_to_its_successor(tmp_path: Path) -> None:
+    outcome = play(
+        tmp_path,
+        cluster={"brokers": brokers(4), "topics": {"t": topic([1, 2, 3], [1, 4, 2], bytes=1000)}},
+        events=[
+            {"do": "reassign", "partitions": [{"topic": "t", "partition": 1, "replicas": [1, 4, 3]}]},
+            {"do": "controller_failover", "at": 0},
+        ],
+    )
+    assert [m.partition for m in outcome.moves] == [1]
+    assert outcome.moves[0].to_ms is not None
 
 
 @takes_long
