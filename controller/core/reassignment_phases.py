@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
 from controller.core.deletion import MOVING, mark_ineligible, resume_for
-from controller.core.effects import Enqueue, Log, Steps, write
+from controller.core.effects import Enqueue, Log, Steps, read_any, write
 from controller.core.events import PartitionReassignmentIsrChange
 from controller.core.leader_choice import OfflineElection, ReassignElection
 from controller.core.partitions import change_partitions
@@ -28,7 +28,7 @@ from controller.core.state_znodes import Failure, bump_leader_epochs, read_state
 from controller.core.transitions import PartitionState, ReplicaState
 from controller.wire import log_events as ev
 from controller.wire.types import BrokerId, PartitionReplica, ReplicaAssignment, TopicPartition, settled
-from controller.wire.zk_operations import SetData
+from controller.wire.zk_operations import GetData, SetData, ZkCode, ZkResult
 from controller.wire.znodes import TopicZNode
 
 Moves = Mapping[TopicPartition, ReplicaAssignment]
@@ -138,22 +138,34 @@ def _lead_elsewhere(state: ClusterState, moves: Moves, partitions: Iterable[Topi
 
 
 def _write_assignments(state: ClusterState, moves: Moves, failures: Failures) -> Steps[None]:
-    """The whole topic znodes, with these partitions as given and the others as believed."""
+    """The whole topic znodes, with these partitions as given and the others as believed. Each is written over what was
+    just read, and partitions that somebody has added there meanwhile stay (Kafka writes over them; docs/deviations.md).
+    """
     topics: defaultdict[str, dict[int, ReplicaAssignment]] = defaultdict(dict)
     for tp, assignment in moves.items():
         topics[tp.topic][tp.partition] = assignment
-    contents = {
-        topic: replace(state.topic_content(topic), partitions={**state.topic_assignment(topic), **changed})
-        for topic, changed in topics.items()
-    }
-    ops = tuple(SetData(TopicZNode.path(topic), TopicZNode.encode(content)) for topic, content in contents.items())
-    results = yield from write(ops, state.epoch_zk_version)
-    for topic, result in zip(topics, results, strict=True):
-        if result.ok:
-            yield from trace_assignments(state, ((TopicPartition(topic, p), a) for p, a in topics[topic].items()))
-        else:
-            reason = f"the znode of topic {topic} cannot be written: {result.code.name}"
-            failures.update((TopicPartition(topic, p), reason) for p in topics[topic])
+    remaining = list(topics)
+    while remaining:
+        read = yield from read_any([GetData(TopicZNode.path(topic)) for topic in remaining])
+        results = dict(zip(remaining, read, strict=True))
+        sets = {topic: _over(state, topic, topics[topic], now) for topic, now in results.items() if now.ok}
+        written = yield from write(tuple(sets.values()), state.epoch_zk_version)
+        results |= zip(sets, written, strict=True)
+        remaining = [topic for topic, result in results.items() if result.code is ZkCode.BAD_VERSION]
+        for topic, result in results.items():
+            if result.ok:
+                assigned = ((TopicPartition(topic, p), a) for p, a in topics[topic].items())
+                yield from trace_assignments(state, assigned)
+            elif topic not in remaining:
+                reason = f"the znode of topic {topic} cannot be written: {result.code.name}"
+                failures.update((TopicPartition(topic, p), reason) for p in topics[topic])
+
+
+def _over(state: ClusterState, topic: str, changed: Mapping[int, ReplicaAssignment], now: ZkResult) -> SetData:
+    content = state.topic_content(topic)
+    partitions = {**TopicZNode.decode(now.data).partitions, **content.partitions, **changed}
+    version = now.stat.version if now.stat is not None else -1
+    return SetData(TopicZNode.path(topic), TopicZNode.encode(replace(content, partitions=partitions)), version)
 
 
 def _announce(state: ClusterState, moves: Moves, failures: Failures) -> Steps[None]:

@@ -122,3 +122,16 @@ def test_assignments(then: bytes, complaint: str) -> None:
     scene.write("operator", SetData(TOPIC, topic({"0": [1, 2, 3], "1": [1]})))
     scene.write("controller-1001", SetData(TOPIC, then))
     assert [complaint in line for line in scene.decisions.broken] == ([True] if complaint else [])
+
+
+@pytest.mark.parametrize(
+    ("marked", "made", "complains"), [(True, False, False), (False, False, True), (True, True, True)]
+)
+def test_only_what_was_added_to_a_topic_in_deletion_may_go(marked: bool, made: bool, complains: bool) -> None:
+    scene = Scene()
+    scene.write("operator", SetData(TOPIC, topic({"0": [1, 2, 3], "1": [1]})))
+    paths = ["/admin", "/admin/delete_topics"] + (["/admin/delete_topics/t"] if marked else [])
+    for path in paths + ([f"{TOPIC}/partitions/1"] if made else []):
+        scene.tree.write(Create(path), session=1, now_ms=0)
+    scene.write("controller-1001", SetData(TOPIC, topic({"0": [1, 2, 3]})))
+    assert bool(scene.decisions.broken) == complains

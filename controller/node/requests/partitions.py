@@ -23,16 +23,16 @@ from controller.wire import znodes
 from controller.wire.errors import ErrorCode, KafkaError
 from controller.wire.protocol import Request
 from controller.wire.types import BrokerId, ReplicaAssignment
-from controller.wire.zk_operations import GetChildren, GetData, SetData
+from controller.wire.zk_operations import GetChildren, GetData, SetData, ZkCode
 from controller.wire.znodes import TopicAssignment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Grown:
-    """A topic's assignment before and after."""
+    """A topic's assignment with its new partitions, to be written over this version of its znode."""
 
-    before: TopicAssignment
     after: TopicAssignment
+    version: int
 
 
 async def handle_create_partitions(node: Node, request: Request) -> Body:
@@ -50,8 +50,7 @@ async def handle_create_partitions(node: Node, request: Request) -> Body:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic in request.")
             plan = await _plan(node, topic, brokers)
             if not validate_only:
-                await _write(node, topic.name, plan.after)
-                grown[topic.name] = list(plan.after.partitions)
+                grown[topic.name] = await _grow(node, topic, brokers, plan)
         except KafkaError as error:
             results[topic.name] = _result(topic.name, error.code, error.own_text)
             node.log_unexpected(request, error, topic=topic.name)
@@ -80,7 +79,7 @@ async def _plan(node: Node, topic: Any, brokers: Sequence[BrokerRack]) -> _Grown
     name, total = topic.name, int(topic.count)
     if node.state.is_queued_for_deletion(name):
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, "The topic is queued for deletion.")
-    before = await _assignment(node, name)
+    before, version = await _assignment(node, name)
     if any(a.is_being_reassigned for a in before.partitions.values()):
         raise KafkaError(
             ErrorCode.REASSIGNMENT_IN_PROGRESS, f"A partition reassignment is in progress for the topic '{name}'."
@@ -96,7 +95,7 @@ async def _plan(node: Node, topic: Any, brokers: Sequence[BrokerRack]) -> _Grown
     existing = {p: a.replicas for p, a in before.partitions.items()}
     added = add_partitions(name, existing, brokers, total=total, manual=_manual(topic, total - count, brokers))
     partitions = {**before.partitions, **{p: ReplicaAssignment(replicas=r) for p, r in added.items()}}
-    return _Grown(before=before, after=replace(before, partitions=partitions))
+    return _Grown(after=replace(before, partitions=partitions), version=version)
 
 
 def _manual(topic: Any, increment: int, brokers: Sequence[BrokerRack]) -> list[tuple[BrokerId, ...]] | None:
@@ -113,11 +112,12 @@ def _manual(topic: Any, increment: int, brokers: Sequence[BrokerRack]) -> list[t
     return lists
 
 
-async def _assignment(node: Node, topic: str) -> TopicAssignment:
+async def _assignment(node: Node, topic: str) -> tuple[TopicAssignment, int]:
+    """The topic's assignment, and the version of its znode."""
     if not topic or "/" in topic or "\0" in topic:
-        return TopicAssignment()
+        return TopicAssignment(), -1
     (found,) = await node.zk.perform([GetData(znodes.TopicZNode.path(topic))])
-    return znodes.TopicZNode.decode(found.data) if found.ok else TopicAssignment()
+    return (znodes.TopicZNode.decode(found.data), found.stat.version) if found.stat else (TopicAssignment(), -1)
 
 
 async def _registered_brokers(node: Node) -> list[BrokerRack]:
@@ -137,7 +137,20 @@ async def _registered_brokers(node: Node) -> list[BrokerRack]:
     return brokers
 
 
-async def _write(node: Node, topic: str, assignment: TopicAssignment) -> None:
-    path = znodes.TopicZNode.path(topic)
-    (written,) = await node.zk.perform([SetData(path, znodes.TopicZNode.encode(assignment))])
-    check_written(path, written.code)
+async def _grow(node: Node, topic: Any, brokers: Sequence[BrokerRack], plan: _Grown) -> list[int]:
+    """Writes the plan; returns the numbers of all partitions. Where somebody wrote the znode meanwhile, the topic is
+    looked at again, so that neither is lost (Kafka writes over a move that just began; docs/deviations.md).
+
+    Raises: KafkaError.
+    """
+    path = znodes.TopicZNode.path(topic.name)
+    while True:
+        content = znodes.TopicZNode.encode(plan.after)
+        (written,) = await node.zk.perform([SetData(path, content, plan.version)])
+        if written.code is not ZkCode.BAD_VERSION:
+            check_written(path, written.code)
+            return list(plan.after.partitions)
+        now, _ = await _assignment(node, topic.name)
+        if now.partitions == plan.after.partitions:  # it was done, and its answer was lost
+            return list(now.partitions)
+        plan = await _plan(node, topic, brokers)

@@ -6,7 +6,7 @@ Source: Kafka 3.9 `PartitionStateMachine`, `Election`, `KafkaController`; spec c
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from controller.node.process import Controller
@@ -120,6 +120,12 @@ class Decisions:
         if dead and old["leader"] not in live:
             self.broken.append(f"an election leaves the dead {sorted(dead)} in the ISR: {name}")
 
+    def _may_shrink(self, topic: str, lost: Collection[str]) -> bool:
+        """A topic in deletion must not grow: what was added to it meanwhile is taken back. §10.3."""
+        exists = self._cluster.world.zookeeper.tree.get
+        is_marked = exists(f"/admin/delete_topics/{topic}") is not None
+        return is_marked and all(exists(f"/brokers/topics/{topic}/partitions/{p}") is None for p in lost)
+
     # -- assignments -----------------------------------------------------------------------------------------------
 
     def _topic(self, machine: str, topic: str, op: SetData | Create, content: dict[str, Any]) -> None:
@@ -135,7 +141,8 @@ class Decisions:
         name = f"{machine} writes {topic} as {content} after {earlier}"
         if content.get("topic_id") != earlier.get("topic_id"):
             self.broken.append(f"a topic loses its id: {name}")
-        if not earlier["partitions"].keys() <= content["partitions"].keys():
+        lost = earlier["partitions"].keys() - content["partitions"].keys()
+        if lost and not self._may_shrink(topic, lost):
             self.broken.append(f"a topic loses partitions: {name}")
         for number, replicas in earlier["partitions"].items():
             adding = set((content.get("adding_replicas") or {}).get(number) or ())

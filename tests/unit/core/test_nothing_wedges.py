@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from typing import Any
 
@@ -89,6 +90,34 @@ def test_a_topic_keeps_its_id_and_what_else_its_znode_says_through_a_move() -> N
     written = [json.loads(line.partition("/brokers/topics/t ")[2]) for line in lines]
     assert [(w["topic_id"], w["of_tomorrow"]) for w in written] == [(znode["topic_id"], 5)] * 2
     assert written[-1]["partitions"] == {"0": [3, 2]}
+
+
+def test_partitions_that_somebody_adds_while_a_move_is_written_stay() -> None:
+    """Before any write of the move's: the request that adds them does not pass through the controller's queue."""
+    for at_write in itertools.count():
+        stage = stage_with(1, 2, 3, p0=(1, 2))
+        perform, writes = stage.perform, 0
+
+        def adding(effect: Any, perform: Any = perform, stage: Stage = stage, at_write: int = at_write) -> Any:
+            nonlocal writes
+            if isinstance(effect, Write):
+                if writes == at_write:
+                    node = json.loads(stage.tree.read(GetData("/brokers/topics/t")).data or b"")
+                    node["partitions"]["1"] = [2, 3]
+                    stage.others_write(SetData("/brokers/topics/t", json.dumps(node).encode()))
+                writes += 1
+            return perform(effect)
+
+        stage.perform = adding
+        move_to(stage, 3, 2)
+        stage.leader_writes(TP, (1, 2, 3))
+        stage.run()
+        if writes <= at_write:
+            break
+        assert stage.topic_node()[1].replicas == (2, 3), at_write
+        assert stage.leader(TopicPartition("t", 1))[0] == 2, at_write
+        assert stage.assigned().replicas == (3, 2) and not stage.assigned().is_being_reassigned, at_write
+    assert at_write > 5
 
 
 def test_a_move_never_drops_the_only_ones_with_the_records() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -145,6 +146,44 @@ async def grow(cluster: Any, name: str, count: int, replicas: list[list[int]] | 
     lists = None if replicas is None else [{"broker_ids": r} for r in replicas]
     body = {"topics": [{"name": name, "count": count, "assignments": lists}], "timeout": 5_000, **more}
     return (await cluster.ask(ApiKey.CREATE_PARTITIONS, 2, body))["results"][0]
+
+
+@pytest.mark.parametrize("meanwhile", ["a move begins", "somebody adds two", "its own answer is lost"])
+def test_partitions_are_added_to_what_is_there_when_they_are_written(play: Play, meanwhile: str) -> None:
+    """Nothing that another wrote in between is lost, and what was done counts as done."""
+    path = "/brokers/topics/t"
+    others = {
+        "a move begins": b'{"version":3,"partitions":{"0":[1,2]},"adding_replicas":{"0":[2]},"removing_replicas":{}}',
+        "somebody adds two": b'{"version":1,"partitions":{"0":[1],"1":[2],"2":[1]}}',
+    }
+
+    async def scenario(cluster: Any) -> None:
+        await cluster.ask(ApiKey.CREATE_TOPICS, 5, {"topics": [topic("t") | manual((1,))], "timeout": 5_000})
+        tree = cluster.world.zookeeper.tree
+        raced = False
+
+        def race(op: Any) -> None:
+            nonlocal raced
+            if isinstance(op, SetData) and op.path == path and not raced:
+                raced = True
+                data = others.get(meanwhile, op.data)
+                assert tree.write(SetData(path, data), session=0, now_ms=0).result.ok
+
+        tree.refusal = race
+        asked = asyncio.ensure_future(grow(cluster, "t", 2, [[2]]))
+        await cluster.world.sleep(1)
+        tree.refusal = lambda _: None
+        assert raced
+        await cluster.zk(SetData(path, tree.get(path).payload))  # what is done within the tree fires no watch
+        grown = await asked
+        if meanwhile in others:
+            assert tree.get(path).payload == others[meanwhile], "neither is lost"
+        assert grown["error_code"] == {
+            "a move begins": ErrorCode.REASSIGNMENT_IN_PROGRESS,
+            "somebody adds two": ErrorCode.INVALID_PARTITIONS,
+        }.get(meanwhile, ErrorCode.NONE)
+
+    play(scenario)
 
 
 def test_partitions_are_added_or_refused(play: Play) -> None:
