@@ -22,6 +22,7 @@ _chroots = itertools.count()
 LONGEST_FIRST = (
     "tests/spark/",
     "tests/local/test_recipes.py",
+    "tests/typed/",
     "tests/unit/replay/generator/",
     "tests/broker/",
     "tests/sim/",

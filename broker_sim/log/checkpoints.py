@@ -21,6 +21,7 @@ RECOVERY_POINT_FILE: Final = "recovery-point-offset-checkpoint"
 LOG_START_FILE: Final = "log-start-offset-checkpoint"
 CLEANER_FILE: Final = "cleaner-offset-checkpoint"
 META_FILE: Final = "meta.properties"
+_META_VERSION: Final = "0"
 CLEAN_SHUTDOWN_FILE: Final = ".kafka_cleanshutdown"
 
 
@@ -91,13 +92,18 @@ class MetaProperties:
 
 
 def read_meta(path: Path) -> MetaProperties | None:
-    """`meta.properties`, None when there is no file. Raises CheckpointError for another content."""
+    """`meta.properties`, None when there is no file. Raises CheckpointError for another content or version.
+
+    Source: Kafka 3.9 `MetaPropertiesVersion`; version 1 is that of KRaft, and a broker in ZooKeeper mode has 0.
+    """
     try:
         lines = path.read_text().splitlines()
     except FileNotFoundError:
         return None
     split = (line.partition("=") for line in lines if "=" in line and not line.startswith("#"))
     pairs = {name.strip(): value.strip() for name, _, value in split}
+    if (version := pairs.get("version", _META_VERSION)) != _META_VERSION:
+        raise CheckpointError(path, f"version {version}; a broker in ZooKeeper mode reads version {_META_VERSION}")
     try:
         return MetaProperties(broker_id=int(pairs["broker.id"]), cluster_id=pairs.get("cluster.id"))
     except (KeyError, ValueError) as error:
@@ -117,7 +123,7 @@ def cluster_id_of(log_dirs: Iterable[Path]) -> str | None:
 
 def write_meta(path: Path, meta: MetaProperties) -> None:
     """Writes `meta.properties`, version 0."""
-    write_atomically(path, f"#\nversion=0\nbroker.id={meta.broker_id}\ncluster.id={meta.cluster_id}\n")
+    write_atomically(path, f"#\nversion={_META_VERSION}\nbroker.id={meta.broker_id}\ncluster.id={meta.cluster_id}\n")
 
 
 def write_clean_shutdown(folder: Path, broker_epoch: int) -> None:

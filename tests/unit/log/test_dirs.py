@@ -146,6 +146,18 @@ def test_kafkas_own_meta_properties_are_read(tmp_path: Path) -> None:
         checkpoints.read_meta(path)
 
 
+@pytest.mark.parametrize("version", [1, 7])
+def test_a_dir_of_another_version_is_refused_and_left_as_it_is(tmp_path: Path, version: int) -> None:
+    closed(opened(tmp_path))
+    metas = sorted(tmp_path.rglob("meta.properties"))
+    text = metas[0].read_text().replace("version=0", f"version={version}")
+    for meta in metas:
+        meta.write_text(text)
+    with pytest.raises(LogDirsUnusable, match=f"version {version}; a broker in ZooKeeper mode reads version 0"):
+        opened(tmp_path)
+    assert [meta.read_text() for meta in metas] == [text] * len(metas)
+
+
 def test_a_dir_that_cannot_be_read_is_offline_and_the_others_serve(tmp_path: Path) -> None:
     (tmp_path / "b").write_text("a file where a dir should be")
     dirs = opened(tmp_path)
