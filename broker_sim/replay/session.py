@@ -59,6 +59,7 @@ _LOCAL_CONF: Final = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.sql.shuffle.partitions": str(_LOCAL_SHUFFLE_PARTITIONS),
     "spark.driver.memory": "2g",
+    "spark.python.daemon.module": "broker_sim.replay.python_workers",
 }
 #: For small inputs: starting is most of the work, so nothing is planned or compiled that need not be.
 _SMALL_CONF: Final = {

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
@@ -38,3 +43,13 @@ def test_a_step_of_a_great_job_is_set_for_what_it_reads(
         assert settings_of(session) == inside
         raise ZeroDivisionError
     assert settings_of(session) == GREAT  # as before, however the step ended
+
+
+def test_workers_take_the_library_from_files_and_have_loaded_what_they_need(spark: SparkSession) -> None:
+    def loaded(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        library, is_loaded = str(sys.modules["pyspark"].__file__), "broker_sim.replay.logs.woven" in sys.modules
+        for _ in batches:
+            yield pa.RecordBatch.from_pydict({"library": [library], "is_loaded": [is_loaded]})
+
+    (row,) = spark.range(1, numPartitions=1).mapInArrow(loaded, "library string, is_loaded boolean").collect()
+    assert Path(row["library"]).is_file() and row["is_loaded"]
