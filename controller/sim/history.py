@@ -48,7 +48,9 @@ class History:
         self.states: defaultdict[Partition, list[StateWritten]] = defaultdict(list)
         #: Partitions whose leader once came from outside the ISR: what was acknowledged may be gone.
         self.unclean: set[Partition] = set()
-        #: Those of them that no setting allowed, with what was written.
+        #: (partition, member of its ISR) that its leader did not count, and who may lack what is committed: it may lead.
+        self.not_counted: set[tuple[Partition, int]] = set()
+        #: Those of `unclean` that no setting allowed, with what was written.
         self.against_consent: list[str] = []
         #: When a partition's state was last written.
         self.last_written_s = 0.0
@@ -120,6 +122,8 @@ class History:
             self.unclean.add((topic, partition))
             if not self.allows_unclean(topic):
                 self.against_consent.append(f"{topic}-{partition} was led by {before}, now by {written}")
+        if ((topic, partition), written.leader) in self.not_counted:
+            self.unclean.add((topic, partition))
         rows.append(written)
         self.last_written_s = self._now_s()
 

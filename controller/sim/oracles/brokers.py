@@ -78,7 +78,9 @@ def leaders_know_their_epoch(cluster: Cluster, _: History) -> Iterator[str]:
 def isr_members_hold_what_is_committed(cluster: Cluster, history: History) -> Iterator[str]:
     """Each member of the ISR in ZooKeeper that follows in the leader's epoch ends at or above its high watermark.
 
-    Also in the moment in which an expansion is written that the leader does not know to be written yet.
+    Also in the moment in which an expansion is written that the leader does not know to be written yet. Excused is who
+    is in the ISR, and none of the leader's replicas any more, because a move removes it: as in Kafka
+    (`Partition.maybeIncrementLeaderHW`) the leader does not count it, until it has all again.
     Source: broker.md §12.4; the definition of "committed".
     """
     followers: dict[tuple[int, TopicPartition], Partition] = {(b, tp): r for b, tp, r in replicas(cluster)}
@@ -86,6 +88,8 @@ def isr_members_hold_what_is_committed(cluster: Cluster, history: History) -> It
         rows = history.states[tp]
         if leader.led is None or not rows or tp in history.unclean or tp.topic in cluster.deletable:
             continue
+        not_counted = set(leader.led.isr) - {broker_id, *leader.led.followers}
+        history.not_counted |= {(tp, member) for member in not_counted}
         newest = rows[-1]
         if newest.leader != broker_id or newest.leader_epoch != leader.led.epoch:
             continue  # deposed, without knowing it yet
@@ -93,7 +97,9 @@ def isr_members_hold_what_is_committed(cluster: Cluster, history: History) -> It
             follower = followers.get((member, tp))
             if follower is None or follower.log is None or follower.leader_epoch != leader.led.epoch:
                 continue
-            if member != broker_id and follower.log.leo < leader.hw:
+            if member == broker_id or follower.log.leo >= leader.hw:
+                history.not_counted.discard((tp, member))
+            elif (tp, member) not in history.not_counted:
                 yield f"{tp}: ISR member {member} ends at {follower.log.leo}, leader {broker_id} has hw {leader.hw}"
 
 
