@@ -48,7 +48,7 @@ class History:
         self.states: defaultdict[Partition, list[StateWritten]] = defaultdict(list)
         #: Partitions whose leader once came from outside the ISR: what was acknowledged may be gone.
         self.unclean: set[Partition] = set()
-        #: (partition, member of its ISR) that its leader did not count, and who may lack what is committed: it may lead.
+        #: (partition, member of its ISR) that its leader did not count: it may lack what is committed, and may lead.
         self.not_counted: set[tuple[Partition, int]] = set()
         #: Those of `unclean` that no setting allowed, with what was written.
         self.against_consent: list[str] = []
