@@ -99,7 +99,10 @@ class Machine:
 
 
 class FluidBroker:
-    """Start it once; then `stop` it (controlled), or let its machine be killed and call `vanish`."""
+    """Start it once; then `stop` it (controlled), or let its machine be killed and call `vanish`.
+
+    Who ends its process sets `killed`: a `stop` that is under way then never returns.
+    """
 
     def __init__(
         self,
@@ -122,7 +125,7 @@ class FluidBroker:
         self.broker_id, self.rack = broker_id, rack
         self._machine, self._port, self._decoder, self._links = machine, port, decoder, links
         self._settings, self._metadata = BrokerSettings.parse(dict(properties)), LiveBrokers()
-        self._log = log.bind(broker_id=broker_id)
+        self._log, self.killed = log.bind(broker_id=broker_id), asyncio.Event()
         self._supervisor = Supervisor(self._log)
         self._zk = ZkClient(machine.zookeeper, supervisor=self._supervisor, log=self._log)
         chance = random.Random(machine.chance.random())

@@ -27,6 +27,7 @@ from broker_sim.registration import RegistrationRefused
 from controller.node import config as controller_config
 from controller.node.process import Controller, Identity
 from controller.node.process import World as ControllerWorld
+from controller.rehearse.endings import first_of
 from controller.rehearse.exposure import Exposure
 from controller.rehearse.faults_in_force import KRAFT, FaultsInForce
 from controller.rehearse.ledger import Ledger
@@ -266,19 +267,22 @@ class Stage:
 
     def kill_broker(self, broker_id: BrokerId) -> None:
         """SIGKILL."""
-        broker = self.brokers.pop(broker_id, None)
-        if broker is not None:
-            self.world.machine(f"broker-{broker_id}").kill()
-            broker.vanish()
+        if broker_id in self.brokers:
+            self._end_process(broker_id).vanish()
+
+    def _end_process(self, broker_id: BrokerId) -> FluidBroker:
+        self.world.machine(f"broker-{broker_id}").kill()
+        self.brokers[broker_id].killed.set()
+        return self.brokers.pop(broker_id)
 
     async def stop_broker(self, broker_id: BrokerId) -> None:
         """Controlled shutdown; returns when its process has ended."""
-        broker, asked_ms = self.brokers.get(broker_id), self.now_ms()
-        if broker is not None:
-            await self.world.machine(f"broker-{broker_id}").run(broker.stop())
+        if (broker := self.brokers.get(broker_id)) is not None:
+            asked_ms = self.now_ms()
+            await first_of(self.world.machine(f"broker-{broker_id}").run(broker.stop()), broker.killed.wait())
             await asyncio.sleep(max(0, asked_ms + self.scenario.broker_stop - self.now_ms()) / 1000)
-            self.brokers.pop(broker_id, None)
-            self.world.machine(f"broker-{broker_id}").kill()
+            if self.brokers.get(broker_id) is broker:  # and not its successor
+                self._end_process(broker_id)
 
     def expire_sessions(self, brokers: Sequence[BrokerId]) -> None:
         """As if ZooKeeper had not heard of them for long; they open others and register again."""

@@ -219,6 +219,22 @@ def test_a_plan_that_a_leaving_controller_does_not_take_is_given_to_its_successo
     assert outcome.moves[0].to_ms is not None
 
 
+def test_a_broker_that_is_killed_while_it_shuts_down_keeps_nobody_waiting(tmp_path: Path) -> None:
+    outcome = play(
+        tmp_path,
+        cluster={"brokers": brokers(3), "topics": {"t": topic([1, 2, 3], bytes=1000)}},
+        broker_stop=20,
+        events=[
+            {"do": "rolling_restart", "at": 5, "down": 5, "broker": [1, 2]},
+            {"do": "rolling_restart", "at": 5, "down": 5, "broker": 1},
+            {"do": "kill", "at": 6, "broker": 1, "for": 30},
+        ],
+        end="2h",
+    )
+    assert [h.what for h in outcome.story].count("rolling restart done") == 2
+    assert [w for w in outcome.windows if w.to_ms is None] == []
+
+
 @takes_long
 def test_any_plan_in_calm_times_for_long() -> None:
     check_calm(MANY)
