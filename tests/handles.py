@@ -6,6 +6,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -233,3 +234,16 @@ CHECKS: Final = (
     kill_controller_and_start_controller, pause_replication_and_isr_history, fail_log_dir, expire_session, api_error,
     cut_link, slow_link, wait_for_leader_and_wait_for_full_isr, why, fault,
 )  # fmt: skip
+
+
+def processes_of(session: int) -> list[str]:
+    """What runs in that session, but for its zombies."""
+    found = []
+    for place in Path("/proc").glob("[0-9]*"):
+        try:
+            state, _, _, of = (place / "stat").read_text().rpartition(")")[2].split()[:4]
+        except OSError:
+            continue
+        if int(of) == session and state != "Z":
+            found.append(place.name)
+    return found

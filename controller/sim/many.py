@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import gc
 import os
+import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass, field
 from itertools import islice
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
 
 from controller.sim.plan import draw_plan
 from controller.sim.play import KINDS, Outcome, play
@@ -54,6 +55,18 @@ def prepare_process() -> None:
     gc.disable()
 
 
+def _prepare_worker() -> None:
+    """As `prepare_process`, in a process that ends with its parent, whatever ends that."""
+    prepare_process()
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    if (parent := parent_process()) is not None:
+        parent.join()
+        os._exit(1)
+
+
 def play_in_processes(seeds: Iterable[int], *, workers: int, changes: Sequence[str] = ()) -> Iterator[Outcome]:
     """Outcomes in the order in which worlds end. Closing the iterator ends the processes."""
     if workers <= 1:
@@ -66,7 +79,7 @@ def play_in_processes(seeds: Iterable[int], *, workers: int, changes: Sequence[s
             gc.unfreeze()
         return
     left = iter(seeds)
-    with ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=prepare_process) as pool:
+    with ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_prepare_worker) as pool:
         try:
             running: set[Future[Outcome]] = {
                 pool.submit(play_seed, seed, changes) for seed in islice(left, 2 * workers)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.handles import until
+from tests.handles import processes_of, until
 from tests.worlds.rehearsals import GB, brokers, topic, write
 
 #: Far more than a test waits for.
@@ -22,19 +22,6 @@ COMMANDS = {
     "sweep": ["rehearse", "sweep", "--each", "seed=1..100", "--workers", "2"],
     "plan": ["plan", "--workers", "2"],
 }
-
-
-def processes(session: int) -> list[str]:
-    """What runs in that session, but for its zombies."""
-    found = []
-    for place in Path("/proc").glob("[0-9]*"):
-        try:
-            state, _, _, of = (place / "stat").read_text().rpartition(")")[2].split()[:4]
-        except OSError:
-            continue
-        if int(of) == session and state != "Z":
-            found.append(place.name)
-    return found
 
 
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks at processes in /proc")
@@ -59,12 +46,12 @@ def test_a_command_that_is_ended_leaves_nothing(words: list[str], number: signal
         if is_alone:
             until("it plays", lambda: any((tmp_path / "traces").glob("*")), LIMIT_S)
         else:
-            until("it has workers", lambda: len(processes(process.pid)) > 1, LIMIT_S)
+            until("it has workers", lambda: len(processes_of(process.pid)) > 1, LIMIT_S)
         os.killpg(process.pid, number)
         assert process.wait(60) == 130
-        until("nobody is left", lambda: not processes(process.pid))
+        until("nobody is left", lambda: not processes_of(process.pid))
     finally:
-        for left in processes(process.pid):
+        for left in processes_of(process.pid):
             os.kill(int(left), signal.SIGKILL)
     name = "rehearse sweep" if "sweep" in words else words[0]
     assert log.read_text().splitlines() == [f"kwob {name}: ended by Ctrl-C; nothing was written"]
