@@ -46,6 +46,8 @@ class Run:
     batch: int = 20_000
     #: why a rehearsal of it may be off, for the page
     disagrees: str = ""
+    #: how many times what is aimed at its end may be off, where the page says why
+    off_times: float = 1.0
     #: how long things may go on after what was done, seconds
     limit_s: float = 150.0
 
@@ -114,7 +116,9 @@ RUNS: Final = (
         Topic(replicas=[[2, 3]], size=40 * MB, rate=4 * MB),
         [[4, 3]],
         disagrees="Of 10 MB/s the follower in sync takes 4, and 4 more are what is written: a copy gains what little "
-        "is left, so that 5 % more of the throttle is a third less time. The rehearsal errs towards the longer time.",
+        "is left. On Kafka it got 12 % more than the throttle leaves it by its own rule, and so was a third sooner; why "
+        "is not found. The rehearsal errs towards the longer time.",
+        off_times=4.5,
     ),
     _move(
         "pair",
@@ -122,8 +126,9 @@ RUNS: Final = (
         10 * MB,
         Topic(replicas=[[1, 3], [1, 2], [1, 3], [1, 2]], size=30 * MB, rate=MB // 2),
         [[4, 3], [4, 2], [4, 3], [4, 2]],
-        disagrees="Of a throttle that four partitions share while clients write to each, copies got 98 % on this "
-        "Kafka; the rehearsal lets them have 92 %, what kwob's brokers get.",
+        disagrees="As in the run with 4 MB/s written: where clients write to all that is copied, Kafka's copies got "
+        "more of the throttle than kwob's brokers and the rehearsal let them have.",
+        off_times=1.3,
     ),
     _move(
         "killed",
