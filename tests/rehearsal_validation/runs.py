@@ -116,8 +116,8 @@ RUNS: Final = (
         Topic(replicas=[[2, 3]], size=40 * MB, rate=4 * MB),
         [[4, 3]],
         disagrees="Of 10 MB/s the follower in sync takes 4, and 4 more are what is written: a copy gains what little "
-        "is left. On Kafka it got 12 % more than the throttle leaves it by its own rule, and so was a third sooner; why "
-        "is not found. The rehearsal errs towards the longer time.",
+        "is left. On Kafka it got 12 % more than the throttle leaves it by its own rule, and so was a third sooner; "
+        "why is not found. The rehearsal errs towards the longer time.",
         off_times=4.5,
     ),
     _move(
