@@ -33,7 +33,7 @@ def test_a_command_that_is_ended_leaves_nothing(words: list[str], number: signal
         tmp_path,
         cluster={"brokers": brokers(6), "topics": {"t": topic(*replicas, bytes=GB, in_bytes_per_s=1e4)}},
         events=[{"do": "reassign", "throttle": "2MB", "partitions": MOVES}, {"do": "curve", "factors": [1, 2]}],
-        end="31d",
+        end="1d" if words[0] == "plan" else "31d",  # one that begins with a whole rehearsal, alone
     )
     argv = [sys.executable, "-m", "controller.cli", *words, str(path), "--out", str(tmp_path / "out")]
     log = tmp_path / "log"
