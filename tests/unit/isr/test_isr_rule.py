@@ -170,3 +170,23 @@ def test_profiles_differ_in_the_order_of_versions() -> None:
     flags = [f for f in Profile.__dataclass_fields__ if f != "name"]
     changes = [sum(getattr(PROFILES[name], flag) for flag in flags) for name in ("P26", "P33", "P36", "P37")]
     assert changes == sorted(set(changes)), "each profile adds rules to the one before"
+
+
+@pytest.mark.parametrize("answer", ["granted", "refused"])
+def test_the_high_watermark_waits_for_who_may_be_in_the_isr_already(answer: str) -> None:
+    """The write of the expansion is unanswered for longer than the lag time, and who joins is silent."""
+    p = led(isr=(ONE, TWO))
+    assert p.fetch(THREE, 1000, 1_000) is not None
+    p.append(1100, 2_000)
+    p.fetch(TWO, 1100, 2_010)
+    late = 2_010 + 2 * LAG_MS
+    p.append(1200, late)
+    p.fetch(TWO, 1200, late + 10)
+    assert p.high_watermark == 1000
+    if answer == "refused":
+        p.write_refused()
+        p.advance_hw(late + 20)
+        assert p.high_watermark == 1200, "it is an outsider that lags"
+    else:
+        assert wrote(p, late + 20) == (ONE, TWO, THREE)
+        assert p.high_watermark == 1000
