@@ -269,6 +269,12 @@ def test_groups_and_offsets_move_with_their_partition(in_memory: Any) -> None:
         offsets = await cluster.call(2, ApiKey.OFFSET_FETCH, 7, FETCH_OFFSETS)
         assert offsets.topics == ()
 
+        await cluster.create_topic(GROUP_METADATA_TOPIC, [(1, 2)], leader_epoch=2, is_new=False)
+        await cluster.world.sleep(1)
+        listed = await cluster.call(1, ApiKey.LIST_GROUPS, 4, {"states_filter": []})
+        assert listed.groups == (), "who reads its log next does not find it again"
+        assert (await cluster.call(1, ApiKey.OFFSET_FETCH, 7, FETCH_OFFSETS)).topics == ()
+
     in_memory(scenario)
 
 

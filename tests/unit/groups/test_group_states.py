@@ -363,6 +363,21 @@ def test_a_static_member_leaves(_: str, member: str, instance: str, error: Error
     assert ("i-1" in play.group.members) is (error is not ErrorCode.NONE)
 
 
+def test_a_member_does_not_speak_for_the_instance_of_another() -> None:
+    """Each is a member; the one has no instance, the other is of another."""
+    play = Play()
+    static(play, "i", 1)
+    static(play, "k", 1)
+    play.join_twice("A")
+    play.until(6000)
+    for member in ("i-1", "k-1", "A"):
+        play.sync(member, **{"i-1": b"x", "k-1": b"z", "A": b"y"})
+    for member in ("A", "k-1"):
+        assert play.group.heartbeat(member, "i", 1, play.now) is ErrorCode.FENCED_INSTANCE_ID
+        assert play.group.commit_error(member, "i", 1, play.now) is ErrorCode.FENCED_INSTANCE_ID
+    assert play.group.heartbeat("i-1", "i", 1, play.now) is ErrorCode.NONE
+
+
 def test_while_the_assignment_is_awaited_members_beat_and_may_not_commit() -> None:
     play = Play()
     for member in ("A", "B"):
