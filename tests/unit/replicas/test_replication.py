@@ -11,7 +11,7 @@ import pytest
 from broker_sim.replicas.produce_and_fetch import FetchRequest
 from broker_sim.replicas.types import FetchPartition
 from controller.wire.errors import ErrorCode
-from controller.wire.records import iterate
+from controller.wire.records import build_values, iterate
 from controller.wire.types import TopicPartition
 from tests.worlds.replicas import Cluster
 
@@ -210,6 +210,29 @@ def test_a_follower_of_an_unknown_leader_keeps_its_epoch_but_gets_its_log(
         assert answers == {2: ErrorCode.NONE}
         assert cluster.nodes[2].partition(TP).leader_epoch == -1
         assert cluster.nodes[2].log_end(TP) == 0
+
+    run(cluster_of, tmp_path, scenario)
+
+
+@pytest.mark.parametrize("how", ["cut", "emptied"])
+def test_the_high_watermark_of_a_follower_is_within_its_log(
+    cluster_of: type[Cluster], tmp_path: Path, how: str
+) -> None:
+    """Also after a cut below it, as after an unclean election."""
+
+    async def scenario(cluster: Cluster) -> None:
+        cluster.appoint(TP, 9, (9,), (9, 2), to=(2,), is_new=True)
+        partition = cluster.nodes[2].partition(TP)
+        assert partition.log is not None
+        partition.log.append_as_leader(build_values([(None, b"x")] * 7, timestamp=1), leader_epoch=0, now_ms=1)
+        partition.log.append_as_leader(build_values([(None, b"y")] * 3, timestamp=1), leader_epoch=0, now_ms=1)
+        partition.follow_watermark(9)
+        assert partition.hw == 9
+        if how == "cut":
+            partition.truncate(7)
+        else:
+            partition.truncate_fully(4)
+        assert partition.hw == partition.log.leo == (7 if how == "cut" else 4)
 
     run(cluster_of, tmp_path, scenario)
 
