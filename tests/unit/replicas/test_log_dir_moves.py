@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from controller.wire.errors import ErrorCode
-from controller.wire.records import iterate
+from controller.wire.records import build_values, iterate
 from controller.wire.types import TopicPartition
 from tests.worlds.replicas import Cluster
 
@@ -103,6 +103,34 @@ def test_a_replica_moves_with_all_it_has_while_it_is_written_to(cluster_of: type
         await cluster.start(1)
         cluster.appoint(TP, 1, (1,), (1,))
         assert (values(cluster), place(cluster)) == (numbers(26, 3), "1-b")
+
+    run(cluster_of, tmp_path, scenario, **PIECES)
+
+
+def test_what_was_cut_while_it_moved_is_not_in_the_new_place(cluster_of: type[Cluster], tmp_path: Path) -> None:
+    """A follower's log is cut and grows again, between two looks of who copies it: the copy has both ends the same."""
+
+    async def scenario(cluster: Cluster) -> None:
+        cluster.appoint(TP, 9, (9,), (9, 1), to=(1,), is_new=True)  # of a leader that is not there
+        partition = cluster.nodes[1].partition(TP)
+        assert partition.log is not None
+
+        def append(values: range, letter: bytes) -> None:
+            for number in values:
+                batch = build_values([(None, b"%d" % number + letter * 900)], timestamp=1)
+                partition.log.append_as_leader(batch, leader_epoch=0, now_ms=1)
+
+        append(range(20), b"x")
+        throttle(cluster, 2_000)
+        assert move(cluster, tmp_path, "b") is ErrorCode.NONE
+        await cluster.world.sleep(4)
+        assert partition.future_log is not None and 4 < partition.future_log.leo < 20
+        partition.truncate(3)
+        append(range(20, 40), b"y")
+        throttle(cluster, None)
+        await moved(cluster, "b")
+        found = [r.value for r in iterate(b"".join(cluster.nodes[1].manager.read_records(TP)))]
+        assert [value.strip(b"xy") for value in found] == [*numbers(3), *numbers(40, 20)]
 
     run(cluster_of, tmp_path, scenario, **PIECES)
 
