@@ -105,7 +105,9 @@ def look(source: Source) -> Inputs:
         return _of_cluster(source)
     layouts = [path for path in source.traces if ingest_layout.is_layout(path)]
     if not layouts:
-        return Inputs(traces=tuple(verdicts.trace_files(source.traces)))
+        files = verdicts.trace_files(source.traces)
+        verdicts.check_versions(files)
+        return Inputs(traces=tuple(files))
     if len(source.traces) > 1:
         raise ReplayRefused(
             f"{layouts[0]} is a folder of ingested rows: it can be replayed alone, not with other traces"

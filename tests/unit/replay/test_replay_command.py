@@ -36,6 +36,17 @@ def test_input(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert not out.exists()
 
 
+def test_a_trace_of_another_version(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    folder, out = tmp_path / "trace", tmp_path / "out"
+    folder.mkdir()
+    version = '{"seq":0,"ts":1,"broker":1,"ev":"config","key":"trace.version","value":"9"}\n'
+    for broker in (1, 2):
+        (folder / f"broker-{broker}-5.jsonl").write_text(version + ROW)
+    said = refused(capsys, "--trace", folder, "--out", out)
+    assert "broker-1-5.jsonl and 1 more: version 9 of the trace; this release reads 1, 2." in said
+    assert not out.exists()
+
+
 def test_options(capsys: pytest.CaptureFixture[str], tmp_path: Path, trace: Path) -> None:
     out = tmp_path / "out"
     assert "no profile 'P99'" in refused(capsys, "--trace", trace, "--out", out, "--profile", "P99")
