@@ -83,8 +83,8 @@ def check_versions(files: Sequence[Path]) -> None:
         versions = sorted({str(_version_of(file)) for file in other})
         readable = ", ".join(map(str, READABLE_VERSIONS))
         raise ReplayRefused(
-            f"{other[0]}{f' and {len(other) - 1} more' if len(other) > 1 else ''}: version {', '.join(versions)} of the "
-            f"trace; this release reads {readable}. Replay it with the release that wrote it"
+            f"{other[0]}{f' and {len(other) - 1} more' if len(other) > 1 else ''}: version {', '.join(versions)} of "
+            f"the trace; this release reads {readable}. Replay it with the release that wrote it"
         )
 
 
