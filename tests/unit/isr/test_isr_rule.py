@@ -190,3 +190,13 @@ def test_the_high_watermark_waits_for_who_may_be_in_the_isr_already(answer: str)
     else:
         assert wrote(p, late + 20) == (ONE, TWO, THREE)
         assert p.high_watermark == 1000
+
+
+def test_who_joins_does_not_count_for_min_isr_before_it_is_written() -> None:
+    """The write may be refused, and then there was one copy fewer than acks=all promises."""
+    p = led(isr=(ONE,), min_isr=2)
+    assert p.is_under_min_isr
+    assert p.fetch(TWO, 1000, 1_000) is not None and p.maximal_isr == (ONE, TWO)
+    assert p.is_under_min_isr
+    wrote(p, 1_010)
+    assert not p.is_under_min_isr
