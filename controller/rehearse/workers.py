@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from controller.rehearse.variants import Variant, play, play_in, without_cluster
 from controller.wire.cluster_file import ClusterShape
+from controller.world.parent import end_with_parent
 
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 _Row = dict[str, Any]
@@ -93,6 +94,7 @@ def _taken(pipe: Connection, process: BaseProcess) -> tuple[int, _Row]:
 
 def _work(pipe: Connection, cluster: ClusterShape) -> None:
     """Plays what comes, until it is killed."""
+    end_with_parent()  # the pipe does not tell: who was forked later holds its other end, too
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to all processes of a terminal; only one is to speak
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)

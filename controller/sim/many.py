@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import gc
 import os
-import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass, field
 from itertools import islice
-from multiprocessing import get_context, parent_process
+from multiprocessing import get_context
 
 from controller.sim.plan import draw_plan
 from controller.sim.play import KINDS, Outcome, play
+from controller.world.parent import end_with_parent
 
 
 @dataclass(slots=True)
@@ -56,15 +56,8 @@ def prepare_process() -> None:
 
 
 def _prepare_worker() -> None:
-    """As `prepare_process`, in a process that ends with its parent, whatever ends that."""
+    end_with_parent()
     prepare_process()
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-
-
-def _end_with_parent() -> None:
-    if (parent := parent_process()) is not None:
-        parent.join()
-        os._exit(1)
 
 
 def play_in_processes(seeds: Iterable[int], *, workers: int, changes: Sequence[str] = ()) -> Iterator[Outcome]:

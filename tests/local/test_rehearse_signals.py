@@ -56,3 +56,23 @@ def test_a_command_that_is_ended_leaves_nothing(words: list[str], number: signal
     name = "rehearse sweep" if "sweep" in words else words[0]
     assert log.read_text().splitlines() == [f"kwob {name}: ended by Ctrl-C; nothing was written"]
     assert {found.name for found in tmp_path.iterdir()} <= {"scenario.yaml", "log", "traces"}
+
+
+@pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks at processes in /proc")
+def test_workers_end_with_a_sweep_that_is_killed(tmp_path: Path) -> None:
+    path = write(
+        tmp_path,
+        cluster={"brokers": brokers(6), "topics": {"t": topic([1, 2], bytes=GB)}},
+        events=[{"do": "reassign", "throttle": "2MB", "partitions": MOVES[:1]}],
+    )
+    argv = [sys.executable, "-m", "controller.cli", *COMMANDS["sweep"], str(path), "--out", str(tmp_path / "out")]
+    process = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+    try:
+        until("it has workers", lambda: len(processes_of(process.pid)) > 2, LIMIT_S)
+        process.kill()
+        process.wait(60)
+        until("nobody is left", lambda: not processes_of(process.pid), LIMIT_S)
+    finally:
+        for left in processes_of(process.pid):
+            os.kill(int(left), signal.SIGKILL)
+    assert not (tmp_path / "out").exists()
