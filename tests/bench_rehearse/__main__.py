@@ -48,33 +48,17 @@ class Case:
     aim: str = ""
 
 
+_REASSIGN: Final = {"at": "1h", "do": "reassign", "file": "plan.json", "throttle": "20MB"}
+
+
+def _day(what: str, **reassign: int) -> Case:
+    events = [{"at": "0s", "do": "curve", "factors": list(CURVE)}, {**_REASSIGN, **reassign}]
+    return Case(what, 100, 20_000, GB, 20_000, {"events": events, "end": "1d"}, moves=10_000, aim="180 s, 2 GiB")
+
+
 CASES: Final[Mapping[str, Case]] = {
-    "day": Case(
-        "a day with its curve; 10,000 of the partitions move in batches of 500, 10 TB at 20 MB/s",
-        100,
-        20_000,
-        GB,
-        20_000,
-        {"events": [
-            {"at": "0s", "do": "curve", "factors": list(CURVE)},
-            {"at": "1h", "do": "reassign", "file": "plan.json", "throttle": "20MB", "batch": 500},
-        ], "end": "1d"},
-        moves=10_000,
-        aim="180 s, 2 GiB",
-    ),
-    "at-once": Case(
-        "the same day; all 10,000 move at once",
-        100,
-        20_000,
-        GB,
-        20_000,
-        {"events": [
-            {"at": "0s", "do": "curve", "factors": list(CURVE)},
-            {"at": "1h", "do": "reassign", "file": "plan.json", "throttle": "20MB"},
-        ], "end": "1d"},
-        moves=10_000,
-        aim="180 s, 2 GiB",
-    ),
+    "day": _day("a day with its curve; 10,000 of the partitions move in batches of 500, 10 TB at 20 MB/s", batch=500),
+    "at-once": _day("the same day; all 10,000 move at once"),
     "rack": Case(
         "one of four racks killed for 5 min, until all is whole",
         200,
