@@ -248,13 +248,12 @@ def _move_leaders(state: ClusterState, completed: Moves, moves: Moves, failures:
     yield from _bump_and_tell(state, stay, moves, failures)
     if elect:
         outcomes = yield from change_partitions(state, elect, PartitionState.ONLINE, ReassignElection())
-        with_strangers: dict[TopicPartition, ReplicaAssignment] = {}
-        for tp, outcome in outcomes.items():
-            if not isinstance(outcome, Failure):
-                if not set(outcome.isr) <= set(moves[tp].replicas):
-                    with_strangers[tp] = completed[tp]
-            elif not outcome.judged:
-                failures[tp] = outcome.reason
+        failures.update((tp, o.reason) for tp, o in outcomes.items() if isinstance(o, Failure) and not o.judged)
+        with_strangers = {
+            tp: completed[tp]
+            for tp, outcome in outcomes.items()
+            if not isinstance(outcome, Failure) and not set(outcome.isr) <= set(moves[tp].replicas)
+        }
         yield from _bump_and_tell(state, with_strangers, moves, failures)
 
 

@@ -107,7 +107,7 @@ def test_of_a_run(session_kafka_cluster): pass
 
 def test_a_marker_that_cannot_be_is_one_line_of_the_report(tmp_path: Path) -> None:
     (tmp_path / "test_it.py").write_text(USER)
-    ran = pytest_run(tmp_path, "-q")
+    ran = pytest_run(tmp_path, "-q", "-rN")  # no summary: where CI is set, it says each again
     told = "kafka_cluster cannot be what the marker kafka_cluster says: "
     for line in (
         f"{told}brokers is 0; a whole number from 1 on is expected",

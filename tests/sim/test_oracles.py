@@ -562,3 +562,35 @@ def test_a_history_knows_an_unclean_election(tmp_path: Path) -> None:
         assert TP in sound.history.unclean
 
     at_rest(tmp_path, look)
+
+
+def test_who_the_leader_does_not_count_is_excused_until_it_has_all_again(tmp_path: Path) -> None:
+    """2 is in the ISR and, while a move removes it, none of the leader's replicas; then it is one again."""
+
+    def look(sound: Sound) -> None:
+        def seen() -> list[str]:
+            return list(brokers.isr_members_hold_what_is_committed(sound.cluster, sound.history))
+
+        led = sound.leader.led
+        with without(led.followers, BrokerId(2)), changed(led, "high_watermark", sound.follower.log.leo + 1):
+            (other,) = seen()
+            assert "ISR member 3 ends at" in other
+        with changed(led, "high_watermark", sound.follower.log.leo + 1):
+            assert len(seen()) == 1, "it lacks still what was committed without it"
+        assert seen() == []
+        with changed(led, "high_watermark", sound.follower.log.leo + 1):
+            assert len(seen()) == 2, "it has all again, and is counted"
+
+    at_rest(tmp_path, look)
+
+
+def test_a_leader_that_was_not_counted_may_lack_what_is_committed(tmp_path: Path) -> None:
+    def look(sound: Sound) -> None:
+        elected = sound.tree.get(STATE).payload.replace(b'"leader":1', b'"leader":2')
+        sound.tree.get(STATE).payload = elected
+        for not_counted in ([], [(TP, 2)]):
+            sound.history.not_counted = set(not_counted)
+            sound.history.changed(STATE)
+            assert (TP in sound.history.unclean) == bool(not_counted)
+
+    at_rest(tmp_path, look)

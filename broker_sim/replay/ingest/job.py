@@ -74,6 +74,8 @@ class Inputs:
     """What `look` found: trace files, a folder of ingested rows, or log files and files of a metadata log."""
 
     traces: tuple[Path, ...] = ()
+    #: those of `traces` that are of versions which are not read
+    of_other_versions: tuple[Path, ...] = ()
     layout: Path | None = None
     logs: tuple[LogFile, ...] = ()
     metadata: tuple[MetadataFile, ...] = ()
@@ -106,8 +108,7 @@ def look(source: Source) -> Inputs:
     layouts = [path for path in source.traces if ingest_layout.is_layout(path)]
     if not layouts:
         files = verdicts.trace_files(source.traces)
-        verdicts.check_versions(files)
-        return Inputs(traces=tuple(files))
+        return Inputs(traces=tuple(files), of_other_versions=tuple(verdicts.of_other_versions(files)))
     if len(source.traces) > 1:
         raise ReplayRefused(
             f"{layouts[0]} is a folder of ingested rows: it can be replayed alone, not with other traces"
@@ -228,8 +229,7 @@ class _Read:
 def _read(spark: SparkSession, inputs: Inputs, out: Path, stage: Path) -> _Read:
     if inputs.traces:
         packed = [file for file in inputs.traces if file.suffix == ".gz"]
-        refused = verdicts.of_other_versions(inputs.traces)
-        lines = verdicts.read_lines(spark, inputs.traces, refused=refused)
+        lines = verdicts.read_lines(spark, inputs.traces, refused=inputs.of_other_versions)
         return _Read(rows=lines, unread=[verdicts.torn_files(spark, packed)] if packed else [])
     of_logs = _of_logs(spark, inputs, stage) if inputs.logs else None
     if not inputs.metadata:

@@ -76,21 +76,21 @@ def _trace_files(path: Path) -> list[Path]:
     return files
 
 
-def check_versions(files: Sequence[Path]) -> None:
-    """Raises: ReplayRefused, where all of these are of versions that are not read. Single ones are quarantined."""
-    other = of_other_versions(files)
+def of_other_versions(files: Sequence[Path]) -> list[Path]:
+    """Files whose process wrote a version of the trace that is not read. Looks at the head of each.
+
+    Raises: ReplayRefused, where none is left.
+    """
+    versions = {file: _version_of(file) for file in files}
+    other = [file for file in files if versions[file] not in (None, *map(str, READABLE_VERSIONS))]
     if other and len(other) == len(files):
-        versions = sorted({str(_version_of(file)) for file in other})
+        found = ", ".join(sorted({str(versions[file]) for file in other}))
         readable = ", ".join(map(str, READABLE_VERSIONS))
         raise ReplayRefused(
-            f"{other[0]}{f' and {len(other) - 1} more' if len(other) > 1 else ''}: version {', '.join(versions)} of "
-            f"the trace; this release reads {readable}. Replay it with the release that wrote it"
+            f"{other[0]}{f' and {len(other) - 1} more' if len(other) > 1 else ''}: version {found} of the trace; this "
+            f"release reads {readable}. Replay it with the release that wrote it"
         )
-
-
-def of_other_versions(files: Sequence[Path]) -> list[Path]:
-    """Files whose process wrote a version of the trace that is not read. Looks at the head of each."""
-    return [file for file in files if _version_of(file) not in (None, *map(str, READABLE_VERSIONS))]
+    return other
 
 
 def _version_of(file: Path) -> str | None:
