@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import resource
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,13 +33,32 @@ _FETCH_WAITS_MS: Final = ((60, 25_000), (30, 5_000), (10, 2_000))
 _FETCH_WAIT: Final = "replica.fetch.wait.max.ms"
 
 
+def files_needed(brokers: int, in_one_process: int) -> int:
+    """Open files of a process with so many of the brokers, when each follows each, and some for clients and logs."""
+    return 2 * in_one_process * (brokers - 1) + 10 * in_one_process + 256
+
+
+def files_allowed() -> int | None:
+    """Files that a process of brokers may open, which raises its limit to the hard one; None: as many as it likes."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return None if hard == resource.RLIM_INFINITY else hard
+
+
+def _shared_processes(brokers: int) -> int:
+    processes, allowed = max(2, os.cpu_count() or 1), files_allowed()
+    while allowed is not None and processes < brokers and files_needed(brokers, -(-brokers // processes)) > allowed:
+        processes += 1
+    return processes
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterPlan:
     """What to run. Settings are `name=value` for controllers and brokers alike.
 
     With `metrics_port` every broker and every controller serves metrics, on one port after the other.
     `broker_processes` is how many processes the brokers share; None: one each up to `ALONE_MAX` brokers, above it as
-    many as there are processors, and two at least. `log_dir_count` is how many log directories each broker has.
+    many as there are processors, two at least, and more where one may not open enough files. `log_dir_count`
+    is how many log directories each broker has.
     """
 
     data: Path
@@ -60,7 +80,7 @@ class ClusterPlan:
     def groups(self) -> tuple[tuple[BrokerPlan, ...], ...]:
         """The brokers of each process."""
         count = len(self.brokers)
-        processes = self.broker_processes or (count if count <= ALONE_MAX else max(2, os.cpu_count() or 1))
+        processes = self.broker_processes or (count if count <= ALONE_MAX else _shared_processes(count))
         each, more = divmod(count, min(processes, count))
         cuts = [n * each + min(n, more) for n in range(min(processes, count) + 1)]
         return tuple(self.brokers[a:b] for a, b in itertools.pairwise(cuts))

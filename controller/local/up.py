@@ -6,7 +6,6 @@ import argparse
 import asyncio
 import contextlib
 import os
-import resource
 import signal
 import sys
 import time
@@ -23,7 +22,7 @@ from controller.local.control import serve_control, socket_path
 from controller.local.flags import EXIT_FAILED, EXIT_USAGE, add_data, count, make_parser, plural, reason
 from controller.local.like import Likeness
 from controller.local.place import LOCK_FILE, lock_owner, own_folder
-from controller.local.plan import ClusterPlan, plan_cluster
+from controller.local.plan import ClusterPlan, files_allowed, files_needed, plan_cluster
 from controller.local.readiness import wait_until_whole
 from controller.rules.configs import settings
 from controller.wire.types import BrokerId
@@ -226,19 +225,13 @@ def tell_scale(plan: ClusterPlan, console: Console) -> None:
     """What a large cluster does otherwise, and whether this machine lets it open enough files."""
     for setting in plan.broker_settings[: len(plan.broker_settings) - len(plan.settings)]:
         console.print(f"{setting} for the brokers, because there are many; --override says otherwise")
-    needed = descriptors_needed(len(plan.brokers), max(len(group) for group in plan.groups))
-    _, allowed = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if allowed != resource.RLIM_INFINITY and needed > allowed:
+    needed, allowed = files_needed(len(plan.brokers), max(map(len, plan.groups))), files_allowed()
+    if allowed is not None and needed > allowed:
         console.print(
             f"[bold]a broker process may come to need {needed} open files, and the limit is {allowed}[/]: when every "
             f"broker follows every other, connections will be refused; raise it (ulimit -Hn {needed}) or use more "
             f"processes (--broker-processes {min(len(plan.brokers), 2 * len(plan.groups))})"
         )
-
-
-def descriptors_needed(brokers: int, in_one_process: int) -> int:
-    """Open files of a process with so many of the brokers, when each follows each, and some for clients and logs."""
-    return 2 * in_one_process * (brokers - 1) + 10 * in_one_process + 256
 
 
 async def _tell_ends(cluster: Cluster, console: Console) -> None:

@@ -4,7 +4,8 @@ looks at what it costs while idle.
     python tests/bench_broker/scale.py --brokers 100 --topics 200 --partitions 50
     python tests/bench_broker/scale.py --brokers 40 --topics 60 --profile flames
 
-Prints one line per figure. Needs Linux (/proc). The cluster lives in a temporary folder and ends with the program.
+Prints one line per figure. Needs Linux (/proc). The cluster lives in a temporary folder, or in that of `--data`, and
+ends with the program.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
-import resource
 import subprocess
 import sys
 import tempfile
@@ -28,8 +28,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from controller.admin.cluster.client import AdminClient
 from controller.local.cluster import Cluster
 from controller.local.place import free_ports, own_folder
-from controller.local.plan import ClusterPlan, plan_cluster
-from controller.local.up import descriptors_needed
+from controller.local.plan import ClusterPlan, files_allowed, files_needed, plan_cluster
 from controller.wire.protocol import ApiKey
 from controller.world.real import logs
 from controller.world.real.net import TcpNetwork
@@ -167,11 +166,8 @@ async def run(options: argparse.Namespace, folder: Path, console: Console) -> No
             await idle(cluster, pids, measure, options)
             for pid in pids:
                 measure.tell(f"process {pid}", f"{rss_mib(pid):.0f} MiB, {descriptors(pid)} descriptors")
-            need = descriptors_needed(options.brokers, max(map(len, plan.groups)))
-            measure.tell(
-                "descriptors foreseen / allowed per process",
-                f"{need} / {resource.getrlimit(resource.RLIMIT_NOFILE)[1]}",
-            )
+            need = files_needed(options.brokers, max(map(len, plan.groups)))
+            measure.tell("descriptors foreseen / allowed per process", f"{need} / {files_allowed()}")
 
 
 async def settle(pids: list[int], options: argparse.Namespace) -> None:
@@ -199,12 +195,13 @@ def main() -> int:
     parser.add_argument("--idle", type=float, default=30.0, help="seconds that are measured")
     parser.add_argument("--limit", type=float, default=600.0, help="seconds that the partitions may take")
     parser.add_argument("--profile", type=Path, metavar="DIR", help="leave flame graphs there (needs py-spy)")
+    parser.add_argument("--data", type=Path, metavar="DIR", help="keep the cluster's folder and logs there")
     parser.add_argument("--override", action="append", default=[], metavar="NAME=VALUE")
     options = parser.parse_args()
     logs.configure("scale", level="error")
     console = Console(highlight=False, soft_wrap=True)
     with tempfile.TemporaryDirectory(prefix="kwob-scale-") as name:
-        folder = Path(name) / "data"
+        folder = options.data or Path(name) / "data"
         with own_folder(folder):
             asyncio.run(run(options, folder, console))
     return 0

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
+import os
+import resource
 import socket
 from typing import Final
 
@@ -21,6 +24,9 @@ WRITE_AHEAD_BYTES: Final = 1 << 20
 LISTEN_BACKLOG: Final = 1024
 #: How long `close` lets bytes that are already queued flow out to a peer that does not read.
 CLOSE_LINGER_S: Final = 5.0
+#: The last so many of the files that a process may open are not for connections but for its logs and its ZooKeeper.
+#: An eighth of them where few are allowed.
+RESERVED_FILES: Final = 256
 #: Turns of the loop from the accepting of a connection until who serves it knows of it: transport, protocol, task.
 _TURNS_TO_BEGIN: Final = 3
 
@@ -29,15 +35,21 @@ class TcpNetwork:
     """IPv4 and IPv6 by TCP, without Nagle's delay."""
 
     async def connect(self, host: str, port: int) -> Connection:
-        """Raises OSError when nobody listens, the name does not resolve or the peer cannot be reached."""
+        """Raises OSError when nobody listens, the name does not resolve, the peer cannot be reached, or only
+        `RESERVED_FILES` are left.
+        """
         loop = asyncio.get_running_loop()
         _, protocol = await loop.create_connection(TcpConnection, host, port)
+        if protocol.is_one_too_many:
+            raise _no_more_files()
         return protocol
 
     async def listen(self, host: str, port: int, serve: ServeConnection) -> Listener:
         """Calls `serve` in a task of its own for each connection; see `ports.Network.listen`.
 
-        The address may be bound again at once after a restart (SO_REUSEADDR). Raises OSError when it cannot be bound.
+        One that comes while only `RESERVED_FILES` are left is closed at once, and the loop's exception handler is told,
+        as when none is left. The address may be bound again at once after a restart (SO_REUSEADDR). Raises OSError
+        when it cannot be bound.
         """
         loop = asyncio.get_running_loop()
         serving: set[asyncio.Task[None]] = set()
@@ -86,6 +98,7 @@ class TcpConnection(asyncio.Protocol):
         self._serving = serving
         self.transport: asyncio.Transport | None = None
         self._peer = "?"
+        self.is_one_too_many = False
         self._received: list[bytes] = []
         self.received_bytes = 0
         self._reading_paused = False
@@ -148,6 +161,14 @@ class TcpConnection(asyncio.Protocol):
         """asyncio: the connection stands."""
         assert isinstance(transport, asyncio.Transport)
         self.transport = transport
+        self.is_one_too_many = _is_reserved(transport)
+        if self.is_one_too_many:
+            transport.abort()
+            if self._serve is not None:
+                asyncio.get_running_loop().call_exception_handler(
+                    {"message": "a connection was not accepted", "exception": _no_more_files()}
+                )
+            return
         transport.set_write_buffer_limits(high=WRITE_AHEAD_BYTES)
         _configure(transport)
         name = transport.get_extra_info("peername")
@@ -212,6 +233,18 @@ def _configure(transport: asyncio.Transport) -> None:
     with contextlib.suppress(OSError):  # a peer that is already gone
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+
+
+def _is_reserved(transport: asyncio.Transport) -> bool:
+    """The number of a file is the lowest that is free, so it says how many are open."""
+    allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if allowed == resource.RLIM_INFINITY:
+        return False
+    return int(transport.get_extra_info("socket").fileno()) >= allowed - min(RESERVED_FILES, allowed // 8)
+
+
+def _no_more_files() -> OSError:
+    return OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
 
 def _wake(waiter: asyncio.Future[None] | None) -> None:

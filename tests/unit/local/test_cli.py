@@ -7,6 +7,7 @@ import contextlib
 import importlib.util
 import json
 import os
+import resource
 import socket
 import subprocess
 import sys
@@ -21,6 +22,7 @@ import pytest
 from controller import cli
 from controller.demo import command as demo
 from controller.local import cluster, cluster_file, control, fault, place, status, up
+from controller.local import plan as local_plan
 from controller.local.plan import ClusterPlan, plan_cluster
 
 
@@ -438,6 +440,19 @@ def test_a_broker_that_a_fault_has_down_does_not_run(running: Path) -> None:
     assert cluster_file.down_by(running / fault.FAULT_FILE, 2, "b") == "f1"
 
 
-def test_open_files_are_foreseen(tmp_path: Path) -> None:
-    assert up.descriptors_needed(100, 50) > 2 * 50 * 99
-    assert up.descriptors_needed(3, 1) < 1024
+def test_open_files_are_foreseen() -> None:
+    assert local_plan.files_needed(100, 50) > 2 * 50 * 99
+    assert local_plan.files_needed(3, 1) < 1024
+
+
+@pytest.mark.parametrize("limit", [1024, 4096, 20_000, 1 << 20, resource.RLIM_INFINITY])
+def test_processes_are_as_many_as_open_files_ask_for(
+    limit: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (limit, limit))
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    groups = {n: plan(tmp_path, brokers=n, ports=range(n)).groups for n in (20, 200)}
+    for brokers, shared in groups.items():
+        most = max(map(len, shared))
+        assert limit == resource.RLIM_INFINITY or local_plan.files_needed(brokers, most) <= limit or most == 1
+    assert (len(groups[20]), len(groups[200])) == {1024: (2, 200), 4096: (2, 23), 20_000: (2, 5)}.get(limit, (2, 2))

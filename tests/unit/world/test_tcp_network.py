@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import errno
 import gc
+import os
+import resource
 import socket
 import struct
 import warnings
+from collections.abc import Iterator
 
 import pytest
 
@@ -198,3 +203,58 @@ def test_a_connection_that_is_accepted_while_the_listener_closes_is_served_or_re
         asyncio.run(main())
         gc.collect()
     assert [str(w.message) for w in caught if issubclass(w.category, ResourceWarning)] == []
+
+
+@contextlib.contextmanager
+def files_left(count: int) -> Iterator[list[int]]:
+    """This process may open so many more files that are not reserved; closing some of those yielded gives more."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    taken = [os.dup(0)]
+    limit = taken[0] + 200
+    resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
+    try:
+        while taken[-1] < limit - limit // 8 - count - 1:
+            taken.append(os.dup(0))
+        yield taken
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        for handle in taken:
+            os.close(handle)
+
+
+def test_connections_leave_files_for_logs() -> None:
+    """A peer that opens all it can is refused; a file can still be opened, and it connects when there is room again."""
+
+    async def scenario() -> None:
+        served: list[str] = []
+        reasons: list[BaseException] = []
+        accepted = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: reasons.append(context["exception"]))
+
+        async def serve(connection: Connection) -> None:
+            served.append(connection.peer)
+            accepted.set()
+            await asyncio.Event().wait()
+
+        network = TcpNetwork()
+        listener = await network.listen("127.0.0.1", 0, serve)
+        with files_left(1) as taken:
+            peer = socket.create_connection(listener.address)
+            peer.setblocking(False)
+            with contextlib.suppress(ConnectionResetError):
+                assert await loop.sock_recv(peer, 1) == b""
+            assert not served and [r.errno for r in reasons if isinstance(r, OSError)] == [errno.EMFILE]
+            with pytest.raises(OSError, match=os.strerror(errno.EMFILE)):
+                await network.connect(*listener.address)
+            os.close(os.dup(0))
+            while len(taken) > 1:
+                os.close(taken.pop())
+            near = await network.connect(*listener.address)
+            await accepted.wait()
+            assert len(served) == 1
+            near.close()
+            peer.close()
+        await listener.close()
+
+    run(scenario)
