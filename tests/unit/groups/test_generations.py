@@ -1,0 +1,161 @@
+"""From one generation of a group to the next: who leads it, and which answers of the log still count."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from broker_sim.groups.values import GroupState, Store
+from controller.wire.errors import ErrorCode
+from tests.worlds.groups import REBALANCE_MS, Play, join_request, static
+
+OTHER = (("range", b"other"),)
+EMPTY, PREPARING, COMPLETING, STABLE = (
+    GroupState.EMPTY,
+    GroupState.PREPARING_REBALANCE,
+    GroupState.COMPLETING_REBALANCE,
+    GroupState.STABLE,
+)
+
+
+def joined(*members: str) -> Play:
+    """A stable group; `i` and `k` are static members, known as `i-1` and `k-1`."""
+    play = Play()
+    for member in members:
+        static(play, member, 1) if member in "ik" else play.join_twice(member)
+    play.until(play.now + 6000)
+    for member in list(play.group.members):
+        play.sync(member, **dict.fromkeys(play.group.members, b"x"))
+    assert play.group.state is STABLE
+    return play
+
+
+def rejoin(play: Play, *members: str) -> dict[str, int]:
+    """They join again, with something new to say; the others, if any, beat and do not join. The tickets, by member."""
+    tickets = {}
+    for member in members:
+        instance = play.group.members[member].group_instance_id
+        tickets[member] = play.join(join_request(member, protocols=OTHER, group_instance_id=instance))
+    away = [member for member in play.group.members if member not in members]
+    for wait_ms in [REBALANCE_MS // 2] * 2 if away else []:
+        for member in away:
+            assert play.beat(member) is ErrorCode.REBALANCE_IN_PROGRESS
+        play.until(play.now + wait_ms)
+    return tickets
+
+
+#: what, members in the order in which they came, those that join again -> who leads, who is a member then
+LEADERS = [
+    ("the leader, however many come before it", ["A", "B", "C"], ["C", "B", "A"], "A", ["A", "B", "C"]),
+    ("another one, where the leader did not", ["A", "B", "C"], ["C", "B"], "B", ["B", "C"]),
+    ("not the static leader that stayed away, though it is a member", ["i", "A"], ["A"], "A", ["i-1", "A"]),
+    ("nor a static member that follows a leader that did not", ["A", "i", "B"], ["B"], "B", ["i-1", "B"]),
+    ("nor any of two static members", ["i", "k", "B"], ["B"], "B", ["i-1", "k-1", "B"]),
+    ("a static leader that came", ["i", "A"], ["A", "i-1"], "i-1", ["i-1", "A"]),
+]
+
+
+@pytest.mark.parametrize(("_", "first", "again", "leader", "left"), LEADERS, ids=[row[0] for row in LEADERS])
+def test_who_leads_is_one_of_those_that_joined(
+    _: str, first: list[str], again: list[str], leader: str, left: list[str]
+) -> None:
+    """Source: Kafka 3.9 `GroupMetadata.maybeElectNewJoinedLeader`: else nobody would hand out the partitions."""
+    play = joined(*first)
+    tickets = rejoin(play, *again)
+    assert (play.group.state, play.group.generation, list(play.group.members)) == (COMPLETING, 2, left)
+    answers = {member: play.answers[ticket] for member, ticket in tickets.items()}
+    assert {answer.leader for answer in answers.values()} == {leader}
+    assert {member: [m.member_id for m in answer.members] for member, answer in answers.items()} == {
+        member: left if member == leader else [] for member in again
+    }
+    play.sync(leader, **dict.fromkeys(left, b"y"))
+    assert (play.group.state, play.group.members.assignments()) == (STABLE, dict.fromkeys(left, b"y"))
+
+
+def test_a_static_leader_that_came_back_under_another_id_leads_on() -> None:
+    play = joined("i", "A")
+    static(play, "i", 2)
+    assert (play.group.state, play.group.leader, list(play.group.members)) == (STABLE, "i-2", ["A", "i-2"])
+    tickets = rejoin(play, "A", "i-2")
+    assert [play.answers[ticket].leader for ticket in tickets.values()] == ["i-2", "i-2"]
+
+
+def test_a_rebalance_to_which_nobody_came_waits_on_in_its_generation() -> None:
+    play = joined("i", "A")
+    play.perform(play.group.leave("A", None, play.now)[1])
+    rejoin(play)
+    assert (play.group.state, play.group.generation, list(play.group.members)) == (PREPARING, 1, ["i-1"])
+    assert play.group.leader == "i-1"
+    ticket = play.join(join_request("i-1", group_instance_id="i"))
+    assert (play.answers[ticket].generation, play.answers[ticket].leader) == (2, "i-1")
+
+
+# -- answers of the log -----------------------------------------------------------------------------------------------
+
+
+def nothing(play: Play) -> None:
+    """The log answers at once."""
+
+
+def the_next_is_prepared(play: Play) -> None:
+    play.join_twice("C")
+
+
+def the_next_is_assigned(play: Play) -> None:
+    play.join_twice("C")
+    for member in ("A", "B"):
+        play.join(join_request(member))
+    play.sync("B")
+
+
+def all_left(play: Play) -> None:
+    for member in ("A", "B"):
+        play.perform(play.group.leave(member, None, play.now)[1])
+
+
+def the_leader_asked_twice(play: Play) -> None:
+    play.sync("A", A=b"2", B=b"2")
+    play.answer_store(play.stores[-1])
+
+
+REBALANCING, FAILED = ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE
+#: what happens before the log has answered the write of generation 1 -> the group's state and generation, what `B` is
+#: assigned and what its SyncGroup was answered, where that write worked, and where it failed
+LATE = [
+    (nothing, (STABLE, 1, b"1", ErrorCode.NONE), (PREPARING, 1, b"", FAILED)),
+    (the_next_is_prepared, (PREPARING, 1, b"", REBALANCING), (PREPARING, 1, b"", REBALANCING)),
+    (the_next_is_assigned, (COMPLETING, 2, b"", REBALANCING), (COMPLETING, 2, b"", REBALANCING)),
+    (the_leader_asked_twice, (STABLE, 1, b"2", ErrorCode.NONE), (STABLE, 1, b"2", ErrorCode.NONE)),
+    (all_left, (EMPTY, 2, None, REBALANCING), (EMPTY, 2, None, REBALANCING)),
+]
+
+
+@pytest.mark.parametrize("error", [ErrorCode.NONE, FAILED])
+@pytest.mark.parametrize(("happens", "worked", "failed"), LATE, ids=[row[0].__name__ for row in LATE])
+def test_a_write_that_the_group_has_moved_past_means_nothing(
+    happens: Callable[[Play], None],
+    worked: tuple[GroupState, int, bytes | None, ErrorCode],
+    failed: tuple[GroupState, int, bytes | None, ErrorCode],
+    error: ErrorCode,
+) -> None:
+    play = Play()
+    for member in ("A", "B"):
+        play.join_twice(member)
+    play.until(6000)
+    play.log_is_slow = True
+    asked = play.sync("B")
+    play.sync("A", A=b"1", B=b"1")
+    (store,) = play.stores
+    assert (store, play.group.state) == (Store(1, {"A": b"1", "B": b"1"}), COMPLETING)
+    happens(play)
+    parked = set(range(1, play.ticket + 1)) - set(play.answers)
+    before = play.group.next_deadline_ms
+    play.answer_store(store, error)
+    state, generation, assigned, said = worked if error is ErrorCode.NONE else failed
+    member = play.group.members.get("B")
+    assert (play.group.state, play.group.generation) == (state, generation)
+    assert (member.assignment if member is not None else None, play.answers[asked].error) == (assigned, said)
+    if happens is not nothing:
+        assert set(range(1, play.ticket + 1)) - set(play.answers) == parked, "nobody is answered by it"
+        assert play.group.next_deadline_ms == before
