@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
+
 from controller.wire import control
 from controller.wire.control import LeaderAndIsrEntry, UpdateMetadataEntry, UpdateMetadataRequest
 from controller.wire.errors import ErrorCode
@@ -88,12 +90,22 @@ def test_a_partition_without_a_leader_stays_in_the_metadata(in_memory: Any) -> N
 # -- groups and what is deleted ---------------------------------------------------------------------------------------
 
 
-def commit(**offsets: int) -> dict[str, Any]:
+def commit(group: str = "g", **offsets: int) -> dict[str, Any]:
+    """Of partition 0 of each topic, or of the one that its name says: `t_1=5`."""
     topics = [
-        {"name": topic, "partitions": [{"partition_index": 0, "committed_offset": offset, "committed_metadata": ""}]}
-        for topic, offset in offsets.items()
+        {
+            "name": name.partition("_")[0],
+            "partitions": [
+                {
+                    "partition_index": int(name.partition("_")[2] or 0),
+                    "committed_offset": offset,
+                    "committed_metadata": "",
+                }
+            ],
+        }
+        for name, offset in offsets.items()
     ]
-    return {"group_id": "g", "generation_id_or_member_epoch": -1, "member_id": "", "topics": topics}
+    return {"group_id": group, "generation_id_or_member_epoch": -1, "member_id": "", "topics": topics}
 
 
 async def with_group(cluster: Any) -> None:
@@ -104,19 +116,49 @@ async def with_group(cluster: Any) -> None:
     await cluster.call(1, ApiKey.OFFSET_COMMIT, 7, commit(t=5, u=6))
 
 
-async def committed(cluster: Any) -> dict[str, int]:
-    answer = await cluster.call(1, ApiKey.OFFSET_FETCH, 7, {"group_id": "g", "topics": None})
-    return {topic.name: topic.partitions[0].committed_offset for topic in answer.topics}
+async def committed(cluster: Any, group: str = "g", *, at: int = 1) -> dict[str, int]:
+    answer = await cluster.call(at, ApiKey.OFFSET_FETCH, 7, {"group_id": group, "topics": None})
+    return {
+        f"{topic.name}_{p.partition_index}" if p.partition_index else topic.name: p.committed_offset
+        for topic in answer.topics
+        for p in topic.partitions
+    }
 
 
-def test_offsets_of_a_deleted_topic_go(in_memory: Any) -> None:
+#: what, the offsets that were committed -> those that are left once topic `t`, of three partitions, is gone
+GONE = [
+    ("of all its partitions", {"t": 1, "t_1": 2, "t_2": 3, "u": 6}, {"u": 6}),
+    ("of one partition, though the topic had more", {"t_1": 2, "u": 6}, {"u": 6}),
+    ("of another topic stay", {"u": 6}, {"u": 6}),
+    ("with the group that has no others", {"t": 1, "t_2": 3}, {}),
+]
+
+
+@pytest.mark.parametrize(("_", "offsets", "left"), GONE, ids=[row[0] for row in GONE])
+def test_offsets_of_a_deleted_topic_go(in_memory: Any, _: str, offsets: dict[str, int], left: dict[str, int]) -> None:
     async def scenario(cluster: Any) -> None:
-        await with_group(cluster)
-        assert await committed(cluster) == {"t": 5, "u": 6}
-        gone = UpdateMetadataEntry(topic_partition=TP, state=STATE, replicas=(BrokerId(1),), being_deleted=True)
-        await cluster.update_metadata(1, [gone])
-        await cluster.world.sleep(1)
-        assert await committed(cluster) == {"u": 6}
+        for broker_id in (1, 2):
+            await cluster.start(broker_id, offsets_topic_num_partitions=1)
+        for topic, partitions in (("t", [(1,)] * 3), ("u", [(1,)]), (GROUP_METADATA_TOPIC, [(1, 2)])):
+            await cluster.create_topic(topic, partitions)
+        for group, of_group in (("g", offsets), ("other", {"u": 7, "t_2": 8})):
+            await cluster.call(1, ApiKey.OFFSET_COMMIT, 7, commit(group, **of_group))
+            assert await committed(cluster, group) == of_group
+        gone = [
+            UpdateMetadataEntry(
+                topic_partition=TopicPartition("t", number), state=STATE, replicas=(BrokerId(1),), being_deleted=True
+            )
+            for number in range(3)
+        ]
+        await cluster.update_metadata(1, gone)
+        for coordinator in (1, 2):  # and where the groups were loaded from their log
+            await cluster.world.sleep(1)
+            found = [await committed(cluster, group, at=coordinator) for group in ("g", "other")]
+            assert found == [left, {"u": 7}]
+            (group,) = (await cluster.call(coordinator, ApiKey.DESCRIBE_GROUPS, 4, {"groups": ["g"]})).groups
+            assert group.group_state == ("Empty" if left else "Dead")
+            if coordinator == 1:
+                await cluster.create_topic(GROUP_METADATA_TOPIC, [(2, 1)], leader_epoch=1, is_new=False)
 
     in_memory(scenario)
 
