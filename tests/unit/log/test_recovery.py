@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 
 from broker_sim.log import checkpoints, snapshots
 from broker_sim.log.checkpoints import CheckpointError
-from broker_sim.log.config import LogConfig
 from broker_sim.log.dirs import LogDirs
 from broker_sim.log.errors import StorageFailure
 from broker_sim.log.files import Files
@@ -23,39 +22,8 @@ from broker_sim.log.log import Log
 from broker_sim.log.producers import ProducerStates
 from broker_sim.log.segment import Segment
 from broker_sim.log.stored_log import LogHooks
-from controller.wire.records import Record, build_batch, build_values, iterate, parse_header
-from controller.wire.types import TopicPartition
-
-TP = TopicPartition("t", 0)
-SMALL = LogConfig(segment_bytes=500, segment_index_bytes=1_200, index_interval_bytes=100, retention_ms=-1)
-
-
-def new_log(folder: Path, config: LogConfig = SMALL, **given_: object) -> Log:
-    log = Log(TP, folder / "t-0", config, **given_)
-    log.create()
-    return log
-
-
-def append(log: Log, value: bytes = b"x" * 60, *, producer: int = -1, sequence: int = -1, at: int = 1_000) -> int:
-    epoch = 0 if producer >= 0 else -1
-    batch = build_batch(
-        [Record(0, at, b"k", value)], producer_id=producer, producer_epoch=epoch, base_sequence=sequence
-    )
-    return log.append_as_leader(batch, leader_epoch=0, now_ms=at).base_offset
-
-
-def reopened(log: Log, **how: int) -> tuple[Log, list[Any]]:
-    again = Log(TP, log.folder, log.config)
-    return again, again.load(**{"is_clean": False, **how})
-
-
-def values(log: Log) -> dict[int, bytes | None]:
-    return {r.offset: r.value for r in iterate(b"".join(log.batches()))}
-
-
-def names(log: Log) -> list[str]:
-    return sorted(path.name for path in log.folder.iterdir())
-
+from controller.wire.records import Record, build_batch, build_values, parse_header
+from tests.worlds.logs import SMALL, TP, append, names, new_log, reopened, values
 
 # -- files of the segments -----------------------------------------------------------------------------------------
 
