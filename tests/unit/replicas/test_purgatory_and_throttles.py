@@ -72,44 +72,78 @@ def test_a_deletion_that_waits_learns_that_leadership_moved(cluster_of: type[Clu
     run(cluster_of, tmp_path, scenario)
 
 
-@pytest.mark.parametrize("how", ["another leader", "the replica is deleted", "the disk fails"])
-def test_a_consumer_that_waits_learns_at_once_what_became_of_its_partition(
-    cluster_of: type[Cluster], tmp_path: Path, how: Any
-) -> None:
-    errors = {
-        "another leader": ErrorCode.NOT_LEADER_OR_FOLLOWER,
-        "the replica is deleted": ErrorCode.NOT_LEADER_OR_FOLLOWER,
-        "the disk fails": ErrorCode.KAFKA_STORAGE_ERROR,
-    }
+NONE, FENCED, ELSEWHERE, STORAGE = (
+    ErrorCode.NONE,
+    ErrorCode.FENCED_LEADER_EPOCH,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.KAFKA_STORAGE_ERROR,
+)
+LED_ON, ANOTHER, DELETED, FAILED = (
+    "the leader leads on in a newer epoch, by fewer followers",
+    "another leader",
+    "the replica is deleted",
+    "the disk fails",
+)
+#: who waits, at which broker -> what each is told at once when this becomes of the partition there
+WAITERS = [
+    ("a consumer", 1, {LED_ON: FENCED, ANOTHER: FENCED, DELETED: ELSEWHERE, FAILED: STORAGE}),
+    ("a consumer at a follower", 2, {LED_ON: FENCED, ANOTHER: FENCED, DELETED: ELSEWHERE, FAILED: STORAGE}),
+    ("a follower", 1, {LED_ON: FENCED, ANOTHER: FENCED, DELETED: ELSEWHERE, FAILED: STORAGE}),
+    ("a follower that stays none", 1, {LED_ON: FENCED, ANOTHER: FENCED, DELETED: ELSEWHERE, FAILED: STORAGE}),
+    ("a producer", 1, {LED_ON: NONE, ANOTHER: ELSEWHERE, DELETED: ELSEWHERE, FAILED: STORAGE}),
+    ("a deletion of records", 1, {LED_ON: NONE, ANOTHER: ELSEWHERE, DELETED: ELSEWHERE, FAILED: STORAGE}),
+]
 
+
+def ask(cluster: Cluster, who: str, broker: int) -> Any:
+    """The error of a request that waits, for replica 3 or for records, as long as nothing happens."""
+    manager = cluster.nodes[broker].manager
+
+    async def error() -> ErrorCode:
+        match who:
+            case "a producer":
+                return ErrorCode((await cluster.produce(TP, broker, acks=-1, timeout_ms=60_000)).error)
+            case "a deletion of records":
+                return ErrorCode((await manager.offsets.delete_records({TP: 1}, timeout_ms=60_000))[TP].error)
+        position = FetchPartition(fetch_offset=1, max_bytes=100, current_leader_epoch=0)
+        request = FetchRequest(
+            partitions={TP: position},
+            max_wait_ms=60_000,
+            min_bytes=1,
+            max_bytes=100,
+            replica_id={"a follower": 2, "a follower that stays none": 3}.get(who, -1),
+        )
+        return ErrorCode((await manager.fetching.fetch(request))[TP].error)
+
+    return asyncio.ensure_future(error())
+
+
+@pytest.mark.parametrize("change", [LED_ON, ANOTHER, DELETED, FAILED])
+@pytest.mark.parametrize(("who", "broker", "errors"), WAITERS, ids=[row[0] for row in WAITERS])
+def test_who_waits_learns_at_once_what_became_of_the_partition(
+    cluster_of: type[Cluster], tmp_path: Path, who: str, broker: int, errors: dict[str, ErrorCode], change: str
+) -> None:
     async def scenario(cluster: Cluster) -> None:
         cluster.appoint(TP, 1, ALL, ALL, is_new=True)
-        manager = cluster.nodes[1].manager
-        waiting = asyncio.ensure_future(
-            manager.fetching.fetch(
-                FetchRequest(
-                    partitions={TP: FetchPartition(fetch_offset=0, max_bytes=100, current_leader_epoch=0)},
-                    max_wait_ms=60_000,
-                    min_bytes=1,
-                    max_bytes=100,
-                )
-            )
-        )
+        await cluster.produce(TP, 1, acks=-1)
+        await cluster.world.until(lambda: cluster.nodes[2].partition(TP).hw == 1, within_s=5, what="2 knows that")
+        cluster.nodes[3].paused.add(TP)
+        await cluster.world.sleep(1)
+        waiting = ask(cluster, who, broker)
         await cluster.world.sleep(1)
         assert not waiting.done()
         before = cluster.world.loop.time()
-        if how == "another leader":
-            cluster.appoint(TP, 2, ALL, ALL)
-        elif how == "the replica is deleted":
-            cluster.stop_replica(TP, 1, delete=True)
-        else:
-            manager.fail_log_dir(str(cluster.nodes[1].partition(TP).log.log_dir))
-        result = (await waiting)[TP]
+        match change:
+            case "another leader":
+                cluster.appoint(TP, 2, ALL, ALL)
+            case "the replica is deleted":
+                cluster.stop_replica(TP, broker, delete=True)
+            case "the disk fails":
+                cluster.nodes[broker].manager.fail_log_dir(str(cluster.nodes[broker].partition(TP).log.log_dir))
+            case _:
+                cluster.appoint(TP, 1, (1, 2), (1, 2))
+        assert await waiting is errors[change]
         assert cluster.world.loop.time() - before < 0.1
-        if how == "another leader":
-            assert result.error in (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        else:
-            assert result.error is errors[how]
 
     run(cluster_of, tmp_path, scenario)
 
@@ -188,6 +222,33 @@ def test_a_follower_goes_on_with_what_is_in_sync_though_its_rate_is_exceeded(
         assert cluster.isr(TP) == (1, 2)
 
     run(cluster_of, tmp_path, scenario)
+
+
+@pytest.mark.parametrize("side", ["leader", "follower"])
+def test_a_rate_is_that_of_all_throttled_partitions_together(
+    cluster_of: type[Cluster], tmp_path: Path, side: Any
+) -> None:
+    """Three partitions in each answer, the last of which has little; one of another topic is not throttled."""
+    rate, sizes = 20_000, {TopicPartition("t", 0): 200_000, TopicPartition("t", 1): 190_000, TopicPartition("t", 2): 10}
+    free = TopicPartition("u", 0)
+
+    async def scenario(cluster: Cluster) -> None:
+        for tp, size in (sizes | {free: 300_000}).items():
+            cluster.appoint(tp, 1, (1,), (1,), to=(1,), is_new=True)
+            for _ in range(max(1, size // 10_000)):
+                await cluster.produce(tp, 1, [b"x" * min(size, 9_900)])
+        configs = cluster.nodes[1 if side == "leader" else 2].manager.configs
+        configs.set_throttled_replicas("t", *(("*", "") if side == "leader" else ("", "*")))
+        configs.set_throttle_rates(**{side: rate})
+        before = cluster.world.loop.time()
+        for tp in (*sizes, free):
+            cluster.appoint(tp, 1, (1,), (1, 2), is_new=True)
+        await cluster.world.until(lambda: 2 in cluster.isr(free), within_s=5, what="2 has what is not throttled")
+        await cluster.world.until(lambda: all(2 in cluster.isr(tp) for tp in sizes), within_s=90, what="2 has the rest")
+        took = cluster.world.loop.time() - before
+        assert 0.75 < took * rate / sum(sizes.values()) < 1.5
+
+    run(cluster_of, tmp_path, scenario, replica_fetch_max_bytes=10_000, num_replica_fetchers=1)
 
 
 # -- how much a fetch returns -----------------------------------------------------------------------------------------
