@@ -190,6 +190,43 @@ def test_a_move_is_given_up_when_another_dir_is_asked_for(cluster_of: type[Clust
     run(cluster_of, tmp_path, scenario, dirs=("a", "b", "c"), **PIECES)
 
 
+#: what, batches that each leader epoch brought; the test also removes records from the log's start
+EPOCHS = [
+    ("one", [8]),
+    ("one in which nothing came", [0]),
+    ("several", [8, 3, 5]),
+    ("a last one in which nothing came yet", [8, 3, 0]),
+    ("some between in which nothing came", [8, 0, 0, 3]),
+    ("nothing at all since", [8, 0, 0]),
+]
+
+
+@pytest.mark.parametrize("removed", [0, 9])
+@pytest.mark.parametrize(("_", "counts"), EPOCHS, ids=[row[0] for row in EPOCHS])
+def test_a_log_that_moved_has_the_leader_epochs_that_it_had(
+    cluster_of: type[Cluster], tmp_path: Path, _: str, counts: list[int], removed: int
+) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        for count in counts:
+            cluster.appoint(TP, 1, (1,), (1,), is_new=True)
+            for _number in range(count):
+                await cluster.produce(TP, 1, [b"x" * 900])
+        log = cluster.nodes[1].partition(TP).log
+        log.raise_log_start(min(removed, log.leo))
+        expected, asked = list(log.epochs.entries), range(-1, len(counts) + 2)
+        ends = [log.end_offset_for_epoch(epoch) for epoch in asked]
+        assert move(cluster, tmp_path, "b") is ErrorCode.NONE
+        await moved(cluster, "b")
+        for _restart in range(2 if sum(counts) else 1):  # an empty log has no file
+            log = cluster.nodes[1].manager.table.dirs.get(TP)
+            assert (log.log_dir.name, log.epochs.entries) == ("1-b", expected)
+            assert [log.end_offset_for_epoch(epoch) for epoch in asked] == ends
+            await cluster.stop(1, clean=False)
+            await cluster.start(1)
+
+    run(cluster_of, tmp_path, scenario, **PIECES)
+
+
 @pytest.mark.parametrize("clean", [True, False])
 def test_a_move_goes_on_after_a_restart_from_where_it_was(
     cluster_of: type[Cluster], tmp_path: Path, clean: Any

@@ -89,7 +89,7 @@ WAITERS = [
     ("a consumer", 1, {LED_ON: FENCED, ANOTHER: FENCED, DELETED: ELSEWHERE, FAILED: STORAGE}),
     ("a consumer at a follower", 2, {LED_ON: FENCED, ANOTHER: FENCED, DELETED: ELSEWHERE, FAILED: STORAGE}),
     ("a follower", 1, {LED_ON: FENCED, ANOTHER: FENCED, DELETED: ELSEWHERE, FAILED: STORAGE}),
-    ("a follower that stays none", 1, {LED_ON: FENCED, ANOTHER: FENCED, DELETED: ELSEWHERE, FAILED: STORAGE}),
+    ("a follower that is left out", 1, {LED_ON: FENCED, ANOTHER: FENCED, DELETED: ELSEWHERE, FAILED: STORAGE}),
     ("a producer", 1, {LED_ON: NONE, ANOTHER: ELSEWHERE, DELETED: ELSEWHERE, FAILED: STORAGE}),
     ("a deletion of records", 1, {LED_ON: NONE, ANOTHER: ELSEWHERE, DELETED: ELSEWHERE, FAILED: STORAGE}),
 ]
@@ -111,7 +111,7 @@ def ask(cluster: Cluster, who: str, broker: int) -> Any:
             max_wait_ms=60_000,
             min_bytes=1,
             max_bytes=100,
-            replica_id={"a follower": 2, "a follower that stays none": 3}.get(who, -1),
+            replica_id={"a follower": 2, "a follower that is left out": 3}.get(who, -1),
         )
         return ErrorCode((await manager.fetching.fetch(request))[TP].error)
 
