@@ -180,13 +180,11 @@ class ReplicaFetcher:
         throttled_bytes = 0
         for topic_partition, result in results.items():
             state = self._states.get(topic_partition)
-            request = due.get(topic_partition)
-            if request is None or state is None or state is not sent[topic_partition]:
-                continue
+            if state is None or state is not sent.get(topic_partition):
+                continue  # it was given up, or begun anew, while the answer was under way; or was never asked for
             if self._table.follower_quota.is_throttled(topic_partition):
                 throttled_bytes += len(result.records)
-            if state.offset == request.fetch_offset and not state.is_truncating:
-                await self._handle(topic_partition, state, result)
+            await self._handle(topic_partition, state, result)
         self._table.follower_quota.record(throttled_bytes, self._table.now_ms())
 
     async def _handle(self, topic_partition: TopicPartition, state: FetchProgress, result: FetchResult) -> None:
