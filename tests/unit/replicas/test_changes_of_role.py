@@ -75,7 +75,8 @@ class SlowWrites:
 
     def __init__(self, cluster: Cluster) -> None:
         self.waiting: list[tuple[asyncio.Event, asyncio.Event]] = []
-        self._write, cluster.zk.write_isr = cluster.zk.write_isr, self._slowly  # type: ignore[method-assign]
+        table: Any = cluster.zk
+        self._write, table.write_isr = table.write_isr, self._slowly
         self._world = cluster.world
 
     async def _slowly(self, *asked: Any) -> Any:

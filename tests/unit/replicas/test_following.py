@@ -31,7 +31,7 @@ def counted(cluster: Cluster) -> list[Any]:
         asked.append(request.api_key)
         return await answer(request)
 
-    cluster.nodes[1]._answer = note  # type: ignore[method-assign]
+    cluster.nodes[1]._answer = note
     return asked
 
 
@@ -121,7 +121,7 @@ def slow_answers(cluster: Cluster, delay_s: float) -> list[Any]:
         await asyncio.sleep(delay_s)
         return made
 
-    cluster.nodes[1].answer_fetch = slowly  # type: ignore[method-assign]
+    cluster.nodes[1].answer_fetch = slowly
     return answers
 
 
