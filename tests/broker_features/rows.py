@@ -450,7 +450,7 @@ ROWS: Final[dict[str, Row]] = {
         "waits that end at once",
         "when leadership moves, a replica is deleted or a disk fails",
         f"{_REPLICATION}::test_a_waiting_producer_learns_that_leadership_moved",
-        f"{_WAITS}::test_a_consumer_that_waits_learns_at_once_what_became_of_its_partition",
+        f"{_WAITS}::test_who_waits_learns_at_once_what_became_of_the_partition",
         f"{_WAITS}::test_a_deletion_that_waits_learns_that_leadership_moved",
         f"{_APIS}::test_requests_that_wait_in_a_group_are_answered_when_the_coordinator_moves",
     ),
