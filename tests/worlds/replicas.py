@@ -118,12 +118,12 @@ class Node:
         while data := await connection.recv():
             for frame in frames.feed(data):
                 request = protocol.decode_request(bytes(frame))
-                body = await self._answer(request)
+                body = await self.answer(request)
                 connection.send(
                     protocol.encode_response(request.api_key, request.api_version, request.correlation_id, body)
                 )
 
-    async def _answer(self, request: Any) -> Any:
+    async def answer(self, request: Any) -> Any:
         match request.api_key:
             case ApiKey.FETCH:
                 return await self.answer_fetch(request.body)

@@ -25,13 +25,13 @@ def failed(cluster: Cluster, broker: int = 2) -> int:
 def counted(cluster: Cluster) -> list[Any]:
     """What broker 1 is asked from now on."""
     asked: list[Any] = []
-    answer = cluster.nodes[1]._answer
+    answer = cluster.nodes[1].answer
 
     async def note(request: Any) -> Any:
         asked.append(request.api_key)
         return await answer(request)
 
-    cluster.nodes[1]._answer = note
+    cluster.nodes[1].answer = note
     return asked
 
 
