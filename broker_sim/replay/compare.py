@@ -1,7 +1,8 @@
 """Derived against emitted ISR changes of one lane, one membership change at a time. Pure.
 
 The rules never see an emitted change; only this file does. A derived and an emitted change belong together when they
-move the same replica the same way within `tolerance_ms`; the nearest in time wins. An expansion may be emitted later.
+move the same replica the same way within `tolerance_ms`; the nearest in time wins. An expansion may be emitted later,
+and what was derived while a write was on its way, once that has returned (isr-replay.md §3.5).
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from broker_sim.replay.rows import Outcome, OutcomeKind
 from controller.wire.types import BrokerId
 
 #: How far apart in time a derived change and its emitted twin may be, at most. A write that is on its way defers
-#: another one by up to 1.8 s (isr-replay.md §3.5).
+#: another one by up to 1.8 s (isr-replay.md §3.5); logs do not tell for how long.
 TOLERANCE_MS: Final = 2_000
 #: After this long without a twin a change is given up: rows come in the broker's order, so its twin would have come.
 PATIENCE_MS: Final = 60_000
@@ -22,6 +23,8 @@ PATIENCE_MS: Final = 60_000
 UNFINISHED_MS: Final = 200
 #: How many refused attempts are remembered.
 REFUSED_REMEMBERED: Final = 64
+#: How many writes are remembered with the time when they returned.
+WRITES_REMEMBERED: Final = 64
 #: How many high watermarks wait for their twin: a row may stand some events before or after the one that moved it.
 HW_REMEMBERED: Final = 256
 
@@ -44,6 +47,7 @@ class Comparison:
     _derived: list[_Change] = field(default_factory=list)
     _emitted: list[_Change] = field(default_factory=list)
     _refused: deque[tuple[int, int]] = field(default_factory=lambda: deque(maxlen=REFUSED_REMEMBERED))
+    _writes: deque[tuple[int, int]] = field(default_factory=lambda: deque(maxlen=WRITES_REMEMBERED))
     _hw_derived: deque[int] = field(default_factory=lambda: deque(maxlen=HW_REMEMBERED))
     _hw_emitted: deque[int] = field(default_factory=lambda: deque(maxlen=HW_REMEMBERED))
     _hw_rows: int = 0
@@ -54,8 +58,10 @@ class Comparison:
         for replica in replicas:
             self._pair(_Change(ts=ts, epoch=epoch, kind=kind, replica=replica), self._derived, self._emitted)
 
-    def emitted(self, *, ts: int, epoch: int, kind: str, replica: BrokerId, err: int) -> None:
-        """The broker wrote that it changed the ISR, or tried to (`err` 95)."""
+    def emitted(self, *, ts: int, epoch: int, kind: str, replica: BrokerId, err: int, done: int | None) -> None:
+        """The broker wrote that it changed the ISR, or tried to (`err` 95); `done`: when it had the answer."""
+        if done is not None:
+            self._writes.append((ts, done))
         if err:
             self._refused.append((epoch, ts))
         self._pair(_Change(ts=ts, epoch=epoch, kind=kind, replica=replica, err=err), self._emitted, self._derived)
@@ -79,7 +85,8 @@ class Comparison:
         if emitted.kind == OutcomeKind.EXPAND.value and emitted.epoch == derived.epoch and 0 <= late <= PATIENCE_MS:
             # While a write is on its way no other replica joins; it does with its next fetch, whenever that comes.
             return True
-        return abs(late) <= self.tolerance_ms
+        free = max((done for ts, done in self._writes if ts <= derived.ts <= done), default=derived.ts)
+        return -self.tolerance_ms <= late and emitted.ts - free <= self.tolerance_ms
 
     def _add(self, kind: OutcomeKind, change: _Change, *, error_ms: int | None = None) -> None:
         self.outcomes.append(

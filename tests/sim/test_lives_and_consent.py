@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -213,10 +214,11 @@ def test_a_transition_that_no_table_has() -> None:
     assert len(transitions.broken) == 1
 
 
-def calm_after(sound: Sound, seconds: float) -> list[str]:
+def calm_after(sound: Sound, seconds: float, meanwhile: Callable[[], object] = lambda: None) -> list[str]:
     """What is complained of after so long."""
     calm, loop = Calm(sound.cluster, sound.history), sound.cluster.world.loop
     assert not list(calm.problems())
+    meanwhile()
     with changed(loop, "_now", loop.time() + seconds):
         return list(calm.problems())
 
@@ -229,6 +231,9 @@ def test_calm_sees_what_nobody_mends(tmp_path: Path) -> None:
         with changed(found, "payload", found.payload.replace(b'"leader":1', b'"leader":-1')):
             assert any("is led by -1" in line for line in calm_after(sound, long_s))
             assert calm_after(sound, 1.0) == [], "not yet"
+            standing = sound.cluster.machine(2)
+            assert calm_after(sound, long_s, standing.suspend) == [], "whoever stands still is no calm"
+            assert calm_after(sound, long_s, standing.go_on) == [], "nor who stood still between two looks"
             quota = sound.quota
             quota.bound = 1
             assert any("is led by -1" in line for line in calm_after(sound, long_s)), "a bound for no partition"

@@ -345,12 +345,9 @@ class Lane(Process):
         if not self._rules_on:
             self._follow(row)
             return
+        epoch = self._last_epoch if row.epoch is None else row.epoch
         self._comparison.emitted(
-            ts=row.ts,
-            epoch=row.epoch if row.epoch is not None else self._last_epoch,
-            kind=row.ev,
-            replica=BrokerId(row.replica),
-            err=row.err or 0,
+            ts=row.ts, epoch=epoch, kind=row.ev, replica=BrokerId(row.replica), err=row.err or 0, done=row.done
         )
 
     def _follow(self, row: LaneRow) -> None:

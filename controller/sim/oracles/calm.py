@@ -67,7 +67,7 @@ class Calm:
         epochs = tuple(sorted((b, max(self._history.broker_epochs[b])) for b in running))
         topics = tuple(sorted((topic, czxid) for topic, (czxid, _) in self._history.topics.items()))
         sessions = tuple(sorted(world.zookeeper.sessions))
-        return epochs, topics, sessions, active, self._history.controller_epoch
+        return epochs, topics, sessions, active, self._history.controller_epoch, world.suspensions
 
     def _is_throttled(self) -> bool:
         """A follower that is held back joins an ISR whenever it is there, and its leader takes seconds to tell."""

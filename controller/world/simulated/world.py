@@ -48,6 +48,8 @@ class World:
         self.network = SimulatedNetwork(self.stream("network"), latency)
         self.zookeeper = SimulatedZooKeeper(self.stream("zookeeper"), self.clock, latency=latency)
         self.failures: list[str] = []
+        #: how often a program began to stand still for a moment, or went on
+        self.suspensions = 0
         self._machines: dict[str, Machine] = {}
         loop.set_exception_handler(self._unhandled)
 
@@ -187,10 +189,12 @@ class Machine:
 
     def suspend(self) -> None:
         """The program stands still for a moment, as in a long pause of a garbage collector: its session lives on."""
+        self._world.suspensions += 1
         self._gate.shut()
 
     def go_on(self) -> None:
         """The end of `suspend`."""
+        self._world.suspensions += 1
         self._gate.open(self._world.loop)
 
     async def _watched(self, program: Coroutine[Any, Any, Any]) -> Any:

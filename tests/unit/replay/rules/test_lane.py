@@ -90,6 +90,26 @@ def test_what_the_rules_do_after_a_refused_write_of_the_same_epoch_is_not_held_a
     assert {o.kind for o in of(outcomes(rows(*story)), "missing", "spurious", "refused")} == {"refused"}
 
 
+DEFERRED = [
+    ("right after the write that was on its way", 4000, 4300, ["matched", "matched"]),
+    ("long after it", 4000, 4600, ["matched", "missing", "spurious"]),
+    ("when it had returned already", 2400, 4300, ["matched", "missing", "spurious"]),
+    ("when nothing tells how long it took", None, 4300, ["matched", "missing", "spurious"]),
+]
+
+
+@pytest.mark.parametrize(("done", "ts", "kinds"), [c[1:] for c in DEFERRED], ids=[c[0] for c in DEFERRED])
+def test_a_change_that_had_to_wait_for_a_write(done: int | None, ts: int, kinds: list[str]) -> None:
+    """2 is silent from the start; its removal is being written when 3, silent from 1100 on, would leave at 2500."""
+    leader = (10, "leader", {**LEADER[2], "isr": [1, 2, 3], "replicas": [1, 2, 3]})
+    first = emitted(1501, "isr_shrink", [1, 3])
+    second = (ts, "isr_shrink", {"epoch": 0, "replica": 3, "isr": [1], "err": 0})
+    said = outcomes(rows(LAG, leader, APPEND, fetch(1100, 5, 5, replica=3), (1500, "tick", {}), (1600, "append",
+                         {"leo": 6}), (2500, "tick", {}), (*first[:2], {**first[2], "done": done}), second))  # fmt: skip
+    assert [o.ts for o in of(said, "isr_shrink")] == [1500, 2500]
+    assert sorted(o.kind for o in of(said, "matched", "missing", "spurious", "refused")) == kinds
+
+
 ENDS = [
     ("just before the end of the process, a write may have been under way", 1600, ["refused"]),
     ("long before it, the broker would have told", 9000, ["spurious"]),
