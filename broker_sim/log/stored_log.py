@@ -172,11 +172,14 @@ class StoredLog:
             repairs.append(Repair(path=self._epoch_file.path, reason=f"rebuilt from the batches: {error}"))
             self.epochs, is_trusted = LeaderEpochs(), False
         before = list(self.epochs.entries)
-        if not self.epochs.entries:
+        if not before or before[0][1] > self.log_start_offset:
             rebuilt = LeaderEpochs()
             for segment in self._segments:
                 for _, header in segment.headers():
                     rebuilt.assign(header.partition_leader_epoch, header.base_offset)
+            # A log start that its checkpoint did not know yet is lost in a kill: what is older is there again.
+            older = [(e, o) for e, o in rebuilt.entries if before and o < before[0][1]]
+            self.epochs.entries = older + [(e, o) for e, o in before if not older or e > older[-1][0]]
         for epoch, start in rebuilt.entries:
             if epoch > self.epochs.latest:
                 self.epochs.assign(epoch, start)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker_sim.log.checkpoints import CheckpointError
+from broker_sim.log.config import LogConfig
 from broker_sim.log.leader_epochs import EpochFile, LeaderEpochs
+from broker_sim.log.log import Log
+from controller.wire.records import build_values
+from controller.wire.types import TopicPartition
 
+TP = TopicPartition("t", 0)
 EXAMPLE = [(0, 0), (2, 100), (5, 180)]
 
 
@@ -94,3 +100,36 @@ def test_another_content_is_refused(tmp_path: Path, text: Any) -> None:
     path.write_text(text)
     with pytest.raises(CheckpointError, match="leader-epoch-checkpoint"):
         EpochFile(path).read()
+
+
+STEPS = st.lists(st.sampled_from(["append", "append", "epoch", "start", "end"]), min_size=2, max_size=25)
+
+
+@settings(max_examples=100, deadline=None)
+@given(STEPS, st.data())
+def test_after_a_kill_the_cache_is_that_of_the_batches_whatever_log_start_was_known(steps: Any, data: Any) -> None:
+    """The file is written with each change, the checkpoint of the log start now and then: it may say less."""
+    with tempfile.TemporaryDirectory() as folder:
+        log, epoch = Log(TP, Path(folder) / "t-0", LogConfig(segment_bytes=400)), 0
+        log.create()
+        for step in steps:
+            if step == "append":
+                log.append_as_leader(build_values([(b"k", b"x" * 60)], timestamp=0), leader_epoch=epoch, now_ms=0)
+            elif step == "epoch":
+                epoch += data.draw(st.integers(1, 2))
+                log.assign_epoch(epoch, log.leo)
+            elif step == "start":
+                log.raise_log_start(data.draw(st.integers(log.log_start_offset, log.leo)))
+            else:
+                log.truncate(data.draw(st.integers(log.log_start_offset, log.leo)))
+        start = data.draw(st.integers(0, log.log_start_offset))
+        again = Log(TP, log.folder, log.config)
+        again.load(is_clean=data.draw(st.booleans()), log_start_offset=start, recovery_point=0)
+        read = {
+            (max(header.base_offset, again.log_start_offset), header.partition_leader_epoch)
+            for segment in again.segments
+            for _, header in segment.headers()
+            if header.last_offset >= again.log_start_offset
+        }
+        assert {(offset, again.epochs.epoch_for(offset)) for offset, _ in read} == read
+        assert again.epochs.entries == sorted(set(again.epochs.entries))
