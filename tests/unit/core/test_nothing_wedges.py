@@ -10,10 +10,11 @@ import pytest
 
 from controller.core import events
 from controller.core.effects import Effect, RemoveBrokers, Write
+from controller.core.transitions import ReplicaState
 from controller.wire import log_events as ev
 from controller.wire.control import StopReplicaRequest
 from controller.wire.errors import ErrorCode
-from controller.wire.types import BrokerId, TopicPartition
+from controller.wire.types import BrokerId, PartitionReplica, TopicPartition
 from controller.wire.zk_operations import Create, Delete, GetData, SetData, ZkCode
 from controller.wire.znodes import IsrChangeNotificationZNode, encode_partitions
 from tests.worlds.stage import TP, Fault, Stage, faults_everywhere, leaders_in, metadata_in, move_to, stops_in
@@ -53,6 +54,21 @@ def test_a_move_that_replaces_another_leaves_a_leader() -> None:
     leader, _, isr = stage.leader()
     assert leader == 1 and set(isr) <= {1, 2, 5}
     assert (3, True) in {(to, delete) for to, _, delete in stops_in(stage.take_sent())}
+
+
+def test_who_a_move_adds_to_a_partition_that_never_had_a_leader_may_be_its_first() -> None:
+    """None of its replicas is alive when the move to 3 is asked for; then 1 starts, and 3 leads."""
+    stage = stage_with(3, 4, p0=(1, 2))
+    move_to(stage, 3, 1)
+    stage.broker_starts(1)
+    stage.run()
+    waiting_ends(stage)
+    assert stage.leader()[0] == 3 and not stage.logged(ev.TRANSITION_REFUSED)
+    assert stage.state.replica_state(PartitionReplica(TP, BrokerId(3))) is ReplicaState.ONLINE
+    assert stage.assigned().replicas == (3, 1) and not stage.assigned().is_being_reassigned
+    stage.broker_dies(3)
+    stage.run()
+    assert stage.leader()[0] == 1 and stage.logged(ev.TRANSITION_REFUSED) == []
 
 
 @pytest.mark.parametrize("target", [(1, 2), (3, 2), (2,)], ids=["cancelled", "replaced", "its leader goes, too"])
