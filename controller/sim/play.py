@@ -123,6 +123,7 @@ class Play:
         self.writes = zookeeper.Writes(self.cluster, self.history)
         self.decisions = Decisions(self.cluster, self.history)
         self.calm = Calm(self.cluster, self.history)
+        self.events_until_end: int | None = None
         self.requests = Requests(self.cluster, self.history)
         self.traced = Traced(self.cluster, self.history)
         self.quotas, self.traces = Quotas(self.cluster), list[WatchedTrace]()
@@ -154,6 +155,7 @@ class Play:
         try:
             await self._guarded(self._course(), sampler)
         finally:
+            self.events_until_end = len(cluster.events)  # what is killed now may still write of it
             sampler.cancel()
             for task in self._background:
                 task.cancel()
@@ -389,6 +391,7 @@ def play(
             outcome.records = sum(map(len, one.ledger.acked.values()))
             outcome.reads, outcome.requests = one.ledger.reads, one.requests.seen
             if outcome.broken:
-                outcome.last_events = [cluster.line(*event) for event in cluster.events[-keep_events:]]
+                events = cluster.events[: one.events_until_end]
+                outcome.last_events = [cluster.line(*event) for event in events[-keep_events:]]
     outcome.cpu_s = time.process_time() - began_s
     return outcome

@@ -11,6 +11,7 @@ from controller.sim import command, play
 from controller.sim.cluster import Cluster
 from controller.sim.history import History
 from controller.sim.many import play_in_processes, play_seed
+from controller.wire import log_events as ev
 
 pytestmark = pytest.mark.sim
 #: A small, quick world.
@@ -48,6 +49,14 @@ def test_json(broken: None, capsys: pytest.CaptureFixture[str]) -> None:
     assert command.main(["repeat", "3", "--json", *SMALL]) == 1
     value = json.loads(capsys.readouterr().out)
     assert value["seed"] == 3 and value["world"]["brokers"] == "2" and value["broken"] == ["never: 2 brokers run"]
+
+
+def test_the_last_events_are_those_before_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who stands still and is killed because the world ends has things to say: of its session, of folders that go."""
+    monkeypatch.setattr(play, "ALWAYS", (lambda cluster, _: ["paused"] if cluster.paused else [],))
+    ended = play_seed(18)
+    assert ended.broken and ended.last_events
+    assert not [line for line in ended.last_events if ev.CONTROLLER_STOPPED in line]
 
 
 def test_shrinking(broken: None, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -102,10 +102,11 @@ DEFERRED = [
 def test_a_change_that_had_to_wait_for_a_write(done: int | None, ts: int, kinds: list[str]) -> None:
     """2 is silent from the start; its removal is being written when 3, silent from 1100 on, would leave at 2500."""
     leader = (10, "leader", {**LEADER[2], "isr": [1, 2, 3], "replicas": [1, 2, 3]})
-    first = emitted(1501, "isr_shrink", [1, 3])
+    at, what, columns = emitted(1501, "isr_shrink", [1, 3])
+    written = (at, what, {**columns, "done": done})
     second = (ts, "isr_shrink", {"epoch": 0, "replica": 3, "isr": [1], "err": 0})
     said = outcomes(rows(LAG, leader, APPEND, fetch(1100, 5, 5, replica=3), (1500, "tick", {}), (1600, "append",
-                         {"leo": 6}), (2500, "tick", {}), (*first[:2], {**first[2], "done": done}), second))  # fmt: skip
+                         {"leo": 6}), (2500, "tick", {}), written, second))  # fmt: skip
     assert [o.ts for o in of(said, "isr_shrink")] == [1500, 2500]
     assert sorted(o.kind for o in of(said, "matched", "missing", "spurious", "refused")) == kinds
 
