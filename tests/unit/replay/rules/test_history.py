@@ -175,6 +175,34 @@ def test_a_reassignment_that_does_not_finish_is_marked() -> None:
     assert (row.condition_ts, row.to_ts, row.is_open) == (None, None, True)
 
 
+SHRINKING = FactRow(ts=1500, kind="assign", replicas=[1, 2, 3], adding=[], removing=[3])
+BEGUN = FactRow(ts=1500, kind="assign", replicas=[1, 2, 3, 4], adding=[4], removing=[3])
+#: what, the move, changes of the ISR -> when all that shall have the partition are in sync
+TARGETS = [
+    ("who is to go is still in the ISR", BEGUN, [([1, 2, 3], [1, 2, 3, 4])], 2000),
+    ("who is to go has left it before", BEGUN, [([1, 2, 3], [1, 2]), ([1, 2], [1, 2, 4])], 3000),
+    ("one of those that stay has left it", BEGUN, [([1, 2, 3], [1, 3]), ([1, 3], [1, 3, 4])], None),
+    (
+        "and come back",
+        BEGUN,
+        [([1, 2, 3], [1, 3]), ([1, 3], [1, 3, 4]), ([1, 3, 4], [1, 2, 3, 4])],
+        4000,
+    ),
+    ("who is added is not in it", BEGUN, [([1, 2, 3], [1, 2])], None),
+    ("it is not lost again", BEGUN, [([1, 2, 3], [1, 2, 3, 4]), ([1, 2, 3, 4], [1, 2])], 2000),
+    ("nobody is added", SHRINKING, [], 1500),
+]
+
+
+@pytest.mark.parametrize(("move", "changes", "condition"), [c[1:] for c in TARGETS], ids=[c[0] for c in TARGETS])
+def test_a_move_may_end_once_those_that_stay_and_those_that_are_added_are_in_sync(
+    move: FactRow, changes: list[tuple[list[int], list[int]]], condition: int | None
+) -> None:
+    facts = [change(2000 + 1000 * n, old, new, 1 + n) for n, (old, new) in enumerate(changes)]
+    (row,) = [row for row in fold(LEADER, move, *facts) if row.table == "reassignments"]
+    assert (row.from_ts, row.condition_ts) == (1500, condition)
+
+
 # -- the end of a topic ----------------------------------------------------------------------------------------------
 
 DELETED = FactRow(ts=5000, kind="delete")

@@ -192,6 +192,36 @@ def test_high_watermarks_are_compared_whether_they_stand_before_or_after_their_c
     assert (hw.amount, hw.total) == (2, 3)
 
 
+#: what, leaderships (epoch, high watermark of the row), the high watermark that the broker then writes -> does it agree
+BEGINNINGS = [
+    ("a new leader begins with what it knows as a follower", [(0, 7)], 7, 1),
+    ("and with no other", [(0, 7)], 10, 0),
+    ("nor with none", [(0, 7)], 0, 0),
+    ("a row that does not say begins with none", [(0, None)], 0, 1),
+    ("so does one that is led anew after another led", [(0, 7), (1, None), (2, 8)], 8, 1),
+]
+
+
+@pytest.mark.parametrize(("led", "written", "agrees"), [c[1:] for c in BEGINNINGS], ids=[c[0] for c in BEGINNINGS])
+def test_a_new_leader_starts_with_the_high_watermark_of_its_row(
+    led: list[tuple[int, int | None]], written: int, agrees: int
+) -> None:
+    """Its log ends at 10; the other member has fetched nothing yet."""
+    told: list[tuple[int, str, dict[str, Any]]] = []
+    for epoch, hw in led:
+        told.append((10 + epoch, "leader", {**LEADER[2], "epoch": epoch, "offset": 10, "hw": hw}))
+        told.append((10 + epoch, "follower", {"epoch": epoch, "replica": 2}))
+    (hw_outcome,) = of(outcomes(rows(*told[:-1], (30, "hw", {"hw": written}))), "hw")
+    assert (hw_outcome.amount, hw_outcome.total) == (agrees, 1)
+
+
+def test_a_sitting_leader_keeps_its_high_watermark() -> None:
+    """Its followers are as far as they were, whatever the row of the newer epoch says."""
+    again = (40, "leader", {**LEADER[2], "epoch": 1, "offset": 5, "hw": 1})
+    (hw,) = of(outcomes(rows(LEADER, APPEND, fetch(30, 5, 5), again, (50, "hw", {"hw": 1}))), "hw")
+    assert (hw.amount, hw.total) == (0, 1)
+
+
 def killed_and_back(*, run_of_second: int) -> list[LaneRow]:
     """The follower is silent from 20 on; the process is killed after 1,200 and starts again at 60,000."""
     run_end = 60_100 if run_of_second == RUN else 4_200

@@ -1,0 +1,82 @@
+"""What is told twice is one: leaderships and elections, by lines that repeat them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from broker_sim.replay.logs.facts import Fact, What
+from broker_sim.replay.logs.waiting_rows import EMITTED
+from broker_sim.replay.logs.weave import Weave
+
+SECOND = 1_000_000
+
+
+def woven(*facts: Fact) -> list[dict[str, Any]]:
+    """One a second, in this order."""
+    weave = Weave()
+    for number, fact in enumerate(facts):
+        weave.feed(fact._replace(at_us=number * SECOND))
+    weave.finish()
+    return [dict(zip(EMITTED, row, strict=True)) for row in weave.rows]
+
+
+def leads(epoch: int, broker: int = 1) -> Fact:
+    isr = [1, 2]
+    return Fact(broker, 0, What.LEADER, "t", 0, offset=5, epoch=epoch, isr=isr, replicas=isr)
+
+
+def follows(epoch: int, broker: int = 1) -> Fact:
+    return Fact(broker, 0, What.FOLLOWER, "t", 0, offset=5, epoch=epoch)
+
+
+def stops(epoch: int, broker: int = 1) -> Fact:
+    return Fact(broker, 0, What.STOP, "t", 0, epoch=epoch)
+
+
+#: what, facts of brokers -> (seconds at which a leadership begins, broker, epoch)
+LEADERSHIPS = [
+    ("told once", [leads(3)], [(0, 1, 3)]),
+    ("told twice", [leads(3), leads(3)], [(0, 1, 3)]),
+    ("a newer epoch", [leads(3), leads(4), leads(4), leads(3)], [(0, 1, 3), (1, 1, 4), (3, 1, 3)]),
+    ("by two brokers", [leads(3), leads(3, 2), leads(3), leads(3, 2)], [(0, 1, 3), (1, 2, 3)]),
+    ("after it followed", [leads(3), follows(3), leads(3)], [(0, 1, 3), (2, 1, 3)]),
+    ("after it stopped", [leads(3), stops(3), leads(3), leads(3)], [(0, 1, 3), (2, 1, 3)]),
+    ("after another followed", [leads(3), follows(3, 2), leads(3)], [(0, 1, 3)]),
+]
+
+
+@pytest.mark.parametrize(("facts", "expected"), [r[1:] for r in LEADERSHIPS], ids=[r[0] for r in LEADERSHIPS])
+def test_a_leadership_that_is_told_twice_is_one(facts: list[Fact], expected: list[tuple[int, int, int]]) -> None:
+    found = [row for row in woven(*facts) if row["ev"] == "leader"]
+    assert [(row["ts"] // 1000, row["broker"], row["epoch"]) for row in found] == expected
+
+
+def elects(epoch: int, version: int | None = None, leader: int = 1, **more: Any) -> Fact:
+    return Fact(9, 0, What.ELECT, "t", 0, replica=leader, epoch=epoch, isr=[leader], zk_version=version, **more)
+
+
+#: what, elections as the controllers tell of them -> (seconds at which one counts, epoch, leader)
+ELECTIONS = [
+    ("told once", [elects(1)], [(0, 1, 1)]),
+    ("told again without a version", [elects(1), elects(1)], [(0, 1, 1)]),
+    ("and with another leader", [elects(1), elects(1, leader=2)], [(0, 1, 1)]),
+    ("an older one", [elects(2), elects(1, leader=2), elects(2), elects(3)], [(0, 2, 1), (3, 3, 1)]),
+    ("the first of all", [elects(0), elects(0)], [(0, 0, 1)]),
+    ("one with a version is as it says", [elects(2, 5), elects(2, 6, leader=2)], [(0, 2, 1), (1, 2, 2)]),
+    ("after one with a version", [elects(2, 5), elects(2), elects(3)], [(0, 2, 1), (2, 3, 1)]),
+    (
+        "the topic begins anew",
+        [elects(2), Fact(9, 0, What.ASSIGN, "t", 0, replicas=[1], key="id-2", value="created"), elects(0)],
+        [(0, 2, 1), (2, 0, 1)],
+    ),
+]
+
+
+@pytest.mark.parametrize(("facts", "expected"), [r[1:] for r in ELECTIONS], ids=[r[0] for r in ELECTIONS])
+def test_an_election_of_an_epoch_that_was_told_changes_nothing(
+    facts: list[Fact], expected: list[tuple[int, int, int]]
+) -> None:
+    found = [row for row in woven(*facts) if row["ev"] == "elect"]
+    assert [(row["ts"] // 1000, row["epoch"], row["replica"]) for row in found] == expected

@@ -1,0 +1,151 @@
+"""Derived against emitted changes: which belong together, and what becomes of those that stay alone."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker_sim.replay.compare import PATIENCE_MS, TOLERANCE_MS, UNFINISHED_MS, Comparison
+from controller.wire.types import BrokerId
+
+SHRINK, EXPAND = "isr_shrink", "isr_expand"
+#: Later than any twin may come.
+END = 1_000_000
+REFUSED = 95
+
+
+def derived(ts: int, *replicas: int, kind: str = SHRINK, epoch: int = 0) -> tuple[bool, int, int, str, list[int], int]:
+    return True, ts, epoch, kind, list(replicas), 0
+
+
+def emitted(
+    ts: int, replica: int, *, kind: str = SHRINK, epoch: int = 0, err: int = 0
+) -> tuple[bool, int, int, str, list[int], int]:
+    return False, ts, epoch, kind, [replica], err
+
+
+def compared(*changes: tuple[bool, int, int, str, list[int], int]) -> Comparison:
+    comparison = Comparison(outcomes=[])
+    for is_derived, ts, epoch, kind, replicas, err in changes:
+        ids = tuple(map(BrokerId, replicas))
+        if is_derived:
+            comparison.derived(ts=ts, epoch=epoch, kind=kind, replicas=ids)
+        else:
+            comparison.emitted(ts=ts, epoch=epoch, kind=kind, replica=ids[0], err=err)
+    return comparison
+
+
+def told(comparison: Comparison) -> list[tuple[str, int, int | None, int | None]]:
+    """(what became of it, when, replica, how much later it was emitted), by time."""
+    said = [(o.kind, o.ts, o.replica, o.error_ms) for o in comparison.outcomes]
+    return sorted(said, key=lambda of: (of[1], of[2] or 0, of[0]))
+
+
+T, P = TOLERANCE_MS, PATIENCE_MS
+#: what, changes as they come -> what became of each
+PAIRS = [
+    ("the same change", [derived(10, 2), emitted(12, 2)], [("matched", 12, 2, 2)]),
+    ("emitted first", [emitted(10, 2), derived(12, 2)], [("matched", 10, 2, -2)]),
+    (
+        "of another replica it is another",
+        [derived(10, 2), emitted(12, 3)],
+        [("spurious", 10, 2, None), ("missing", 12, 3, None)],
+    ),
+    (
+        "of two replicas at once, told in the other order",
+        [derived(10, 2, 3), emitted(12, 3), emitted(13, 2)],
+        [("matched", 12, 3, 2), ("matched", 13, 2, 3)],
+    ),
+    (
+        "out is not in",
+        [derived(10, 2), emitted(12, 2, kind=EXPAND)],
+        [("spurious", 10, 2, None), ("missing", 12, 2, None)],
+    ),
+    (
+        "the nearest of two that came before",
+        [derived(0, 2), derived(1_500, 2), emitted(1_600, 2)],
+        [("spurious", 0, 2, None), ("matched", 1_600, 2, 100)],
+    ),
+    (
+        "the nearest of two, though it is the first",
+        [derived(0, 2), derived(1_500, 2), emitted(600, 2)],
+        [("matched", 600, 2, 600), ("spurious", 1_500, 2, None)],
+    ),
+    (
+        "the nearest of two that were emitted before",
+        [emitted(0, 2), emitted(1_500, 2), derived(1_600, 2)],
+        [("missing", 0, 2, None), ("matched", 1_500, 2, -100)],
+    ),
+    (
+        "each is paired once",
+        [derived(0, 2), emitted(1, 2), emitted(2, 2)],
+        [("matched", 1, 2, 1), ("missing", 2, 2, None)],
+    ),
+    ("just near enough", [derived(0, 2), emitted(T, 2)], [("matched", T, 2, T)]),
+    ("too late", [derived(0, 2), emitted(T + 1, 2)], [("spurious", 0, 2, None), ("missing", T + 1, 2, None)]),
+    ("too early", [emitted(0, 2), derived(T + 1, 2)], [("missing", 0, 2, None), ("spurious", T + 1, 2, None)]),
+    (
+        "an expansion may come later, with the next fetch",
+        [derived(0, 2, kind=EXPAND), emitted(P, 2, kind=EXPAND)],
+        [("matched", P, 2, P)],
+    ),
+    (
+        "but not as late as that",
+        [derived(0, 2, kind=EXPAND), emitted(P + 1, 2, kind=EXPAND)],
+        [("spurious", 0, 2, None), ("missing", P + 1, 2, None)],
+    ),
+    (
+        "nor in another epoch",
+        [derived(0, 2, kind=EXPAND), emitted(T + 1, 2, kind=EXPAND, epoch=1)],
+        [("spurious", 0, 2, None), ("missing", T + 1, 2, None)],
+    ),
+    (
+        "nor before it is due",
+        [emitted(0, 2, kind=EXPAND), derived(T + 1, 2, kind=EXPAND)],
+        [("missing", 0, 2, None), ("spurious", T + 1, 2, None)],
+    ),
+    ("a refused attempt that the rules make, too", [derived(0, 2), emitted(1, 2, err=REFUSED)], [("refused", 1, 2, 1)]),
+    ("a refused attempt alone changed nothing", [emitted(1, 2, err=REFUSED)], [("refused", 1, 2, None)]),
+    ("a write alone did", [emitted(1, 2)], [("missing", 1, 2, None)]),
+    (
+        "after a refusal the rules go on alone",
+        [emitted(1, 2, err=REFUSED), derived(9_000, 3)],
+        [("refused", 1, 2, None), ("refused", 9_000, 3, None)],
+    ),
+    (
+        "not in the epoch after it",
+        [emitted(1, 2, err=REFUSED), derived(9_000, 3, epoch=1)],
+        [("refused", 1, 2, None), ("spurious", 9_000, 3, None)],
+    ),
+    (
+        "nor before it",
+        [derived(1, 3), emitted(9_000, 2, err=REFUSED)],
+        [("spurious", 1, 3, None), ("refused", 9_000, 2, None)],
+    ),
+]
+
+
+@pytest.mark.parametrize(("changes", "expected"), [row[1:] for row in PAIRS], ids=[row[0] for row in PAIRS])
+def test_what_belongs_together(
+    changes: list[tuple[bool, int, int, str, list[int], int]],
+    expected: list[tuple[str, int, int | None, int | None]],
+) -> None:
+    comparison = compared(*changes)
+    comparison.finish(ts=END, epoch=0)
+    assert told(comparison) == expected
+    assert not comparison.waiting
+
+
+def test_only_what_is_older_is_given_up() -> None:
+    comparison = compared(derived(10, 2), emitted(10, 3), derived(11, 4), emitted(11, 5))
+    comparison.give_up_before(11)
+    assert told(comparison) == [("spurious", 10, 2, None), ("missing", 10, 3, None)]
+    assert comparison.waiting
+    comparison.give_up_before(12)
+    assert told(comparison)[2:] == [("spurious", 11, 4, None), ("missing", 11, 5, None)]
+
+
+def test_what_was_decided_just_before_the_end_of_a_process_may_have_been_under_way() -> None:
+    comparison = compared(derived(0, 2), derived(1, 3), emitted(1, 4))
+    comparison.process_ended(UNFINISHED_MS)
+    comparison.finish(ts=END, epoch=0)
+    assert told(comparison) == [("spurious", 0, 2, None), ("refused", 1, 3, None), ("missing", 1, 4, None)]
