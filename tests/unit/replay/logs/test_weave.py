@@ -66,6 +66,7 @@ ELECTIONS = [
     ("the first of all", [elects(0), elects(0)], [(0, 0, 1)]),
     ("one with a version is as it says", [elects(2, 5), elects(2, 6, leader=2)], [(0, 2, 1), (1, 2, 2)]),
     ("after one with a version", [elects(2, 5), elects(2), elects(3)], [(0, 2, 1), (2, 3, 1)]),
+    ("an old one with a version is not the last", [elects(5), elects(2, 6), elects(3)], [(0, 5, 1), (1, 2, 1)]),
     (
         "the topic begins anew",
         [elects(2), Fact(9, 0, What.ASSIGN, "t", 0, replicas=[1], key="id-2", value="created"), elects(0)],
