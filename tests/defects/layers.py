@@ -72,7 +72,7 @@ def layers_for(file: str, seeds: Sequence[int], hints: str = "") -> list[Layer]:
 def _in_order(folders: Iterable[str], words: str) -> list[str]:
     """The test files that share a word of five letters (its beginning, that is) with these, most words first."""
     wanted = {word[:5] for word in re.findall(r"[a-z]{5,}", words)}
-    files = [path for folder in folders for path in sorted((ROOT / folder).glob("test_*.py"))]
+    files = [path for folder in folders for path in sorted((ROOT / folder).rglob("test_*.py"))]
     shared = {path: len(wanted & {word[:5] for word in re.findall(r"[a-z]{5,}", path.stem)}) for path in files}
     first = sorted((path for path in files if shared[path]), key=lambda path: -shared[path])
     return [path.relative_to(ROOT).as_posix() for path in first]

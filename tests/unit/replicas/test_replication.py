@@ -218,7 +218,7 @@ def test_a_follower_of_an_unknown_leader_keeps_its_epoch_but_gets_its_log(
 def test_the_high_watermark_of_a_follower_is_within_its_log(
     cluster_of: type[Cluster], tmp_path: Path, how: str
 ) -> None:
-    """Also after a cut below it, as after an unclean election."""
+    """However far the leader's is; also after a cut below it, as after an unclean election."""
 
     async def scenario(cluster: Cluster) -> None:
         cluster.appoint(TP, 9, (9,), (9, 2), to=(2,), is_new=True)
@@ -226,8 +226,9 @@ def test_the_high_watermark_of_a_follower_is_within_its_log(
         assert partition.log is not None
         partition.log.append_as_leader(build_values([(None, b"x")] * 7, timestamp=1), leader_epoch=0, now_ms=1)
         partition.log.append_as_leader(build_values([(None, b"y")] * 3, timestamp=1), leader_epoch=0, now_ms=1)
-        partition.follow_watermark(9)
-        assert partition.hw == 9
+        for of_the_leader, own in ((40, 10), (9, 9)):
+            partition.follow_watermark(of_the_leader)
+            assert partition.hw == own
         if how == "cut":
             partition.truncate(7)
         else:
