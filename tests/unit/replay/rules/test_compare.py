@@ -11,26 +11,29 @@ SHRINK, EXPAND = "isr_shrink", "isr_expand"
 #: Later than any twin may come.
 END = 1_000_000
 REFUSED = 95
+#: is it derived, ts, epoch, kind, replicas, err, done
+Change = tuple[bool, int, int, str, list[int], int, int | None]
 
 
-def derived(ts: int, *replicas: int, kind: str = SHRINK, epoch: int = 0) -> tuple[bool, int, int, str, list[int], int]:
-    return True, ts, epoch, kind, list(replicas), 0
+def derived(ts: int, *replicas: int, kind: str = SHRINK, epoch: int = 0) -> Change:
+    return True, ts, epoch, kind, list(replicas), 0, None
 
 
 def emitted(
-    ts: int, replica: int, *, kind: str = SHRINK, epoch: int = 0, err: int = 0
-) -> tuple[bool, int, int, str, list[int], int]:
-    return False, ts, epoch, kind, [replica], err
+    ts: int, replica: int, *, kind: str = SHRINK, epoch: int = 0, err: int = 0, done: int | None = None
+) -> Change:
+    """`done`: when the answer to the write came, where that is told."""
+    return False, ts, epoch, kind, [replica], err, done
 
 
-def compared(*changes: tuple[bool, int, int, str, list[int], int]) -> Comparison:
+def compared(*changes: Change) -> Comparison:
     comparison = Comparison(outcomes=[])
-    for is_derived, ts, epoch, kind, replicas, err in changes:
+    for is_derived, ts, epoch, kind, replicas, err, done in changes:
         ids = tuple(map(BrokerId, replicas))
         if is_derived:
             comparison.derived(ts=ts, epoch=epoch, kind=kind, replicas=ids)
         else:
-            comparison.emitted(ts=ts, epoch=epoch, kind=kind, replica=ids[0], err=err)
+            comparison.emitted(ts=ts, epoch=epoch, kind=kind, replica=ids[0], err=err, done=done)
     return comparison
 
 
@@ -103,6 +106,26 @@ PAIRS = [
         [emitted(0, 2, kind=EXPAND), derived(T + 1, 2, kind=EXPAND)],
         [("missing", 0, 2, None), ("spurious", T + 1, 2, None)],
     ),
+    (
+        "what was derived while a write was on its way comes once that has returned",
+        [derived(0, 2), emitted(1, 2, done=9_000), derived(5_000, 3), emitted(9_000 + T, 3)],
+        [("matched", 1, 2, 1), ("matched", 9_000 + T, 3, 4_000 + T)],
+    ),
+    (
+        "and not long after",
+        [derived(0, 2), emitted(1, 2, done=9_000), derived(5_000, 3), emitted(9_001 + T, 3)],
+        [("matched", 1, 2, 1), ("spurious", 5_000, 3, None), ("missing", 9_001 + T, 3, None)],
+    ),
+    (
+        "nor what was derived before it began",
+        [derived(0, 3), emitted(1, 2, done=9_000), emitted(9_000, 3)],
+        [("spurious", 0, 3, None), ("missing", 1, 2, None), ("missing", 9_000, 3, None)],
+    ),
+    (
+        "nor after it returned",
+        [emitted(1, 2, done=9_000), derived(9_001, 3), emitted(9_002 + T, 3)],
+        [("missing", 1, 2, None), ("spurious", 9_001, 3, None), ("missing", 9_002 + T, 3, None)],
+    ),
     ("a refused attempt that the rules make, too", [derived(0, 2), emitted(1, 2, err=REFUSED)], [("refused", 1, 2, 1)]),
     ("a refused attempt alone changed nothing", [emitted(1, 2, err=REFUSED)], [("refused", 1, 2, None)]),
     ("a write alone did", [emitted(1, 2)], [("missing", 1, 2, None)]),
@@ -126,7 +149,7 @@ PAIRS = [
 
 @pytest.mark.parametrize(("changes", "expected"), [row[1:] for row in PAIRS], ids=[row[0] for row in PAIRS])
 def test_what_belongs_together(
-    changes: list[tuple[bool, int, int, str, list[int], int]],
+    changes: list[Change],
     expected: list[tuple[str, int, int | None, int | None]],
 ) -> None:
     comparison = compared(*changes)
