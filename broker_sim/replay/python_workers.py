@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 #: What workers import for their first task; it imports all that the steps of the replay run.
-_NEEDED: Final = ("pyspark.worker", "pyarrow.compute", "broker_sim.replay.grouped", "broker_sim.replay.logs.woven")
+_NEEDED: Final = ("pyspark.worker", "pyarrow.compute", "broker_sim.replay.grouped", "broker_sim.replay.ingest.job")
 _OF_SPARK: Final = ("pyspark", "py4j")
 
 

@@ -101,6 +101,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         f"{_REPLAY}.schema",
         f"{_REPLAY}.session",
         f"{_REPLAY}.tables",
+        f"{_REPLAY}.worker_files",
         "controller.wire",
     ),
     "broker_sim.replay.metadata_log": (
@@ -119,6 +120,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         f"{_REPLAY}.schema",
         f"{_REPLAY}.session",
         f"{_REPLAY}.tables",
+        f"{_REPLAY}.worker_files",
         "controller.wire",
     ),
     "broker_sim.replay.what_if": (

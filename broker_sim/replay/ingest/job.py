@@ -7,7 +7,7 @@ overlapping copies, the same lines come in.
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from pathlib import Path
@@ -19,8 +19,8 @@ from pyspark.sql import functions as F
 
 from broker_sim.replay.errors import ReplayRefused
 from broker_sim.replay.grouped import arrow_schema
+from broker_sim.replay.ingest import by_workers, verdicts
 from broker_sim.replay.ingest import layout as ingest_layout
-from broker_sim.replay.ingest import verdicts
 from broker_sim.replay.ingest.join import joined
 from broker_sim.replay.ingest.layout import Ingested
 from broker_sim.replay.logs import frames, woven
@@ -163,13 +163,10 @@ def ingest_into(spark: SparkSession, inputs: Inputs, out: Path, stage: Path) -> 
     if inputs.layout is not None:
         return _take_layout(spark, inputs, inputs.layout, out, stage)
     read = _read(spark, inputs, out, stage)
-    seen, aside = Observation("verdicts"), stage / _ASIDE
-    judged = (verdicts.add_own_verdict if read.stands_once else verdicts.add_verdict)(read.rows)
-    placed = verdicts.placed(judged.observe(seen, *verdicts.verdict_counts()), ingest_layout.ASIDE)
-    ingest_layout.write_rows(placed, out / TRACE, aside=aside)
-    counts: dict[str, Any] = dict(seen.get)
+    aside = stage / _ASIDE
+    counts = read.write(out / TRACE, aside)
     if not counts["kept"]:
-        bad = sum(counts[reason] for reason in verdicts.QUARANTINE_REASONS)
+        bad = sum(counts.get(reason, 0) for reason in verdicts.QUARANTINE_REASONS)
         expectation = f"of {bad} lines is a row of a trace" if inputs.traces else "said anything about replication"
         raise ReplayRefused(f"nothing to replay: none {expectation}")
     source = LOG if inputs.logs else TRACE if inputs.traces else METADATA
@@ -213,12 +210,10 @@ def _write(parts: Sequence[DataFrame], out: Path, name: str, columns: Mapping[st
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Read:
-    """What the input tells: rows to be judged, quarantine rows of what could not be read at all, notices, and what goes
-    into `summary.json`."""
+    """What the input tells: how its rows are judged and written (to a folder, and aside), quarantine rows of what could
+    not be read at all, notices, and what goes into `summary.json`."""
 
-    rows: DataFrame
-    #: whether no row can stand twice, and each tells whether the clock went back before it
-    stands_once: bool = False
+    write: Callable[[Path, Path], dict[str, Any]]
     unread: list[DataFrame] = field(default_factory=list)
     notices: list[DataFrame] = field(default_factory=list)
     summary: dict[str, Any] = field(default_factory=dict)
@@ -230,29 +225,46 @@ def _read(spark: SparkSession, inputs: Inputs, out: Path, stage: Path) -> _Read:
     if inputs.traces:
         packed = [file for file in inputs.traces if file.suffix == ".gz"]
         lines = verdicts.read_lines(spark, inputs.traces, refused=inputs.of_other_versions)
-        return _Read(rows=lines, unread=[verdicts.torn_files(spark, packed)] if packed else [])
-    of_logs = _of_logs(spark, inputs, stage) if inputs.logs else None
+        return _Read(write=_written_by_spark(lines), unread=[verdicts.torn_files(spark, packed)] if packed else [])
+    facts = frames.write_facts(spark, inputs.logs, inputs.zones, stage / _FACTS) if inputs.logs else None
+    unread = [frames.bad_lines(facts)] if facts is not None and facts.has(frames.Part.BAD) else []
     if not inputs.metadata:
-        assert of_logs is not None
-        return of_logs
+        assert facts is not None
+        return _Read(write=_written_by_workers(facts), unread=unread)
     metadata = take(spark, inputs.metadata, inputs.problems, out, stage)
     summary: dict[str, Any] = {METADATA: metadata.summary}
-    if of_logs is None:
-        return _Read(rows=metadata.rows, unread=[metadata.unread], summary=summary, others=metadata.others)
-    both = joined(of_logs.rows, metadata, stage)
+    if facts is None:
+        write = _written_by_spark(metadata.rows)
+        return _Read(write=write, unread=[metadata.unread], summary=summary, others=metadata.others)
+    both = joined(woven.rows(facts), metadata, stage)
     return _Read(
-        rows=both.rows,
-        unread=[*of_logs.unread, metadata.unread],
+        write=_written_by_spark(both.rows),
+        unread=[*unread, metadata.unread],
         notices=[both.notices],
         summary=summary | {JOINED: both.summary},
         others=metadata.others,
     )
 
 
-def _of_logs(spark: SparkSession, inputs: Inputs, stage: Path) -> _Read:
-    facts = frames.write_facts(spark, inputs.logs, inputs.zones, stage / _FACTS)
-    unread = [frames.bad_lines(facts)] if facts.has(frames.Part.BAD) else []
-    return _Read(rows=woven.rows(facts), stands_once=True, unread=unread)
+def _written_by_spark(rows: DataFrame) -> Callable[[Path, Path], dict[str, Any]]:
+    def write(folder: Path, aside: Path) -> dict[str, Any]:
+        seen = Observation("verdicts")
+        judged = verdicts.add_verdict(rows).observe(seen, *verdicts.verdict_counts())
+        ingest_layout.write_rows(verdicts.placed(judged, ingest_layout.ASIDE), folder, aside=aside)
+        return dict(seen.get)
+
+    return write
+
+
+def _written_by_workers(facts: frames.Facts) -> Callable[[Path, Path], dict[str, Any]]:
+    """Rows of log files: none stands twice, and each tells whether the clock went back before it."""
+
+    def write(folder: Path, aside: Path) -> dict[str, Any]:
+        brokers = facts.brokers()
+        weave = woven.weave_step(facts, brokers)
+        return by_workers.write_rows(woven.grouped(facts, brokers), weave, folder, aside=aside)
+
+    return write
 
 
 def _by_reason(quarantine: DataFrame) -> dict[str, int]:

@@ -41,8 +41,9 @@ SORTED_BY: Final = (DAY, BULK, "topic", "partition", "broker", "role", "run", "s
 ASIDE: Final = "aside"
 #: Begins what stands in the place of the day until such rows are moved: no day does.
 _ASIDE_MARK: Final = "aside-"
-_PROCESSES: Final = "_processes"
-_DAY_MS: Final = 86_400_000
+#: Below the folder: the processes that wrote rows.
+PROCESSES: Final = "_processes"
+DAY_MS: Final = 86_400_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +66,7 @@ def write_rows(rows: DataFrame, folder: Path, *, aside: Path | None = None) -> N
     With `aside`, a folder on the same file system, rows have a column `ASIDE`: those in which it is not null go to
     the folder of that name below `aside` instead (`read_aside`).
     """
-    day = F.date_from_unix_date(F.floor(F.col("ts") / _DAY_MS).cast("int")).cast("string")
+    day = F.date_from_unix_date(F.floor(F.col("ts") / DAY_MS).cast("int")).cast("string")
     if aside is not None:
         day = F.coalesce(F.concat(F.lit(_ASIDE_MARK), F.col(ASIDE)), day)
     bulk = F.col("ev").isin(*BULK_EVENTS)
@@ -76,7 +77,12 @@ def write_rows(rows: DataFrame, folder: Path, *, aside: Path | None = None) -> N
         for apart in folder.glob(f"{DAY}={_ASIDE_MARK}*"):
             apart.rename(aside / apart.name.partition(_ASIDE_MARK)[2])
     written = _read(rows.sparkSession, folder)
-    _processes(written).coalesce(1).write.parquet(str(folder / _PROCESSES))
+    _processes(written).coalesce(1).write.parquet(str(folder / PROCESSES))
+    write_layout_file(folder)
+
+
+def write_layout_file(folder: Path) -> None:
+    """The last that is written of a folder."""
     layout_row = {"layout": LAYOUT_VERSION, "trace_version": TRACE_VERSION, "columns": list(TRACE_COLUMNS)}
     (folder / LAYOUT_FILE).write_text(json.dumps({**layout_row, "sorted_by": list(SORTED_BY)}) + "\n", encoding="utf-8")
 
@@ -100,7 +106,7 @@ def read_rows(spark: SparkSession, folder: Path) -> Ingested:
     check_layout(folder)
     rows = _read(spark, folder)
     state_rows = rows.filter(~F.col(BULK)).select(*TRACE_COLUMNS)
-    processes = spark.read.parquet(str(folder / _PROCESSES))
+    processes = spark.read.parquet(str(folder / PROCESSES))
     return Ingested(rows.select(*TRACE_COLUMNS), state_rows, processes)
 
 
@@ -126,7 +132,7 @@ def check_layout(folder: Path) -> None:
         version = layout_row["layout"]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ReplayRefused(f"{folder} is no folder of ingested rows: {LAYOUT_FILE} is missing or damaged") from error
-    if version == LAYOUT_VERSION and not (folder / _PROCESSES).is_dir():
-        raise ReplayRefused(f"{folder} is damaged: {_PROCESSES} is missing; ingest it again")
+    if version == LAYOUT_VERSION and not (folder / PROCESSES).is_dir():
+        raise ReplayRefused(f"{folder} is damaged: {PROCESSES} is missing; ingest it again")
     if version != LAYOUT_VERSION:
         raise ReplayRefused(f"{folder} has layout {version}, this version reads {LAYOUT_VERSION}: ingest it again")

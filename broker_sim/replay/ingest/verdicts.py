@@ -19,6 +19,7 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from broker_sim.replay.errors import ReplayRefused
+from broker_sim.replay.ingest import own_verdict
 from broker_sim.replay.schema import (
     CLOCK_STEP_MS,
     CLOCK_WENT_BACK,
@@ -26,7 +27,6 @@ from broker_sim.replay.schema import (
     LINE_DDL,
     NOTICE_COLUMNS,
     QUARANTINE_COLUMNS,
-    REQUIRED,
     TRACE_COLUMNS,
 )
 from controller.wire.trace import COLUMNS, READABLE_VERSIONS
@@ -38,14 +38,14 @@ ENDINGS: Final = (".jsonl", ".jsonl.gz")
 _FILE_NAME: Final = r"^(broker|controller)-\d+(?:-(\d+))?(?:\.\d+)?\.jsonl(?:\.gz)?$"
 
 TORN: Final = "torn"
-UNKNOWN_EVENT: Final = "unknown_event"
-INCOMPLETE: Final = "incomplete"
-CONTRADICTORY: Final = "contradictory"
 UNKNOWN_VERSION: Final = "unknown_version"
 DUPLICATE: Final = "duplicate"
-QUARANTINE_REASONS: Final = (TORN, UNKNOWN_EVENT, INCOMPLETE, CONTRADICTORY, UNKNOWN_VERSION)
+QUARANTINE_REASONS: Final = (TORN, *own_verdict.REASONS, UNKNOWN_VERSION)
 #: Where what is not replayed goes (`placed`).
 REFUSED: Final = "refused"
+_OF_SPARK: Final = own_verdict.Terms(
+    F.col, lambda column: column.isNull(), lambda column, values: column.isin(*values), F.size
+)
 #: A process writes the version of its trace among its first lines: so much of a file is looked at.
 _HEAD_BYTES: Final = 16 * 1024
 _GZIP_MAGIC: Final = b"\x1f\x8b"
@@ -179,42 +179,17 @@ def add_verdict(lines: DataFrame) -> DataFrame:
             "reason",
             F.when(F.col("own_reason").isNotNull(), F.col("own_reason"))
             .when(F.col("same_place") & F.col("same_row"), DUPLICATE)
-            .when(F.col("same_place") & (F.col("role") == "broker"), CONTRADICTORY),
+            .when(F.col("same_place") & (F.col("role") == "broker"), own_verdict.CONTRADICTORY),
         )
     )
 
 
 def _own_reason() -> Column:
     """Why a line is refused, judged by itself."""
-    missing = F.col("seq").isNull() | F.col("ts").isNull() | F.col("broker").isNull()
-    for event, columns in REQUIRED.items():
-        for column in columns:
-            missing |= (F.col("ev") == event) & F.col(column).isNull()
-    is_change = F.col("ev").isin("isr_shrink", "isr_expand")
-    missing |= is_change & F.col("isr").isNull() & (F.coalesce("err", F.lit(0)) == 0)
-    has_both = F.col("isr").isNotNull() & F.col("isr_old").isNotNull()
-    contradiction = (
-        (F.col("seq") < 0)
-        | (F.col("ts") < 0)
-        | (F.col("topic").isNull() & F.col("partition").isNotNull())
-        | (F.col("partition") < 0)
-        | (F.col("leo") < 0)
-        | ((F.col("ev") == "append") & (F.col("offset") > F.col("leo")))
-        | (is_change & has_both & (F.size("isr") == F.size("isr_old")))
-        | (F.col("done") < 0)
-    )
-    return (
-        F.when(F.col("of_other_version"), UNKNOWN_VERSION)
-        .when(F.col(CORRUPT).isNotNull(), TORN)
-        .when(F.col("ev").isNull() | ~F.col("ev").isin(*REQUIRED), UNKNOWN_EVENT)
-        .when(missing, INCOMPLETE)
-        .when(F.coalesce(contradiction, F.lit(False)), CONTRADICTORY)
-    )
-
-
-def add_own_verdict(rows: DataFrame) -> DataFrame:
-    """The same of rows that cannot stand twice, and have `CLOCK_WENT_BACK` (`logs.woven`): none is compared."""
-    return rows.withColumn("reason", _own_reason())
+    reason = F.when(F.col("of_other_version"), UNKNOWN_VERSION).when(F.col(CORRUPT).isNotNull(), TORN)
+    for name, holds in own_verdict.REASONS.items():
+        reason = reason.when(holds(_OF_SPARK), name)
+    return reason
 
 
 def placed(judged: DataFrame, aside: str) -> DataFrame:

@@ -1,15 +1,17 @@
 """Log files to facts on Spark, written once: pieces of files on the workers, lines that say something, facts.
 
 Facts are written apart by what they are for (`Part`), so that a step reads only what it needs, and is left out where
-there is nothing for it. All that comes to the driver is which brokers there are, and of what kind.
+there is nothing for it; workers write them themselves (`worker_files`). All that comes to the driver is which files
+there are, which brokers, and of what kind.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 from zoneinfo import ZoneInfo
 
 import pyarrow as pa
@@ -25,6 +27,7 @@ from broker_sim.replay.logs.pieces import PIECE_BYTES, Piece, TornFile, kept_lin
 from broker_sim.replay.logs.reader import TORN, Bad, LogReader, Place
 from broker_sim.replay.schema import QUARANTINE_COLUMNS
 from broker_sim.replay.tables import dataset
+from broker_sim.replay.worker_files import FILE_DDL, WorkerFiles, put_in_place
 
 #: So much of a bad line is kept.
 BAD_LINE_CHARS: Final = 2000
@@ -93,26 +96,54 @@ def write_facts(spark: SparkSession, files: Sequence[LogFile], zones: Zones, fol
     whole = sum(logs[name].size for name in names)
     tasks = min(len(pieces), max(2 * spark.sparkContext.defaultParallelism, whole // PIECE_BYTES))
     listed = spark.createDataFrame(pieces, _PIECE_DDL).repartition(tasks)
-    read = listed.mapInArrow(_read({n: logs[n].broker for n in names}, dict(zones), columns), schema=_WRITTEN_DDL)
-    read.write.partitionBy(Part.COLUMN).parquet(str(folder))
+    draft = folder.with_name(f"{folder.name}.new")
+    read = _read({name: logs[name].broker for name in names}, dict(zones), columns, str(draft))
+    written = listed.mapInArrow(read, schema=FILE_DDL).collect()
+    folder.mkdir(parents=True)
+    put_in_place(written, folder)
     return Facts(spark, folder, columns)
 
 
-def _read(brokers: dict[str, int | None], zones: dict[int | None, ZoneInfo], columns: FactColumns) -> ArrowStep:
-    schema = arrow_schema(_WRITTEN_DDL)
+def _read(
+    brokers: dict[str, int | None], zones: dict[int | None, ZoneInfo], columns: FactColumns, draft: str
+) -> ArrowStep:
+    schema, handed_back = arrow_schema(FACT_DDL), arrow_schema(FILE_DDL)
 
     def step(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        out, marks = ArrowBatches(schema), Marks()
+        out, marks = _Written(schema, draft), Marks()
         for row in (row for batch in batches for row in batch.to_pylist()):
             broker = brokers[row["file"]]
             for fact in facts_of_piece(Piece(**row), LogReader(zones.get(broker, zones[None]), broker)):
                 marks.take(fact)
-                out.append((*columns.row(fact), _PART_OF.get(fact.what, Part.WOVEN)))
-                yield from out.full()
-        out.extend((*columns.row(seen), Part.SEEN) for seen in marks.seen())
-        yield from out.rest()
+                out.take(_PART_OF.get(fact.what, Part.WOVEN), columns.row(fact))
+        for seen in marks.seen():
+            out.take(Part.SEEN, columns.row(seen))
+        named = ArrowBatches(handed_back)
+        named.extend(out.files())
+        yield from named.rest()
 
     return step
+
+
+class _Written:
+    """The facts of one task, each in the file of its part."""
+
+    def __init__(self, schema: pa.Schema, draft: str) -> None:
+        self._files = WorkerFiles(draft)
+        self._parts: defaultdict[str, ArrowBatches] = defaultdict(lambda: ArrowBatches(schema))
+
+    def take(self, part: str, row: tuple[Any, ...]) -> None:
+        batches = self._parts[part]
+        batches.append(row)
+        for batch in batches.full():
+            self._files.add(f"{Part.COLUMN}={part}", batch)
+
+    def files(self) -> list[tuple[str, str]]:
+        for part, batches in self._parts.items():
+            for batch in batches.rest():
+                self._files.add(f"{Part.COLUMN}={part}", batch)
+        self._files.end()
+        return self._files.written
 
 
 def facts_of_piece(piece: Piece, reader: LogReader) -> Iterator[Fact]:

@@ -41,6 +41,13 @@ def rows(facts: Facts) -> DataFrame:
     No row stands twice. All rows of a partition, and all that are of no partition of a topic, are in one task.
     """
     brokers = facts.brokers()
+    woven = grouped(facts, brokers).mapInArrow(weave_step(facts, brokers), schema=WOVEN_DDL)
+    added = {"run": F.lit(0).cast("bigint"), CORRUPT: F.lit(None).cast("string"), "of_other_version": F.lit(False)}
+    return woven.withColumns(added)
+
+
+def grouped(facts: Facts, brokers: Brokers) -> DataFrame:
+    """All facts that are woven, as `weave_step` takes them: those of a partition in one task, in their order."""
     richer = F.col("broker").isin(*brokers.recording)
     every = facts.of(Part.WOVEN)
     of_requests = facts.of(Part.WOVEN, Part.ANSWERED)
@@ -55,11 +62,8 @@ def rows(facts: Facts) -> DataFrame:
     whose = F.when(F.col("what").isin(*OF_CLUSTER), CLUSTER).otherwise(F.col("broker"))
     of_broker = F.when(F.col("partition").isNull(), whose).alias("of_broker")
     tasks = max(facts.spark.sparkContext.defaultParallelism, size_of(facts.folder) // _TASK_BYTES)
-    grouped = every.select("*", of_broker).repartition(tasks, "topic", "partition")
-    ordered = grouped.sortWithinPartitions(*_GROUP, "at_us", "file", "line", "sub")
-    woven = ordered.mapInArrow(_weave(brokers, facts.columns, arrow_schema(WOVEN_DDL)), schema=WOVEN_DDL)
-    added = {"run": F.lit(0).cast("bigint"), CORRUPT: F.lit(None).cast("string"), "of_other_version": F.lit(False)}
-    return woven.withColumns(added)
+    by_partition = every.select("*", of_broker).repartition(tasks, "topic", "partition")
+    return by_partition.sortWithinPartitions(*_GROUP, "at_us", "file", "line", "sub")
 
 
 def _fetches(sessions: DataFrame, columns: FactColumns) -> DataFrame:
@@ -107,7 +111,10 @@ def _tick_facts(broker: int | None, ticks: Ticks) -> Iterator[Fact]:
     return (Fact(broker, ms * 1000 + _TICK_US, What.TICK, ts=ms) for ms in ticks.times())
 
 
-def _weave(brokers: Brokers, columns: FactColumns, schema: pa.Schema) -> ArrowStep:
+def weave_step(facts: Facts, brokers: Brokers) -> ArrowStep:
+    """Facts to rows of `WOVEN_DDL`."""
+    columns, schema = facts.columns, arrow_schema(WOVEN_DDL)
+
     def step(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         out = ArrowBatches(schema)
         key: tuple[Any, ...] | None = None
