@@ -15,7 +15,13 @@ from pathlib import Path
 from typing import Final
 
 #: What workers import for their first task; it imports all that the steps of the replay run.
-_NEEDED: Final = ("pyspark.worker", "pyarrow.compute", "broker_sim.replay.grouped", "broker_sim.replay.ingest.job")
+_NEEDED: Final = (
+    "pyspark.worker",
+    "pyarrow.compute",
+    "broker_sim.replay.grouped",
+    "broker_sim.replay.logs.woven",
+    "broker_sim.replay.ingest.by_workers",
+)
 _OF_SPARK: Final = ("pyspark", "py4j")
 
 
@@ -29,6 +35,8 @@ def main() -> None:
     """Serves the JVM until it closes the standard input."""
     # "log files" of the benchmark, --profile: a quarter of what Python did was to compile and to look for modules.
     sys.path[:] = as_files(sys.path)
+    for gone in sys.path_importer_cache.keys() - set(sys.path):
+        del sys.path_importer_cache[gone]  # else archives are read again before each task all the same
     for name in _NEEDED:
         importlib.import_module(name)
     gc.collect()

@@ -29,7 +29,7 @@ MISSING_STATE: Final = "missing_state"
 def state_writes(trace: DataFrame) -> DataFrame:
     """The table, sorted by partition, generation (how often the topic was created), version."""
     grouped = _grouped(trace).select(*STATE_WRITE_COLUMNS)
-    return grouped.repartition(*PARTITION_KEY).sortWithinPartitions(*PARTITION_KEY, "generation", "zk_version")
+    return grouped.sortWithinPartitions(*PARTITION_KEY, "generation", "zk_version")
 
 
 def _grouped(trace: DataFrame) -> DataFrame:

@@ -55,7 +55,7 @@ def write_rows(ordered: DataFrame, make: ArrowStep, folder: Path, *, aside: Path
     `make` gives `TRACE_COLUMNS` but `run`, which is 0, and `CLOCK_WENT_BACK`. Rows of a lane must come from one task.
     """
     draft = aside.with_name(f"{aside.name}.new")
-    written = ordered.mapInArrow(_judge_and_write(make, str(draft / "files")), schema=FILE_DDL).collect()
+    written = ordered.mapInArrow(judge_and_write(make, str(draft / "files")), schema=FILE_DDL).collect()
     put_in_place(written, draft)
     processes = _merged(draft / layout.PROCESSES)
     for made, place in ((draft / _ROWS, folder), (draft / _ASIDE, aside)):
@@ -69,7 +69,8 @@ def write_rows(ordered: DataFrame, make: ArrowStep, folder: Path, *, aside: Path
     return {"kept": kept, DUPLICATE: 0, "from_ts": span[0].as_py(), "to_ts": span[1].as_py()}
 
 
-def _judge_and_write(make: ArrowStep, draft: str) -> ArrowStep:
+def judge_and_write(make: ArrowStep, draft: str) -> ArrowStep:
+    """What one task does: writes files of the rows that `make` makes, and hands their names back (`FILE_DDL`)."""
     schema, handed_back = arrow_schema(TRACE_DDL), arrow_schema(FILE_DDL)
 
     def step(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
