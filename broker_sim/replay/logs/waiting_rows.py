@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 from itertools import islice
-from operator import attrgetter
 from typing import Any, Final
 
 from broker_sim.replay.logs.facts import Fact, What
@@ -28,12 +27,6 @@ SEQ_SHIFT: Final = 12
 
 #: Columns of the rows that come out.
 EMITTED: Final = (*COLUMNS, "role", "file")
-#: Columns that a fact has by the same name.
-_FACT_FIELDS: Final = (
-    "topic", "partition", "epoch", "replica", "offset", "leo", "hw", "bytes", "req_epoch", "err", "isr", "isr_old",
-    "replicas", "adding", "removing", "zk_version", "cu", "key", "value", "broker", "file",
-)  # fmt: skip
-_fields_of = attrgetter(*_FACT_FIELDS)
 _CONTROLLERS: Final = (
     What.ASSIGN, What.ELECT, What.BUMP, What.LIVE, What.BROKER_UP, What.BROKER_DOWN, What.DELETE,
 )  # fmt: skip
@@ -41,7 +34,7 @@ _CONTROLLERS: Final = (
 
 @dataclass(slots=True, kw_only=True)
 class Row:
-    """A row that waits: the columns of the trace that are known so far."""
+    """A row that waits: the columns of the trace that are known so far, and what its fact has besides."""
 
     at_us: int
     columns: dict[str, Any]
@@ -80,7 +73,7 @@ class WaitingRows:
 
     def add(self, fact: Fact, ev: str, *, src: str = SRC_LOG, **columns: Any) -> Row:
         """A row that begins with what the fact says; `columns` overrule."""
-        values: dict[str, Any] = dict(zip(_FACT_FIELDS, _fields_of(fact), strict=True))
+        values = fact._asdict()
         values["ts"] = fact.ts if fact.ts is not None else fact.at_us // 1000
         values["ev"], values["src"] = ev, src
         values["role"] = "controller" if fact.what in _CONTROLLERS else "broker"

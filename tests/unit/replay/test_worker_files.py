@@ -1,22 +1,14 @@
-"""Files that workers write themselves: those of tasks that ended, each once; rows judged, placed and in order."""
+"""Files that workers write themselves: those of tasks that ended, each once."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pytest
 
-from broker_sim.replay.grouped import arrow_schema
-from broker_sim.replay.ingest import by_workers
-from broker_sim.replay.logs.woven import WOVEN_DDL
-from broker_sim.replay.schema import CLOCK_WENT_BACK
 from broker_sim.replay.worker_files import WorkerFiles, put_in_place
-
-DAY_MS = 86_400_000
 
 
 def _files(folder: Path) -> dict[str, list[list[dict[str, Any]]]]:
@@ -39,51 +31,3 @@ def test_of_a_task_that_did_not_end_nothing_is_there(tmp_path: Path) -> None:
     of_b = _files(tmp_path / "all").pop("b")
     assert _files(tmp_path / "all")["a"] == [[{"x": 1}, {"x": 2}]]
     assert sorted(of_b, key=str) == [[{"x": 3}], [{"x": 4}]]
-
-
-def _row(seq: int, **columns: Any) -> dict[str, Any]:
-    common = {"broker": 1, "ev": "append", "topic": "t", "partition": 0, "leo": 9, "role": "broker"}
-    return {"seq": seq, "ts": seq, **common, CLOCK_WENT_BACK: False, **columns}
-
-
-ROWS = [
-    _row(7),
-    _row(3, **{CLOCK_WENT_BACK: True}),
-    _row(5, ev="start", topic=None, partition=None),
-    _row(4, ev="tick"),
-    _row(6, leo=None),
-    _row(8, offset=10, isr=[1, 2]),
-    _row(9, ts=DAY_MS, ev="hw", hw=0),
-]
-
-
-def _written(tmp_path: Path) -> dict[str, list[list[dict[str, Any]]]]:
-    batches = [pa.RecordBatch.from_pylist(rows, arrow_schema(WOVEN_DDL)) for rows in (ROWS[:4], ROWS[4:])]
-    step = by_workers.judge_and_write(lambda given: given, str(tmp_path / "draft"))
-    for named in step(iter(batches)):
-        put_in_place(zip(*named.to_pydict().values(), strict=True), tmp_path / "all")
-    return _files(tmp_path / "all")
-
-
-def test_rows_are_judged_and_placed_by_day_and_kind_in_order(tmp_path: Path) -> None:
-    files = _written(tmp_path)
-    seqs = {place: [[row["seq"] for row in rows] for rows in of] for place, of in files.items() if "rows/" in place}
-    assert seqs == {
-        "rows/day=1970-01-01/bulk=false": [[5, 4]],
-        "rows/day=1970-01-01/bulk=true": [[3, 7]],
-        "rows/day=1970-01-02/bulk=true": [[9]],
-    }
-    ((odd,),) = files[f"aside/{CLOCK_WENT_BACK}"]
-    assert odd["seq"] == 3
-    (refused,) = files["aside/refused"]
-    assert [row["key"] for row in refused] == ["incomplete", "contradictory"]
-    assert json.loads(refused[1]["value"])["isr"] == [1, 2] and "hw" not in json.loads(refused[1]["value"])
-    ((process,),) = files["_processes"]
-    assert (process["rows"], process["ticks"], process["bulk"], process["last_ts"]) == (5, 1, 2, DAY_MS)
-
-
-def test_a_task_holds_no_more_rows_than_go_into_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(by_workers, "FILE_ROWS", 4)
-    files = _written(tmp_path)["rows/day=1970-01-01/bulk=true"]
-    assert [row["seq"] for rows in files for row in rows] == [3, 7]
-    assert len(_files(tmp_path / "all")["_processes"]) == 2
