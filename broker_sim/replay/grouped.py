@@ -88,7 +88,7 @@ def _values_of(column: pa.Array) -> list[Any]:
             for index in np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False)).tolist():
                 values[index] = None
         return values
-    if pa.types.is_string(column.type):
+    if pa.types.is_string(column.type) or pa.types.is_binary(column.type):
         coded = column.dictionary_encode()
         names = [*coded.dictionary.to_pylist(), None]
         return [names[code] for code in coded.indices.fill_null(-1).to_numpy(zero_copy_only=False).tolist()]

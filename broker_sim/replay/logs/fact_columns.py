@@ -1,10 +1,10 @@
 """Facts as narrow columns, and back: what every fact has and what the many have are typed columns of their own; what
-the rare ones have besides is one column of JSON, null for the many. A file is its number in a list. Pure.
+the rare ones have besides is one column, pickled, null for the many. A file is its number in a list. Pure.
 """
 
 from __future__ import annotations
 
-import json
+import pickle
 from collections.abc import Iterator, Sequence
 from operator import attrgetter
 from typing import Any, Final
@@ -29,14 +29,12 @@ _TYPES: Final = {
     "err": "smallint",
     "file": "int",
     "sub": "int",
-    "rare": "string",
+    "rare": "binary",
 }
 _COLUMNS: Final = (*_COMMON, "file", "line", "sub", "rare")
 FACT_DDL: Final = ", ".join(f"`{name}` {_TYPES.get(name, 'bigint')}" for name in _COLUMNS)
 _common_of: Final = attrgetter(*_COMMON)
 _rare_of: Final = attrgetter(*_RARE)
-_encode: Final = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
-_decode: Final = json.JSONDecoder().raw_decode
 
 
 class FactColumns:
@@ -50,11 +48,11 @@ class FactColumns:
         """A fact as a row."""
         rare = _rare_of(fact)
         place = (self._numbers[fact.file], fact.line, fact.sub)
-        return (*_common_of(fact), *place, None if rare == _NOTHING else _encode(rare))
+        return (*_common_of(fact), *place, None if rare == _NOTHING else pickle.dumps(rare))
 
     def facts(self, batch: pa.RecordBatch) -> Iterator[Fact]:
         """The facts of a batch; further columns than those of `FACT_DDL` are passed over."""
         for row in zip(*column_lists(batch, len(_COLUMNS)), strict=True):
             file, line, sub, rare = row[_FIRST_RARE:]
-            more = _NOTHING if rare is None else _decode(rare)[0]
+            more = _NOTHING if rare is None else pickle.loads(rare)
             yield Fact._make((*row[:_FIRST_RARE], *more, self._files[-1 if file is None else file], line, sub))
