@@ -163,15 +163,15 @@ def probe_log_dirs(state: ClusterState, broker_ids: Iterable[BrokerId]) -> Steps
 def _come_online(state: ClusterState, replicas: Replicas) -> Steps[None]:
     """All but those that are being deleted, or are already."""
     if state.topics_with_deletion_started:
-        replicas = {
-            broker_id: [
-                tp
-                for tp in partitions
-                if legal_replica(state.replica_state(PartitionReplica(tp, broker_id)), ReplicaState.ONLINE)
-            ]
-            for broker_id, partitions in replicas.items()
-        }
+        replicas = {b: _ready(state, b, partitions, ReplicaState.ONLINE) for b, partitions in replicas.items()}
     yield from change_replicas_on(state, replicas, ReplicaState.ONLINE)
+
+
+def _ready(
+    state: ClusterState, broker_id: BrokerId, partitions: Iterable[TopicPartition], target: ReplicaState
+) -> list[TopicPartition]:
+    """Those whose replica may take that state."""
+    return [tp for tp in partitions if legal_replica(state.replica_state(PartitionReplica(tp, broker_id)), target)]
 
 
 def leader_and_isr_answered(state: ClusterState, event: LeaderAndIsrResponseReceived) -> Steps[None]:
@@ -182,8 +182,8 @@ def leader_and_isr_answered(state: ClusterState, event: LeaderAndIsrResponseRece
     offline = {tp for tp, error in event.partition_errors.items() if error is ErrorCode.KAFKA_STORAGE_ERROR}
     online = {tp for tp, error in event.partition_errors.items() if error is ErrorCode.NONE}
     new = state.log_dirs_answered(event.broker_id, online=online, offline=offline)
-    if new:
-        yield from replicas_became_offline(state, {event.broker_id: sorted(new)})
+    if here := _ready(state, event.broker_id, sorted(new), ReplicaState.OFFLINE):  # a move may have removed others
+        yield from replicas_became_offline(state, {event.broker_id: here})
 
 
 def update_metadata_answered(broker_id: BrokerId, error: ErrorCode) -> Steps[None]:

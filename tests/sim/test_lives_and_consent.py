@@ -128,6 +128,9 @@ def test_an_offset_is_not_told_before_it_is_committed(tmp_path: Path) -> None:
                         with changed(replica.led, "high_watermark", 0):
                             (*_, found) = groups.offsets_count_once_they_are_committed(sound.cluster, sound.history)
                             assert "is not committed in" in found
+                            with changed(replica.led, "epoch_start", replica.log.leo):  # a second term of that epoch
+                                seen = groups.offsets_count_once_they_are_committed(sound.cluster, sound.history)
+                                assert not list(seen)
                         told = {TP: CommittedOffset(offset=-77)}
                         with changed(entry, "offsets", told):
                             assert not list(groups.offsets_count_once_they_are_committed(sound.cluster, sound.history))

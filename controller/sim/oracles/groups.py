@@ -40,7 +40,9 @@ def offsets_count_once_they_are_committed(cluster: Cluster, history: History) ->
 
 
 def _in_the_log(replica: Partition) -> tuple[set[_Offset], set[_Offset]]:
-    """The offsets that the log holds: those that are committed or older than this term, and the others."""
+    """The offsets that the log holds: those that are committed or older than this term, which may be the second one
+    of an epoch, and the others.
+    """
     committed: set[_Offset] = set()
     waiting: set[_Offset] = set()
     log, led = replica.log, replica.led
@@ -50,7 +52,7 @@ def _in_the_log(replica: Partition) -> tuple[set[_Offset], set[_Offset]]:
     while data := log.read(offset, max_bytes=1 << 20, bound=log.leo, min_one=True):
         for at, header in records.batches(data):
             offset = header.next_offset
-            counts = header.next_offset <= replica.hw or header.partition_leader_epoch < led.epoch
+            counts = header.next_offset <= max(replica.hw, led.epoch_start)
             loaded.take(data[at : at + header.size], _Silent())
             found = {
                 (g, tp, c.offset, c.commit_timestamp)

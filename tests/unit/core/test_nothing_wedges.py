@@ -697,3 +697,15 @@ def test_what_a_dead_broker_said_of_its_directories_does_not_hold_for_its_next_l
     stage.broker_starts(1)
     stage.run()
     assert stage.leader()[0] == 1
+
+
+def test_who_was_moved_away_says_nothing_of_its_directory_any_more() -> None:
+    """Its answer to the first request of a move comes when the move has ended without it."""
+    stage = stage_with(1, 2, 3, p0=(1, 2))
+    move_to(stage, 1, 3)
+    stage.leader_writes(TP, (1, 2, 3))
+    stage.run()
+    assert stage.assigned().replicas == (1, 3)
+    for late in (BrokerId(2), BrokerId(3)):
+        stage.run(events.LeaderAndIsrResponseReceived(late, ErrorCode.NONE, {TP: ErrorCode.KAFKA_STORAGE_ERROR}))
+    assert not stage.logged(ev.TRANSITION_REFUSED) and stage.leader()[2] == (1,)
