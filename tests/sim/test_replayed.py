@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -19,18 +20,18 @@ LAG_MS = 1000
 class Life:
     """Broker 1 leads `t-0`, with 10 records and broker 2 as its follower, in one life of its process."""
 
-    def __init__(self, folder: Path, start_ms: int = 0) -> None:
+    def __init__(self, folder: Path, start_ms: int = 0, replicas: Sequence[int] = (1, 2)) -> None:
         self.trace = TraceWriter(BrokerId(1), folder, start_ms=start_ms)
         self.trace.start(start_ms, settings={"replica.lag.time.max.ms": str(LAG_MS)})
-        columns = {"epoch": 5, "leo": 10, "offset": 10, "hw": 10, "isr": [1, 2], "replicas": [1, 2], "zk_version": 7}
-        self.trace.row(TraceEvent.LEADER, start_ms, TP, **columns)
+        columns = {"epoch": 5, "leo": 10, "offset": 10, "hw": 10, "zk_version": 7}
+        self.trace.row(TraceEvent.LEADER, start_ms, TP, **columns, isr=list(replicas), replicas=list(replicas))
 
     def ticks(self, *times: int) -> None:
         for ts in times:
             self.trace.row(TraceEvent.TICK, ts)
 
-    def writes(self, event: TraceEvent, ts: int, isr: list[int]) -> None:
-        self.trace.row(event, ts, TP, epoch=5, replica=2, isr=isr, zk_version=8)
+    def writes(self, event: TraceEvent, ts: int, isr: list[int], *, replica: int = 2, done: int | None = None) -> None:
+        self.trace.row(event, ts, TP, epoch=5, replica=replica, isr=isr, zk_version=8, done=done)
 
 
 def test_a_removal_that_is_due_is_explained(tmp_path: Path) -> None:
@@ -62,3 +63,20 @@ def test_a_high_watermark_that_nothing_moved_is_found(tmp_path: Path) -> None:
     life.trace.append_row(100, TP, offset=10, leo=12, hw=10, epoch=5, size_bytes=9, moves_hw=False)
     life.trace.row(TraceEvent.HW, 200, TP, epoch=5, hw=12)
     assert any("high watermarks of t-0 at broker 1" in wrong for wrong in changes_do_not_follow([life.trace]))
+
+
+@pytest.mark.parametrize(("done", "found"), [(2400, 1), (3000, 0)])
+def test_what_follows_a_change_that_had_to_wait_for_a_write_is_not_judged(
+    tmp_path: Path, done: int, found: int
+) -> None:
+    """The removal of 2 takes until `done`; 3 would leave at 2500, if the leader could, and 3 comes back without it."""
+    life = Life(tmp_path, replicas=(1, 2, 3))
+    life.trace.append_row(100, TP, offset=10, leo=11, hw=10, epoch=5, size_bytes=9, moves_hw=False)
+    life.ticks(500, 1000)
+    life.trace.row(TraceEvent.FETCH, 1400, TP, epoch=5, replica=3, offset=11, leo=11, err=0)
+    life.ticks(1500)
+    life.trace.append_row(1600, TP, offset=11, leo=12, hw=10, epoch=5, size_bytes=9, moves_hw=False)
+    life.ticks(2500)
+    life.writes(TraceEvent.ISR_SHRINK, 1500, [1, 3], done=done)
+    life.writes(TraceEvent.ISR_EXPAND, 3600, [1, 2, 3])
+    assert len(list(changes_do_not_follow([life.trace]))) == found

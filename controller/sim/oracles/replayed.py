@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from broker_sim.replay.rows import LaneRow, Outcome, OutcomeKind
@@ -18,6 +18,7 @@ from controller.wire.types import BrokerId, TopicPartition
 
 Row = dict[str, Any]
 _FIELDS: Final = frozenset(LaneRow._fields)
+_CHANGES: Final = {OutcomeKind.SHRINK.value, OutcomeKind.EXPAND.value}
 
 
 def changes_do_not_follow(traces: Iterable[TraceWriter]) -> Iterator[str]:
@@ -26,9 +27,10 @@ def changes_do_not_follow(traces: Iterable[TraceWriter]) -> Iterator[str]:
     `traces`: of all lives, oldest first.
 
     The other way round is no violation: a rule may want what ZooKeeper, cut off or slow, did not let a leader write.
+    Where it wanted that while a write was on its way, it is elsewhere for the rest of that leader epoch (§3.5).
     """
-    for (broker, tp), outcome in _outcomes(_by_broker(traces)):
-        if outcome.kind == OutcomeKind.MISSING.value:
+    for (broker, tp), outcome, is_elsewhere in _outcomes(_by_broker(traces)):
+        if outcome.kind == OutcomeKind.MISSING.value and not is_elsewhere:
             change = f"{outcome.change} of {outcome.replica} in {tp} at {outcome.ts}"
             yield f"replay: nothing in its trace explains broker {broker}'s {change}"
         elif outcome.kind == OutcomeKind.HW.value and outcome.amount != outcome.total:
@@ -47,17 +49,29 @@ def _by_broker(traces: Iterable[TraceWriter]) -> dict[BrokerId, list[Row]]:
     return rows
 
 
-def _outcomes(rows: Mapping[BrokerId, list[Row]]) -> Iterator[tuple[tuple[BrokerId, TopicPartition], Outcome]]:
+def _outcomes(rows: Mapping[BrokerId, list[Row]]) -> Iterator[tuple[tuple[BrokerId, TopicPartition], Outcome, bool]]:
     for broker, own in rows.items():
         partitions = {TopicPartition(row["topic"], row["partition"]) for row in own if "partition" in row}
         for tp in sorted(partitions):
-            lane = Lane(broker=broker)
+            lane, writes = Lane(broker=broker), list[tuple[int, int]]()
             for row in own:
                 if _concerns(row, tp):
                     lane.feed(_lane_row(row))
+                    if "done" in row and row["ev"] in _CHANGES:
+                        writes.append((row["ts"], row["done"]))
             lane.finish()
+            apart = _apart(lane.outcomes, writes)
             for outcome in lane.outcomes:
-                yield (broker, tp), outcome
+                yield (broker, tp), outcome, apart.get(outcome.epoch, outcome.ts + 1) <= outcome.ts
+
+
+def _apart(outcomes: Iterable[Outcome], writes: Sequence[tuple[int, int]]) -> dict[int, int]:
+    """Leader epoch -> when the rules first changed the ISR while the leader, which waited for a write, could not."""
+    apart: dict[int, int] = {}
+    for outcome in outcomes:
+        if outcome.kind in _CHANGES and any(ts < outcome.ts < done for ts, done in writes):
+            apart[outcome.epoch] = min(outcome.ts, apart.get(outcome.epoch, outcome.ts))
+    return apart
 
 
 def _concerns(row: Row, tp: TopicPartition) -> bool:
