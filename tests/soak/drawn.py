@@ -55,8 +55,10 @@ def _faults(chance: random.Random, end_s: int) -> Iterator[dict[str, Any]]:
 
 
 def _steps(chance: random.Random, end_s: int, folder: str) -> Iterator[dict[str, Any]]:
-    """Topics come and go, a partition moves to and fro, the office changes."""
-    for number, at_s in enumerate(range(10, end_s - CALM_S - EVERY_S, EVERY_S)):
+    """Topics come and go, a partition moves to and fro, the office changes. Each begins right before the next fault,
+    when that before is over: a move to a broker that is down is refused.
+    """
+    for number, at_s in enumerate(range(EVERY_S + 3, end_s - CALM_S - EVERY_S, EVERY_S)):
         yield {"at": f"{at_s}s", "do": "run",
                "command": f"topics --create --topic churn{number} --partitions 8 --replication-factor 2"}  # fmt: skip
         move = f"reassign-partitions --reassignment-json-file {folder}/{number % 2}.json --execute"

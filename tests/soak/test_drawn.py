@@ -27,6 +27,14 @@ def test_who_is_measured_is_never_killed(seed: int) -> None:
     assert len({row["fault"] for row in drawn["faults"]}) >= 7
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_moves_are_asked_for_when_nobody_is_down(seed: int) -> None:
+    drawn = scenario(seed, 60, "there")
+    asked = {int(row["at"][:-1]) for row in drawn["steps"] if "--create" in row.get("command", "")}
+    down = [(int(row["at"][:-1]), int(row["for"][:-1])) for row in drawn["faults"] if row["fault"] in ("kill", "stop")]
+    assert down and not [at_s for at_s in asked for begin_s, for_s in down if begin_s <= at_s <= begin_s + for_s]
+
+
 def test_growth_is_found_and_too_few_samples_are_no_proof() -> None:
     flat = {"broker-1": [60.0] * 12, "controller-901": [50.0] * 12}
     assert drifts_of(flat, 5) == []
