@@ -8,7 +8,7 @@ import pytest
 
 from broker_sim.groups.values import GroupState, Store
 from controller.wire.errors import ErrorCode
-from tests.worlds.groups import REBALANCE_MS, Play, join_request, static
+from tests.worlds.groups import REBALANCE_MS, SESSION_MS, Play, join_request, static
 
 OTHER = (("range", b"other"),)
 EMPTY, PREPARING, COMPLETING, STABLE = (
@@ -64,6 +64,7 @@ def test_who_leads_is_one_of_those_that_joined(
     play = joined(*first)
     tickets = rejoin(play, *again)
     assert (play.group.state, play.group.generation, list(play.group.members)) == (COMPLETING, 2, left)
+    assert set(play.group.members.assignments().values()) == {b""}, "those of the generation before count no more"
     answers = {member: play.answers[ticket] for member, ticket in tickets.items()}
     assert {answer.leader for answer in answers.values()} == {leader}
     assert {member: [m.member_id for m in answer.members] for member, answer in answers.items()} == {
@@ -89,6 +90,63 @@ def test_a_rebalance_to_which_nobody_came_waits_on_in_its_generation() -> None:
     assert play.group.leader == "i-1"
     ticket = play.join(join_request("i-1", group_instance_id="i"))
     assert (play.answers[ticket].generation, play.answers[ticket].leader) == (2, "i-1")
+
+
+def test_of_a_leader_that_left_the_next_is_the_first_that_was_there() -> None:
+    play = joined("A", "B")
+    play.perform(play.group.leave("A", None, play.now)[1])
+    play.join_twice("C")
+    ticket = play.join(join_request("B"))
+    assert (play.group.state, play.answers[ticket].leader) == (COMPLETING, "B")
+
+
+@pytest.mark.parametrize("comes", [True, False])
+def test_who_was_given_an_id_is_waited_for_until_its_session_ends(comes: bool) -> None:
+    play = joined("A", "B")
+    play.join(join_request("", "C"))
+    tickets = rejoin(play, "A", "B")
+    play.until(play.now + SESSION_MS - 1)
+    assert (play.group.state, tickets["A"] in play.answers) == (PREPARING, False)
+    if comes:
+        play.join(join_request("C"))
+    play.until(play.now + 1)
+    assert play.group.state is COMPLETING
+    assert [m.member_id for m in play.answers[tickets["A"]].members] == ["A", "B", *("C" if comes else "")]
+
+
+#: when members come, each of which puts the first generation off -> when it begins; none waits above 7 s
+FIRST = [([0], 3_000), ([0, 2_000], 6_000), ([0, 2_000, 5_000], 7_000), ([0, 2_000, 5_000, 6_500], 7_000)]
+
+
+@pytest.mark.parametrize(("times", "begins"), FIRST)
+def test_a_new_group_waits_for_more_members_as_long_as_they_come_but_not_for_ever(
+    times: list[int], begins: int
+) -> None:
+    play = Play()
+    for number, at in enumerate(times):
+        play.until(at)
+        play.join_twice(f"m{number}", rebalance_timeout_ms=7_000)
+    play.until(begins - 1)
+    assert play.group.state is PREPARING
+    play.until(begins)
+    assert (play.group.state, len(play.group.members)) == (COMPLETING, len(times))
+
+
+def test_the_session_of_who_waited_for_its_assignment_begins_when_it_has_it() -> None:
+    play = Play()
+    for member in ("A", "B"):
+        play.join_twice(member)
+    play.until(6_000)
+    waiting = play.sync("B")
+    for now_ms in (36_000, 60_000):
+        play.until(now_ms)
+        assert play.beat("A") is ErrorCode.NONE
+    play.sync("A", A=b"a", B=b"b")
+    assert play.answers[waiting].assignment == b"b"
+    play.until(60_000 + SESSION_MS - 1)
+    assert "B" in play.group.members
+    play.until(60_000 + SESSION_MS)
+    assert "B" not in play.group.members
 
 
 # -- answers of the log -----------------------------------------------------------------------------------------------
