@@ -76,6 +76,12 @@ _TINY_CONF: Final = {
 #: A standalone master whose workers are on this machine.
 _ON_THIS_MACHINE: Final = re.compile(r"spark://(localhost|127\.0\.0\.1)(:|$)")
 _SMALL_JVM: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+#: Left to itself the JVM's optimizing compiler takes a fourth of the CPU of a replay of three million rows, most of it
+#: for code that plans. So only what runs ten times as often is optimized: half of that, and tasks are no slower.
+_GREAT_JVM: Final = (
+    "-XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000 "
+    "-XX:Tier4CompileThreshold=150000 -XX:Tier4BackEdgeThreshold=400000"
+)
 
 
 @contextmanager
@@ -209,7 +215,8 @@ def _start(master: str, scratch: Path, input_bytes: int) -> SparkSession:
     log4j.write_text(_LOG4J)
     local = master.startswith("local")
     is_small = local and input_bytes < SMALL_INPUT_BYTES
-    options = f"-Dlog4j2.configurationFile={log4j.as_uri()}" + (f" {_SMALL_JVM}" if is_small else "")
+    tuning = _SMALL_JVM if is_small else _GREAT_JVM if local else ""
+    options = f"-Dlog4j2.configurationFile={log4j.as_uri()} {tuning}".rstrip()
     builder = SparkSession.builder.appName("kwob replay").master(master)
     settings = {**_CONF, "spark.driver.extraJavaOptions": options, "spark.executorEnv.PYTHONSAFEPATH": "1"}
     if local:
