@@ -281,7 +281,7 @@ def main() -> int:
     parser.add_argument("--profile", type=Path, metavar="DIR", help="leave flame graphs of Python there (needs py-spy)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures here, too")
     asked = parser.parse_args()
-    console = Console()
+    console = Console(width=None if sys.stdout.isatty() else 200)
     with scratch_folder(asked.scratch) as scratch, profiled(asked.profile, {"replay": os.getpid()}):
         figures = {"replay": [] if asked.no_rows else bench_rows(asked, scratch, console)}
         if not asked.no_text:
