@@ -99,6 +99,25 @@ def test_a_sweep_of_rehearsals_is_the_same_there_and_here(master: str, tmp_path:
     assert (tmp_path / "there" / "rehearsal.html").exists()
 
 
+def test_log_files_say_the_same_there_and_here(master: str, tmp_path: Path) -> None:
+    """Two workers write rows and what is refused; here one process does."""
+    logs = ROOT.parent / "shared" / "data" / "isr" / "kill-and-restarts"
+    if not logs.exists():
+        pytest.skip(f"no recorded run at {logs}")
+    for name, where in (("there", master), ("here", "local[1]")):
+        words = ["run", "--kafka-logs", str(logs), "--out", str(tmp_path / name), "--master", where]
+        _run([sys.executable, "-m", "broker_sim.replay", *words], tmp_path)
+    for table in ("isr_history", "state_writes", "quarantine", "absences", "windows"):
+        there, here = (_sorted_rows(tmp_path / name / table) for name in ("there", "here"))
+        assert there == here and (there or table == "quarantine"), table
+    assert not [path for path in (tmp_path / "there").iterdir() if path.name.endswith(".new")], "nothing is left over"
+
+
+def _sorted_rows(table: Path) -> list[str]:
+    rows = pq.read_table(table).to_pylist() if table.exists() else []
+    return sorted(json.dumps(row, sort_keys=True, default=str) for row in rows)
+
+
 KRAFT_RUNS = [ROOT / "tests" / "kraft_runs" / "elr", ROOT.parent / "shared" / "data" / "kraft" / "faults-a"]
 
 
