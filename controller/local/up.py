@@ -10,6 +10,7 @@ import signal
 import sys
 import time
 from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -227,10 +228,11 @@ def tell_scale(plan: ClusterPlan, console: Console) -> None:
         console.print(f"{setting} for the brokers, because there are many; --override says otherwise")
     needed, allowed = files_needed(len(plan.brokers), max(map(len, plan.groups))), files_allowed()
     if allowed is not None and needed > allowed:
+        enough = len(replace(plan, broker_processes=None).groups)
         console.print(
             f"[bold]a broker process may come to need {needed} open files, and the limit is {allowed}[/]: when every "
             f"broker follows every other, connections will be refused; raise it (ulimit -Hn {needed}) or use more "
-            f"processes (--broker-processes {min(len(plan.brokers), 2 * len(plan.groups))})"
+            f"processes (--broker-processes {enough})"
         )
 
 

@@ -12,12 +12,13 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from controller import cli
 from controller.demo import command as demo
@@ -438,6 +439,21 @@ def test_a_broker_that_a_fault_has_down_does_not_run(running: Path) -> None:
     assert fault.main(["stop", "--broker", "1", "--in", "1h", "--data", str(running)]) == 0
     assert [broker.pid for broker in cluster_file.read_cluster(running).brokers] == [os.getpid(), None]
     assert cluster_file.down_by(running / fault.FAULT_FILE, 2, "b") == "f1"
+
+
+def test_too_few_processes_are_told_with_how_many_are_enough(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (1024, 20_000))
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    console = Console(width=500, highlight=False)
+    few = plan(tmp_path, brokers=200, ports=range(200), broker_processes=2)
+    up.tell_scale(few, console)
+    out = capsys.readouterr().out
+    assert f"may come to need {local_plan.files_needed(200, 100)} open files, and the limit is 20000" in out
+    assert "--broker-processes 5)" in out
+    up.tell_scale(replace(few, broker_processes=5), console)
+    assert "open files" not in capsys.readouterr().out
 
 
 def test_open_files_are_foreseen() -> None:
