@@ -17,7 +17,6 @@ from controller.wire.types import BrokerId, TopicPartition
 
 pytestmark = pytest.mark.sim
 TP = TopicPartition("t", 0)
-ONE = BrokerId(1)
 LAG_MS = 1000
 
 
@@ -46,12 +45,12 @@ class Scene:
         )
         self.traced = Traced(cluster, self.history)
 
-    def row(self, event: TraceEvent, ts: int, **columns: Any) -> None:
-        self.traced.row(ONE, event, ts, None if event is TraceEvent.TICK else TP, columns)
+    def row(self, event: TraceEvent, ts: int, *, broker: int = 1, **columns: Any) -> None:
+        self.traced.row(BrokerId(broker), event, ts, None if event is TraceEvent.TICK else TP, columns)
 
-    def leads(self, *, hw: int = 10, isr: tuple[int, ...] = (1, 2, 3), version: int = 7) -> None:
+    def leads(self, *, hw: int = 10, isr: tuple[int, ...] = (1, 2, 3), version: int = 7, broker: int = 1) -> None:
         columns = {"epoch": 5, "leo": 10, "hw": hw, "isr": isr, "replicas": (1, 2, 3), "zk_version": version}
-        self.row(TraceEvent.LEADER, 0, **columns)
+        self.row(TraceEvent.LEADER, 0, broker=broker, **columns)
 
     def fetch(self, ts: int, replica: int, offset: int, hw: int = 10, err: int = 0) -> None:
         self.row(TraceEvent.FETCH, ts, replica=replica, offset=offset, err=err, hw=hw)
@@ -213,6 +212,21 @@ def test_what_breaks_a_rule_is_seen(story: Any, complaint: str) -> None:
     scene = Scene(min_isr=2)
     story(scene)
     assert any(complaint in line for line in scene.traced.broken), scene.traced.broken
+
+
+@pytest.mark.parametrize("looked_first", [True, False])
+def test_a_followers_watermark_falls_to_that_with_which_its_leader_begins(looked_first: bool) -> None:
+    """2 has 8 from an earlier time, 1 begins to lead with 3; then 2 leads with 3."""
+    scene = Scene()
+    scene.traced._cluster.brokers[2] = scene.broker
+    steps = [lambda: scene.traced.looked_at(2, scene.broker, TP, 8), lambda: scene.leads(hw=3)]
+    for step in steps if looked_first else reversed(steps):
+        step()
+    scene.leads(hw=3, broker=2)
+    assert not scene.traced.broken
+    scene.traced.looked_at(2, scene.broker, TP, 8)
+    scene.leads(hw=3, broker=2)
+    assert any("it had 8" in line for line in scene.traced.broken), "a leader's own does not fall"
 
 
 def test_enough_at_the_time_of_the_answer_is_enough() -> None:

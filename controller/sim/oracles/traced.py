@@ -106,6 +106,8 @@ class Traced:
         self._led: dict[tuple[int, TopicPartition], Led] = {}
         #: (broker, partition) -> (the broker's life, the high watermark when it was last looked at)
         self._watermarks: dict[tuple[int, TopicPartition], tuple[object, int]] = {}
+        #: the high watermark with which the last leader began
+        self._began_with: dict[TopicPartition, int] = {}
         self.broken: list[str] = []
         self.rows = 0
 
@@ -139,8 +141,9 @@ class Traced:
                 self._written(broker, tp, columns, led)
 
     def looked_at(self, broker_id: int, life: object, tp: TopicPartition, hw: int) -> None:
-        """The high watermark of a replica, now and then."""
-        self._watermarks[broker_id, tp] = life, hw
+        """The high watermark of a replica, now and then. A follower's may fall to that with which its leader began."""
+        leads = (broker_id, tp) in self._led
+        self._watermarks[broker_id, tp] = life, hw if leads else min(hw, self._began_with.get(tp, hw))
 
     # -- leadership ------------------------------------------------------------------------------------------------
 
@@ -157,6 +160,10 @@ class Traced:
         is_known = life is self._cluster.brokers.get(broker) and tp not in self._history.unclean
         if is_known and tp.topic not in self._cluster.deletable and hw < min(earlier_hw, leo):
             self.broken.append(f"a watermark is forgotten: {name} with watermark {hw}, it had {earlier_hw}, end {leo}")
+        self._began_with[tp] = hw
+        for other in self._cluster.brokers:
+            if other != broker and (known := self._watermarks.get((other, tp))) is not None:
+                self._watermarks[other, tp] = known[0], min(known[1], hw)
         led = Led(columns["epoch"], leo, hw, tuple(columns["isr"]), tuple(columns["replicas"]), [ts], [leo])
         led.members.append(len(led.isr))
         for replica in led.replicas:
