@@ -28,10 +28,11 @@ class Scene:
         self.replica = SimpleNamespace(led=self.led, hw=0)
         table = SimpleNamespace(partitions={TP: self.replica})
         self.broker = SimpleNamespace(replicas=SimpleNamespace(table=table))
+        self.brokers = {1: self.broker}
         self.loop_s = 0.0
         cluster: Any = SimpleNamespace(
             settings={"replica.lag.time.max.ms": str(LAG_MS)},
-            brokers={1: self.broker},
+            brokers=self.brokers,
             deletable=set(),
             shape=SimpleNamespace(min_insync_replicas=min_isr),
             world=SimpleNamespace(loop=SimpleNamespace(time=lambda: self.loop_s)),
@@ -218,7 +219,7 @@ def test_what_breaks_a_rule_is_seen(story: Any, complaint: str) -> None:
 def test_a_followers_watermark_falls_to_that_with_which_its_leader_begins(looked_first: bool) -> None:
     """2 has 8 from an earlier time, 1 begins to lead with 3; then 2 leads with 3."""
     scene = Scene()
-    scene.traced._cluster.brokers[2] = scene.broker
+    scene.brokers[2] = scene.broker
     steps = [lambda: scene.traced.looked_at(2, scene.broker, TP, 8), lambda: scene.leads(hw=3)]
     for step in steps if looked_first else reversed(steps):
         step()
