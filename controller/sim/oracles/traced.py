@@ -162,8 +162,8 @@ class Traced:
             self.broken.append(f"a watermark is forgotten: {name} with watermark {hw}, it had {earlier_hw}, end {leo}")
         self._began_with[tp] = hw
         for other in self._cluster.brokers:
-            if other != broker and (known := self._watermarks.get((other, tp))) is not None:
-                self._watermarks[other, tp] = known[0], min(known[1], hw)
+            if other != broker and (seen := self._watermarks.get((other, tp))) is not None:
+                self._watermarks[other, tp] = seen[0], min(seen[1], hw)
         led = Led(columns["epoch"], leo, hw, tuple(columns["isr"]), tuple(columns["replicas"]), [ts], [leo])
         led.members.append(len(led.isr))
         for replica in led.replicas:
