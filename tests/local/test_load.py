@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from confluent_kafka import Consumer
+from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka.admin import AdminClient
 
 from controller.embedded.handles import KafkaCluster
@@ -52,9 +54,13 @@ def test_records_that_are_gone_are_missed(cluster: KafkaCluster, capsys: pytest.
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
 
     def replace() -> None:
+        reader = Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": "reader"})
+        reader.assign([ClientPartition("lost", 0, 0)])
+        assert len(reader.consume(100, timeout=20)) == 100, "so many are acknowledged"
+        reader.close()
         admin.delete_topics(["lost"])["lost"].result(20)  # the producer's next question for it creates it again
 
-    replacing = threading.Timer(1.0, replace)
+    replacing = threading.Thread(target=replace)
     replacing.start()
     code, summary = load(cluster, capsys, "lost", "--duration", "4s", "--groups", "0")
     replacing.join()

@@ -110,7 +110,7 @@ STEPS = st.lists(st.sampled_from(["append", "append", "epoch", "start", "end"]),
 def test_after_a_kill_the_cache_is_that_of_the_batches_whatever_log_start_was_known(steps: Any, data: Any) -> None:
     """The file is written with each change, the checkpoint of the log start now and then: it may say less."""
     with tempfile.TemporaryDirectory() as folder:
-        log, epoch = Log(TP, Path(folder) / "t-0", LogConfig(segment_bytes=400)), 0
+        log, epoch = Log(TP, Path(folder) / "t-0", LogConfig(segment_bytes=400, segment_index_bytes=1_200)), 0
         log.create()
         for step in steps:
             if step == "append":
