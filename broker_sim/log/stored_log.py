@@ -6,6 +6,7 @@ Source: spec broker.md §4.2, §10; Kafka 3.9 `UnifiedLog`, `LogLoader`.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -172,14 +173,10 @@ class StoredLog:
             repairs.append(Repair(path=self._epoch_file.path, reason=f"rebuilt from the batches: {error}"))
             self.epochs, is_trusted = LeaderEpochs(), False
         before = list(self.epochs.entries)
-        if not before or before[0][1] > self.log_start_offset:
-            rebuilt = LeaderEpochs()
-            for segment in self._segments:
-                for _, header in segment.headers():
-                    rebuilt.assign(header.partition_leader_epoch, header.base_offset)
-            # A log start that its checkpoint did not know yet is lost in a kill: what is older is there again.
-            older = [(e, o) for e, o in rebuilt.entries if before and o < before[0][1]]
-            self.epochs.entries = older + [(e, o) for e, o in before if not older or e > older[-1][0]]
+        if (first := before[0][1] if before else self.leo) > self.log_start_offset:
+            # No file; or a kill took the log start back to its checkpoint: what is older is there again.
+            older = self._epochs_below(first)
+            self.epochs.entries = older.entries + [(e, o) for e, o in before if e > older.latest]
         for epoch, start in rebuilt.entries:
             if epoch > self.epochs.latest:
                 self.epochs.assign(epoch, start)
@@ -188,6 +185,17 @@ class StoredLog:
         if self._segments.active.is_made and (not is_trusted or before != self.epochs.entries):
             self._write_epochs()
         return repairs
+
+    def _epochs_below(self, offset: int) -> LeaderEpochs:
+        """As the batches tell that begin below it; later ones are not read."""
+        found = LeaderEpochs()
+        for segment in self._segments:
+            if segment.base_offset >= offset:
+                break
+            below = itertools.takewhile(lambda entry: entry[1].base_offset < offset, segment.headers())
+            for _, header in below:
+                found.assign(header.partition_leader_epoch, header.base_offset)
+        return found
 
     def _load_producers(self, now_ms: int) -> None:
         """From the newest snapshot, and the batches after it."""

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from controller.local.place import HOST
+from controller.world.real.net import RESERVED_FILES
 
 #: Controllers are no brokers, so their ids must not meet: brokers count from 1.
 FIRST_CONTROLLER_ID: Final = 901
@@ -34,8 +35,10 @@ _FETCH_WAIT: Final = "replica.fetch.wait.max.ms"
 
 
 def files_needed(brokers: int, in_one_process: int) -> int:
-    """Open files of a process with so many of the brokers, when each follows each, and some for clients and logs."""
-    return 2 * in_one_process * (brokers - 1) + 10 * in_one_process + 256
+    """Open files of a process with so many of the brokers, when each follows each, has some clients, and those that no
+    connection may have are left.
+    """
+    return 2 * in_one_process * (brokers - 1) + 10 * in_one_process + RESERVED_FILES
 
 
 def files_allowed() -> int | None:

@@ -22,16 +22,7 @@ from broker_sim.replay.grouped import ArrowBatches, ArrowStep, arrow_schema
 from broker_sim.replay.ingest import layout
 from broker_sim.replay.ingest.own_verdict import reasons_of
 from broker_sim.replay.ingest.verdicts import DUPLICATE, REFUSED
-from broker_sim.replay.schema import (
-    BULK_EVENTS,
-    CLOCK_WENT_BACK,
-    SRC_INFERRED,
-    SRC_LOG,
-    SRC_METADATA,
-    SRC_SNAPSHOT,
-    TRACE_COLUMNS,
-    TRACE_DDL,
-)
+from broker_sim.replay.schema import BULK_EVENTS, CLOCK_WENT_BACK, TRACE_COLUMNS, TRACE_DDL
 from broker_sim.replay.worker_files import FILE_DDL, WorkerFiles, put_in_place
 from controller.wire.trace import COLUMNS
 
@@ -43,7 +34,6 @@ _ASIDE: Final = "aside"
 _SORTED_BY: Final = {
     name: {"topic": "", "role": ""}.get(name, -1) for name in layout.SORTED_BY if name in TRACE_COLUMNS
 }
-_PROCESS_KEY: Final = ("role", "broker", "run")
 #: column of `_processes` -> how those of many files become one
 _MERGED: Final = {"rows": "sum", "first_ts": "min", "last_ts": "max", "ticks": "sum", "bulk": "sum", "logged": "sum"}
 
@@ -132,18 +122,22 @@ def _refused(rows: pa.Table, reasons: pa.ChunkedArray) -> pa.Table:
 
 def _processes(rows: pa.Table) -> pa.Table:
     """What `layout` tells of the processes that wrote these."""
-    counted = {"ticks": ("ev", ["tick"]), "bulk": ("ev", ["append", "fetch"])}
-    counted["logged"] = ("src", [SRC_LOG, SRC_INFERRED, SRC_METADATA, SRC_SNAPSHOT])
+    counted = {"ticks": ("ev", ("tick",)), "bulk": ("ev", layout.COUNTED_AS_BULK)}
+    counted["logged"] = ("src", layout.COUNTED_AS_LOGGED)
     columns = {name: pc.is_in(rows[of], pa.array(values)).cast(pa.int64()) for name, (of, values) in counted.items()}
     ones = pa.repeat(pa.scalar(1, pa.int64()), rows.num_rows)
-    table = {name: rows[name] for name in _PROCESS_KEY} | {"rows": ones, "first_ts": rows["ts"], "last_ts": rows["ts"]}
+    table = {name: rows[name] for name in layout.PROCESS_KEY} | {
+        "rows": ones,
+        "first_ts": rows["ts"],
+        "last_ts": rows["ts"],
+    }
     return _grouped(pa.table(table | columns))
 
 
 def _grouped(table: pa.Table) -> pa.Table:
-    merged = table.group_by(_PROCESS_KEY, use_threads=False).aggregate(list(_MERGED.items()))
-    return merged.select([*_PROCESS_KEY, *(f"{c}_{how}" for c, how in _MERGED.items())]).rename_columns(
-        [*_PROCESS_KEY, *_MERGED]
+    merged = table.group_by(layout.PROCESS_KEY, use_threads=False).aggregate(list(_MERGED.items()))
+    return merged.select([*layout.PROCESS_KEY, *(f"{c}_{how}" for c, how in _MERGED.items())]).rename_columns(
+        [*layout.PROCESS_KEY, *_MERGED]
     )
 
 

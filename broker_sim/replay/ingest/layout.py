@@ -44,6 +44,10 @@ _ASIDE_MARK: Final = "aside-"
 #: Below the folder: the processes that wrote rows.
 PROCESSES: Final = "_processes"
 DAY_MS: Final = 86_400_000
+#: What names a process, and how its rows are counted: the events that are `bulk`, the sources that are `logged`.
+PROCESS_KEY: Final = ("role", "broker", "run")
+COUNTED_AS_BULK: Final = ("append", "fetch")
+COUNTED_AS_LOGGED: Final = (SRC_LOG, SRC_INFERRED, SRC_METADATA, SRC_SNAPSHOT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,13 +119,13 @@ def _read(spark: SparkSession, folder: Path) -> DataFrame:
 
 
 def _processes(rows: DataFrame) -> DataFrame:
-    return rows.groupBy("role", "broker", "run").agg(
+    return rows.groupBy(*PROCESS_KEY).agg(
         F.count("*").alias("rows"),
         F.min("ts").alias("first_ts"),
         F.max("ts").alias("last_ts"),
         F.count_if(F.col("ev") == "tick").alias("ticks"),
-        F.count_if(F.col("ev").isin("append", "fetch")).alias("bulk"),
-        F.count_if(F.col("src").isin(SRC_LOG, SRC_INFERRED, SRC_METADATA, SRC_SNAPSHOT)).alias("logged"),
+        F.count_if(F.col("ev").isin(*COUNTED_AS_BULK)).alias("bulk"),
+        F.count_if(F.col("src").isin(*COUNTED_AS_LOGGED)).alias("logged"),
     )
 
 

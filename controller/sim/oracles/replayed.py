@@ -7,6 +7,7 @@ wrote about one partition, over all its lives. Source: spec isr-replay.md ยง3, ย
 from __future__ import annotations
 
 import json
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -66,10 +67,15 @@ def _outcomes(rows: Mapping[BrokerId, list[Row]]) -> Iterator[tuple[tuple[Broker
 
 
 def _apart(outcomes: Iterable[Outcome], writes: Sequence[tuple[int, int]]) -> dict[int, int]:
-    """Leader epoch -> when the rules first changed the ISR while the leader, which waited for a write, could not."""
+    """Leader epoch -> when the rules first changed the ISR while the leader, which waited for a write, could not.
+
+    `writes`: when each was decided, and when it returned; those of a partition come one after the other.
+    """
     apart: dict[int, int] = {}
+    decided, returned = zip(*sorted(writes), strict=True) if writes else ((), ())
     for outcome in outcomes:
-        if outcome.kind in _CHANGES and any(ts < outcome.ts < done for ts, done in writes):
+        nth = bisect_left(decided, outcome.ts) - 1
+        if outcome.kind in _CHANGES and nth >= 0 and outcome.ts < returned[nth]:
             apart[outcome.epoch] = min(outcome.ts, apart.get(outcome.epoch, outcome.ts))
     return apart
 

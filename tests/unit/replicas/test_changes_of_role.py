@@ -99,6 +99,18 @@ class SlowWrites:
         await self._world.sleep(1)
 
 
+async def removing_3(cluster: Cluster) -> SlowWrites:
+    """Broker 1 leads, and its write of an ISR without 3 is under way."""
+    writes = SlowWrites(cluster)
+    cluster.appoint(TP, 1, ALL, ALL, is_new=True)
+    await cluster.produce(TP, 1, acks=-1)
+    cluster.nodes[3].paused.add(TP)
+    await cluster.world.sleep(1)
+    await cluster.produce(TP, 1)
+    await writes.until(1)
+    return writes
+
+
 def belief(led: LedPartition) -> tuple[Any, ...]:
     return led.isr, led.partition_epoch, led.pending, led.high_watermark
 
@@ -120,13 +132,7 @@ def test_the_answer_to_a_write_of_a_former_term_changes_nothing(
     """Neither where nothing is under way in the new term, nor where another change is: that one's answer counts."""
 
     async def scenario(cluster: Cluster) -> None:
-        writes = SlowWrites(cluster)
-        cluster.appoint(TP, 1, ALL, ALL, is_new=True)
-        await cluster.produce(TP, 1, acks=-1)
-        cluster.nodes[3].paused.add(TP)
-        await cluster.world.sleep(1)
-        await cluster.produce(TP, 1)
-        await writes.until(1)
+        writes = await removing_3(cluster)
         partition = cluster.nodes[1].partition(TP)
         assert partition.led.pending.isr == (1, 2)
         if is_written:
@@ -157,13 +163,7 @@ def test_the_answer_to_a_write_of_a_former_term_changes_nothing(
 
 def test_the_answer_to_a_write_of_one_that_no_longer_leads_changes_nothing(tmp_path: Path) -> None:
     async def scenario(cluster: Cluster) -> None:
-        writes = SlowWrites(cluster)
-        cluster.appoint(TP, 1, ALL, ALL, is_new=True)
-        await cluster.produce(TP, 1, acks=-1)
-        cluster.nodes[3].paused.add(TP)
-        await cluster.world.sleep(1)
-        await cluster.produce(TP, 1)
-        await writes.until(1)
+        writes = await removing_3(cluster)
         cluster.appoint(TP, 2, ALL, ALL)
         await writes.let_in(0)
         await writes.answer(0)
