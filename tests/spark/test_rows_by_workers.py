@@ -37,7 +37,7 @@ ROWS = [
     _row(3, **{CLOCK_WENT_BACK: True}),
     _row(5, ev="start", topic=None, partition=None),
     _row(4, ev="tick"),
-    _row(6, leo=None),
+    _row(6, leo=None, **{CLOCK_WENT_BACK: True}),
     _row(8, offset=10, isr=[1, 2]),
     _row(9, ts=DAY_MS, ev="hw", hw=0),
 ]
