@@ -6,6 +6,8 @@ ARGS :=
 # none besides pytest itself where ARGS picks tests.
 CORES := $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
 WORKERS :=
+# Tests and benchmarks start hundreds of processes: none should compile all modules anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 # make sim: how long, and from which seed on (the second of its start, so that each run has worlds of its own).
 MINUTES := 10

@@ -228,26 +228,24 @@ class LogDirs:
         if not candidates:
             raise StorageFailure(Path(), OSError("no log dir is online"))
         log_dir = candidates[0]
+        log_dir.begins_anew(topic_partition)
         log = self._new_log(topic_partition, log_dir.path / folder_name(topic_partition), config)
         log.create(now_ms=now_ms)
         log_dir.logs[topic_partition] = log
-        self._is_new(topic_partition, log_dir)
+        self._preferred.pop(topic_partition, None)
         return log
 
     def create_future(self, topic_partition: TopicPartition, log_dir: LogDir, *, now_ms: int = 0) -> Log:
         """An empty log that is to replace the partition's current one. Raises StorageFailure of that dir."""
         current = self.get(topic_partition)
         assert current is not None and self.future(topic_partition) is None, topic_partition
+        log_dir.begins_anew(topic_partition)
         folder = log_dir.path / future_name(topic_partition, self._unique())
         log = self._new_log(topic_partition, folder, current.config)
         log.create(now_ms=now_ms)
         log_dir.futures[topic_partition] = log
-        self._is_new(topic_partition, log_dir)
-        return log
-
-    def _is_new(self, topic_partition: TopicPartition, log_dir: LogDir) -> None:
-        log_dir.high_watermarks.pop(topic_partition, None)
         self._preferred.pop(topic_partition, None)
+        return log
 
     def _unique(self) -> str:
         return f"{self._rng.getrandbits(128):032x}"

@@ -12,6 +12,7 @@ import shutil
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -199,6 +200,22 @@ class LogDir:
         if self.logs.get(tp) is log and self.cleaned.get(tp, 0) > log.leo:
             self.cleaned[tp] = log.leo
             self.write_cleaned()
+
+    def begins_anew(self, topic_partition: TopicPartition) -> None:
+        """A log of that name is about to be created: what checkpoints on disk say of one before it must not be taken
+        for it after a kill. One write serves all logs that are gone. Raises: StorageFailure.
+        """
+        self.high_watermarks.pop(topic_partition, None)
+        self.cleaned.pop(topic_partition, None)
+        writers: dict[str, Callable[[], None]] = {
+            checkpoints.RECOVERY_POINT_FILE: self.write_recovery_points,
+            checkpoints.LOG_START_FILE: self.write_log_starts,
+            checkpoints.CLEANER_FILE: self.write_cleaned,
+            checkpoints.HIGH_WATERMARK_FILE: partial(self.write_high_watermarks, {}, {}),
+        }
+        for name, write in writers.items():
+            if topic_partition in self.written.get(name, {}):
+                write()
 
     def _write(self, name: str, offsets: dict[TopicPartition, int]) -> None:
         self._writer(name, offsets)()

@@ -97,7 +97,7 @@ def _with_input(commands: Any, name: str, *, help: str) -> argparse.ArgumentPars
     raw = argparse.RawDescriptionHelpFormatter
     one: argparse.ArgumentParser = commands.add_parser(name, help=help, epilog=_EPILOG, formatter_class=raw)
     paths: dict[str, Any] = {"type": Path, "metavar": "PATH", "action": "append", "default": []}
-    one.add_argument("--trace", **paths, help="a trace (.jsonl, .jsonl.gz), a folder of them, or ingested rows")
+    one.add_argument("--trace", **paths, help="a trace (.jsonl, .jsonl.gz, .parquet), a folder, or ingested rows")
     one.add_argument("--kafka-logs", **paths, help="log files of a real cluster, or a folder of them")
     one.add_argument(
         "--metadata-log",
@@ -157,6 +157,8 @@ _LINE_MAX: Final = 100_000
 def _run(asked: argparse.Namespace) -> int:
     _refuse(asked)
     # Spark takes a second to import; a wrong command should not.
+    import duckdb
+    import pyarrow as pa
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkException
 
@@ -185,7 +187,7 @@ def _run(asked: argparse.Namespace) -> int:
             spark = stack.enter_context(session.spark_session(asked.master, input_bytes=inputs.bytes))
         try:
             done = work(spark, settings, inputs, progress)
-        except (PySparkException, Py4JError) as error:
+        except (PySparkException, Py4JError, pa.ArrowException, duckdb.Error) as error:
             raise ReplayRefused(f"the job failed: {_first_line(error)}", exit_code=EXIT_FAILED) from error
     if asked.json:
         print(json.dumps({**done.summary, "findings": [f.as_row() for f in done.findings]}))

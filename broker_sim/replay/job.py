@@ -39,6 +39,7 @@ from broker_sim.replay.what_if.asked import Change
 from broker_sim.replay.what_if.tables import what_if
 
 _TABLES_AT_ONCE: Final = 3
+_STATE_ROWS: Final = "few"
 SUMMARY_FILE: Final = "summary.json"
 REPORT_FILE: Final = "report.html"
 
@@ -100,7 +101,7 @@ def run(spark: SparkSession, settings: ReplaySettings, inputs: Inputs, progress:
             counts = ingest_job.ingest_into(spark, inputs, out, stage)
         rows = ingest_job.rows_of(spark, inputs, out)
         with progress.step("replay the rules", spark):
-            states = _staged(rows.state_rows, stage, "few")
+            states = _staged(rows.state_rows, stage, _STATE_ROWS)
             with tuned_for(spark, size_of(stage)):
                 shared = _staged(steps.shared_rows(states, rows.processes), stage, "shared")
             lane_rows = steps.lanes(rows, shared)
@@ -120,8 +121,9 @@ def run(spark: SparkSession, settings: ReplaySettings, inputs: Inputs, progress:
                 changes, end_ts = settings.what_if, counts["to_ts"]
                 asked = what_if(*frames, profile=settings.profile, changes=changes, end_ts=end_ts)
                 _write_table(asked, out, "what_if")
-        with progress.step("find what is worth a look", spark), tuned_for(spark, size_of(stage)):
-            troubles = troubles_of(spark, out, rows, from_ts=counts["from_ts"], to_ts=counts["to_ts"])
+        with progress.step("find what is worth a look"):
+            folders = {"trace": stage / _STATE_ROWS, "processes": ingest_job.processes_folder(inputs, out)}
+            troubles = troubles_of(out, **folders, from_ts=counts["from_ts"], to_ts=counts["to_ts"])
             troubles["incidents"] = with_effects(out, incidents(troubles), end_ts=counts["to_ts"])
         with progress.step("write the report"):
             summary = _summary(settings, counts, troubles)

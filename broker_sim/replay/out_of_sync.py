@@ -1,4 +1,4 @@
-"""Who was missing from ISRs, when, and what that cost: sums of bounded size for the report. Asked of Spark.
+"""Who was missing from ISRs, when, and what that cost: questions in SQL with answers of bounded size, for the report.
 
 Time is cut into `piece_of` pieces. Of each piece is told what began and what ended in it, which is enough to count
 afterwards (`report/out_of_sync.py`) how much was missing at any time: an absence of days costs two rows, not thousands.
@@ -7,9 +7,6 @@ afterwards (`report/out_of_sync.py`) how much was missing at any time: an absenc
 from __future__ import annotations
 
 from typing import Final
-
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
 
 from broker_sim.replay.diagnosis_limits import piece_of
 
@@ -22,122 +19,74 @@ RACK_KEY: Final = "broker.rack"
 #: Windows that make a minute a bad one.
 BAD_WINDOWS: Final = ("under_replicated", "under_min_isr", "offline")
 
+_BAD: Final = f'SELECT * FROM windows WHERE "window" IN {BAD_WINDOWS}'
+_BY_KIND: Final = ", ".join(
+    f"coalesce(sum(CASE WHEN \"window\" = '{kind}' THEN duration_ms END), 0) AS {kind}_ms" for kind in BAD_WINDOWS
+)
+_BEHIND: Final = f"""
+    SELECT replica, sum(duration_ms) AS total_ms, count(*) AS count,
+        count(DISTINCT (topic, partition)) AS partitions, max(duration_ms) AS longest_ms,
+        first(partition_name(topic, partition) ORDER BY duration_ms DESC, topic, partition) AS worst,
+        count(*) FILTER (is_open) AS open
+    FROM absences GROUP BY replica ORDER BY total_ms DESC, replica LIMIT {BROKERS_MAX}"""
+_QUESTIONS: Final = {
+    "behind": _BEHIND,
+    "behind_in_all": """
+        SELECT coalesce(sum(duration_ms), 0) AS total_ms, count(DISTINCT (topic, partition)) AS partitions
+        FROM absences""",
+    # How many partitions ever had a replica on each broker.
+    "hosted": f"""
+        SELECT replica, count(DISTINCT (topic, partition)) AS partitions
+        FROM (SELECT topic, partition, unnest(replicas) AS replica FROM trace WHERE ev IN ('assign', 'leader'))
+        GROUP BY replica ORDER BY replica LIMIT {10 * BROKERS_MAX}""",
+    "racks": f"""
+        SELECT coalesce(replica, broker) AS replica, max_by(value, seq) AS rack
+        FROM trace WHERE ev = 'config' AND key = '{RACK_KEY}' AND value IS NOT NULL
+        GROUP BY ALL ORDER BY replica LIMIT {10 * BROKERS_MAX}""",
+    "behind_by_topic": f"""
+        SELECT topic,
+            {_BY_KIND},
+            count(DISTINCT partition) AS partitions
+        FROM ({_BAD}) GROUP BY topic
+        ORDER BY offline_ms DESC, under_min_isr_ms DESC, under_replicated_ms DESC, topic LIMIT {WORST}""",
+    # The partitions that were under min ISR for longest, and who was missing then.
+    "under_min_isr": f"""
+        WITH spans AS (SELECT * FROM windows WHERE "window" = 'under_min_isr'),
+        worst AS (
+            SELECT topic, partition, sum(duration_ms) AS total_ms, count(*) AS count, min(from_ts) AS first_ts,
+                max(to_ts) AS last_ts, max(duration_ms) AS longest_ms, count(*) FILTER (is_open) AS open
+            FROM spans GROUP BY topic, partition ORDER BY total_ms DESC, topic, partition LIMIT {WORST}),
+        absent AS (
+            SELECT topic, partition, list_sort(list(DISTINCT absences.replica)) AS missing
+            FROM absences JOIN spans USING (topic, partition) SEMI JOIN worst USING (topic, partition)
+            WHERE absences.from_ts < spans.to_ts AND absences.to_ts > spans.from_ts
+            GROUP BY topic, partition)
+        SELECT * FROM worst LEFT JOIN absent USING (topic, partition) ORDER BY total_ms DESC, topic, partition""",
+}
+_ELECTED: Final = """
+    SELECT DISTINCT broker AS controller, epoch, ts FROM trace WHERE ev = 'controller' AND value = 'elected'"""
+_IN_METADATA: Final = "SELECT controller, controller_epoch AS epoch, ts FROM controllers"
 
-def sums(table: dict[str, DataFrame], *, from_ts: int, to_ts: int) -> dict[str, DataFrame]:
-    """Sums of the tables `absences`, `windows`, `trace` (rows that are not bulk) and, if it is there, `controllers`."""
-    absences, windows = table["absences"], table["windows"].filter(F.col("window").isin(*BAD_WINDOWS))
-    behind = _behind(absences)
-    pieces = _Pieces(from_ts, piece_of(to_ts - from_ts))
+
+def questions(*, from_ts: int, to_ts: int, of_metadata: bool) -> dict[str, str]:
+    """Of the tables `absences`, `windows`, `trace` (rows that are not bulk) and, `of_metadata`, `controllers`."""
+    missing_most = f"(SELECT * FROM absences SEMI JOIN ({_BEHIND}) USING (replica))"
+    piece_ms = piece_of(to_ts - from_ts)
+    offices = _IN_METADATA if of_metadata else _ELECTED
     return {
-        "behind": behind,
-        "behind_in_all": absences.agg(
-            F.coalesce(F.sum("duration_ms"), F.lit(0)).alias("total_ms"),
-            F.count_distinct("topic", "partition").alias("partitions"),
-        ),
-        "hosted": _hosted(table["trace"]),
-        "racks": _racks(table["trace"]),
-        "absent_over_time": pieces.of(absences.join(F.broadcast(behind.select("replica")), on="replica"), "replica"),
-        "bad_over_time": pieces.of(windows, "window"),
-        "behind_by_topic": _by_topic(windows),
-        "under_min_isr": _under_min_isr(windows, absences),
-        "offices": _offices(table),
+        **_QUESTIONS,
+        "absent_over_time": _over_time(missing_most, "replica", from_ts, piece_ms),
+        "bad_over_time": _over_time(f"({_BAD})", '"window"', from_ts, piece_ms),
+        # Each controller that took office, and when; the latest, where there are very many.
+        "offices": f"SELECT * FROM ({offices}) ORDER BY ts DESC, epoch DESC, controller LIMIT {CONTROLLERS_MAX}",
     }
 
 
-class _Pieces:
-    """What begins and ends in each piece of time: how many, and how much of the piece was left then."""
-
-    def __init__(self, from_ts: int, piece_ms: int) -> None:
-        self._from, self._ms = from_ts, piece_ms
-
-    def of(self, spans: DataFrame, by: str) -> DataFrame:
-        """Per `by` and piece: `change`, how many more are open after it, and `ms`, how much of the piece that is."""
-        begins = spans.select(by, F.col("from_ts").alias("ts"), F.lit(1).alias("sign"))
-        ends = spans.select(by, F.col("to_ts").alias("ts"), F.lit(-1).alias("sign"))
-        piece = F.floor((F.col("ts") - self._from) / self._ms)
-        left = self._from + (piece + 1) * self._ms - F.col("ts")
-        placed = begins.unionByName(ends).select(by, piece.alias("piece"), "sign", left.alias("left"))
-        return placed.groupBy(by, "piece").agg(
-            F.sum("sign").alias("change"), F.sum(F.col("sign") * F.col("left")).alias("ms")
-        )
-
-
-def _behind(absences: DataFrame) -> DataFrame:
-    return (
-        absences.groupBy("replica")
-        .agg(
-            F.sum("duration_ms").alias("total_ms"),
-            F.count("*").alias("count"),
-            F.count_distinct("topic", "partition").alias("partitions"),
-            F.max("duration_ms").alias("longest_ms"),
-            F.max_by(F.concat_ws("-", "topic", "partition"), "duration_ms").alias("worst"),
-            F.count_if("is_open").alias("open"),
-        )
-        .orderBy(F.desc("total_ms"), "replica")
-        .limit(BROKERS_MAX)
-    )
-
-
-def _hosted(trace: DataFrame) -> DataFrame:
-    """How many partitions ever had a replica on each broker."""
-    rows = trace.filter(F.col("ev").isin("assign", "leader") & F.col("replicas").isNotNull())
-    replicas = rows.select("topic", "partition", F.explode("replicas").alias("replica")).distinct()
-    return replicas.groupBy("replica").agg(F.count("*").alias("partitions")).limit(10 * BROKERS_MAX)
-
-
-def _racks(trace: DataFrame) -> DataFrame:
-    rows = trace.filter((F.col("ev") == "config") & (F.col("key") == RACK_KEY) & F.col("value").isNotNull())
-    return (
-        rows.groupBy(F.coalesce("replica", "broker").alias("replica"))
-        .agg(F.max_by("value", "seq").alias("rack"))
-        .limit(10 * BROKERS_MAX)
-    )
-
-
-def _by_topic(windows: DataFrame) -> DataFrame:
-    def total(kind: str) -> Column:
-        return F.coalesce(F.sum(F.when(F.col("window") == kind, F.col("duration_ms"))), F.lit(0)).alias(f"{kind}_ms")
-
-    sums_of = windows.groupBy("topic").agg(
-        *(total(kind) for kind in BAD_WINDOWS), F.count_distinct("partition").alias("partitions")
-    )
-    worst = (F.desc("offline_ms"), F.desc("under_min_isr_ms"), F.desc("under_replicated_ms"), "topic")
-    return sums_of.orderBy(*worst).limit(WORST)
-
-
-def _under_min_isr(windows: DataFrame, absences: DataFrame) -> DataFrame:
-    """The partitions that were under min ISR for longest, and who was missing then."""
-    of_kind = windows.filter("window = 'under_min_isr'")
-    worst = (
-        of_kind.groupBy("topic", "partition")
-        .agg(
-            F.sum("duration_ms").alias("total_ms"),
-            F.count("*").alias("count"),
-            F.min("from_ts").alias("first_ts"),
-            F.max("to_ts").alias("last_ts"),
-            F.max("duration_ms").alias("longest_ms"),
-            F.count_if("is_open").alias("open"),
-        )
-        .orderBy(F.desc("total_ms"), "topic", "partition")
-        .limit(WORST)
-    )
-    then = of_kind.select("topic", "partition", F.col("from_ts").alias("start"), F.col("to_ts").alias("end"))
-    spans = then.join(F.broadcast(worst.select("topic", "partition")), on=["topic", "partition"])
-    overlap = (F.col("from_ts") < F.col("end")) & (F.col("to_ts") > F.col("start"))
-    missing = (
-        absences.join(F.broadcast(spans), on=["topic", "partition"])
-        .filter(overlap)
-        .groupBy("topic", "partition")
-        .agg(F.sort_array(F.collect_set("replica")).alias("missing"))
-    )
-    return worst.join(missing, on=["topic", "partition"], how="left")
-
-
-def _offices(table: dict[str, DataFrame]) -> DataFrame:
-    """Each controller that took office, and when; the latest, where there are very many."""
-    if "controllers" in table:
-        rows = table["controllers"].select("controller", F.col("controller_epoch").alias("epoch"), "ts")
-    else:
-        elected = table["trace"].filter("ev = 'controller' AND value = 'elected'")
-        rows = elected.select(F.col("broker").alias("controller"), "epoch", "ts").distinct()
-    return rows.orderBy(F.desc("ts")).limit(CONTROLLERS_MAX)
+def _over_time(spans: str, by: str, from_ts: int, piece_ms: int) -> str:
+    """What begins and ends in each piece of time, per `by`: `change`, how many more are open after it, and `ms`, how
+    much of the piece that is."""
+    ends = f"SELECT {by}, from_ts AS ts, 1 AS sign FROM {spans} UNION ALL SELECT {by}, to_ts, -1 FROM {spans}"
+    return f"""
+        SELECT {by}, piece, sum(sign) AS change, sum(sign * ({from_ts} + (piece + 1) * {piece_ms} - ts)) AS ms
+        FROM (SELECT *, piece_of(ts, {from_ts}, {piece_ms}) AS piece FROM ({ends}))
+        GROUP BY {by}, piece ORDER BY {by}, piece"""

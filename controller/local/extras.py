@@ -13,7 +13,7 @@ from typing import Final
 EXTRAS: Final[dict[str, tuple[str, ...]]] = {
     "load": ("confluent_kafka",),
     "rehearse": ("numpy", "pyarrow"),
-    "replay": ("jinja2", "numpy", "pandas", "py4j", "pyarrow", "pyspark"),
+    "replay": ("duckdb", "jinja2", "numpy", "pandas", "py4j", "pyarrow", "pyspark"),
     "testcontainers": ("testcontainers",),
     "ui": ("starlette", "uvicorn"),
     "up": ("pyspark",),

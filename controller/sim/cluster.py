@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from controller.sim.disk import give_way
 from controller.sim.invariants import Invariants
 from controller.sim.programs import BROKER_PORT, CONTROLLER_PORT, Programs
 from controller.sim.shape import Shape
@@ -147,11 +148,13 @@ class Cluster(Programs):
         for one in names:
             for other in names:
                 world.network.set_latency(one, other, None)
-        broken = [number for number, disk in self.disks.items() if disk.failing]
+        broken = {number: set(disk.failing) for number, disk in self.disks.items() if disk.failing}
         for number in broken:
             self.disks[number].failing.clear()
         for number in (*broken, *self.stopping):
             self.kill(number)
+        for number, failed in broken.items():
+            give_way(failed, set(self.folder.glob(f"{self.machine(number).name}*")) - failed)
         for number in self.numbers():
             self.start_one(number)
 

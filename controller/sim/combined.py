@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Final
 
 from controller.sim.operations import (
+    SIDE_TOPICS,
     alter_configs,
     alter_topic_config,
     create_topic,
@@ -169,6 +170,42 @@ def _moves(topic: str, row: dict[str, Any]) -> dict[str, Any]:
     return {"timeout": 5_000, "topics": [{"name": topic, "partitions": [row]}]}
 
 
+async def across_offices(turn: Turn) -> str:
+    """A move or a deletion that cannot end, since a broker is gone or stands still; then nobody is in office."""
+    cluster = turn.cluster
+    number, (topic, partition) = turn.one_of(_brokers_that_run(turn)), turn.one_of(cluster.partitions())
+    is_gone = turn.chance.random() < 0.5
+    if is_gone:
+        lose(turn, number)
+        await cluster.world.sleep(0.3)
+    else:
+        cluster.machine(number).suspend()
+    if topic in SIDE_TOPICS and turn.chance.random() < 0.6:
+        body = {"topic_names": [topic], "timeout": 100}
+        what = f"{topic} deleted: {await cluster.ask_once(ApiKey.DELETE_TOPICS, 3, body)}"
+    else:
+        others = [broker for broker in turn.replicas(3) if broker != number]
+        row = {"partition_index": partition, "replicas": [number, *others]}
+        went = await cluster.ask_once(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, _moves(topic, row))
+        what = f"{topic}-{partition} to {row['replicas']}: {went}"
+    offices = sorted(set(cluster.controllers) - cluster.paused)
+    for office in offices:
+        lose(turn, office)
+
+    def broker() -> None:
+        cluster.start_one(number) if is_gone else _go_on(turn, number)
+
+    def controllers() -> None:
+        for office in offices:
+            cluster.start_one(office)
+
+    first, second = turn.chance.sample((broker, controllers), 2)
+    first()
+    await cluster.world.sleep(turn.chance.choice((0.5, 1.0, 3.0)))
+    second()
+    return f"without {turn.name(number)} {what}; back: {first.__name__}, {second.__name__}"
+
+
 async def throttled_move(turn: Turn) -> str:
     """A move under a throttle of both ends, so low that it takes effect at once; the throttle ends before the world."""
     cluster = turn.cluster
@@ -197,5 +234,5 @@ async def _throttle(turn: Turn, rate: str | None) -> bool:
 
 
 COMBINED: Final[dict[str, Callable[[Turn], Awaitable[str]]]] = {
-    each.__name__: each for each in (unseen, backlog, without_a_broker, move_and_cancel, throttled_move)
+    each.__name__: each for each in (unseen, backlog, without_a_broker, move_and_cancel, throttled_move, across_offices)
 }

@@ -9,11 +9,13 @@ from __future__ import annotations
 import errno
 import os
 import random
-from collections.abc import Callable
+import shutil
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Final
 
 from broker_sim.log.files import Files
+from broker_sim.log.log_dir import parse_folder_name
 
 #: What was written so long ago has reached the disk by itself: the kernel writes back.
 WRITE_BACK_S: Final = 5.0
@@ -100,6 +102,13 @@ class SimulatedDisk(Files):
                     path.write_bytes(content)
         self._synced.clear()
         self._before.clear()
+
+
+def give_way(failed: Collection[Path], others: Collection[Path]) -> None:
+    """Of two logs of one partition the one in a dir that failed is removed: a broker refuses to choose, and says so."""
+    for folder in (each for log_dir in failed if log_dir.is_dir() for each in sorted(log_dir.iterdir())):
+        if parse_folder_name(folder.name) is not None and any((other / folder.name).is_dir() for other in others):
+            shutil.rmtree(folder)
 
 
 _TAKES_SPACE: Final = frozenset({"append", "write", "write_at", "replace", "create", "make_folder"})

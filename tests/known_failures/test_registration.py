@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 import structlog
-from kazoo.client import KazooClient
 
 from broker_sim.registration import Registration, RegistrationRefused
 from broker_sim.zk_client import ZkClient
@@ -32,7 +31,7 @@ from controller.world.simulated.clock import SimulatedClock
 from controller.world.simulated.loop import VirtualTimeLoop, run
 from controller.world.simulated.zookeeper import SimulatedZooKeeper
 from controller.world.standard_znodes import prepare_cluster
-from tests.worlds.zookeepers import cut
+from tests.worlds.zookeepers import cut, end_session
 
 PATH = "/brokers/ids/1"
 ONE = Broker(broker_id=BrokerId(1), endpoints=(Endpoint(host="one", port=9092),))
@@ -82,10 +81,7 @@ class Server:
 
     async def expire(self, session: ZkSession) -> None:
         if isinstance(session, KazooSession):
-            thief = KazooClient(str(self._zk_connect).partition("/")[0], client_id=session.client.client_id)
-            await asyncio.to_thread(thief.start)
-            await asyncio.to_thread(thief.stop)
-            thief.close()
+            await end_session(str(self._zk_connect), session)
         else:
             self._simulated.expire_session(session.session_id)
 

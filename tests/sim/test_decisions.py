@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from controller.sim.oracles.decisions import Decisions
+from controller.wire.types import TopicPartition
 from controller.wire.zk_operations import Create, SetData, ZkCode, ZkResult
 from controller.world.simulated.znode_tree import ZnodeTree
 
@@ -34,10 +35,13 @@ class Scene:
 
     def __init__(self, dead: set[int] | None = None, leaving: set[int] | None = None) -> None:
         down, going = dead or set(), leaving or set()
+        self.is_marked, self.moving = False, set[TopicPartition]()
         view = SimpleNamespace(
             is_registered_with_good_dir=lambda b, tp: b not in down,
             is_online=lambda b, tp: b not in down | going,
             shutting_down=going,
+            is_queued_for_deletion=lambda topic: self.is_marked,
+            partitions_being_reassigned=self.moving,
         )
         self.tree = ZnodeTree()
         cluster: Any = SimpleNamespace(
@@ -77,6 +81,15 @@ CASES: list[tuple[str, set[int], set[int], State, State, str]] = [
     ("an unclean leader is alone", {1}, set(), (-1, 4, [1]), (2, 5, [2]), ""),
     ("an unclean leader with company", {1}, set(), (-1, 4, [1]), (2, 5, [2, 1]), "unclean leader with others"),
     ("who shuts down is passed over", set(), {1, 2}, (1, 4, [1, 2, 3]), (3, 5, [3]), ""),
+    (
+        "a leader that lives gives way to the preferred one alone",
+        set(),
+        set(),
+        (3, 4, [2, 3]),
+        (2, 5, [2, 3]),
+        "gives way",
+    ),
+    ("a leader outside its ISR may be replaced", set(), set(), (3, 4, [2]), (2, 5, [2]), ""),
     ("who is dead is elected", {2}, set(), (1, 4, [1, 2, 3]), (2, 5, [2, 3]), "wrong one is elected"),
 ]
 
@@ -86,6 +99,15 @@ def test_the_next_state(case: Any) -> None:
     _, dead, leaving, before, after, complaint = case
     broken = Scene(dead, leaving).after(before, after)
     assert any(complaint in line for line in broken) if complaint else not broken, broken
+
+
+@pytest.mark.parametrize(("is_moving", "complains"), [(True, False), (False, True)])
+def test_a_topic_in_deletion_gets_no_leader_unless_it_moves(is_moving: bool, complains: bool) -> None:
+    scene = Scene(dead={1})
+    scene.is_marked = True
+    scene.moving |= {TopicPartition("t", 0)} if is_moving else set()
+    broken = scene.after((1, 4, [1, 3, 2]), (2, 5, [3, 2]))
+    assert ["is to be deleted" in line for line in broken] == ([True] if complains else [])
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from controller.sim.disk import WRITE_BACK_S, SimulatedDisk
+from controller.sim.disk import WRITE_BACK_S, SimulatedDisk, give_way
 
 
 class Power:
@@ -80,3 +80,12 @@ def test_a_failing_folder(tmp_path: Path) -> None:
     power.disk.failing[tmp_path] = errno.EIO
     with pytest.raises(OSError, match="Input/output error"):
         power.disk.read(power.log, 1, 0)
+
+
+def test_of_two_logs_of_a_partition_the_one_in_the_dir_that_failed_goes(tmp_path: Path) -> None:
+    failed, other = tmp_path / "broker-1", tmp_path / "broker-1-2"
+    for folder in (failed / "t-0", failed / "t-1", failed / "cleaner", other / "t-0", other / "cleaner"):
+        folder.mkdir(parents=True)
+    give_way([failed, tmp_path / "none"], [other])
+    assert sorted(folder.name for folder in failed.iterdir()) == ["cleaner", "t-1"]
+    assert sorted(folder.name for folder in other.iterdir()) == ["cleaner", "t-0"]

@@ -210,11 +210,39 @@ def test_the_tables_of_transitions_are_those_of_the_core() -> None:
 
 
 def test_a_transition_that_no_table_has() -> None:
-    transitions = Transitions()
+    transitions = Transitions({})
     transitions.event({"event": ev.REPLICAS_TRANSITIONED, "transitions": {"NewReplica -> OnlineReplica": 2}})
     assert (transitions.judged, transitions.broken) == (1, [])
     transitions.event({"event": ev.PARTITIONS_TRANSITIONED, "transitions": {"NewPartition -> NonExistentPartition": 1}})
     assert len(transitions.broken) == 1
+
+
+@pytest.mark.parametrize(
+    ("leader", "isr", "remaining", "complaint"),
+    [
+        (2, (2, 3), [], ""),
+        (1, (1, 2), ["t-0"], ""),
+        (-1, (1,), [], ""),
+        (2, (1, 2), [], "is in the ISR (1, 2) of t-0"),
+        (1, (1, 2), ["alone-0"], "waits for ['alone-0']"),
+    ],
+)
+def test_what_a_controlled_shutdown_leaves(
+    leader: int, isr: tuple[int, ...], remaining: list[str], complaint: str
+) -> None:
+    """Broker 1 has a replica of `t-0`, which others have, too, of `alone-0`, and of a topic that is to be deleted."""
+    replicas = {("t", 0): (1, 2, 3), ("alone", 0): (1,), ("goes", 0): (1, 2)}
+    view: Any = SimpleNamespace(
+        partitions_on=lambda broker: [TopicPartition(*tp) for tp in replicas],
+        assignment=lambda tp: SimpleNamespace(replicas=replicas[tp]),
+        leadership=lambda tp: SimpleNamespace(leader=leader, isr=isr) if tp.topic == "t" else None,
+        is_queued_for_deletion=lambda topic: topic == "goes",
+    )
+    of_1001: Any = SimpleNamespace(state=view)
+    transitions = Transitions({1001: of_1001})
+    transitions.event({"event": ev.SHUTDOWN_GRANTED, "controller": 1001, "broker": 1, "remaining": remaining})
+    transitions.event({"event": ev.SHUTDOWN_GRANTED, "controller": 1002, "broker": 1, "remaining": ["x-0"]})
+    assert transitions.judged == 1 and [complaint in line for line in transitions.broken] == [True] * bool(complaint)
 
 
 def calm_after(sound: Sound, seconds: float, meanwhile: Callable[[], object] = lambda: None) -> list[str]:

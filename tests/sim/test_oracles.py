@@ -416,6 +416,13 @@ def test_what_the_wrong_one_writes_is_seen(tmp_path: Path) -> None:
         emptied = b'{"version":3,"partitions":{"0":[]},"adding_replicas":{},"removing_replicas":{}}'
         moving = b'{"version":3,"partitions":{"0":[3,1,2]},"adding_replicas":{"0":[3]},"removing_replicas":{"0":[1]}}'
         moved = b'{"version":3,"partitions":{"0":[3,2]},"adding_replicas":{},"removing_replicas":{}}'
+        tree = cluster.world.zookeeper.tree
+        tree.write(Create("/config/topics/x"), session=1, now_ms=0)
+        settings = tree.get("/config/topics/x")
+        assert settings is not None
+        later = settings.czxid + 1
+        history.topics["x"] = later, {}
+        history.marked.add(("x", later))
         table: list[tuple[str, list[SetData | Delete], str]] = [
             (active, [SetData(STATE, b"{}")], ""),
             ("broker-1", [SetData(STATE, b"{}")], ""),
@@ -423,6 +430,8 @@ def test_what_the_wrong_one_writes_is_seen(tmp_path: Path) -> None:
             (idle, [Delete("/admin/delete_topics/x")], f"{idle} wrote"),
             (active, [Delete(f"/admin/delete_topics/{TOPIC}")], "went before its znode"),
             (active, [Delete(topic)], "nobody asked for its deletion"),
+            (active, [Delete("/brokers/topics/x"), Delete("/admin/delete_topics/x")], "went before its settings"),
+            (active, [Delete("/admin/delete_topics/x")], ""),
             (active, [SetData(topic, emptied)], "has the replicas []"),
             (active, [SetData(topic, moving), SetData(topic, moved)], "ended with ISR [1, 2, 3]"),
         ]
@@ -435,6 +444,8 @@ def test_what_the_wrong_one_writes_is_seen(tmp_path: Path) -> None:
             refused = zookeeper.Writes(cluster, history)
             refused.operation(session, ops[0], ZkResult(ZkCode.BAD_VERSION))
             assert not refused.broken, "what was refused was not written"
+        tree.write(Delete("/config/topics/x"), session=1, now_ms=0)
+        del history.topics["x"]
 
     at_rest(tmp_path, look)
 

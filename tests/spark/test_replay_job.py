@@ -16,6 +16,8 @@ from rich.console import Console
 
 from broker_sim.replay import job
 from broker_sim.replay.errors import ReplayRefused
+from broker_sim.replay.generator.plan import ClusterPlan
+from broker_sim.replay.generator.write import generate
 from broker_sim.replay.ingest.job import Source
 from broker_sim.replay.job import Replayed, ReplaySettings
 from broker_sim.replay.progress import StepProgress
@@ -197,6 +199,14 @@ def test_headline_findings_tables_and_csv_agree(done: tuple[Replayed, Path], tmp
     (copy / "summary.json").write_text(json.dumps(summary))
     found = "\n".join(disagreements(copy))
     assert "windows under_replicated" in found and "rests on" in found, "a number that differs is found"
+
+
+def test_a_generated_trace_in_parquet(spark: SparkSession, tmp_path: Path) -> None:
+    plan = ClusterPlan(brokers=4, topics=2, partitions_per_topic=3, hours=0.5, fault_every_ms=60_000, seed=5)
+    made = generate(plan, tmp_path / "made", form="parquet", workers=1)
+    replayed = replay(spark, tmp_path / "made", tmp_path / "out")
+    assert replayed.is_exact and replayed.summary["comparison"]["emitted"] > 0
+    assert (replayed.summary["rows"], replayed.summary["quarantined"]["torn"]) == (made.rows, 0)
 
 
 def test_nothing_but_garbage_is_refused_and_leaves_nothing(spark: SparkSession, tmp_path: Path) -> None:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
+import threading
 from collections.abc import Callable, Coroutine
 from typing import Any, Protocol
 
 from kazoo.client import KazooClient
+from kazoo.handlers.threading import KazooTimeoutError
+from kazoo.protocol.states import KazooState
 
 from controller.wire.zk_operations import WatchEvent
 from controller.world.ports import ZkSession
@@ -79,16 +83,26 @@ class RealZk:
         return client
 
     async def expire(self, client: Client) -> None:
-        """A second connection takes the session over and closes it."""
         assert isinstance(client.session, KazooSession)
-        thief = KazooClient(self._connect.partition("/")[0], client_id=client.session.client.client_id)
-        await asyncio.to_thread(thief.start)
-        await asyncio.to_thread(thief.stop)
-        thief.close()
+        await end_session(self._connect, client.session)
 
     async def disconnect(self, client: Client) -> None:
         assert isinstance(client.session, KazooSession)
         cut(client.session.client)
+
+
+async def end_session(zk_connect: str, session: KazooSession) -> None:
+    """A second connection takes the session over and closes it: once more, where its owner took it back before that."""
+    owner, lost = session.client, threading.Event()
+    owner.add_listener(lambda state: lost.set() if state == KazooState.LOST else None)
+    async with asyncio.timeout(3 * LIMIT_S):
+        while owner.state != KazooState.LOST:
+            thief = KazooClient(zk_connect.partition("/")[0], client_id=owner.client_id)
+            with contextlib.suppress(KazooTimeoutError):
+                await asyncio.to_thread(thief.start, timeout=2)
+                await asyncio.to_thread(thief.stop)
+            thief.close()
+            await asyncio.to_thread(lost.wait, 2)
 
 
 def cut(client: KazooClient) -> None:

@@ -120,17 +120,25 @@ def _write_truth(stories: Sequence[PartitionStory], folder: Path, number: int) -
 def _write_parquet(plan: ClusterPlan, number: int, part: Sequence[int], folder: Path) -> tuple[int, int]:
     rows = 0
     stories = []
+    waiting: list[pa.Table] = []  # of small partitions many are written at once
     path = folder / TRACE_FOLDER / f"part-{number:05d}.parquet"
     with pq.ParquetWriter(path, TRACE_SCHEMA, compression="zstd") as writer:
         for index in part:
             story = _story(plan, index)
             table = pa.Table.from_batches(partition_batches(plan, story), schema=TRACE_SCHEMA)
-            in_order = table.take(pc.sort_indices(table, sort_keys=[("broker", "ascending"), ("seq", "ascending")]))
-            writer.write_table(in_order, row_group_size=_ROWS_PER_GROUP)
+            waiting.append(table)
+            if sum(each.num_rows for each in waiting) >= _ROWS_PER_GROUP or index == part[-1]:
+                writer.write_table(_in_order(pa.concat_tables(waiting)), row_group_size=_ROWS_PER_GROUP)
+                waiting.clear()
             rows += table.num_rows
             story.traffic.clear()
             stories.append(story)
     return rows, _write_truth(stories, folder, number)
+
+
+def _in_order(table: pa.Table) -> pa.Table:
+    keys = [(column, "ascending") for column in ("topic", "partition", "broker", "seq")]
+    return table.take(pc.sort_indices(table, sort_keys=keys))
 
 
 # -- JSON lines ------------------------------------------------------------------------------------------------------

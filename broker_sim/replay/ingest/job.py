@@ -15,7 +15,6 @@ from typing import Any, Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pyspark.sql import DataFrame, Observation, SparkSession
-from pyspark.sql import functions as F
 
 from broker_sim.replay.errors import ReplayRefused
 from broker_sim.replay.grouped import arrow_schema
@@ -161,7 +160,7 @@ def ingest_into(spark: SparkSession, inputs: Inputs, out: Path, stage: Path) -> 
     Raises: ReplayRefused, when no row can be used.
     """
     if inputs.layout is not None:
-        return _take_layout(spark, inputs, inputs.layout, out, stage)
+        return _take_layout(inputs, inputs.layout, out, stage)
     read = _read(spark, inputs, out, stage)
     aside = stage / _ASIDE
     counts = read.write(out / TRACE, aside)
@@ -187,11 +186,13 @@ def rows_of(spark: SparkSession, inputs: Inputs, out: Path) -> Ingested:
     return ingest_layout.read_rows(spark, inputs.layout or out / TRACE)
 
 
-def _take_layout(spark: SparkSession, inputs: Inputs, layout: Path, out: Path, stage: Path) -> dict[str, Any]:
-    rows = ingest_layout.read_rows(spark, layout)
-    span = (F.sum("rows").alias("kept"), F.min("first_ts").alias("from_ts"), F.max("last_ts").alias("to_ts"))
-    with tuned_for(spark, 0):
-        counts: dict[str, Any] = rows.processes.agg(*span).collect()[0].asDict()
+def processes_folder(inputs: Inputs, out: Path) -> Path:
+    """Where `Ingested.processes` of these rows are, as Parquet."""
+    return (inputs.layout or out / TRACE) / ingest_layout.PROCESSES
+
+
+def _take_layout(inputs: Inputs, layout: Path, out: Path, stage: Path) -> dict[str, Any]:
+    counts = ingest_layout.totals(layout)
     if not counts["kept"]:
         raise ReplayRefused(f"nothing to replay: {layout} has no rows")
     _write([], out, _QUARANTINE, dict.fromkeys(QUARANTINE_COLUMNS, "string"))

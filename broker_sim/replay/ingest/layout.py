@@ -14,8 +14,10 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -29,6 +31,7 @@ from broker_sim.replay.schema import (
     TRACE_COLUMNS,
     TRACE_DDL,
 )
+from broker_sim.replay.tables import dataset
 from controller.wire.trace import TRACE_VERSION
 
 #: Raised when columns, partitioning or order change.
@@ -127,6 +130,19 @@ def _processes(rows: DataFrame) -> DataFrame:
         F.count_if(F.col("ev").isin(*COUNTED_AS_BULK)).alias("bulk"),
         F.count_if(F.col("src").isin(*COUNTED_AS_LOGGED)).alias("logged"),
     )
+
+
+def totals(folder: Path) -> dict[str, Any]:
+    """Of a folder's rows: how many are `kept`, and their span, `from_ts` and `to_ts`; None where there are none.
+
+    Raises: ReplayRefused, when what tells of its processes cannot be read.
+    """
+    try:
+        processes = dataset(folder, PROCESSES).to_table()
+        kept, since, until = (processes[name] for name in ("rows", "first_ts", "last_ts"))
+    except (pa.ArrowException, KeyError) as error:
+        raise ReplayRefused(f"{folder} is damaged: {PROCESSES} cannot be read: {error}; ingest it again") from error
+    return {"kept": pc.sum(kept).as_py(), "from_ts": pc.min(since).as_py(), "to_ts": pc.max(until).as_py()}
 
 
 def check_layout(folder: Path) -> None:

@@ -15,12 +15,15 @@ from functools import reduce
 from pathlib import Path
 from typing import Final
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from broker_sim.replay.errors import ReplayRefused
 from broker_sim.replay.ingest import own_verdict
 from broker_sim.replay.schema import (
+    ADDED_COLUMNS,
     CLOCK_STEP_MS,
     CLOCK_WENT_BACK,
     CORRUPT,
@@ -32,7 +35,10 @@ from broker_sim.replay.schema import (
 from controller.wire.trace import COLUMNS, READABLE_VERSIONS
 
 #: Endings of trace files in a folder.
-ENDINGS: Final = (".jsonl", ".jsonl.gz")
+ENDINGS: Final = (".jsonl", ".jsonl.gz", ".parquet")
+#: The columns of a trace in Parquet, as `kwob trace generate --format parquet` writes it: names do not tell there who
+#: wrote a row.
+_PARQUET_TYPES: Final = {**COLUMNS, "role": ADDED_COLUMNS["role"], "run": ADDED_COLUMNS["run"]}
 #: `broker-<id>-<start ms>.jsonl` and, when that was full, `broker-<id>-<start ms>.1.jsonl`; `controller-<id>.jsonl`:
 #: who wrote it, and when its process started.
 _FILE_NAME: Final = r"^(broker|controller)-\d+(?:-(\d+))?(?:\.\d+)?\.jsonl(?:\.gz)?$"
@@ -63,7 +69,11 @@ def _trace_files(path: Path) -> list[Path]:
     try:
         if not path.exists():
             raise ReplayRefused(f"no such file or folder: {path}")
-        files = [path] if path.is_file() else sorted(p for p in path.rglob("*.jsonl*") if p.name.endswith(ENDINGS))
+        files = [path] if path.is_file() else sorted(p for p in path.rglob("*") if p.name.endswith(ENDINGS))
+        lacking = {file: missing for file in files if file.suffix == ".parquet" and (missing := _lacking(file))}
+        if path in lacking:
+            raise ReplayRefused(f"{path} is no trace in Parquet: it lacks {', '.join(lacking[path])}")
+        files = [file for file in files if file not in lacking]  # truth, or results, may be beside a trace
         if not files:
             raise ReplayRefused(f"no trace in {path}: expected files named {' or '.join('*' + e for e in ENDINGS)}")
         for file in files:
@@ -74,6 +84,15 @@ def _trace_files(path: Path) -> list[Path]:
     if not any(file.stat().st_size for file in files):
         raise ReplayRefused(f"empty trace: {path}")
     return files
+
+
+def _lacking(file: Path) -> list[str]:
+    """The columns of a trace that this Parquet file has not. Raises: ReplayRefused, when it cannot be read."""
+    try:
+        there = pq.read_schema(file).names
+    except pa.ArrowException as error:
+        raise ReplayRefused(f"{file} is no trace in Parquet: {error}") from error
+    return [name for name in _PARQUET_TYPES if name not in there]
 
 
 def of_other_versions(files: Sequence[Path]) -> list[Path]:
@@ -94,6 +113,8 @@ def of_other_versions(files: Sequence[Path]) -> list[Path]:
 
 
 def _version_of(file: Path) -> str | None:
+    if file.suffix == ".parquet":
+        return None
     with file.open("rb") as stream:
         head = stream.read(_HEAD_BYTES)
     if head.startswith(_GZIP_MAGIC):
@@ -133,10 +154,29 @@ def torn_files(spark: SparkSession, files: Sequence[Path]) -> DataFrame:
 
 
 def read_lines(spark: SparkSession, files: Sequence[Path], *, refused: Collection[Path] = ()) -> DataFrame:
-    """Every line as columns of the trace, with the file it stands in and what the file's name says.
+    """Every line, or row of Parquet, as columns of the trace, with the file it stands in and who wrote it.
 
     Lines of a `refused` file (`of_other_versions`) are all quarantined. A packed file is read as far as it goes.
     """
+    packed = [file for file in files if file.suffix == ".parquet"]
+    lines = [file for file in files if file not in packed]
+    parts = [_of_lines(spark, lines, refused)] if lines else []
+    parts += [_of_parquet(spark, packed)] if packed else []
+    return reduce(DataFrame.unionByName, parts)
+
+
+def _of_parquet(spark: SparkSession, files: Sequence[Path]) -> DataFrame:
+    schema = ", ".join(f"`{name}` {kind}" for name, kind in _PARQUET_TYPES.items())
+    frame = spark.read.schema(schema).parquet(*(str(file.absolute()) for file in files))
+    added = {
+        "file": F.col("_metadata.file_name"),
+        CORRUPT: F.lit(None).cast("string"),
+        "of_other_version": F.lit(False),
+    }
+    return frame.withColumns({**added, "of_other_version": F.lit(False)})
+
+
+def _of_lines(spark: SparkSession, files: Sequence[Path], refused: Collection[Path]) -> DataFrame:
     lines = spark.read.schema(LINE_DDL).option("columnNameOfCorruptRecord", CORRUPT)
     frame = lines.option("ignoreCorruptFiles", "true").json([str(file.absolute()) for file in files])
     frame = frame.withColumn("file", F.col("_metadata.file_name"))

@@ -36,20 +36,20 @@ class Producer:
         self._cluster, self._ledger, self._shape = cluster, ledger, cluster.shape
         self._name, self._acks, self._idempotent = name, acks, idempotent
         self._links = Links(cluster, name)
-        self._producer_id = -1
         self._sent: dict[int, int] = {}
         self.is_stopping = False
 
     async def run(self) -> None:
         """Until `is_stopping`, and what is under way has ended."""
         if self._idempotent:
-            await self._take_id()
+            producer_id = await self._new_id()
             partitions = range(self._shape.partitions)
-            await asyncio.gather(*(self._keep_sending([partition]) for partition in partitions))
+            await asyncio.gather(*(self._keep_sending([partition], producer_id) for partition in partitions))
         else:
-            await self._keep_sending(list(range(self._shape.partitions)))
+            await self._keep_sending(list(range(self._shape.partitions)), -1)
 
-    async def _keep_sending(self, partitions: list[int]) -> None:
+    async def _keep_sending(self, partitions: list[int], producer_id: int) -> None:
+        """Where a sequence breaks, its partition alone gets another id: what others still repeat keeps its own."""
         every_s = self._shape.produce_every_ms / 1000 * (len(partitions) if self._idempotent else 1)
         first = NEAR_THE_WRAP if self._links.chance.random() < 0.5 else 0
         sequence = first
@@ -60,12 +60,11 @@ class Producer:
             count = self._links.chance.randint(1, self._shape.batch_records)
             values = [self._value(partition) for _ in range(count)]
             if not self._idempotent:
-                await self._send(partition, values, -1)
-            elif await self._send_until_acked(partition, values, sequence):
+                await self._send(partition, values, producer_id, -1)
+            elif await self._send_until_acked(partition, values, producer_id, sequence):
                 sequence = (sequence + count) & 0x7FFFFFFF
             else:
-                await self._take_id()
-                sequence = first
+                producer_id, sequence = await self._new_id(), first
             pace_s = every_s if number < DENSE_BATCHES else max(every_s, SPARSE_S)
             await asyncio.sleep(pace_s * self._links.chance.choice(GAPS))
 
@@ -76,7 +75,7 @@ class Producer:
         self._ledger.sent[value] = Sent(self._name, (TOPIC, partition), number, self._idempotent)
         return value
 
-    async def _take_id(self) -> None:
+    async def _new_id(self) -> int:
         while True:
             body = {"transactional_id": None, "transaction_timeout": 60_000}
             try:
@@ -85,14 +84,13 @@ class Producer:
                 await asyncio.sleep(RETRY_S)
                 continue
             if answer.error_code == 0:
-                self._producer_id = int(answer.producer_id)
-                return
+                return int(answer.producer_id)
             await asyncio.sleep(RETRY_S)
 
-    async def _send_until_acked(self, partition: int, values: list[bytes], sequence: int) -> bool:
+    async def _send_until_acked(self, partition: int, values: list[bytes], producer_id: int, sequence: int) -> bool:
         """Retries as Kafka's producer does. False when the broker says that the sequence is broken."""
         while True:
-            error = await self._send(partition, values, sequence)
+            error = await self._send(partition, values, producer_id, sequence)
             if error is ErrorCode.NONE:
                 return True
             if error in FINAL:
@@ -101,7 +99,7 @@ class Producer:
                 return False
             await asyncio.sleep(RETRY_S)
 
-    async def _send(self, partition: int, values: list[bytes], sequence: int) -> ErrorCode | None:
+    async def _send(self, partition: int, values: list[bytes], producer_id: int, sequence: int) -> ErrorCode | None:
         """One try; None when its outcome is not known."""
         leader = self._links.leader(TOPIC, partition)
         if leader is None:
@@ -109,7 +107,7 @@ class Producer:
         now_ms = self._cluster.world.clock.now_ms()
         records = [Record(offset, now_ms, None, value) for offset, value in enumerate(values)]
         if self._idempotent:
-            batch = build_batch(records, producer_id=self._producer_id, producer_epoch=0, base_sequence=sequence)
+            batch = build_batch(records, producer_id=producer_id, producer_epoch=0, base_sequence=sequence)
         else:
             batch = build_batch(records)
         topic: dict[str, Any] = {"name": TOPIC, "partition_data": [{"index": partition, "records": batch}]}

@@ -116,6 +116,11 @@ class Decisions:
         allowed = {order[0] for order in orders if order}
         if new["leader"] not in allowed:
             self.broken.append(f"the wrong one is elected, {sorted(allowed)} may be: {name}, live {sorted(live)}")
+        stays = old["leader"] in (live & set(old["isr"])) - leaving - set(removing)
+        if stays and new["leader"] != replicas[0]:
+            self.broken.append(f"a leader gives way to one that is not preferred: {name}, live {sorted(live)}")
+        if state.is_queued_for_deletion(tp.topic) and tp not in state.partitions_being_reassigned:
+            self.broken.append(f"a leader is elected in a topic that is to be deleted: {name}")
         dead = {r for r in new["isr"] if r not in live}
         if dead and old["leader"] not in live:
             self.broken.append(f"an election leaves the dead {sorted(dead)} in the ISR: {name}")

@@ -19,6 +19,8 @@ class Writes:
     def __init__(self, cluster: Cluster, history: History) -> None:
         self._cluster, self._history = cluster, history
         self._topics: dict[str, tuple[int, dict[str, object]]] = {}
+        #: topic -> czxid of its last znode that was deleted: its settings are older, those of its successor are not
+        self._gone: dict[str, int] = {}
         self.broken: list[str] = []
 
     def operation(self, session: SimulatedSession, op: ZkOp, result: ZkResult) -> None:
@@ -46,7 +48,7 @@ class Writes:
             self.broken.append(f"{machine} wrote {op.path} though {winner} won epoch {self._history.controller_epoch}")
 
     def _deletion(self, op: SetData | Create | Delete) -> None:
-        """A topic's znode goes after its partitions', the marker after the topic. Source: §10.6, §10.7."""
+        """A topic's znode goes after its partitions', the marker after it and its settings. Source: §10.6, §10.7."""
         if not isinstance(op, Delete):
             return
         tree = self._cluster.world.zookeeper.tree
@@ -55,10 +57,14 @@ class Writes:
             is_enabled = self._cluster.settings.get("delete.topic.enable", "true") == "true"
             if tree.get(f"/brokers/topics/{topic}") is not None and is_enabled:
                 self.broken.append(f"the marker of {topic} went before its znode")
+            config = tree.get(f"/config/topics/{topic}")
+            if config is not None and config.czxid < self._gone.get(topic, 0):
+                self.broken.append(f"the marker of {topic} went before its settings")
         elif (match := TOPIC_PATH.fullmatch(op.path)) and match[1] in self._history.topics:
             czxid, _ = self._history.topics[match[1]]
             if (match[1], czxid) not in self._history.marked:
                 self.broken.append(f"the znode of {match[1]} went although nobody asked for its deletion")
+            self._gone[match[1]] = czxid
 
     def _reassignment(self, op: SetData | Create | Delete) -> None:
         """A move ends with the targets in place: the replicas that it added stay only if they are in the ISR with all

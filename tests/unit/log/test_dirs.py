@@ -182,6 +182,39 @@ def test_a_deleted_log_is_renamed_then_removed_at_the_latest_by_the_next_start(t
     assert not left.exists()
 
 
+@pytest.mark.parametrize("meanwhile", ["nothing", "the broker starts again"])
+def test_checkpoints_of_a_deleted_log_are_not_those_of_its_successor(tmp_path: Path, meanwhile: str) -> None:
+    """Else a kill before the next checkpoint would take the new log for one that begins, and is synced, far above."""
+    others = [TopicPartition("other", partition) for partition in range(3)]
+    dirs = opened(tmp_path, "a")
+    for tp in (TP, *others):
+        log = dirs.create(tp, LogConfig())
+        log.append_as_leader(build_values([(None, b"v")] * 9, timestamp=1), leader_epoch=0, now_ms=1)
+        log.flush()
+        log.raise_log_start(7)
+        dirs.dir_of(log).cleaned[tp] = 6
+    dirs.dir_of(log).write_cleaned()
+    checkpoint_high_watermarks(dirs, dict.fromkeys((TP, *others), 8))
+    dirs.checkpoint_recovery_points()
+    dirs.checkpoint_log_starts()
+    dirs.purge(dirs.delete(dirs.get(TP)))
+    if meanwhile != "nothing":
+        dirs.unlock()
+        dirs = opened(tmp_path, "a")
+    new = dirs.create(TP, LogConfig())
+    new.append_as_leader(build_values([(None, b"v")] * 8, timestamp=1), leader_epoch=0, now_ms=1)
+    dirs.unlock()
+    again = opened(tmp_path, "a")
+    found = again.get(TP)
+    assert (found.log_start_offset, found.leo, found.recovery_point) == (0, 8, 0)
+    assert again.checkpointed_high_watermark(found) == 0 and again.cleaned_up_to(found) is None
+    for tp in others:
+        kept = again.get(tp)
+        assert (kept.log_start_offset, kept.leo, again.checkpointed_high_watermark(kept)) == (7, 9, 8)
+        assert again.cleaned_up_to(kept) == 6
+    closed(again)
+
+
 def test_two_logs_of_one_partition_are_refused(tmp_path: Path) -> None:
     dirs = opened(tmp_path)
     dirs.create(TP, LogConfig())

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from broker_sim.replay.cli import main
@@ -33,6 +35,19 @@ def test_input(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert "no trace in" in refused(capsys, "--trace", empty, "--out", out)
     (empty / "broker-1-5.jsonl").touch()
     assert "empty trace" in refused(capsys, "--trace", empty, "--out", out)
+    assert not out.exists()
+
+
+def test_parquet_that_is_no_trace(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    folder, out = tmp_path / "trace", tmp_path / "out"
+    folder.mkdir()
+    pq.write_table(pa.table({"seq": [1], "ts": [1]}), folder / "other.parquet")
+    assert "no trace in" in refused(capsys, "--trace", folder, "--out", out), "what is beside a trace does not matter"
+    assert "it lacks broker, ev," in refused(capsys, "--trace", folder / "other.parquet", "--out", out)
+    (folder / "torn.parquet").write_bytes(b"PAR1 and no more")
+    assert "is no trace in Parquet" in refused(capsys, "--trace", folder / "torn.parquet", "--out", out)
+    said = refused(capsys, "--trace", folder, "--out", out)
+    assert "torn.parquet is no trace in Parquet" in said, "whether it belongs to the trace, nobody knows"
     assert not out.exists()
 
 

@@ -205,6 +205,9 @@ def test_both_formats_have_the_same_rows(tmp_path: Path) -> None:
         return row["broker"], row["seq"]
 
     assert sorted(lines, key=key) == sorted(nulls_left_out, key=key)
+    of_partitions = pq.read_table(tmp_path / "parquet/trace/part-00000.parquet")
+    places = [(row["topic"], row["partition"], *key(row)) for row in of_partitions.to_pylist()]
+    assert places == sorted(places), "sorted within each partition"
     for file in (tmp_path / "lines/trace").iterdir():
         seqs = [json.loads(line)["seq"] for line in file.read_text().splitlines()]
         assert seqs == sorted(set(seqs))
