@@ -24,7 +24,7 @@ EVENTS_KEPT: Final = 400
 
 
 class LoopThread:
-    """An event loop in a daemon thread. `run` waits for a coroutine there; `close` ends it."""
+    """An event loop in a daemon thread. `run` waits for a coroutine there; `close` ends it and all its tasks."""
 
     def __init__(self, name: str) -> None:
         self._loop = asyncio.new_event_loop()
@@ -34,8 +34,17 @@ class LoopThread:
     def _work(self) -> None:
         asyncio.set_event_loop(self._loop)
         self._loop.run_forever()
+        self._loop.run_until_complete(self._end_tasks())
         self._loop.run_until_complete(self._loop.shutdown_default_executor())
         self._loop.close()
+
+    async def _end_tasks(self) -> None:
+        """What a cancelled `run` left: a task whose loop is gone would keep its sockets open."""
+        while left := asyncio.all_tasks() - {asyncio.current_task()}:
+            for task in left:
+                task.cancel()
+            await asyncio.gather(*left, return_exceptions=True)
+        await asyncio.sleep(0)  # closed transports let their sockets go in the next turn
 
     def run(self, work: Coroutine[Any, Any, Result]) -> Result:
         """Its result, or what it raises. An interrupt of the waiting thread cancels it."""

@@ -350,6 +350,9 @@ class AdminClient:
             connection.close()
             reason = str(error).removeprefix(f"{host}:{port}: ") or f"no answer in {first_answer_s:g} s"
             raise _NotKafka(f"{host}:{port}: {reason}") from error
+        except BaseException:  # cancelled, or bytes that are no answer: nobody else knows of the connection
+            connection.close()
+            raise
         return Link(connection, {k.api_key: (k.min_version, k.max_version) for k in answer.api_keys})
 
     def _no_kafka(self, error: Exception) -> str:

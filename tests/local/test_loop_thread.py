@@ -1,0 +1,78 @@
+"""A thread's event loop ends with all that was begun on it, and a client that is cancelled lets its socket go."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import contextlib
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from controller.admin.cluster.client import AdminClient
+from controller.embedded.backends import LoopThread
+from controller.world.client import BrokerConnection
+from controller.world.ports import Connection
+from controller.world.real.net import TcpNetwork
+
+
+class Mute:
+    """Takes connections and answers nothing, on a loop of its own."""
+
+    def __init__(self) -> None:
+        self.loop = LoopThread("mute")
+        self.came, self.went = threading.Event(), threading.Event()
+        self.listener = self.loop.run(TcpNetwork().listen("127.0.0.1", 0, self._serve))
+        self.port = self.listener.address[1]
+
+    async def _serve(self, connection: Connection) -> None:
+        await connection.recv()
+        self.came.set()
+        while await connection.recv():
+            pass
+        self.went.set()
+        connection.close()
+
+
+@pytest.fixture
+def mute() -> Iterator[Mute]:
+    server = Mute()
+    yield server
+    server.loop.run(server.listener.close())
+    server.loop.close()
+
+
+def test_a_client_that_is_cancelled_before_the_first_answer_closes_its_connection(mute: Mute) -> None:
+    async def main() -> None:
+        async with AdminClient(TcpNetwork(), f"127.0.0.1:{mute.port}") as client:
+            task = asyncio.ensure_future(client.nodes())
+            await asyncio.to_thread(mute.came.wait, 10)
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            assert await asyncio.to_thread(mute.went.wait, 10), "its socket is still open"
+            assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    asyncio.run(main())
+
+
+def test_what_was_left_on_the_loop_ends_with_it(mute: Mute) -> None:
+    async def ask() -> None:
+        kept.append(await BrokerConnection.open(TcpNetwork(), "127.0.0.1", mute.port, client_id="test"))
+        await kept[0].call(3, 0, {})
+
+    kept: list[BrokerConnection] = []
+    loop = LoopThread("test")
+
+    def run() -> None:
+        with contextlib.suppress(concurrent.futures.CancelledError, asyncio.CancelledError, ConnectionError):
+            loop.run(ask())
+
+    asking = threading.Thread(target=run, daemon=True)
+    asking.start()
+    assert mute.came.wait(10)
+    loop.close()
+    asking.join(10)
+    assert not asking.is_alive(), "who asked waits for a loop that is gone"
+    assert not kept[0].is_open
+    assert mute.went.wait(10), "its socket is still open"
