@@ -7,40 +7,34 @@ trace, and it answers at once, where Spark would plan for longer than it reads. 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
 
 import duckdb
-import pyarrow.dataset as ds
 
 from broker_sim.replay import out_of_sync
 from broker_sim.replay.questions import QUESTIONS, WHAT_IF, macros
+from broker_sim.replay.sql import run
 
 _TABLES: Final = (
     "isr_history", "comparison", "windows", "absences", "catch_up", "flaps", "reassignments", "measures",
 )  # fmt: skip
 #: Tables that are there where they were asked for, or where a metadata log was read.
 _OPTIONAL: Final = ("what_if", "controllers")
-#: Nothing is fetched from anywhere; what does not fit into memory waits on the disk.
-_SETTINGS: Final[dict[str, Any]] = {"autoinstall_known_extensions": "false", "memory_limit": "1GB"}
 
 
-def troubles_of(out: Path, *, trace: Path, processes: Path, from_ts: int, to_ts: int) -> dict[str, Any]:
-    """Aggregates of the tables in `out` and of ingested rows, whose times lie in [from_ts, to_ts].
+def troubles_of(out: Path, rows: run.Folders, *, scratch: Path, from_ts: int, to_ts: int) -> dict[str, Any]:
+    """Aggregates of the tables in `out` and of ingested rows (`Ingested.tables`), whose times lie in [from_ts, to_ts].
 
-    `trace`: Parquet files of the rows that are not bulk. `processes`: those of `Ingested.processes`. Of each row of an
-    answer only the columns that have a value are there.
+    Of each row of an answer only the columns that have a value are there.
     """
-    folders = {name: out / name for name in _TABLES} | {"trace": trace, "processes": processes}
+    folders = {name: out / name for name in _TABLES} | dict(rows)
     folders |= {name: out / name for name in _OPTIONAL if (out / name).exists()}
     questions = QUESTIONS | (WHAT_IF if "what_if" in folders else {})
     questions |= out_of_sync.questions(from_ts=from_ts, to_ts=to_ts, of_metadata="controllers" in folders)
-    with closing(duckdb.connect(config=_SETTINGS | {"temp_directory": str(trace.parent / "duckdb")})) as tables:
+    with run.tables(folders, scratch) as tables:
         for statement in macros(from_ts, to_ts):
             tables.execute(statement)
-        for name, folder in folders.items():
-            tables.register(name, ds.dataset(str(folder), format="parquet"))
         found = {name: list(_rows(tables.execute(question))) for name, question in questions.items()}
     return found | _in_all(found)
 

@@ -8,14 +8,12 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from functools import reduce
 from pathlib import Path
 from typing import Any, Final
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from broker_sim.isr import PROFILES
 from broker_sim.replay import steps
@@ -31,15 +29,16 @@ from broker_sim.replay.ingest import verdicts
 from broker_sim.replay.ingest.job import Inputs, Source
 from broker_sim.replay.progress import StepProgress
 from broker_sim.replay.report.page import write_report
-from broker_sim.replay.schema import DERIVED_TABLES
 from broker_sim.replay.session import size_of, tuned_for
-from broker_sim.replay.state_writes import state_notices, state_writes
-from broker_sim.replay.tables import write_csv, write_rows
+from broker_sim.replay.sql import run as sql
+from broker_sim.replay.sql.facts import FACTS
+from broker_sim.replay.sql.lanes import SHARED_ROWS
+from broker_sim.replay.sql.tables import TABLES_OF_ROWS, tables
+from broker_sim.replay.tables import dataset, write_csv, write_rows
 from broker_sim.replay.what_if.asked import Change
 from broker_sim.replay.what_if.tables import what_if
 
-_TABLES_AT_ONCE: Final = 3
-_STATE_ROWS: Final = "few"
+_SHARED, _FACTS = "shared_rows", "facts_of_partitions"
 SUMMARY_FILE: Final = "summary.json"
 REPORT_FILE: Final = "report.html"
 
@@ -100,30 +99,32 @@ def run(spark: SparkSession, settings: ReplaySettings, inputs: Inputs, progress:
         with progress.step(_ingest_words(inputs), spark):
             counts = ingest_job.ingest_into(spark, inputs, out, stage)
         rows = ingest_job.rows_of(spark, inputs, out)
-        with progress.step("replay the rules", spark):
-            states = _staged(rows.state_rows, stage, _STATE_ROWS)
-            with tuned_for(spark, size_of(stage)):
-                shared = _staged(steps.shared_rows(states, rows.processes), stage, "shared")
-            lane_rows = steps.lanes(rows, shared)
-            outcomes = _staged(steps.replayed(lane_rows, profile=settings.profile), stage, "outcomes")
-        with tuned_for(spark, size_of(stage)):
-            with progress.step("derive history and windows", spark):
-                fact_rows = steps.facts(states, outcomes)
-                derived = _staged(steps.folded(fact_rows, end_ts=counts["to_ts"]), stage, "derived")
-            with progress.step("write the tables", spark):
-                span_ms = counts["to_ts"] - counts["from_ts"]
-                clock = spark.read.parquet(str(stage / ingest_job.INGEST_NOTICES))
-                _write_all(_tables(states, outcomes, derived, span_ms=span_ms) | _notices(states, outcomes, clock), out)
-                counts["noticed"] = _noticed(spark, out)
+        with progress.step("replay the rules", spark), sql.tables(rows.tables, stage) as asked:
+            sql.write(asked, SHARED_ROWS, stage, _SHARED, csv=False)
+            lane_rows = steps.lanes(rows.trace, spark.read.parquet(str(stage / _SHARED)))
+            steps.replayed(lane_rows, profile=settings.profile).write.parquet(str(stage / "outcomes"))
+        of_outcomes = rows.tables | {"outcomes": stage / "outcomes"}
+        with progress.step("derive history and windows", spark), tuned_for(spark, size_of(stage)):
+            with sql.tables(of_outcomes, stage) as asked:
+                sql.write(asked, FACTS, stage, _FACTS, csv=False)
+            facts = spark.read.parquet(str(stage / _FACTS))
+            steps.folded(facts, end_ts=counts["to_ts"]).write.parquet(str(stage / "derived"))
+        with progress.step("write the tables"):
+            of_fold = {"derived": stage / "derived", "clock": stage / ingest_job.INGEST_NOTICES}
+            with sql.tables(of_outcomes | of_fold, stage) as asked:
+                for name, question in tables(counts["to_ts"] - counts["from_ts"]).items():
+                    sql.write(asked, question, out, name)
+            counts["noticed"] = _noticed(out)
         if settings.what_if:
             with progress.step("what if", spark):
                 frames = (rows.trace, lane_rows, spark.read.parquet(str(out / "catch_up")))
                 changes, end_ts = settings.what_if, counts["to_ts"]
                 asked = what_if(*frames, profile=settings.profile, changes=changes, end_ts=end_ts)
-                _write_table(asked, out, "what_if")
+                asked.write.parquet(str(out / "what_if"))
+                write_csv(out, "what_if")
         with progress.step("find what is worth a look"):
-            folders = {"trace": stage / _STATE_ROWS, "processes": ingest_job.processes_folder(inputs, out)}
-            troubles = troubles_of(out, **folders, from_ts=counts["from_ts"], to_ts=counts["to_ts"])
+            span = {"from_ts": counts["from_ts"], "to_ts": counts["to_ts"]}
+            troubles = troubles_of(out, rows.tables, scratch=stage, **span)
             troubles["incidents"] = with_effects(out, incidents(troubles), end_ts=counts["to_ts"])
         with progress.step("write the report"):
             summary = _summary(settings, counts, troubles)
@@ -142,22 +143,16 @@ def ingest_only(spark: SparkSession, settings: ReplaySettings, inputs: Inputs, p
         stage = out / STAGE
         with progress.step(_ingest_words(inputs), spark):
             counts = ingest_job.ingest_into(spark, inputs, out, stage)
-        state_rows = ingest_job.rows_of(spark, inputs, out).state_rows
-        with progress.step("write the tables", spark):
-            clock = spark.read.parquet(str(stage / ingest_job.INGEST_NOTICES))
-            notices = reduce(DataFrame.unionByName, (clock, state_notices(state_rows)))
-            _write_all({"state_writes": state_writes(state_rows), "notices": notices.coalesce(1)}, out)
-            counts["noticed"] = _noticed(spark, out)
+        with progress.step("write the tables"):
+            rows = ingest_job.rows_of(spark, inputs, out).tables | {"clock": stage / ingest_job.INGEST_NOTICES}
+            with sql.tables(rows, stage) as asked:
+                for name, question in TABLES_OF_ROWS.items():
+                    sql.write(asked, question, out, name)
+            counts["noticed"] = _noticed(out)
         ingested = _ingested(settings, counts)
         (out / SUMMARY_FILE).write_text(json.dumps(ingested, indent=2) + "\n", encoding="utf-8")
         shutil.rmtree(stage)
     return Replayed(summary=ingested, findings=[])
-
-
-def _staged(rows: DataFrame, stage: Path, name: str) -> DataFrame:
-    """The same rows, written once: who reads them again does not make them again."""
-    rows.write.parquet(str(stage / name))
-    return rows.sparkSession.read.parquet(str(stage / name))
 
 
 def _ingest_words(inputs: Inputs) -> str:
@@ -167,41 +162,10 @@ def _ingest_words(inputs: Inputs) -> str:
     return f"read and sort the {' and the '.join(names)}"
 
 
-def _tables(states: DataFrame, outcomes: DataFrame, derived: DataFrame, *, span_ms: int) -> dict[str, DataFrame]:
-    of_fold = {name: steps.table_of(derived, name) for name in DERIVED_TABLES}
-    totals = steps.partition_totals(of_fold["windows"], of_fold["flaps"], span_ms=span_ms)
-    return {
-        "isr_history": steps.isr_history(states, outcomes),
-        "state_writes": state_writes(states),
-        "comparison": steps.comparison(outcomes),
-        "measures": steps.measures(outcomes),
-        "copy_progress": steps.copy_progress(outcomes),
-        "partition_totals": totals,
-        **of_fold,
-    }
-
-
-def _notices(states: DataFrame, outcomes: DataFrame, clock: DataFrame) -> dict[str, DataFrame]:
-    parts = (clock, state_notices(states), steps.lane_notices(outcomes))
-    return {"notices": reduce(DataFrame.unionByName, parts).coalesce(1)}
-
-
-def _noticed(spark: SparkSession, out: Path) -> dict[str, int]:
+def _noticed(out: Path) -> dict[str, int]:
     """Rows by reason."""
-    counts = spark.read.parquet(str(out / "notices")).groupBy("reason").sum("rows").collect()
-    return {row["reason"]: row["sum(rows)"] for row in sorted(counts, key=lambda row: str(row["reason"]))}
-
-
-def _write_all(tables: dict[str, DataFrame], out: Path) -> None:
-    # Small jobs, most of whose time is planning on the driver.
-    with ThreadPoolExecutor(_TABLES_AT_ONCE) as pool:
-        for written in [pool.submit(_write_table, frame, out, name) for name, frame in tables.items()]:
-            written.result()
-
-
-def _write_table(frame: DataFrame, out: Path, name: str) -> None:
-    frame.write.parquet(str(out / name))
-    write_csv(out, name)
+    rows = dataset(out, "notices").to_table(columns=["reason", "rows"]).group_by("reason").aggregate([("rows", "sum")])
+    return {row["reason"]: row["rows_sum"] for row in rows.sort_by("reason").to_pylist()}
 
 
 def _ingested(settings: ReplaySettings, counts: dict[str, Any]) -> dict[str, Any]:

@@ -62,6 +62,11 @@ BULK_EVENTS: Final = (TraceEvent.APPEND.value, TraceEvent.FETCH.value, TraceEven
 
 LANE_KEY: Final = ("topic", "partition", "broker")
 LANE_COLUMNS: Final = (*LANE_KEY, *LaneRow._fields)
+#: Columns of lanes that a trace does not have: only rows that lanes share have a value.
+SHARED_TYPES: Final = {"of_topic": "boolean", "run_ticks": "bigint", "run_end": "bigint"}
+#: Events of controllers, which are of no lane although they name a partition, and who is alive.
+ALIVENESS: Final = ("broker_up", "broker_down")
+OF_CONTROLLER: Final = ("assign", "elect", "delete", "controller", *ALIVENESS)
 
 _OUTCOME_TYPES: Final = {
     "kind": "string",
@@ -74,6 +79,7 @@ _OUTCOME_TYPES: Final = {
     "change": "string",
     "ingress_bytes_per_second": "double",
 }
+OUTCOME_COLUMNS: Final = ("topic", "partition", "leader", *Outcome._fields)
 OUTCOME_DDL: Final = "topic string, partition int, leader int, " + ", ".join(
     f"{name} {_OUTCOME_TYPES.get(name, 'bigint')}" for name in Outcome._fields
 )
@@ -161,7 +167,7 @@ ISR_HISTORY_COLUMNS: Final = (
 #: table -> {column: where it comes from in the derived rows}; the order is that of the table.
 DERIVED_TABLES: Final[dict[str, dict[str, str]]] = {
     "windows": {
-        "window": "window",
+        "window": '"window"',
         "from_ts": "from_ts",
         "to_ts": "to_ts",
         "duration_ms": "to_ts - from_ts",

@@ -123,6 +123,14 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         f"{_REPLAY}.worker_files",
         "controller.wire",
     ),
+    "broker_sim.replay.sql": (
+        f"{_REPLAY}.facts",
+        f"{_REPLAY}.logs.waiting_rows",
+        f"{_REPLAY}.rows",
+        f"{_REPLAY}.schema",
+        f"{_REPLAY}.tables",
+        "controller.wire",
+    ),
     "broker_sim.replay.what_if": (
         f"{_REPLAY}.what_if_limits",
         f"{_REPLAY}.distinct",

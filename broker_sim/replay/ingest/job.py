@@ -186,11 +186,6 @@ def rows_of(spark: SparkSession, inputs: Inputs, out: Path) -> Ingested:
     return ingest_layout.read_rows(spark, inputs.layout or out / TRACE)
 
 
-def processes_folder(inputs: Inputs, out: Path) -> Path:
-    """Where `Ingested.processes` of these rows are, as Parquet."""
-    return (inputs.layout or out / TRACE) / ingest_layout.PROCESSES
-
-
 def _take_layout(inputs: Inputs, layout: Path, out: Path, stage: Path) -> dict[str, Any]:
     counts = ingest_layout.totals(layout)
     if not counts["kept"]:

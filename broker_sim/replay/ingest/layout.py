@@ -18,10 +18,12 @@ from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.dataset as ds
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from broker_sim.replay.errors import ReplayRefused
+from broker_sim.replay.grouped import arrow_schema
 from broker_sim.replay.schema import (
     BULK_EVENTS,
     SRC_INFERRED,
@@ -55,16 +57,21 @@ COUNTED_AS_LOGGED: Final = (SRC_LOG, SRC_INFERRED, SRC_METADATA, SRC_SNAPSHOT)
 
 @dataclass(frozen=True, slots=True)
 class Ingested:
-    """A folder's rows, in no order.
-
-    `trace`: all, `TRACE_COLUMNS`. `state_rows`: those that are not of `BULK_EVENTS`. `processes`: one row for each
-    (`role`, `broker`, `run`), with the number of its `rows`, `first_ts`, `last_ts`, and how many of them are `ticks`,
-    are appends or fetches (`bulk`) and were read from log files or a metadata log (`logged`).
-    """
+    """A folder's rows, in no order. `trace`: all, `TRACE_COLUMNS`."""
 
     trace: DataFrame
-    state_rows: DataFrame
-    processes: DataFrame
+    folder: Path
+
+    @property
+    def tables(self) -> dict[str, Any]:
+        """What can be asked in SQL, as Arrow datasets. `trace`: the rows that are not of `BULK_EVENTS`. `processes`:
+        one row for each (`role`, `broker`, `run`), with the number of its `rows`, `first_ts`, `last_ts`, and how many
+        of them are `ticks`, are appends or fetches (`bulk`) and were read from log files or a metadata log (`logged`).
+        """
+        files = sorted(str(file) for file in self.folder.glob(f"{DAY}=*/{BULK}=false/*.parquet"))
+        schema = arrow_schema(TRACE_DDL)
+        rows = ds.dataset(files, schema=schema, format="parquet") if files else ds.dataset(schema.empty_table())
+        return {"trace": rows, "processes": dataset(self.folder, PROCESSES)}
 
 
 def write_rows(rows: DataFrame, folder: Path, *, aside: Path | None = None) -> None:
@@ -111,10 +118,7 @@ def read_rows(spark: SparkSession, folder: Path) -> Ingested:
     Raises: ReplayRefused, when it is of another version, or not readable.
     """
     check_layout(folder)
-    rows = _read(spark, folder)
-    state_rows = rows.filter(~F.col(BULK)).select(*TRACE_COLUMNS)
-    processes = spark.read.parquet(str(folder / PROCESSES))
-    return Ingested(rows.select(*TRACE_COLUMNS), state_rows, processes)
+    return Ingested(_read(spark, folder).select(*TRACE_COLUMNS), folder)
 
 
 def _read(spark: SparkSession, folder: Path) -> DataFrame:

@@ -25,7 +25,9 @@ from broker_sim.replay.ingest.layout import Ingested
 from broker_sim.replay.metadata_log import local as metadata_local
 from broker_sim.replay.metadata_log.files import metadata_files
 from broker_sim.replay.rows import OutcomeKind
-from broker_sim.replay.state_writes import state_writes
+from broker_sim.replay.sql import run as sql
+from broker_sim.replay.sql.history import STATE_WRITES
+from broker_sim.replay.sql.lanes import SHARED_ROWS
 from broker_sim.replay.validation import local as validation_local
 from broker_sim.replay.validation.figures import (
     SHRINK,
@@ -60,6 +62,10 @@ WAYS: Final = ("trace", "states", "requests")
 #: All files of a run at once, and the outages of killed leaders; without Spark alone, when asked for.
 EVERYTHING: Final = "everything"
 _ZONE: Final = re.compile(r"JVM time zone (\S+?)[,.\s]")
+#: Removals that leaders logged, with lastCaughtUpTimeMs.
+_LOGGED: Final = f"""
+    SELECT topic, partition, replica, ts, cu FROM trace
+    WHERE ev = '{SHRINK}' AND cu IS NOT NULL AND coalesce(err, 0) = 0"""
 _KINDS: Final = tuple(
     kind.value
     for kind in (OutcomeKind.SHRINK, OutcomeKind.EXPAND, OutcomeKind.CATCH_UP, OutcomeKind.REFUSED, OutcomeKind.HW)
@@ -183,16 +189,22 @@ def _ingested(spark: SparkSession, source: Source, folder: Path) -> Ingested:
     return ingest_job.rows_of(spark, inputs, folder)
 
 
+def _asked(ingested: Ingested, question: str) -> list[dict[str, Any]]:
+    with sql.tables(ingested.tables, ingested.folder) as tables:
+        rows: list[dict[str, Any]] = tables.execute(question).to_arrow_table().to_pylist()
+        return rows
+
+
 def _by_states(spark: SparkSession | None, source: Source, truth: Truth) -> StatesFigures:
     if spark is None:
         return states_figures(truth, validation_local.states_of(_local_rows(source)))
     with tempfile.TemporaryDirectory(prefix="kwob-validate-") as scratch:
-        state_rows = _ingested(spark, source, Path(scratch)).state_rows
+        ingested = _ingested(spark, source, Path(scratch))
         states: dict[StateKey, State] = {
             (row["topic"], row["partition"], row["zk_version"]): State(
                 frozenset(row["isr"]), row["leader"], row["leader_epoch"]
             )
-            for row in state_writes(state_rows).collect()
+            for row in _asked(ingested, STATE_WRITES)
         }
     return states_figures(truth, states)
 
@@ -212,12 +224,12 @@ def _outcomes(spark: SparkSession | None, source: Source, profile: str) -> tuple
         return list(validation_local.outcomes_of(rows, profile)), logged
     with tempfile.TemporaryDirectory(prefix="kwob-validate-") as scratch:
         ingested = _ingested(spark, source, Path(scratch))
-        lanes = steps.lanes(ingested, steps.shared_rows(ingested.state_rows, ingested.processes))
+        with sql.tables(ingested.tables, Path(scratch)) as asked:
+            sql.write(asked, SHARED_ROWS, Path(scratch), "shared", csv=False)
+        lanes = steps.lanes(ingested.trace, spark.read.parquet(str(Path(scratch) / "shared")))
         replayed = steps.replayed(lanes, profile=profile).filter(F.col("kind").isin(*_KINDS))
         outcomes = [row.asDict() for row in replayed.collect()]
-        done = F.coalesce("err", F.lit(0)) == 0
-        shrinks = ingested.state_rows.filter((F.col("ev") == SHRINK) & F.col("cu").isNotNull() & done)
-        return outcomes, [row.asDict() for row in shrinks.select("topic", "partition", "replica", "ts", "cu").collect()]
+        return outcomes, _asked(ingested, _LOGGED)
 
 
 def _by_rules(spark: SparkSession | None, source: Source, truth: Truth, profile: str) -> RulesFigures:

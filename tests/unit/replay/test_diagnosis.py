@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from broker_sim.replay.diagnosis import troubles_of
 from broker_sim.replay.schema import ADDED_COLUMNS
 from controller.wire.trace import COLUMNS
+from tests.unit.replay.made_tables import ddl_of, made
 
 _TP = "topic string, partition int"
 SCHEMAS = {
@@ -30,25 +30,17 @@ SCHEMAS = {
     "measures": f"{_TP}, measure string, replica int, value bigint, p95 bigint, worst bigint",
 }
 PROCESSES = "role string, broker int, run bigint, first_ts bigint, last_ts bigint"
-TRACE = ", ".join(f"{name} {kind}" for name, kind in {**COLUMNS, **ADDED_COLUMNS}.items())
-TYPES = {
-    "string": pa.string(), "int": pa.int32(), "smallint": pa.int16(), "bigint": pa.int64(), "boolean": pa.bool_(),
-    "double": pa.float64(),
-    "array<int>": pa.list_(pa.int32()),
-}  # fmt: skip
+TRACE = ddl_of({**COLUMNS, **ADDED_COLUMNS})
 Rows = Sequence[Mapping[str, Any]]
 
 
 def asked(folder: Path, **rows: Rows) -> dict[str, Any]:
     """What is answered about these rows, in a trace of a minute."""
     for name, ddl in (SCHEMAS | {"trace": TRACE, "processes": PROCESSES}).items():
-        columns = [column.split() for column in ddl.split(",")]
-        schema = pa.schema([(column, TYPES[kind]) for column, kind in columns])
-        table = pa.Table.from_pylist([dict(row) for row in rows.get(name, ())], schema=schema)
         (folder / name).mkdir(parents=True)
-        pq.write_table(table, folder / name / "part-0.parquet")
+        pq.write_table(made(ddl, rows.get(name, ())), folder / name / "part-0.parquet")
     places = {"trace": folder / "trace", "processes": folder / "processes"}
-    return troubles_of(folder, **places, from_ts=0, to_ts=60_000)
+    return troubles_of(folder, places, scratch=folder, from_ts=0, to_ts=60_000)
 
 
 def window(partition: int, ms: int, *, kind: str = "offline", at: int = 0, is_open: bool = False) -> dict[str, Any]:
