@@ -1,8 +1,8 @@
 """The controller beside Kafka's and beside its own floor, in turns: `make bench`.
 
-Runs the benchmark in the folder `--bench`, which is not part of this repository, with one contender more: `floor`, which
-takes office without deciding anything. All arguments but those below go to the benchmark; without any: Kafka beside
-this, 10 brokers, 10,000 partitions.
+Runs the benchmark in the folder `--bench`, which is not part of this repository, with one contender more: `floor`,
+which takes office without deciding anything. All arguments but those below go to the benchmark; without any: Kafka
+beside this, 10 brokers, 10,000 partitions.
 """
 
 from __future__ import annotations
