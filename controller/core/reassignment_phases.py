@@ -101,7 +101,7 @@ def _update_current(state: ClusterState, moves: Moves, failures: Failures) -> St
                 "removing_replicas": list(assignment.removing_replicas),
             },
         )
-    yield from _lead_elsewhere(state, moves, [tp for tp in changed if dropped[tp]])
+    yield from _lead_elsewhere(state, moves, {tp: dropped[tp] for tp in changed})
     yield from _stop(state, [PartitionReplica(tp, r) for tp in changed for r in dropped[tp]])  # U3
     for tp in _left(moves, failures):
         state.move_started(tp)  # U4
@@ -122,19 +122,22 @@ def _keep_who_has_the_records(
             failures[tp] = f"only {list(found.isr)} are in sync, and none of them would stay"
 
 
-def _lead_elsewhere(state: ClusterState, moves: Moves, partitions: Iterable[TopicPartition]) -> Steps[None]:
+def _lead_elsewhere(
+    state: ClusterState, moves: Moves, dropped: Mapping[TopicPartition, Collection[BrokerId]]
+) -> Steps[None]:
     """Partitions whose leader is dropped by a move that replaces another get a new one first, while it still serves
-    (Kafka takes it away and leaves the partition without a leader; docs/deviations.md). Where all targets are in sync
-    already, as after a cancellation, the move is complete at once and elects one itself, as in Kafka."""
+    (Kafka takes it away and leaves the partition without a leader; docs/deviations.md). It is one in sync: who is added
+    is not begun yet. Where all targets are in sync already, as after a cancellation, the move is complete at once and
+    elects one itself, as in Kafka."""
     led = [
         tp
-        for tp in partitions
+        for tp, going in dropped.items()
         if (znode := state.leadership(tp))
-        and not _may_stay(state, tp, znode.leader)
+        and znode.leader in going
         and not set(moves[tp].target_replicas) <= set(znode.isr)
     ]
     if led:
-        yield from change_partitions(state, led, PartitionState.ONLINE, OfflineElection())
+        yield from change_partitions(state, led, PartitionState.ONLINE, OfflineElection(in_sync_only=True))
 
 
 def _write_assignments(state: ClusterState, moves: Moves, failures: Failures) -> Steps[None]:
