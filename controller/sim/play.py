@@ -118,7 +118,7 @@ class Play:
         self.history = History(tree, world.loop.time, unclean_by_default=plan.shape.unclean_leader_election)
         self.cluster.on_unclean_asked = self.history.unclean_was_asked
         self.cluster.on_power_lost = self._power_lost
-        self.transitions = Transitions(self.cluster.controllers)
+        self.transitions = Transitions(self.cluster.controllers, self.cluster.refused)
         self.ledger = Ledger(unclean=self.history.unclean)
         self.writes = zookeeper.Writes(self.cluster, self.history)
         self.decisions = Decisions(self.cluster, self.history)
