@@ -387,6 +387,8 @@ def play(
             outcome.broken = [f"{type(error).__name__}: {error}", traceback.format_exc(limit=-6)]
         for one in played:
             cluster = one.cluster
+            for trace in one.traces:  # of brokers that were killed, too
+                trace.close()
             outcome.virtual_s = cluster.world.loop.time()
             outcome.records = sum(map(len, one.ledger.acked.values()))
             outcome.reads, outcome.requests = one.ledger.reads, one.requests.seen
