@@ -176,12 +176,11 @@ def _announce(state: ClusterState, moves: Moves, failures: Failures) -> Steps[No
     if not moves:
         return
     yield from _bump_and_tell(state, moves, moves, failures)  # A1
-    # A partition without a leader yet is refused; who is added may still be the first to lead it, so it is begun.
-    begun = {tp: a for tp, a in moves.items() if tp not in failures or state.partition_state(tp) is PartitionState.NEW}
-    rounds = max((len(a.adding_replicas) for a in begun.values()), default=0)
+    # Also where A1 is refused: who is added may be elected before it is tried again.
+    rounds = max((len(a.adding_replicas) for a in moves.values()), default=0)
     for nth in range(rounds):  # A2, one call each
         added = [
-            PartitionReplica(tp, a.adding_replicas[nth]) for tp, a in begun.items() if nth < len(a.adding_replicas)
+            PartitionReplica(tp, a.adding_replicas[nth]) for tp, a in moves.items() if nth < len(a.adding_replicas)
         ]
         fresh = [r for r in added if state.replica_state(r) is ReplicaState.NON_EXISTENT]  # else it was begun before
         yield from change_replicas(state, fresh, ReplicaState.NEW)

@@ -12,6 +12,7 @@ from controller.core import events
 from controller.core.events import ElectionTrigger, ElectionType
 from controller.core.transitions import ReplicaState
 from controller.wire import log_events as ev
+from controller.wire.errors import ErrorCode
 from controller.wire.types import BrokerId, PartitionReplica, TopicPartition
 from controller.wire.zk_operations import Create, GetData, SetData, ZkCode
 from tests.worlds.stage import Stage, move_to
@@ -19,6 +20,7 @@ from tests.worlds.stage import Stage, move_to
 TP = TopicPartition("t", 0)
 PATH = "/config/topics/t"
 NOTICE = b'{"version":1,"partitions":[{"topic":"t","partition":0}]}'
+STATE = "/brokers/topics/t/partitions/0/state"
 KEY = "unclean.leader.election.enable"
 
 #: what the topic's configs are -> whether its partition may be led by 2, where the cluster (forbids, allows) it
@@ -140,3 +142,20 @@ def test_who_follows_a_leader_that_a_move_drops_is_in_sync() -> None:
     assert stage.assigned().replicas == (3, 1)
     assert stage.state.unclean_elections == 0 and stage.leader()[::2] == (None, (1,))
     assert not stage.logged(ev.TRANSITION_REFUSED)
+
+
+def test_who_a_move_adds_is_begun_though_its_state_cannot_be_written() -> None:
+    """The leader is dead, and 4 is elected before the move is tried again."""
+    stage = stage_that_allows(1)
+    stage.broker_dies(1)
+    stage.run()
+    stage.tree.refusal = lambda op: ZkCode.NO_AUTH if isinstance(op, SetData) and op.path == STATE else None
+    move_to(stage, 4, 1)
+    assert stage.replies[1].partitions[TP].error is not ErrorCode.NONE
+    stage.tree.refusal = lambda _: None
+    stage.broker_starts(5)
+    stage.run()
+    assert stage.leader()[0] == 4 and not stage.logged(ev.TRANSITION_REFUSED)
+    stage.broker_dies(4)
+    stage.run()
+    assert stage.leader()[0] is None, "that it is gone is noticed"
