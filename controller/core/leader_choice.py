@@ -25,9 +25,11 @@ class Election:
 
 @dataclass(frozen=True, slots=True)
 class OfflineElection:
-    """For partitions without a live leader. `allow_unclean` permits it without asking the topic's config."""
+    """For partitions without a live leader. `allow_unclean` permits it without asking the topic's config; with
+    `in_sync_only` nobody is asked, and nobody from outside the ISR is elected."""
 
     allow_unclean: bool = False
+    in_sync_only: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -328,7 +328,7 @@ def _unclean_allowed(
     state: ClusterState, found: Mapping[TopicPartition, LeaderAndIsr], strategy: Strategy
 ) -> Steps[tuple[set[TopicPartition], Outcomes]]:
     """The partitions that may be led by a replica outside the ISR; only those without an online ISR member matter."""
-    if not isinstance(strategy, OfflineElection):
+    if not isinstance(strategy, OfflineElection) or strategy.in_sync_only:
         return set(), {}
     helpless = [tp for tp, znode in found.items() if not any(state.is_online(r, tp) for r in znode.isr)]
     if strategy.allow_unclean or not helpless:

@@ -101,7 +101,7 @@ def _update_current(state: ClusterState, moves: Moves, failures: Failures) -> St
                 "removing_replicas": list(assignment.removing_replicas),
             },
         )
-    yield from _lead_elsewhere(state, moves, [tp for tp in changed if dropped[tp]])
+    yield from _lead_elsewhere(state, moves, {tp: dropped[tp] for tp in changed})
     yield from _stop(state, [PartitionReplica(tp, r) for tp in changed for r in dropped[tp]])  # U3
     for tp in _left(moves, failures):
         state.move_started(tp)  # U4
@@ -122,19 +122,22 @@ def _keep_who_has_the_records(
             failures[tp] = f"only {list(found.isr)} are in sync, and none of them would stay"
 
 
-def _lead_elsewhere(state: ClusterState, moves: Moves, partitions: Iterable[TopicPartition]) -> Steps[None]:
+def _lead_elsewhere(
+    state: ClusterState, moves: Moves, dropped: Mapping[TopicPartition, Collection[BrokerId]]
+) -> Steps[None]:
     """Partitions whose leader is dropped by a move that replaces another get a new one first, while it still serves
-    (Kafka takes it away and leaves the partition without a leader; docs/deviations.md). Where all targets are in sync
-    already, as after a cancellation, the move is complete at once and elects one itself, as in Kafka."""
+    (Kafka takes it away and leaves the partition without a leader; docs/deviations.md). It is one in sync: who is added
+    is not begun yet. Where all targets are in sync already, as after a cancellation, the move is complete at once and
+    elects one itself, as in Kafka."""
     led = [
         tp
-        for tp in partitions
+        for tp, going in dropped.items()
         if (znode := state.leadership(tp))
-        and not _may_stay(state, tp, znode.leader)
+        and znode.leader in going
         and not set(moves[tp].target_replicas) <= set(znode.isr)
     ]
     if led:
-        yield from change_partitions(state, led, PartitionState.ONLINE, OfflineElection())
+        yield from change_partitions(state, led, PartitionState.ONLINE, OfflineElection(in_sync_only=True))
 
 
 def _write_assignments(state: ClusterState, moves: Moves, failures: Failures) -> Steps[None]:
@@ -173,12 +176,11 @@ def _announce(state: ClusterState, moves: Moves, failures: Failures) -> Steps[No
     if not moves:
         return
     yield from _bump_and_tell(state, moves, moves, failures)  # A1
-    # A partition without a leader yet is refused; who is added may still be the first to lead it, so it is begun.
-    begun = {tp: a for tp, a in moves.items() if tp not in failures or state.partition_state(tp) is PartitionState.NEW}
-    rounds = max((len(a.adding_replicas) for a in begun.values()), default=0)
+    # Also where A1 is refused: who is added may be elected before it is tried again.
+    rounds = max((len(a.adding_replicas) for a in moves.values()), default=0)
     for nth in range(rounds):  # A2, one call each
         added = [
-            PartitionReplica(tp, a.adding_replicas[nth]) for tp, a in begun.items() if nth < len(a.adding_replicas)
+            PartitionReplica(tp, a.adding_replicas[nth]) for tp, a in moves.items() if nth < len(a.adding_replicas)
         ]
         fresh = [r for r in added if state.replica_state(r) is ReplicaState.NON_EXISTENT]  # else it was begun before
         yield from change_replicas(state, fresh, ReplicaState.NEW)

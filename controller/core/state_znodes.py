@@ -110,6 +110,8 @@ def write_states(
     """Writes each state where its partition epoch still holds: (outcomes, partitions that lost a race).
 
     `new_states` holds the new content with the partition epoch that was read. What was written is believed at once.
+    What ZooKeeper refuses to have written is read and believed: brokers are told of the partition all the same, and its
+    leader may have changed the ISR (docs/deviations.md).
     """
     ops = tuple(
         SetData(TopicPartitionStateZNode.path(tp), TopicPartitionStateZNode.encode(new), new.partition_epoch)
@@ -119,6 +121,7 @@ def write_states(
     states: dict[tuple[LeaderAndIsr, int], LeaderAndIsr] = {}
     outcomes: dict[TopicPartition, Outcome] = {}
     retry: list[TopicPartition] = []
+    refused: list[TopicPartition] = []
     for (tp, new), result in zip(new_states.items(), results, strict=True):
         if result.ok:
             version = new.partition_epoch + 1 if result.stat is None else result.stat.version
@@ -135,6 +138,9 @@ def write_states(
         else:
             reason, missing = f"the state znode of {tp} refuses: {result.code.name}", result.code is ZkCode.NO_NODE
             outcomes[tp] = Failure(reason, FailureKind.ZOOKEEPER, missing=missing)
+            refused.append(tp)
+    read = (yield from read_states(state, refused)) if refused else {}
+    state.lead_all({tp: found for tp, found in read.items() if isinstance(found, LeaderAndIsr)})
     return outcomes, retry
 
 

@@ -118,7 +118,7 @@ class Play:
         self.history = History(tree, world.loop.time, unclean_by_default=plan.shape.unclean_leader_election)
         self.cluster.on_unclean_asked = self.history.unclean_was_asked
         self.cluster.on_power_lost = self._power_lost
-        self.transitions = Transitions(self.cluster.controllers)
+        self.transitions = Transitions(self.cluster.controllers, self.cluster.refused)
         self.ledger = Ledger(unclean=self.history.unclean)
         self.writes = zookeeper.Writes(self.cluster, self.history)
         self.decisions = Decisions(self.cluster, self.history)
@@ -387,6 +387,8 @@ def play(
             outcome.broken = [f"{type(error).__name__}: {error}", traceback.format_exc(limit=-6)]
         for one in played:
             cluster = one.cluster
+            for trace in one.traces:  # of brokers that were killed, too
+                trace.close()
             outcome.virtual_s = cluster.world.loop.time()
             outcome.records = sum(map(len, one.ledger.acked.values()))
             outcome.reads, outcome.requests = one.ledger.reads, one.requests.seen

@@ -35,7 +35,7 @@ class Scene:
 
     def __init__(self, dead: set[int] | None = None, leaving: set[int] | None = None) -> None:
         down, going = dead or set(), leaving or set()
-        self.is_marked, self.moving = False, set[TopicPartition]()
+        self.is_marked, self.moving, self.refused = False, set[TopicPartition](), set[str]()
         view = SimpleNamespace(
             is_registered_with_good_dir=lambda b, tp: b not in down,
             is_online=lambda b, tp: b not in down | going,
@@ -47,10 +47,11 @@ class Scene:
         cluster: Any = SimpleNamespace(
             world=SimpleNamespace(zookeeper=SimpleNamespace(tree=self.tree)),
             controllers={1001: SimpleNamespace(state=view)},
+            refused=self.refused,
         )
         history: Any = SimpleNamespace(controller_epoch=3)
         self.decisions = Decisions(cluster, history)
-        for path in ("/brokers", "/brokers/topics"):
+        for path in ("/brokers", "/brokers/topics", "/brokers/ids"):
             self.tree.write(Create(path), session=1, now_ms=0)
         self.write("operator", Create(TOPIC, topic({"0": [1, 2, 3]})))
         for path in (f"{TOPIC}/partitions", f"{TOPIC}/partitions/0"):
@@ -99,6 +100,25 @@ def test_the_next_state(case: Any) -> None:
     _, dead, leaving, before, after, complaint = case
     broken = Scene(dead, leaving).after(before, after)
     assert any(complaint in line for line in broken) if complaint else not broken, broken
+
+
+@pytest.mark.parametrize(
+    ("refused", "registers", "complains"),
+    [(True, "between", False), (False, "between", True), (True, "before", True), (True, "never", True)],
+)
+def test_a_leader_that_came_back_while_its_state_was_refused_may_give_way(
+    refused: bool, registers: str, complains: bool
+) -> None:
+    """3 led in another life; where it leads in this one, it gives way to the preferred one alone."""
+    scene, registration = Scene(), Create("/brokers/ids/3", b"{}")
+    scene.refused |= {STATE} if refused else set()
+    if registers == "before":
+        scene.write("broker-3", registration)
+    scene.write("operator", Create(STATE, state(3, 4, [2, 3])))
+    if registers == "between":
+        scene.write("broker-3", registration)
+    scene.write("controller-1001", SetData(STATE, state(2, 5, [2, 3])))
+    assert ["gives way" in line for line in scene.decisions.broken] == [True] * complains
 
 
 @pytest.mark.parametrize(("is_moving", "complains"), [(True, False), (False, True)])

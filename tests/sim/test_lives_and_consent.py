@@ -217,6 +217,18 @@ def test_a_transition_that_no_table_has() -> None:
     assert len(transitions.broken) == 1
 
 
+def shutdown_world(leader: int, isr: tuple[int, ...]) -> Any:
+    """Broker 1 has a replica of `t-0`, which others have, too, of `alone-0`, and of a topic that is to be deleted."""
+    replicas = {("t", 0): (1, 2, 3), ("alone", 0): (1,), ("goes", 0): (1, 2)}
+    view = SimpleNamespace(
+        partitions_on=lambda broker: [TopicPartition(*tp) for tp in replicas],
+        assignment=lambda tp: SimpleNamespace(replicas=replicas[tp]),
+        leadership=lambda tp: SimpleNamespace(leader=leader, isr=isr) if tp.topic == "t" else None,
+        is_queued_for_deletion=lambda topic: topic == "goes",
+    )
+    return SimpleNamespace(state=view)
+
+
 @pytest.mark.parametrize(
     ("leader", "isr", "remaining", "complaint"),
     [
@@ -230,19 +242,40 @@ def test_a_transition_that_no_table_has() -> None:
 def test_what_a_controlled_shutdown_leaves(
     leader: int, isr: tuple[int, ...], remaining: list[str], complaint: str
 ) -> None:
-    """Broker 1 has a replica of `t-0`, which others have, too, of `alone-0`, and of a topic that is to be deleted."""
-    replicas = {("t", 0): (1, 2, 3), ("alone", 0): (1,), ("goes", 0): (1, 2)}
-    view: Any = SimpleNamespace(
-        partitions_on=lambda broker: [TopicPartition(*tp) for tp in replicas],
-        assignment=lambda tp: SimpleNamespace(replicas=replicas[tp]),
-        leadership=lambda tp: SimpleNamespace(leader=leader, isr=isr) if tp.topic == "t" else None,
-        is_queued_for_deletion=lambda topic: topic == "goes",
-    )
-    of_1001: Any = SimpleNamespace(state=view)
-    transitions = Transitions({1001: of_1001})
+    transitions = Transitions({1001: shutdown_world(leader, isr)})
     transitions.event({"event": ev.SHUTDOWN_GRANTED, "controller": 1001, "broker": 1, "remaining": remaining})
     transitions.event({"event": ev.SHUTDOWN_GRANTED, "controller": 1002, "broker": 1, "remaining": ["x-0"]})
     assert transitions.judged == 1 and [complaint in line for line in transitions.broken] == [True] * bool(complaint)
+
+
+REFUSED = ("/brokers/topics/t/partitions/0/state",)
+
+
+@pytest.mark.parametrize(
+    ("refused", "change", "excused"),
+    [
+        (REFUSED, {}, True),
+        ((), {}, False),
+        (REFUSED, {"replica": 2}, False),
+        (REFUSED, {"partition": 1}, False),
+        (REFUSED, {"controller": 1002}, False),
+        (REFUSED, {"event": ev.PARTITION_ISR_REDUCED}, False),
+    ],
+    ids=["kept", "nothing was refused", "another replica", "another partition", "another controller", "not kept"],
+)
+def test_a_follower_may_go_that_zookeeper_keeps_in_the_isr(
+    refused: tuple[str, ...], change: dict[str, Any], excused: bool
+) -> None:
+    """In the event that says so, and for this replica alone."""
+    transitions = Transitions({1001: shutdown_world(2, (1, 2))}, refused)
+    kept = {"event": ev.PARTITION_ISR_KEPT, "controller": 1001, "topic": "t", "partition": 0, "replica": 1, **change}
+    granted = {"event": ev.SHUTDOWN_GRANTED, "controller": 1001, "broker": 1, "remaining": []}
+    transitions.event(kept)
+    transitions.event(granted)
+    assert (transitions.broken == []) == excused
+    transitions.event({"event": ev.CONTROLLER_EVENT_PROCESSED, "controller": 1001})
+    transitions.event(granted)
+    assert len(transitions.broken) == 1 + (not excused), "the next event begins anew"
 
 
 def calm_after(sound: Sound, seconds: float, meanwhile: Callable[[], object] = lambda: None) -> list[str]:

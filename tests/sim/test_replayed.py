@@ -80,3 +80,29 @@ def test_what_follows_a_change_that_had_to_wait_for_a_write_is_not_judged(
     life.writes(TraceEvent.ISR_SHRINK, 1500, [1, 3], done=done)
     life.writes(TraceEvent.ISR_EXPAND, 3600, [1, 2, 3])
     assert len(list(changes_do_not_follow([life.trace]))) == found
+
+
+@pytest.mark.parametrize(
+    ("done", "hw", "found"),
+    [(1700, 11, 0), (1550, 11, 1), (1700, 12, 1)],
+    ids=["held back", "no fetch while the write was on its way", "it rose"],
+)
+def test_what_follows_a_high_watermark_that_a_fetch_held_back_is_not_judged(
+    tmp_path: Path, done: int, hw: int, found: int
+) -> None:
+    """The removal of 2 and 3 takes until `done`. 2, which fetched at 1600 as one that was caught up at 900, joins at
+    11; the rules, for which the removal was done at 1500, have a high watermark of 12."""
+    life = Life(tmp_path, replicas=(1, 2, 3))
+    fetch = {"epoch": 5, "replica": 2, "err": 0}
+    life.trace.append_row(100, TP, offset=10, leo=11, hw=10, epoch=5, size_bytes=9, moves_hw=False)
+    life.ticks(500)
+    life.trace.row(TraceEvent.FETCH, 900, TP, **fetch, offset=10, leo=11, hw=10)
+    life.ticks(1000)
+    life.trace.append_row(1400, TP, offset=11, leo=12, hw=10, epoch=5, size_bytes=9, moves_hw=False)
+    life.ticks(1500)
+    life.trace.row(TraceEvent.FETCH, 1600, TP, **fetch, offset=11, leo=12, hw=10)
+    life.writes(TraceEvent.ISR_SHRINK, 1500, [1, 3], done=done)
+    life.writes(TraceEvent.ISR_SHRINK, 1500, [1], replica=3, done=done)
+    life.trace.row(TraceEvent.FETCH, 1800, TP, **fetch, offset=11, leo=12, hw=hw)
+    life.writes(TraceEvent.ISR_EXPAND, 1800, [1, 2])
+    assert len(list(changes_do_not_follow([life.trace]))) == found

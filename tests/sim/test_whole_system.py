@@ -63,6 +63,13 @@ def test_whatever_fails_everything_holds(seed: int) -> None:
     assert not outcome.broken, "\n".join([*outcome.taken, *outcome.broken, f"again: kwob sim repeat {seed}"])
 
 
+def test_a_world_leaves_no_file_open() -> None:
+    """Thousands are played in one process."""
+    before = len(list(Path("/dev/fd").iterdir()))
+    play_seed(FIXED[0], ["steps=1"])
+    assert len(list(Path("/dev/fd").iterdir())) <= before
+
+
 @pytest.mark.parametrize("story", STORIES, ids=[f"{row['seed']} {row['story']}" for row in STORIES])
 def test_what_once_failed_holds(story: dict[str, Any]) -> None:
     outcome = play_plan(plan_of(story))

@@ -14,16 +14,19 @@ from controller.sim.cluster import Cluster
 from controller.sim.history import STATE_PATH, TOPIC_PATH, History, parsed
 from controller.wire.types import BrokerId, TopicPartition
 from controller.wire.zk_operations import Create, Multi, SetData, ZkOp, ZkResult
+from controller.wire.znodes import BrokerIdZNode, TopicPartitionStateZNode
 from controller.world.simulated.zk_session import SimulatedSession
 
 NO_LEADER: Final = -1
 
 
 class _Change(NamedTuple):
-    """A state that a controller writes in the place of another; `topic` is the content of the topic's znode."""
+    """A state that a controller writes in the place of another, written at the zxid `old_zxid`; `topic` is the content
+    of the topic's znode."""
 
     controller: Controller
     old: Mapping[str, Any]
+    old_zxid: int
     new: Mapping[str, Any]
     topic: Mapping[str, Any]
     topic_partition: TopicPartition
@@ -35,8 +38,9 @@ class Decisions:
 
     def __init__(self, cluster: Cluster, history: History) -> None:
         self._cluster, self._history = cluster, history
-        #: path -> (czxid of the topic, content) as last written by anybody
-        self._states: dict[str, tuple[int, dict[str, Any]]] = {}
+        #: path -> (czxid of the topic, content, zxid) as last written by anybody
+        self._states: dict[str, tuple[int, dict[str, Any], int]] = {}
+        #: topic -> (its czxid, content) as last written by anybody
         self._topics: dict[str, tuple[int, dict[str, Any]]] = {}
         self.broken: list[str] = []
         self.judged = 0
@@ -61,8 +65,8 @@ class Decisions:
     def _state(self, machine: str, topic: str, partition: int, op: SetData | Create, content: dict[str, Any]) -> None:
         owner = self._cluster.world.zookeeper.tree.get(f"/brokers/topics/{topic}")
         incarnation = owner.czxid if owner is not None else -1
-        before = self._states.get(op.path)
-        self._states[op.path] = incarnation, content
+        before, written = self._states.get(op.path), self._cluster.world.zookeeper.tree.get(op.path)
+        self._states[op.path] = incarnation, content, written.mzxid if written is not None else -1
         controller = self._controller(machine)
         if controller is None or owner is None:
             return
@@ -75,7 +79,8 @@ class Decisions:
             self._first(controller, content, replicas, TopicPartition(topic, partition), name)
         elif before is not None and before[0] == incarnation:
             tp, of_topic = TopicPartition(topic, partition), parsed(owner.payload) or {}
-            self._next(_Change(controller, before[1], content, of_topic, tp, f"{name} after {before[1]}"))
+            _, old, zxid = before
+            self._next(_Change(controller, old, zxid, content, of_topic, tp, f"{name} after {old}"))
 
     def _first(
         self, controller: Controller, new: Mapping[str, Any], replicas: Sequence[int], tp: TopicPartition, name: str
@@ -117,13 +122,22 @@ class Decisions:
         if new["leader"] not in allowed:
             self.broken.append(f"the wrong one is elected, {sorted(allowed)} may be: {name}, live {sorted(live)}")
         stays = old["leader"] in (live & set(old["isr"])) - leaving - set(removing)
-        if stays and new["leader"] != replicas[0]:
+        if stays and new["leader"] != replicas[0] and not self._came_back(change):
             self.broken.append(f"a leader gives way to one that is not preferred: {name}, live {sorted(live)}")
         if state.is_queued_for_deletion(tp.topic) and tp not in state.partitions_being_reassigned:
             self.broken.append(f"a leader is elected in a topic that is to be deleted: {name}")
         dead = {r for r in new["isr"] if r not in live}
         if dead and old["leader"] not in live:
             self.broken.append(f"an election leaves the dead {sorted(dead)} in the ISR: {name}")
+
+    def _came_back(self, change: _Change) -> bool:
+        """Where ZooKeeper refused the state when the old leader died, the partition is offline until it can be written,
+        and who is elected then is the first in sync, as in Kafka: that the old leader lives again counts for nothing.
+        """
+        tp, tree = change.topic_partition, self._cluster.world.zookeeper.tree
+        life = tree.get(BrokerIdZNode.path(change.old["leader"]))
+        was_refused = TopicPartitionStateZNode.path(tp) in self._cluster.refused
+        return was_refused and life is not None and life.czxid > change.old_zxid
 
     def _may_shrink(self, topic: str, lost: Collection[str]) -> bool:
         """A topic in deletion must not grow: what was added to it meanwhile is taken back. §10.3."""

@@ -7,7 +7,7 @@ wrote about one partition, over all its lives. Source: spec isr-replay.md §3, �
 from __future__ import annotations
 
 import json
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -15,10 +15,15 @@ from typing import Any, Final
 from broker_sim.replay.rows import LaneRow, Outcome, OutcomeKind
 from broker_sim.replay.rules.lane import Lane
 from broker_sim.trace import TraceWriter
+from controller.wire.trace import TraceEvent
 from controller.wire.types import BrokerId, TopicPartition
 
 Row = dict[str, Any]
 _FIELDS: Final = frozenset(LaneRow._fields)
+#: an ISR write: when it was decided, and when it returned
+_Write = tuple[int, int]
+#: a fetch at which the leader's high watermark was lower than that of the rules: leader epoch, when, when theirs rose
+_Lower = tuple[int, int, int]
 _CHANGES: Final = {OutcomeKind.SHRINK.value, OutcomeKind.EXPAND.value}
 
 
@@ -28,7 +33,9 @@ def changes_do_not_follow(traces: Iterable[TraceWriter]) -> Iterator[str]:
     `traces`: of all lives, oldest first.
 
     The other way round is no violation: a rule may want what ZooKeeper, cut off or slow, did not let a leader write.
-    Where it wanted that while a write was on its way, it is elsewhere for the rest of that leader epoch (§3.5).
+    Where it wanted that while a write was on its way, it is elsewhere for the rest of that leader epoch (§3.5). So it
+    is where its high watermark rose with that write, which it takes for done at once, and the leader's did not: a
+    follower that fetched while the write was on its way holds it back, as one that is caught up (§3.6).
     """
     for (broker, tp), outcome, is_elsewhere in _outcomes(_by_broker(traces)):
         if outcome.kind == OutcomeKind.MISSING.value and not is_elsewhere:
@@ -54,20 +61,27 @@ def _outcomes(rows: Mapping[BrokerId, list[Row]]) -> Iterator[tuple[tuple[Broker
     for broker, own in rows.items():
         partitions = {TopicPartition(row["topic"], row["partition"]) for row in own if "partition" in row}
         for tp in sorted(partitions):
-            lane, writes = Lane(broker=broker), list[tuple[int, int]]()
+            lane, writes, lower = Lane(broker=broker), list[_Write](), list[_Lower]()
+            hw, rose = -1, 0
             for row in own:
-                if _concerns(row, tp):
-                    lane.feed(_lane_row(row))
-                    if "done" in row and row["ev"] in _CHANGES:
-                        writes.append((row["ts"], row["done"]))
+                if not _concerns(row, tp):
+                    continue
+                lane.feed(_lane_row(row))
+                if "done" in row and row["ev"] in _CHANGES:
+                    writes.append((row["ts"], row["done"]))
+                if lane.led is not None and lane.led.high_watermark != hw:
+                    hw, rose = lane.led.high_watermark, row["ts"]
+                if row["ev"] == TraceEvent.FETCH.value and not row.get("err") and row.get("hw", hw) < hw:
+                    lower.append((row["epoch"], row["ts"], rose))
             lane.finish()
-            apart = _apart(lane.outcomes, writes)
+            apart = _apart(lane.outcomes, writes, lower)
             for outcome in lane.outcomes:
                 yield (broker, tp), outcome, apart.get(outcome.epoch, outcome.ts + 1) <= outcome.ts
 
 
-def _apart(outcomes: Iterable[Outcome], writes: Sequence[tuple[int, int]]) -> dict[int, int]:
-    """Leader epoch -> when the rules first changed the ISR while the leader, which waited for a write, could not.
+def _apart(outcomes: Iterable[Outcome], writes: Sequence[_Write], lower: Iterable[_Lower]) -> dict[int, int]:
+    """Leader epoch -> when the rules first changed the ISR while the leader, which waited for a write, could not; or
+    when the leader's high watermark was first seen lower after a write with which that of the rules had risen.
 
     `writes`: when each was decided, and when it returned; those of a partition come one after the other.
     """
@@ -77,6 +91,11 @@ def _apart(outcomes: Iterable[Outcome], writes: Sequence[tuple[int, int]]) -> di
         nth = bisect_left(decided, outcome.ts) - 1
         if outcome.kind in _CHANGES and nth >= 0 and outcome.ts < returned[nth]:
             apart[outcome.epoch] = min(outcome.ts, apart.get(outcome.epoch, outcome.ts))
+    seen = sorted({ts for _, ts, _ in lower})
+    for epoch, ts, rose in lower:
+        nth = bisect_right(decided, rose) - 1
+        if nth >= 0 and rose < returned[nth] <= ts and seen[bisect_left(seen, decided[nth])] < returned[nth]:
+            apart[epoch] = min(ts, apart.get(epoch, ts))
     return apart
 
 

@@ -6,13 +6,15 @@ The tables are written here a second time, from the text, under Kafka's names. S
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
 from controller.core.view import ClusterView
 from controller.node.process import Controller
 from controller.wire import log_events as ev
-from controller.wire.types import BrokerId
+from controller.wire.types import BrokerId, PartitionReplica, TopicPartition
+from controller.wire.znodes import TopicPartitionStateZNode
 
 PARTITIONS: Final = frozenset(
     {
@@ -39,31 +41,51 @@ _TABLES: Final = {ev.PARTITIONS_TRANSITIONED: PARTITIONS, ev.REPLICAS_TRANSITION
 
 
 class Transitions:
-    """Judges each batch, and what a controlled shutdown leaves. `broken` collects. Hang `event` on what is logged."""
+    """Judges each batch, and what a controlled shutdown leaves. `broken` collects. Hang `event` on what is logged.
 
-    def __init__(self, controllers: Mapping[int, Controller]) -> None:
+    `refused`: the paths that ZooKeeper refused at some time.
+    """
+
+    def __init__(self, controllers: Mapping[int, Controller], refused: Collection[str] = ()) -> None:
         self._controllers = controllers
+        self._refused = refused
+        #: controller -> the replicas that ZooKeeper kept in the ISR, in the event that it handles
+        self._kept: defaultdict[int, set[PartitionReplica]] = defaultdict(set)
         self.broken: list[str] = []
         self.judged = 0
 
     def event(self, event: Mapping[str, Any]) -> None:
         """One log event of any program."""
         name = str(event.get("event"))
-        if name == ev.SHUTDOWN_GRANTED and event.get("controller") in self._controllers:
-            self._granted(self._controllers[event["controller"]].state, BrokerId(event["broker"]), event["remaining"])
+        if name == ev.PARTITION_ISR_KEPT:
+            tp = TopicPartition(event["topic"], event["partition"])
+            if TopicPartitionStateZNode.path(tp) in self._refused:
+                self._kept[event["controller"]].add(PartitionReplica(tp, BrokerId(event["replica"])))
+        elif name == ev.CONTROLLER_EVENT_PROCESSED:
+            self._kept.pop(event["controller"], None)
+        elif name == ev.SHUTDOWN_GRANTED and event.get("controller") in self._controllers:
+            self._granted(event["controller"], BrokerId(event["broker"]), event["remaining"])
         elif (table := _TABLES.get(name)) is not None:
             self.judged += 1
             if unknown := sorted(set(event["transitions"]) - table):
                 self.broken.append(f"controller {event.get('controller')} takes steps that no table has: {unknown}")
 
-    def _granted(self, state: ClusterView, broker: BrokerId, remaining: Sequence[str]) -> None:
-        """Who may go is in no ISR in which there are others, and what holds it up could go elsewhere. §11.5"""
+    def _granted(self, controller: int, broker: BrokerId, remaining: Sequence[str]) -> None:
+        """Who may go is in no ISR in which there are others, and what holds it up could go elsewhere. §11.5
+
+        Only what it leads holds it up: where ZooKeeper refuses to take a follower out of an ISR, that is logged, and it
+        may go all the same, as in Kafka (`doControlledShutdown` returns the partitions that the broker still leads).
+        """
         self.judged += 1
+        state: ClusterView = self._controllers[controller].state
         replicas = {tp: state.assignment(tp).replicas for tp in state.partitions_on(broker)}
         shared = [tp for tp, of in replicas.items() if len(of) > 1 and not state.is_queued_for_deletion(tp.topic)]
         if not set(remaining) <= {str(tp) for tp in shared}:
             self.broken.append(f"broker {broker} waits for {remaining}, which nobody else has")
         for tp in shared:
             leadership = state.leadership(tp)
-            if leadership is not None and broker in leadership.isr != (broker,) and leadership.leader != broker:
+            kept = PartitionReplica(tp, broker) in self._kept[controller]
+            if leadership is None or leadership.leader == broker or kept:
+                continue
+            if broker in leadership.isr != (broker,):
                 self.broken.append(f"broker {broker} may go, and is in the ISR {leadership.isr} of {tp}")

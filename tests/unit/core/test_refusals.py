@@ -21,6 +21,7 @@ from controller.wire.errors import ErrorCode
 from controller.wire.types import BrokerId, TopicPartition
 from controller.wire.zk_operations import Check, Create, Delete, GetChildren, GetData, Multi, SetData, ZkCode, ZkOp
 from tests.worlds.core import World
+from tests.worlds.stage import leaders_in
 
 STATES = [f"/brokers/topics/t/partitions/{n}/state" for n in range(3)]
 PARTITIONS = [TopicPartition("t", n) for n in range(3)]
@@ -85,6 +86,26 @@ def test_a_state_that_cannot_be_written_costs_no_other_its_leader(code: ZkCode) 
     assert any(code.name in reason for reason in reasons(world, ev.PARTITION_ISR_KEPT)), "it stays in the ISR, too"
     allow(world)
     assert leaders(world) == [2, 2, 2], "it is tried again"
+
+
+def test_a_leader_that_cannot_be_replaced_comes_back_with_the_isr_of_zookeeper() -> None:
+    """1 took 2 back into the ISR and died before anybody heard of it. Its leadership cannot be taken away, and its next
+    life is given it again: with what was believed, it would let records count that 2 lacks."""
+    world = in_office()
+    tp, notice = PARTITIONS[0], b'{"version":1,"partitions":[{"topic":"t","partition":0}]}'
+    world.leader_writes(tp, (1,))
+    world.make("/isr_change_notification/isr_change_0000000000", notice)
+    world.run()
+    world.leader_writes(tp, (1, 2))
+    refuse(world, SetData, path=STATES[0])
+    believed = world.state.leadership(tp)
+    assert believed is not None and believed.isr == (1,)
+    world.broker_dies(1)
+    world.run()
+    world.sent.clear()
+    world.broker_starts(1)
+    world.run()
+    assert {state.isr for to, state, _ in leaders_in(world.sent, tp) if to == 1} == {(1, 2)}
 
 
 @pytest.mark.parametrize("code", CODES, ids=lambda code: code.name)

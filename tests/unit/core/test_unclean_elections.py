@@ -10,12 +10,17 @@ import pytest
 
 from controller.core import events
 from controller.core.events import ElectionTrigger, ElectionType
-from controller.wire.types import TopicPartition
+from controller.core.transitions import ReplicaState
+from controller.wire import log_events as ev
+from controller.wire.errors import ErrorCode
+from controller.wire.types import BrokerId, PartitionReplica, TopicPartition
 from controller.wire.zk_operations import Create, GetData, SetData, ZkCode
+from tests.worlds.stage import Stage, move_to
 
 TP = TopicPartition("t", 0)
 PATH = "/config/topics/t"
 NOTICE = b'{"version":1,"partitions":[{"topic":"t","partition":0}]}'
+STATE = "/brokers/topics/t/partitions/0/state"
 KEY = "unclean.leader.election.enable"
 
 #: what the topic's configs are -> whether its partition may be led by 2, where the cluster (forbids, allows) it
@@ -88,3 +93,69 @@ def test_only_an_operator_who_asks_for_it_gets_an_unclean_election_against_the_c
     world = last_member_dies(World, cluster_allows=False)
     world.run(events.ReplicaLeaderElection(frozenset({TP}), ElectionType.UNCLEAN, trigger, 1))
     assert (world.leadership(TP).leader == 2) == leads
+
+
+def stage_that_allows(*replicas: int) -> Stage:
+    stage = Stage(unclean_leader_election_enable=True)
+    stage.broker_starts(1, 2, 3, 4)
+    stage.topic("t", p0=replicas)
+    stage.start()
+    return stage
+
+
+def shuts_down(stage: Stage, broker_id: int) -> None:
+    stage.run(events.ControlledShutdown(broker_id, stage.state.live_brokers[BrokerId(broker_id)].broker_epoch, 9))
+
+
+@pytest.mark.parametrize("dead", [False, True], ids=["shuts down", "is dead"])
+def test_a_move_that_replaces_another_takes_no_leader_who_stays(dead: bool) -> None:
+    """1 is a replica of both moves, and alone in sync. Who is added is begun before it may lead."""
+    stage = stage_that_allows(1)
+    if dead:
+        stage.broker_dies(1)
+        stage.run()
+    else:
+        shuts_down(stage, 1)
+    move_to(stage, 4, 1)
+    move_to(stage, 3, 1, reply_to=2)
+    assert stage.state.unclean_elections == 0
+    assert (stage.leader()[0], stage.leader()[2]) == (None if dead else 1, (1,))
+    assert stage.state.replica_state(PartitionReplica(TP, BrokerId(3))) is ReplicaState.NEW
+    if not dead:
+        stage.broker_dies(1)
+        stage.run()
+    stage.broker_starts(5)
+    stage.run()
+    assert stage.leader()[0] == 3 and not stage.logged(ev.TRANSITION_REFUSED)
+
+
+def test_who_follows_a_leader_that_a_move_drops_is_in_sync() -> None:
+    """1 and 4 shut down; 1, which is in sync, stays a replica, and 3 is added."""
+    stage = stage_that_allows(1)
+    move_to(stage, 4, 2, 1)
+    stage.leader_writes(TP, (1, 4))
+    shuts_down(stage, 1)
+    assert stage.leader()[::2] == (4, (4,))
+    stage.leader_writes(TP, (4, 1))  # which has not gone yet
+    shuts_down(stage, 4)
+    move_to(stage, 3, 1, reply_to=2)
+    assert stage.assigned().replicas == (3, 1)
+    assert stage.state.unclean_elections == 0 and stage.leader()[::2] == (None, (1,))
+    assert not stage.logged(ev.TRANSITION_REFUSED)
+
+
+def test_who_a_move_adds_is_begun_though_its_state_cannot_be_written() -> None:
+    """The leader is dead, and 4 is elected before the move is tried again."""
+    stage = stage_that_allows(1)
+    stage.broker_dies(1)
+    stage.run()
+    stage.tree.refusal = lambda op: ZkCode.NO_AUTH if isinstance(op, SetData) and op.path == STATE else None
+    move_to(stage, 4, 1)
+    assert stage.replies[1].partitions[TP].error is not ErrorCode.NONE
+    stage.tree.refusal = lambda _: None
+    stage.broker_starts(5)
+    stage.run()
+    assert stage.leader()[0] == 4 and not stage.logged(ev.TRANSITION_REFUSED)
+    stage.broker_dies(4)
+    stage.run()
+    assert stage.leader()[0] is None, "that it is gone is noticed"
