@@ -48,16 +48,20 @@ class Bench:
 
     def run(self, arguments: list[str]) -> int:
         """Returns the benchmark's exit code."""
-        self._module.controllers = lambda args: [*self._contenders(args), FLOOR]
+        self._module.controllers = self._with_floor
         self._module.one_round = self._round
         command = f"{self._prefix}{sys.executable} -m controller {RUN}"
         return int(self._module.main(["--controller-command", command, *arguments]))
+
+    def _with_floor(self, args: argparse.Namespace) -> list[str]:
+        asked = "failover" in args.scenarios and args.warm > 0
+        return [*self._contenders(args), *([FLOOR] if asked else [])]
 
     def _round(self, args: argparse.Namespace, shape: Any, name: str, stubs: Any, ports: Any) -> dict[str, Any]:
         if name == FLOOR:
             args = copy.copy(args)
             args.controller_command = f"{sys.executable} -m tests.bench_controller.floor {RUN}"
-            args.scenarios, args.warm = ["failover"], max(args.warm, 1) + REAL - 1
+            args.scenarios, args.warm = ["failover"], args.warm + REAL - 1
         one: dict[str, Any] = self._one_round(args, shape, name, stubs, ports)
         if name == FLOOR:  # the real ones are not the floor
             one["outcomes"] = one["outcomes"][REAL:]
@@ -107,6 +111,8 @@ def main() -> int:
     code = bench.run(arguments or DEFAULT)
     if own.floor_json:
         own.floor_json.write_text(json.dumps(bench.rounds, indent=1))
+    if all(one["controller"] != FLOOR for one in bench.rounds):
+        return code
     try:
         Console(width=100).print(compared(bench.rounds))
     except ValueError as error:
