@@ -112,6 +112,7 @@ def test_who_is_alive_is_the_controllers_view_where_a_broker_has_none() -> None:
     assert [r["replica"] for r in unknown] == [1, 2]
     seen = of_broker(1, 8, "broker_down", replica=3)
     assert [(r["run"], r["seq"], r["replica"]) for r in shared(leads(1, 5), seen)] == [(7, 8, 3)], "its own view"
+    assert shared(leads(1, 5), {**seen, "run": 0}) == [], "nobody knows whose view that is"
 
 
 def test_settings_of_a_metadata_log_concern_topics_brokers_or_all() -> None:
@@ -156,6 +157,30 @@ def test_one_write_is_one_change_and_knows_the_isr_before_it() -> None:
         (5, "isr_shrink", 1, [1, 2, 3], [1, 2], "trace"),
         (6, "isr_shrink", 1, [1, 2], [1], "replayed"),
         (8, "isr_shrink", 1, [1, 2], [1], "trace"),
+    ]
+
+
+def test_a_change_tells_what_was_before_it_and_else_the_row_before_does() -> None:
+    trace = [
+        leads(1, 9, ts=3), {**leads(1, 8, ts=4, src="zk"), "isr": [1]}, {**leads(1, 9, ts=3), "isr_old": [7]},
+        shrink(8, [1], isr_old=[1, 5]),
+    ]  # fmt: skip
+    rows = asked(tables(1)["isr_history"], trace=trace)
+    assert [(r["ts"], r["event"], r.get("isr_old"), r["isr"], r["source"]) for r in rows] == [
+        (3, "leader", None, [1, 2], "trace"),  # of two that say the same the one with nothing first
+        (8, "isr_shrink", [1, 5], [1], "trace"),
+    ]
+    assert asked(tables(1)["isr_history"], trace=trace[1:2])[0]["source"] == "log"
+
+
+def test_facts_name_the_leader_and_of_equal_writes_the_first() -> None:
+    trace = [leads(1, 1), of_controller("assign", topic="t", partition=0, replicas=[1], ts=2)]
+    trace += [shrink(8, [1], seq=6, replica=2), shrink(8, [1], seq=5, replica=3)]
+    rows = sorted(asked(FACTS, trace=trace), key=lambda row: row["ts"])
+    assert [(r["kind"], r.get("leader"), r.get("replica")) for r in rows] == [
+        ("leader", 1, None),
+        ("assign", None, None),
+        ("isr_shrink", 1, 3),
     ]
 
 
@@ -206,13 +231,15 @@ def test_of_a_version_who_wrote_it_tells_best_and_a_new_topic_begins_at_zero_aga
     rows = [
         state(0, 3, "leader", [1, 2], 9), state(0, 3, "elect", [1, 2], 8, replica=2, src=schema.SRC_LOG),
         state(0, 4, "isr_shrink", [1], 20, src=schema.SRC_INFERRED), state(0, 4, "leader", [1], 21),
-        created, state(0, 0, "elect", [1], 101),
+        state(0, 5, "isr_shrink", [1], 30, err=1), state(0, 6, "isr_shrink", [1], 40, done=45),
+        created, state(0, 0, "elect", [1], 100),
     ]  # fmt: skip
     found = asked(tables(1)["state_writes"], trace=rows)
     assert [(r["generation"], r["zk_version"], r["ts"], r["leader"], r["written_by"], r["source"]) for r in found] == [
         (0, 3, 8, 2, "controller", "log"),
         (0, 4, 21, 1, "controller", "metadata"),
-        (1, 0, 101, 1, "controller", "metadata"),
+        (0, 6, 45, 1, "leader", "metadata"),
+        (1, 0, 100, 1, "controller", "metadata"),
     ]
 
 
@@ -226,16 +253,18 @@ def test_what_flapped_together_names_the_cause() -> None:
         flap(0, 3, 1, 0), flap(1, 3, 2, 9_999),  # one replica left two leaders
         flap(2, 4, 1, 20_000), flap(3, 5, 1, 20_001),  # two replicas left one
         flap(4, 6, 2, 30_000), flap(5, 6, 2, 30_000),  # the same pair twice
-        flap(6, 6, 2, 40_000),
+        flap(6, 6, 2, 40_000), flap(7, 7, 1, 50_000), flap(8, 7, 2, 70_000),  # apart
     ]  # fmt: skip
     causes = [row["cause"] for row in asked(tables(1)["flaps"], derived=rows)]
-    assert causes == ["follower", "follower", "leader", "leader", "follower_or_link", "follower_or_link", "partition"]
+    assert causes == [*["follower"] * 2, *["leader"] * 2, *["follower_or_link"] * 2, *["partition"] * 3]
 
 
 def test_totals_of_a_partition() -> None:
     window = {"table": "windows", "topic": "t", "partition": 0, "window": "under_replicated", "from_ts": 0}
     rows = [{**window, "to_ts": 10, "deficit_ms": 20}, {**window, "to_ts": 30, "deficit_ms": 30}, flap(0, 3, 1, 0)]
-    (row,) = asked(tables(1_800_000)["partition_totals"], derived=[*rows, {**window, "window": "offline", "to_ts": 4}])
+    rows += [{**window, "window": "offline", "to_ts": 4}, {**window, "partition": 1, "to_ts": 4}]
+    row, without = asked(tables(1_800_000)["partition_totals"], derived=rows)
+    assert (without["flaps"], without["flaps_per_hour"]) == (0, 0.0)
     figures = ("under_replicated_ms", "under_replicated_count", "under_replicated_longest_ms", "deficit_ms")
     assert [row[name] for name in figures] == [40, 2, 30, 50]
     assert (row["offline_ms"], row["at_min_isr_ms"], row["flaps"], row["flaps_per_hour"]) == (4, 0, 1, 2.0)
@@ -260,3 +289,14 @@ def test_progress_of_a_copy(start: int, leo: int, target: int, share: float) -> 
     row = outcome("progress", replica=3, left_ms=start, amount=leo, total=target)
     (found,) = asked(tables(1)["copy_progress"], outcomes=[row])
     assert (found["progress"], found["start"], found["leo"], found["target"]) == (share, start, leo, target)
+
+
+def test_what_lanes_measured_and_rows_they_could_not_use() -> None:
+    measured = {"change": "ack_latency_ms", "amount": 5, "total": 7, "p95": 8, "worst": 9, "replica": None}
+    rows = [outcome("measure", 4, **measured), outcome("measure", 6, change="rows_without_leader", amount=3)]
+    (first, _) = asked(tables(1)["measures"], outcomes=rows)
+    names = ("measure", "value", "count", "p95", "worst", "leader_epoch", "ts")
+    assert [first[name] for name in names] == ["ack_latency_ms", 5, 7, 8, 9, 1, 4]
+    assert asked(tables(1)["notices"], outcomes=rows) == [
+        {"reason": "rows_without_leader", "topic": "t", "partition": 0, "broker": 1, "rows": 3, "first_ts": 6}
+    ]
