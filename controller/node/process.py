@@ -162,13 +162,17 @@ class Controller:
         """Binds the listener, opens a session, creates what every cluster has, and runs for office.
 
         Returns where brokers are told that it listens. Raises: OSError, which names the address that cannot be bound;
-        ZkUnreachable; ZnodeError, when `/cluster/id` cannot be read; IdTaken. Then nothing of it is left running.
+        ZkUnreachable, also for a session that ends meanwhile; ZnodeError, when `/cluster/id` cannot be read; IdTaken.
+        Then nothing of it is left running.
         """
         try:
             endpoints = await self._listen()
             await self.zk.open()
             cluster_id = await self._prepare()
             await self._check_id()
+        except ZkSessionExpired as error:
+            await self.stop()
+            raise ZkUnreachable(f"the ZooKeeper session ended while the controller started: {error}") from error
         except BaseException:
             await self.stop()
             raise
@@ -243,7 +247,7 @@ class Controller:
         """Creates the standard znodes and the cluster's id where they are missing; returns the id.
 
         Empty for an id that was removed: the first broker that holds it restores it, and a controller needs none.
-        Raises: ZkUnreachable, when ZooKeeper refuses or loses the session meanwhile.
+        Raises: ZkUnreachable, when ZooKeeper refuses; ZkSessionExpired.
         """
         try:
             return await prepare_cluster(self.zk, self._world.chance)
@@ -252,11 +256,12 @@ class Controller:
             return ""
         except ZkRefused as error:
             raise ZkUnreachable(f"ZooKeeper refuses what every node needs: {error}") from error
-        except ZkSessionExpired as error:
-            raise ZkUnreachable(f"the ZooKeeper session ended while the controller started: {error}") from error
 
     async def _check_id(self) -> None:
-        """A controller is no broker: under one id, brokers and clients could not tell them apart. Raises: IdTaken."""
+        """A controller is no broker: under one id, brokers and clients could not tell them apart.
+
+        Raises: IdTaken, ZkSessionExpired.
+        """
         controller_id = self._identity.controller_id
         (registered,) = await self.zk.perform([Exists(znodes.BrokerIdZNode.path(controller_id))])
         if registered.ok:

@@ -1,4 +1,5 @@
-"""Whatever fails while a controller stops: no other step is left out, and nothing of it goes on."""
+"""Whatever fails while a controller stops: no other step is left out, and nothing of it goes on. One whose session ends
+before it has started stops as well, and says what happened."""
 
 from __future__ import annotations
 
@@ -10,7 +11,9 @@ import pytest
 
 from controller.wire import log_events as ev
 from controller.wire.protocol import ApiKey
-from controller.wire.zk_operations import Exists, ZkCode
+from controller.wire.zk_operations import Exists, ZkCode, ZkOp, ZkResult, ZkUnreachable
+from controller.wire.znodes import BrokerIdZNode
+from controller.world.ports import ZkSession
 
 Play = Callable[..., list[Any]]
 STEPS: dict[str, Callable[[Any], tuple[Any, str]]] = {
@@ -59,3 +62,42 @@ def test_a_listener_that_does_not_close_answers_nobody(play: Play, monkeypatch: 
         assert held.code is ZkCode.NO_NODE
 
     assert [line for line in play(scenario) if line["event"] == ev.CONTROLLER_FAULTED]
+
+
+@pytest.mark.parametrize("ends", ["expires", "is closed by a stop"])
+def test_a_session_that_ends_before_a_controller_has_started(play: Play, ends: str) -> None:
+    """At each operation of its start."""
+
+    async def starts(cluster: Any, number: int) -> list[str]:
+        """What it did, up to the one at which its session ends; all, when it has started before that."""
+        zookeeper, machine = cluster.world.zookeeper, cluster.world.machine(f"second-{number}")
+        controller, paths = cluster.make(101, machine.name), []
+
+        def end(session: ZkSession, op: ZkOp, _: ZkResult) -> None:
+            if session.session_id in zookeeper.sessions and zookeeper.sessions[session.session_id] == machine.name:
+                paths.append(getattr(op, "path", ""))
+                if len(paths) == number and ends == "expires":
+                    asyncio.get_running_loop().call_soon(zookeeper.expire_session, session.session_id)
+                elif len(paths) == number:
+                    stops.append(asyncio.ensure_future(controller.stop()))
+
+        stops: list[asyncio.Future[None]] = []
+        zookeeper.on_operation.append(end)
+        try:
+            with pytest.raises(ZkUnreachable, match="the ZooKeeper session ended while the controller started"):
+                await machine.run(controller.start())
+        finally:
+            zookeeper.on_operation.remove(end)
+            await asyncio.gather(*stops)
+        assert machine.name not in zookeeper.sessions.values()
+        return paths
+
+    async def scenario(cluster: Any) -> None:
+        number, paths = 0, [""]
+        while paths[-1] != BrokerIdZNode.path(101):
+            number += 1
+            paths = await starts(cluster, number)
+        assert number > 3
+
+    lines = play(scenario, brokers=1)
+    assert not [line for line in lines if line["event"] == ev.CONTROLLER_FAULTED]
