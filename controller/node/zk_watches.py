@@ -124,7 +124,8 @@ class Zk:
         self.gauges = ZkGauges()
 
     async def open(self) -> None:
-        """Opens a session in the place of the last one. Raises ZkUnreachable."""
+        """Opens a session in the place of the last one. Raises: ZkUnreachable; ZkSessionExpired, when `close` comes
+        meanwhile."""
         self._generation += 1
         generation = self._generation
 
@@ -140,6 +141,9 @@ class Zk:
                 self._on_expired()
 
         session = await self._connector.connect(on_watch=watch, on_expired=expired)
+        if generation != self._generation:
+            await session.close()
+            raise ZkSessionExpired("it was closed before it was there")
         self._session = _Timed(session, self.gauges.latency)
         self.gauges.sessions += 1
 

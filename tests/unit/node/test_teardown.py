@@ -101,3 +101,26 @@ def test_a_session_that_ends_before_a_controller_has_started(play: Play, ends: s
 
     lines = play(scenario, brokers=1)
     assert not [line for line in lines if line["event"] == ev.CONTROLLER_FAULTED]
+
+
+def test_whenever_a_stop_comes_into_a_start_no_session_is_left(play: Play) -> None:
+    async def stopped_after(cluster: Any, wait_s: float) -> bool:
+        """Whether it had started before."""
+        machine = cluster.world.machine(f"second-{wait_s}")
+        controller = cluster.make(101, machine.name)
+        starting = asyncio.ensure_future(machine.run(controller.start()))
+        await asyncio.sleep(wait_s)
+        has_started = starting.done()
+        await machine.run(controller.stop())
+        (end,) = await asyncio.gather(starting, return_exceptions=True)
+        assert has_started or isinstance(end, ZkUnreachable), end
+        await asyncio.sleep(1)
+        assert machine.name not in cluster.world.zookeeper.sessions.values()
+        return has_started
+
+    async def scenario(cluster: Any) -> None:
+        ends = [await stopped_after(cluster, n / 10_000) for n in range(200)]
+        assert set(ends) == {True, False}
+
+    lines = play(scenario, brokers=1)
+    assert not [line for line in lines if line["event"] == ev.CONTROLLER_FAULTED]
