@@ -235,6 +235,26 @@ def test_a_deletion_waits_for_no_move_of_a_partition_without_a_leader() -> None:
     assert not stage.exists("/brokers/topics/t") and not stage.exists("/admin/delete_topics/t")
 
 
+def test_a_deletion_that_began_waits_for_no_move_when_another_topic_is_to_be_deleted() -> None:
+    """3 comes back while 1 has still to answer; then somebody deletes another topic."""
+    stage = stage_with(1, 2, 3, p0=(1, 2, 3))
+    stage.topic("u", p0=(2, 3))
+    stage.run()
+    stage.broker_dies(3)
+    stage.run()
+    move_to(stage, 1, 3)
+    assert stage.state.partitions_being_reassigned == {TP}
+    stage.silent.add(1)
+    stage.make("/admin/delete_topics/t")
+    stage.run()
+    stage.broker_starts(3)
+    stage.run()
+    stage.make("/admin/delete_topics/u")
+    stage.run()
+    stage.release(1)
+    assert not stage.exists("/brokers/topics/t") and not stage.exists("/admin/delete_topics/t")
+
+
 def test_a_state_that_was_removed_by_hand_does_not_hold_up_the_deletion() -> None:
     stage = stage_with(1, 2, p0=(1, 2))
     stage.others_write(Delete(STATE))
