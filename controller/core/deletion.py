@@ -70,9 +70,9 @@ def markers_changed(state: ClusterState) -> Steps[None]:
     if not state.settings.delete_topic_enable:
         yield from remove_markers(state, marked)
     elif marked:
-        # Kafka marks moving topics ineligible here, before they are queued, which has no effect on those that are new: a
-        # deletion does not wait for a reassignment (spec controller.md §8.7). One that began must not wait for it at
-        # the next marker either, which it does in Kafka: a move of what is half deleted never ends.
+        # Kafka marks moving topics ineligible here, before they are queued, which has no effect on new ones: a deletion
+        # does not wait for a reassignment (spec controller.md §8.7). One that began must not wait for it at the next
+        # marker either, which it does in Kafka: a move of what is half deleted never ends.
         yield from mark_ineligible(state, marked & topics_kept_by_moves(state), MOVING)
         state.deletion_queued(sorted(marked))
         yield from resume(state)
