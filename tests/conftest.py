@@ -6,6 +6,7 @@ import asyncio
 import gc
 import itertools
 import json
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -101,7 +102,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """The marker from which docs/known-failures.md is drawn."""
+    """The marker from which docs/known-failures.md is drawn; Ctrl-C works in programs that tests start, also where it
+    does not in who started the tests, as in the background of a script."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     config.addinivalue_line("markers", "known_failure(key, ...): covers these rows of the known failures")
     config.addinivalue_line("markers", "feature(row, ...): covers these rows of docs/admin-features.md")
 
