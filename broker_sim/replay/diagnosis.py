@@ -1,7 +1,7 @@
 """What the tables say, in aggregates of bounded size: the only thing that findings, summary and report are made of.
 
-DuckDB answers the questions (`questions`, `out_of_sync`): it streams the tables, so what is held does not grow with the
-trace, and it answers at once, where Spark would plan for longer than it reads. Words are in `findings`.
+DuckDB answers the questions (`questions`, `out_of_sync`), at once, where Spark would plan for longer than it reads.
+Words are in `findings`.
 """
 
 from __future__ import annotations

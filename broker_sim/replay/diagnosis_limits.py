@@ -9,6 +9,10 @@ SLOW_CATCH_UP_MS: Final = 10_000
 #: Members that came closer to removal than this share of the lag.
 NEAR_REMOVAL: Final = 0.2
 DEFAULT_LAG_MS: Final = 30_000
+#: Rows kept of every "worst" list.
+WORST: Final = 12
+#: Brokers in a list: all of a cluster that one would draw; else the ones with the most trouble.
+BROKERS_MAX: Final = 60
 #: The report's course of time in so many pieces.
 BUCKETS: Final = 240
 #: The worst of them are looked for among at most so many pieces of equal length, of a length that people count in.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -99,22 +99,18 @@ def run(spark: SparkSession, settings: ReplaySettings, inputs: Inputs, progress:
         with progress.step(_ingest_words(inputs), spark):
             counts = ingest_job.ingest_into(spark, inputs, out, stage)
         rows = ingest_job.rows_of(spark, inputs, out)
-        with progress.step("replay the rules", spark), sql.tables(rows.tables, stage) as asked:
-            sql.write(asked, SHARED_ROWS, stage, _SHARED, csv=False)
-            lane_rows = steps.lanes(rows.trace, spark.read.parquet(str(stage / _SHARED)))
+        folders = rows.tables | {"clock": stage / ingest_job.INGEST_NOTICES}
+        with progress.step("replay the rules", spark):
+            shared = spark.read.parquet(sql.staged(folders, SHARED_ROWS, stage, _SHARED))
+            lane_rows = steps.lanes(rows.trace, shared)
             steps.replayed(lane_rows, profile=settings.profile).write.parquet(str(stage / "outcomes"))
-        of_outcomes = rows.tables | {"outcomes": stage / "outcomes"}
+        folders["outcomes"] = stage / "outcomes"
         with progress.step("derive history and windows", spark), tuned_for(spark, size_of(stage)):
-            with sql.tables(of_outcomes, stage) as asked:
-                sql.write(asked, FACTS, stage, _FACTS, csv=False)
-            facts = spark.read.parquet(str(stage / _FACTS))
+            facts = spark.read.parquet(sql.staged(folders, FACTS, stage, _FACTS))
             steps.folded(facts, end_ts=counts["to_ts"]).write.parquet(str(stage / "derived"))
+        folders["derived"] = stage / "derived"
         with progress.step("write the tables"):
-            of_fold = {"derived": stage / "derived", "clock": stage / ingest_job.INGEST_NOTICES}
-            with sql.tables(of_outcomes | of_fold, stage) as asked:
-                for name, question in tables(counts["to_ts"] - counts["from_ts"]).items():
-                    sql.write(asked, question, out, name)
-            counts["noticed"] = _noticed(out)
+            counts["noticed"] = _write_tables(folders, tables(counts["to_ts"] - counts["from_ts"]), out, stage)
         if settings.what_if:
             with progress.step("what if", spark):
                 frames = (rows.trace, lane_rows, spark.read.parquet(str(out / "catch_up")))
@@ -144,11 +140,8 @@ def ingest_only(spark: SparkSession, settings: ReplaySettings, inputs: Inputs, p
         with progress.step(_ingest_words(inputs), spark):
             counts = ingest_job.ingest_into(spark, inputs, out, stage)
         with progress.step("write the tables"):
-            rows = ingest_job.rows_of(spark, inputs, out).tables | {"clock": stage / ingest_job.INGEST_NOTICES}
-            with sql.tables(rows, stage) as asked:
-                for name, question in TABLES_OF_ROWS.items():
-                    sql.write(asked, question, out, name)
-            counts["noticed"] = _noticed(out)
+            folders = ingest_job.rows_of(spark, inputs, out).tables | {"clock": stage / ingest_job.INGEST_NOTICES}
+            counts["noticed"] = _write_tables(folders, TABLES_OF_ROWS, out, stage)
         ingested = _ingested(settings, counts)
         (out / SUMMARY_FILE).write_text(json.dumps(ingested, indent=2) + "\n", encoding="utf-8")
         shutil.rmtree(stage)
@@ -162,8 +155,12 @@ def _ingest_words(inputs: Inputs) -> str:
     return f"read and sort the {' and the '.join(names)}"
 
 
-def _noticed(out: Path) -> dict[str, int]:
-    """Rows by reason."""
+def _write_tables(folders: sql.Folders, questions: Mapping[str, str], out: Path, stage: Path) -> dict[str, int]:
+    """Writes what each question answers; returns the rows of `notices` by reason."""
+    with sql.tables(folders, stage) as connection:
+        for name, question in questions.items():
+            sql.write(connection, question, out, name)
+            write_csv(out, name)
     rows = dataset(out, "notices").to_table(columns=["reason", "rows"]).group_by("reason").aggregate([("rows", "sum")])
     return {row["reason"]: row["rows_sum"] for row in rows.sort_by("reason").to_pylist()}
 

@@ -8,12 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from broker_sim.replay.diagnosis_limits import piece_of
+from broker_sim.replay.diagnosis_limits import BROKERS_MAX, WORST, piece_of
 
-#: Brokers that are drawn: the ones that were missing most.
-BROKERS_MAX: Final = 60
-#: Rows of the tables of topics and of partitions under min ISR.
-WORST: Final = 12
 CONTROLLERS_MAX: Final = 500
 RACK_KEY: Final = "broker.rack"
 #: Windows that make a minute a bad one.

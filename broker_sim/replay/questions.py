@@ -8,15 +8,18 @@ from __future__ import annotations
 from typing import Final
 
 from broker_sim.replay.chronicle import SAME_INCIDENT_MS
-from broker_sim.replay.diagnosis_limits import BUCKETS, DEFAULT_LAG_MS, NEAR_REMOVAL, SLOW_CATCH_UP_MS
+from broker_sim.replay.diagnosis_limits import (
+    BROKERS_MAX,
+    BUCKETS,
+    DEFAULT_LAG_MS,
+    NEAR_REMOVAL,
+    SLOW_CATCH_UP_MS,
+    WORST,
+)
 from controller.wire.trace import BROKER_STATE_KEY, OPERATOR_KEY, PAUSED_REPLICATION_KEY
 
 #: Partitions that the report draws, the ones with the most trouble first.
 PARTITIONS_SHOWN: Final = 60
-#: Rows kept of every "worst" list.
-WORST: Final = 12
-#: Brokers in a list: all of a cluster that one would draw.
-BROKERS_MAX: Final = 60
 #: Rows of `what_if` about the whole: values and keys are limited when they are asked for.
 WHAT_IF_MAX: Final = 256
 #: Processes, sessions, terms and removals that the chronicle is made of.

@@ -32,15 +32,13 @@ def write_csv(out: Path, name: str) -> None:
             writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=schema))
 
 
-def write_batches(out: Path, name: str, batches: pa.RecordBatchReader, *, csv: bool = True) -> None:
-    """A table from batches, one after the other: as Parquet, and then as CSV unless `csv` is false."""
+def write_batches(out: Path, name: str, batches: pa.RecordBatchReader) -> None:
+    """A table from batches, one after the other, as Parquet."""
     (out / name).mkdir(parents=True)
     path = str(out / name / "part-0.parquet")
     with pq.ParquetWriter(path, batches.schema, compression="zstd") as writer:
         for batch in batches:
             writer.write_batch(batch)
-    if csv:
-        write_csv(out, name)
 
 
 def _flat(column: Any) -> Any:

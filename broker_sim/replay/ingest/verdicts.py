@@ -173,7 +173,7 @@ def _of_parquet(spark: SparkSession, files: Sequence[Path]) -> DataFrame:
         CORRUPT: F.lit(None).cast("string"),
         "of_other_version": F.lit(False),
     }
-    return frame.withColumns({**added, "of_other_version": F.lit(False)})
+    return frame.withColumns(added)
 
 
 def _of_lines(spark: SparkSession, files: Sequence[Path], refused: Collection[Path]) -> DataFrame:

@@ -1,4 +1,4 @@
-"""DuckDB over folders of Parquet files. It streams, so that what it holds does not grow with the trace."""
+"""DuckDB over folders of Parquet files. It streams, and holds at most its `memory_limit`, whatever it reads."""
 
 from __future__ import annotations
 
@@ -41,9 +41,16 @@ def tables(folders: Folders, scratch: Path) -> Iterator[duckdb.DuckDBPyConnectio
         yield connection
 
 
-def write(connection: duckdb.DuckDBPyConnection, question: str, out: Path, name: str, *, csv: bool = True) -> None:
-    """The answer as the table `name` in `out`, as Parquet, and as CSV unless `csv` is false."""
-    write_batches(out, name, connection.execute(question).to_arrow_reader(_BATCH_ROWS), csv=csv)
+def write(connection: duckdb.DuckDBPyConnection, question: str, out: Path, name: str) -> None:
+    """The answer as the table `name` in `out`, as Parquet."""
+    write_batches(out, name, connection.execute(question).to_arrow_reader(_BATCH_ROWS))
+
+
+def staged(folders: Folders, question: str, stage: Path, name: str) -> str:
+    """The answer as Parquet below `stage`, for Spark to read; returns where."""
+    with tables(folders, stage) as connection:
+        write(connection, question, stage, name)
+    return str(stage / name)
 
 
 def first_of(source: str, columns: list[str], key: list[str], *, order: list[str]) -> str:

@@ -224,9 +224,8 @@ def _outcomes(spark: SparkSession | None, source: Source, profile: str) -> tuple
         return list(validation_local.outcomes_of(rows, profile)), logged
     with tempfile.TemporaryDirectory(prefix="kwob-validate-") as scratch:
         ingested = _ingested(spark, source, Path(scratch))
-        with sql.tables(ingested.tables, Path(scratch)) as asked:
-            sql.write(asked, SHARED_ROWS, Path(scratch), "shared", csv=False)
-        lanes = steps.lanes(ingested.trace, spark.read.parquet(str(Path(scratch) / "shared")))
+        shared = spark.read.parquet(sql.staged(ingested.tables, SHARED_ROWS, Path(scratch), "shared"))
+        lanes = steps.lanes(ingested.trace, shared)
         replayed = steps.replayed(lanes, profile=profile).filter(F.col("kind").isin(*_KINDS))
         outcomes = [row.asDict() for row in replayed.collect()]
         return outcomes, _asked(ingested, _LOGGED)

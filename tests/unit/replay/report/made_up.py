@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from broker_sim.replay.diagnosis_limits import BUCKETS, piece_of
-from broker_sim.replay.questions import PARTITIONS_SHOWN, WORST
+from broker_sim.replay.diagnosis_limits import BUCKETS, WORST, piece_of
+from broker_sim.replay.questions import PARTITIONS_SHOWN
 
 START = 1_700_000_000_000
 SPAN = 2 * 3_600_000
