@@ -47,6 +47,7 @@ def move(state: ClusterState, moves: Moves, complete: Collection[TopicPartition]
     moves = _left(moves, failures)
     if complete is None:
         complete = yield from complete_ones(state, moves)
+    complete = {tp for tp in complete if tp in moves and _is_begun(state, tp, moves[tp])}
     yield from _announce(state, {tp: a for tp, a in moves.items() if tp not in complete}, failures)
     done = {tp: a for tp, a in moves.items() if tp in complete}
     if done:
@@ -58,6 +59,14 @@ def move(state: ClusterState, moves: Moves, complete: Collection[TopicPartition]
         state.move_waits(tp)  # by its watch it would see its own writes, and be busy without an end
         yield Enqueue(PartitionReassignmentIsrChange(tp), RETRY_MS)
     return failures
+
+
+def _is_begun(state: ClusterState, tp: TopicPartition, assignment: ReplicaAssignment) -> bool:
+    """Whether phase A has begun who is added. One that hears of a leader elected for this very move follows at once and
+    may be in the ISR by now; a replica that never was new could not be stopped by a later move. The writes of phase A
+    are seen by the watch, and complete the move then."""
+    added = (state.replica_state(PartitionReplica(tp, r)) for r in assignment.adding_replicas)
+    return ReplicaState.NON_EXISTENT not in added
 
 
 def _left(moves: Moves, failures: Failures) -> Moves:
@@ -212,16 +221,22 @@ def _finish(state: ClusterState, moves: Moves, failures: Failures) -> Steps[None
     going = [PartitionReplica(tp, r) for tp in _left(completed, failures) for r in moves[tp].removing_replicas]
     for tp, replica in (yield from _stop(state, going)):  # B4, B5
         failures[tp] = f"replica {replica} cannot be taken out of the ISR"
-    yield from _write_assignments(state, _left(completed, failures), failures)  # B6
-    for tp in sorted(completed.keys() & failures):
-        _moves_still(state, tp, moves[tp])
-    completed = _left(completed, failures)
+    completed = _without_failed(state, completed, moves, failures)  # B6 writes all of a topic
+    yield from _write_assignments(state, completed, failures)  # B6
+    completed = _without_failed(state, completed, moves, failures)
     yield from _forget(state, completed)  # B7
     yield from send_metadata_to_all(state, completed)  # B8
     for tp, assignment in completed.items():
         fields = {"topic": tp.topic, "partition": tp.partition, "replicas": list(assignment.replicas)}
         yield Log(ev.REASSIGNMENT_COMPLETED, fields)
     yield from resume_for(state, {tp.topic for tp in completed})  # B9
+
+
+def _without_failed(state: ClusterState, completed: Moves, moves: Moves, failures: Failures) -> Moves:
+    """Those that have not failed; the others move still."""
+    for tp in sorted(completed.keys() & failures):
+        _moves_still(state, tp, moves[tp])
+    return _left(completed, failures)
 
 
 def _moves_still(state: ClusterState, tp: TopicPartition, assignment: ReplicaAssignment) -> None:

@@ -36,13 +36,14 @@ from controller.sim.oracles.transitions import Transitions
 from controller.sim.plan import Plan, Step
 from controller.sim.shape import TOPIC
 from controller.sim.turn import NOTHING, NothingThere, Turn
+from controller.sim.winding import WINDING
 from controller.wire.zk_operations import WatchEvent
 from controller.world.simulated.loop import Deadlock
 from controller.world.simulated.world import World, run_world
 
 Oracle = Callable[[Cluster, History], Iterator[str]]
 
-OPERATIONS: Final = {**PLAIN, **COMBINED}
+OPERATIONS: Final = {**PLAIN, **COMBINED, **WINDING}
 #: All kinds of steps.
 KINDS: Final = (*FAULTS, *OPERATIONS)
 #: Looked at every so many virtual seconds, faults or not.
@@ -133,11 +134,8 @@ class Play:
         self.ledger.on_error.append(self.traced.answered)
         world.zookeeper.on_commit.append(lambda events: self.history.commit(list(events)))
         world.zookeeper.on_commit.append(self._at_commit)
-        world.zookeeper.on_operation += [
-            self.history.operation,
-            self.writes.operation,
-            self.decisions.operation,
-        ]
+        watching = (self.history.operation, self.writes.operation, self.decisions.operation)
+        world.zookeeper.on_operation += watching
         self.cluster.on_controller.append(self.requests.watch)
         #: What the names of clients begin with.
         self.load = ""

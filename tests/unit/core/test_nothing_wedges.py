@@ -12,7 +12,7 @@ from controller.core import events
 from controller.core.effects import Effect, RemoveBrokers, Write
 from controller.core.transitions import ReplicaState
 from controller.wire import log_events as ev
-from controller.wire.control import StopReplicaRequest
+from controller.wire.control import LeaderAndIsrRequest, StopReplicaRequest
 from controller.wire.errors import ErrorCode
 from controller.wire.types import BrokerId, PartitionReplica, TopicPartition
 from controller.wire.zk_operations import Create, Delete, GetData, SetData, ZkCode
@@ -91,6 +91,53 @@ def test_a_leader_that_has_not_heard_takes_nobody_back_for_good(target: tuple[in
     assert raced
     assert set(stage.leader()[2]) == {1, 2} & (set(target) | {1} if 3 in target else set(target))
     assert all(4 not in state.isr for _, state, _ in leaders_in(stage.sent)[-1:]), "who leads has heard so"
+
+
+def test_who_joins_before_its_move_has_begun_it_is_begun_all_the_same() -> None:
+    """The leader is dropped by the next move; 5, which that adds, hears of the new one, and is in the ISR at once."""
+    stage = stage_with(1, 2, 3, 4, 5, p0=(1, 2))
+    move_to(stage, 3, 4)
+    stage.leader_writes(TP, (1, 3))
+    stage.broker_dies(1)
+    stage.run()
+    stage.broker_starts(1)
+    stage.leader_writes(TP, (3, 1))
+    stage.run()
+    assert stage.leader()[0] == 3
+    perform, raced = stage.perform, False
+
+    def racing(effect: Any) -> Any:
+        nonlocal raced
+        if any(isinstance(r, LeaderAndIsrRequest) and r.to == 5 for r in getattr(effect, "requests", ())) and not raced:
+            raced = True
+            stage.leader_writes(TP, (*stage.leader()[2], 5))
+        return perform(effect)
+
+    stage.perform = racing
+    move_to(stage, 5, reply_to=2)
+    assert raced
+    assert stage.assigned().replicas == (5,) and stage.leader()[2] == (5,)
+    assert stage.state.replica_state(PartitionReplica(TP, BrokerId(5))) is ReplicaState.ONLINE
+    assert not stage.logged(ev.TRANSITION_REFUSED)
+
+
+def test_a_move_that_fails_is_not_written_as_done_by_another_of_its_topic() -> None:
+    """Both end at once; the state of partition 1 is refused, so its old replicas stay in the ISR."""
+    stage = stage_with(1, 2, 3, 4, p0=(1, 2), p1=(1, 2))
+    other = TopicPartition("t", 1)
+    state_of_other = "/brokers/topics/t/partitions/1/state"
+
+    def refusal(op: Any) -> ZkCode | None:
+        leaves = isinstance(op, SetData) and op.path == state_of_other and b'"isr":[1]' in (op.data or b"")
+        return ZkCode.NO_AUTH if leaves else None
+
+    stage.tree.refusal = refusal
+    stage.take_lines()
+    stage.run(events.ApiPartitionReassignment({TP: (BrokerId(1),), other: (BrokerId(1),)}, 1))
+    lines = [line for line in stage.take_lines() if line.startswith("zk   set /brokers/topics/t ")]
+    written = [json.loads(line.partition("/brokers/topics/t ")[2]) for line in lines]
+    assert written[-1]["partitions"] == {"0": [1], "1": [1, 2]}
+    assert all(each["removing_replicas"].get("1") == [2] for each in written)
 
 
 def test_a_topic_keeps_its_id_and_what_else_its_znode_says_through_a_move() -> None:
