@@ -13,6 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from controller.sim.late import draw_late
 from controller.sim.shape import Shape, draw_shape
 
 
@@ -67,6 +68,8 @@ WAITS_S = (0.02, 0.2, 0.5, 1.0, 2.0, 4.0, 8.0)
 WEIGHTS = (1, 1, 2, 4)
 #: Of the worlds whose machines lose their power, the share where nothing waits for the disk.
 UNSYNCED = 0.4
+#: The share of worlds whose controllers wait 2 s for the answer to a request, not 30.
+IMPATIENT = 0.2
 #: What undoes others is never off: worlds that only break show little.
 ALWAYS = frozenset({"start", "resume", "heal"})
 
@@ -80,6 +83,8 @@ def draw_plan(seed: int, kinds: Sequence[str], changes: Sequence[str] = ()) -> P
     shape = draw_shape(chance)
     if shape.power_cuts and random.Random(f"{seed}/unsynced").random() < UNSYNCED:
         shape = replace(shape, flush_messages=0)
+    if random.Random(f"{seed}/impatient").random() < IMPATIENT:
+        shape = replace(shape, request_timeout_ms=2000)
     shape = shape.with_text(changes)
     on_share = chance.choice((0.2, 0.5, 0.8))
     weights: dict[str, int] = {}
@@ -96,4 +101,5 @@ def draw_plan(seed: int, kinds: Sequence[str], changes: Sequence[str] = ()) -> P
         Step(number, pace * picker.choice(WAITS_S), picker.choices(names, list(weights.values()))[0])
         for number in range(1, shape.steps + 1)
     )
-    return Plan(seed=seed, shape=shape, weights=weights, steps=steps)
+    late = tuple(Step(*row) for row in draw_late(seed)) if shape.steps else ()
+    return Plan(seed=seed, shape=shape, weights=weights, steps=(*steps, *late))

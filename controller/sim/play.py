@@ -19,6 +19,7 @@ from controller.sim.combined import COMBINED
 from controller.sim.endless import Endless, noticed
 from controller.sim.faults import FAULTS
 from controller.sim.history import STATE_PATH, History
+from controller.sim.late import LATE
 from controller.sim.load.consumer import Consumer
 from controller.sim.load.ledger import Ledger
 from controller.sim.load.member import Member
@@ -27,8 +28,11 @@ from controller.sim.load.producer import Producer
 from controller.sim.load.side import SideProducer
 from controller.sim.operations import OPERATIONS as PLAIN
 from controller.sim.oracles import brokers, figures, groups, zookeeper
+from controller.sim.oracles.beliefs import Beliefs
 from controller.sim.oracles.calm import Calm
+from controller.sim.oracles.configs import Configs
 from controller.sim.oracles.decisions import Decisions
+from controller.sim.oracles.fences import Fences
 from controller.sim.oracles.quotas import Quotas
 from controller.sim.oracles.requests import Requests
 from controller.sim.oracles.traced import Traced, WatchedTrace
@@ -42,9 +46,9 @@ from controller.world.simulated.world import World, run_world
 
 Oracle = Callable[[Cluster, History], Iterator[str]]
 
-OPERATIONS: Final = {**PLAIN, **COMBINED}
-#: All kinds of steps.
-KINDS: Final = (*FAULTS, *OPERATIONS)
+OPERATIONS: Final = {**PLAIN, **COMBINED, **LATE}
+#: All kinds of steps that are drawn together; `LATE` has a stream of its own.
+KINDS: Final = (*FAULTS, *PLAIN, *COMBINED)
 #: Looked at every so many virtual seconds, faults or not.
 SAMPLE_S: Final = 0.25
 ALWAYS: Final[tuple[Oracle, ...]] = (
@@ -83,6 +87,7 @@ AT_REST: Final[tuple[Oracle, ...]] = (
     partial(brokers.logs_are_whole, tail=None),
     brokers.producers_equal_a_recount,
 )
+_SESSION_LEFT: Final = "{} has stopped in order, and keeps a ZooKeeper session alive"
 #: Virtual seconds within which a healed cluster is whole, and then at rest: leaders, ISRs, queues, /admin.
 WHOLE_S: Final = 120.0
 REST_S: Final = 60.0
@@ -117,18 +122,20 @@ class Play:
         tree = world.zookeeper.tree
         self.history = History(tree, world.loop.time, unclean_by_default=plan.shape.unclean_leader_election)
         self.cluster.on_unclean_asked = self.history.unclean_was_asked
-        self.cluster.on_power_lost = self._power_lost
+        self.cluster.on_power_lost, self.cluster.on_damaged = self._power_lost, self.history.state_was_damaged
         self.transitions = Transitions(self.cluster.controllers, self.cluster.refused)
         self.ledger = Ledger(unclean=self.history.unclean)
         self.writes = zookeeper.Writes(self.cluster, self.history)
         self.decisions = Decisions(self.cluster, self.history)
+        self.fences, self.configs = Fences(self.cluster), Configs(self.cluster)
+        self.beliefs = Beliefs(self.cluster, self.history)
         self.calm = Calm(self.cluster, self.history)
         self.events_until_end: int | None = None
         self.requests = Requests(self.cluster, self.history)
         self.traced = Traced(self.cluster, self.history)
         self.quotas, self.traces = Quotas(self.cluster), list[WatchedTrace]()
         self.cluster.make_trace = partial(WatchedTrace, seen=(self.traced.row, self.quotas.row), opened=self.traces)
-        self.cluster.on_event += [self.traced.event, self.transitions.event]
+        self.cluster.on_event += [self.traced.event, self.transitions.event, self.beliefs.event]
         self.ledger.on_ack.append(self.traced.acknowledged)
         self.ledger.on_error.append(self.traced.answered)
         world.zookeeper.on_commit.append(lambda events: self.history.commit(list(events)))
@@ -137,6 +144,7 @@ class Play:
             self.history.operation,
             self.writes.operation,
             self.decisions.operation,
+            *(self.fences.operation, self.configs.operation, self.beliefs.operation),
         ]
         self.cluster.on_controller.append(self.requests.watch)
         #: What the names of clients begin with.
@@ -286,7 +294,8 @@ class Play:
         """Without load everything that an oracle sees at rest must hold, soon. Who reads whole logs is asked last."""
 
         def problem() -> str:
-            return next(("; ".join(found) for oracle in AT_REST if (found := self._found((oracle,)))), "")
+            found = next(("; ".join(found) for oracle in AT_REST if (found := self._found((oracle,)))), "")
+            return found or "; ".join(self.configs.problems())
 
         await self.until(problem, REST_S, "everything holds at rest")
 
@@ -344,6 +353,7 @@ class Play:
         cluster = self.cluster
         broken = [*cluster.invariants.broken, *self.writes.broken, *self.requests.broken, *self.ledger.broken]
         broken += [*self.traced.broken, *self.decisions.broken, *cluster.contradictions, *self.transitions.broken]
+        broken += [*self.fences.broken, *self.beliefs.broken, *map(_SESSION_LEFT.format, cluster.left_sessions)]
         broken += [*self.quotas.broken, *self._at_commits, *self._found(oracles)]
         if broken:
             raise Violated("\n".join(dict.fromkeys(broken[:10])))
