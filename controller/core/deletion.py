@@ -17,11 +17,11 @@ from controller.core.replicas import change_replicas
 from controller.core.request_batch import send_metadata_to_all
 from controller.core.settings import RETRY_MS
 from controller.core.state import ClusterState
-from controller.core.state_znodes import trace_deletions
+from controller.core.state_znodes import read_states, trace_deletions
 from controller.core.transitions import PartitionState, ReplicaState, legal_replica
 from controller.wire import log_events as ev
 from controller.wire.errors import ErrorCode
-from controller.wire.types import BrokerId, PartitionReplica, ReplicaAssignment, TopicPartition
+from controller.wire.types import BrokerId, LeaderAndIsr, PartitionReplica, ReplicaAssignment, TopicPartition
 from controller.wire.zk_operations import Delete, GetChildren, ZkCode
 from controller.wire.znodes import (
     ConfigEntityZNode,
@@ -182,7 +182,7 @@ def resume(state: ClusterState) -> Steps[None]:
 def _look_everywhere(state: ClusterState, topics: Sequence[str]) -> Steps[list[str]]:
     """Topics whose znode says nothing, though partitions were made: any broker may have replicas of them. A log that
     stays would refuse the epochs of a later topic of that name. So each live broker counts as one that has them all;
-    one that has not says yes to a StopReplica, too. Returns those topics."""
+    one that has not says yes to a StopReplica, too. All of them forget the partitions. Returns those topics."""
     brokers = tuple(sorted(state.live_brokers))
     if not topics or not brokers:
         return []
@@ -197,6 +197,8 @@ def _look_everywhere(state: ClusterState, topics: Sequence[str]) -> Steps[list[s
         state.put_partition_states(partitions, PartitionState.NEW)
         for broker in brokers:
             state.put_replica_states(broker, partitions, ReplicaState.NEW)
+        states = yield from read_states(state, partitions)  # brokers are told of partitions with a state alone
+        state.lead_all({tp: was for tp, was in states.items() if isinstance(was, LeaderAndIsr)})
         found.append(topic)
     return found
 

@@ -13,10 +13,10 @@ from controller.sim.invariants import Invariants
 from controller.sim.programs import BROKER_PORT, CONTROLLER_PORT, Programs
 from controller.sim.shape import Shape
 from controller.wire.protocol import ApiKey, ProtocolError
-from controller.wire.zk_operations import Create, ZkOp, ZkSessionExpired, ZkUnreachable
+from controller.wire.zk_operations import Create, ZkOp, ZkResult, ZkSessionExpired, ZkUnreachable
 from controller.world.client import BrokerConnection
-from controller.world.ports import ZkSession
 from controller.world.simulated.world import World
+from controller.world.simulated.zk_session import SimulatedSession
 
 
 class Cluster(Programs):
@@ -28,13 +28,16 @@ class Cluster(Programs):
         super().__init__(world, folder, brokers=brokers, controllers=controllers, shape=shape)
         self.deletable: set[str] = set()  # topics whose epochs may begin again
         self.refused: set[str] = set()  # paths that ZooKeeper refused at some time
+        self.damaged: dict[str, str] = {}  # paths that hold what nobody may believe, and why
         self.on_unclean_asked: Callable[[], object] = lambda: None  # told before an unclean election is asked for
+        #: told of a partition whose state somebody damages: a leader that restarts may lead by what was before
+        self.on_damaged: Callable[[tuple[str, int]], object] = lambda tp: None
         self.on_power_lost: Callable[[int], object] = lambda number: None  # told before a broker loses its power
         self.contradictions: list[str] = []  # answers and what they led to
         #: requests and znodes for moves, those whose effect is looked at left out: so many were asked for, so far
         self.moves_of_others = 0
         self.armed: list[Callable[[], object]] = []  # take back what waits for its moment
-        self._session: ZkSession | None = None
+        self._session: SimulatedSession | None = None
         self.invariants = Invariants(world.zookeeper.tree)
         world.zookeeper.on_commit.append(self.invariants.check)
 
@@ -69,14 +72,31 @@ class Cluster(Programs):
         """What somebody else writes to ZooKeeper; how that went, in a word."""
         self.moves_of_others += op.path == "/admin/reassign_partitions" if isinstance(op, Create) else 0
         try:
-            if self._session is None:
-                connector = self.world.machine("operator").connector(session_timeout_ms=3_600_000)
-                self._session = await connector.connect(on_watch=lambda event: None, on_expired=lambda: None)
-            (result,) = await self._session.perform([op])
+            (result,) = await (await self.operator()).perform([op])
         except (ZkUnreachable, ZkSessionExpired) as error:
             self._session = None
             return type(error).__name__
         return result.code.name
+
+    async def operator(self) -> SimulatedSession:
+        """The session of somebody else. Raises ZkUnreachable."""
+        if self._session is None:
+            connector = self.world.machine("operator").connector(session_timeout_ms=3_600_000)
+            self._session = await connector.connect(on_watch=lambda event: None, on_expired=lambda: None)
+        return self._session
+
+    def at_once(self, operator: SimulatedSession, op: ZkOp, *, unseen: bool = False) -> ZkResult:
+        """What somebody else writes, done in this moment, whatever is refused to others. `unseen`: no oracle hears of
+        it, since it is no true content."""
+        server = self.world.zookeeper
+        commits, operations, refusal = server.on_commit, server.on_operation, server.tree.refusal
+        server.tree.refusal = lambda _: None
+        if unseen:
+            server.on_commit, server.on_operation = [], []
+        try:
+            return server.perform(operator, op)
+        finally:
+            server.on_commit, server.on_operation, server.tree.refusal = commits, operations, refusal
 
     async def ask_one(self, number: int, api_key: ApiKey, version: int, body: Mapping[str, Any]) -> str:
         """Asks one broker or controller; how that went, in a word."""

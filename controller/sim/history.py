@@ -48,6 +48,8 @@ class History:
         self.states: defaultdict[Partition, list[StateWritten]] = defaultdict(list)
         #: Partitions whose leader once came from outside the ISR: what was acknowledged may be gone.
         self.unclean: set[Partition] = set()
+        #: Partitions whose state somebody else damaged for a while: no promise holds for those, either.
+        self.damaged: set[Partition] = set()
         #: (partition, member of its ISR) that its leader did not count: it may lack what is committed, and may lead.
         self.not_counted: set[tuple[Partition, int]] = set()
         #: Those of `unclean` that no setting allowed, with what was written.
@@ -131,6 +133,11 @@ class History:
         text = config.get("unclean.leader.election.enable")
         allowed = self._unclean_by_default if text is None else text == "true"
         self._consents[path.rpartition("/")[2]].append((self._now_s(), allowed))
+
+    def state_was_damaged(self, partition: Partition) -> None:
+        """Somebody is about to damage its state."""
+        self.damaged.add(partition)
+        self.unclean.add(partition)
 
     def unclean_was_asked(self) -> None:
         """Somebody is about to ask for an unclean election by name."""

@@ -11,8 +11,9 @@ from __future__ import annotations
 import random
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any
 
+from controller.sim import late
 from controller.sim.shape import Shape, draw_shape
 
 
@@ -67,17 +68,13 @@ WAITS_S = (0.02, 0.2, 0.5, 1.0, 2.0, 4.0, 8.0)
 WEIGHTS = (1, 1, 2, 4)
 #: Of the worlds whose machines lose their power, the share where nothing waits for the disk.
 UNSYNCED = 0.4
-#: Kinds of operations that came later: a stream of its own draws them, so that the other steps of a seed stay what they
-#: are. They end the list of steps.
-LATER: Final = ("winding_move", "winding_deletion", "unborn", "moves_unheard", "administer")
-#: Of all worlds, the share in which one of them is on.
-LATER_SHARE: Final = 0.4
 #: What undoes others is never off: worlds that only break show little.
 ALWAYS = frozenset({"start", "resume", "heal"})
 
 
 def draw_plan(seed: int, kinds: Sequence[str], changes: Sequence[str] = ()) -> Plan:
-    """The world of a seed. `kinds` are the steps that there are, `changes` texts for `Shape.with_text`.
+    """The world of a seed. `kinds` are the steps that there are, but for those of `late`; `changes` texts for
+    `Shape.with_text`.
 
     Raises: ShapeError.
     """
@@ -85,10 +82,10 @@ def draw_plan(seed: int, kinds: Sequence[str], changes: Sequence[str] = ()) -> P
     shape = draw_shape(chance)
     if shape.power_cuts and random.Random(f"{seed}/unsynced").random() < UNSYNCED:
         shape = replace(shape, flush_messages=0)
-    shape = shape.with_text(changes)
+    shape = late.shape_of(seed, shape).with_text(changes)
     on_share = chance.choice((0.2, 0.5, 0.8))
     weights: dict[str, int] = {}
-    for kind in (each for each in kinds if each not in LATER):
+    for kind in kinds:
         is_on, weight = chance.random() < on_share, chance.choice(WEIGHTS)
         if kind in ALWAYS:
             weights[kind] = weight + 1
@@ -101,23 +98,4 @@ def draw_plan(seed: int, kinds: Sequence[str], changes: Sequence[str] = ()) -> P
         Step(number, pace * picker.choice(WAITS_S), picker.choices(names, list(weights.values()))[0])
         for number in range(1, shape.steps + 1)
     )
-    later = _draw_later(seed, [kind for kind in kinds if kind in LATER])
-    added = _steps_later(seed, shape.steps, later)
-    return Plan(seed=seed, shape=shape, weights=weights | later, steps=(*steps, *added))
-
-
-def _draw_later(seed: int, kinds: Sequence[str]) -> dict[str, int]:
-    """Those of the later kinds that are on, with their weights."""
-    chance = random.Random(f"{seed}/later")
-    return {kind: chance.choice(WEIGHTS) for kind in kinds if chance.random() < LATER_SHARE}
-
-
-def _steps_later(seed: int, after: int, weights: Mapping[str, int]) -> tuple[Step, ...]:
-    """Steps of the later kinds, some fewer than the others."""
-    picker = random.Random(f"{seed}/steps later")
-    count = min(after, picker.choice((1, 2, 3))) if weights else 0
-    names = list(weights)
-    return tuple(
-        Step(after + nth, picker.choice(WAITS_S[1:6]), picker.choices(names, list(weights.values()))[0])
-        for nth in range(1, count + 1)
-    )
+    return Plan(seed=seed, shape=shape, weights=weights, steps=late.steps_of(seed, steps))

@@ -7,9 +7,8 @@ import random
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -18,7 +17,8 @@ from controller.sim.cluster import Cluster
 from controller.sim.combined import COMBINED
 from controller.sim.endless import Endless, noticed
 from controller.sim.faults import FAULTS
-from controller.sim.history import STATE_PATH, History
+from controller.sim.history import History
+from controller.sim.late import LATE
 from controller.sim.load.consumer import Consumer
 from controller.sim.load.ledger import Ledger
 from controller.sim.load.member import Member
@@ -26,64 +26,19 @@ from controller.sim.load.prober import Prober
 from controller.sim.load.producer import Producer
 from controller.sim.load.side import SideProducer
 from controller.sim.operations import OPERATIONS as PLAIN
-from controller.sim.oracles import brokers, figures, groups, zookeeper
-from controller.sim.oracles.calm import Calm
-from controller.sim.oracles.decisions import Decisions
-from controller.sim.oracles.quotas import Quotas
-from controller.sim.oracles.requests import Requests
-from controller.sim.oracles.traced import Traced, WatchedTrace
-from controller.sim.oracles.transitions import Transitions
+from controller.sim.oracles import brokers, zookeeper
 from controller.sim.plan import Plan, Step
 from controller.sim.shape import TOPIC
 from controller.sim.turn import NOTHING, NothingThere, Turn
-from controller.sim.winding import WINDING
-from controller.wire.zk_operations import WatchEvent
+from controller.sim.watchers import Watchers
 from controller.world.simulated.loop import Deadlock
 from controller.world.simulated.world import World, run_world
 
-Oracle = Callable[[Cluster, History], Iterator[str]]
-
-OPERATIONS: Final = {**PLAIN, **COMBINED, **WINDING}
-#: All kinds of steps.
-KINDS: Final = (*FAULTS, *OPERATIONS)
+OPERATIONS: Final = {**PLAIN, **COMBINED, **LATE}
+#: All kinds of steps that are drawn together; `LATE` has a stream of its own.
+KINDS: Final = (*FAULTS, *PLAIN, *COMBINED)
 #: Looked at every so many virtual seconds, faults or not.
 SAMPLE_S: Final = 0.25
-ALWAYS: Final[tuple[Oracle, ...]] = (
-    brokers.leader_is_zookeepers,
-    brokers.offsets_are_in_order,
-    brokers.leaders_know_their_epoch,
-    brokers.isr_members_hold_what_is_committed,
-    brokers.recovery_points_are_synced,
-    zookeeper.one_controller_serves_an_epoch,
-    zookeeper.leaders_come_from_the_isr,
-    figures.gauges_equal_a_recount,
-    groups.offsets_count_once_they_are_committed,
-)
-#: Looked at whenever a partition's state has been written.
-AT_COMMITS: Final[tuple[Oracle, ...]] = (brokers.isr_members_hold_what_is_committed,)
-#: Looked at after each step, since they read logs.
-AFTER_STEPS: Final[tuple[Oracle, ...]] = (
-    *(brokers.logs_agree_below_watermarks, brokers.epochs_equal_the_log, brokers.logs_are_whole),
-)
-#: Looked at when all is healed and at rest.
-AT_REST: Final[tuple[Oracle, ...]] = (
-    *ALWAYS,
-    brokers.nobody_waits_for_the_past,
-    brokers.metadata_is_zookeepers,
-    brokers.replicas_are_the_assigned_ones,
-    zookeeper.the_office_watches,
-    zookeeper.who_is_not_in_office_is_silent,
-    zookeeper.admin_work_is_done,
-    zookeeper.isrs_are_the_replicas,
-    zookeeper.leaders_are_preferred,
-    figures.gauges_equal_zookeeper,
-    figures.believed_is_zookeepers,
-    figures.nobody_faulted,
-    partial(brokers.logs_agree_below_watermarks, tail=None),
-    partial(brokers.epochs_equal_the_log, tail=None),
-    partial(brokers.logs_are_whole, tail=None),
-    brokers.producers_equal_a_recount,
-)
 #: Virtual seconds within which a healed cluster is whole, and then at rest: leaders, ISRs, queues, /admin.
 WHOLE_S: Final = 120.0
 REST_S: Final = 60.0
@@ -118,30 +73,14 @@ class Play:
         tree = world.zookeeper.tree
         self.history = History(tree, world.loop.time, unclean_by_default=plan.shape.unclean_leader_election)
         self.cluster.on_unclean_asked = self.history.unclean_was_asked
-        self.cluster.on_power_lost = self._power_lost
-        self.transitions = Transitions(self.cluster.controllers, self.cluster.refused)
+        self.cluster.on_power_lost, self.cluster.on_damaged = self._power_lost, self.history.state_was_damaged
         self.ledger = Ledger(unclean=self.history.unclean)
-        self.writes = zookeeper.Writes(self.cluster, self.history)
-        self.decisions = Decisions(self.cluster, self.history)
-        self.calm = Calm(self.cluster, self.history)
+        self.watchers = Watchers(self.cluster, self.history, self.ledger)
         self.events_until_end: int | None = None
-        self.requests = Requests(self.cluster, self.history)
-        self.traced = Traced(self.cluster, self.history)
-        self.quotas, self.traces = Quotas(self.cluster), list[WatchedTrace]()
-        self.cluster.make_trace = partial(WatchedTrace, seen=(self.traced.row, self.quotas.row), opened=self.traces)
-        self.cluster.on_event += [self.traced.event, self.transitions.event]
-        self.ledger.on_ack.append(self.traced.acknowledged)
-        self.ledger.on_error.append(self.traced.answered)
-        world.zookeeper.on_commit.append(lambda events: self.history.commit(list(events)))
-        world.zookeeper.on_commit.append(self._at_commit)
-        watching = (self.history.operation, self.writes.operation, self.decisions.operation)
-        world.zookeeper.on_operation += watching
-        self.cluster.on_controller.append(self.requests.watch)
         #: What the names of clients begin with.
         self.load = ""
         self._clients: list[Producer | Consumer | Member | Prober | SideProducer] = []
         self._programs: list[asyncio.Task[None]] = []
-        self._at_commits: list[str] = []
         self._background: set[asyncio.Task[None]] = set()
 
     # -- the course ------------------------------------------------------------------------------------------------
@@ -193,14 +132,15 @@ class Play:
         for step in self.plan.steps:
             await cluster.world.sleep(step.wait_s)
             self._take(step)
-            self._look(AFTER_STEPS)
+            self._look(self.watchers.after_step())
         await self.heal()
         await self._groups_settle()
         await self.stop_clients()
         await self.rest()
-        if wrong := await all_that_is_wrong(self.cluster, self.ledger, self.traces, self.plan.shape.partitions):
+        traces, partitions = self.watchers.traces, self.plan.shape.partitions
+        if wrong := await all_that_is_wrong(self.cluster, self.ledger, traces, partitions):
             self.fail(wrong)
-        self._look(())
+        self._look(self.watchers.so_far())
 
     def _power_lost(self, number: int) -> None:
         """What was not synced is not promised, wherever the broker has a log: also where it has not heard of it yet."""
@@ -281,12 +221,8 @@ class Play:
         return "" if cluster.healthy() and not left else f"{left} {cluster.ill()}"
 
     async def rest(self) -> None:
-        """Without load everything that an oracle sees at rest must hold, soon. Who reads whole logs is asked last."""
-
-        def problem() -> str:
-            return next(("; ".join(found) for oracle in AT_REST if (found := self._found((oracle,)))), "")
-
-        await self.until(problem, REST_S, "everything holds at rest")
+        """Without load everything that an oracle sees at rest must hold, soon."""
+        await self.until(self.watchers.at_rest, REST_S, "everything holds at rest")
 
     async def until(self, problem: Callable[[], str], within_s: float, what: str) -> None:
         """Waits until there is no problem left. Raises Violated with what is left of it."""
@@ -323,35 +259,15 @@ class Play:
 
     # -- looking ---------------------------------------------------------------------------------------------------
 
-    def _at_commit(self, events: Sequence[WatchEvent]) -> None:
-        """What must hold in the very moment in which a state is written."""
-        if any(STATE_PATH.fullmatch(event.path) for event in events):
-            self._at_commits += self._found(AT_COMMITS)
-
     async def _keep_looking(self) -> None:
         while True:
             await asyncio.sleep(SAMPLE_S)
-            self._look(ALWAYS)
-            if problems := list(self.calm.problems()):
-                raise Violated("\n".join(problems[:10]))
-            for broker_id, tp, replica in brokers.replicas(self.cluster):
-                self.traced.looked_at(broker_id, self.cluster.brokers[broker_id], tp, replica.hw)
+            self._look(self.watchers.now_and_then())
 
-    def _look(self, oracles: tuple[Oracle, ...]) -> None:
-        """Raises Violated."""
-        cluster = self.cluster
-        broken = [*cluster.invariants.broken, *self.writes.broken, *self.requests.broken, *self.ledger.broken]
-        broken += [*self.traced.broken, *self.decisions.broken, *cluster.contradictions, *self.transitions.broken]
-        broken += [*self.quotas.broken, *self._at_commits, *self._found(oracles)]
+    def _look(self, broken: Sequence[str]) -> None:
+        """Raises Violated, where something is broken."""
         if broken:
             raise Violated("\n".join(dict.fromkeys(broken[:10])))
-
-    def _found(self, oracles: tuple[Oracle, ...]) -> list[str]:
-        return [
-            f"{getattr(oracle, '__name__', None) or oracle.func.__name__}: {wrong}"  # type: ignore[attr-defined]
-            for oracle in oracles
-            for wrong in oracle(self.cluster, self.history)
-        ]
 
 
 #: Log events of a failed world that are kept.
@@ -385,11 +301,11 @@ def play(
             outcome.broken = [f"{type(error).__name__}: {error}", traceback.format_exc(limit=-6)]
         for one in played:
             cluster = one.cluster
-            for trace in one.traces:  # of brokers that were killed, too
+            for trace in one.watchers.traces:  # of brokers that were killed, too
                 trace.close()
             outcome.virtual_s = cluster.world.loop.time()
             outcome.records = sum(map(len, one.ledger.acked.values()))
-            outcome.reads, outcome.requests = one.ledger.reads, one.requests.seen
+            outcome.reads, outcome.requests = one.ledger.reads, one.watchers.requests.seen
             if outcome.broken:
                 events = cluster.events[: one.events_until_end]
                 outcome.last_events = [cluster.line(*event) for event in events[-keep_events:]]

@@ -53,6 +53,8 @@ class Programs:
         #: Those that are being stopped in order.
         self.stopping: dict[int, Broker | Controller] = {}
         self.disks: dict[int, SimulatedDisk] = {}
+        #: Machines whose program has stopped in order, and left a session that it keeps alive.
+        self.left_sessions: list[str] = []
         #: Told of each controller before it starts.
         self.on_controller: list[Callable[[int, Controller], None]] = []
         #: Told of each log event, in its moment.
@@ -91,16 +93,25 @@ class Programs:
         if power and number in self.disks:
             self.disks[number].lose_power()
 
-    async def stop(self, number: int) -> None:
-        """Controlled shutdown of a broker, a clean end of a controller. Waits for ever if it is killed meanwhile."""
+    async def stop(self, number: int, *, lingers_s: float = 0.0) -> None:
+        """Controlled shutdown of a broker, a clean end of a controller. Waits for ever if it is killed meanwhile.
+        `lingers_s`: how long the process lives on when it has stopped."""
         program: Broker | Controller = (
             self.brokers.pop(number) if number in self.brokers else self.controllers.pop(number)
         )
         self.stopping[number] = program
         await self.machine(number).run(program.stop())
+        if lingers_s:
+            await self.world.sleep(lingers_s)
         if self.stopping.get(number) is program:
+            self.left_sessions += self._sessions_of(number)
             del self.stopping[number]
             self.machine(number).kill()
+
+    def _sessions_of(self, number: int) -> list[str]:
+        """Of a program that has stopped: those that it keeps alive."""
+        name = self.machine(number).name
+        return [name for machine in self.world.zookeeper.connected.values() if machine == name]
 
     def pause(self, number: int) -> None:
         """SIGSTOP."""

@@ -79,6 +79,8 @@ class Shape:
     side_producers: int = 0
     #: A controller merges what waits for a broker above so many requests.
     merge_above: int = 1000
+    #: How long a controller waits for the answer to a request before it sends it again.
+    request_timeout_ms: int = 30_000
     steps: int = 25
 
     def settings(self) -> dict[str, str]:
@@ -108,6 +110,7 @@ class Shape:
             "log.retention.check.interval.ms": str(self.housekeeping_ms),
             "log.cleaner.backoff.ms": str(self.housekeeping_ms),
             "offsets.topic.segment.bytes": str(self.offsets_segment_bytes),
+            "request.timeout.ms": str(self.request_timeout_ms),
         }
         if self.flush_messages:
             drawn["log.flush.interval.messages"] = str(self.flush_messages)
@@ -144,7 +147,7 @@ _LEAST: Final[Mapping[str, int]] = {
     **dict.fromkeys(
         ("min_insync_replicas", "balance_interval_s", "batch_records", "produce_every_ms", "merge_above"), 1
     ),
-    **dict.fromkeys(("lag_time_max_ms", "session_timeout_ms", "hw_checkpoint_ms"), 100),
+    **dict.fromkeys(("lag_time_max_ms", "session_timeout_ms", "hw_checkpoint_ms", "request_timeout_ms"), 100),
     "segment_bytes": 256,
     "offsets_segment_bytes": 256,
     "fetch_bytes": 1,

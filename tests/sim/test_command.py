@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from controller.sim import command, play
+from controller.sim import command, watchers
 from controller.sim.cluster import Cluster
 from controller.sim.history import History
 from controller.sim.many import play_in_processes, play_seed
@@ -25,7 +25,7 @@ def never(cluster: Cluster, history: History) -> list[str]:
 
 @pytest.fixture
 def broken(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(play, "ALWAYS", (*play.ALWAYS, never))
+    monkeypatch.setattr(watchers, "ALWAYS", (*watchers.ALWAYS, never))
 
 
 def test_a_sound_world(capsys: pytest.CaptureFixture[str]) -> None:
@@ -53,7 +53,7 @@ def test_json(broken: None, capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_the_last_events_are_those_before_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who stands still and is killed because the world ends has things to say: of its session, of folders that go."""
-    monkeypatch.setattr(play, "ALWAYS", (lambda cluster, _: ["paused"] if cluster.paused else [],))
+    monkeypatch.setattr(watchers, "ALWAYS", (lambda cluster, _: ["paused"] if cluster.paused else [],))
     ended = play_seed(18)
     assert ended.broken and ended.last_events
     assert not [line for line in ended.last_events if ev.CONTROLLER_STOPPED in line]
@@ -64,7 +64,7 @@ def test_shrinking(broken: None, capsys: pytest.CaptureFixture[str], monkeypatch
     value = json.loads(capsys.readouterr().out)
     assert value["steps"] == [] and "--only none" in value["command"]
     assert value["plays"] <= 20
-    monkeypatch.setattr(play, "ALWAYS", play.ALWAYS[:-1])
+    monkeypatch.setattr(watchers, "ALWAYS", watchers.ALWAYS[:-1])
     assert command.main(["shrink", "3", *SMALL]) == 0
     assert "does not fail" in capsys.readouterr().out
 

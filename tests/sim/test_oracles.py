@@ -17,8 +17,9 @@ from broker_sim.log.producers import ProducerStates
 from controller.sim.oracles import brokers, figures, groups, zookeeper
 from controller.sim.oracles.requests import Requests
 from controller.sim.plan import Plan
-from controller.sim.play import AT_REST, Outcome, Play
+from controller.sim.play import Outcome, Play
 from controller.sim.shape import TOPIC, Shape
+from controller.sim.watchers import AT_REST
 from controller.wire import log_events as ev
 from controller.wire.control import (
     LeaderAndIsrEntry,
@@ -523,7 +524,7 @@ def test_requests_that_must_not_be_sent_are_seen(tmp_path: Path) -> None:
                 assert any(complaint in line for line in requests.broken), (what, requests.broken)
             else:
                 assert not requests.broken, (what, requests.broken)
-        assert sound.play.requests.seen > 5, "real ones are looked at, too"
+        assert sound.play.watchers.requests.seen > 5, "real ones are looked at, too"
 
     at_rest(tmp_path, look)
 

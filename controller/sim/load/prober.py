@@ -210,7 +210,8 @@ class Prober(GroupProbes):
         if (found := self._some_replica()) is None or found[2].leader is None:
             return
         broker, partition, replica = found
-        state = self._cluster.state(TOPIC, partition)
+        if (state := self._cluster.state(TOPIC, partition)) is None:
+            return
         is_older = replica.partition_epoch > 0 and self._links.chance.random() < 0.5
         before = replica.leader, replica.leader_epoch
         row = {

@@ -324,7 +324,8 @@ class Traced:
     def _rose(self, broker: BrokerId, tp: TopicPartition, led: Led, hw: int) -> None:
         """It never falls in a term, and rises only to what all members of the ISR in ZooKeeper have fetched.
 
-        One that a move is about to remove is a member still, but the leader has been told that it is no replica.
+        One that a move is about to remove is a member still, but the leader has been told that it is no replica. Where
+        somebody damages the state, a leader that restarts is told of the ISR that was believed before.
         """
         before, led.hw = led.hw, max(hw, led.hw)
         if hw < before:
@@ -336,7 +337,7 @@ class Traced:
         written = self._newest(tp)
         if written is None or written.leader_epoch != led.epoch or written.leader != broker:
             return
-        for member in written.isr:
+        for member in written.isr if tp not in self._history.damaged else ():
             if member in led.replicas and member != broker and led.offsets.get(member, -1) < hw:
                 self.broken.append(
                     f"the watermark of {tp} on its leader {broker} rises to {hw}: ISR member {member} has fetched up "

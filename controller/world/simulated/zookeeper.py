@@ -62,6 +62,11 @@ class SimulatedZooKeeper:
         """Sessions that the server knows, with the machine of each."""
         return {number: session.machine for number, session in self._sessions.items()}
 
+    @property
+    def connected(self) -> dict[int, str]:
+        """Sessions that a client keeps alive, with the machine of each."""
+        return {number: session.machine for number, session in self._sessions.items() if session.is_connected}
+
     # Faults.
 
     def expire_session(self, session_id: int) -> None:

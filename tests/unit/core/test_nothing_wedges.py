@@ -12,7 +12,7 @@ from controller.core import events
 from controller.core.effects import Effect, RemoveBrokers, Write
 from controller.core.transitions import ReplicaState
 from controller.wire import log_events as ev
-from controller.wire.control import LeaderAndIsrRequest, StopReplicaRequest
+from controller.wire.control import LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest
 from controller.wire.errors import ErrorCode
 from controller.wire.types import BrokerId, PartitionReplica, TopicPartition
 from controller.wire.zk_operations import Create, Delete, GetData, SetData, ZkCode
@@ -752,6 +752,26 @@ def test_a_topic_of_which_nothing_can_be_read_is_deleted_on_each_broker() -> Non
     stage.topic("t", p0=(3,))
     stage.run()
     assert stage.leader()[0] == 3
+
+
+def test_brokers_forget_a_topic_of_which_nothing_can_be_read_when_it_is_deleted() -> None:
+    """Else clients find it with whoever knew of it, for as long as that one runs."""
+    stage = stage_with(1, 2, 3, p0=(1, 2), p1=(2, 3))
+    stage.others_write(SetData("/brokers/topics/t", b""))
+    stage.run()
+    stage.new_controller()
+    stage.start()
+    stage.take_sent()
+    stage.others_write(Create("/admin/delete_topics/t"))
+    stage.run()
+    forgotten = {
+        (request.to, entry.topic_partition)
+        for request in stage.take_sent()
+        if isinstance(request, UpdateMetadataRequest)
+        for entry in request.partition_states
+        if entry.being_deleted
+    }
+    assert forgotten == {(broker, TopicPartition("t", n)) for broker in (1, 2, 3) for n in (0, 1)}
 
 
 def test_what_a_dead_broker_said_of_its_directories_does_not_hold_for_its_next_life() -> None:

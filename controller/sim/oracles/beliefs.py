@@ -1,0 +1,155 @@
+"""What must hold in a controller whenever it has processed an event: the queue, the timers, and what it believes.
+
+Between two events nothing is half done, so each of these is looked at there, not now and then.
+Source: Kafka's controller; spec controller.md §2.2, §2.3, §2.6, §4.1, §5.3, §11.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from controller.core.events import ControllerChange, Reelect, TopicUncleanLeaderElectionEnable
+from controller.core.transitions import PartitionState
+from controller.node.process import Controller
+from controller.sim.cluster import Cluster
+from controller.sim.history import STATE_PATH, History
+from controller.wire import log_events as ev
+from controller.wire.types import BrokerId, LeaderAndIsr, TopicPartition
+from controller.wire.zk_operations import Multi, SetData, ZkCode, ZkOp, ZkResult
+from controller.world.simulated.zk_session import SimulatedSession
+
+#: What a controller that does not serve may wait for: the next look at the office.
+OF_NOBODY: Final = (Reelect, ControllerChange)
+REFUSALS: Final = frozenset({ZkCode.NO_AUTH, ZkCode.OTHER})
+
+
+class Beliefs:
+    """Judges each controller after each event. `broken` collects. Hang `event` on what is logged, `operation` on
+    `on_operation`."""
+
+    def __init__(self, cluster: Cluster, history: History) -> None:
+        self._cluster, self._history = cluster, history
+        #: controller -> partition -> what was believed of it when it was looked at last
+        self._looked: defaultdict[Controller, dict[TopicPartition, LeaderAndIsr]] = defaultdict(dict)
+        #: controller -> broker -> the epoch of its life
+        self._lives: defaultdict[Controller, dict[BrokerId, int]] = defaultdict(dict)
+        #: machine -> partition -> the version of the state that ZooKeeper refused to have written over, in this event
+        self._refused: defaultdict[str, dict[TopicPartition, int]] = defaultdict(dict)
+        self.broken: list[str] = []
+        self.judged = 0
+
+    def operation(self, session: SimulatedSession, op: ZkOp, result: ZkResult) -> None:
+        """Remembers which states ZooKeeper refuses to a controller."""
+        if result.ok or not session.machine.startswith("controller-") or not isinstance(op, Multi):
+            return
+        for part, answer in zip(op.ops, result.results, strict=False):
+            match = STATE_PATH.fullmatch(part.path)
+            znode = self._cluster.world.zookeeper.tree.get(part.path)
+            if isinstance(part, SetData) and match and answer.code in REFUSALS and znode is not None:
+                self._refused[session.machine][TopicPartition(match[1], int(match[2]))] = znode.version
+
+    def event(self, event: Mapping[str, Any]) -> None:
+        """One log event of any program."""
+        controller = self._cluster.controllers.get(event.get("controller", 0))
+        if controller is None:
+            return
+        if event.get("event") == ev.CONTROLLER_EVENT_PROCESSED:
+            self.judged += 1
+            name = f"controller {event['controller']} after {event['event_type']}"
+            refused = self._refused.pop(f"controller-{event['controller']}", {})
+            for wrong in (
+                *_leaves_somebody_waiting(controller),
+                *_keeps_timers(controller),
+                *self._new_lives(controller),
+                *self._believes(controller),
+                *(self._keeps_what_was_refused(controller, refused) if self._is_done(controller, event) else ()),
+                *(self._leaves_partitions_offline(controller) if self._is_done(controller, event) else ()),
+                *self._keeps_the_office(controller, event),
+            ):
+                self.broken.append(f"{name} {wrong}")
+        elif event.get("event") == ev.BROKERS_CHANGED:
+            self._dead(controller, event)
+
+    def _is_done(self, controller: Controller, event: Mapping[str, Any]) -> bool:
+        """The event came to its end, in a session that lives: else its term is about to end, and with it all of this."""
+        return not event["failure"] and controller.state.session_id in self._cluster.world.zookeeper.sessions
+
+    def _dead(self, controller: Controller, event: Mapping[str, Any]) -> None:
+        """Who is taken for dead has no registration: the one that was believed in is gone. §11.1."""
+        for number in event["dead"]:
+            believed = controller.state.live_brokers.get(BrokerId(number))
+            znode = self._cluster.world.zookeeper.tree.get(f"/brokers/ids/{number}")
+            if believed is not None and znode is not None and znode.czxid == believed.broker_epoch:
+                self.broken.append(f"controller {event['controller']} takes broker {number} for dead, which is there")
+
+    def _new_lives(self, controller: Controller) -> Iterable[str]:
+        """Of a broker's new life nothing is believed that its former life said: its log dirs are good. §11.6."""
+        state, lives = controller.state, self._lives[controller]
+        for broker_id, broker in state.live_brokers.items():
+            if lives.get(broker_id) != broker.broker_epoch and state.offline_dirs.get(broker_id):
+                yield f"takes dirs of broker {broker_id} for failed, which is new: {state.offline_dirs[broker_id]}"
+            lives[broker_id] = broker.broker_epoch
+
+    def _believes(self, controller: Controller) -> Iterable[str]:
+        """What is believed of a version of a state is what that version said. §5.3."""
+        looked = self._looked[controller]
+        for tp, believed in controller.state.leaderships.items():
+            if looked.get(tp) is believed:
+                continue
+            looked[tp] = believed
+            leader = -1 if believed.leader is None else believed.leader
+            key = believed.partition_epoch, leader, believed.leader_epoch, tuple(believed.isr)
+            if not self._history.announced(tp.topic, tp.partition, key):
+                yield f"believes {key} of {tp}, which was never written: {self._history.states[tp][-3:]}"
+
+    def _keeps_what_was_refused(self, controller: Controller, refused: Mapping[TopicPartition, int]) -> Iterable[str]:
+        """Where ZooKeeper refuses a state, what is there is read and believed: brokers are told of it all the same."""
+        for tp, version in refused.items():
+            believed = controller.state.leadership(tp)
+            path = f"/brokers/topics/{tp.topic}/partitions/{tp.partition}/state"
+            if controller.state.serving and believed is not None and path not in self._cluster.damaged:
+                if believed.partition_epoch < version:
+                    yield f"believes {believed} of {tp}, and was refused to write over version {version}"
+
+    def _leaves_partitions_offline(self, controller: Controller) -> Iterable[str]:
+        """A partition that somebody in sync could lead is not left: an event or a timer will look at it again. §5.5."""
+        state = controller.state
+        if not state.serving or controller.loop.queue_size:
+            return
+        retried = {e.topic for e in controller.loop._timers.values() if isinstance(e, TopicUncleanLeaderElectionEnable)}
+        for tp in state.partitions_in(PartitionState.OFFLINE, PartitionState.NEW):
+            if tp.topic in retried or state.is_queued_for_deletion(tp.topic):
+                continue
+            written = self._cluster.state(tp.topic, tp.partition)
+            able = [b for b in written["isr"] if state.is_online(BrokerId(b), tp)] if written else []
+            if able:
+                yield f"leaves {tp} without a leader, though {able} of its ISR live, and looks no more: {written}"
+
+    def _keeps_the_office(self, controller: Controller, event: Mapping[str, Any]) -> Iterable[str]:
+        """Whoever cannot take office gives it up: its znode is gone with the term. §2.2, §3."""
+        state = controller.state
+        if state.serving or controller.loop.queue_size:
+            return
+        znode = self._cluster.world.zookeeper.tree.get("/controller")
+        named = self._cluster.active_controller()
+        if znode is not None and znode.owner == state.session_id and named == event["controller"]:
+            yield "does not serve, and keeps /controller"
+
+
+def _leaves_somebody_waiting(controller: Controller) -> Iterable[str]:
+    """Who asked for something that is done, or dropped, has an answer. §2.6."""
+    loop = controller.loop
+    queued = {getattr(waiting.event, "reply_to", None) for waiting in loop._queue}
+    left = [number for number, caller in loop._callers.items() if not caller.done() and number not in queued]
+    if left:
+        yield f"leaves {len(left)} callers without an answer, though nothing of theirs is queued"
+
+
+def _keeps_timers(controller: Controller) -> Iterable[str]:
+    """Whoever does not serve waits for nothing that belongs to a term. §2.3."""
+    if not controller.state.serving:
+        kept = [event for event in controller.loop._timers.values() if not isinstance(event, OF_NOBODY)]
+        if kept:
+            yield f"does not serve, and waits for {kept}"

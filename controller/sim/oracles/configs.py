@@ -1,0 +1,80 @@
+"""What brokers act by is what their settings in ZooKeeper say, once they were given notice of it.
+
+Source: Kafka 3.9 `ZkConfigManager`; spec broker.md §17, controller.md §1.5.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from controller.sim.cluster import Cluster
+from controller.sim.history import parsed
+from controller.sim.oracles.brokers import replicas
+from controller.wire.zk_operations import Create, Delete, Multi, SetData, ZkOp, ZkResult
+from controller.world.simulated.zk_session import SimulatedSession
+
+CHANGES: Final = "/config/changes"
+_ENTITIES: Final = ("/config/topics/", "/config/brokers/")
+#: Settings of topics that operations set, and what counts without them: a broker's setting, or a number.
+TOPIC_SETTINGS: Final[Mapping[str, str | int]] = {
+    "segment.bytes": "log.segment.bytes",
+    "min.insync.replicas": "min.insync.replicas",
+    "flush.messages": "log.flush.interval.messages",
+    "retention.ms": 604_800_000,
+    "retention.bytes": -1,
+}
+_NEVER: Final = (1 << 63) - 1
+
+
+class Configs:
+    """Remembers which settings brokers were given notice of. Hang `operation` on `on_operation`; ask `problems` at
+    rest."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        #: Entities, such as `topics/t`, whose last change there was a notice of that nobody took away.
+        self._noticed: set[str] = set()
+        self.looked = 0
+
+    def operation(self, _: SimulatedSession, op: ZkOp, result: ZkResult) -> None:
+        """After each operation."""
+        if not result.ok or not isinstance(op, Multi | SetData | Create | Delete):
+            return
+        for part in op.ops if isinstance(op, Multi) else (op,):
+            if part.path.startswith(_ENTITIES):
+                self._noticed.discard(part.path.removeprefix("/config/"))
+            elif isinstance(part, Delete) and part.path == CHANGES:
+                self._noticed.clear()
+            elif isinstance(part, Create) and part.path.startswith(f"{CHANGES}/"):
+                self._noticed.add(str((parsed(part.data) or {}).get("entity_path")))
+
+    def problems(self) -> Iterator[str]:
+        """Brokers that act by other settings."""
+        cluster = self._cluster
+        for broker_id, tp, replica in replicas(cluster):
+            if replica.log is None or f"topics/{tp.topic}" not in self._noticed:
+                continue
+            self.looked += 1
+            config = self._of(f"topics/{tp.topic}")
+            for name, default in TOPIC_SETTINGS.items():
+                base = default if isinstance(default, int) else int(cluster.settings.get(default, _NEVER))
+                expected, mine = int(config.get(name, base)), getattr(replica.log.config, name.replace(".", "_"))
+                if mine != expected:
+                    yield f"broker {broker_id} has {name}={mine} for {tp}, ZooKeeper says {expected}"
+        for broker_id, broker in sorted(cluster.brokers.items()):
+            if broker.replicas is None or f"brokers/{broker_id}" not in self._noticed:
+                continue
+            self.looked += 1
+            table, config = broker.replicas.table, self._of(f"brokers/{broker_id}")
+            for kind, quota in (("leader", table.leader_quota), ("follower", table.follower_quota)):
+                name = f"{kind}.replication.throttled.rate"
+                rate = int(config[name]) if name in config else None
+                if quota.bound != rate:
+                    yield f"broker {broker_id} has {name}={quota.bound}, ZooKeeper says {rate}"
+
+    def _of(self, entity: str) -> dict[str, str]:
+        znode = self._cluster.world.zookeeper.tree.get(f"/config/{entity}")
+        found: dict[str, str] = json.loads(znode.payload or b"{}").get("config", {}) if znode is not None else {}
+        return found

@@ -1,0 +1,132 @@
+"""All oracles of a world, and when each of them looks: at each commit, every quarter of a second, after each step, at
+rest. Those that remember are fed by hooks of the cluster, of ZooKeeper and of the ledger.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Final
+
+from controller.sim.cluster import Cluster
+from controller.sim.history import STATE_PATH, History
+from controller.sim.load.ledger import Ledger
+from controller.sim.oracles import brokers, figures, groups, zookeeper
+from controller.sim.oracles.beliefs import Beliefs
+from controller.sim.oracles.calm import Calm
+from controller.sim.oracles.configs import Configs
+from controller.sim.oracles.decisions import Decisions
+from controller.sim.oracles.fences import Fences
+from controller.sim.oracles.quotas import Quotas
+from controller.sim.oracles.requests import Requests
+from controller.sim.oracles.traced import Traced, WatchedTrace
+from controller.sim.oracles.transitions import Transitions
+from controller.wire.zk_operations import WatchEvent
+
+Oracle = Callable[[Cluster, History], Iterator[str]]
+
+#: Looked at every so often, faults or not.
+ALWAYS: Final[tuple[Oracle, ...]] = (
+    brokers.leader_is_zookeepers,
+    brokers.offsets_are_in_order,
+    brokers.leaders_know_their_epoch,
+    brokers.isr_members_hold_what_is_committed,
+    brokers.recovery_points_are_synced,
+    zookeeper.one_controller_serves_an_epoch,
+    zookeeper.leaders_come_from_the_isr,
+    figures.gauges_equal_a_recount,
+    groups.offsets_count_once_they_are_committed,
+)
+#: Looked at whenever a partition's state has been written.
+AT_COMMITS: Final[tuple[Oracle, ...]] = (brokers.isr_members_hold_what_is_committed,)
+#: Looked at after each step, since they read logs.
+AFTER_STEPS: Final[tuple[Oracle, ...]] = (
+    *(brokers.logs_agree_below_watermarks, brokers.epochs_equal_the_log, brokers.logs_are_whole),
+)
+#: Looked at when all is healed and at rest.
+AT_REST: Final[tuple[Oracle, ...]] = (
+    *ALWAYS,
+    brokers.nobody_waits_for_the_past,
+    brokers.metadata_is_zookeepers,
+    brokers.replicas_are_the_assigned_ones,
+    zookeeper.the_office_watches,
+    zookeeper.who_is_not_in_office_is_silent,
+    zookeeper.admin_work_is_done,
+    zookeeper.isrs_are_the_replicas,
+    zookeeper.leaders_are_preferred,
+    figures.gauges_equal_zookeeper,
+    figures.believed_is_zookeepers,
+    figures.nobody_faulted,
+    partial(brokers.logs_agree_below_watermarks, tail=None),
+    partial(brokers.epochs_equal_the_log, tail=None),
+    partial(brokers.logs_are_whole, tail=None),
+    brokers.producers_equal_a_recount,
+)
+_SESSION_LEFT: Final = "{} has stopped in order, and keeps a ZooKeeper session alive"
+
+
+class Watchers:
+    """The oracles of one world; `Cluster`, `History` and `Ledger` are its own."""
+
+    def __init__(self, cluster: Cluster, history: History, ledger: Ledger) -> None:
+        self._cluster, self._history, self._ledger = cluster, history, ledger
+        self.writes, self.decisions = zookeeper.Writes(cluster, history), Decisions(cluster, history)
+        self.fences, self.configs, self.beliefs = Fences(cluster), Configs(cluster), Beliefs(cluster, history)
+        self.transitions = Transitions(cluster.controllers, cluster.refused)
+        self.requests, self.calm = Requests(cluster, history), Calm(cluster, history)
+        self.traced, self.quotas = Traced(cluster, history), Quotas(cluster)
+        #: The traces of all lives of brokers.
+        self.traces: list[WatchedTrace] = []
+        self._at_commits: list[str] = []
+        self._listen()
+
+    def _listen(self) -> None:
+        cluster, zk = self._cluster, self._cluster.world.zookeeper
+        cluster.make_trace = partial(WatchedTrace, seen=(self.traced.row, self.quotas.row), opened=self.traces)
+        cluster.on_event += [self.traced.event, self.transitions.event, self.beliefs.event]
+        cluster.on_controller.append(self.requests.watch)
+        self._ledger.on_ack.append(self.traced.acknowledged)
+        self._ledger.on_error.append(self.traced.answered)
+        zk.on_commit.append(lambda events: self._history.commit(list(events)))
+        zk.on_commit.append(self._at_commit)
+        zk.on_operation += [self._history.operation, self.writes.operation, self.decisions.operation]
+        zk.on_operation += [self.fences.operation, self.configs.operation, self.beliefs.operation]
+
+    def _at_commit(self, events: Sequence[WatchEvent]) -> None:
+        """What must hold in the very moment in which a state is written."""
+        if any(STATE_PATH.fullmatch(event.path) for event in events):
+            self._at_commits += self._found(AT_COMMITS)
+
+    def now_and_then(self) -> list[str]:
+        """What is broken at any time."""
+        broken = self.so_far(ALWAYS) or list(self.calm.problems())
+        for broker_id, tp, replica in brokers.replicas(self._cluster):
+            self.traced.looked_at(broker_id, self._cluster.brokers[broker_id], tp, replica.hw)
+        return broken
+
+    def after_step(self) -> list[str]:
+        """What is broken after a step."""
+        return self.so_far(AFTER_STEPS)
+
+    def so_far(self, oracles: Sequence[Oracle] = ()) -> list[str]:
+        """What those that remember have seen, and what these see now."""
+        cluster = self._cluster
+        broken = [*cluster.invariants.broken, *cluster.contradictions, *self._ledger.broken, *self._at_commits]
+        for one in (self.writes, self.requests, self.traced, self.decisions, self.transitions, self.fences):
+            broken += one.broken
+        for other in (self.beliefs, self.quotas):
+            broken += other.broken
+        broken += map(_SESSION_LEFT.format, cluster.left_sessions)
+        return [*broken, *self._found(oracles)]
+
+    def at_rest(self) -> str:
+        """The first that does not hold yet; who reads whole logs is asked last."""
+        found = next(("; ".join(found) for oracle in AT_REST if (found := self._found((oracle,)))), "")
+        return found or "; ".join(self.configs.problems())
+
+    def _found(self, oracles: Sequence[Oracle]) -> list[str]:
+        return [
+            f"{getattr(oracle, '__name__', None) or oracle.func.__name__}: {wrong}"  # type: ignore[attr-defined]
+            for oracle in oracles
+            for wrong in oracle(self._cluster, self._history)
+        ]
