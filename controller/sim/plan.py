@@ -13,6 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from controller.sim import late
 from controller.sim.shape import Shape, draw_shape
 
 
@@ -72,7 +73,8 @@ ALWAYS = frozenset({"start", "resume", "heal"})
 
 
 def draw_plan(seed: int, kinds: Sequence[str], changes: Sequence[str] = ()) -> Plan:
-    """The world of a seed. `kinds` are the steps that there are, `changes` texts for `Shape.with_text`.
+    """The world of a seed. `kinds` are the steps that there are, but for those of `late`; `changes` texts for
+    `Shape.with_text`.
 
     Raises: ShapeError.
     """
@@ -80,7 +82,7 @@ def draw_plan(seed: int, kinds: Sequence[str], changes: Sequence[str] = ()) -> P
     shape = draw_shape(chance)
     if shape.power_cuts and random.Random(f"{seed}/unsynced").random() < UNSYNCED:
         shape = replace(shape, flush_messages=0)
-    shape = shape.with_text(changes)
+    shape = late.shape_of(seed, shape).with_text(changes)
     on_share = chance.choice((0.2, 0.5, 0.8))
     weights: dict[str, int] = {}
     for kind in kinds:
@@ -96,4 +98,4 @@ def draw_plan(seed: int, kinds: Sequence[str], changes: Sequence[str] = ()) -> P
         Step(number, pace * picker.choice(WAITS_S), picker.choices(names, list(weights.values()))[0])
         for number in range(1, shape.steps + 1)
     )
-    return Plan(seed=seed, shape=shape, weights=weights, steps=steps)
+    return Plan(seed=seed, shape=shape, weights=weights, steps=late.steps_of(seed, steps))

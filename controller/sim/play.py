@@ -19,17 +19,17 @@ from controller.sim.combined import COMBINED
 from controller.sim.endless import Endless, noticed
 from controller.sim.faults import FAULTS
 from controller.sim.history import STATE_PATH, History
-from controller.sim.load.consumer import Consumer
+from controller.sim.load.clients import Client, clients_of
+from controller.sim.load.keyed import KeyedProducer
 from controller.sim.load.ledger import Ledger
 from controller.sim.load.member import Member
-from controller.sim.load.prober import Prober
-from controller.sim.load.producer import Producer
-from controller.sim.load.side import SideProducer
+from controller.sim.log_troubles import LOG_TROUBLES
 from controller.sim.operations import OPERATIONS as PLAIN
-from controller.sim.oracles import brokers, figures, groups, zookeeper
+from controller.sim.oracles import brokers, disks, figures, groups, zookeeper
 from controller.sim.oracles.calm import Calm
 from controller.sim.oracles.decisions import Decisions
 from controller.sim.oracles.quotas import Quotas
+from controller.sim.oracles.replication import Replication
 from controller.sim.oracles.requests import Requests
 from controller.sim.oracles.traced import Traced, WatchedTrace
 from controller.sim.oracles.transitions import Transitions
@@ -42,9 +42,9 @@ from controller.world.simulated.world import World, run_world
 
 Oracle = Callable[[Cluster, History], Iterator[str]]
 
-OPERATIONS: Final = {**PLAIN, **COMBINED}
-#: All kinds of steps.
-KINDS: Final = (*FAULTS, *OPERATIONS)
+OPERATIONS: Final = {**PLAIN, **COMBINED, **LOG_TROUBLES}
+#: All kinds of steps, but for those that are drawn apart from them (`late`).
+KINDS: Final = (*FAULTS, *PLAIN, *COMBINED)
 #: Looked at every so many virtual seconds, faults or not.
 SAMPLE_S: Final = 0.25
 ALWAYS: Final[tuple[Oracle, ...]] = (
@@ -52,7 +52,9 @@ ALWAYS: Final[tuple[Oracle, ...]] = (
     brokers.offsets_are_in_order,
     brokers.leaders_know_their_epoch,
     brokers.isr_members_hold_what_is_committed,
+    brokers.leaders_isr_was_written,
     brokers.recovery_points_are_synced,
+    disks.moving_logs_have_a_replica,
     zookeeper.one_controller_serves_an_epoch,
     zookeeper.leaders_come_from_the_isr,
     figures.gauges_equal_a_recount,
@@ -63,6 +65,7 @@ AT_COMMITS: Final[tuple[Oracle, ...]] = (brokers.isr_members_hold_what_is_commit
 #: Looked at after each step, since they read logs.
 AFTER_STEPS: Final[tuple[Oracle, ...]] = (
     *(brokers.logs_agree_below_watermarks, brokers.epochs_equal_the_log, brokers.logs_are_whole),
+    *(disks.checkpoints_claim_no_more_than_there_is, disks.epoch_files_are_written, disks.moving_logs_agree),
 )
 #: Looked at when all is healed and at rest.
 AT_REST: Final[tuple[Oracle, ...]] = (
@@ -82,6 +85,7 @@ AT_REST: Final[tuple[Oracle, ...]] = (
     partial(brokers.epochs_equal_the_log, tail=None),
     partial(brokers.logs_are_whole, tail=None),
     brokers.producers_equal_a_recount,
+    disks.logs_start_with_their_leader,
 )
 #: Virtual seconds within which a healed cluster is whole, and then at rest: leaders, ISRs, queues, /admin.
 WHOLE_S: Final = 120.0
@@ -127,21 +131,19 @@ class Play:
         self.requests = Requests(self.cluster, self.history)
         self.traced = Traced(self.cluster, self.history)
         self.quotas, self.traces = Quotas(self.cluster), list[WatchedTrace]()
-        self.cluster.make_trace = partial(WatchedTrace, seen=(self.traced.row, self.quotas.row), opened=self.traces)
+        self.replication = Replication(self.cluster, self.history, self.ledger)
+        seen = (self.traced.row, self.quotas.row, self.replication.row)
+        self.cluster.make_trace = partial(WatchedTrace, seen=seen, opened=self.traces)
         self.cluster.on_event += [self.traced.event, self.transitions.event]
         self.ledger.on_ack.append(self.traced.acknowledged)
         self.ledger.on_error.append(self.traced.answered)
         world.zookeeper.on_commit.append(lambda events: self.history.commit(list(events)))
         world.zookeeper.on_commit.append(self._at_commit)
-        world.zookeeper.on_operation += [
-            self.history.operation,
-            self.writes.operation,
-            self.decisions.operation,
-        ]
+        world.zookeeper.on_operation += [self.history.operation, self.writes.operation, self.decisions.operation]
         self.cluster.on_controller.append(self.requests.watch)
         #: What the names of clients begin with.
         self.load = ""
-        self._clients: list[Producer | Consumer | Member | Prober | SideProducer] = []
+        self._clients: list[Client] = []
         self._programs: list[asyncio.Task[None]] = []
         self._at_commits: list[str] = []
         self._background: set[asyncio.Task[None]] = set()
@@ -217,24 +219,8 @@ class Play:
 
     def start_clients(self) -> None:
         """The load of the plan's shape begins; no client of an earlier load has its name."""
-        shape, cluster, ledger = self.plan.shape, self.cluster, self.ledger
-        self._clients.clear()
-
-        def names(kind: str, count: int) -> list[str]:
-            return [f"{self.load}{kind}-{n}" for n in range(count)]
-
-        self._clients += [Producer(cluster, ledger, name) for name in names("producer", shape.producers)]
-        self._clients += [
-            Producer(cluster, ledger, name, idempotent=True) for name in names("idempotent", shape.idempotent_producers)
-        ]
-        self._clients += [Producer(cluster, ledger, name, acks=1) for name in names("one", shape.acks_one_producers)]
-        self._clients += [Consumer(cluster, ledger, name) for name in names("consumer", shape.consumers)]
-        self._clients += [
-            Member(cluster, ledger, name, is_static=n < shape.static_members)
-            for n, name in enumerate(names("member", shape.group_members + shape.static_members))
-        ]
-        self._clients += [Prober(cluster, ledger, name) for name in names("prober", shape.probers)]
-        self._clients += [SideProducer(cluster, name) for name in names("side", shape.side_producers)]
+        cluster = self.cluster
+        self._clients[:] = clients_of(cluster, self.ledger, self.plan.shape, self.load)
         for client in self._clients:
             self._programs.append(cluster.world.machine(f"client-{len(self._programs)}").start(client.run()))
 
@@ -286,7 +272,9 @@ class Play:
         """Without load everything that an oracle sees at rest must hold, soon. Who reads whole logs is asked last."""
 
         def problem() -> str:
-            return next(("; ".join(found) for oracle in AT_REST if (found := self._found((oracle,)))), "")
+            asked = (*AT_REST, self.replication.nobody_is_owed_a_notice)
+            asked += tuple(client.lost for client in self._clients if isinstance(client, KeyedProducer))
+            return next(("; ".join(found) for oracle in asked if (found := self._found((oracle,)))), "")
 
         await self.until(problem, REST_S, "everything holds at rest")
 
@@ -333,6 +321,7 @@ class Play:
     async def _keep_looking(self) -> None:
         while True:
             await asyncio.sleep(SAMPLE_S)
+            self.replication.look()
             self._look(ALWAYS)
             if problems := list(self.calm.problems()):
                 raise Violated("\n".join(problems[:10]))
@@ -344,7 +333,7 @@ class Play:
         cluster = self.cluster
         broken = [*cluster.invariants.broken, *self.writes.broken, *self.requests.broken, *self.ledger.broken]
         broken += [*self.traced.broken, *self.decisions.broken, *cluster.contradictions, *self.transitions.broken]
-        broken += [*self.quotas.broken, *self._at_commits, *self._found(oracles)]
+        broken += [*self.quotas.broken, *self.replication.broken, *self._at_commits, *self._found(oracles)]
         if broken:
             raise Violated("\n".join(dict.fromkeys(broken[:10])))
 

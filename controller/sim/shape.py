@@ -80,6 +80,9 @@ class Shape:
     #: A controller merges what waits for a broker above so many requests.
     merge_above: int = 1000
     steps: int = 25
+    #: Clients that came later: producers of a compacted topic, and those that ask what brokers must refuse or tell.
+    keyed_producers: int = 0
+    replica_probers: int = 0
 
     def settings(self) -> dict[str, str]:
         """As Kafka's properties, for brokers and controllers alike."""
