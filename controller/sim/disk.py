@@ -28,6 +28,8 @@ class SimulatedDisk(Files):
     def __init__(self, chance: random.Random, now_s: Callable[[], float]) -> None:
         super().__init__(self._fail)
         self.failing: dict[Path, int] = {}
+        #: folder -> (operation, how many more of it are done, errno): from then on the folder fails
+        self.failing_at: dict[Path, tuple[str, int, int]] = {}
         self.lost_bytes = 0
         self._chance, self._now_s = chance, now_s
         #: path of a file -> bytes that would survive; only files with more than that
@@ -35,7 +37,17 @@ class SimulatedDisk(Files):
         #: path of a file replaced without a sync -> (its content before, when)
         self._before: dict[str, tuple[bytes | None, float]] = {}
 
+    def fail_at(self, folder: Path, operation: str, nth: int, code: int) -> None:
+        """The folder fails from its `nth` such operation from now on."""
+        self.failing_at[folder] = operation, nth, code
+
     def _fail(self, operation: str, path: Path) -> None:
+        for folder, (kind, left, code) in list(self.failing_at.items()):
+            if folder in path.parents and kind == operation:
+                self.failing_at[folder] = kind, left - 1, code
+                if left <= 1:
+                    del self.failing_at[folder]
+                    self.failing[folder] = code
         for folder, code in self.failing.items():
             if folder in path.parents and (code != errno.ENOSPC or operation in _TAKES_SPACE):
                 raise OSError(code, os.strerror(code), str(path))

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from controller.sim.foreign import FOREIGN
+from controller.sim.log_troubles import LOG_TROUBLES
 from controller.sim.moments import MOMENTS
 from controller.sim.shape import Shape
 from controller.sim.winding import WINDING
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from controller.sim.plan import Step
 
 #: All kinds of steps that are drawn here.
-LATE: Final = {**WINDING, **FOREIGN, **MOMENTS}
+LATE: Final = {**LOG_TROUBLES, **WINDING, **FOREIGN, **MOMENTS}
 #: Seconds before such a step.
 WAITS_S: Final = (0.2, 0.5, 1.0, 2.0, 4.0)
 #: Of all worlds, the share in which a kind of winding way is on.
@@ -27,22 +28,52 @@ WINDING_SHARE: Final = 0.4
 DAMAGES: Final = (0, 0, 1, 2, 3)
 #: The share of worlds whose controllers wait 2 s for the answer to a request, not 30.
 IMPATIENT: Final = 0.2
+#: Shares of the worlds whose logs get into trouble, that have a producer of a compacted topic, and a prober of replicas.
+IN_TROUBLE, KEYED, PROBED = 0.45, 0.3, 0.3
+#: Where logs are in trouble, housekeeping is soon.
+SOON_MS: Final = 1500
 
 
 def shape_of(seed: int, shape: Shape) -> Shape:
     """With what its late steps need, late settings, and its late clients."""
     if random.Random(f"{seed}/impatient").random() < IMPATIENT:
         shape = replace(shape, request_timeout_ms=2000)
-    return shape
+    chance = random.Random(f"{seed}/late clients")
+    keyed, probed = int(chance.random() < KEYED), int(chance.random() < PROBED)
+    troubles = _troubles(seed)
+    if troubles or keyed:
+        shape = replace(shape, housekeeping_ms=SOON_MS)
+    if "move_dirs_in_trouble" in troubles:
+        shape = replace(shape, log_dirs=2)
+    return replace(shape, keyed_producers=keyed, replica_probers=probed)
 
 
 def steps_of(seed: int, steps: Sequence[Step]) -> tuple[Step, ...]:
-    """With the late ones, at the end; the others keep their numbers, and what they draw."""
+    """With the late ones: troubles of logs in between, others at the end. The steps of before keep their numbers, and
+    what they draw."""
     if not steps:
         return ()
-    drawn = enumerate((*_winding(seed), *_damaging(seed)), start=len(steps) + 1)
-    late = (replace(steps[0], number=number, wait_s=wait_s, kind=kind) for number, (wait_s, kind) in drawn)
-    return (*steps, *late)
+    between, numbers = list(steps), iter(range(len(steps) + 1, 1 << 31))
+
+    def late(wait_s: float, kind: str) -> Step:
+        return replace(steps[0], number=next(numbers), wait_s=wait_s, kind=kind)
+
+    chance = random.Random(f"{seed}/places")
+    for trouble in _troubling(seed):
+        between.insert(chance.randint(0, len(between)), late(*trouble))
+    return (*between, *(late(*other) for other in (*_winding(seed), *_damaging(seed))))
+
+
+def _troubles(seed: int) -> list[str]:
+    """The kinds of trouble with logs that a world has."""
+    chance = random.Random(f"{seed}/logs")
+    return chance.sample(list(LOG_TROUBLES), chance.choice((1, 2, 3))) if chance.random() < IN_TROUBLE else []
+
+
+def _troubling(seed: int) -> Iterator[tuple[float, str]]:
+    chance, kinds = random.Random(f"{seed}/log steps"), _troubles(seed)
+    for _ in range(chance.choice((2, 3, 4)) if kinds else 0):
+        yield chance.choice(WAITS_S), chance.choice(kinds)
 
 
 def _winding(seed: int) -> Iterator[tuple[float, str]]:
@@ -53,7 +84,6 @@ def _winding(seed: int) -> Iterator[tuple[float, str]]:
 
 
 def _damaging(seed: int) -> Iterator[tuple[float, str]]:
-    chance = random.Random(f"{seed}/damaging")
-    kinds = [*FOREIGN, *MOMENTS]
+    chance, kinds = random.Random(f"{seed}/damaging"), [*FOREIGN, *MOMENTS]
     for _ in range(chance.choice(DAMAGES)):
         yield chance.choice(WAITS_S), chance.choice(kinds)

@@ -9,6 +9,7 @@ import time
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -19,12 +20,10 @@ from controller.sim.endless import Endless, noticed
 from controller.sim.faults import FAULTS
 from controller.sim.history import History
 from controller.sim.late import LATE
-from controller.sim.load.consumer import Consumer
+from controller.sim.load.clients import Client, clients_of
+from controller.sim.load.keyed import KeyedProducer
 from controller.sim.load.ledger import Ledger
 from controller.sim.load.member import Member
-from controller.sim.load.prober import Prober
-from controller.sim.load.producer import Producer
-from controller.sim.load.side import SideProducer
 from controller.sim.operations import OPERATIONS as PLAIN
 from controller.sim.oracles import brokers, zookeeper
 from controller.sim.plan import Plan, Step
@@ -79,7 +78,7 @@ class Play:
         self.events_until_end: int | None = None
         #: What the names of clients begin with.
         self.load = ""
-        self._clients: list[Producer | Consumer | Member | Prober | SideProducer] = []
+        self._clients: list[Client] = []
         self._programs: list[asyncio.Task[None]] = []
         self._background: set[asyncio.Task[None]] = set()
 
@@ -155,24 +154,8 @@ class Play:
 
     def start_clients(self) -> None:
         """The load of the plan's shape begins; no client of an earlier load has its name."""
-        shape, cluster, ledger = self.plan.shape, self.cluster, self.ledger
-        self._clients.clear()
-
-        def names(kind: str, count: int) -> list[str]:
-            return [f"{self.load}{kind}-{n}" for n in range(count)]
-
-        self._clients += [Producer(cluster, ledger, name) for name in names("producer", shape.producers)]
-        self._clients += [
-            Producer(cluster, ledger, name, idempotent=True) for name in names("idempotent", shape.idempotent_producers)
-        ]
-        self._clients += [Producer(cluster, ledger, name, acks=1) for name in names("one", shape.acks_one_producers)]
-        self._clients += [Consumer(cluster, ledger, name) for name in names("consumer", shape.consumers)]
-        self._clients += [
-            Member(cluster, ledger, name, is_static=n < shape.static_members)
-            for n, name in enumerate(names("member", shape.group_members + shape.static_members))
-        ]
-        self._clients += [Prober(cluster, ledger, name) for name in names("prober", shape.probers)]
-        self._clients += [SideProducer(cluster, name) for name in names("side", shape.side_producers)]
+        cluster = self.cluster
+        self._clients[:] = clients_of(cluster, self.ledger, self.plan.shape, self.load)
         for client in self._clients:
             self._programs.append(cluster.world.machine(f"client-{len(self._programs)}").start(client.run()))
 
@@ -222,7 +205,8 @@ class Play:
 
     async def rest(self) -> None:
         """Without load everything that an oracle sees at rest must hold, soon."""
-        await self.until(self.watchers.at_rest, REST_S, "everything holds at rest")
+        keyed = tuple(client.lost for client in self._clients if isinstance(client, KeyedProducer))
+        await self.until(partial(self.watchers.at_rest, keyed), REST_S, "everything holds at rest")
 
     async def until(self, problem: Callable[[], str], within_s: float, what: str) -> None:
         """Waits until there is no problem left. Raises Violated with what is left of it."""

@@ -82,6 +82,9 @@ class Shape:
     #: How long a controller waits for the answer to a request before it sends it again.
     request_timeout_ms: int = 30_000
     steps: int = 25
+    #: Clients that came later: producers of a compacted topic, and those that ask what brokers must refuse or tell.
+    keyed_producers: int = 0
+    replica_probers: int = 0
 
     def settings(self) -> dict[str, str]:
         """As Kafka's properties, for brokers and controllers alike."""

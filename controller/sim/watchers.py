@@ -11,13 +11,14 @@ from typing import Final
 from controller.sim.cluster import Cluster
 from controller.sim.history import STATE_PATH, History
 from controller.sim.load.ledger import Ledger
-from controller.sim.oracles import brokers, figures, groups, zookeeper
+from controller.sim.oracles import brokers, disks, figures, groups, zookeeper
 from controller.sim.oracles.beliefs import Beliefs
 from controller.sim.oracles.calm import Calm
 from controller.sim.oracles.configs import Configs
 from controller.sim.oracles.decisions import Decisions
 from controller.sim.oracles.fences import Fences
 from controller.sim.oracles.quotas import Quotas
+from controller.sim.oracles.replication import Replication
 from controller.sim.oracles.requests import Requests
 from controller.sim.oracles.traced import Traced, WatchedTrace
 from controller.sim.oracles.transitions import Transitions
@@ -31,7 +32,9 @@ ALWAYS: Final[tuple[Oracle, ...]] = (
     brokers.offsets_are_in_order,
     brokers.leaders_know_their_epoch,
     brokers.isr_members_hold_what_is_committed,
+    brokers.leaders_isr_was_written,
     brokers.recovery_points_are_synced,
+    disks.moving_logs_have_a_replica,
     zookeeper.one_controller_serves_an_epoch,
     zookeeper.leaders_come_from_the_isr,
     figures.gauges_equal_a_recount,
@@ -42,6 +45,7 @@ AT_COMMITS: Final[tuple[Oracle, ...]] = (brokers.isr_members_hold_what_is_commit
 #: Looked at after each step, since they read logs.
 AFTER_STEPS: Final[tuple[Oracle, ...]] = (
     *(brokers.logs_agree_below_watermarks, brokers.epochs_equal_the_log, brokers.logs_are_whole),
+    *(disks.checkpoints_claim_no_more_than_there_is, disks.epoch_files_are_written, disks.moving_logs_agree),
 )
 #: Looked at when all is healed and at rest.
 AT_REST: Final[tuple[Oracle, ...]] = (
@@ -61,6 +65,7 @@ AT_REST: Final[tuple[Oracle, ...]] = (
     partial(brokers.epochs_equal_the_log, tail=None),
     partial(brokers.logs_are_whole, tail=None),
     brokers.producers_equal_a_recount,
+    disks.logs_start_with_their_leader,
 )
 _SESSION_LEFT: Final = "{} has stopped in order, and keeps a ZooKeeper session alive"
 
@@ -75,6 +80,7 @@ class Watchers:
         self.transitions = Transitions(cluster.controllers, cluster.refused)
         self.requests, self.calm = Requests(cluster, history), Calm(cluster, history)
         self.traced, self.quotas = Traced(cluster, history), Quotas(cluster)
+        self.replication = Replication(cluster, history, ledger)
         #: The traces of all lives of brokers.
         self.traces: list[WatchedTrace] = []
         self._at_commits: list[str] = []
@@ -82,7 +88,8 @@ class Watchers:
 
     def _listen(self) -> None:
         cluster, zk = self._cluster, self._cluster.world.zookeeper
-        cluster.make_trace = partial(WatchedTrace, seen=(self.traced.row, self.quotas.row), opened=self.traces)
+        rows = (self.traced.row, self.quotas.row, self.replication.row)
+        cluster.make_trace = partial(WatchedTrace, seen=rows, opened=self.traces)
         cluster.on_event += [self.traced.event, self.transitions.event, self.beliefs.event]
         cluster.on_controller.append(self.requests.watch)
         self._ledger.on_ack.append(self.traced.acknowledged)
@@ -99,6 +106,7 @@ class Watchers:
 
     def now_and_then(self) -> list[str]:
         """What is broken at any time."""
+        self.replication.look()
         broken = self.so_far(ALWAYS) or list(self.calm.problems())
         for broker_id, tp, replica in brokers.replicas(self._cluster):
             self.traced.looked_at(broker_id, self._cluster.brokers[broker_id], tp, replica.hw)
@@ -114,14 +122,15 @@ class Watchers:
         broken = [*cluster.invariants.broken, *cluster.contradictions, *self._ledger.broken, *self._at_commits]
         for one in (self.writes, self.requests, self.traced, self.decisions, self.transitions, self.fences):
             broken += one.broken
-        for other in (self.beliefs, self.quotas):
+        for other in (self.beliefs, self.quotas, self.replication):
             broken += other.broken
         broken += map(_SESSION_LEFT.format, cluster.left_sessions)
         return [*broken, *self._found(oracles)]
 
-    def at_rest(self) -> str:
-        """The first that does not hold yet; who reads whole logs is asked last."""
-        found = next(("; ".join(found) for oracle in AT_REST if (found := self._found((oracle,)))), "")
+    def at_rest(self, others: Sequence[Oracle] = ()) -> str:
+        """The first that does not hold yet, these among them; who reads whole logs is asked last."""
+        asked = (*AT_REST, self.replication.nobody_is_owed_a_notice, *others)
+        found = next(("; ".join(found) for oracle in asked if (found := self._found((oracle,)))), "")
         return found or "; ".join(self.configs.problems())
 
     def _found(self, oracles: Sequence[Oracle]) -> list[str]:

@@ -75,6 +75,20 @@ def leaders_know_their_epoch(cluster: Cluster, _: History) -> Iterator[str]:
             yield f"broker {broker_id} leads {tp} in epoch {led.epoch}, its log knows {log.epochs.latest}"
 
 
+def leaders_isr_was_written(cluster: Cluster, history: History) -> Iterator[str]:
+    """What a leader takes for its ISR was written under the version that it takes for its own, by itself or by the
+    controller: an answer to a write of a former term, or of another's, changes nothing.
+
+    Source: Kafka 3.9 `Partition.handleAlterPartitionUpdate`; broker.md §9.1, §12.4.
+    """
+    for broker_id, tp, replica in replicas(cluster):
+        led = replica.led
+        if led is not None:
+            key = led.partition_epoch, broker_id, led.epoch, tuple(map(int, led.isr))
+            if not history.announced(tp.topic, tp.partition, key):
+                yield f"broker {broker_id} leads {tp} with an ISR that nobody wrote: {key}"
+
+
 def isr_members_hold_what_is_committed(cluster: Cluster, history: History) -> Iterator[str]:
     """Each member of the ISR in ZooKeeper that follows in the leader's epoch ends at or above its high watermark.
 
@@ -221,6 +235,9 @@ def producers_equal_a_recount(cluster: Cluster, history: History) -> Iterator[st
                     f"broker {broker_id} {tp}: producer {producer_id} wrote {last} last, the log remembers "
                     f"{mine.batches[-1] if mine and mine.batches else None}"
                 )
+        if log.config.is_compacted and not log.config.deletes:
+            for producer_id in sorted(kept.keys() - {each for each, _ in counted}):
+                yield f"broker {broker_id} {tp}: no batch is left of producer {producer_id}, which the log remembers"
 
 
 def recovery_points_are_synced(cluster: Cluster, _: History) -> Iterator[str]:
