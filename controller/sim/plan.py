@@ -67,6 +67,8 @@ WAITS_S = (0.02, 0.2, 0.5, 1.0, 2.0, 4.0, 8.0)
 WEIGHTS = (1, 1, 2, 4)
 #: Of the worlds whose machines lose their power, the share where nothing waits for the disk.
 UNSYNCED = 0.4
+#: The share of worlds with a crowd.
+CROWDED = 0.4
 #: What undoes others is never off: worlds that only break show little.
 ALWAYS = frozenset({"start", "resume", "heal"})
 
@@ -80,6 +82,9 @@ def draw_plan(seed: int, kinds: Sequence[str], changes: Sequence[str] = ()) -> P
     shape = draw_shape(chance)
     if shape.power_cuts and random.Random(f"{seed}/unsynced").random() < UNSYNCED:
         shape = replace(shape, flush_messages=0)
+    crowd = random.Random(f"{seed}/crowd")
+    if crowd.random() < CROWDED:
+        shape = replace(shape, crowd=crowd.choice((3, 4, 6)))
     shape = shape.with_text(changes)
     on_share = chance.choice((0.2, 0.5, 0.8))
     weights: dict[str, int] = {}

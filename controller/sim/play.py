@@ -20,6 +20,7 @@ from controller.sim.endless import Endless, noticed
 from controller.sim.faults import FAULTS
 from controller.sim.history import STATE_PATH, History
 from controller.sim.load.consumer import Consumer
+from controller.sim.load.crowd import Person
 from controller.sim.load.ledger import Ledger
 from controller.sim.load.member import Member
 from controller.sim.load.prober import Prober
@@ -29,6 +30,8 @@ from controller.sim.operations import OPERATIONS as PLAIN
 from controller.sim.oracles import brokers, figures, groups, zookeeper
 from controller.sim.oracles.calm import Calm
 from controller.sim.oracles.decisions import Decisions
+from controller.sim.oracles.group_log import GroupsInTheLog
+from controller.sim.oracles.group_rules import WatchedGroup
 from controller.sim.oracles.quotas import Quotas
 from controller.sim.oracles.requests import Requests
 from controller.sim.oracles.traced import Traced, WatchedTrace
@@ -128,7 +131,9 @@ class Play:
         self.traced = Traced(self.cluster, self.history)
         self.quotas, self.traces = Quotas(self.cluster), list[WatchedTrace]()
         self.cluster.make_trace = partial(WatchedTrace, seen=(self.traced.row, self.quotas.row), opened=self.traces)
-        self.cluster.on_event += [self.traced.event, self.transitions.event]
+        self.group_rules, self.group_log = list[str](), GroupsInTheLog(self.cluster, self.history)
+        self.cluster.make_group = lambda number, *about: WatchedGroup(f"broker {number}", self.group_rules, *about)
+        self.cluster.on_event += [self.traced.event, self.transitions.event, self.group_log.event]
         self.ledger.on_ack.append(self.traced.acknowledged)
         self.ledger.on_error.append(self.traced.answered)
         world.zookeeper.on_commit.append(lambda events: self.history.commit(list(events)))
@@ -141,7 +146,7 @@ class Play:
         self.cluster.on_controller.append(self.requests.watch)
         #: What the names of clients begin with.
         self.load = ""
-        self._clients: list[Producer | Consumer | Member | Prober | SideProducer] = []
+        self._clients: list[Producer | Consumer | Member | Person | Prober | SideProducer] = []
         self._programs: list[asyncio.Task[None]] = []
         self._at_commits: list[str] = []
         self._background: set[asyncio.Task[None]] = set()
@@ -235,6 +240,7 @@ class Play:
         ]
         self._clients += [Prober(cluster, ledger, name) for name in names("prober", shape.probers)]
         self._clients += [SideProducer(cluster, name) for name in names("side", shape.side_producers)]
+        self._clients += [Person(cluster, name) for name in names("person", shape.crowd)]
         for client in self._clients:
             self._programs.append(cluster.world.machine(f"client-{len(self._programs)}").start(client.run()))
 
@@ -286,7 +292,8 @@ class Play:
         """Without load everything that an oracle sees at rest must hold, soon. Who reads whole logs is asked last."""
 
         def problem() -> str:
-            return next(("; ".join(found) for oracle in AT_REST if (found := self._found((oracle,)))), "")
+            at_rest = (*AT_REST, self.group_log.equals_the_groups)
+            return next(("; ".join(found) for oracle in at_rest if (found := self._found((oracle,)))), "")
 
         await self.until(problem, REST_S, "everything holds at rest")
 
@@ -338,13 +345,15 @@ class Play:
                 raise Violated("\n".join(problems[:10]))
             for broker_id, tp, replica in brokers.replicas(self.cluster):
                 self.traced.looked_at(broker_id, self.cluster.brokers[broker_id], tp, replica.hw)
+            self.group_log.look()
+            self._look((self.group_log.forgets_what_is_deleted,))
 
     def _look(self, oracles: tuple[Oracle, ...]) -> None:
         """Raises Violated."""
         cluster = self.cluster
         broken = [*cluster.invariants.broken, *self.writes.broken, *self.requests.broken, *self.ledger.broken]
         broken += [*self.traced.broken, *self.decisions.broken, *cluster.contradictions, *self.transitions.broken]
-        broken += [*self.quotas.broken, *self._at_commits, *self._found(oracles)]
+        broken += [*self.quotas.broken, *self.group_rules, *self._at_commits, *self._found(oracles)]
         if broken:
             raise Violated("\n".join(dict.fromkeys(broken[:10])))
 

@@ -79,6 +79,8 @@ class Shape:
     side_producers: int = 0
     #: A controller merges what waits for a broker above so many requests.
     merge_above: int = 1000
+    #: Clients that join groups of their own, and keep no order.
+    crowd: int = 0
     steps: int = 25
 
     def settings(self) -> dict[str, str]:
