@@ -80,17 +80,17 @@ class Broker:
         metadata_decoder: MetadataDecoder | None = None,
         files: Files | None = None,
         make_trace: Callable[..., TraceWriter] = TraceWriter,
+        make_groups: Callable[..., GroupCoordinator] = GroupCoordinator,
     ) -> None:
-        """`faults`: a board that outlives this broker (see `host`); without one it has its own. `files` is the disk,
-        `make_trace` makes the writer of its trace (`TraceWriter`'s arguments).
-        `metadata_decoder`: that of all brokers of a process, if there are several.
+        """`faults`: a board that outlives this broker (see `host`); without one it has its own. `files` is the disk.
+        `make_trace`, `make_groups` take the arguments of what they make; all brokers of a process share a decoder.
         `off_loop(work)` waits for disks without stopping the event loop (`asyncio.to_thread`); None: on the loop.
         """
         self.identity, self.settings = identity, settings
         self.clock, self._chance, self._off_loop = clock, chance, off_loop
         self.log = log.bind(broker_id=identity.broker_id)
         self._metadata = MetadataCache(inter_broker_listener=identity.inter_broker_listener)
-        self._files, self._make_trace = files, make_trace
+        self._files, self._make_trace, self._make_groups = files, make_trace, make_groups
         self._metadata_decoder = metadata_decoder or MetadataDecoder(kept_requests=0)
         board_chance = random.Random(chance.random())
         self._faults = faults or FaultBoard(
@@ -301,7 +301,7 @@ class Broker:
             postponed=PostponedPartitions(lambda: host_postponed(self.context), self._supervisor),
             topic_creator=TopicCreator(self.zk, self.settings, self._chance, log=self.log),
             producer_ids=ProducerIds(self.zk, self.broker_id),
-            groups=GroupCoordinator(
+            groups=self._make_groups(
                 self.settings,
                 replicas,
                 clock=self.clock,

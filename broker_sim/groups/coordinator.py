@@ -10,15 +10,17 @@ import asyncio
 import itertools
 import random
 import uuid
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from typing import Any
 
 from broker_sim.config import BrokerSettings
+from broker_sim.groups.group import Group
 from broker_sim.groups.log import (
     COMMIT_ERRORS,
     GROUP_STORE_ERRORS,
     GroupLog,
+    Pairs,
     Replicas,
     stored_group,
 )
@@ -34,6 +36,7 @@ from broker_sim.groups.registry import GroupEntry, GroupRegistry
 from broker_sim.groups.subscriptions import CONSUMER_PROTOCOL_TYPE, subscribed_topics
 from broker_sim.groups.values import (
     Effect,
+    GroupSettings,
     GroupState,
     Join,
     JoinAnswer,
@@ -61,6 +64,7 @@ class GroupCoordinator:
         chance: random.Random,
         supervisor: Supervisor,
         log: Any,
+        make_group: Callable[[str, GroupSettings], Group] = Group,
     ) -> None:
         self._settings, self._clock, self._chance, self._log = settings, clock, chance, log
         self._supervisor = supervisor
@@ -71,6 +75,7 @@ class GroupCoordinator:
             clock=clock,
             supervisor=supervisor,
             log=log,
+            make_group=make_group,
             on_loaded=self._reschedule,
             on_dropped=self._dropped,
         )
@@ -223,7 +228,7 @@ class GroupCoordinator:
         pairs = [(encode_offset_key(OffsetKey(group_id, tp)), encode_offset_value(o)) for tp, o in offsets.items()]
         entry.commits_under_way += 1
         try:
-            error = await self._group_log.append(self.partition_of(group_id), pairs)
+            error = await self._append(group_id, pairs)
         finally:
             entry.commits_under_way -= 1
         if error is ErrorCode.NONE:
@@ -240,7 +245,7 @@ class GroupCoordinator:
             return ErrorCode.NONE
         group_id = entry.group.group_id
         pairs = [(encode_offset_key(OffsetKey(group_id, tp)), None) for tp in stored_partitions]
-        error = await self._group_log.append(self.partition_of(group_id), pairs)
+        error = await self._append(group_id, pairs)
         if error is ErrorCode.NONE:
             for tp in stored_partitions:
                 entry.offsets.pop(tp, None)
@@ -276,8 +281,15 @@ class GroupCoordinator:
             pairs.append((encode_group_key(group_id), None))
         if not pairs:
             return ErrorCode.NONE
-        error = await self._group_log.append(self.partition_of(group_id), pairs)
+        error = await self._append(group_id, pairs)
         return COMMIT_ERRORS.get(error, error)
+
+    async def _append(self, group_id: str, pairs: Pairs) -> ErrorCode:
+        """Returns the log's error. What timed out, or what too few replicas have, is in the log all the same."""
+        error = await self._group_log.append(self.partition_of(group_id), pairs)
+        if error is not ErrorCode.NONE:
+            self._log.info(ev.GROUP_WRITE_FAILED, group_id=group_id, error=error.name)
+        return error
 
     async def _expire_offsets(self) -> None:
         """Every `offsets.retention.check.interval.ms`: drops what nobody has used for `offsets.retention.minutes`, and
@@ -321,9 +333,7 @@ class GroupCoordinator:
     async def _store(self, entry: GroupEntry, store: Store) -> None:
         group = entry.group
         value = encode_group_value(stored_group(group, store.assignments))
-        error = await self._group_log.append(
-            self.partition_of(group.group_id), [(encode_group_key(group.group_id), value)]
-        )
+        error = await self._append(group.group_id, [(encode_group_key(group.group_id), value)])
         self._log.info(
             ev.GROUP_REBALANCED,
             group_id=group.group_id,

@@ -51,6 +51,7 @@ class GroupRegistry:
         clock: Clock,
         supervisor: Supervisor,
         log: Any,
+        make_group: Callable[[str, GroupSettings], Group] = Group,
         on_loaded: Callable[[GroupEntry], None],
         on_dropped: Callable[[GroupEntry], None],
     ) -> None:
@@ -58,7 +59,7 @@ class GroupRegistry:
         #: Partitions of `__consumer_offsets`, as it was when the broker started: what says where each group lives. A
         #: count that changed while groups live would send them elsewhere. Source: `groupMetadataTopicPartitionCount`.
         self.partition_count = settings.offsets_topic_num_partitions
-        self._clock, self._log = clock, log
+        self._clock, self._log, self._make_group = clock, log, make_group
         self._supervisor = supervisor
         self._on_loaded, self._on_dropped = on_loaded, on_dropped
         self._group_settings = GroupSettings(
@@ -99,7 +100,7 @@ class GroupRegistry:
                 await asyncio.sleep(0)
         now_ms = self._clock.now_ms()
         for group_id in sorted(loaded.groups.keys() | {g for g, offsets in loaded.offsets.items() if offsets}):
-            entry = GroupEntry(Group(group_id, self._group_settings), loaded.offsets.get(group_id, {}))
+            entry = GroupEntry(self._make_group(group_id, self._group_settings), loaded.offsets.get(group_id, {}))
             if group_id in loaded.groups:
                 restore_group(entry.group, loaded.groups[group_id], now_ms)
             self._entries[group_id] = entry
@@ -160,7 +161,9 @@ class GroupRegistry:
 
     def make(self, group_id: str) -> GroupEntry:
         """The group, new if there was none."""
-        return self._entries.setdefault(group_id, GroupEntry(Group(group_id, self._group_settings)))
+        if group_id not in self._entries:
+            self._entries[group_id] = GroupEntry(self._make_group(group_id, self._group_settings))
+        return self._entries[group_id]
 
     def remove(self, group_id: str) -> None:
         """Forgets the group; its parked requests are answered by `on_dropped`."""

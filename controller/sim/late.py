@@ -30,6 +30,9 @@ DAMAGES: Final = (0, 0, 1, 2, 3)
 IMPATIENT: Final = 0.2
 #: Shares of the worlds whose logs get into trouble, that have a producer of a compacted topic, and a prober of replicas.
 IN_TROUBLE, KEYED, PROBED = 0.45, 0.3, 0.3
+#: The share of worlds with a crowd, and how many it has.
+CROWDED: Final = 0.4
+CROWDS: Final = (3, 4, 6)
 #: Where logs are in trouble, housekeeping is soon.
 SOON_MS: Final = 1500
 
@@ -38,6 +41,9 @@ def shape_of(seed: int, shape: Shape) -> Shape:
     """With what its late steps need, late settings, and its late clients."""
     if random.Random(f"{seed}/impatient").random() < IMPATIENT:
         shape = replace(shape, request_timeout_ms=2000)
+    crowd = random.Random(f"{seed}/crowd")
+    if crowd.random() < CROWDED:
+        shape = replace(shape, crowd=crowd.choice(CROWDS))
     chance = random.Random(f"{seed}/late clients")
     keyed, probed = int(chance.random() < KEYED), int(chance.random() < PROBED)
     troubles = _troubles(seed)

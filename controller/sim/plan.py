@@ -68,6 +68,8 @@ WAITS_S = (0.02, 0.2, 0.5, 1.0, 2.0, 4.0, 8.0)
 WEIGHTS = (1, 1, 2, 4)
 #: Of the worlds whose machines lose their power, the share where nothing waits for the disk.
 UNSYNCED = 0.4
+#: The share of worlds with a crowd.
+CROWDED = 0.4
 #: What undoes others is never off: worlds that only break show little.
 ALWAYS = frozenset({"start", "resume", "heal"})
 

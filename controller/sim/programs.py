@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,6 +14,9 @@ import structlog
 
 from broker_sim.broker import Broker, StartRefused
 from broker_sim.config import BrokerSettings
+from broker_sim.groups.coordinator import GroupCoordinator
+from broker_sim.groups.group import Group
+from broker_sim.groups.values import GroupSettings
 from broker_sim.identity import BrokerIdentity
 from broker_sim.trace import TraceWriter
 from controller.node import config as controller_config
@@ -59,8 +63,9 @@ class Programs:
         self.on_controller: list[Callable[[int, Controller], None]] = []
         #: Told of each log event, in its moment.
         self.on_event: list[Callable[[dict[str, Any]], None]] = []
-        #: Makes the traces of brokers.
+        #: Makes the traces of brokers, and the groups of the broker with this number.
         self.make_trace: Callable[..., TraceWriter] = TraceWriter
+        self.make_group: Callable[[int, str, GroupSettings], Group] = lambda _, *about: Group(*about)
 
     async def start(self) -> None:
         """Everything, until there is a controller and all brokers are registered."""
@@ -226,6 +231,7 @@ class Programs:
             log=structlog.get_logger(),
             files=self.disks.get(number),
             make_trace=self.make_trace,
+            make_groups=partial(GroupCoordinator, make_group=partial(self.make_group, number)),
         )
 
     async def _run_controller(self, number: int, controller: Controller) -> None:

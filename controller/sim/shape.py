@@ -81,6 +81,8 @@ class Shape:
     merge_above: int = 1000
     #: How long a controller waits for the answer to a request before it sends it again.
     request_timeout_ms: int = 30_000
+    #: Clients that join groups of their own, and keep no order.
+    crowd: int = 0
     steps: int = 25
     #: Clients that came later: producers of a compacted topic, and those that ask what brokers must refuse or tell.
     keyed_producers: int = 0

@@ -17,6 +17,8 @@ from controller.sim.oracles.calm import Calm
 from controller.sim.oracles.configs import Configs
 from controller.sim.oracles.decisions import Decisions
 from controller.sim.oracles.fences import Fences
+from controller.sim.oracles.group_log import GroupsInTheLog
+from controller.sim.oracles.group_rules import WatchedGroup
 from controller.sim.oracles.quotas import Quotas
 from controller.sim.oracles.replication import Replication
 from controller.sim.oracles.requests import Requests
@@ -81,6 +83,7 @@ class Watchers:
         self.requests, self.calm = Requests(cluster, history), Calm(cluster, history)
         self.traced, self.quotas = Traced(cluster, history), Quotas(cluster)
         self.replication = Replication(cluster, history, ledger)
+        self.group_rules, self.group_log = list[str](), GroupsInTheLog(cluster, history)
         #: The traces of all lives of brokers.
         self.traces: list[WatchedTrace] = []
         self._at_commits: list[str] = []
@@ -90,7 +93,8 @@ class Watchers:
         cluster, zk = self._cluster, self._cluster.world.zookeeper
         rows = (self.traced.row, self.quotas.row, self.replication.row)
         cluster.make_trace = partial(WatchedTrace, seen=rows, opened=self.traces)
-        cluster.on_event += [self.traced.event, self.transitions.event, self.beliefs.event]
+        cluster.make_group = lambda number, *about: WatchedGroup(f"broker {number}", self.group_rules, *about)
+        cluster.on_event += [self.traced.event, self.transitions.event, self.beliefs.event, self.group_log.event]
         cluster.on_controller.append(self.requests.watch)
         self._ledger.on_ack.append(self.traced.acknowledged)
         self._ledger.on_error.append(self.traced.answered)
@@ -107,7 +111,8 @@ class Watchers:
     def now_and_then(self) -> list[str]:
         """What is broken at any time."""
         self.replication.look()
-        broken = self.so_far(ALWAYS) or list(self.calm.problems())
+        self.group_log.look()
+        broken = self.so_far((*ALWAYS, self.group_log.forgets_what_is_deleted)) or list(self.calm.problems())
         for broker_id, tp, replica in brokers.replicas(self._cluster):
             self.traced.looked_at(broker_id, self._cluster.brokers[broker_id], tp, replica.hw)
         return broken
@@ -120,6 +125,7 @@ class Watchers:
         """What those that remember have seen, and what these see now."""
         cluster = self._cluster
         broken = [*cluster.invariants.broken, *cluster.contradictions, *self._ledger.broken, *self._at_commits]
+        broken += self.group_rules
         for one in (self.writes, self.requests, self.traced, self.decisions, self.transitions, self.fences):
             broken += one.broken
         for other in (self.beliefs, self.quotas, self.replication):
@@ -129,7 +135,7 @@ class Watchers:
 
     def at_rest(self, others: Sequence[Oracle] = ()) -> str:
         """The first that does not hold yet, these among them; who reads whole logs is asked last."""
-        asked = (*AT_REST, self.replication.nobody_is_owed_a_notice, *others)
+        asked = (*AT_REST, self.replication.nobody_is_owed_a_notice, self.group_log.equals_the_groups, *others)
         found = next(("; ".join(found) for oracle in asked if (found := self._found((oracle,)))), "")
         return found or "; ".join(self.configs.problems())
 

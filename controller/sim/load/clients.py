@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from controller.sim.cluster import Cluster
 from controller.sim.load.consumer import Consumer
+from controller.sim.load.crowd import Person
 from controller.sim.load.keyed import KeyedProducer
 from controller.sim.load.ledger import Ledger
 from controller.sim.load.member import Member
@@ -13,7 +14,7 @@ from controller.sim.load.replica_prober import ReplicaProber
 from controller.sim.load.side import SideProducer
 from controller.sim.shape import Shape
 
-Client = Producer | Consumer | Member | Prober | SideProducer | KeyedProducer | ReplicaProber
+Client = Producer | Consumer | Member | Person | Prober | SideProducer | KeyedProducer | ReplicaProber
 
 
 def clients_of(cluster: Cluster, ledger: Ledger, shape: Shape, prefix: str) -> list[Client]:
@@ -31,6 +32,7 @@ def clients_of(cluster: Cluster, ledger: Ledger, shape: Shape, prefix: str) -> l
         *(Member(cluster, ledger, name, is_static=n < shape.static_members) for n, name in members),
         *(Prober(cluster, ledger, name) for name in names("prober", shape.probers)),
         *(SideProducer(cluster, name) for name in names("side", shape.side_producers)),
+        *(Person(cluster, name) for name in names("person", shape.crowd)),
         *(KeyedProducer(cluster, name) for name in names("keyed", shape.keyed_producers)),
         *(ReplicaProber(cluster, ledger, name) for name in names("late", shape.replica_probers)),
     ]

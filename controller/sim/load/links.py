@@ -48,6 +48,12 @@ class Links:
                 dropped.close()
             raise CallFailed(str(error)) from error
 
+    def hang_up(self) -> None:
+        """Closes all connections: who has given up an answer must not wait behind it."""
+        for connection in self._open.values():
+            connection.close()
+        self._open.clear()
+
     def leader(self, topic: str, partition: int) -> int | None:
         """Who leads, as far as this client knows; None for nobody."""
         leader_id = self._leaders.get((topic, partition))

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from broker_sim.groups.log import LoadedPartition
+from broker_sim.log.log import Log
 from broker_sim.replicas.partition import Partition
 from controller.sim.cluster import Cluster
 from controller.sim.history import History
@@ -48,23 +49,28 @@ def _in_the_log(replica: Partition) -> tuple[set[_Offset], set[_Offset]]:
     log, led = replica.log, replica.led
     if log is None or led is None:
         return committed, waiting
-    offset, loaded = log.log_start_offset, LoadedPartition()
-    while data := log.read(offset, max_bytes=1 << 20, bound=log.leo, min_one=True):
-        for at, header in records.batches(data):
-            offset = header.next_offset
-            counts = header.next_offset <= max(replica.hw, led.epoch_start)
-            loaded.take(data[at : at + header.size], _Silent())
-            found = {
-                (g, tp, c.offset, c.commit_timestamp)
-                for g, offsets in loaded.offsets.items()
-                for tp, c in offsets.items()
-            }
-            (committed if counts else waiting).update(found)
-            loaded.offsets.clear()
+    loaded = LoadedPartition()
+    for end, batch in batches_of(log):
+        counts = end <= max(replica.hw, led.epoch_start)
+        loaded.take(batch, Silent())
+        found = {
+            (g, tp, c.offset, c.commit_timestamp) for g, offsets in loaded.offsets.items() for tp, c in offsets.items()
+        }
+        (committed if counts else waiting).update(found)
+        loaded.offsets.clear()
     return committed, waiting
 
 
-class _Silent:
+def batches_of(log: Log) -> Iterator[tuple[int, bytes]]:
+    """(the offset after it, its bytes) of each batch."""
+    offset = log.log_start_offset
+    while data := log.read(offset, max_bytes=1 << 20, bound=log.leo, min_one=True):
+        for at, header in records.batches(data):
+            offset = header.next_offset
+            yield offset, data[at : at + header.size]
+
+
+class Silent:
     """A log for what is read a second time."""
 
     def warning(self, *_: object, **__: object) -> None:

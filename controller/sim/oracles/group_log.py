@@ -1,0 +1,128 @@
+"""What coordinators know of groups is what the log of the groups' topic says, which a successor would read.
+
+Source: Kafka 3.9 `GroupMetadataManager`; spec clients.md §8; KIP-496 for offsets of topics that are deleted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, NamedTuple
+
+from broker_sim.broker import Broker
+from broker_sim.groups.log import LoadedPartition
+from broker_sim.groups.records import CommittedOffset
+from broker_sim.groups.registry import GroupEntry
+from broker_sim.groups.values import GroupState
+from broker_sim.replicas.partition import Partition
+from controller.sim.cluster import Cluster
+from controller.sim.history import History
+from controller.sim.oracles.brokers import replicas
+from controller.sim.oracles.groups import Silent, batches_of
+from controller.wire import log_events as ev
+from controller.wire.types import GROUP_METADATA_TOPIC, TopicPartition
+
+#: Seconds after which offsets of a partition that is gone are gone, too: longer than anybody stands still in a world.
+ORPHANED_S: Final = 20.0
+#: States in which a group is what was last stored.
+AT_REST: Final = (GroupState.STABLE, GroupState.EMPTY)
+
+
+class _Orphan(NamedTuple):
+    """An offset of a partition that has just gone from the metadata of its coordinator."""
+
+    since_s: float
+    broker: int
+    entry: GroupEntry
+    topic_partition: TopicPartition
+    offset: CommittedOffset
+
+
+class GroupsInTheLog:
+    """Hang `event` on the log, call `look` now and then."""
+
+    def __init__(self, cluster: Cluster, history: History) -> None:
+        self._cluster, self._history = cluster, history
+        #: groups of which a write failed: what is in the log of them need not count
+        self._failed: set[str] = set()
+        #: (broker, group) -> its entry, and what it had committed for partitions that the broker's metadata had
+        self._seen: dict[tuple[int, str], tuple[GroupEntry, dict[TopicPartition, CommittedOffset]]] = {}
+        #: offsets of partitions that went from the metadata of their coordinator
+        self._orphans: list[_Orphan] = []
+
+    def event(self, event: Mapping[str, Any]) -> None:
+        """What a program logged."""
+        if event.get("event") == ev.GROUP_WRITE_FAILED:
+            self._failed.add(event["group_id"])
+
+    def look(self) -> None:
+        """Notes which offsets belong to partitions that are there, and which of them are there no more."""
+        for broker_id, broker in self._coordinators():
+            metadata = broker.context.metadata
+            for entry in broker.context.groups.entries():
+                key = broker_id, entry.group.group_id
+                before, offsets = self._seen.get(key, (entry, {}))
+                if before is entry:
+                    self._orphans += [
+                        _Orphan(self._cluster.world.loop.time(), broker_id, entry, tp, offset)
+                        for tp, offset in offsets.items()
+                        if metadata.partition(tp) is None
+                    ]
+                there = {tp: offset for tp, offset in entry.offsets.items() if metadata.partition(tp) is not None}
+                self._seen[key] = entry, there
+
+    def forgets_what_is_deleted(self, _: Cluster, __: History) -> Iterator[str]:
+        """What a group committed for a partition is removed when its coordinator hears that the partition is gone."""
+        brokers, now_s = dict(self._coordinators()), self._cluster.world.loop.time()
+        for since_s, broker_id, entry, tp, offset in self._orphans:
+            group_id = entry.group.group_id
+            is_there = broker_id in brokers and brokers[broker_id].context.groups.entry(group_id) is entry
+            is_late = now_s - since_s > ORPHANED_S and broker_id not in self._cluster.paused
+            if is_late and is_there and entry.offsets.get(tp) is offset and group_id not in self._failed:
+                yield f"broker {broker_id}: group {group_id} still has {offset.offset} for {tp}, which was deleted"
+
+    def equals_the_groups(self, _: Cluster, __: History) -> Iterator[str]:
+        """What a successor would read are the groups, their members and offsets, and nothing else; asked of groups
+        that wait for no write, of which none failed."""
+        for broker_id, tp, replica in replicas(self._cluster):
+            if tp.topic != GROUP_METADATA_TOPIC or replica.led is None or tp in self._history.unclean:
+                continue
+            groups = self._cluster.brokers[broker_id].context.groups
+            loaded = _loaded(replica)
+            own = {e.group.group_id: e for e in groups.entries() if groups.partition_of(e.group.group_id) == tp[1]}
+            for group_id in sorted((own.keys() | loaded.groups.keys() | loaded.offsets.keys()) - self._failed):
+                wrong = _difference(own.get(group_id), group_id, loaded)
+                if wrong and groups.error_for(group_id, may_be_empty=True) is None:
+                    yield f"broker {broker_id}: group {group_id} {wrong}"
+
+    def _coordinators(self) -> Iterator[tuple[int, Broker]]:
+        led = {n for n, tp, replica in replicas(self._cluster) if tp.topic == GROUP_METADATA_TOPIC and replica.led}
+        for broker_id in sorted(led):
+            yield broker_id, self._cluster.brokers[broker_id]
+
+
+def _difference(entry: GroupEntry | None, group_id: str, loaded: LoadedPartition) -> str:
+    """Between a group and what the log says of it."""
+    stored, offsets = loaded.groups.get(group_id), loaded.offsets.get(group_id) or {}
+    if entry is None:
+        is_deleted = stored is None and not offsets
+        return "" if is_deleted else f"is gone, in the log are {sorted(offsets)} and {stored}"
+    group = entry.group
+    if entry.commits_under_way == 0 and entry.offsets != offsets:
+        return f"has committed {entry.offsets}, in the log are {offsets}"
+    if group.state not in AT_REST or group.generation == 0:
+        return ""
+    if stored is None or stored.generation != group.generation:
+        return f"is in generation {group.generation}, in the log is {stored}"
+    if group.state is GroupState.STABLE:
+        members = {m.member_id: m.assignment for m in stored.members}
+        if members != group.members.assignments():
+            return f"has members {group.members.assignments()}, in the log are {members}"
+    return ""
+
+
+def _loaded(replica: Partition) -> LoadedPartition:
+    """All of a log, read as a coordinator does that takes it over."""
+    loaded = LoadedPartition()
+    for _, batch in batches_of(replica.log) if replica.log is not None else ():
+        loaded.take(batch, Silent())
+    return loaded
