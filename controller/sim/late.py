@@ -28,7 +28,7 @@ WINDING_SHARE: Final = 0.4
 DAMAGES: Final = (0, 0, 1, 2, 3)
 #: The share of worlds whose controllers wait 2 s for the answer to a request, not 30.
 IMPATIENT: Final = 0.2
-#: Shares of the worlds whose logs get into trouble, that have a producer of a compacted topic, and a prober of replicas.
+#: Shares of the worlds whose logs get into trouble, with a producer of a compacted topic, with a prober of replicas.
 IN_TROUBLE, KEYED, PROBED = 0.45, 0.3, 0.3
 #: The share of worlds with a crowd, and how many it has.
 CROWDED: Final = 0.4
