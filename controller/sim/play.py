@@ -35,6 +35,7 @@ from controller.sim.oracles.traced import Traced, WatchedTrace
 from controller.sim.oracles.transitions import Transitions
 from controller.sim.plan import Plan, Step
 from controller.sim.shape import TOPIC
+from controller.sim.tooled import TOOLS
 from controller.sim.turn import NOTHING, NothingThere, Turn
 from controller.sim.winding import WINDING
 from controller.wire.zk_operations import WatchEvent
@@ -43,7 +44,7 @@ from controller.world.simulated.world import World, run_world
 
 Oracle = Callable[[Cluster, History], Iterator[str]]
 
-OPERATIONS: Final = {**PLAIN, **COMBINED, **WINDING}
+OPERATIONS: Final = {**PLAIN, **COMBINED, **WINDING, **TOOLS}
 #: All kinds of steps.
 KINDS: Final = (*FAULTS, *OPERATIONS)
 #: Looked at every so many virtual seconds, faults or not.

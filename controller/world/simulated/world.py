@@ -197,6 +197,11 @@ class Machine:
         self._world.suspensions += 1
         self._gate.open(self._world.loop)
 
+    @property
+    def is_still(self) -> bool:
+        """Whether nothing of its program runs now."""
+        return not self._gate.is_open
+
     async def _watched(self, program: Coroutine[Any, Any, Any]) -> Any:
         try:
             return await program
