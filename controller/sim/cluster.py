@@ -36,6 +36,8 @@ class Cluster(Programs):
         self.contradictions: list[str] = []  # answers and what they led to
         #: requests and znodes for moves, those whose effect is looked at left out: so many were asked for, so far
         self.moves_of_others = 0
+        self.rates_of_others = 0  # how often a throttle of a broker was asked for by hand
+        self.is_administered = False  # somebody works with the tools, who works alone
         self.armed: list[Callable[[], object]] = []  # take back what waits for its moment
         self._session: SimulatedSession | None = None
         self.invariants = Invariants(world.zookeeper.tree)

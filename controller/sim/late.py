@@ -13,16 +13,17 @@ from controller.sim.foreign import FOREIGN
 from controller.sim.log_troubles import LOG_TROUBLES
 from controller.sim.moments import MOMENTS
 from controller.sim.shape import Shape
+from controller.sim.tooled import TOOLS
 from controller.sim.winding import WINDING
 
 if TYPE_CHECKING:
     from controller.sim.plan import Step
 
 #: All kinds of steps that are drawn here.
-LATE: Final = {**LOG_TROUBLES, **WINDING, **FOREIGN, **MOMENTS}
+LATE: Final = {**LOG_TROUBLES, **WINDING, **TOOLS, **FOREIGN, **MOMENTS}
 #: Seconds before such a step.
 WAITS_S: Final = (0.2, 0.5, 1.0, 2.0, 4.0)
-#: Of all worlds, the share in which a kind of winding way is on.
+#: Of all worlds, the share in which a kind of winding way, or the tool that moves replicas, is on.
 WINDING_SHARE: Final = 0.4
 #: How many steps of what others damage, and of moments that are hard to hit, a world gets.
 DAMAGES: Final = (0, 0, 1, 2, 3)
@@ -84,7 +85,7 @@ def _troubling(seed: int) -> Iterator[tuple[float, str]]:
 
 def _winding(seed: int) -> Iterator[tuple[float, str]]:
     chance = random.Random(f"{seed}/winding")
-    kinds = [kind for kind in WINDING if chance.random() < WINDING_SHARE]
+    kinds = [kind for kind in (*WINDING, *TOOLS) if chance.random() < WINDING_SHARE]
     for _ in range(chance.choice((1, 2, 3)) if kinds else 0):
         yield chance.choice(WAITS_S), chance.choice(kinds)
 

@@ -313,6 +313,7 @@ async def alter_configs(
     configs = [{"name": name, "config_operation": operation, "value": value} for name, value in values.items()]
     rows = [{"resource_type": kind, "resource_name": entity, "configs": configs}]
     body = {"resources": rows, "validate_only": False}
+    turn.cluster.rates_of_others += kind == 4
     if to is not None:
         return await turn.cluster.ask_one(to, ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, body)
     return await _ask(turn, ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, body)

@@ -185,6 +185,22 @@ class Programs:
         found: list[int] = self.znode(f"/brokers/topics/{topic}")["partitions"][str(partition)]
         return found
 
+    def assigned(self, topic: str) -> dict[str, Any]:
+        """The replicas of a topic, those that are being added, and those that are being removed."""
+        found = self.znode(f"/brokers/topics/{topic}") or {}
+        return {name: found.get(name) for name in ("partitions", "adding_replicas", "removing_replicas")}
+
+    def moving(self) -> dict[tuple[str, int], tuple[list[int], list[int], list[int]]]:
+        """Partitions that are being moved: their replicas, those that are added, those that are removed."""
+        found: dict[tuple[str, int], tuple[list[int], list[int], list[int]]] = {}
+        for topic in self.children("/brokers/topics"):
+            content = self.assigned(topic)
+            adding, removing = content["adding_replicas"] or {}, content["removing_replicas"] or {}
+            for number in sorted(adding.keys() | removing.keys()):
+                row = content["partitions"].get(number, []), adding.get(number) or [], removing.get(number) or []
+                found[topic, int(number)] = row
+        return found
+
     # -- making them -----------------------------------------------------------------------------------------------
 
     def _controller(self, number: int) -> Controller:

@@ -7,6 +7,7 @@ What happens on the way is drawn bend by bend; whatever was held up goes on when
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -18,7 +19,7 @@ from controller.wire.protocol import ApiKey
 from controller.wire.zk_operations import Check, Multi, ZkCode, ZkOp
 
 #: How long ZooKeeper refuses: less than a controller waits before it tries again, and more.
-REFUSES_S: Final = (0.3, 2.5, 6.0)
+REFUSES_S: Final = (0.3, 0.8, 2.5)
 #: How many writes pass before.
 PASSED: Final = (0, 0, 1, 2, 4)
 
@@ -30,6 +31,8 @@ class _Way:
     turn: Turn
     topics: Sequence[str]
     undo: list[Callable[[], object]] = field(default_factory=list)
+    #: What goes on beside it, and ends before it.
+    tasks: list[asyncio.Future[None]] = field(default_factory=list)
 
     def partitions(self) -> list[tuple[str, int]]:
         """Those that are there now."""
@@ -47,7 +50,9 @@ async def winding_move(turn: Turn) -> str:
     topic, partition = turn.one_of(turn.cluster.partitions())
     way = _Way(turn, (topic,))
     bends: list[_Bend] = [_move_one(partition), _move_one(partition), _move_one(partition), move_all, _cancel]
-    bends += [hinder, hinder, _stand_still, _die, _new_office, _wait_for_the_added]
+    # Not both: a dropped leader that cannot be replaced, and is then alone in the ISR, stays for good, as in Kafka.
+    bends += turn.chance.choice(([hinder, hinder, hinder], [_stand_still, _die, _leave, _new_office]))
+    bends.append(_wait_for_the_added)
     return f"{topic}-{partition}: {await _wind(way, bends, turn.chance.choice((3, 4, 6)))}"
 
 
@@ -56,9 +61,20 @@ async def winding_deletion(turn: Turn) -> str:
     way = _Way(turn, SIDE_TOPICS)
     said = [await _create(turn, topic) for topic in SIDE_TOPICS if not turn.cluster.topic_partitions(topic)]
     await turn.cluster.world.sleep(turn.chance.choice((0.3, 1.0)))
-    first = turn.chance.choice(([_die], [hinder], [move_all], [_die, move_all], [_stand_still, move_all]))
+    first = turn.chance.choice(([_die], [hinder], [_fail_dir], [move_all], [_die, move_all], [_stand_still, move_all]))
     said.append(await _wind(way, first, len(first), in_order=True))
-    bends: list[_Bend] = [_delete, _delete, _delete, move_all, hinder, hinder, _stand_still, _die, _new_office]
+    bends: list[_Bend] = [
+        _delete,
+        _delete,
+        _delete,
+        move_all,
+        hinder,
+        hinder,
+        _stand_still,
+        _die,
+        _fail_dir,
+        _new_office,
+    ]
     said.append(await _wind(way, [_delete, *turn.chance.sample(bends, turn.chance.choice((2, 3, 4)))], in_order=True))
     return "; ".join(said)
 
@@ -111,6 +127,7 @@ async def _wind(way: _Way, bends: Sequence[_Bend], count: int | None = None, *, 
     finally:
         for undo in reversed(way.undo):
             undo()
+    await asyncio.gather(*way.tasks)
     return ", ".join(said)
 
 
@@ -133,7 +150,7 @@ async def _reassign(way: _Way, partitions: Collection[tuple[str, int]]) -> str:
     turn = way.turn
     alive = sorted(set(turn.cluster.brokers) - turn.cluster.paused)
     topics: dict[str, list[dict[str, Any]]] = {}
-    for topic, number in partitions:
+    for topic, number in sorted(set(partitions) & set(turn.cluster.partitions())):
         new = turn.chance.sample(alive, min(len(alive), turn.chance.choice((1, 2, 2, 3))))
         old = turn.cluster.assignment(topic, number) if turn.chance.random() < 0.3 else []
         replicas = [*new, *(r for r in old[:1] if r not in new)]
@@ -238,6 +255,29 @@ async def _die(way: _Way) -> str:
     else:
         way.undo.append(lambda: cluster.start_one(number))
     return f"without {turn.name(number)}"
+
+
+async def _leave(way: _Way) -> str:
+    """A replica shuts down in order, and is back after a while."""
+    turn, cluster = way.turn, way.turn.cluster
+    number = turn.one_of(way.replicas())
+
+    async def leave() -> None:
+        await cluster.shut_down(number)
+        cluster.later(turn.chance.choice((0.2, 3.0)), lambda: cluster.start_one(number))
+
+    way.tasks.append(asyncio.ensure_future(leave()))
+    return f"{turn.name(number)} leaves"
+
+
+async def _fail_dir(way: _Way) -> str:
+    """The disk of one of a replica's log dirs fails."""
+    turn, cluster = way.turn, way.turn.cluster
+    number = turn.one_of([each for each in way.replicas() if each in cluster.disks])
+    dirs = cluster.shape.log_dirs if cluster.shape else 1
+    name = turn.chance.choice([turn.name(number), *(f"{turn.name(number)}-{n}" for n in range(2, dirs + 1))])
+    cluster.disks[number].failing[cluster.folder / name] = errno.EIO
+    return f"{name} fails"
 
 
 async def _new_office(way: _Way) -> str:

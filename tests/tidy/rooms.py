@@ -32,7 +32,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "controller.demo": ("controller.local", "controller.admin", *_BELOW),
     "controller.sim.oracles": ("controller.sim", "controller.node", "controller.core", "broker_sim", *_BELOW),
     "controller.sim.load": ("controller.sim", *_BELOW),
-    "controller.sim": ("controller.node", "broker_sim", *_BELOW),
+    "controller.sim": ("controller.node", "controller.admin", "broker_sim", *_BELOW),
     "controller.rehearse": (
         "controller.node",
         "controller.admin",

@@ -14,6 +14,7 @@ from typing import Final
 from controller.sim.cluster import Cluster
 from controller.sim.history import History
 from controller.sim.oracles import brokers
+from controller.sim.oracles.beliefs_of_moves import BeliefsOfMoves
 from controller.sim.oracles.zookeeper import admin_work_is_done
 
 #: Virtual seconds of calm after which all of it holds.
@@ -29,11 +30,13 @@ class Calm:
         self._cluster, self._history = cluster, history
         self._seen: object = None
         self._since_s = 0.0
+        self._beliefs = BeliefsOfMoves(cluster)
         #: how often it was calm enough to look
         self.looked = 0
 
     def problems(self) -> Iterator[str]:
         """What does not hold although it has been calm for long enough. Nothing while it is not."""
+        yield from self._beliefs.problems()
         cluster, now_s = self._cluster, self._cluster.world.loop.time()
         if (seen := self._what_counts()) is None or seen != self._seen:
             self._seen, self._since_s = seen, now_s

@@ -6,6 +6,7 @@ Source: Kafka 3.9 `PartitionStateMachine`, `Election`, `KafkaController`; spec c
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -18,6 +19,9 @@ from controller.wire.znodes import BrokerIdZNode, TopicPartitionStateZNode
 from controller.world.simulated.zk_session import SimulatedSession
 
 NO_LEADER: Final = -1
+#: So many decisions about one partition within so many seconds are more than what happens to it can ask for.
+BUSY_WRITES: Final = 60
+BUSY_S: Final = 1.0
 
 
 class _Change(NamedTuple):
@@ -42,6 +46,8 @@ class Decisions:
         self._states: dict[str, tuple[int, dict[str, Any], int]] = {}
         #: topic -> (its czxid, content) as last written by anybody
         self._topics: dict[str, tuple[int, dict[str, Any]]] = {}
+        #: path -> when controllers wrote that state, the last times
+        self._busy: dict[str, deque[float]] = {}
         self.broken: list[str] = []
         self.judged = 0
 
@@ -72,6 +78,7 @@ class Decisions:
             return
         self.judged += 1
         name = f"{machine} writes {topic}-{partition} as {content}"
+        self._rests(op.path, name)
         if content["controller_epoch"] != self._history.controller_epoch:
             self.broken.append(f"another controller epoch than {self._history.controller_epoch}: {name}")
         replicas = (parsed(owner.payload) or {"partitions": {}})["partitions"].get(str(partition), [])
@@ -81,6 +88,13 @@ class Decisions:
             tp, of_topic = TopicPartition(topic, partition), parsed(owner.payload) or {}
             _, old, zxid = before
             self._next(_Change(controller, old, zxid, content, of_topic, tp, f"{name} after {old}"))
+
+    def _rests(self, path: str, name: str) -> None:
+        """A controller that decides the same partition again and again without an end is busy with its own writes."""
+        times = self._busy.setdefault(path, deque(maxlen=BUSY_WRITES))
+        times.append(self._cluster.world.loop.time())
+        if len(times) == BUSY_WRITES and times[-1] - times[0] < BUSY_S:
+            self.broken.append(f"{BUSY_WRITES} writes of one state within {times[-1] - times[0]:.1f} s: {name}")
 
     def _first(
         self, controller: Controller, new: Mapping[str, Any], replicas: Sequence[int], tp: TopicPartition, name: str
@@ -118,6 +132,9 @@ class Decisions:
             [r for r in replicas if r in candidates - leaving],
             [r for r in replicas if r in candidates and r not in removing],
         ]
+        is_dropped = old["leader"] in old["isr"] and old["leader"] not in replicas
+        if is_unclean and is_dropped and state.is_registered_with_good_dir(BrokerId(old["leader"]), tp):
+            self.broken.append(f"a move that drops a leader which serves loses its records: {name}")
         allowed = {order[0] for order in orders if order}
         if new["leader"] not in allowed:
             self.broken.append(f"the wrong one is elected, {sorted(allowed)} may be: {name}, live {sorted(live)}")

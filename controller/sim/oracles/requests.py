@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from controller.node.process import Controller
 from controller.sim.cluster import Cluster
 from controller.sim.history import History
+from controller.sim.oracles.orders import Orders
 from controller.wire.control import (
     ControlRequest,
     LeaderAndIsrRequest,
@@ -32,6 +33,7 @@ class Requests:
         #: (controller, controller epoch, broker, broker epoch, partition) -> what was queued, and how much of it passed
         self._queued: dict[tuple[int, int, int, int, TopicPartition], tuple[list[tuple[object, ...]], list[int]]] = {}
         self.broken: list[str] = []
+        self.orders = Orders(cluster, history, self.broken)
         self.seen = 0
 
     def watch(self, number: int, controller: Controller) -> None:
@@ -57,6 +59,7 @@ class Requests:
                 self.broken.append(f"{name} comes after a later kind in its batch")
             ranks[request.to] = rank
             self._check_office(number, request, name)
+            self.orders.queued(number, request, name)
             for key, token in _tokens(number, request):
                 self._queued.setdefault(key, ([], [0]))[0].append(token)
             match request:
@@ -70,6 +73,7 @@ class Requests:
     def delivered(self, number: int, request: ControlRequest) -> None:
         """What is about one replica reaches its broker in the order in which it was queued; what a later one
         supersedes may be left out, nothing comes late. Source: §7.6."""
+        self.orders.delivered(number, request)
         for key, token in _tokens(number, request):
             queued, passed = self._queued.get(key, ([], [0]))
             try:

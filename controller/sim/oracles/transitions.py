@@ -51,6 +51,8 @@ class Transitions:
         self._refused = refused
         #: controller -> the replicas that ZooKeeper kept in the ISR, in the event that it handles
         self._kept: defaultdict[int, set[PartitionReplica]] = defaultdict(set)
+        #: (controller, its epoch, topic) of deletions that wait and were named
+        self._named: set[tuple[int, int, str]] = set()
         self.broken: list[str] = []
         self.judged = 0
 
@@ -61,14 +63,28 @@ class Transitions:
             tp = TopicPartition(event["topic"], event["partition"])
             if TopicPartitionStateZNode.path(tp) in self._refused:
                 self._kept[event["controller"]].add(PartitionReplica(tp, BrokerId(event["replica"])))
+        elif name == ev.TOPIC_DELETION_WAITED:
+            self._named.add((event["controller"], event["controller_epoch"], event["topic"]))
         elif name == ev.CONTROLLER_EVENT_PROCESSED:
             self._kept.pop(event["controller"], None)
+            self._waits_are_named(event["controller"])
         elif name == ev.SHUTDOWN_GRANTED and event.get("controller") in self._controllers:
             self._granted(event["controller"], BrokerId(event["broker"]), event["remaining"])
         elif (table := _TABLES.get(name)) is not None:
             self.judged += 1
             if unknown := sorted(set(event["transitions"]) - table):
                 self.broken.append(f"controller {event.get('controller')} takes steps that no table has: {unknown}")
+
+    def _waits_are_named(self, number: int) -> None:
+        """A deletion that waits is named in the log, by whoever waits for it, each time that it begins to. §10.8"""
+        controller = self._controllers.get(number)
+        if controller is None or not controller.state.serving:
+            return
+        state: ClusterView = controller.state
+        waiting = {(number, state.epoch, topic) for topic in state.topics_ineligible_for_deletion}
+        for _, epoch, topic in sorted(waiting - self._named):
+            self.broken.append(f"controller {number} in epoch {epoch} waits with the deletion of {topic} in silence")
+        self._named &= waiting
 
     def _granted(self, controller: int, broker: BrokerId, remaining: Sequence[str]) -> None:
         """Who may go is in no ISR in which there are others, and what holds it up could go elsewhere. §11.5

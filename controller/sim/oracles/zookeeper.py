@@ -65,6 +65,20 @@ class Writes:
             if (match[1], czxid) not in self._history.marked:
                 self.broken.append(f"the znode of {match[1]} went although nobody asked for its deletion")
             self._gone[match[1]] = czxid
+            self._replicas_are_gone(match[1])
+
+    def _replicas_are_gone(self, topic: str) -> None:
+        """A topic goes when each of its replicas has: no broker, dead or alive, has a log of it left, but of a replica
+        that was only to be added, which may never have been announced. Source: §10.6."""
+        _, content = self._history.topics[topic]
+        adding = content.get("adding_replicas") or {}
+        for partition, replicas in sorted(content["partitions"].items()):
+            for broker in replicas:
+                name = self._cluster.machine(broker).name
+                folder, log = self._cluster.folder, f"{topic}-{partition}"
+                found = [path for path in (folder / name / log, *folder.glob(f"{name}-*/{log}")) if path.is_dir()]
+                if found and broker not in (adding.get(partition) or ()):
+                    self.broken.append(f"{topic} went, and broker {broker} has {log} in {found[0].parent.name}")
 
     def _reassignment(self, op: SetData | Create | Delete) -> None:
         """A move ends with the targets in place: the replicas that it added stay only if they are in the ISR with all
@@ -167,18 +181,18 @@ def admin_work_is_done(cluster: Cluster, history: History) -> Iterator[str]:
             yield f"{topic} is still being moved: {content}"
 
 
-def isrs_are_the_replicas(cluster: Cluster, history: History) -> Iterator[str]:
+def isrs_are_the_replicas(cluster: Cluster, _: History) -> Iterator[str]:
     """After healing each ISR is all replicas and nobody else.
 
-    Where an office ended in this world, one that was being added may stay in: a move is cancelled by a write of the
-    assignment first, and who dies before the ISR is written leaves a member that no successor knows of. So does Kafka
-    (`KafkaController.updateCurrentReassignment`, U1 to U3).
+    A move is cancelled by a write of the assignment first: who dies before the ISR is written leaves a member of which
+    no successor knows in Kafka (`KafkaController.updateCurrentReassignment`, U1 to U3); here whoever takes office drops
+    it (docs/deviations.md).
     """
     for topic, partition in cluster.partitions():
         state, replicas = cluster.state(topic, partition), set(cluster.assignment(topic, partition))
         if state is None or not replicas <= set(state["isr"]):
             yield f"{topic}-{partition} has the replicas {sorted(replicas)} and the state {state}"
-        elif set(state["isr"]) - replicas and len(history.epoch_winners) == 1:
+        elif set(state["isr"]) - replicas:
             yield f"{topic}-{partition} has the ISR {state['isr']}, its replicas are {sorted(replicas)}"
 
 

@@ -1,0 +1,128 @@
+"""Throttles that a tool sets, as ZooKeeper has them: in time, on everybody concerned, gone when they are said to be.
+
+A second, plain version of what is to be listed, taken from what the topic's znode says of a move. Source: KIP-73; spec
+admin.md §3.6; Kafka 3.9 `ReassignPartitionsCommand.calculateLeaderThrottles` and its siblings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from controller.admin.reassignment.forgotten_throttles import forgotten
+from controller.sim.cluster import Cluster
+from controller.sim.history import parsed
+from controller.wire.types import TopicPartition
+from controller.wire.zk_operations import Create, Delete, Multi, SetData, ZkOp, ZkResult
+from controller.world.simulated.zk_session import SimulatedSession
+
+#: The topic that the tool moves; nobody else gives it throttles.
+TOOLED: Final = "tooled"
+#: A second after a topic has changed, brokers tell what it has become.
+SETTLED_MS: Final = 1_000
+_PATH: Final = f"/brokers/topics/{TOOLED}"
+_CONFIG: Final = f"/config/topics/{TOOLED}"
+LISTS: Final[tuple[str, ...]] = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
+RATES: Final[tuple[str, ...]] = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
+
+
+class Throttles:
+    """Follows what is written while a tool runs. Hang `operation` on `on_operation`; what is wrong becomes one of the
+    cluster's contradictions."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._rate: str | None = None
+        #: the version of the topic's znode that the tool knows
+        self._version: int | None = None
+        self._moved_before = cluster.moves_of_others
+        #: How many writes concerned the topic or rates, and the last of them.
+        self.writes = 0
+        self.last = ""
+        self.judged = 0
+
+    def expect(self, rate: str | None) -> None:
+        """From now on the tool moves at this rate; None: without.
+
+        It asks any broker what is there: only where nothing has changed for a while does it know.
+        """
+        self._rate, self._version = rate, None
+        world = self._cluster.world
+        znode = world.zookeeper.tree.get(_PATH)
+        if znode is not None and world.clock.now_ms() - znode.mtime >= SETTLED_MS and not world.is_disturbed:
+            self._version = znode.version
+
+    def operation(self, session: SimulatedSession, op: ZkOp, result: ZkResult) -> None:
+        """After each operation."""
+        if not result.ok or not isinstance(op, Multi | SetData | Create | Delete):
+            return
+        for part in op.ops if isinstance(op, Multi) else (op,):
+            if not isinstance(part, SetData | Create | Delete):
+                continue
+            if part.path in (_PATH, _CONFIG) or part.path.startswith("/config/brokers/"):
+                self.writes, self.last = self.writes + 1, f"{session.machine}: {part.path}"
+            if isinstance(part, SetData) and part.path == _PATH:
+                self._moves(parsed(part.data) or {})
+
+    def _moves(self, content: dict[str, Any]) -> None:
+        """Before replicas are added, the lists name every source and every target of what moves, no source as a target,
+        and all of them have both rates."""
+        cluster = self._cluster
+        znode = cluster.world.zookeeper.tree.get(_PATH)
+        is_first = znode is not None and self._version is not None and znode.version == self._version + 1
+        if self._rate is None or not is_first or cluster.moves_of_others != self._moved_before:
+            return
+        sources, targets = set[str](), set[str]()
+        brokers = set[int]()
+        for number, adding in (content.get("adding_replicas") or {}).items():
+            replicas = content["partitions"][number]
+            sources |= {f"{number}:{broker}" for broker in replicas if broker not in adding}
+            targets |= {f"{number}:{broker}" for broker in adding}
+            brokers |= set(replicas)
+        if not targets:
+            return
+        self.judged += 1
+        limits = topic_throttles(cluster)
+        leaders, followers = (set(filter(None, limits.get(name, "").split(","))) for name in LISTS)
+        if not sources <= leaders or not targets <= followers or sources & followers:
+            cluster.contradictions.append(
+                f"{TOOLED} moves from {sorted(sources)} to {sorted(targets)}, its throttles are {limits}"
+            )
+        if not cluster.rates_of_others:
+            for broker in sorted(brokers):
+                config = _config(cluster, f"/config/brokers/{broker}")
+                if {config.get(name) for name in RATES} != {self._rate}:
+                    cluster.contradictions.append(f"{TOOLED} moves, and broker {broker} has not the rate {self._rate}")
+
+
+def topic_throttles(cluster: Cluster) -> dict[str, str]:
+    """The lists of the tool's topic."""
+    return {name: value for name, value in _config(cluster, _CONFIG).items() if name in LISTS}
+
+
+def rates_left(cluster: Cluster) -> dict[int, dict[str, str]]:
+    """The rates of registered brokers."""
+    found = {broker: _config(cluster, f"/config/brokers/{broker}") for broker in sorted(cluster.registered())}
+    rates = {b: {name: value for name, value in config.items() if name in RATES} for b, config in found.items()}
+    return {broker: limits for broker, limits in rates.items() if limits}
+
+
+def forgotten_are_not_needed(cluster: Cluster, wrong: Callable[[str], object]) -> None:
+    """A throttle is called forgotten exactly where nothing needs it: rates while nothing at all moves, lists of a topic
+    while nothing of it does. Source: spec admin.md §3.6."""
+    topics = {topic: _config(cluster, f"/config/topics/{topic}") for topic in cluster.children("/brokers/topics")}
+    brokers = {name: _config(cluster, f"/config/brokers/{name}") for name in cluster.children("/config/brokers")}
+    moving = {TopicPartition(*tp) for tp in cluster.moving()}
+    named = {(each.entity, each.name) for each in forgotten(brokers, topics, moving, "broker-1:9092")}
+    busy = {tp.topic for tp in moving}
+    needless = {
+        (f"topic {t}", name) for t, config in topics.items() for name in LISTS if name in config and t not in busy
+    }
+    if not moving:
+        needless |= {(f"broker {b}", name) for b, config in brokers.items() for name in RATES if name in config}
+    if named != needless:
+        wrong(f"forgotten throttles are {sorted(needless)}, named are {sorted(named)}; {sorted(moving)} move")
+
+
+def _config(cluster: Cluster, path: str) -> dict[str, str]:
+    return dict((cluster.znode(path) or {}).get("config") or {})
