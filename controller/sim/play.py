@@ -19,13 +19,9 @@ from controller.sim.combined import COMBINED
 from controller.sim.endless import Endless, noticed
 from controller.sim.faults import FAULTS
 from controller.sim.history import STATE_PATH, History
-from controller.sim.load.consumer import Consumer
-from controller.sim.load.crowd import Person
+from controller.sim.load.clients import Client, clients_of
 from controller.sim.load.ledger import Ledger
 from controller.sim.load.member import Member
-from controller.sim.load.prober import Prober
-from controller.sim.load.producer import Producer
-from controller.sim.load.side import SideProducer
 from controller.sim.operations import OPERATIONS as PLAIN
 from controller.sim.oracles import brokers, figures, groups, zookeeper
 from controller.sim.oracles.calm import Calm
@@ -146,7 +142,7 @@ class Play:
         self.cluster.on_controller.append(self.requests.watch)
         #: What the names of clients begin with.
         self.load = ""
-        self._clients: list[Producer | Consumer | Member | Person | Prober | SideProducer] = []
+        self._clients: list[Client] = []
         self._programs: list[asyncio.Task[None]] = []
         self._at_commits: list[str] = []
         self._background: set[asyncio.Task[None]] = set()
@@ -222,25 +218,8 @@ class Play:
 
     def start_clients(self) -> None:
         """The load of the plan's shape begins; no client of an earlier load has its name."""
-        shape, cluster, ledger = self.plan.shape, self.cluster, self.ledger
-        self._clients.clear()
-
-        def names(kind: str, count: int) -> list[str]:
-            return [f"{self.load}{kind}-{n}" for n in range(count)]
-
-        self._clients += [Producer(cluster, ledger, name) for name in names("producer", shape.producers)]
-        self._clients += [
-            Producer(cluster, ledger, name, idempotent=True) for name in names("idempotent", shape.idempotent_producers)
-        ]
-        self._clients += [Producer(cluster, ledger, name, acks=1) for name in names("one", shape.acks_one_producers)]
-        self._clients += [Consumer(cluster, ledger, name) for name in names("consumer", shape.consumers)]
-        self._clients += [
-            Member(cluster, ledger, name, is_static=n < shape.static_members)
-            for n, name in enumerate(names("member", shape.group_members + shape.static_members))
-        ]
-        self._clients += [Prober(cluster, ledger, name) for name in names("prober", shape.probers)]
-        self._clients += [SideProducer(cluster, name) for name in names("side", shape.side_producers)]
-        self._clients += [Person(cluster, name) for name in names("person", shape.crowd)]
+        cluster = self.cluster
+        self._clients[:] = clients_of(self.plan.shape, cluster, self.ledger, self.load)
         for client in self._clients:
             self._programs.append(cluster.world.machine(f"client-{len(self._programs)}").start(client.run()))
 
@@ -292,7 +271,7 @@ class Play:
         """Without load everything that an oracle sees at rest must hold, soon. Who reads whole logs is asked last."""
 
         def problem() -> str:
-            at_rest = (*AT_REST, self.group_log.equals_the_groups)
+            at_rest = (*AT_REST, *self.group_log.at_rest)
             return next(("; ".join(found) for oracle in at_rest if (found := self._found((oracle,)))), "")
 
         await self.until(problem, REST_S, "everything holds at rest")
