@@ -5,7 +5,8 @@ Source: Kafka 3.9 `GroupMetadataManager`; spec clients.md §8; KIP-496 for offse
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from broker_sim.broker import Broker
@@ -22,7 +23,7 @@ from controller.wire import log_events as ev
 from controller.wire.types import GROUP_METADATA_TOPIC, TopicPartition
 
 #: Seconds after which offsets of a partition that is gone are gone, too: longer than anybody stands still in a world.
-ORPHANED_S: Final = 20.0
+ORPHANED_S: Final = 13.0
 #: States in which a group is what was last stored.
 AT_REST: Final = (GroupState.STABLE, GroupState.EMPTY)
 
@@ -42,17 +43,22 @@ class GroupsInTheLog:
 
     def __init__(self, cluster: Cluster, history: History) -> None:
         self._cluster, self._history = cluster, history
-        #: groups of which a write failed: what is in the log of them need not count
-        self._failed: set[str] = set()
+        #: group -> when a write of it failed last: what is in the log of it need not count
+        self._failed: dict[str, float] = {}
         #: (broker, group) -> its entry, and what it had committed for partitions that the broker's metadata had
         self._seen: dict[tuple[int, str], tuple[GroupEntry, dict[TopicPartition, CommittedOffset]]] = {}
         #: offsets of partitions that went from the metadata of their coordinator
         self._orphans: list[_Orphan] = []
 
+    @property
+    def at_rest(self) -> tuple[Callable[[Cluster, History], Iterator[str]], ...]:
+        """What is asked when all is healed and at rest."""
+        return self.equals_the_groups, partial(self.forgets_what_is_deleted, within_s=0.0)
+
     def event(self, event: Mapping[str, Any]) -> None:
         """What a program logged."""
         if event.get("event") == ev.GROUP_WRITE_FAILED:
-            self._failed.add(event["group_id"])
+            self._failed[event["group_id"]] = self._cluster.world.loop.time()
 
     def look(self) -> None:
         """Notes which offsets belong to partitions that are there, and which of them are there no more."""
@@ -70,14 +76,15 @@ class GroupsInTheLog:
                 there = {tp: offset for tp, offset in entry.offsets.items() if metadata.partition(tp) is not None}
                 self._seen[key] = entry, there
 
-    def forgets_what_is_deleted(self, _: Cluster, __: History) -> Iterator[str]:
+    def forgets_what_is_deleted(self, _: Cluster, __: History, *, within_s: float = ORPHANED_S) -> Iterator[str]:
         """What a group committed for a partition is removed when its coordinator hears that the partition is gone."""
         brokers, now_s = dict(self._coordinators()), self._cluster.world.loop.time()
         for since_s, broker_id, entry, tp, offset in self._orphans:
             group_id = entry.group.group_id
             is_there = broker_id in brokers and brokers[broker_id].context.groups.entry(group_id) is entry
-            is_late = now_s - since_s > ORPHANED_S and broker_id not in self._cluster.paused
-            if is_late and is_there and entry.offsets.get(tp) is offset and group_id not in self._failed:
+            is_late = now_s - since_s > within_s and broker_id not in self._cluster.paused
+            is_excused = self._failed.get(group_id, 0.0) >= since_s
+            if is_late and is_there and entry.offsets.get(tp) is offset and not is_excused:
                 yield f"broker {broker_id}: group {group_id} still has {offset.offset} for {tp}, which was deleted"
 
     def equals_the_groups(self, _: Cluster, __: History) -> Iterator[str]:
@@ -89,7 +96,7 @@ class GroupsInTheLog:
             groups = self._cluster.brokers[broker_id].context.groups
             loaded = _loaded(replica)
             own = {e.group.group_id: e for e in groups.entries() if groups.partition_of(e.group.group_id) == tp[1]}
-            for group_id in sorted((own.keys() | loaded.groups.keys() | loaded.offsets.keys()) - self._failed):
+            for group_id in sorted((own.keys() | loaded.groups.keys() | loaded.offsets.keys()) - self._failed.keys()):
                 wrong = _difference(own.get(group_id), group_id, loaded)
                 if wrong and groups.error_for(group_id, may_be_empty=True) is None:
                     yield f"broker {broker_id}: group {group_id} {wrong}"
