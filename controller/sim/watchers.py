@@ -135,7 +135,7 @@ class Watchers:
 
     def at_rest(self, others: Sequence[Oracle] = ()) -> str:
         """The first that does not hold yet, these among them; who reads whole logs is asked last."""
-        asked = (*AT_REST, self.replication.nobody_is_owed_a_notice, self.group_log.equals_the_groups, *others)
+        asked = (*AT_REST, self.replication.nobody_is_owed_a_notice, *self.group_log.at_rest, *others)
         found = next(("; ".join(found) for oracle in asked if (found := self._found((oracle,)))), "")
         return found or "; ".join(self.configs.problems())
 

@@ -160,12 +160,12 @@ class DamagedCluster(Cluster):
         """All are registered, and each partition has all its replicas in sync and a leader among them."""
         return self.registered() == set(self.broker_ids) and all(
             isinstance(state := self.state(*tp), dict)
-            and set(state["isr"]) == set(self.assigned(*tp)) != set()
+            and set(state["isr"]) == set(self.listed_replicas(*tp)) != set()
             and state["leader"] in state["isr"]
             for tp in PARTITIONS
         )
 
-    def assigned(self, topic: str, partition: int) -> list[int]:
+    def listed_replicas(self, topic: str, partition: int) -> list[int]:
         """Its replicas; none where the topic's znode does not say."""
         found = self.znode(f"/brokers/topics/{topic}")
         known = found.get("partitions") if isinstance(found, dict) else None

@@ -26,7 +26,7 @@ def _of_groups(sound: Sound) -> tuple[Any, Any]:
 
 def test_a_group_that_is_not_what_its_log_says_is_found(tmp_path: Path) -> None:
     def look(sound: Sound) -> None:
-        oracle = sound.play.group_log
+        oracle = sound.play.watchers.group_log
         registry, entry = _of_groups(sound)
         group = entry.group
 
