@@ -150,13 +150,11 @@ async def _topic_is_there(turn: Turn) -> bool:
     cluster = turn.cluster
     if cluster.topic_partitions(TOOLED):
         return True
-    rows = [
-        {"partition_index": number, "broker_ids": turn.replicas(turn.chance.choice((1, 2)))}
-        for number in range(turn.chance.choice((2, 3)))
-    ]
+    count, factor = turn.chance.choice((2, 3)), turn.chance.choice((1, 2))
+    rows = [{"partition_index": number, "broker_ids": turn.replicas(factor)} for number in range(count)]
     row = {"name": TOOLED, "num_partitions": -1, "replication_factor": -1, "assignments": rows, "configs": []}
     await cluster.ask_once(ApiKey.CREATE_TOPICS, 4, {"topics": [row], "timeout": 1_000, "validate_only": False})
-    await cluster.world.sleep(0.5)
+    await cluster.world.sleep(1.2)
     return bool(cluster.topic_partitions(TOOLED))
 
 

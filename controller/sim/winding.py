@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import json
+import string
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -16,7 +18,7 @@ from controller.sim.combined import lose
 from controller.sim.operations import SIDE_TOPICS
 from controller.sim.turn import NothingThere, Turn
 from controller.wire.protocol import ApiKey
-from controller.wire.zk_operations import Check, Multi, ZkCode, ZkOp
+from controller.wire.zk_operations import Check, Create, Multi, ZkCode, ZkOp
 
 #: How long ZooKeeper refuses: less than a controller waits before it tries again, and more.
 REFUSES_S: Final = (0.3, 0.8, 2.5)
@@ -185,7 +187,14 @@ async def _soon(asked: Awaitable[str]) -> str:
 async def _create(turn: Turn, topic: str, assignments: Sequence[Sequence[int]] | None = None) -> str:
     cluster = turn.cluster
     cluster.deletable.add(topic)
-    made = assignments or [turn.replicas(turn.chance.choice((2, 3))) for _ in range(turn.chance.choice((1, 2)))]
+    count, factor = turn.chance.choice((1, 2)), turn.chance.choice((2, 3))
+    made = assignments or [turn.replicas(factor) for _ in range(count)]
+    if turn.chance.random() < 0.3:  # as a broker that gives topics ids does, in a cluster of several versions
+        partitions = {str(number): list(ids) for number, ids in enumerate(made)}
+        topic_id = "".join(turn.chance.choices(string.ascii_letters, k=21)) + "A"
+        content = {"version": 3, "topic_id": topic_id, "partitions": partitions}
+        payload = json.dumps(content | {"adding_replicas": {}, "removing_replicas": {}}).encode()
+        return f"{topic} by znode: {await cluster.write_znode(Create(f'/brokers/topics/{topic}', payload))}"
     rows = [{"partition_index": n, "broker_ids": list(ids)} for n, ids in enumerate(made)]
     row = {"name": topic, "num_partitions": -1, "replication_factor": -1, "assignments": rows, "configs": []}
     body = {"topics": [row], "timeout": 1_000, "validate_only": False}

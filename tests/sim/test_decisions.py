@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from controller.sim.oracles.decisions import Decisions
+from controller.sim.oracles.decisions import BUSY_WRITES, Decisions
 from controller.wire.types import TopicPartition
 from controller.wire.zk_operations import Create, SetData, ZkCode, ZkResult
 from controller.world.simulated.znode_tree import ZnodeTree
@@ -35,6 +35,7 @@ class Scene:
 
     def __init__(self, dead: set[int] | None = None, leaving: set[int] | None = None) -> None:
         down, going = dead or set(), leaving or set()
+        self.now_s = 0.0
         self.is_marked, self.moving, self.refused = False, set[TopicPartition](), set[str]()
         view = SimpleNamespace(
             is_registered_with_good_dir=lambda b, tp: b not in down,
@@ -45,7 +46,9 @@ class Scene:
         )
         self.tree = ZnodeTree()
         cluster: Any = SimpleNamespace(
-            world=SimpleNamespace(zookeeper=SimpleNamespace(tree=self.tree)),
+            world=SimpleNamespace(
+                zookeeper=SimpleNamespace(tree=self.tree), loop=SimpleNamespace(time=lambda: self.now_s)
+            ),
             controllers={1001: SimpleNamespace(state=view)},
             refused=self.refused,
         )
@@ -138,6 +141,28 @@ def test_the_first_state(first: State, complaint: str) -> None:
     scene = Scene(dead={1})
     scene.write("controller-1001", Create(STATE, state(*first)))
     assert [complaint in line for line in scene.decisions.broken] == ([True] if complaint else [])
+
+
+@pytest.mark.parametrize(("pause_s", "complains"), [(0.001, True), (1.0, False)])
+def test_who_decides_the_same_again_and_again_is_busy_with_its_own_writes(pause_s: float, complains: bool) -> None:
+    scene = Scene(dead={3})
+    scene.write("operator", Create(STATE, state(1, 0, [1, 2])))
+    for epoch in range(1, BUSY_WRITES + 2):
+        scene.now_s += pause_s
+        scene.write("controller-1001", SetData(STATE, state(1, epoch, [1, 2])))
+    assert any("writes of one state" in line for line in scene.decisions.broken) == complains
+
+
+@pytest.mark.parametrize(
+    ("dead", "replicas", "complains"), [(set(), [2, 3], True), ({1}, [2, 3], False), (set(), [1, 2, 3], False)]
+)
+def test_a_leader_that_serves_is_not_dropped_for_one_without_its_records(
+    dead: set[int], replicas: list[int], complains: bool
+) -> None:
+    scene = Scene(dead=dead)
+    scene.write("operator", SetData(TOPIC, topic({"0": replicas})))
+    broken = scene.after((1, 4, [1]), (2, 5, [2]))
+    assert any("loses its records" in line for line in broken) == complains, broken
 
 
 def test_what_brokers_write_is_theirs() -> None:

@@ -225,6 +225,7 @@ def shutdown_world(leader: int, isr: tuple[int, ...]) -> Any:
         assignment=lambda tp: SimpleNamespace(replicas=replicas[tp]),
         leadership=lambda tp: SimpleNamespace(leader=leader, isr=isr) if tp.topic == "t" else None,
         is_queued_for_deletion=lambda topic: topic == "goes",
+        serving=False,
     )
     return SimpleNamespace(state=view)
 

@@ -80,8 +80,8 @@ def at_leisure(cluster: Cluster) -> Controller | None:
     """Whoever serves, if it has nothing to do, runs, and hears of everything; else None."""
     number = cluster.active_controller()
     controller = cluster.controllers.get(number) if number is not None else None
-    if number is None or controller is None or cluster.world.is_disturbed:
+    if number is None or controller is None or not controller.state.serving or cluster.world.is_disturbed:
         return None
     runs = number not in cluster.paused and not cluster.machine(number).is_stopped
     is_idle = controller.loop.queue_size == 0 and controller.loop.gauges.state is ControllerState.IDLE
-    return controller if runs and is_idle and controller.state.serving else None
+    return controller if runs and is_idle else None

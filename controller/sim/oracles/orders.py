@@ -48,8 +48,9 @@ class Orders:
     ) -> None:
         """A replica that was never begun is announced as new: else a broker with a failed directory refuses to make it.
 
-        An announcement is a state that differs from the one before in its epoch alone, when it is first told. Of a smaller ISR or another
-        leader all replicas hear, as in Kafka, those too that are begun right after it. §7.1, §8.5
+        An announcement is a state that differs from the one before in its epoch alone, when it is first told. Of a
+        smaller ISR or another leader all replicas hear, as in Kafka, those too that are begun right after it. §7.1,
+        §8.5
         """
         for key, epochs, is_new in _new_states(number, request):
             self._stopped[key] = False

@@ -84,7 +84,7 @@ class Transitions:
         waiting = {(number, state.epoch, topic) for topic in state.topics_ineligible_for_deletion}
         for _, epoch, topic in sorted(waiting - self._named):
             self.broken.append(f"controller {number} in epoch {epoch} waits with the deletion of {topic} in silence")
-        self._named &= waiting
+        self._named -= {each for each in self._named if each[0] == number} - waiting
 
     def _granted(self, controller: int, broker: BrokerId, remaining: Sequence[str]) -> None:
         """Who may go is in no ISR in which there are others, and what holds it up could go elsewhere. §11.5

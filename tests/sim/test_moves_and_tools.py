@@ -1,0 +1,250 @@
+"""Oracles of moves, deletions and of the tool that moves replicas: each sees what it is for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from controller.admin.reassignment import execute, throttles, verify
+from controller.core.transitions import ReplicaState
+from controller.sim.history import StateWritten
+from controller.sim.oracles import throttles as oracle
+from controller.sim.oracles.beliefs_of_moves import HEARD_S, Beliefs
+from controller.sim.oracles.orders import Orders
+from controller.sim.oracles.transitions import Transitions
+from controller.sim.oracles.zookeeper import Writes
+from controller.sim.plan import LATER, Plan, Step
+from controller.sim.play import KINDS, play
+from controller.sim.shape import TOPIC, Shape
+from controller.sim.tooled import TOOLS
+from controller.sim.winding import WINDING
+from controller.wire import log_events as ev
+from controller.wire.control import LeaderAndIsrEntry, LeaderAndIsrRequest, StopReplicaEntry, StopReplicaRequest
+from controller.wire.types import EPOCH_DURING_DELETE, BrokerId, LeaderAndIsr, ReplicaAssignment
+from controller.wire.zk_operations import Delete, ZkCode, ZkResult
+from tests.sim.test_oracles import STATE, TP, Sound, at_rest, changed, znode
+
+pytestmark = pytest.mark.sim
+REPLICAS = (BrokerId(1), BrokerId(2))
+
+
+def test_what_came_later_is_a_kind_of_step() -> None:
+    assert set(LATER) == WINDING.keys() | TOOLS.keys() and set(LATER) <= set(KINDS)
+
+
+# -- orders to one replica ---------------------------------------------------------------------------------------
+
+
+class Told:
+    """A controller that tells broker 2 of `t-0`, whose leader is 1."""
+
+    def __init__(self, *, in_deletion: bool = False, begun: bool = True) -> None:
+        self.now_s = 0.0
+        view = SimpleNamespace(
+            is_queued_for_deletion=lambda topic: in_deletion,
+            replica_state=lambda replica: ReplicaState.ONLINE if begun else ReplicaState.NON_EXISTENT,
+        )
+        loop = SimpleNamespace(time=lambda: self.now_s)
+        cluster: Any = SimpleNamespace(
+            controllers={1001: SimpleNamespace(state=view)}, world=SimpleNamespace(loop=loop)
+        )
+        rows = [StateWritten(1, n, 1, n, 1, REPLICAS) for n in range(9)]
+        history: Any = SimpleNamespace(states={TP: rows})
+        self.rows, self.broken = rows, list[str]()
+        self.orders = Orders(cluster, history, self.broken)
+
+    def head(self) -> dict[str, Any]:
+        return {"to": BrokerId(2), "controller_id": BrokerId(1001), "controller_epoch": 1, "broker_epoch": 5}
+
+    def lead(self, epoch: int, *, is_new: bool = False) -> LeaderAndIsrRequest:
+        state = LeaderAndIsr(
+            leader=BrokerId(1), isr=REPLICAS, leader_epoch=epoch, partition_epoch=epoch, controller_epoch=1
+        )
+        entry = LeaderAndIsrEntry(TP, state, ReplicaAssignment(replicas=REPLICAS), is_new)
+        return LeaderAndIsrRequest(**self.head(), partition_states=(entry,), live_leaders=())
+
+    def stop(self, *, delete: bool, epoch: int = 8) -> StopReplicaRequest:
+        entry = StopReplicaEntry(topic_partition=TP, leader_epoch=epoch, delete_partition=delete)
+        return StopReplicaRequest(**self.head(), partition_states=(entry,))
+
+    def queue(self, *requests: Any) -> list[str]:
+        for request in requests:
+            self.orders.queued(1001, request, "it")
+        return self.broken
+
+
+@pytest.mark.parametrize("orders", ["s d", "d", "s l d", "s d d", "l d"])
+def test_a_replica_is_stopped_right_before_it_is_deleted(orders: str) -> None:
+    told = Told()
+    made = {"s": told.stop(delete=False), "d": told.stop(delete=True), "l": told.lead(8)}
+    broken = told.queue(*(made[word] for word in orders.split()))
+    assert bool(broken) == (orders not in ("s d", "s d d")), broken
+
+
+@pytest.mark.parametrize("in_deletion", [True, False])
+@pytest.mark.parametrize("epoch", [EPOCH_DURING_DELETE, -1, 8])
+def test_in_a_deletion_alone_no_epoch_counts(in_deletion: bool, epoch: int) -> None:
+    broken = Told(in_deletion=in_deletion).queue(Told().stop(delete=False, epoch=epoch))
+    assert bool(broken) == (in_deletion is not (epoch == EPOCH_DURING_DELETE)), broken
+
+
+def test_who_was_never_begun_is_announced_as_new() -> None:
+    assert not Told(begun=False).queue(Told().lead(8, is_new=True))
+    assert not Told(begun=True).queue(Told().lead(8))
+    assert "does not say that" in Told(begun=False).queue(Told().lead(8))[0]
+    later = Told(begun=False)
+    later.queue(later.lead(8, is_new=True))
+    later.now_s = 1.0
+    assert not later.queue(later.lead(8)), "told again, since another replica was stopped"
+    other = Told(begun=False)
+    other.rows[-2] = replace(other.rows[-2], isr=(1, 2, 3))
+    assert not other.queue(other.lead(8)), "of a smaller ISR all hear"
+
+
+@pytest.mark.parametrize(
+    ("queued", "delivered", "complains"),
+    [
+        ([(6, True), (7, False)], [(7, False)], True),
+        ([(6, True), (7, False)], [(7, True)], False),
+        ([(6, True), (7, False)], [(6, True), (7, False)], False),
+        ([(6, True), (6, True), (7, False)], [(6, True), (7, False)], False),
+        ([(6, True), None, (7, False)], [(7, False)], False),
+    ],
+)
+def test_what_stands_for_one_that_was_new_says_so(queued: list[Any], delivered: list[Any], complains: bool) -> None:
+    told = Told()
+    told.queue(*(told.stop(delete=False) if each is None else told.lead(each[0], is_new=each[1]) for each in queued))
+    for epoch, is_new in delivered:
+        told.orders.delivered(1001, told.lead(epoch, is_new=is_new))
+    assert any("stands for one" in line for line in told.broken) == complains, told.broken
+
+
+# -- what is believed, and what is said ----------------------------------------------------------------------------
+
+
+def lasting(sound: Sound, seconds: float) -> list[str]:
+    """What is complained of after so long."""
+    beliefs, loop = Beliefs(sound.cluster), sound.cluster.world.loop
+    assert not list(beliefs.problems()) and beliefs.looked == 1
+    with changed(loop, "_now", loop.time() + seconds):
+        return list(beliefs.problems())
+
+
+def test_beliefs_about_moves(tmp_path: Path) -> None:
+    def look(sound: Sound) -> None:
+        assert lasting(sound, HEARD_S + 1) == []
+        with znode(sound, f"/brokers/topics/{TOPIC}", b'"removing_replicas":{}', b'"removing_replicas":{"0":[3]}'):
+            assert any("its znode says ([1, 2, 3], [], [3])" in line for line in lasting(sound, HEARD_S + 1))
+            assert lasting(sound, HEARD_S - 1) == [], "the news may be on its way"
+            sound.cluster.machine(sound.number).suspend()
+            assert not list(Beliefs(sound.cluster).problems())
+            sound.cluster.machine(sound.number).go_on()
+        with changed(sound.active, "_partitions_being_reassigned", {TP}):
+            assert any("does not watch its state" in line for line in lasting(sound, HEARD_S + 1))
+            with changed(sound.active, "_moves_that_wait", {TP}):
+                assert lasting(sound, HEARD_S + 1) == [], "the clock tells when it is tried again"
+            sound.cluster.refused.add(STATE)
+            assert lasting(sound, HEARD_S + 1) == [], "who may not read cannot watch"
+
+    at_rest(tmp_path, look)
+
+
+def test_a_deletion_does_not_wait_in_silence() -> None:
+    waiting = {"x"}
+    view = SimpleNamespace(serving=True, epoch=4, topics_ineligible_for_deletion=waiting)
+    controllers: Any = {1001: SimpleNamespace(state=view)}
+    transitions = Transitions(controllers)
+    processed = {"event": ev.CONTROLLER_EVENT_PROCESSED, "controller": 1001}
+    named = {"event": ev.TOPIC_DELETION_WAITED, "controller": 1001, "controller_epoch": 4, "topic": "x"}
+    for event in (named, processed, processed):
+        transitions.event(event)
+    assert not transitions.broken
+    waiting.clear()
+    transitions.event(processed)
+    waiting.add("x")
+    transitions.event(processed)
+    assert transitions.broken == ["controller 1001 in epoch 4 waits with the deletion of x in silence"]
+
+
+@pytest.mark.parametrize("adding", ["", "2"])
+def test_a_topic_does_not_go_before_its_logs(tmp_path: Path, adding: str) -> None:
+    def look(sound: Sound) -> None:
+        path = f"/brokers/topics/{TOPIC}"
+        writes, session = Writes(sound.cluster, sound.history), SimpleNamespace(machine="controller-1001")
+        czxid, content = sound.history.topics[TOPIC]
+        added = {"0": [int(adding)]} if adding else {}
+        sound.history.topics[TOPIC] = czxid, {**content, "adding_replicas": added}
+        sound.history.marked.add((TOPIC, czxid))
+        writes.operation(session, Delete(path), ZkResult(ZkCode.OK))
+        owners = [line.split("broker ")[1][0] for line in writes.broken if "has t-0 in" in line]
+        assert owners == [broker for broker in ("1", "2", "3") if broker != adding]
+
+    at_rest(tmp_path, look)
+
+
+# -- the tool --------------------------------------------------------------------------------------------------------
+
+SHAPE = Shape(brokers=4, controllers=1, partitions=1, side_producers=1, balance=False)
+
+
+def administered(seed: int) -> list[str]:
+    """A world in which an administrator moves replicas three times."""
+    steps = tuple(Step(number, 2.0, "administer") for number in (1, 2, 3))
+    return play(Plan(seed=seed, shape=SHAPE, weights={}, steps=steps)).broken
+
+
+def wrong_at_once(seeds: range = range(9)) -> str:
+    """The first complaint of these worlds."""
+    return next((broken[0] for seed in seeds if (broken := administered(seed))), "")
+
+
+def test_a_sound_tool_is_not_complained_of() -> None:
+    assert [administered(seed) for seed in range(4)] == [[]] * 4
+
+
+def _targets_alone(moves: throttles.MoveMap) -> list[BrokerId]:
+    return sorted({broker for move in moves.values() for broker in move.destinations})
+
+
+def _no_lists(moves: throttles.MoveMap) -> dict[str, dict[str, str]]:
+    del moves
+    return {}
+
+
+async def _nothing_cleared(run: object, plan: object) -> None:
+    del run, plan
+
+
+async def _no_preview(run: Any, plan: Any, running: object, throttle: object) -> None:
+    del running, throttle
+    await run.cluster.start(plan.targets)
+
+
+def _all_done(*_: object) -> verify.State:
+    return verify.State.COMPLETED
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "instead", "complaint"),
+    [
+        (throttles, "throttled_brokers", _targets_alone, "has not the rate"),
+        (throttles, "topic_configs", _no_lists, "its throttles are {}"),
+        (verify, "clear_throttles", _nothing_cleared, "throttles are left"),
+        (execute, "clear_throttles", _nothing_cleared, "--cancel has ended"),
+        (execute, "preview", _no_preview, "--dry-run wrote"),
+        (verify, "state", _all_done, "is said to be done"),
+        (execute, "_save", lambda path, text: path.write_text(text), "was taken for the way back"),
+        (oracle, "forgotten", lambda *_: [], "forgotten throttles are"),
+    ],
+    ids=lambda each: each if isinstance(each, str) else "",
+)
+def test_what_a_damaged_tool_leaves_is_seen(
+    monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, instead: Callable[..., Any], complaint: str
+) -> None:
+    monkeypatch.setattr(owner, name, instead)
+    assert complaint in wrong_at_once()
