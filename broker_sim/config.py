@@ -109,6 +109,7 @@ class BrokerSettings(BaseModel):
     log_retention_hours: FromMinusOne = 168
     log_retention_bytes: FromMinusOne = -1
     log_retention_check_interval_ms: Positive = 300_000
+    log_initial_task_delay_ms: NonNegative = 30_000
     log_segment_bytes: Annotated[int, Field(ge=14, le=INT_MAX)] = 1_073_741_824
     log_segment_delete_delay_ms: NonNegative = 60_000
     log_roll_ms: Positive | None = None

@@ -51,7 +51,7 @@ def shape_of(seed: int, shape: Shape) -> Shape:
     if troubles or keyed:
         shape = replace(shape, housekeeping_ms=SOON_MS)
     if "move_dirs_in_trouble" in troubles:
-        shape = replace(shape, log_dirs=2)
+        shape = replace(shape, log_dirs=2, fetch_bytes=300)  # so that a copy takes several steps
     return replace(shape, keyed_producers=keyed, replica_probers=probed)
 
 

@@ -30,6 +30,11 @@ def _running(turn: Turn) -> list[int]:
     return sorted(set(turn.cluster.brokers) - turn.cluster.paused)
 
 
+def _replicas(turn: Turn, topic: str) -> list[int]:
+    """Of the first partition; nobody where the topic has gone meanwhile."""
+    return turn.cluster.assignment(topic, 0) if (topic, 0) in turn.cluster.partitions() else []
+
+
 async def deaf_broker(turn: Turn) -> str:
     """No controller reaches a broker, while another dies: what the controller decides then, it does not hear."""
     cluster = turn.cluster
@@ -66,7 +71,10 @@ async def move_dirs_in_trouble(turn: Turn) -> str:
     """Replicas move slowly to another dir; meanwhile the broker is deposed, restarted, or loses them."""
     cluster, shape = turn.cluster, turn.cluster.shape
     number = turn.one_of(_running(turn) if shape is not None and shape.log_dirs > 1 else [])
-    rates = [await _limit_moves(turn, number, turn.chance.choice(("1", "100", "1000")))]
+    others = turn.chance.sample([other for other in cluster.broker_ids if other != number], 1)
+    topic = await _made(turn, turn.chance.choice(SIDE_TOPICS), [number, *others], PLAIN)
+    await _fill(turn, topic, 0, turn.chance.choice((2, 5)))
+    rates = [await _limit_moves(turn, number, turn.chance.choice(("1", "30", "30")))]
     moved = await _move_dirs(turn, number)
     await cluster.world.sleep(turn.chance.choice((0.5, 2.0)))
     trouble = turn.chance.choice((_alone, _alone, _bounced, _deprived, _deprived))
@@ -85,16 +93,17 @@ async def _limit_moves(turn: Turn, number: int, rate: str | None) -> str:
 
 
 async def _move_dirs(turn: Turn, number: int) -> str:
-    """All replicas of the broker that are in the other of two dirs. A log may move there that is there already."""
-    cluster = turn.cluster
-    name = turn.chance.choice((turn.name(number), f"{turn.name(number)}-2"))
-    topics: dict[str, list[int]] = {}
-    for topic, partition in cluster.partitions():
-        if number in cluster.assignment(topic, partition):
-            topics.setdefault(topic, []).append(partition)
-    rows = [{"name": topic, "partitions": partitions} for topic, partitions in topics.items()]
-    dirs = [{"path": str(cluster.folder / name), "topics": rows}]
-    return f"to {name}: {await cluster.ask_one(number, ApiKey.ALTER_REPLICA_LOG_DIRS, 1, {'dirs': dirs})}"
+    """All replicas of the broker, each to the other of its two dirs."""
+    cluster, dirs = turn.cluster, []
+    names = turn.name(number), f"{turn.name(number)}-2"
+    for here, there in (names, names[::-1]):
+        topics: dict[str, list[int]] = {}
+        for topic, partition in cluster.partitions():
+            if (cluster.folder / here / f"{topic}-{partition}").is_dir():
+                topics.setdefault(topic, []).append(partition)
+        rows = [{"name": topic, "partitions": partitions} for topic, partitions in topics.items()]
+        dirs.append({"path": str(cluster.folder / there), "topics": rows})
+    return f"moves: {await cluster.ask_one(number, ApiKey.ALTER_REPLICA_LOG_DIRS, 1, {'dirs': dirs})}"
 
 
 async def _alone(turn: Turn, number: int) -> str:
@@ -103,22 +112,29 @@ async def _alone(turn: Turn, number: int) -> str:
     others = [turn.name(other) for other in cluster.numbers() if other != number]
     for other in others:
         cluster.world.network.partition(turn.name(number), other)
-    await _fill_all_led_by(turn, number)
+    led = await _fill_all_led_by(turn, number)
+    await _limit_moves(turn, number, "150")  # so that some of it is copied, and not all
     for session, machine in sorted(cluster.world.zookeeper.sessions.items()):
         if machine == turn.name(number):
             cluster.world.zookeeper.expire_session(session)
     await cluster.world.sleep(turn.chance.choice((1.0, 3.0)))
+    for topic, partition in led:  # of who leads now: its log is another, and longer
+        await _fill(turn, topic, partition, 16)
     for other in others:
         cluster.world.network.heal(turn.name(number), other)
     await cluster.world.sleep(turn.chance.choice((1.0, 3.0)))
     return "alone for a while"
 
 
-async def _fill_all_led_by(turn: Turn, number: int) -> None:
+async def _fill_all_led_by(turn: Turn, number: int) -> list[tuple[str, int]]:
+    """Those of the side topics that it leads."""
+    led = []
     for topic, partition in turn.cluster.partitions():
         state = turn.cluster.state(topic, partition)
         if topic in SIDE_TOPICS and state is not None and state["leader"] == number:
-            await _fill(turn, topic, partition, 2)
+            await _fill(turn, topic, partition, 12)
+            led.append((topic, partition))
+    return led
 
 
 async def _bounced(turn: Turn, number: int) -> str:
@@ -163,9 +179,13 @@ async def _fill(turn: Turn, topic: str, partition: int, batches: int) -> str:
 
 async def _side_topic(turn: Turn, configs: dict[str, str]) -> str:
     """A side topic of one partition with two replicas, made if it is not there. Raises NothingThere: nobody leads."""
-    cluster, topic = turn.cluster, turn.chance.choice(SIDE_TOPICS)
+    return await _made(turn, turn.chance.choice(SIDE_TOPICS), turn.replicas(2), configs)
+
+
+async def _made(turn: Turn, topic: str, replicas: list[int], configs: dict[str, str]) -> str:
+    cluster = turn.cluster
     cluster.deletable.add(topic)
-    rows = [{"partition_index": 0, "broker_ids": turn.replicas(2)}]
+    rows = [{"partition_index": 0, "broker_ids": replicas}]
     settings = [{"name": name, "value": value} for name, value in configs.items()]
     made: dict[str, Any] = {"name": topic, "num_partitions": -1, "replication_factor": -1, "configs": settings}
     body = {"topics": [made | {"assignments": rows}], "timeout": 1_000, "validate_only": False}
@@ -193,7 +213,7 @@ async def deleted_and_back(turn: Turn) -> str:
     deleted = await cluster.ask_one(state["leader"], ApiKey.DELETE_RECORDS, 1, {"topics": rows, "timeout": 1_000})
     went.append(await _fill(turn, topic, 0, 1))
     await cluster.world.sleep(turn.chance.choice((0.0, 1.0)))
-    doomed = [number for number in cluster.assignment(topic, 0) if number in _running(turn)]
+    doomed = [number for number in _replicas(turn, topic) if number in _running(turn)]
     for number in turn.chance.choice((doomed, doomed, doomed[:1])):
         cluster.kill(number)
         cluster.start_one(number)
@@ -215,7 +235,7 @@ async def starved(turn: Turn) -> str:
     """A partition has fewer replicas than it needs, its leader takes acks=1, and retention looks for old segments."""
     cluster, topic = turn.cluster, await _side_topic(turn, STARVED)
     leader = (cluster.state(topic, 0) or {"leader": -1})["leader"]
-    others = [number for number in cluster.assignment(topic, 0) if number != leader and number in _running(turn)]
+    others = [number for number in _replicas(turn, topic) if number != leader and number in _running(turn)]
     for number in others:
         lose(turn, number)
     await cluster.world.sleep(0.5)
@@ -232,7 +252,7 @@ async def disk_fails_midway(turn: Turn) -> str:
     number = turn.one_of(sorted(set(_running(turn)) & set(cluster.disks)))
     shape, name, disk = cluster.shape, turn.name(number), cluster.disks[number]
     names = [name, *(f"{name}-{n}" for n in range(2, (shape.log_dirs if shape else 1) + 1))]
-    chosen, kind = turn.one_of(names), turn.chance.choice(("rename", "rename", "rename", "replace", "append"))
+    chosen, kind = turn.one_of(names), turn.chance.choice((*["rename"] * 6, "replace", "append"))
     nth = turn.chance.randint(1, 12)
     disk.fail_at(cluster.folder / chosen, kind, nth, errno.EIO)
     await cluster.world.sleep(turn.chance.choice((4.0, 8.0)))
@@ -243,7 +263,7 @@ async def disk_fails_midway(turn: Turn) -> str:
 async def reborn_at_once(turn: Turn) -> str:
     """A topic that was written to and checkpointed is deleted and made again, and its replicas die at once."""
     cluster, topic = turn.cluster, await _side_topic(turn, PLAIN)
-    went = await _fill(turn, topic, 0, 8)
+    went, replicas = await _fill(turn, topic, 0, 8), _replicas(turn, topic)
     await cluster.world.sleep(2.0)
     body = {"topic_names": [topic], "timeout": 100}
     deleted = await cluster.ask_once(ApiKey.DELETE_TOPICS, 3, body)
@@ -252,12 +272,12 @@ async def reborn_at_once(turn: Turn) -> str:
         if cluster.world.zookeeper.tree.get(f"/brokers/topics/{topic}") is None:
             break
     try:
-        await _side_topic(turn, PLAIN)
+        await _made(turn, topic, replicas or turn.replicas(2), PLAIN)
     except (NothingThere, OSError, ProtocolError):
         return f"{topic} {went}, deleted: {deleted}"
     await _fill(turn, topic, 0, turn.chance.choice((0, 1)))
     await asyncio.sleep(turn.chance.choice((0.0, 0.2)))
-    doomed = [number for number in cluster.assignment(topic, 0) if number in _running(turn)]
+    doomed = [number for number in _replicas(turn, topic) if number in _running(turn)]
     for number in doomed:
         cluster.kill(number)
         cluster.start_one(number)

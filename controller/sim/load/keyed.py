@@ -1,5 +1,5 @@
-"""A producer of a compacted topic: few keys, written again and again, some with tombstones, by one producer id after
-another. What it was acknowledged is what compaction must leave.
+"""A producer of a compacted topic: keys written again and again, others once, some with tombstones, by one producer
+id after another. What it was acknowledged is what compaction must leave.
 
 A key's newest record stays, a tombstone for `delete.retention.ms`, and the last batch of each producer id, be it empty.
 Source: Kafka 3.9 `LogCleaner`, KIP-354, KIP-534; spec broker.md §10.
@@ -65,8 +65,9 @@ class KeyedProducer:
 
     async def _send_until_acked(self, number: int) -> None:
         """One record; a batch that may be in the log is sent again as it is."""
-        key, chance = b"key-%d" % self._links.chance.randrange(KEYS), self._links.chance
-        value = None if chance.random() < 0.2 else b"%s/%06d" % (key, number)
+        chance = self._links.chance
+        key = b"key-%d" % (chance.randrange(KEYS) if chance.random() < 0.6 else KEYS + number)
+        value = None if chance.random() < 0.3 else b"%s/%06d" % (key, number)
         producer_id, sequence = FIRST_ID + number // BATCHES_OF_AN_ID, number % BATCHES_OF_AN_ID
         record = Record(0, self._cluster.world.clock.now_ms(), key, value)
         batch = build_batch([record], producer_id=producer_id, producer_epoch=0, base_sequence=sequence)

@@ -113,7 +113,10 @@ class Cuts:
         self.seen = 0
 
     def event(self, event: Mapping[str, Any]) -> None:
-        """After a cut everything that is kept of a log is within it, on disk, too. §10.2, §13.1, §14."""
+        """After a cut everything that is kept of a log is within it, on disk, too; and no checkpoint speaks of a log
+        that has just been made: it was of another of that name. §10.1, §10.2, §13.1, §14."""
+        if event.get("event") == ev.LOG_CREATED:
+            self._created(event)
         if event.get("event") != ev.LOG_TRUNCATED:
             return
         broker_id, tp = event["broker_id"], TopicPartition(event["topic"], event["partition"])
@@ -126,6 +129,24 @@ class Cuts:
         self.seen += 1
         log_dir = held.table.dirs.dir_of(replica.log)
         self.broken += [f"after a cut, broker {broker_id} {tp}: {wrong}" for wrong in beyond_the_end(replica, log_dir)]
+
+    def _created(self, event: Mapping[str, Any]) -> None:
+        broker_id, tp = event["broker_id"], TopicPartition(event["topic"], event["partition"])
+        broker, disk = self._cluster.brokers.get(broker_id), self._cluster.disks.get(broker_id)
+        log = broker.replicas.table.dirs.get(tp) if broker is not None and broker.replicas is not None else None
+        if log is None or (disk is not None and disk.failing):
+            return
+        self.seen += 1
+        for name in CHECKPOINTS:
+            if offset := checkpoints.read_offsets(log.log_dir / name).get(tp):
+                self.broken.append(f"broker {broker_id} made {tp} anew, {name} says {offset}")
+
+
+#: What a start believes of a log.
+CHECKPOINTS = (
+    *(checkpoints.RECOVERY_POINT_FILE, checkpoints.LOG_START_FILE),
+    *(checkpoints.CLEANER_FILE, checkpoints.HIGH_WATERMARK_FILE),
+)
 
 
 def beyond_the_end(replica: Partition, log_dir: LogDir) -> Iterator[str]:

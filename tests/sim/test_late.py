@@ -1,0 +1,97 @@
+"""What worlds have besides since they were first drawn."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import random
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from controller.sim.disk import SimulatedDisk
+from controller.sim.late import TROUBLES, steps_of, troubles_of
+from controller.sim.load.replica_prober import ReplicaProber
+from controller.sim.log_troubles import LOG_TROUBLES
+from controller.sim.plan import Step, draw_plan
+from controller.sim.play import KINDS, OPERATIONS
+from controller.wire.errors import ErrorCode
+
+SEEDS = range(200)
+
+
+def test_each_trouble_has_its_operation_and_is_in_some_worlds() -> None:
+    assert set(TROUBLES) == set(LOG_TROUBLES) <= set(OPERATIONS) - set(KINDS)
+    taken = [{step.kind for step in draw_plan(seed, KINDS).steps} & set(TROUBLES) for seed in SEEDS]
+    assert set().union(*taken) == set(TROUBLES)
+    assert 0.3 < sum(map(bool, taken)) / len(taken) < 0.7
+    for seed, kinds in zip(SEEDS, taken, strict=True):
+        assert kinds <= set(troubles_of(seed))
+
+
+def test_troubles_come_between_steps_that_stay_what_they_are() -> None:
+    steps = tuple(Step(number, 1.0, "kill") for number in range(1, 9))
+    for seed in SEEDS:
+        found = steps_of(seed, steps)
+        assert tuple(step for step in found if step.number <= 8) == steps
+        assert len({step.number for step in found}) == len(found)
+        assert steps_of(seed, ()) == ()
+
+
+def test_a_disk_fails_in_the_middle(tmp_path: Path) -> None:
+    disk = SimulatedDisk(random.Random(1), lambda: 0.0)
+    folder, other = tmp_path / "dir", tmp_path / "other"
+    for each in (folder, other):
+        each.mkdir()
+        (each / "a").write_bytes(b"")
+    disk.fail_at(folder, "rename", 2, errno.EIO)
+    disk.rename(other / "a", other / "b")
+    disk.rename(folder / "a", folder / "b")
+    disk.append(folder / "b", b"x")
+    with pytest.raises(OSError, match="Input/output"):
+        disk.rename(folder / "b", folder / "c")
+    with pytest.raises(OSError, match="Input/output"):
+        disk.append(folder / "b", b"x")
+    assert disk.failing == {folder: errno.EIO}
+
+
+def asked(probe: str, *answers: Any) -> list[str]:
+    """What is wrong when a probe gets these answers."""
+    replies = list(answers)
+    broken: list[str] = []
+
+    async def call(*_: Any) -> Any:
+        return replies.pop(0)
+
+    broker = SimpleNamespace(_context=object(), context=SimpleNamespace(controller_epoch=4))
+    prober = ReplicaProber.__new__(ReplicaProber)
+    prober._cluster = SimpleNamespace(brokers={1: broker}, shape=SimpleNamespace(partitions=1))  # type: ignore[assignment]
+    prober._ledger = SimpleNamespace(broken=broken)  # type: ignore[assignment]
+    links = SimpleNamespace(chance=random.Random(1), call=call, leader=lambda *_: 1, forget_leader=lambda *_: None)
+    prober._links = links  # type: ignore[assignment]
+    asyncio.run(getattr(prober, probe)())
+    return broken
+
+
+def test_a_broker_that_obeys_an_older_controller_is_found() -> None:
+    def answer(code: ErrorCode) -> Any:
+        return SimpleNamespace(error_code=int(code))
+
+    probe = "update_from_an_older_controller"
+    assert asked(probe, answer(ErrorCode.STALE_CONTROLLER_EPOCH)) == []
+    assert "controller epoch 3, broker 1 knows 4: NONE" in asked(probe, answer(ErrorCode.NONE))[0]
+
+
+def test_a_session_that_forgets_to_tell_is_found() -> None:
+    def fetched(*codes: ErrorCode) -> Any:
+        rows = [SimpleNamespace(partitions=[SimpleNamespace(error_code=int(code), high_watermark=7)]) for code in codes]
+        return SimpleNamespace(error_code=0, session_id=9, responses=rows)
+
+    probe, good, bad = "recover_within_a_session", fetched(ErrorCode.NONE), fetched(ErrorCode.OFFSET_OUT_OF_RANGE)
+    assert asked(probe, good, bad, good, fetched()) == []
+    assert asked(probe, good, good, fetched(), fetched()) == [], "there was no error"
+    assert (
+        "broker 1 told a session that t-0 has OFFSET_OUT_OF_RANGE" in asked(probe, good, bad, fetched(), fetched())[0]
+    )
