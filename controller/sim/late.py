@@ -47,7 +47,7 @@ def shape_of(seed: int, shape: Shape) -> Shape:
         shape = replace(shape, crowd=crowd.choice(CROWDS))
     chance = random.Random(f"{seed}/late clients")
     keyed, probed = int(chance.random() < KEYED), int(chance.random() < PROBED)
-    troubles = _troubles(seed)
+    troubles = troubles_of(seed)
     if troubles or keyed:
         shape = replace(shape, housekeeping_ms=SOON_MS)
     if "move_dirs_in_trouble" in troubles:
@@ -71,14 +71,14 @@ def steps_of(seed: int, steps: Sequence[Step]) -> tuple[Step, ...]:
     return (*between, *(late(*other) for other in (*_winding(seed), *_damaging(seed))))
 
 
-def _troubles(seed: int) -> list[str]:
+def troubles_of(seed: int) -> list[str]:
     """The kinds of trouble with logs that a world has."""
     chance = random.Random(f"{seed}/logs")
     return chance.sample(list(LOG_TROUBLES), chance.choice((1, 2, 3))) if chance.random() < IN_TROUBLE else []
 
 
 def _troubling(seed: int) -> Iterator[tuple[float, str]]:
-    chance, kinds = random.Random(f"{seed}/log steps"), _troubles(seed)
+    chance, kinds = random.Random(f"{seed}/log steps"), troubles_of(seed)
     for _ in range(chance.choice((2, 3, 4)) if kinds else 0):
         yield chance.choice(WAITS_S), chance.choice(kinds)
 

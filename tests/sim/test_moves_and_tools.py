@@ -13,13 +13,14 @@ import pytest
 from controller.admin.reassignment import execute, throttles, verify
 from controller.core.transitions import ReplicaState
 from controller.sim.history import StateWritten
+from controller.sim.late import LATE
 from controller.sim.oracles import throttles as oracle
-from controller.sim.oracles.beliefs_of_moves import HEARD_S, Beliefs
+from controller.sim.oracles.beliefs_of_moves import HEARD_S, BeliefsOfMoves
 from controller.sim.oracles.orders import Orders
 from controller.sim.oracles.transitions import Transitions
 from controller.sim.oracles.zookeeper import Writes
-from controller.sim.plan import LATER, Plan, Step
-from controller.sim.play import KINDS, play
+from controller.sim.plan import Plan, Step
+from controller.sim.play import play
 from controller.sim.shape import TOPIC, Shape
 from controller.sim.tooled import TOOLS
 from controller.sim.winding import WINDING
@@ -34,7 +35,7 @@ REPLICAS = (BrokerId(1), BrokerId(2))
 
 
 def test_what_came_later_is_a_kind_of_step() -> None:
-    assert set(LATER) == WINDING.keys() | TOOLS.keys() and set(LATER) <= set(KINDS)
+    assert WINDING.keys() | TOOLS.keys() <= LATE.keys()
 
 
 # -- orders to one replica ---------------------------------------------------------------------------------------
@@ -129,7 +130,7 @@ def test_what_stands_for_one_that_was_new_says_so(queued: list[Any], delivered: 
 
 def lasting(sound: Sound, seconds: float) -> list[str]:
     """What is complained of after so long."""
-    beliefs, loop = Beliefs(sound.cluster), sound.cluster.world.loop
+    beliefs, loop = BeliefsOfMoves(sound.cluster), sound.cluster.world.loop
     assert not list(beliefs.problems()) and beliefs.looked == 1
     with changed(loop, "_now", loop.time() + seconds):
         return list(beliefs.problems())
@@ -142,7 +143,7 @@ def test_beliefs_about_moves(tmp_path: Path) -> None:
             assert any("its znode says ([1, 2, 3], [], [3])" in line for line in lasting(sound, HEARD_S + 1))
             assert lasting(sound, HEARD_S - 1) == [], "the news may be on its way"
             sound.cluster.machine(sound.number).suspend()
-            assert not list(Beliefs(sound.cluster).problems())
+            assert not list(BeliefsOfMoves(sound.cluster).problems())
             sound.cluster.machine(sound.number).go_on()
         with changed(sound.active, "_partitions_being_reassigned", {TP}):
             assert any("does not watch its state" in line for line in lasting(sound, HEARD_S + 1))

@@ -13,8 +13,8 @@ from typing import Any
 from controller.admin.commands import configs, leader_election, log_dirs, reassign_partitions, topics
 from controller.admin.toolkit.machine import Machine
 from controller.wire.zk_operations import Create, Delete, SetData
-from controller.world.ports import ZkSession
 from controller.world.simulated.world import World, run_world
+from controller.world.simulated.zk_session import SimulatedSession
 from tests.sim.cluster import BROKER_PORT, Cluster
 
 TOOLS: dict[str, Callable[[Sequence[str], Machine], Awaitable[int]]] = {
@@ -42,7 +42,7 @@ class Ran:
 class System(Cluster):
     """A cluster with tools, a ZooKeeper client of its own, and a record of what was written to ZooKeeper."""
 
-    _session: ZkSession | None = None
+    _session: SimulatedSession | None = None
 
     async def tool(self, name: str, *argv: str) -> Ran:
         """Runs a tool of the table above against all brokers."""
