@@ -185,7 +185,7 @@ class Programs:
         found: list[int] = self.znode(f"/brokers/topics/{topic}")["partitions"][str(partition)]
         return found
 
-    def assigned(self, topic: str) -> dict[str, Any]:
+    def content_of(self, topic: str) -> dict[str, Any]:
         """The replicas of a topic, those that are being added, and those that are being removed."""
         found = self.znode(f"/brokers/topics/{topic}") or {}
         return {name: found.get(name) for name in ("partitions", "adding_replicas", "removing_replicas")}
@@ -194,7 +194,7 @@ class Programs:
         """Partitions that are being moved: their replicas, those that are added, those that are removed."""
         found: dict[tuple[str, int], tuple[list[int], list[int], list[int]]] = {}
         for topic in self.children("/brokers/topics"):
-            content = self.assigned(topic)
+            content = self.content_of(topic)
             adding, removing = content["adding_replicas"] or {}, content["removing_replicas"] or {}
             for number in sorted(adding.keys() | removing.keys()):
                 row = content["partitions"].get(number, []), adding.get(number) or [], removing.get(number) or []

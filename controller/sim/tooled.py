@@ -39,7 +39,7 @@ class _Desk:
 
     turn: Turn
     folder: Path
-    said: list[str]
+    notes: list[str]
     throttles: Throttles
 
     @property
@@ -56,9 +56,9 @@ class _Desk:
         try:
             code = await asyncio.wait_for(reassign_partitions(words, machine), PATIENCE_S)
         except TimeoutError:
-            self.said.append(f"{argv[0]}: no end")
+            self.notes.append(f"{argv[0]}: no end")
             return None
-        self.said.append(f"{' '.join(argv[:1])}{' --additional' * ('--additional' in argv)}: {code}")
+        self.notes.append(f"{' '.join(argv[:1])}{' --additional' * ('--additional' in argv)}: {code}")
         return code, parsed(out.getvalue().encode()) or {}
 
     def plan(self, targets: dict[int, list[int]]) -> str:
@@ -117,7 +117,7 @@ async def _administer(turn: Turn) -> str:
         await _course(desk)
     finally:
         cluster.world.zookeeper.on_operation.remove(throttles.operation)
-    return ", ".join(desk.said)
+    return ", ".join(desk.notes)
 
 
 async def _course(desk: _Desk) -> None:
@@ -172,7 +172,7 @@ async def _execute(desk: _Desk, plan: str, rate: str, *options: str) -> int | No
     code, _ = ended
     same = {tp for tp, content in cluster.moving().items() if before.get(tp) == content and tp[0] != TOOLED}
     if code == 0 and same and "--additional" not in options and "--dry-run" not in options:
-        desk.wrong(f"a reassignment began beside others, {sorted(same)}, though nobody said --additional")
+        desk.wrong(f"a reassignment began beside others, {sorted(same)}, though nobody gave --additional")
     return code
 
 
@@ -207,10 +207,10 @@ async def _again(desk: _Desk, plan: str, rate: str, rollback: str) -> None:
 async def _verify(desk: _Desk, plan: str, *options: str) -> bool:
     """`--verify`: what it says is so, and it takes throttles away once nothing moves. Whether it has."""
     cluster = desk.cluster
-    before = cluster.assigned(TOOLED), cluster.moving()
+    before = cluster.content_of(TOOLED), cluster.moving()
     limits = topic_throttles(cluster)
     ended = await desk.run("--verify", "--reassignment-json-file", plan, *options)
-    after = cluster.assigned(TOOLED), cluster.moving()
+    after = cluster.content_of(TOOLED), cluster.moving()
     if ended is None or ended[0] != 0 or before != after or cluster.active_controller() is None:
         return False
     content, moving = after
@@ -248,7 +248,7 @@ async def _verify_and_keep(desk: _Desk, plan: str, rate: str, rollback: str) -> 
 async def _verify_reordered(desk: _Desk, plan: str, rate: str, rollback: str) -> None:
     """Asked about the same replicas in another order."""
     del plan, rate, rollback
-    content = desk.cluster.assigned(TOOLED)["partitions"] or {}
+    content = desk.cluster.content_of(TOOLED)["partitions"] or {}
     await _verify(desk, desk.plan({int(number): ids[::-1] for number, ids in content.items()}), "--preserve-throttles")
 
 

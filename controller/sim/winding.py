@@ -61,10 +61,10 @@ async def winding_move(turn: Turn) -> str:
 async def winding_deletion(turn: Turn) -> str:
     """Topics that are deleted while they are moved, refused, or lack a broker, one after the other."""
     way = _Way(turn, SIDE_TOPICS)
-    said = [await _create(turn, topic) for topic in SIDE_TOPICS if not turn.cluster.topic_partitions(topic)]
+    notes = [await _create(turn, topic) for topic in SIDE_TOPICS if not turn.cluster.topic_partitions(topic)]
     await turn.cluster.world.sleep(turn.chance.choice((0.3, 1.0)))
     first = turn.chance.choice(([_die], [hinder], [_fail_dir], [move_all], [_die, move_all], [_stand_still, move_all]))
-    said.append(await _wind(way, first, len(first), in_order=True))
+    notes.append(await _wind(way, first, len(first), in_order=True))
     bends: list[_Bend] = [
         _delete,
         _delete,
@@ -77,8 +77,8 @@ async def winding_deletion(turn: Turn) -> str:
         _fail_dir,
         _new_office,
     ]
-    said.append(await _wind(way, [_delete, *turn.chance.sample(bends, turn.chance.choice((2, 3, 4)))], in_order=True))
-    return "; ".join(said)
+    notes.append(await _wind(way, [_delete, *turn.chance.sample(bends, turn.chance.choice((2, 3, 4)))], in_order=True))
+    return "; ".join(notes)
 
 
 async def unborn(turn: Turn) -> str:
@@ -89,9 +89,9 @@ async def unborn(turn: Turn) -> str:
     lose(turn, number)
     await cluster.world.sleep(0.4)
     way = _Way(turn, (topic,), [lambda: cluster.start_one(number)])
-    said = await _create(turn, topic, [[number], [number]])
+    notes = await _create(turn, topic, [[number], [number]])
     bends: list[_Bend] = [move_all, move_all, _delete, _die, hinder, _new_office, _cancel]
-    return f"without {turn.name(number)} {said}: {await _wind(way, [move_all, *turn.chance.sample(bends, 2)])}"
+    return f"without {turn.name(number)} {notes}: {await _wind(way, [move_all, *turn.chance.sample(bends, 2)])}"
 
 
 async def moves_unheard(turn: Turn) -> str:
@@ -101,12 +101,12 @@ async def moves_unheard(turn: Turn) -> str:
         raise NothingThere
     topic, _ = turn.one_of(cluster.partitions())
     way = _Way(turn, (topic,))
-    said = await move_all(way)
+    notes = await move_all(way)
     cluster.machine(active).suspend()
     await cluster.world.sleep(turn.chance.choice((0.3, 1.5)))
     if active in cluster.running():
         cluster.machine(active).go_on()
-    return f"{turn.name(active)} does not hear that {said}"
+    return f"{turn.name(active)} does not hear that {notes}"
 
 
 # -- the bends -----------------------------------------------------------------------------------------------------
@@ -116,21 +116,21 @@ _Bend = Callable[[_Way], Awaitable[str]]
 
 async def _wind(way: _Way, bends: Sequence[_Bend], count: int | None = None, *, in_order: bool = False) -> str:
     """Takes so many bends, drawn or in order; a bend that finds nothing is passed by."""
-    turn, said = way.turn, list[str]()
+    turn, notes = way.turn, list[str]()
     lag_s = int(turn.cluster.settings["replica.lag.time.max.ms"]) / 1000
     try:
         for nth in range(len(bends) if count is None else count):
             bend = bends[nth] if in_order or count is None else turn.chance.choice(bends)
             try:
-                said.append(await bend(way))
+                notes.append(await bend(way))
             except NothingThere:
-                said.append("-")
+                notes.append("-")
             await turn.cluster.world.sleep(turn.chance.choice((0.0, 0.02, 0.1, 0.5, 1.2, lag_s + 0.7)))
     finally:
         for undo in reversed(way.undo):
             undo()
     await asyncio.gather(*way.tasks)
-    return ", ".join(said)
+    return ", ".join(notes)
 
 
 def _move_one(partition: int) -> _Bend:

@@ -36,6 +36,10 @@ UNIT: Final[dict[str, tuple[str, ...]]] = {
 _REPLAYED: Final = tuple(
     f"broker_sim/replay/{name}.py" for name in ("compare", "rules/lane", "rules/process", "rules/settings")
 )
+#: Modules of the tools that administrators of simulated worlds run.
+_TOOLS: Final = tuple(
+    f"controller/admin/reassignment/{name}.py" for name in ("execute", "verify", "throttles", "forgotten_throttles")
+)
 _OPTIONS: Final = ("-q", "-x", "--timeout=600", "-p", "no:cacheprovider", "-m", "not zk and not spark and not slow")
 _PYTEST: Final = ("-m", "pytest", *_OPTIONS)
 _SCRIPTS: Final = "tests/unit/core/test_scripts.py"
@@ -61,7 +65,7 @@ def layers_for(file: str, seeds: Sequence[int], hints: str = "") -> list[Layer]:
     if file.startswith(("controller/core", "controller/node", "controller/wire")):
         found.append(Layer("script", (*_PYTEST, _SCRIPTS), 60))
     elsewhere = ("broker_sim/replay", "controller/admin", "controller/local", "controller/demo")
-    if file in _REPLAYED:
+    if file in (*_REPLAYED, *_TOOLS):
         found.append(_simulation(seeds))
     elif not file.startswith(elsewhere):
         found.append(Layer("known failure", (*_PYTEST, "tests/known_failures"), 240))

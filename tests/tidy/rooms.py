@@ -30,7 +30,14 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     # whole clusters
     "controller.local": ("controller.admin", *_BELOW),
     "controller.demo": ("controller.local", "controller.admin", *_BELOW),
-    "controller.sim.oracles": ("controller.sim", "controller.node", "controller.core", "broker_sim", *_BELOW),
+    "controller.sim.oracles": (
+        "controller.sim",
+        "controller.node",
+        "controller.core",
+        "controller.admin",
+        "broker_sim",
+        *_BELOW,
+    ),
     "controller.sim.load": ("controller.sim", *_BELOW),
     "controller.sim": ("controller.node", "controller.admin", "broker_sim", *_BELOW),
     "controller.rehearse": (

@@ -5,7 +5,8 @@ Source: Kafka's controller; spec controller.md §1, §2, §5, §8, §10.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from controller.sim.cluster import Cluster
 from controller.sim.history import STATE_PATH, TOPIC_PATH, History, parsed
@@ -61,18 +62,18 @@ class Writes:
             if config is not None and config.czxid < self._gone.get(topic, 0):
                 self.broken.append(f"the marker of {topic} went before its settings")
         elif (match := TOPIC_PATH.fullmatch(op.path)) and match[1] in self._history.topics:
-            czxid, _ = self._history.topics[match[1]]
+            czxid, content = self._history.topics[match[1]]
             if (match[1], czxid) not in self._history.marked:
                 self.broken.append(f"the znode of {match[1]} went although nobody asked for its deletion")
+            else:
+                self._replicas_are_gone(match[1], content)
             self._gone[match[1]] = czxid
-            self._replicas_are_gone(match[1])
 
-    def _replicas_are_gone(self, topic: str) -> None:
+    def _replicas_are_gone(self, topic: str, content: Mapping[str, Any]) -> None:
         """A topic goes when each of its replicas has: no broker, dead or alive, has a log of it left, but of a replica
         that was only to be added, which may never have been announced. Source: §10.6."""
-        _, content = self._history.topics[topic]
         adding = content.get("adding_replicas") or {}
-        for partition, replicas in sorted(content["partitions"].items()):
+        for partition, replicas in sorted((content.get("partitions") or {}).items()):
             for broker in replicas:
                 name = self._cluster.machine(broker).name
                 folder, log = self._cluster.folder, f"{topic}-{partition}"
