@@ -28,11 +28,9 @@ from controller.sim.load.producer import Producer
 from controller.sim.load.side import SideProducer
 from controller.sim.operations import OPERATIONS as PLAIN
 from controller.sim.oracles import brokers, figures, groups, zookeeper
-from controller.sim.oracles.beliefs import Beliefs
 from controller.sim.oracles.calm import Calm
-from controller.sim.oracles.configs import Configs
 from controller.sim.oracles.decisions import Decisions
-from controller.sim.oracles.fences import Fences
+from controller.sim.oracles.inside import Inside
 from controller.sim.oracles.quotas import Quotas
 from controller.sim.oracles.requests import Requests
 from controller.sim.oracles.traced import Traced, WatchedTrace
@@ -87,7 +85,6 @@ AT_REST: Final[tuple[Oracle, ...]] = (
     partial(brokers.logs_are_whole, tail=None),
     brokers.producers_equal_a_recount,
 )
-_SESSION_LEFT: Final = "{} has stopped in order, and keeps a ZooKeeper session alive"
 #: Virtual seconds within which a healed cluster is whole, and then at rest: leaders, ISRs, queues, /admin.
 WHOLE_S: Final = 120.0
 REST_S: Final = 60.0
@@ -127,25 +124,20 @@ class Play:
         self.ledger = Ledger(unclean=self.history.unclean)
         self.writes = zookeeper.Writes(self.cluster, self.history)
         self.decisions = Decisions(self.cluster, self.history)
-        self.fences, self.configs = Fences(self.cluster), Configs(self.cluster)
-        self.beliefs = Beliefs(self.cluster, self.history)
+        self.inside = Inside(self.cluster, self.history)
         self.calm = Calm(self.cluster, self.history)
         self.events_until_end: int | None = None
         self.requests = Requests(self.cluster, self.history)
         self.traced = Traced(self.cluster, self.history)
         self.quotas, self.traces = Quotas(self.cluster), list[WatchedTrace]()
         self.cluster.make_trace = partial(WatchedTrace, seen=(self.traced.row, self.quotas.row), opened=self.traces)
-        self.cluster.on_event += [self.traced.event, self.transitions.event, self.beliefs.event]
+        self.cluster.on_event += [self.traced.event, self.transitions.event, self.inside.event]
         self.ledger.on_ack.append(self.traced.acknowledged)
         self.ledger.on_error.append(self.traced.answered)
         world.zookeeper.on_commit.append(lambda events: self.history.commit(list(events)))
         world.zookeeper.on_commit.append(self._at_commit)
-        world.zookeeper.on_operation += [
-            self.history.operation,
-            self.writes.operation,
-            self.decisions.operation,
-            *(self.fences.operation, self.configs.operation, self.beliefs.operation),
-        ]
+        judges = (self.history, self.writes, self.decisions, self.inside)
+        world.zookeeper.on_operation += [judge.operation for judge in judges]
         self.cluster.on_controller.append(self.requests.watch)
         #: What the names of clients begin with.
         self.load = ""
@@ -295,7 +287,7 @@ class Play:
 
         def problem() -> str:
             found = next(("; ".join(found) for oracle in AT_REST if (found := self._found((oracle,)))), "")
-            return found or "; ".join(self.configs.problems())
+            return found or "; ".join(self.inside.at_rest())
 
         await self.until(problem, REST_S, "everything holds at rest")
 
@@ -353,8 +345,7 @@ class Play:
         cluster = self.cluster
         broken = [*cluster.invariants.broken, *self.writes.broken, *self.requests.broken, *self.ledger.broken]
         broken += [*self.traced.broken, *self.decisions.broken, *cluster.contradictions, *self.transitions.broken]
-        broken += [*self.fences.broken, *self.beliefs.broken, *map(_SESSION_LEFT.format, cluster.left_sessions)]
-        broken += [*self.quotas.broken, *self._at_commits, *self._found(oracles)]
+        broken += [*self.quotas.broken, *self.inside.broken, *self._at_commits, *self._found(oracles)]
         if broken:
             raise Violated("\n".join(dict.fromkeys(broken[:10])))
 

@@ -1,0 +1,32 @@
+"""Operations that damage znodes, or hit hard moments: each acts, and a sound cluster comes through."""
+
+from __future__ import annotations
+
+import pytest
+
+from controller.sim.late import AFTER, LATE, draw_late
+from controller.sim.plan import Plan, Step, draw_plan
+from controller.sim.play import KINDS, play
+from controller.sim.shape import Shape
+
+pytestmark = pytest.mark.sim
+SHAPE = Shape(brokers=3, controllers=2, partitions=2, idempotent_producers=1, lag_time_max_ms=1000)
+
+
+@pytest.mark.parametrize("kind", sorted(LATE))
+def test_a_sound_cluster_comes_through(kind: str) -> None:
+    steps = Step(1, 1.0, "create_topic"), Step(2, 2.0, "create_topic"), Step(3, 2.0, kind), Step(4, 9.0, kind)
+    outcome = play(Plan(seed=5, shape=SHAPE, weights={}, steps=steps))
+    assert outcome.broken == []
+    assert any(kind in line and "nothing to act on" not in line for line in outcome.taken), outcome.taken
+
+
+def test_they_are_drawn_apart_and_come_last() -> None:
+    plans = [draw_plan(seed, KINDS) for seed in range(200)]
+    drawn = [step.kind for plan in plans for step in plan.steps if step.number > AFTER]
+    assert set(drawn) == set(LATE)
+    assert not set(LATE) & set(KINDS)
+    assert draw_late(7) == draw_late(7)
+    for plan in plans:
+        numbers = [step.number for step in plan.steps]
+        assert numbers == sorted(numbers)
