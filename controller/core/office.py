@@ -174,7 +174,7 @@ def run_for_office(state: ClusterState, now_ms: int) -> Steps[None]:
     except Exception as error:
         match judge(error):
             case Verdict.RESIGN:
-                yield from office_changed(state)
+                yield from fence_broke(state)
                 return
             case Verdict.DROP:
                 raise

@@ -201,6 +201,21 @@ class ControllerLoop:
         """Events that wait."""
         return len(self._queue)
 
+    @property
+    def queued(self) -> list[Event]:
+        """The events that wait, in their order."""
+        return [queued.event for queued in self._queue]
+
+    @property
+    def timers(self) -> list[Event]:
+        """The events that wait for their time."""
+        return list(self._timers.values())
+
+    @property
+    def unanswered(self) -> set[int]:
+        """The `reply_to` of those who wait for an answer."""
+        return {number for number, caller in self._callers.items() if not caller.done()}
+
     def _preempt_all(self, may_be_dropped: Callable[[Event], bool]) -> None:
         """Drops what waits and may be dropped; whoever waits for an answer gets one."""
         drained, self._queue = self._queue, deque()

@@ -26,7 +26,8 @@ BLOCK: Final = "/latest_producer_id_block"
 CHANGES: Final = "/config/changes"
 #: What becomes of a state: a member stands in it twice, it is one of the past, a controller of the future wrote it, it
 #: is gone.
-FLAWS: Final = ("doubled", "past", "newer", "removed")
+FLAWS: Final = ("doubled", "past", "past", "newer", "removed")
+FLAWS_OF_THE_FIRST: Final = ("doubled", "newer", "removed")
 
 
 def _there(turn: Turn, path: str) -> Znode:
@@ -58,8 +59,10 @@ async def overwrite_epoch(turn: Turn) -> str:
         becomes = turn.chance.randrange(epoch) if epoch else 0
         await _reset_epoch(turn, epoch, becomes)
     else:
+        operator = await cluster.operator()
+        epoch = int(_there(turn, EPOCH).payload or b"0")
         becomes = epoch + turn.chance.choice((1, 1, 4))
-        await cluster.write_znode(SetData(EPOCH, str(becomes).encode()))
+        cluster.at_once(operator, SetData(EPOCH, str(becomes).encode()))
     ask = turn.chance.choice(ASKED)
     return f"{epoch} becomes {becomes}; {ask.__name__} {await ask(turn)}"
 
@@ -68,6 +71,8 @@ async def _reset_epoch(turn: Turn, epoch: int, becomes: int) -> None:
     """A process that starts remembers nothing: before that one, it is repaired."""
     cluster = turn.cluster
     operator = await cluster.operator()
+    if int(_there(turn, EPOCH).payload or b"0") != epoch:
+        raise NothingThere
     cluster.at_once(operator, SetData(EPOCH, str(becomes).encode()), unseen=True)
 
     def repaired(_: int, __: object) -> None:
@@ -88,7 +93,7 @@ async def damage_state(turn: Turn) -> str:
     operator, active = await cluster.operator(), _office(turn)
     if path in cluster.damaged or (content := parsed(_there(turn, path).payload)) is None:
         raise NothingThere
-    flaw = turn.chance.choice(FLAWS)
+    flaw = turn.chance.choice(FLAWS if content["leader_epoch"] else FLAWS_OF_THE_FIRST)
     repair = _Repair(turn, operator, path, content)
     cluster.at_once(operator, _flawed(turn, path, content, flaw), unseen=True)
     cluster.damaged[path] = flaw
@@ -112,17 +117,15 @@ async def damage_state(turn: Turn) -> str:
 
 
 def _flawed(turn: Turn, path: str, content: dict[str, Any], flaw: str) -> ZkOp:
-    """What makes it so. Raises NothingThere, where it cannot be."""
+    """What makes it so."""
     if flaw == "removed":
         return Delete(path)
     epoch = int(_there(turn, EPOCH).payload or b"0")
     changed = {
         "doubled": {"isr": [*content["isr"], content["isr"][0]]},
-        "past": {"leader_epoch": content["leader_epoch"] - turn.chance.choice((1, 1, 2))},
+        "past": {"leader_epoch": max(0, content["leader_epoch"] - turn.chance.choice((1, 1, 2)))},
         "newer": {"controller_epoch": epoch + 1},
     }[flaw]
-    if flaw == "past" and content["leader_epoch"] < 2:
-        raise NothingThere
     return SetData(path, json.dumps(content | changed).encode())
 
 
@@ -146,7 +149,7 @@ class _Repair:
         cluster.at_once(self._operator, SetData(self._path, self._content))
         cluster.at_once(self._operator, Delete("/controller"))
 
-    def at_elections(self, session: SimulatedSession, op: ZkOp, result: ZkResult) -> None:
+    def at_elections(self, _: SimulatedSession, op: ZkOp, result: ZkResult) -> None:
         """Before whoever was elected reads it."""
         if result.ok and isinstance(op, Multi) and any(isinstance(p, SetData) and p.path == EPOCH for p in op.ops):
             self._cluster.later(0.0, self.do)

@@ -12,11 +12,9 @@ from controller.sim.cluster import Cluster
 from controller.sim.history import STATE_PATH, History
 from controller.sim.load.ledger import Ledger
 from controller.sim.oracles import brokers, disks, figures, groups, zookeeper
-from controller.sim.oracles.beliefs import Beliefs
 from controller.sim.oracles.calm import Calm
-from controller.sim.oracles.configs import Configs
 from controller.sim.oracles.decisions import Decisions
-from controller.sim.oracles.fences import Fences
+from controller.sim.oracles.inside import Inside
 from controller.sim.oracles.group_log import GroupsInTheLog
 from controller.sim.oracles.group_rules import WatchedGroup
 from controller.sim.oracles.quotas import Quotas
@@ -69,7 +67,6 @@ AT_REST: Final[tuple[Oracle, ...]] = (
     brokers.producers_equal_a_recount,
     disks.logs_start_with_their_leader,
 )
-_SESSION_LEFT: Final = "{} has stopped in order, and keeps a ZooKeeper session alive"
 
 
 class Watchers:
@@ -78,7 +75,7 @@ class Watchers:
     def __init__(self, cluster: Cluster, history: History, ledger: Ledger) -> None:
         self._cluster, self._history, self._ledger = cluster, history, ledger
         self.writes, self.decisions = zookeeper.Writes(cluster, history), Decisions(cluster, history)
-        self.fences, self.configs, self.beliefs = Fences(cluster), Configs(cluster), Beliefs(cluster, history)
+        self.inside = Inside(cluster, history)
         self.transitions = Transitions(cluster.controllers, cluster.refused)
         self.requests, self.calm = Requests(cluster, history), Calm(cluster, history)
         self.traced, self.quotas = Traced(cluster, history), Quotas(cluster)
@@ -94,14 +91,14 @@ class Watchers:
         rows = (self.traced.row, self.quotas.row, self.replication.row)
         cluster.make_trace = partial(WatchedTrace, seen=rows, opened=self.traces)
         cluster.make_group = lambda number, *about: WatchedGroup(f"broker {number}", self.group_rules, *about)
-        cluster.on_event += [self.traced.event, self.transitions.event, self.beliefs.event, self.group_log.event]
+        cluster.on_event += [self.traced.event, self.transitions.event, self.inside.event, self.group_log.event]
         cluster.on_controller.append(self.requests.watch)
         self._ledger.on_ack.append(self.traced.acknowledged)
         self._ledger.on_error.append(self.traced.answered)
         zk.on_commit.append(lambda events: self._history.commit(list(events)))
         zk.on_commit.append(self._at_commit)
-        zk.on_operation += [self._history.operation, self.writes.operation, self.decisions.operation]
-        zk.on_operation += [self.fences.operation, self.configs.operation, self.beliefs.operation]
+        judges = (self._history, self.writes, self.decisions, self.inside)
+        zk.on_operation += [judge.operation for judge in judges]
 
     def _at_commit(self, events: Sequence[WatchEvent]) -> None:
         """What must hold in the very moment in which a state is written."""
@@ -126,18 +123,17 @@ class Watchers:
         cluster = self._cluster
         broken = [*cluster.invariants.broken, *cluster.contradictions, *self._ledger.broken, *self._at_commits]
         broken += self.group_rules
-        for one in (self.writes, self.requests, self.traced, self.decisions, self.transitions, self.fences):
+        for one in (self.writes, self.requests, self.traced, self.decisions, self.transitions):
             broken += one.broken
-        for other in (self.beliefs, self.quotas, self.replication):
+        for other in (self.inside, self.quotas, self.replication):
             broken += other.broken
-        broken += map(_SESSION_LEFT.format, cluster.left_sessions)
         return [*broken, *self._found(oracles)]
 
     def at_rest(self, others: Sequence[Oracle] = ()) -> str:
         """The first that does not hold yet, these among them; who reads whole logs is asked last."""
         asked = (*AT_REST, self.replication.nobody_is_owed_a_notice, *self.group_log.at_rest, *others)
         found = next(("; ".join(found) for oracle in asked if (found := self._found((oracle,)))), "")
-        return found or "; ".join(self.configs.problems())
+        return found or "; ".join(self.inside.at_rest())
 
     def _found(self, oracles: Sequence[Oracle]) -> list[str]:
         return [

@@ -41,6 +41,7 @@ class Scene:
         self.history: Any = SimpleNamespace(
             states=defaultdict(list, {TP: [written]}),
             unclean=set(),
+            damaged=set(),
             configured=defaultdict(set),
             announced=lambda topic, partition, key: key[0] < 90,
         )

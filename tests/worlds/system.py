@@ -13,8 +13,8 @@ from typing import Any
 from controller.admin.commands import configs, leader_election, log_dirs, reassign_partitions, topics
 from controller.admin.toolkit.machine import Machine
 from controller.wire.zk_operations import Create, Delete, SetData
+from controller.world.ports import ZkSession
 from controller.world.simulated.world import World, run_world
-from controller.world.simulated.zk_session import SimulatedSession
 from tests.sim.cluster import BROKER_PORT, Cluster
 
 TOOLS: dict[str, Callable[[Sequence[str], Machine], Awaitable[int]]] = {
@@ -42,7 +42,7 @@ class Ran:
 class System(Cluster):
     """A cluster with tools, a ZooKeeper client of its own, and a record of what was written to ZooKeeper."""
 
-    _session: SimulatedSession | None = None
+    _client: ZkSession | None = None
 
     async def tool(self, name: str, *argv: str) -> Ran:
         """Runs a tool of the table above against all brokers."""
@@ -72,10 +72,10 @@ class System(Cluster):
 
     async def write(self, *ops: Create | SetData | Delete) -> list[Any]:
         """Writes to ZooKeeper as an operator's shell would."""
-        if self._session is None:
+        if self._client is None:
             connector = self.world.machine("client").connector(session_timeout_ms=600_000)
-            self._session = await connector.connect(on_watch=lambda event: None, on_expired=lambda: None)
-        return await self._session.perform(list(ops))
+            self._client = await connector.connect(on_watch=lambda event: None, on_expired=lambda: None)
+        return await self._client.perform(list(ops))
 
     def put(self, path: str, value: Any) -> Create:
         return Create(path, json.dumps(value).encode())

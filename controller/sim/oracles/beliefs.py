@@ -73,7 +73,7 @@ class Beliefs:
             self._dead(controller, event)
 
     def _is_done(self, controller: Controller, event: Mapping[str, Any]) -> bool:
-        """The event came to its end, in a session that lives: else its term is about to end, and with it all of this."""
+        """The event came to its end, in a session that lives: else its term is about to end, and all this with it."""
         return not event["failure"] and controller.state.session_id in self._cluster.world.zookeeper.sessions
 
     def _dead(self, controller: Controller, event: Mapping[str, Any]) -> None:
@@ -109,16 +109,16 @@ class Beliefs:
         for tp, version in refused.items():
             believed = controller.state.leadership(tp)
             path = f"/brokers/topics/{tp.topic}/partitions/{tp.partition}/state"
-            if controller.state.serving and believed is not None and path not in self._cluster.damaged:
-                if believed.partition_epoch < version:
-                    yield f"believes {believed} of {tp}, and was refused to write over version {version}"
+            is_old = believed is not None and believed.partition_epoch < version
+            if is_old and controller.state.serving and path not in self._cluster.damaged:
+                yield f"believes {believed} of {tp}, and was refused to write over version {version}"
 
     def _leaves_partitions_offline(self, controller: Controller) -> Iterable[str]:
         """A partition that somebody in sync could lead is not left: an event or a timer will look at it again. §5.5."""
         state = controller.state
-        if not state.serving or controller.loop.queue_size:
+        if not state.serving or controller.loop.queued:
             return
-        retried = {e.topic for e in controller.loop._timers.values() if isinstance(e, TopicUncleanLeaderElectionEnable)}
+        retried = {e.topic for e in controller.loop.timers if isinstance(e, TopicUncleanLeaderElectionEnable)}
         for tp in state.partitions_in(PartitionState.OFFLINE, PartitionState.NEW):
             if tp.topic in retried or state.is_queued_for_deletion(tp.topic):
                 continue
@@ -130,7 +130,7 @@ class Beliefs:
     def _keeps_the_office(self, controller: Controller, event: Mapping[str, Any]) -> Iterable[str]:
         """Whoever cannot take office gives it up: its znode is gone with the term. §2.2, §3."""
         state = controller.state
-        if state.serving or controller.loop.queue_size:
+        if state.serving or controller.loop.queued:
             return
         znode = self._cluster.world.zookeeper.tree.get("/controller")
         named = self._cluster.active_controller()
@@ -141,8 +141,7 @@ class Beliefs:
 def _leaves_somebody_waiting(controller: Controller) -> Iterable[str]:
     """Who asked for something that is done, or dropped, has an answer. §2.6."""
     loop = controller.loop
-    queued = {getattr(waiting.event, "reply_to", None) for waiting in loop._queue}
-    left = [number for number, caller in loop._callers.items() if not caller.done() and number not in queued]
+    left = loop.unanswered - {getattr(event, "reply_to", None) for event in loop.queued}
     if left:
         yield f"leaves {len(left)} callers without an answer, though nothing of theirs is queued"
 
@@ -150,6 +149,6 @@ def _leaves_somebody_waiting(controller: Controller) -> Iterable[str]:
 def _keeps_timers(controller: Controller) -> Iterable[str]:
     """Whoever does not serve waits for nothing that belongs to a term. §2.3."""
     if not controller.state.serving:
-        kept = [event for event in controller.loop._timers.values() if not isinstance(event, OF_NOBODY)]
+        kept = [event for event in controller.loop.timers if not isinstance(event, OF_NOBODY)]
         if kept:
             yield f"does not serve, and waits for {kept}"

@@ -60,9 +60,9 @@ class Calm:
         cluster = self._cluster
         world, active = cluster.world, cluster.active_controller()
         disks = any(disk.failing for disk in cluster.disks.values())
-        if cluster.paused or cluster.stopping or cluster.damaged or disks or world.is_disturbed or active not in cluster.controllers:
+        if cluster.paused or cluster.stopping or disks or world.is_disturbed or active not in cluster.controllers:
             return None
-        if self._is_throttled():
+        if cluster.damaged or self._is_throttled():
             return None
         running = set(cluster.brokers) & cluster.registered()
         if running != cluster.registered() or set(cluster.brokers) != running:

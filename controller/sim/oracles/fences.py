@@ -43,9 +43,9 @@ class Fences:
             self.judged += 1
             if kind == "controller" and not is_fenced and _needs_the_fence(part):
                 self.broken.append(f"{session.machine} writes {part.path} without the fence of its epoch: {op}")
-            if part.path in self._cluster.damaged:
-                flaw = self._cluster.damaged[part.path]
-                self.broken.append(f"{session.machine} writes {part.path}, which is {flaw}, and not to be believed: {op}")
+            if (flaw := self._cluster.damaged.get(part.path)) is not None:
+                name = f"{session.machine} writes {part.path}"
+                self.broken.append(f"{name}, which is {flaw}, and not to be believed: {op}")
             if isinstance(part, SetData):
                 self._is_conditional(session.machine, part)
                 self._block(session.machine, part)

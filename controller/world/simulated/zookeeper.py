@@ -64,8 +64,9 @@ class SimulatedZooKeeper:
 
     @property
     def connected(self) -> dict[int, str]:
-        """Sessions that a client keeps alive, with the machine of each."""
-        return {number: session.machine for number, session in self._sessions.items() if session.is_connected}
+        """Sessions that a client keeps alive, with the machine of each; those that it has begun to close are none."""
+        found = {number: session for number, session in self._sessions.items() if number in self._clients}
+        return {number: session.machine for number, session in found.items() if session.is_connected}
 
     # Faults.
 

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from controller.core import events
+from controller.core.effects import Write
 from controller.core.events import ElectionTrigger, ElectionType
 from controller.wire import log_events as ev
 from controller.wire.control import StopReplicaRequest
@@ -217,6 +218,30 @@ def test_an_epoch_that_somebody_else_writes_ends_the_term_and_no_epoch_falls(dat
         world.run(*(timer.event for timer in waiting))
     assert world.state.epoch == max(int(data or 0) + 1 if data in (b"7", b"500") else 0, 3)
     assert world.leadership(TopicPartition("u", 0)).leader == 1
+    works(world)
+
+
+def test_an_epoch_that_somebody_else_writes_while_an_office_is_taken_ends_the_term() -> None:
+    """Who stayed in office would serve with half of what it must know."""
+    world = in_office()
+    world.broker_dies(1)
+    world.new_controller()
+    perform, raced = world.perform, False
+
+    def racing(effect: Any) -> Any:
+        nonlocal raced
+        if isinstance(effect, Write) and effect.epoch_zk_version is not None and not raced:
+            raced = True
+            world.others_write(SetData("/controller_epoch", b"7"))
+        return perform(effect)
+
+    world.perform = racing
+    world.start()
+    assert raced
+    assert world.state.serving and world.state.epoch == 8
+    assert all(
+        world.state.partition_state(tp).kafka_name != "NonExistentPartition" for tp in world.state.all_partitions()
+    )
     works(world)
 
 

@@ -1,0 +1,101 @@
+"""Settings that brokers act by, against those in ZooKeeper of which they were given notice."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from broker_sim.log.config import LogConfig
+from controller.sim.oracles.configs import CHANGES, Configs
+from controller.wire.types import TopicPartition
+from controller.wire.zk_operations import Create, Delete, SetData, ZkCode, ZkOp, ZkResult
+from controller.world.simulated.znode_tree import ZnodeTree
+
+pytestmark = pytest.mark.sim
+TP = TopicPartition("t", 0)
+
+
+class Scene:
+    """Broker 1 has `t-0` and no throttle."""
+
+    def __init__(self) -> None:
+        self.tree = ZnodeTree()
+        for path in ("/config", CHANGES, "/config/topics", "/config/brokers"):
+            self.tree.write(Create(path), session=1, now_ms=0)
+        self.log = SimpleNamespace(config=LogConfig(segment_bytes=700))
+        self.quota = SimpleNamespace(bound=None)
+        table = SimpleNamespace(
+            partitions={TP: SimpleNamespace(log=self.log)},
+            leader_quota=self.quota,
+            follower_quota=SimpleNamespace(bound=None),
+        )
+        broker = SimpleNamespace(replicas=SimpleNamespace(table=table), _context=object())
+        cluster: Any = SimpleNamespace(
+            world=SimpleNamespace(zookeeper=SimpleNamespace(tree=self.tree)),
+            brokers={1: broker},
+            disks={},
+            settings={"log.segment.bytes": "2000", "min.insync.replicas": "1"},
+        )
+        self.configs = Configs(cluster)
+
+    def write(self, op: ZkOp) -> None:
+        assert isinstance(op, Create | SetData | Delete)
+        self.tree.write(op, session=1, now_ms=0)
+        session: Any = None
+        self.configs.operation(session, op, ZkResult(ZkCode.OK))
+
+    def set(self, entity: str, notice: bool = True, **config: str) -> None:
+        content = json.dumps({"version": 1, "config": {n.replace("_", "."): v for n, v in config.items()}}).encode()
+        self.write(Create(f"/config/{entity}", content))
+        if notice:
+            notice_of = json.dumps({"version": 2, "entity_path": entity}).encode()
+            self.write(Create(f"{CHANGES}/config_change_0000000001", notice_of))
+
+    @property
+    def problems(self) -> str:
+        return "; ".join(self.configs.problems())
+
+
+def test_settings_that_brokers_act_by() -> None:
+    scene = Scene()
+    scene.set("topics/t", segment_bytes="700")
+    assert scene.problems == ""
+    assert scene.configs.looked == 1
+
+
+def test_a_setting_that_a_broker_has_not_taken() -> None:
+    scene = Scene()
+    scene.set("topics/t", segment_bytes="600")
+    assert scene.problems == "broker 1 has segment.bytes=700 for t-0, ZooKeeper says 600"
+
+
+def test_a_setting_whose_end_a_broker_has_not_taken() -> None:
+    scene = Scene()
+    scene.set("topics/t")
+    assert "ZooKeeper says 2000" in scene.problems
+
+
+def test_a_throttle_that_a_broker_has_not_taken() -> None:
+    scene = Scene()
+    scene.set("brokers/1", leader_replication_throttled_rate="100")
+    assert "leader.replication.throttled.rate=None, ZooKeeper says 100" in scene.problems
+    scene.quota.bound = 100
+    assert scene.problems == ""
+
+
+def test_nobody_knows_of_what_there_was_no_notice_of() -> None:
+    scene = Scene()
+    scene.set("topics/t", notice=False, segment_bytes="600")
+    assert scene.problems == ""
+
+
+def test_a_notice_that_is_gone_says_nothing() -> None:
+    scene = Scene()
+    scene.set("topics/t", segment_bytes="600")
+    scene.write(Delete(f"{CHANGES}/config_change_0000000001"))
+    assert "ZooKeeper says 600" in scene.problems  # it was there
+    scene.write(Delete(CHANGES))
+    assert scene.problems == ""

@@ -1,0 +1,22 @@
+"""Operations that damage znodes, or hit hard moments: each acts, and a sound cluster comes through."""
+
+from __future__ import annotations
+
+import pytest
+
+from controller.sim.foreign import FOREIGN
+from controller.sim.moments import MOMENTS
+from controller.sim.plan import Plan, Step
+from controller.sim.play import play
+from controller.sim.shape import Shape
+
+pytestmark = pytest.mark.sim
+SHAPE = Shape(brokers=3, controllers=2, partitions=2, idempotent_producers=1, lag_time_max_ms=1000)
+
+
+@pytest.mark.parametrize("kind", sorted({**FOREIGN, **MOMENTS}))
+def test_a_sound_cluster_comes_through(kind: str) -> None:
+    steps = Step(1, 1.0, "create_topic"), Step(2, 2.0, "create_topic"), Step(3, 2.0, kind), Step(4, 9.0, kind)
+    outcome = play(Plan(seed=5, shape=SHAPE, weights={}, steps=steps))
+    assert outcome.broken == []
+    assert any(kind in line and "nothing to act on" not in line for line in outcome.taken), outcome.taken
