@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from controller.sim.late import TROUBLES
 from controller.sim.plan import ALWAYS, Plan, draw_plan
 from controller.sim.play import KINDS, Outcome
 from controller.sim.report import command_of
@@ -26,7 +27,7 @@ def test_each_kind_of_step_is_on_in_some_worlds_and_off_in_others() -> None:
         on = sum(kind in plan.weights for plan in plans)
         assert on == len(plans) if kind in ALWAYS else 0.2 < on / len(plans) < 0.8, kind
     taken = {step.kind for plan in plans for step in plan.steps}
-    assert taken == set(KINDS)
+    assert taken == {*KINDS, *TROUBLES}
 
 
 def test_each_option_has_several_values() -> None:

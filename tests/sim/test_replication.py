@@ -39,7 +39,7 @@ def on_disk(sound: Sound, name: str, offset: int) -> Iterator[None]:
 @contextmanager
 def a_move(sound: Sound) -> Iterator[None]:
     """The log of broker 3 as if it were the copy of that of broker 2, with another byte in it."""
-    other, moves = sound.replica(3).log, sound.cluster.brokers[2].replicas.moves  # type: ignore[union-attr]
+    other, moves = sound.replica(3).log, sound.cluster.brokers[2].replicas.moves
     mover = SimpleNamespace(_partitions={TP: sound.follower}, _to_truncate=set())
     with changed(sound.follower, "future_log", other), changed(moves, "_movers", {0: mover}):
         assert not list(disks.moving_logs_agree(sound.cluster, sound.history))
@@ -49,7 +49,7 @@ def a_move(sound: Sound) -> Iterator[None]:
 
 
 def _a_copy_of_nothing(sound: Sound) -> Any:
-    (log_dir,) = sound.cluster.brokers[2].replicas.table.dirs  # type: ignore[union-attr]
+    (log_dir,) = sound.cluster.brokers[2].replicas.table.dirs
     return with_row(log_dir.futures, TopicPartition("t", 9), sound.follower.log)
 
 
@@ -238,7 +238,7 @@ def test_what_compaction_must_leave(tmp_path: Path) -> None:
         log.append_as_leader(build_batch([Record(0, 1, key, value)]), leader_epoch=0, now_ms=1)
 
     def look(sound: Sound) -> None:
-        producer, tables = KeyedProducer(sound.cluster, "keyed"), sound.cluster.brokers[1].replicas.table.partitions  # type: ignore[union-attr]
+        producer, tables = KeyedProducer(sound.cluster, "keyed"), sound.cluster.brokers[1].replicas.table.partitions
         with with_row(tables, tp, SimpleNamespace(log=log)), changed(sound.cluster, "state", lambda *_: {"isr": [1]}):
             for acked, lost in (
                 ({b"a": (2, None), b"b": (1, b"2")}, 0),
