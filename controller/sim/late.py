@@ -5,14 +5,10 @@ nothing of it is on draws the world that it always drew, and others have theirs 
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from controller.sim.shape import Shape
-
-if TYPE_CHECKING:
-    from controller.sim.plan import Step
 
 #: Names of the operations in `log_troubles`.
 TROUBLES: Final = (
@@ -43,11 +39,13 @@ def shape_of(seed: int, shape: Shape) -> Shape:
     return replace(shape, keyed_producers=keyed, replica_probers=probed)
 
 
-def steps_of(seed: int, steps: Sequence[Step]) -> tuple[Step, ...]:
-    """With the troubles in between; the others keep their numbers, and what they draw."""
-    troubles, chance, found = troubles_of(seed), random.Random(f"{seed}/log steps"), list(steps)
-    if troubles and steps:
-        for number in range(len(steps) + 1, len(steps) + 1 + chance.choice((2, 3, 4))):
+def steps_of(seed: int, count: int) -> list[tuple[int, int, float, str]]:
+    """(number, place, seconds to wait, kind) of the steps that are put between `count` others, one after another; the
+    others keep their numbers, and what they draw."""
+    troubles, chance = troubles_of(seed), random.Random(f"{seed}/log steps")
+    found: list[tuple[int, int, float, str]] = []
+    if troubles and count:
+        for number in range(count + 1, count + 1 + chance.choice((2, 3, 4))):
             kind, wait_s = chance.choice(troubles), chance.choice((0.2, 1.0, 2.0))
-            found.insert(chance.randint(0, len(found)), replace(steps[0], number=number, wait_s=wait_s, kind=kind))
-    return tuple(found)
+            found.append((number, chance.randint(0, count + len(found)), wait_s, kind))
+    return found

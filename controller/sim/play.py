@@ -20,13 +20,14 @@ from controller.sim.endless import Endless, noticed
 from controller.sim.faults import FAULTS
 from controller.sim.history import STATE_PATH, History
 from controller.sim.load.clients import Client, clients_of
-from controller.sim.load.keyed import KeyedProducer
+from controller.sim.load.keyed import KEYED, KeyedProducer
 from controller.sim.load.ledger import Ledger
 from controller.sim.load.member import Member
 from controller.sim.log_troubles import LOG_TROUBLES
 from controller.sim.operations import OPERATIONS as PLAIN
 from controller.sim.oracles import brokers, disks, figures, groups, zookeeper
 from controller.sim.oracles.calm import Calm
+from controller.sim.oracles.compacted import newest_of_each_key_is_left
 from controller.sim.oracles.decisions import Decisions
 from controller.sim.oracles.quotas import Quotas
 from controller.sim.oracles.replication import Replication
@@ -36,6 +37,7 @@ from controller.sim.oracles.transitions import Transitions
 from controller.sim.plan import Plan, Step
 from controller.sim.shape import TOPIC
 from controller.sim.turn import NOTHING, NothingThere, Turn
+from controller.wire.types import TopicPartition
 from controller.wire.zk_operations import WatchEvent
 from controller.world.simulated.loop import Deadlock
 from controller.world.simulated.world import World, run_world
@@ -131,7 +133,7 @@ class Play:
         self.requests = Requests(self.cluster, self.history)
         self.traced = Traced(self.cluster, self.history)
         self.quotas, self.traces = Quotas(self.cluster), list[WatchedTrace]()
-        self.replication = Replication(self.cluster, self.history, self.ledger)
+        self.replication = Replication(self.cluster, self.history, self.ledger.on_ack)
         seen = (self.traced.row, self.quotas.row, self.replication.row)
         self.cluster.make_trace = partial(WatchedTrace, seen=seen, opened=self.traces)
         self.cluster.on_event += [self.traced.event, self.transitions.event]
@@ -273,7 +275,8 @@ class Play:
 
         def problem() -> str:
             asked = (*AT_REST, self.replication.nobody_is_owed_a_notice)
-            asked += tuple(client.lost for client in self._clients if isinstance(client, KeyedProducer))
+            keyed = [client.acked for client in self._clients if isinstance(client, KeyedProducer)]
+            asked += tuple(partial(newest_of_each_key_is_left, TopicPartition(KEYED, 0), acked) for acked in keyed)
             return next(("; ".join(found) for oracle in asked if (found := self._found((oracle,)))), "")
 
         await self.until(problem, REST_S, "everything holds at rest")
