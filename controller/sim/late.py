@@ -5,9 +5,9 @@ nothing of it is on draws the world that it always drew, and others have theirs 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from controller.sim.foreign import FOREIGN
 from controller.sim.log_troubles import LOG_TROUBLES
@@ -15,9 +15,6 @@ from controller.sim.moments import MOMENTS
 from controller.sim.shape import Shape
 from controller.sim.tooled import TOOLS
 from controller.sim.winding import WINDING
-
-if TYPE_CHECKING:
-    from controller.sim.plan import Step
 
 #: All kinds of steps that are drawn here.
 LATE: Final = {**LOG_TROUBLES, **WINDING, **TOOLS, **FOREIGN, **MOMENTS}
@@ -55,20 +52,16 @@ def shape_of(seed: int, shape: Shape) -> Shape:
     return replace(shape, keyed_producers=keyed, replica_probers=probed)
 
 
-def steps_of(seed: int, steps: Sequence[Step]) -> tuple[Step, ...]:
-    """With the late ones: troubles of logs in between, others at the end. The steps of before keep their numbers, and
-    what they draw."""
-    if not steps:
-        return ()
-    between, numbers = list(steps), iter(range(len(steps) + 1, 1 << 31))
-
-    def late(wait_s: float, kind: str) -> Step:
-        return replace(steps[0], number=next(numbers), wait_s=wait_s, kind=kind)
-
-    chance = random.Random(f"{seed}/places")
-    for trouble in _troubling(seed):
-        between.insert(chance.randint(0, len(between)), late(*trouble))
-    return (*between, *(late(*other) for other in (*_winding(seed), *_damaging(seed))))
+def steps_of(seed: int, count: int) -> list[tuple[int, int, float, str]]:
+    """(number, place, seconds to wait, kind) of the steps put to `count` others, one after another: troubles of
+    logs in between, the rest at the end. The others keep their numbers, and what they draw."""
+    chance, found = random.Random(f"{seed}/places"), list[tuple[int, int, float, str]]()
+    if count:
+        for wait_s, kind in _troubling(seed):
+            found.append((count + len(found) + 1, chance.randint(0, count + len(found)), wait_s, kind))
+        for wait_s, kind in (*_winding(seed), *_damaging(seed)):
+            found.append((count + len(found) + 1, count + len(found), wait_s, kind))
+    return found
 
 
 def troubles_of(seed: int) -> list[str]:

@@ -96,8 +96,10 @@ def draw_plan(seed: int, kinds: Sequence[str], changes: Sequence[str] = ()) -> P
     pace = chance.choice((0.15, 0.4, 0.9))
     names = list(weights)
     picker = random.Random(f"{seed}/steps")
-    steps = tuple(
+    steps = [
         Step(number, pace * picker.choice(WAITS_S), picker.choices(names, list(weights.values()))[0])
         for number in range(1, shape.steps + 1)
-    )
-    return Plan(seed=seed, shape=shape, weights=weights, steps=late.steps_of(seed, steps))
+    ]
+    for number, place, wait_s, kind in late.steps_of(seed, len(steps)):
+        steps.insert(place, Step(number, wait_s, kind))
+    return Plan(seed=seed, shape=shape, weights=weights, steps=tuple(steps))

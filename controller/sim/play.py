@@ -21,15 +21,17 @@ from controller.sim.faults import FAULTS
 from controller.sim.history import History
 from controller.sim.late import LATE
 from controller.sim.load.clients import Client, clients_of
-from controller.sim.load.keyed import KeyedProducer
+from controller.sim.load.keyed import KEYED, KeyedProducer
 from controller.sim.load.ledger import Ledger
 from controller.sim.load.member import Member
 from controller.sim.operations import OPERATIONS as PLAIN
 from controller.sim.oracles import brokers, zookeeper
+from controller.sim.oracles.compacted import newest_of_each_key_is_left
 from controller.sim.plan import Plan, Step
 from controller.sim.shape import TOPIC
 from controller.sim.turn import NOTHING, NothingThere, Turn
 from controller.sim.watchers import Watchers
+from controller.wire.types import TopicPartition
 from controller.world.simulated.loop import Deadlock
 from controller.world.simulated.world import World, run_world
 
@@ -205,7 +207,8 @@ class Play:
 
     async def rest(self) -> None:
         """Without load everything that an oracle sees at rest must hold, soon."""
-        keyed = tuple(client.lost for client in self._clients if isinstance(client, KeyedProducer))
+        acked = [client.acked for client in self._clients if isinstance(client, KeyedProducer)]
+        keyed = [partial(newest_of_each_key_is_left, TopicPartition(KEYED, 0), each) for each in acked]
         await self.until(partial(self.watchers.at_rest, keyed), REST_S, "everything holds at rest")
 
     async def until(self, problem: Callable[[], str], within_s: float, what: str) -> None:

@@ -14,9 +14,9 @@ from controller.sim.load.ledger import Ledger
 from controller.sim.oracles import brokers, disks, figures, groups, zookeeper
 from controller.sim.oracles.calm import Calm
 from controller.sim.oracles.decisions import Decisions
-from controller.sim.oracles.inside import Inside
 from controller.sim.oracles.group_log import GroupsInTheLog
 from controller.sim.oracles.group_rules import WatchedGroup
+from controller.sim.oracles.inside import Inside
 from controller.sim.oracles.quotas import Quotas
 from controller.sim.oracles.replication import Replication
 from controller.sim.oracles.requests import Requests
@@ -79,7 +79,7 @@ class Watchers:
         self.transitions = Transitions(cluster.controllers, cluster.refused)
         self.requests, self.calm = Requests(cluster, history), Calm(cluster, history)
         self.traced, self.quotas = Traced(cluster, history), Quotas(cluster)
-        self.replication = Replication(cluster, history, ledger)
+        self.replication = Replication(cluster, history, ledger.on_ack)
         self.group_rules, self.group_log = list[str](), GroupsInTheLog(cluster, history)
         #: The traces of all lives of brokers.
         self.traces: list[WatchedTrace] = []

@@ -15,7 +15,7 @@ from controller.sim.disk import SimulatedDisk
 from controller.sim.late import LATE, steps_of, troubles_of
 from controller.sim.load.replica_prober import ReplicaProber
 from controller.sim.log_troubles import LOG_TROUBLES
-from controller.sim.plan import Step, draw_plan
+from controller.sim.plan import draw_plan
 from controller.sim.play import KINDS, OPERATIONS
 from controller.wire.errors import ErrorCode
 
@@ -32,12 +32,12 @@ def test_each_trouble_has_its_operation_and_is_in_some_worlds() -> None:
 
 
 def test_troubles_come_between_steps_that_stay_what_they_are() -> None:
-    steps = tuple(Step(number, 1.0, "kill") for number in range(1, 9))
     for seed in SEEDS:
-        found = steps_of(seed, steps)
-        assert tuple(step for step in found if step.number <= 8) == steps
-        assert len({step.number for step in found}) == len(found)
-        assert steps_of(seed, ()) == ()
+        plan, late = draw_plan(seed, KINDS), steps_of(seed, draw_plan(seed, KINDS).shape.steps)
+        own = [step for step in plan.steps if step.number <= plan.shape.steps]
+        assert [step.number for step in own] == list(range(1, plan.shape.steps + 1))
+        assert sorted(step.number for step in plan.steps if step not in own) == [number for number, *_ in late]
+        assert steps_of(seed, 0) == []
 
 
 def test_a_disk_fails_in_the_middle(tmp_path: Path) -> None:
@@ -66,11 +66,10 @@ def asked(probe: str, *answers: Any) -> list[str]:
         return replies.pop(0)
 
     broker = SimpleNamespace(_context=object(), context=SimpleNamespace(controller_epoch=4))
-    prober = ReplicaProber.__new__(ReplicaProber)
-    prober._cluster = SimpleNamespace(brokers={1: broker}, shape=SimpleNamespace(partitions=1))  # type: ignore[assignment]
-    prober._ledger = SimpleNamespace(broken=broken)  # type: ignore[assignment]
-    links = SimpleNamespace(chance=random.Random(1), call=call, leader=lambda *_: 1, forget_leader=lambda *_: None)
-    prober._links = links  # type: ignore[assignment]
+    cluster: Any = SimpleNamespace(brokers={1: broker}, shape=SimpleNamespace(partitions=1))
+    ledger: Any = SimpleNamespace(broken=broken)
+    links: Any = SimpleNamespace(chance=random.Random(1), call=call, leader=lambda *_: 1, forget_leader=lambda *_: None)
+    prober = ReplicaProber(cluster, ledger, links)
     asyncio.run(getattr(prober, probe)())
     return broken
 

@@ -13,9 +13,9 @@ import pytest
 from broker_sim.log import checkpoints
 from broker_sim.log.config import LogConfig
 from broker_sim.log.log import Log
-from controller.sim.load.keyed import KeyedProducer
 from controller.sim.oracles import brokers, disks
 from controller.sim.oracles.answers import Answers
+from controller.sim.oracles.compacted import Newest, newest_of_each_key_is_left
 from controller.sim.oracles.notices import Notices
 from controller.wire import log_events as ev
 from controller.wire.records import Record, build_batch
@@ -159,7 +159,7 @@ def test_what_is_deleted_was_committed_and_what_is_full_is_on_the_disk(tmp_path:
         deleting.broken.clear()
         segment, loop = log.segments[0], sound.cluster.world.loop
         full = SimpleNamespace(all=(segment, segment), active=segment)
-        with changed(log, "_segments", full), with_row(sound.cluster.disks[2]._synced, str(segment.log_path), 1):
+        with changed(log, "_segments", full), changed(sound.cluster.disks[2], "synced_bytes", lambda path: 1):
             deleting.look()
             assert deleting.broken == [], "it may have become full in this moment"
             with (
@@ -238,15 +238,15 @@ def test_what_compaction_must_leave(tmp_path: Path) -> None:
         log.append_as_leader(build_batch([Record(0, 1, key, value)]), leader_epoch=0, now_ms=1)
 
     def look(sound: Sound) -> None:
-        producer, tables = KeyedProducer(sound.cluster, "keyed"), sound.cluster.brokers[1].replicas.table.partitions
+        tables = sound.cluster.brokers[1].replicas.table.partitions
         with with_row(tables, tp, SimpleNamespace(log=log)), changed(sound.cluster, "state", lambda *_: {"isr": [1]}):
-            for acked, lost in (
+            cases: list[tuple[Newest, int]] = [
                 ({b"a": (2, None), b"b": (1, b"2")}, 0),
                 ({b"a": (0, b"1")}, 0),  # a newer one of the key is there
                 ({b"a": (3, b"4")}, 1),
                 ({b"b": (1, b"3"), b"c": (0, None)}, 2),
-            ):
-                producer._acked = dict(acked)
-                assert len(list(producer.lost(sound.cluster, sound.history))) == lost, acked
+            ]
+            for acked, lost in cases:
+                assert len(list(newest_of_each_key_is_left(tp, acked, sound.cluster, sound.history))) == lost, acked
 
     at_rest(tmp_path / "cluster", look)

@@ -36,7 +36,11 @@ class Connection:
     """Of the follower 2 to its leader."""
 
     def __init__(self) -> None:
-        self._waiting: dict[int, None] = {1: None}
+        self.asks(1)
+
+    def asks(self, request: int) -> None:
+        """This is the request whose answer it waits for."""
+        self._waiting = {request: None}
 
 
 class Scene:
@@ -64,7 +68,7 @@ class Scene:
 
     def fetch(self, offset: int = 10, hw: int = 4, err: int = 0, who: int = 2, request: int = 0) -> None:
         if request:
-            self.connection._waiting = {request: None}
+            self.connection.asks(request)
         self.row(TraceEvent.FETCH, replica=who, offset=offset, hw=hw, err=err, epoch=5, req_epoch=4)
 
     def decides(self, name: str = ev.ISR_EXPAND_DECIDED, replicas: tuple[int, ...] = (3,), hw: int = 4) -> None:

@@ -7,6 +7,7 @@ from controller.sim.load.consumer import Consumer
 from controller.sim.load.crowd import Person
 from controller.sim.load.keyed import KeyedProducer
 from controller.sim.load.ledger import Ledger
+from controller.sim.load.links import Links
 from controller.sim.load.member import Member
 from controller.sim.load.prober import Prober
 from controller.sim.load.producer import Producer
@@ -34,5 +35,5 @@ def clients_of(cluster: Cluster, ledger: Ledger, shape: Shape, prefix: str) -> l
         *(SideProducer(cluster, name) for name in names("side", shape.side_producers)),
         *(Person(cluster, name) for name in names("person", shape.crowd)),
         *(KeyedProducer(cluster, name) for name in names("keyed", shape.keyed_producers)),
-        *(ReplicaProber(cluster, ledger, name) for name in names("late", shape.replica_probers)),
+        *(ReplicaProber(cluster, ledger, Links(cluster, name)) for name in names("late", shape.replica_probers)),
     ]

@@ -1,24 +1,19 @@
 """A producer of a compacted topic: keys written again and again, others once, some with tombstones, by one producer
 id after another. What it was acknowledged is what compaction must leave.
 
-A key's newest record stays, a tombstone for `delete.retention.ms`, and the last batch of each producer id, be it empty.
-Source: Kafka 3.9 `LogCleaner`, KIP-354, KIP-534; spec broker.md §10.
+What must be left of it: `oracles.compacted`.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from typing import Any, Final
 
-from broker_sim.log.log import Log
 from controller.sim.cluster import Cluster
-from controller.sim.history import History
 from controller.sim.load.links import CallFailed, Links
-from controller.sim.oracles.brokers import replicas
 from controller.wire.errors import ErrorCode
 from controller.wire.protocol import ApiKey
-from controller.wire.records import Record, build_batch, records_of
+from controller.wire.records import Record, build_batch
 
 KEYED: Final = "keyed"
 CONFIGS: Final = {"cleanup.policy": "compact", "segment.bytes": "500", "min.cleanable.dirty.ratio": "0.01"}
@@ -34,13 +29,13 @@ RETRY_S: Final = 0.3
 
 
 class KeyedProducer:
-    """`run` is a program; `lost` is asked at rest. Each value is sent once, so that it tells its key and its turn."""
+    """`run` is a program. Each value is sent once, so that it tells its key and its turn."""
 
     def __init__(self, cluster: Cluster, name: str) -> None:
         self._cluster = cluster
         self._links = Links(cluster, name)
         #: key -> (offset, value) of its newest record that was acknowledged; None is a tombstone
-        self._acked: dict[bytes, tuple[int, bytes | None]] = {}
+        self.acked: dict[bytes, tuple[int, bytes | None]] = {}
         self.is_stopping = False
 
     async def run(self) -> None:
@@ -75,7 +70,7 @@ class KeyedProducer:
             offset = await self._send(batch)
             if offset is not None:
                 if offset >= 0:
-                    self._acked[key] = offset, value
+                    self.acked[key] = offset, value
                 return
             await asyncio.sleep(RETRY_S)
 
@@ -96,24 +91,3 @@ class KeyedProducer:
             return int(found.base_offset)
         self._links.forget_leader(KEYED, 0)
         return -1 if ErrorCode.of(int(found.error_code)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER else None
-
-    def lost(self, cluster: Cluster, history: History) -> Iterator[str]:
-        """Of each key the newest record that was acknowledged is in every log, or a newer one of that key."""
-        for broker_id, tp, replica in replicas(cluster):
-            state = cluster.state(*tp)
-            if tp != (KEYED, 0) or replica.log is None or tp in history.unclean or broker_id not in state["isr"]:
-                continue
-            found = newest_of_keys(replica.log)
-            for key, acked in sorted(self._acked.items()):
-                here = found.get(key, (-1, None))
-                if here[0] < acked[0] or (here[0] == acked[0] and here[1] != acked[1]):
-                    yield f"broker {broker_id} {tp}: {key!r} was acknowledged as {acked}, its newest record is {here}"
-
-
-def newest_of_keys(log: Log) -> dict[bytes, tuple[int, bytes | None]]:
-    """Of each key its newest record in a log: (offset, value)."""
-    found: dict[bytes, tuple[int, bytes | None]] = {}
-    for batch in log.batches():
-        for record in records_of(batch):
-            found[record.key or b""] = record.offset, record.value
-    return found

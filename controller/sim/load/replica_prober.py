@@ -25,8 +25,8 @@ PAUSE_S: Final = 0.8
 class ReplicaProber:
     """`run` is a program."""
 
-    def __init__(self, cluster: Cluster, ledger: Ledger, name: str) -> None:
-        self._cluster, self._ledger, self._links = cluster, ledger, Links(cluster, name)
+    def __init__(self, cluster: Cluster, ledger: Ledger, links: Links) -> None:
+        self._cluster, self._ledger, self._links = cluster, ledger, links
         #: how often each probe was answered
         self.answered: dict[str, int] = {}
         self.is_stopping = False

@@ -58,10 +58,10 @@ def epoch_files_are_written(cluster: Cluster, _: History) -> Iterator[str]:
 def moving_logs_have_a_replica(cluster: Cluster, _: History) -> Iterator[str]:
     """A log that is to replace another goes with its replica. Source: `ReplicaManager.stopPartitions`; §11.2."""
     for broker_id, log_dir in log_dirs(cluster):
-        held = cluster.brokers[broker_id].replicas
-        assert held is not None
+        hosting = cluster.brokers[broker_id].replicas
+        assert hosting is not None
         for tp in log_dir.futures:
-            if held.table.dirs.get(tp) is None and not held.table.dirs.any_offline:
+            if hosting.table.dirs.get(tp) is None and not hosting.table.dirs.any_offline:
                 yield f"broker {broker_id} moves {tp} to {log_dir.name}, but has no log of it"
 
 
@@ -81,8 +81,8 @@ def moving_logs_agree(cluster: Cluster, _: History) -> Iterator[str]:
 
 def _is_to_be_cut(cluster: Cluster, broker_id: int, tp: TopicPartition) -> bool:
     """Whether the copying has yet to begin again: the two may differ until then."""
-    held = cluster.brokers[broker_id].replicas
-    movers = held.moves._movers.values() if held is not None else ()
+    hosting = cluster.brokers[broker_id].replicas
+    movers = hosting.moves._movers.values() if hosting is not None else ()
     return not any(tp in mover._partitions and tp not in mover._to_truncate for mover in movers)
 
 
@@ -121,13 +121,13 @@ class Cuts:
             return
         broker_id, tp = event["broker_id"], TopicPartition(event["topic"], event["partition"])
         broker = self._cluster.brokers.get(broker_id)
-        held = broker.replicas if broker is not None else None
-        replica = held.table.partitions.get(tp) if held is not None else None
+        hosting = broker.replicas if broker is not None else None
+        replica = hosting.table.partitions.get(tp) if hosting is not None else None
         disk = self._cluster.disks.get(broker_id)
-        if held is None or replica is None or replica.log is None or (disk is not None and disk.failing):
+        if hosting is None or replica is None or replica.log is None or (disk is not None and disk.failing):
             return
         self.seen += 1
-        log_dir = held.table.dirs.dir_of(replica.log)
+        log_dir = hosting.table.dirs.dir_of(replica.log)
         self.broken += [f"after a cut, broker {broker_id} {tp}: {wrong}" for wrong in beyond_the_end(replica, log_dir)]
 
     def _created(self, event: Mapping[str, Any]) -> None:

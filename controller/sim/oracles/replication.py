@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from controller.sim.cluster import Cluster
 from controller.sim.history import History
-from controller.sim.load.ledger import Ledger
 from controller.sim.oracles import disks
 from controller.sim.oracles.answers import Answers
 from controller.sim.oracles.notices import Notices
@@ -19,13 +18,16 @@ from controller.wire.types import BrokerId, TopicPartition
 class Replication:
     """Made once for a world; it hangs its parts where they belong, but for `row`, which belongs on the traces."""
 
-    def __init__(self, cluster: Cluster, history: History, ledger: Ledger) -> None:
+    def __init__(
+        self, cluster: Cluster, history: History, on_ack: list[Callable[[int, tuple[str, int], int, float], None]]
+    ) -> None:
+        """`on_ack`: the ledger's."""
         self.terms, self.cuts = Terms(cluster, history), disks.Cuts(cluster)
         self.deleting, self.notices = disks.Deleting(cluster), Notices(cluster)
         self.answers = Answers(cluster, history, self.terms)
         cluster.on_event += [self.terms.event, self.cuts.event]
         cluster.world.zookeeper.on_operation.append(self.notices.operation)
-        ledger.on_ack.append(self.answers.acknowledged)
+        on_ack.append(self.answers.acknowledged)
 
     def row(
         self, broker: BrokerId, event: TraceEvent, ts: int, tp: TopicPartition | None, columns: Mapping[str, Any]

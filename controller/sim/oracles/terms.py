@@ -229,5 +229,5 @@ class Terms:
 
     def _replica(self, number: int, tp: TopicPartition) -> Partition | None:
         broker = self._cluster.brokers.get(number)
-        held = broker.replicas if broker is not None else None
-        return held.table.partitions.get(tp) if held is not None else None
+        hosting = broker.replicas if broker is not None else None
+        return hosting.table.partitions.get(tp) if hosting is not None else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker_sim.command_line import CommandLineError, identities, parse_arguments, parse_broker_ids
-from broker_sim.config import BrokerSettings, SettingsError
+from broker_sim.config import BrokerSettings, ReplicaSettings, SettingsError
 from broker_sim.run import main
 from controller.wire.fault_rows import API_NAMES, Action, ApiFault, FaultError, PauseReplication, decode, encode
 
@@ -149,3 +150,11 @@ def test_faults_with_times_are_checked_before_anything_starts(
     assert "s.yaml, line 2, fault 1: fault: 'rust' does not exist" in capsys.readouterr().err
     assert main([*argv, "--faults", str(tmp_path / "absent")]) == 2
     assert "absent cannot be read" in capsys.readouterr().err
+
+
+def test_every_setting_of_the_data_plane_is_a_property(tmp_path: Path) -> None:
+    """One that no property sets is always its default, whatever a simulated world draws."""
+    unset = {each.name for each in fields(ReplicaSettings)} - set(BrokerSettings.model_fields)
+    assert unset == {"log_dirs"}, "those are given with the broker's identity"
+    settings = BrokerSettings.parse({"log.initial.task.delay.ms": "5"})
+    assert settings.of_replicas([tmp_path]).log_initial_task_delay_ms == 5
