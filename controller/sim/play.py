@@ -28,6 +28,7 @@ from controller.sim.oracles.calm import Calm
 from controller.sim.oracles.decisions import Decisions
 from controller.sim.oracles.group_log import GroupsInTheLog
 from controller.sim.oracles.group_rules import WatchedGroup
+from controller.sim.oracles.quota_rates import QuotaRates
 from controller.sim.oracles.quotas import Quotas
 from controller.sim.oracles.requests import Requests
 from controller.sim.oracles.traced import Traced, WatchedTrace
@@ -126,7 +127,9 @@ class Play:
         self.requests = Requests(self.cluster, self.history)
         self.traced = Traced(self.cluster, self.history)
         self.quotas, self.traces = Quotas(self.cluster), list[WatchedTrace]()
-        self.cluster.make_trace = partial(WatchedTrace, seen=(self.traced.row, self.quotas.row), opened=self.traces)
+        self.rates = QuotaRates(self.cluster)
+        seen = self.traced.row, self.quotas.row, self.rates.row
+        self.cluster.make_trace = partial(WatchedTrace, seen=seen, opened=self.traces)
         self.group_rules, self.group_log = list[str](), GroupsInTheLog(self.cluster, self.history)
         self.cluster.make_group = lambda number, *about: WatchedGroup(f"broker {number}", self.group_rules, *about)
         self.cluster.on_event += [self.traced.event, self.transitions.event, self.group_log.event]
@@ -332,7 +335,7 @@ class Play:
         cluster = self.cluster
         broken = [*cluster.invariants.broken, *self.writes.broken, *self.requests.broken, *self.ledger.broken]
         broken += [*self.traced.broken, *self.decisions.broken, *cluster.contradictions, *self.transitions.broken]
-        broken += [*self.quotas.broken, *self.group_rules, *self._at_commits, *self._found(oracles)]
+        broken += [*self.quotas.broken, *self.rates.broken, *self.group_rules, *self._at_commits, *self._found(oracles)]
         if broken:
             raise Violated("\n".join(dict.fromkeys(broken[:10])))
 
