@@ -35,9 +35,13 @@ def trace(tmp_path: Path) -> TraceWriter:
     for ts in (200, 700, 1200, 1700):
         made.row(TraceEvent.FETCH, ts, TP, **fetch, replica=3, offset=11)
         made.row(TraceEvent.TICK, ts + 300)
+    made.append_row(2020, TP, offset=11, leo=12, hw=11, epoch=5, size_bytes=9, moves_hw=False)
+    fetch["leo"] = 12
+    made.row(TraceEvent.FETCH, 2040, TP, **fetch, replica=3, offset=12)
+    made.row(TraceEvent.HW, 2040, TP, epoch=5, hw=12)
     changed = {"epoch": 5, "zk_version": 8, "isr": [1, 3]}
     made.row(TraceEvent.ISR_SHRINK, 1500, TP, **changed, replica=2, done=1510)
-    made.row(TraceEvent.FETCH, 2100, TP, **fetch, replica=2, offset=11)
+    made.row(TraceEvent.FETCH, 2100, TP, **fetch, replica=2, offset=12)
     made.row(TraceEvent.ISR_EXPAND, 2100, TP, **changed | {"isr": [1, 2, 3]}, replica=2, done=2110)
     made.row(TraceEvent.ISR_SHRINK, 2200, TP, **changed, replica=3, err=95, done=2210)
     return made
@@ -79,6 +83,10 @@ def _pairs_with_another(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Comparison, "derived", other)
 
 
+def _does_not_see_what_a_fetch_shows(patch: pytest.MonkeyPatch) -> None:
+    _takes(patch, TraceEvent.FETCH, lambda lane, row: row._replace(leo=lane.led.log_end_offset if lane.led else 0))
+
+
 def _misses_what_was_refused(patch: pytest.MonkeyPatch) -> None:
     emitted = Comparison.emitted
     patch.setattr(Comparison, "emitted", lambda self, **about: emitted(self, **{**about, "err": 0}))
@@ -93,6 +101,7 @@ def _misses_what_was_refused(patch: pytest.MonkeyPatch) -> None:
         (lambda patch: _takes(patch, TraceEvent.FOLLOWER, _of_any_epoch), "make another of"),
         (lambda patch: _takes(patch, TraceEvent.LEADER, _always_news), "make another of"),
         (_pairs_with_another, "is paired with one that is not there"),
+        (_does_not_see_what_a_fetch_shows, "a fetch does not show an append"),
         (_misses_what_was_refused, "isr_shrink of 3 at 2200 was refused, and counts as missing"),
     ],
 )

@@ -46,6 +46,7 @@ def lanes_contradict(traces: Iterable[TraceWriter]) -> Iterator[str]:
             for row in with_idle_rows(rows, broker):
                 idle.feed(row)
             idle.finish()
+            yield from (f"{name}: {what}" for what in _shown_otherwise(rows, broker))
             if idle.outcomes != lane.outcomes:
                 pairs = zip(lane.outcomes, idle.outcomes, strict=False)
                 first = next((pair for pair in pairs if pair[0] != pair[1]), (len(lane.outcomes), len(idle.outcomes)))
@@ -102,6 +103,44 @@ def _belong(written: _Change, derived: _Change, *, tolerance_ms: int) -> bool:
     """Near each other, or near the end of a write for which the one that was derived had to wait. §3.5."""
     is_same = (written.epoch, written.replica, written.kind) == (derived.epoch, derived.replica, derived.kind)
     return is_same and derived.ts - tolerance_ms <= written.ts <= derived.until + tolerance_ms
+
+
+# -- what tells the same -------------------------------------------------------------------------------------------
+
+
+def _shown_otherwise(rows: Sequence[Row], broker: BrokerId) -> Iterator[str]:
+    """Where a fetch tells of the log's end that an append has just made, the append need not be told. §3.3."""
+    found = []
+    for appends in (True, False):
+        lane = Lane(broker=broker)
+        for row in with_fetches(rows, appends=appends):
+            lane.feed(row)
+        lane.finish()
+        found.append([o for o in lane.outcomes if o.kind in CHANGES or o.kind == OutcomeKind.HW.value])
+    if found[0] != found[1]:
+        pairs = zip(*found, strict=False)
+        yield f"a fetch does not show an append: {next((p for p in pairs if p[0] != p[1]), [len(o) for o in found])}"
+
+
+def with_fetches(rows: Sequence[Row], *, appends: bool) -> Iterator[LaneRow]:
+    """The rows; after some appends the follower that fetched last does so again, from where it was. Without `appends`
+    these are left out."""
+    chance, last = random.Random(len(rows)), None
+    for row in rows:
+        match row["ev"]:
+            case TraceEvent.APPEND.value if last is not None and chance.random() < IDLE_SHARE:
+                if appends:
+                    yield lane_row(row)
+                again = {name: last[name] for name in ("ev", "epoch", "replica", "offset")}
+                yield lane_row({name: row[name] for name in ("run", "seq", "ts", "leo")} | again | {"err": 0})
+                continue
+            case TraceEvent.FETCH.value if not row.get("err"):
+                last = row
+            case TraceEvent.APPEND.value | TraceEvent.HW.value | TraceEvent.TICK.value:
+                pass
+            case _:
+                last = None
+        yield lane_row(row)
 
 
 # -- what changes nothing ------------------------------------------------------------------------------------------
