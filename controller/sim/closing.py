@@ -40,8 +40,9 @@ def _unexplained(traces: Sequence[TraceWriter]) -> list[str]:
     if find_spec("pyarrow") is None or find_spec("numpy") is None:
         return []
     from controller.sim.oracles.replayed import changes_do_not_follow
+    from controller.sim.oracles.replayed_rules import lanes_contradict
 
-    return list(changes_do_not_follow(traces))
+    return [*changes_do_not_follow(traces), *lanes_contradict(traces)]
 
 
 async def _read_all(cluster: Cluster, links: Links, partition: int) -> tuple[list[tuple[int, bytes]], list[str]]:

@@ -17,6 +17,7 @@ from controller.sim.oracles.decisions import Decisions
 from controller.sim.oracles.group_log import GroupsInTheLog
 from controller.sim.oracles.group_rules import WatchedGroup
 from controller.sim.oracles.inside import Inside
+from controller.sim.oracles.quota_rates import QuotaRates
 from controller.sim.oracles.quotas import Quotas
 from controller.sim.oracles.replication import Replication
 from controller.sim.oracles.requests import Requests
@@ -78,7 +79,7 @@ class Watchers:
         self.inside = Inside(cluster, history)
         self.transitions = Transitions(cluster.controllers, cluster.refused)
         self.requests, self.calm = Requests(cluster, history), Calm(cluster, history)
-        self.traced, self.quotas = Traced(cluster, history), Quotas(cluster)
+        self.traced, self.quotas, self.rates = Traced(cluster, history), Quotas(cluster), QuotaRates(cluster)
         self.replication = Replication(cluster, history, ledger.on_ack)
         self.group_rules, self.group_log = list[str](), GroupsInTheLog(cluster, history)
         #: The traces of all lives of brokers.
@@ -88,7 +89,7 @@ class Watchers:
 
     def _listen(self) -> None:
         cluster, zk = self._cluster, self._cluster.world.zookeeper
-        rows = (self.traced.row, self.quotas.row, self.replication.row)
+        rows = (self.traced.row, self.quotas.row, self.rates.row, self.replication.row)
         cluster.make_trace = partial(WatchedTrace, seen=rows, opened=self.traces)
         cluster.make_group = lambda number, *about: WatchedGroup(f"broker {number}", self.group_rules, *about)
         cluster.on_event += [self.traced.event, self.transitions.event, self.inside.event, self.group_log.event]
@@ -125,7 +126,7 @@ class Watchers:
         broken += self.group_rules
         for one in (self.writes, self.requests, self.traced, self.decisions, self.transitions):
             broken += one.broken
-        for other in (self.inside, self.quotas, self.replication):
+        for other in (self.inside, self.quotas, self.rates, self.replication):
             broken += other.broken
         return [*broken, *self._found(oracles)]
 

@@ -37,7 +37,7 @@ def changes_do_not_follow(traces: Iterable[TraceWriter]) -> Iterator[str]:
     is where its high watermark rose with that write, which it takes for done at once, and the leader's did not: a
     follower that fetched while the write was on its way holds it back, as one that is caught up (§3.6).
     """
-    for (broker, tp), outcome, is_elsewhere in _outcomes(_by_broker(traces)):
+    for (broker, tp), outcome, is_elsewhere in _outcomes(rows_by_broker(traces)):
         if outcome.kind == OutcomeKind.MISSING.value and not is_elsewhere:
             change = f"{outcome.change} of {outcome.replica} in {tp} at {outcome.ts}"
             yield f"replay: nothing in its trace explains broker {broker}'s {change}"
@@ -46,7 +46,7 @@ def changes_do_not_follow(traces: Iterable[TraceWriter]) -> Iterator[str]:
             yield f"replay: {count} of {outcome.total} high watermarks of {tp} at broker {broker} are others"
 
 
-def _by_broker(traces: Iterable[TraceWriter]) -> dict[BrokerId, list[Row]]:
+def rows_by_broker(traces: Iterable[TraceWriter]) -> dict[BrokerId, list[Row]]:
     """All rows of each broker, in the order in which it wrote them; `run` counts its lives."""
     rows: defaultdict[BrokerId, list[Row]] = defaultdict(list)
     for life, trace in enumerate(traces):
@@ -64,9 +64,9 @@ def _outcomes(rows: Mapping[BrokerId, list[Row]]) -> Iterator[tuple[tuple[Broker
             lane, writes, lower = Lane(broker=broker), list[_Write](), list[_Lower]()
             hw, rose = -1, 0
             for row in own:
-                if not _concerns(row, tp):
+                if not concerns(row, tp):
                     continue
-                lane.feed(_lane_row(row))
+                lane.feed(lane_row(row))
                 if "done" in row and row["ev"] in _CHANGES:
                     writes.append((row["ts"], row["done"]))
                 if lane.led is not None and lane.led.high_watermark != hw:
@@ -99,10 +99,12 @@ def _apart(outcomes: Iterable[Outcome], writes: Sequence[_Write], lower: Iterabl
     return apart
 
 
-def _concerns(row: Row, tp: TopicPartition) -> bool:
+def concerns(row: Row, tp: TopicPartition) -> bool:
+    """Whether it is of this partition, or of more than one."""
     return bool(row.get("topic", tp.topic) == tp.topic and row.get("partition", tp.partition) == tp.partition)
 
 
-def _lane_row(row: Row) -> LaneRow:
+def lane_row(row: Row) -> LaneRow:
+    """As the rules take it."""
     of_topic = "topic" in row and "partition" not in row
     return LaneRow(of_topic=of_topic, **{name: value for name, value in row.items() if name in _FIELDS})

@@ -1,0 +1,178 @@
+"""What the replay says of a world is held to the world itself: how leaders begin, who is paired with whom, what counts.
+
+The rows that brokers traced go through the rules of the replay once as they are, and once with rows among them that
+change nothing. Source: spec isr-replay.md §3, §5, §6, §7.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from broker_sim.replay.rows import LaneRow, Outcome, OutcomeKind
+from broker_sim.replay.rules.lane import Lane
+from broker_sim.trace import TraceWriter
+from controller.sim.oracles.replayed import concerns, lane_row, rows_by_broker
+from controller.wire.trace import TraceEvent
+from controller.wire.types import BrokerId, TopicPartition
+
+Row = dict[str, Any]
+#: The share of rows after which something is put that changes nothing.
+IDLE_SHARE: Final = 0.2
+CHANGES: Final = {OutcomeKind.SHRINK.value, OutcomeKind.EXPAND.value}
+FAR: Final = 1_000_000
+
+
+class _Change(NamedTuple):
+    """Of one replica; `until`: when a write that was on its way when it was decided had returned."""
+
+    ts: int
+    epoch: int
+    replica: int | None
+    kind: str | None
+    until: int = 0
+
+
+def lanes_contradict(traces: Iterable[TraceWriter]) -> Iterator[str]:
+    """All that is wrong with what the rules make of each lane. `traces`: of all lives, oldest first."""
+    for broker, own in rows_by_broker(traces).items():
+        for tp in sorted({TopicPartition(row["topic"], row["partition"]) for row in own if "partition" in row}):
+            rows = [row for row in own if concerns(row, tp)]
+            name = f"replay: broker {broker}, {tp}"
+            lane, wrong = _fed(broker, rows)
+            yield from (f"{name}: {what}" for what in (*wrong, *_pairs_are_wrong(rows, lane.outcomes)))
+            idle = Lane(broker=broker)
+            for row in with_idle_rows(rows, broker):
+                idle.feed(row)
+            idle.finish()
+            yield from (f"{name}: {what}" for what in _shown_otherwise(rows, broker))
+            if idle.outcomes != lane.outcomes:
+                pairs = zip(lane.outcomes, idle.outcomes, strict=False)
+                first = next((pair for pair in pairs if pair[0] != pair[1]), (len(lane.outcomes), len(idle.outcomes)))
+                yield f"{name}: rows that change nothing make another of {first[0]}: {first[1]}"
+
+
+def _fed(broker: BrokerId, rows: Sequence[Row]) -> tuple[Lane, list[str]]:
+    """The lane of these rows; and each leadership that does not begin as its row says. §3.1."""
+    lane, wrong = Lane(broker=broker), list[str]()
+    for row in rows:
+        led_before = lane.led
+        lane.feed(lane_row(row))
+        if row["ev"] == TraceEvent.LEADER.value and led_before is None and lane.led is not None:
+            begins = lane.led.epoch, lane.led.high_watermark, list(lane.led.isr)
+            if begins != (row["epoch"], row["hw"], row["isr"]) and len(row["isr"]) > 1:
+                wrong.append(f"a leadership begins with {begins}, its row is {row}")
+    lane.finish()
+    return lane, wrong
+
+
+# -- pairs ---------------------------------------------------------------------------------------------------------
+
+
+def _pairs_are_wrong(rows: Sequence[Row], outcomes: Sequence[Outcome]) -> Iterator[str]:
+    """A change that was written is paired with the same change of the same replica; two of which each is without a twin
+    do not belong together; what was refused is not missing. §7."""
+    written = [row for row in rows if row["ev"] in CHANGES]
+    refused = {(row["ts"], row["replica"], row["ev"]) for row in written if row.get("err")}
+    accepted = {(row["ts"], row["replica"], row["ev"]) for row in written if not row.get("err")}
+    writes = [(row["ts"], row["done"]) for row in written if row.get("done") is not None]
+    derived = {
+        (o.ts, o.kind, r) for o in outcomes if o.kind in CHANGES for r in {*(o.isr_old or ())} ^ {*(o.isr or ())}
+    }
+    for o in outcomes:
+        if o.kind in (OutcomeKind.MATCHED.value, OutcomeKind.REFUSED.value) and o.error_ms is not None:
+            if (o.ts - o.error_ms, o.change, o.replica) not in derived:
+                yield f"{o.change} of {o.replica} at {o.ts} is paired with one that is not there: {o.error_ms} ms away"
+        elif o.kind == OutcomeKind.MISSING.value:
+            key = o.ts, o.replica, o.change
+            if key in refused - accepted:
+                yield f"{o.change} of {o.replica} at {o.ts} was refused, and counts as missing"
+    lag_ms = next((int(row["value"]) for row in rows if row.get("key") == "replica.lag.time.max.ms"), 30_000)
+    missing = [_Change(o.ts, o.epoch, o.replica, o.change) for o in outcomes if o.kind == OutcomeKind.MISSING.value]
+    for o in outcomes:
+        if o.kind == OutcomeKind.SPURIOUS.value:
+            until = max((done for ts, done in writes if ts <= o.ts <= done), default=o.ts)
+            spurious = _Change(o.ts, o.epoch, o.replica, o.change, until)
+            for change in missing:
+                if _belong(change, spurious, tolerance_ms=min(2_000, lag_ms // 2)):
+                    yield f"{change} and {spurious} are not paired"
+
+
+def _belong(written: _Change, derived: _Change, *, tolerance_ms: int) -> bool:
+    """Near each other, or near the end of a write for which the one that was derived had to wait. §3.5."""
+    is_same = (written.epoch, written.replica, written.kind) == (derived.epoch, derived.replica, derived.kind)
+    return is_same and derived.ts - tolerance_ms <= written.ts <= derived.until + tolerance_ms
+
+
+# -- what tells the same -------------------------------------------------------------------------------------------
+
+
+def _shown_otherwise(rows: Sequence[Row], broker: BrokerId) -> Iterator[str]:
+    """Where a fetch tells of the log's end that an append has just made, the append need not be told. §3.3."""
+    found = []
+    for appends in (True, False):
+        lane = Lane(broker=broker)
+        for row in with_fetches(rows, appends=appends):
+            lane.feed(row)
+        lane.finish()
+        found.append([o for o in lane.outcomes if o.kind in CHANGES or o.kind == OutcomeKind.HW.value])
+    if found[0] != found[1]:
+        pairs = zip(*found, strict=False)
+        yield f"a fetch does not show an append: {next((p for p in pairs if p[0] != p[1]), [len(o) for o in found])}"
+
+
+def with_fetches(rows: Sequence[Row], *, appends: bool) -> Iterator[LaneRow]:
+    """The rows; after some appends the follower that fetched last does so again, from where it was. Without `appends`
+    these are left out."""
+    chance, last = random.Random(len(rows)), None
+    for row in rows:
+        match row["ev"]:
+            case TraceEvent.APPEND.value if last is not None and chance.random() < IDLE_SHARE:
+                if appends:
+                    yield lane_row(row)
+                again = {name: last[name] for name in ("ev", "epoch", "replica", "offset")}
+                yield lane_row({name: row[name] for name in ("run", "seq", "ts", "leo")} | again | {"err": 0})
+                continue
+            case TraceEvent.FETCH.value if not row.get("err"):
+                last = row
+            case TraceEvent.APPEND.value | TraceEvent.HW.value | TraceEvent.TICK.value:
+                pass
+            case _:
+                last = None
+        yield lane_row(row)
+
+
+# -- what changes nothing ------------------------------------------------------------------------------------------
+
+
+def with_idle_rows(rows: Sequence[Row], broker: BrokerId) -> Iterator[LaneRow]:
+    """The rows, and after some of them one that changes nothing: a LeaderAndIsr or a fetch of an epoch that is not the
+    leader's, or no news, a fetch with an error, an older epoch's end. §3.1, §3.3."""
+    chance, leader = random.Random(len(rows)), None
+    for row in rows:
+        yield lane_row(row)
+        match row["ev"]:
+            case TraceEvent.LEADER.value:
+                leader = row if leader is None or row["epoch"] > leader["epoch"] else leader
+            case TraceEvent.FOLLOWER.value | TraceEvent.STOP.value | TraceEvent.DOWN.value | TraceEvent.START.value:
+                leader = None
+        if leader is not None and chance.random() < IDLE_SHARE:
+            idle = chance.choice(_idle_rows(leader, row, broker))
+            yield lane_row({"run": row["run"], "seq": row["seq"], "ts": row["ts"], **idle})
+
+
+def _idle_rows(leader: Mapping[str, Any], row: Mapping[str, Any], broker: BrokerId) -> list[Row]:
+    """`leader`: the row with which the present term began."""
+    epoch = leader["epoch"]
+    again = {name: leader[name] for name in ("isr", "replicas", "zk_version")} | {"ev": TraceEvent.LEADER.value}
+    other = next((replica for replica in leader["replicas"] if replica != broker), broker)
+    fetch = {"ev": TraceEvent.FETCH.value, "replica": other, "offset": row.get("leo", 0), "leo": FAR, "epoch": epoch}
+    return [
+        again | {"epoch": epoch, "offset": FAR, "leo": FAR, "hw": 0},
+        again | {"epoch": epoch - 1, "offset": 0, "leo": 0, "hw": 0, "isr": leader["isr"][:1]},
+        fetch | {"err": 74},
+        fetch | {"err": 0, "epoch": epoch - 1},
+        fetch | {"err": 0, "epoch": epoch + 1},
+        {"ev": TraceEvent.FOLLOWER.value, "epoch": epoch - 1},
+    ]

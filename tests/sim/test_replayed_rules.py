@@ -1,0 +1,120 @@
+"""What the replay says of a world is held to the world: silent for what follows, and not when a rule takes too much."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker_sim.isr import LedPartition
+from broker_sim.replay.compare import Comparison
+from broker_sim.replay.rows import LaneRow, OutcomeKind
+from broker_sim.replay.rules.lane import Lane
+from broker_sim.trace import TraceWriter
+from controller.sim.oracles import replayed_rules
+from controller.sim.oracles.replayed_rules import lanes_contradict
+from controller.wire.trace import TraceEvent
+from controller.wire.types import BrokerId, TopicPartition
+
+pytestmark = pytest.mark.sim
+TP = TopicPartition("t", 0)
+LAG_MS = 1000
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> TraceWriter:
+    """Broker 1 leads `t-0`; 2 and 3 copy; 2 falls behind, is removed, and comes back; 3's removal is refused."""
+    made = TraceWriter(BrokerId(1), tmp_path, start_ms=0)
+    made.start(0, settings={"replica.lag.time.max.ms": str(LAG_MS)})
+    columns = {"epoch": 5, "leo": 10, "offset": 10, "hw": 10, "zk_version": 7}
+    made.row(TraceEvent.LEADER, 0, TP, **columns, isr=[1, 2, 3], replicas=[1, 2, 3])
+    fetch = {"epoch": 5, "leo": 11, "err": 0}
+    made.append_row(100, TP, offset=10, leo=11, hw=10, epoch=5, size_bytes=9, moves_hw=False)
+    for ts in (200, 700, 1200, 1700):
+        made.row(TraceEvent.FETCH, ts, TP, **fetch, replica=3, offset=11)
+        made.row(TraceEvent.TICK, ts + 300)
+    made.append_row(2020, TP, offset=11, leo=12, hw=11, epoch=5, size_bytes=9, moves_hw=False)
+    fetch["leo"] = 12
+    made.row(TraceEvent.FETCH, 2040, TP, **fetch, replica=3, offset=12)
+    made.row(TraceEvent.HW, 2040, TP, epoch=5, hw=12)
+    changed = {"epoch": 5, "zk_version": 8, "isr": [1, 3]}
+    made.row(TraceEvent.ISR_SHRINK, 1500, TP, **changed, replica=2, done=1510)
+    made.row(TraceEvent.FETCH, 2100, TP, **fetch, replica=2, offset=12)
+    made.row(TraceEvent.ISR_EXPAND, 2100, TP, **changed | {"isr": [1, 2, 3]}, replica=2, done=2110)
+    made.row(TraceEvent.ISR_SHRINK, 2200, TP, **changed, replica=3, err=95, done=2210)
+    return made
+
+
+def test_what_follows_from_a_trace_is_not_complained_of(trace: TraceWriter) -> None:
+    assert list(lanes_contradict([trace])) == []
+
+
+def _without_watermark(patch: pytest.MonkeyPatch) -> None:
+    lead = LedPartition.lead
+    patch.setattr(LedPartition, "lead", lambda self, **about: lead(self, **{**about, "high_watermark": None}))
+
+
+def _takes(patch: pytest.MonkeyPatch, event: TraceEvent, change: Callable[[Lane, LaneRow], LaneRow]) -> None:
+    """The rules take rows of this kind for something else."""
+    feed = Lane.feed
+
+    def other(self: Lane, row: LaneRow) -> None:
+        feed(self, change(self, row) if row.ev == event.value else row)
+
+    patch.setattr(Lane, "feed", other)
+
+
+def _of_any_epoch(lane: Lane, row: LaneRow) -> LaneRow:
+    return row._replace(epoch=lane.led.epoch) if lane.led is not None else row
+
+
+def _always_news(lane: Lane, row: LaneRow) -> LaneRow:
+    return row._replace(epoch=lane.led.epoch + 1) if lane.led is not None else row
+
+
+def _pairs_with_another(patch: pytest.MonkeyPatch) -> None:
+    derived = Comparison.derived
+
+    def other(self: Comparison, **about: Any) -> None:
+        derived(self, **{**about, "ts": about["ts"] + 7})
+
+    patch.setattr(Comparison, "derived", other)
+
+
+def _does_not_see_what_a_fetch_shows(patch: pytest.MonkeyPatch) -> None:
+    _takes(patch, TraceEvent.FETCH, lambda lane, row: row._replace(leo=lane.led.log_end_offset if lane.led else 0))
+
+
+def _misses_what_was_refused(patch: pytest.MonkeyPatch) -> None:
+    emitted = Comparison.emitted
+    patch.setattr(Comparison, "emitted", lambda self, **about: emitted(self, **{**about, "err": 0}))
+
+
+@pytest.mark.parametrize(
+    ("damage", "complaint"),
+    [
+        (_without_watermark, "a leadership begins with (5, 0, [1, 2, 3])"),
+        (lambda patch: _takes(patch, TraceEvent.FETCH, lambda _, row: row._replace(err=0)), "make another of"),
+        (lambda patch: _takes(patch, TraceEvent.FETCH, _of_any_epoch), "make another of"),
+        (lambda patch: _takes(patch, TraceEvent.FOLLOWER, _of_any_epoch), "make another of"),
+        (lambda patch: _takes(patch, TraceEvent.LEADER, _always_news), "make another of"),
+        (_pairs_with_another, "is paired with one that is not there"),
+        (_does_not_see_what_a_fetch_shows, "a fetch does not show an append"),
+        (_misses_what_was_refused, "isr_shrink of 3 at 2200 was refused, and counts as missing"),
+    ],
+)
+def test_what_is_wrong_is_found(
+    trace: TraceWriter, damage: Callable[[pytest.MonkeyPatch], None], complaint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replayed_rules, "IDLE_SHARE", 1.0)
+    damage(monkeypatch)
+    found = list(lanes_contradict([trace]))
+    assert any(complaint in wrong for wrong in found), found
+
+
+def test_two_changes_that_belong_together_are_paired(trace: TraceWriter, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Comparison, "_belong", lambda *_: False)
+    found = list(lanes_contradict([trace]))
+    assert any("are not paired" in wrong and OutcomeKind.SHRINK.value in wrong for wrong in found), found
