@@ -37,6 +37,9 @@ class Cluster(Programs):
         #: requests and znodes for moves, those whose effect is looked at left out: so many were asked for, so far
         self.moves_of_others = 0
         self.rates_of_others = 0  # how often a throttle of a broker was asked for by hand
+        #: (topic, partition, broker) of which a broker last said that it cannot delete it
+        self.undeleted: set[tuple[str, int, int]] = set()
+        self.disks_failed: set[int] = set()  # brokers that ever had a log dir which failed
         self.is_administered = False  # somebody works with the tools, who works alone
         self.armed: list[Callable[[], object]] = []  # take back what waits for its moment
         self._session: SimulatedSession | None = None

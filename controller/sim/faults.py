@@ -297,6 +297,7 @@ def fail_log_dir(turn: Turn) -> str:
     names = [name, *(f"{name}-{n}" for n in range(2, (shape.log_dirs if shape else 1) + 1))]
     chosen, code = turn.one_of(names), turn.chance.choice((errno.EIO, errno.ENOSPC))
     cluster.disks[number].failing[cluster.folder / chosen] = code
+    cluster.disks_failed.add(number)
     return f"{chosen} with {errno.errorcode[code]}"
 
 

@@ -54,9 +54,9 @@ async def overwrite_epoch(turn: Turn) -> str:
     """`/controller_epoch` is written by somebody else: raised, or, where there is but one controller, which is in office
     and remembers what it had, reset. No write of this term is done any more. controller.md §2.4."""
     cluster = turn.cluster
-    _office(turn)
     epoch = int(_there(turn, EPOCH).payload or b"0")
     if len(cluster.controller_ids) == 1:
+        _office(turn)
         becomes = turn.chance.randrange(epoch) if epoch else 0
         await _reset_epoch(turn, epoch, becomes)
     else:

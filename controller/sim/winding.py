@@ -286,6 +286,7 @@ async def _fail_dir(way: _Way) -> str:
     dirs = cluster.shape.log_dirs if cluster.shape else 1
     name = turn.chance.choice([turn.name(number), *(f"{turn.name(number)}-{n}" for n in range(2, dirs + 1))])
     cluster.disks[number].failing[cluster.folder / name] = errno.EIO
+    cluster.disks_failed.add(number)
     return f"{name} fails"
 
 

@@ -11,12 +11,14 @@ from typing import Any
 import pytest
 
 from controller.admin.reassignment import execute, throttles, verify
+from controller.core.events import TopicDeletionStopReplicaResponseReceived
 from controller.core.transitions import ReplicaState
 from controller.sim.history import StateWritten
 from controller.sim.late import LATE
 from controller.sim.oracles import throttles as oracle
 from controller.sim.oracles.beliefs_of_moves import HEARD_S, BeliefsOfMoves
 from controller.sim.oracles.orders import Orders
+from controller.sim.oracles.requests import Requests
 from controller.sim.oracles.transitions import Transitions
 from controller.sim.oracles.zookeeper import Writes
 from controller.sim.plan import Plan, Step
@@ -26,6 +28,7 @@ from controller.sim.tooled import TOOLS
 from controller.sim.winding import WINDING
 from controller.wire import log_events as ev
 from controller.wire.control import LeaderAndIsrEntry, LeaderAndIsrRequest, StopReplicaEntry, StopReplicaRequest
+from controller.wire.errors import ErrorCode
 from controller.wire.types import EPOCH_DURING_DELETE, BrokerId, LeaderAndIsr, ReplicaAssignment
 from controller.wire.zk_operations import Delete, ZkCode, ZkResult
 from tests.sim.test_oracles import STATE, TP, Sound, at_rest, changed, znode
@@ -184,6 +187,15 @@ def test_a_topic_does_not_go_before_its_logs(tmp_path: Path, adding: str) -> Non
         writes.operation(session, Delete(path), ZkResult(ZkCode.OK))
         owners = [line.split("broker ")[1][0] for line in writes.broken if "has t-0 in" in line]
         assert owners == [broker for broker in ("1", "2", "3") if broker != adding]
+        sound.cluster.disks_failed |= {1, 2, 3}
+        asked = Writes(sound.cluster, sound.history)
+        asked.operation(session, Delete(path), ZkResult(ZkCode.OK))
+        assert not asked.broken, "who started without a directory does not know of the log"
+        requests, answers = Requests(sound.cluster, sound.history), [ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NONE]
+        for error in answers:
+            requests._answered(TopicDeletionStopReplicaResponseReceived(BrokerId(3), ErrorCode.NONE, {TP: error}))
+            asked.operation(session, Delete(path), ZkResult(ZkCode.OK))
+        assert asked.broken == [f"{TOPIC} went, though broker 3 could not delete t-0"], "it can, later"
 
     at_rest(tmp_path, look)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
+from controller.core.events import Event, TopicDeletionStopReplicaResponseReceived
 from controller.node.process import Controller
 from controller.sim.cluster import Cluster
 from controller.sim.history import History
@@ -17,6 +18,7 @@ from controller.wire.control import (
     StopReplicaRequest,
     UpdateMetadataRequest,
 )
+from controller.wire.errors import ErrorCode
 from controller.wire.types import EPOCH_DURING_DELETE, LeaderAndIsr, TopicPartition
 
 _RANK = {LeaderAndIsrRequest: 0, UpdateMetadataRequest: 1, StopReplicaRequest: 2}
@@ -47,6 +49,23 @@ class Requests:
 
         controller.channels.send = observed  # type: ignore[method-assign]  # an observer in the way of the requests
         controller.channels.on_answered.append(lambda request: self.delivered(number, request))
+        emit = controller.channels._emit
+
+        def heard(event: Event) -> None:
+            if isinstance(event, TopicDeletionStopReplicaResponseReceived):
+                self._answered(event)
+            emit(event)
+
+        controller.channels._emit = heard  # an observer in the way of the answers
+
+    def _answered(self, event: TopicDeletionStopReplicaResponseReceived) -> None:
+        """Which replicas of topics in deletion could not be deleted, as far as their brokers have answered last."""
+        for tp, error in event.partition_errors.items():
+            replica = tp.topic, tp.partition, int(event.broker_id)
+            if event.request_error is not ErrorCode.NONE or error is not ErrorCode.NONE:
+                self._cluster.undeleted.add(replica)
+            else:
+                self._cluster.undeleted.discard(replica)
 
     def check(self, number: int, batch: Sequence[ControlRequest]) -> None:
         """One batch, as it is queued."""

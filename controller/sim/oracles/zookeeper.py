@@ -70,13 +70,22 @@ class Writes:
             self._gone[match[1]] = czxid
 
     def _replicas_are_gone(self, topic: str, content: Mapping[str, Any]) -> None:
-        """A topic goes when each of its replicas has: no broker, dead or alive, has a log of it left, but of a replica
-        that was only to be added, which may never have been announced. Source: §10.6."""
+        """A topic goes when each of its replicas has: nobody's last word is that it cannot delete it, and no broker,
+        dead or alive, has a log of it left. Source: §10.6.
+
+        Not so of a replica that was only to be added, which may never have been announced; nor where a log dir has
+        ever failed: a broker that started without it does not know of the log, and says yes, as in Kafka
+        (`ReplicaManager.stopPartitions`).
+        """
         adding = content.get("adding_replicas") or {}
         for partition, replicas in sorted((content.get("partitions") or {}).items()):
             for broker in replicas:
                 name = self._cluster.machine(broker).name
                 folder, log = self._cluster.folder, f"{topic}-{partition}"
+                if (topic, int(partition), broker) in self._cluster.undeleted:
+                    self.broken.append(f"{topic} went, though broker {broker} could not delete {log}")
+                if broker in self._cluster.disks_failed:
+                    continue
                 found = [path for path in (folder / name / log, *folder.glob(f"{name}-*/{log}")) if path.is_dir()]
                 if found and broker not in (adding.get(partition) or ()):
                     self.broken.append(f"{topic} went, and broker {broker} has {log} in {found[0].parent.name}")
