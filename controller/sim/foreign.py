@@ -51,8 +51,8 @@ async def overwrite_office(turn: Turn) -> str:
 
 
 async def overwrite_epoch(turn: Turn) -> str:
-    """`/controller_epoch` is written by somebody else: raised, or, where there is but one controller, which is in office
-    and remembers what it had, reset. No write of this term is done any more. controller.md §2.4."""
+    """`/controller_epoch` is written by somebody else: raised, or, where there is but one controller, which serves and
+    remembers what it had, reset. No write of this term is done any more. controller.md §2.4."""
     cluster = turn.cluster
     epoch = int(_there(turn, EPOCH).payload or b"0")
     if len(cluster.controller_ids) == 1:

@@ -109,6 +109,7 @@ MEANINGS: Final[Mapping[str, str]] = {
     "group.rebalanced": "a consumer group has a new generation",
     "group.loaded": "a coordinator took groups over",
     "group.unloaded": "a coordinator gave groups up",
+    "group.write_failed": "not all in-sync replicas have what a coordinator wrote",
     "group.record_refused": "a record of the groups' topic cannot be read",
     "descriptors.exhausted": "no more files can be opened",
     # faults

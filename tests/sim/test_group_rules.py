@@ -85,6 +85,19 @@ def test_a_life_without_complaints() -> None:
     assert scene.broken == []
 
 
+def test_a_new_member_that_does_not_wait_for_its_first_answer_has_a_session() -> None:
+    scene = Scene().stable()
+    scene.join("", new_id="e")
+    assert scene.group.heartbeat("e", None, 1, scene.now_ms) is ErrorCode.REBALANCE_IN_PROGRESS
+    scene.join("s", instance="one")
+    scene.join("d", instance=None)
+    assert scene.group.generation == 2
+    scene.join("", new_id="f")
+    scene.group.heartbeat("f", None, 2, scene.now_ms)
+    scene.later(SESSION_MS)
+    assert "f" not in scene.group.members and scene.broken == []
+
+
 Damage = Callable[[Scene, pytest.MonkeyPatch], Any]
 
 

@@ -8,7 +8,7 @@ Source: Kafka 3.9 `GroupCoordinator`, `GroupMetadata`; KIP-345; spec clients.md 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from broker_sim.groups.group import Group
@@ -91,6 +91,11 @@ class GroupJudge:
     #: member -> when its session last began for certain, and when it may have begun
     beats: dict[str, int] = field(default_factory=dict)
     seen: dict[str, int] = field(default_factory=dict)
+    #: the shortest session that a member ever asked for: a session that runs stays as long as it began
+    sessions: dict[str, int] = field(default_factory=dict)
+    #: new members that sent something else while their JoinGroup waits: from then on their session counts, as in Kafka,
+    #: where `hasSatisfiedHeartbeat` of a new member does not ask what it waits for
+    hasty: set[str] = field(default_factory=set)
     #: since when a rebalance is prepared, and whether of a group that had no members
     preparing: tuple[int, bool] = (0, False)
     completed_ms: int = 0
@@ -102,6 +107,11 @@ class GroupJudge:
     def wrong(self, what: str) -> None:
         """Notes it."""
         self.broken.append(f"group {self.name}: {what}")
+
+    def beat(self, member_id: str, now_ms: int) -> None:
+        """A heartbeat or a commit."""
+        self.beats[member_id] = now_ms
+        self.hasty.add(member_id)
 
     def expect(self, what: str, found: ErrorCode, expected: ErrorCode | None) -> None:
         """An answer that follows from the table alone."""
@@ -143,9 +153,14 @@ class GroupJudge:
         """Nobody is removed who has not left (`left`: this call's, or its former id) nor missed a deadline. Returns
         who went."""
         gone = {m for m in before.seats if m not in group.members}
+        for member_id, seat in before.seats.items():
+            self.sessions[member_id] = min(seat.session_ms, self.sessions.get(member_id, seat.session_ms))
         for member_id in sorted(gone.difference(left)):
             seat = before.seats[member_id]
-            is_over = _session_is_over(seat, self.beats.get(member_id, now_ms), now_ms)
+            session_ms = self.sessions.get(member_id, seat.session_ms)
+            since_ms, is_hasty = self.beats.get(member_id, now_ms), seat.is_new and member_id in self.hasty
+            is_over = _session_is_over(replace(seat, session_ms=session_ms), since_ms, now_ms)
+            is_over |= is_hasty and now_ms - since_ms >= session_ms
             if not (is_over or self._is_late(member_id, seat, before, now_ms)):
                 self.wrong(
                     f"{member_id} is removed at {now_ms} in {before.state.value}, since {self.preparing[0]} or "
@@ -154,6 +169,8 @@ class GroupJudge:
         for member_id in gone:
             self.beats.pop(member_id, None)
             self.seen.pop(member_id, None)
+            self.sessions.pop(member_id, None)
+            self.hasty.discard(member_id)
         return gone
 
     def _is_late(self, member_id: str, seat: Seat, before: Before, now_ms: int) -> bool:
@@ -185,6 +202,7 @@ class GroupJudge:
             return
         self.synced.clear()
         self.stored.clear()
+        self.hasty.clear()
         self.completed_ms = now_ms
         if group.generation != before.generation + 1:
             self.wrong(f"generation {before.generation} becomes {group.generation}")
@@ -285,7 +303,7 @@ class WatchedGroup(Group):
         error = super().heartbeat(member_id, group_instance_id, generation, now_ms)
         self._judge.expect(f"a heartbeat of {member_id}", error, refused)
         if error in (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS):
-            self._judge.beats[member_id] = now_ms
+            self._judge.beat(member_id, now_ms)
         return error
 
     def leave(self, member_id: str, group_instance_id: str | None, now_ms: int) -> tuple[ErrorCode, list[Effect]]:
@@ -306,7 +324,7 @@ class WatchedGroup(Group):
         error = super().commit_error(member_id, group_instance_id, generation, now_ms)
         self._judge.expect(f"a commit of {member_id}", error, None if is_simple else refused)
         if error is ErrorCode.NONE and not is_simple:
-            self._judge.beats[member_id] = now_ms
+            self._judge.beat(member_id, now_ms)
         return error
 
     def tick(self, now_ms: int) -> list[Effect]:
