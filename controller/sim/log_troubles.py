@@ -148,7 +148,7 @@ async def _deprived(turn: Turn, number: int) -> str:
     """Its replicas go elsewhere, as far as there are others."""
     cluster = turn.cluster
     rows: dict[str, list[dict[str, Any]]] = {}
-    for topic, partition in cluster.partitions()[:5]:
+    for topic, partition in cluster.movable()[:5]:
         replicas = cluster.assignment(topic, partition)
         others = [broker for broker in _running(turn) if broker not in replicas]
         if number in replicas and others:

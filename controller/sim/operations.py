@@ -74,14 +74,14 @@ async def grow_topic(turn: Turn) -> str:
 
 async def reassign(turn: Turn) -> str:
     """A move of one partition, on top of what moves already."""
-    topic, partition = turn.one_of(turn.cluster.partitions())
+    topic, partition = turn.one_of(turn.cluster.movable())
     replicas = turn.replicas(turn.chance.choice((1, 2, 3, 3, 4)))
     return f"{topic}-{partition} to {replicas}: {await _reassign(turn, {(topic, partition): replicas})}"
 
 
 async def reassign_many(turn: Turn) -> str:
     """A move of several partitions."""
-    moves = {tp: turn.replicas(turn.chance.choice((2, 3))) for tp in turn.cluster.partitions()[:4]}
+    moves = {tp: turn.replicas(turn.chance.choice((2, 3))) for tp in turn.cluster.movable()[:4]}
     return f"{_moves(moves)}: {await _reassign(turn, moves)}"
 
 
@@ -95,7 +95,7 @@ async def reassign_by_znode(turn: Turn) -> str:
     """As tools before 2.4 did. Some entries are wrong: a broker that there is not, a partition that there is not."""
     entries = [
         {"topic": topic, "partition": number, "replicas": turn.replicas(turn.chance.choice((2, 3)))}
-        for topic, number in turn.cluster.partitions()[:2]
+        for topic, number in turn.cluster.movable()[:2]
     ]
     wrong = turn.chance.random() < 0.3
     if wrong:
@@ -238,7 +238,7 @@ async def act_and_stall(turn: Turn) -> str:
 async def move_and_lose_the_target(turn: Turn) -> str:
     """A move begins, one of its new replicas dies, and comes back while the move waits for it."""
     cluster = turn.cluster
-    topic, partition = turn.one_of(cluster.partitions())
+    topic, partition = turn.one_of(cluster.movable())
     replicas = turn.replicas(turn.chance.choice((2, 3)))
     target = turn.one_of(
         [r for r in replicas if r in cluster.brokers and r not in cluster.assignment(topic, partition)]

@@ -24,7 +24,7 @@ from controller.node.process import Controller, Identity
 from controller.node.process import World as ControllerWorld
 from controller.rules.configs.listeners import NodeListener
 from controller.sim.disk import SimulatedDisk
-from controller.sim.shape import SETTINGS, Shape
+from controller.sim.shape import SETTINGS, TOOLED, Shape
 from controller.wire.types import BrokerId
 from controller.wire.zk_operations import ZkUnreachable
 from controller.wire.znodes import ZnodeError
@@ -175,6 +175,10 @@ class Programs:
             for topic in self.children("/brokers/topics")
             for number in (self.znode(f"/brokers/topics/{topic}") or {"partitions": {}})["partitions"]
         ]
+
+    def movable(self) -> list[tuple[str, int]]:
+        """Those of them that no administrator works on alone."""
+        return [tp for tp in self.partitions() if tp[0] != TOOLED]
 
     def state(self, topic: str, partition: int) -> Any:
         """A partition's state znode."""

@@ -22,6 +22,8 @@ SETTINGS: Final = {
 }
 #: The main topic. Its records are never deleted by an operation, so every acknowledged one must be there at the end.
 TOPIC: Final = "t"
+#: The topic that the administrator moves by the tool; nobody else moves it, or gives it throttles.
+TOOLED: Final = "tooled"
 
 
 class ShapeError(ValueError):

@@ -20,8 +20,9 @@ from controller.admin.toolkit.machine import Machine
 from controller.sim.cluster import Cluster
 from controller.sim.history import parsed
 from controller.sim.operations import alter_configs
-from controller.sim.oracles.throttles import TOOLED, Throttles, forgotten_are_not_needed, rates_left, topic_throttles
+from controller.sim.oracles.throttles import Throttles, forgotten_are_not_needed, rates_left, topic_throttles
 from controller.sim.programs import BROKER_PORT
+from controller.sim.shape import TOOLED
 from controller.sim.turn import NothingThere, Turn
 from controller.wire.protocol import ApiKey
 

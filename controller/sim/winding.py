@@ -49,7 +49,7 @@ class _Way:
 
 async def winding_move(turn: Turn) -> str:
     """Moves of a partition, or of all of its topic, that take each other's place or are cancelled."""
-    topic, partition = turn.one_of(turn.cluster.partitions())
+    topic, partition = turn.one_of(turn.cluster.movable())
     way = _Way(turn, (topic,))
     bends: list[_Bend] = [_move_one(partition), _move_one(partition), _move_one(partition), move_all, _cancel]
     # Not both: a dropped leader that cannot be replaced, and is then alone in the ISR, stays for good, as in Kafka.
@@ -99,7 +99,7 @@ async def moves_unheard(turn: Turn) -> str:
     cluster, active = turn.cluster, turn.cluster.active_controller()
     if active is None or active not in cluster.controllers or active in cluster.paused:
         raise NothingThere
-    topic, _ = turn.one_of(cluster.partitions())
+    topic, _ = turn.one_of(cluster.movable())
     way = _Way(turn, (topic,))
     notes = await move_all(way)
     cluster.machine(active).suspend()

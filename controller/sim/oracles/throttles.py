@@ -12,12 +12,11 @@ from typing import Any, Final
 from controller.admin.reassignment.forgotten_throttles import forgotten
 from controller.sim.cluster import Cluster
 from controller.sim.history import parsed
+from controller.sim.shape import TOOLED
 from controller.wire.types import TopicPartition
 from controller.wire.zk_operations import Create, Delete, Multi, SetData, ZkOp, ZkResult
 from controller.world.simulated.zk_session import SimulatedSession
 
-#: The topic that the tool moves; nobody else gives it throttles.
-TOOLED: Final = "tooled"
 #: A second after a topic has changed, brokers tell what it has become.
 SETTLED_MS: Final = 1_000
 _PATH: Final = f"/brokers/topics/{TOOLED}"
