@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from importlib.util import find_spec
+from typing import Final
 
 from broker_sim.trace import TraceWriter
 from controller.sim.cluster import Cluster
@@ -14,6 +15,9 @@ from controller.sim.load.links import CallFailed, Links
 from controller.sim.shape import TOPIC
 from controller.wire.protocol import ApiKey
 from controller.wire.records import iterate
+
+#: How often a client asks for a coordinator, twice a second, before it gives up.
+COORDINATOR_TRIES: Final = 60
 
 
 async def all_that_is_wrong(
@@ -26,6 +30,7 @@ async def all_that_is_wrong(
         records, trouble = await _read_all(cluster, links, partition)
         start = min((offset for offset, _ in records), default=0)
         wrong += trouble or ledger.check_log((TOPIC, partition), records, start=start if start else 0)
+    wrong += await no_coordinator(cluster)
     for group in sorted({group for group, _ in ledger.committed}):
         coordinator = await find_coordinator(links, group)
         if coordinator is not None:
@@ -33,6 +38,17 @@ async def all_that_is_wrong(
     for group in ledger.deleted_groups:
         await check_deleted(links, ledger, group)
     return wrong
+
+
+async def no_coordinator(cluster: Cluster) -> list[str]:
+    """A client that knows only a controller gets a coordinator, also where no group was ever asked for: somebody makes
+    the topic of the groups. Source: clients.md §7; broker.md §13."""
+    for _ in range(COORDINATOR_TRIES):
+        answer = await cluster.ask_controller(ApiKey.FIND_COORDINATOR, 2, {"key": "of-the-controller", "key_type": 0})
+        if answer.error_code == 0:
+            return []
+        await cluster.world.sleep(0.5)
+    return [f"whoever asks the controller alone gets no coordinator, but error {answer.error_code}"]
 
 
 def _unexplained(traces: Sequence[TraceWriter]) -> list[str]:

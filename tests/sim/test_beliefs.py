@@ -68,7 +68,7 @@ class Scene:
         found, self.beliefs.broken = self.beliefs.broken, []
         return "; ".join(found)
 
-    def refuses(self, code: ZkCode) -> None:
+    def refuses(self, code: ZkCode, *, is_told: bool = True) -> None:
         for path in ("/brokers/topics", "/brokers/topics/t", "/brokers/topics/t/partitions"):
             self.tree.write(Create(path), session=1, now_ms=0)
         for op in (Create(PATH.rpartition("/")[0]), Create(PATH), *(SetData(PATH, b"") for _ in range(6))):
@@ -76,7 +76,7 @@ class Scene:
         session: Any = SimpleNamespace(machine="controller-1001")
         write = Multi((Check("/controller_epoch", 1), SetData(PATH, b"", 5)))
         answers = (ZkResult(ZkCode.OK), ZkResult(code))
-        self.beliefs.operation(session, write, ZkResult(code, results=answers))
+        self.beliefs.operation(session, write, ZkResult(code, results=answers if is_told else ()))
 
 
 class _Hashable:
@@ -154,6 +154,8 @@ def test_a_refused_state_that_is_not_read() -> None:
     scene = Scene()
     scene.refuses(ZkCode.NO_AUTH)
     assert "was refused to write over version 6" in scene.after()
+    scene.refuses(ZkCode.OTHER, is_told=False)  # ZooKeeper says so of the whole transaction
+    assert "was refused to write over version" in scene.after()
     scene.refuses(ZkCode.BAD_VERSION)
     assert scene.after() == ""
 

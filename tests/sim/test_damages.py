@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
+from controller.sim.closing import no_coordinator
 from controller.sim.foreign import FOREIGN
 from controller.sim.moments import MOMENTS
 from controller.sim.plan import Plan, Step
@@ -20,3 +25,17 @@ def test_a_sound_cluster_comes_through(kind: str) -> None:
     outcome = play(Plan(seed=5, shape=SHAPE, weights={}, steps=steps))
     assert outcome.broken == []
     assert any(kind in line and "nothing to act on" not in line for line in outcome.taken), outcome.taken
+
+
+def test_a_controller_that_never_knows_a_coordinator_is_found() -> None:
+    codes = [15, 15, 0]
+
+    async def ask(*_: object) -> Any:
+        return SimpleNamespace(error_code=codes.pop(0) if codes else 15)
+
+    async def sleep(_: float) -> None:
+        pass
+
+    cluster: Any = SimpleNamespace(ask_controller=ask, world=SimpleNamespace(sleep=sleep))
+    assert asyncio.run(no_coordinator(cluster)) == []
+    assert "gets no coordinator, but error 15" in asyncio.run(no_coordinator(cluster))[0]

@@ -44,7 +44,7 @@ class Beliefs:
         """Remembers which states ZooKeeper refuses to a controller."""
         if result.ok or not session.machine.startswith("controller-") or not isinstance(op, Multi):
             return
-        for part, answer in zip(op.ops, result.results, strict=False):
+        for part, answer in zip(op.ops, result.results or [result] * len(op.ops), strict=False):
             match = STATE_PATH.fullmatch(part.path)
             znode = self._cluster.world.zookeeper.tree.get(part.path)
             if isinstance(part, SetData) and match and answer.code in REFUSALS and znode is not None:
