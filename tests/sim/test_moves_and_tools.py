@@ -193,7 +193,7 @@ def test_a_topic_does_not_go_before_its_logs(tmp_path: Path, adding: str) -> Non
         assert not asked.broken, "who started without a directory does not know of the log"
         requests, answers = Requests(sound.cluster, sound.history), [ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NONE]
         for error in answers:
-            requests._answered(TopicDeletionStopReplicaResponseReceived(BrokerId(3), ErrorCode.NONE, {TP: error}))
+            requests.answered(TopicDeletionStopReplicaResponseReceived(BrokerId(3), ErrorCode.NONE, {TP: error}))
             asked.operation(session, Delete(path), ZkResult(ZkCode.OK))
         assert asked.broken == [f"{TOPIC} went, though broker 3 could not delete t-0"], "it can, later"
 

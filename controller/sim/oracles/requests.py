@@ -53,12 +53,12 @@ class Requests:
 
         def heard(event: Event) -> None:
             if isinstance(event, TopicDeletionStopReplicaResponseReceived):
-                self._answered(event)
+                self.answered(event)
             emit(event)
 
         controller.channels._emit = heard  # an observer in the way of the answers
 
-    def _answered(self, event: TopicDeletionStopReplicaResponseReceived) -> None:
+    def answered(self, event: TopicDeletionStopReplicaResponseReceived) -> None:
         """Which replicas of topics in deletion could not be deleted, as far as their brokers have answered last."""
         for tp, error in event.partition_errors.items():
             replica = tp.topic, tp.partition, int(event.broker_id)
