@@ -124,11 +124,12 @@ class Consumer:
 
 
 async def check_committed(links: Links, ledger: Ledger, coordinator: int, group: str, partitions: int) -> None:
-    """Asks a coordinator for what is committed, and compares. Raises: CallFailed."""
+    """Asks a coordinator for what is committed, and compares. One that was deposed, and has not heard of it, answers
+    what it knew, as in Kafka. Raises: CallFailed."""
     least = {p: ledger.committed.get((group, (TOPIC, p)), -1) for p in range(partitions)}
     body = {"group_id": group, "topics": [{"name": TOPIC, "partition_indexes": list(least)}]}
     answer = await links.call(coordinator, ApiKey.OFFSET_FETCH, 5, body)
-    if answer.error_code != 0:
+    if answer.error_code != 0 or not links.coordinates(coordinator, group):
         return
     for found in answer.topics[0].partitions:
         number = int(found.partition_index)

@@ -49,7 +49,7 @@ class Ledger:
     #: Groups whose deletion was acknowledged; they never commit again.
     deleted_groups: list[str] = field(default_factory=list)
     #: Called with (broker, partition, error, when it was sent) for each error that acks=all was answered;
-    #: and with (broker, partition, end offset, when it was sent) for each answer to acks=all without an error.
+    #: and with (broker, partition, end offset, when its turn came) for each answer to acks=all without an error.
     on_error: list[Callable[[int, Partition, ErrorCode, float], None]] = field(default_factory=list)
     on_ack: list[Callable[[int, Partition, int, float], None]] = field(default_factory=list)
 

@@ -10,9 +10,11 @@ import random
 from collections.abc import Mapping
 from typing import Any, Final
 
+from controller.rules.hashing import group_partition
 from controller.sim.cluster import Cluster
 from controller.sim.programs import BROKER_PORT
 from controller.wire.protocol import ApiKey, ProtocolError
+from controller.wire.types import GROUP_METADATA_TOPIC
 from controller.world.client import BrokerConnection
 
 #: Limits of a connection attempt and of an answer.
@@ -33,6 +35,9 @@ class Links:
         self.chance: random.Random = cluster.world.stream(f"{machine}/client")
         self._open: dict[int, BrokerConnection] = {}
         self._leaders: dict[tuple[str, int], int] = {}
+        self._answered_s: dict[int, float] = {}
+        #: broker -> when it had answered what it was asked before the last request: that waits for its turn so long
+        self.free_s: dict[int, float] = {}
 
     async def call(self, broker: int, api_key: ApiKey, version: int, body: Mapping[str, Any]) -> Any:
         """One request. Raises: CallFailed."""
@@ -42,11 +47,14 @@ class Links:
                 connection = self._open[broker] = await BrokerConnection.open(
                     self._network, f"broker-{broker}", BROKER_PORT, client_id=self._name, timeout_s=CONNECT_S
                 )
-            return await connection.call(api_key, version, body, timeout_s=ANSWER_S)
+            answer = await connection.call(api_key, version, body, timeout_s=ANSWER_S)
         except (OSError, ProtocolError) as error:
             if (dropped := self._open.pop(broker, None)) is not None:
                 dropped.close()
             raise CallFailed(str(error)) from error
+        self.free_s[broker] = self._answered_s.get(broker, 0.0)
+        self._answered_s[broker] = self._cluster.world.loop.time()
+        return answer
 
     def hang_up(self) -> None:
         """Closes all connections: who has given up an answer must not wait behind it."""
@@ -63,6 +71,12 @@ class Links:
                 return None
             leader_id = self._leaders[topic, partition] = state["leader"]
         return leader_id
+
+    def coordinates(self, broker: int, group: str) -> bool:
+        """Whether it is the group's coordinator by what ZooKeeper says now."""
+        count = len(self._cluster.topic_partitions(GROUP_METADATA_TOPIC))
+        state = self._cluster.state(GROUP_METADATA_TOPIC, group_partition(group, count)) if count else None
+        return state is not None and bool(state["leader"] == broker)
 
     def forget_leader(self, topic: str, partition: int) -> None:
         """An error said that somebody else leads."""

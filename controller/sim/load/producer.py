@@ -127,6 +127,7 @@ class Producer:
             return error
         if self._acks == -1:
             self._ledger.was_acked((TOPIC, partition), int(found.base_offset), values)
+            taken_s = max(sent_s, self._links.free_s[leader])
             for observer in self._ledger.on_ack:
-                observer(leader, (TOPIC, partition), int(found.base_offset) + len(values), sent_s)
+                observer(leader, (TOPIC, partition), int(found.base_offset) + len(values), taken_s)
         return ErrorCode.NONE

@@ -34,7 +34,8 @@ class Answers:
         self._suspensions = world.suspensions
 
     def acknowledged(self, broker: int, partition: tuple[str, int], end: int, sent_s: float) -> None:
-        """A producer with acks=all, which asked at `sent_s`, has just got its answer for records up to `end`."""
+        """A producer with acks=all has just got its answer for records up to `end`. Its turn came at `sent_s`: a broker
+        takes the requests of a connection one after the other."""
         self.look()
         now_s, tp = self._cluster.world.loop.time(), TopicPartition(*partition)
         reached_s = self._terms.reached_s(broker, tp, end)

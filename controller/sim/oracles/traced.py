@@ -280,7 +280,7 @@ class Traced:
     # -- what producers were told ----------------------------------------------------------------------------------
 
     def acknowledged(self, broker: int, partition: tuple[str, int], end: int, sent_s: float) -> None:
-        """A producer with acks=all, which asked at `sent_s`, got an answer without an error for records up to `end`.
+        """A producer with acks=all, whose turn came at `sent_s`, was answered without an error up to `end`.
 
         They are below the high watermark of who answered, and its ISR had `min.insync.replicas` members at some time in
         between. Source: broker.md §12.6.
