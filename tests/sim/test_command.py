@@ -54,7 +54,7 @@ def test_json(broken: None, capsys: pytest.CaptureFixture[str]) -> None:
 def test_the_last_events_are_those_before_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who stands still and is killed because the world ends has things to say: of its session, of folders that go."""
     monkeypatch.setattr(watchers, "ALWAYS", (lambda cluster, _: ["paused"] if cluster.paused else [],))
-    ended = play_seed(18)
+    ended = play_seed(2)
     assert ended.broken and ended.last_events
     assert not [line for line in ended.last_events if ev.CONTROLLER_STOPPED in line]
 
