@@ -39,6 +39,8 @@ class Cluster(Programs):
         self.rates_of_others = 0  # how often a throttle of a broker was asked for by hand
         #: (topic, partition, broker) of which a broker last said that it cannot delete it
         self.undeleted: set[tuple[str, int, int]] = set()
+        #: (topic, czxid) of topics whose znode was made to say nothing -> broker -> czxid of its registration by then
+        self.emptied: dict[tuple[str, int], dict[int, int]] = {}
         self.disks_failed: set[int] = set()  # brokers that ever had a log dir which failed
         self.is_administered = False  # somebody works with the tools, who works alone
         self.armed: list[Callable[[], object]] = []  # take back what waits for its moment

@@ -189,7 +189,9 @@ async def delete_unreadable_topic(turn: Turn) -> str:
     cluster.at_once(operator, SetData(path, empty), unseen=True)
     lose(turn, active)
     cluster.at_once(operator, Create(f"/admin/delete_topics/{topic}"))
-    lives = {b: znode.czxid for b in cluster.registered() if (znode := _registration(turn, b)) is not None}
+    lives = cluster.emptied[topic, czxid] = {
+        b: znode.czxid for b in cluster.registered() if (znode := _registration(turn, b)) is not None
+    }
     cluster.start_one(active)
     for _ in range(400):
         await cluster.world.sleep(0.05)

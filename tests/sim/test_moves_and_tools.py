@@ -200,6 +200,31 @@ def test_a_topic_does_not_go_before_its_logs(tmp_path: Path, adding: str) -> Non
     at_rest(tmp_path, look)
 
 
+def test_of_a_topic_that_says_nothing_the_dead_are_not_waited_for(tmp_path: Path) -> None:
+    def look(sound: Sound) -> None:
+        cluster, (czxid, _) = sound.cluster, sound.history.topics[TOPIC]
+        sound.history.marked.add((TOPIC, czxid))
+        tree = cluster.world.zookeeper.tree
+        lives = {broker: found.czxid for broker in (1, 2, 3) if (found := tree.get(f"/brokers/ids/{broker}"))}
+
+        def owners() -> str:
+            writes = Writes(cluster, sound.history)
+            path = f"/brokers/topics/{TOPIC}"
+            writes.operation(SimpleNamespace(machine="controller-1001"), Delete(path), ZkResult(ZkCode.OK))
+            return "".join(line.split("broker ")[1][0] for line in writes.broken if "has t-0 in" in line)
+
+        cluster.emptied[TOPIC, czxid] = {1: lives[1], 2: lives[2] - 1}
+        assert owners() == "123", "the one in office knows of them: it must have asked"
+        with changed(sound.active, "topic_assignment", lambda topic: {}):
+            assert owners() == "1", "2 has come since, 3 was dead"
+            cluster.emptied[TOPIC, czxid] = lives
+            assert owners() == "123", "all of them were there"
+        cluster.emptied = {(TOPIC, czxid - 1): {}}
+        assert owners() == "123", "that was another topic of this name"
+
+    at_rest(tmp_path, look)
+
+
 # -- the tool --------------------------------------------------------------------------------------------------------
 
 SHAPE = Shape(brokers=4, controllers=1, partitions=1, side_producers=1, balance=False)

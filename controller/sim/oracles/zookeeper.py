@@ -66,20 +66,22 @@ class Writes:
             if (match[1], czxid) not in self._history.marked:
                 self.broken.append(f"the znode of {match[1]} went although nobody asked for its deletion")
             else:
-                self._replicas_are_gone(match[1], content)
+                self._replicas_are_gone(match[1], czxid, content)
             self._gone[match[1]] = czxid
 
-    def _replicas_are_gone(self, topic: str, content: Mapping[str, Any]) -> None:
+    def _replicas_are_gone(self, topic: str, czxid: int, content: Mapping[str, Any]) -> None:
         """A topic goes when each of its replicas has: nobody's last word is that it cannot delete it, and no broker,
         dead or alive, has a log of it left. Source: §10.6.
 
         Not so of a replica that was only to be added, which may never have been announced; nor where a log dir has
         ever failed: a broker that started without it does not know of the log, and says yes, as in Kafka
-        (`ReplicaManager.stopPartitions`).
+        (`ReplicaManager.stopPartitions`); nor of whom nobody could ask (`_may_be_forgotten`).
         """
         adding = content.get("adding_replicas") or {}
         for partition, replicas in sorted((content.get("partitions") or {}).items()):
             for broker in replicas:
+                if self._may_be_forgotten(topic, czxid, broker):
+                    continue
                 name = self._cluster.machine(broker).name
                 folder, log = self._cluster.folder, f"{topic}-{partition}"
                 if (topic, int(partition), broker) in self._cluster.undeleted:
@@ -89,6 +91,20 @@ class Writes:
                 found = [path for path in (folder / name / log, *folder.glob(f"{name}-*/{log}")) if path.is_dir()]
                 if found and broker not in (adding.get(partition) or ()):
                     self.broken.append(f"{topic} went, and broker {broker} has {log} in {found[0].parent.name}")
+
+    def _may_be_forgotten(self, topic: str, czxid: int, broker: int) -> bool:
+        """Where somebody made a topic's znode say nothing, nobody can tell any more who had a replica: the brokers that
+        live by then are asked, and each of those is waited for. Who was not there all the time since, and is none that
+        the one in office counts, keeps its logs. Source: docs/deviations.md, `deletion._look_everywhere`."""
+        lives = self._cluster.emptied.get((topic, czxid))
+        if lives is None:
+            return False
+        registered = self._cluster.world.zookeeper.tree.get(f"/brokers/ids/{broker}")
+        if registered is not None and registered.czxid == lives.get(broker):
+            return False
+        office = self._cluster.controllers.get(self._cluster.active_controller() or 0)
+        assigned = office.state.topic_assignment(topic).values() if office is not None else ()
+        return all(broker not in each.replicas for each in assigned)
 
     def _reassignment(self, op: SetData | Create | Delete) -> None:
         """A move ends with the targets in place: the replicas that it added stay only if they are in the ISR with all
