@@ -128,6 +128,33 @@ def test_what_stands_for_one_that_was_new_says_so(queued: list[Any], delivered: 
     assert any("stands for one" in line for line in told.broken) == complains, told.broken
 
 
+@pytest.mark.parametrize(("number", "broker", "complains"), [(1001, 2, False), (1001, 3, True), (1002, 2, True)])
+def test_nothing_stands_for_what_was_lost_with_its_channel(number: int, broker: int, complains: bool) -> None:
+    told = Told()
+    told.queue(told.lead(6, is_new=True))
+    told.orders.closed(number, [BrokerId(broker)])
+    told.queue(told.lead(7))
+    told.orders.delivered(1001, told.lead(7))
+    assert bool(told.broken) == complains, told.broken
+    told.queue(told.lead(8, is_new=True), told.lead(9))
+    told.orders.delivered(1001, told.lead(9))
+    assert "(9, 9) stands for one" in told.broken[-1], "what the next channel has is owed again"
+
+
+def test_the_orders_hear_of_channels_that_are_closed() -> None:
+    removed: list[list[BrokerId]] = []
+    channels = SimpleNamespace(send=len, remove=removed.append, on_answered=[], _emit=lambda event: None)
+    watching: Any = SimpleNamespace(channels=channels)
+    requests, told = Requests(watching, watching), Told()
+    requests.orders = told.orders
+    requests.watch(1001, watching)
+    told.queue(told.lead(6, is_new=True))
+    channels.remove(iter([BrokerId(2)]))
+    told.queue(told.lead(7))
+    told.orders.delivered(1001, told.lead(7))
+    assert not told.broken and removed == [[BrokerId(2)]]
+
+
 # -- what is believed, and what is said ----------------------------------------------------------------------------
 
 

@@ -6,7 +6,7 @@ Source: spec controller.md §5.3, §7.1, §7.2, §7.6, §10.5; Kafka 3.9 `Contro
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from controller.core.transitions import ReplicaState
 from controller.core.view import ClusterView
@@ -14,7 +14,7 @@ from controller.node.process import Controller
 from controller.sim.cluster import Cluster
 from controller.sim.history import History
 from controller.wire.control import ControlRequest, LeaderAndIsrRequest, StopReplicaRequest
-from controller.wire.types import EPOCH_DURING_DELETE, PartitionReplica, TopicPartition
+from controller.wire.types import EPOCH_DURING_DELETE, BrokerId, PartitionReplica, TopicPartition
 
 #: (controller, its epoch, broker, its epoch, partition): one replica in one life of its broker, and of the office.
 _Key = tuple[int, int, int, int, TopicPartition]
@@ -87,6 +87,14 @@ class Orders:
                 self.broken.append(
                     f"{name} stops {entry.topic_partition} in the epoch {entry.leader_epoch}; the topic {what}"
                 )
+
+    def closed(self, number: int, brokers: Iterable[BrokerId]) -> None:
+        """The channels to these brokers, when they are closed: what waited in them is lost, as in Kafka, and what is
+        queued later stands for none of it. A broker that bounced may be told more in the epoch of its life before,
+        through its next channel: where others are new, they are started up first. §7.6, §11.1"""
+        gone = set(brokers)
+        for key in [key for key in self._waiting if key[0] == number and key[2] in gone]:
+            del self._waiting[key]
 
     def delivered(self, number: int, request: ControlRequest) -> None:
         """One request, when its broker has answered it: where it stands for others before it, and one of these said

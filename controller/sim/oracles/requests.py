@@ -19,7 +19,7 @@ from controller.wire.control import (
     UpdateMetadataRequest,
 )
 from controller.wire.errors import ErrorCode
-from controller.wire.types import EPOCH_DURING_DELETE, LeaderAndIsr, TopicPartition
+from controller.wire.types import EPOCH_DURING_DELETE, BrokerId, LeaderAndIsr, TopicPartition
 
 _RANK = {LeaderAndIsrRequest: 0, UpdateMetadataRequest: 1, StopReplicaRequest: 2}
 
@@ -41,12 +41,19 @@ class Requests:
     def watch(self, number: int, controller: Controller) -> None:
         """From now on everything that this controller queues for brokers is looked at."""
         send: Callable[[Iterable[ControlRequest]], int] = controller.channels.send
+        remove: Callable[[Iterable[BrokerId]], None] = controller.channels.remove
 
         def observed(requests: Iterable[ControlRequest]) -> int:
             batch = list(requests)
             self.check(number, batch)
             return send(batch)
 
+        def closed(broker_ids: Iterable[BrokerId]) -> None:
+            gone = list(broker_ids)
+            remove(gone)
+            self.orders.closed(number, gone)
+
+        controller.channels.remove = closed  # type: ignore[method-assign]  # an observer, as of what is sent
         controller.channels.send = observed  # type: ignore[method-assign]  # an observer in the way of the requests
         controller.channels.on_answered.append(lambda request: self.delivered(number, request))
         emit = controller.channels._emit
