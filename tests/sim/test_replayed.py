@@ -106,3 +106,28 @@ def test_what_follows_a_high_watermark_that_a_fetch_held_back_is_not_judged(
     life.trace.row(TraceEvent.FETCH, 1800, TP, **fetch, offset=11, leo=12, hw=hw)
     life.writes(TraceEvent.ISR_EXPAND, 1800, [1, 2])
     assert len(list(changes_do_not_follow([life.trace]))) == found
+
+
+@pytest.mark.parametrize(("fetched", "found"), [(1600, 0), (1750, 1)], ids=["held back", "a fetch after the write"])
+def test_a_high_watermark_that_rose_again_with_the_fetch_is_apart_since_it_was_first_higher(
+    tmp_path: Path, fetched: int, found: int
+) -> None:
+    """The removal of 2 takes until 1700. 2, which fetched while that was on its way as one that was caught up at 900,
+    joins at 12, when it no longer holds the high watermark of the rules back: theirs, 13 since 1500, becomes 15."""
+    life = Life(tmp_path)
+    fetch = {"epoch": 5, "replica": 2, "err": 0}
+    life.trace.append_row(100, TP, offset=10, leo=11, hw=10, epoch=5, size_bytes=9, moves_hw=False)
+    life.ticks(500)
+    life.trace.row(TraceEvent.FETCH, 900, TP, **fetch, offset=10, leo=11, hw=10)
+    life.ticks(1000)
+    life.trace.append_row(1400, TP, offset=11, leo=13, hw=10, epoch=5, size_bytes=9, moves_hw=False)
+    life.ticks(1500)
+    if fetched < 1700:
+        life.trace.row(TraceEvent.FETCH, fetched, TP, **fetch, offset=11, leo=13, hw=11)
+    life.writes(TraceEvent.ISR_SHRINK, 1500, [1], done=1700)
+    if fetched > 1700:
+        life.trace.row(TraceEvent.FETCH, fetched, TP, **fetch, offset=11, leo=13, hw=11)
+    life.trace.append_row(1800, TP, offset=13, leo=15, hw=11, epoch=5, size_bytes=9, moves_hw=False)
+    life.trace.row(TraceEvent.FETCH, 2400, TP, **fetch, offset=12, leo=15, hw=12)
+    life.writes(TraceEvent.ISR_EXPAND, 2400, [1, 2], done=2450)
+    assert len(list(changes_do_not_follow([life.trace]))) == found

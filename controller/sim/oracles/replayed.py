@@ -22,7 +22,8 @@ Row = dict[str, Any]
 _FIELDS: Final = frozenset(LaneRow._fields)
 #: an ISR write: when it was decided, and when it returned
 _Write = tuple[int, int]
-#: a fetch at which the leader's high watermark was lower than that of the rules: leader epoch, when, when theirs rose
+#: a fetch at which the leader's high watermark was lower than that of the rules: leader epoch, when, when theirs
+#: first was higher than what the leader's is now
 _Lower = tuple[int, int, int]
 _CHANGES: Final = {OutcomeKind.SHRINK.value, OutcomeKind.EXPAND.value}
 
@@ -35,7 +36,9 @@ def changes_do_not_follow(traces: Iterable[TraceWriter]) -> Iterator[str]:
     The other way round is no violation: a rule may want what ZooKeeper, cut off or slow, did not let a leader write.
     Where it wanted that while a write was on its way, it is elsewhere for the rest of that leader epoch (§3.5). So it
     is where its high watermark rose with that write, which it takes for done at once, and the leader's did not: a
-    follower that fetched while the write was on its way holds it back, as one that is caught up (§3.6).
+    follower that fetched while the write was on its way holds it back, as one that is caught up (§3.6). That of the
+    rules may rise again before the next fetch, or with it; neither ever falls, so it counts when that of the
+    rules was first above where the leader's is now.
     """
     for (broker, tp), outcome, is_elsewhere in _outcomes(rows_by_broker(traces)):
         if outcome.kind == OutcomeKind.MISSING.value and not is_elsewhere:
@@ -62,16 +65,16 @@ def _outcomes(rows: Mapping[BrokerId, list[Row]]) -> Iterator[tuple[tuple[Broker
         partitions = {TopicPartition(row["topic"], row["partition"]) for row in own if "partition" in row}
         for tp in sorted(partitions):
             lane, writes, lower = Lane(broker=broker), list[_Write](), list[_Lower]()
-            hw, rose = -1, 0
+            rises = _Rises()
             for row in own:
                 if not concerns(row, tp):
                     continue
                 lane.feed(lane_row(row))
                 if "done" in row and row["ev"] in _CHANGES:
                     writes.append((row["ts"], row["done"]))
-                if lane.led is not None and lane.led.high_watermark != hw:
-                    hw, rose = lane.led.high_watermark, row["ts"]
-                if row["ev"] == TraceEvent.FETCH.value and not row.get("err") and row.get("hw", hw) < hw:
+                rises.take(None if lane.led is None else lane.led.high_watermark, row["ts"])
+                counts = row["ev"] == TraceEvent.FETCH.value and not row.get("err") and "hw" in row
+                if counts and (rose := rises.first_above(row["hw"])) is not None:
                     lower.append((row["epoch"], row["ts"], rose))
             lane.finish()
             apart = _apart(lane.outcomes, writes, lower)
@@ -79,9 +82,30 @@ def _outcomes(rows: Mapping[BrokerId, list[Row]]) -> Iterator[tuple[tuple[Broker
                 yield (broker, tp), outcome, apart.get(outcome.epoch, outcome.ts + 1) <= outcome.ts
 
 
+class _Rises:
+    """How the high watermark of the rules rose in one leadership, and when."""
+
+    def __init__(self) -> None:
+        self._values: list[int] = []
+        self._times: list[int] = []
+
+    def take(self, value: int | None, ts: int) -> None:
+        """Where it is now; None while nobody leads here."""
+        if value is None or (self._values and value < self._values[-1]):
+            self._values, self._times = [], []
+        if value is not None and (not self._values or value > self._values[-1]):
+            self._values.append(value)
+            self._times.append(ts)
+
+    def first_above(self, value: int) -> int | None:
+        """Since when it is higher than that; None: it is not."""
+        nth = bisect_right(self._values, value)
+        return self._times[nth] if nth < len(self._times) else None
+
+
 def _apart(outcomes: Iterable[Outcome], writes: Sequence[_Write], lower: Iterable[_Lower]) -> dict[int, int]:
     """Leader epoch -> when the rules first changed the ISR while the leader, which waited for a write, could not; or
-    when the leader's high watermark was first seen lower after a write with which that of the rules had risen.
+    when the leader's high watermark was first seen lower after a write with which that of the rules had risen above it.
 
     `writes`: when each was decided, and when it returned; those of a partition come one after the other.
     """
