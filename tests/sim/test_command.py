@@ -11,6 +11,8 @@ from controller.sim import command, watchers
 from controller.sim.cluster import Cluster
 from controller.sim.history import History
 from controller.sim.many import play_in_processes, play_seed
+from controller.sim.plan import draw_plan
+from controller.sim.play import KINDS, Play, play
 from controller.wire import log_events as ev
 
 pytestmark = pytest.mark.sim
@@ -51,10 +53,18 @@ def test_json(broken: None, capsys: pytest.CaptureFixture[str]) -> None:
     assert value["seed"] == 3 and value["world"]["brokers"] == "2" and value["broken"] == ["never: 2 brokers run"]
 
 
-def test_the_last_events_are_those_before_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who stands still and is killed because the world ends has things to say: of its session, of folders that go."""
-    monkeypatch.setattr(watchers, "ALWAYS", (lambda cluster, _: ["paused"] if cluster.paused else [],))
-    ended = play_seed(2)
+class Ending(Play):
+    """Who is killed because the world ends has things to say."""
+
+    async def run(self) -> None:
+        try:
+            await super().run()
+        finally:
+            self.cluster.events.append((0.0, "info", {"event": ev.CONTROLLER_STOPPED}))
+
+
+def test_the_last_events_are_those_before_the_end(broken: None) -> None:
+    ended = play(draw_plan(3, KINDS, [change.removeprefix("--set=") for change in SMALL]), course=Ending)
     assert ended.broken and ended.last_events
     assert not [line for line in ended.last_events if ev.CONTROLLER_STOPPED in line]
 
