@@ -7,6 +7,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import islice
 from typing import Final
 
 from controller.sim.foreign import FOREIGN
@@ -54,13 +55,13 @@ def shape_of(seed: int, shape: Shape) -> Shape:
 
 def steps_of(seed: int, count: int) -> list[tuple[int, int, float, str]]:
     """(number, place, seconds to wait, kind) of the steps put to `count` others, one after another: troubles of
-    logs in between, the rest at the end. The others keep their numbers, and what they draw."""
+    logs in between, the rest at the end; of each sort no more than of the others. These keep their numbers, and what
+    they draw."""
     chance, found = random.Random(f"{seed}/places"), list[tuple[int, int, float, str]]()
-    if count:
-        for wait_s, kind in _troubling(seed):
-            found.append((count + len(found) + 1, chance.randint(0, count + len(found)), wait_s, kind))
-        for wait_s, kind in (*_winding(seed), *_damaging(seed)):
-            found.append((count + len(found) + 1, count + len(found), wait_s, kind))
+    for wait_s, kind in islice(_troubling(seed), count):
+        found.append((count + len(found) + 1, chance.randint(0, count + len(found)), wait_s, kind))
+    for wait_s, kind in (*islice(_winding(seed), count), *islice(_damaging(seed), count)):
+        found.append((count + len(found) + 1, count + len(found), wait_s, kind))
     return found
 
 

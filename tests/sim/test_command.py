@@ -17,7 +17,8 @@ from controller.wire import log_events as ev
 
 pytestmark = pytest.mark.sim
 #: A small, quick world.
-SMALL = [f"--set={change}" for change in ("steps=2", "brokers=2", "controllers=1", "partitions=1", "group_members=0")]
+_CLIENTS = ("group_members=0", "crowd=0", "keyed_producers=0", "replica_probers=0")
+SMALL = [f"--set={change}" for change in ("steps=2", "brokers=2", "controllers=1", "partitions=1", *_CLIENTS)]
 
 
 def never(cluster: Cluster, history: History) -> list[str]:
