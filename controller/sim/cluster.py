@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -12,8 +12,11 @@ from controller.sim.disk import give_way
 from controller.sim.invariants import Invariants
 from controller.sim.programs import BROKER_PORT, CONTROLLER_PORT, Programs
 from controller.sim.shape import Shape
+from controller.wire import log_events as ev
 from controller.wire.protocol import ApiKey, ProtocolError
+from controller.wire.types import TopicPartition
 from controller.wire.zk_operations import Create, ZkOp, ZkResult, ZkSessionExpired, ZkUnreachable
+from controller.wire.znodes import TopicPartitionStateZNode
 from controller.world.client import BrokerConnection
 from controller.world.simulated.world import World
 from controller.world.simulated.zk_session import SimulatedSession
@@ -184,6 +187,38 @@ class Cluster(Programs):
             give_way(failed, set(self.folder.glob(f"{self.machine(number).name}*")) - failed)
         for number in self.numbers():
             self.start_one(number)
+
+    def start_refused_anew(self) -> list[int]:
+        """Starts leaders anew, as an operator would, whose ISR change ZooKeeper refused for a reason of its own; which.
+
+        Such a change stays pending, and its leader decides on no other until the next LeaderAndIsr, for which nobody
+        asks in a healed cluster. A change that met another version is no excuse: whoever wrote that announces it.
+        Source: broker.md §9.1.
+        """
+        stuck = sorted({broker for broker, tp, epoch in self._refused_changes() if self._is_pending(broker, tp, epoch)})
+        for number in stuck:
+            self.kill(number)
+            self.start_one(number)
+        return stuck
+
+    def _refused_changes(self) -> Iterator[tuple[int, TopicPartition, int]]:
+        """(leader, partition, leader epoch): the writer tells the path and the reason, then its broker the change."""
+        path = ""
+        for _, _, event in self.events:
+            if event.get("event") != ev.ISR_WRITE_REFUSED:
+                continue
+            if "path" not in event:
+                tp = TopicPartition(event["topic"], event["partition"])
+                if path == TopicPartitionStateZNode.path(tp):
+                    yield event["broker_id"], tp, event["leader_epoch"]
+            path = event.get("path", "")
+
+    def _is_pending(self, number: int, tp: TopicPartition, epoch: int) -> bool:
+        """Whether that leader still is in that epoch, with a change under way."""
+        broker = self.brokers.get(number)
+        replica = broker.replicas.table.partitions.get(tp) if broker is not None and broker.replicas else None
+        led = replica.led if replica is not None else None
+        return led is not None and led.epoch == epoch and led.pending is not None
 
     def ill(self) -> str:
         """What is not as it should be."""

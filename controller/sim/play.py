@@ -198,6 +198,7 @@ class Play:
             await asyncio.wait(self._background, timeout=90)
         cluster.mend()
         await cluster.world.sleep(self.plan.shape.session_timeout_ms / 1000 + 1)
+        cluster.start_refused_anew()
         await self.until(self._is_whole, WHOLE_S, "the cluster is whole")
 
     def _is_whole(self) -> str:

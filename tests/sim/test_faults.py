@@ -12,7 +12,7 @@ import pytest
 from controller.sim.faults import kill_at_write
 from controller.sim.turn import Turn
 from controller.wire import fault_scenario as scenario
-from controller.wire.zk_operations import Delete
+from controller.wire.zk_operations import Delete, SetData, ZkCode
 from controller.world.simulated.world import World, run_world
 
 from .cluster import Cluster
@@ -130,5 +130,32 @@ def test_a_kill_that_waits_for_a_write_is_taken_back_when_all_is_mended(tmp_path
                     await cluster.create_topic(f"{TOPIC}-{is_mended}-{number}", [[1]])
                 await cluster.sleep(5)
                 assert (before == (*cluster.brokers.values(), *cluster.controllers.values())) is is_mended
+
+    run_world(1, scenario)
+
+
+@pytest.mark.parametrize(("code", "is_excused"), [(ZkCode.OTHER, True), (ZkCode.BAD_VERSION, False)])
+def test_who_starts_anew_for_a_refused_isr_change(code: ZkCode, is_excused: bool, tmp_path: Path) -> None:
+    """A leader waits for the next LeaderAndIsr for good. Only where ZooKeeper had a reason of its own, it is helped."""
+
+    async def scenario(world: World) -> None:
+        cluster = Cluster(world, tmp_path)
+        path, tree = f"/brokers/topics/{TOPIC}/partitions/0/state", world.zookeeper.tree
+        with cluster.logging():
+            await cluster.start()
+            await cluster.create_topic(TOPIC, [[1, 2, 3]])
+            await cluster.until(cluster.healthy, within_s=60, what="a whole cluster")
+            cluster.kill(3)
+            await cluster.until(lambda: 3 not in cluster.state(TOPIC, 0)["isr"], within_s=60, what="a smaller ISR")
+            tree.refusal = lambda op: code if isinstance(op, SetData) and op.path == path else None
+            cluster.start_one(3)
+            await cluster.sleep(20)
+            cluster.mend()
+            await cluster.sleep(60)
+            assert f"not whole {{'{TOPIC}-0'" in cluster.ill()
+            assert cluster.start_refused_anew() == ([1] if is_excused else [])
+            await cluster.sleep(60)
+            assert cluster.healthy() is is_excused
+            assert cluster.start_refused_anew() == []
 
     run_world(1, scenario)
