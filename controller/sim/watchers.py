@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Final
 
+from broker_sim.groups.values import GroupSettings
 from controller.sim.cluster import Cluster
 from controller.sim.history import STATE_PATH, History
 from controller.sim.load.ledger import Ledger
@@ -91,7 +92,7 @@ class Watchers:
         cluster, zk = self._cluster, self._cluster.world.zookeeper
         rows = (self.traced.row, self.quotas.row, self.rates.row, self.replication.row)
         cluster.make_trace = partial(WatchedTrace, seen=rows, opened=self.traces)
-        cluster.make_group = lambda number, *about: WatchedGroup(f"broker {number}", self.group_rules, *about)
+        cluster.make_group = self._group
         cluster.on_event += [self.traced.event, self.transitions.event, self.inside.event, self.group_log.event]
         cluster.on_controller.append(self.requests.watch)
         self._ledger.on_ack.append(self.traced.acknowledged)
@@ -100,6 +101,12 @@ class Watchers:
         zk.on_commit.append(self._at_commit)
         judges = (self._history, self.writes, self.decisions, self.inside)
         zk.on_operation += [judge.operation for judge in judges]
+
+    def _group(self, number: int, group_id: str, settings: GroupSettings) -> WatchedGroup:
+        group = WatchedGroup(f"broker {number}", self.group_rules, group_id, settings)
+        group.on_commit = partial(self.group_log.commits, number)
+        group.on_death = partial(self.group_log.dies, number)
+        return group
 
     def _at_commit(self, events: Sequence[WatchEvent]) -> None:
         """What must hold in the very moment in which a state is written."""

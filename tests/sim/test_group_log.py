@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from broker_sim.groups.coordinator import GroupCoordinator
 from broker_sim.groups.records import CommittedOffset
 from controller.sim.oracles.group_log import ORPHANED_S, GroupsInTheLog
 from controller.wire import log_events as ev
+from controller.wire.errors import ErrorCode
+from controller.wire.types import TopicPartition
 from tests.sim.test_oracles import TP, Sound, at_rest, changed
 
 pytestmark = pytest.mark.sim
+OTHER = TopicPartition(TP.topic, 1)
 
 
 def _of_groups(sound: Sound) -> tuple[Any, Any]:
@@ -22,6 +27,26 @@ def _of_groups(sound: Sound) -> tuple[Any, Any]:
             if entry.offsets and entry.group.generation > 0:
                 return broker.context.groups.registry, entry
     raise AssertionError("no group has committed")
+
+
+def _coordinator(sound: Sound, group_id: str) -> GroupCoordinator:
+    """Who serves this group."""
+    every = (broker.context.groups for broker in sound.cluster.brokers.values())
+    return next(groups for groups in every if groups.error_for(group_id) is None)
+
+
+async def _commit(groups: GroupCoordinator, group_id: str, tp: TopicPartition, offset: int) -> ErrorCode:
+    offsets = {tp: CommittedOffset(offset=offset, commit_timestamp=offset)}
+    return await groups.commit(group_id, offsets, member_id="", group_instance_id=None, generation=-1)
+
+
+async def _begun(groups: GroupCoordinator, group_id: str, tp: TopicPartition, offset: int) -> asyncio.Future[ErrorCode]:
+    """A commit that is in the log of the leader and waits for the others."""
+    commit = asyncio.ensure_future(_commit(groups, group_id, tp, offset))
+    await asyncio.sleep(0)
+    entry = groups.entry(group_id)
+    assert entry is not None and entry.commits_under_way and tp not in entry.offsets
+    return commit
 
 
 def test_a_group_that_is_not_what_its_log_says_is_found(tmp_path: Path) -> None:
@@ -46,6 +71,44 @@ def test_a_group_that_is_not_what_its_log_says_is_found(tmp_path: Path) -> None:
             assert f"group {group.group_id} is gone, in the log are" in seen()
             oracle.event({"event": ev.GROUP_WRITE_FAILED, "group_id": group.group_id})
             assert not seen(), "a write of it failed"
+
+    at_rest(tmp_path, look, group_members=1)
+
+
+def test_what_was_being_committed_when_its_group_was_deleted_may_be_in_the_log_alone(tmp_path: Path) -> None:
+    async def look(sound: Sound) -> None:
+        oracle, groups = sound.play.watchers.group_log, _coordinator(sound, "g")
+
+        def seen() -> str:
+            return "; ".join(oracle.equals_the_groups(sound.cluster, sound.history))
+
+        assert await _commit(groups, "g", TP, 1) is ErrorCode.NONE
+        commit = await _begun(groups, "g", OTHER, 2)
+        assert await groups.delete_group("g") is ErrorCode.NONE
+        assert await commit is ErrorCode.NONE
+        assert not seen()
+        with changed(oracle, "_left", set()):
+            assert f"group g is gone, in the log are {[OTHER]}" in seen()
+        assert await _commit(groups, "g", TP, 3) is ErrorCode.NONE
+        assert not seen(), "who has its name now has not committed that"
+        with changed(groups.entry("g"), "offsets", {}):
+            assert "group g has committed {}, in the log are" in seen()
+        assert await _commit(groups, "g", OTHER, 4) is ErrorCode.NONE
+        assert not seen()
+
+    at_rest(tmp_path, look, group_members=1)
+
+
+def test_what_was_committed_before_its_group_was_deleted_may_not_be_in_the_log(tmp_path: Path) -> None:
+    async def look(sound: Sound) -> None:
+        oracle, groups = sound.play.watchers.group_log, _coordinator(sound, "g")
+        assert await _commit(groups, "g", TP, 1) is ErrorCode.NONE
+        commit = await _begun(groups, "g", OTHER, 2)
+        groups.registry.remove("g")  # as if no tombstone were written
+        assert await commit is ErrorCode.NONE
+        assert [wrong.partition(": ")[2] for wrong in oracle.equals_the_groups(sound.cluster, sound.history)] == [
+            f"group g is gone, in the log are {[TP]} and None"
+        ]
 
     at_rest(tmp_path, look, group_members=1)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -366,7 +366,7 @@ BROKEN: list[tuple[Callable[..., Iterator[str]], str, Callable[[Sound], Any], st
 ]
 
 
-def at_rest(folder: Path, look: Callable[[Sound], None], seed: int = 7, **options: int) -> None:
+def at_rest(folder: Path, look: Callable[[Sound], Awaitable[None] | None], seed: int = 7, **options: int) -> None:
     """A cluster with records, all healthy and without load, and then `look`."""
     plan = Plan(seed=seed, shape=replace(SHAPE, **options), weights={}, steps=())
 
@@ -380,7 +380,8 @@ def at_rest(folder: Path, look: Callable[[Sound], None], seed: int = 7, **option
             await play.heal()
             await play.stop_clients()
             await play.rest()
-            look(Sound(play))
+            if (looks := look(Sound(play))) is not None:
+                await looks
             for number in (*play.cluster.brokers, *play.cluster.controllers):
                 play.cluster.kill(number)
 

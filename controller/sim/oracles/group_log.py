@@ -10,11 +10,13 @@ from functools import partial
 from typing import Any, Final, NamedTuple
 
 from broker_sim.broker import Broker
+from broker_sim.groups.coordinator import GroupCoordinator
+from broker_sim.groups.group import Group
 from broker_sim.groups.log import LoadedPartition
-from broker_sim.groups.records import CommittedOffset
+from broker_sim.groups.records import CommittedOffset, StoredGroup
 from broker_sim.groups.registry import GroupEntry
 from broker_sim.groups.values import GroupState
-from broker_sim.replicas.partition import Partition
+from broker_sim.log.log import Log
 from controller.sim.cluster import Cluster
 from controller.sim.history import History
 from controller.sim.oracles.brokers import replicas
@@ -26,6 +28,9 @@ from controller.wire.types import GROUP_METADATA_TOPIC, TopicPartition
 ORPHANED_S: Final = 13.0
 #: States in which a group is what was last stored.
 AT_REST: Final = (GroupState.STABLE, GroupState.EMPTY)
+
+
+_Offsets = Mapping[TopicPartition, CommittedOffset]
 
 
 class _Orphan(NamedTuple):
@@ -49,6 +54,10 @@ class GroupsInTheLog:
         self._seen: dict[tuple[int, str], tuple[GroupEntry, dict[TopicPartition, CommittedOffset]]] = {}
         #: offsets of partitions that went from the metadata of their coordinator
         self._orphans: list[_Orphan] = []
+        #: (broker, group) -> its entry, and where the log ended before the commits that are under way
+        self._committing: dict[tuple[int, str], tuple[GroupEntry, int]] = {}
+        #: offsets whose commit was under way when their group was deleted
+        self._left: set[tuple[str, TopicPartition, CommittedOffset]] = set()
 
     @property
     def at_rest(self) -> tuple[Callable[[Cluster, History], Iterator[str]], ...]:
@@ -59,6 +68,26 @@ class GroupsInTheLog:
         """What a program logged."""
         if event.get("event") == ev.GROUP_WRITE_FAILED:
             self._failed[event["group_id"]] = self._cluster.world.loop.time()
+
+    def commits(self, broker_id: int, group: Group) -> None:
+        """A commit may go ahead: nothing of it is in the log yet."""
+        groups, log = self._groups_and_log(broker_id, group.group_id)
+        entry = groups.entry(group.group_id) if groups is not None else None
+        if entry is not None and log is not None and not entry.commits_under_way:
+            self._committing[broker_id, group.group_id] = entry, log.leo
+
+    def dies(self, broker_id: int, group: Group) -> None:
+        """A group is deleted, or let go of by who leads its partition no more. Who is deleted leaves in the log what it
+        was committing just then: tombstones are written for the offsets that it has, and what is appended for a dead
+        group counts for nobody here, but for a successor. Source: `GroupMetadata.removeAllOffsets`, and
+        `GroupMetadataManager.storeOffsets`, whose callback passes over dead groups."""
+        groups, log = self._groups_and_log(broker_id, group.group_id)
+        entry, start = self._committing.get((broker_id, group.group_id), (None, 0))
+        if groups is None or entry is None or entry.group is not group or not entry.commits_under_way:
+            return
+        if groups.error_for(group.group_id, may_be_empty=True) is None:
+            appended = _loaded(log, since=start).offsets.get(group.group_id, {})
+            self._left |= {(group.group_id, tp, o) for tp, o in appended.items() if tp not in entry.offsets}
 
     def look(self) -> None:
         """Notes which offsets belong to partitions that are there, and which of them are there no more."""
@@ -89,17 +118,36 @@ class GroupsInTheLog:
 
     def equals_the_groups(self, _: Cluster, __: History) -> Iterator[str]:
         """What a successor would read are the groups, their members and offsets, and nothing else; asked of groups
-        that wait for no write, of which none failed."""
+        that wait for no write, of which none failed. What was being committed when its group was deleted may be in the
+        log alone."""
         for broker_id, tp, replica in replicas(self._cluster):
             if tp.topic != GROUP_METADATA_TOPIC or replica.led is None or tp in self._history.unclean:
                 continue
             groups = self._cluster.brokers[broker_id].context.groups
-            loaded = _loaded(replica)
+            loaded = _loaded(replica.log)
             own = {e.group.group_id: e for e in groups.entries() if groups.partition_of(e.group.group_id) == tp[1]}
             for group_id in sorted((own.keys() | loaded.groups.keys() | loaded.offsets.keys()) - self._failed.keys()):
-                wrong = _difference(own.get(group_id), group_id, loaded)
+                offsets = self._to_be_read(group_id, own.get(group_id), loaded)
+                wrong = _difference(own.get(group_id), loaded.groups.get(group_id), offsets)
                 if wrong and groups.error_for(group_id, may_be_empty=True) is None:
                     yield f"broker {broker_id}: group {group_id} {wrong}"
+
+    def _to_be_read(self, group_id: str, entry: GroupEntry | None, loaded: LoadedPartition) -> _Offsets:
+        """What the log says of a group's offsets, but for what was left by who had its name before."""
+        own = entry.offsets if entry is not None else {}
+        offsets = loaded.offsets.get(group_id, {})
+        return {tp: o for tp, o in offsets.items() if tp in own or (group_id, tp, o) not in self._left}
+
+    def _groups_and_log(self, broker_id: int, group_id: str) -> tuple[GroupCoordinator | None, Log | None]:
+        """Of a broker that runs, or is being stopped; the log is the one that this group is in."""
+        broker = self._cluster.brokers.get(broker_id) or self._cluster.stopping.get(broker_id)
+        if not isinstance(broker, Broker) or broker.replicas is None:
+            return None, None
+        groups = broker.context.groups
+        replica = broker.replicas.table.partitions.get(
+            TopicPartition(GROUP_METADATA_TOPIC, groups.partition_of(group_id))
+        )
+        return groups, replica.log if replica is not None else None
 
     def _coordinators(self) -> Iterator[tuple[int, Broker]]:
         led = {n for n, tp, replica in replicas(self._cluster) if tp.topic == GROUP_METADATA_TOPIC and replica.led}
@@ -107,9 +155,8 @@ class GroupsInTheLog:
             yield broker_id, self._cluster.brokers[broker_id]
 
 
-def _difference(entry: GroupEntry | None, group_id: str, loaded: LoadedPartition) -> str:
+def _difference(entry: GroupEntry | None, stored: StoredGroup | None, offsets: _Offsets) -> str:
     """Between a group and what the log says of it."""
-    stored, offsets = loaded.groups.get(group_id), loaded.offsets.get(group_id) or {}
     if entry is None:
         is_deleted = stored is None and not offsets
         return "" if is_deleted else f"is gone, in the log are {sorted(offsets)} and {stored}"
@@ -127,9 +174,10 @@ def _difference(entry: GroupEntry | None, group_id: str, loaded: LoadedPartition
     return ""
 
 
-def _loaded(replica: Partition) -> LoadedPartition:
-    """All of a log, read as a coordinator does that takes it over."""
+def _loaded(log: Log | None, *, since: int = 0) -> LoadedPartition:
+    """A log from an offset on, read as a coordinator does that takes it over."""
     loaded = LoadedPartition()
-    for _, batch in batches_of(replica.log) if replica.log is not None else ():
-        loaded.take(batch, Silent())
+    for end, batch in batches_of(log) if log is not None else ():
+        if end > since:
+            loaded.take(batch, Silent())
     return loaded

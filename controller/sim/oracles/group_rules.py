@@ -7,7 +7,7 @@ Source: Kafka 3.9 `GroupCoordinator`, `GroupMetadata`; KIP-345; spec clients.md 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -235,6 +235,9 @@ class WatchedGroup(Group):
         """`name`: of its coordinator."""
         super().__init__(group_id, settings)
         self._judge = GroupJudge(f"{group_id} of {name}", settings, broken)
+        #: Told when a commit may go ahead, and when the group dies.
+        self.on_commit: Callable[[Group], None] | None = None
+        self.on_death: Callable[[Group], None] | None = None
 
     def restore(self, **values: object) -> None:
         """See `Group.restore`."""
@@ -325,6 +328,8 @@ class WatchedGroup(Group):
         self._judge.expect(f"a commit of {member_id}", error, None if is_simple else refused)
         if error is ErrorCode.NONE and not is_simple:
             self._judge.beat(member_id, now_ms)
+        if error is ErrorCode.NONE and self.on_commit is not None:
+            self.on_commit(self)
         return error
 
     def tick(self, now_ms: int) -> list[Effect]:
@@ -339,6 +344,8 @@ class WatchedGroup(Group):
         """See `Group.die`. Whoever waits is answered."""
         effects = super().die()
         self._judge.answered(effects, self, 0)
+        if self.on_death is not None:
+            self.on_death(self)
         return effects
 
     def _before(self) -> Before:
