@@ -148,6 +148,7 @@ class Play:
         if self.plan.shape.flush_messages != 1:
             self.history.unclean |= {tp for broker, tp, _ in brokers.replicas(self.cluster) if broker == number}
             self.history.unclean |= {tp for tp in self.cluster.partitions() if number in self.cluster.assignment(*tp)}
+            self.watchers.replication.remembered.power_lost(self.cluster, number)
 
     def _skew_clocks(self) -> None:
         most, chance = self.plan.shape.clock_skew_max_ms, random.Random(f"{self.plan.seed}/clocks")

@@ -66,7 +66,6 @@ AT_REST: Final[tuple[Oracle, ...]] = (
     partial(brokers.logs_agree_below_watermarks, tail=None),
     partial(brokers.epochs_equal_the_log, tail=None),
     partial(brokers.logs_are_whole, tail=None),
-    brokers.producers_equal_a_recount,
     disks.logs_start_with_their_leader,
 )
 
@@ -139,7 +138,9 @@ class Watchers:
 
     def at_rest(self, others: Sequence[Oracle] = ()) -> str:
         """The first that does not hold yet, these among them; who reads whole logs is asked last."""
-        asked = (*AT_REST, self.replication.nobody_is_owed_a_notice, *self.group_log.at_rest, *others)
+        replication = self.replication
+        asked = (*AT_REST, replication.nobody_is_owed_a_notice, replication.remembered.producers_equal_a_recount)
+        asked += (*self.group_log.at_rest, *others)
         found = next(("; ".join(found) for oracle in asked if (found := self._found((oracle,)))), "")
         return found or "; ".join(self.inside.at_rest())
 

@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from broker_sim.log.producers import ProducerStates
 from controller.sim.oracles import brokers, disks, figures, groups, zookeeper
 from controller.sim.oracles.requests import Requests
 from controller.sim.plan import Plan
@@ -221,12 +220,6 @@ BROKEN: list[tuple[Callable[..., Iterator[str]], str, Callable[[Sound], Any], st
         "a byte that is another",
         lambda s: another_byte(s.follower.log.segments[0].log_path, s.follower.log.segments[0].size - 1),
         "checksum",
-    ),
-    (
-        brokers.producers_equal_a_recount,
-        "producers forgotten",
-        lambda s: changed(s.follower.log, "producers", ProducerStates()),
-        "the log remembers None",
     ),
     (
         brokers.recovery_points_are_synced,

@@ -11,14 +11,18 @@ from typing import Any
 import pytest
 
 from broker_sim.log import checkpoints
+from broker_sim.log.compaction import OffsetMap, Retention, compacted
 from broker_sim.log.config import LogConfig
 from broker_sim.log.log import Log
+from broker_sim.log.producers import ProducerStates
+from broker_sim.log.segment import CLEANED_SUFFIX
 from controller.sim.oracles import brokers, disks
 from controller.sim.oracles.answers import Answers
 from controller.sim.oracles.compacted import Newest, newest_of_each_key_is_left
 from controller.sim.oracles.notices import Notices
+from controller.sim.oracles.remembered import Remembered
 from controller.wire import log_events as ev
-from controller.wire.records import Record, build_batch
+from controller.wire.records import Record, build_batch, parse_header
 from controller.wire.types import TopicPartition
 from controller.wire.zk_operations import Create, SetData, ZkCode, ZkResult
 from tests.sim.test_oracles import STATE, TP, Sound, another_byte, at_rest, changed, with_row
@@ -97,6 +101,12 @@ BROKEN: list[tuple[Callable[..., Iterator[str]], str, Callable[[Sound], Any], st
         "records that are deleted on the leader only",
         lambda s: changed(s.leader.log, "log_start_offset", 1),
         "t-0 starts at 0 on broker 2, at 1 on its leader 1",
+    ),
+    (
+        Remembered().producers_equal_a_recount,
+        "producers forgotten",
+        lambda s: changed(s.follower.log, "producers", ProducerStates()),
+        "the log remembers None",
     ),
 ]
 
@@ -248,5 +258,61 @@ def test_what_compaction_must_leave(tmp_path: Path) -> None:
             ]
             for acked, lost in cases:
                 assert len(list(newest_of_each_key_is_left(tp, acked, sound.cluster, sound.history))) == lost, acked
+
+    at_rest(tmp_path / "cluster", look)
+
+
+def overtaken(folder: Path, tp: TopicPartition) -> Log:
+    """Producer 7 wrote at 0 and 3, producer 8 at 1, 2 and 4; what key a had before 4 is compacted away below 3."""
+    sent = [
+        build_batch([Record(0, 1, key, b"v")], producer_id=producer_id, producer_epoch=0, base_sequence=sequence)
+        for producer_id, sequence, key in ((7, 0, b"a"), (8, 0, b"c"), (8, 1, b"a"), (7, 1, b"a"), (8, 2, b"a"))
+    ]
+    log = Log(tp, folder, LogConfig(cleanup_policy="compact", segment_bytes=3 * len(sent[0])))
+    log.create()
+    for each in sent:
+        log.append_as_leader(each, leader_epoch=0, now_ms=1)
+    newest = OffsetMap(9)
+    for batch in log.batches():
+        newest.put_batch(batch, parse_header(batch), 0)
+    retention = Retention(newest=newest, now_ms=1, delete_retention_ms=1, last_offsets=log.producers.last_offsets())
+    first, cleaned = log.segments[0], log.new_cleaned_segment(0, CLEANED_SUFFIX)
+    for batch in list(log.batches())[:3]:
+        if (left := compacted(batch, parse_header(batch), retention)) is not None:
+            cleaned.append(left, parse_header(left))
+    cleaned.seal()
+    log.swap_in(cleaned, [first])
+    return log
+
+
+def test_what_a_cut_leaves_of_producers(tmp_path: Path) -> None:
+    tp = TopicPartition("keyed", 0)
+    log = overtaken(tmp_path / "keyed-0", tp)
+    row = {"broker_id": 1, "topic": "keyed", "partition": 0}
+    made, cut = row | {"event": ev.LOG_CREATED}, row | {"event": ev.LOG_TRUNCATED}
+
+    def look(sound: Sound) -> None:
+        def wrong(*events: dict[str, Any], has_power: bool = True) -> list[str]:
+            remembered = Remembered()
+            with with_row(tables, tp, SimpleNamespace(log=log)):
+                if not has_power:
+                    remembered.power_lost(sound.cluster, 1)
+                for event in events:
+                    remembered.event(event)
+                return list(remembered.producers_equal_a_recount(sound.cluster, sound.history))
+
+        tables = sound.cluster.brokers[1].replicas.table.partitions
+        assert wrong() == [], "the last batch of each is there"
+        log.truncate(3)
+        eight, seven = wrong()
+        assert "producer 8 wrote" in eight and "no batch is left of producer 7" in seven
+        assert wrong(cut | {"offset": 3}) == wrong(has_power=False) == [], "the snapshot at 3 tells of them"
+        assert len(wrong(cut | {"offset": 3, "broker_id": 2})) == 2, "another's log was cut"
+        assert wrong(cut | {"offset": 3}, cut | {"offset": 2}) == [eight], "it wrote at 2 after the last cut"
+        assert len(wrong(cut | {"offset": 3}, made)) == 2, "another log of that name was cut"
+        with changed(log, "producers", ProducerStates()):
+            assert "producer 8 wrote" in wrong(cut | {"offset": 3})[0], "forgotten, whatever was cut"
+        with changed(log, "config", LogConfig()):
+            assert wrong(cut | {"offset": 3}) == [eight], "nothing compacts it"
 
     at_rest(tmp_path / "cluster", look)

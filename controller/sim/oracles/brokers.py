@@ -1,6 +1,6 @@
 """What must hold in the brokers, looked at between two steps of the virtual clock.
 
-Source: Kafka's replication protocol (KIP-101, KIP-279); spec broker.md §10, §12, §14; clients.md §3.1.
+Source: Kafka's replication protocol (KIP-101, KIP-279); spec broker.md §10, §12, §14.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from typing import Final
 
 from broker_sim.broker import Broker
 from broker_sim.log.log import Log
-from broker_sim.log.producers import ProducerStates
 from broker_sim.replicas.partition import Partition
 from controller.sim.cluster import Cluster
 from controller.sim.history import History
@@ -213,31 +212,6 @@ def logs_are_whole(cluster: Cluster, _: History, *, tail: int | None = TAIL) -> 
                 offset = last = header.next_offset
         if offset != log.leo and not log.config.is_compacted:
             yield f"{name}: nothing can be read from {offset} on, the log ends at {log.leo}"
-
-
-def producers_equal_a_recount(cluster: Cluster, history: History) -> Iterator[str]:
-    """What a log remembers of idempotent producers is what its batches say. Source: clients.md §3.1."""
-    del history
-    for broker_id, tp, replica in replicas(cluster):
-        log = replica.log
-        if log is None:
-            continue
-        counted = ProducerStates()
-        for segment in log.segments:
-            for _, header in segment.headers():
-                counted.appended(header)
-        kept = dict(log.producers)
-        for producer_id, state in counted:
-            last = state.batches[-1]
-            mine = kept.get(producer_id)
-            if mine is None or mine.epoch != state.epoch or not mine.batches or mine.batches[-1] != last:
-                yield (
-                    f"broker {broker_id} {tp}: producer {producer_id} wrote {last} last, the log remembers "
-                    f"{mine.batches[-1] if mine and mine.batches else None}"
-                )
-        if log.config.is_compacted and not log.config.deletes:
-            for producer_id in sorted(kept.keys() - {each for each, _ in counted}):
-                yield f"broker {broker_id} {tp}: no batch is left of producer {producer_id}, which the log remembers"
 
 
 def recovery_points_are_synced(cluster: Cluster, _: History) -> Iterator[str]:

@@ -1,6 +1,6 @@
 """What compaction must leave: of each key the newest record, a tombstone for `delete.retention.ms`.
 
-That the last batch of each producer id stays, be it empty, is in `brokers.producers_equal_a_recount`.
+That the last batch of each producer id stays, be it empty, is in `remembered`.
 Source: Kafka 3.9 `LogCleaner`, KIP-534; spec broker.md §10.
 """
 

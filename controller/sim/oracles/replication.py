@@ -10,6 +10,7 @@ from controller.sim.history import History
 from controller.sim.oracles import disks
 from controller.sim.oracles.answers import Answers
 from controller.sim.oracles.notices import Notices
+from controller.sim.oracles.remembered import Remembered
 from controller.sim.oracles.terms import Terms
 from controller.wire.trace import TraceEvent
 from controller.wire.types import BrokerId, TopicPartition
@@ -24,8 +25,9 @@ class Replication:
         """`on_ack`: the ledger's."""
         self.terms, self.cuts = Terms(cluster, history), disks.Cuts(cluster)
         self.deleting, self.notices = disks.Deleting(cluster), Notices(cluster)
+        self.remembered = Remembered()
         self.answers = Answers(cluster, history, self.terms)
-        cluster.on_event += [self.terms.event, self.cuts.event]
+        cluster.on_event += [self.terms.event, self.cuts.event, self.remembered.event]
         cluster.world.zookeeper.on_operation.append(self.notices.operation)
         on_ack.append(self.answers.acknowledged)
 
