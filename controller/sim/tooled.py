@@ -180,9 +180,10 @@ async def _execute(desk: _Desk, plan: str, rate: str, *options: str) -> int | No
 async def _dry(desk: _Desk, plan: str, rate: str) -> None:
     """`--dry-run` changes nothing."""
     writes = desk.throttles.writes
-    mark = desk.cluster.moves_of_others
+    mark = desk.cluster.moves_of_others, desk.cluster.rates_of_others
     code = await _execute(desk, plan, rate, "--dry-run")
-    if code is not None and desk.throttles.writes != writes and desk.cluster.moves_of_others == mark:
+    others = desk.cluster.moves_of_others, desk.cluster.rates_of_others
+    if code is not None and desk.throttles.writes != writes and others == mark:
         desk.wrong(f"--dry-run wrote {desk.throttles.last}")
 
 

@@ -58,7 +58,9 @@ class Throttles:
         for part in op.ops if isinstance(op, Multi) else (op,):
             if not isinstance(part, SetData | Create | Delete):
                 continue
-            if part.path in (_PATH, _CONFIG) or part.path.startswith("/config/brokers/"):
+            content = b"" if isinstance(part, Delete) else part.data or b""
+            is_a_rate = part.path.startswith("/config/brokers/") and b"throttled.rate" in content
+            if part.path in (_PATH, _CONFIG) or is_a_rate:
                 self.writes, self.last = self.writes + 1, f"{session.machine}: {part.path}"
             if isinstance(part, SetData) and part.path == _PATH:
                 self._moves(parsed(part.data) or {})
