@@ -7,7 +7,6 @@ Source: spec broker.md §5 to §7, §12.1; clients.md §3.1, §4, §7; controlle
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
@@ -16,10 +15,11 @@ from controller.sim.load.consumer import fetch_body
 from controller.sim.load.group_probes import FAR, GroupProbes
 from controller.sim.load.ledger import Ledger, Sent
 from controller.sim.load.links import CallFailed
+from controller.sim.load.probing import keep_asking
 from controller.sim.oracles.brokers import replicas
 from controller.sim.shape import TOPIC
 from controller.wire.errors import ErrorCode
-from controller.wire.protocol import ApiKey, ProtocolError
+from controller.wire.protocol import ApiKey
 from controller.wire.records import Record, build_batch
 from controller.wire.types import BrokerId
 
@@ -50,15 +50,7 @@ class Prober(GroupProbes):
 
     async def run(self) -> None:
         """Until `is_stopping`."""
-        while not self.is_stopping:
-            probe = self._links.chance.choice(PROBES)
-            try:
-                await probe(self)
-            except (CallFailed, OSError, ProtocolError):
-                pass
-            else:
-                self.answered[probe.__name__] = self.answered.get(probe.__name__, 0) + 1
-            await asyncio.sleep(PAUSE_S * self._links.chance.choice((0.1, 1.0, 2.0)))
+        await keep_asking(self, PROBES, self._links.chance, pause_s=PAUSE_S)
 
     def _some_replica(self) -> tuple[int, int, Any] | None:
         """(broker, partition, its replica) of a running broker."""

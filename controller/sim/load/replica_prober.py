@@ -6,7 +6,6 @@ Source: spec broker.md §5, §8; clients.md §4.1; KIP-227.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
@@ -14,10 +13,11 @@ from controller.sim.cluster import Cluster
 from controller.sim.load.consumer import fetch_body
 from controller.sim.load.group_probes import FAR
 from controller.sim.load.ledger import Ledger
-from controller.sim.load.links import CallFailed, Links
+from controller.sim.load.links import Links
+from controller.sim.load.probing import keep_asking
 from controller.sim.shape import TOPIC
 from controller.wire.errors import ErrorCode
-from controller.wire.protocol import ApiKey, ProtocolError
+from controller.wire.protocol import ApiKey
 
 PAUSE_S: Final = 0.8
 
@@ -33,15 +33,7 @@ class ReplicaProber:
 
     async def run(self) -> None:
         """Until `is_stopping`."""
-        while not self.is_stopping:
-            probe = self._links.chance.choice(PROBES)
-            try:
-                await probe(self)
-            except (CallFailed, OSError, ProtocolError):
-                pass
-            else:
-                self.answered[probe.__name__] = self.answered.get(probe.__name__, 0) + 1
-            await asyncio.sleep(PAUSE_S * self._links.chance.choice((0.1, 1.0, 2.0)))
+        await keep_asking(self, PROBES, self._links.chance, pause_s=PAUSE_S)
 
     async def update_from_an_older_controller(self) -> None:
         """An UpdateMetadata of a controller epoch below the highest seen is refused, though it names no partition; and

@@ -730,8 +730,8 @@ def test_a_move_of_a_topic_that_could_not_be_read_at_a_failover_goes_on() -> Non
     assert set(stage.leader()[2]) == {3, 4}
 
 
-def test_a_topic_of_which_nothing_can_be_read_is_deleted_on_each_broker() -> None:
-    """A log that stayed would refuse the epochs of a later topic of that name."""
+def stage_without_a_readable_topic() -> Stage:
+    """Nothing can be read of `t`, of whose replicas this controller has never heard; it has just been deleted."""
     stage = stage_with(1, 2, 3, p0=(1, 2), p1=(2, 3))
     stage.others_write(SetData("/brokers/topics/t", b""))
     stage.run()
@@ -740,6 +740,12 @@ def test_a_topic_of_which_nothing_can_be_read_is_deleted_on_each_broker() -> Non
     stage.take_sent()
     stage.others_write(Create("/admin/delete_topics/t"))
     stage.run()
+    return stage
+
+
+def test_a_topic_of_which_nothing_can_be_read_is_deleted_on_each_broker() -> None:
+    """A log that stayed would refuse the epochs of a later topic of that name."""
+    stage = stage_without_a_readable_topic()
     stops = {
         (request.to, entry.topic_partition)
         for request in stage.take_sent()
@@ -756,14 +762,7 @@ def test_a_topic_of_which_nothing_can_be_read_is_deleted_on_each_broker() -> Non
 
 def test_brokers_forget_a_topic_of_which_nothing_can_be_read_when_it_is_deleted() -> None:
     """Else clients find it with whoever knew of it, for as long as that one runs."""
-    stage = stage_with(1, 2, 3, p0=(1, 2), p1=(2, 3))
-    stage.others_write(SetData("/brokers/topics/t", b""))
-    stage.run()
-    stage.new_controller()
-    stage.start()
-    stage.take_sent()
-    stage.others_write(Create("/admin/delete_topics/t"))
-    stage.run()
+    stage = stage_without_a_readable_topic()
     forgotten = {
         (request.to, entry.topic_partition)
         for request in stage.take_sent()
