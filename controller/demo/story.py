@@ -18,8 +18,9 @@ from controller.demo.stage import ActFailed, Stage
 from controller.demo.verdict import check_all
 from controller.demo.workload import Workload
 from controller.local.cluster import Cluster
-from controller.local.place import free_ports, own_folder
+from controller.local.place import own_folder
 from controller.local.plan import ClusterPlan, plan_cluster
+from controller.world.real.ports import free_ports
 from controller.world.real.zookeeper import KazooConnector
 
 RACKS: Final = ("a", "b", "c")

@@ -23,7 +23,6 @@ from broker_sim.faults.board import FaultBoard
 from broker_sim.host import BrokerHost
 from broker_sim.identity import BrokerIdentity
 from broker_sim.metadata_decoding import MetadataDecoder
-from controller.local.place import free_ports
 from controller.node import config
 from controller.node.metrics import MetricsServer
 from controller.node.process import Controller, Identity, World
@@ -34,6 +33,7 @@ from controller.wire.types import BrokerId
 from controller.world.ports import ZkConnector
 from controller.world.real.clock import SystemClock
 from controller.world.real.net import TcpNetwork
+from controller.world.real.ports import free_ports
 from controller.world.simulated.net import Latency
 from controller.world.simulated.zookeeper import SimulatedZooKeeper
 

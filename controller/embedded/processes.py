@@ -12,7 +12,7 @@ from controller.embedded.backends import EVENTS_KEPT, looker, trace_rows
 from controller.embedded.cluster import EmbeddedPlan
 from controller.local.cluster import Cluster
 from controller.local.fault_file import write_faults
-from controller.local.place import free_ports, own_folder
+from controller.local.place import own_folder
 from controller.local.plan import plan_cluster
 from controller.local.processes import log_rows
 from controller.local.readiness import wait_until_whole
@@ -20,6 +20,7 @@ from controller.wire import log_events as ev
 from controller.wire.fault_rows import Fault
 from controller.wire.types import BrokerId
 from controller.world.ports import ZkSession
+from controller.world.real.ports import free_ports
 from controller.world.real.zookeeper import KazooConnector
 
 

@@ -32,7 +32,7 @@ from controller.local.cluster_file import (
 from controller.local.fault_file import edit_faults
 from controller.local.leftovers import end_processes, forget_registrations, write_processes
 from controller.local.marks import mark
-from controller.local.place import HOST, require_free_port
+from controller.local.place import require_free_port
 from controller.local.plan import BrokerPlan, ClusterPlan
 from controller.local.processes import Child, ChildFailed, start_child
 from controller.wire import log_events as ev
@@ -40,6 +40,7 @@ from controller.wire.fault_rows import Kill, Stop
 from controller.wire.zk_operations import ZkSessionExpired, ZkUnreachable
 from controller.world.real.embedded_zookeeper import EmbeddedZooKeeper, EmbeddedZooKeeperError
 from controller.world.real.java import JavaNotFound
+from controller.world.real.ports import HOST
 from controller.world.real.zookeeper import KazooConnector
 
 _START_S: Final = 60.0

@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Final
 
 from controller.local.cluster_file import ClusterError, is_running
-from controller.local.place import HOST
 from controller.wire.zk_operations import Delete, GetChildren, GetData, ZkOp
 from controller.wire.znode_json import ZnodeError
 from controller.wire.znodes import BrokerIdsZNode, BrokerIdZNode, ControllerZNode
 from controller.world.ports import ZkSession
+from controller.world.real.ports import HOST
 
 #: name -> process id of everything that was started, alive or not.
 PROCESSES_FILE: Final = "processes.json"

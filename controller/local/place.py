@@ -5,20 +5,15 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import random
-import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 from controller.local.cluster_file import CLUSTER_FILE, ClusterError
+from controller.world.real.ports import probe
 
-HOST: Final = "127.0.0.1"
 #: Locked while a cluster runs; holds the process id of who locked it.
 LOCK_FILE: Final = "kwob.lock"
-#: Where free ports are looked for, and how often.
-_PORTS: Final = range(10_000, 32_000)
-_ATTEMPTS: Final = 1000
 
 
 @contextlib.contextmanager
@@ -68,36 +63,9 @@ def lock_owner(lock_path: Path) -> int | None:
 
 def require_free_port(port: int, what: str, flag: str) -> None:
     """Raises: ClusterError, when somebody listens on that port."""
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((HOST, port))
-        except OSError as error:
-            raise ClusterError(
-                f"port {port} for {what} cannot be used ({error.strerror}); choose another with {flag}"
-            ) from error
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports in a row that nobody uses now.
-
-    Below those that the kernel gives to outgoing connections (32768 on Linux, 49152 by RFC 6335): a client's connection
-    cannot take one between two starts of a broker.
-    Raises: ClusterError, when there are none.
-    """
-    for _ in range(_ATTEMPTS):
-        first = random.randrange(_PORTS.start, _PORTS.stop - count)
-        ports = list(range(first, first + count))
-        if all(map(_is_free, ports)):
-            return ports
-    raise ClusterError(f"found no {count} free ports in a row between {_PORTS.start} and {_PORTS.stop}")
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((HOST, port))
-        except OSError:
-            return False
-    return True
+    try:
+        probe(port)
+    except OSError as error:
+        raise ClusterError(
+            f"port {port} for {what} cannot be used ({error.strerror}); choose another with {flag}"
+        ) from error

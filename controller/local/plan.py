@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from controller.local.place import HOST
 from controller.world.real.net import RESERVED_FILES
+from controller.world.real.ports import HOST
 
 #: Controllers are no brokers, so their ids must not meet: brokers count from 1.
 FIRST_CONTROLLER_ID: Final = 901

@@ -18,13 +18,13 @@ from controller.admin.why.look import Locally
 from controller.local.cluster_file import CLUSTER_FILE, BrokerRow, ClusterError, ClusterRow, read_cluster
 from controller.local.fault_file import now_ms, read_faults, state_of, what
 from controller.local.flags import default_data, make_parser
-from controller.local.place import HOST
 from controller.wire import log_events as ev
 from controller.wire.fault_rows import FAULT_FILE, Fault, FaultError
 from controller.wire.types import BrokerId, TopicPartition
 from controller.world.exit_codes import INTERRUPTED
 from controller.world.ports import ZkConnector
 from controller.world.real import logs
+from controller.world.real.ports import HOST
 
 _ZK_ANSWER_S: Final = 5.0
 #: Of each log, so many bytes from its end are read, and so many lines of a partition are told.

@@ -31,10 +31,11 @@ from rich.console import Console
 from rich.table import Table
 
 from controller.local.cluster import Cluster
-from controller.local.place import free_ports, own_folder
+from controller.local.place import own_folder
 from controller.local.plan import plan_cluster
 from controller.local.processes import Child, start_child
 from controller.world.real import logs
+from controller.world.real.ports import free_ports
 from tests.bench_broker.scale import profiled
 
 REPOSITORY = Path(__file__).resolve().parents[2]

@@ -27,11 +27,12 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from controller.admin.cluster.client import AdminClient
 from controller.local.cluster import Cluster
-from controller.local.place import free_ports, own_folder
+from controller.local.place import own_folder
 from controller.local.plan import ClusterPlan, files_allowed, files_needed, plan_cluster
 from controller.wire.protocol import ApiKey
 from controller.world.real import logs
 from controller.world.real.net import TcpNetwork
+from controller.world.real.ports import free_ports
 
 TICKS = os.sysconf("SC_CLK_TCK")
 TOPICS_AT_ONCE = 20

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -13,6 +12,7 @@ import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from controller.world.real.ports import free_ports
 from tests.worlds.programs import Program, until_served
 
 from ..acknowledged import Writer, until
@@ -29,10 +29,7 @@ class Machines:
 
     def __init__(self, folder: Path, connect: str, brokers: int) -> None:
         self._folder, self._connect = folder, connect
-        held = [socket.create_server(("127.0.0.1", 0)) for _ in range(brokers)]
-        self.ports = {number: one.getsockname()[1] for number, one in enumerate(held, 1)}
-        for one in held:
-            one.close()
+        self.ports = dict(enumerate(free_ports(brokers), 1))
         self.brokers: dict[int, Program] = {}
         self._controller: Program | None = None
         self.bootstrap = ",".join(f"127.0.0.1:{port}" for port in self.ports.values())

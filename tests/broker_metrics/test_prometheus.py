@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import socket
 import subprocess
 import time
 import urllib.parse
@@ -19,6 +18,7 @@ import yaml
 from confluent_kafka import Producer
 
 from controller.embedded.handles import KafkaCluster
+from controller.world.real.ports import free_ports
 from tests.broker_metrics.test_monitoring import FOLDER, panels
 
 PROMETHEUS = shutil.which("prometheus")
@@ -36,8 +36,7 @@ class Server:
     """One Prometheus on this machine."""
 
     def __init__(self, folder: Path, cluster: KafkaCluster) -> None:
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.address = f"127.0.0.1:{free.getsockname()[1]}"
+        self.address = f"127.0.0.1:{free_ports(1)[0]}"
         rules = [{**rule, **({"for": FOR} if "for" in rule else {})} for rule in RULES]
         (folder / "alerts.yml").write_text(yaml.safe_dump({"groups": [{"name": "kafka", "rules": rules}]}))
         targets = list(cluster.metrics.values())

@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from controller.world.real.ports import free_ports
+
 REPOSITORY = Path(__file__).resolve().parents[2]
 CONFORMANCE = Path(os.environ.get("KWOB_CONFORMANCE", REPOSITORY.parent / "shared" / "conformance"))
 COMMAND = (
@@ -33,7 +35,7 @@ def test_every_scenario_is_the_same(tmp_path: Path) -> None:
         pytest.skip(f"there is no conformance player at {CONFORMANCE}; set KWOB_CONFORMANCE")
     if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
         pytest.skip("the player starts Kafka's own ZooKeeper, which needs java on PATH or JAVA_HOME")
-    port_base = 20_000 + os.getpid() % 200 * 50
+    port_base = free_ports(50)[0]
     played = subprocess.run(
         [sys.executable, "run.py", "check", "--scratch", str(tmp_path), "--port-base", str(port_base),
          "--controller-command", COMMAND],

@@ -7,7 +7,6 @@ import os
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -19,6 +18,8 @@ from typing import Any
 import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
+
+from controller.world.real.ports import free_ports
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 REAL_KAFKA = Path(os.environ.get("KWOB_REAL_KAFKA", REPOSITORY.parent / "shared" / "tools" / "real-kafka"))
@@ -84,8 +85,8 @@ def until(what: str, holds: Callable[[], Any], limit_s: float = LIMIT_S) -> Any:
 
 
 def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return int(probe.getsockname()[1])
+    """One that stays free until its node listens, and while the node is down: Kafka's own brokers connect meanwhile."""
+    return free_ports(1)[0]
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ import pytest
 import yaml
 from confluent_kafka import Producer
 
-from controller.local.place import free_ports
+from controller.world.real.ports import free_ports
 from tests.local.conftest import Up
 
 from .cluster import JVM, REAL_KAFKA, REPOSITORY, Node, free_port, until

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from controller.local.place import free_ports
+from controller.world.real.ports import free_ports
 
 LIMIT_S = 60
 

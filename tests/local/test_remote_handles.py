@@ -22,7 +22,7 @@ from controller.embedded.backends import LoopThread
 from controller.embedded.calls import Handles
 from controller.embedded.cluster import EmbeddedPlan, program_names
 from controller.embedded.remote import Elsewhere, Place, RemoteError
-from controller.local.place import free_ports
+from controller.world.real.ports import free_ports
 from tests.handles import CHECKS, SHAPE, until
 
 TOKEN = "a-token"

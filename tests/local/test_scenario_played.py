@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from controller.local.place import free_ports
+from controller.world.real.ports import free_ports
 
 FILE = """
 cluster:

@@ -13,7 +13,7 @@ from typing import Final
 
 import pytest
 
-from controller.local.place import free_ports
+from controller.world.real.ports import free_ports
 from tests.local.conftest import Up
 from tests.typed.commands import ROOT, Typed, of_page
 from tests.typed.typist import Seen, Typist

@@ -11,11 +11,12 @@ from controller.admin.cluster.client import AdminClient
 from controller.local.cluster import Cluster
 from controller.local.cluster_file import ClusterError, read_cluster
 from controller.local.fault_file import read_faults
-from controller.local.place import free_ports, own_folder
+from controller.local.place import own_folder
 from controller.local.plan import plan_cluster
 from controller.wire.fault_rows import FAULT_FILE
 from controller.wire.protocol import ApiKey
 from controller.world.real.net import TcpNetwork
+from controller.world.real.ports import free_ports
 
 pytestmark = pytest.mark.zk
 LIMIT_S = 40

@@ -20,6 +20,7 @@ import structlog
 
 from controller.wire import log_events as ev
 from controller.world.real.java import find_java
+from controller.world.real.ports import free_ports
 
 log = structlog.get_logger(__name__)
 
@@ -117,7 +118,7 @@ class EmbeddedZooKeeper:
         Raises: JavaNotFound; EmbeddedZooKeeperError (pyspark is missing, the port is taken, it died or hangs).
         """
         for attempt in range(1, _ATTEMPTS + 1):
-            self._port = self._wanted_port or _free_port(self._host)
+            self._port = self._wanted_port or free_ports(1, self._host)[0]
             self._process = self._spawn()
             try:
                 async with asyncio.timeout(self._start_timeout_s):
@@ -228,12 +229,6 @@ def _classpath() -> str:
         if any(jars.glob("zookeeper-*.jar")):
             return f"{jars}/*"
     raise EmbeddedZooKeeperError("no ZooKeeper jar found: it comes with pyspark: pip install 'kwob[up]'")
-
-
-def _free_port(host: str) -> int:
-    with socket.create_server((host, 0)) as probe:
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def _check_free(host: str, port: int) -> None:

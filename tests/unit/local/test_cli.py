@@ -25,6 +25,7 @@ from controller.demo import command as demo
 from controller.local import cluster, cluster_file, control, fault, place, status, up
 from controller.local import plan as local_plan
 from controller.local.plan import ClusterPlan, plan_cluster
+from controller.world.real.ports import free_ports
 
 
 @pytest.mark.parametrize("name", sorted(cli.COMMANDS))
@@ -212,7 +213,7 @@ def test_up_refuses_in_one_line(
 ) -> None:
     with taken_port() as port:
         base = ["--brokers", "1", "--data", str(tmp_path / "data")]
-        free, zookeeper_port = place.free_ports(2)
+        free, zookeeper_port = free_ports(2)
         base += ["--bootstrap-port", str(free), "--zookeeper-port", str(zookeeper_port)]
         assert up.main([*base, *(word.format(port=port) for word in argv)]) == (2 if "--override" in argv else 1)
         said = capsys.readouterr().err
