@@ -95,6 +95,7 @@ class EpochFile:
         return epochs
 
     def write(self, epochs: LeaderEpochs) -> None:
-        """Replaces the file. Not synced: it changes with every leader, and the batches know the epochs as well."""
+        """Replaces the file. Not synced: it changes with every leader. A log syncs it before its recovery point rises
+        (`StoredLog.unflushed`); above that point a start asks the batches."""
         lines = ["0", str(len(epochs.entries)), *(f"{epoch} {start}" for epoch, start in epochs.entries)]
         self.files.replace(self.path, ("\n".join(lines) + "\n").encode(), sync=False)

@@ -7,7 +7,7 @@ Source: spec broker.md §4.2, §10; Kafka 3.9 `UnifiedLog`, `LogLoader`.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -81,6 +81,8 @@ class StoredLog:
         self.flushed_ms = 0
         self.version = 0
         self.epochs = LeaderEpochs()
+        #: Whether the file of epochs was written since it was last synced for certain.
+        self._epochs_unsynced = False
         self.producers = ProducerStates()
         self._hooks = hooks if hooks is not None else LogHooks()
         self._segments = Segments()
@@ -125,9 +127,11 @@ class StoredLog:
     def _load(self, *, is_clean: bool, log_start_offset: int, recovery_point: int, now_ms: int) -> list[Repair]:
         repairs = tidy_up(self.folder, shape=self.shape, files=self.files)
         rebuilt = LeaderEpochs()
+        last_batches: dict[int, int] = {}
 
         def note(header: BatchHeader) -> None:
             rebuilt.assign(header.partition_leader_epoch, header.base_offset)
+            last_batches[header.partition_leader_epoch] = header.base_offset
 
         names = names_in(self.folder)
         repairs += load_segments(
@@ -148,7 +152,7 @@ class StoredLog:
             self._segments.active.activate()
         self.leo = self._segments.active.next_offset
         self.log_start_offset = min(max(log_start_offset, self._segments.first.base_offset), self.leo)
-        repairs += self._load_epochs(rebuilt, is_trusted=is_clean and not lost)
+        repairs += self._load_epochs(rebuilt, last_batches, is_trusted=is_clean and not lost)
         self.recovery_point = self.leo if is_clean and not lost else min(recovery_point, self.leo)
         self._snapshots.found(names)
         self._snapshots.remove_strays(self._segments.bases)
@@ -164,8 +168,11 @@ class StoredLog:
         reason = f"the log ends below its start offset {log_start_offset}"
         return [Repair(path=self.folder, reason=reason, lost_bytes=lost)]
 
-    def _load_epochs(self, rebuilt: LeaderEpochs, *, is_trusted: bool) -> list[Repair]:
-        """The file may know an epoch without records; the batches know what a cut left."""
+    def _load_epochs(
+        self, rebuilt: LeaderEpochs, last_batches: Mapping[int, int], *, is_trusted: bool
+    ) -> list[Repair]:
+        """The file may know an epoch without records; the batches know what a cut left. `last_batches`: epoch -> where
+        the last batch of it begins that was read."""
         repairs: list[Repair] = []
         try:
             self.epochs = self._epoch_file.read()
@@ -173,6 +180,10 @@ class StoredLog:
             repairs.append(Repair(path=self._epoch_file.path, reason=f"rebuilt from the batches: {error}"))
             self.epochs, is_trusted = LeaderEpochs(), False
         before = list(self.epochs.entries)
+        self._epochs_unsynced = not is_trusted and bool(before)
+        # A loss of power may have brought back what was cut: an epoch that begins before the end of an older one.
+        for older, end in last_batches.items():
+            self.epochs.entries = [(e, o) for e, o in self.epochs.entries if e <= older or o > end]
         if (first := before[0][1] if before else self.leo) > self.log_start_offset:
             # No file; or a kill took the log start back to its checkpoint: what is older is there again.
             older = self._epochs_below(first)
@@ -226,16 +237,21 @@ class StoredLog:
         with storage_failures(self.log_dir):
             for path in self.unflushed(include_active=True):
                 self.files.sync(path)
+        self._epochs_unsynced = False
         self.recovery_point = self.leo
 
     def unflushed(self, *, include_active: bool = False) -> list[Path]:
-        """The files of the segments above the recovery point, the one that is written to left out unless included."""
-        return [
+        """The files of the segments above the recovery point, the one that is written to left out unless included.
+
+        With them the epochs: a start reads the batches above the recovery point, and takes the file's word below it.
+        """
+        paths = [
             path
             for segment in self._segments.starting_with(self.recovery_point)
             if include_active or segment is not self._segments.active
             for path in (segment.log_path, segment.index_path, segment.time_path)
         ]
+        return [*paths, self._epoch_file.path] if paths and self._epochs_unsynced else paths
 
     def flushed(self, offset: int) -> None:
         """Everything below `offset` is on the disk."""
@@ -257,6 +273,7 @@ class StoredLog:
 
     def _write_epochs(self) -> None:
         self._epoch_file.write(self.epochs)
+        self._epochs_unsynced = True
 
     def _add_segment(self, base_offset: int, now_ms: int) -> None:
         segment = Segment(self.folder, base_offset, shape=self.shape, files=self.files, created_ms=now_ms)

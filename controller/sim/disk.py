@@ -70,6 +70,7 @@ class SimulatedDisk(Files):
         """See `Files.sync`; at once."""
         self._ask("sync", path)
         self._synced.pop(str(path), None)
+        self._before.pop(str(path), None)
 
     def resize(self, path: Path, size: int) -> None:
         """See `Files.resize`; lasts at once."""

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import random
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from broker_sim.log.config import LogConfig
 from broker_sim.log.log import Log, UnexpectedOffset
+from controller.sim.disk import SimulatedDisk
 from controller.wire.records import build_values, parse_header, place
 from controller.wire.types import TopicPartition
 
@@ -70,3 +73,44 @@ def test_a_follower_takes_only_what_continues_its_log(tmp_path: Path, base: int,
         with pytest.raises(UnexpectedOffset):
             log.append_as_follower(batch, now_ms=1)
         assert log.leo == 3
+
+
+STEP = st.one_of(
+    st.tuples(st.just("append"), st.integers(1, 4), st.integers(0, 2)),
+    st.tuples(st.just("cut"), st.floats(0, 1), st.just(0)),
+    st.tuples(st.just("flush"), st.booleans(), st.just(0)),
+    st.tuples(st.just("power"), st.booleans(), st.just(0)),
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(steps=st.lists(STEP, min_size=4, max_size=30), seed=st.integers(0, 99))
+@example([("append", 3, 1), ("append", 3, 0), ("append", 3, 0), ("flush", False, 0), ("power", True, 0)], 1)
+@example([("append", 2, 1), ("append", 2, 1), ("cut", 0.5, 0), ("append", 2, 0), ("power", True, 0)], 1)
+def test_batches_and_epochs_agree_after_any_loss_of_power(steps: list[tuple[str, Any, int]], seed: int) -> None:
+    """Whatever was not synced may be as it was before: what a cut took may be in the file of epochs again, and what was
+    written may be missing there."""
+    with tempfile.TemporaryDirectory() as folder:
+        disk = SimulatedDisk(random.Random(seed), lambda: 0.0)
+        log = Log(TP, Path(folder) / "t-0", CONFIG, files=disk)
+        log.create()
+        for step, amount, higher in steps:
+            if step == "append":
+                epoch = max((e for e, _ in recounted(log)), default=0) + higher
+                log.append_as_leader(build_values([(None, b"x")] * amount, timestamp=1), leader_epoch=epoch, now_ms=1)
+            elif step == "cut":
+                log.truncate(round(log.leo * amount))
+            elif step == "flush":
+                end = log.leo if amount else log.segments[-1].base_offset
+                for path in log.unflushed(include_active=amount):
+                    disk.sync(path)
+                log.flushed(end)
+            else:
+                if amount:
+                    disk.lose_power()
+                before, log = log, Log(TP, log.folder, CONFIG, files=disk)
+                log.load(is_clean=False, recovery_point=before.recovery_point)
+            written = {
+                parse_header(batch).base_offset: parse_header(batch).partition_leader_epoch for batch in log.batches()
+            }
+            assert {base: log.epochs.epoch_for(base) for base in written} == written

@@ -18,6 +18,7 @@ from broker_sim.log.checkpoints import CheckpointError
 from broker_sim.log.dirs import LogDirs
 from broker_sim.log.errors import StorageFailure
 from broker_sim.log.files import Files
+from broker_sim.log.leader_epochs import FILE_NAME
 from broker_sim.log.log import Log
 from broker_sim.log.producers import ProducerStates
 from broker_sim.log.segment import Segment
@@ -117,7 +118,7 @@ def test_a_flush_raises_the_recovery_point_and_a_cut_lowers_it_on_disk_too(tmp_p
     for _ in range(12):
         append(log)
     assert log.recovery_point == 0
-    assert {p.suffix for p in log.unflushed()} == {".log", ".index", ".timeindex"}
+    assert {p.suffix or p.name for p in log.unflushed()} == {".log", ".index", ".timeindex", FILE_NAME}
     log.flushed(log.segments[-1].base_offset)
     assert log.unflushed() == []
     dirs.checkpoint_recovery_points()
@@ -136,7 +137,10 @@ def test_flush_messages_flushes(tmp_path: Path) -> None:
         append(log)
     assert (synced, log.recovery_point) == ([], 0)
     append(log)
-    assert (len(synced), log.recovery_point) == (3, 3)
+    assert (len(synced), log.recovery_point) == (4, 3)
+    for _ in range(3):
+        append(log)
+    assert (len(synced), log.recovery_point) == (7, 6), "no new epoch: its file is on the disk"
 
 
 def test_a_log_that_ends_below_its_start_offset_is_given_up(tmp_path: Path) -> None:
