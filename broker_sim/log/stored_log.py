@@ -168,9 +168,7 @@ class StoredLog:
         reason = f"the log ends below its start offset {log_start_offset}"
         return [Repair(path=self.folder, reason=reason, lost_bytes=lost)]
 
-    def _load_epochs(
-        self, rebuilt: LeaderEpochs, last_batches: Mapping[int, int], *, is_trusted: bool
-    ) -> list[Repair]:
+    def _load_epochs(self, rebuilt: LeaderEpochs, last_batches: Mapping[int, int], *, is_trusted: bool) -> list[Repair]:
         """The file may know an epoch without records; the batches know what a cut left. `last_batches`: epoch -> where
         the last batch of it begins that was read."""
         repairs: list[Repair] = []

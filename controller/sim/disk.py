@@ -75,8 +75,8 @@ class SimulatedDisk(Files):
     def resize(self, path: Path, size: int) -> None:
         """See `Files.resize`; lasts at once."""
         super().resize(path, size)
-        if str(path) in self._synced:
-            self._synced[str(path)] = min(self._synced[str(path)], size)
+        if self._synced.get(str(path), 0) >= size:
+            self._synced.pop(str(path), None)
 
     def rename(self, path: Path, to: Path) -> None:
         """See `Files.rename`."""

@@ -39,17 +39,20 @@ def test_what_is_synced_survives_and_what_is_not_may_go(tmp_path: Path) -> None:
 
 
 def test_a_replaced_file_without_a_sync_may_be_the_old_one_for_a_while(tmp_path: Path) -> None:
-    def content(seed: int, *, sync: bool, later_s: float) -> bytes:
+    def content(seed: int, *, sync: bool, later_s: float, synced_later: bool = False) -> bytes:
         power = Power(tmp_path, seed)
         power.disk.replace(power.checkpoint, b"old", sync=True)
         power.disk.replace(power.checkpoint, b"new", sync=sync)
         power.now_s += later_s
+        if synced_later:
+            power.disk.sync(power.checkpoint)
         power.disk.lose_power()
         return power.checkpoint.read_bytes()
 
     assert {content(seed, sync=False, later_s=1) for seed in range(20)} == {b"old", b"new"}
     assert {content(seed, sync=True, later_s=1) for seed in range(20)} == {b"new"}
     assert {content(seed, sync=False, later_s=WRITE_BACK_S + 1) for seed in range(20)} == {b"new"}
+    assert {content(seed, sync=False, later_s=1, synced_later=True) for seed in range(20)} == {b"new"}
 
 
 def test_what_is_known_of_a_file_goes_with_its_folder(tmp_path: Path) -> None:
@@ -67,7 +70,11 @@ def test_a_file_cut_below_its_synced_end_has_no_more_than_that(tmp_path: Path) -
     power.disk.sync(power.log)
     power.disk.append(power.log, b"78")
     power.disk.resize(power.log, 4)
+    assert power.disk.synced_bytes(power.log) is None, "what is left was synced"
+    power.disk.append(power.log, b"9")
     assert power.disk.synced_bytes(power.log) == 4
+    power.disk.lose_power()
+    assert power.log.read_bytes()[:4] == b"1234"
 
 
 def test_a_failing_folder(tmp_path: Path) -> None:
