@@ -110,7 +110,6 @@ def test_batches_and_epochs_agree_after_any_loss_of_power(steps: list[tuple[str,
                     disk.lose_power()
                 before, log = log, Log(TP, log.folder, CONFIG, files=disk)
                 log.load(is_clean=False, recovery_point=before.recovery_point)
-            written = {
-                parse_header(batch).base_offset: parse_header(batch).partition_leader_epoch for batch in log.batches()
-            }
+            headers = [parse_header(batch) for batch in log.batches()]
+            written = {header.base_offset: header.partition_leader_epoch for header in headers}
             assert {base: log.epochs.epoch_for(base) for base in written} == written
