@@ -120,6 +120,18 @@ def test_a_follower_that_does_not_count_what_it_got_is_found() -> None:
     assert "the follower 2 counted" in scene.rates.broken[0]
 
 
+def test_what_a_follower_has_dropped_does_not_count() -> None:
+    """It begins anew while an answer is on its way: what came late with it is told with the next row of its offset."""
+    scene = Scene()
+    for offset in range(4):
+        scene.fetch(TP, offset, 70)
+        scene.quota.record(70, 0)
+    scene.fetch(TP, 4)
+    scene.fetch(TP, 4, 140)
+    scene.quota.record(70, 0)
+    assert scene.fetch(TP, 5, 70) == []
+
+
 def test_a_follower_that_does_not_ask_for_what_is_in_sync_is_found() -> None:
     scene = Scene()
     assert scene.fetch(OTHER, 5) == []

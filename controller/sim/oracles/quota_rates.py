@@ -72,6 +72,8 @@ class _Fetch(NamedTuple):
     #: of the one before it, with the same quota and the same throttled replicas; -1: there is none
     before_s: float
     offset: int
+    #: whether what was sent before was taken: what a follower begins anew drops, the next row tells all the same
+    is_further: bool
     is_at_end: bool
     size: int
     #: requests that this follower sent to this leader before it
@@ -131,7 +133,8 @@ class QuotaRates:
         is_next = before is not None and before.quota is quota and before.changes == quota.changes
         before_s = before.at_s if before is not None and is_next else -1.0
         is_at_end = offset >= columns["leo"]
-        return _Fetch(now_s, before_s, offset, is_at_end, columns["bytes"], nth, life, quota, quota.changes)
+        is_further = before is not None and offset > before.offset
+        return _Fetch(now_s, before_s, offset, is_further, is_at_end, columns["bytes"], nth, life, quota, quota.changes)
 
     def _member_is_free(self, leader: int, tp: TopicPartition, columns: Mapping[str, Any], table: ReplicaTable) -> None:
         """A leader holds back nobody who is in the ISR."""
@@ -144,12 +147,13 @@ class QuotaRates:
         """What a follower got of throttled partitions counts: it has all that was sent before it asks for more.
 
         What was there only after a fetch had come is told with the next one, which tells of nothing else where it is
-        at the end. What was sent when the count began may be counted already.
+        at the end. What was sent when the count began may be counted already; where a follower asks for the same again,
+        what is told with that fetch may be of an answer that it has dropped.
         """
         size, base, since_s = self._received.setdefault(quota, (0, quota.total, now.at_s))
-        if now.offset <= before.offset:
+        if not now.is_further:
             return
-        size += before.size if not before.is_at_end and before.before_s > since_s else 0
+        size += before.size if before.is_further and not before.is_at_end and before.before_s > since_s else 0
         size += now.size if now.is_at_end and before.at_s > since_s else 0
         self._received[quota] = size, base, since_s
         if quota.total - base < size:
