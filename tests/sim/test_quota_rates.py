@@ -127,7 +127,7 @@ def test_what_a_follower_has_dropped_does_not_count() -> None:
         scene.fetch(TP, offset, 70)
         scene.quota.record(70, 0)
     scene.fetch(TP, 4)
-    scene.fetch(TP, 4, 140)
+    scene.fetch(TP, 4, 70 + 700)
     scene.quota.record(70, 0)
     assert scene.fetch(TP, 5, 70) == []
 
