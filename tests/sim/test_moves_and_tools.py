@@ -108,6 +108,9 @@ def test_who_was_never_begun_is_announced_as_new() -> None:
     other = Told(begun=False)
     other.rows[-2] = replace(other.rows[-2], isr=(1, 2, 3))
     assert not other.queue(other.lead(8)), "of a smaller ISR all hear"
+    nobody = Told(begun=False)
+    nobody.rows[-2:] = [replace(row, leader=-1) for row in nobody.rows[-2:]]
+    assert not nobody.queue(nobody.lead(8)), "written while nobody was there to hear of it"
 
 
 @pytest.mark.parametrize(

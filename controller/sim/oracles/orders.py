@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator
+from typing import Final
 
 from controller.core.transitions import ReplicaState
 from controller.core.view import ClusterView
@@ -16,6 +17,7 @@ from controller.sim.history import History
 from controller.wire.control import ControlRequest, LeaderAndIsrRequest, StopReplicaRequest
 from controller.wire.types import EPOCH_DURING_DELETE, BrokerId, PartitionReplica, TopicPartition
 
+NO_LEADER: Final = -1
 #: (controller, its epoch, broker, its epoch, partition): one replica in one life of its broker, and of the office.
 _Key = tuple[int, int, int, int, TopicPartition]
 
@@ -67,6 +69,8 @@ class Orders:
     def _is_announcement(self, tp: TopicPartition, epochs: tuple[int, int]) -> bool:
         before, now = ([None, None, *self._history.states[tp.topic, tp.partition]])[-2:]
         if before is None or now is None or now.incarnation != before.incarnation or now.version != epochs[1]:
+            return False
+        if now.leader == NO_LEADER:  # written while nobody was there to hear of it, it is told whoever is there next
             return False
         return (now.leader, set(now.isr)) == (before.leader, set(before.isr)) and now.leader_epoch > before.leader_epoch
 
