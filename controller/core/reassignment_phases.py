@@ -43,7 +43,7 @@ def move(state: ClusterState, moves: Moves, complete: Collection[TopicPartition]
     """
     failures: Failures = {}
     yield from mark_ineligible(state, {tp.topic for tp in moves}, MOVING)
-    yield from _update_current(state, moves, failures)
+    without_leader = yield from _update_current(state, moves, failures)
     moves = _left(moves, failures)
     if complete is None:
         complete = yield from complete_ones(state, moves)
@@ -52,6 +52,7 @@ def move(state: ClusterState, moves: Moves, complete: Collection[TopicPartition]
     done = {tp: a for tp, a in moves.items() if tp in complete}
     if done:
         yield from _finish(state, done, failures)
+    failures.update((tp, reason) for tp, reason in without_leader.items() if tp not in done)
     for tp in sorted((moves.keys() - failures.keys()) & state.moves_that_wait):
         state.move_goes_on(tp)
         yield Enqueue(PartitionReassignmentIsrChange(tp))  # who looks arms the watch
@@ -87,8 +88,9 @@ def complete_ones(state: ClusterState, moves: Moves) -> Steps[set[TopicPartition
     return complete
 
 
-def _update_current(state: ClusterState, moves: Moves, failures: Failures) -> Steps[None]:
-    """U1 to U4: assignments are written, believed, and replicas that they no longer need are stopped."""
+def _update_current(state: ClusterState, moves: Moves, failures: Failures) -> Steps[Failures]:
+    """U1 to U4: assignments are written, believed, and replicas that they no longer need are stopped. Returns the
+    partitions which could not be given another leader: they go on, and are tried again."""
     before = {tp: state.assignment(tp) for tp in moves}
     changed = {tp: a for tp, a in moves.items() if before[tp] != a}
     dropped = {tp: [r for r in before[tp].replicas if r not in a.replicas] for tp, a in changed.items()}
@@ -109,10 +111,11 @@ def _update_current(state: ClusterState, moves: Moves, failures: Failures) -> St
                 "removing_replicas": list(assignment.removing_replicas),
             },
         )
-    yield from _lead_elsewhere(state, moves, {tp: dropped[tp] for tp in changed})
+    without_leader = yield from _lead_elsewhere(state, _left(moves, failures))
     yield from _stop(state, [PartitionReplica(tp, r) for tp in changed for r in dropped[tp]])  # U3
     for tp in _left(moves, failures):
         state.move_started(tp)  # U4
+    return without_leader
 
 
 def _keep_who_has_the_records(
@@ -130,22 +133,24 @@ def _keep_who_has_the_records(
             failures[tp] = f"only {list(found.isr)} are in sync, and none of them would stay"
 
 
-def _lead_elsewhere(
-    state: ClusterState, moves: Moves, dropped: Mapping[TopicPartition, Collection[BrokerId]]
-) -> Steps[None]:
+def _lead_elsewhere(state: ClusterState, moves: Moves) -> Steps[Failures]:
     """Partitions whose leader is dropped by a move that replaces another get a new one first, while it still serves
-    (Kafka takes it away and leaves the partition without a leader; docs/deviations.md). It is one in sync: who is added
-    is not begun yet. Where all targets are in sync already, as after a cancellation, the move is complete at once and
-    elects one itself, as in Kafka."""
-    led = [
-        tp
-        for tp, going in dropped.items()
-        if (znode := state.leadership(tp))
-        and znode.leader in going
-        and not set(moves[tp].target_replicas) <= set(znode.isr)
-    ]
-    if led:
-        yield from change_partitions(state, led, PartitionState.ONLINE, OfflineElection(in_sync_only=True))
+    (Kafka takes it away and leaves the partition without a leader; docs/deviations.md); so do those of which a move
+    before has dropped it, when their state could not be written. It is one in sync: who is added is not begun yet.
+    Where all targets are in sync already, as after a cancellation, the move is complete at once and elects one itself,
+    as in Kafka. Returns those whose state could not be written."""
+    led = [tp for tp, assignment in moves.items() if _needs_another_leader(state, tp, assignment)]
+    if not led:
+        return {}
+    outcomes = yield from change_partitions(state, led, PartitionState.ONLINE, OfflineElection(in_sync_only=True))
+    return {tp: o.reason for tp, o in outcomes.items() if isinstance(o, Failure) and not o.judged}
+
+
+def _needs_another_leader(state: ClusterState, tp: TopicPartition, assignment: ReplicaAssignment) -> bool:
+    znode = state.leadership(tp)
+    if znode is None or znode.leader in assignment.replicas or set(assignment.target_replicas) <= set(znode.isr):
+        return False
+    return znode.leader is not None or any(r in assignment.replicas and state.is_online(r, tp) for r in znode.isr)
 
 
 def _write_assignments(state: ClusterState, moves: Moves, failures: Failures) -> Steps[None]:

@@ -161,8 +161,8 @@ def bump_leader_epochs(
     state: ClusterState, partitions: Mapping[TopicPartition, Collection[BrokerId]]
 ) -> Steps[dict[TopicPartition, Outcome]]:
     """Raises the leader epochs of partitions, each with its replicas, and changes nothing else, but for strangers in an
-    ISR: a leader that had not heard of its new replicas took them back (docs/deviations.md). Starts from what is
-    believed."""
+    ISR: a leader that had not heard of its new replicas took them back (docs/deviations.md). One that leads stays until
+    another does. Starts from what is believed."""
     outcomes: dict[TopicPartition, Outcome] = {}
     found, unknown = believed_states(state, list(partitions))
     remaining = list(partitions)
@@ -173,7 +173,7 @@ def bump_leader_epochs(
             else:
                 found[tp] = read
         bumped = {
-            tp: decided(state, was, leader=was.leader, isr=tuple(r for r in was.isr if r in partitions[tp]) or was.isr)
+            tp: decided(state, was, leader=was.leader, isr=_without_strangers(was, partitions[tp]))
             for tp in remaining
             if (was := found.get(tp)) is not None
         }
@@ -183,6 +183,10 @@ def bump_leader_epochs(
         outcomes.update(written)
         found, unknown = {}, remaining
     return {tp: outcomes[tp] for tp in partitions}
+
+
+def _without_strangers(was: LeaderAndIsr, replicas: Collection[BrokerId]) -> tuple[BrokerId, ...]:
+    return tuple(r for r in was.isr if r in replicas or r == was.leader) or was.isr
 
 
 def believed_states(

@@ -49,6 +49,16 @@ def test_a_removal_that_is_not_due_is_found(tmp_path: Path) -> None:
     assert found == "replay: nothing in its trace explains broker 1's isr_shrink of 2 in t-0 at 500"
 
 
+@pytest.mark.parametrize(("value", "found"), [("keep", 0), ("delete", 1)])
+def test_a_leader_that_is_stopped_and_keeps_its_replica_leads_on(tmp_path: Path, value: str, found: int) -> None:
+    life = Life(tmp_path)
+    life.ticks(500)
+    life.trace.row(TraceEvent.STOP, 600, TP, epoch=5, value=value)
+    life.ticks(1000, 1500)
+    life.writes(TraceEvent.ISR_SHRINK, 1500, [1])
+    assert len(list(changes_do_not_follow([life.trace]))) == found
+
+
 def test_a_return_without_a_fetch_is_found_in_a_later_life_too(tmp_path: Path) -> None:
     first, second = Life(tmp_path / "1"), Life(tmp_path / "2", 5000)
     second.ticks(6500)

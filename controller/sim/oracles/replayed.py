@@ -15,7 +15,7 @@ from typing import Any, Final
 from broker_sim.replay.rows import LaneRow, Outcome, OutcomeKind
 from broker_sim.replay.rules.lane import Lane
 from broker_sim.trace import TraceWriter
-from controller.wire.trace import TraceEvent
+from controller.wire.trace import STOP_KEEP, TraceEvent
 from controller.wire.types import BrokerId, TopicPartition
 
 Row = dict[str, Any]
@@ -38,7 +38,8 @@ def changes_do_not_follow(traces: Iterable[TraceWriter]) -> Iterator[str]:
     is where its high watermark rose with that write, which it takes for done at once, and the leader's did not: a
     follower that fetched while the write was on its way holds it back, as one that is caught up (§3.6). That of the
     rules may rise again before the next fetch, or with it; neither ever falls, so it counts when that of the
-    rules was first above where the leader's is now.
+    rules was first above where the leader's is now. Nor is what follows a stop that keeps a leader's replica: it leads
+    on until it is told more, for the trace it has ended.
     """
     for (broker, tp), outcome, is_elsewhere in _outcomes(rows_by_broker(traces)):
         if outcome.kind == OutcomeKind.MISSING.value and not is_elsewhere:
@@ -65,10 +66,12 @@ def _outcomes(rows: Mapping[BrokerId, list[Row]]) -> Iterator[tuple[tuple[Broker
         partitions = {TopicPartition(row["topic"], row["partition"]) for row in own if "partition" in row}
         for tp in sorted(partitions):
             lane, writes, lower = Lane(broker=broker), list[_Write](), list[_Lower]()
-            rises = _Rises()
+            rises, stopped = _Rises(), dict[int, int]()
             for row in own:
                 if not concerns(row, tp):
                     continue
+                if row["ev"] == TraceEvent.STOP.value and row.get("value") == STOP_KEEP and lane.led is not None:
+                    stopped[lane.led.epoch] = row["ts"]
                 lane.feed(lane_row(row))
                 if "done" in row and row["ev"] in _CHANGES:
                     writes.append((row["ts"], row["done"]))
@@ -77,7 +80,7 @@ def _outcomes(rows: Mapping[BrokerId, list[Row]]) -> Iterator[tuple[tuple[Broker
                 if counts and (rose := rises.first_above(row["hw"])) is not None:
                     lower.append((row["epoch"], row["ts"], rose))
             lane.finish()
-            apart = _apart(lane.outcomes, writes, lower)
+            apart = stopped | _apart(lane.outcomes, writes, lower)
             for outcome in lane.outcomes:
                 yield (broker, tp), outcome, apart.get(outcome.epoch, outcome.ts + 1) <= outcome.ts
 

@@ -56,6 +56,54 @@ def test_a_move_that_replaces_another_leaves_a_leader() -> None:
     assert (3, True) in {(to, delete) for to, _, delete in stops_in(stage.take_sent())}
 
 
+def led_by_who_was_added() -> Stage:
+    """3, which a move from 1 and 2 adds, leads; 1 is in sync."""
+    stage = stage_with(1, 2, 3, 4, 5, p0=(1, 2))
+    move_to(stage, 3, 4)
+    stage.leader_writes(TP, (1, 2, 3))
+    stage.broker_dies(1, 2)
+    stage.run()
+    stage.broker_starts(1, 2)
+    stage.run()
+    stage.leader_writes(TP, (3, 1))
+    assert stage.leader()[0] == 3
+    return stage
+
+
+@pytest.mark.parametrize("refused", [1, 2, 3, 4])
+def test_a_leader_that_a_move_drops_is_in_its_isr_whichever_writes_are_refused(refused: int) -> None:
+    stage, refusals = led_by_who_was_added(), iter(range(refused))
+
+    def refusal(op: Any) -> ZkCode | None:
+        is_state = isinstance(op, SetData) and op.path == STATE
+        return ZkCode.NO_AUTH if is_state and next(refusals, None) is not None else None
+
+    stage.tree.refusal = refusal
+    move_to(stage, 1, 5, reply_to=2)
+    leader, _, isr = stage.leader()
+    assert leader is None or leader in isr
+    waiting_ends(stage)
+    assert stage.leader()[0] == 1 and stage.leader()[2] == (1,)
+
+
+@pytest.mark.parametrize("next_move", [None, (1, 4), (1, 2)], ids=["waited for", "replaced", "cancelled"])
+def test_a_leader_that_a_move_dropped_while_its_state_was_refused_is_replaced_later(
+    next_move: tuple[int, ...] | None,
+) -> None:
+    """3, which the first move adds, leads when the second drops it; no state can be written then."""
+    stage = led_by_who_was_added()
+    stage.tree.refusal = lambda op: ZkCode.NO_AUTH if isinstance(op, SetData) and op.path == STATE else None
+    move_to(stage, 1, 5, reply_to=2)
+    assert stage.leader()[0] == 3 and 3 not in stage.assigned().replicas
+    stage.tree.refusal = lambda _: None
+    if next_move:
+        move_to(stage, *next_move, reply_to=3)
+    else:
+        waiting_ends(stage)
+    leader, _, isr = stage.leader()
+    assert (leader, isr) == (1, (1,))
+
+
 def test_who_a_move_adds_to_a_partition_that_never_had_a_leader_may_be_its_first() -> None:
     """None of its replicas is alive when the move to 3 is asked for; then 1 starts, and 3 leads."""
     stage = stage_with(3, 4, p0=(1, 2))
