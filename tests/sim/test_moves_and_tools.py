@@ -185,6 +185,17 @@ def test_beliefs_about_moves(tmp_path: Path) -> None:
     at_rest(tmp_path, look)
 
 
+def test_nobody_serves_by_the_office_of_another_session(tmp_path: Path) -> None:
+    def look(sound: Sound) -> None:
+        office = sound.cluster.world.zookeeper.tree.get("/controller")
+        assert office is not None
+        with changed(office, "owner", office.owner + 1):
+            assert any("by /controller of another session" in line for line in lasting(sound, HEARD_S + 1))
+            assert lasting(sound, HEARD_S - 1) == [], "it may not have heard yet"
+
+    at_rest(tmp_path, look)
+
+
 def test_a_deletion_does_not_wait_in_silence() -> None:
     waiting = {"x"}
     view = SimpleNamespace(serving=True, epoch=4, topics_ineligible_for_deletion=waiting)
