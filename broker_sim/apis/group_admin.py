@@ -86,4 +86,4 @@ async def handle_list_groups(context: BrokerContext, call: Call) -> Answer:
 async def handle_delete_groups(context: BrokerContext, call: Call) -> Answer:
     """One result per group."""
     names = list(dict.fromkeys(call.body.groups_names))
-    return {"results": [{"group_id": name, "error_code": await context.groups.delete_group(name)} for name in names]}
+    return {"results": [{"group_id": name, "error_code": context.groups.delete_group(name)} for name in names]}

@@ -122,10 +122,7 @@ async def handle_offset_delete(context: BrokerContext, call: Call) -> Answer:
     subscribed = subscribed_topics(member.metadata(group.protocol_name) for member in group.members.values())
     listed_partitions = [TopicPartition(t.name, int(p.partition_index)) for t in body.topics for p in t.partitions]
     errors = {tp: _delete_error(context, tp, subscribed) for tp in listed_partitions}
-    stored = await context.groups.delete_offsets(
-        entry, [tp for tp in listed_partitions if errors[tp] is ErrorCode.NONE]
-    )
-    errors.update((tp, stored) for tp, e in list(errors.items()) if e is ErrorCode.NONE)
+    context.groups.delete_offsets(entry, [tp for tp in listed_partitions if errors[tp] is ErrorCode.NONE])
     return {"topics": _partitions(body, lambda tp: {"error_code": errors[tp]})}
 
 

@@ -10,7 +10,7 @@ import asyncio
 import itertools
 import random
 import uuid
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -226,41 +226,41 @@ class GroupCoordinator:
         if error is not ErrorCode.NONE or not offsets:
             return error
         pairs = [(encode_offset_key(OffsetKey(group_id, tp)), encode_offset_value(o)) for tp, o in offsets.items()]
-        entry.commits_under_way += 1
+        entry.commits_under_way.append(staged := dict(offsets))
         try:
             error = await self._append(group_id, pairs)
         finally:
-            entry.commits_under_way -= 1
+            entry.commits_under_way = [commit for commit in entry.commits_under_way if commit is not staged]
         if error is ErrorCode.NONE:
-            entry.offsets.update(offsets)
+            entry.offsets.update(staged)
+            if self.entry(group_id) is entry:
+                self._append_tombstones(group_id, offsets.keys() - staged.keys())
         return COMMIT_ERRORS.get(error, error)
 
-    async def delete_offsets(self, entry: GroupEntry, partitions: Collection[TopicPartition]) -> ErrorCode:
-        """Removes committed offsets of a group. An empty group dies with its last one
-        (Kafka's `GroupMetadataManager.cleanupGroupMetadata`)."""
-        stored_partitions = [tp for tp in sorted(partitions) if tp in entry.offsets]
+    def delete_offsets(self, entry: GroupEntry, partitions: Collection[TopicPartition]) -> None:
+        """Removes committed offsets of a group, and those that it is committing. An empty group dies with its last one.
+
+        They are gone whatever becomes of their tombstones, which wait for nobody. Source: Kafka 3.9
+        `GroupMetadataManager.cleanupGroupMetadata`, `GroupMetadata.removeOffsets`.
+        """
+        for commit in entry.commits_under_way:
+            for tp in commit.keys() & partitions:
+                del commit[tp]
+        stored_partitions = entry.offsets.keys() & partitions
         if partitions and len(stored_partitions) == len(entry.offsets) and may_die(entry):
-            return await self._delete(entry)
-        if not stored_partitions:
-            return ErrorCode.NONE
-        group_id = entry.group.group_id
-        pairs = [(encode_offset_key(OffsetKey(group_id, tp)), None) for tp in stored_partitions]
-        error = await self._append(group_id, pairs)
-        if error is ErrorCode.NONE:
-            for tp in stored_partitions:
-                entry.offsets.pop(tp, None)
-        return COMMIT_ERRORS.get(error, error)
+            self._delete(entry)
+            return
+        for tp in stored_partitions:
+            del entry.offsets[tp]
+        self._append_tombstones(entry.group.group_id, stored_partitions)
 
     def partitions_deleted(self, partitions: Collection[TopicPartition]) -> None:
         """Topics are gone: so are the offsets committed for them."""
         for entry in self.entries():
-            if any(tp in entry.offsets for tp in partitions):
-                self._remember(self._supervisor.once("offsets-removal", partial(self._delete_all, entry, partitions)))
+            if any(tp in entry.offsets or any(tp in commit for commit in entry.commits_under_way) for tp in partitions):
+                self.delete_offsets(entry, partitions)
 
-    async def _delete_all(self, entry: GroupEntry, partitions: Collection[TopicPartition]) -> None:
-        await self.delete_offsets(entry, partitions)
-
-    async def delete_group(self, group_id: str) -> ErrorCode:
+    def delete_group(self, group_id: str) -> ErrorCode:
         """Deletes an empty group with its offsets."""
         error = self.error_for(group_id, may_be_empty=True)
         entry = self.entry(group_id)
@@ -268,25 +268,26 @@ class GroupCoordinator:
             return error or ErrorCode.GROUP_ID_NOT_FOUND
         if entry.group.has_members or entry.group.state is not GroupState.EMPTY:
             return ErrorCode.NON_EMPTY_GROUP
-        return await self._delete(entry)
+        self._delete(entry)
+        return ErrorCode.NONE
 
-    async def _delete(self, entry: GroupEntry) -> ErrorCode:
-        """The group dies first, so that nobody joins while its tombstones are written."""
+    def _delete(self, entry: GroupEntry) -> None:
+        """The group is gone whatever becomes of its tombstones."""
         group_id, generation = entry.group.group_id, entry.group.generation
         self.registry.remove(group_id)
-        pairs: list[tuple[bytes, bytes | None]] = [
-            (encode_offset_key(OffsetKey(group_id, tp)), None) for tp in sorted(entry.offsets)
-        ]
-        if generation > 0:
-            pairs.append((encode_group_key(group_id), None))
-        if not pairs:
-            return ErrorCode.NONE
-        error = await self._append(group_id, pairs)
-        return COMMIT_ERRORS.get(error, error)
+        self._append_tombstones(group_id, entry.offsets.keys(), [encode_group_key(group_id)] if generation > 0 else [])
+
+    def _append_tombstones(self, group_id: str, offsets: Iterable[TopicPartition], more: Sequence[bytes] = ()) -> None:
+        keys = [*(encode_offset_key(OffsetKey(group_id, tp)) for tp in sorted(offsets)), *more]
+        if keys:
+            pairs = [(key, None) for key in keys]
+            self._checked(group_id, self._group_log.append_own(self.partition_of(group_id), pairs))
 
     async def _append(self, group_id: str, pairs: Pairs) -> ErrorCode:
         """Returns the log's error. What timed out, or what too few replicas have, is in the log all the same."""
-        error = await self._group_log.append(self.partition_of(group_id), pairs)
+        return self._checked(group_id, await self._group_log.append(self.partition_of(group_id), pairs))
+
+    def _checked(self, group_id: str, error: ErrorCode) -> ErrorCode:
         if error is not ErrorCode.NONE:
             self._log.info(ev.GROUP_WRITE_FAILED, group_id=group_id, error=error.name)
         return error
@@ -300,9 +301,9 @@ class GroupCoordinator:
             for entry in self.entries():
                 expired = expired_offsets(entry, before_ms)
                 if may_die(entry) and expired == entry.offsets.keys():
-                    await self._delete(entry)
+                    self._delete(entry)
                 elif expired:
-                    await self.delete_offsets(entry, expired)
+                    self.delete_offsets(entry, expired)
 
     # -- effects and time ----------------------------------------------------------------------------------------
 

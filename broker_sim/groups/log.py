@@ -46,6 +46,10 @@ class Appender(Protocol):
         """See `Producing.produce`."""
         ...
 
+    def append_own(self, topic_partition: TopicPartition, batch: bytes) -> ErrorCode:
+        """See `Producing.append_own`."""
+        ...
+
 
 class Replicas(Protocol):
     """What is used of `ReplicaManager`."""
@@ -61,19 +65,25 @@ class Replicas(Protocol):
 
 
 class GroupLog:
-    """Writes of the coordinator. acks=all: what a client is told survives the loss of this broker."""
+    """Writes of the coordinator. What clients are told survives this broker's loss (acks=all), but for deletions."""
 
     def __init__(self, replicas: Replicas, clock: Clock, *, timeout_ms: int) -> None:
         self._replicas, self._clock, self._timeout_ms = replicas, clock, timeout_ms
 
     async def append(self, partition: int, pairs: Pairs) -> ErrorCode:
         """Appends the records as one batch and waits for all in-sync replicas. Returns the log's error."""
-        tp = TopicPartition(GROUP_METADATA_TOPIC, partition)
-        batch = build_values(pairs, timestamp=self._clock.now_ms())
+        tp, batch = self._batch(partition, pairs)
         results = await self._replicas.producing.produce(
             {tp: batch}, acks=-1, timeout_ms=self._timeout_ms, is_client=False
         )
         return results[tp].error
+
+    def append_own(self, partition: int, pairs: Pairs) -> ErrorCode:
+        """Appends the records as one batch and waits for nobody, however few replicas are in sync (acks=0)."""
+        return self._replicas.producing.append_own(*self._batch(partition, pairs))
+
+    def _batch(self, partition: int, pairs: Pairs) -> tuple[TopicPartition, bytes]:
+        return TopicPartition(GROUP_METADATA_TOPIC, partition), build_values(pairs, timestamp=self._clock.now_ms())
 
     def batches(self, partition: int) -> Iterable[bytes]:
         """The batches of the partition's log."""

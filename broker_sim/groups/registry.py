@@ -29,11 +29,11 @@ LOAD_BATCHES_PER_TURN: Final = 100
 
 @dataclass(slots=True)
 class GroupEntry:
-    """A group, the offsets it committed, how many commits are being stored, and the timer that it asked for."""
+    """A group, the offsets it committed, those of each commit that is being stored, and the timer that it asked for."""
 
     group: Group
     offsets: dict[TopicPartition, CommittedOffset] = field(default_factory=dict)
-    commits_under_way: int = 0
+    commits_under_way: list[dict[TopicPartition, CommittedOffset]] = field(default_factory=list)
     timer: asyncio.TimerHandle | None = None
 
 

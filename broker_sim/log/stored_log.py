@@ -180,8 +180,8 @@ class StoredLog:
         before = list(self.epochs.entries)
         self._epochs_unsynced = not is_trusted and bool(before)
         # A loss of power may have brought back what was cut: an epoch that begins before the end of an older one.
-        for older, end in last_batches.items():
-            self.epochs.entries = [(e, o) for e, o in self.epochs.entries if e <= older or o > end]
+        for epoch, end in last_batches.items():
+            self.epochs.entries = [(e, o) for e, o in self.epochs.entries if e <= epoch or o > end]
         if (first := before[0][1] if before else self.leo) > self.log_start_offset:
             # No file; or a kill took the log start back to its checkpoint: what is older is there again.
             older = self._epochs_below(first)

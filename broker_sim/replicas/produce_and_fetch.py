@@ -92,6 +92,16 @@ class Producing:
                 waiting[topic_partition] = appended
         return results | await self._acknowledge(waiting, timeout_ms) if waiting else results
 
+    def append_own(self, topic_partition: TopicPartition, batch: bytes) -> ErrorCode:
+        """Appends a batch of this broker itself at once, for which no replica is waited and none is needed in sync.
+
+        Source: Kafka 3.9 `Partition.appendRecordsToLeader` with requiredAcks 0.
+        """
+        try:
+            return self._append(topic_partition, batch, acks=0, is_client=False).result.error
+        except KafkaError as error:
+            return self._failed(topic_partition, error).error
+
     def _append(self, topic_partition: TopicPartition, batch: bytes, *, acks: int, is_client: bool) -> _Unacknowledged:
         for meter in self._table.meters.of(topic_partition.topic):
             meter.total_produce_requests += 1

@@ -40,9 +40,9 @@ from controller.core.state_znodes import (
     trace_election,
     write_states,
 )
-from controller.core.transitions import PartitionState, ReplicaState, Transition, legal_partition
+from controller.core.transitions import PartitionState, Transition, legal_partition
 from controller.wire import log_events as ev
-from controller.wire.types import BrokerId, LeaderAndIsr, PartitionReplica, TopicPartition
+from controller.wire.types import BrokerId, LeaderAndIsr, TopicPartition
 from controller.wire.zk_operations import Create, GetData, ZkCode, ZkWriteOp
 from controller.wire.znodes import (
     ConfigEntityZNode,
@@ -313,7 +313,7 @@ def _apply(
             # Brokers that are shutting down are not told (spec controller.md §16.16), but stay out of the ISR too.
             election = elect_offline(replicas, found.isr, online, unclean_allowed=unclean_allowed)
             if strategy.in_sync_only:  # who is added by the move that asks is not begun yet: it hears when it is
-                recipients = tuple(r for r in online if _is_begun(state, tp, r))
+                recipients = tuple(r for r in online if state.is_begun(tp, r))
             else:
                 recipients = online
         case ReassignElection():
@@ -325,10 +325,6 @@ def _apply(
             recipients = tuple(r for r in replicas if state.is_registered_with_good_dir(r, tp))
             election = elect_for_shutdown(replicas, found.isr, recipients, state.shutting_down)
     return None if election is None else _Decision(found, election, recipients)
-
-
-def _is_begun(state: ClusterState, tp: TopicPartition, broker_id: BrokerId) -> bool:
-    return state.replica_state(PartitionReplica(tp, broker_id)) is not ReplicaState.NON_EXISTENT
 
 
 def _unclean_allowed(

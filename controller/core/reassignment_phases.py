@@ -47,7 +47,7 @@ def move(state: ClusterState, moves: Moves, complete: Collection[TopicPartition]
     moves = _left(moves, failures)
     if complete is None:
         complete = yield from complete_ones(state, moves)
-    complete = {tp for tp in complete if tp in moves and _is_begun(state, tp, moves[tp])}
+    complete = {tp for tp in complete if tp in moves and _all_begun(state, tp, moves[tp])}
     yield from _announce(state, {tp: a for tp, a in moves.items() if tp not in complete}, failures)
     done = {tp: a for tp, a in moves.items() if tp in complete}
     if done:
@@ -61,12 +61,11 @@ def move(state: ClusterState, moves: Moves, complete: Collection[TopicPartition]
     return failures
 
 
-def _is_begun(state: ClusterState, tp: TopicPartition, assignment: ReplicaAssignment) -> bool:
+def _all_begun(state: ClusterState, tp: TopicPartition, assignment: ReplicaAssignment) -> bool:
     """Whether phase A has begun who is added. One that hears of a leader elected for this very move follows at once and
     may be in the ISR by now; a replica that never was new could not be stopped by a later move. The writes of phase A
     are seen by the watch, and complete the move then."""
-    added = (state.replica_state(PartitionReplica(tp, r)) for r in assignment.adding_replicas)
-    return ReplicaState.NON_EXISTENT not in added
+    return all(state.is_begun(tp, replica) for replica in assignment.adding_replicas)
 
 
 def _left(moves: Moves, failures: Failures) -> Moves:
@@ -191,7 +190,7 @@ def _announce(state: ClusterState, moves: Moves, failures: Failures) -> Steps[No
         added = [
             PartitionReplica(tp, a.adding_replicas[nth]) for tp, a in moves.items() if nth < len(a.adding_replicas)
         ]
-        fresh = [r for r in added if state.replica_state(r) is ReplicaState.NON_EXISTENT]  # else it was begun before
+        fresh = [r for r in added if not state.is_begun(r.topic_partition, r.replica)]
         yield from change_replicas(state, fresh, ReplicaState.NEW)
 
 

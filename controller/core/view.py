@@ -297,6 +297,10 @@ class ClusterView:
         """NON_EXISTENT for an unknown replica."""
         return self.replica_states_on(replica.replica).get(replica.topic_partition, ReplicaState.NON_EXISTENT)
 
+    def is_begun(self, tp: TopicPartition, broker_id: BrokerId) -> bool:
+        """Whether the replica was new at some time: who is added by a move is not, until phase A begins it."""
+        return self.replica_state(PartitionReplica(tp, broker_id)) is not ReplicaState.NON_EXISTENT
+
     def replica_states_on(self, broker_id: BrokerId) -> Mapping[TopicPartition, ReplicaState]:
         """The states of all known replicas of a broker."""
         return self._replica_states.get(broker_id) or {}

@@ -9,24 +9,24 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import os
-import signal
 import subprocess
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Final
 
-from controller.local.cluster_file import ClusterError, is_running
+from controller.local.cluster_file import ClusterError
 from controller.wire.zk_operations import Delete, GetChildren, GetData, ZkOp
 from controller.wire.znode_json import ZnodeError
 from controller.wire.znodes import BrokerIdsZNode, BrokerIdZNode, ControllerZNode
 from controller.world.ports import ZkSession
 from controller.world.real.ports import HOST
+from controller.world.real.process_groups import group_ended, is_ending, kill_group, living_members
 
 #: name -> process id of everything that was started, alive or not.
 PROCESSES_FILE: Final = "processes.json"
 _END_S: Final = 10.0
-_POLL_S: Final = 0.02
+#: How long those are waited for that end already, which may be another's.
+_ENDING_S: Final = 2.0
 
 
 def write_processes(data: Path, pids: Mapping[str, int]) -> None:
@@ -37,21 +37,20 @@ def write_processes(data: Path, pids: Mapping[str, int]) -> None:
 
 
 async def end_processes(data: Path) -> list[str]:
-    """Kills what an earlier `kwob up` of this folder left running. Returns names and process ids, as text.
+    """Kills what an earlier `kwob up` of this folder left running, each with all of its process group. Returns names
+    and process ids, as text, when the last one has ended, and what was ending already, too.
 
-    A process counts as one of them only if its command line names the folder: ids are used again.
+    A group counts as one of them only if a command line in it names the folder: ids are used again.
     Raises: ClusterError, when one does not end.
     """
-    left = {name: pid for name, pid in _read(data).items() if is_running(pid) and str(data) in _command_line(pid)}
-    for pid in left.values():
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(pid, signal.SIGKILL)
-    limit = asyncio.get_running_loop().time() + _END_S
-    while running := [name for name, pid in left.items() if is_running(pid) or _has_threads(pid)]:
-        if asyncio.get_running_loop().time() > limit:
-            raise ClusterError(f"{running[0]} (process {left[running[0]]}) of an earlier kwob up cannot be ended")
-        await asyncio.sleep(_POLL_S)
-    return [f"{name} (process {pid})" for name, pid in left.items()]
+    left = {name: group for name, group in _read(data).items() if _is_of(group, data)}
+    ending = [group for group in _read(data).values() if any(map(is_ending, living_members(group)))]
+    ended = await asyncio.gather(*(kill_group(group, _END_S) for group in left.values()))
+    await asyncio.gather(*(group_ended(group, _ENDING_S) for group in ending))
+    for (name, group), has_ended in zip(left.items(), ended, strict=True):
+        if not has_ended:
+            raise ClusterError(f"{name} (process {group}) of an earlier kwob up cannot be ended")
+    return [f"{name} (process {group})" for name, group in left.items()]
 
 
 def _read(data: Path) -> dict[str, int]:
@@ -62,11 +61,9 @@ def _read(data: Path) -> dict[str, int]:
         return {}  # none, or torn: nothing can be learnt from it
 
 
-def _has_threads(pid: int) -> bool:
-    """Whether threads of a killed process are still ending: until the last one has, its sockets are open."""
-    with contextlib.suppress(OSError):
-        return len(list(Path(f"/proc/{pid}/task").iterdir())) > 1
-    return False
+def _is_of(group: int, data: Path) -> bool:
+    """Whether one that lives in this process group was started with this folder."""
+    return any(str(data) in _command_line(pid) for pid in living_members(group))
 
 
 def _command_line(pid: int) -> str:

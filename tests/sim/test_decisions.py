@@ -124,6 +124,19 @@ def test_a_leader_that_came_back_while_its_state_was_refused_may_give_way(
     assert ["gives way" in line for line in scene.decisions.broken] == [True] * complains
 
 
+@pytest.mark.parametrize(
+    ("refused", "is_moving", "complains"), [(True, True, False), (False, True, True), (True, False, True)]
+)
+def test_a_move_may_leave_the_dead_where_their_state_was_refused(
+    refused: bool, is_moving: bool, complains: bool
+) -> None:
+    scene = Scene(dead={1})
+    scene.refused |= {STATE} if refused else set()
+    scene.moving |= {TopicPartition("t", 0)} if is_moving else set()
+    broken = scene.after((1, 4, [1, 2, 3]), (2, 5, [1, 2, 3]))
+    assert ["leaves the dead [1]" in line for line in broken] == [True] * complains
+
+
 @pytest.mark.parametrize(("is_moving", "complains"), [(True, False), (False, True)])
 def test_a_topic_in_deletion_gets_no_leader_unless_it_moves(is_moving: bool, complains: bool) -> None:
     scene = Scene(dead={1})

@@ -142,7 +142,7 @@ def test_an_offset_is_not_told_before_it_is_committed(tmp_path: Path) -> None:
             replica = sound.cluster.brokers[leader].replicas.table.partitions[tp]
             for entry in registry.entries():
                 if registry.partition_of(entry.group.group_id) == partition and entry.offsets:
-                    with changed(entry, "commits_under_way", 1):
+                    with changed(entry, "commits_under_way", [{}]):
                         assert not list(groups.offsets_count_once_they_are_committed(sound.cluster, sound.history))
                         with changed(replica.led, "high_watermark", 0):
                             (*_, found) = groups.offsets_count_once_they_are_committed(sound.cluster, sound.history)

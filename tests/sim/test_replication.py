@@ -24,7 +24,7 @@ from controller.sim.oracles.remembered import Remembered
 from controller.wire import log_events as ev
 from controller.wire.records import Record, build_batch, parse_header
 from controller.wire.types import TopicPartition
-from controller.wire.zk_operations import Create, SetData, ZkCode, ZkResult
+from controller.wire.zk_operations import Create, Multi, SetData, ZkCode, ZkResult
 from tests.sim.test_oracles import STATE, TP, Sound, another_byte, at_rest, changed, with_row
 
 pytestmark = pytest.mark.sim
@@ -206,6 +206,20 @@ def test_each_isr_that_is_written_is_told_of(tmp_path: Path) -> None:
             assert list(notices.problems(cluster, sound.history)) == [], "the dead owe nothing"
         notices.operation(session, notice, done)
         assert (list(notices.problems(cluster, sound.history)), notices.paid) == ([], 1)
+        write, over, late = SetData(STATE, b"{}", 4), SetData(STATE, b"{}", 5), ZkResult(ZkCode.BAD_VERSION)
+        controller: Any = SimpleNamespace(machine="controller-9", session_id=-1)
+        for steps, is_owed in (
+            ([(session, write, done), (session, write, late)], True),
+            ([(session, write, done), (controller, Multi((over,)), done)], True),
+            ([(session, write, done), (session, over, done), (session, write, late)], True),
+            ([(session, write, done), (controller, Multi((over,)), late), (session, write, late)], True),
+            ([(session, write, done), (controller, Multi((over,)), done), (session, over, late)], True),
+            ([(session, write, done), (controller, Multi((over,)), done), (session, write, late)], False),
+        ):
+            for step in steps:
+                notices.operation(*step)
+            assert bool(list(notices.problems(cluster, sound.history))) is is_owed, steps
+            notices.operation(session, notice, done)
 
     at_rest(tmp_path, look)
 

@@ -142,6 +142,15 @@ def a_fenced_follower_asks_on(scene: Scene) -> None:
         scene.fetch(err=int(ErrorCode.FENCED_LEADER_EPOCH), request=request)
 
 
+def test_a_fetch_that_is_fenced_while_it_waits_counts_once() -> None:
+    scene = Scene(min_isr=1)
+    scene.leads()
+    scene.fetch(request=1)
+    scene.fetch(request=2 + SETTLED_REQUESTS)
+    scene.fetch(err=int(ErrorCode.FENCED_LEADER_EPOCH))
+    assert scene.terms.broken == []
+
+
 @pytest.mark.parametrize(
     ("happens", "min_isr", "complaint"),
     [

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from typing import Final
 
-from controller.admin.reassignment.throttles import BROKER_THROTTLES, TOPIC_THROTTLES
+from controller.admin.reassignment.throttles import FOLLOWER_THROTTLE, LEADER_THROTTLE, TOPIC_THROTTLES
 from controller.wire.types import TopicPartition
 
 Configs = Mapping[str, str]
+_RATES: Final = (LEADER_THROTTLE, FOLLOWER_THROTTLE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,14 +32,15 @@ def forgotten(
 ) -> list[Throttle]:
     """The throttles that no running reassignment needs. `brokers` is by id, with `<default>` for all of them.
 
-    A rate is needed while anything moves; the list of a topic, while one of its partitions does.
+    A rate is needed while anything moves; the list of a topic, while one of its partitions does. That of moves between
+    log dirs is never among them: it limits no replication, and only the brokers know whether such a move runs.
     """
     throttles = []
     if not moving:
         for broker, configs in sorted(brokers.items()):
             where = "--entity-default" if broker == DEFAULT else f"--entity-name {broker}"
             entity = "all brokers" if broker == DEFAULT else f"broker {broker}"
-            throttles += _of(entity, f"--entity-type brokers {where}", configs, BROKER_THROTTLES, bootstrap)
+            throttles += _of(entity, f"--entity-type brokers {where}", configs, _RATES, bootstrap)
     busy = {partition.topic for partition in moving}
     for topic, configs in sorted(topics.items()):
         if topic not in busy:

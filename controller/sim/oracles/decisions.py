@@ -144,7 +144,7 @@ class Decisions:
         if state.is_queued_for_deletion(tp.topic) and tp not in state.partitions_being_reassigned:
             self.broken.append(f"a leader is elected in a topic that is to be deleted: {name}")
         dead = {r for r in new["isr"] if r not in live}
-        if dead and old["leader"] not in live:
+        if dead and old["leader"] not in live and not self._was_refused_in_a_move(change):
             self.broken.append(f"an election leaves the dead {sorted(dead)} in the ISR: {name}")
 
     def _came_back(self, change: _Change) -> bool:
@@ -155,6 +155,13 @@ class Decisions:
         life = tree.get(BrokerIdZNode.path(change.old["leader"]))
         was_refused = TopicPartitionStateZNode.path(tp) in self._cluster.refused
         return was_refused and life is not None and life.czxid > change.old_zxid
+
+    def _was_refused_in_a_move(self, change: _Change) -> bool:
+        """Where ZooKeeper refused the state when the old leader died, a move may be the first that elects: it leaves
+        the ISR as it is. Source: `Election.leaderForReassign`."""
+        tp = change.topic_partition
+        is_moving = tp in change.controller.state.partitions_being_reassigned
+        return is_moving and TopicPartitionStateZNode.path(tp) in self._cluster.refused
 
     def _may_shrink(self, topic: str, lost: Collection[str]) -> bool:
         """A topic in deletion must not grow: what was added to it meanwhile is taken back. §10.3."""

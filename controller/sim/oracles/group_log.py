@@ -48,8 +48,8 @@ class GroupsInTheLog:
 
     def __init__(self, cluster: Cluster, history: History) -> None:
         self._cluster, self._history = cluster, history
-        #: group -> when a write of it failed last: what is in the log of it need not count
-        self._failed: dict[str, float] = {}
+        #: groups of which a write failed: what is in the log of them need not count
+        self._failed: set[str] = set()
         #: (broker, group) -> its entry, and what it had committed for partitions that the broker's metadata had
         self._seen: dict[tuple[int, str], tuple[GroupEntry, dict[TopicPartition, CommittedOffset]]] = {}
         #: offsets of partitions that went from the metadata of their coordinator
@@ -67,7 +67,7 @@ class GroupsInTheLog:
     def event(self, event: Mapping[str, Any]) -> None:
         """What a program logged."""
         if event.get("event") == ev.GROUP_WRITE_FAILED:
-            self._failed[event["group_id"]] = self._cluster.world.loop.time()
+            self._failed.add(event["group_id"])
 
     def commits(self, broker_id: int, group: Group) -> None:
         """A commit may go ahead: nothing of it is in the log yet."""
@@ -106,14 +106,14 @@ class GroupsInTheLog:
                 self._seen[key] = entry, there
 
     def forgets_what_is_deleted(self, _: Cluster, __: History, *, within_s: float = ORPHANED_S) -> Iterator[str]:
-        """What a group committed for a partition is removed when its coordinator hears that the partition is gone."""
+        """What a group committed for a partition is removed when its coordinator hears that the partition is gone, also
+        where its tombstone cannot be written. Source: `GroupMetadataManager.cleanupGroupMetadata`."""
         brokers, now_s = dict(self._coordinators()), self._cluster.world.loop.time()
         for since_s, broker_id, entry, tp, offset in self._orphans:
             group_id = entry.group.group_id
             is_there = broker_id in brokers and brokers[broker_id].context.groups.entry(group_id) is entry
             is_late = now_s - since_s > within_s and broker_id not in self._cluster.paused
-            is_excused = self._failed.get(group_id, 0.0) >= since_s
-            if is_late and is_there and entry.offsets.get(tp) is offset and not is_excused:
+            if is_late and is_there and entry.offsets.get(tp) is offset:
                 yield f"broker {broker_id}: group {group_id} still has {offset.offset} for {tp}, which was deleted"
 
     def equals_the_groups(self, _: Cluster, __: History) -> Iterator[str]:
@@ -126,7 +126,7 @@ class GroupsInTheLog:
             groups = self._cluster.brokers[broker_id].context.groups
             loaded = _loaded(replica.log)
             own = {e.group.group_id: e for e in groups.entries() if groups.partition_of(e.group.group_id) == tp[1]}
-            for group_id in sorted((own.keys() | loaded.groups.keys() | loaded.offsets.keys()) - self._failed.keys()):
+            for group_id in sorted((own.keys() | loaded.groups.keys() | loaded.offsets.keys()) - self._failed):
                 offsets = self._to_be_read(group_id, own.get(group_id), loaded)
                 wrong = _difference(own.get(group_id), loaded.groups.get(group_id), offsets)
                 if wrong and groups.error_for(group_id, may_be_empty=True) is None:
@@ -161,7 +161,7 @@ def _difference(entry: GroupEntry | None, stored: StoredGroup | None, offsets: _
         is_deleted = stored is None and not offsets
         return "" if is_deleted else f"is gone, in the log are {sorted(offsets)} and {stored}"
     group = entry.group
-    if entry.commits_under_way == 0 and entry.offsets != offsets:
+    if not entry.commits_under_way and entry.offsets != offsets:
         return f"has committed {entry.offsets}, in the log are {offsets}"
     if group.state not in AT_REST or group.generation == 0:
         return ""

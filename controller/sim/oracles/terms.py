@@ -193,16 +193,17 @@ class Terms:
             )
 
     def _counted_once(self, broker: BrokerId, tp: TopicPartition, columns: Mapping[str, Any]) -> None:
-        """A fetch counts once, on arrival; and who was told on a connection that its epoch is over does not ask in it
-        again there: it waits for the controller. Source: `ReplicaManager.fetchMessages`, `Partition.fetchRecords`;
-        `AbstractFetcherThread.onPartitionFenced`; §12.2, §13.
+        """A fetch counts once, on arrival (one that waited may be fenced when it ends, which counts nothing); and who
+        was told on a connection that its epoch is over does not ask in it again there: it waits for the controller.
+        Source: `ReplicaManager.fetchMessages`, `Partition.fetchRecords`; `AbstractFetcherThread.onPartitionFenced`;
+        §12.2, §13.
         """
         follower, key = columns["replica"], (self._cluster.brokers.get(broker), columns["replica"], tp)
         if (request := self._request(follower, broker, tp)) is None:
             return
         connection, number = request
         is_settled = number >= self._first.setdefault(connection, number) + SETTLED_REQUESTS
-        if self._requests.get(key) == request and is_settled:
+        if self._requests.get(key) == request and is_settled and columns["err"] == 0:
             self.broken.append(f"broker {broker} counts one fetch of {tp} by {follower} twice: {dict(columns)}")
         fenced = self._fenced.get(key)
         if columns["err"] == ErrorCode.FENCED_LEADER_EPOCH:

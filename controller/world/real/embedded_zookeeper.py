@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
-import signal
 import socket
 import subprocess
 from importlib.util import find_spec
@@ -21,6 +19,7 @@ import structlog
 from controller.wire import log_events as ev
 from controller.world.real.java import find_java
 from controller.world.real.ports import free_ports
+from controller.world.real.process_groups import kill_group
 
 log = structlog.get_logger(__name__)
 
@@ -142,18 +141,17 @@ class EmbeddedZooKeeper:
         raise EmbeddedZooKeeperError(f"ZooKeeper ended before it answered at {self.address}{tail}")
 
     async def stop(self, *, timeout_s: float = 10.0) -> None:
-        """Ends the server; kills it when that takes longer than `timeout_s`. Idempotent."""
+        """Ends the server; kills it when that takes longer than `timeout_s`. Idempotent. Its port is free then, also
+        when it was killed, unless what was killed does not end within `timeout_s`."""
         process, self._process = self._process, None
         if process is None:
             return
         assert process.stdin is not None
         with contextlib.suppress(OSError):
             process.stdin.close()
-        try:
+        with contextlib.suppress(subprocess.TimeoutExpired):
             await asyncio.to_thread(process.wait, timeout_s)
-        except subprocess.TimeoutExpired:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
+        await kill_group(process.pid, timeout_s)
         process.wait()
         log.info(ev.ZOOKEEPER_STOPPED, address=self.address)
 

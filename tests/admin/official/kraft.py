@@ -29,6 +29,7 @@ _OWN: Final = {
     "transaction.state.log.replication.factor": "1",
     "share.coordinator.state.topic.replication.factor": "1",
     "group.coordinator.threads": "1",
+    "metadata.max.idle.interval.ms": "50",  # how often `caught_up` sees the metadata log grow
 }
 #: Of the settings of other stages, those that Kafka 4.1 does not know.
 _GONE: Final = ("zookeeper.session.timeout.ms",)
@@ -105,6 +106,22 @@ class KraftStage(Stage):
 
     async def znodes(self) -> dict[str, Any]:
         return {}
+
+    async def caught_up(self) -> None:
+        """Until every live broker has asked for what comes after the next record of the metadata log: what was in it
+        before, the broker has read, and had the time between two records to act by it."""
+        live, end = set(self.addresses) - self.down, None
+
+        async def caught_up() -> bool:
+            nonlocal end
+            body = {"topics": [{"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}]}
+            partition = (await self.call(min(live), ApiKey.DESCRIBE_QUORUM, 0, body)).topics[0].partitions[0]
+            if end is None:
+                end = partition.high_watermark
+            ends = {row.replica_id: row.log_end_offset for row in partition.observers}
+            return all(ends.get(broker, 0) > end for broker in live)
+
+        await self.until("the brokers know the metadata", caught_up)
 
     async def settle(self, *, moving: bool = False) -> None:
         """Until all live brokers say the same: replicas that live are in sync and led, nothing moves."""

@@ -104,6 +104,7 @@ async def play(stage: Stage, scenario: str, tools: Tools) -> list[Run]:
     for line in lines_of(scenario):
         name, _, rest = line.partition(" ")
         if name in TOOLS:
+            await stage.caught_up()
             outcome = await tools.run(name, [_filled(word, stage) for word in shlex.split(rest)])
             names = stage.names
             runs.append(

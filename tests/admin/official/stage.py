@@ -141,6 +141,9 @@ class Stage:
                 raise AssertionError(f"not within {limit_s:g} s: {what}")
             await asyncio.sleep(0.05)
 
+    async def caught_up(self) -> None:
+        """Until every broker knows what was answered before: with ZooKeeper they ask it, so that they do."""
+
     async def settle(self, *, moving: bool = False) -> None:
         """Until replicas that live are in sync, nothing is deleted or (unless `moving`) moved, not even between log
         directories, and brokers know it."""

@@ -32,6 +32,14 @@ def test_which_are_forgotten(moving: Collection[TopicPartition], entities: list[
     assert [t.entity for t in forgotten({"1": RATE, "2": {}}, {"t": LIST, "u": {}}, moving, "b:1")] == entities
 
 
+def test_the_rate_of_moves_between_log_dirs_is_left_alone() -> None:
+    """Such a move may run: ZooKeeper does not know."""
+    own = "replica.alter.log.dirs.io.max.bytes.per.second"
+    assert forgotten({"1": {own: "300"}}, {}, [], "b:1") == []
+    (only,) = forgotten({"1": {own: "300", **RATE}}, {}, [], "b:1")
+    assert own not in only.remove
+
+
 def test_the_command_removes_all_throttles_of_an_entity_and_nothing_else() -> None:
     both = {"leader.replication.throttled.rate": "1", **RATE}
     found = forgotten({DEFAULT: both}, {"t": LIST}, [], "b:1")

@@ -217,3 +217,70 @@ def test_offsets_of_a_group_that_is_no_consumers_stay_while_it_has_members(in_me
         assert await committed(cluster) == {"t": 5, "u": 6}
 
     in_memory(scenario)
+
+
+async def with_a_follower(cluster: Any) -> None:
+    """Broker 1 leads the groups' partition, which two must have in sync for a commit."""
+    for broker_id in (1, 2):
+        await cluster.start(broker_id, offsets_topic_num_partitions=1, min_insync_replicas=2)
+    for topic, partitions in (("t", [(1,)]), ("u", [(1,)]), (GROUP_METADATA_TOPIC, [(1, 2)])):
+        await cluster.create_topic(topic, partitions)
+
+
+async def leave_it_alone(cluster: Any) -> None:
+    """Broker 2 is in sync no more."""
+    entry = LeaderAndIsrEntry(
+        topic_partition=TopicPartition(GROUP_METADATA_TOPIC, 0),
+        state=LeaderAndIsr(leader=BrokerId(1), isr=(BrokerId(1),), leader_epoch=1),
+        assignment=ReplicaAssignment(replicas=(BrokerId(1), BrokerId(2))),
+    )
+    assert (await cluster.leader_and_isr(1, [entry])).error_code == ErrorCode.NONE
+
+
+async def delete_t(cluster: Any) -> None:
+    gone = UpdateMetadataEntry(topic_partition=TP, state=STATE, replicas=(BrokerId(1),), being_deleted=True)
+    await cluster.update_metadata(1, [gone])
+
+
+def test_what_is_deleted_is_gone_also_while_nothing_can_be_committed(in_memory: Any) -> None:
+    """Source: Kafka 3.9 `GroupMetadataManager.cleanupGroupMetadata`, which appends with requiredAcks 0."""
+
+    async def scenario(cluster: Any) -> None:
+        await with_a_follower(cluster)
+        for group, offsets in (("g", {"t": 5, "u": 6}), ("h", {"u": 7}), ("i", {"t": 1, "u": 2})):
+            await cluster.call(1, ApiKey.OFFSET_COMMIT, 7, commit(group, **offsets))
+        await leave_it_alone(cluster)
+        (answer,) = (await cluster.call(1, ApiKey.OFFSET_COMMIT, 7, commit(u=8))).topics
+        assert answer.partitions[0].error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        (deleted,) = (await cluster.call(1, ApiKey.DELETE_GROUPS, 1, {"groups_names": ["h"]})).results
+        assert deleted.error_code == ErrorCode.NONE
+        assert (await delete_offsets(cluster, "i"))[1]["u", 0] == ErrorCode.NONE
+        await delete_t(cluster)
+        left = {"g": {"u": 6}, "h": {}, "i": {}}
+        assert {group: await committed(cluster, group) for group in left} == left
+        await cluster.create_topic(GROUP_METADATA_TOPIC, [(1, 2)], leader_epoch=2, is_new=False)
+        await cluster.world.sleep(1)
+        await cluster.create_topic(GROUP_METADATA_TOPIC, [(2, 1)], leader_epoch=3, is_new=False)
+        await cluster.world.sleep(1)
+        assert {group: await committed(cluster, group, at=2) for group in left} == left, "as its log tells"
+
+    in_memory(scenario)
+
+
+def test_what_is_being_committed_for_a_deleted_topic_goes_with_it(in_memory: Any) -> None:
+    async def scenario(cluster: Any) -> None:
+        await with_a_follower(cluster)
+        groups = cluster.brokers[1].context.groups
+        under_way = asyncio.ensure_future(cluster.call(1, ApiKey.OFFSET_COMMIT, 7, commit(t=5, u=6)))
+        while (entry := groups.entry("g")) is None or not entry.commits_under_way:
+            await cluster.world.sleep(0.0001)
+        assert not entry.offsets
+        groups.partitions_deleted([TP])
+        await under_way
+        assert await committed(cluster) == {"u": 6}
+        await cluster.world.sleep(1)
+        await cluster.create_topic(GROUP_METADATA_TOPIC, [(2, 1)], leader_epoch=1, is_new=False)
+        await cluster.world.sleep(1)
+        assert await committed(cluster, at=2) == {"u": 6}
+
+    in_memory(scenario)

@@ -78,6 +78,7 @@ def test_a_follower_takes_only_what_continues_its_log(tmp_path: Path, base: int,
 STEP = st.one_of(
     st.tuples(st.just("append"), st.integers(1, 4), st.integers(0, 2)),
     st.tuples(st.just("cut"), st.floats(0, 1), st.just(0)),
+    st.tuples(st.just("wait"), st.integers(1, 6), st.just(0)),
     st.tuples(st.just("flush"), st.booleans(), st.just(0)),
     st.tuples(st.just("power"), st.booleans(), st.just(0)),
 )
@@ -85,21 +86,26 @@ STEP = st.one_of(
 
 @settings(max_examples=150, deadline=None)
 @given(steps=st.lists(STEP, min_size=4, max_size=30), seed=st.integers(0, 99))
-@example([("append", 3, 1), ("append", 3, 0), ("append", 3, 0), ("flush", False, 0), ("power", True, 0)], 1)
-@example([("append", 2, 1), ("append", 2, 1), ("cut", 0.5, 0), ("append", 2, 0), ("power", True, 0)], 1)
+@example([*[("append", 4, 1)] * 2, ("wait", 6, 0), *[("append", 4, 1)] * 3, ("flush", False, 0), ("power", True, 0)], 3)
+@example([*[("append", 2, 1)] * 2, ("wait", 6, 0), ("cut", 0.5, 0), ("append", 2, 0), ("power", True, 0)], 16)
 def test_batches_and_epochs_agree_after_any_loss_of_power(steps: list[tuple[str, Any, int]], seed: int) -> None:
     """Whatever was not synced may be as it was before: what a cut took may be in the file of epochs again, and what was
     written may be missing there."""
     with tempfile.TemporaryDirectory() as folder:
-        disk = SimulatedDisk(random.Random(seed), lambda: 0.0)
+        now_s = 0.0
+        disk = SimulatedDisk(random.Random(seed), lambda: now_s)
         log = Log(TP, Path(folder) / "t-0", CONFIG, files=disk)
         log.create()
+        written: dict[int, int] = {}
         for step, amount, higher in steps:
             if step == "append":
                 epoch = max((e for e, _ in recounted(log)), default=0) + higher
                 log.append_as_leader(build_values([(None, b"x")] * amount, timestamp=1), leader_epoch=epoch, now_ms=1)
+            elif step == "wait":
+                now_s += amount
             elif step == "cut":
-                log.truncate(round(log.leo * amount))
+                # Between batches, as a leader's epochs end.
+                log.truncate(max((b for b in written if b <= log.leo * amount), default=log.leo))
             elif step == "flush":
                 end = log.leo if amount else log.segments[-1].base_offset
                 for path in log.unflushed(include_active=amount):
@@ -110,7 +116,6 @@ def test_batches_and_epochs_agree_after_any_loss_of_power(steps: list[tuple[str,
                     disk.lose_power()
                 before, log = log, Log(TP, log.folder, CONFIG, files=disk)
                 log.load(is_clean=False, recovery_point=before.recovery_point)
-            written = {
-                parse_header(batch).base_offset: parse_header(batch).partition_leader_epoch for batch in log.batches()
-            }
+            headers = [parse_header(batch) for batch in log.batches()]
+            written = {header.base_offset: header.partition_leader_epoch for header in headers}
             assert {base: log.epochs.epoch_for(base) for base in written} == written
