@@ -155,7 +155,9 @@ def test_a_partition_that_nobody_looks_at_any_more() -> None:
     assert scene.after() == ""
     scene.loop.timers, scene.written = [], {"leader": -1, "isr": [2]}
     assert scene.after() == ""  # who is in sync is dead
-    scene.written = {"leader": -1, "isr": [1, 2]}
+    scene.written, scene.replicas = {"leader": -1, "isr": [1, 2]}, (2,)
+    assert scene.after() == ""  # who lives is none of its replicas
+    scene.replicas = (1, 2)
     scene.sessions.clear()
     assert scene.after() == ""
 

@@ -128,7 +128,8 @@ class Beliefs:
             written = self._cluster.state(tp.topic, tp.partition)
             if written and written["leader"] in state.live_brokers:
                 continue  # it shuts down, and leads until it goes: then it is looked at again
-            able = [b for b in written["isr"] if state.is_online(BrokerId(b), tp)] if written else []
+            replicas = set(state.assignment(tp).replicas)
+            able = [b for b in written["isr"] if b in replicas and state.is_online(BrokerId(b), tp)] if written else []
             if able:
                 yield f"leaves {tp} without a leader, though {able} of its ISR live, and looks no more: {written}"
 

@@ -93,6 +93,18 @@ def test_a_leader_that_has_not_heard_takes_nobody_back_for_good(target: tuple[in
     assert all(4 not in state.isr for _, state, _ in leaders_in(stage.sent)[-1:]), "who leads has heard so"
 
 
+def test_who_has_the_records_stays_in_the_isr_beside_one_whom_it_took_back() -> None:
+    """4, which a cancelled move dropped, was taken back by a leader that shut down then and heard of nothing."""
+    stage = stage_with(1, 4, p0=(1,))
+    stage.leader_writes(TP, (1, 4))
+    stage.broker_dies(1)
+    stage.run()
+    assert stage.leader()[::2] == (None, (1,))
+    stage.broker_starts(1)
+    stage.run()
+    assert stage.leader()[::2] == (1, (1,))
+
+
 def test_who_joins_before_its_move_has_begun_it_is_begun_all_the_same() -> None:
     """The leader is dropped by the next move; 5, which that adds, hears of the new one, and is in the ISR at once."""
     stage = stage_with(1, 2, 3, 4, 5, p0=(1, 2))
