@@ -26,8 +26,8 @@ WAITS_S: Final = (0.2, 0.5, 1.0, 2.0, 4.0)
 WINDING_SHARE: Final = 0.4
 #: How many steps of what others damage, and of moments that are hard to hit, a world gets.
 DAMAGES: Final = (0, 0, 1, 2, 3)
-#: The share of worlds in which an office ends on a twisted way.
-TWISTED: Final = 0.15
+#: The share of worlds with twists: an office or a move that goes wrong at one given step.
+TWISTED: Final = 0.3
 #: The share of worlds whose controllers wait 2 s for the answer to a request, not 30.
 IMPATIENT: Final = 0.2
 #: Shares of the worlds whose logs get into trouble, with a producer of a compacted topic, with a prober of replicas.

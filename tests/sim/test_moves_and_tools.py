@@ -108,6 +108,9 @@ def test_who_was_never_begun_is_announced_as_new() -> None:
     other = Told(begun=False)
     other.rows[-2] = replace(other.rows[-2], isr=(1, 2, 3))
     assert not other.queue(other.lead(8)), "of a smaller ISR all hear"
+    elected = Told(begun=False)
+    elected.rows[-2] = replace(elected.rows[-2], leader=9, isr=(9, *elected.rows[-1].isr))
+    assert "does not say that" in elected.queue(elected.lead(8))[0], "of another leader who is begun hears"
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator
+from typing import Final
 
 from controller.core.transitions import ReplicaState
 from controller.core.view import ClusterView
@@ -16,6 +17,7 @@ from controller.sim.history import History
 from controller.wire.control import ControlRequest, LeaderAndIsrRequest, StopReplicaRequest
 from controller.wire.types import EPOCH_DURING_DELETE, BrokerId, PartitionReplica, TopicPartition
 
+NO_LEADER: Final = -1
 #: (controller, its epoch, broker, its epoch, partition): one replica in one life of its broker, and of the office.
 _Key = tuple[int, int, int, int, TopicPartition]
 
@@ -48,9 +50,9 @@ class Orders:
     ) -> None:
         """A replica that was never begun is announced as new: else a broker with a failed directory refuses to make it.
 
-        An announcement is a state that differs from the one before in its epoch alone, when it is first told. Of a
-        smaller ISR or another leader all replicas hear, as in Kafka, those too that are begun right after it. §7.1,
-        §8.5
+        An announcement is a state that differs from the one before in its epoch alone, when it is first told, or in
+        its leader: a move that drops one elects another before who is added is begun, who then does not hear of it. Of
+        a smaller ISR all replicas hear, as in Kafka, those too that are begun right after it. §7.1, §8.5
         """
         for key, epochs, is_new in _new_states(number, request):
             self._stopped[key] = False
@@ -68,7 +70,9 @@ class Orders:
         before, now = ([None, None, *self._history.states[tp.topic, tp.partition]])[-2:]
         if before is None or now is None or now.incarnation != before.incarnation or now.version != epochs[1]:
             return False
-        return (now.leader, set(now.isr)) == (before.leader, set(before.isr)) and now.leader_epoch > before.leader_epoch
+        is_elected = now.leader not in (NO_LEADER, before.leader)
+        is_same = (now.leader, set(now.isr)) == (before.leader, set(before.isr))
+        return (is_elected or is_same) and now.leader_epoch > before.leader_epoch
 
     def _stop(self, number: int, request: StopReplicaRequest, controller: Controller | None, name: str) -> None:
         """Nothing is deleted that was not stopped just before; in a deletion no epoch counts. §5.3, §7.2"""
