@@ -192,12 +192,14 @@ def _look_everywhere(state: ClusterState, topics: Sequence[str]) -> Steps[list[s
         partitions = [TopicPartition(topic, int(name)) for name in sorted(result.children) if name.isdecimal()]
         if not partitions:
             continue
+        # Read before they count as replicas: what the dead were in sync of is sound, though none of them is one.
+        states = yield from read_states(state, partitions)
         for tp in partitions:
             state.assign(tp, ReplicaAssignment(replicas=brokers))
         state.put_partition_states(partitions, PartitionState.NEW)
         for broker in brokers:
             state.put_replica_states(broker, partitions, ReplicaState.NEW)
-        states = yield from read_states(state, partitions)  # brokers are told of partitions with a state alone
+        # Brokers are told of partitions with a state alone.
         state.lead_all({tp: was for tp, was in states.items() if isinstance(was, LeaderAndIsr)})
         found.append(topic)
     return found

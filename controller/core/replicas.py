@@ -167,7 +167,7 @@ def _remove_from_isr(
             if was is None:
                 continue
             if broker_id in was.isr:
-                reduced[tp] = without(state, was, broker_id)
+                reduced[tp] = without(state, tp, was, broker_id)
             else:
                 outcomes[tp] = _believe(state, tp, was)
         found, remaining = {}, []
@@ -190,8 +190,13 @@ def _believe(state: ClusterState, tp: TopicPartition, read: LeaderAndIsr) -> Lea
     return believed
 
 
-def without(state: ClusterState, found: LeaderAndIsr, broker_id: BrokerId) -> LeaderAndIsr:
-    """What to write when `broker_id`, an ISR member, goes: the last member stays in the ISR, but no longer leads."""
+def without(state: ClusterState, tp: TopicPartition, found: LeaderAndIsr, broker_id: BrokerId) -> LeaderAndIsr:
+    """What to write when `broker_id`, an ISR member, goes: the last member stays in the ISR, but no longer leads.
+
+    So does a leader that is the last member among the replicas: whom it took back, though a move had dropped that one,
+    has no records (docs/deviations.md).
+    """
     leader = None if found.leader == broker_id else found.leader
-    isr = found.isr if len(found.isr) == 1 else tuple(r for r in found.isr if r != broker_id)
-    return decided(state, found, leader=leader, isr=isr)
+    left, replicas = tuple(r for r in found.isr if r != broker_id), state.assignment(tp).replicas
+    has_the_records = leader is None and broker_id in replicas and set(left).isdisjoint(replicas)
+    return decided(state, found, leader=leader, isr=(broker_id,) if has_the_records or not left else left)

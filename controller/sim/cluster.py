@@ -45,6 +45,7 @@ class Cluster(Programs):
         #: (topic, czxid) of topics whose znode was made to say nothing -> broker -> czxid of its registration by then
         self.emptied: dict[tuple[str, int], dict[int, int]] = {}
         self.disks_failed: set[int] = set()  # brokers that ever had a log dir which failed
+        self.provoked: list[BaseException] = []  # what programs were made to complain of
         self.is_administered = False  # somebody works with the tools, who works alone
         self.armed: list[Callable[[], object]] = []  # take back what waits for its moment
         self._session: SimulatedSession | None = None

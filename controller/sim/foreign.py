@@ -56,7 +56,8 @@ async def overwrite_epoch(turn: Turn) -> str:
     cluster = turn.cluster
     epoch = int(_there(turn, EPOCH).payload or b"0")
     if len(cluster.controller_ids) == 1:
-        _office(turn)
+        if not cluster.controllers[_office(turn)].state.serving:
+            raise NothingThere  # it has just started, and remembers nothing
         becomes = turn.chance.randrange(epoch) if epoch else 0
         await _reset_epoch(turn, epoch, becomes)
     else:

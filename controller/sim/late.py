@@ -15,16 +15,19 @@ from controller.sim.log_troubles import LOG_TROUBLES
 from controller.sim.moments import MOMENTS
 from controller.sim.shape import Shape
 from controller.sim.tooled import TOOLS
+from controller.sim.twists import TWISTS
 from controller.sim.winding import WINDING
 
 #: All kinds of steps that are drawn here.
-LATE: Final = {**LOG_TROUBLES, **WINDING, **TOOLS, **FOREIGN, **MOMENTS}
+LATE: Final = {**LOG_TROUBLES, **WINDING, **TOOLS, **FOREIGN, **MOMENTS, **TWISTS}
 #: Seconds before such a step.
 WAITS_S: Final = (0.2, 0.5, 1.0, 2.0, 4.0)
 #: Of all worlds, the share in which a kind of winding way, or the tool that moves replicas, is on.
 WINDING_SHARE: Final = 0.4
 #: How many steps of what others damage, and of moments that are hard to hit, a world gets.
 DAMAGES: Final = (0, 0, 1, 2, 3)
+#: The share of worlds with twists: an office or a move that goes wrong at one given step.
+TWISTED: Final = 0.3
 #: The share of worlds whose controllers wait 2 s for the answer to a request, not 30.
 IMPATIENT: Final = 0.2
 #: Shares of the worlds whose logs get into trouble, with a producer of a compacted topic, with a prober of replicas.
@@ -60,7 +63,11 @@ def steps_of(seed: int, count: int) -> list[tuple[int, int, float, str]]:
     chance, found = random.Random(f"{seed}/places"), list[tuple[int, int, float, str]]()
     for wait_s, kind in islice(_troubling(seed), count):
         found.append((count + len(found) + 1, chance.randint(0, count + len(found)), wait_s, kind))
-    for wait_s, kind in (*islice(_winding(seed), count), *islice(_damaging(seed), count)):
+    for wait_s, kind in (
+        *islice(_winding(seed), count),
+        *islice(_damaging(seed), count),
+        *islice(_twisting(seed), count),
+    ):
         found.append((count + len(found) + 1, count + len(found), wait_s, kind))
     return found
 
@@ -88,3 +95,9 @@ def _damaging(seed: int) -> Iterator[tuple[float, str]]:
     chance, kinds = random.Random(f"{seed}/damaging"), [*FOREIGN, *MOMENTS]
     for _ in range(chance.choice(DAMAGES)):
         yield chance.choice(WAITS_S), chance.choice(kinds)
+
+
+def _twisting(seed: int) -> Iterator[tuple[float, str]]:
+    chance = random.Random(f"{seed}/twisting")
+    for _ in range(chance.choice((1, 2)) if chance.random() < TWISTED else 0):
+        yield chance.choice(WAITS_S), chance.choice(list(TWISTS))

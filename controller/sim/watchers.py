@@ -116,7 +116,10 @@ class Watchers:
         """What is broken at any time."""
         self.replication.look()
         self.group_log.look()
-        broken = self.so_far((*ALWAYS, self.group_log.forgets_what_is_deleted)) or list(self.calm.problems())
+        broken = self.so_far((*ALWAYS, self.group_log.forgets_what_is_deleted)) or [
+            *self.requests.given_up(),
+            *self.calm.problems(),
+        ]
         for broker_id, tp, replica in brokers.replicas(self._cluster):
             self.traced.looked_at(broker_id, self._cluster.brokers[broker_id], tp, replica.hw)
         return broken

@@ -213,8 +213,14 @@ async def hinder(way: _Way) -> str:
     of_topic = f"/brokers/topics/{topic}"
     path = turn.chance.choice((of_topic, *[f"{of_topic}/partitions/{partition}/state"] * 3))
     code, for_s = turn.chance.choice((ZkCode.NO_AUTH, ZkCode.OTHER)), turn.chance.choice(REFUSES_S)
-    passed, tree, parts = turn.chance.choice(PASSED), turn.cluster.world.zookeeper.tree, set[int]()
-    left = [passed]
+    passed = turn.chance.choice(PASSED)
+    refuse_writes(turn, path, code, passed, for_s)
+    return f"{path} refused with {code.name} after {passed} for {for_s} s"
+
+
+def refuse_writes(turn: Turn, path: str, code: ZkCode, passed: int, for_s: float) -> None:
+    """ZooKeeper refuses what a controller writes of this znode for a while, when so many writes of it have passed."""
+    tree, parts, left = turn.cluster.world.zookeeper.tree, set[int](), [passed]
 
     def refusal(op: ZkOp | Check) -> ZkCode | None:
         if isinstance(op, Multi):
@@ -232,7 +238,6 @@ async def hinder(way: _Way) -> str:
     tree.refusal = refusal
     turn.cluster.refused.add(path)
     turn.cluster.later(for_s, end)
-    return f"{path} refused with {code.name} after {passed} for {for_s} s"
 
 
 async def _stand_still(way: _Way) -> str:

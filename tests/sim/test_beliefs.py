@@ -34,8 +34,11 @@ class Scene:
         assert registration is not None
         self.written: Any = {"leader": 1, "isr": [1, 2], "leader_epoch": 2}
         self.offline: list[TopicPartition] = []
+        self.replicas: tuple[int, ...] = (1, 2)
         self.state: Any = SimpleNamespace(
             serving=True,
+            epoch=3,
+            assignment=lambda tp: SimpleNamespace(replicas=self.replicas),
             session_id=7,
             leaderships={TP: FIRST},
             leadership=lambda tp: self.state.leaderships.get(tp),
@@ -55,6 +58,7 @@ class Scene:
             state=lambda topic, partition: self.written,
             active_controller=lambda: 1001,
             damaged={},
+            refused=set(),
         )
         history: Any = SimpleNamespace(
             announced=lambda topic, partition, key: key == (5, 1, 2, (1, 2)), states={TP: ["what was written"]}
@@ -129,6 +133,17 @@ def test_an_office_that_is_kept_by_nobody() -> None:
     assert scene.after() == ""
 
 
+def test_a_stranger_whom_a_successor_leaves_in_an_isr() -> None:
+    scene = Scene()
+    scene.replicas = (1, 3)
+    assert "takes office, and leaves (1, 2) as the ISR of t-0" in scene.after()
+    assert scene.after() == ""  # not in its term: a move may be under way
+    scene.state.epoch, scene.replicas = 4, (3, 4)
+    assert scene.after() == ""  # nobody else has the records
+    scene.state.epoch, scene.replicas, scene.cluster.refused = 5, (1, 3), {PATH}
+    assert scene.after() == ""
+
+
 def test_a_partition_that_nobody_looks_at_any_more() -> None:
     scene = Scene()
     scene.offline = [TP]
@@ -140,7 +155,9 @@ def test_a_partition_that_nobody_looks_at_any_more() -> None:
     assert scene.after() == ""
     scene.loop.timers, scene.written = [], {"leader": -1, "isr": [2]}
     assert scene.after() == ""  # who is in sync is dead
-    scene.written = {"leader": -1, "isr": [1, 2]}
+    scene.written, scene.replicas = {"leader": -1, "isr": [1, 2]}, (2,)
+    assert scene.after() == ""  # who lives is none of its replicas
+    scene.replicas = (1, 2)
     scene.sessions.clear()
     assert scene.after() == ""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,15 +15,17 @@ from controller.sim.moments import MOMENTS
 from controller.sim.plan import Plan, Step
 from controller.sim.play import play
 from controller.sim.shape import Shape
+from controller.sim.twists import TWISTS
 
 pytestmark = pytest.mark.sim
 SHAPE = Shape(brokers=3, controllers=2, partitions=2, idempotent_producers=1, lag_time_max_ms=1000)
 
 
-@pytest.mark.parametrize("kind", sorted({**FOREIGN, **MOMENTS}))
+@pytest.mark.parametrize("kind", sorted({**FOREIGN, **MOMENTS, **TWISTS}))
 def test_a_sound_cluster_comes_through(kind: str) -> None:
     steps = Step(1, 1.0, "create_topic"), Step(2, 2.0, "create_topic"), Step(3, 2.0, kind), Step(4, 9.0, kind)
-    outcome = play(Plan(seed=5, shape=SHAPE, weights={}, steps=steps))
+    shape = replace(SHAPE, brokers=4, log_dirs=2) if kind in TWISTS else SHAPE
+    outcome = play(Plan(seed=5, shape=shape, weights={}, steps=steps))
     assert outcome.broken == []
     assert any(kind in line and "nothing to act on" not in line for line in outcome.taken), outcome.taken
 

@@ -17,6 +17,7 @@ from controller.sim.load.replica_prober import ReplicaProber
 from controller.sim.log_troubles import LOG_TROUBLES
 from controller.sim.plan import draw_plan
 from controller.sim.play import KINDS, OPERATIONS
+from controller.sim.twists import TWISTS
 from controller.wire.errors import ErrorCode
 
 SEEDS = range(200)
@@ -38,6 +39,14 @@ def test_troubles_come_between_steps_that_stay_what_they_are() -> None:
         assert [step.number for step in own] == list(range(1, plan.shape.steps + 1))
         assert sorted(step.number for step in plan.steps if step not in own) == [number for number, *_ in late]
         assert steps_of(seed, 0) == []
+
+
+def test_each_twist_is_in_some_worlds_behind_all_others() -> None:
+    worlds = [[step.kind for step in draw_plan(seed, KINDS).steps] for seed in range(400)]
+    assert {kind for kinds in worlds for kind in kinds} >= set(TWISTS)
+    twisted = [[kind in TWISTS for kind in kinds] for kinds in worlds if set(kinds) & set(TWISTS)]
+    assert 0.2 < len(twisted) / len(worlds) < 0.4
+    assert all(each == sorted(each) and sum(each) <= 2 for each in twisted)
 
 
 def test_a_disk_fails_in_the_middle(tmp_path: Path) -> None:

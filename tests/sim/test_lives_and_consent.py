@@ -11,6 +11,7 @@ import pytest
 
 from broker_sim.groups.records import CommittedOffset
 from controller.core.transitions import PARTITION_TRANSITIONS, REPLICA_TRANSITIONS
+from controller.node.channels import ChannelGauges
 from controller.sim.history import CONSENT_LASTS_S, History
 from controller.sim.load.group_probes import NO_COORDINATOR, GroupProbes
 from controller.sim.oracles import brokers, groups
@@ -20,6 +21,7 @@ from controller.sim.oracles.transitions import PARTITIONS, REPLICAS, Transitions
 from controller.wire import log_events as ev
 from controller.wire.control import LeaderAndIsrEntry, LeaderAndIsrRequest, StopReplicaEntry, StopReplicaRequest
 from controller.wire.errors import ErrorCode
+from controller.wire.times import Times
 from controller.wire.types import BrokerId, LeaderAndIsr, ReplicaAssignment, TopicPartition
 from controller.wire.zk_operations import Create, SetData, WatchEvent, WatchKind
 from controller.world.simulated.znode_tree import ZnodeTree
@@ -81,6 +83,23 @@ def test_what_was_queued_first_does_not_come_last(tmp_path: Path) -> None:
             for request in order:
                 requests.delivered(sound.number, request)
             assert bool(requests.broken) is is_late, (order, requests.broken)
+
+    at_rest(tmp_path, look)
+
+
+def test_no_channel_gives_up_a_request(tmp_path: Path) -> None:
+    def look(sound: Sound) -> None:
+        requests, channels = Requests(sound.cluster, sound.history), sound.cluster.controllers[sound.number].channels
+        life, gauges = max(sound.history.broker_epochs[1]), ChannelGauges(queue=Times(1), requests=1)
+        requests.watch(sound.number, sound.cluster.controllers[sound.number])
+        lead = to_lead(sound, life)
+        with changed(channels, "gauges", lambda: {1: gauges}):
+            assert "is done with 1 requests to 1, 0 answered" in next(requests.given_up())
+            requests.check(sound.number, [lead])
+            requests.delivered(sound.number, lead)
+            assert not list(requests.given_up())
+            channels.remove([BrokerId(1)])
+            assert list(requests.given_up()), "the next channel counts anew"
 
     at_rest(tmp_path, look)
 

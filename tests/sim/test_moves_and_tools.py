@@ -111,6 +111,9 @@ def test_who_was_never_begun_is_announced_as_new() -> None:
     nobody = Told(begun=False)
     nobody.rows[-2:] = [replace(row, leader=-1) for row in nobody.rows[-2:]]
     assert not nobody.queue(nobody.lead(8)), "written while nobody was there to hear of it"
+    elected = Told(begun=False)
+    elected.rows[-2] = replace(elected.rows[-2], leader=9, isr=(9, *elected.rows[-1].isr))
+    assert "does not say that" in elected.queue(elected.lead(8))[0], "of another leader who is begun hears"
 
 
 @pytest.mark.parametrize(
@@ -184,6 +187,17 @@ def test_beliefs_about_moves(tmp_path: Path) -> None:
                 assert lasting(sound, HEARD_S + 1) == [], "the clock tells when it is tried again"
             sound.cluster.refused.add(STATE)
             assert lasting(sound, HEARD_S + 1) == [], "who may not read cannot watch"
+
+    at_rest(tmp_path, look)
+
+
+def test_nobody_serves_by_the_office_of_another_session(tmp_path: Path) -> None:
+    def look(sound: Sound) -> None:
+        office = sound.cluster.world.zookeeper.tree.get("/controller")
+        assert office is not None
+        with changed(office, "owner", office.owner + 1):
+            assert any("by /controller of another session" in line for line in lasting(sound, HEARD_S + 1))
+            assert lasting(sound, HEARD_S - 1) == [], "it may not have heard yet"
 
     at_rest(tmp_path, look)
 

@@ -359,6 +359,17 @@ BROKEN: list[tuple[Callable[..., Iterator[str]], str, Callable[[Sound], Any], st
 ]
 
 
+def test_what_a_program_was_made_to_complain_of_is_no_fault(tmp_path: Path) -> None:
+    def look(sound: Sound) -> None:
+        error = OSError("the socket does not close")
+        with an_event(sound, {"event": ev.CONTROLLER_FAULTED, "exc_info": error}):
+            assert list(figures.nobody_faulted(sound.cluster, sound.history))
+            sound.cluster.provoked.append(error)
+            assert not list(figures.nobody_faulted(sound.cluster, sound.history))
+
+    at_rest(tmp_path, look)
+
+
 def at_rest(folder: Path, look: Callable[[Sound], Awaitable[None] | None], seed: int = 7, **options: int) -> None:
     """A cluster with records, all healthy and without load, and then `look`."""
     plan = Plan(seed=seed, shape=replace(SHAPE, **options), weights={}, steps=())

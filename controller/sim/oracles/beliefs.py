@@ -37,6 +37,8 @@ class Beliefs:
         self._lives: defaultdict[Controller, dict[BrokerId, int]] = defaultdict(dict)
         #: machine -> partition -> the version of the state that ZooKeeper refused to have written over, in this event
         self._refused: defaultdict[str, dict[TopicPartition, int]] = defaultdict(dict)
+        #: controller -> the epoch in which it was seen to serve last
+        self._terms: dict[Controller, int] = {}
         self.broken: list[str] = []
         self.judged = 0
 
@@ -67,6 +69,7 @@ class Beliefs:
                 *(self._keeps_what_was_refused(controller, refused) if self._is_done(controller, event) else ()),
                 *(self._leaves_partitions_offline(controller) if self._is_done(controller, event) else ()),
                 *self._keeps_the_office(controller, event),
+                *(self._inherits_strangers(controller) if self._is_done(controller, event) else ()),
             ):
                 self.broken.append(f"{name} {wrong}")
         elif event.get("event") == ev.BROKERS_CHANGED:
@@ -125,7 +128,8 @@ class Beliefs:
             written = self._cluster.state(tp.topic, tp.partition)
             if written and written["leader"] in state.live_brokers:
                 continue  # it shuts down, and leads until it goes: then it is looked at again
-            able = [b for b in written["isr"] if state.is_online(BrokerId(b), tp)] if written else []
+            replicas = set(state.assignment(tp).replicas)
+            able = [b for b in written["isr"] if b in replicas and state.is_online(BrokerId(b), tp)] if written else []
             if able:
                 yield f"leaves {tp} without a leader, though {able} of its ISR live, and looks no more: {written}"
 
@@ -138,6 +142,19 @@ class Beliefs:
         named = self._cluster.active_controller()
         if znode is not None and znode.owner == state.session_id and named == event["controller"]:
             yield "does not serve, and keeps /controller"
+
+    def _inherits_strangers(self, controller: Controller) -> Iterable[str]:
+        """Whoever takes office takes out of each ISR who is no replica, where somebody else is in it. §8.5."""
+        state = controller.state
+        if not state.serving or self._terms.get(controller) == state.epoch:
+            return
+        self._terms[controller] = state.epoch
+        for tp, believed in state.leaderships.items():
+            path = f"/brokers/topics/{tp.topic}/partitions/{tp.partition}/state"
+            members, replicas = set(believed.isr), set(state.assignment(tp).replicas)
+            is_excused = path in self._cluster.refused or path in self._cluster.damaged
+            if members & replicas and members - replicas and not is_excused:
+                yield f"takes office, and leaves {believed.isr} as the ISR of {tp}, whose replicas are {replicas}"
 
 
 def _leaves_somebody_waiting(controller: Controller) -> Iterable[str]:

@@ -1,4 +1,4 @@
-"""What whoever is in office must know of moves at any time, as long as nothing keeps it from hearing.
+"""What whoever is in office must know of moves, and of the office, as long as nothing keeps it from hearing.
 
 Only what has been wrong for a while counts, as the news may be on its way: at each look, and nothing else to be done.
 Source: spec controller.md §8.2, §8.5, §8.6; Kafka 3.9 `PartitionReassignmentIsrChangeHandler`.
@@ -37,6 +37,7 @@ class BeliefsOfMoves:
             self.looked += 1
             found += moving_states_are_watched(self._cluster, controller)
             found += assignments_are_believed(self._cluster, controller)
+            found += the_office_is_its_own(self._cluster, controller)
         self._since_s = {wrong: self._since_s.get(wrong, now_s) for wrong in found}
         for wrong, since_s in self._since_s.items():
             if now_s - since_s >= HEARD_S:
@@ -70,6 +71,14 @@ def assignments_are_believed(cluster: Cluster, controller: Controller) -> Iterat
             believed = state.assignment(TopicPartition(topic, int(partition)))
             if _lists(believed) != written:
                 yield f"{topic}-{partition} is believed to have {_lists(believed)}, its znode says {written}"
+
+
+def the_office_is_its_own(cluster: Cluster, controller: Controller) -> Iterator[str]:
+    """Who serves holds `/controller` in its own session: one of another session, whatever id it names, may be gone at
+    any time. Source: §2.2."""
+    znode = cluster.world.zookeeper.tree.get("/controller")
+    if znode is not None and znode.owner != controller.state.session_id and "/controller" not in cluster.refused:
+        yield f"controller epoch {controller.state.epoch} serves by /controller of another session"
 
 
 def _lists(assignment: ReplicaAssignment) -> tuple[list[int], list[int], list[int]]:

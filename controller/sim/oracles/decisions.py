@@ -116,8 +116,21 @@ class Decisions:
                 self.broken.append(f"an unclean leader with others in its ISR: {name}")
         elif not set(isr) <= set(old["isr"]):
             self.broken.append(f"a controller lets replicas into an ISR: {name}")
+        self._strangers(change, leader, isr)
         if leader not in (NO_LEADER, old["leader"]):
             self._elected(change, is_unclean=is_unclean)
+
+    def _strangers(self, change: _Change, leader: int, isr: Sequence[int]) -> None:
+        """Whom a move has dropped leaves the ISR when the leader is told of its replicas, and is never all that is left
+        of an ISR: its log is deleted. §8.5; docs/deviations.md."""
+        before, after = set(change.old["isr"]), set(isr)
+        replicas = set(change.topic["partitions"].get(str(change.topic_partition.partition), isr))
+        if not before & replicas or not after - replicas:
+            return
+        if (leader, after) == (change.old["leader"], before):
+            self.broken.append(f"an epoch is raised, and the ISR keeps {sorted(after - replicas)}: {change.name}")
+        if leader == NO_LEADER and not after & replicas:
+            self.broken.append(f"an ISR is left to {sorted(after)}, who are no replicas: {change.name}")
 
     def _elected(self, change: _Change, *, is_unclean: bool) -> None:
         old, new, tp, name = change.old, change.new, change.topic_partition, change.name

@@ -82,6 +82,8 @@ def nobody_faulted(cluster: Cluster, _: History) -> Iterator[str]:
         name = event.get("event")
         if event.get("to") == "ReplicaDeletionSuccessful":
             continue
+        if any(event.get("exc_info") is error for error in cluster.provoked):
+            continue
         if name in NEVER and not (name == ev.CONTROLLER_FAULTED and cluster.refused):
             error = event.get("exc_info")
             yield f"{cluster.line(at_s, method, event)}{f': {error!r}' if error else ''}"

@@ -10,6 +10,7 @@ from controller.sim.history import History
 from controller.sim.oracles.beliefs import Beliefs
 from controller.sim.oracles.configs import Configs
 from controller.sim.oracles.fences import Fences
+from controller.sim.oracles.moves_and_deletions import MovesAndDeletions
 from controller.wire.zk_operations import ZkOp, ZkResult
 from controller.world.simulated.zk_session import SimulatedSession
 
@@ -20,6 +21,7 @@ class Inside:
     def __init__(self, cluster: Cluster, history: History) -> None:
         self._cluster = cluster
         self.fences, self.configs, self.beliefs = Fences(cluster), Configs(cluster), Beliefs(cluster, history)
+        self.moves_and_deletions = MovesAndDeletions(cluster)
 
     def operation(self, session: SimulatedSession, op: ZkOp, result: ZkResult) -> None:
         """After each operation."""
@@ -29,12 +31,13 @@ class Inside:
     def event(self, event: Mapping[str, Any]) -> None:
         """One log event of any program."""
         self.beliefs.event(event)
+        self.moves_and_deletions.event(event)
 
     @property
     def broken(self) -> list[str]:
         """All that was found so far."""
         left = [f"{name} has stopped, and keeps a ZooKeeper session alive" for name in self._cluster.left_sessions]
-        return [*self.fences.broken, *self.beliefs.broken, *left]
+        return [*self.fences.broken, *self.beliefs.broken, *self.moves_and_deletions.broken, *left]
 
     def at_rest(self) -> Iterator[str]:
         """What does not hold now."""

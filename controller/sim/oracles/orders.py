@@ -50,9 +50,9 @@ class Orders:
     ) -> None:
         """A replica that was never begun is announced as new: else a broker with a failed directory refuses to make it.
 
-        An announcement is a state that differs from the one before in its epoch alone, when it is first told. Of a
-        smaller ISR or another leader all replicas hear, as in Kafka, those too that are begun right after it. §7.1,
-        §8.5
+        An announcement is a state that differs from the one before in its epoch alone, when it is first told, or in
+        its leader: a move that drops one elects another before who is added is begun, who then does not hear of it. Of
+        a smaller ISR all replicas hear, as in Kafka, those too that are begun right after it. §7.1, §8.5
         """
         for key, epochs, is_new in _new_states(number, request):
             self._stopped[key] = False
@@ -72,7 +72,8 @@ class Orders:
             return False
         if now.leader == NO_LEADER:  # written while nobody was there to hear of it, it is told whoever is there next
             return False
-        return (now.leader, set(now.isr)) == (before.leader, set(before.isr)) and now.leader_epoch > before.leader_epoch
+        is_same = (now.leader, set(now.isr)) == (before.leader, set(before.isr))
+        return (now.leader != before.leader or is_same) and now.leader_epoch > before.leader_epoch
 
     def _stop(self, number: int, request: StopReplicaRequest, controller: Controller | None, name: str) -> None:
         """Nothing is deleted that was not stopped just before; in a deletion no epoch counts. §5.3, §7.2"""

@@ -5,6 +5,7 @@ Source: spec controller.md §5.3, §7; style of the batch: LeaderAndIsr, then Up
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from controller.core.events import Event, TopicDeletionStopReplicaResponseReceived
@@ -34,12 +35,16 @@ class Requests:
         self._leads: dict[tuple[int, int, int, TopicPartition], tuple[int, int]] = {}
         #: (controller, controller epoch, broker, broker epoch, partition) -> what was queued, and how much of it passed
         self._queued: dict[tuple[int, int, int, int, TopicPartition], tuple[list[tuple[object, ...]], list[int]]] = {}
+        #: (controller, broker) -> how many requests were answered since that channel was opened
+        self._answers: Counter[tuple[int, int]] = Counter()
         self.broken: list[str] = []
         self.orders = Orders(cluster, history, self.broken)
         self.seen = 0
 
     def watch(self, number: int, controller: Controller) -> None:
         """From now on everything that this controller queues for brokers is looked at."""
+        for key in [key for key in self._answers if key[0] == number]:
+            del self._answers[key]
         send: Callable[[Iterable[ControlRequest]], int] = controller.channels.send
         remove: Callable[[Iterable[BrokerId]], None] = controller.channels.remove
 
@@ -52,6 +57,8 @@ class Requests:
             gone = list(broker_ids)
             remove(gone)
             self.orders.closed(number, gone)
+            for broker in gone:
+                del self._answers[number, broker]
 
         controller.channels.remove = closed  # type: ignore[method-assign]  # an observer, as of what is sent
         controller.channels.send = observed  # type: ignore[method-assign]  # an observer in the way of the requests
@@ -73,6 +80,15 @@ class Requests:
                 self._cluster.undeleted.add(replica)
             else:
                 self._cluster.undeleted.discard(replica)
+
+    def given_up(self) -> Iterator[str]:
+        """No channel is done with a request that its broker has not answered: it is sent until it is. §7.5, §7.6"""
+        for number, controller in sorted(self._cluster.controllers.items()):
+            for broker, gauges in controller.channels.gauges().items():
+                answered = self._answers[number, broker]
+                if gauges.requests != answered:
+                    done = f"is done with {gauges.requests} requests to {broker}"
+                    yield f"controller {number} {done}, {answered} answered"
 
     def check(self, number: int, batch: Sequence[ControlRequest]) -> None:
         """One batch, as it is queued."""
@@ -100,6 +116,7 @@ class Requests:
         """What is about one replica reaches its broker in the order in which it was queued; what a later one
         supersedes may be left out, nothing comes late. Source: §7.6."""
         self.orders.delivered(number, request)
+        self._answers[number, request.to] += 1
         for key, token in _tokens(number, request):
             queued, passed = self._queued.get(key, ([], [0]))
             try:

@@ -48,6 +48,8 @@ class SimulatedNetwork:
         self._links: dict[tuple[str, str], Latency] = {}
         self._cut: set[tuple[str, str]] = set()
         self._listeners: dict[tuple[str, int], _Listener] = {}
+        #: Machine -> what its listeners raise when they are closed, though they are: a fault.
+        self.closing: dict[str, OSError] = {}
         self._connections: dict[int, tuple[_Connection, _Connection]] = {}
         self._numbers = itertools.count(1)
         self._ports = itertools.count(_FIRST_PORT)
@@ -201,6 +203,8 @@ class _Listener:
     async def close(self) -> None:
         if self._network._listeners.get(self._address) is self:
             del self._network._listeners[self._address]
+        if (error := self._network.closing.get(self.machine)) is not None:
+            raise error
 
     def _accept(self, connection: _Connection) -> None:
         """Serves in the context of who listens, so that the work belongs to that machine and not to the client's."""

@@ -141,6 +141,18 @@ def test_a_leader_that_has_not_heard_takes_nobody_back_for_good(target: tuple[in
     assert all(4 not in state.isr for _, state, _ in leaders_in(stage.sent)[-1:]), "who leads has heard so"
 
 
+def test_who_has_the_records_stays_in_the_isr_beside_one_whom_it_took_back() -> None:
+    """4, which a cancelled move dropped, was taken back by a leader that shut down then and heard of nothing."""
+    stage = stage_with(1, 4, p0=(1,))
+    stage.leader_writes(TP, (1, 4))
+    stage.broker_dies(1)
+    stage.run()
+    assert stage.leader()[::2] == (None, (1,))
+    stage.broker_starts(1)
+    stage.run()
+    assert stage.leader()[::2] == (1, (1,))
+
+
 def test_who_joins_before_its_move_has_begun_it_is_begun_all_the_same() -> None:
     """The leader is dropped by the next move; 5, which that adds, hears of the new one, and is in the ISR at once."""
     stage = stage_with(1, 2, 3, 4, 5, p0=(1, 2))
@@ -778,10 +790,13 @@ def test_a_move_of_a_topic_that_could_not_be_read_at_a_failover_goes_on() -> Non
     assert set(stage.leader()[2]) == {3, 4}
 
 
-def stage_without_a_readable_topic() -> Stage:
-    """Nothing can be read of `t`, of whose replicas this controller has never heard; it has just been deleted."""
-    stage = stage_with(1, 2, 3, p0=(1, 2), p1=(2, 3))
+def stage_without_a_readable_topic(dead: int | None = None) -> Stage:
+    """Nothing can be read of `t`, of whose replicas this controller has never heard; it has just been deleted. One
+    broker may have died before, which alone had its second partition."""
+    stage = stage_with(1, 2, 3, p0=(1, 2), p1=(2, 3) if dead is None else (dead,))
     stage.others_write(SetData("/brokers/topics/t", b""))
+    if dead is not None:
+        stage.broker_dies(dead)
     stage.run()
     stage.new_controller()
     stage.start()
@@ -819,6 +834,19 @@ def test_brokers_forget_a_topic_of_which_nothing_can_be_read_when_it_is_deleted(
         if entry.being_deleted
     }
     assert forgotten == {(broker, TopicPartition("t", n)) for broker in (1, 2, 3) for n in (0, 1)}
+
+
+def test_brokers_forget_also_those_of_its_partitions_of_which_only_the_dead_are_in_sync() -> None:
+    """1 and 2 knew of a partition that 3 alone had: they live, and are none of those in sync."""
+    stage = stage_without_a_readable_topic(dead=3)
+    forgotten = {
+        (request.to, entry.topic_partition.partition)
+        for request in stage.take_sent()
+        if isinstance(request, UpdateMetadataRequest)
+        for entry in request.partition_states
+        if entry.being_deleted
+    }
+    assert forgotten == {(broker, n) for broker in (1, 2) for n in (0, 1)}
 
 
 def test_what_a_dead_broker_said_of_its_directories_does_not_hold_for_its_next_life() -> None:
