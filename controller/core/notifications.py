@@ -67,7 +67,11 @@ def children_or_later(parent: str, event: Event) -> Steps[list[str]]:
 
 
 def isr_changed(state: ClusterState) -> Steps[None]:
-    """Leaders changed ISRs: every broker gets the metadata of exactly these partitions, none gets LeaderAndIsr."""
+    """Leaders changed ISRs: every broker gets the metadata of exactly these partitions, none gets LeaderAndIsr.
+
+    Nothing is believed of a partition of which no replica is known, as where its topic cannot be read yet: it is taken
+    over whole when it can be (Kafka knows its leader then, which never becomes a NewReplica; docs/deviations.md).
+    """
     paths = yield from list_notices(IsrChangeNotificationZNode.path, _ISR_PREFIX)
     results = yield from read_any([GetData(path) for path in paths])
     changed: set[TopicPartition] = set()
@@ -79,7 +83,7 @@ def isr_changed(state: ClusterState) -> Steps[None]:
                 yield refused_znode(path, error)
         elif result.code is not ZkCode.NO_NODE:
             yield refused_znode(path, result.code.name)
-    partitions = sorted(changed)
+    partitions = sorted(tp for tp in changed if state.assignment(tp).replicas)
     if partitions:
         yield from refresh(state, partitions)
         yield from send_metadata_to_all(state, partitions)

@@ -17,6 +17,7 @@ from controller.sim.operations import SIDE_TOPICS, alter_topic_config
 from controller.sim.shape import TOPIC
 from controller.sim.turn import NothingThere, Turn
 from controller.wire.protocol import ApiKey
+from controller.wire.types import TopicPartition
 from controller.wire.zk_operations import Create, Delete, Multi, SetData, ZkOp, ZkResult
 from controller.world.simulated.zk_session import SimulatedSession
 from controller.world.simulated.znode_tree import Znode
@@ -95,6 +96,8 @@ async def damage_state(turn: Turn) -> str:
     operator, active = await cluster.operator(), _office(turn)
     if path in cluster.damaged or (content := parsed(_there(turn, path).payload)) is None:
         raise NothingThere
+    if cluster.controllers[active].state.leadership(TopicPartition(topic, partition)) is None:
+        raise NothingThere  # whoever has just been elected has yet to read it, and cannot tell what is of the past
     flaw = turn.chance.choice(FLAWS if content["leader_epoch"] else FLAWS_OF_THE_FIRST)
     repair = _Repair(turn, operator, path, content)
     cluster.at_once(operator, _flawed(turn, path, content, flaw), unseen=True)

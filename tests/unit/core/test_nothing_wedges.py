@@ -437,6 +437,24 @@ def test_an_entry_that_could_not_be_removed_is_removed_later() -> None:
     assert [row["partition"] for row in left] == [1]
 
 
+def test_a_notice_of_a_topic_that_cannot_be_read_leaves_it_as_unknown_as_it_is() -> None:
+    """Its leader counted as one that leads otherwise when the topic can be read again, and could not become new."""
+    stage = stage_with(1, 2, p0=(1, 2))
+    stage.tree.refusal = lambda op: (
+        ZkCode.NO_AUTH if isinstance(op, GetData) and op.path == "/brokers/topics/t" else None
+    )
+    stage.expire()
+    assert stage.state.serving and not stage.state.assignment(TP).replicas
+    stage.others_write(Create(IsrChangeNotificationZNode.sequence_path, encode_partitions([TP]), sequence=True))
+    stage.run()
+    stage.tree.refusal = lambda _: None
+    waiting_ends(stage)
+    assert stage.logged(ev.TRANSITION_REFUSED) == []
+    assert stage.leader()[0] == 1
+    for broker_id in (1, 2):
+        assert stage.state.replica_state(PartitionReplica(TP, BrokerId(broker_id))) is ReplicaState.ONLINE
+
+
 # --- the office
 
 
