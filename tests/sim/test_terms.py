@@ -151,6 +151,15 @@ def test_a_fetch_that_is_fenced_while_it_waits_counts_once() -> None:
     assert scene.terms.broken == []
 
 
+def test_a_request_of_a_former_connection_that_comes_late_is_another() -> None:
+    scene = Scene(min_isr=1)
+    scene.leads()
+    scene.fetch(request=1)
+    scene.fetch(request=2 + SETTLED_REQUESTS)
+    scene.fetch(offset=8)
+    assert scene.terms.broken == []
+
+
 @pytest.mark.parametrize(
     ("happens", "min_isr", "complaint"),
     [

@@ -54,6 +54,8 @@ class Terms:
         self._terms: dict[tuple[int, TopicPartition], Term] = {}
         #: (leader's life, follower, partition) -> the connection and request that its last row came with
         self._requests: dict[tuple[object, int, TopicPartition], tuple[object, int]] = {}
+        #: as `_requests` -> the offset of that row
+        self._offsets: dict[tuple[object, int, TopicPartition], int] = {}
         #: a follower's connection -> the first request on it that was seen
         self._first: dict[object, int] = {}
         #: as `_requests` -> the connection and the epoch in which it was fenced
@@ -203,7 +205,9 @@ class Terms:
             return
         connection, number = request
         is_settled = number >= self._first.setdefault(connection, number) + SETTLED_REQUESTS
-        if self._requests.get(key) == request and is_settled and columns["err"] == 0:
+        # Another offset is that of a request of a former connection, which may come late.
+        is_again = self._requests.get(key) == request and self._offsets.get(key) == columns["offset"]
+        if is_again and is_settled and columns["err"] == 0:
             self.broken.append(f"broker {broker} counts one fetch of {tp} by {follower} twice: {dict(columns)}")
         fenced = self._fenced.get(key)
         if columns["err"] == ErrorCode.FENCED_LEADER_EPOCH:
@@ -211,7 +215,7 @@ class Terms:
             if fenced == here and self._requests.get(key) != request:
                 self.broken.append(f"broker {follower} was fenced by {broker} and asks on: {tp}, {dict(columns)}")
             self._fenced[key] = here
-        self._requests[key] = request
+        self._requests[key], self._offsets[key] = request, columns["offset"]
 
     def _request(self, follower: int, leader: int, tp: TopicPartition) -> tuple[object, int] | None:
         """The connection of a follower to its leader, and the number of the request that waits for its answer there."""
