@@ -49,6 +49,7 @@ from controller.wire import log_events as ev
 from controller.wire.errors import ErrorCode
 from controller.wire.types import TopicPartition
 from controller.world.ports import Clock
+from controller.world.steady_clock import SteadyClock
 from controller.world.supervisor import Supervisor
 
 
@@ -67,12 +68,14 @@ class GroupCoordinator:
         make_group: Callable[[str, GroupSettings], Group] = Group,
     ) -> None:
         self._settings, self._clock, self._chance, self._log = settings, clock, chance, log
+        #: for sessions and rebalances: no clock that is set ends them, or lengthens them
+        self._steady = SteadyClock(clock)
         self._supervisor = supervisor
         self._group_log = GroupLog(replicas, clock, timeout_ms=settings.offsets_commit_timeout_ms)
         self.registry = GroupRegistry(
             settings,
             self._group_log,
-            clock=clock,
+            clock=self._steady,
             supervisor=supervisor,
             log=log,
             make_group=make_group,
@@ -157,7 +160,7 @@ class GroupCoordinator:
             return JoinAnswer(error=error, member_id=request.member_id)
         entry = self.registry.make(group_id)
         ticket, answer = self._park()
-        self._perform(entry, entry.group.join(request, ticket, self._clock.now_ms()))
+        self._perform(entry, entry.group.join(request, ticket, self._steady.now_ms()))
         joined: JoinAnswer = await self._answer(ticket, answer)
         return joined
 
@@ -170,7 +173,7 @@ class GroupCoordinator:
         if error is not None or entry is None:
             return SyncAnswer(error=error or ErrorCode.UNKNOWN_MEMBER_ID)
         ticket, answer = self._park()
-        self._perform(entry, entry.group.sync(request, ticket, self._clock.now_ms()))
+        self._perform(entry, entry.group.sync(request, ticket, self._steady.now_ms()))
         synced: SyncAnswer = await self._answer(ticket, answer)
         return synced
 
@@ -182,7 +185,7 @@ class GroupCoordinator:
         entry = self.entry(group_id)
         if entry is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
-        result = entry.group.heartbeat(member_id, group_instance_id, generation, self._clock.now_ms())
+        result = entry.group.heartbeat(member_id, group_instance_id, generation, self._steady.now_ms())
         self._reschedule(entry)
         return result
 
@@ -197,7 +200,7 @@ class GroupCoordinator:
             if entry is None:
                 results.append(ErrorCode.UNKNOWN_MEMBER_ID)
                 continue
-            result, effects = entry.group.leave(member_id, group_instance_id, self._clock.now_ms())
+            result, effects = entry.group.leave(member_id, group_instance_id, self._steady.now_ms())
             self._perform(entry, effects)
             results.append(result)
         return ErrorCode.NONE, results
@@ -221,7 +224,7 @@ class GroupCoordinator:
         if entry is None and generation >= 0:
             return ErrorCode.ILLEGAL_GENERATION
         entry = entry or self.registry.make(group_id)
-        error = entry.group.commit_error(member_id, group_instance_id, generation, self._clock.now_ms())
+        error = entry.group.commit_error(member_id, group_instance_id, generation, self._steady.now_ms())
         self._reschedule(entry)
         if error is not ErrorCode.NONE or not offsets:
             return error
@@ -342,7 +345,7 @@ class GroupCoordinator:
             members=len(store.assignments or ()),
             error=error.name,
         )
-        self._perform(entry, group.stored(store, GROUP_STORE_ERRORS.get(error, error), self._clock.now_ms()))
+        self._perform(entry, group.stored(store, GROUP_STORE_ERRORS.get(error, error), self._steady.now_ms()))
 
     def _reschedule(self, entry: GroupEntry) -> None:
         if entry.timer is not None:
@@ -350,11 +353,11 @@ class GroupCoordinator:
             entry.timer = None
         deadline_ms = entry.group.next_deadline_ms
         if deadline_ms is not None and entry.group.state is not GroupState.DEAD:
-            delay_ms = max(deadline_ms - self._clock.now_ms(), 1)
+            delay_ms = max(deadline_ms - self._steady.now_ms(), 1)
             entry.timer = asyncio.get_running_loop().call_later(delay_ms / 1000, self._tick, entry)
 
     def _tick(self, entry: GroupEntry) -> None:
-        self._perform(entry, entry.group.tick(self._clock.now_ms()))
+        self._perform(entry, entry.group.tick(self._steady.now_ms()))
 
     def _remember(self, task: asyncio.Task[None]) -> None:
         self._tasks.add(task)

@@ -267,6 +267,26 @@ def test_what_is_deleted_is_gone_also_while_nothing_can_be_committed(in_memory: 
     in_memory(scenario)
 
 
+@pytest.mark.parametrize("jump_ms", [-60_000, 60_000])
+def test_a_clock_that_is_set_ends_no_session_and_lengthens_none(in_memory: Any, jump_ms: int) -> None:
+    """Source: Kafka's `SystemTimer`, which counts by `Time.hiResClockMs`."""
+
+    async def members(cluster: Any) -> int:
+        (group,) = (await cluster.call(1, ApiKey.DESCRIBE_GROUPS, 4, {"groups": ["g"]})).groups
+        return len(group.members)
+
+    async def scenario(cluster: Any) -> None:
+        await with_group(cluster)
+        await join(cluster, "consumer")
+        cluster.machine(1).clock.skew_ms += jump_ms
+        await cluster.world.sleep(9)
+        assert await members(cluster) == 1
+        await cluster.world.sleep(2)
+        assert await members(cluster) == 0
+
+    in_memory(scenario)
+
+
 def test_what_is_being_committed_for_a_deleted_topic_goes_with_it(in_memory: Any) -> None:
     async def scenario(cluster: Any) -> None:
         await with_a_follower(cluster)
