@@ -20,7 +20,13 @@ from controller.admin.toolkit.machine import Machine
 from controller.sim.cluster import Cluster
 from controller.sim.history import parsed
 from controller.sim.operations import alter_configs
-from controller.sim.oracles.throttles import Throttles, forgotten_are_not_needed, rates_left, topic_throttles
+from controller.sim.oracles.throttles import (
+    Throttles,
+    forgotten_are_not_needed,
+    rates_left,
+    throttled_topics,
+    topic_throttles,
+)
 from controller.sim.programs import BROKER_PORT
 from controller.sim.shape import TOOLED
 from controller.sim.turn import NothingThere, Turn
@@ -142,8 +148,8 @@ async def _course(desk: _Desk) -> None:
             return
         forgotten_are_not_needed(cluster, desk.wrong)
         await cluster.world.sleep(1.0)
-    names = dict.fromkeys(topic_throttles(cluster), "")
-    await alter_configs(turn, 2, TOOLED, names, 1)  # a throttle that stays would let no move end
+    for topic, names in throttled_topics(cluster).items():  # a throttle that stays would let no move end
+        await alter_configs(turn, 2, topic, dict.fromkeys(names, ""), 1)
 
 
 async def _topic_is_there(turn: Turn) -> bool:

@@ -101,6 +101,12 @@ def topic_throttles(cluster: Cluster) -> dict[str, str]:
     return {name: value for name, value in _config(cluster, _CONFIG).items() if name in LISTS}
 
 
+def throttled_topics(cluster: Cluster) -> dict[str, list[str]]:
+    """Topic -> the names of its lists. A tool that adds a move sets those of all that move, also of others' topics."""
+    configs = {topic: _config(cluster, f"/config/topics/{topic}") for topic in cluster.children("/brokers/topics")}
+    return {topic: names for topic, config in configs.items() if (names := [name for name in LISTS if name in config])}
+
+
 def rates_left(cluster: Cluster) -> dict[int, dict[str, str]]:
     """The rates of registered brokers."""
     found = {broker: _config(cluster, f"/config/brokers/{broker}") for broker in sorted(cluster.registered())}
