@@ -56,6 +56,8 @@ class History:
         self.against_consent: list[str] = []
         #: When a partition's state was last written.
         self.last_written_s = 0.0
+        #: When a leader last wrote an ISR.
+        self.last_isr_s = 0.0
         #: topic -> (since when, whether unclean elections are allowed), oldest first
         self._consents: defaultdict[str, list[tuple[float, bool]]] = defaultdict(list)
         #: When an unclean election was last asked for by name: that needs no setting.
@@ -163,6 +165,8 @@ class History:
             if isinstance(part, SetData) and part.path == "/controller_epoch":
                 self.controller_epoch = int(part.data or b"0")
                 self.epoch_winners[self.controller_epoch] = session.machine
+            elif session.machine.startswith("broker-") and STATE_PATH.fullmatch(part.path):
+                self.last_isr_s = self._now_s()
 
     def announced(self, topic: str, partition: int, key: tuple[int, int, int, tuple[int, ...]]) -> bool:
         """Whether (version, leader, leader epoch, ISR) was ever a content of the partition's state."""

@@ -330,6 +330,8 @@ def test_calm_sees_what_nobody_mends(tmp_path: Path) -> None:
         metadata = sound.cluster.brokers[1].context.metadata
         with changed(metadata, "_alive", frozenset({1, 2})):
             assert any("takes [1, 2] for alive" in line for line in calm_after(sound, long_s))
+            with changed(sound.history, "last_isr_s", sound.cluster.world.loop.time() + long_s - 8):
+                assert calm_after(sound, long_s) == [], "a leader has yet to tell of an ISR"
         with with_row(sound.cluster.disks[1].failing, tmp_path, 5):
             assert calm_after(sound, long_s) == [], "a broken disk is no calm"
 

@@ -21,6 +21,9 @@ from controller.sim.oracles.zookeeper import admin_work_is_done
 CALM_S: Final = 9.0
 #: Within which all brokers are told of a state: the balance and leaders write some in calm, too.
 TOLD_S: Final = 1.0
+#: Within which a leader tells the controller of the ISRs that it wrote, where it writes no other meanwhile: it collects
+#: for 5 s and looks every 2.5 s. Source: `ZkIsrManager`; broker.md §9.2.
+NOTICED_S: Final = 8.5
 
 
 class Calm:
@@ -48,7 +51,8 @@ class Calm:
         left = list(admin_work_is_done(cluster, self._history))
         if left:
             return
-        for wrong in (*self._office(), *self._leaders(), *self._metadata()):
+        is_noticed = now_s - self._history.last_isr_s >= NOTICED_S
+        for wrong in (*self._office(), *self._leaders(), *(self._metadata() if is_noticed else ())):
             yield f"calm for {now_s - self._since_s:.0f} s: {wrong}"
 
     @property
