@@ -12,6 +12,7 @@ from controller.sim.load.links import ANSWER_S, Links
 from controller.sim.shape import TOPIC
 from controller.wire.errors import ErrorCode
 from controller.wire.protocol import ApiKey
+from controller.wire.types import GROUP_METADATA_TOPIC, TopicPartition
 
 FAR: Final = 1_000_000
 #: What a group whose coordinator is elsewhere, or still loads, is answered.
@@ -24,6 +25,8 @@ NO_COORDINATOR: Final = frozenset(
 GROUP: Final = "probed"
 #: Within which a static member that was replaced is told so.
 REPLACED_WITHIN_S: Final = 2.0
+#: How long a deletion is waited for to be replicated, and how often it is looked.
+REPLICATED_WITHIN_S, LOOKS_S = 2.0, 0.05
 
 
 class GroupProbes:
@@ -68,7 +71,8 @@ class GroupProbes:
         self.expect("a commit of nobody", code, NO_COORDINATOR | refused)
 
     async def delete_a_group(self) -> None:
-        """A group that was deleted has committed nothing, whoever coordinates it by then. §7."""
+        """A group that was deleted has committed nothing, whoever coordinates it by then: once its tombstones are
+        replicated, for which no answer waits. §7; `GroupMetadataManager.cleanupGroupMetadata`."""
         group = f"{GROUP}-{self._deleted}"
         coordinator = await find_coordinator(self._links, group)
         if coordinator is None:
@@ -81,8 +85,26 @@ class GroupProbes:
             return
         answer = await self._links.call(coordinator, ApiKey.DELETE_GROUPS, 1, {"groups_names": [group]})
         self._deleted += 1  # what became of a deletion without an answer is never asked
-        if answer.results[0].error_code == 0:
+        if answer.results[0].error_code == 0 and await self._is_replicated(coordinator, group):
             self._ledger.deleted_groups.append(group)
+
+    async def _is_replicated(self, coordinator: int, group: str) -> bool:
+        """Waits until what its coordinator has of the group's partition is below the high watermark, in this life."""
+        life = self._cluster.brokers.get(coordinator)
+        if life is None or life.replicas is None:
+            return False
+        tp = TopicPartition(GROUP_METADATA_TOPIC, life.context.groups.partition_of(group))
+        replica = life.replicas.table.partitions.get(tp)
+        if replica is None or replica.log is None or (led := replica.led) is None:
+            return False
+        end, epoch = replica.log.leo, replica.leader_epoch
+        for _ in range(int(REPLICATED_WITHIN_S / LOOKS_S)):
+            if self._cluster.brokers.get(coordinator) is not life or replica.led is not led:
+                return False
+            if replica.hw >= end and replica.leader_epoch == epoch:
+                return True
+            await asyncio.sleep(LOOKS_S)
+        return False
 
     async def ask_for_a_deleted_group(self) -> None:
         """Now and then, and once more at the end (`check_deleted`)."""
