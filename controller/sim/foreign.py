@@ -170,6 +170,8 @@ async def damage_registration(turn: Turn) -> str:
     path, operator = f"/brokers/ids/{number}", await cluster.operator()
     sound = _there(turn, path)
     czxid, content = sound.czxid, sound.payload
+    if cluster.children("/admin/delete_topics"):
+        raise NothingThere  # nobody could tell this broker that a topic is gone
     cluster.at_once(operator, SetData(path, turn.chance.choice((b"{", b"[]", b'{"version":4}'))))
     others = sorted(set(cluster.brokers) - cluster.paused - {number})
     other = turn.chance.choice(others) if others else None
@@ -188,6 +190,9 @@ async def delete_unreadable_topic(turn: Turn) -> str:
     cluster = turn.cluster
     topic = turn.one_of([t for t in SIDE_TOPICS if cluster.topic_partitions(t)])
     path, operator, active = f"/brokers/topics/{topic}", await cluster.operator(), _office(turn)
+    rows = [_registration(turn, broker) for broker in sorted(cluster.registered())]
+    if any("endpoints" not in (parsed(znode.payload) or ()) for znode in rows if znode is not None):
+        raise NothingThere  # nobody could tell that broker that the topic is gone
     czxid = _there(turn, path).czxid
     empty = json.dumps({"version": 2, "partitions": {}, "adding_replicas": {}, "removing_replicas": {}}).encode()
     cluster.at_once(operator, SetData(path, empty), unseen=True)
