@@ -14,7 +14,7 @@ from .questions_of_configs import (
     describing_topic_configs,
     metadata,
 )
-from .questions_of_groups import a_group_of_one, static_members, two_members
+from .questions_of_groups import a_group_of_one, groups_that_cannot_be_written, static_members, two_members
 from .questions_of_records import (
     deleting_records,
     epochs,
@@ -52,4 +52,5 @@ QUESTIONS: tuple[Question, ...] = (
     a_group_of_one,
     static_members,
     two_members,
+    groups_that_cannot_be_written,
 )

@@ -7,7 +7,7 @@ from typing import Any
 
 from controller.wire.protocol import ApiKey, encode_request
 
-from .sides import Side
+from .sides import LIMIT_S, Side
 
 # -- groups ----------------------------------------------------------------------------------------------------------
 
@@ -164,6 +164,44 @@ def commit_body(
         "group_instance_id": instance,
         "topics": [{"name": topic or side.topic("plain"), "partitions": [partition]}],
     }
+
+
+def groups_that_cannot_be_written(side: Side) -> Any:
+    """Nothing can be committed: the batches of `__consumer_offsets` may have no size. What is deleted is gone."""
+    whole, half, other, found = side.group("whole"), side.group("half"), side.group("other"), {}
+
+    def commit(group: str) -> int:
+        answer = side.call(ApiKey.OFFSET_COMMIT, 7, commit_body(side, group, "", -1))
+        return int(answer.topics[0].partitions[0].error_code)
+
+    def limit(operation: int) -> None:
+        config = {"name": "max.message.bytes", "config_operation": operation, "value": "10"}
+        resource = {"resource_type": 2, "resource_name": "__consumer_offsets", "configs": [config]}
+        side.call(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, {"resources": [resource], "validate_only": False})
+
+    def until_answered(group: str, *, is_refused: bool) -> int:
+        """A broker hears of the limit after a while, also of the one that was for the other side."""
+        deadline = time.monotonic() + LIMIT_S
+        while ((code := commit(group)) != 0) is not is_refused:
+            assert time.monotonic() < deadline, "the limit is not heard of"
+            time.sleep(0.05)
+        return code
+
+    found["commits"] = [until_answered(group, is_refused=False) for group in (whole, half)]
+    side.call(ApiKey.OFFSET_COMMIT, 7, commit_body(side, half, "", -1, topic=side.topic("elsewhere")))
+    limit(0)
+    try:
+        found["refused"] = until_answered(other, is_refused=True)
+        found["delete"] = side.ask(ApiKey.DELETE_GROUPS, 1, {"groups_names": [whole]})
+        rows = [{"name": side.topic("plain"), "partitions": [{"partition_index": 0}]}]
+        found["delete offsets"] = side.ask(ApiKey.OFFSET_DELETE, 0, {"group_id": half, "topics": rows})
+        for name, group in (("whole", whole), ("half", half)):
+            found[f"fetch {name}"] = side.ask(ApiKey.OFFSET_FETCH, 7, {"group_id": group, "topics": None})
+            found[f"describe {name}"] = side.ask(ApiKey.DESCRIBE_GROUPS, 4, {"groups": [group]})
+    finally:
+        limit(1)
+    until_answered(other, is_refused=False)
+    return found
 
 
 def static_members(side: Side) -> Any:
