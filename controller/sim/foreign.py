@@ -140,12 +140,14 @@ class _Repair:
     def __init__(self, turn: Turn, operator: SimulatedSession, path: str, content: dict[str, Any]) -> None:
         self._cluster, self._operator, self._path = turn.cluster, operator, path
         self._version = _there(turn, path).version
+        self._is_done = False
         self._content = json.dumps(content | {"leader_epoch": content["leader_epoch"] + 1}).encode()
 
     def do(self) -> None:
-        """Harmless when it was done."""
-        if self._cluster.damaged.pop(self._path, None) is None:
+        """Harmless when it was done: what is damaged there by then is for another."""
+        if self._is_done or self._cluster.damaged.pop(self._path, None) is None:
             return
+        self._is_done = True
         cluster, tree = self._cluster, self._cluster.world.zookeeper.tree
         if tree.get(self._path) is None:
             cluster.at_once(self._operator, Create(self._path, self._content), unseen=True)
