@@ -209,7 +209,9 @@ class UpdateMetadataResponseReceived:
 
 @dataclass(frozen=True, slots=True)
 class IsrChangeNotification:
-    """The children of `/isr_change_notification` changed."""
+    """The children of `/isr_change_notification` changed. `again`: partitions to look at again, without a notice."""
+
+    again: tuple[TopicPartition, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
-from controller.core import deletion, elections, notifications, reassignment
+from controller.core import deletion, elections, notifications, reassignment, strangers
 from controller.core.brokers import read_brokers
 from controller.core.effects import AddBrokers, Enqueue, Log, Steps, log_transitions, read_any, refused_znode, write
 from controller.core.events import AutoPreferredReplicaLeaderElection, ElectionTrigger, ElectionType, TopicDeletion
@@ -18,11 +18,11 @@ from controller.core.partitions import trigger_online
 from controller.core.replicas import change_replicas_on
 from controller.core.request_batch import send_all_replicas, send_metadata_to_all
 from controller.core.state import ClusterState
-from controller.core.state_znodes import decided, log_elected, trace_assignments, write_states
+from controller.core.state_znodes import trace_assignments
 from controller.core.topics import learn, list_topics, off_the_controller, read_assignments
 from controller.core.transitions import PartitionState, ReplicaState
 from controller.wire import log_events as ev
-from controller.wire.types import BrokerId, LeaderAndIsr, ReplicaAssignment, TopicPartition
+from controller.wire.types import BrokerId, TopicPartition
 from controller.wire.zk_operations import Create, Exists, GetData, SetData, ZkCode
 from controller.wire.znodes import (
     DeleteTopicsZNode,
@@ -89,32 +89,12 @@ def _read_cluster(state: ClusterState) -> Steps[set[TopicPartition]]:
     state.moves_found(tp for tp, a in learnt if a.is_being_reassigned)
     yield from trace_assignments(state, learnt)
     unread = set((yield from notifications.refresh(state, [tp for tp, _ in learnt]))) if learnt else set()
-    yield from _drop_strangers(state, learnt)
+    yield from strangers.drop_inherited(state, learnt)
     seen = state.leaderships.keys() | unread
     unread.update((yield from _removed(state, [tp for tp, _ in learnt if tp not in seen])))
     if state.live_brokers:
         yield AddBrokers(tuple(state.live_brokers[b] for b in sorted(state.live_brokers)))
     return unread
-
-
-def _drop_strangers(state: ClusterState, learnt: Iterable[tuple[TopicPartition, ReplicaAssignment]]) -> Steps[None]:
-    """Takes out of the ISRs who is no replica: a controller that died right after it had replaced one move by another
-    leaves such. Their leaders hear of it with everything else. Where nobody else is in sync they stay, for the sake of
-    the records."""
-    smaller: dict[TopicPartition, LeaderAndIsr] = {}
-    for tp, assignment in learnt:
-        leadership = state.leadership(tp)
-        if leadership is None or set(leadership.isr) <= set(assignment.replicas):
-            continue
-        if isr := tuple(r for r in leadership.isr if r in assignment.replicas):
-            smaller[tp] = decided(
-                state, leadership, leader=leadership.leader if leadership.leader in isr else None, isr=isr
-            )
-    if smaller:
-        outcomes, _ = yield from write_states(state, smaller)
-        yield from log_elected(
-            {tp: leadership for tp, leadership in outcomes.items() if isinstance(leadership, LeaderAndIsr)}
-        )
 
 
 def _removed(state: ClusterState, stateless: Sequence[TopicPartition]) -> Steps[list[TopicPartition]]:

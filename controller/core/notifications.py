@@ -7,7 +7,7 @@ Source: Kafka 3.9 `processIsrChangeNotification`, `processLogDirEventNotificatio
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
 from controller.core.brokers import probe_log_dirs
@@ -18,6 +18,7 @@ from controller.core.request_batch import send_metadata_to_all
 from controller.core.settings import RETRY_MS
 from controller.core.state import ClusterState
 from controller.core.state_znodes import Failure, read_states
+from controller.core.strangers import drop_taken_back
 from controller.wire.types import BrokerId, LeaderAndIsr, TopicPartition
 from controller.wire.zk_operations import Delete, GetChildren, GetData, ZkCode
 from controller.wire.znodes import (
@@ -66,15 +67,16 @@ def children_or_later(parent: str, event: Event) -> Steps[list[str]]:
     return sorted(listed.children)
 
 
-def isr_changed(state: ClusterState) -> Steps[None]:
-    """Leaders changed ISRs: every broker gets the metadata of exactly these partitions, none gets LeaderAndIsr.
+def isr_changed(state: ClusterState, again: Collection[TopicPartition]) -> Steps[None]:
+    """Leaders changed ISRs: every broker gets the metadata of exactly these partitions, none gets LeaderAndIsr, unless
+    somebody is in sync who is no replica. `again`: those that are to be looked at again, though no notice names them.
 
     Nothing is believed of a partition of which no replica is known, as where its topic cannot be read yet: it is taken
     over whole when it can be (Kafka knows its leader then, which never becomes a NewReplica; docs/deviations.md).
     """
     paths = yield from list_notices(IsrChangeNotificationZNode.path, _ISR_PREFIX)
     results = yield from read_any([GetData(path) for path in paths])
-    changed: set[TopicPartition] = set()
+    changed = set(again)
     for path, result in zip(paths, results, strict=True):
         if result.ok:
             try:
@@ -86,6 +88,8 @@ def isr_changed(state: ClusterState) -> Steps[None]:
     partitions = sorted(tp for tp in changed if state.assignment(tp).replicas)
     if partitions:
         yield from refresh(state, partitions)
+        if refused := (yield from drop_taken_back(state, partitions)):
+            yield Enqueue(IsrChangeNotification(tuple(refused)), RETRY_MS)
         yield from send_metadata_to_all(state, partitions)
         yield from maybe_complete(state, partitions)
     yield from delete_notices(state, paths)

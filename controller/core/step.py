@@ -141,8 +141,8 @@ def _process(state: ClusterState, event: Event, now_ms: int) -> Steps[None]:
             yield from brokers.leader_and_isr_answered(state, event)
         case events.UpdateMetadataResponseReceived(broker_id, error):
             yield from brokers.update_metadata_answered(broker_id, error)
-        case events.IsrChangeNotification():
-            yield from notifications.isr_changed(state)
+        case events.IsrChangeNotification(again):
+            yield from notifications.isr_changed(state, again)
         case events.LogDirEventNotification():
             yield from notifications.log_dirs_failed(state)
         case _:

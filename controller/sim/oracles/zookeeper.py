@@ -211,8 +211,8 @@ def isrs_are_the_replicas(cluster: Cluster, _: History) -> Iterator[str]:
     """After healing each ISR is all replicas and nobody else.
 
     A move is cancelled by a write of the assignment first: who dies before the ISR is written leaves a member of which
-    no successor knows in Kafka (`KafkaController.updateCurrentReassignment`, U1 to U3); here whoever takes office drops
-    it (docs/deviations.md).
+    no successor knows in Kafka (`KafkaController.updateCurrentReassignment`, U1 to U3); here it is dropped
+    by whoever takes office or hears of the ISR (docs/deviations.md).
     """
     for topic, partition in cluster.partitions():
         state, replicas = cluster.state(topic, partition), set(cluster.assignment(topic, partition))

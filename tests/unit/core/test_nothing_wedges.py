@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from controller.wire.control import LeaderAndIsrRequest, StopReplicaRequest, Upd
 from controller.wire.errors import ErrorCode
 from controller.wire.types import BrokerId, PartitionReplica, TopicPartition
 from controller.wire.zk_operations import Create, Delete, GetData, SetData, ZkCode
-from controller.wire.znodes import IsrChangeNotificationZNode, encode_partitions
+from controller.wire.znodes import IsrChangeNotificationZNode, TopicPartitionStateZNode, encode_partitions
 from tests.worlds.stage import TP, Fault, Stage, faults_everywhere, leaders_in, metadata_in, move_to, stops_in
 
 STATE = "/brokers/topics/t/partitions/0/state"
@@ -139,6 +140,56 @@ def test_a_leader_that_has_not_heard_takes_nobody_back_for_good(target: tuple[in
     assert raced
     assert set(stage.leader()[2]) == {1, 2} & (set(target) | {1} if 3 in target else set(target))
     assert all(4 not in state.isr for _, state, _ in leaders_in(stage.sent)[-1:]), "who leads has heard so"
+
+
+def cancelled_without_a_word(cancelled: tuple[int, ...], leading: int) -> Stage:
+    """A move that adds 4 to 1 and 2 is cancelled, and the controller dies when it has written the replicas: who leads,
+    alone in sync, is told of nothing, as its leader epoch stays. Then the next is in office."""
+    stage = stage_with(1, 2, 4, p0=cancelled)
+    was = replace(stage.leadership(TP), leader=BrokerId(leading), isr=(BrokerId(leading),))
+    stage.others_write(SetData(STATE, TopicPartitionStateZNode.encode(was)))
+    stage.new_controller()
+    stage.start()
+    stage.take_sent()
+    assert stage.leader()[::2] == (leading, (leading,))
+    return stage
+
+
+def an_isr_is_told_of(stage: Stage, isr: tuple[int, ...], refusal: Any = lambda _: None) -> None:
+    stage.leader_writes(TP, isr)
+    stage.tree.refusal = refusal
+    stage.others_write(Create(IsrChangeNotificationZNode.sequence_path, encode_partitions([TP]), sequence=True))
+    stage.run()
+
+
+def test_a_leader_that_heard_of_nothing_takes_nobody_back_for_good() -> None:
+    stage = cancelled_without_a_word((1, 2), leading=1)
+    an_isr_is_told_of(stage, (1, 4))
+    leader, epoch, isr = stage.leader()
+    assert (leader, isr) == (1, (1,))
+    heard = [(to, told.leader_epoch, told.isr) for to, told, _ in leaders_in(stage.sent)]
+    assert heard == [(1, epoch, (1,)), (2, epoch, (1,))]
+    stage.take_sent()
+    an_isr_is_told_of(stage, (1, 2))
+    assert stage.leader() == (1, epoch, (1, 2)) and not leaders_in(stage.sent)
+
+
+def test_a_leader_that_is_no_replica_gives_way_to_the_first_who_joins_it() -> None:
+    stage = cancelled_without_a_word((1, 2), leading=4)
+    an_isr_is_told_of(stage, (4, 2))
+    assert stage.leader()[::2] == (2, (2,))
+
+
+@pytest.mark.parametrize("leading", [1, 4])
+def test_who_could_not_be_dropped_is_dropped_later(leading: int) -> None:
+    stage = cancelled_without_a_word((1, 2), leading=leading)
+    an_isr_is_told_of(
+        stage, (4, 1), lambda op: ZkCode.NO_AUTH if isinstance(op, SetData) and op.path == STATE else None
+    )
+    assert stage.leader()[0] == leading
+    stage.tree.refusal = lambda _: None
+    waiting_ends(stage)
+    assert stage.leader()[::2] == (1, (1,))
 
 
 def test_who_has_the_records_stays_in_the_isr_beside_one_whom_it_took_back() -> None:
