@@ -70,6 +70,7 @@ ZK_SESSION_EXPIRED: Final = "zk.session_expired"
 ZK_RECONNECT_FAILED: Final = "zk.reconnect_failed"
 ZK_WRITE_CONFLICTED: Final = "zk.write_conflicted"
 ZK_DATA_REFUSED: Final = "zk.data_refused"
+ZK_REQUEST_REFUSED: Final = "zk.request_refused"
 ZK_READ_REFUSED: Final = "zk.read_refused"
 ZK_WRITES_REFUSED: Final = "zk.writes_refused"
 

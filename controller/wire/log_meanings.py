@@ -57,6 +57,7 @@ MEANINGS: Final[Mapping[str, str]] = {
     "zk.connected": "a session with ZooKeeper began",
     "zk.connection_lost": "the connection to ZooKeeper broke; the session may live on",
     "zk.client_warned": "the ZooKeeper client had something to say",
+    "zk.request_refused": "a request is larger than ZooKeeper takes, so it is not sent, or not again",
     "zk.session_expired": "the session is over, and with it what was registered",
     "zk.reconnect_failed": "ZooKeeper could not be reached again; it is tried further",
     "zk.write_conflicted": "a write met another version than expected",

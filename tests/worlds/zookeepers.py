@@ -112,26 +112,26 @@ def cut(client: KazooClient) -> None:
 
 class SimulatedZk:
     def __init__(self) -> None:
-        self._server: SimulatedZooKeeper
+        self.server: SimulatedZooKeeper
 
     def run(self, scenario: Callable[[], Coroutine[Any, Any, None]]) -> None:
         async def whole() -> None:
             loop = asyncio.get_running_loop()
             assert isinstance(loop, VirtualTimeLoop)
-            self._server = SimulatedZooKeeper(random.Random(1), SimulatedClock(loop))
+            self.server = SimulatedZooKeeper(random.Random(1), SimulatedClock(loop))
             await scenario()
 
         run(whole())
 
     async def client(self, chroot: str = "") -> Client:
         client = Client()
-        connector = self._server.connector("machine", chroot="/test" + chroot, session_timeout_ms=4000)
+        connector = self.server.connector("machine", chroot="/test" + chroot, session_timeout_ms=4000)
         client.session = await connector.connect(on_watch=client.on_watch, on_expired=client.on_expired)
         return client
 
     async def expire(self, client: Client) -> None:
-        self._server.expire_session(client.session.session_id)
+        self.server.expire_session(client.session.session_id)
 
     async def disconnect(self, client: Client) -> None:
         assert isinstance(client.session, SimulatedSession)
-        self._server.disconnect(client.session.session_id)
+        self.server.disconnect(client.session.session_id)

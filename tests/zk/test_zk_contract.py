@@ -21,6 +21,7 @@ from controller.wire.zk_operations import (
     ZkOp,
     ZkSessionExpired,
 )
+from controller.world.large_requests import REQUEST_BYTES_MAX
 from tests.worlds.zookeepers import Client, Zk
 
 pytestmark = pytest.mark.zk
@@ -348,6 +349,41 @@ def test_a_lost_connection_costs_no_answer_and_no_watch(zk: Zk) -> None:
         assert set(a.events[:2]) == {WatchEvent(D, "/a"), WatchEvent(LIST, "/b")}
         assert a.events[2:] == [WatchEvent(C, "/new"), WatchEvent(D, "/b")]
         assert a.expirations == 0
+
+    zk.run(scenario)
+
+
+HUGE = b"x" * (4 << 20)
+
+
+@pytest.mark.parametrize(
+    "op",
+    [SetData("/a", HUGE), Create("/c", HUGE), Multi((Check("/a", 1), SetData("/b", b"2"), SetData("/a", HUGE)))],
+    ids=["a write", "a creation", "a multi"],
+)
+def test_a_request_that_is_too_large_is_refused_and_holds_up_nothing(zk: Zk, op: ZkOp) -> None:
+    async def scenario() -> None:
+        a = await zk.client()
+        await codes(a, Create("/a", b"0"), Create("/b"), Create("/e", ephemeral=True), GetData("/a", True))
+        before, large, after = await asyncio.gather(
+            a.session.perform([SetData("/b", b"1")]), a.session.perform([op]), a.session.perform([SetData("/a", b"1")])
+        )
+        assert [result.code for result in (*before, *large, *after)] == [OK, ZkCode.BAD_ARGUMENTS, OK]
+        found = await a.session.perform([GetData("/a"), GetData("/b"), Exists("/c"), Exists("/e")])
+        assert [(result.code, result.data) for result in found[:2]] == [(OK, b"1"), (OK, b"1")]
+        assert [result.code for result in found[2:]] == [ZkCode.NO_NODE, OK]
+        await a.until(lambda: a.events == [WatchEvent(D, "/a")])
+        assert a.expirations == 0 and a.session.connections == 1
+
+    zk.run(scenario)
+
+
+def test_the_largest_request_that_is_sent_is_done(zk: Zk) -> None:
+    async def scenario() -> None:
+        a = await zk.client()
+        largest = HUGE[: REQUEST_BYTES_MAX - 100]
+        assert await codes(a, Create("/a", largest), SetData("/a", largest)) == [OK, OK]
+        assert (await a.session.perform([GetData("/a")]))[0].data == largest
 
     zk.run(scenario)
 

@@ -17,6 +17,7 @@ from typing import Final, Self
 import structlog
 
 from controller.wire import log_events as ev
+from controller.world.large_requests import JUTE_MAXBUFFER
 from controller.world.real.java import find_java
 from controller.world.real.ports import free_ports
 from controller.world.real.process_groups import kill_group
@@ -26,8 +27,6 @@ log = structlog.get_logger(__name__)
 #: The server rounds session timeouts to this, and checks for expired sessions this often.
 TICK_MS: Final = 500
 SESSION_TIMEOUT_MS: Final = (1_000, 120_000)
-#: Largest request, hence largest znode. Kafka's clients read as much (`jute.maxbuffer` in 3.9's ZkConfigs).
-JUTE_MAXBUFFER: Final = 4 << 20
 
 _POLL_S: Final = 0.03
 _ATTEMPTS: Final = 5

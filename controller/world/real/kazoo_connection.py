@@ -101,6 +101,16 @@ class BatchingConnection(ConnectionHandler):  # type: ignore[misc]  # kazoo has 
         self._fire(*jute.decode_watch_event(buffer, offset))
 
 
+class Ignored:
+    """The reply of a request nobody waits for."""
+
+    def set(self, _results: object = None) -> None:
+        """It was answered."""
+
+    def set_exception(self, _error: Exception) -> None:
+        """It failed, or its connection did."""
+
+
 class _ToStructlog(logging.Handler):
     """kazoo's warnings as log events of ours."""
 

@@ -39,14 +39,16 @@ class Call:
 
 
 class Unit:
-    """What travels together: one operation, or a run of reads. It is sent again after a lost connection."""
+    """What travels together: one operation, or a run of reads. It is sent again after a lost connection:
+    `losses` counts those."""
 
-    __slots__ = ("call", "first", "ops")
+    __slots__ = ("call", "first", "losses", "ops")
 
     def __init__(self, call: Call, first: int, ops: Sequence[ZkOp]) -> None:
         self.call = call
         self.first = first
         self.ops = ops
+        self.losses = 0
 
     @property
     def requests(self) -> int:

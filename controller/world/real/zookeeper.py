@@ -37,10 +37,11 @@ from controller.wire.zk_operations import (
     ZkSessionExpired,
     ZkUnreachable,
 )
+from controller.world.large_requests import is_given_up, is_too_large, refusal
 from controller.world.real import jute
 from controller.world.real.armed_watches import ArmedWatches, Arming
 from controller.world.real.inbox import Inbox
-from controller.world.real.kazoo_connection import BatchingConnection, dispose, kazoo_logger
+from controller.world.real.kazoo_connection import BatchingConnection, Ignored, dispose, kazoo_logger
 from controller.world.real.units import Call, Unit, units_of
 
 log = structlog.get_logger(__name__)
@@ -202,6 +203,9 @@ class KazooSession:
     def _pump(self) -> None:
         while self._outbox and not self._ended and self._probe is None:
             unit = self._outbox[0]
+            if is_too_large(unit.ops[0]):
+                self._refused(self._outbox.popleft(), ZkCode.BAD_ARGUMENTS)
+                continue
             if self._in_flight + unit.requests > self._in_flight_max and self._in_flight:
                 return
             if len(unit.ops) > 1 and (self._multi_read is False or unit.requests > self._in_flight_max):
@@ -240,11 +244,20 @@ class KazooSession:
     def _batches_refused(self) -> None:
         self._multi_read = False
 
+    def _refused(self, unit: Unit, code: ZkCode) -> None:
+        log.error(ev.ZK_REQUEST_REFUSED, **refusal(unit.ops[0], unit.losses))
+        if unit.call.settle(unit.first, [ZkResult(code)]):
+            self._calls.discard(unit.call)
+
     def _connection_lost(self, unit: Unit) -> None:
         self._in_flight -= unit.requests
-        self._lost.append(unit)
+        unit.losses += 1
         if unit is self._probe:
             self._probe = None
+        if not is_given_up(unit.ops[0], unit.losses):
+            self._lost.append(unit)
+            return
+        self._refused(unit, ZkCode.CONNECTION_LOSS)
 
     def _connected(self, connection: int, session_id: int) -> None:
         self._outbox.extendleft(reversed(self._lost))
@@ -310,7 +323,7 @@ class KazooSession:
             late = list(client._queue)
             client._queue.clear()
             for request in self._watches.requests(client.last_zxid):
-                client._queue.append((request, _Ignored()))
+                client._queue.append((request, Ignored()))
                 client._connection._write_sock.send(b"\0")
         for _, reply in late:
             reply.set_exception(ConnectionLoss())
@@ -385,11 +398,3 @@ class _ArmingReply:
         if not isinstance(error, SessionExpiredError | ConnectionLoss | ConnectionClosedError | ConnectionDropped):
             session._inbox.post(session._batches_refused)
             raise ConnectionDropped(f"the server refuses setWatches: {error!r}")
-
-
-class _Ignored:
-    """The reply of a request nobody waits for."""
-
-    def set(self, _results: object = None) -> None: ...
-
-    def set_exception(self, _error: Exception) -> None: ...

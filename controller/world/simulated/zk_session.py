@@ -15,7 +15,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol
 
-from controller.wire.zk_operations import Multi, WatchEvent, ZkOp, ZkResult, ZkSessionExpired, ZkWriteOp
+import structlog
+
+from controller.wire import log_events as ev
+from controller.wire.zk_operations import Multi, WatchEvent, ZkCode, ZkOp, ZkResult, ZkSessionExpired, ZkWriteOp
+from controller.world.large_requests import bytes_of, is_given_up, is_too_large, refusal
+
+log = structlog.get_logger(__name__)
 
 #: Operations that travel in one message at most; how many is drawn, so that clients interleave.
 MESSAGE_OPS_MAX: Final = 64
@@ -38,13 +44,14 @@ class _Call:
     future: asyncio.Future[list[ZkResult]]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Pending:
-    """An operation (with absolute paths) that is not answered yet."""
+    """An operation (with absolute paths) that is not answered yet, and with how many connections it was lost."""
 
     call: _Call
     index: int
     op: ZkOp
+    losses: int = 0
 
 
 class Server(Protocol):
@@ -53,6 +60,7 @@ class Server(Protocol):
     link_loss: float
     chance: random.Random
     running: bool
+    request_bytes_max: int
 
     def reachable(self, machine: str) -> bool:
         """Whether a process on that machine gets an answer."""
@@ -139,6 +147,9 @@ class SimulatedSession:
         call = _Call([None] * len(ops), len(ops), self._loop.create_future())
         pending = {next(self._numbers): _Pending(call, index, _moved(op, self._chroot)) for index, op in enumerate(ops)}
         self._unanswered.update(pending)
+        for number in [number for number, one in pending.items() if is_too_large(one.op)]:
+            self._refuse(number, ZkCode.BAD_ARGUMENTS)
+            del pending[number]
         self._send(list(pending))
         return await call.future
 
@@ -210,8 +221,21 @@ class SimulatedSession:
         if self._link:
             self._link = 0
             self._to_client.clear()
+            self._give_up_what_is_too_large()
             self.age()
             self.reconnect_soon()
+
+    def _give_up_what_is_too_large(self) -> None:
+        for number, pending in list(self._unanswered.items()):
+            pending.losses += 1
+            if is_given_up(pending.op, pending.losses):
+                self._refuse(number, ZkCode.CONNECTION_LOSS)
+
+    def _refuse(self, number: int, code: ZkCode) -> None:
+        """A request that is too large is answered here."""
+        pending = self._unanswered[number]
+        log.error(ev.ZK_REQUEST_REFUSED, **refusal(pending.op, pending.losses))
+        self._settle(_Reply(number, ZkResult(code)))
 
     def reconnect_soon(self) -> None:
         """The client connects again after a while, where it can."""
@@ -255,6 +279,9 @@ class SimulatedSession:
             return
         for number in numbers:
             pending = self._unanswered.get(number)
+            if pending is not None and bytes_of(pending.op) > self._server.request_bytes_max:
+                self.break_link()
+                return
             if pending is not None:
                 result = self._server.perform(self, pending.op)  # first: what it fires flushes the list
                 self._to_client.append(_Reply(number, result))

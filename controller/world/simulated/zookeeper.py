@@ -22,6 +22,7 @@ from controller.wire.zk_operations import (
     ZkResult,
     ZkUnreachable,
 )
+from controller.world.large_requests import JUTE_MAXBUFFER
 from controller.world.ports import Clock
 from controller.world.simulated.net import Latency
 from controller.world.simulated.zk_session import SimulatedSession
@@ -40,6 +41,8 @@ class SimulatedZooKeeper:
         self.on_operation: list[Callable[[SimulatedSession, ZkOp, ZkResult], None]] = []
         #: Chance that a message ends its connection: half of them before it is processed, half before the reply.
         self.link_loss = 0.0
+        #: A larger request ends its connection (`jute.maxbuffer`).
+        self.request_bytes_max = JUTE_MAXBUFFER
         self.chance = chance
         self.running = True
         self._clock = clock
