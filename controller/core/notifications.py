@@ -88,8 +88,7 @@ def isr_changed(state: ClusterState, again: Collection[TopicPartition]) -> Steps
     partitions = sorted(tp for tp in changed if state.assignment(tp).replicas)
     if partitions:
         yield from refresh(state, partitions)
-        if refused := (yield from drop_taken_back(state, partitions)):
-            yield Enqueue(IsrChangeNotification(tuple(refused)), RETRY_MS)
+        yield from drop_taken_back(state, partitions)
         yield from send_metadata_to_all(state, partitions)
         yield from maybe_complete(state, partitions)
     yield from delete_notices(state, paths)

@@ -286,7 +286,8 @@ def _may_stay(state: ClusterState, tp: TopicPartition, leader: BrokerId | None) 
 
 def _stop(state: ClusterState, replicas: Iterable[PartitionReplica]) -> Steps[list[PartitionReplica]]:
     """Out of the ISR, stopped, deleted, forgotten, without waiting for answers. Returns those that cannot leave the
-    ISR: they are left as they are, since nobody may delete what may be the only copy."""
+    ISR: they are left as they are, since nobody may delete what may be the only copy. Where the leader was stopped and
+    nobody else could be elected, the partition waits for who can (in Kafka it counts as online; docs/deviations.md)."""
     asked = [r for r in replicas if state.replica_state(r) is not ReplicaState.NON_EXISTENT]
     stopped = asked
     for target in (
@@ -297,7 +298,15 @@ def _stop(state: ClusterState, replicas: Iterable[PartitionReplica]) -> Steps[li
     ):
         yield from change_replicas(state, stopped, target)
         stopped = [r for r in stopped if state.replica_state(r) is target]
+    leaderless = {r.topic_partition for r in asked if _lost_its_leader(state, r.topic_partition)}
+    yield from change_partitions(state, leaderless, PartitionState.OFFLINE)
     return [r for r in asked if r not in set(stopped)]
+
+
+def _lost_its_leader(state: ClusterState, tp: TopicPartition) -> bool:
+    leadership = state.leadership(tp)
+    is_online = state.partition_state(tp) is PartitionState.ONLINE
+    return is_online and leadership is not None and leadership.leader is None
 
 
 def _forget(state: ClusterState, completed: Moves) -> Steps[None]:

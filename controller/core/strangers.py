@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from controller.core.effects import Steps
+from controller.core.effects import Enqueue, Steps
+from controller.core.events import IsrChangeNotification
 from controller.core.leader_choice import OfflineElection
 from controller.core.partitions import change_partitions
 from controller.core.request_batch import RequestBatch, send
+from controller.core.settings import RETRY_MS
 from controller.core.state import ClusterState
 from controller.core.state_znodes import Failure, bump_leader_epochs, decided, log_elected, write_states
 from controller.core.transitions import PartitionState
@@ -37,10 +39,10 @@ def drop_inherited(state: ClusterState, learnt: Iterable[tuple[TopicPartition, R
         )
 
 
-def drop_taken_back(state: ClusterState, changed: Sequence[TopicPartition]) -> Steps[list[TopicPartition]]:
+def drop_taken_back(state: ClusterState, changed: Sequence[TopicPartition]) -> Steps[None]:
     """When leaders have changed these ISRs: one that has not heard who its replicas are, since its epoch stayed what it
     was, takes a stranger back, and hears of them by a new epoch. One that is a stranger itself gives way to who joined
-    it. Those that move hear with their next step. Returns those whose state could not be written."""
+    it. Those that move hear with their next step; where the state cannot be written, it is tried again."""
     foreign = [tp for tp in changed if _has_strangers(state, tp)]
     led = [tp for tp in foreign if (was := state.leadership(tp)) and was.leader in state.assignment(tp).replicas]
     elect = [tp for tp in foreign if tp not in led]
@@ -51,7 +53,9 @@ def drop_taken_back(state: ClusterState, changed: Sequence[TopicPartition]) -> S
         if not isinstance(outcome, Failure):
             batch.add_leader_and_isr(state.assignment(tp).replicas, tp, is_new=False)
     yield from send(state, batch)
-    return [tp for tp, o in (outcomes | bumped).items() if isinstance(o, Failure) and not o.judged]
+    refused = tuple(tp for tp, o in (outcomes | bumped).items() if isinstance(o, Failure) and not o.judged)
+    if refused:
+        yield Enqueue(IsrChangeNotification(refused), RETRY_MS)
 
 
 def _has_strangers(state: ClusterState, tp: TopicPartition) -> bool:

@@ -17,6 +17,7 @@ from controller.core.replicas import change_replicas_on
 from controller.core.settings import RETRY_MS
 from controller.core.state import ClusterState
 from controller.core.state_znodes import trace_assignments
+from controller.core.strangers import drop_taken_back
 from controller.core.transitions import PartitionState, ReplicaState
 from controller.wire import log_events as ev
 from controller.wire.types import BrokerId, ReplicaAssignment, TopicPartition
@@ -163,6 +164,7 @@ def partitions_changed(state: ClusterState, topic: str) -> Steps[None]:
         state.moves_found((tp,))  # by a controller before this one, which could not read the znode when it took office
         state.move_waits(tp)
         yield Enqueue(PartitionReassignmentIsrChange(tp))
+    yield from drop_taken_back(state, [tp for tp, _ in learnt])
 
 
 def _give_id_back(state: ClusterState, topic: str, found: TopicAssignment) -> Steps[None]:

@@ -192,6 +192,32 @@ def test_who_could_not_be_dropped_is_dropped_later(leading: int) -> None:
     assert stage.leader()[::2] == (1, (1,))
 
 
+def test_strangers_go_also_from_a_topic_that_could_not_be_read_at_the_failover() -> None:
+    stage = stage_with(1, 2, 4, p0=(1, 2))
+    stage.leader_writes(TP, (1, 2, 4))
+    stage.tree.refusal = lambda op: (
+        ZkCode.NO_AUTH if isinstance(op, GetData) and op.path == "/brokers/topics/t" else None
+    )
+    stage.expire()
+    stage.tree.refusal = lambda _: None
+    waiting_ends(stage)
+    assert stage.leader()[::2] == (1, (1, 2))
+
+
+def test_a_move_to_who_died_in_the_isr_leaves_a_partition_that_waits_for_it() -> None:
+    """ZooKeeper refused to take 2 out of the ISR when it died, so the move to it is complete at once."""
+    stage = stage_with(1, 2, p0=(1, 2))
+    stage.tree.refusal = lambda op: ZkCode.NO_AUTH if isinstance(op, SetData) and op.path == STATE else None
+    stage.broker_dies(2)
+    stage.run()
+    stage.tree.refusal = lambda _: None
+    move_to(stage, 2)
+    assert stage.leader()[::2] == (None, (2,)) and stage.assigned().replicas == (2,)
+    stage.broker_starts(2)
+    stage.run()
+    assert stage.leader()[::2] == (2, (2,))
+
+
 def test_who_has_the_records_stays_in_the_isr_beside_one_whom_it_took_back() -> None:
     """4, which a cancelled move dropped, was taken back by a leader that shut down then and heard of nothing."""
     stage = stage_with(1, 4, p0=(1,))
