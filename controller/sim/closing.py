@@ -55,10 +55,12 @@ def _unexplained(traces: Sequence[TraceWriter]) -> list[str]:
     """What the rules of the replay do not explain. They need the extra `rehearse`: without it nothing is asked."""
     if find_spec("pyarrow") is None or find_spec("numpy") is None:
         return []
+    from controller.sim.oracles.lanes import replayed
     from controller.sim.oracles.replayed import changes_do_not_follow
     from controller.sim.oracles.replayed_rules import lanes_contradict
 
-    return [*changes_do_not_follow(traces), *lanes_contradict(traces)]
+    lanes = list(replayed(traces))
+    return [*changes_do_not_follow(lanes), *lanes_contradict(lanes)]
 
 
 async def _read_all(cluster: Cluster, links: Links, partition: int) -> tuple[list[tuple[int, bytes]], list[str]]:

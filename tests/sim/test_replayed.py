@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from broker_sim.trace import TraceWriter
+from controller.sim.oracles.lanes import replayed
 from controller.sim.oracles.replayed import changes_do_not_follow
 from controller.wire.trace import TraceEvent
 from controller.wire.types import BrokerId, TopicPartition
@@ -38,14 +39,14 @@ def test_a_removal_that_is_due_is_explained(tmp_path: Path) -> None:
     life = Life(tmp_path)
     life.ticks(500, 1000, 1500)
     life.writes(TraceEvent.ISR_SHRINK, 1500, [1])
-    assert list(changes_do_not_follow([life.trace])) == []
+    assert list(changes_do_not_follow(replayed([life.trace]))) == []
 
 
 def test_a_removal_that_is_not_due_is_found(tmp_path: Path) -> None:
     life = Life(tmp_path)
     life.ticks(500)
     life.writes(TraceEvent.ISR_SHRINK, 500, [1])
-    (found,) = changes_do_not_follow([life.trace])
+    (found,) = changes_do_not_follow(replayed([life.trace]))
     assert found == "replay: nothing in its trace explains broker 1's isr_shrink of 2 in t-0 at 500"
 
 
@@ -56,7 +57,7 @@ def test_a_leader_that_is_stopped_and_keeps_its_replica_leads_on(tmp_path: Path,
     life.trace.row(TraceEvent.STOP, 600, TP, epoch=5, value=value)
     life.ticks(1000, 1500)
     life.writes(TraceEvent.ISR_SHRINK, 1500, [1])
-    assert len(list(changes_do_not_follow([life.trace]))) == found
+    assert len(list(changes_do_not_follow(replayed([life.trace])))) == found
 
 
 def test_a_return_without_a_fetch_is_found_in_a_later_life_too(tmp_path: Path) -> None:
@@ -64,7 +65,7 @@ def test_a_return_without_a_fetch_is_found_in_a_later_life_too(tmp_path: Path) -
     second.ticks(6500)
     second.writes(TraceEvent.ISR_SHRINK, 6500, [1])
     second.writes(TraceEvent.ISR_EXPAND, 6600, [1, 2])
-    (found,) = changes_do_not_follow([first.trace, second.trace])
+    (found,) = changes_do_not_follow(replayed([first.trace, second.trace]))
     assert "isr_expand of 2" in found
 
 
@@ -72,7 +73,7 @@ def test_a_high_watermark_that_nothing_moved_is_found(tmp_path: Path) -> None:
     life = Life(tmp_path)
     life.trace.append_row(100, TP, offset=10, leo=12, hw=10, epoch=5, size_bytes=9, moves_hw=False)
     life.trace.row(TraceEvent.HW, 200, TP, epoch=5, hw=12)
-    assert any("high watermarks of t-0 at broker 1" in wrong for wrong in changes_do_not_follow([life.trace]))
+    assert any("high watermarks of t-0 at broker 1" in wrong for wrong in changes_do_not_follow(replayed([life.trace])))
 
 
 @pytest.mark.parametrize(("done", "found"), [(2400, 1), (3000, 0)])
@@ -89,7 +90,7 @@ def test_what_follows_a_change_that_had_to_wait_for_a_write_is_not_judged(
     life.ticks(2500)
     life.writes(TraceEvent.ISR_SHRINK, 1500, [1, 3], done=done)
     life.writes(TraceEvent.ISR_EXPAND, 3600, [1, 2, 3])
-    assert len(list(changes_do_not_follow([life.trace]))) == found
+    assert len(list(changes_do_not_follow(replayed([life.trace])))) == found
 
 
 @pytest.mark.parametrize(
@@ -115,7 +116,7 @@ def test_what_follows_a_high_watermark_that_a_fetch_held_back_is_not_judged(
     life.writes(TraceEvent.ISR_SHRINK, 1500, [1], replica=3, done=done)
     life.trace.row(TraceEvent.FETCH, 1800, TP, **fetch, offset=11, leo=12, hw=hw)
     life.writes(TraceEvent.ISR_EXPAND, 1800, [1, 2])
-    assert len(list(changes_do_not_follow([life.trace]))) == found
+    assert len(list(changes_do_not_follow(replayed([life.trace])))) == found
 
 
 @pytest.mark.parametrize(("fetched", "found"), [(1600, 0), (1750, 1)], ids=["held back", "a fetch after the write"])
@@ -140,4 +141,4 @@ def test_a_high_watermark_that_rose_again_with_the_fetch_is_apart_since_it_was_f
     life.trace.append_row(1800, TP, offset=13, leo=15, hw=11, epoch=5, size_bytes=9, moves_hw=False)
     life.trace.row(TraceEvent.FETCH, 2400, TP, **fetch, offset=12, leo=15, hw=12)
     life.writes(TraceEvent.ISR_EXPAND, 2400, [1, 2], done=2450)
-    assert len(list(changes_do_not_follow([life.trace]))) == found
+    assert len(list(changes_do_not_follow(replayed([life.trace])))) == found

@@ -14,6 +14,7 @@ from broker_sim.replay.rows import LaneRow, OutcomeKind
 from broker_sim.replay.rules.lane import Lane
 from broker_sim.trace import TraceWriter
 from controller.sim.oracles import replayed_rules
+from controller.sim.oracles.lanes import replayed
 from controller.sim.oracles.replayed_rules import lanes_contradict
 from controller.wire.trace import TraceEvent
 from controller.wire.types import BrokerId, TopicPartition
@@ -48,7 +49,7 @@ def trace(tmp_path: Path) -> TraceWriter:
 
 
 def test_what_follows_from_a_trace_is_not_complained_of(trace: TraceWriter) -> None:
-    assert list(lanes_contradict([trace])) == []
+    assert list(lanes_contradict(replayed([trace]))) == []
 
 
 def _without_watermark(patch: pytest.MonkeyPatch) -> None:
@@ -110,11 +111,11 @@ def test_what_is_wrong_is_found(
 ) -> None:
     monkeypatch.setattr(replayed_rules, "IDLE_SHARE", 1.0)
     damage(monkeypatch)
-    found = list(lanes_contradict([trace]))
+    found = list(lanes_contradict(replayed([trace])))
     assert any(complaint in wrong for wrong in found), found
 
 
 def test_two_changes_that_belong_together_are_paired(trace: TraceWriter, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Comparison, "_belong", lambda *_: False)
-    found = list(lanes_contradict([trace]))
+    found = list(lanes_contradict(replayed([trace])))
     assert any("are not paired" in wrong and OutcomeKind.SHRINK.value in wrong for wrong in found), found

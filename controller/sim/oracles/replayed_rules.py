@@ -12,15 +12,18 @@ from typing import Any, Final, NamedTuple
 
 from broker_sim.replay.rows import LaneRow, Outcome, OutcomeKind
 from broker_sim.replay.rules.lane import Lane
-from broker_sim.trace import TraceWriter
-from controller.sim.oracles.replayed import concerns, lane_row, rows_by_broker
+from controller.sim.oracles.lanes import CHANGES, FETCH, LEADER, Replayed, Row, Told, lane_row
 from controller.wire.trace import TraceEvent
-from controller.wire.types import BrokerId, TopicPartition
+from controller.wire.types import BrokerId
 
-Row = dict[str, Any]
+APPEND: Final = TraceEvent.APPEND.value
+#: Rows after which the follower that fetched last may do so again.
+_KEEPS_WHO_FETCHED: Final = frozenset({APPEND, TraceEvent.HW.value, TraceEvent.TICK.value})
+_ENDS_A_TERM: Final = frozenset(
+    each.value for each in (TraceEvent.FOLLOWER, TraceEvent.STOP, TraceEvent.DOWN, TraceEvent.START)
+)
 #: The share of rows after which something is put that changes nothing.
 IDLE_SHARE: Final = 0.2
-CHANGES: Final = {OutcomeKind.SHRINK.value, OutcomeKind.EXPAND.value}
 FAR: Final = 1_000_000
 
 
@@ -34,37 +37,23 @@ class _Change(NamedTuple):
     until: int = 0
 
 
-def lanes_contradict(traces: Iterable[TraceWriter]) -> Iterator[str]:
-    """All that is wrong with what the rules make of each lane. `traces`: of all lives, oldest first."""
-    for broker, own in rows_by_broker(traces).items():
-        for tp in sorted({TopicPartition(row["topic"], row["partition"]) for row in own if "partition" in row}):
-            rows = [row for row in own if concerns(row, tp)]
-            name = f"replay: broker {broker}, {tp}"
-            lane, wrong = _fed(broker, rows)
-            yield from (f"{name}: {what}" for what in (*wrong, *_pairs_are_wrong(rows, lane.outcomes)))
-            idle = Lane(broker=broker)
-            for row in with_idle_rows(rows, broker):
-                idle.feed(row)
-            idle.finish()
-            yield from (f"{name}: {what}" for what in _shown_otherwise(rows, broker))
-            if idle.outcomes != lane.outcomes:
-                pairs = zip(lane.outcomes, idle.outcomes, strict=False)
-                first = next((pair for pair in pairs if pair[0] != pair[1]), (len(lane.outcomes), len(idle.outcomes)))
-                yield f"{name}: rows that change nothing make another of {first[0]}: {first[1]}"
+def lanes_contradict(lanes: Iterable[Replayed]) -> Iterator[str]:
+    """All that is wrong with what the rules make of each lane."""
+    for one in lanes:
+        name = f"replay: broker {one.broker}, {one.tp}"
+        for what in (*one.wrong_starts, *_pairs_are_wrong([row for row, _ in one.told], one.lane.outcomes)):
+            yield f"{name}: {what}"
+        yield from (f"{name}: {what}" for what in _shown_otherwise(one.told, one.broker))
+        yield from (f"{name}: {what}" for what in _changed_by_idle_rows(one))
 
 
-def _fed(broker: BrokerId, rows: Sequence[Row]) -> tuple[Lane, list[str]]:
-    """The lane of these rows; and each leadership that does not begin as its row says. §3.1."""
-    lane, wrong = Lane(broker=broker), list[str]()
+def _outcomes(rows: Iterable[LaneRow], broker: BrokerId) -> list[Outcome]:
+    """What the rules make of a lane's rows."""
+    lane = Lane(broker=broker)
     for row in rows:
-        led_before = lane.led
-        lane.feed(lane_row(row))
-        if row["ev"] == TraceEvent.LEADER.value and led_before is None and lane.led is not None:
-            begins = lane.led.epoch, lane.led.high_watermark, list(lane.led.isr)
-            if begins != (row["epoch"], row["hw"], row["isr"]) and len(row["isr"]) > 1:
-                wrong.append(f"a leadership begins with {begins}, its row is {row}")
+        lane.feed(row)
     lane.finish()
-    return lane, wrong
+    return lane.outcomes
 
 
 # -- pairs ---------------------------------------------------------------------------------------------------------
@@ -108,58 +97,70 @@ def _belong(written: _Change, derived: _Change, *, tolerance_ms: int) -> bool:
 # -- what tells the same -------------------------------------------------------------------------------------------
 
 
-def _shown_otherwise(rows: Sequence[Row], broker: BrokerId) -> Iterator[str]:
+def _shown_otherwise(told: Sequence[Told], broker: BrokerId) -> Iterator[str]:
     """Where a fetch tells of the log's end that an append has just made, the append need not be told. §3.3."""
-    found = []
-    for appends in (True, False):
-        lane = Lane(broker=broker)
-        for row in with_fetches(rows, appends=appends):
-            lane.feed(row)
-        lane.finish()
-        found.append([o for o in lane.outcomes if o.kind in CHANGES or o.kind == OutcomeKind.HW.value])
+    with_all, without_some = with_fetches(told)
+    if len(with_all) == len(without_some):
+        return  # nothing is left out
+    found = [
+        [o for o in _outcomes(rows, broker) if o.kind in CHANGES or o.kind == OutcomeKind.HW.value]
+        for rows in (with_all, without_some)
+    ]
     if found[0] != found[1]:
         pairs = zip(*found, strict=False)
         yield f"a fetch does not show an append: {next((p for p in pairs if p[0] != p[1]), [len(o) for o in found])}"
 
 
-def with_fetches(rows: Sequence[Row], *, appends: bool) -> Iterator[LaneRow]:
-    """The rows; after some appends the follower that fetched last does so again, from where it was. Without `appends`
-    these are left out."""
-    chance, last = random.Random(len(rows)), None
-    for row in rows:
-        match row["ev"]:
-            case TraceEvent.APPEND.value if last is not None and chance.random() < IDLE_SHARE:
-                if appends:
-                    yield lane_row(row)
-                again = {name: last[name] for name in ("ev", "epoch", "replica", "offset")}
-                yield lane_row({name: row[name] for name in ("run", "seq", "ts", "leo")} | again | {"err": 0})
-                continue
-            case TraceEvent.FETCH.value if not row.get("err"):
-                last = row
-            case TraceEvent.APPEND.value | TraceEvent.HW.value | TraceEvent.TICK.value:
-                pass
-            case _:
-                last = None
-        yield lane_row(row)
+def with_fetches(told: Sequence[Told]) -> tuple[list[LaneRow], list[LaneRow]]:
+    """The rows; after some appends the follower that fetched last does so again, from where it was. And the same rows
+    without these appends."""
+    chance, last = random.Random(len(told)), None
+    with_all, without_some = list[LaneRow](), list[LaneRow]()
+    for row, as_taken in told:
+        kind = row["ev"]
+        with_all.append(as_taken)
+        if kind == APPEND and last is not None and chance.random() < IDLE_SHARE:
+            again = {name: last[name] for name in ("ev", "epoch", "replica", "offset")}
+            shown = lane_row({name: row[name] for name in ("run", "seq", "ts", "leo")} | again | {"err": 0})
+            with_all.append(shown)
+            without_some.append(shown)
+            continue
+        without_some.append(as_taken)
+        if kind == FETCH and not row.get("err"):
+            last = row
+        elif kind not in _KEEPS_WHO_FETCHED:
+            last = None
+    return with_all, without_some
 
 
 # -- what changes nothing ------------------------------------------------------------------------------------------
 
 
-def with_idle_rows(rows: Sequence[Row], broker: BrokerId) -> Iterator[LaneRow]:
+def _changed_by_idle_rows(one: Replayed) -> Iterator[str]:
+    rows = with_idle_rows(one.told, one.broker)
+    if len(rows) == len(one.told):
+        return
+    idle, outcomes = _outcomes(rows, one.broker), one.lane.outcomes
+    if idle != outcomes:
+        pairs = zip(outcomes, idle, strict=False)
+        first = next((pair for pair in pairs if pair[0] != pair[1]), (len(outcomes), len(idle)))
+        yield f"rows that change nothing make another of {first[0]}: {first[1]}"
+
+
+def with_idle_rows(told: Sequence[Told], broker: BrokerId) -> list[LaneRow]:
     """The rows, and after some of them one that changes nothing: a LeaderAndIsr or a fetch of an epoch that is not the
     leader's, or no news, a fetch with an error, an older epoch's end. §3.1, §3.3."""
-    chance, leader = random.Random(len(rows)), None
-    for row in rows:
-        yield lane_row(row)
-        match row["ev"]:
-            case TraceEvent.LEADER.value:
-                leader = row if leader is None or row["epoch"] > leader["epoch"] else leader
-            case TraceEvent.FOLLOWER.value | TraceEvent.STOP.value | TraceEvent.DOWN.value | TraceEvent.START.value:
-                leader = None
+    chance, leader, rows = random.Random(len(told)), None, list[LaneRow]()
+    for row, as_taken in told:
+        rows.append(as_taken)
+        if row["ev"] == LEADER:
+            leader = row if leader is None or row["epoch"] > leader["epoch"] else leader
+        elif row["ev"] in _ENDS_A_TERM:
+            leader = None
         if leader is not None and chance.random() < IDLE_SHARE:
             idle = chance.choice(_idle_rows(leader, row, broker))
-            yield lane_row({"run": row["run"], "seq": row["seq"], "ts": row["ts"], **idle})
+            rows.append(lane_row({"run": row["run"], "seq": row["seq"], "ts": row["ts"], **idle}))
+    return rows
 
 
 def _idle_rows(leader: Mapping[str, Any], row: Mapping[str, Any], broker: BrokerId) -> list[Row]:

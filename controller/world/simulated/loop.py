@@ -4,8 +4,8 @@ What runs on it is deterministic: one thread, no real input or output, and tasks
 their creation, so that even a set of them (asyncio keeps some) is walked in the same order in every run.
 A `ProcessGate` in the context of a task freezes everything that the task started, as SIGSTOP or SIGKILL would.
 
-It relies on the inner names `_ready`, `_stopping`, `_run_once`, `_timer_handle_cancelled` of `asyncio.BaseEventLoop`,
-the same in 3.11 to 3.14.
+It relies on the inner names `_ready`, `_closed`, `_stopping`, `_run_once` of `asyncio.BaseEventLoop`, and on those of
+`asyncio.Handle`, the same in 3.11 to 3.14.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import heapq
 import itertools
 from collections import deque
 from collections.abc import Callable, Coroutine
-from contextvars import Context, ContextVar
+from contextvars import Context, ContextVar, copy_context
 from typing import Any, Final, NoReturn, TypeVar, TypeVarTuple
 
 T = TypeVar("T")
@@ -74,12 +74,48 @@ current_gate: ContextVar[ProcessGate | None] = ContextVar("current_gate", defaul
 
 
 class _Handle(asyncio.Handle):
+    """Made without asyncio's look at the debug mode, which no virtual loop is in: a world makes ten thousands."""
+
+    __slots__ = ()
     _context: Context
+
+    def __init__(
+        self, callback: Callable[..., object], args: tuple[Any, ...], loop: VirtualTimeLoop, context: Context | None
+    ) -> None:
+        self._context = copy_context() if context is None else context
+        self._loop, self._callback, self._args = loop, callback, args
+        self._cancelled, self._repr, self._source_traceback = False, None, None
 
 
 class _TimerHandle(asyncio.TimerHandle):
+    """As `_Handle`."""
+
+    __slots__ = ()
     _context: Context
     _cancelled: bool
+    _scheduled: bool
+    _loop: VirtualTimeLoop
+
+    def __init__(
+        self,
+        when: float,
+        callback: Callable[..., object],
+        args: tuple[Any, ...],
+        loop: VirtualTimeLoop,
+        context: Context | None,
+    ) -> None:
+        self._context = copy_context() if context is None else context
+        self._loop, self._callback, self._args = loop, callback, args
+        self._cancelled, self._repr, self._source_traceback = False, None, None
+        self._when, self._scheduled = when, True
+
+    def cancel(self) -> None:
+        """See `asyncio.TimerHandle.cancel`; the loop counts those that it has not come to."""
+        if not self._cancelled:
+            if self._scheduled:
+                self._loop._timers_cancelled += 1
+            self._cancelled = True
+            self._callback = self._args = None  # type: ignore[assignment]  # as asyncio does: it lets go of them
 
 
 class _Task(asyncio.Task[Any]):
@@ -104,6 +140,7 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
     """The loop. `time()` starts at 0 seconds. Use `run`, or a `world.World`, which owns one."""
 
     _ready: deque[asyncio.Handle]
+    _closed: bool
     _stopping: bool
     #: Timers of the same instant run in the order in which they were set (asyncio leaves that open).
     _timers: list[tuple[float, int, _TimerHandle]]
@@ -145,7 +182,7 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
         due = self._now + RESOLUTION_S
         while timers and timers[0][0] < due:
             timer = heapq.heappop(timers)[2]
-            timer._scheduled = False  # type: ignore[attr-defined]  # so that cancelling it is no longer counted
+            timer._scheduled = False  # so that cancelling it is no longer counted
             if timer._cancelled:
                 self._timers_cancelled -= 1
             else:
@@ -160,10 +197,6 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
             else:
                 gate.hold(handle)
 
-    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        if handle._scheduled:  # type: ignore[attr-defined]
-            self._timers_cancelled += 1
-
     def _who_waits(self) -> str:
         lines = []
         for task in sorted(asyncio.all_tasks(self), key=hash):
@@ -174,7 +207,12 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
 
     # What asyncio asks of a loop. Handles are ours because of the gates, tasks and futures because of their hash.
 
-    def _call_soon(self, callback: Callable[..., object], args: Any, context: Context | None) -> asyncio.Handle:
+    def call_soon(
+        self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
+    ) -> asyncio.Handle:
+        """Calls in the next round."""
+        if self._closed:
+            raise RuntimeError("Event loop is closed")
         handle = _Handle(callback, args, self, context)
         self._ready.append(handle)
         return handle
@@ -185,7 +223,6 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
         """Calls at a virtual time."""
         timer = _TimerHandle(when, callback, args, self, context)
         heapq.heappush(self._timers, (when, next(self._order), timer))
-        timer._scheduled = True  # type: ignore[attr-defined]  # so that cancelling is counted
         return timer
 
     def call_later(
