@@ -42,6 +42,8 @@ class SimulatedDisk(Files):
         self.failing_at[folder] = operation, nth, code
 
     def _fail(self, operation: str, path: Path) -> None:
+        if not self.failing_at and not self.failing:
+            return
         for folder, (kind, left, code) in list(self.failing_at.items()):
             if folder in path.parents and kind == operation:
                 self.failing_at[folder] = kind, left - 1, code
@@ -54,8 +56,9 @@ class SimulatedDisk(Files):
 
     def append(self, path: Path, data: bytes) -> None:
         """See `Files.append`."""
-        if str(path) not in self._synced:
-            self._synced[str(path)] = path.stat().st_size if path.exists() else 0
+        name = str(path)
+        if name not in self._synced:
+            self._synced[name] = path.stat().st_size if path.exists() else 0
         super().append(path, data)
 
     def synced_bytes(self, path: Path) -> int | None:

@@ -114,6 +114,10 @@ class Watchers:
 
     def now_and_then(self) -> list[str]:
         """What is broken at any time."""
+        with brokers.one_moment():
+            return self._now()
+
+    def _now(self) -> list[str]:
         self.replication.look()
         self.group_log.look()
         broken = self.so_far((*ALWAYS, self.group_log.forgets_what_is_deleted)) or [
@@ -144,12 +148,14 @@ class Watchers:
         replication = self.replication
         asked = (*AT_REST, replication.nobody_is_owed_a_notice, replication.remembered.producers_equal_a_recount)
         asked += (*self.group_log.at_rest, *others)
-        found = next(("; ".join(found) for oracle in asked if (found := self._found((oracle,)))), "")
+        with brokers.one_moment():
+            found = next(("; ".join(found) for oracle in asked if (found := self._found((oracle,)))), "")
         return found or "; ".join(self.inside.at_rest())
 
     def _found(self, oracles: Sequence[Oracle]) -> list[str]:
-        return [
-            f"{getattr(oracle, '__name__', None) or oracle.func.__name__}: {wrong}"  # type: ignore[attr-defined]
-            for oracle in oracles
-            for wrong in oracle(self._cluster, self._history)
-        ]
+        with brokers.one_moment():
+            return [
+                f"{getattr(oracle, '__name__', None) or oracle.func.__name__}: {wrong}"  # type: ignore[attr-defined]
+                for oracle in oracles
+                for wrong in oracle(self._cluster, self._history)
+            ]

@@ -13,6 +13,7 @@ import struct
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import cache
 from typing import Any, Final
 
 from controller.wire.codec import reader as codec_reader
@@ -116,7 +117,7 @@ def decode_request(data: bytes, decode_body: Callable[[bytes], Any] | None = Non
         schema: Any = load_request_schema(api_key, api_version)
     except (ValueError, RuntimeError) as error:
         raise UnsupportedRequest(api_key, api_version, correlation_id) from error
-    what = f"{key.name} v{api_version} request"
+    what = key, api_version, "request"
     client_id, at = _parse(_request_header_reader(schema), data, 0, what)
     if decode_body is None:
         body, _ = _parse(codec_reader.reader(schema), data, at, what)
@@ -134,10 +135,9 @@ def decode_request(data: bytes, decode_body: Callable[[bytes], Any] | None = Non
 def decode_response(api_key: int, api_version: int, data: bytes) -> tuple[int, Any]:
     """(correlation_id, body) of a response frame (without its size). Raises ProtocolError when it does not parse."""
     schema: Any = load_response_schema(api_key, api_version)
-    what = f"{ApiKey(api_key).name} v{api_version} response"
-    at = _CORRELATION.size
+    what, at = (api_key, api_version, "response"), _CORRELATION.size
     if len(data) < at:
-        raise ProtocolError(f"{what} of {len(data)} bytes has no header")
+        raise ProtocolError(f"{_named(what)} of {len(data)} bytes has no header")
     if schema.__header_schema__.__version__ > 0:
         _, at = _parse(_read_tags, data, at, what)
     return _CORRELATION.unpack_from(data)[0], _parse(codec_reader.reader(schema), data, at, what)[0]
@@ -146,16 +146,25 @@ def decode_response(api_key: int, api_version: int, data: bytes) -> tuple[int, A
 def decode_request_body(api_key: int, api_version: int, data: bytes) -> Any:
     """The body of a request from its bytes alone. Raises ProtocolError when it does not parse."""
     reader = codec_reader.reader(load_request_schema(api_key, api_version))
-    return _parse(reader, data, 0, f"{ApiKey(api_key).name} v{api_version} request")[0]
+    return _parse(reader, data, 0, (api_key, api_version, "request"))[0]
 
 
-def _parse(reader: codec_reader.Reader, data: bytes, at: int, what: str) -> tuple[Any, int]:
+#: API key, version, and whether it is a request or a response: named only where something is wrong with it.
+_What = tuple[int, int, str]
+
+
+def _named(what: _What) -> str:
+    return f"{ApiKey(what[0]).name} v{what[1]} {what[2]}"
+
+
+def _parse(reader: codec_reader.Reader, data: bytes, at: int, what: _What) -> tuple[Any, int]:
     try:
         return reader(data, at)
     except (codec_reader.Malformed, struct.error, IndexError, UnicodeDecodeError) as error:
-        raise ProtocolError(f"{what} does not parse: {error}") from error
+        raise ProtocolError(f"{_named(what)} does not parse: {error}") from error
 
 
+@cache
 def _request_header_reader(schema: Any) -> codec_reader.Reader:
     """Reads the header after its fixed part; its client id keeps the old length even in flexible versions."""
     version = schema.__header_schema__.__version__
@@ -247,6 +256,7 @@ def _encode(schema: Any, values: Mapping[str, Any]) -> bytes:
     return b"".join(parts)
 
 
+@cache
 def api_name(api_key: int) -> str:
     """Kafka's name of an API, such as `LeaderAndIsr`; the number for an unknown one."""
     name = api_key_map.get(api_key)

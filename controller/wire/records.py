@@ -10,7 +10,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import crc32c
 
@@ -54,8 +54,7 @@ class InvalidRecord(KafkaError):
         super().__init__(ErrorCode.INVALID_RECORD, message)
 
 
-@dataclass(frozen=True, slots=True)
-class BatchHeader:
+class BatchHeader(NamedTuple):
     """The 61 bytes before the records. `size` is the whole batch in bytes, header included."""
 
     base_offset: int
@@ -69,7 +68,7 @@ class BatchHeader:
     producer_id: int
     producer_epoch: int
     base_sequence: int
-    count: int
+    count: int  # type: ignore[assignment]  # of records: nobody counts the fields
 
     @property
     def last_offset(self) -> int:

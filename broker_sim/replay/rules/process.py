@@ -19,6 +19,7 @@ from controller.wire.trace import TraceEvent
 from controller.wire.types import BrokerId
 
 VERSION_KEY: Final = "trace.version"
+_START: Final = TraceEvent.START.value
 #: Ticks that are computed, not written: at most so many in one gap between two rows.
 COMPUTED_TICKS_MAX: Final = 1_000_000
 
@@ -70,7 +71,7 @@ class Process(ABC):
                 self._aliveness.announce(row)
             return False
         self._aliveness.due(row.ts, self._set_alive)
-        if self._run is not None and (row.run != self._run or row.ev == TraceEvent.START.value):
+        if self._run is not None and (row.run != self._run or row.ev == _START):
             self._process_gone(row)
         self._run = row.run
         if self._next_tick_ms is not None:

@@ -5,7 +5,9 @@ Source: Kafka's replication protocol (KIP-101, KIP-279); spec broker.md §10, §
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final
 
@@ -21,8 +23,38 @@ from controller.wire.types import TopicPartition
 TAIL: Final = 30
 
 
-def replicas(cluster: Cluster) -> Iterator[tuple[int, TopicPartition, Partition]]:
+@dataclass(slots=True)
+class _Moment:
+    """What oracles have looked up in a moment in which nothing changes."""
+
+    replicas: list[tuple[int, TopicPartition, Partition]] | None = None
+    headers: dict[tuple[Log, int, int], list[records.BatchHeader]] = field(default_factory=dict)
+
+
+_moment: _Moment | None = None
+
+
+@contextmanager
+def one_moment() -> Iterator[None]:
+    """What several oracles ask for inside, of one cluster in which nothing changes meanwhile, is looked up once."""
+    global _moment
+    outer, _moment = _moment, _moment or _Moment()
+    try:
+        yield
+    finally:
+        _moment = outer
+
+
+def replicas(cluster: Cluster) -> Iterable[tuple[int, TopicPartition, Partition]]:
     """(broker, partition, replica) of all running brokers that have loaded their logs and whose disks work."""
+    if _moment is None:
+        return _replicas(cluster)
+    if _moment.replicas is None:
+        _moment.replicas = list(_replicas(cluster))
+    return _moment.replicas
+
+
+def _replicas(cluster: Cluster) -> Iterator[tuple[int, TopicPartition, Partition]]:
     for broker_id, broker in sorted(cluster.brokers.items()):
         disk = cluster.disks.get(broker_id)
         if (disk is None or not disk.failing) and broker.replicas is not None and broker._context is not None:
@@ -38,11 +70,13 @@ def leader_is_zookeepers(cluster: Cluster, history: History) -> Iterator[str]:
         if not rows or tp.topic in cluster.deletable:
             continue
         newest = rows[-1]
-        name = f"broker {broker_id} has {tp} leader {replica.leader} epoch {replica.leader_epoch}; newest {newest}"
-        if replica.leader_epoch > newest.leader_epoch:
-            yield f"an epoch of the future: {name}"
-        if replica.leader_epoch == newest.leader_epoch and replica.led is not None and newest.leader != broker_id:
-            yield f"it leads in another's epoch: {name}"
+        is_early = replica.leader_epoch > newest.leader_epoch
+        is_now = replica.leader_epoch == newest.leader_epoch
+        is_anothers = is_now and replica.led is not None and newest.leader != broker_id
+        if is_early or is_anothers:
+            what = "an epoch of the future" if is_early else "it leads in another's epoch"
+            name = f"broker {broker_id} has {tp} leader {replica.leader} epoch {replica.leader_epoch}"
+            yield f"{what}: {name}; newest {newest}"
 
 
 def offsets_are_in_order(cluster: Cluster, _: History) -> Iterator[str]:
@@ -55,15 +89,21 @@ def offsets_are_in_order(cluster: Cluster, _: History) -> Iterator[str]:
         log = replica.log
         if log is None:
             continue
-        name = f"broker {broker_id} {tp}: start {log.log_start_offset}, hw {replica.hw}, end {log.leo}"
-        if not log.log_start_offset <= log.leo or replica.hw > log.leo or replica.hw < 0:
-            yield f"offsets out of order: {name}"
-        if replica.led is not None and log.log_start_offset > replica.hw:
-            yield f"a leader's log starts above its watermark: {name}"
-        if log.recovery_point > log.leo:
-            yield f"recovery point {log.recovery_point} above the end: {name}"
-        if replica.led is not None and replica.led.log_end_offset != log.leo:
-            yield f"the leader takes {replica.led.log_end_offset} for its end: {name}"
+        start, hw, end = log.log_start_offset, replica.hw, log.leo
+        for wrong in _out_of_order(replica, log, start, hw, end):
+            yield f"{wrong}: broker {broker_id} {tp}: start {start}, hw {hw}, end {end}"
+
+
+def _out_of_order(replica: Partition, log: Log, start: int, hw: int, end: int) -> Iterator[str]:
+    if not start <= end or hw > end or hw < 0:
+        yield "offsets out of order"
+    if log.recovery_point > end:
+        yield f"recovery point {log.recovery_point} above the end"
+    if replica.led is not None:
+        if start > hw:
+            yield "a leader's log starts above its watermark"
+        if replica.led.log_end_offset != end:
+            yield f"the leader takes {replica.led.log_end_offset} for its end"
 
 
 def leaders_know_their_epoch(cluster: Cluster, _: History) -> Iterator[str]:
@@ -155,14 +195,22 @@ def _kept_by_both(one: _Batches, other: _Batches) -> tuple[_Batches, _Batches]:
 
 def batches_between(log: Log | None, start: int, bound: int) -> _Batches:
     """base offset -> (last offset, leader epoch, checksum) of the batches in a log between two offsets."""
-    found: _Batches = {}
-    if log is None or start >= bound:
-        return found
+    found = headers_between(log, start, bound) if log is not None else []
+    return {each.base_offset: (each.last_offset, each.partition_leader_epoch, each.crc) for each in found}
+
+
+def headers_between(log: Log, start: int, bound: int) -> list[records.BatchHeader]:
+    """Of the batches in a log between two offsets, as the files have them."""
+    key = log, start, bound
+    if _moment is not None and (before := _moment.headers.get(key)) is not None:
+        return before
+    found: list[records.BatchHeader] = []
     offset = start
-    while data := log.read(offset, max_bytes=1 << 20, bound=bound, min_one=True):
-        for _, header in records.batches(data):
-            found[header.base_offset] = header.last_offset, header.partition_leader_epoch, header.crc
-            offset = header.next_offset
+    while offset < bound and (data := log.read(offset, max_bytes=1 << 20, bound=bound, min_one=True)):
+        found += (header for _, header in records.batches(data))
+        offset = found[-1].next_offset
+    if _moment is not None:
+        _moment.headers[key] = found
     return found
 
 
@@ -200,18 +248,31 @@ def logs_are_whole(cluster: Cluster, _: History, *, tail: int | None = TAIL) -> 
             continue
         offset = log.log_start_offset if tail is None else max(log.log_start_offset, log.leo - tail)
         name, last = f"broker {broker_id} {tp}", None
-        while data := log.read(offset, max_bytes=1 << 20, bound=log.leo, min_one=True):
-            for at, header in records.batches(data):
-                if last is not None and header.base_offset != last and not log.config.is_compacted:
-                    yield f"{name}: offsets {last} to {header.base_offset} are missing"
-                if tail is None:
-                    try:
-                        records.check_crc(data, header, at)
-                    except records.CorruptBatch as error:
-                        yield f"{name}: offset {header.base_offset}: {error}"
-                offset = last = header.next_offset
+        for header, damage in _checked(log, offset) if tail is None else _unchecked(log, offset):
+            if last is not None and header.base_offset != last and not log.config.is_compacted:
+                yield f"{name}: offsets {last} to {header.base_offset} are missing"
+            if damage:
+                yield f"{name}: offset {header.base_offset}: {damage}"
+            offset = last = header.next_offset
         if offset != log.leo and not log.config.is_compacted:
             yield f"{name}: nothing can be read from {offset} on, the log ends at {log.leo}"
+
+
+def _unchecked(log: Log, offset: int) -> Iterator[tuple[records.BatchHeader, str]]:
+    yield from ((header, "") for header in headers_between(log, offset, log.leo))
+
+
+def _checked(log: Log, offset: int) -> Iterator[tuple[records.BatchHeader, str]]:
+    """Each batch of a log from an offset on, with what its checksum says against it."""
+    while data := log.read(offset, max_bytes=1 << 20, bound=log.leo, min_one=True):
+        for at, header in records.batches(data):
+            try:
+                records.check_crc(data, header, at)
+            except records.CorruptBatch as error:
+                yield header, str(error)
+            else:
+                yield header, ""
+            offset = header.next_offset
 
 
 def recovery_points_are_synced(cluster: Cluster, _: History) -> Iterator[str]:
@@ -222,7 +283,9 @@ def recovery_points_are_synced(cluster: Cluster, _: History) -> Iterator[str]:
     waiting = {broker_id: disk.unsynced_folders() for broker_id, disk in cluster.disks.items()}
     for broker_id, tp, replica in replicas(cluster):
         log, disk = replica.log, cluster.disks.get(broker_id)
-        if log is None or disk is None or str(log.segments[-1].log_path.parent) not in waiting[broker_id]:
+        if log is None or disk is None or log.segments[0].base_offset >= log.recovery_point:
+            continue
+        if str(log.folder) not in waiting[broker_id]:
             continue
         for segment in log.segments:
             if segment.base_offset >= log.recovery_point:
