@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
+from types import TracebackType
+from typing import Final
 
 from controller.wire.errors import ErrorCode, KafkaError
 
@@ -28,10 +28,20 @@ class OffsetOutOfRange(KafkaError):
         super().__init__(ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {offset} is not between {start} and {end}")
 
 
-@contextmanager
-def storage_failures(log_dir: Path) -> Iterator[None]:
-    """Turns the OSError of a block into a StorageFailure of that dir."""
-    try:
-        yield
-    except OSError as error:
-        raise StorageFailure(log_dir, error) from error
+class StorageGuard:
+    """`with` it: turns the OSError of a block into a StorageFailure of that dir."""
+
+    __slots__ = ("_log_dir",)
+
+    def __init__(self, log_dir: Path) -> None:
+        self._log_dir = log_dir
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        if isinstance(error, OSError):
+            raise StorageFailure(self._log_dir, error) from error
+
+
+#: Each read and each append stands in one.
+storage_failures: Final = StorageGuard

@@ -57,6 +57,8 @@ class Programs:
         #: Those that are being stopped in order.
         self.stopping: dict[int, Broker | Controller] = {}
         self.disks: dict[int, SimulatedDisk] = {}
+        #: path of a znode -> what was in it when it was read last, as bytes and as what they say
+        self._parsed: dict[str, tuple[bytes, Any]] = {}
         #: Machines whose program has stopped in order, and left a session that it keeps alive.
         self.left_sessions: list[str] = []
         #: Told of each controller before it starts.
@@ -145,14 +147,18 @@ class Programs:
     # -- what ZooKeeper says ---------------------------------------------------------------------------------------
 
     def znode(self, path: str) -> Any:
-        """The JSON in a znode; None when there is none, or when it is none."""
+        """The JSON in a znode, not to be changed; None when there is none, or when it is none."""
         found = self.world.zookeeper.tree.get(path)
         if found is None or not found.payload:
             return None
-        try:
-            return json.loads(found.payload)
-        except ValueError:
-            return None
+        before = self._parsed.get(path)
+        if before is None or before[0] is not found.payload:
+            try:
+                before = found.payload, json.loads(found.payload)
+            except ValueError:
+                before = found.payload, None
+            self._parsed[path] = before
+        return before[1]
 
     def children(self, path: str) -> list[str]:
         """Names of children, sorted."""
@@ -186,8 +192,7 @@ class Programs:
 
     def assignment(self, topic: str, partition: int) -> list[int]:
         """A partition's replicas."""
-        found: list[int] = self.znode(f"/brokers/topics/{topic}")["partitions"][str(partition)]
-        return found
+        return list(self.znode(f"/brokers/topics/{topic}")["partitions"][str(partition)])
 
     def content_of(self, topic: str) -> dict[str, Any]:
         """The replicas of a topic, those that are being added, and those that are being removed."""

@@ -220,9 +220,12 @@ class Deleting:
         Only what was seen being written to: what a kill left unsynced waits for the checkpoint, as in Kafka.
         Source: `UnifiedLog.roll`; §10.1.
         """
+        full = log.segments[:-1]
+        if not full:
+            return
         disk, now_s = self._cluster.disks.get(broker_id), self._cluster.world.loop.time()
         machine = self._cluster.machine(broker_id)
-        for segment in log.segments[:-1]:
+        for segment in full:
             if disk is None or segment not in active or disk.synced_bytes(segment.log_path) is None:
                 continue
             waiting[segment] = self._waiting.get(segment, now_s)

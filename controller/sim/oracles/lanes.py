@@ -28,7 +28,7 @@ FETCH: Final = TraceEvent.FETCH.value
 _STOP: Final = TraceEvent.STOP.value
 
 
-class Told(NamedTuple):
+class TracedRow(NamedTuple):
     """A row as the broker wrote it, and as the rules take it."""
 
     row: Row
@@ -57,7 +57,7 @@ class Replayed:
 
     broker: BrokerId
     tp: TopicPartition
-    told: Sequence[Told]
+    rows: Sequence[TracedRow]
     lane: Lane
     writes: list[Write] = field(default_factory=list)
     lower: list[Lower] = field(default_factory=list)
@@ -70,8 +70,8 @@ class Replayed:
 def replayed(traces: Iterable[TraceWriter]) -> Iterator[Replayed]:
     """Each lane through the rules. `traces`: of all lives, oldest first."""
     for broker, own in _rows_by_broker(traces).items():
-        for tp, told in _by_partition(own):
-            yield _fed(broker, tp, told)
+        for tp, rows in _by_partition(own):
+            yield _fed(broker, tp, rows)
 
 
 def lane_row(row: Row) -> LaneRow:
@@ -91,13 +91,12 @@ def _rows_by_broker(traces: Iterable[TraceWriter]) -> dict[BrokerId, list[Row]]:
     return rows
 
 
-def _by_partition(rows: Iterable[Row]) -> list[tuple[TopicPartition, list[Told]]]:
+def _by_partition(rows: Sequence[Row]) -> list[tuple[TopicPartition, list[TracedRow]]]:
     """The rows of each partition, among them those of its topic and of the broker."""
-    told = [Told(row, lane_row(row)) for row in rows]
-    partitions = sorted({TopicPartition(row["topic"], row["partition"]) for row, _ in told if "partition" in row})
-    found: dict[TopicPartition, list[Told]] = {tp: [] for tp in partitions}
-    for one in told:
-        row = one.row
+    partitions = sorted({TopicPartition(row["topic"], row["partition"]) for row in rows if "partition" in row})
+    found: dict[TopicPartition, list[TracedRow]] = {tp: [] for tp in partitions}
+    for row in rows:
+        one = TracedRow(row, lane_row(row))
         if "partition" in row:
             found[TopicPartition(row["topic"], row["partition"])].append(one)
         else:
@@ -107,11 +106,11 @@ def _by_partition(rows: Iterable[Row]) -> list[tuple[TopicPartition, list[Told]]
     return list(found.items())
 
 
-def _fed(broker: BrokerId, tp: TopicPartition, told: Sequence[Told]) -> Replayed:
+def _fed(broker: BrokerId, tp: TopicPartition, rows: Sequence[TracedRow]) -> Replayed:
     """The lane of these rows, and what is to be known of it that only shows between two of them."""
     lane = Lane(broker=broker)
-    one, rises = Replayed(broker, tp, told, lane), _Rises()
-    for row, as_taken in told:
+    one, rises = Replayed(broker, tp, rows, lane), _Rises()
+    for row, as_taken in rows:
         kind, led_before = row["ev"], lane.led
         if kind == _STOP and row.get("value") == STOP_KEEP and led_before is not None:
             one.stopped[led_before.epoch] = row["ts"]

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from broker_sim.replay.rows import LaneRow, Outcome, OutcomeKind
 from broker_sim.replay.rules.lane import Lane
-from controller.sim.oracles.lanes import CHANGES, FETCH, LEADER, Replayed, Row, Told, lane_row
+from controller.sim.oracles.lanes import CHANGES, FETCH, LEADER, Replayed, Row, TracedRow, lane_row
 from controller.wire.trace import TraceEvent
 from controller.wire.types import BrokerId
 
@@ -41,9 +41,9 @@ def lanes_contradict(lanes: Iterable[Replayed]) -> Iterator[str]:
     """All that is wrong with what the rules make of each lane."""
     for one in lanes:
         name = f"replay: broker {one.broker}, {one.tp}"
-        for what in (*one.wrong_starts, *_pairs_are_wrong([row for row, _ in one.told], one.lane.outcomes)):
+        for what in (*one.wrong_starts, *_pairs_are_wrong([row for row, _ in one.rows], one.lane.outcomes)):
             yield f"{name}: {what}"
-        yield from (f"{name}: {what}" for what in _shown_otherwise(one.told, one.broker))
+        yield from (f"{name}: {what}" for what in _shown_otherwise(one.rows, one.broker))
         yield from (f"{name}: {what}" for what in _changed_by_idle_rows(one))
 
 
@@ -97,9 +97,9 @@ def _belong(written: _Change, derived: _Change, *, tolerance_ms: int) -> bool:
 # -- what tells the same -------------------------------------------------------------------------------------------
 
 
-def _shown_otherwise(told: Sequence[Told], broker: BrokerId) -> Iterator[str]:
+def _shown_otherwise(rows: Sequence[TracedRow], broker: BrokerId) -> Iterator[str]:
     """Where a fetch tells of the log's end that an append has just made, the append need not be told. §3.3."""
-    with_all, without_some = with_fetches(told)
+    with_all, without_some = with_fetches(rows)
     if len(with_all) == len(without_some):
         return  # nothing is left out
     found = [
@@ -111,12 +111,12 @@ def _shown_otherwise(told: Sequence[Told], broker: BrokerId) -> Iterator[str]:
         yield f"a fetch does not show an append: {next((p for p in pairs if p[0] != p[1]), [len(o) for o in found])}"
 
 
-def with_fetches(told: Sequence[Told]) -> tuple[list[LaneRow], list[LaneRow]]:
+def with_fetches(rows: Sequence[TracedRow]) -> tuple[list[LaneRow], list[LaneRow]]:
     """The rows; after some appends the follower that fetched last does so again, from where it was. And the same rows
     without these appends."""
-    chance, last = random.Random(len(told)), None
+    chance, last = random.Random(len(rows)), None
     with_all, without_some = list[LaneRow](), list[LaneRow]()
-    for row, as_taken in told:
+    for row, as_taken in rows:
         kind = row["ev"]
         with_all.append(as_taken)
         if kind == APPEND and last is not None and chance.random() < IDLE_SHARE:
@@ -137,8 +137,8 @@ def with_fetches(told: Sequence[Told]) -> tuple[list[LaneRow], list[LaneRow]]:
 
 
 def _changed_by_idle_rows(one: Replayed) -> Iterator[str]:
-    rows = with_idle_rows(one.told, one.broker)
-    if len(rows) == len(one.told):
+    rows = with_idle_rows(one.rows, one.broker)
+    if len(rows) == len(one.rows):
         return
     idle, outcomes = _outcomes(rows, one.broker), one.lane.outcomes
     if idle != outcomes:
@@ -147,20 +147,20 @@ def _changed_by_idle_rows(one: Replayed) -> Iterator[str]:
         yield f"rows that change nothing make another of {first[0]}: {first[1]}"
 
 
-def with_idle_rows(told: Sequence[Told], broker: BrokerId) -> list[LaneRow]:
+def with_idle_rows(rows: Sequence[TracedRow], broker: BrokerId) -> list[LaneRow]:
     """The rows, and after some of them one that changes nothing: a LeaderAndIsr or a fetch of an epoch that is not the
     leader's, or no news, a fetch with an error, an older epoch's end. §3.1, §3.3."""
-    chance, leader, rows = random.Random(len(told)), None, list[LaneRow]()
-    for row, as_taken in told:
-        rows.append(as_taken)
+    chance, leader, found = random.Random(len(rows)), None, list[LaneRow]()
+    for row, as_taken in rows:
+        found.append(as_taken)
         if row["ev"] == LEADER:
             leader = row if leader is None or row["epoch"] > leader["epoch"] else leader
         elif row["ev"] in _ENDS_A_TERM:
             leader = None
         if leader is not None and chance.random() < IDLE_SHARE:
             idle = chance.choice(_idle_rows(leader, row, broker))
-            rows.append(lane_row({"run": row["run"], "seq": row["seq"], "ts": row["ts"], **idle}))
-    return rows
+            found.append(lane_row({"run": row["run"], "seq": row["seq"], "ts": row["ts"], **idle}))
+    return found
 
 
 def _idle_rows(leader: Mapping[str, Any], row: Mapping[str, Any], broker: BrokerId) -> list[Row]:

@@ -104,6 +104,8 @@ class Traced:
     def __init__(self, cluster: Cluster, history: History) -> None:
         self._cluster, self._history = cluster, history
         self._led: dict[tuple[int, TopicPartition], Led] = {}
+        #: brokers whose last tick found somebody who must leave
+        self._found_late: set[int] = set()
         #: (broker, partition) -> (the broker's life, the high watermark when it was last looked at)
         self._watermarks: dict[tuple[int, TopicPartition], tuple[object, int]] = {}
         #: the high watermark with which the last leader began
@@ -206,8 +208,13 @@ class Traced:
                 and led.offsets.get(replica, -1) != led.leo
                 and ts - led.perhaps_whole.get(replica, _NEVER) > limit
             )
+            if led.must_leave:
+                self._found_late.add(broker)
 
     def _must_have_left(self, broker: BrokerId) -> None:
+        if broker not in self._found_late:
+            return
+        self._found_late.discard(broker)
         for (owner, tp), led in self._led.items():
             if owner == broker and led.must_leave:
                 self.broken.append(

@@ -35,8 +35,8 @@ class Latency:
     max_s: float = 0.002
 
     def draw(self, chance: random.Random) -> float:
-        """One delay."""
-        return chance.uniform(self.min_s, self.max_s)
+        """One delay; as `uniform` draws it."""
+        return self.min_s + (self.max_s - self.min_s) * chance.random()
 
 
 class SimulatedNetwork:
