@@ -82,7 +82,7 @@ def _open_session(context: BrokerContext, call: Call) -> FetchContext:
 def _for_old_clients(result: FetchResult) -> FetchResult:
     if result.error is not ErrorCode.KAFKA_STORAGE_ERROR:
         return result
-    return replace(result, error=ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    return result._replace(error=ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
 
 def _topics(partitions: Mapping[TopicPartition, FetchResult], *, committed_only: bool) -> list[dict[str, Any]]:

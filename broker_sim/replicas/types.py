@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from broker_sim.log.files import Files
 from controller.wire.errors import ErrorCode
@@ -117,8 +117,7 @@ class ProduceResult:
     record_errors: tuple[tuple[int, str], ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FetchPartition:
+class FetchPartition(NamedTuple):
     """One partition of a Fetch request. `current_leader_epoch` -1: not checked."""
 
     fetch_offset: int
@@ -127,8 +126,7 @@ class FetchPartition:
     log_start_offset: int = -1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FetchResult:
+class FetchResult(NamedTuple):
     """One partition of a Fetch answer. `records` are whole batches, empty when there are none."""
 
     error: ErrorCode = ErrorCode.NONE

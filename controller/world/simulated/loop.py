@@ -128,9 +128,7 @@ class _Task(asyncio.Task[Any]):
 
 
 class _Future(asyncio.Future[Any]):
-    def __init__(self, order: int, *, loop: asyncio.AbstractEventLoop) -> None:
-        self._order = order
-        super().__init__(loop=loop)
+    _order: int
 
     def __hash__(self) -> int:
         return self._order
@@ -251,7 +249,9 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
 
     def create_future(self) -> Any:
         """A future."""
-        return _Future(next(self._order), loop=self)
+        future = _Future(loop=self)
+        future._order = next(self._order)
+        return future
 
     def run_in_executor(self, executor: Any, func: Callable[[*Ts], T], *args: *Ts) -> asyncio.Future[T]:
         """Runs the function here and now: threads would bring chance in. It takes no virtual time."""
