@@ -10,37 +10,52 @@ from dataclasses import replace
 from itertools import islice
 from typing import Final
 
+from controller.sim.combined import COMBINED
 from controller.sim.foreign import FOREIGN
 from controller.sim.log_troubles import LOG_TROUBLES
-from controller.sim.moments import MOMENTS
+from controller.sim.moments import CALM, CALM_S, MOMENTS
+from controller.sim.operations import OPERATIONS
 from controller.sim.shape import Shape
 from controller.sim.tooled import TOOLS
 from controller.sim.twists import TWISTS
 from controller.sim.winding import WINDING
 
 #: All kinds of steps that are drawn here.
-LATE: Final = {**LOG_TROUBLES, **WINDING, **TOOLS, **FOREIGN, **MOMENTS, **TWISTS}
+LATE: Final = {**LOG_TROUBLES, **WINDING, **TOOLS, **FOREIGN, **MOMENTS, **TWISTS, **CALM}
 #: Seconds before such a step.
 WAITS_S: Final = (0.2, 0.5, 1.0, 2.0, 4.0)
 #: Of all worlds, the share in which a kind of winding way, or the tool that moves replicas, is on.
 WINDING_SHARE: Final = 0.4
+#: Of the worlds in which that tool runs, the shares whose replicas fetch little at a time, so that a throttle tells,
+#: and whose brokers have two log dirs.
+TOOLED_SLOWLY, TOOLED_DIRS = 0.6, 0.3
+SMALL_FETCH: Final = 300
 #: How many steps of what others damage, and of moments that are hard to hit, a world gets.
 DAMAGES: Final = (0, 0, 1, 2, 3)
 #: The share of worlds with twists: an office or a move that goes wrong at one given step.
 TWISTED: Final = 0.3
+#: The share of worlds in which all faults end before the late steps at the end, most of which need a sound cluster.
+CALMED: Final = 0.6
 #: The share of worlds whose controllers wait 2 s for the answer to a request, not 30.
 IMPATIENT: Final = 0.2
+#: Steps that do nothing where brokers have one log dir.
+NEED_DIRS: Final = frozenset({"move_dirs_in_trouble", "move_off_a_failed_dir", "die_with_a_failed_dir"})
 #: Shares of the worlds whose logs get into trouble, with a producer of a compacted topic, with a prober of replicas.
 IN_TROUBLE, KEYED, PROBED = 0.45, 0.3, 0.3
 #: The share of worlds with a crowd, and how many it has.
 CROWDED: Final = 0.4
 CROWDS: Final = (3, 4, 6)
+#: The share of worlds that are narrow: two late kinds of step, perhaps with a plain one, again and again, few clients,
+#: and nothing else. What a fault hides elsewhere shows there, and they take little time.
+NARROW: Final = 0.2
+NARROW_STEPS: Final = (3, 5, 8)
+NARROW_WAITS_S: Final = (1.0, 3.0, 5.0)
 #: Where logs are in trouble, housekeeping is soon.
 SOON_MS: Final = 1500
 
 
 def shape_of(seed: int, shape: Shape) -> Shape:
-    """With what its late steps need, late settings, and its late clients."""
+    """With what its late steps need, late settings, and its late clients; of a narrow world, with few clients."""
     if random.Random(f"{seed}/impatient").random() < IMPATIENT:
         shape = replace(shape, request_timeout_ms=2000)
     crowd = random.Random(f"{seed}/crowd")
@@ -51,9 +66,49 @@ def shape_of(seed: int, shape: Shape) -> Shape:
     troubles = troubles_of(seed)
     if troubles or keyed:
         shape = replace(shape, housekeeping_ms=SOON_MS)
+    if _is_administered(seed):
+        tools = random.Random(f"{seed}/what tools need")
+        shape = replace(shape, fetch_bytes=SMALL_FETCH) if tools.random() < TOOLED_SLOWLY else shape
+        shape = replace(shape, log_dirs=2) if tools.random() < TOOLED_DIRS else shape
     if "move_dirs_in_trouble" in troubles:
-        shape = replace(shape, log_dirs=2, fetch_bytes=300)  # so that a copy takes several steps
-    return replace(shape, keyed_producers=keyed, replica_probers=probed)
+        shape = replace(shape, log_dirs=2, fetch_bytes=SMALL_FETCH)  # so that a copy takes several steps
+    shape = replace(shape, keyed_producers=keyed, replica_probers=probed)
+    return _narrowed(seed, shape) if is_narrow(seed) else shape
+
+
+def is_narrow(seed: int) -> bool:
+    """Whether all steps of this world are those of `narrow_steps`."""
+    return random.Random(f"{seed}/is narrow").random() < NARROW
+
+
+def narrow_kinds(seed: int) -> list[str]:
+    """The kinds of step of a narrow world."""
+    chance = random.Random(f"{seed}/narrow kinds")
+    late = [kind for kind in LATE if kind not in CALM]
+    return [*chance.sample(late, 2), *chance.sample([*OPERATIONS, *COMBINED], chance.choice((0, 1, 1)))]
+
+
+def narrow_steps(seed: int) -> Iterator[tuple[float, str]]:
+    """(seconds to wait, kind) of the steps of a narrow world, without an end."""
+    chance, kinds = random.Random(f"{seed}/narrow steps"), narrow_kinds(seed)
+    while True:
+        yield chance.choice(NARROW_WAITS_S), chance.choice(kinds)
+
+
+def _narrowed(seed: int, shape: Shape) -> Shape:
+    """Brokers, topics and settings stay; of the clients, a producer or two."""
+    chance, kinds = random.Random(f"{seed}/narrow shape"), set(narrow_kinds(seed))
+    shape = replace(shape, steps=chance.choice(NARROW_STEPS), side_producers=chance.choice((0, 1)))
+    shape = replace(shape, producers=chance.choice((0, 1)), idempotent_producers=1, acks_one_producers=0, consumers=0)
+    shape = replace(shape, group_members=0, static_members=0, probers=0, crowd=0, keyed_producers=0, replica_probers=0)
+    if kinds & {*TOOLS, "move_dirs_in_trouble"}:
+        shape = replace(shape, fetch_bytes=SMALL_FETCH, log_dirs=chance.choice((1, 2, 2)))
+    return replace(shape, log_dirs=2) if kinds & NEED_DIRS else shape
+
+
+def _is_administered(seed: int) -> bool:
+    """Whether an administrator runs the tool that moves replicas."""
+    return any(kind in TOOLS for _, kind in _winding(seed))
 
 
 def steps_of(seed: int, count: int) -> list[tuple[int, int, float, str]]:
@@ -63,12 +118,17 @@ def steps_of(seed: int, count: int) -> list[tuple[int, int, float, str]]:
     chance, found = random.Random(f"{seed}/places"), list[tuple[int, int, float, str]]()
     for wait_s, kind in islice(_troubling(seed), count):
         found.append((count + len(found) + 1, chance.randint(0, count + len(found)), wait_s, kind))
+    before = len(found)
     for wait_s, kind in (
         *islice(_winding(seed), count),
         *islice(_damaging(seed), count),
         *islice(_twisting(seed), count),
     ):
         found.append((count + len(found) + 1, count + len(found), wait_s, kind))
+    if len(found) > before and random.Random(f"{seed}/calm").random() < CALMED:
+        number, place, _, kind = found[before]
+        found[before] = number, place, CALM_S, kind
+        found.append((count + len(found) + 1, place, 0.5, next(iter(CALM))))
     return found
 
 

@@ -13,12 +13,12 @@ from typing import Any, Final
 
 from controller.sim.combined import lose
 from controller.sim.operations import SIDE_TOPICS, alter_configs
+from controller.sim.oracles.throttles import DIR_RATE
 from controller.sim.turn import NothingThere, Turn
 from controller.wire.protocol import ApiKey, ProtocolError
 from controller.wire.records import Record, build_batch
 from controller.world.simulated.net import Latency
 
-MOVE_RATE: Final = "replica.alter.log.dirs.io.max.bytes.per.second"
 #: Of a record that fills a side topic.
 VALUE: Final = b"fill" * 20
 #: What a side topic is made with here: records that nobody deletes; those that wait for more replicas than there are.
@@ -73,7 +73,7 @@ async def move_dirs_in_trouble(turn: Turn) -> str:
     number = turn.one_of(_running(turn) if shape is not None and shape.log_dirs > 1 else [])
     others = turn.chance.sample([other for other in cluster.broker_ids if other != number], 1)
     topic = await _made(turn, turn.chance.choice(SIDE_TOPICS), [number, *others], PLAIN)
-    await _fill(turn, topic, 0, turn.chance.choice((2, 5)))
+    await fill(turn, topic, 0, turn.chance.choice((2, 5)))
     rates = [await _limit_moves(turn, number, turn.chance.choice(("1", "30", "30")))]
     moved = await _move_dirs(turn, number)
     await cluster.world.sleep(turn.chance.choice((0.5, 2.0)))
@@ -89,7 +89,7 @@ async def move_dirs_in_trouble(turn: Turn) -> str:
 
 async def _limit_moves(turn: Turn, number: int, rate: str | None) -> str:
     operation = 1 if rate is None else 0
-    return await alter_configs(turn, 4, str(number), {MOVE_RATE: rate or ""}, operation, to=number)
+    return await alter_configs(turn, 4, str(number), {DIR_RATE: rate or ""}, operation, to=number)
 
 
 async def _move_dirs(turn: Turn, number: int) -> str:
@@ -119,7 +119,7 @@ async def _alone(turn: Turn, number: int) -> str:
             cluster.world.zookeeper.expire_session(session)
     await cluster.world.sleep(turn.chance.choice((1.0, 3.0)))
     for topic, partition in led:  # of who leads now: its log is another, and longer
-        await _fill(turn, topic, partition, 16)
+        await fill(turn, topic, partition, 16)
     for other in others:
         cluster.world.network.heal(turn.name(number), other)
     await cluster.world.sleep(turn.chance.choice((1.0, 3.0)))
@@ -132,7 +132,7 @@ async def _fill_all_led_by(turn: Turn, number: int) -> list[tuple[str, int]]:
     for topic, partition in turn.cluster.partitions():
         state = turn.cluster.state(topic, partition)
         if topic in SIDE_TOPICS and state is not None and state["leader"] == number:
-            await _fill(turn, topic, partition, 12)
+            await fill(turn, topic, partition, 12)
             led.append((topic, partition))
     return led
 
@@ -161,7 +161,7 @@ async def _deprived(turn: Turn, number: int) -> str:
     return f"deprived of {topics}: {went}"
 
 
-async def _fill(turn: Turn, topic: str, partition: int, batches: int) -> str:
+async def fill(turn: Turn, topic: str, partition: int, batches: int, value: bytes = VALUE) -> str:
     """Some batches with acks=1, to whoever leads. Nobody is promised anything of a side topic."""
     cluster = turn.cluster
     went = "no leader"
@@ -170,7 +170,7 @@ async def _fill(turn: Turn, topic: str, partition: int, batches: int) -> str:
         if state is None or state["leader"] not in cluster.brokers:
             break
         now_ms = cluster.world.clock.now_ms()
-        batch = build_batch([Record(offset, now_ms, None, VALUE) for offset in range(turn.chance.choice((1, 3)))])
+        batch = build_batch([Record(offset, now_ms, None, value) for offset in range(turn.chance.choice((1, 3)))])
         row = {"name": topic, "partition_data": [{"index": partition, "records": batch}]}
         body = {"transactional_id": None, "acks": 1, "timeout": 1_000, "topic_data": [row]}
         went = await cluster.ask_one(state["leader"], ApiKey.PRODUCE, 8, body)
@@ -201,17 +201,17 @@ async def _made(turn: Turn, topic: str, replicas: list[int], configs: dict[str, 
 async def deleted_and_back(turn: Turn) -> str:
     """Records of several epochs are deleted; kills bring back what no checkpoint says."""
     cluster, topic = turn.cluster, await _side_topic(turn, PLAIN)
-    went = [await _fill(turn, topic, 0, turn.chance.choice((1, 3)))]
+    went = [await fill(turn, topic, 0, turn.chance.choice((1, 3)))]
     for _ in range(turn.chance.choice((1, 2))):
         await _new_epoch(turn, topic)
-        went.append(await _fill(turn, topic, 0, turn.chance.choice((1, 4))))
+        went.append(await fill(turn, topic, 0, turn.chance.choice((1, 4))))
     await cluster.world.sleep(turn.chance.choice((0.5, 1.5)))
     state = cluster.state(topic, 0) or {"leader": -1}
     if state["leader"] not in cluster.brokers:
         return f"{topic} {went}, then nobody leads"
     rows = [{"name": topic, "partitions": [{"partition_index": 0, "offset": -1}]}]
     deleted = await cluster.ask_one(state["leader"], ApiKey.DELETE_RECORDS, 1, {"topics": rows, "timeout": 1_000})
-    went.append(await _fill(turn, topic, 0, 1))
+    went.append(await fill(turn, topic, 0, 1))
     await cluster.world.sleep(turn.chance.choice((0.0, 1.0)))
     doomed = [number for number in _replicas(turn, topic) if number in _running(turn)]
     for number in turn.chance.choice((doomed, doomed, doomed[:1])):
@@ -239,7 +239,7 @@ async def starved(turn: Turn) -> str:
     for number in others:
         lose(turn, number)
     await cluster.world.sleep(0.5)
-    went = await _fill(turn, topic, 0, 12)
+    went = await fill(turn, topic, 0, 12)
     await cluster.world.sleep(2.5)
     for number in others:
         cluster.start_one(number)
@@ -263,7 +263,7 @@ async def disk_fails_midway(turn: Turn) -> str:
 async def reborn_at_once(turn: Turn) -> str:
     """A topic that was written to and checkpointed is deleted and made again, and its replicas die at once."""
     cluster, topic = turn.cluster, await _side_topic(turn, PLAIN)
-    went, replicas = await _fill(turn, topic, 0, 8), _replicas(turn, topic)
+    went, replicas = await fill(turn, topic, 0, 8), _replicas(turn, topic)
     await cluster.world.sleep(2.0)
     body = {"topic_names": [topic], "timeout": 100}
     deleted = await cluster.ask_once(ApiKey.DELETE_TOPICS, 3, body)
@@ -275,7 +275,7 @@ async def reborn_at_once(turn: Turn) -> str:
         await _made(turn, topic, replicas or turn.replicas(2), PLAIN)
     except (NothingThere, OSError, ProtocolError):
         return f"{topic} {went}, deleted: {deleted}"
-    await _fill(turn, topic, 0, turn.chance.choice((0, 1)))
+    await fill(turn, topic, 0, turn.chance.choice((0, 1)))
     await asyncio.sleep(turn.chance.choice((0.0, 0.2)))
     doomed = [number for number in _replicas(turn, topic) if number in _running(turn)]
     for number in doomed:

@@ -13,6 +13,9 @@ from controller.sim.turn import NothingThere, Turn
 from controller.wire.zk_operations import Check, GetChildren, GetData, Multi, SetData, ZkCode, ZkOp
 from controller.world.simulated.net import Latency
 
+#: Seconds in which a cluster comes to itself.
+CALM_S: Final = 8.0
+
 
 def _office(turn: Turn) -> int:
     """Who is in office, and runs. Raises NothingThere."""
@@ -149,6 +152,17 @@ async def expire_with_a_queue(turn: Turn) -> str:
     return f"{turn.name(number)}: {', '.join(ask.__name__ for ask in asks)}"
 
 
+async def calm_down(turn: Turn) -> str:
+    """All faults end and what is down starts, before what comes next: that finds a cluster which can do it."""
+    cluster = turn.cluster
+    cluster.mend()
+    began_s = cluster.world.loop.time()
+    while not cluster.healthy() and cluster.world.loop.time() - began_s < CALM_S:
+        await cluster.world.sleep(0.5)
+    return "whole" if cluster.healthy() else cluster.ill()
+
+
+CALM: Final[dict[str, Callable[[Turn], Awaitable[str]]]] = {calm_down.__name__: calm_down}
 MOMENTS: Final[dict[str, Callable[[Turn], Awaitable[str]]]] = {
     each.__name__: each
     for each in (

@@ -11,6 +11,7 @@ from __future__ import annotations
 import random
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any
 
 from controller.sim import late
@@ -75,8 +76,8 @@ ALWAYS = frozenset({"start", "resume", "heal"})
 
 
 def draw_plan(seed: int, kinds: Sequence[str], changes: Sequence[str] = ()) -> Plan:
-    """The world of a seed. `kinds` are the steps that there are, but for those of `late`; `changes` texts for
-    `Shape.with_text`.
+    """The world of a seed. `kinds` are the steps that there are, but for those of `late`, which alone are those of
+    narrow worlds; `changes` texts for `Shape.with_text`.
 
     Raises: ShapeError.
     """
@@ -94,6 +95,9 @@ def draw_plan(seed: int, kinds: Sequence[str], changes: Sequence[str] = ()) -> P
         elif is_on:
             weights[kind] = weight
     pace = chance.choice((0.15, 0.4, 0.9))
+    if late.is_narrow(seed):
+        rows = enumerate(islice(late.narrow_steps(seed), shape.steps), 1)
+        return Plan(seed=seed, shape=shape, weights={}, steps=tuple(Step(number, *row) for number, row in rows))
     names = list(weights)
     picker = random.Random(f"{seed}/steps")
     steps = [

@@ -184,7 +184,7 @@ class Programs:
 
     def movable(self) -> list[tuple[str, int]]:
         """Those of them that no administrator works on alone."""
-        return [tp for tp in self.partitions() if tp[0] != TOOLED]
+        return [tp for tp in self.partitions() if tp[0] not in TOOLED]
 
     def state(self, topic: str, partition: int) -> Any:
         """A partition's state znode."""

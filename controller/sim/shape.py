@@ -23,7 +23,7 @@ SETTINGS: Final = {
 #: The main topic. Its records are never deleted by an operation, so every acknowledged one must be there at the end.
 TOPIC: Final = "t"
 #: The topic that the administrator moves by the tool; nobody else moves it, or gives it throttles.
-TOOLED: Final = "tooled"
+TOOLED: Final = ("tooled-1", "tooled-2")
 
 
 class ShapeError(ValueError):

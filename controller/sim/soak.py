@@ -82,8 +82,8 @@ class Soak(Play):
     async def _clear(self) -> None:
         """No topic of the round is left, and no promise about one."""
         cluster = self.cluster
-        cluster.deletable.add(TOPIC)
         topics = [name for name in cluster.children("/brokers/topics") if not name.startswith("__")]
+        cluster.deletable.update((TOPIC, *topics))
         await cluster.ask_controller(ApiKey.DELETE_TOPICS, 3, {"topic_names": topics, "timeout": 10_000})
 
         def left() -> str:

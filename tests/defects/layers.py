@@ -40,6 +40,8 @@ _REPLAYED: Final = tuple(
 _TOOLS: Final = tuple(
     f"controller/admin/reassignment/{name}.py" for name in ("execute", "verify", "throttles", "forgotten_throttles")
 )
+#: Real sockets, processes and a real ZooKeeper: simulated worlds have others in their place.
+_REAL: Final = "controller/world/real/"
 _OPTIONS: Final = ("-q", "-x", "--timeout=600", "-p", "no:cacheprovider", "-m", "not zk and not spark and not slow")
 _PYTEST: Final = ("-m", "pytest", *_OPTIONS)
 _SCRIPTS: Final = "tests/unit/core/test_scripts.py"
@@ -69,7 +71,8 @@ def layers_for(file: str, seeds: Sequence[int], hints: str = "") -> list[Layer]:
         found.append(_simulation(seeds))
     elif not file.startswith(elsewhere):
         found.append(Layer("known failure", (*_PYTEST, "tests/known_failures"), 240))
-        found.append(_simulation(seeds))
+        if not file.startswith(_REAL):
+            found.append(_simulation(seeds))
     return found
 
 

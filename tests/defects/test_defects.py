@@ -61,3 +61,5 @@ def test_the_first_seed_that_notices_is_named() -> None:
 def test_layers_come_in_their_order() -> None:
     assert [layer.name for layer in layers_for("controller/core/step.py", range(3))] == list(LAYERS)
     assert [layer.name for layer in layers_for("broker_sim/replay/rows.py", range(3))] == ["unit"]
+    real = layers_for("controller/world/real/zookeeper.py", range(3))
+    assert [layer.name for layer in real] == ["unit", "known failure"], "no simulated world has it"

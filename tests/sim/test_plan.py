@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from controller.sim.late import LATE
+from controller.sim.late import LATE, is_narrow
 from controller.sim.plan import ALWAYS, Plan, draw_plan
 from controller.sim.play import KINDS, Outcome
 from controller.sim.report import command_of
@@ -22,7 +22,7 @@ def test_a_seed_is_one_world() -> None:
 
 
 def test_each_kind_of_step_is_on_in_some_worlds_and_off_in_others() -> None:
-    plans = [draw_plan(seed, KINDS) for seed in SEEDS]
+    plans = [draw_plan(seed, KINDS) for seed in SEEDS if not is_narrow(seed)]
     for kind in KINDS:
         on = sum(kind in plan.weights for plan in plans)
         assert on == len(plans) if kind in ALWAYS else 0.2 < on / len(plans) < 0.8, kind

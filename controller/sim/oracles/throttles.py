@@ -19,10 +19,12 @@ from controller.world.simulated.zk_session import SimulatedSession
 
 #: A second after a topic has changed, brokers tell what it has become.
 SETTLED_MS: Final = 1_000
-_PATH: Final = f"/brokers/topics/{TOOLED}"
-_CONFIG: Final = f"/config/topics/{TOOLED}"
+_PATHS: Final = {f"/brokers/topics/{topic}": topic for topic in TOOLED}
+_CONFIGS: Final = frozenset(f"/config/topics/{topic}" for topic in TOOLED)
 LISTS: Final[tuple[str, ...]] = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
 RATES: Final[tuple[str, ...]] = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
+#: Of moves between log dirs. A tool removes it with the others, and nobody calls it forgotten.
+DIR_RATE: Final = "replica.alter.log.dirs.io.max.bytes.per.second"
 
 
 class Throttles:
@@ -32,8 +34,8 @@ class Throttles:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._rate: str | None = None
-        #: the version of the topic's znode that the tool knows
-        self._version: int | None = None
+        #: topic -> the version of its znode that the tool knows
+        self._versions: dict[str, int] = {}
         self._moved_before = cluster.moves_of_others
         #: How many writes concerned the topic or rates, and the last of them.
         self.writes = 0
@@ -45,11 +47,12 @@ class Throttles:
 
         It asks any broker what is there: only where nothing has changed for a while does it know.
         """
-        self._rate, self._version = rate, None
+        self._rate, self._versions = rate, {}
         world = self._cluster.world
-        znode = world.zookeeper.tree.get(_PATH)
-        if znode is not None and world.clock.now_ms() - znode.mtime >= SETTLED_MS and not world.is_disturbed:
-            self._version = znode.version
+        for path, topic in _PATHS.items():
+            znode = world.zookeeper.tree.get(path)
+            if znode is not None and world.clock.now_ms() - znode.mtime >= SETTLED_MS and not world.is_disturbed:
+                self._versions[topic] = znode.version
 
     def operation(self, session: SimulatedSession, op: ZkOp, result: ZkResult) -> None:
         """After each operation."""
@@ -60,17 +63,17 @@ class Throttles:
                 continue
             content = b"" if isinstance(part, Delete) else part.data or b""
             is_a_rate = part.path.startswith("/config/brokers/") and b"throttled.rate" in content
-            if part.path in (_PATH, _CONFIG) or is_a_rate:
+            if part.path in _PATHS or part.path in _CONFIGS or is_a_rate:
                 self.writes, self.last = self.writes + 1, f"{session.machine}: {part.path}"
-            if isinstance(part, SetData) and part.path == _PATH:
-                self._moves(parsed(part.data) or {})
+            if isinstance(part, SetData) and part.path in _PATHS:
+                self._moves(_PATHS[part.path], parsed(part.data) or {})
 
-    def _moves(self, content: dict[str, Any]) -> None:
+    def _moves(self, topic: str, content: dict[str, Any]) -> None:
         """Before replicas are added, the lists name every source and every target of what moves, no source as a target,
         and all of them have both rates."""
         cluster = self._cluster
-        znode = cluster.world.zookeeper.tree.get(_PATH)
-        is_first = znode is not None and self._version is not None and znode.version == self._version + 1
+        znode = cluster.world.zookeeper.tree.get(f"/brokers/topics/{topic}")
+        is_first = znode is not None and znode.version == self._versions.get(topic, -2) + 1
         if self._rate is None or not is_first or cluster.moves_of_others != self._moved_before:
             return
         sources, targets = set[str](), set[str]()
@@ -83,22 +86,24 @@ class Throttles:
         if not targets:
             return
         self.judged += 1
-        limits = topic_throttles(cluster)
+        limits = topic_throttles(cluster).get(topic, {})
         leaders, followers = (set(filter(None, limits.get(name, "").split(","))) for name in LISTS)
         if not sources <= leaders or not targets <= followers or sources & followers:
             cluster.contradictions.append(
-                f"{TOOLED} moves from {sorted(sources)} to {sorted(targets)}, its throttles are {limits}"
+                f"{topic} moves from {sorted(sources)} to {sorted(targets)}, its throttles are {limits}"
             )
         if not cluster.rates_of_others:
             for broker in sorted(brokers):
                 config = _config(cluster, f"/config/brokers/{broker}")
                 if {config.get(name) for name in RATES} != {self._rate}:
-                    cluster.contradictions.append(f"{TOOLED} moves, and broker {broker} has not the rate {self._rate}")
+                    cluster.contradictions.append(f"{topic} moves, and broker {broker} has not the rate {self._rate}")
 
 
-def topic_throttles(cluster: Cluster) -> dict[str, str]:
-    """The lists of the tool's topic."""
-    return {name: value for name, value in _config(cluster, _CONFIG).items() if name in LISTS}
+def topic_throttles(cluster: Cluster) -> dict[str, dict[str, str]]:
+    """The lists of those of the tool's topics that have some."""
+    configs = {topic: _config(cluster, f"/config/topics/{topic}") for topic in TOOLED}
+    lists = {t: {name: value for name, value in config.items() if name in LISTS} for t, config in configs.items()}
+    return {topic: limits for topic, limits in lists.items() if limits}
 
 
 def throttled_topics(cluster: Cluster) -> dict[str, list[str]]:
@@ -108,9 +113,10 @@ def throttled_topics(cluster: Cluster) -> dict[str, list[str]]:
 
 
 def rates_left(cluster: Cluster) -> dict[int, dict[str, str]]:
-    """The rates of registered brokers."""
+    """The rates of registered brokers, those of moves between dirs among them."""
     found = {broker: _config(cluster, f"/config/brokers/{broker}") for broker in sorted(cluster.registered())}
-    rates = {b: {name: value for name, value in config.items() if name in RATES} for b, config in found.items()}
+    names = (*RATES, DIR_RATE)
+    rates = {b: {name: value for name, value in config.items() if name in names} for b, config in found.items()}
     return {broker: limits for broker, limits in rates.items() if limits}
 
 
