@@ -2,7 +2,8 @@
 
 The rules never see an emitted change; only this file does. A derived and an emitted change belong together when they
 move the same replica the same way within `tolerance_ms`; the nearest in time wins. An expansion may be emitted later,
-and what was derived while a write was on its way, once that has returned (isr-replay.md §3.5).
+and what was derived while a write was on its way, once that has returned (isr-replay.md §3.5). A refused attempt
+belongs to its leader epoch alone: it is told when it returns, by when the next epoch may have changes of its own.
 """
 
 from __future__ import annotations
@@ -81,6 +82,8 @@ class Comparison:
         self._add(kind, emitted, error_ms=emitted.ts - derived.ts)
 
     def _belong(self, emitted: _Change, derived: _Change) -> bool:
+        if emitted.err and emitted.epoch != derived.epoch:
+            return False
         late = emitted.ts - derived.ts
         if emitted.kind == OutcomeKind.EXPAND.value and emitted.epoch == derived.epoch and 0 <= late <= PATIENCE_MS:
             # While a write is on its way no other replica joins; it does with its next fetch, whenever that comes.

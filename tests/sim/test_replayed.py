@@ -93,6 +93,23 @@ def test_what_follows_a_change_that_had_to_wait_for_a_write_is_not_judged(
     assert len(list(changes_do_not_follow(replayed([life.trace])))) == found
 
 
+@pytest.mark.parametrize(("set_back", "found"), [((300,), 0), ((), 1), ((700,), 1)])
+def test_what_follows_it_is_not_judged_though_the_clock_was_set_back(
+    tmp_path: Path, set_back: Sequence[int], found: int
+) -> None:
+    """As above; 2 comes back at 600 by a clock that was set back since to 300, or to 700, or not at all."""
+    life = Life(tmp_path, replicas=(1, 2, 3))
+    life.trace.append_row(100, TP, offset=10, leo=11, hw=10, epoch=5, size_bytes=9, moves_hw=False)
+    life.ticks(500, 1000)
+    life.trace.row(TraceEvent.FETCH, 1400, TP, epoch=5, replica=3, offset=11, leo=11, err=0)
+    life.ticks(1500)
+    life.trace.append_row(1600, TP, offset=11, leo=12, hw=10, epoch=5, size_bytes=9, moves_hw=False)
+    life.ticks(2500, *set_back)
+    life.writes(TraceEvent.ISR_SHRINK, 1500, [1, 3], done=3000)
+    life.writes(TraceEvent.ISR_EXPAND, 600, [1, 2, 3])
+    assert len(list(changes_do_not_follow(replayed([life.trace])))) == found
+
+
 @pytest.mark.parametrize(
     ("done", "hw", "found"),
     [(1700, 11, 0), (1550, 11, 1), (1700, 12, 1)],

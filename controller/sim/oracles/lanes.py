@@ -22,6 +22,8 @@ Row = dict[str, Any]
 _FIELDS: Final = frozenset(LaneRow._fields)
 #: The kinds of rows that tell of a change of the ISR: of outcomes, too.
 CHANGES: Final = frozenset({OutcomeKind.SHRINK.value, OutcomeKind.EXPAND.value})
+#: Those that are always written at the moment that they tell of, unlike changes of the ISR, and fetches that are alike.
+_MOMENTS: Final = frozenset({TraceEvent.LEADER.value, TraceEvent.TICK.value})
 #: `ev` of rows, as text: they are many.
 LEADER: Final = TraceEvent.LEADER.value
 FETCH: Final = TraceEvent.FETCH.value
@@ -51,6 +53,14 @@ class Lower(NamedTuple):
     rose: int
 
 
+class SetBack(NamedTuple):
+    """A clock was set back, in that leader epoch."""
+
+    epoch: int
+    before: int
+    after: int
+
+
 @dataclass(slots=True)
 class Replayed:
     """One lane, and what came of it: `lane` has taken all rows, and is finished."""
@@ -61,6 +71,7 @@ class Replayed:
     lane: Lane
     writes: list[Write] = field(default_factory=list)
     lower: list[Lower] = field(default_factory=list)
+    set_back: list[SetBack] = field(default_factory=list)
     #: leader epoch -> when it was stopped, and kept its replica
     stopped: dict[int, int] = field(default_factory=dict)
     #: each leadership that does not begin as its row says
@@ -109,9 +120,14 @@ def _by_partition(rows: Sequence[Row]) -> list[tuple[TopicPartition, list[Traced
 def _fed(broker: BrokerId, tp: TopicPartition, rows: Sequence[TracedRow]) -> Replayed:
     """The lane of these rows, and what is to be known of it that only shows between two of them."""
     lane = Lane(broker=broker)
-    one, rises = Replayed(broker, tp, rows, lane), _Rises()
+    one, rises, now = Replayed(broker, tp, rows, lane), _Rises(), 0
     for row, as_taken in rows:
         kind, led_before = row["ev"], lane.led
+        if kind in _MOMENTS and row["ts"] < now:
+            if led_before is not None:
+                one.set_back.append(SetBack(led_before.epoch, now, row["ts"]))
+            now = row["ts"]
+        now = max(now, row["ts"])
         if kind == _STOP and row.get("value") == STOP_KEEP and led_before is not None:
             one.stopped[led_before.epoch] = row["ts"]
         lane.feed(as_taken)

@@ -10,7 +10,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 
 from broker_sim.replay.rows import Outcome, OutcomeKind
-from controller.sim.oracles.lanes import CHANGES, Lower, Replayed, Write
+from controller.sim.oracles.lanes import CHANGES, Lower, Replayed, SetBack, Write
 
 
 def changes_do_not_follow(lanes: Iterable[Replayed]) -> Iterator[str]:
@@ -27,13 +27,21 @@ def changes_do_not_follow(lanes: Iterable[Replayed]) -> Iterator[str]:
     for one in lanes:
         broker, tp, apart = one.broker, one.tp, one.stopped | _apart(one.lane.outcomes, one.writes, one.lower)
         for outcome in one.lane.outcomes:
-            is_elsewhere = apart.get(outcome.epoch, outcome.ts + 1) <= outcome.ts
+            is_elsewhere = _is_elsewhere(outcome, apart.get(outcome.epoch), one.set_back)
             if outcome.kind == OutcomeKind.MISSING.value and not is_elsewhere:
                 change = f"{outcome.change} of {outcome.replica} in {tp} at {outcome.ts}"
                 yield f"replay: nothing in its trace explains broker {broker}'s {change}"
             elif outcome.kind == OutcomeKind.HW.value and outcome.amount != outcome.total:
                 count = (outcome.total or 0) - (outcome.amount or 0)
                 yield f"replay: {count} of {outcome.total} high watermarks of {tp} at broker {broker} are others"
+
+
+def _is_elsewhere(outcome: Outcome, since_ms: int | None, set_back: Iterable[SetBack]) -> bool:
+    """Whether it comes after the rules and the leader parted, though its clock was set back meanwhile."""
+    if since_ms is None:
+        return False
+    later = (back.after for back in set_back if back.epoch == outcome.epoch and back.before >= since_ms)
+    return since_ms <= outcome.ts or min(later, default=outcome.ts + 1) <= outcome.ts
 
 
 def _apart(outcomes: Iterable[Outcome], writes: Sequence[Write], lower: Iterable[Lower]) -> dict[int, int]:

@@ -140,6 +140,11 @@ PAIRS = [
         [("refused", 1, 2, None), ("spurious", 9_000, 3, None)],
     ),
     (
+        "a refused attempt of a former epoch, told late, leaves a change of the next to who wrote it",
+        [derived(5, 2, epoch=1), emitted(0, 2, err=REFUSED), emitted(5, 2, epoch=1)],
+        [("refused", 0, 2, None), ("matched", 5, 2, 0)],
+    ),
+    (
         "nor before it",
         [derived(1, 3), emitted(9_000, 2, err=REFUSED)],
         [("spurious", 1, 3, None), ("refused", 9_000, 2, None)],
