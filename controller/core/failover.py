@@ -7,7 +7,7 @@ Source: Kafka 3.9 `KafkaController.onControllerFailover`, `initializeControllerC
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Final
 
 from controller.core import deletion, elections, notifications, reassignment, strangers
@@ -18,8 +18,8 @@ from controller.core.partitions import trigger_online
 from controller.core.replicas import change_replicas_on
 from controller.core.request_batch import send_all_replicas, send_metadata_to_all
 from controller.core.state import ClusterState
-from controller.core.state_znodes import trace_assignments
-from controller.core.topics import learn, list_topics, off_the_controller, read_assignments
+from controller.core.state_znodes import believe_all, trace_assignments
+from controller.core.topics import list_topics, off_the_controller, read_assignments
 from controller.core.transitions import PartitionState, ReplicaState
 from controller.wire import log_events as ev
 from controller.wire.types import BrokerId, TopicPartition
@@ -85,16 +85,26 @@ def _read_cluster(state: ClusterState) -> Steps[set[TopicPartition]]:
         state.broker_registered(broker)
     listed = yield from list_topics()
     found = yield from off_the_controller(state, (yield from read_assignments(listed)))
-    learnt = [entry for topic in sorted(found) for entry in learn(state, topic, found[topic])]
-    state.moves_found(tp for tp, a in learnt if a.is_being_reassigned)
-    yield from trace_assignments(state, learnt)
-    unread = set((yield from notifications.refresh(state, [tp for tp, _ in learnt]))) if learnt else set()
-    yield from strangers.drop_inherited(state, learnt)
-    seen = state.leaderships.keys() | unread
-    unread.update((yield from _removed(state, [tp for tp, _ in learnt if tp not in seen])))
+    topics = sorted(found)
+    for topic in topics:
+        state.topic_learnt(topic, found[topic])
+    learnt = ((topic, p, a) for topic in topics for p, a in state.topic_assignment(topic).items())
+    state.moves_found([TopicPartition(t, p) for t, p, a in learnt if a.adding_replicas or a.removing_replicas])
+    if state.settings.trace:
+        yield from trace_assignments(state, ((tp, state.assignment(tp)) for tp in state.partitions_of(topics)))
+    unread, pairs = yield from believe_all(state, topics, notifications.READ_AT_ONCE)
+    yield from strangers.drop_inherited(state, pairs)
+    unread += yield from _removed(state, _without_leadership(state, topics, set(unread)))
     if state.live_brokers:
         yield AddBrokers(tuple(state.live_brokers[b] for b in sorted(state.live_brokers)))
-    return unread
+    return set(unread)
+
+
+def _without_leadership(
+    state: ClusterState, topics: Iterable[str], unread: Collection[TopicPartition]
+) -> list[TopicPartition]:
+    some = [t for t in topics if len(state.topic_leaderships(t)) < len(state.topic_assignment(t))]
+    return [tp for tp in state.partitions_of(some) if state.leadership(tp) is None and tp not in unread]
 
 
 def _removed(state: ClusterState, stateless: Sequence[TopicPartition]) -> Steps[list[TopicPartition]]:
@@ -121,36 +131,56 @@ def _obstacles(state: ClusterState, marked: Iterable[str]) -> dict[str, set[str]
 
 
 def _start_replicas(state: ClusterState) -> Steps[None]:
-    online: dict[BrokerId, Sequence[TopicPartition]] = {}
-    offline: dict[BrokerId, Sequence[TopicPartition]] = {}
-    for broker_id, partitions in state.replicas_on(state.brokers_with_replicas).items():
-        if state.is_live(broker_id):  # its log directories count as good until it says otherwise
-            state.start_replica_states(broker_id, partitions, ReplicaState.ONLINE)
-            online[broker_id] = partitions
-        else:  # to be on the safe side should its topic be in deletion
-            state.start_replica_states(broker_id, partitions, ReplicaState.DELETION_INELIGIBLE)
-            offline[broker_id] = partitions
-    started = {ReplicaState.ONLINE.kafka_name: online, ReplicaState.DELETION_INELIGIBLE.kafka_name: offline}
-    counts = {name: sum(map(len, found.values())) for name, found in started.items() if found}
-    yield Log(ev.STATES_INITIALIZED, {"replicas": counts})
-    yield from log_transitions([state.replicas_stay_online(b, online[b]) for b in sorted(online)])
-    yield from send_all_replicas(state, sorted(online))
+    counts = state.replica_counts()
+    online = [b for b in counts if state.is_live(b)]  # its log directories count as good until it says otherwise
+    offline = state.replicas_on(counts.keys() - set(online))
+    state.start_replica_states(offline, ReplicaState.DELETION_INELIGIBLE)  # to be safe should its topic be in deletion
+    started = {
+        ReplicaState.ONLINE.kafka_name: sum(counts[b] for b in online),
+        ReplicaState.DELETION_INELIGIBLE.kafka_name: sum(map(len, offline.values())),
+    }
+    yield Log(ev.STATES_INITIALIZED, {"replicas": {name: count for name, count in started.items() if count}})
+    yield from log_transitions([state.replicas_stay_online(b, _Replicas(state, b, counts[b])) for b in online])
+    yield from send_all_replicas(state, online)
     yield from change_replicas_on(state, offline, ReplicaState.OFFLINE)
 
 
+class _Replicas(Collection[TopicPartition]):
+    """So many partitions with a replica on that broker: which they are hardly anybody asks (bench: failover, warm)."""
+
+    def __init__(self, state: ClusterState, broker_id: BrokerId, count: int) -> None:
+        self._state, self._broker_id, self._count = state, broker_id, count
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[TopicPartition]:
+        return iter(self._state.partitions_on(self._broker_id))
+
+    def __contains__(self, tp: object) -> bool:
+        return tp in self._state.partitions_on(self._broker_id)
+
+
 def _start_partitions(state: ClusterState, unread: Collection[TopicPartition]) -> Steps[None]:
-    found: dict[PartitionState, list[TopicPartition]] = {at_start: [] for at_start in _AT_START}
-    leaderships, live = state.leaderships, frozenset(filter(state.is_live, state.live_brokers))
-    for tp in state.all_partitions():  # log directories count as good until a broker says otherwise
-        leadership = leaderships.get(tp)
-        if leadership is None:
-            found[PartitionState.OFFLINE if tp in unread else PartitionState.NEW].append(tp)
-        elif leadership.leader in live:
-            found[PartitionState.ONLINE].append(tp)
-        else:
-            found[PartitionState.OFFLINE].append(tp)
-    state.start_partition_states(found)
-    counts = {at_start.kafka_name: len(members) for at_start, members in found.items() if members}
+    """Log directories count as good until a broker says otherwise, so whose leader is live is online."""
+    others: dict[PartitionState, list[TopicPartition]] = {PartitionState.NEW: [], PartitionState.OFFLINE: []}
+    live = frozenset(filter(state.is_live, state.live_brokers))
+    total = 0
+    for topic in sorted(state.topics):
+        assigned, led = state.topic_assignment(topic), state.topic_leaderships(topic)
+        total += len(assigned)
+        if len(led) == len(assigned) and live.issuperset([leadership.leader for leadership in led.values()]):
+            continue
+        for tp in state.partitions_of((topic,)):
+            leadership = state.leadership(tp)
+            if leadership is None:
+                others[PartitionState.OFFLINE if tp in unread else PartitionState.NEW].append(tp)
+            elif leadership.leader not in live:
+                others[PartitionState.OFFLINE].append(tp)
+    state.start_partition_states(others)
+    counted = {each: len(members) for each, members in others.items()}
+    counted[PartitionState.ONLINE] = total - sum(counted.values())
+    counts = {each.kafka_name: counted[each] for each in _AT_START if counted[each]}
     yield Log(ev.STATES_INITIALIZED, {"partitions": counts})
     yield from trigger_online(state)
 

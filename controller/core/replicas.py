@@ -38,10 +38,9 @@ def change_replicas_on(state: ClusterState, replicas: Replicas, target: ReplicaS
     batch = RequestBatch()
     done: list[Transition[ReplicaState]] = []
     for broker_id in sorted(replicas):
-        states = state.replica_states_on(broker_id)
         valid: list[TopicPartition] = []
-        for tp in dict.fromkeys(replicas[broker_id]):  # an assignment by znode may name a broker twice
-            current = states.get(tp, ReplicaState.NON_EXISTENT)
+        partitions = list(dict.fromkeys(replicas[broker_id]))  # an assignment by znode may name a broker twice
+        for tp, current in zip(partitions, state.replica_states(broker_id, partitions), strict=True):
             if legal_replica(current, target):
                 valid.append(tp)
             else:
@@ -101,8 +100,8 @@ def _to_online(
     state: ClusterState, batch: RequestBatch, broker_id: BrokerId, partitions: Sequence[TopicPartition]
 ) -> Steps[Transition[ReplicaState]]:
     """New replicas were told when their partition got its leader; the others are told now."""
-    states = state.replica_states_on(broker_id)
-    fresh = {tp for tp in partitions if states[tp] is ReplicaState.NEW}
+    states = zip(partitions, state.replica_states(broker_id, partitions), strict=True)
+    fresh = {tp for tp, current in states if current is ReplicaState.NEW}
     for tp in sorted(fresh):
         assignment = state.assignment(tp)
         if broker_id not in assignment.replicas:

@@ -9,7 +9,8 @@ Source: Kafka 3.9 `AbstractControllerBrokerRequestBatch`; spec controller.md §7
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -17,10 +18,13 @@ from controller.core.effects import Send, Steps
 from controller.core.view import ClusterView
 from controller.wire.control import (
     ControlRequest,
+    Fact,
+    LeaderAndIsrByTopic,
     LeaderAndIsrEntry,
     LeaderAndIsrRequest,
     StopReplicaEntry,
     StopReplicaRequest,
+    UpdateMetadataByTopic,
     UpdateMetadataEntry,
     UpdateMetadataRequest,
 )
@@ -109,7 +113,7 @@ def requests_of(state: ClusterView, batch: RequestBatch) -> Iterator[ControlRequ
     for broker_id in sorted(batch.leader_and_isr.keys() & live.keys()):
         entries = leaders.entries(batch.leader_and_isr[broker_id])
         if entries:
-            yield leaders.request(live[broker_id], entries)
+            yield leaders.request(live[broker_id], entries, {entry.state.leader for entry in entries})
     partitions = dict(batch.metadata)
     for changed in batch.leader_and_isr.values():
         partitions.update(dict.fromkeys(changed))
@@ -124,32 +128,53 @@ def requests_of(state: ClusterView, batch: RequestBatch) -> Iterator[ControlRequ
         )
 
 
-def send_all_replicas(state: ClusterView, brokers: Sequence[BrokerId]) -> Steps[None]:
+def send_all_replicas(state: ClusterView, brokers: Collection[BrokerId]) -> Steps[None]:
     """At failover: tells each of these live brokers of all its replicas, none of them new, and every broker of the
-    partitions that one of these has. As a batch of all of them would, in one walk over the partitions."""
-    leaderships, assignment_of = state.leaderships, state.assignment
-    by_broker: dict[BrokerId, list[LeaderAndIsrEntry]] = {broker_id: [] for broker_id in brokers}
-    new, entry_type = tuple.__new__, LeaderAndIsrEntry  # 0.6 of the time of its constructor (bench: failover, warm)
-    named: list[TopicPartition] = []
-    for tp in state.partitions_of(state.topics):
-        leadership = leaderships.get(tp)
-        if leadership is None:
-            continue
-        assignment = assignment_of(tp)
-        entry = new(entry_type, (tp, leadership, assignment, False))
-        hearing = [entries for broker_id in assignment.replicas if (entries := by_broker.get(broker_id)) is not None]
-        for entries in hearing:
-            entries.append(entry)
-        if hearing:
-            named.append(tp)
+    partitions that one of these has. As a batch of all of them would, in one walk over the topics."""
+    by_broker: dict[BrokerId, list[tuple[str, list[Fact]]]] = {broker_id: [] for broker_id in sorted(brokers)}
+    named: list[tuple[str, list[Fact]]] = []
+    for topic in sorted(state.topics):
+        led = state.topic_leaderships(topic)
+        facts = [(p, led[p], assignment) for p, assignment in state.topic_assignment(topic).items() if p in led]
+        hearing: defaultdict[BrokerId, list[Fact]] = defaultdict(list)
+        for each in facts:
+            for broker_id in each[2].replicas:
+                hearing[broker_id].append(each)
+        if not hearing.keys() <= by_broker.keys():
+            facts = [each for each in facts if not by_broker.keys().isdisjoint(each[2].replicas)]
+        if facts:
+            named.append((topic, facts))
+        for broker_id in hearing.keys() & by_broker.keys():
+            by_broker[broker_id].append((topic, hearing[broker_id]))
     leaders = _LeaderAndIsr(state)
-    requests = [leaders.request(state.live_brokers[b], tuple(entries)) for b, entries in by_broker.items() if entries]
+    requests = [
+        leaders.request(state.live_brokers[b], LeaderAndIsrByTopic(entries), _leaders(state, entries))
+        for b, entries in by_broker.items()
+        if entries
+    ]
     if requests:
-        yield Send((*requests, *_metadata_requests(state, state.live_brokers, _metadata_entries(state, named))))
+        metadata = UpdateMetadataByTopic(named, _offline_of(state), frozenset(state.topics_to_be_deleted))
+        yield Send((*requests, *_metadata_requests(state, state.live_brokers, metadata)))
+
+
+def _leaders(state: ClusterView, topics: Iterable[tuple[str, Iterable[Fact]]]) -> set[BrokerId | None]:
+    """Who leads one of these partitions; found all live brokers, nobody looks further."""
+    leaders: set[BrokerId | None] = set()
+    for _, facts in topics:
+        leaders.update([each[1].leader for each in facts])
+        if leaders >= state.live_brokers.keys():
+            break
+    return leaders
+
+
+def _offline_of(state: ClusterView) -> Callable[[tuple[BrokerId, ...]], tuple[BrokerId, ...]]:
+    """Who of the replicas is offline now, as long as no log directory has failed."""
+    online = frozenset(filter(state.is_live, state.live_brokers))
+    return lambda replicas: tuple([r for r in replicas if r not in online])
 
 
 def _metadata_requests(
-    state: ClusterView, targets: Collection[BrokerId], states: tuple[UpdateMetadataEntry, ...]
+    state: ClusterView, targets: Collection[BrokerId], states: Sequence[UpdateMetadataEntry]
 ) -> Iterator[UpdateMetadataRequest]:
     """Of the same partitions, to each of these registered brokers."""
     brokers = live_brokers(state) if targets else ()
@@ -180,29 +205,29 @@ class _LeaderAndIsr:
 
     def has_one(self, partitions: Iterable[TopicPartition]) -> bool:
         """Whether any of these has a leadership to speak of."""
-        leaderships = self._state.leaderships
-        return any(tp in leaderships for tp in partitions)
+        return any(self._state.leadership(tp) is not None for tp in partitions)
 
     def entries(self, changed: Mapping[TopicPartition, bool]) -> tuple[LeaderAndIsrEntry, ...]:
         """What one broker is told of the partitions it replicates, sorted."""
-        leaderships, assignment_of = self._state.leaderships, self._state.assignment
+        leadership_of, assignment_of = self._state.leadership, self._state.assignment
         entries: list[LeaderAndIsrEntry] = []
         for tp in sorted(changed):
             is_new = changed[tp]
             shared = self._fresh if is_new else self._entries
             entry = shared.get(tp)
             if entry is None:
-                leadership = leaderships.get(tp)
+                leadership = leadership_of(tp)
                 if leadership is None:
                     continue
                 entry = shared[tp] = LeaderAndIsrEntry(tp, leadership, assignment_of(tp), is_new)
             entries.append(entry)
         return tuple(entries)
 
-    def request(self, to: Broker, entries: tuple[LeaderAndIsrEntry, ...]) -> LeaderAndIsrRequest:
-        """With the addresses of the live leaders that the entries name."""
-        leaders = {leader for entry in entries if (leader := entry.state.leader) is not None}
-        addresses = map(self._address, sorted(leaders))
+    def request(
+        self, to: Broker, entries: Sequence[LeaderAndIsrEntry], leaders: Collection[BrokerId | None]
+    ) -> LeaderAndIsrRequest:
+        """With the addresses of those of these leaders that are live."""
+        addresses = map(self._address, sorted(leader for leader in leaders if leader is not None))
         return LeaderAndIsrRequest(
             **_head(self._state, to), partition_states=entries, live_leaders=tuple(filter(None, addresses))
         )
@@ -216,21 +241,20 @@ class _LeaderAndIsr:
 
 def _metadata_entries(state: ClusterView, partitions: Iterable[TopicPartition]) -> tuple[UpdateMetadataEntry, ...]:
     """What all brokers are told of these partitions, sorted."""
-    leaderships, assignment_of, queued = state.leaderships, state.assignment, state.topics_to_be_deleted
+    leadership_of, assignment_of, queued = state.leadership, state.assignment, state.topics_to_be_deleted
     by_replica = bool(state.offline_dirs)
     #: Offline replicas by list of replicas, as long as no log directory has failed.
     offline_of: dict[tuple[BrokerId, ...], tuple[BrokerId, ...]] = {}
     entries: list[UpdateMetadataEntry] = []
-    new, entry_type = tuple.__new__, UpdateMetadataEntry  # as in `send_all_replicas`
     for tp in sorted(partitions):
-        leadership = leaderships.get(tp)
+        leadership = leadership_of(tp)
         if leadership is None:
             continue
         replicas = assignment_of(tp).replicas
         offline = None if by_replica else offline_of.get(replicas)
         if offline is None:
             offline = offline_of[replicas] = tuple([r for r in replicas if not state.is_online(r, tp)])
-        entries.append(new(entry_type, (tp, leadership, replicas, offline, tp[0] in queued)))
+        entries.append(UpdateMetadataEntry(tp, leadership, replicas, offline, tp[0] in queued))
     return tuple(entries)
 
 

@@ -9,9 +9,8 @@ Source: Kafka 3.9 `ControllerContext`; spec controller.md §4.4, §5.2, §8.2.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
-from itertools import repeat
 from typing import Final
 
 from controller.core.transitions import (
@@ -22,7 +21,7 @@ from controller.core.transitions import (
     check_partition,
     check_replica,
 )
-from controller.core.view import ClusterView
+from controller.core.view import ClusterView, Replicas
 from controller.wire.types import Broker, BrokerId, LeaderAndIsr, PartitionReplica, ReplicaAssignment, TopicPartition
 from controller.wire.znodes import TopicAssignment
 
@@ -138,45 +137,45 @@ class ClusterState(ClusterView):
 
     def _assign_first(self, topic: str, found: Mapping[int, ReplicaAssignment]) -> None:
         """As `assign`, of all partitions of a topic that has none, so that nobody leads one either."""
-        self._assignments[topic] = dict(found)
-        by_broker = self._partitions_by_broker
-        for tp in self._topic_partitions(topic):
-            for broker_id in found[tp[1]].replicas:
-                by_broker[broker_id][tp] = None
+        self._assignments[topic] = {p: found[p] for p in sorted(found)}
+        if self._partitions_have_states:
+            self._unusual_partitions[PartitionState.NON_EXISTENT].update(self.partitions_of((topic,)))
+        if self._replicas_have_states:
+            for tp in self.partitions_of((topic,)):
+                for broker_id in found[tp[1]].replicas:
+                    self._unusual_replicas[broker_id].setdefault(tp, ReplicaState.NON_EXISTENT)
 
     def assign(self, tp: TopicPartition, assignment: ReplicaAssignment) -> None:
-        """Sets the assignment of one partition."""
-        before = self.assignment(tp)
-        self._index_replicas(tp, before.replicas, assignment.replicas)
+        """Sets the assignment of one partition; no state changes by that."""
+        before, state = self.assignment(tp), self.partition_state(tp)
+        states = {r: self.replica_state(PartitionReplica(tp, r)) for r in {*before.replicas, *assignment.replicas}}
         if self._deletion_counts and tp.topic in self._deletion_counts:
             for replicas, times in ((before.replicas, -1), (assignment.replicas, 1)):
                 for broker_id in replicas:
-                    self._deletion_counts.add(tp.topic, self.replica_state(PartitionReplica(tp, broker_id)), times)
-        self._assignments.setdefault(tp.topic, {})[tp.partition] = assignment
+                    self._deletion_counts.add(tp.topic, states[broker_id], times)
+        partitions = self._assignments.setdefault(tp.topic, {})
+        is_last = tp.partition in partitions or not partitions or next(reversed(partitions)) < tp.partition
+        partitions[tp.partition] = assignment
+        if not is_last:
+            self._assignments[tp.topic] = dict(sorted(partitions.items()))
+        self._keep_partition_states((tp,), state)
+        for broker_id, was in states.items():
+            self._keep_replica_states(broker_id, (tp,), was)
         self._refresh_imbalance(tp)
-
-    def _index_replicas(self, tp: TopicPartition, old: Iterable[BrokerId], new: Iterable[BrokerId]) -> None:
-        for broker_id in old:
-            self._partitions_by_broker[broker_id].pop(tp, None)
-        for broker_id in new:
-            self._partitions_by_broker[broker_id][tp] = None
 
     def topic_gone(self, topic: str) -> None:
         """Forgets a topic with all that was believed of it, its moves included: a topic of the same name is another."""
         for partition in list(self._assignments.get(topic, ())):
             tp = TopicPartition(topic, partition)
-            replicas = self.assignment(tp).replicas
-            self._index_replicas(tp, replicas, ())
-            for broker_id in replicas:
-                self._replica_states[broker_id].pop(tp, None)
-            self._forget_leadership(tp)
+            for broker_id in self.assignment(tp).replicas:
+                self._unusual_replicas[broker_id].pop(tp, None)
+            for members in self._unusual_partitions.values():
+                members.discard(tp)
             self._imbalanced.discard(tp)
             self._offline.discard(tp)
             self.move_ended(tp)
-            if (before := self._partition_states.pop(tp, None)) is not None:
-                self._partitions_by_state[before].discard(tp)
         self._assignments.pop(topic, None)
-        self._named.pop(topic, None)
+        self._leadership.pop(topic, None)
         self._topic_rests.pop(topic, None)
         self._deletion_counts.stop(topic)
         self._topics_to_be_deleted.discard(topic)
@@ -215,36 +214,26 @@ class ClusterState(ClusterView):
 
     def lead(self, tp: TopicPartition, leadership: LeaderAndIsr) -> None:
         """Sets leader and ISR."""
-        before = self._leadership.get(tp)
-        if before is None:
-            self._partitions_by_leader[leadership.leader].add(tp)
-        elif before.leader != leadership.leader:
-            self._partitions_by_leader[before.leader].discard(tp)
-            self._partitions_by_leader[leadership.leader].add(tp)
-        self._leadership[tp] = leadership
+        self._leadership.setdefault(tp[0], {})[tp[1]] = leadership
         self._refresh_imbalance(tp)
 
     def lead_all(self, found: Mapping[TopicPartition, LeaderAndIsr]) -> None:
-        """As `lead`, of very many partitions."""
-        leaderships, by_leader, assignment_of = self._leadership, self._partitions_by_leader, self.assignment
+        """As `lead`, of many partitions."""
         for tp, leadership in found.items():
-            if tp in leaderships:
-                self.lead(tp, leadership)
-                continue
-            leaderships[tp] = leadership
-            by_leader[leadership.leader].add(tp)
-            assignment = assignment_of(tp)
-            if assignment.adding_replicas or assignment.replicas[:1] != (leadership.leader,):
-                self._refresh_imbalance(tp)
+            self.lead(tp, leadership)
+
+    def lead_topic(self, topic: str, found: Mapping[int, LeaderAndIsr]) -> None:
+        """As `lead`, of very many partitions of one topic."""
+        self._leadership.setdefault(topic, {}).update(found)
+        assignments = self._assignments.get(topic, {})
+        for p, leadership in found.items():
+            assignment = assignments.get(p)
+            if assignment is None or assignment.adding_replicas or assignment.replicas[:1] != (leadership.leader,):
+                self._refresh_imbalance(TopicPartition(topic, p))
 
     def unclean_elected(self, partitions: int) -> None:
         """That many leaders were elected from outside of the ISR."""
         self._unclean_elections += partitions
-
-    def _forget_leadership(self, tp: TopicPartition) -> None:
-        before = self._leadership.pop(tp, None)
-        if before is not None:
-            self._partitions_by_leader[before.leader].discard(tp)
 
     def _refresh_imbalance(self, tp: TopicPartition) -> None:
         if self._counts_as_imbalanced(tp):
@@ -254,83 +243,85 @@ class ClusterState(ClusterView):
 
     # --- states
 
-    def start_partition_states(self, partitions: Mapping[PartitionState, Sequence[TopicPartition]]) -> None:
-        """At failover: the states of all partitions at once. Raises: IllegalTransition, where there are some."""
-        if self._partition_states:
+    def start_partition_states(self, others: Mapping[PartitionState, Collection[TopicPartition]]) -> None:
+        """At failover: all partitions are ONLINE but for these. Raises: IllegalTransition, where states are known."""
+        if self._partitions_have_states:
             raise IllegalTransition("first states of partitions that have some")
-        for state, members in partitions.items():
-            self._partition_states.update(dict.fromkeys(members, state))
-            self._partitions_by_state[state] = set(members)
-            if state is PartitionState.OFFLINE:
-                self._offline = {tp for tp in members if tp[0] not in self._topics_to_be_deleted}
+        self._partitions_have_states = True
+        for state, members in others.items():
+            self._keep_partition_states(members, state)
+        offline = self._unusual_partitions[PartitionState.OFFLINE]
+        self._offline = {tp for tp in offline if tp[0] not in self._topics_to_be_deleted}
 
-    def start_replica_states(
-        self, broker_id: BrokerId, partitions: Collection[TopicPartition], state: ReplicaState
-    ) -> None:
-        """At failover: the states of all replicas of a broker. Raises: IllegalTransition, where it has some."""
-        if self._replica_states[broker_id]:
-            raise IllegalTransition(f"first states of replicas on broker {broker_id}, which have some")
-        self._put_replica_states(broker_id, partitions, state)
+    def start_replica_states(self, others: Replicas, state: ReplicaState) -> None:
+        """At failover: all replicas are ONLINE but for these, which are in `state`. Raises: IllegalTransition, where
+        states are known."""
+        if self._replicas_have_states:
+            raise IllegalTransition("first states of replicas that have some")
+        self._replicas_have_states = True
+        for broker_id, partitions in others.items():
+            self._keep_replica_states(broker_id, partitions, state)
+        for topic in self._topics_to_be_deleted:
+            self._count_replicas(topic)
 
     def replicas_stay_online(
-        self, broker_id: BrokerId, partitions: Sequence[TopicPartition]
+        self, broker_id: BrokerId, partitions: Collection[TopicPartition]
     ) -> Transition[ReplicaState]:
         """At failover: the replicas of a live broker, which started as ONLINE, are told that they are. Raises:
         IllegalTransition, where one is anything else."""
-        states = self._replica_states[broker_id]
-        if len(states) != len(partitions) or set(states.values()) - {ReplicaState.ONLINE}:
+        if not self._replicas_have_states or self._unusual_replicas[broker_id]:
             raise IllegalTransition(f"not all replicas on broker {broker_id} are online, {len(partitions)} were to be")
-        return Transition(partitions, (ReplicaState.ONLINE,) * len(partitions), ReplicaState.ONLINE, broker_id)
+        return Transition(partitions, ReplicaState.ONLINE, ReplicaState.ONLINE, broker_id)
 
     def put_partition_states(
         self, partitions: Collection[TopicPartition], state: PartitionState
     ) -> Transition[PartitionState]:
         """Moves partitions. Raises: IllegalTransition, for a move that the table does not have; none has moved then."""
-        states, by_state = self._partition_states, self._partitions_by_state
-        moved = Transition(partitions, tuple(map(states.get, partitions, repeat(PartitionState.NON_EXISTENT))), state)
-        moving = set(moved.before)
-        for before in moving:
+        states = tuple(map(self.partition_state, partitions))
+        for before in set(states):
             check_partition(before, state)
-        for before in moving:
-            if before is not state:
-                by_state[before].difference_update(partitions)
+        self._keep_partition_states(partitions, state)
         if state is PartitionState.OFFLINE:
             self._offline.update(tp for tp in partitions if tp[0] not in self._topics_to_be_deleted)
         elif self._offline:
             self._offline.difference_update(partitions)
-        if state is PartitionState.NON_EXISTENT:
-            for tp in partitions:
-                states.pop(tp, None)
-        else:
-            states.update(dict.fromkeys(partitions, state))
-            by_state[state].update(partitions)
-        return moved
+        return Transition(partitions, states, state)
+
+    def _keep_partition_states(self, partitions: Collection[TopicPartition], state: PartitionState) -> None:
+        """Has them in this state, and remembers those for which it is not the usual one."""
+        for members in filter(None, self._unusual_partitions.values()):
+            members.difference_update(partitions)
+        usual = self._usual_partition_state
+        self._unusual_partitions[state].update([tp for tp in partitions if usual(tp) is not state])
 
     def put_replica_states(
         self, broker_id: BrokerId, partitions: Collection[TopicPartition], state: ReplicaState
     ) -> Transition[ReplicaState]:
         """Moves replicas of a broker; NON_EXISTENT forgets them. Raises: IllegalTransition, for a move that the table
         does not have; none has moved then."""
-        states = self._replica_states[broker_id]
-        moved = Transition(
-            partitions, tuple(map(states.get, partitions, repeat(ReplicaState.NON_EXISTENT))), state, broker_id
-        )
-        for before in set(moved.before):
+        states = tuple(self.replica_states(broker_id, partitions))
+        for before in set(states):
             check_replica(broker_id, before, state)
         self._put_replica_states(broker_id, partitions, state)
-        return moved
+        return Transition(partitions, states, state, broker_id)
 
     def _put_replica_states(
         self, broker_id: BrokerId, partitions: Collection[TopicPartition], state: ReplicaState
     ) -> None:
-        states = self._replica_states[broker_id]
         if self._deletion_counts:
             self._count_deletions(broker_id, partitions, state)
-        if state is not ReplicaState.NON_EXISTENT:
-            states.update(dict.fromkeys(partitions, state))
-            return
+        self._keep_replica_states(broker_id, partitions, state)
+
+    def _keep_replica_states(
+        self, broker_id: BrokerId, partitions: Iterable[TopicPartition], state: ReplicaState
+    ) -> None:
+        """As `_keep_partition_states`."""
+        unusual, usual = self._unusual_replicas[broker_id], self._usual_replica_state
         for tp in partitions:
-            states.pop(tp, None)
+            if usual(broker_id, tp) is state:
+                unusual.pop(tp, None)
+            else:
+                unusual[tp] = state
 
     # --- deletion
 
@@ -338,8 +329,7 @@ class ClusterState(ClusterView):
         """Topics are to be deleted; their partitions no longer count as imbalanced or offline."""
         for topic in topics:
             if topic not in self._deletion_counts:
-                replicas = self.replicas_of(self.partitions_of((topic,)))
-                self._deletion_counts.start(topic, [self.replica_state(r) for r in replicas])
+                self._count_replicas(topic)
             self._topics_to_be_deleted.add(topic)
             partitions = [TopicPartition(topic, p) for p in self._assignments.get(topic, ())]
             self._imbalanced.difference_update(partitions)
@@ -363,10 +353,14 @@ class ClusterState(ClusterView):
         if unknown := set(topics) - self._topics_to_be_deleted:
             raise IllegalTransition(f"a deletion of {', '.join(sorted(unknown))} that nobody asked for")
 
+    def _count_replicas(self, topic: str) -> None:
+        replicas = self.replicas_of(self.partitions_of((topic,)))
+        self._deletion_counts.start(topic, [self.replica_state(r) for r in replicas])
+
     def _count_deletions(self, broker_id: BrokerId, partitions: Iterable[TopicPartition], state: ReplicaState) -> None:
-        counts, states = self._deletion_counts, self._replica_states[broker_id]
+        counts = self._deletion_counts
         for tp in partitions:
             if tp.topic in counts:
                 times = self.assignment(tp).replicas.count(broker_id)
-                counts.add(tp.topic, states.get(tp, ReplicaState.NON_EXISTENT), -times)
+                counts.add(tp.topic, self.replica_state(PartitionReplica(tp, broker_id)), -times)
                 counts.add(tp.topic, state, times)

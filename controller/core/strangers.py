@@ -15,18 +15,20 @@ from controller.core.partitions import change_partitions
 from controller.core.request_batch import RequestBatch, send
 from controller.core.settings import RETRY_MS
 from controller.core.state import ClusterState
-from controller.core.state_znodes import Failure, bump_leader_epochs, decided, log_elected, write_states
+from controller.core.state_znodes import Failure, Pair, bump_leader_epochs, decided, log_elected, write_states
 from controller.core.transitions import PartitionState
 from controller.wire.types import LeaderAndIsr, ReplicaAssignment, TopicPartition
 
 
-def drop_inherited(state: ClusterState, learnt: Iterable[tuple[TopicPartition, ReplicaAssignment]]) -> Steps[None]:
+def drop_inherited(state: ClusterState, pairs: Iterable[Pair]) -> Steps[None]:
     """At a failover: takes them out of the ISRs. Their leaders hear of it with everything else. Where nobody else is in
-    sync they stay, for the sake of the records."""
+    sync they stay, for the sake of the records. `pairs` are those that some partition has."""
+    if not any(_are_strangers(*pair) for pair in pairs):
+        return
     smaller: dict[TopicPartition, LeaderAndIsr] = {}
-    for tp, assignment in learnt:
-        leadership = state.leadership(tp)
-        if leadership is None or set(leadership.isr) <= set(assignment.replicas):
+    for tp in state.partitions_of(state.topics):
+        leadership, assignment = state.leadership(tp), state.assignment(tp)
+        if leadership is None or not _are_strangers(leadership, assignment):
             continue
         if isr := tuple(r for r in leadership.isr if r in assignment.replicas):
             smaller[tp] = decided(
@@ -37,6 +39,11 @@ def drop_inherited(state: ClusterState, learnt: Iterable[tuple[TopicPartition, R
         yield from log_elected(
             {tp: leadership for tp, leadership in outcomes.items() if isinstance(leadership, LeaderAndIsr)}
         )
+
+
+def _are_strangers(leadership: LeaderAndIsr, assignment: ReplicaAssignment) -> bool:
+    """Whether somebody is in the ISR who is no replica."""
+    return not set(leadership.isr) <= set(assignment.replicas)
 
 
 def drop_taken_back(state: ClusterState, changed: Sequence[TopicPartition]) -> Steps[None]:

@@ -62,18 +62,21 @@ _State = TypeVar("_State", PartitionState, ReplicaState)
 class Transition(Generic[_State]):
     """What one batch did in one state machine: these partitions, or these replicas of a broker, went to one state.
 
-    `before` has the state of each before, in the order of `partitions`. Making one costs nothing per partition beyond
-    what the change itself cost: it is for logs.
+    `before` has the state of each before, in the order of `partitions`, or the one that all had. Making one costs
+    nothing per partition beyond what the change itself cost: it is for logs.
     """
 
     partitions: Collection[TopicPartition]
-    before: tuple[_State, ...]
+    before: tuple[_State, ...] | _State
     after: _State
     replica: BrokerId | None = None
 
     def counts(self) -> Mapping[str, int]:
         """`NewPartition -> OnlinePartition` -> how many, in the order of the states."""
-        counted = Counter(self.before)
+        if isinstance(self.before, tuple):
+            counted = Counter(self.before)
+        else:
+            counted = Counter({self.before: len(self.partitions)})
         return {
             f"{state.kafka_name} -> {self.after.kafka_name}": counted[state]
             for state in sorted(counted, key=lambda each: int(each.value))
@@ -81,7 +84,8 @@ class Transition(Generic[_State]):
 
     def singles(self) -> Iterator[tuple[TopicPartition, str, str]]:
         """(partition, from, to) of each."""
-        for tp, before in zip(self.partitions, self.before, strict=True):
+        states = self.before if isinstance(self.before, tuple) else (self.before,) * len(self.partitions)
+        for tp, before in zip(self.partitions, states, strict=True):
             yield tp, before.kafka_name, self.after.kafka_name
 
 

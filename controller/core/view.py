@@ -1,16 +1,18 @@
 """ClusterView: what the controller believes, to be read. Requests, metrics and recipes look here; `state` changes it.
 
-Nothing here looks at every partition when an event touches few: there are indexes, and counters that equal a recount
-(`recount` does it the slow way, for tests).
+Nothing here looks at every partition when an event touches few; what concerns a whole broker does: an index would cost
+a failover more (bench: failover, warm). Of states only the unusual are kept. Counters equal a recount (`recount`).
 
 Source: Kafka 3.9 `ControllerContext`; spec controller.md §4.4, §8.2.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from itertools import chain
+from operator import attrgetter
 from typing import Any, Final
 
 from controller.core.deletion_counts import DeletionCounts
@@ -60,16 +62,14 @@ class ClusterView:
         self._topics_to_be_deleted: set[str] = set()
         self._topics_with_deletion_started: set[str] = set()
         self._topics_ineligible_for_deletion: set[str] = set()
+        #: The partitions of each topic, ascending.
         self._assignments: dict[str, dict[int, ReplicaAssignment]] = {}
-        #: The partitions of a topic, sorted: one object each, for all that is believed of it. Made when asked for.
-        self._named: dict[str, tuple[TopicPartition, ...]] = {}
-        self._leadership: dict[TopicPartition, LeaderAndIsr] = {}
-        self._partition_states: dict[TopicPartition, PartitionState] = {}
-        self._replica_states: defaultdict[BrokerId, dict[TopicPartition, ReplicaState]] = defaultdict(dict)
-        #: Dicts as sets that keep their order, so that sorting finds it.
-        self._partitions_by_broker: defaultdict[BrokerId, dict[TopicPartition, None]] = defaultdict(dict)
-        self._partitions_by_leader: defaultdict[BrokerId | None, set[TopicPartition]] = defaultdict(set)
-        self._partitions_by_state: defaultdict[PartitionState, set[TopicPartition]] = defaultdict(set)
+        self._leadership: dict[str, dict[int, LeaderAndIsr]] = {}
+        #: Once states are known, what is assigned is online, and what is not does not exist, if nothing else is here.
+        self._partitions_have_states = False
+        self._replicas_have_states = False
+        self._unusual_partitions: dict[PartitionState, set[TopicPartition]] = {each: set() for each in PartitionState}
+        self._unusual_replicas: defaultdict[BrokerId, dict[TopicPartition, ReplicaState]] = defaultdict(dict)
         self._imbalanced: set[TopicPartition] = set()
         self._deletion_counts = DeletionCounts()
 
@@ -200,31 +200,29 @@ class ClusterView:
 
     def partitions_of(self, topics: Iterable[str]) -> list[TopicPartition]:
         """The partitions of these topics, sorted."""
-        return [tp for topic in sorted(topics) for tp in self._topic_partitions(topic)]
-
-    def _topic_partitions(self, topic: str) -> tuple[TopicPartition, ...]:
-        partitions = self._assignments.get(topic, {})
-        named = self._named.get(topic, ())
-        if len(named) != len(partitions):  # assignments come and change, but go only with their topic
-            named = self._named[topic] = tuple([TopicPartition(topic, p) for p in sorted(partitions)])
-        return named
+        return [TopicPartition(topic, p) for topic in sorted(topics) for p in self._assignments.get(topic, ())]
 
     def all_partitions(self) -> Iterator[TopicPartition]:
         """Every partition, unordered."""
-        return (tp for topic in self._assignments for tp in self._topic_partitions(topic))
+        return (TopicPartition(topic, p) for topic, partitions in self._assignments.items() for p in partitions)
 
     def partitions_on(self, broker_id: BrokerId) -> list[TopicPartition]:
         """Partitions with a replica on that broker, sorted."""
-        return sorted(self._partitions_by_broker.get(broker_id, ()))
-
-    @property
-    def brokers_with_replicas(self) -> list[BrokerId]:
-        """The brokers that some partition is assigned to, sorted: live or not."""
-        return sorted(broker_id for broker_id, partitions in self._partitions_by_broker.items() if partitions)
+        return [
+            TopicPartition(topic, p)
+            for topic, partitions in sorted(self._assignments.items())
+            for p, assignment in partitions.items()
+            if broker_id in assignment.replicas
+        ]
 
     def replicas_on(self, broker_ids: Iterable[BrokerId]) -> Replicas:
         """All replicas on these brokers, by broker and partition."""
         return {broker_id: self.partitions_on(broker_id) for broker_id in sorted(broker_ids)}
+
+    def replica_counts(self) -> dict[BrokerId, int]:
+        """How many partitions each broker has a replica of, those without any left out."""
+        assigned = chain.from_iterable(map(dict.values, self._assignments.values()))
+        return dict(sorted(Counter(chain.from_iterable(map(attrgetter("replicas"), assigned))).items()))
 
     def replicas_of(self, partitions: Iterable[TopicPartition]) -> list[PartitionReplica]:
         """All replicas of these partitions."""
@@ -257,53 +255,75 @@ class ClusterView:
 
     def leadership(self, tp: TopicPartition) -> LeaderAndIsr | None:
         """Leader and ISR as last read or written; None while the partition never had a leader."""
-        return self._leadership.get(tp)
+        led = self._leadership.get(tp[0])
+        return None if led is None else led.get(tp[1])
+
+    def topic_leaderships(self, topic: str) -> Mapping[int, LeaderAndIsr]:
+        """As `leadership`, of the partitions of a topic that have any, unordered."""
+        return self._leadership.get(topic, {})
 
     @property
     def leaderships(self) -> Mapping[TopicPartition, LeaderAndIsr]:
-        """All that is believed of leadership, for loops over very many partitions."""
-        return self._leadership
+        """All that is believed of leadership now, made anew: for who checks."""
+        return {TopicPartition(topic, p): found for topic, led in self._leadership.items() for p, found in led.items()}
 
     def partitions_with_leaders(self) -> list[TopicPartition]:
         """Partitions with known leadership (even leaderless), those queued for deletion excepted, sorted."""
-        queued = self._topics_to_be_deleted
-        return sorted([tp for tp in self._leadership if tp[0] not in queued] if queued else self._leadership)
+        topics = sorted(self._leadership.keys() - self._topics_to_be_deleted)
+        return [TopicPartition(topic, p) for topic in topics for p in sorted(self._leadership[topic])]
 
     def partitions_led_by(self, broker_id: BrokerId) -> list[TopicPartition]:
         """Partitions that broker leads, sorted."""
-        return sorted(self._partitions_by_leader.get(broker_id, ()))
+        return self._led(lambda leader: leader == broker_id)
 
     def partitions_with_offline_leader(self) -> list[TopicPartition]:
         """Partitions whose leader is not online (or that have none), those queued for deletion excepted, sorted."""
-        found: set[TopicPartition] = set()
-        for leader, partitions in self._partitions_by_leader.items():
-            if leader is None or not self.is_live(leader):
-                found |= partitions
-            elif leader in self._offline_dirs:
-                found |= partitions & self._offline_dirs[leader]
+        live = frozenset(filter(self.is_live, self._live_brokers))
+        found = self._led(lambda leader: leader not in live)
+        for leader in live & self._offline_dirs.keys():
+            found += self._offline_dirs[leader].intersection(self.partitions_led_by(leader))
         return sorted(tp for tp in found if tp.topic not in self._topics_to_be_deleted)
+
+    def _led(self, is_meant: Callable[[BrokerId | None], bool]) -> list[TopicPartition]:
+        by_topic = self._leadership.items()
+        return sorted([TopicPartition(t, p) for t, led in by_topic for p, was in led.items() if is_meant(was.leader)])
 
     # --- states
 
     def partition_state(self, tp: TopicPartition) -> PartitionState:
         """NON_EXISTENT for an unknown partition."""
-        return self._partition_states.get(tp, PartitionState.NON_EXISTENT)
+        for state, members in self._unusual_partitions.items():
+            if tp in members:
+                return state
+        return self._usual_partition_state(tp)
+
+    def _usual_partition_state(self, tp: TopicPartition) -> PartitionState:
+        is_usual = self._partitions_have_states and tp[1] in self._assignments.get(tp[0], ())
+        return PartitionState.ONLINE if is_usual else PartitionState.NON_EXISTENT
 
     def partitions_in(self, *states: PartitionState) -> list[TopicPartition]:
         """Partitions in one of these states, sorted."""
-        return sorted(tp for state in states for tp in self._partitions_by_state.get(state, ()))
+        found = [tp for state in states for tp in self._unusual_partitions[state]]
+        if PartitionState.ONLINE in states:
+            found += [tp for tp in self.all_partitions() if self.partition_state(tp) is PartitionState.ONLINE]
+        return sorted(found)
 
     def replica_state(self, replica: PartitionReplica) -> ReplicaState:
         """NON_EXISTENT for an unknown replica."""
-        return self.replica_states_on(replica.replica).get(replica.topic_partition, ReplicaState.NON_EXISTENT)
+        return self.replica_states(replica.replica, (replica.topic_partition,))[0]
 
     def is_begun(self, tp: TopicPartition, broker_id: BrokerId) -> bool:
         """Whether the replica was new at some time: who is added by a move is not, until phase A begins it."""
         return self.replica_state(PartitionReplica(tp, broker_id)) is not ReplicaState.NON_EXISTENT
 
-    def replica_states_on(self, broker_id: BrokerId) -> Mapping[TopicPartition, ReplicaState]:
-        """The states of all known replicas of a broker."""
-        return self._replica_states.get(broker_id) or {}
+    def replica_states(self, broker_id: BrokerId, partitions: Iterable[TopicPartition]) -> list[ReplicaState]:
+        """As `replica_state`, of a broker's replicas of these partitions."""
+        unusual, usual = self._unusual_replicas.get(broker_id, {}), self._usual_replica_state
+        return [unusual[tp] if tp in unusual else usual(broker_id, tp) for tp in partitions]
+
+    def _usual_replica_state(self, broker_id: BrokerId, tp: TopicPartition) -> ReplicaState:
+        is_usual = self._replicas_have_states and broker_id in self.assignment(tp).replicas
+        return ReplicaState.ONLINE if is_usual else ReplicaState.NON_EXISTENT
 
     def replicas_in(self, topic: str, state: ReplicaState) -> list[PartitionReplica]:
         """Assigned replicas of a topic in that state, sorted."""
@@ -337,7 +357,7 @@ class ClusterView:
     # --- counters
 
     def _counts_as_imbalanced(self, tp: TopicPartition) -> bool:
-        leadership = self._leadership.get(tp)
+        leadership = self.leadership(tp)
         if leadership is None:
             return False
         assignment = self.assignment(tp)
@@ -357,7 +377,7 @@ class ClusterView:
             "OfflinePartitionsCount": len(self._offline),
             "PreferredReplicaImbalanceCount": len(self._imbalanced),
             "GlobalTopicCount": len(self._topics),
-            "GlobalPartitionCount": len(self._leadership),
+            "GlobalPartitionCount": sum(map(len, self._leadership.values())),
             "TopicsToDeleteCount": len(queued),
             "ReplicasToDeleteCount": self._deletion_counts.waiting(),
             "TopicsIneligibleToDeleteCount": len(self._topics_ineligible_for_deletion & queued),
@@ -370,8 +390,7 @@ class ClusterView:
     def recount(self) -> dict[str, int]:
         """The counters that are kept incrementally, from scratch: the oracle of the tests."""
         queued = self._topics_to_be_deleted
-        states = self._partition_states.items()
-        offline = [tp for tp, s in states if s is PartitionState.OFFLINE and tp.topic not in queued]
+        offline = [tp for tp in self.partitions_in(PartitionState.OFFLINE) if tp.topic not in queued]
         waiting = [self.replica_state(r) for r in self.replicas_of(self.partitions_of(self._topics_to_be_deleted))]
         return {
             "OfflinePartitionsCount": len(offline),

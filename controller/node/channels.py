@@ -31,13 +31,12 @@ from controller.wire.control import (
     LEADER_AND_ISR_VERSION,
     STOP_REPLICA_VERSION,
     UPDATE_METADATA_VERSION,
-    Body,
     ControlRequest,
-    Encoder,
     LeaderAndIsrRequest,
     StopReplicaRequest,
     UpdateMetadataRequest,
 )
+from controller.wire.control_bytes import Body, Encoder
 from controller.wire.errors import ErrorCode
 from controller.wire.times import Times
 from controller.wire.types import Broker, BrokerId, TopicPartition

@@ -86,7 +86,7 @@ class Stage:
         self.machine_limits: dict[BrokerId, Limits] = {}
         self.faults = FaultsInForce(world, self.brokers, self.racks, mode=shape.mode)
         self._decoder = MetadataDecoder()
-        self._states: tuple[UpdateMetadataEntry, ...] = ()
+        self._states: Sequence[UpdateMetadataEntry] = ()
         self._deleted: tuple[UpdateMetadataEntry, ...] = ()
         self._began_ms = world.clock.now_ms()
         self.began_s = 0.0

@@ -238,6 +238,12 @@ class TopicPartitionStateZNode:
         """`/brokers/topics/T/partitions/P/state`."""
         return f"{TopicsZNode.path}/{tp.topic}/partitions/{tp.partition}/state"
 
+    @staticmethod
+    def paths(topic: str, partitions: Iterable[int]) -> list[str]:
+        """As `path`, of many partitions of a topic."""
+        parent = TopicPartitionsZNode.path(topic)
+        return [f"{parent}/{p}/state" for p in partitions]
+
     @classmethod
     def partition(cls, path: str) -> TopicPartition | None:
         """The partition whose state is at this path, or None for another path."""

@@ -20,7 +20,8 @@ from controller.core import failover, office
 from controller.core.effects import Effect, Enqueue, Log, Send, Steps, Trace, Transitions, Write
 from controller.core.state import ClusterState
 from controller.node import channels, run
-from controller.wire.control import Body, ControlRequest, Encoder
+from controller.wire.control import ControlRequest
+from controller.wire.control_bytes import Body, Encoder
 from controller.wire.zk_operations import Delete
 
 #: Taken for real so often: the first time all is new, the second time is remembered.

@@ -13,7 +13,7 @@ from broker_sim.broker import Broker
 from broker_sim.config import BrokerSettings
 from broker_sim.identity import BrokerIdentity
 from controller.rules.configs.listeners import NodeListener
-from controller.wire import control
+from controller.wire import control_bytes
 from controller.wire.control import (
     LeaderAndIsrEntry,
     LeaderAndIsrRequest,
@@ -132,17 +132,17 @@ class BrokerCluster:
             live_brokers=self.registered() if live_brokers is None else live_brokers,
             **self.epochs(broker_id, **overrides),
         )
-        return await self.call(broker_id, ApiKey.UPDATE_METADATA, 6, control.encode(request))
+        return await self.call(broker_id, ApiKey.UPDATE_METADATA, 6, control_bytes.encode(request))
 
     async def leader_and_isr(self, broker_id: int, entries: Sequence[LeaderAndIsrEntry], **overrides: Any) -> Any:
         request = LeaderAndIsrRequest(
             partition_states=tuple(entries), live_leaders=self.registered(), **self.epochs(broker_id, **overrides)
         )
-        return await self.call(broker_id, ApiKey.LEADER_AND_ISR, 4, control.encode(request))
+        return await self.call(broker_id, ApiKey.LEADER_AND_ISR, 4, control_bytes.encode(request))
 
     async def stop_replica(self, broker_id: int, entries: Sequence[StopReplicaEntry], **overrides: Any) -> Any:
         request = StopReplicaRequest(partition_states=tuple(entries), **self.epochs(broker_id, **overrides))
-        return await self.call(broker_id, ApiKey.STOP_REPLICA, 3, control.encode(request))
+        return await self.call(broker_id, ApiKey.STOP_REPLICA, 3, control_bytes.encode(request))
 
     async def create_topic(
         self, topic: str, assignments: Sequence[Sequence[int]], *, leader_epoch: int = 0, is_new: bool = True

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from broker_sim.apis.table import ROWS
-from controller.wire import control, protocol
+from controller.wire import control, control_bytes, protocol
 from controller.wire import log_events as ev
 from controller.wire.control import LeaderAndIsrEntry, UpdateMetadataEntry
 from controller.wire.protocol import ApiKey
@@ -243,14 +243,14 @@ def body_of(cluster: Any, api_key: ApiKey) -> dict[str, Any]:
         leader_and_isr = control.LeaderAndIsrRequest(
             partition_states=(entry,), live_leaders=cluster.registered(), **head
         )
-        data, version = control.encode(leader_and_isr), control.LEADER_AND_ISR_VERSION
+        data, version = control_bytes.encode(leader_and_isr), control.LEADER_AND_ISR_VERSION
     elif api_key is ApiKey.UPDATE_METADATA:
         told = UpdateMetadataEntry(topic_partition=TP, state=STATE, replicas=BOTH)
         update = control.UpdateMetadataRequest(partition_states=(told,), live_brokers=cluster.registered(), **head)
-        data, version = control.encode(update), control.UPDATE_METADATA_VERSION
+        data, version = control_bytes.encode(update), control.UPDATE_METADATA_VERSION
     else:
         stop = control.StopReplicaEntry(topic_partition=TP, leader_epoch=2, delete_partition=False)
-        data = control.encode(control.StopReplicaRequest(partition_states=(stop,), **head))
+        data = control_bytes.encode(control.StopReplicaRequest(partition_states=(stop,), **head))
         version = control.STOP_REPLICA_VERSION
     plain: dict[str, Any] = protocol.plain(protocol.decode_request_body(api_key, version, data))
     return plain

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from broker_sim.metadata_decoding import MetadataDecoder
-from controller.wire.control import UpdateMetadataEntry, UpdateMetadataRequest, encode
+from controller.wire.control import UpdateMetadataEntry, UpdateMetadataRequest
+from controller.wire.control_bytes import encode
 from controller.wire.protocol import ProtocolError
 from controller.wire.types import Broker, BrokerId, Endpoint, LeaderAndIsr, TopicPartition
 

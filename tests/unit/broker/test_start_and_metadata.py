@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from controller.wire import control
+from controller.wire import control_bytes
 from controller.wire.control import LeaderAndIsrEntry, UpdateMetadataEntry, UpdateMetadataRequest
 from controller.wire.errors import ErrorCode
 from controller.wire.protocol import ApiKey
@@ -44,7 +44,7 @@ def test_a_socket_is_open_before_the_registration_and_what_comes_in_waits(in_mem
             partition_states=(),
             live_brokers=(),
         )
-        asked = asyncio.ensure_future(connection.call(ApiKey.UPDATE_METADATA, 6, control.encode(request)))
+        asked = asyncio.ensure_future(connection.call(ApiKey.UPDATE_METADATA, 6, control_bytes.encode(request)))
         await world.until(asked.done, within_s=30, what="the answer")
         assert asked.result().error_code == ErrorCode.NONE
         assert "1" in world.zookeeper.tree.get("/brokers/ids").children, "it was answered once it was registered"

@@ -45,7 +45,7 @@ def believing(seed: int, *, in_bulk: bool) -> ClusterState:
         led = {TopicPartition(topic, p): leadership for p, leadership in leaderships.items()}
         if in_bulk:
             state.topic_learnt(topic, content)
-            state.lead_all(led)
+            state.lead_topic(topic, leaderships)
             continue
         state.topic_learnt(topic, TopicAssignment())
         for p, assignment in content.partitions.items():
@@ -63,6 +63,8 @@ def test_what_is_believed(seed: int) -> None:
     for broker_id in BROKERS:
         assert many.partitions_on(broker_id) == single.partitions_on(broker_id)
         assert many.partitions_led_by(broker_id) == single.partitions_led_by(broker_id)
+    assert many.replica_counts() == {b: len(on) for b in BROKERS if (on := many.partitions_on(b))}
+    assert many.partitions_with_offline_leader() == single.partitions_with_offline_leader()
     assert many.gauges() == single.gauges()
     assert {name: many.gauges()[name] for name in many.recount()} == many.recount()
 
@@ -71,7 +73,7 @@ def test_what_is_believed(seed: int) -> None:
 def test_what_all_brokers_are_told(seed: int) -> None:
     """As one batch of all their replicas."""
     state, batch = believing(seed, in_bulk=True), RequestBatch()
-    brokers = [b for b in state.brokers_with_replicas if state.is_live(b)]
+    brokers = [b for b in state.replica_counts() if state.is_live(b)]
     for broker_id in brokers:
         batch.add_leader_and_isr_of(broker_id, state.partitions_on(broker_id), is_new=False)
     requests = [r for effect in send_all_replicas(state, brokers) if isinstance(effect, Send) for r in effect.requests]
@@ -80,11 +82,14 @@ def test_what_all_brokers_are_told(seed: int) -> None:
 
 def test_replicas_that_do_not_all_stay_online_are_refused() -> None:
     state, tp, other = ClusterState(BrokerId(100), ControllerSettings()), TopicPartition("t", 0), TopicPartition("t", 1)
-    state.start_replica_states(BROKERS[0], [tp, other], R.ONLINE)
-    assert dict(state.replicas_stay_online(BROKERS[0], [tp, other]).counts()) == {"OnlineReplica -> OnlineReplica": 2}
-    for partitions in ([tp], [tp, other, TopicPartition("t", 2)]):
-        with pytest.raises(IllegalTransition, match="not all replicas on broker 1 are online"):
-            state.replicas_stay_online(BROKERS[0], partitions)
+    for each in (tp, other):
+        state.assign(each, ReplicaAssignment(replicas=BROKERS[:1]))
+    with pytest.raises(IllegalTransition, match="not all replicas on broker 1 are online"):
+        state.replicas_stay_online(BROKERS[0], [tp, other])
+    state.start_replica_states({}, R.OFFLINE)
+    stay = state.replicas_stay_online(BROKERS[0], [tp, other])
+    assert dict(stay.counts()) == {"OnlineReplica -> OnlineReplica": 2}
+    assert list(stay.singles()) == [(each, "OnlineReplica", "OnlineReplica") for each in (tp, other)]
     state.put_replica_states(BROKERS[0], [other], R.OFFLINE)
     with pytest.raises(IllegalTransition, match="not all replicas on broker 1 are online"):
         state.replicas_stay_online(BROKERS[0], [tp, other])

@@ -24,7 +24,7 @@ def state() -> ClusterState:
 @pytest.mark.parametrize("current", R)
 def test_replica_transition(state: ClusterState, current: R, target: R) -> None:
     if current is not R.NON_EXISTENT:
-        state.start_replica_states(BROKER, [TP], current)
+        state.start_replica_states({BROKER: [TP]}, current)
     if current in REPLICA_TRANSITIONS[target]:
         state.put_replica_states(BROKER, [TP], target)
         assert state.replica_state(REPLICA) is target
@@ -79,8 +79,8 @@ def test_verbs_refuse_what_cannot_be(state: ClusterState) -> None:
             refused()
     assert state.epoch == 4 and not state.live_brokers and not state.shutting_down
     state.start_partition_states({P.NEW: [TP]})
-    state.start_replica_states(BROKER, [TP], R.ONLINE)
+    state.start_replica_states({BROKER: [TP]}, R.ONLINE)
     with pytest.raises(IllegalTransition):
         state.start_partition_states({P.OFFLINE: [OTHER]})
     with pytest.raises(IllegalTransition):
-        state.start_replica_states(BROKER, [OTHER], R.ONLINE)
+        state.start_replica_states({BROKER: [OTHER]}, R.ONLINE)

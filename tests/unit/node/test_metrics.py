@@ -99,8 +99,8 @@ def test_the_page_has_kafkas_metrics(play: Play) -> None:
         content = znodes.TopicZNode.encode(znodes.TopicAssignment(partitions=assignment))
         await cluster.zk(Create("/brokers/topics/t", content))
         tp = TopicPartition("t", 1)
-        leaderships = cluster.controller.state.leaderships
-        await cluster.world.until(lambda: tp in leaderships, within_s=10, what="the topic is there")
+        state = cluster.controller.state
+        await cluster.world.until(lambda: state.leadership(tp) is not None, within_s=10, what="the topic is there")
         await cluster.world.sleep(5)
         types, samples = await scrape(cluster)
         for name, value in GAUGES:

@@ -9,7 +9,8 @@ import tracemalloc
 import structlog
 
 from controller.node.channels import Channels, ChannelSettings
-from controller.wire.control import Encoder, UpdateMetadataEntry, UpdateMetadataRequest
+from controller.wire.control import UpdateMetadataEntry, UpdateMetadataRequest
+from controller.wire.control_bytes import Encoder
 from controller.wire.types import Broker, BrokerId, Endpoint, LeaderAndIsr, TopicPartition
 from controller.world.ports import Connection
 from controller.world.simulated.loop import run

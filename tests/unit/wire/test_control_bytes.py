@@ -9,17 +9,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.wire import control, protocol
+from controller.wire import control, control_bytes, protocol
 from controller.wire.control import (
     ControlRequest,
-    Encoder,
+    Fact,
+    LeaderAndIsrByTopic,
     LeaderAndIsrEntry,
     LeaderAndIsrRequest,
     StopReplicaEntry,
     StopReplicaRequest,
+    UpdateMetadataByTopic,
     UpdateMetadataEntry,
     UpdateMetadataRequest,
 )
+from controller.wire.control_bytes import Encoder
 from controller.wire.types import Broker, BrokerId, Endpoint, LeaderAndIsr, ReplicaAssignment, TopicPartition
 
 HEAD: dict[str, Any] = {
@@ -108,7 +111,7 @@ ENCODE: dict[type, tuple[int, int]] = {
 
 
 def encode(request: ControlRequest) -> tuple[int, int, bytes]:
-    return (*ENCODE[type(request)], control.encode(request))
+    return (*ENCODE[type(request)], control_bytes.encode(request))
 
 
 DECODE: dict[int, Any] = {
@@ -140,8 +143,8 @@ def test_a_topic_in_deletion_goes_out_with_sentinels() -> None:
 
 def test_an_entry_is_put_into_bytes_once_for_all_brokers(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[LeaderAndIsrEntry] = []
-    rest = control._leader_and_isr_rest
-    monkeypatch.setattr(control, "_leader_and_isr_rest", lambda e: (calls.append(e), rest(e))[1])
+    rest = control_bytes._leader_and_isr_rest
+    monkeypatch.setattr(control_bytes, "_leader_and_isr_rest", lambda e: (calls.append(e), rest(e))[1])
     entries = [known_entry(p) for p in range(3)]
     encoder = Encoder()
     bodies = [encoder.encode(leader_and_isr_to(to, entries)) for to in (1, 2)]
@@ -163,10 +166,45 @@ def leader_and_isr_to(to: int, entries: list[LeaderAndIsrEntry]) -> LeaderAndIsr
 @given(st.lists(st.one_of(leader_and_isr, update_metadata, stop_replica), max_size=4))
 def test_one_encoder_for_many_requests_says_what_each_alone_says(requests: list[ControlRequest]) -> None:
     encoder = Encoder()
-    assert [b"".join(encoder.encode(request)) for request in requests] == [control.encode(r) for r in requests]
+    assert [b"".join(encoder.encode(request)) for request in requests] == [control_bytes.encode(r) for r in requests]
 
 
 def test_another_entry_of_the_same_partition_has_bytes_of_its_own() -> None:
     encoder = Encoder()
     bodies = {b"".join(encoder.encode(leader_and_isr_to(1, [known_entry(0, epoch)]))) for epoch in (3, 4, 3)}
-    assert bodies == {control.encode(leader_and_isr_to(1, [known_entry(0, epoch)])) for epoch in (3, 4)}
+    assert bodies == {control_bytes.encode(leader_and_isr_to(1, [known_entry(0, epoch)])) for epoch in (3, 4)}
+
+
+facts = st.tuples(
+    st.integers(0, 99), states, st.builds(ReplicaAssignment, replicas=broker_ids, adding_replicas=broker_ids)
+)
+columns = st.lists(st.lists(facts, min_size=1, max_size=4), max_size=3).map(
+    lambda topics: [(f"t{at}", sorted(each, key=lambda one: one[0])) for at, each in enumerate(topics)]
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(columns, st.booleans())
+def test_entries_by_topic_are_those_entries(topics: list[tuple[str, list[Fact]]], is_deleted: bool) -> None:
+    """In bytes, as values, and to whoever compares them."""
+    head = {**HEAD, "live_leaders": ()}
+    deleted = frozenset({"t0"} if is_deleted else ())
+    by_topic = LeaderAndIsrByTopic(topics)
+    entries = tuple(LeaderAndIsrEntry(TopicPartition(topic, p), s, a) for topic, each in topics for p, s, a in each)
+    metadata = UpdateMetadataByTopic(topics, lambda replicas: replicas[:1], deleted)
+    named = tuple(
+        UpdateMetadataEntry(TopicPartition(topic, p), s, a.replicas, a.replicas[:1], topic in deleted)
+        for topic, each in topics
+        for p, s, a in each
+    )
+    for columns, single in ((by_topic, entries), (metadata, named)):
+        assert columns == single and single == columns and hash(columns) == hash(single)
+        assert (len(columns), tuple(columns), columns[1:]) == (len(single), single, single[1:])
+        assert not single or (columns[0] == single[0] and columns != single[1:])
+    encoder = Encoder()
+    for to_bytes in (encoder.encode, Encoder().encode):
+        one, same = (LeaderAndIsrRequest(**head, partition_states=each) for each in (by_topic, entries))
+        assert b"".join(to_bytes(one)) == control_bytes.encode(same)
+    head = {**HEAD, "live_brokers": ()}
+    both = [UpdateMetadataRequest(**head, partition_states=each) for each in (metadata, named)]
+    assert control_bytes.encode(both[0]) == control_bytes.encode(both[1])
