@@ -88,8 +88,9 @@ def _read_cluster(state: ClusterState) -> Steps[set[TopicPartition]]:
     topics = sorted(found)
     for topic in topics:
         state.topic_learnt(topic, found[topic])
-    learnt = ((topic, p, a) for topic in topics for p, a in state.topic_assignment(topic).items())
-    state.moves_found([TopicPartition(t, p) for t, p, a in learnt if a.adding_replicas or a.removing_replicas])
+    for topic in topics:
+        learnt = state.topic_assignment(topic).items()
+        state.moves_found([TopicPartition(topic, p) for p, a in learnt if a.adding_replicas or a.removing_replicas])
     if state.settings.trace:
         yield from trace_assignments(state, ((tp, state.assignment(tp)) for tp in state.partitions_of(topics)))
     unread, pairs = yield from believe_all(state, topics, notifications.READ_AT_ONCE)

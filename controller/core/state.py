@@ -228,7 +228,8 @@ class ClusterState(ClusterView):
         assignments = self._assignments.get(topic, {})
         for p, leadership in found.items():
             assignment = assignments.get(p)
-            if assignment is None or assignment.adding_replicas or assignment.replicas[:1] != (leadership.leader,):
+            replicas = () if assignment is None or assignment.adding_replicas else assignment.replicas
+            if not replicas or replicas[0] != leadership.leader:
                 self._refresh_imbalance(TopicPartition(topic, p))
 
     def unclean_elected(self, partitions: int) -> None:

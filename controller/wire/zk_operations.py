@@ -1,13 +1,14 @@
 """ZooKeeper's operations and answers as values. Pure: who performs them stands behind `ports.ZkSession`.
 
-What a failover makes a hundred thousand of is not frozen, because that triples the time to make one; nobody changes
-such a value once it is made.
+What a failover makes a hundred thousand of is a named tuple, or not frozen, because that triples the time to make one;
+nobody changes such a value once it is made.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum, IntEnum
+from typing import NamedTuple
 
 
 class ZkCode(IntEnum):
@@ -47,19 +48,18 @@ class ZkRefused(Exception):
         self.path, self.code = path, code
 
 
-@dataclass(slots=True, unsafe_hash=True)
-class Stat:
-    """What ZooKeeper knows about a znode besides its data. Times in ms since the epoch; `ephemeral_owner` 0 if none;
-    `cversion` counts how often a child was created or deleted."""
+class Stat(NamedTuple):
+    """What ZooKeeper knows about a znode besides its data, in its order. Times in ms since the epoch; `cversion` counts
+    how often a child was created or deleted; `ephemeral_owner` 0 if none."""
 
-    version: int = 0
     czxid: int = 0
     mzxid: int = 0
     ctime: int = 0
     mtime: int = 0
+    version: int = 0
+    cversion: int = 0
     ephemeral_owner: int = 0
     num_children: int = 0
-    cversion: int = 0
 
 
 @dataclass(slots=True, unsafe_hash=True)
@@ -136,8 +136,7 @@ class Multi:
 ZkOp = GetData | Exists | GetChildren | Create | SetData | Delete | Multi
 
 
-@dataclass(slots=True, unsafe_hash=True)
-class ZkResult:
+class ZkResult(NamedTuple):
     """The answer to one operation; which fields are set depends on the operation.
 
     `path` is the created path (with its sequence number). `results` are a Multi's. `code` of a Multi is that of the

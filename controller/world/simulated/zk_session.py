@@ -345,4 +345,4 @@ def _without(result: ZkResult, chroot: str) -> ZkResult:
     if not chroot or not (result.path or result.results):
         return result
     path = result.path[len(chroot) :] or "/" if result.path else ""
-    return replace(result, path=path, results=tuple(_without(one, chroot) for one in result.results))
+    return result._replace(path=path, results=tuple(_without(one, chroot) for one in result.results))

@@ -48,7 +48,7 @@ class Znode:
         """As ZooKeeper reports it."""
         children = len(self.children)
         changes = 2 * self.created_children - children
-        return Stat(self.version, self.czxid, self.mzxid, self.ctime, self.mtime, self.owner, children, changes)
+        return Stat(self.czxid, self.mzxid, self.ctime, self.mtime, self.version, changes, self.owner, children)
 
 
 @dataclass(frozen=True, slots=True)
