@@ -25,7 +25,7 @@ from controller.core.events import BrokerChange, LeaderAndIsrResponseReceived
 from controller.core.partitions import change_partitions, trigger_online
 from controller.core.reassignment import resume_all
 from controller.core.replicas import change_replicas_on
-from controller.core.request_batch import send_metadata, send_metadata_to_all
+from controller.core.request_batch import send_all_metadata, send_metadata, send_metadata_to_all
 from controller.core.settings import RETRY_MS
 from controller.core.state import ClusterState
 from controller.core.state_znodes import Failure
@@ -96,7 +96,7 @@ def _start(state: ClusterState, brokers: Sequence[Broker]) -> Steps[None]:
         state.broker_registered(broker)
         yield from _trace(state, TraceEvent.BROKER_UP, broker.broker_id)
     yield from send_metadata(state, state.live_brokers.keys() - ids)
-    yield from send_metadata(state, ids, state.partitions_with_leaders())
+    yield from send_all_metadata(state, ids)
     replicas = state.replicas_on(ids)
     yield from _come_online(state, replicas)
     yield from trigger_online(state)

@@ -134,8 +134,7 @@ def send_all_replicas(state: ClusterView, brokers: Collection[BrokerId]) -> Step
     by_broker: dict[BrokerId, list[tuple[str, list[Fact]]]] = {broker_id: [] for broker_id in sorted(brokers)}
     named: list[tuple[str, list[Fact]]] = []
     for topic in sorted(state.topics):
-        led = state.topic_leaderships(topic)
-        facts = [(p, led[p], assignment) for p, assignment in state.topic_assignment(topic).items() if p in led]
+        facts = _facts(state, topic)
         hearing: defaultdict[BrokerId, list[Fact]] = defaultdict(list)
         for each in facts:
             for broker_id in each[2].replicas:
@@ -155,6 +154,12 @@ def send_all_replicas(state: ClusterView, brokers: Collection[BrokerId]) -> Step
     if requests:
         metadata = UpdateMetadataByTopic(named, _offline_of(state), frozenset(state.topics_to_be_deleted))
         yield Send((*requests, *_metadata_requests(state, state.live_brokers, metadata)))
+
+
+def _facts(state: ClusterView, topic: str) -> list[Fact]:
+    """Of each partition of a topic that has a leadership, ascending."""
+    led = state.topic_leaderships(topic)
+    return [(p, led[p], assignment) for p, assignment in state.topic_assignment(topic).items() if p in led]
 
 
 def _leaders(state: ClusterView, topics: Iterable[tuple[str, Iterable[Fact]]]) -> set[BrokerId | None]:
@@ -277,6 +282,17 @@ def send_metadata_to_all(state: ClusterView, partitions: Iterable[TopicPartition
     batch = RequestBatch()
     batch.add_update_metadata_to_all(partitions)
     yield from send(state, batch)
+
+
+def send_all_metadata(state: ClusterView, brokers: Collection[BrokerId]) -> Steps[None]:
+    """UpdateMetadata of all partitions that have a leadership to these registered brokers, but for those of topics that
+    are being deleted. As `send_metadata`, in one walk over the topics."""
+    if state.offline_dirs:
+        yield from send_metadata(state, brokers, state.partitions_with_leaders())
+        return
+    topics = sorted(state.topics - state.topics_to_be_deleted)
+    named = [(topic, facts) for topic in topics if (facts := _facts(state, topic))]
+    yield Send(tuple(_metadata_requests(state, brokers, UpdateMetadataByTopic(named, _offline_of(state), frozenset()))))
 
 
 def send_metadata(

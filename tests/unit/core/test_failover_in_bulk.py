@@ -8,7 +8,7 @@ import pytest
 
 from controller.core import notifications
 from controller.core.effects import Send
-from controller.core.request_batch import RequestBatch, requests_of, send_all_replicas
+from controller.core.request_batch import RequestBatch, requests_of, send_all_metadata, send_all_replicas, send_metadata
 from controller.core.settings import ControllerSettings
 from controller.core.state import ClusterState
 from controller.core.transitions import IllegalTransition
@@ -78,6 +78,21 @@ def test_what_all_brokers_are_told(seed: int) -> None:
         batch.add_leader_and_isr_of(broker_id, state.partitions_on(broker_id), is_new=False)
     requests = [r for effect in send_all_replicas(state, brokers) if isinstance(effect, Send) for r in effect.requests]
     assert requests == list(requests_of(state, batch))
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_what_a_new_broker_is_told(seed: int) -> None:
+    """As a batch of all partitions that have a leadership."""
+    state = believing(seed, in_bulk=True)
+    if seed % 2:
+        state.deletion_queued(["a"])
+    if seed % 3 == 0:
+        broker_id = min(state.live_brokers)
+        state.log_dirs_answered(broker_id, online=(), offline=state.partitions_on(broker_id)[:2])
+    brokers = sorted(state.live_brokers)[:2]
+    assert list(send_all_metadata(state, brokers)) == list(
+        send_metadata(state, brokers, state.partitions_with_leaders())
+    )
 
 
 def test_replicas_that_do_not_all_stay_online_are_refused() -> None:
