@@ -194,8 +194,9 @@ class Segment:
         """Gives the files another suffix; returns their new names. The log comes last: it makes the rest count."""
         names: list[str] = []
         for kind in (*COMPANIONS, "log"):
-            path, to = self.path(kind), self._folder / (file_name(self.base_offset, kind) + suffix)
+            path = self.path(kind)
             if path.exists():
+                to = self._folder / (file_name(self.base_offset, kind) + suffix)
                 self._files.rename(path, to)
                 names.append(to.name)
         self._suffix = suffix
@@ -344,11 +345,11 @@ class Segment:
         """
         end = position
         for at, header in self._seek(position):
-            first = min_one and at == position
-            if header.next_offset > bound or (at + header.size - position > max_bytes and not first):
+            first, next_offset = min_one and at == position, header.next_offset
+            if next_offset > bound or (at + header.size - position > max_bytes and not first):
                 break
             end = at + header.size
-            self._read_on = header.next_offset, end
+            self._read_on = next_offset, end
             if end - position >= max_bytes:
                 break
         return end

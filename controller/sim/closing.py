@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from importlib.util import find_spec
 from typing import Final
 
@@ -16,6 +16,7 @@ from controller.sim.shape import TOPIC
 from controller.wire.protocol import ApiKey
 from controller.wire.records import iterate
 
+Explain = Callable[[Iterable[TraceWriter]], list[str]]
 #: How often a client asks for a coordinator, twice a second, before it gives up.
 COORDINATOR_TRIES: Final = 60
 
@@ -51,16 +52,18 @@ async def no_coordinator(cluster: Cluster) -> list[str]:
     return [f"whoever asks the controller alone gets no coordinator, but error {answer.error_code}"]
 
 
-def _unexplained(traces: Sequence[TraceWriter]) -> list[str]:
-    """What the rules of the replay do not explain. They need the extra `rehearse`: without it nothing is asked."""
+def import_what_explains_traces() -> Explain | None:
+    """What names all that the rules of the replay do not explain. They need the extra `rehearse`: without it, None."""
     if find_spec("pyarrow") is None or find_spec("numpy") is None:
-        return []
-    from controller.sim.oracles.lanes import replayed
-    from controller.sim.oracles.replayed import changes_do_not_follow
-    from controller.sim.oracles.replayed_rules import lanes_contradict
+        return None
+    from controller.sim.oracles.replayed_rules import unexplained
 
-    lanes = list(replayed(traces))
-    return [*changes_do_not_follow(lanes), *lanes_contradict(lanes)]
+    return unexplained
+
+
+def _unexplained(traces: Sequence[TraceWriter]) -> list[str]:
+    explain = import_what_explains_traces()
+    return explain(traces) if explain is not None else []
 
 
 async def _read_all(cluster: Cluster, links: Links, partition: int) -> tuple[list[tuple[int, bytes]], list[str]]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from multiprocessing import get_context
 
+from controller.sim.closing import import_what_explains_traces
 from controller.sim.plan import draw_plan
 from controller.sim.play import KINDS, Outcome, play
 from controller.world.parent import end_with_parent
@@ -50,6 +51,7 @@ def play_seed(seed: int, changes: Sequence[str] = ()) -> Outcome:
 def prepare_process() -> None:
     """Before many worlds in one process: what is imported is never garbage, and a world is small enough to be collected
     once, at its end."""
+    import_what_explains_traces()
     gc.collect()
     gc.freeze()
     gc.disable()

@@ -194,8 +194,9 @@ class Deleting:
             if before is not None and is_same:
                 self._deleted(broker_id, tp, replica, log, before)
             self._sealed(broker_id, log, active, waiting)
-            epoch = replica.leader_epoch
-            seen[broker_id, tp] = log, active | {log.segments[-1]}, log.log_start_offset, replica.hw, epoch
+            newest, epoch = log.segments[-1], replica.leader_epoch
+            active = active if newest in active else active | {newest}
+            seen[broker_id, tp] = log, active, log.log_start_offset, replica.hw, epoch
         self._before, self._waiting = seen, waiting
 
     def _deleted(

@@ -12,7 +12,9 @@ from typing import Any, Final, NamedTuple
 
 from broker_sim.replay.rows import LaneRow, Outcome, OutcomeKind
 from broker_sim.replay.rules.lane import Lane
-from controller.sim.oracles.lanes import CHANGES, FETCH, LEADER, Replayed, Row, TracedRow, lane_row
+from broker_sim.trace import TraceWriter
+from controller.sim.oracles.lanes import CHANGES, FETCH, LEADER, Replayed, Row, TracedRow, lane_row, replayed
+from controller.sim.oracles.replayed import changes_do_not_follow
 from controller.wire.trace import TraceEvent
 from controller.wire.types import BrokerId
 
@@ -35,6 +37,12 @@ class _Change(NamedTuple):
     replica: int | None
     kind: str | None
     until: int = 0
+
+
+def unexplained(traces: Iterable[TraceWriter]) -> list[str]:
+    """All that is wrong with what brokers traced. `traces`: of all lives, oldest first."""
+    lanes = list(replayed(traces))
+    return [*changes_do_not_follow(lanes), *lanes_contradict(lanes)]
 
 
 def lanes_contradict(lanes: Iterable[Replayed]) -> Iterator[str]:

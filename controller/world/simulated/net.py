@@ -300,7 +300,7 @@ class _Connection:
 
     def _flush(self) -> None:
         """Delivers what has come due, unless a partition holds it."""
-        if self._network.is_cut(self.machine, self._other.machine):
+        if self._network._cut and self._network.is_cut(self.machine, self._other.machine):
             return
         # A timer may come as early as the clock can tell apart (asyncio's rule); nothing comes after it to deliver.
         due = self._loop.time() + RESOLUTION_S
@@ -321,7 +321,7 @@ class _Connection:
 
     def _acknowledge(self, size: int) -> None:
         self._unacknowledged -= size
-        if self._unacknowledged <= WINDOW_BYTES:
+        if self._writers and self._unacknowledged <= WINDOW_BYTES:
             self._wake_writers()
 
     def _break(self, reason: str) -> None:
@@ -354,7 +354,8 @@ class _Connection:
         reader, self._reader = self._reader, None
         if reader is not None and not reader.done():
             reader.set_result(None)
-        self._wake_writers()
+        if self._writers:
+            self._wake_writers()
 
     def _wake_writers(self) -> None:
         writers, self._writers = self._writers, []

@@ -41,5 +41,5 @@ def test_a_batch_goes_to_a_new_segment(_: Any, segment: Any, changes: Any, batch
     active |= {"indexes_are_full": False, **segment}
     offset, timestamp = batch
     found = parse_header(build_batch([Record(offset, timestamp, None, b"v")]))
-    header = replace(found, size=70)
+    header = found._replace(size=70)
     assert must_roll(SimpleNamespace(**active), header, replace(CONFIG, **changes), now_ms=now_ms) == why
