@@ -241,8 +241,18 @@ class LedPartition:
         A follower at the leader's end offset is in sync however old its last fetch is.
         Source: Kafka 3.9 `Partition.getOutOfSyncReplicas`.
         """
-        unassigned = (r for r in self.isr if r != self.leader and r not in self.followers)
-        return tuple(sorted([*unassigned, *(r for r, left in self.lag_headroom(now_ms) if left < 0)]))
+        out, leader_end = [], self.log_end_offset
+        for replica in self.isr:
+            state = self.followers.get(replica)
+            if state is None:
+                is_out = replica != self.leader
+            else:
+                is_out = (
+                    state.log_end_offset != leader_end and now_ms - state.last_caught_up_time_ms > self.lag_time_max_ms
+                )
+            if is_out:
+                out.append(replica)
+        return tuple(sorted(out))
 
     def shrink_due_ms(self) -> int | None:
         """From when on `tick` finds somebody to remove, if nothing else happens until then; None: never."""

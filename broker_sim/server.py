@@ -16,7 +16,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from broker_sim.connection_quotas import ConnectionQuotas, NoConnection
 from broker_sim.faults.board import FaultBoard
@@ -41,8 +41,7 @@ class CloseConnection(Exception):
     """Raised by a handler where Kafka answers by closing. The message is the reason that is logged."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
+class Call(NamedTuple):
     """A request and where it came from. `client_host` is the peer's address, `connection` names the connection.
 
     `listener` is the name of the listener that took it: clients are told addresses of the same one.
@@ -80,7 +79,17 @@ class Api:
         return self.versions[0] <= version <= self.versions[1]
 
 
-ApiTable = Mapping[ApiKey, Api]
+ApiTable = Mapping[int, Api]
+"""By api key."""
+
+
+class _Peer(NamedTuple):
+    """Who is served: its connection, its address, the connection's name, and the listener that it came to."""
+
+    connection: Connection
+    host: str
+    name: str
+    listener: str
 
 
 class SocketServer:
@@ -139,7 +148,8 @@ class SocketServer:
         try:
             await self._quotas.enter(listener, host)
             try:
-                await self._serve_admitted(listener, connection)
+                await self._admitted(listener, connection)
+                await self._serve_until_closed(_Peer(connection, host, connection.peer, listener))
             finally:
                 self._yielding.pop(connection, None)
                 self._closing.discard(connection)
@@ -154,7 +164,8 @@ class SocketServer:
             del self._open[connection]
             connection.close()
 
-    async def _serve_admitted(self, listener: str, connection: Connection) -> None:
+    async def _admitted(self, listener: str, connection: Connection) -> None:
+        """It has a slot; here it waits for its turn among those that came in this second."""
         if self._quotas.is_protected(listener):
             self._close_excess()
         else:
@@ -162,7 +173,6 @@ class SocketServer:
         delay_s = self._quotas.delay_s(listener, asyncio.get_running_loop().time())
         if delay_s > 0:
             await asyncio.sleep(delay_s)
-        await self._serve_until_closed(connection, listener)
 
     def _close_excess(self) -> None:
         """Those that were silent longest; their tasks end by it and give their slots back."""
@@ -175,16 +185,17 @@ class SocketServer:
     def _closed(self, connection: Connection, reason: str) -> None:
         self._log.warning(ev.CONNECTION_CLOSED, peer=connection.peer, reason=reason)
 
-    async def _serve_until_closed(self, connection: Connection, listener: str) -> None:
+    async def _serve_until_closed(self, peer: _Peer) -> None:
         frames, memory, taken = FrameBuffer(self.limits.max_request_bytes), self.memory, 0
         idle, slow = WaitLimit(None), WaitLimit(SLOW_CLIENT_LIMIT_S)
         try:
-            while data := await self._receive(connection, idle):
+            while data := await self._receive(peer.connection, idle):
                 for frame in frames.feed(data):
                     service = Service(asyncio.get_running_loop().time(), len(frame))
-                    taken = taken or await memory.take(len(frame))
-                    await self.ready.wait()
-                    await self._serve_one(frame, connection, listener, service, slow)
+                    taken = taken or memory.take_at_once(len(frame)) or await memory.take(len(frame))
+                    if not self.ready.is_set():
+                        await self.ready.wait()
+                    await self._serve_one(frame, peer, service, slow)
                     memory.give(taken)
                     taken = 0
                 if frames.wanted_bytes and not taken:
@@ -194,20 +205,19 @@ class SocketServer:
             idle.close()
             slow.close()
 
-    async def _serve_one(
-        self, frame: bytes, connection: Connection, listener: str, service: Service, slow: WaitLimit
-    ) -> None:
+    async def _serve_one(self, frame: bytes, peer: _Peer, service: Service, slow: WaitLimit) -> None:
+        connection = peer.connection
         if connection in self._yielding:
             self._yielding[connection] = self._yielding.pop(connection)
-        loop = asyncio.get_running_loop()
-        service.taken_s = loop.time()
-        answer = await self._answer(frame, connection, listener, service)
-        service.answered_s = loop.time()
+        clock_s = asyncio.get_running_loop().time
+        service.taken_s = clock_s()
+        answer = await self._answer(frame, peer, service)
+        service.answered_s = clock_s()
         if answer is not None:
             connection.send(answer)
             with slow:
                 await connection.drain()
-        self.meters.add(service, loop.time())
+        self.meters.add(service, clock_s())
 
     async def _receive(self, connection: Connection, idle: WaitLimit) -> bytes:
         idle.change(None if self.limits.idle_ms < 0 else self.limits.idle_ms / 1000)
@@ -217,10 +227,10 @@ class SocketServer:
         except TimeoutError:
             raise TimeoutError(f"idle for connections.max.idle.ms {self.limits.idle_ms}") from None
 
-    async def _answer(self, frame: bytes, connection: Connection, listener: str, service: Service) -> bytes | None:
+    async def _answer(self, frame: bytes, peer: _Peer, service: Service) -> bytes | None:
         """The frame of the answer, None for none. Raises CloseConnection or ProtocolError."""
         api_key, version, correlation_id = protocol.peek_header(frame)
-        api = self._apis.get(ApiKey(api_key)) if api_key in ApiKey._value2member_map_ else None
+        api = self._apis.get(api_key)
         if api is None:
             raise CloseConnection(f"api key {api_key} is not offered")
         if not api.serves(version):
@@ -228,11 +238,12 @@ class SocketServer:
                 return protocol.unsupported_api_versions(correlation_id, *api.versions)
             raise CloseConnection(f"{protocol.api_name(api_key)} version {version} is not offered")
         request = service.request = protocol.decode_request(frame, api.decode)
-        host, name = _host(connection.peer), connection.peer
-        call = Call(request=request, client_host=host, connection=name, listener=listener)
-        fault = self._faults.strike(api_key, sender=_sender(request.body), client_id=request.client_id)
-        if fault is not None:
-            await self._strike(fault)
+        call = Call(request, peer.host, peer.name, peer.listener)
+        fault = None
+        if self._faults.has_apis:
+            fault = self._faults.strike(api_key, sender=_sender(request.body), client_id=request.client_id)
+            if fault is not None:
+                await self._strike(fault)
         handling = Timed(self._handle(api, call), asyncio.get_running_loop().time)
         body = await handling
         service.local_s = handling.local_s

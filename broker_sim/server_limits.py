@@ -115,9 +115,20 @@ class RequestMemory:
         """Bytes taken and not given back."""
         return self._used
 
+    @property
+    def _is_full(self) -> bool:
+        return self._limit >= 0 and self._used >= max(self._limit, 1)
+
+    def take_at_once(self, size: int) -> int:
+        """As `take`, where there is room; 0 where there is none."""
+        if self._is_full:
+            return 0
+        self._used += size
+        return size
+
     async def take(self, size: int) -> int:
         """Waits for room, then takes `size` bytes; returns them, to be given back."""
-        while self._limit >= 0 and self._used >= max(self._limit, 1):
+        while self._is_full:
             turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiting.append(turn)
             try:

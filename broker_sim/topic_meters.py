@@ -43,6 +43,12 @@ class TopicMeters:
             meter = self.topics[topic] = TopicMeter()
         return meter, self.all
 
+    def asked(self, topic: str) -> None:
+        """A fetch names a partition of the topic, and its log is looked at."""
+        meter, every = self.of(topic)
+        meter.total_fetch_requests += 1
+        every.total_fetch_requests += 1
+
     def appended(self, topic: str, *, messages: int, size_bytes: int) -> None:
         """A batch of a client is in the log."""
         for meter in self.of(topic):

@@ -167,8 +167,10 @@ class TraceWriter:
         """A follower's fetch. `changes_nothing`: it counted, from a member of the ISR, at or above the leader's end."""
         if self._fd is None:
             return
-        self._end_appends(topic_partition)
-        run = self._runs.get(topic_partition, {}).get(replica)
+        if topic_partition in self._appends:
+            self._end_appends(topic_partition)
+        of_partition = self._runs.get(topic_partition)
+        run = of_partition.get(replica) if of_partition else None
         is_more = run is not None and (run.offset, run.leo, run.epoch) == (offset, leo, epoch)
         columns |= {"replica": replica, "offset": offset, "leo": leo, "epoch": epoch}
         if changes_nothing and run is not None and is_more:
@@ -179,7 +181,8 @@ class TraceWriter:
             return
         hw = columns.get("hw")
         runs = self._runs.setdefault(topic_partition, {})
-        self._write_runs(topic_partition, [runs.pop(r) for r in list(runs) if r == replica or runs[r].hw != hw])
+        if runs:
+            self._write_runs(topic_partition, [runs.pop(r) for r in list(runs) if r == replica or runs[r].hw != hw])
         self._write(TraceEvent.FETCH, ts, topic_partition, columns)
         runs[replica] = _Run(offset, leo, epoch, hw)
 
@@ -207,7 +210,8 @@ class TraceWriter:
             self._write(TraceEvent.APPEND, run.ts, topic_partition, columns)
 
     def _write_runs(self, topic_partition: TopicPartition, runs: Iterable[_Run]) -> None:
-        for run in sorted((r for r in runs if r.columns is not None), key=lambda r: r.ts):
+        unwritten = [run for run in runs if run.columns is not None]
+        for run in sorted(unwritten, key=lambda r: r.ts) if unwritten else ():
             assert run.columns is not None
             self._write(TraceEvent.FETCH, run.ts, topic_partition, {**run.columns, "n": run.count})
 

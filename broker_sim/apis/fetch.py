@@ -7,8 +7,7 @@ Source: spec clients.md §4, broker.md §12.1.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from broker_sim.apis.context import BrokerContext, by_topic
@@ -22,6 +21,7 @@ from controller.wire.types import TopicPartition
 VERSIONS: Final = (4, 11)
 READ_COMMITTED: Final = 1
 _SESSIONLESS: Final = (0, -1)
+_NO_PARTITIONS: Final[Mapping[TopicPartition, FetchPartition]] = {}
 #: Up to this version clients do not know KAFKA_STORAGE_ERROR; NOT_LEADER_OR_FOLLOWER makes them look elsewhere.
 _WITHOUT_STORAGE_ERROR: Final = 5
 
@@ -35,7 +35,7 @@ async def handle_fetch(context: BrokerContext, call: Call) -> Answer:
     results = await context.fetching.fetch(
         FetchRequest(
             partitions=session.partitions,
-            replica_id=int(body.replica_id),
+            replica_id=body.replica_id,
             max_wait_ms=body.max_wait,
             min_bytes=body.min_bytes,
             max_bytes=body.max_bytes,
@@ -45,11 +45,11 @@ async def handle_fetch(context: BrokerContext, call: Call) -> Answer:
     answer = session.answer(results)
     committed_only = body.isolation_level == READ_COMMITTED
     if call.version <= _WITHOUT_STORAGE_ERROR:
-        answer = replace(answer, partitions={tp: _for_old_clients(result) for tp, result in answer.partitions.items()})
+        answer = answer._replace(partitions={tp: _for_old_clients(r) for tp, r in answer.partitions.items()})
     return {
         "error_code": answer.error,
         "session_id": answer.session_id,
-        "responses": _topics(answer.partitions, committed_only=committed_only),
+        "responses": _topics(answer.partitions, committed_only=committed_only) if answer.partitions else (),
     }
 
 
@@ -57,26 +57,30 @@ def _open_session(context: BrokerContext, call: Call) -> FetchContext:
     body = call.body
     session_id, session_epoch = (body.session_id, body.session_epoch) if call.version >= 7 else _SESSIONLESS
     return context.sessions.open(
-        session_id=int(session_id),
-        session_epoch=int(session_epoch),
-        partitions={
-            TopicPartition(topic.topic, int(p.partition)): FetchPartition(
-                fetch_offset=int(p.fetch_offset),
-                max_bytes=int(p.partition_max_bytes),
-                current_leader_epoch=max(int(getattr(p, "current_leader_epoch", -1)), -1),
-                log_start_offset=int(getattr(p, "log_start_offset", -1)),
-            )
-            for topic in body.topics
-            for p in topic.partitions
-        },
+        session_id=session_id,
+        session_epoch=session_epoch,
+        partitions=_partitions(body.topics) if body.topics else _NO_PARTITIONS,
         forgotten=[
-            TopicPartition(topic.topic, int(partition))
+            TopicPartition(topic.topic, partition)
             for topic in getattr(body, "forgotten_topics_data", ())
             for partition in topic.partitions
         ],
         is_from_follower=body.replica_id >= 0,
         now_ms=context.clock.now_ms(),
     )
+
+
+def _partitions(topics: Iterable[Any]) -> dict[TopicPartition, FetchPartition]:
+    return {
+        TopicPartition(topic.topic, p.partition): FetchPartition(
+            fetch_offset=p.fetch_offset,
+            max_bytes=p.partition_max_bytes,
+            current_leader_epoch=max(getattr(p, "current_leader_epoch", -1), -1),
+            log_start_offset=getattr(p, "log_start_offset", -1),
+        )
+        for topic in topics
+        for p in topic.partitions
+    }
 
 
 def _for_old_clients(result: FetchResult) -> FetchResult:

@@ -91,7 +91,9 @@ ROWS: Final[dict[ApiKey, Row]] = {
 
 def api_table(context: BrokerContext) -> ApiTable:
     """The table of one broker."""
-    table = {key: Api(handle=partial(row.handle, context), versions=row.versions) for key, row in ROWS.items()}
+    table: dict[int, Api] = {
+        key: Api(handle=partial(row.handle, context), versions=row.versions) for key, row in ROWS.items()
+    }
     decode = partial(context.metadata_decoder.decode, to=context.broker_id)
     table[ApiKey.UPDATE_METADATA] = replace(table[ApiKey.UPDATE_METADATA], decode=decode)
 

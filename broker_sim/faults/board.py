@@ -156,6 +156,11 @@ class FaultBoard:
                 return True
         return False
 
+    @property
+    def has_apis(self) -> bool:
+        """Whether any row is about requests: asked for each of them."""
+        return bool(self._apis)
+
     def strike(self, api_key: int, *, sender: int | None = None, client_id: str | None = None) -> ApiFault | None:
         """The fault that hits a request of this API which arrives now, if any; counts the request."""
         hit: ApiFault | None = None

@@ -111,6 +111,11 @@ class _FaultyConnection:
         """As `ports.Connection.peer`."""
         return self._inner.peer
 
+    @property
+    def is_open(self) -> bool:
+        """As `ports.Connection.is_open`."""
+        return self._inner.is_open
+
     async def recv(self) -> bytes:
         """As `ports.Connection.recv`. What came while earlier bytes were held up is not held up by the delay again."""
         loop = asyncio.get_running_loop()

@@ -193,7 +193,7 @@ class FluidBroker:
         return self._context
 
     async def _listen(self, configs: DynamicConfigs) -> None:
-        apis: dict[ApiKey, Api] = {}
+        apis: dict[int, Api] = {}
         limits = ServerLimits(
             max_request_bytes=REQUEST_MAX_BYTES, queued_max_request_bytes=-1, idle_ms=-1, max_connections=1 << 20
         )

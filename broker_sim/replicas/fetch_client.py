@@ -14,7 +14,7 @@ from broker_sim.replicas.types import EpochEnd, FetchPartition, FetchResult, Met
 from controller.wire.errors import ErrorCode
 from controller.wire.protocol import ApiKey
 from controller.wire.types import BrokerId, TopicPartition
-from controller.world.client import BrokerConnection
+from controller.world.client import SerialConnection
 from controller.world.ports import Network
 
 _FETCH_VERSION: Final = 11
@@ -47,9 +47,9 @@ class FetchClient:
     ) -> None:
         self._broker_id, self._leader, self._client_id = broker_id, leader, client_id
         self._network, self._metadata, self._settings = network, metadata, settings
-        self._connection: BrokerConnection | None = None
+        self._connection: SerialConnection | None = None
         self._session_id, self._session_epoch = NO_SESSION, INITIAL_EPOCH
-        self._in_session: dict[TopicPartition, FetchPartition] = {}
+        self._in_session: Mapping[TopicPartition, FetchPartition] = {}
 
     def close(self) -> None:
         """Drops connection and session. Idempotent."""
@@ -58,17 +58,24 @@ class FetchClient:
             self._connection = None
         self._reset_session(NO_SESSION)
 
-    async def _call(self, api_key: ApiKey, version: int, body: Mapping[str, Any]) -> Any:
-        timeout_s = self._settings.replica_socket_timeout_ms / 1000
+    @property
+    def _timeout_s(self) -> float:
+        return self._settings.replica_socket_timeout_ms / 1000
+
+    async def _open(self) -> SerialConnection:
         if self._connection is None or not self._connection.is_open:
             self.close()
             endpoint = self._metadata.endpoint(self._leader)
             if endpoint is None:
                 raise LeaderUnreachable(f"broker {self._leader} is not alive")
-            self._connection = await BrokerConnection.open(
-                self._network, endpoint.host, endpoint.port, client_id=self._client_id, timeout_s=timeout_s
+            self._connection = await SerialConnection.open(
+                self._network, endpoint.host, endpoint.port, client_id=self._client_id, timeout_s=self._timeout_s
             )
-        return await self._connection.call(api_key, version, body, timeout_s=timeout_s)
+        return self._connection
+
+    async def _call(self, api_key: ApiKey, version: int, body: Mapping[str, Any]) -> Any:
+        connection = await self._open()
+        return await connection.call(api_key, version, body, timeout_s=self._timeout_s)
 
     # -- fetch ---------------------------------------------------------------------------------------------------
 
@@ -80,40 +87,42 @@ class FetchClient:
         A refused session is given up and nothing is answered; the next fetch is a full one. Raises FetchRefused for any
         other error of the whole answer.
         """
-        is_full = self._session_epoch == INITIAL_EPOCH
-        changed = partitions if is_full else {tp: p for tp, p in partitions.items() if self._in_session.get(tp) != p}
-        forgotten = [] if is_full else [tp for tp in self._in_session if tp not in partitions]
-        settings = self._settings
-        answer = await self._call(
-            ApiKey.FETCH,
-            _FETCH_VERSION,
-            {
-                "replica_id": self._broker_id,
-                "max_wait": max_wait_ms,
-                "min_bytes": settings.replica_fetch_min_bytes,
-                "max_bytes": settings.replica_fetch_response_max_bytes,
-                "session_id": self._session_id,
-                "session_epoch": self._session_epoch,
-                "topics": _by_topic(changed, _fetch_partition),
-                "forgotten_topics_data": [
-                    {"topic": topic, "partitions": [tp.partition for tp in group]}
-                    for topic, group in _groups(forgotten)
-                ],
-            },
-        )
-        error = ErrorCode.of(int(answer.error_code))
-        if error is not ErrorCode.NONE:
+        connection = await self._open()
+        body = self._fetch_body(partitions, max_wait_ms)
+        answer = await connection.call(ApiKey.FETCH, _FETCH_VERSION, body, timeout_s=self._timeout_s)
+        if answer.error_code:
+            error = ErrorCode.of(answer.error_code)
             self._reset_session(NO_SESSION if error is ErrorCode.FETCH_SESSION_ID_NOT_FOUND else self._session_id)
             if error not in _SESSION_ERRORS:
                 raise FetchRefused(f"fetch was answered with {error.name}")
             return {}
-        self._in_session = dict(partitions)
-        self._continue_session(int(answer.session_id))
+        self._in_session = partitions
+        self._continue_session(answer.session_id)
         return {
             TopicPartition(topic.topic, int(p.partition_index)): _fetch_result(p)
             for topic in answer.responses
             for p in topic.partitions
         }
+
+    def _fetch_body(self, partitions: Mapping[TopicPartition, FetchPartition], max_wait_ms: int) -> dict[str, Any]:
+        """What is new since the session's last fetch, or all of it where there is no session."""
+        settings, before = self._settings, {} if self._session_epoch == INITIAL_EPOCH else self._in_session
+        body: dict[str, Any] = {
+            "replica_id": self._broker_id,
+            "max_wait": max_wait_ms,
+            "min_bytes": settings.replica_fetch_min_bytes,
+            "max_bytes": settings.replica_fetch_response_max_bytes,
+            "session_id": self._session_id,
+            "session_epoch": self._session_epoch,
+        }
+        if partitions != before:
+            changed = {tp: p for tp, p in partitions.items() if before.get(tp) != p}
+            forgotten = [tp for tp in before if tp not in partitions]
+            body["topics"] = _by_topic(changed, _fetch_partition)
+            body["forgotten_topics_data"] = [
+                {"topic": topic, "partitions": [tp.partition for tp in group]} for topic, group in _groups(forgotten)
+            ]
+        return body
 
     def _continue_session(self, session_id: int) -> None:
         if session_id == NO_SESSION:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from broker_sim.replicas.partition import Partition
+from broker_sim.replicas.types import FetchPartition
 
 
 @dataclass(slots=True, kw_only=True)
@@ -18,6 +19,15 @@ class FetchProgress:
     is_failed: bool = False
     lag: int | None = None
     not_before: float = 0.0
+    #: what was asked for last
+    asked: FetchPartition | None = None
+
+    def ask(self, *, max_bytes: int, log_start_offset: int) -> FetchPartition:
+        """What to ask for now: as long as nothing moves the same object, which a session compares at no cost."""
+        asked = FetchPartition(self.offset, max_bytes, self.epoch, log_start_offset)
+        if asked != self.asked:
+            self.asked = asked
+        return self.asked or asked
 
     @property
     def is_settled(self) -> bool:

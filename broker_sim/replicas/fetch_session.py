@@ -6,9 +6,9 @@ Source: spec clients.md §4.1, Kafka 3.9 `FetchSession.scala`. Pure but for the 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from broker_sim.replicas.types import FetchPartition, FetchResult
 from controller.wire.errors import ErrorCode
@@ -21,8 +21,7 @@ INITIAL_EPOCH: Final = 0
 _LAST_EPOCH: Final = 0x7FFFFFFF
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FetchAnswer:
+class FetchAnswer(NamedTuple):
     """The top of a Fetch answer and the partitions that go into it, in order."""
 
     error: ErrorCode
@@ -53,33 +52,49 @@ class _Session:
     is_from_follower: bool
     last_used_ms: int
     epoch: int = 1
-    partitions: dict[TopicPartition, FetchPartition] = field(default_factory=dict)
+    #: never changed: another one takes its place, since a request that waits reads those of its time
+    partitions: Mapping[TopicPartition, FetchPartition] = field(default_factory=dict)
     #: partition -> (high watermark, log start offset) as last sent; nothing after an error, so that the next is sent.
     sent: dict[TopicPartition, tuple[int, int]] = field(default_factory=dict)
 
     def update(self, partitions: Mapping[TopicPartition, FetchPartition], forgotten: Sequence[TopicPartition]) -> None:
-        self.partitions.update(partitions)
+        if not partitions and not forgotten:
+            return
+        changed = {**self.partitions, **partitions}
         for topic_partition in forgotten:
-            self.partitions.pop(topic_partition, None)
+            changed.pop(topic_partition, None)
             self.sent.pop(topic_partition, None)
+        self.partitions = changed
 
     def remember(self, topic_partition: TopicPartition, result: FetchResult) -> bool:
         """Whether an incremental answer must carry this result; it is then taken as sent."""
-        now = (result.high_watermark, result.log_start_offset)
-        is_error = result.error is not ErrorCode.NONE
-        must = is_error or bool(result.records) or self.sent.get(topic_partition) != now
-        must = must or result.preferred_read_replica >= 0
+        error, high_watermark, _, log_start_offset, records, preferred_read_replica = result
+        now, is_error = (high_watermark, log_start_offset), error is not ErrorCode.NONE
+        is_news = self.sent.get(topic_partition) != now or preferred_read_replica >= 0
+        if not (is_news or is_error or records):
+            return False
         if topic_partition in self.partitions:
             if is_error:
                 self.sent.pop(topic_partition, None)
             else:
                 self.sent[topic_partition] = now
-        return must
+        return True
 
-    def move_to_end(self, topic_partition: TopicPartition) -> None:
+    def move_to_end(self, answered: Iterable[TopicPartition]) -> None:
         """Partitions that returned records are read last in the next round."""
-        if topic_partition in self.partitions:
-            self.partitions[topic_partition] = self.partitions.pop(topic_partition)
+        moved = [topic_partition for topic_partition in answered if topic_partition in self.partitions]
+        if moved:
+            order = dict(self.partitions)
+            for topic_partition in moved:
+                order[topic_partition] = order.pop(topic_partition)
+            self.partitions = order
+
+    def answer(self, results: Mapping[TopicPartition, FetchResult]) -> FetchAnswer:
+        """What an incremental fetch is told: what changed since it was last sent."""
+        changed = {tp: result for tp, result in results.items() if self.remember(tp, result)}
+        if changed:
+            self.move_to_end(tp for tp, result in changed.items() if result.records)
+        return FetchAnswer(ErrorCode.NONE, self.session_id, changed)
 
 
 class FetchSessionCache:
@@ -174,15 +189,7 @@ class FetchSessionCache:
         session.epoch = 1 if session.epoch == _LAST_EPOCH else session.epoch + 1
         session.last_used_ms = now_ms
         self._sessions[session_id] = self._sessions.pop(session_id)
-
-        def finish(results: Mapping[TopicPartition, FetchResult]) -> FetchAnswer:
-            changed = {tp: result for tp, result in results.items() if session.remember(tp, result)}
-            for topic_partition, result in changed.items():
-                if result.records:
-                    session.move_to_end(topic_partition)
-            return FetchAnswer(error=ErrorCode.NONE, session_id=session_id, partitions=changed)
-
-        return FetchContext(error=ErrorCode.NONE, partitions=dict(session.partitions), _finish=finish)
+        return FetchContext(error=ErrorCode.NONE, partitions=session.partitions, _finish=session.answer)
 
 
 def _sessionless(results: Mapping[TopicPartition, FetchResult]) -> FetchAnswer:

@@ -104,7 +104,8 @@ class ReplicaFetcher:
         while True:
             self._changed.clear()
             try:
-                await self._truncate_all()
+                if any(state.is_truncating for state in self._states.values()):
+                    await self._truncate_all()
                 due = self._due()
                 if due:
                     await self._fetch_round(due)
@@ -132,9 +133,8 @@ class ReplicaFetcher:
         for state in states:
             state.not_before = until
 
-    def _is_ready(self, topic_partition: TopicPartition, state: FetchProgress) -> bool:
-        is_due = state.not_before <= asyncio.get_running_loop().time()
-        return is_due and not state.is_failed and not self._is_paused(topic_partition)
+    def _is_ready(self, topic_partition: TopicPartition, state: FetchProgress, now_s: float) -> bool:
+        return state.not_before <= now_s and not state.is_failed and not self._is_paused(topic_partition)
 
     def _fail(self, topic_partition: TopicPartition, state: FetchProgress, reason: str) -> None:
         """Out of service until the next LeaderAndIsr."""
@@ -148,26 +148,20 @@ class ReplicaFetcher:
     # -- fetching ----------------------------------------------------------------------------------------------------
 
     def _due(self) -> dict[TopicPartition, FetchPartition]:
-        now_ms = self._table.now_ms()
-        is_exceeded = self._table.follower_quota.is_exceeded(now_ms)
+        quota, max_bytes = self._table.follower_quota, self._table.settings.replica_fetch_max_bytes
+        is_exceeded, now_s = quota.is_exceeded(self._table.now_ms()), asyncio.get_running_loop().time()
         due: dict[TopicPartition, FetchPartition] = {}
         for topic_partition, state in self._states.items():
             log = state.partition.log
-            if log is None or state.is_truncating or not self._is_ready(topic_partition, state):
+            if log is None or state.is_truncating or not self._is_ready(topic_partition, state, now_s):
                 continue
-            if is_exceeded and state.lag != 0 and self._table.follower_quota.is_throttled(topic_partition):
+            if is_exceeded and state.lag != 0 and quota.is_throttled(topic_partition):
                 continue
-            due[topic_partition] = FetchPartition(
-                fetch_offset=state.offset,
-                max_bytes=self._table.settings.replica_fetch_max_bytes,
-                current_leader_epoch=state.epoch,
-                log_start_offset=log.log_start_offset,
-            )
+            due[topic_partition] = state.ask(max_bytes=max_bytes, log_start_offset=log.log_start_offset)
         return due
 
     async def _fetch_round(self, due: dict[TopicPartition, FetchPartition]) -> None:
-        sent = {tp: self._states[tp] for tp in due}
-        if len(due) == len(self._states) and all(state.is_settled for state in sent.values()):
+        if len(due) == len(self._states) and all(state.is_settled for state in self._states.values()):
             self._wait_ms = self._wait_max_ms
         results = await self._client.exchange(due, max_wait_ms=self._wait_ms)
         has_another = self._impatience is not None  # a partition was added while this fetch waited
@@ -176,11 +170,13 @@ class ReplicaFetcher:
             result.records or result.error is not ErrorCode.NONE for result in results.values()
         )
         self._wait_ms = min(self._wait_max_ms, 2 * self._wait_ms if is_idle else FIRST_WAIT_MS)
+        if not results:
+            return
         await self._table.wait_for_disks((tp, len(result.records)) for tp, result in results.items())
         throttled_bytes = 0
         for topic_partition, result in results.items():
             state = self._states.get(topic_partition)
-            if state is None or state is not sent.get(topic_partition):
+            if state is None or state.asked is not due.get(topic_partition):
                 continue  # it was given up, or begun anew, while the answer was under way; or was never asked for
             if self._table.follower_quota.is_throttled(topic_partition):
                 throttled_bytes += len(result.records)
@@ -257,9 +253,10 @@ class ReplicaFetcher:
         """Brings the partitions that have just begun into the state of the leader's log (§13.1)."""
         asked: dict[TopicPartition, tuple[int, int]] = {}
         states: dict[TopicPartition, FetchProgress] = {}
+        now_s = asyncio.get_running_loop().time()
         for topic_partition, state in list(self._states.items()):
             log = state.partition.log
-            if log is None or not state.is_truncating or not self._is_ready(topic_partition, state):
+            if log is None or not state.is_truncating or not self._is_ready(topic_partition, state, now_s):
                 continue
             if log.epochs.latest < 0:
                 self._truncate(topic_partition, state, state.offset)

@@ -36,6 +36,8 @@ class FirstFetches:
         """A fetch of that follower names the partition."""
         if (missing := self._missing.get(follower)) is not None:
             missing.discard(partition)
+            if not missing:
+                del self._missing[follower]
 
     def waiters(self, follower: BrokerId) -> Waiters:
         """What to wait for besides records."""
@@ -45,6 +47,5 @@ class FirstFetches:
         """How long a fetch of that follower may wait that asked for `max_wait_ms`."""
         missing = self._missing.get(follower)
         if missing:
-            gone = {partition for partition in missing if partition.led is None}
-            missing -= gone
+            missing -= {partition for partition in missing if partition.led is None}
         return min(max_wait_ms, SOON_MS) if missing else max_wait_ms

@@ -12,6 +12,7 @@ from collections.abc import Collection
 from broker_sim.config import ReplicaSettings
 from broker_sim.isr import PROFILES, IsrChange, LedPartition
 from broker_sim.log.log import Appended, Log
+from broker_sim.replicas.types import FetchPartition
 from broker_sim.trace import TraceWriter
 from controller.wire.control import LeaderAndIsrEntry
 from controller.wire.errors import ErrorCode, KafkaError
@@ -23,37 +24,47 @@ LIVE_PROFILE = PROFILES["P37"]
 
 
 class Waiters:
-    """Requests that wait for something: each has one future, woken by any of the things it waits for."""
+    """Requests that wait for something: each has one future, woken by any of the things it waits for.
 
-    __slots__ = ("_futures", "wakes")
+    Mostly one waits, or nobody: a dict, which is ten times as large, is made for the second.
+    """
+
+    __slots__ = ("_first", "_others", "wakes")
 
     def __init__(self) -> None:
-        self._futures: dict[asyncio.Future[None], None] | None = None
+        self._first: asyncio.Future[bool] | None = None
+        self._others: dict[asyncio.Future[bool], None] | None = None
         #: how often something changed
         self.wakes = 0
 
-    def add(self, future: asyncio.Future[None]) -> None:
-        """Wakes it at the next change."""
-        if self._futures is None:
-            self._futures = {}
-        self._futures[future] = None
+    def add(self, future: asyncio.Future[bool]) -> None:
+        """Wakes it at the next change: it gets True."""
+        if self._first is None and self._others is None:
+            self._first = future
+        elif self._others is None:
+            self._others = {future: None}
+        else:
+            self._others[future] = None
 
-    def discard(self, future: asyncio.Future[None]) -> None:
+    def discard(self, future: asyncio.Future[bool]) -> None:
         """It no longer waits."""
-        if self._futures is not None:
-            self._futures.pop(future, None)
-            self._futures = self._futures or None
+        if self._first is future:
+            self._first = None
+        elif self._others is not None:
+            self._others.pop(future, None)
+            self._others = self._others or None
 
     def wake(self) -> None:
         """Something changed."""
         self.wakes += 1
-        futures, self._futures = self._futures, None
-        for future in futures or ():
-            if not future.done():
-                future.set_result(None)
+        first, self._first = self._first, None
+        others, self._others = self._others, None
+        for future in (first, *(others or ())):
+            if future is not None and not future.done():
+                future.set_result(True)
 
     def __len__(self) -> int:
-        return len(self._futures or ())
+        return (self._first is not None) + len(self._others or ())
 
 
 class Partition:
@@ -254,10 +265,8 @@ class Partition:
     def record_fetch(
         self,
         replica: BrokerId,
+        position: FetchPartition,
         *,
-        offset: int,
-        req_epoch: int,
-        follower_log_start: int,
         returned_bytes: int,
         throttled: bool,
         error: ErrorCode,
@@ -267,6 +276,7 @@ class Partition:
         led, log = self.led, self.log
         if led is None or log is None:
             return None
+        offset, _, req_epoch, follower_log_start = position
         counts = error is ErrorCode.NONE
         is_quiet = counts and replica in led.isr and offset >= led.log_end_offset
         leo, hw = led.log_end_offset, led.high_watermark

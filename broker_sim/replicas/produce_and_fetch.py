@@ -163,7 +163,7 @@ class Producing:
         }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class FetchRequest:
     """A whole Fetch, after its session. `replica_id` >= 0 is a follower; `version` is that of the API."""
 
@@ -179,9 +179,8 @@ class FetchRequest:
     needs_leader: bool = field(init=False)
 
     def __post_init__(self) -> None:
-        follower = BrokerId(self.replica_id) if self.replica_id >= 0 else None
-        object.__setattr__(self, "follower", follower)
-        object.__setattr__(self, "needs_leader", follower is not None or self.version < _FOLLOWERS_SERVE)
+        self.follower = BrokerId(self.replica_id) if self.replica_id >= 0 else None
+        self.needs_leader = self.follower is not None or self.version < _FOLLOWERS_SERVE
 
 
 class Fetching:
@@ -195,40 +194,44 @@ class Fetching:
 
         A follower's fetch is recorded on arrival (broker.md §12.2).
         """
-        results = self._read_all(request, is_arrival=True)
-        found = sum(len(r.records) for r in results.values())
-        has_error = any(r.error is not ErrorCode.NONE for r in results.values())
-        if request.max_wait_ms > 0 and results and found < request.min_bytes and not has_error:
+        results, found = self._read_all(request, is_arrival=True)
+        if request.max_wait_ms > 0 and results and found < request.min_bytes and not _has_error(results):
+            before = {tp: len(result.records) for tp, result in results.items()} if found else {}
+            del results  # as long as the fetch waits it holds no more than what it asked for
             self._table.meters.waiting_fetch += 1
             try:
                 await self._wait(request)
             finally:
                 self._table.meters.waiting_fetch -= 1
-            before, results = results, self._read_all(request, is_arrival=False)
+            results, found = self._read_all(request, is_arrival=False)
             self._note_late_bytes(request, before, results)
-        self._count_bytes(request.follower, results)
-        if request.follower is not None:
-            self._count_throttled(results)
-        await self._table.wait_for_disks((tp, len(result.records)) for tp, result in results.items())
+        if found:
+            self._count_bytes(request.follower, results)
+            if request.follower is not None:
+                self._count_throttled(results)
+            await self._table.wait_for_disks((tp, len(result.records)) for tp, result in results.items())
         return results
 
     def _note_late_bytes(
         self,
         request: FetchRequest,
-        before: Mapping[TopicPartition, FetchResult],
+        before: Mapping[TopicPartition, int],
         results: Mapping[TopicPartition, FetchResult],
     ) -> None:
-        """What a follower gets beyond what was there when its fetch was recorded, for the trace."""
+        """For the trace: what a follower gets beyond what was there, in bytes, when its fetch was recorded."""
         for topic_partition, result in results.items():
+            late = len(result.records) - before.get(topic_partition, 0)
+            if late <= 0 or request.follower is None:
+                continue
             partition = self._table.partitions.get(topic_partition)
-            if request.follower is not None and partition is not None and partition.led is not None:
-                late = len(result.records) - len(before[topic_partition].records)
+            if partition is not None and partition.led is not None:
                 partition.answered_late(request.follower, late)
 
     # -- reading -------------------------------------------------------------------------------------------------
 
-    def _read_all(self, request: FetchRequest, *, is_arrival: bool) -> dict[TopicPartition, FetchResult]:
-        left = min(request.max_bytes, self._table.settings.fetch_max_bytes)
+    def _read_all(self, request: FetchRequest, *, is_arrival: bool) -> tuple[dict[TopicPartition, FetchResult], int]:
+        """What each partition has, and how many bytes all have together."""
+        left, found = min(request.max_bytes, self._table.settings.fetch_max_bytes), 0
         needs_first = request.version >= _FIRST_BATCH_ALWAYS
         results: dict[TopicPartition, FetchResult] = {}
         for topic_partition, position in request.partitions.items():
@@ -236,9 +239,10 @@ class Fetching:
                 request, topic_partition, position, left=left, min_one=needs_first, is_arrival=is_arrival
             )
             results[topic_partition] = result
-            left = max(0, left - len(result.records))
-            needs_first = needs_first and not result.records
-        return results
+            if result.records:
+                found += len(result.records)
+                left, needs_first = max(0, left - len(result.records)), False
+        return results, found
 
     def _read_one(
         self,
@@ -250,20 +254,17 @@ class Fetching:
         min_one: bool,
         is_arrival: bool,
     ) -> FetchResult:
-        now_ms, meters = self._table.now_ms(), self._table.meters.of(topic_partition.topic)
-        for meter in meters:
-            meter.total_fetch_requests += 1
+        now_ms = self._table.now_ms()
+        self._table.meters.asked(topic_partition.topic)
         partition, records, throttled, error = self._table.partitions.get(topic_partition), b"", False, ErrorCode.NONE
         try:
             partition = self._table.get(topic_partition)
             log = self._checked_log(request, partition, position)
             throttled = self._is_throttled(request, partition, now_ms)
-            if not throttled:
+            bound = log.leo if request.follower is not None else partition.hw
+            if position.fetch_offset < bound and not throttled:
                 records = log.read(
-                    position.fetch_offset,
-                    max_bytes=min(position.max_bytes, left),
-                    bound=self._bound(request, partition, log),
-                    min_one=min_one,
+                    position.fetch_offset, max_bytes=min(position.max_bytes, left), bound=bound, min_one=min_one
                 )
         except KafkaError as failure:
             self._table.note_failure(failure)
@@ -273,12 +274,8 @@ class Fetching:
             self._record(request.follower, partition, position, len(records), throttled, error, now_ms)
         if error is not ErrorCode.NONE or partition is None or partition.log is None:
             return FetchResult(error=error)
-        return FetchResult(
-            high_watermark=partition.hw,
-            last_stable_offset=partition.hw,
-            log_start_offset=partition.log.log_start_offset,
-            records=records,
-        )
+        high_watermark = partition.hw
+        return FetchResult(error, high_watermark, high_watermark, partition.log.log_start_offset, records)
 
     def _record(
         self,
@@ -291,14 +288,7 @@ class Fetching:
         now_ms: int,
     ) -> None:
         change = partition.record_fetch(
-            follower,
-            offset=position.fetch_offset,
-            req_epoch=position.current_leader_epoch,
-            follower_log_start=position.log_start_offset,
-            returned_bytes=returned_bytes,
-            throttled=throttled,
-            error=error,
-            now_ms=now_ms,
+            follower, position, returned_bytes=returned_bytes, throttled=throttled, error=error, now_ms=now_ms
         )
         if change is not None:
             self._isr_updates.write(partition, change, decided_ms=now_ms)
@@ -319,10 +309,6 @@ class Fetching:
         elif not log.log_start_offset <= position.fetch_offset <= log.leo:
             raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
         return log
-
-    @staticmethod
-    def _bound(request: FetchRequest, partition: Partition, log: Log) -> int:
-        return log.leo if request.follower is not None else partition.hw
 
     # -- waiting -------------------------------------------------------------------------------------------------
 
@@ -351,7 +337,7 @@ class Fetching:
                 partition = self._table.get(topic_partition)
                 log = self._checked_log(request, partition, position)
                 if not self._is_throttled(request, partition, now_ms):
-                    bound = self._bound(request, partition, log)
+                    bound = log.leo if request.follower is not None else partition.hw
                     total += log.readable_bytes(position.fetch_offset, max_bytes=position.max_bytes, bound=bound)
             except KafkaError as error:
                 self._table.note_failure(error)
@@ -392,3 +378,7 @@ class Fetching:
             if result.records and quota.is_throttled(tp)
         )
         quota.record(size, self._table.now_ms())
+
+
+def _has_error(results: Mapping[TopicPartition, FetchResult]) -> bool:
+    return any(result.error is not ErrorCode.NONE for result in results.values())

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Callable, Iterable
 
 from broker_sim.replicas.partition import Waiters
-from controller.world.limits import answer_by
 
 
 async def wait_until(
@@ -25,15 +24,19 @@ async def woken(waiters: Iterable[Waiters], deadline: float) -> bool:
     loop = asyncio.get_running_loop()
     if loop.time() >= deadline:
         return False
-    change: asyncio.Future[None] = loop.create_future()
+    change: asyncio.Future[bool] = loop.create_future()
     joined = list(waiters)
     for each in joined:
         each.add(change)
+    timer = loop.call_at(deadline, _time_is_over, change)
     try:
-        await answer_by(change, deadline)
-    except TimeoutError:
-        return False
+        return await change
     finally:
+        timer.cancel()
         for each in joined:
             each.discard(change)
-    return True
+
+
+def _time_is_over(change: asyncio.Future[bool]) -> None:
+    if not change.done():
+        change.set_result(False)

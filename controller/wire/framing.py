@@ -38,6 +38,9 @@ class FrameBuffer:
         Raises: FrameError, for a size that is negative or above the limit. Frames before it are yielded first;
         memory never grows beyond the limit plus one read.
         """
+        if not self._buffer and self._is_one_frame(data):
+            yield data[_SIZE.size :]
+            return
         self._buffer += data
         at = 0
         try:
@@ -52,6 +55,11 @@ class FrameBuffer:
                 at += size
         finally:
             del self._buffer[:at]
+
+    def _is_one_frame(self, data: bytes) -> bool:
+        """Whether that is a frame and no more, as most of what comes: it need not be put together."""
+        size = len(data) - _SIZE.size
+        return 0 <= size <= self._max_bytes and bool(_SIZE.unpack_from(data)[0] == size)
 
     @property
     def wanted_bytes(self) -> int:

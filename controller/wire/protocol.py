@@ -11,10 +11,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from enum import IntEnum
 from functools import cache
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from controller.wire.codec import reader as codec_reader
 from controller.wire.codec.error_codes import error_codes
@@ -82,8 +81,7 @@ class UnsupportedRequest(ProtocolError):
         self.api_key, self.api_version, self.correlation_id = api_key, api_version, correlation_id
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class Request(NamedTuple):
     """One decoded request: header fields and body."""
 
     api_key: ApiKey
@@ -113,34 +111,38 @@ def decode_request(data: bytes, decode_body: Callable[[bytes], Any] | None = Non
     """
     api_key, api_version, correlation_id = peek_header(data)
     try:
-        key = ApiKey(api_key)
-        schema: Any = load_request_schema(api_key, api_version)
+        key, what, read_header, read_body = _request_readers(api_key, api_version)
     except (ValueError, RuntimeError) as error:
         raise UnsupportedRequest(api_key, api_version, correlation_id) from error
-    what = key, api_version, "request"
-    client_id, at = _parse(_request_header_reader(schema), data, 0, what)
-    if decode_body is None:
-        body, _ = _parse(codec_reader.reader(schema), data, at, what)
-    else:
-        body = decode_body(data[at:])
-    return Request(
-        api_key=key,
-        api_version=api_version,
-        correlation_id=correlation_id,
-        client_id=client_id,
-        body=body,
-    )
+    client_id, at = _parse(read_header, data, 0, what)
+    body = _parse(read_body, data, at, what)[0] if decode_body is None else decode_body(data[at:])
+    return Request(key, api_version, correlation_id, client_id, body)
+
+
+@cache
+def _request_readers(api_key: int, api_version: int) -> tuple[ApiKey, _What, codec_reader.Reader, codec_reader.Reader]:
+    """The key, what such a request is called, and what reads header and body. Raises ValueError or RuntimeError."""
+    key = ApiKey(api_key)
+    schema: Any = load_request_schema(api_key, api_version)
+    return key, (key, api_version, "request"), _request_header_reader(schema), codec_reader.reader(schema)
 
 
 def decode_response(api_key: int, api_version: int, data: bytes) -> tuple[int, Any]:
     """(correlation_id, body) of a response frame (without its size). Raises ProtocolError when it does not parse."""
-    schema: Any = load_response_schema(api_key, api_version)
-    what, at = (api_key, api_version, "response"), _CORRELATION.size
+    what, has_tags, read_body = _response_reader(api_key, api_version)
+    at = _CORRELATION.size
     if len(data) < at:
         raise ProtocolError(f"{_named(what)} of {len(data)} bytes has no header")
-    if schema.__header_schema__.__version__ > 0:
+    if has_tags:
         _, at = _parse(_read_tags, data, at, what)
-    return _CORRELATION.unpack_from(data)[0], _parse(codec_reader.reader(schema), data, at, what)[0]
+    return _CORRELATION.unpack_from(data)[0], _parse(read_body, data, at, what)[0]
+
+
+@cache
+def _response_reader(api_key: int, api_version: int) -> tuple[_What, bool, codec_reader.Reader]:
+    """What such an answer is called, whether tags follow its correlation id, and what reads its body."""
+    schema: Any = load_response_schema(api_key, api_version)
+    return (api_key, api_version, "response"), schema.__header_schema__.__version__ > 0, codec_reader.reader(schema)
 
 
 def decode_request_body(api_key: int, api_version: int, data: bytes) -> Any:
@@ -164,7 +166,6 @@ def _parse(reader: codec_reader.Reader, data: bytes, at: int, what: _What) -> tu
         raise ProtocolError(f"{_named(what)} does not parse: {error}") from error
 
 
-@cache
 def _request_header_reader(schema: Any) -> codec_reader.Reader:
     """Reads the header after its fixed part; its client id keeps the old length even in flexible versions."""
     version = schema.__header_schema__.__version__
@@ -209,10 +210,8 @@ def encode_request_head(
 def encode_response(api_key: int, api_version: int, correlation_id: int, body: Mapping[str, Any] | bytes) -> bytes:
     """A whole response frame, as `encode_request`."""
     schema: Any = load_response_schema(api_key, api_version)
-    header = _CORRELATION.pack(correlation_id)
-    if schema.__header_schema__.__version__ > 0:
-        header += b"\x00"
-    return frame(header, encode_body(api_key, api_version, body, response=True))
+    tags = b"\x00" if schema.__header_schema__.__version__ > 0 else b""
+    return frame(_CORRELATION.pack(correlation_id), tags, encode_body(api_key, api_version, body, response=True))
 
 
 def unsupported_api_versions(correlation_id: int, first: int, last: int) -> bytes:
@@ -256,11 +255,12 @@ def _encode(schema: Any, values: Mapping[str, Any]) -> bytes:
     return b"".join(parts)
 
 
-@cache
+_API_NAMES: Final = {key: "".join(map(str.capitalize, name.split("_"))) for key, name in api_key_map.items()}
+
+
 def api_name(api_key: int) -> str:
     """Kafka's name of an API, such as `LeaderAndIsr`; the number for an unknown one."""
-    name = api_key_map.get(api_key)
-    return "".join(part.capitalize() for part in name.split("_")) if name else str(api_key)
+    return _API_NAMES.get(api_key) or str(api_key)
 
 
 def error_codes_of(api_key: int, api_version: int, body: Mapping[str, Any] | bytes) -> Iterable[int]:

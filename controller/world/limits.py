@@ -16,12 +16,7 @@ _OVER: Final = "the limit of a wait is over"
 
 async def answer_within(answer: asyncio.Future[T], timeout_s: float) -> T:
     """What the future gets; nobody else may await it. Raises: TimeoutError after so many seconds, and what it gets."""
-    return await answer_by(answer, asyncio.get_running_loop().time() + timeout_s)
-
-
-async def answer_by(answer: asyncio.Future[T], deadline_s: float) -> T:
-    """As `answer_within`, up to a time of the event loop."""
-    timer = asyncio.get_running_loop().call_at(deadline_s, _time_is_over, answer)
+    timer = asyncio.get_running_loop().call_later(timeout_s, _time_is_over, answer)
     try:
         return await answer
     finally:

@@ -28,6 +28,11 @@ class Connection(Protocol):
         """The other end, as `host:port`, for logs."""
         ...
 
+    @property
+    def is_open(self) -> bool:
+        """Whether it was not closed, and the other end is not known to be gone."""
+        ...
+
     async def recv(self) -> bytes:
         """Some bytes, at least one; `b""` once the other end has closed. Raises ConnectionError on a broken stream."""
         ...

@@ -40,7 +40,7 @@ class Connection:
 
     def asks(self, request: int) -> None:
         """This is the request whose answer it waits for."""
-        self._waiting = {request: None}
+        self.waits_for = request
 
 
 class Scene:

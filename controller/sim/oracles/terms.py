@@ -221,8 +221,8 @@ class Terms:
         """The connection of a follower to its leader, and the number of the request that waits for its answer there."""
         for fetcher in self._fetchers(follower, leader):
             connection = fetcher._client._connection
-            if tp in fetcher and connection is not None and connection._waiting:
-                return connection, max(connection._waiting)
+            if tp in fetcher and connection is not None and connection.waits_for is not None:
+                return connection, connection.waits_for
         return None
 
     def _fetchers(self, follower: int, leader: int) -> Iterator[ReplicaFetcher]:

@@ -112,6 +112,11 @@ class TcpConnection(asyncio.Protocol):
         """The other end, as `host:port`."""
         return self._peer
 
+    @property
+    def is_open(self) -> bool:
+        """As `ports.Connection.is_open`."""
+        return not self._ended
+
     async def recv(self) -> bytes:
         """Some bytes, `b""` once the other end has closed. Raises ConnectionError on a broken stream."""
         while not self._received:

@@ -244,6 +244,10 @@ class _Connection:
     def peer(self) -> str:
         return self._peer
 
+    @property
+    def is_open(self) -> bool:
+        return not self._ended and not self._closed and self._error is None
+
     async def recv(self) -> bytes:
         while not self._received:
             if self._error is not None:

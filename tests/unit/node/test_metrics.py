@@ -232,6 +232,9 @@ def test_quantiles_are_of_the_last_ones_and_the_count_of_all() -> None:
         times.add(ms)
     assert (times.count, times.total) == (1_000, 499_500)
     assert times.quantiles()["0.50"] == 950 and times.quantiles()["0.99"] == 999
+    for ms in range(500, 0, -1):
+        times.add(ms)
+    assert times.quantiles()["0.50"] == 51 and times.quantiles()["0.99"] == 100
 
 
 def test_queue_times_are_forgotten_when_no_event_comes_for_long() -> None:

@@ -12,9 +12,10 @@ from broker_sim.replicas.types import FetchPartition, FetchResult
 from controller.wire.errors import ErrorCode
 from controller.wire.types import TopicPartition
 
-A, B = TopicPartition("t", 0), TopicPartition("t", 1)
+A, B, C = (TopicPartition("t", number) for number in range(3))
 WANTED = FetchPartition(fetch_offset=0, max_bytes=100)
 QUIET = FetchResult(high_watermark=5, log_start_offset=0)
+NEWER = FetchResult(high_watermark=6, log_start_offset=0, records=b"x")
 
 
 def cache(**limits: Any) -> FetchSessionCache:
@@ -137,3 +138,12 @@ def test_epochs_wrap_to_one() -> None:
     sessions._sessions[session_id].epoch = 0x7FFFFFFF
     assert ask(sessions, session_id, 0x7FFFFFFF).error is ErrorCode.NONE
     assert ask(sessions, session_id, 1).error is ErrorCode.NONE
+
+
+def test_a_request_that_waits_reads_what_was_asked_for_when_it_came() -> None:
+    sessions = cache()
+    session_id = opened(sessions)
+    waiting = ask(sessions, session_id, 1)
+    ask(sessions, session_id, 2, partitions=[C], forgotten=[A]).answer({B: NEWER})
+    assert list(waiting.partitions) == [A, B]
+    assert list(ask(sessions, session_id, 3).partitions) == [C, B]

@@ -45,6 +45,11 @@ def test_a_frame_of_exactly_the_limit_is_allowed() -> None:
     assert list(FrameBuffer(4).feed(frame(b"four"))) == [b"four"]
 
 
+def test_a_frame_that_comes_alone_may_not_be_larger_either() -> None:
+    with pytest.raises(FrameError):
+        list(FrameBuffer(4).feed(frame(b"12345")))
+
+
 def test_what_was_yielded_is_not_kept() -> None:
     buffer = FrameBuffer()
     assert list(buffer.feed(frame(b"x" * 1000) + b"\x00\x00")) == [b"x" * 1000]

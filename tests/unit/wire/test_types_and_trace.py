@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from controller.wire.trace import TraceEvent, encode_row
+from controller.wire.trace import COLUMNS, TraceEvent, encode_row
 from controller.wire.types import BrokerId, ReplicaAssignment, TopicPartition
 
 
@@ -65,6 +68,18 @@ def test_a_trace_row_is_one_json_line_without_nulls() -> None:
     assert json.loads(line) == {
         "seq": 1, "ts": 5, "broker": 2, "ev": "leader", "topic": "t", "partition": 0, "isr": [1, 2],
     }  # fmt: skip
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from([name for name in COLUMNS if name not in ("seq", "ts", "broker", "ev")]),
+        st.none() | st.integers() | st.booleans() | st.text() | st.lists(st.integers()),
+    )
+)
+def test_a_trace_row_is_what_a_json_encoder_makes_of_it(columns: dict[str, Any]) -> None:
+    row = {"seq": 1, "ts": -5, "broker": 2, "ev": "fetch"} | {k: v for k, v in columns.items() if v is not None}
+    expected = json.dumps(row, separators=(",", ":"), ensure_ascii=False) + "\n"
+    assert encode_row(seq=1, ts=-5, broker=2, ev=TraceEvent.FETCH, **columns) == expected
 
 
 def test_a_column_that_does_not_exist_is_refused() -> None:

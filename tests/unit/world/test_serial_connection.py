@@ -1,0 +1,161 @@
+"""A connection of one task: each answer is that of its request, and whatever else comes ends it."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from controller.wire import protocol
+from controller.wire.framing import FrameBuffer, frame
+from controller.wire.protocol import ApiKey
+from controller.world.client import PIECE_BYTES, Disconnected, SerialConnection
+from controller.world.ports import Connection
+from controller.world.simulated.loop import run
+from controller.world.simulated.net import SimulatedNetwork
+
+ASKED = ApiKey.FETCH, 11, {"session_id": 7}
+
+
+def answer(correlation_id: int, session_id: int = 7) -> bytes:
+    return protocol.encode_response(ApiKey.FETCH, 11, correlation_id, {"session_id": session_id})
+
+
+def play(serve: Callable[[Connection], Awaitable[None]], ask: Callable[[SerialConnection], Awaitable[None]]) -> None:
+    async def main() -> None:
+        network = SimulatedNetwork(random.Random(1))
+        listener = await network.view("b").listen("b", 9092, serve)
+        connection = await SerialConnection.open(network.view("a"), "b", 9092, client_id="me")
+        await ask(connection)
+        connection.close()
+        await listener.close()
+
+    run(main())
+
+
+async def serve_all(connection: Connection) -> None:
+    frames = FrameBuffer()
+    while data := await connection.recv():
+        for request in frames.feed(data):
+            number = protocol.decode_request(request).correlation_id
+            connection.send(answer(number, session_id=100 + number))
+
+
+def test_each_call_gets_the_answer_to_its_request() -> None:
+    async def ask(connection: SerialConnection) -> None:
+        for number in (1, 2, 3):
+            assert (await connection.call(*ASKED)).session_id == 100 + number
+        assert connection.is_open and connection.waits_for is None
+
+    play(serve_all, ask)
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        pytest.param(answer(2), id="an answer to another request"),
+        pytest.param(answer(1) + answer(2), id="two answers"),
+        pytest.param(frame(b"\0\0\0\1short"), id="what does not parse"),
+        pytest.param(b"\xff\xff\xff\xff", id="no frame"),
+        pytest.param(b"", id="the end of the stream"),
+    ],
+)
+def test_what_is_no_answer_ends_the_connection(sent: bytes) -> None:
+    async def serve(connection: Connection) -> None:
+        await connection.recv()
+        connection.send(sent)
+
+    async def ask(connection: SerialConnection) -> None:
+        with pytest.raises(Disconnected):
+            await connection.call(*ASKED)
+        assert not connection.is_open
+        with pytest.raises(Disconnected):
+            await connection.call(*ASKED)
+
+    play(serve, ask)
+
+
+def test_a_peer_that_goes_between_two_calls_is_noticed_before_the_next() -> None:
+    async def serve(connection: Connection) -> None:
+        await connection.recv()
+        connection.send(answer(1))
+
+    async def ask(connection: SerialConnection) -> None:
+        await connection.call(*ASKED)
+        await asyncio.sleep(1)
+        assert not connection.is_open
+
+    play(serve, ask)
+
+
+def test_no_answer_in_time_ends_it() -> None:
+    async def serve(connection: Connection) -> None:
+        while await connection.recv():
+            pass
+
+    async def ask(connection: SerialConnection) -> None:
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        with pytest.raises(TimeoutError):
+            await connection.call(*ASKED, timeout_s=3.0)
+        assert loop.time() - began == pytest.approx(3.0, abs=0.01) and not connection.is_open
+
+    play(serve, ask)
+
+
+class Late:
+    """A connection whose answer arrives though it was closed meanwhile, as on a slow link."""
+
+    peer, is_open = "late", True
+
+    def __init__(self) -> None:
+        self.arrives = asyncio.Event()
+
+    def send(self, data: bytes) -> None:
+        """It is never full."""
+
+    async def drain(self) -> None:
+        """It is never full."""
+
+    async def recv(self) -> bytes:
+        await self.arrives.wait()
+        return answer(1)
+
+    def close(self) -> None:
+        self.arrives.set()
+
+
+def test_closing_it_ends_the_call_even_if_the_answer_comes_then() -> None:
+    async def main() -> None:
+        connection = SerialConnection(Late(), "me")
+        call = asyncio.ensure_future(connection.call(*ASKED))
+        await asyncio.sleep(0)
+        assert connection.waits_for == 1
+        connection.close()
+        with pytest.raises(Disconnected):
+            await call
+
+    run(main())
+
+
+def test_a_long_request_waits_piece_by_piece_for_a_peer_that_does_not_read() -> None:
+    class Full(Late):
+        sent = b""
+
+        def send(self, data: bytes) -> None:
+            self.sent += data
+
+        async def drain(self) -> None:
+            await self.arrives.wait()
+
+    async def main() -> None:
+        peer = Full()
+        call = asyncio.ensure_future(SerialConnection(peer, "me").call(ApiKey.FETCH, 11, bytes(3 * PIECE_BYTES)))
+        await asyncio.sleep(10)
+        assert len(peer.sent) == PIECE_BYTES
+        peer.arrives.set()
+        assert (await call).session_id == 7 and len(peer.sent) > 3 * PIECE_BYTES
+
+    run(main())
