@@ -16,7 +16,7 @@ from typing import Any, Final
 from pyspark.sql import SparkSession
 
 from broker_sim.isr import PROFILES
-from broker_sim.replay import steps
+from broker_sim.replay import steps, worker_files
 from broker_sim.replay.chronicle import incidents
 from broker_sim.replay.diagnosis import troubles_of
 from broker_sim.replay.draft import STAGE, draft_of, put_in_place
@@ -25,10 +25,11 @@ from broker_sim.replay.errors import ReplayRefused
 from broker_sim.replay.finding import Finding
 from broker_sim.replay.findings import find
 from broker_sim.replay.ingest import job as ingest_job
-from broker_sim.replay.ingest import verdicts
 from broker_sim.replay.ingest.job import Inputs, Source
+from broker_sim.replay.ingest.neighbours import DUPLICATE
 from broker_sim.replay.progress import StepProgress
 from broker_sim.replay.report.page import write_report
+from broker_sim.replay.schema import DERIVED_DDL, FACT_DDL, LANE_DDL, OUTCOME_DDL
 from broker_sim.replay.session import size_of, tuned_for
 from broker_sim.replay.sql import run as sql
 from broker_sim.replay.sql.facts import FACTS
@@ -101,14 +102,16 @@ def run(spark: SparkSession, settings: ReplaySettings, inputs: Inputs, progress:
         rows = ingest_job.rows_of(spark, inputs, out)
         folders = rows.tables | {"clock": stage / ingest_job.INGEST_NOTICES}
         with progress.step("replay the rules", spark):
-            shared = spark.read.parquet(sql.staged(folders, SHARED_ROWS, stage, _SHARED))
+            shared = spark.read.schema(LANE_DDL).parquet(sql.staged(folders, SHARED_ROWS, stage, _SHARED))
             lane_rows = steps.lanes(rows.trace, shared)
-            steps.replayed(lane_rows, profile=settings.profile).write.parquet(str(stage / "outcomes"))
-        folders["outcomes"] = stage / "outcomes"
+            folders["outcomes"] = stage / "outcomes"
+            worker_files.write(
+                steps.in_lanes(lane_rows), steps.rules(settings.profile), OUTCOME_DDL, folders["outcomes"]
+            )
         with progress.step("derive history and windows", spark), tuned_for(spark, size_of(stage)):
-            facts = spark.read.parquet(sql.staged(folders, FACTS, stage, _FACTS))
-            steps.folded(facts, end_ts=counts["to_ts"]).write.parquet(str(stage / "derived"))
-        folders["derived"] = stage / "derived"
+            facts = spark.read.schema(FACT_DDL).parquet(sql.staged(folders, FACTS, stage, _FACTS))
+            folders["derived"] = stage / "derived"
+            worker_files.write(steps.in_partitions(facts), steps.fold(counts["to_ts"]), DERIVED_DDL, folders["derived"])
         with progress.step("write the tables"):
             counts["noticed"] = _write_tables(folders, tables(counts["to_ts"] - counts["from_ts"]), out, stage)
         if settings.what_if:
@@ -171,7 +174,7 @@ def _ingested(settings: ReplaySettings, counts: dict[str, Any]) -> dict[str, Any
         "from_ts": counts["from_ts"],
         "to_ts": counts["to_ts"],
         "rows": counts["kept"],
-        "duplicates": counts[verdicts.DUPLICATE],
+        "duplicates": counts[DUPLICATE],
         "quarantined": counts["quarantined"],
         "noticed": counts["noticed"],
         **{name: counts[name] for name in (ingest_job.METADATA, ingest_job.JOINED) if name in counts},

@@ -13,6 +13,8 @@ from controller.wire.trace import COLUMNS, TraceEvent
 
 #: Where Spark puts a line that is no JSON of the schema.
 CORRUPT: Final = "_corrupt"
+#: Whether a row's process wrote a version of the trace that is not read.
+OF_OTHER_VERSION: Final = "of_other_version"
 #: A trace line as it is read.
 LINE_DDL: Final = ", ".join(f"`{name}` {kind}" for name, kind in COLUMNS.items()) + f", `{CORRUPT}` string"
 #: What ingest adds: who wrote the file (`broker` or `controller`), when that process started (0: not known), the file.
@@ -64,6 +66,8 @@ LANE_KEY: Final = ("topic", "partition", "broker")
 LANE_COLUMNS: Final = (*LANE_KEY, *LaneRow._fields)
 #: Columns of lanes that a trace does not have: only rows that lanes share have a value.
 SHARED_TYPES: Final = {"of_topic": "boolean", "run_ticks": "bigint", "run_end": "bigint"}
+LANE_TYPES: Final = {name: {**COLUMNS, **ADDED_COLUMNS, **SHARED_TYPES}[name] for name in LANE_COLUMNS}
+LANE_DDL: Final = ", ".join(f"`{name}` {kind}" for name, kind in LANE_TYPES.items())
 #: Events of controllers, which are of no lane although they name a partition, and who is alive.
 ALIVENESS: Final = ("broker_up", "broker_down")
 OF_CONTROLLER: Final = ("assign", "elect", "delete", "controller", *ALIVENESS)
@@ -102,6 +106,9 @@ FACT_TYPES: Final = {
     "source": "string",
 }
 FACT_COLUMNS: Final = FactRow._fields
+FACT_DDL: Final = "topic string, partition int, " + ", ".join(
+    f"`{name}` {FACT_TYPES.get(name, 'bigint')}" for name in FACT_COLUMNS
+)
 
 _DERIVED_TYPES: Final = {
     "table": "string",

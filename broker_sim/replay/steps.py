@@ -1,14 +1,12 @@
-"""The steps between the clean trace and the tables, each `DataFrame -> DataFrame`. Nothing here collects or writes."""
+"""The steps between the clean trace and the tables: frames, and what runs over them. It writes nothing."""
 
 from __future__ import annotations
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import StructType
 
 from broker_sim.replay.facts import FACT_ORDER
-from broker_sim.replay.grouped import fold_histories, replay_lanes
+from broker_sim.replay.grouped import ArrowStep, arrow_schema, fold_histories, replay_lanes
 from broker_sim.replay.schema import (
     DERIVED_DDL,
     FACT_COLUMNS,
@@ -33,22 +31,33 @@ def _own(name: str) -> Column:
     return F.lit(None).cast(SHARED_TYPES[name]).alias(name) if name in SHARED_TYPES else F.col(name)
 
 
+def in_lanes(lane_rows: DataFrame) -> DataFrame:
+    """The rows of `lanes`, those of each in one task, in their order: what the rules take."""
+    return lane_rows.repartition(*LANE_KEY).sortWithinPartitions(*LANE_KEY, "run", "seq")
+
+
+def rules(profile: str) -> ArrowStep:
+    """Rows of `in_lanes` to outcomes (`OUTCOME_DDL`), unordered."""
+    return replay_lanes(profile, arrow_schema(OUTCOME_DDL))
+
+
 def replayed(lane_rows: DataFrame, *, profile: str) -> DataFrame:
     """The rules over every lane: outcomes, unordered."""
-    schema = to_arrow_schema(StructType.fromDDL(OUTCOME_DDL))
-    sorted_lanes = lane_rows.repartition(*LANE_KEY).sortWithinPartitions(*LANE_KEY, "run", "seq")
-    return sorted_lanes.mapInArrow(replay_lanes(profile, schema), schema=OUTCOME_DDL)
+    return in_lanes(lane_rows).mapInArrow(rules(profile), schema=OUTCOME_DDL)
 
 
 # -- facts -> history -------------------------------------------------------------------------------------------------
 
 
-def folded(facts: DataFrame, *, end_ts: int) -> DataFrame:
-    """Windows, catch-ups, flaps and reassignments, told apart by `table`. `facts`: from `sql.facts`."""
+def in_partitions(facts: DataFrame) -> DataFrame:
+    """`facts` (from `sql.facts`), those of each partition in one task, in their order: what `fold` takes."""
     order = F.create_map(*(F.lit(x) for pair in FACT_ORDER.items() for x in pair))[F.col("kind")]
     rows = facts.withColumn("order", order).repartition(*PARTITION_KEY)
-    ordered = rows.sortWithinPartitions(
+    return rows.sortWithinPartitions(
         *PARTITION_KEY, "ts", "order", F.col("epoch").asc_nulls_first(), F.col("zk_version").asc_nulls_last()
     ).select(*PARTITION_KEY, *FACT_COLUMNS)
-    schema = to_arrow_schema(StructType.fromDDL(DERIVED_DDL))
-    return ordered.mapInArrow(fold_histories(end_ts, schema), schema=DERIVED_DDL)
+
+
+def fold(end_ts: int) -> ArrowStep:
+    """Windows, catch-ups, flaps and reassignments (`DERIVED_DDL`), told apart by `table`."""
+    return fold_histories(end_ts, arrow_schema(DERIVED_DDL))

@@ -8,12 +8,15 @@ one that the driver and all workers see, as that of the results is.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyspark.sql import DataFrame
+
+from broker_sim.replay.grouped import ArrowBatches, ArrowStep, arrow_schema
 
 #: What a task hands back for each of its files: where it belongs, below the folder of all, and where it is.
 FILE_DDL: Final = "part string, file string"
@@ -51,3 +54,27 @@ def put_in_place(written: Iterable[tuple[str, str]], folder: Path) -> None:
         place = folder / part / f"part-{Path(file).name}"
         place.parent.mkdir(parents=True, exist_ok=True)
         Path(file).rename(place)
+
+
+def write(rows: DataFrame, make: ArrowStep, ddl: str, folder: Path) -> None:
+    """What `make` makes of `rows`, in the workers, as a new folder: a table, whether there are rows or not."""
+    draft = folder.with_name(f"{folder.name}.new")
+    draft.mkdir(parents=True)
+    pq.write_table(arrow_schema(ddl).empty_table(), str(draft / "part-0.parquet"), compression=_COMPRESSION)
+    put_in_place(rows.mapInArrow(_writing(make, str(draft)), schema=FILE_DDL).collect(), draft)
+    draft.rename(folder)
+
+
+def _writing(make: ArrowStep, draft: str) -> ArrowStep:
+    handed_back = arrow_schema(FILE_DDL)
+
+    def step(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        files = WorkerFiles(draft)
+        for batch in make(batches):
+            files.add(".", batch)
+        files.end()
+        named = ArrowBatches(handed_back)
+        named.extend(files.written)
+        yield from named.rest()
+
+    return step

@@ -81,8 +81,8 @@ def generated(rows: int, scratch: Path, console: Console) -> Path:
     console.print(f"generating {rows:,} rows below {scratch}", highlight=False)
     generate(plan_for(rows), raw, form="parquet")
     with spark_session("local[*]", input_bytes=1 << 40) as spark:
-        trace = spark.read.parquet(str(raw / "trace")).withColumn("file", F.lit("generated"))
-        ingest_layout.write_rows(trace.repartition("topic", "partition", "broker"), made)
+        whole(spark, Source(traces=(raw / "trace",)), scratch / "ingested", only_ingest=True)
+    (scratch / "ingested" / "trace").rename(made)
     shutil.rmtree(raw)
     return made
 

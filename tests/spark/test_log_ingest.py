@@ -12,17 +12,19 @@ from zoneinfo import ZoneInfo
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql.types import BooleanType, StringType, StructField, StructType
 from rich.console import Console
 
 from broker_sim.replay import job
 from broker_sim.replay.errors import ReplayRefused
-from broker_sim.replay.ingest import verdicts
+from broker_sim.replay.ingest import neighbours
 from broker_sim.replay.ingest.job import Source
-from broker_sim.replay.ingest.own_verdict import reasons_of
 from broker_sim.replay.job import Replayed, ReplaySettings
 from broker_sim.replay.logs import frames, woven
 from broker_sim.replay.logs.files import log_files
+from broker_sim.replay.metadata_log.rows import with_added
 from broker_sim.replay.progress import StepProgress
+from broker_sim.replay.schema import CLOCK_WENT_BACK
 from controller.wire.trace import TRACE_VERSION
 
 pytestmark = pytest.mark.spark
@@ -227,12 +229,14 @@ def test_woven_rows_are_judged_as_if_they_were_compared(spark: SparkSession, tmp
     (folder / "odd.log").write_text("\n".join(ODD) + "\n")
     files = log_files([folder])
     rows = woven.rows(frames.write_facts(spark, files, {None: ZoneInfo("Europe/Berlin")}, tmp_path / "facts"))
-    columns = ["topic", "partition", "broker", "role", "seq", "ts", "clock_went_back", "reason"]
-    compared = verdicts.add_verdict(rows).select(*columns).toArrow().to_pylist()
-    made = rows.toArrow()
-    alone = made.append_column("reason", reasons_of(made)).select(columns).to_pylist()
-    assert sorted(map(str, alone)) == sorted(map(str, compared))
-    assert any(row["reason"] == "contradictory" for row in alone) and any(row["clock_went_back"] for row in alone)
+    ordered = neighbours.in_order(with_added(rows.drop(CLOCK_WENT_BACK)))
+    ddl = StructType(
+        [*ordered.schema, StructField(CLOCK_WENT_BACK, BooleanType()), StructField("repeats", StringType())]
+    )
+    compared = ordered.mapInArrow(neighbours.compared, schema=ddl).toArrow()
+    alone = rows.toArrow()
+    assert sorted(map(str, alone.to_pylist())) == sorted(map(str, compared.select(alone.column_names).to_pylist()))
+    assert compared["repeats"].null_count == len(compared) and any(alone[CLOCK_WENT_BACK].to_pylist())
 
 
 def test_a_trace_whose_clock_went_back(spark: SparkSession, tmp_path: Path) -> None:

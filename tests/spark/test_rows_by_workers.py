@@ -1,4 +1,4 @@
-"""Rows of log files as workers write them: judged, placed by day and kind, in order, none too many in a file."""
+"""Rows as workers write them: judged, placed by day and kind, in order, none too many in a file."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ import pytest
 
 from broker_sim.replay.grouped import arrow_schema
 from broker_sim.replay.ingest import by_workers
+from broker_sim.replay.ingest.neighbours import REPEATS
 from broker_sim.replay.logs.woven import WOVEN_DDL
-from broker_sim.replay.schema import CLOCK_WENT_BACK
+from broker_sim.replay.schema import CLOCK_WENT_BACK, CORRUPT, OF_OTHER_VERSION
 from broker_sim.replay.worker_files import put_in_place
 
 DAY_MS = 86_400_000
@@ -66,6 +67,30 @@ def test_rows_are_judged_and_placed_by_day_and_kind_in_order(tmp_path: Path) -> 
     assert json.loads(refused[1]["value"])["isr"] == [1, 2] and "hw" not in json.loads(refused[1]["value"])
     ((process,),) = files["_processes"]
     assert (process["rows"], process["ticks"], process["bulk"], process["last_ts"]) == (5, 1, 2, DAY_MS)
+
+
+def test_how_a_line_was_read_goes_before_what_it_says_and_that_before_the_row_before(tmp_path: Path) -> None:
+    """A row that stands twice is counted and dropped, whatever else; a line that could not be read stands as it was."""
+    ddl = f"{WOVEN_DDL}, run bigint, {CORRUPT} string, {OF_OTHER_VERSION} boolean, {REPEATS} string"
+    rows = [
+        _row(1, run=7),
+        _row(1, run=7, **{REPEATS: "duplicate"}),
+        _row(2, leo=None, **{REPEATS: "duplicate"}),
+        _row(3, leo=None, **{CORRUPT: '{"seq": 3, '}),
+        _row(4, **{CORRUPT: "x", OF_OTHER_VERSION: True}),
+        _row(5, **{REPEATS: "contradictory", CLOCK_WENT_BACK: True}),
+    ]
+    step = by_workers.judge_and_write(lambda given: given, str(tmp_path / "draft"))
+    for named in step(iter([pa.RecordBatch.from_pylist(rows, arrow_schema(ddl))])):
+        put_in_place(zip(*named.to_pydict().values(), strict=True), tmp_path / "all")
+    files = _files(tmp_path / "all")
+    (refused,) = files["aside/refused"]
+    reasons = ["incomplete", "torn", "unknown_version", "contradictory"]
+    assert [row["key"] for row in refused] == reasons
+    assert [row["value"] for row in refused[1:3]] == ['{"seq": 3, ', "x"]
+    assert len(files["aside/duplicate"][0]) == 1
+    ((process,),) = files["_processes"]
+    assert (process["run"], process["rows"]) == (7, 1)
 
 
 def test_a_task_holds_no_more_rows_than_go_into_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -126,6 +126,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         f"{_REPLAY}.errors",
         f"{_REPLAY}.schema",
         f"{_REPLAY}.session",
+        f"{_REPLAY}.sql.run",
         f"{_REPLAY}.tables",
         f"{_REPLAY}.worker_files",
         "controller.wire",

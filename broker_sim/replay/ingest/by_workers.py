@@ -1,8 +1,8 @@
-"""Rows that cannot stand twice to the layout, judged, sorted and written by the workers that make them.
+"""Rows to the layout: judged, sorted and written by the workers that make or compare them.
 
-What Spark does with other rows (`verdicts`, `layout.write_rows`), without taking them into the JVM: Arrow judges and
-sorts many at once. A file has at most some `FILE_ROWS` rows; a lane with more of a day is in several, one after the
-other. "log files" of the benchmark: so a step that took 36 s of CPU for 600,000 rows takes 20 s.
+The JVM does not see them again: Arrow judges and sorts many at once. A file has at most some `FILE_ROWS` rows; a lane
+with more of a day is in several, one after the other. "log files" of the benchmark: so a step that took 36 s of CPU for
+600,000 rows takes 20 s.
 """
 
 from __future__ import annotations
@@ -20,14 +20,18 @@ from pyspark.sql import DataFrame
 
 from broker_sim.replay.grouped import ArrowBatches, ArrowStep, arrow_schema
 from broker_sim.replay.ingest import layout
-from broker_sim.replay.ingest.own_verdict import reasons_of
-from broker_sim.replay.ingest.verdicts import DUPLICATE, REFUSED
-from broker_sim.replay.schema import BULK_EVENTS, CLOCK_WENT_BACK, TRACE_COLUMNS, TRACE_DDL
+from broker_sim.replay.ingest.neighbours import DUPLICATE, REPEATS
+from broker_sim.replay.ingest.own_verdict import TORN, UNKNOWN_VERSION, reasons_of
+from broker_sim.replay.schema import BULK_EVENTS, CLOCK_WENT_BACK, CORRUPT, OF_OTHER_VERSION, TRACE_COLUMNS, TRACE_DDL
+from broker_sim.replay.tables import dataset
 from broker_sim.replay.worker_files import FILE_DDL, WorkerFiles, put_in_place
 from controller.wire.trace import COLUMNS
 
 #: Rows that a task holds until it sorts and writes them: some 100 MB.
 FILE_ROWS: Final = 1 << 19
+#: Below the folder aside: rows that are not replayed, with the reason as `key` and, as far as it could be read, their
+#: text as `value`.
+REFUSED: Final = "refused"
 _ROWS: Final = "rows"
 _ASIDE: Final = "aside"
 #: The order of a file, and what stands for null, which comes first.
@@ -39,10 +43,13 @@ _MERGED: Final = {"rows": "sum", "first_ts": "min", "last_ts": "max", "ticks": "
 
 
 def write_rows(ordered: DataFrame, make: ArrowStep, folder: Path, *, aside: Path) -> dict[str, Any]:
-    """Writes the rows that `make` makes of `ordered`, as a new folder in the layout; what is refused, and a copy of
-    what is odd, goes below `aside` (`layout.read_aside`). Returns the number of rows, and their span of time.
+    """Writes the rows that `make` makes of `ordered`, as a new folder in the layout; what is refused (`REFUSED`), and a
+    copy of what is odd (`CLOCK_WENT_BACK`), goes to folders below `aside`. Returns the number of rows that are `kept`,
+    that are not (by kind), and their span of time.
 
-    `make` gives `TRACE_COLUMNS` but `run`, which is 0, and `CLOCK_WENT_BACK`. Rows of a lane must come from one task.
+    `make` gives `TRACE_COLUMNS` (without `run` it is 0) and `CLOCK_WENT_BACK`; of lines also `CORRUPT` and
+    `OF_OTHER_VERSION`, of rows that may stand twice `REPEATS` (`neighbours.compared`). Rows of a lane must come from
+    one task.
     """
     draft = aside.with_name(f"{aside.name}.new")
     written = ordered.mapInArrow(judge_and_write(make, str(draft / "files")), schema=FILE_DDL).collect()
@@ -56,7 +63,10 @@ def write_rows(ordered: DataFrame, make: ArrowStep, folder: Path, *, aside: Path
     layout.write_layout_file(folder)
     span = pc.min_max(processes["first_ts"])["min"], pc.min_max(processes["last_ts"])["max"]
     kept = pc.sum(processes["rows"], min_count=0).as_py()
-    return {"kept": kept, DUPLICATE: 0, "from_ts": span[0].as_py(), "to_ts": span[1].as_py()}
+    others = {
+        name: dataset(aside, name).count_rows() if (aside / name).is_dir() else 0 for name in (DUPLICATE, REFUSED)
+    }
+    return {"kept": kept, **others, "from_ts": span[0].as_py(), "to_ts": span[1].as_py()}
 
 
 def judge_and_write(make: ArrowStep, draft: str) -> ArrowStep:
@@ -81,14 +91,17 @@ def judge_and_write(make: ArrowStep, draft: str) -> ArrowStep:
 
 
 def _write(made: pa.Table, schema: pa.Schema, files: WorkerFiles) -> None:
-    went_back = made[CLOCK_WENT_BACK]
-    runs = pa.chunked_array([pa.repeat(pa.scalar(0, pa.int64()), made.num_rows)])
-    rows = made.append_column("run", runs).select(TRACE_COLUMNS).cast(schema)
-    reasons = reasons_of(rows)
+    if "run" not in made.column_names:
+        made = made.append_column("run", pa.chunked_array([pa.repeat(pa.scalar(0, pa.int64()), made.num_rows)]))
+    rows = made.select(TRACE_COLUMNS).cast(schema)
+    reasons = _reasons(made, rows)
     is_kept = reasons.is_null()
-    if reasons.null_count < len(reasons):
-        files.add(f"{_ASIDE}/{REFUSED}", _refused(rows.filter(reasons.is_valid()), reasons.drop_null()))
-    if (odd := rows.filter(pc.and_(is_kept, went_back))).num_rows:
+    is_refused = pc.fill_null(pc.not_equal(reasons, DUPLICATE), False)
+    if (texts := _refused(made.filter(is_refused), rows.filter(is_refused), reasons.filter(is_refused))).num_rows:
+        files.add(f"{_ASIDE}/{REFUSED}", texts)
+    if (twice := rows.filter(pc.equal(reasons, DUPLICATE)).select(["seq"])).num_rows:
+        files.add(f"{_ASIDE}/{DUPLICATE}", twice)
+    if (odd := rows.filter(pc.and_(is_kept, made[CLOCK_WENT_BACK]))).num_rows:
         files.add(f"{_ASIDE}/{CLOCK_WENT_BACK}", odd)
     kept = rows.filter(is_kept)
     files.add(layout.PROCESSES, _processes(kept))
@@ -104,16 +117,30 @@ def _write(made: pa.Table, schema: pa.Schema, files: WorkerFiles) -> None:
     files.end()
 
 
+def _reasons(made: pa.Table, rows: pa.Table) -> pa.ChunkedArray:
+    """Of each row why it is not replayed, or null: how it was read, then what is in it, then the row before it."""
+    found = [reasons_of(rows)]
+    if CORRUPT in made.column_names:
+        unread = pc.make_struct(pc.fill_null(made[OF_OTHER_VERSION], False), made[CORRUPT].is_valid())
+        found.insert(0, pc.case_when(unread, UNKNOWN_VERSION, TORN))
+    if REPEATS in made.column_names:
+        found.append(made[REPEATS])
+    return pc.coalesce(*found)
+
+
 def _in_order(rows: pa.Table) -> pa.Table:
     keys = pa.table({name: pc.fill_null(rows[name], least) for name, least in _SORTED_BY.items()})
     return rows.take(pc.sort_indices(keys, [(name, "ascending") for name in _SORTED_BY]))
 
 
-def _refused(rows: pa.Table, reasons: pa.ChunkedArray) -> pa.Table:
-    """As `verdicts.placed` has them: the reason as `key`, the text as `value`."""
+def _refused(made: pa.Table, rows: pa.Table, reasons: pa.ChunkedArray) -> pa.Table:
+    """As `REFUSED` has them: a line that could not be read as it stands, another as JSON."""
+    lines = made[CORRUPT].to_pylist() if CORRUPT in made.column_names else [None] * made.num_rows
     texts = [
         json.dumps({k: v for k, v in row.items() if v is not None}, separators=(",", ":"), ensure_ascii=False)
-        for row in rows.select(list(COLUMNS)).to_pylist()
+        if line is None
+        else line
+        for row, line in zip(rows.select(list(COLUMNS)).to_pylist(), lines, strict=True)
     ]
     for name, values in (("key", reasons), ("value", pa.chunked_array([texts], pa.string()))):
         rows = rows.set_column(rows.schema.get_field_index(name), name, values)

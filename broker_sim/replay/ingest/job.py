@@ -7,21 +7,23 @@ overlapping copies, the same lines come in.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from pathlib import Path
 from typing import Any, Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from broker_sim.replay.errors import ReplayRefused
 from broker_sim.replay.grouped import arrow_schema
-from broker_sim.replay.ingest import by_workers, verdicts
+from broker_sim.replay.ingest import by_workers, neighbours, own_verdict
 from broker_sim.replay.ingest import layout as ingest_layout
 from broker_sim.replay.ingest.join import joined
 from broker_sim.replay.ingest.layout import Ingested
+from broker_sim.replay.ingest.neighbours import DUPLICATE
+from broker_sim.replay.ingest.trace_lines import of_other_versions, read_lines, trace_files
 from broker_sim.replay.logs import frames, woven
 from broker_sim.replay.logs.files import FileKind, LogFile, log_files
 from broker_sim.replay.logs.reader import LOG_REASONS
@@ -30,6 +32,7 @@ from broker_sim.replay.metadata_log.ingest import REASONS as METADATA_REASONS
 from broker_sim.replay.metadata_log.ingest import take
 from broker_sim.replay.schema import CLOCK_WENT_BACK, NOTICE_TYPES, QUARANTINE_COLUMNS
 from broker_sim.replay.session import size_of, tuned_for
+from broker_sim.replay.sql import run as sql
 from broker_sim.replay.tables import write_empty, write_rows
 
 TRACE: Final = "trace"
@@ -44,7 +47,19 @@ _ASIDE: Final = "aside"
 #: Bytes of a log file for each of the facts that Spark gets of it, at most levels more. "log files" of the benchmark: a
 #: session that is started for so little took 29 s of CPU for 300 MB, one for the size of the files 52 s.
 _LOG_BYTES_PER_FACT_BYTE: Final = 16
-REASONS: Final = (*verdicts.QUARANTINE_REASONS, *LOG_REASONS, *METADATA_REASONS)
+#: Reasons that are told of even where there are none; all reasons.
+_ALWAYS_TOLD: Final = (own_verdict.TORN, *own_verdict.REASONS, own_verdict.UNKNOWN_VERSION)
+REASONS: Final = (*_ALWAYS_TOLD, *LOG_REASONS, *METADATA_REASONS)
+_TOLD_DDL: Final = {
+    _QUARANTINE: ", ".join(f"{column} string" for column in QUARANTINE_COLUMNS),
+    INGEST_NOTICES: ", ".join(f"{column} {kind}" for column, kind in NOTICE_TYPES.items()),
+}
+#: Rows of `quarantine`: those that `by_workers` refused.
+_REFUSED_ROWS: Final = "SELECT key AS reason, '{source}' AS source, file, value AS line FROM aside"
+#: Rows of `notices`: lanes whose clock went back.
+_CLOCK_NOTICES: Final = f"""
+    SELECT '{CLOCK_WENT_BACK}' AS reason, topic, partition, broker, count(*) AS rows, min(ts) AS first_ts
+    FROM aside GROUP BY ALL"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,8 +121,8 @@ def look(source: Source) -> Inputs:
         return _of_cluster(source)
     layouts = [path for path in source.traces if ingest_layout.is_layout(path)]
     if not layouts:
-        files = verdicts.trace_files(source.traces)
-        return Inputs(traces=tuple(files), of_other_versions=tuple(verdicts.of_other_versions(files)))
+        files = trace_files(source.traces)
+        return Inputs(traces=tuple(files), of_other_versions=tuple(of_other_versions(files)))
     if len(source.traces) > 1:
         raise ReplayRefused(
             f"{layouts[0]} is a folder of ingested rows: it can be replayed alone, not with other traces"
@@ -165,20 +180,16 @@ def ingest_into(spark: SparkSession, inputs: Inputs, out: Path, stage: Path) -> 
     aside = stage / _ASIDE
     counts = read.write(out / TRACE, aside)
     if not counts["kept"]:
-        bad = sum(counts.get(reason, 0) for reason in verdicts.QUARANTINE_REASONS)
-        expectation = f"of {bad} lines is a row of a trace" if inputs.traces else "said anything about replication"
+        refused_lines = f"of {counts[by_workers.REFUSED]} lines is a row of a trace"
+        expectation = refused_lines if inputs.traces else "said anything about replication"
         raise ReplayRefused(f"nothing to replay: none {expectation}")
     source = LOG if inputs.logs else TRACE if inputs.traces else METADATA
-    if (refused := ingest_layout.read_aside(spark, aside, verdicts.REFUSED)) is not None:
-        read.unread.append(verdicts.quarantined(refused, source=source))
-    if (odd := ingest_layout.read_aside(spark, aside, CLOCK_WENT_BACK)) is not None:
-        read.notices.append(verdicts.clock_notices(odd))
     with tuned_for(spark, size_of(aside)):
-        _write(read.unread, out, _QUARANTINE, dict.fromkeys(QUARANTINE_COLUMNS, "string"))
-        _write(read.notices, stage, INGEST_NOTICES, NOTICE_TYPES)
-        counts["quarantined"] = _by_reason(spark.read.parquet(str(out / _QUARANTINE))) if read.unread else _NONE_REFUSED
+        refused = _REFUSED_ROWS.format(source=source)
+        _write_told(read.unread, aside / by_workers.REFUSED, refused, out / _QUARANTINE, stage)
+        _write_told(read.notices, aside / CLOCK_WENT_BACK, _CLOCK_NOTICES, stage / INGEST_NOTICES, stage)
     _write_files(inputs, out, others=read.others)
-    return counts | read.summary
+    return counts | {"quarantined": _by_reason(out, stage)} | read.summary
 
 
 def rows_of(spark: SparkSession, inputs: Inputs, out: Path) -> Ingested:
@@ -190,18 +201,33 @@ def _take_layout(inputs: Inputs, layout: Path, out: Path, stage: Path) -> dict[s
     counts = ingest_layout.totals(layout)
     if not counts["kept"]:
         raise ReplayRefused(f"nothing to replay: {layout} has no rows")
-    _write([], out, _QUARANTINE, dict.fromkeys(QUARANTINE_COLUMNS, "string"))
-    _write([], stage, INGEST_NOTICES, NOTICE_TYPES)
+    _write_told([], stage / _ASIDE, "", out / _QUARANTINE, stage)
+    _write_told([], stage / _ASIDE, "", stage / INGEST_NOTICES, stage)
     _write_files(inputs, out)
-    return counts | {"quarantined": _NONE_REFUSED, verdicts.DUPLICATE: 0}
+    return counts | {"quarantined": dict.fromkeys(_ALWAYS_TOLD, 0), DUPLICATE: 0}
 
 
-def _write(parts: Sequence[DataFrame], out: Path, name: str, columns: Mapping[str, str]) -> None:
-    """A small table of some parts; where there are none, without asking Spark for rows."""
+def _write_told(parts: Sequence[DataFrame], aside: Path, question: str, table: Path, stage: Path) -> None:
+    """A table of what Spark has of it, and of what stands `aside`, by a question about that."""
+    folders, questions = {}, []
     if parts:
-        reduce(DataFrame.unionByName, parts).coalesce(1).write.parquet(str(out / name))
-    else:
-        write_empty(out, name, arrow_schema(", ".join(f"`{column}` {kind}" for column, kind in columns.items())))
+        folders["parts"] = stage / f"{table.name}_parts"
+        reduce(DataFrame.unionByName, parts).coalesce(1).write.parquet(str(folders["parts"]))
+        questions.append("SELECT * FROM parts")
+    if aside.is_dir():
+        folders["aside"] = aside
+        questions.append(question)
+    if not questions:
+        write_empty(table.parent, table.name, arrow_schema(_TOLD_DDL[table.name]))
+        return
+    with sql.tables(folders, stage) as connection:
+        sql.write(connection, " UNION ALL BY NAME ".join(questions), table.parent, table.name)
+
+
+def _by_reason(out: Path, stage: Path) -> dict[str, int]:
+    with sql.tables({"quarantine": out / _QUARANTINE}, stage) as connection:
+        counted = dict(connection.execute("SELECT reason, count(*) FROM quarantine GROUP BY ALL").fetchall())
+    return {reason: counted.get(reason, 0) for reason in REASONS if reason in counted or reason in _ALWAYS_TOLD}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -219,22 +245,19 @@ class _Read:
 
 def _read(spark: SparkSession, inputs: Inputs, out: Path, stage: Path) -> _Read:
     if inputs.traces:
-        packed = [file for file in inputs.traces if file.suffix == ".gz"]
-        lines = verdicts.read_lines(spark, inputs.traces, refused=inputs.of_other_versions)
-        return _Read(write=_written_by_spark(lines), unread=[verdicts.torn_files(spark, packed)] if packed else [])
+        return _Read(write=_compared(read_lines(spark, inputs.traces, refused=inputs.of_other_versions)))
     facts = frames.write_facts(spark, inputs.logs, inputs.zones, stage / _FACTS) if inputs.logs else None
     unread = [frames.bad_lines(facts)] if facts is not None and facts.has(frames.Part.BAD) else []
     if not inputs.metadata:
         assert facts is not None
-        return _Read(write=_written_by_workers(facts), unread=unread)
+        return _Read(write=_woven(facts), unread=unread)
     metadata = take(spark, inputs.metadata, inputs.problems, out, stage)
     summary: dict[str, Any] = {METADATA: metadata.summary}
     if facts is None:
-        write = _written_by_spark(metadata.rows)
-        return _Read(write=write, unread=[metadata.unread], summary=summary, others=metadata.others)
+        return _Read(write=_compared(metadata.rows), unread=[metadata.unread], summary=summary, others=metadata.others)
     both = joined(woven.rows(facts), metadata, stage)
     return _Read(
-        write=_written_by_spark(both.rows),
+        write=_compared(both.rows),
         unread=[*unread, metadata.unread],
         notices=[both.notices],
         summary=summary | {JOINED: both.summary},
@@ -242,17 +265,14 @@ def _read(spark: SparkSession, inputs: Inputs, out: Path, stage: Path) -> _Read:
     )
 
 
-def _written_by_spark(rows: DataFrame) -> Callable[[Path, Path], dict[str, Any]]:
-    def write(folder: Path, aside: Path) -> dict[str, Any]:
-        seen = Observation("verdicts")
-        judged = verdicts.add_verdict(rows).observe(seen, *verdicts.verdict_counts())
-        ingest_layout.write_rows(verdicts.placed(judged, ingest_layout.ASIDE), folder, aside=aside)
-        return dict(seen.get)
-
-    return write
+def _compared(rows: DataFrame) -> Callable[[Path, Path], dict[str, Any]]:
+    """Rows that may stand twice."""
+    return lambda folder, aside: by_workers.write_rows(
+        neighbours.in_order(rows), neighbours.compared, folder, aside=aside
+    )
 
 
-def _written_by_workers(facts: frames.Facts) -> Callable[[Path, Path], dict[str, Any]]:
+def _woven(facts: frames.Facts) -> Callable[[Path, Path], dict[str, Any]]:
     """Rows of log files: none stands twice, and each tells whether the clock went back before it."""
 
     def write(folder: Path, aside: Path) -> dict[str, Any]:
@@ -261,16 +281,6 @@ def _written_by_workers(facts: frames.Facts) -> Callable[[Path, Path], dict[str,
         return by_workers.write_rows(woven.grouped(facts, brokers), weave, folder, aside=aside)
 
     return write
-
-
-def _by_reason(quarantine: DataFrame) -> dict[str, int]:
-    counted = {row["reason"]: row["count"] for row in quarantine.groupBy("reason").count().collect()}
-    return {reason: counted.get(reason, 0) for reason in REASONS if reason in counted or reason in _ALWAYS_TOLD}
-
-
-#: Reasons that are told of even where there are none.
-_ALWAYS_TOLD: Final = verdicts.QUARANTINE_REASONS
-_NONE_REFUSED: Final = dict.fromkeys(_ALWAYS_TOLD, 0)
 
 
 def _write_files(inputs: Inputs, out: Path, *, others: Collection[Path] = ()) -> None:

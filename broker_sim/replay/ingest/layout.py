@@ -1,4 +1,4 @@
-"""The Parquet layout of ingested rows: one version, one place that writes it and one that reads it.
+"""The Parquet layout of ingested rows: one version, one place that writes it (`by_workers`) and one that reads it.
 
     FOLDER/_layout.json                                  version, and the columns
     FOLDER/_processes/part-*.parquet                     one row for each process that wrote rows
@@ -20,12 +20,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
 from broker_sim.replay.errors import ReplayRefused
 from broker_sim.replay.grouped import arrow_schema
 from broker_sim.replay.schema import (
-    BULK_EVENTS,
     SRC_INFERRED,
     SRC_LOG,
     SRC_METADATA,
@@ -42,10 +40,6 @@ LAYOUT_FILE: Final = "_layout.json"
 DAY: Final = "day"
 BULK: Final = "bulk"
 SORTED_BY: Final = (DAY, BULK, "topic", "partition", "broker", "role", "run", "seq")
-#: Column of `write_rows`: where a row goes that does not belong in the folder.
-ASIDE: Final = "aside"
-#: Begins what stands in the place of the day until such rows are moved: no day does.
-_ASIDE_MARK: Final = "aside-"
 #: Below the folder: the processes that wrote rows.
 PROCESSES: Final = "_processes"
 DAY_MS: Final = 86_400_000
@@ -74,37 +68,10 @@ class Ingested:
         return {"trace": rows, "processes": dataset(self.folder, PROCESSES)}
 
 
-def write_rows(rows: DataFrame, folder: Path, *, aside: Path | None = None) -> None:
-    """Writes rows with `TRACE_COLUMNS` as a new folder in the layout. Rows of a lane must be in one partition.
-
-    With `aside`, a folder on the same file system, rows have a column `ASIDE`: those in which it is not null go to
-    the folder of that name below `aside` instead (`read_aside`).
-    """
-    day = F.date_from_unix_date(F.floor(F.col("ts") / DAY_MS).cast("int")).cast("string")
-    if aside is not None:
-        day = F.coalesce(F.concat(F.lit(_ASIDE_MARK), F.col(ASIDE)), day)
-    bulk = F.col("ev").isin(*BULK_EVENTS)
-    placed = rows.select(*TRACE_COLUMNS, day.alias(DAY), bulk.alias(BULK)).sortWithinPartitions(*SORTED_BY)
-    placed.write.partitionBy(DAY, BULK).option("compression", "zstd").parquet(str(folder))
-    if aside is not None:
-        aside.mkdir(parents=True, exist_ok=True)
-        for apart in folder.glob(f"{DAY}={_ASIDE_MARK}*"):
-            apart.rename(aside / apart.name.partition(_ASIDE_MARK)[2])
-    written = _read(rows.sparkSession, folder)
-    _processes(written).coalesce(1).write.parquet(str(folder / PROCESSES))
-    write_layout_file(folder)
-
-
 def write_layout_file(folder: Path) -> None:
     """The last that is written of a folder."""
     layout_row = {"layout": LAYOUT_VERSION, "trace_version": TRACE_VERSION, "columns": list(TRACE_COLUMNS)}
     (folder / LAYOUT_FILE).write_text(json.dumps({**layout_row, "sorted_by": list(SORTED_BY)}) + "\n", encoding="utf-8")
-
-
-def read_aside(spark: SparkSession, aside: Path, name: str) -> DataFrame | None:
-    """The rows that `write_rows` put there, `TRACE_COLUMNS`; none where there are none."""
-    folder = aside / name
-    return spark.read.schema(TRACE_DDL).parquet(str(folder)) if folder.is_dir() else None
 
 
 def is_layout(path: Path) -> bool:
@@ -113,7 +80,7 @@ def is_layout(path: Path) -> bool:
 
 
 def read_rows(spark: SparkSession, folder: Path) -> Ingested:
-    """The rows of a folder that `write_rows` wrote.
+    """The rows of a folder that `by_workers.write_rows` wrote.
 
     Raises: ReplayRefused, when it is of another version, or not readable.
     """
@@ -123,17 +90,6 @@ def read_rows(spark: SparkSession, folder: Path) -> Ingested:
 
 def _read(spark: SparkSession, folder: Path) -> DataFrame:
     return spark.read.schema(f"{TRACE_DDL}, {DAY} string, {BULK} boolean").parquet(str(folder))
-
-
-def _processes(rows: DataFrame) -> DataFrame:
-    return rows.groupBy(*PROCESS_KEY).agg(
-        F.count("*").alias("rows"),
-        F.min("ts").alias("first_ts"),
-        F.max("ts").alias("last_ts"),
-        F.count_if(F.col("ev") == "tick").alias("ticks"),
-        F.count_if(F.col("ev").isin(*COUNTED_AS_BULK)).alias("bulk"),
-        F.count_if(F.col("src").isin(*COUNTED_AS_LOGGED)).alias("logged"),
-    )
 
 
 def totals(folder: Path) -> dict[str, Any]:

@@ -1,9 +1,8 @@
-"""Why a row is refused that is judged by itself: written once, for Spark's columns and for Arrow's. Pure."""
+"""Why a row is refused that is judged by itself, over columns of Arrow. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from collections.abc import Collection
 from functools import reduce
 from operator import or_
 from typing import Any, Final
@@ -14,6 +13,8 @@ import pyarrow.dataset as ds
 
 from broker_sim.replay.schema import REQUIRED
 
+TORN: Final = "torn"
+UNKNOWN_VERSION: Final = "unknown_version"
 CONTRADICTORY: Final = "contradictory"
 _ISR_CHANGES: Final = ("isr_shrink", "isr_expand")
 #: column -> the events that mean nothing without it
@@ -23,53 +24,41 @@ _NEEDED_BY: Final[dict[str, list[str]]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Terms:
-    """How an engine says it; comparisons, `&`, `|` and `~` are the same in both."""
-
-    column: Callable[[str], Any]
-    is_null: Callable[[Any], Any]
-    is_in: Callable[[Any, Collection[str]], Any]
-    size: Callable[[Any], Any]
+def _is_in(name: str, values: Collection[str]) -> Any:
+    return pc.field(name).isin(list(values))
 
 
-def is_unknown(terms: Terms) -> Any:
+def is_unknown() -> Any:
     """No event of a trace."""
-    ev = terms.column("ev")
-    return terms.is_null(ev) | ~terms.is_in(ev, REQUIRED)
+    return pc.field("ev").is_null() | ~_is_in("ev", REQUIRED)
 
 
-def is_incomplete(terms: Terms) -> Any:
+def is_incomplete() -> Any:
     """It lacks what its event needs."""
-    ev, err = terms.column("ev"), terms.column("err")
-    always = [terms.is_null(terms.column(name)) for name in ("seq", "ts", "broker")]
-    for_some = [terms.is_in(ev, events) & terms.is_null(terms.column(name)) for name, events in _NEEDED_BY.items()]
+    err = pc.field("err")
+    always = [pc.field(name).is_null() for name in ("seq", "ts", "broker")]
+    for_some = [_is_in("ev", events) & pc.field(name).is_null() for name, events in _NEEDED_BY.items()]
     # one that was written also needs the ISR that it wrote
-    written = terms.is_in(ev, _ISR_CHANGES) & terms.is_null(terms.column("isr")) & (terms.is_null(err) | (err == 0))
+    written = _is_in("ev", _ISR_CHANGES) & pc.field("isr").is_null() & (err.is_null() | (err == 0))
     return reduce(or_, [*always, *for_some, written])
 
 
-def is_contradictory(terms: Terms) -> Any:
+def is_contradictory() -> Any:
     """It contradicts itself; null counts as that it does not."""
-    ev, isr, isr_old = terms.column("ev"), terms.column("isr"), terms.column("isr_old")
-    topic, partition = terms.column("topic"), terms.column("partition")
-    negative = [terms.column(name) < 0 for name in ("seq", "ts", "partition", "leo", "done")]
-    of_no_topic = terms.is_null(topic) & ~terms.is_null(partition)
-    backwards = (ev == "append") & (terms.column("offset") > terms.column("leo"))
-    has_both = ~terms.is_null(isr) & ~terms.is_null(isr_old)
-    no_change = terms.is_in(ev, _ISR_CHANGES) & has_both & (terms.size(isr) == terms.size(isr_old))
+    isr, isr_old = pc.field("isr"), pc.field("isr_old")
+    negative = [pc.field(name) < 0 for name in ("seq", "ts", "partition", "leo", "done")]
+    of_no_topic = pc.field("topic").is_null() & ~pc.field("partition").is_null()
+    backwards = (pc.field("ev") == "append") & (pc.field("offset") > pc.field("leo"))
+    has_both = ~isr.is_null() & ~isr_old.is_null()
+    no_change = _is_in("ev", _ISR_CHANGES) & has_both & (pc.list_value_length(isr) == pc.list_value_length(isr_old))
     return reduce(or_, [*negative, of_no_topic, backwards, no_change])
 
 
-_OF_ARROW: Final = Terms(
-    pc.field, lambda field: field.is_null(), lambda field, values: field.isin(list(values)), pc.list_value_length
-)
 #: Why a row is refused, the first that holds.
-REASONS: Final = {"unknown_event": is_unknown, "incomplete": is_incomplete, CONTRADICTORY: is_contradictory}
-_REASONS_IN_ARROW: Final = {reason: holds(_OF_ARROW) for reason, holds in REASONS.items()}
+REASONS: Final = {"unknown_event": is_unknown(), "incomplete": is_incomplete(), CONTRADICTORY: is_contradictory()}
 
 
 def reasons_of(rows: pa.Table) -> pa.ChunkedArray:
     """Of each row why it is refused, or null."""
-    holds = ds.dataset(rows).to_table(columns=_REASONS_IN_ARROW, use_threads=False)
+    holds = ds.dataset(rows).to_table(columns=REASONS, use_threads=False)
     return pc.case_when(pc.make_struct(*(pc.fill_null(column, False) for column in holds.columns)), *REASONS)

@@ -19,7 +19,7 @@ from broker_sim.replay.logs.request_lines import Sessions
 from broker_sim.replay.logs.ticks import Ticks
 from broker_sim.replay.logs.waiting_rows import EMITTED
 from broker_sim.replay.logs.weave import Weave
-from broker_sim.replay.schema import CLOCK_STEP_MS, CLOCK_WENT_BACK, CORRUPT
+from broker_sim.replay.schema import CLOCK_STEP_MS, CLOCK_WENT_BACK
 from broker_sim.replay.session import size_of
 from controller.wire.trace import COLUMNS
 
@@ -36,14 +36,12 @@ _TASK_BYTES: Final = 16 * 1024 * 1024
 
 
 def rows(facts: Facts) -> DataFrame:
-    """The facts of brokers as trace rows, with what ingest adds to a line of a trace, and `CLOCK_WENT_BACK`.
+    """The facts of brokers as rows of `WOVEN_DDL`.
 
     No row stands twice. All rows of a partition, and all that are of no partition of a topic, are in one task.
     """
     brokers = facts.brokers()
-    woven = grouped(facts, brokers).mapInArrow(weave_step(facts, brokers), schema=WOVEN_DDL)
-    added = {"run": F.lit(0).cast("bigint"), CORRUPT: F.lit(None).cast("string"), "of_other_version": F.lit(False)}
-    return woven.withColumns(added)
+    return grouped(facts, brokers).mapInArrow(weave_step(facts, brokers), schema=WOVEN_DDL)
 
 
 def grouped(facts: Facts, brokers: Brokers) -> DataFrame:

@@ -21,7 +21,6 @@ from broker_sim.replay.metadata_log.trace_rows import (
     broker_rows,
     config_row,
 )
-from broker_sim.replay.schema import CORRUPT
 from controller.wire.trace import COLUMNS
 
 _GROUP: Final = ("topic", "partition")
@@ -37,8 +36,7 @@ def rows(folded: DataFrame, log: MetadataLog) -> DataFrame:
 
 def with_added(rows: DataFrame) -> DataFrame:
     """Rows with what ingest adds to a line of a trace."""
-    added = {"run": F.lit(0).cast("bigint"), CORRUPT: F.lit(None).cast("string"), "of_other_version": F.lit(False)}
-    return rows.withColumns(added)
+    return rows.withColumn("run", F.lit(0).cast("bigint"))
 
 
 def _tell(controllers: Mapping[int, int], schema: pa.Schema) -> ArrowStep:

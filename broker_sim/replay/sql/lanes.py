@@ -9,20 +9,19 @@ from typing import Final
 
 from broker_sim.replay.logs.waiting_rows import SEQ_SHIFT
 from broker_sim.replay.rows import ALIVENESS_RUN, RULES_OFF
-from broker_sim.replay.schema import ADDED_COLUMNS, ALIVENESS, LANE_COLUMNS, LANE_KEY, SHARED_TYPES
+from broker_sim.replay.schema import ALIVENESS, LANE_COLUMNS, LANE_KEY, LANE_TYPES
 from broker_sim.replay.sql.run import texts, typed
 from controller.wire.trace import COLUMNS
 
 _LEADERSHIP: Final = ("leader", "follower", "stop")
 _OF_BROKER: Final = ("start", "down", "config")
-_TYPES: Final = {**COLUMNS, **ADDED_COLUMNS, **SHARED_TYPES}
 
 
 def _lane_rows(sql: str, row: str, **columns: str) -> str:
     """Rows of lanes: `columns` as given, those of the lane from `k`, others from the trace's row `row`."""
     of_row = {name: f'{row}."{name}"' for name in COLUMNS} if row else {}
     values = of_row | {name: f"k.{name}" for name in LANE_KEY} | columns
-    picked = (f'CAST({values.get(name, "NULL")} AS {typed(_TYPES[name])}) AS "{name}"' for name in LANE_COLUMNS)
+    picked = (f'CAST({values.get(name, "NULL")} AS {typed(LANE_TYPES[name])}) AS "{name}"' for name in LANE_COLUMNS)
     return f"SELECT {', '.join(picked)} {sql}"
 
 
