@@ -12,6 +12,9 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Final
 
+import numpy as np
+
+from broker_sim.isr_columns import Longs
 from broker_sim.replay.rows import Outcome, OutcomeKind
 from controller.wire.types import BrokerId
 
@@ -143,18 +146,19 @@ class Comparison:
         else:
             self._hw_emitted.append(hw)
 
-    def hw_stretch(self, *, derived: list[int], emitted: list[int]) -> None:
-        """Many high watermarks at once, each list in order; those of a stretch may pair wherever they stand in it."""
-        near = {*derived, *self._hw_derived}
+    def hw_stretch(self, *, derived: Longs, emitted: Longs) -> None:
+        """Many high watermarks at once, each in order; those of a stretch may pair wherever they stand in it."""
         self._hw_rows += len(emitted)
-        unpaired = [hw for hw in emitted if hw not in near]
-        self._hw_agree += len(emitted) - len(unpaired)
-        if self._hw_emitted and (late := {*derived} & {*self._hw_emitted}):
+        if len(emitted):
+            is_paired = np.isin(emitted, np.append(derived, np.array(self._hw_derived, np.int64)))
+            self._hw_agree += int(is_paired.sum())
+            emitted = emitted[~is_paired]
+        if self._hw_emitted and (late := {*derived.tolist()} & {*self._hw_emitted}):
             for hw in late:
                 self._hw_emitted.remove(hw)
             self._hw_agree += len(late)
-        self._hw_derived.extend(derived[-HW_REMEMBERED:])
-        self._hw_emitted.extend(unpaired[-HW_REMEMBERED:])
+        self._hw_derived.extend(derived[-HW_REMEMBERED:].tolist())
+        self._hw_emitted.extend(emitted[-HW_REMEMBERED:].tolist())
 
     def finish(self, *, ts: int, epoch: int) -> None:
         """The lane ends: nothing more will come."""

@@ -26,6 +26,9 @@ from controller.wire.types import BrokerId
 KEY_COLUMNS: Final = 3
 #: A piece of fewer rows is fed row by row: making columns of it costs more than they save.
 STRETCH_ROWS_MIN: Final = 48
+#: So many rows are fed row by row where something may be decided; where that is so again and again, up to so many.
+SINGLY_MIN: Final = 8
+SINGLY_MAX: Final = 128
 
 _KIND_NAMES: Final = pa.array(list(BULK_KINDS))
 _KIND_CODES: Final = np.array([*BULK_KINDS.values(), BulkKind.OTHER], np.int64)
@@ -132,8 +135,8 @@ def feed_lane(lane: Lane, columns: LaneColumns, start: int, stop: int) -> None:
 
 def _feed_bulk(lane: Lane, columns: LaneColumns, at: int, stop: int) -> None:
     # All of them at first; where something may be decided, a few at a time, and more again as they are taken whole.
-    window = stop - at
-    while at < stop:
+    window, singly = stop - at, 1
+    while stop - at >= STRETCH_ROWS_MIN:
         end = min(stop, at + window)
         taken = lane.skip(columns.bulk.at(slice(at, end)))
         at += taken
@@ -141,8 +144,12 @@ def _feed_bulk(lane: Lane, columns: LaneColumns, at: int, stop: int) -> None:
             window *= 2
             continue
         # Something may be decided here. What follows soon is often of the same kind.
-        columns.feed_each(lane, at, at + 1)
-        at, window = at + 1, max(STRETCH_ROWS_MIN, min(window // 2, 2 * taken))
+        singly = min(2 * singly, SINGLY_MAX) if taken < STRETCH_ROWS_MIN else SINGLY_MIN
+        first, at = at, min(stop, at + singly)
+        columns.feed_each(lane, first, at)
+        window = max(STRETCH_ROWS_MIN, min(window // 2, 2 * taken))
+    if at < stop:
+        columns.feed_each(lane, at, stop)
 
 
 def _between(differs: npt.NDArray[np.bool_]) -> Iterator[tuple[int, int]]:

@@ -92,20 +92,25 @@ class Stretch:
         self._led, self._ticks, self._judges = led, ticks, judges
         counts = (rows.kind == BulkKind.FETCH) & ((rows.err == 0) | (rows.err == ABSENT)) & (rows.offset != ABSENT)
         counts &= (rows.epoch == ABSENT) | (rows.epoch == led.epoch)
-        counts &= np.isin(rows.replica, list(led.followers))
-        end_before = np.append(led.log_end_offset, self._ends(rows, counts)[:-1])
+        of = {replica: counts & (rows.replica == replica) for replica in led.followers}
+        counts = _any(of.values(), len(rows))
+        leo = self._ends(rows, counts)
         # A fetch that tells a later end of the log tells of an append that was not written down: it gets a row.
-        of_fetches = np.flatnonzero(counts & (rows.leo > end_before))
+        of_fetches = np.flatnonzero(counts & (rows.leo > np.append(led.log_end_offset, leo[:-1])))
         self._original = np.insert(np.arange(len(rows)), of_fetches, of_fetches)
-        implied = np.insert(np.zeros(len(rows), np.bool_), of_fetches, True)
-        self._counts = counts = counts[self._original] & ~implied
-        self._rows = rows = rows.at(self._original).with_appends(implied)
-        self._leo = self._ends(rows, counts)
-        self._leo_before = np.append(led.log_end_offset, self._leo[:-1])
+        if len(of_fetches):
+            implied = np.insert(np.zeros(len(rows), np.bool_), of_fetches, True)
+            rows = rows.at(self._original).with_appends(implied)
+            of = {replica: fetches[self._original] & ~implied for replica, fetches in of.items()}
+            counts = counts[self._original] & ~implied
+            leo = self._ends(rows, counts)
+        self._rows, self._counts, self._leo = rows, counts, leo
+        self._appends: Flags = (rows.kind == BulkKind.APPEND) & (rows.leo != ABSENT)
+        self._leo_before = np.append(led.log_end_offset, leo[:-1])
         self._followers = {
             replica: FollowerColumns(
                 state,
-                fetches=counts & (rows.replica == replica),
+                fetches=of[replica],
                 ts=rows.ts,
                 offset=rows.offset,
                 leader_end=self._leo,
@@ -118,11 +123,11 @@ class Stretch:
         )
         self._ticks_at = np.searchsorted(np.maximum.accumulate(rows.ts), ticks, side="right")
         falls = np.flatnonzero(self._appends & (rows.leo < self._leo_before))
-        outside = np.isin(rows.replica, [r for r in led.followers if r not in led.isr])
-        ends = (falls, np.flatnonzero(counts & outside), self._rows_of_leaving())
+        outside = _any((fetches for replica, fetches in of.items() if replica not in led.isr), len(rows))
+        ends = (falls, np.flatnonzero(outside), self._rows_of_leaving())
         cut = min(_first(at, len(rows)) for at in ends)
         #: how many of the rows that were given are quiet
-        self.quiet = len(self._original) and int(np.append(self._original, self._original[-1] + 1)[cut])
+        self.quiet = int(self._original[cut] if cut < len(rows) else self._original[-1] + 1) if len(rows) else 0
         self._cut = int(np.searchsorted(self._original, self.quiet, side="left"))
 
     def _ends(self, rows: BulkRows, counts: Flags) -> Longs:
@@ -130,11 +135,6 @@ class Stretch:
         ends = np.where((rows.kind == BulkKind.APPEND) | counts, rows.leo, ABSENT)
         highest: Longs = np.maximum.accumulate(np.maximum(ends, self._led.log_end_offset))
         return highest
-
-    @property
-    def _appends(self) -> Flags:
-        appends: Flags = (self._rows.kind == BulkKind.APPEND) & (self._rows.leo != ABSENT)
-        return appends
 
     def _rows_of_leaving(self) -> Longs:
         """The rows before which, or at which, a tick finds a member that must leave."""
@@ -196,18 +196,6 @@ class Stretch:
     def hw(self) -> Longs:
         """The high watermark after each row."""
         return self._hw[: self._cut]
-
-    @cached_property
-    def rises(self) -> Longs:
-        """The rows at which the high watermark rises."""
-        rises: Longs = np.flatnonzero(np.diff(self.hw, prepend=self._led.high_watermark) > 0)
-        return rises
-
-    @cached_property
-    def grows(self) -> Longs:
-        """The rows at which the log grows."""
-        grows: Longs = np.flatnonzero(np.diff(self.leo, prepend=self._led.log_end_offset) > 0)
-        return grows
 
     @property
     def bytes_appended(self) -> int:
@@ -275,17 +263,16 @@ class Stretch:
         return int(self._followers[replica].caught_up_after()[self._cut - 1])
 
     @property
-    def high_watermarks(self) -> list[int]:
+    def high_watermarks(self) -> Longs:
         """Every value that the high watermark rises to, in order."""
-        values: list[int] = self.hw[self.rises].tolist()
+        values: Longs = self.hw[np.diff(self.hw, prepend=self._led.high_watermark) > 0]
         return values
 
     @property
-    def written_high_watermarks(self) -> list[int]:
+    def written_high_watermarks(self) -> Longs:
         """What the broker wrote of it."""
         hw = self._rows.hw[: self._cut]
-        values: list[int] = hw[(self._rows.kind[: self._cut] == BulkKind.HW) & (hw != ABSENT)].tolist()
-        return values
+        return hw[(self._rows.kind[: self._cut] == BulkKind.HW) & (hw != ABSENT)]
 
     @property
     def last_ts(self) -> int:
@@ -297,6 +284,13 @@ class Stretch:
         """The first of `ticks` that is not due within the quiet rows; None when all are."""
         later = self._ticks[self._ticks_at >= self._cut]
         return int(later[0]) if len(later) else None
+
+
+def _any(flags: Iterable[Flags], rows: int) -> Flags:
+    found = np.zeros(rows, np.bool_)
+    for each in flags:
+        found |= each
+    return found
 
 
 def _first(rows: npt.NDArray[np.intp], otherwise: int) -> int:
