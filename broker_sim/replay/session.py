@@ -114,16 +114,18 @@ def _interrupts() -> Iterator[Callable[[], None]]:
     """Ctrl-C in the block ends the JVM, with all that waits for it, and raises KeyboardInterrupt; nobody complains.
 
     While the JVM is being launched nobody can end it: Ctrl-C waits until it is there. Gives what takes Ctrl-C again,
-    after somebody else took it, and raises one that waited. Nothing happens in a thread, which gets no signals.
+    after somebody else took it, and raises one that waited. What fails because the JVM is gone is an interrupt, too:
+    pyspark tells the JVM when it leaves a call. Nothing happens in a thread, which gets no signals.
     """
     if threading.current_thread() is not threading.main_thread():
         yield lambda: None
         return
 
-    waiting = False
+    waiting = interrupted = False
 
     def end(_: int, __: FrameType | None) -> None:
-        nonlocal waiting
+        nonlocal waiting, interrupted
+        interrupted = True
         for name in (None, "py4j", "py4j.clientserver", "py4j.java_gateway", "pyspark"):
             logging.getLogger(name).setLevel(logging.CRITICAL + 1)
         if not (waiting := not _end_jvm()):
@@ -138,6 +140,10 @@ def _interrupts() -> Iterator[Callable[[], None]]:
     before = signal.signal(signal.SIGINT, end)
     try:
         yield take
+    except Exception:
+        if interrupted:
+            raise KeyboardInterrupt from None
+        raise
     finally:
         signal.signal(signal.SIGINT, before)
 

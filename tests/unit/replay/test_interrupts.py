@@ -52,3 +52,18 @@ def test_the_jvm_ends_with_a_start_that_pyspark_interrupts(monkeypatch: pytest.M
     with pytest.raises(KeyboardInterrupt), spark_session("local[1]"):
         pytest.fail("it goes on")
     assert jvm.is_killed
+
+
+def test_what_fails_because_the_jvm_was_ended_is_an_interrupt(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Session:
+        def stop(self) -> None:
+            raise ConnectionRefusedError
+
+    monkeypatch.setattr(SparkContext, "_gateway", Jvm())
+    monkeypatch.setattr("broker_sim.replay.session._start", lambda *_: Session())
+    monkeypatch.setattr("broker_sim.replay.session._point_to_java", lambda *_: None)
+    with pytest.raises(KeyboardInterrupt), spark_session("local[1]"):
+        try:
+            os.kill(os.getpid(), signal.SIGINT)
+        finally:
+            raise ConnectionRefusedError  # as `collect` does, which tells the JVM that it is over
