@@ -5,7 +5,6 @@ Both users are from pyspark's jars: the embedded ZooKeeper, and Spark itself.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import os
 import re
@@ -20,7 +19,8 @@ from typing import Final
 
 #: Spark 4 and the ZooKeeper in its jars need this much.
 MINIMUM_JAVA: Final = 17
-#: Spark starts every JVM with this flag; a runtime without the module refuses to start.
+#: Spark starts every JVM with this flag, for linear algebra that nothing here uses. A runtime without the module
+#: refuses to start, one with it warns on the terminal of incubator modules.
 SPARK_FLAG: Final = "--add-modules=jdk.incubator.vector"
 #: It also gives this one, for a package that is gone since Java 24, which complains at every start.
 SPARK_OPENS: Final = "--add-opens=java.base/sun.security.action=ALL-UNNAMED"
@@ -30,7 +30,7 @@ _VERSION: Final = re.compile(r'version "(\d+)(?:\.(\d+))?')
 _HOME: Final = re.compile(r"^\s*java\.home = (.+?)\s*$", re.MULTILINE)
 
 _WRAPPER: Final = """#!/bin/sh
-# Starts {java} without the flags for modules and packages that this runtime does not have.
+# Starts {java} without Spark's flags for what is not needed, or not there.
 for argument do
     shift
     case "$argument" in
@@ -86,22 +86,11 @@ def parse_java_version(text: str) -> int | None:
 
 
 def spark_java_home(java: Java, cache: Path) -> Path:
-    """A JAVA_HOME with which Spark starts.
-
-    It is the runtime's own, unless its `release` file shows that it lacks `jdk.incubator.vector`: then one below
-    `cache` whose `bin/java` drops Spark's flags for what it lacks. Made anew only when the runtime changed;
-    safe to race.
+    """A JAVA_HOME with which Spark starts, below `cache`: its `bin/java` drops Spark's flags for what is not needed
+    (`SPARK_FLAG`) or not there. Made anew only when the runtime changed; safe to race.
     """
-    with contextlib.suppress(OSError):
-        modules = re.search(r'^MODULES="(.*)"', (java.home / "release").read_text(), re.MULTILINE)
-        if modules and "jdk.incubator.vector" not in modules[1].split():
-            return _wrapped(java, cache)
-    return java.home
-
-
-def _wrapped(java: Java, cache: Path) -> Path:
-    lacking = (SPARK_FLAG, SPARK_OPENS) if java.version >= _WITHOUT_THE_PACKAGE else (SPARK_FLAG,)
-    script = _WRAPPER.format(java=java.executable, flags="|".join(lacking))
+    dropped = (SPARK_FLAG, SPARK_OPENS) if java.version >= _WITHOUT_THE_PACKAGE else (SPARK_FLAG,)
+    script = _WRAPPER.format(java=java.executable, flags="|".join(dropped))
     home = cache / f"java-{hashlib.sha256(script.encode()).hexdigest()[:12]}"
     target = home / "bin" / "java"
     if not target.exists():

