@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 
-from broker_sim.isr_columns import Longs
 from broker_sim.replay.rows import Outcome, OutcomeKind
 from controller.wire.types import BrokerId
 
@@ -146,7 +146,7 @@ class Comparison:
         else:
             self._hw_emitted.append(hw)
 
-    def hw_stretch(self, *, derived: Longs, emitted: Longs) -> None:
+    def hw_stretch(self, *, derived: npt.NDArray[np.int64], emitted: npt.NDArray[np.int64]) -> None:
         """Many high watermarks at once, each in order; those of a stretch may pair wherever they stand in it."""
         self._hw_rows += len(emitted)
         if len(emitted):
