@@ -272,7 +272,8 @@ class Stretch:
     def written_high_watermarks(self) -> Longs:
         """What the broker wrote of it."""
         hw = self._rows.hw[: self._cut]
-        return hw[(self._rows.kind[: self._cut] == BulkKind.HW) & (hw != ABSENT)]
+        values: Longs = hw[(self._rows.kind[: self._cut] == BulkKind.HW) & (hw != ABSENT)]
+        return values
 
     @property
     def last_ts(self) -> int:
