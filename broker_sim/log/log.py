@@ -92,10 +92,13 @@ class Log(StoredLog):
     def append_as_follower(self, data: bytes, *, now_ms: int) -> int:
         """Writes batches of the leader as they are; returns the bytes written. Checks all before it writes any.
 
-        A torn last batch is left out (the leader may have cut the answer).
+        A torn last batch is left out (the leader may have cut the answer). An empty log that is to start within the
+        first batch, since the leader's does, starts with that batch: nobody can have a part of it.
         Raises: CorruptBatch, UnexpectedOffset, StorageFailure.
         """
         taken = whole_batches(data)
+        if self._starts_within(taken):
+            self.truncate_fully(taken[0][0].base_offset)
         expected = self.leo
         for header, _ in taken:
             if header.base_offset < expected:
@@ -106,6 +109,11 @@ class Log(StoredLog):
                 self._write(batch, header, now_ms)
             self._flush_if_due(now_ms)
         return sum(header.size for header, _ in taken)
+
+    def _starts_within(self, taken: Sequence[tuple[BatchHeader, bytes]]) -> bool:
+        """Source: Kafka 3.9 `Partition.appendRecordsToFollowerOrFutureReplica`."""
+        is_empty = self.log_start_offset == self.leo
+        return bool(taken) and is_empty and taken[0][0].base_offset < self.leo < taken[-1][0].next_offset
 
     def _write(self, batch: bytes, header: BatchHeader, now_ms: int) -> None:
         if must_roll(self._segments.active, header, self.config, now_ms=now_ms) is not None:

@@ -182,10 +182,11 @@ class StoredLog:
         # A loss of power may have brought back what was cut: an epoch that begins before the end of an older one.
         for epoch, end in last_batches.items():
             self.epochs.entries = [(e, o) for e, o in self.epochs.entries if e <= epoch or o > end]
-        if (first := before[0][1] if before else self.leo) > self.log_start_offset:
-            # No file; or a kill took the log start back to its checkpoint: what is older is there again.
+        kept = self.epochs.entries
+        if (first := kept[0][1] if kept else self.leo) > self.log_start_offset:
+            # No file, or one of before; or a kill took the log start back to its checkpoint: what is older is there.
             older = self._epochs_below(first)
-            self.epochs.entries = older.entries + [(e, o) for e, o in before if e > older.latest]
+            self.epochs.entries = older.entries + [(e, o) for e, o in kept if e > older.latest]
         for epoch, start in rebuilt.entries:
             if epoch > self.epochs.latest:
                 self.epochs.assign(epoch, start)

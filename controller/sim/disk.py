@@ -109,6 +109,11 @@ class SimulatedDisk(Files):
                 os.truncate(path, kept)
                 if kept < size and self._chance.random() < 0.3:
                     os.truncate(path, size)  # the length was written, the bytes were not: zeros
+        self.forget_replaced()
+        self._synced.clear()
+
+    def forget_replaced(self) -> None:
+        """Files that were replaced without a sync may be those of before. For a broker that does not run."""
         for name, (content, at_s) in sorted(self._before.items()):
             path = Path(name)
             if self._now_s() - at_s <= WRITE_BACK_S and path.parent.exists() and self._chance.random() < 0.5:
@@ -116,7 +121,6 @@ class SimulatedDisk(Files):
                     path.unlink(missing_ok=True)
                 else:
                     path.write_bytes(content)
-        self._synced.clear()
         self._before.clear()
 
 

@@ -15,13 +15,14 @@ from controller.sim.foreign import FOREIGN
 from controller.sim.log_troubles import LOG_TROUBLES
 from controller.sim.moments import CALM, CALM_S, MOMENTS
 from controller.sim.operations import OPERATIONS
+from controller.sim.ruins import RUINED
 from controller.sim.shape import Shape
 from controller.sim.tooled import TOOLS
 from controller.sim.twists import TWISTS
 from controller.sim.winding import WINDING
 
 #: All kinds of steps that are drawn here.
-LATE: Final = {**LOG_TROUBLES, **WINDING, **TOOLS, **FOREIGN, **MOMENTS, **TWISTS, **CALM}
+LATE: Final = {**LOG_TROUBLES, **WINDING, **TOOLS, **FOREIGN, **MOMENTS, **TWISTS, **CALM, **RUINED}
 #: Seconds before such a step.
 WAITS_S: Final = (0.2, 0.5, 1.0, 2.0, 4.0)
 #: Of all worlds, the share in which a kind of winding way, or the tool that moves replicas, is on.
@@ -36,6 +37,8 @@ DAMAGES: Final = (0, 0, 1, 2, 3)
 TWISTED: Final = 0.3
 #: The share of worlds in which all faults end before the late steps at the end, most of which need a sound cluster.
 CALMED: Final = 0.6
+#: The share of worlds whose brokers start with files that are lost, torn or of yesterday, or go apart.
+RUINED_SHARE: Final = 0.35
 #: The share of worlds whose controllers wait 2 s for the answer to a request, not 30.
 IMPATIENT: Final = 0.2
 #: Steps that do nothing where brokers have one log dir.
@@ -72,6 +75,8 @@ def shape_of(seed: int, shape: Shape) -> Shape:
         shape = replace(shape, log_dirs=2) if tools.random() < TOOLED_DIRS else shape
     if "move_dirs_in_trouble" in troubles:
         shape = replace(shape, log_dirs=2, fetch_bytes=SMALL_FETCH)  # so that a copy takes several steps
+    if "start_without_a_dir" in (kind for _, kind in _ruining(seed)):
+        shape = replace(shape, log_dirs=2)
     shape = replace(shape, keyed_producers=keyed, replica_probers=probed)
     return _narrowed(seed, shape) if is_narrow(seed) else shape
 
@@ -84,7 +89,7 @@ def is_narrow(seed: int) -> bool:
 def narrow_kinds(seed: int) -> list[str]:
     """The kinds of step of a narrow world."""
     chance = random.Random(f"{seed}/narrow kinds")
-    late = [kind for kind in LATE if kind not in CALM]
+    late = [kind for kind in LATE if kind not in CALM and kind not in RUINED]
     return [*chance.sample(late, 2), *chance.sample([*OPERATIONS, *COMBINED], chance.choice((0, 1, 1)))]
 
 
@@ -123,6 +128,7 @@ def steps_of(seed: int, count: int) -> list[tuple[int, int, float, str]]:
         *islice(_winding(seed), count),
         *islice(_damaging(seed), count),
         *islice(_twisting(seed), count),
+        *islice(_ruining(seed), count),
     ):
         found.append((count + len(found) + 1, count + len(found), wait_s, kind))
     if len(found) > before and random.Random(f"{seed}/calm").random() < CALMED:
@@ -161,3 +167,9 @@ def _twisting(seed: int) -> Iterator[tuple[float, str]]:
     chance = random.Random(f"{seed}/twisting")
     for _ in range(chance.choice((1, 2)) if chance.random() < TWISTED else 0):
         yield chance.choice(WAITS_S), chance.choice(list(TWISTS))
+
+
+def _ruining(seed: int) -> Iterator[tuple[float, str]]:
+    chance = random.Random(f"{seed}/ruining")
+    for _ in range(chance.choice((1, 2, 2)) if chance.random() < RUINED_SHARE else 0):
+        yield chance.choice(WAITS_S), chance.choice(list(RUINED))

@@ -72,7 +72,7 @@ async def move_dirs_in_trouble(turn: Turn) -> str:
     cluster, shape = turn.cluster, turn.cluster.shape
     number = turn.one_of(_running(turn) if shape is not None and shape.log_dirs > 1 else [])
     others = turn.chance.sample([other for other in cluster.broker_ids if other != number], 1)
-    topic = await _made(turn, turn.chance.choice(SIDE_TOPICS), [number, *others], PLAIN)
+    topic = await made(turn, turn.chance.choice(SIDE_TOPICS), [number, *others], PLAIN)
     await fill(turn, topic, 0, turn.chance.choice((2, 5)))
     rates = [await _limit_moves(turn, number, turn.chance.choice(("1", "30", "30")))]
     moved = await _move_dirs(turn, number)
@@ -179,10 +179,11 @@ async def fill(turn: Turn, topic: str, partition: int, batches: int, value: byte
 
 async def _side_topic(turn: Turn, configs: dict[str, str]) -> str:
     """A side topic of one partition with two replicas, made if it is not there. Raises NothingThere: nobody leads."""
-    return await _made(turn, turn.chance.choice(SIDE_TOPICS), turn.replicas(2), configs)
+    return await made(turn, turn.chance.choice(SIDE_TOPICS), turn.replicas(2), configs)
 
 
-async def _made(turn: Turn, topic: str, replicas: list[int], configs: dict[str, str]) -> str:
+async def made(turn: Turn, topic: str, replicas: list[int], configs: dict[str, str]) -> str:
+    """The topic, of one partition with these replicas, made if it is not there. Raises NothingThere: nobody leads."""
     cluster = turn.cluster
     cluster.deletable.add(topic)
     rows = [{"partition_index": 0, "broker_ids": replicas}]
@@ -272,7 +273,7 @@ async def reborn_at_once(turn: Turn) -> str:
         if cluster.world.zookeeper.tree.get(f"/brokers/topics/{topic}") is None:
             break
     try:
-        await _made(turn, topic, replicas or turn.replicas(2), PLAIN)
+        await made(turn, topic, replicas or turn.replicas(2), PLAIN)
     except (NothingThere, OSError, ProtocolError):
         return f"{topic} {went}, deleted: {deleted}"
     await fill(turn, topic, 0, turn.chance.choice((0, 1)))

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from broker_sim.groups.values import GroupSettings
 from controller.sim.cluster import Cluster
@@ -22,8 +22,10 @@ from controller.sim.oracles.quota_rates import QuotaRates
 from controller.sim.oracles.quotas import Quotas
 from controller.sim.oracles.replication import Replication
 from controller.sim.oracles.requests import Requests
+from controller.sim.oracles.restarts import Restarts
 from controller.sim.oracles.traced import Traced, WatchedTrace
 from controller.sim.oracles.transitions import Transitions
+from controller.wire.types import BrokerId
 from controller.wire.zk_operations import WatchEvent
 
 Oracle = Callable[[Cluster, History], Iterator[str]]
@@ -81,6 +83,7 @@ class Watchers:
         self.requests, self.calm = Requests(cluster, history), Calm(cluster, history)
         self.traced, self.quotas, self.rates = Traced(cluster, history), Quotas(cluster), QuotaRates(cluster)
         self.replication = Replication(cluster, history, ledger.on_ack)
+        self.restarts = Restarts(cluster)
         self.group_rules, self.group_log = list[str](), GroupsInTheLog(cluster, history)
         #: The traces of all lives of brokers.
         self.traces: list[WatchedTrace] = []
@@ -89,17 +92,23 @@ class Watchers:
 
     def _listen(self) -> None:
         cluster, zk = self._cluster, self._cluster.world.zookeeper
-        rows = (self.traced.row, self.quotas.row, self.rates.row, self.replication.row)
-        cluster.make_trace = partial(WatchedTrace, seen=rows, opened=self.traces)
+        rows = (self.traced.row, self.quotas.row, self.rates.row, self.replication.row, self.restarts.row)
+        cluster.make_trace = partial(self._trace, seen=rows, opened=self.traces)
         cluster.make_group = self._group
         cluster.on_event += [self.traced.event, self.transitions.event, self.inside.event, self.group_log.event]
+        cluster.on_event.append(self.restarts.event)
         cluster.on_controller.append(self.requests.watch)
         self._ledger.on_ack.append(self.traced.acknowledged)
         self._ledger.on_error.append(self.traced.answered)
         zk.on_commit.append(lambda events: self._history.commit(list(events)))
         zk.on_commit.append(self._at_commit)
-        judges = (self._history, self.writes, self.decisions, self.inside)
+        judges = (self._history, self.writes, self.decisions, self.inside, self.restarts)
         zk.on_operation += [judge.operation for judge in judges]
+
+    def _trace(self, broker_id: BrokerId, *where: Any, **more: Any) -> WatchedTrace:
+        """A broker that makes its trace loads its logs next."""
+        self.restarts.reads(broker_id)
+        return WatchedTrace(broker_id, *where, **more)
 
     def _group(self, number: int, group_id: str, settings: GroupSettings) -> WatchedGroup:
         group = WatchedGroup(f"broker {number}", self.group_rules, group_id, settings)
@@ -139,7 +148,7 @@ class Watchers:
         broken += self.group_rules
         for one in (self.writes, self.requests, self.traced, self.decisions, self.transitions):
             broken += one.broken
-        for other in (self.inside, self.quotas, self.rates, self.replication):
+        for other in (self.inside, self.quotas, self.rates, self.replication, self.restarts):
             broken += other.broken
         return [*broken, *self._found(oracles)]
 

@@ -19,6 +19,7 @@ from controller.sim.log_troubles import LOG_TROUBLES
 from controller.sim.moments import CALM, MOMENTS
 from controller.sim.plan import draw_plan
 from controller.sim.play import KINDS, OPERATIONS
+from controller.sim.ruins import RUINED
 from controller.sim.tooled import TOOLS
 from controller.sim.twists import TWISTS
 from controller.sim.winding import WINDING
@@ -47,8 +48,9 @@ def test_troubles_come_between_steps_that_stay_what_they_are() -> None:
         assert steps_of(seed, 0) == []
 
 
-def test_each_twist_is_in_some_worlds_behind_all_others() -> None:
-    worlds = [[step.kind for step in draw_plan(seed, KINDS).steps] for seed in range(400) if not is_narrow(seed)]
+def test_each_twist_is_in_some_worlds_behind_all_that_came_before() -> None:
+    plans = [draw_plan(seed, KINDS) for seed in range(400) if not is_narrow(seed)]
+    worlds = [[step.kind for step in plan.steps if step.kind not in RUINED] for plan in plans]
     assert {kind for kinds in worlds for kind in kinds} >= set(TWISTS)
     twisted = [[kind in TWISTS for kind in kinds] for kinds in worlds if set(kinds) & set(TWISTS)]
     assert 0.2 < len(twisted) / len(worlds) < 0.4
@@ -56,7 +58,7 @@ def test_each_twist_is_in_some_worlds_behind_all_others() -> None:
 
 
 def test_most_worlds_calm_down_before_what_needs_a_sound_cluster() -> None:
-    at_the_end = {*WINDING, *TOOLS, *FOREIGN, *MOMENTS, *TWISTS}
+    at_the_end = {*WINDING, *TOOLS, *FOREIGN, *MOMENTS, *TWISTS, *RUINED}
     plans = [draw_plan(seed, KINDS) for seed in range(400) if not is_narrow(seed)]
     worlds = [kinds for plan in plans if set(kinds := [step.kind for step in plan.steps]) & at_the_end]
     calmed = [kinds for kinds in worlds if "calm_down" in kinds]
@@ -70,7 +72,7 @@ def test_narrow_worlds_take_few_kinds_of_steps_and_have_few_clients() -> None:
     narrow = [draw_plan(seed, KINDS) for seed in range(1000) if is_narrow(seed)]
     assert 0.15 < len(narrow) / 1000 < 0.25
     kinds = [{step.kind for step in plan.steps} for plan in narrow]
-    assert set().union(*kinds) >= set(LATE) - set(CALM)
+    assert set().union(*kinds) >= set(LATE) - set(CALM) - set(RUINED)
     assert {len(plan.steps) for plan in narrow} == set(NARROW_STEPS)
     for plan, each in zip(narrow, kinds, strict=True):
         shape = plan.shape
@@ -80,6 +82,16 @@ def test_narrow_worlds_take_few_kinds_of_steps_and_have_few_clients() -> None:
         assert shape.log_dirs == 2 or not each & NEED_DIRS
         again = draw_plan(plan.seed, KINDS, ["steps=2"])
         assert [(step.number, step.kind) for step in again.steps] == [(s.number, s.kind) for s in plan.steps[:2]]
+
+
+def test_ruins_come_last_in_some_worlds_which_then_have_what_they_need() -> None:
+    plans = [draw_plan(seed, KINDS) for seed in range(400) if not is_narrow(seed)]
+    ruined = [[step.kind in RUINED for step in plan.steps] for plan in plans]
+    assert {step.kind for plan in plans for step in plan.steps} >= set(RUINED)
+    assert 0.25 < sum(map(any, ruined)) / len(ruined) < 0.45
+    assert all(each == sorted(each) and sum(each) <= 2 for each in ruined)
+    for plan in plans:
+        assert plan.shape.log_dirs == 2 or "start_without_a_dir" not in {step.kind for step in plan.steps}
 
 
 def test_a_disk_fails_in_the_middle(tmp_path: Path) -> None:

@@ -6,6 +6,8 @@ Source: Kafka 3.9 `UnifiedLog`, `LogManager`, `ReplicaAlterLogDirsThread`; spec 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from broker_sim.log import checkpoints
@@ -18,6 +20,13 @@ from controller.sim.history import History
 from controller.sim.oracles.brokers import TAIL, batches_between, replicas
 from controller.wire import log_events as ev
 from controller.wire.types import TopicPartition
+
+
+def offsets_of(path: Path) -> dict[TopicPartition, int]:
+    """A checkpoint that cannot be read says nothing, to a start as well."""
+    with suppress(checkpoints.CheckpointError):
+        return checkpoints.read_offsets(path)
+    return {}
 
 
 def log_dirs(cluster: Cluster) -> Iterator[tuple[int, LogDir]]:
@@ -34,8 +43,8 @@ def checkpoints_claim_no_more_than_there_is(cluster: Cluster, _: History) -> Ite
     until the next checkpoint, as in Kafka. Source: §10.1; `LogManager.truncateTo`, `LogManager.asyncDelete`.
     """
     for broker_id, log_dir in log_dirs(cluster):
-        points = checkpoints.read_offsets(log_dir.path / checkpoints.RECOVERY_POINT_FILE)
-        cleaned = checkpoints.read_offsets(log_dir.path / checkpoints.CLEANER_FILE)
+        points = offsets_of(log_dir.path / checkpoints.RECOVERY_POINT_FILE)
+        cleaned = offsets_of(log_dir.path / checkpoints.CLEANER_FILE)
         for log in log_dir.all_logs():
             tp, name = log.topic_partition, f"broker {broker_id} {log.folder.name}"
             if points.get(tp, 0) > log.recovery_point:
@@ -138,7 +147,7 @@ class Cuts:
             return
         self.seen += 1
         for name in CHECKPOINTS:
-            if offset := checkpoints.read_offsets(log.log_dir / name).get(tp):
+            if offset := offsets_of(log.log_dir / name).get(tp):
                 self.broken.append(f"broker {broker_id} made {tp} anew, {name} says {offset}")
 
 
@@ -162,7 +171,7 @@ def beyond_the_end(replica: Partition, log_dir: LogDir) -> Iterator[str]:
         yield f"recovery point {log.recovery_point} above the end {end}"
     if log.epochs.entries and log.epochs.entries[-1][1] >= max(end, 1):
         yield f"an epoch begins at or above the end {end}: {log.epochs.entries}"
-    on_disk = checkpoints.read_offsets(log_dir.path / checkpoints.RECOVERY_POINT_FILE).get(tp, 0)
+    on_disk = offsets_of(log_dir.path / checkpoints.RECOVERY_POINT_FILE).get(tp, 0)
     if on_disk > end:
         yield f"recovery point {on_disk} on disk, above the end {end}"
     if any(state.batches and state.batches[-1].last_offset >= end for _, state in log.producers):

@@ -88,6 +88,7 @@ STEP = st.one_of(
 @given(steps=st.lists(STEP, min_size=4, max_size=30), seed=st.integers(0, 99))
 @example([*[("append", 4, 1)] * 2, ("wait", 6, 0), *[("append", 4, 1)] * 3, ("flush", False, 0), ("power", True, 0)], 3)
 @example([*[("append", 2, 1)] * 2, ("wait", 6, 0), ("cut", 0.5, 0), ("append", 2, 0), ("power", True, 0)], 16)
+@example([*[("append", 1, 1)] * 2, ("wait", 6, 0), ("cut", 0.0, 0), ("append", 1, 0), ("power", True, 0)], 16)
 def test_batches_and_epochs_agree_after_any_loss_of_power(steps: list[tuple[str, Any, int]], seed: int) -> None:
     """Whatever was not synced may be as it was before: what a cut took may be in the file of epochs again, and what was
     written may be missing there."""
@@ -99,7 +100,8 @@ def test_batches_and_epochs_agree_after_any_loss_of_power(steps: list[tuple[str,
         written: dict[int, int] = {}
         for step, amount, higher in steps:
             if step == "append":
-                epoch = max((e for e, _ in recounted(log)), default=0) + higher
+                # None is older than what the log knows of, be it without records: it would be cut before that comes.
+                epoch = max(0, log.epochs.latest, *(e for e, _ in recounted(log))) + higher
                 log.append_as_leader(build_values([(None, b"x")] * amount, timestamp=1), leader_epoch=epoch, now_ms=1)
             elif step == "wait":
                 now_s += amount
@@ -119,3 +121,25 @@ def test_batches_and_epochs_agree_after_any_loss_of_power(steps: list[tuple[str,
             headers = [parse_header(batch) for batch in log.batches()]
             written = {header.base_offset: header.partition_leader_epoch for header in headers}
             assert {base: log.epochs.epoch_for(base) for base in written} == written
+
+
+@pytest.mark.parametrize(("base", "count", "taken"), [(3, 5, True), (3, 2, False), (5, 2, True), (0, 20, True)])
+def test_an_empty_log_that_is_to_start_within_a_batch_starts_with_it(
+    tmp_path: Path, base: int, count: int, taken: bool
+) -> None:
+    """The leader's log starts at 5, within the first batch that it has. Kafka:
+    `Partition.appendRecordsToFollowerOrFutureReplica`."""
+    log = filled(tmp_path, [(2, 0)])
+    log.truncate_fully(5)
+    batch = place(build_values([(None, b"y")] * count, timestamp=1), base_offset=base, partition_leader_epoch=1)
+    if not taken:
+        with pytest.raises(UnexpectedOffset):
+            log.append_as_follower(batch, now_ms=1)
+        assert (log.log_start_offset, log.leo) == (5, 5)
+        return
+    log.append_as_follower(batch, now_ms=1)
+    assert (log.log_start_offset, log.leo) == (base, base + count)
+    assert log.raise_log_start(6)
+    again = Log(TP, log.folder, CONFIG)
+    again.load(is_clean=True, log_start_offset=6)
+    assert (again.log_start_offset, again.leo, again.epochs.entries) == (6, base + count, [(1, 6)])
