@@ -10,7 +10,7 @@ import pytest
 
 from broker_sim.isr import LedPartition
 from broker_sim.replay.compare import Comparison
-from broker_sim.replay.rows import LaneRow, OutcomeKind
+from broker_sim.replay.rows import LaneRow, Outcome, OutcomeKind
 from broker_sim.replay.rules.lane import Lane
 from broker_sim.trace import TraceWriter
 from controller.sim.oracles import replayed_rules
@@ -119,3 +119,33 @@ def test_two_changes_that_belong_together_are_paired(trace: TraceWriter, monkeyp
     monkeypatch.setattr(Comparison, "_belong", lambda *_: False)
     found = list(lanes_contradict(replayed([trace])))
     assert any("are not paired" in wrong and OutcomeKind.SHRINK.value in wrong for wrong in found), found
+
+
+def test_of_what_was_written_some_is_lost_some_late_and_some_refused() -> None:
+    change = {"ev": TraceEvent.ISR_SHRINK.value, "replica": 2}
+    rows = [{**change, "epoch": n, "ts": 1000 * n, "done": 1000 * n + 9} for n in range(40)]
+    again = [{**change, "epoch": 99, "ts": 50_000 + n, "done": 50_000 + n} for n in range(2)]
+    left = list(replayed_rules.without_some_changes([*rows, {"ev": TraceEvent.TICK.value, "ts": 45_000}, *again]))
+    refused = [row for row in left if row.get("err") == 95]
+    writes = [row for row in left if row.get("replica") == replayed_rules.NOBODY and row not in refused]
+    late = [row for row in left if row.get("replica") == 2 and row["ts"] != 1000 * row["epoch"] and row["epoch"] < 40]
+    assert refused
+    assert all(row["replica"] == replayed_rules.NOBODY for row in refused)
+    assert writes
+    assert all(any(write["ts"] < row["ts"] <= write["done"] for write in writes) for row in late)
+    assert len([row for row in left if row.get("replica") == 2]) < len(rows), "some are lost"
+    assert [row["ts"] for row in left if row.get("epoch") == 99][:1] != [50_000], "of two alike the last is told"
+
+
+def test_a_change_is_paired_with_the_nearest() -> None:
+    about = {"epoch": 5, "replica": BrokerId(2), "change": OutcomeKind.EXPAND.value}
+    derived = {"kind": OutcomeKind.EXPAND.value, "epoch": 5, "isr_old": [1], "isr": [1, 2]}
+    outcomes = [
+        *(Outcome(ts=ts, **derived) for ts in (1000, 9000)),
+        Outcome(kind=OutcomeKind.MATCHED.value, ts=9010, error_ms=8010, **about),
+        Outcome(kind=OutcomeKind.SPURIOUS.value, ts=9000, **about),
+    ]
+    assert list(replayed_rules.pairs_are_wrong([], outcomes)) == [
+        "isr_expand of 2 at 9010 is paired 8010 ms away, not 9000"
+    ]
+    assert list(replayed_rules.pairs_are_wrong([], [*outcomes[:2], outcomes[2]._replace(error_ms=10)])) == []

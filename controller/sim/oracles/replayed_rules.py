@@ -1,12 +1,13 @@
 """What the replay says of a world is held to the world itself: how leaders begin, who is paired with whom, what counts.
 
-The rows that brokers traced go through the rules of the replay once as they are, and once with rows among them that
-change nothing. Source: spec isr-replay.md §3, §5, §6, §7.
+The rows that brokers traced go through the rules of the replay once as they are, once with rows among them that change
+nothing, and once as a trace tells them of which some changes are lost or late. Source: spec isr-replay.md §3, §5 to §7.
 """
 
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -27,6 +28,8 @@ _ENDS_A_TERM: Final = frozenset(
 #: The share of rows after which something is put that changes nothing.
 IDLE_SHARE: Final = 0.2
 FAR: Final = 1_000_000
+#: No replica.
+NOBODY: Final = 999_999
 
 
 class _Change(NamedTuple):
@@ -48,11 +51,12 @@ def unexplained(traces: Iterable[TraceWriter]) -> list[str]:
 def lanes_contradict(lanes: Iterable[Replayed]) -> Iterator[str]:
     """All that is wrong with what the rules make of each lane."""
     for one in lanes:
-        name = f"replay: broker {one.broker}, {one.tp}"
-        for what in (*one.wrong_starts, *_pairs_are_wrong([row for row, _ in one.rows], one.lane.outcomes)):
+        name, rows = f"replay: broker {one.broker}, {one.tp}", [row for row, _ in one.rows]
+        for what in (*one.wrong_starts, *pairs_are_wrong(rows, one.lane.outcomes)):
             yield f"{name}: {what}"
         yield from (f"{name}: {what}" for what in _shown_otherwise(one.rows, one.broker))
         yield from (f"{name}: {what}" for what in _changed_by_idle_rows(one))
+        yield from (f"{name}, some of it lost: {what}" for what in _paired_wrongly_without_some(rows, one.broker))
 
 
 def _outcomes(rows: Iterable[LaneRow], broker: BrokerId) -> list[Outcome]:
@@ -67,7 +71,7 @@ def _outcomes(rows: Iterable[LaneRow], broker: BrokerId) -> list[Outcome]:
 # -- pairs ---------------------------------------------------------------------------------------------------------
 
 
-def _pairs_are_wrong(rows: Sequence[Row], outcomes: Sequence[Outcome]) -> Iterator[str]:
+def pairs_are_wrong(rows: Sequence[Row], outcomes: Sequence[Outcome]) -> Iterator[str]:
     """A change that was written is paired with the same change of the same replica; two of which each is without a twin
     do not belong together; what was refused is not missing. §7."""
     written = [row for row in rows if row["ev"] in CHANGES]
@@ -77,23 +81,68 @@ def _pairs_are_wrong(rows: Sequence[Row], outcomes: Sequence[Outcome]) -> Iterat
     derived = {
         (o.ts, o.kind, r) for o in outcomes if o.kind in CHANGES for r in {*(o.isr_old or ())} ^ {*(o.isr or ())}
     }
+    spurious = [o for o in outcomes if o.kind == OutcomeKind.SPURIOUS.value]
+    given_up = [o for o in outcomes if o.kind == OutcomeKind.REFUSED.value and o.error_ms is None]
+    alone = [*spurious, *(o for o in given_up if (o.ts, o.change, o.replica) in derived)]
     for o in outcomes:
         if o.kind in (OutcomeKind.MATCHED.value, OutcomeKind.REFUSED.value) and o.error_ms is not None:
             if (o.ts - o.error_ms, o.change, o.replica) not in derived:
                 yield f"{o.change} of {o.replica} at {o.ts} is paired with one that is not there: {o.error_ms} ms away"
+            if nearer := next((other for other in alone if _is_nearer(o, other)), None):
+                yield f"{o.change} of {o.replica} at {o.ts} is paired {o.error_ms} ms away, not {nearer.ts}"
         elif o.kind == OutcomeKind.MISSING.value:
             key = o.ts, o.replica, o.change
             if key in refused - accepted:
                 yield f"{o.change} of {o.replica} at {o.ts} was refused, and counts as missing"
     lag_ms = next((int(row["value"]) for row in rows if row.get("key") == "replica.lag.time.max.ms"), 30_000)
     missing = [_Change(o.ts, o.epoch, o.replica, o.change) for o in outcomes if o.kind == OutcomeKind.MISSING.value]
-    for o in outcomes:
-        if o.kind == OutcomeKind.SPURIOUS.value:
-            until = max((done for ts, done in writes if ts <= o.ts <= done), default=o.ts)
-            spurious = _Change(o.ts, o.epoch, o.replica, o.change, until)
-            for change in missing:
-                if _belong(change, spurious, tolerance_ms=min(2_000, lag_ms // 2)):
-                    yield f"{change} and {spurious} are not paired"
+    for o in spurious:
+        until = max((done for ts, done in writes if ts <= o.ts <= done), default=o.ts)
+        unpaired = _Change(o.ts, o.epoch, o.replica, o.change, until)
+        for change in missing:
+            if _belong(change, unpaired, tolerance_ms=min(2_000, lag_ms // 2)):
+                yield f"{change} and {unpaired} are not paired"
+
+
+def _is_nearer(o: Outcome, other: Outcome) -> bool:
+    """Whether a change that was derived and has no twin is nearer to what was written than the one it is paired with;
+    both had been derived by then."""
+    is_same = (o.replica, o.change, o.epoch) == (other.replica, other.change, other.epoch)
+    error_ms = o.error_ms or 0
+    return is_same and other.ts <= o.ts and 0 < o.ts - other.ts < error_ms
+
+
+def _paired_wrongly_without_some(rows: Sequence[Row], broker: BrokerId) -> Iterator[str]:
+    if any(row["ev"] in CHANGES for row in rows):
+        left = list(without_some_changes(rows))
+        yield from pairs_are_wrong(left, _outcomes(map(lane_row, left), broker))
+
+
+def without_some_changes(rows: Sequence[Row]) -> Iterator[Row]:
+    """The rows; some changes that were written are not told (of several alike only the last one is), others were
+    written later, when a write that was on its way had returned; and some that nothing asks for were refused. §3.5."""
+    chance, later = random.Random(len(rows) + 1), list[Row]()
+    written = Counter((row.get("epoch"), row.get("replica"), row["ev"]) for row in rows)
+    for row in rows:
+        while later and later[0]["ts"] <= row["ts"]:
+            yield later.pop(0)
+        if row["ev"] not in CHANGES or row.get("done") is None:
+            yield row
+            continue
+        key = row.get("epoch"), row.get("replica"), row["ev"]
+        written[key] -= 1
+        match "lost" if written[key] else chance.choice(("lost", "late", "refused", "told")):
+            case "late":
+                by_ms = chance.choice((3_000, 6_000))
+                other = {**row, "replica": NOBODY, "ts": row["ts"] - 50, "done": row["ts"] + by_ms, "err": 0}
+                at = {"ts": row["ts"] + by_ms, "done": row["done"] + by_ms}
+                later = sorted([*later, {**other}, {**row, **at}], key=lambda each: each["ts"])
+            case "refused":
+                yield row
+                yield {**row, "replica": NOBODY, "err": 95}
+            case "told":
+                yield row
+    yield from later
 
 
 def _belong(written: _Change, derived: _Change, *, tolerance_ms: int) -> bool:
