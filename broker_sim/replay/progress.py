@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Final
 
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
@@ -50,10 +51,11 @@ class StepProgress:
             self._console.print(f"{name}: {took:.1f} s", highlight=False)
 
     def _watch(self, bar: TaskID, spark: SparkSession, done: threading.Event) -> None:
-        tracker = spark.sparkContext.statusTracker()
-        while not done.wait(_POLL_S):
-            stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
-            total = sum(stage.numTasks for stage in stages if stage is not None)
-            completed = sum(stage.numCompletedTasks for stage in stages if stage is not None)
-            if total:
-                self._bars.update(bar, total=total, completed=completed, tasks=f"{completed}/{total} tasks")
+        with suppress(Py4JError, OSError):  # the JVM is gone: Ctrl-C has ended it
+            tracker = spark.sparkContext.statusTracker()
+            while not done.wait(_POLL_S):
+                stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
+                total = sum(stage.numTasks for stage in stages if stage is not None)
+                completed = sum(stage.numCompletedTasks for stage in stages if stage is not None)
+                if total:
+                    self._bars.update(bar, total=total, completed=completed, tasks=f"{completed}/{total} tasks")
