@@ -15,10 +15,10 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
-from typing import Final
+from typing import Any, Final
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
-from pyspark import SparkConf, SparkContext
+from pyspark import SparkConf, SparkContext, accumulators
 from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
@@ -73,6 +73,8 @@ _TINY_CONF: Final = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
+#: What listens to the JVM in the driver.
+_AccumulatorServer: Final[Any] = accumulators.AccumulatorTCPServer
 #: A standalone master whose workers are on this machine.
 _ON_THIS_MACHINE: Final = re.compile(r"spark://(localhost|127\.0\.0\.1)(:|$)")
 _SMALL_JVM: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
@@ -128,6 +130,7 @@ def _interrupts() -> Iterator[Callable[[], None]]:
         interrupted = True
         for name in (None, "py4j", "py4j.clientserver", "py4j.java_gateway", "pyspark"):
             logging.getLogger(name).setLevel(logging.CRITICAL + 1)
+        _AccumulatorServer.handle_error = lambda *_: None  # that the JVM hung up would come with a stack trace
         if not (waiting := not _end_jvm()):
             raise KeyboardInterrupt
 

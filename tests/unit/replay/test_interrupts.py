@@ -6,7 +6,7 @@ import os
 import signal
 
 import pytest
-from pyspark import SparkContext
+from pyspark import SparkContext, accumulators
 
 from broker_sim.replay.session import spark_session
 
@@ -62,8 +62,11 @@ def test_what_fails_because_the_jvm_was_ended_is_an_interrupt(monkeypatch: pytes
     monkeypatch.setattr(SparkContext, "_gateway", Jvm())
     monkeypatch.setattr("broker_sim.replay.session._start", lambda *_: Session())
     monkeypatch.setattr("broker_sim.replay.session._point_to_java", lambda *_: None)
+    before = accumulators.AccumulatorTCPServer.handle_error
+    monkeypatch.setattr(accumulators.AccumulatorTCPServer, "handle_error", before)  # and put back
     with pytest.raises(KeyboardInterrupt), spark_session("local[1]"):
         try:
             os.kill(os.getpid(), signal.SIGINT)
         finally:
             raise ConnectionRefusedError  # as `collect` does, which tells the JVM that it is over
+    assert accumulators.AccumulatorTCPServer.handle_error is not before, "the driver says that the JVM hung up"
