@@ -6,6 +6,7 @@ import json
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -163,7 +164,7 @@ def test_an_interrupted_scenario_takes_its_faults_along(data: Path, monkeypatch:
         assert [row["fault"] for row in rows(data)] == ["stop", "kill"]
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("controller.local.fault_run.time.sleep", interrupt)
+    monkeypatch.setattr("controller.local.fault_run.time", SimpleNamespace(sleep=interrupt))  # other threads sleep, too
     with pytest.raises(KeyboardInterrupt):
         run(data, "run", str(data / "s.yaml"))
     assert [row["fault"] for row in rows(data)] == ["stop"]

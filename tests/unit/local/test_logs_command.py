@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -108,7 +108,7 @@ def test_following_takes_new_lines_and_new_files(data: Path, monkeypatch: pytest
             raise KeyboardInterrupt
         steps.pop(0)()
 
-    monkeypatch.setattr(time, "sleep", pause)
+    monkeypatch.setattr(logs_command, "time", SimpleNamespace(sleep=pause))  # other threads sleep, too
     with pytest.raises(KeyboardInterrupt):
         logs_command.follow(folder, offsets, lambda row: True, lambda row: shown.append(row["event"]))
     assert shown == ["first", "second", "third"]
