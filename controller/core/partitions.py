@@ -34,6 +34,7 @@ from controller.core.state_znodes import (
     Failure,
     FailureKind,
     Outcome,
+    begun,
     decided,
     log_elected,
     read_states,
@@ -306,23 +307,21 @@ def _apply(
 ) -> _Decision | None:
     assignment = state.assignment(tp)
     replicas = assignment.replicas
-    online = tuple(r for r in replicas if state.is_online(r, tp))
-    recipients = replicas
+    candidates = begun(state, tp, assignment)  # who is added and is not begun hears when it is
+    online = tuple(r for r in candidates if state.is_online(r, tp))
     match strategy:
         case OfflineElection():
             # Brokers that are shutting down are not told (spec controller.md §16.16), but stay out of the ISR too.
+            recipients = online
             election = elect_offline(replicas, found.isr, online, unclean_allowed=unclean_allowed)
-            if strategy.in_sync_only:  # who is added by the move that asks is not begun yet: it hears when it is
-                recipients = tuple(r for r in online if state.is_begun(tp, r))
-            else:
-                recipients = online
         case ReassignElection():
             recipients = assignment.target_replicas
             election = elect_for_reassignment(recipients, found.isr, online)
         case PreferredElection():
+            recipients = candidates
             election = elect_preferred(replicas, found.isr, online)
         case ControlledShutdownElection():
-            recipients = tuple(r for r in replicas if state.is_registered_with_good_dir(r, tp))
+            recipients = tuple(r for r in candidates if state.is_registered_with_good_dir(r, tp))
             election = elect_for_shutdown(replicas, found.isr, recipients, state.shutting_down)
     return None if election is None else _Decision(found, election, recipients)
 

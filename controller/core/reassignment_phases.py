@@ -24,7 +24,7 @@ from controller.core.replicas import change_replicas
 from controller.core.request_batch import RequestBatch, send, send_metadata_to_all
 from controller.core.settings import RETRY_MS
 from controller.core.state import ClusterState
-from controller.core.state_znodes import Failure, bump_leader_epochs, read_states, trace_assignments
+from controller.core.state_znodes import Failure, begun, bump_leader_epochs, read_states, trace_assignments
 from controller.core.transitions import PartitionState, ReplicaState
 from controller.wire import log_events as ev
 from controller.wire.types import BrokerId, PartitionReplica, ReplicaAssignment, TopicPartition, settled
@@ -129,7 +129,7 @@ def _keep_who_has_the_records(
         if isinstance(found, Failure):
             if not found.never_led:
                 failures[tp] = found.reason
-        elif found.isr and not set(found.isr) & set(moves[tp].replicas):
+        elif found.isr and not set(found.isr) & set(begun(state, tp, moves[tp])):
             failures[tp] = f"only {list(found.isr)} are in sync, and none of them would stay"
 
 
@@ -148,9 +148,12 @@ def _lead_elsewhere(state: ClusterState, moves: Moves) -> Steps[Failures]:
 
 def _needs_another_leader(state: ClusterState, tp: TopicPartition, assignment: ReplicaAssignment) -> bool:
     znode = state.leadership(tp)
-    if znode is None or znode.leader in assignment.replicas or set(assignment.target_replicas) <= set(znode.isr):
+    if znode is None or znode.leader in assignment.replicas:
         return False
-    return znode.leader is not None or any(r in assignment.replicas and state.is_online(r, tp) for r in znode.isr)
+    in_sync = [r for r in begun(state, tp, assignment) if r in znode.isr]
+    if set(assignment.target_replicas) <= set(in_sync):
+        return False
+    return znode.leader is not None or any(state.is_online(r, tp) for r in in_sync)
 
 
 def _write_assignments(state: ClusterState, moves: Moves, failures: Failures) -> Steps[None]:
@@ -185,33 +188,42 @@ def _over(state: ClusterState, topic: str, changed: Mapping[int, ReplicaAssignme
 
 
 def _announce(state: ClusterState, moves: Moves, failures: Failures) -> Steps[None]:
-    """Phase A. A new leader epoch makes leaders and followers take the new lists of replicas."""
+    """Phase A. A new leader epoch makes leaders and followers take the new lists of replicas. Where it is refused,
+    nobody is begun: a leader of the old epoch may take a replica into the ISR whom a move before has dropped. Where
+    there was no leader yet, who is added may be elected before the move is tried again."""
     if not moves:
         return
-    yield from _bump_and_tell(state, moves, moves, failures)  # A1
-    # Also where A1 is refused: who is added may be elected before it is tried again.
+    untold = yield from _bump_and_tell(state, moves, moves, failures)  # A1
     rounds = max((len(a.adding_replicas) for a in moves.values()), default=0)
     for nth in range(rounds):  # A2, one call each
         added = [
             PartitionReplica(tp, a.adding_replicas[nth]) for tp, a in moves.items() if nth < len(a.adding_replicas)
         ]
-        fresh = [r for r in added if not state.is_begun(r.topic_partition, r.replica)]
+        fresh = [r for r in added if r.topic_partition not in untold and not state.is_begun(*r)]
         yield from change_replicas(state, fresh, ReplicaState.NEW)
 
 
-def _bump_and_tell(state: ClusterState, lists: Moves, moves: Moves, failures: Failures) -> Steps[None]:
-    """`lists`: what the brokers hear; nobody is in sync who is none of the replicas of `moves`."""
+def _bump_and_tell(
+    state: ClusterState, lists: Moves, moves: Moves, failures: Failures
+) -> Steps[Collection[TopicPartition]]:
+    """`lists`: what the brokers hear; nobody is in sync who is none of the replicas of `moves`, or is not begun yet.
+    Returns those that may have a leader, which has not been told."""
+    untold: set[TopicPartition] = set()
     if not lists:
-        return
+        return untold
     batch = RequestBatch()
-    for tp, outcome in (yield from bump_leader_epochs(state, {tp: moves[tp].replicas for tp in lists})).items():
+    replicas = {tp: begun(state, tp, moves[tp]) for tp in lists}
+    for tp, outcome in (yield from bump_leader_epochs(state, replicas)).items():
         if isinstance(outcome, Failure):
             failures[tp] = outcome.reason
+            if not outcome.never_led:
+                untold.add(tp)
             continue
         assignment = lists[tp]
         batch.add_leader_and_isr(assignment.origin_replicas, tp, is_new=False)
         batch.add_leader_and_isr(assignment.adding_replicas, tp, is_new=True)
     yield from send(state, batch)
+    return untold
 
 
 def _finish(state: ClusterState, moves: Moves, failures: Failures) -> Steps[None]:

@@ -338,3 +338,12 @@ def trace_assignments(state: ClusterState, assigned: Iterable[tuple[TopicPartiti
                 "removing": list(assignment.removing_replicas),
             },
         )
+
+
+def begun(state: ClusterState, tp: TopicPartition, assignment: ReplicaAssignment) -> tuple[BrokerId, ...]:
+    """The replicas but for those that are added and not begun. Of those the ISR says nothing: who was dropped by a move
+    before may be in it, and its log is being deleted."""
+    adding = assignment.adding_replicas
+    if not adding:
+        return assignment.replicas
+    return tuple(r for r in assignment.replicas if r not in adding or state.is_begun(tp, r))

@@ -204,6 +204,56 @@ def test_strangers_go_also_from_a_topic_that_could_not_be_read_at_the_failover()
     assert stage.leader()[::2] == (1, (1, 2))
 
 
+def no_state_is_written(op: Any) -> ZkCode | None:
+    return ZkCode.NO_AUTH if isinstance(op, SetData) and op.path == STATE else None
+
+
+def dropped_without_a_word() -> Stage:
+    """A move that adds 3 to 1 is cancelled while no state can be written: 3 is told to delete its log, and has not yet;
+    1, which leads, has not heard that 3 is no replica."""
+    stage = stage_with(1, 2, 3, p0=(1,))
+    move_to(stage, 3, 1)
+    stage.tree.refusal = no_state_is_written
+    move_to(stage, 1, reply_to=2)
+    assert (3, True) in {(to, delete) for to, _, delete in stops_in(stage.take_sent())}
+    assert stage.assigned().replicas == (1,)
+    return stage
+
+
+@pytest.mark.parametrize("begins", ["when it is asked for", "when it is tried again"])
+def test_who_is_added_again_is_in_sync_when_its_leader_has_heard_that_it_was_dropped(begins: str) -> None:
+    stage = dropped_without_a_word()
+    if begins == "when it is tried again":
+        move_to(stage, 3, reply_to=3)
+        stage.tree.refusal = lambda _: None
+        stage.leader_writes(TP, (1, 3))
+        waiting_ends(stage)
+    else:
+        stage.tree.refusal = lambda _: None
+        stage.leader_writes(TP, (1, 3))
+        move_to(stage, 3, reply_to=3)
+    assert stage.leader()[::2] == (1, (1,)) and stage.assigned().is_being_reassigned
+    assert leaders_in(stage.take_sent())[-1][0] == 3, "it begins with an empty log"
+    stage.leader_writes(TP, (1, 3))
+    stage.run()
+    assert stage.leader()[::2] == (3, (3,)) and stage.assigned().replicas == (3,)
+
+
+def test_who_is_added_again_is_not_elected_before_it_begins() -> None:
+    """The leader dies when it has taken 3 back."""
+    stage = dropped_without_a_word()
+    move_to(stage, 3, 1, reply_to=3)
+    stage.tree.refusal = lambda _: None
+    stage.leader_writes(TP, (1, 3))
+    stage.broker_dies(1)
+    stage.run()
+    assert stage.leader()[0] is None
+    stage.broker_starts(1)
+    stage.run()
+    waiting_ends(stage)
+    assert stage.leader()[::2] == (1, (1,)) and not stage.logged(ev.TRANSITION_REFUSED)
+
+
 def test_a_move_to_who_died_in_the_isr_leaves_a_partition_that_waits_for_it() -> None:
     """ZooKeeper refused to take 2 out of the ISR when it died, so the move to it is complete at once."""
     stage = stage_with(1, 2, p0=(1, 2))
@@ -231,7 +281,8 @@ def test_who_has_the_records_stays_in_the_isr_beside_one_whom_it_took_back() -> 
 
 
 def test_who_joins_before_its_move_has_begun_it_is_begun_all_the_same() -> None:
-    """The leader is dropped by the next move; 5, which that adds, hears of the new one, and is in the ISR at once."""
+    """The leader is dropped by the next move; 5, which that adds, hears of the new one, and is in the ISR at once. That
+    does not count, as nobody can tell it from one whose log is being deleted, until it joins again."""
     stage = stage_with(1, 2, 3, 4, 5, p0=(1, 2))
     move_to(stage, 3, 4)
     stage.leader_writes(TP, (1, 3))
@@ -252,7 +303,9 @@ def test_who_joins_before_its_move_has_begun_it_is_begun_all_the_same() -> None:
 
     stage.perform = racing
     move_to(stage, 5, reply_to=2)
-    assert raced
+    assert raced and stage.leader()[2] == (1,)
+    stage.leader_writes(TP, (1, 5))
+    stage.run()
     assert stage.assigned().replicas == (5,) and stage.leader()[2] == (5,)
     assert stage.state.replica_state(PartitionReplica(TP, BrokerId(5))) is ReplicaState.ONLINE
     assert not stage.logged(ev.TRANSITION_REFUSED)
