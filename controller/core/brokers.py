@@ -122,7 +122,7 @@ def replicas_became_offline(state: ClusterState, replicas: Replicas) -> Steps[No
     in_deletion: list[PartitionReplica] = []
     others: dict[BrokerId, list[TopicPartition]] = {}
     for broker_id, partitions in replicas.items():
-        kept = [tp for tp in partitions if not state.is_queued_for_deletion(tp.topic)]
+        kept = [tp for tp in partitions if not state.is_queued_for_deletion(tp.topic) and state.is_begun(tp, broker_id)]
         if kept:
             others[broker_id] = kept
         in_deletion += (PartitionReplica(tp, broker_id) for tp in partitions if state.is_queued_for_deletion(tp.topic))

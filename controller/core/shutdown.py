@@ -50,7 +50,7 @@ def _hand_over(
     followed: list[TopicPartition] = []
     for tp in state.partitions_on(broker_id):
         leadership = state.leadership(tp)
-        if leadership is not None and _is_replicated(state, tp):
+        if leadership is not None and _is_replicated(state, tp) and state.is_begun(tp, broker_id):
             (led if leadership.leader == broker_id else followed).append(tp)
     yield from change_partitions(state, led, PartitionState.ONLINE, ControlledShutdownElection())
     batch = RequestBatch()

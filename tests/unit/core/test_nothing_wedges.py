@@ -254,6 +254,21 @@ def test_who_is_added_again_is_not_elected_before_it_begins() -> None:
     assert stage.leader()[::2] == (1, (1,)) and not stage.logged(ev.TRANSITION_REFUSED)
 
 
+def test_who_is_added_and_dies_before_it_begins_begins_when_it_is_back() -> None:
+    stage = dropped_without_a_word()
+    move_to(stage, 3, 1, reply_to=3)
+    stage.broker_dies(3)
+    stage.run()
+    assert stage.logged(ev.TRANSITION_REFUSED) == []
+    stage.tree.refusal = lambda _: None
+    stage.broker_starts(3)
+    stage.run()
+    waiting_ends(stage)
+    stage.leader_writes(TP, (1, 3))
+    stage.run()
+    assert stage.leader()[::2] == (1, (1, 3)) and stage.assigned().replicas == (3, 1)
+
+
 def test_a_move_to_who_died_in_the_isr_leaves_a_partition_that_waits_for_it() -> None:
     """ZooKeeper refused to take 2 out of the ISR when it died, so the move to it is complete at once."""
     stage = stage_with(1, 2, p0=(1, 2))
