@@ -9,7 +9,7 @@ Source: Kafka 3.9 `ControllerContext`; spec controller.md §4.4, §8.2.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import chain
 from operator import attrgetter
@@ -274,19 +274,18 @@ class ClusterView:
 
     def partitions_led_by(self, broker_id: BrokerId) -> list[TopicPartition]:
         """Partitions that broker leads, sorted."""
-        return self._led(lambda leader: leader == broker_id)
+        topics = sorted(self._leadership.items())
+        return [TopicPartition(t, p) for t, led in topics for p in sorted(led) if led[p].leader == broker_id]
 
     def partitions_with_offline_leader(self) -> list[TopicPartition]:
         """Partitions whose leader is not online (or that have none), those queued for deletion excepted, sorted."""
         live = frozenset(filter(self.is_live, self._live_brokers))
-        found = self._led(lambda leader: leader not in live)
-        for leader in live & self._offline_dirs.keys():
-            found += self._offline_dirs[leader].intersection(self.partitions_led_by(leader))
+        failed = [(leader, tp) for leader in live & self._offline_dirs.keys() for tp in self._offline_dirs[leader]]
+        found = [tp for leader, tp in failed if (was := self.leadership(tp)) is not None and was.leader == leader]
+        for topic, led in self._leadership.items():  # most topics are led by live brokers alone
+            if not live.issuperset([was.leader for was in led.values()]):
+                found += [TopicPartition(topic, p) for p, was in led.items() if was.leader not in live]
         return sorted(tp for tp in found if tp.topic not in self._topics_to_be_deleted)
-
-    def _led(self, is_meant: Callable[[BrokerId | None], bool]) -> list[TopicPartition]:
-        by_topic = self._leadership.items()
-        return sorted([TopicPartition(t, p) for t, led in by_topic for p, was in led.items() if is_meant(was.leader)])
 
     # --- states
 
