@@ -46,6 +46,7 @@ from controller.wire.znodes import (
     TopicZNode,
 )
 from controller.world.simulated.znode_tree import WatchTable, ZnodeTree
+from tests.worlds import figures
 
 CONTROLLER = BrokerId(100)
 EPOCH_NODE = "/controller_epoch"
@@ -124,10 +125,9 @@ class World:
             self.process(self.events.popleft())
 
     def process(self, event: Event) -> None:
-        """Drives one recipe to its end; then its counters must equal a recount."""
+        """Drives one recipe to its end; then its gauges must equal a recount."""
         drive_now(step.handle(self.state, event, self.now_ms), self.perform)
-        gauges = self.state.gauges()
-        assert {name: gauges[name] for name in self.state.recount()} == self.state.recount(), event
+        figures.check(self.state, event)
 
     def perform(self, effect: Effect) -> Any:
         """What the shell does."""

@@ -17,6 +17,7 @@ from controller.wire.control import LeaderAndIsrRequest, StopReplicaRequest, Upd
 from controller.wire.types import BrokerId, LeaderAndIsr, ReplicaAssignment, TopicPartition
 from controller.wire.zk_operations import Create, Delete, GetData, SetData, ZkSessionExpired
 from controller.wire.znodes import TopicZNode
+from tests.worlds import figures
 from tests.worlds.core import CONTROLLER, Cut, World, drive_now
 
 TP = TopicPartition("t", 0)
@@ -59,8 +60,7 @@ class Stage(World):
             self._renew()
         if not self.recounts:
             return
-        gauges = self.state.gauges()
-        assert {name: gauges[name] for name in self.state.recount()} == self.state.recount(), event
+        figures.check(self.state, event)
 
     def perform(self, effect: Effect) -> Any:
         if not isinstance(effect, Read | Write):

@@ -1,12 +1,15 @@
 """Scripts: a command, `----`, and everything that came out. `KWOB_REWRITE=1 pytest tests/unit/core/test_scripts.py`
 writes the output anew; commit that only if the reason for each changed line is known.
 
+What was said meanwhile, log lines and rows of the trace with all their fields, is in a file of its own for each.
+
 Several commands may stand before one `----`; they happen in one go. `quietly` drops their output.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +28,7 @@ from controller.wire.znodes import (
 )
 
 SCRIPTS = Path(__file__).parents[2] / "scripts"
+SAID = SCRIPTS / "said"
 
 
 def partition(text: str) -> TopicPartition:
@@ -120,8 +124,8 @@ def reply_text(reply: Any) -> list[str]:
     return lines
 
 
-def play(world: Any, commands: list[str]) -> list[str]:
-    """What came out of these commands."""
+def play(world: Any, commands: list[str]) -> tuple[list[str], list[str]]:
+    """What came out of these commands, and what was said meanwhile."""
     for line in commands:
         command(world, line.removeprefix("quietly "))
         if line.startswith("quietly "):
@@ -131,7 +135,21 @@ def play(world: Any, commands: list[str]) -> list[str]:
     world.run()
     lines = [*world.take_lines(), *(text for reply in world.replies.values() for text in reply_text(reply))]
     world.replies.clear()
+    return lines, said(world)
+
+
+def said(world: Any) -> list[str]:
+    """Log lines and rows of the trace since the last call."""
+    lines = [f"{log.level} {log.event} {columns(log.fields)}" for log in world.logs]
+    lines += [f"trace {row.ev} {columns(row.columns)}" for row in world.traces]
+    world.logs.clear()
+    world.traces.clear()
     return lines
+
+
+def columns(fields: Mapping[str, Any]) -> str:
+    """In the order in which they are given."""
+    return " ".join(f"{name}={value}" for name, value in fields.items())
 
 
 def blocks(text: str) -> list[tuple[str, list[str], list[str]]]:
@@ -145,15 +163,22 @@ def blocks(text: str) -> list[tuple[str, list[str], list[str]]]:
     return found
 
 
+def written(played: Iterable[tuple[str, list[str], list[str]]]) -> str:
+    """The text whose `blocks` these are."""
+    texts = [f"{comment}{chr(10).join(commands)}\n----\n{chr(10).join(output)}" for comment, commands, output in played]
+    return "\n\n".join(text.rstrip() for text in texts) + "\n"
+
+
 @pytest.mark.parametrize("script", sorted(SCRIPTS.glob("*.txt")), ids=lambda path: path.stem)
 def test_script(script: Path, World: Any) -> None:
     world = World()
-    played = [
-        (comment, commands, play(world, commands), want) for comment, commands, want in blocks(script.read_text())
-    ]
+    todo = blocks(script.read_text())
+    played = [(comment, commands, *play(world, commands)) for comment, commands, _ in todo]
+    came_out = [(comment, commands, lines) for comment, commands, lines, _ in played]
+    was_said = [("", commands, lines) for _, commands, _, lines in played]
     if os.environ.get("KWOB_REWRITE"):
-        texts = [f"{c}{chr(10).join(cmds)}\n----\n{chr(10).join(got)}".rstrip() for c, cmds, got, _ in played]
-        script.write_text("\n\n".join(texts) + "\n")
+        script.write_text(written(came_out))
+        (SAID / script.name).write_text(written(was_said))
         return
-    for _, commands, got, want in played:
-        assert got == want, commands
+    assert came_out == todo
+    assert was_said == blocks((SAID / script.name).read_text())

@@ -13,6 +13,7 @@ from controller.core.state import ClusterState
 from controller.core.transitions import PartitionState, ReplicaState, legal_partition, legal_replica
 from controller.wire.types import BrokerId, LeaderAndIsr, PartitionReplica, ReplicaAssignment, TopicPartition
 from controller.wire.znodes import TopicAssignment
+from tests.worlds import figures
 
 TOPICS, BROKERS = ("a", "b"), tuple(map(BrokerId, range(1, 6)))
 PARTITIONS = [TopicPartition(topic, p) for topic, p in product(TOPICS, range(4))]
@@ -95,8 +96,7 @@ class Told:
             assert state.replica_states(broker_id, PARTITIONS) == told
         for current in set(PartitionState) - {PartitionState.NON_EXISTENT}:
             assert state.partitions_in(current) == [tp for tp in PARTITIONS if self.partitions[tp] is current]
-        gauges = state.gauges()
-        assert {name: gauges[name] for name in state.recount()} == state.recount()
+        figures.check(state)
 
 
 @pytest.mark.parametrize("seed", range(150))
