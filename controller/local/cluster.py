@@ -24,10 +24,12 @@ from controller.local.cluster_file import (
     ClusterError,
     ClusterRow,
     ControllerRow,
+    StartRow,
     down_by,
     downs_of,
     read_cluster,
     write_cluster,
+    write_start,
 )
 from controller.local.fault_file import edit_faults
 from controller.local.leftovers import end_processes, forget_registrations, write_processes
@@ -251,6 +253,12 @@ class Cluster:
             ],
         )
 
+    def start_row(self) -> StartRow:
+        """What the next start on the folder takes where nothing else is given."""
+        plan = self.plan
+        settings = list(plan.settings)
+        return StartRow(settings=settings, broker_processes=plan.broker_processes, metrics_port=plan.metrics_port)
+
     # -- all of them ---------------------------------------------------------------------------------------------------
 
     async def _start(self) -> None:
@@ -261,6 +269,7 @@ class Cluster:
         require_free_port(self.plan.zookeeper_port, "ZooKeeper", "--zookeeper-port")
         controllers = {*self.plan.controller_ids, *self._earlier_controllers()}
         self.write_file()
+        write_start(self.plan.data, self.start_row())
         self.plan.fault_file.write_text("", encoding="utf-8")
         is_new = not (self.plan.data / "zookeeper" / "data").exists()
         self._zookeeper = EmbeddedZooKeeper(self.plan.data / "zookeeper", host=HOST, port=self.plan.zookeeper_port)

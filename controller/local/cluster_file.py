@@ -1,6 +1,7 @@
 """The cluster file (`cluster.json`) that `kwob up` keeps: what runs where. It marks a folder as kwob's.
 
-It holds what `kwob status --json` prints, except what is asked of ZooKeeper then.
+It holds what `kwob status --json` prints, except what is asked of ZooKeeper then. What else the next start on the
+folder needs to know is beside it (`start.json`).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from controller.wire.fault_rows import FAULT_FILE, Kill, Stop, decode
 from controller.wire.types import BrokerId
 
 CLUSTER_FILE: Final = "cluster.json"
+START_FILE: Final = "start.json"
 
 
 class ClusterError(Exception):
@@ -52,11 +54,42 @@ class ClusterRow(BaseModel):
     brokers: list[BrokerRow]
 
 
+class StartRow(BaseModel):
+    """With what a cluster was started, besides what its cluster file says. `settings` are `name=value`."""
+
+    model_config = ConfigDict(extra="forbid")
+    settings: list[str] = []
+    broker_processes: int | None = None
+    metrics_port: int | None = None
+
+
 def write_cluster(data: Path, row: ClusterRow) -> None:
     """Replaces the cluster file at once: a reader sees the old one or the new one."""
-    beside = data / (CLUSTER_FILE + ".new")
+    _replace(data / CLUSTER_FILE, row)
+
+
+def write_start(data: Path, row: StartRow) -> None:
+    """As `write_cluster`, of the other file."""
+    _replace(data / START_FILE, row)
+
+
+def _replace(path: Path, row: BaseModel) -> None:
+    beside = path.with_name(path.name + ".new")
     beside.write_text(row.model_dump_json(indent=2) + "\n", encoding="utf-8")
-    beside.replace(data / CLUSTER_FILE)
+    beside.replace(path)
+
+
+def read_start(data: Path) -> StartRow:
+    """With what the folder's cluster was started; nothing, where nobody wrote it down. Raises: ClusterError."""
+    path = data / START_FILE
+    try:
+        return StartRow.model_validate_json(path.read_bytes())
+    except FileNotFoundError:
+        return StartRow()
+    except (OSError, ValidationError) as error:
+        raise ClusterError(
+            f"{path} cannot be read ({type(error).__name__}): remove it, or choose another --data"
+        ) from error
 
 
 def read_cluster(data: Path) -> ClusterRow:

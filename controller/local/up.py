@@ -18,7 +18,7 @@ from rich.console import Console
 
 from controller.local.alike import add_like, bars, likeness_asked, make_alike, require_alone
 from controller.local.cluster import Cluster
-from controller.local.cluster_file import CLUSTER_FILE, ClusterError, read_cluster
+from controller.local.cluster_file import CLUSTER_FILE, ClusterError, ClusterRow, read_cluster, read_start
 from controller.local.control import serve_control, socket_path
 from controller.local.flags import EXIT_FAILED, EXIT_USAGE, add_data, count, make_parser, plural, reason
 from controller.local.like import Likeness
@@ -34,6 +34,10 @@ _DOWN_WAIT_S: Final = 90.0
 _WATCH_S: Final = 0.5
 
 Result = TypeVar("Result")
+
+#: The ports of Kafka's and ZooKeeper's own examples.
+_BOOTSTRAP_PORT: Final = 9092
+_ZOOKEEPER_PORT: Final = 2181
 
 
 #: Settings that `kwob up` gives each program itself -> the flag that says them.
@@ -74,7 +78,7 @@ def parser_of_up() -> argparse.ArgumentParser:
     parser = make_parser(
         "kwob up",
         "Runs a local cluster (ZooKeeper, controllers, brokers) until Ctrl-C. Its state stays in --data; on a folder "
-        "that was used before, what is not given is as it was.",
+        "that was used before, what is not given is as it was, but for --log-level.",
         examples=[
             "kwob up",
             "kwob up --brokers 6 --controllers 2 --racks a,b,c",
@@ -96,10 +100,10 @@ def parser_of_up() -> argparse.ArgumentParser:
     add_like(parser)
     add_data(parser)
     parser.add_argument(
-        "--bootstrap-port", type=count(1, 65_000), default=9092, metavar="PORT",
-        help="of broker 1; the others follow (default: 9092)",
+        "--bootstrap-port", type=count(1, 65_000), metavar="PORT",
+        help=f"of broker 1; the others follow (default: {_BOOTSTRAP_PORT})",
     )  # fmt: skip
-    parser.add_argument("--zookeeper-port", type=count(1, 65_535), default=2181, metavar="PORT", help="default: 2181")
+    parser.add_argument("--zookeeper-port", type=count(1, 65_535), metavar="PORT", help=f"default: {_ZOOKEEPER_PORT}")
     parser.add_argument(
         "--metrics-port", type=count(1, 65_000), metavar="PORT",
         help="serve Prometheus metrics: broker 1 here, the other brokers and the controllers on the ports after it",
@@ -127,7 +131,8 @@ def cluster_plan(options: argparse.Namespace, like: Likeness | None = None) -> t
     data: Path = options.data
     earlier = read_cluster(data) if (data / CLUSTER_FILE).exists() else None
     if like is not None:
-        return _plan_like(options, like), list(like.remarks)
+        return _plan_like(options, like, earlier), list(like.remarks)
+    start = read_start(data)
     brokers = options.brokers or (len(earlier.brokers) if earlier else 3)
     ids = [b.id for b in earlier.brokers] if earlier is not None and brokers == len(earlier.brokers) else []
     log_dirs = options.log_dirs or (max(len(b.log_dirs) for b in earlier.brokers) if earlier else 1)
@@ -145,24 +150,41 @@ def cluster_plan(options: argparse.Namespace, like: Likeness | None = None) -> t
             )
         if any(len(b.log_dirs) > log_dirs for b in earlier.brokers):
             remarks.append("this folder had more log directories per broker; what lies in the others is not served")
+    given = {text.partition("=")[0].strip() for text in options.override}
+    kept = [text for text in start.settings if text.partition("=")[0].strip() not in given]
+    if kept:
+        remarks.append(f"set as before: {', '.join(kept)}; --override says otherwise")
     plan = plan_cluster(
         data=data,
         brokers=brokers,
         controllers=options.controllers or (len(earlier.controllers) if earlier else 1),
         racks=racks,
-        ports=range(options.bootstrap_port, options.bootstrap_port + brokers),
-        zookeeper_port=options.zookeeper_port,
-        settings=options.override,
-        broker_processes=options.broker_processes,
+        settings=[*kept, *options.override],
+        broker_processes=options.broker_processes or start.broker_processes,
         log_dir_count=log_dirs,
         log_level=options.log_level,
-        metrics_port=options.metrics_port,
         ids=ids,
+        **_ports(options, earlier, brokers),
     )
     return plan, remarks
 
 
-def _plan_like(options: argparse.Namespace, like: Likeness) -> ClusterPlan:
+def _ports(options: argparse.Namespace, earlier: ClusterRow | None, brokers: int) -> dict[str, Any]:
+    """Those arguments of `plan_cluster` that are ports: as given, or as the folder had them."""
+    before = [_port(b.listener) for b in earlier.brokers] if earlier else []
+    first = options.bootstrap_port or (before[0] if before else _BOOTSTRAP_PORT)
+    return {
+        "ports": range(first, first + brokers),
+        "zookeeper_port": options.zookeeper_port or (_port(earlier.zookeeper) if earlier else _ZOOKEEPER_PORT),
+        "metrics_port": options.metrics_port or read_start(options.data).metrics_port,
+    }
+
+
+def _port(address: str) -> int:
+    return int(address.rpartition(":")[2])
+
+
+def _plan_like(options: argparse.Namespace, like: Likeness, earlier: ClusterRow | None) -> ClusterPlan:
     count_of = len(like.brokers)
     racks = [rack for rack in like.brokers.values() if rack is not None]
     return plan_cluster(
@@ -170,14 +192,12 @@ def _plan_like(options: argparse.Namespace, like: Likeness) -> ClusterPlan:
         brokers=count_of,
         controllers=options.controllers or 1,
         racks=racks,
-        ports=range(options.bootstrap_port, options.bootstrap_port + count_of),
-        zookeeper_port=options.zookeeper_port,
         settings=[*like.settings, *options.override],
-        broker_processes=options.broker_processes,
+        broker_processes=options.broker_processes or read_start(options.data).broker_processes,
         log_dir_count=like.log_dirs,
         log_level=options.log_level,
-        metrics_port=options.metrics_port,
         ids=list(like.brokers),
+        **_ports(options, earlier, count_of),
     )
 
 

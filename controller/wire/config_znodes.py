@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from controller.wire.types import BrokerId
-from controller.wire.znode_json import MISSHAPEN, ZnodeError, dump, load, number
+from controller.wire.znode_json import MISSHAPEN, ZnodeError, dump, flaw, load, number
 
 #: The literal name of the node with an entity type's defaults.
 DEFAULT_ENTITY: Final = "<default>"
@@ -52,7 +52,7 @@ class ConfigEntityZNode:
         try:
             return {str(name): str(value) for name, value in load(data)["config"].items()}
         except MISSHAPEN as error:
-            raise ZnodeError(f"holds no configs: {error!r}") from error
+            raise ZnodeError(f"holds no configs: {flaw(data, error)}") from error
 
 
 _NOTICE: Final = re.compile(r"^config_change_([0-9]{1,19})$")
@@ -105,7 +105,7 @@ class FeatureZNode:
             number(value["version"])
             return bool(number(value["status"]) == 0 and not value["features"])
         except MISSHAPEN as error:
-            raise ZnodeError(f"/feature does not parse: {error!r}; it holds {data!r}") from error
+            raise ZnodeError(f"/feature does not parse: {flaw(data, error)}") from error
 
 
 class ProducerIdBlockZNode:
@@ -138,4 +138,4 @@ class ProducerIdBlockZNode:
                 raise ValueError(f"no ids are left behind {text}")
             return int(text)
         except MISSHAPEN as error:
-            raise ZnodeError(f"{ProducerIdBlockZNode.path} does not parse: {error!r}; it holds {data!r}") from error
+            raise ZnodeError(f"{ProducerIdBlockZNode.path} does not parse: {flaw(data, error)}") from error

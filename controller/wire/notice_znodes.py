@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from controller.wire.types import BrokerId, TopicPartition
-from controller.wire.znode_json import MISSHAPEN, ZnodeError, broker_ids, dump, load, number
+from controller.wire.znode_json import MISSHAPEN, ZnodeError, broker_ids, dump, flaw, load, number
 
 
 def encode_partitions(partitions: Iterable[TopicPartition]) -> bytes:
@@ -30,7 +30,7 @@ def parse_partitions(data: bytes | None) -> frozenset[TopicPartition]:
     try:
         return frozenset(_entry_partition(entry) for entry in load(data)["partitions"])
     except MISSHAPEN as error:
-        raise ZnodeError(f"it lists no partitions: {error!r}") from error
+        raise ZnodeError(f"it lists no partitions: {flaw(data, error)}") from error
 
 
 def _entry_partition(entry: Mapping[str, Any]) -> TopicPartition:
@@ -65,7 +65,7 @@ class ReassignPartitionsZNode:
                 targets[_entry_partition(entry)] = broker_ids(entry["replicas"])
             return targets
         except MISSHAPEN as error:
-            raise ZnodeError(f"{ReassignPartitionsZNode.path} does not parse: {error!r}") from error
+            raise ZnodeError(f"{ReassignPartitionsZNode.path} does not parse: {flaw(data, error)}") from error
 
 
 class PreferredReplicaElectionZNode:

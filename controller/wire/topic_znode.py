@@ -13,7 +13,7 @@ from itertools import chain
 from typing import Any, Final
 
 from controller.wire.types import PARTITION_MAX, BrokerId, ReplicaAssignment, settled
-from controller.wire.znode_json import MISSHAPEN, ZnodeError, broker_ids, dump, load
+from controller.wire.znode_json import MISSHAPEN, ZnodeError, broker_ids, dump, flaw, load
 
 
 class TopicsZNode:
@@ -82,7 +82,7 @@ class TopicZNode:
             own_fields = {*_LISTS, "version", *(["topic_id"] if isinstance(topic_id, str) else [])}
             rest: dict[str, Any] = {name: content for name, content in value.items() if name not in own_fields}
         except MISSHAPEN as error:
-            raise ZnodeError(f"it holds no assignment: {error!r}") from error
+            raise ZnodeError(f"it holds no assignment: {flaw(data, error)}") from error
         partitions: dict[int, ReplicaAssignment] = {}
         refused: dict[str, str] = {}
         try:

@@ -34,6 +34,10 @@ def _java_int(text: str) -> int | float:
 _DECODE_LONG: Final = json.JSONDecoder(parse_int=_java_int).decode
 
 
+#: So much of a document that is wrong is shown.
+_SHOWN_BYTES: Final = 200
+
+
 def dump(value: Any) -> bytes:
     """As Jackson writes by default: UTF-8, no whitespace, keys in the order given."""
     return _ENCODE(value).encode()
@@ -47,6 +51,17 @@ def load(data: bytes | None) -> Any:
         return (_DECODE_LONG if _LONG_NUMBER.search(data) else _DECODE)(data.decode())
     except (ValueError, RecursionError):
         return None
+
+
+def flaw(data: bytes | None, error: Exception) -> str:
+    """What is wrong with a document, in words, when reading it as an object raised that error of `MISSHAPEN`; with the
+    beginning of the document."""
+    if not data:
+        return "it is empty"
+    shown = repr(data[:_SHOWN_BYTES]) + ("..." if len(data) > _SHOWN_BYTES else "")
+    if not isinstance(load(data), dict):
+        return f"it is no JSON object: {shown}"
+    return f"{f'it has no {error}' if isinstance(error, KeyError) else error}; it holds {shown}"
 
 
 def number(value: Any) -> int:

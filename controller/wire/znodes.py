@@ -41,7 +41,7 @@ from controller.wire.types import (
     LeaderAndIsr,
     TopicPartition,
 )
-from controller.wire.znode_json import MISSHAPEN, ZnodeError, broker_ids, dump, load, number
+from controller.wire.znode_json import MISSHAPEN, ZnodeError, broker_ids, dump, flaw, load, number
 
 __all__ = [
     "DEFAULT_ENTITY",
@@ -183,7 +183,7 @@ class BrokerIdZNode:
             if rack is not None and not isinstance(rack, str):
                 raise TypeError(f"rack {rack!r} is no string")
         except MISSHAPEN as error:
-            raise ZnodeError(f"{BrokerIdZNode.path(broker_id)} does not parse: {error!r}; it holds {data!r}") from error
+            raise ZnodeError(f"{BrokerIdZNode.path(broker_id)} does not parse: {flaw(data, error)}") from error
         return Broker(broker_id=broker_id, endpoints=endpoints, rack=rack, broker_epoch=broker_epoch)
 
 

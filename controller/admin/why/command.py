@@ -20,8 +20,9 @@ from controller.admin.cluster.queries import topic_names
 from controller.admin.layout.picture import show
 from controller.admin.toolkit.machine import Machine
 from controller.admin.why.commands import Commands
-from controller.admin.why.diagnosis import Finding, diagnose, split_target
+from controller.admin.why.diagnosis import diagnose, split_target
 from controller.admin.why.facts import TopicFacts
+from controller.admin.why.finding import Finding
 from controller.admin.why.from_zookeeper import ZkInTime
 from controller.admin.why.look import BROKER_LIMIT_S, BrokerView, Locally, ask_brokers, facts
 from controller.wire.errors import KafkaError

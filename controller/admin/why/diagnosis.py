@@ -7,39 +7,14 @@ wherever it matters (under-replication, a reassignment that waits, an election t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from enum import Enum
 from typing import Final
 
 from controller.admin.toolkit.console import commas
 from controller.admin.why.commands import Commands
+from controller.admin.why.damage import damaged_partition, damaged_topic
 from controller.admin.why.facts import BrokerFacts, Deletion, PartitionFacts, TopicFacts
+from controller.admin.why.finding import Finding, Trouble
 from controller.wire.types import BrokerId, TopicPartition
-
-
-class Trouble(Enum):
-    """What can be wrong, in the order in which it is told."""
-
-    NO_CONTROLLER = "no controller"
-    QUORUM = "controllers behind"
-    SILENT = "no answer"
-    DELETION = "stuck in deletion"
-    OFFLINE = "offline"
-    UNDER_MIN_ISR = "under min ISR"
-    UNDER_REPLICATED = "under-replicated"
-    REASSIGNMENT = "in reassignment"
-    NOT_PREFERRED = "not led by its preferred leader"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
-    """One thing that is wrong: with what, why (facts, one a line), and the next commands to type."""
-
-    trouble: Trouble
-    subject: str
-    summary: str
-    because: tuple[str, ...] = ()
-    next: tuple[str, ...] = ()
 
 
 def diagnose(topic: TopicFacts, commands: Commands, only: int | None = None) -> list[Finding]:
@@ -50,7 +25,7 @@ def diagnose(topic: TopicFacts, commands: Commands, only: int | None = None) -> 
     findings = list(_topic(topic, commands))
     if topic.deletion is Deletion.MARKED:
         return findings
-    findings += _silent(topic, only, commands)
+    findings += (*damaged_topic(topic, commands), *_silent(topic, only, commands))
     for partition in topic.partitions:
         if only is None or partition.partition.partition == only:
             for check in _CHECKS:
@@ -148,6 +123,8 @@ def _deletion(topic: TopicFacts, commands: Commands) -> Finding:
 def _offline(topic: TopicFacts, p: PartitionFacts, commands: Commands) -> Iterator[Finding]:
     if p.leader is not None and _alive(topic, p.leader):
         return
+    if p.damage is not None:
+        return
     if not p.state_known:
         yield _never_created(topic, p, commands)
         return
@@ -216,7 +193,7 @@ def _under_min_isr(topic: TopicFacts, p: PartitionFacts, commands: Commands) -> 
 
 def _under_replicated(topic: TopicFacts, p: PartitionFacts, commands: Commands) -> Iterator[Finding]:
     missing = [b for b in p.origin_replicas if b not in p.isr]
-    if not missing or not p.state_known:
+    if not missing or not p.state_known or p.damage is not None:
         return
     yield Finding(
         trouble=Trouble.UNDER_REPLICATED,
@@ -274,6 +251,7 @@ def _not_preferred(topic: TopicFacts, p: PartitionFacts, commands: Commands) -> 
 
 
 _CHECKS: Final[tuple[Callable[[TopicFacts, PartitionFacts, Commands], Iterator[Finding]], ...]] = (
+    damaged_partition,
     _offline,
     _under_min_isr,
     _under_replicated,

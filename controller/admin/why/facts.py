@@ -22,6 +22,19 @@ class Deletion(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Damage:
+    """A znode that cannot be read, and what is wrong with it; `is_assignment` in the part of the topic's that is the
+    partition's."""
+
+    path: str
+    flaw: str
+    is_assignment: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.flaw}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LogOn:
     """A replica's log on its broker: its directory and size now, and the size a moment before."""
 
@@ -70,6 +83,7 @@ class PartitionFacts(ReplicaAssignment):
     #: What is asked for in /admin/reassign_partitions; None when nothing is.
     asked_target: tuple[BrokerId, ...] | None = None
     log_lines: tuple[str, ...] = ()
+    damage: Damage | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +106,7 @@ class TopicFacts:
     is_kraft: bool = False
     #: What DescribeQuorum says of a KRaft cluster's controllers; None when nobody told.
     quorum: Quorum | None = None
+    damage: Damage | None = None
 
     @property
     def rules(self) -> Rules:

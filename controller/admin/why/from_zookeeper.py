@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from controller.admin.cluster.failures import ToolFailure
+from controller.admin.why.facts import Damage
 from controller.wire.config_znodes import ConfigEntityZNode
 from controller.wire.types import BrokerId, LeaderAndIsr, ReplicaAssignment, TopicPartition
 from controller.wire.zk_operations import (
@@ -23,12 +24,13 @@ from controller.wire.zk_operations import (
     ZkSessionExpired,
     ZkUnreachable,
 )
-from controller.wire.znode_json import ZnodeError
+from controller.wire.znode_json import ZnodeError, flaw
 from controller.wire.znodes import (
     BrokerIdsZNode,
     ControllerZNode,
     DeleteTopicsTopicZNode,
     ReassignPartitionsZNode,
+    TopicAssignment,
     TopicPartitionStateZNode,
     TopicsZNode,
     TopicZNode,
@@ -41,13 +43,16 @@ _LAST_S: Final = 0.1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ZkTopic:
-    """A topic as ZooKeeper has it. `states` lacks partitions that never had a leader."""
+    """A topic as ZooKeeper has it. `states` lacks partitions that never had a leader, and those of `damages`, whose
+    state or assignment cannot be read; `damage` is that of the topic's own znode."""
 
     assignment: Mapping[int, ReplicaAssignment]
     states: Mapping[int, LeaderAndIsr]
     configs: Mapping[str, str]
     is_deleting: bool
     asked_targets: Mapping[TopicPartition, tuple[BrokerId, ...]]
+    damages: Mapping[int, Damage]
+    damage: Damage | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,22 +117,37 @@ class ZkView:
         )
         if not topic.ok:
             return None
-        assignment = TopicZNode.decode(topic.data).partitions
+        path, damage, content = TopicZNode.path(name), None, TopicAssignment()
+        try:
+            content = TopicZNode.parse(topic.data)
+        except ZnodeError as error:
+            damage = Damage(path=path, flaw=str(error))
+        assignment = content.partitions
+        damages = {
+            int(p): Damage(path=path, flaw=f"partition {p}: {reason}", is_assignment=True)
+            for p, reason in content.refused.items()
+            if p.isdecimal()
+        }
         numbers = sorted(assignment)
         rows = await self._perform([GetData(TopicPartitionStateZNode.path(TopicPartition(name, n))) for n in numbers])
-        states = {
-            n: state
-            for n, row in zip(numbers, rows, strict=True)
-            if row.ok
-            and row.stat
-            and (state := TopicPartitionStateZNode.decode(row.data, row.stat.version)) is not None
-        }
+        states: dict[int, LeaderAndIsr] = {}
+        for n, row in zip(numbers, rows, strict=True):
+            if not row.ok or row.stat is None:
+                continue
+            state = TopicPartitionStateZNode.decode(row.data, row.stat.version)
+            wrong = flaw(row.data, ValueError("it is no state of a partition")) if state is None else state.flaw
+            if state is not None and wrong is None:
+                states[n] = state
+            else:
+                damages[n] = Damage(path=TopicPartitionStateZNode.path(TopicPartition(name, n)), flaw=str(wrong))
         return ZkTopic(
             assignment=assignment,
             states=states,
             configs=ConfigEntityZNode.decode(config.data) if config.ok else {},
             is_deleting=deleting.ok,
             asked_targets=_asked(asked),
+            damages=damages,
+            damage=damage,
         )
 
     async def topic_configs(self, names: Sequence[str]) -> dict[str, dict[str, str]]:

@@ -212,7 +212,7 @@ def facts(
         raise ToolFailure(f"There is no topic {name}. (kwob topics --list shows those that there are.)")
     configs = dict(brokers.configs if brokers else {}) | dict(topic.configs if topic else {})
     by_metadata = {p.partition for p in brokers.topic.partitions} if brokers else set()
-    numbers = sorted(by_metadata | set(topic.assignment if topic else ()))
+    numbers = sorted(by_metadata | set((*topic.assignment, *topic.damages) if topic else ()))
     partitions = tuple(_partition(name, n, brokers, topic, configs, locally) for n in numbers)
     concerned = {b for p in partitions for b in (*p.replicas, *p.isr)}
     return TopicFacts(
@@ -229,6 +229,7 @@ def facts(
         sampled_s=brokers.sampled_s if brokers else 0.0,
         is_kraft=brokers is not None and brokers.is_kraft,
         quorum=brokers.quorum if brokers else None,
+        damage=topic.damage if topic else None,
     )
 
 
@@ -276,6 +277,8 @@ def _partition(
     )
     if topic is None:
         return facts
+    if (damage := topic.damages.get(number)) is not None:
+        return replace(facts, damage=damage)
     if state is None:
         return replace(facts, leader=None, isr=(), state_known=False)
     return replace(facts, leader=state.leader, isr=state.isr, state_known=True)

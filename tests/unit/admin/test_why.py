@@ -15,8 +15,9 @@ import pytest
 from controller.admin.toolkit.machine import Machine
 from controller.admin.why.command import add_arguments, explain
 from controller.admin.why.commands import Commands
-from controller.admin.why.diagnosis import Trouble, diagnose, split_target
-from controller.admin.why.facts import BrokerFacts, Deletion, LogOn, PartitionFacts, TopicFacts
+from controller.admin.why.diagnosis import diagnose, split_target
+from controller.admin.why.facts import BrokerFacts, Damage, Deletion, LogOn, PartitionFacts, TopicFacts
+from controller.admin.why.finding import Trouble
 from controller.admin.why.look import Locally
 from controller.local.cluster_file import BrokerRow, ClusterRow
 from controller.local.fault_file import write_faults
@@ -28,6 +29,7 @@ from controller.wire.types import BrokerId, ReplicaAssignment, TopicPartition
 
 T0 = TopicPartition("t", 0)
 HERE = Commands(bootstrap="b:1", local=True)
+GARBAGE = Damage(path="/brokers/topics/t/partitions/0/state", flaw="it is no JSON object: b'x'")
 
 
 def broker(number: int, **changes: Any) -> BrokerFacts:
@@ -95,6 +97,17 @@ CASES: list[tuple[str, TopicFacts, Trouble, str, str]] = [
      "the controller may be about to elect it", "--describe --topic t"),
     ("never had a leader", topic(partition(state_known=False, leader=None, isr=(), replicas=(7,))), Trouble.OFFLINE,
      "broker 7 of its replicas is not alive, or there is none of that id", "reassign-partitions"),
+    ("a state that nobody can read, of who is led", topic(partition(damage=GARBAGE)), Trouble.DAMAGED,
+     "/brokers/topics/t/partitions/0/state: it is no JSON object: b'x'",
+     'set /brokers/topics/t/partitions/0/state \'{"controller_epoch":0,"leader":1,"version":1,"leader_epoch":EPOCH,'
+     '"isr":[1,2,3]}\''),
+    ("a state that nobody can read, of who has no leader",
+     topic(partition(damage=GARBAGE, leader=None, isr=(), state_known=False)), Trouble.DAMAGED, "it is no JSON",
+     '"leader":LEADER'),
+    ("an assignment that cannot be", topic(partition(damage=Damage(path="/t", flaw="x", is_assignment=True))),
+     Trouble.DAMAGED, "/t: x", "zookeeper-shell.sh H:P get /t"),
+    ("a topic that nobody can read", topic(partition(), damage=Damage(path="/brokers/topics/t", flaw="it is empty")),
+     Trouble.DAMAGED, "/brokers/topics/t: it is empty", "create /admin/delete_topics/t ''"),
     ("a move that waits",
      topic(partition(adding_replicas=(3,), removing_replicas=(2,), isr=(1, 2)), broker(3, is_alive=False)),
      Trouble.REASSIGNMENT, "it is done once 1,3 are all in the ISR, which is 1,2", "start broker 3 where it was"),

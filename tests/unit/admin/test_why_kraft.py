@@ -9,8 +9,9 @@ import pytest
 
 from controller.admin.reassignment.effect import PartitionMove, steps
 from controller.admin.why.commands import Commands
-from controller.admin.why.diagnosis import Finding, Trouble, diagnose
+from controller.admin.why.diagnosis import diagnose
 from controller.admin.why.facts import BrokerFacts, PartitionFacts, TopicFacts
+from controller.admin.why.finding import Finding, Trouble
 from controller.admin.why.quorum import Quorum, QuorumReplica, read_quorum
 from controller.wire.types import BrokerId, ReplicaAssignment, TopicPartition
 

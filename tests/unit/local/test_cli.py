@@ -243,9 +243,34 @@ def test_up_goes_on_with_what_the_folder_had(tmp_path: Path) -> None:
     again, remarks = up.cluster_plan(up.parser_of_up().parse_args(["--data", str(tmp_path)]))
     assert [(b.broker_id, b.rack) for b in again.brokers] == [(1, "a"), (2, "b"), (3, "c")]
     assert (again.controller_ids, again.log_dir_count, remarks) == ((901, 902), 2, [])
+    assert [b.port for b in again.brokers] == [1, 2, 3]
     fewer, remarks = up.cluster_plan(up.parser_of_up().parse_args(["--data", str(tmp_path), "--brokers", "2"]))
     assert [b.rack for b in fewer.brokers] == ["a", "b"]
     assert "1 broker of this folder (3) will not run" in remarks[0] and "--brokers 3" in remarks[0]
+
+
+def test_up_starts_again_with_the_ports_and_settings_that_it_had(tmp_path: Path) -> None:
+    settings = ["num.partitions=3", "min.insync.replicas=2"]
+    had = plan(tmp_path, ports=[11, 12], settings=settings, metrics_port=21, broker_processes=1)
+    cluster_file.write_cluster(tmp_path, cluster.Cluster(had).row())
+    cluster_file.write_start(tmp_path, cluster.Cluster(had).start_row())
+    again, remarks = up.cluster_plan(up.parser_of_up().parse_args(["--data", str(tmp_path)]))
+    assert again == had
+    assert remarks == ["set as before: num.partitions=3, min.insync.replicas=2; --override says otherwise"]
+    argv = ["--bootstrap-port", "31", "--zookeeper-port", "32", "--metrics-port", "33", "--broker-processes", "2"]
+    argv += ["--override", "num.partitions=5"]
+    other, _ = up.cluster_plan(up.parser_of_up().parse_args(["--data", str(tmp_path), *argv]))
+    assert [b.port for b in other.brokers] == [31, 32]
+    assert (other.zookeeper_port, other.metrics_port, other.broker_processes) == (32, 33, 2)
+    assert other.settings == ("min.insync.replicas=2", "num.partitions=5")
+
+
+def test_up_says_which_file_of_its_folder_cannot_be_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(tmp_path)
+    (tmp_path / cluster_file.START_FILE).write_text("{")
+    assert up.main(["--data", str(tmp_path)]) == 1
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1 and f"{tmp_path / 'start.json'} cannot be read" in said
 
 
 def test_several_log_dirs_of_a_broker(tmp_path: Path) -> None:

@@ -166,6 +166,26 @@ def test_what_must_parse_is_refused(data: bytes | None) -> None:
         ReassignPartitionsZNode.decode(data)
 
 
+FLAWS = [
+    (b"", "it is empty"),
+    (b"{no", "it is no JSON object: b'{no'"),
+    (b"[1]", "it is no JSON object: b'[1]'"),
+    (b"{}", "it has no 'version'; it holds b'{}'"),
+    (b'{"version":"4"}', "'4' is no integer; it holds b'{\"version\":\"4\"}'"),
+    (
+        b'{"version":1,"host":"' + b"x" * 300,
+        "it is no JSON object: " + repr(b'{"version":1,"host":"' + b"x" * 179) + "...",
+    ),
+]
+
+
+@pytest.mark.parametrize(("data", "said"), FLAWS)
+def test_what_is_wrong_is_said_in_words(data: bytes, said: str) -> None:
+    with pytest.raises(ZnodeError) as refused:
+        BrokerIdZNode.decode(BrokerId(1), data)
+    assert str(refused.value) == f"/brokers/ids/1 does not parse: {said}"
+
+
 STRICT = [
     '{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[1],"log_dirs":["any"]}]}',
     '{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":["1"]}]}',
