@@ -42,15 +42,23 @@ class Cluster(Programs):
         self.rates_of_others = 0  # how often a throttle of a broker was asked for by hand
         #: (topic, partition, broker) of which a broker last said that it cannot delete it
         self.undeleted: set[tuple[str, int, int]] = set()
+        #: (broker, topic, partition) -> controller epoch in which this broker was last to hear of its deletion,
+        #: and has not answered
+        self.untold: dict[tuple[int, str, int], int] = {}
         #: (topic, czxid) of topics whose znode was made to say nothing -> broker -> czxid of its registration by then
         self.emptied: dict[tuple[str, int], dict[int, int]] = {}
-        self.disks_failed: set[int] = set()  # brokers that ever had a log dir which failed
+        self.disks_failed: set[int] = set()  # brokers of which a log dir was made to fail at once
         self.provoked: list[BaseException] = []  # what programs were made to complain of
         self.is_administered = False  # somebody works with the tools, who works alone
         self.armed: list[Callable[[], object]] = []  # take back what waits for its moment
         self._session: SimulatedSession | None = None
         self.invariants = Invariants(world.zookeeper.tree)
         world.zookeeper.on_commit.append(self.invariants.check)
+
+    def has_had_a_failed_dir(self, broker: int) -> bool:
+        """Whether a log dir of this broker has ever failed."""
+        disk = self.disks.get(broker)
+        return broker in self.disks_failed or (disk is not None and disk.has_failed)
 
     def healthy(self) -> bool:
         """All brokers are there, and each partition has all replicas in sync, and a leader among them."""
@@ -179,13 +187,13 @@ class Cluster(Programs):
         for one in names:
             for other in names:
                 world.network.set_latency(one, other, None)
-        broken = {number: set(disk.failing) for number, disk in self.disks.items() if disk.failing}
+        broken = {number: list(disk.failing) for number, disk in self.disks.items() if disk.failing}
         for number in broken:
             self.disks[number].failing.clear()
         for number in (*broken, *self.stopping):
             self.kill(number)
         for number, failed in broken.items():
-            give_way(failed, set(self.folder.glob(f"{self.machine(number).name}*")) - failed)
+            give_way(failed, set(self.folder.glob(f"{self.machine(number).name}*")) - set(failed))
         for number in self.numbers():
             self.start_one(number)
 

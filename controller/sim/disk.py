@@ -10,7 +10,7 @@ import errno
 import os
 import random
 import shutil
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -30,6 +30,7 @@ class SimulatedDisk(Files):
         self.failing: dict[Path, int] = {}
         #: folder -> (operation, how many more of it are done, errno): from then on the folder fails
         self.failing_at: dict[Path, tuple[str, int, int]] = {}
+        self.has_failed = False  # whether a folder has ever, by `fail_at`
         self.lost_bytes = 0
         self._chance, self._now_s = chance, now_s
         #: path of a file -> bytes that would survive; only files with more than that
@@ -49,7 +50,7 @@ class SimulatedDisk(Files):
                 self.failing_at[folder] = kind, left - 1, code
                 if left <= 1:
                     del self.failing_at[folder]
-                    self.failing[folder] = code
+                    self.failing[folder], self.has_failed = code, True
         for folder, code in self.failing.items():
             if folder in path.parents and (code != errno.ENOSPC or operation in _TAKES_SPACE):
                 raise OSError(code, os.strerror(code), str(path))
@@ -124,11 +125,14 @@ class SimulatedDisk(Files):
         self._before.clear()
 
 
-def give_way(failed: Collection[Path], others: Collection[Path]) -> None:
-    """Of two logs of one partition the one in a dir that failed is removed: a broker refuses to choose, and says so."""
-    for folder in (each for log_dir in failed if log_dir.is_dir() for each in sorted(log_dir.iterdir())):
-        if parse_folder_name(folder.name) is not None and any((other / folder.name).is_dir() for other in others):
-            shutil.rmtree(folder)
+def give_way(failed: Sequence[Path], others: Collection[Path]) -> None:
+    """Of two logs of one partition the one in a dir that failed is removed, where both have failed the one in the dir
+    that failed first: a broker refuses to choose, and says so."""
+    for nth, log_dir in enumerate(failed):
+        kept = [*failed[nth + 1 :], *others]
+        for folder in sorted(log_dir.iterdir()) if log_dir.is_dir() else ():
+            if parse_folder_name(folder.name) is not None and any((other / folder.name).is_dir() for other in kept):
+                shutil.rmtree(folder)
 
 
 _TAKES_SPACE: Final = frozenset({"append", "write", "write_at", "replace", "create", "make_folder"})

@@ -174,6 +174,8 @@ async def damage_registration(turn: Turn) -> str:
     czxid, content = sound.czxid, sound.payload
     if cluster.children("/admin/delete_topics"):
         raise NothingThere  # nobody could tell this broker that a topic is gone
+    if "endpoints" not in (parsed(content) or ()):
+        raise NothingThere  # somebody else has damaged it, and repairs it
     cluster.at_once(operator, SetData(path, turn.chance.choice((b"{", b"[]", b'{"version":4}'))))
     others = sorted(set(cluster.brokers) - cluster.paused - {number})
     other = turn.chance.choice(others) if others else None

@@ -112,7 +112,10 @@ def test_the_next_state(case: Any) -> None:
 
 @pytest.mark.parametrize(
     ("refused", "registers", "complains"),
-    [(True, "between", False), (False, "between", True), (True, "before", True), (True, "never", True)],
+    [
+        *((True, "between", False), (False, "between", True), (True, "before", True), (True, "never", True)),
+        (True, "before it changes its ISR", False),
+    ],
 )
 def test_a_leader_that_came_back_while_its_state_was_refused_may_give_way(
     refused: bool, registers: str, complains: bool
@@ -123,8 +126,10 @@ def test_a_leader_that_came_back_while_its_state_was_refused_may_give_way(
     if registers == "before":
         scene.write("broker-3", registration)
     scene.write("operator", Create(STATE, state(3, 4, [2, 3])))
-    if registers == "between":
+    if registers.startswith("be") and registers != "before":
         scene.write("broker-3", registration)
+    if registers == "before it changes its ISR":
+        scene.write("broker-3", SetData(STATE, state(3, 4, [3, 2])))
     scene.write("controller-1001", SetData(STATE, state(2, 5, [2, 3])))
     assert ["gives way" in line for line in scene.decisions.broken] == [True] * complains
 

@@ -89,6 +89,17 @@ def test_a_failing_folder(tmp_path: Path) -> None:
         power.disk.read(power.log, 1, 0)
 
 
+def test_a_folder_that_fails_midway_has_failed_for_good(tmp_path: Path) -> None:
+    power = Power(tmp_path)
+    power.disk.fail_at(tmp_path, "append", 2, errno.EIO)
+    power.disk.append(power.log, b"1")
+    assert not power.disk.has_failed
+    with pytest.raises(OSError, match="Input/output error"):
+        power.disk.append(power.log, b"2")
+    power.disk.failing.clear()
+    assert power.disk.has_failed, "whoever starts meanwhile does not know of the logs in it"
+
+
 def test_of_two_logs_of_a_partition_the_one_in_the_dir_that_failed_goes(tmp_path: Path) -> None:
     failed, other = tmp_path / "broker-1", tmp_path / "broker-1-2"
     for folder in (failed / "t-0", failed / "t-1", failed / "cleaner", other / "t-0", other / "cleaner"):
@@ -96,3 +107,15 @@ def test_of_two_logs_of_a_partition_the_one_in_the_dir_that_failed_goes(tmp_path
     give_way([failed, tmp_path / "none"], [other])
     assert sorted(folder.name for folder in failed.iterdir()) == ["cleaner", "t-1"]
     assert sorted(folder.name for folder in other.iterdir()) == ["cleaner", "t-0"]
+
+
+def test_where_both_dirs_have_failed_the_log_in_the_first_of_them_goes(tmp_path: Path) -> None:
+    first, second, other = (tmp_path / f"broker-1{suffix}" for suffix in ("", "-2", "-3"))
+    for folder in (first / "t-0", second / "t-0", second / "t-1", other / "t-1"):
+        folder.mkdir(parents=True)
+    give_way([first, second], [other])
+    assert [sorted(each.name for each in folder.iterdir()) for folder in (first, second, other)] == [
+        [],
+        ["t-0"],
+        ["t-1"],
+    ]

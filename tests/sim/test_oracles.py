@@ -88,6 +88,11 @@ class Sound:
         return self.cluster.world.zookeeper.tree
 
 
+def known_topics(sound: Sound) -> Any:
+    """What broker 1 knows of topics."""
+    return sound.cluster.brokers[1].context.metadata._topics
+
+
 @contextmanager
 def changed(owner: Any, name: str, value: object) -> Iterator[None]:
     before = getattr(owner, name)
@@ -243,7 +248,7 @@ BROKEN: list[tuple[Callable[..., Iterator[str]], str, Callable[[Sound], Any], st
     (
         brokers.metadata_is_zookeepers,
         "a topic that brokers do not know",
-        lambda s: without(s.cluster.brokers[1].context.metadata._topics, TOPIC),
+        lambda s: without(known_topics(s), TOPIC),
         "too few",
     ),
     (
@@ -402,6 +407,49 @@ def test_each_oracle_sees_what_it_is_for(tmp_path: Path) -> None:
                 seen = list(oracle(sound.cluster, sound.history))
             assert any(complaint in line for line in seen), (what, seen)
             assert not list(oracle(sound.cluster, sound.history)), (what, "is not undone")
+
+    at_rest(tmp_path, look)
+
+
+@pytest.mark.parametrize(("first", "is_again", "complains"), [(0, True, False), (0, False, True), (1, True, True)])
+def test_epochs_of_a_former_topic_may_be_forgotten(tmp_path: Path, first: int, is_again: bool, complains: bool) -> None:
+    """The log of a replica was left behind, and its records are of epoch 0, as is the one of the new topic."""
+
+    def look(sound: Sound) -> None:
+        sound.cluster.deletable |= {TOPIC} if is_again else set()
+        with changed(sound.follower.log.epochs, "entries", [(first, sound.follower.log.leo)]):
+            seen = list(brokers.epochs_equal_the_log(sound.cluster, sound.history))
+        assert ["the cache says -1" in line for line in seen] == [True] * complains
+
+    at_rest(tmp_path, look)
+
+
+def test_who_was_not_told_of_a_deletion_before_the_term_ended_may_know_the_topic(tmp_path: Path) -> None:
+    def look(sound: Sound) -> None:
+        cluster, history, gone = sound.cluster, sound.history, TopicPartition("gone", 0)
+        requests, entry = Requests(cluster, history), sound.cluster.brokers[1].context.metadata.partition(TP)
+        assert entry is not None
+        last = UpdateMetadataRequest(
+            to=BrokerId(1),
+            controller_id=BrokerId(sound.number),
+            controller_epoch=history.controller_epoch,
+            broker_epoch=max(history.broker_epochs[1]),
+            partition_states=[UpdateMetadataEntry(gone, entry.state, (), being_deleted=True)],
+            live_brokers=(),
+        )
+
+        def known_too_much() -> bool:
+            with with_row(known_topics(sound), "gone", {0: entry}):
+                seen = list(brokers.metadata_is_zookeepers(cluster, history))
+            return any("too many" in line for line in seen)
+
+        assert known_too_much()
+        requests.check(sound.number, [last])
+        assert known_too_much(), "whoever is in office tells it"
+        with changed(history, "controller_epoch", history.controller_epoch + 1):
+            assert not known_too_much()
+            requests.delivered(sound.number, last)
+            assert known_too_much(), "it was told"
 
     at_rest(tmp_path, look)
 

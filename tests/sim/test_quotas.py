@@ -66,6 +66,14 @@ def test_what_an_answer_that_was_held_back_brings_from_before_is_forgiven() -> N
     assert scene.fetches(7, throttled=True) == []
 
 
+def test_what_a_follower_got_before_it_was_held_back_for_long_went_then() -> None:
+    """It waited for its answer at the leader, and tells of it with its next fetch."""
+    scene = Scene(1)
+    scene.fetches(0, every_s=11.0)
+    assert scene.fetches(MUCH, 7) == []
+    assert "the leader 1 lets 7 bytes of t-0 pass" in scene.fetches(MUCH, 7)[0]
+
+
 def test_a_member_of_the_isr_is_not_held_back() -> None:
     scene = Scene(1)
     scene.led.isr = (BrokerId(1), BrokerId(2))

@@ -215,7 +215,12 @@ def headers_between(log: Log, start: int, bound: int) -> list[records.BatchHeade
 
 
 def epochs_equal_the_log(cluster: Cluster, history: History, *, tail: int | None = TAIL) -> Iterator[str]:
-    """The epoch that the cache gives for an offset is the one in the batch that holds it. Source: broker.md §14."""
+    """The epoch that the cache gives for an offset is the one in the batch that holds it.
+
+    A log that a former topic of this name has left behind goes on under the new one, as in Kafka: the new epochs are no
+    higher, and with them the older ones leave the cache. Source: broker.md §14; Kafka 3.9
+    `LeaderEpochFileCache.maybeTruncateNonMonotonicEntries`.
+    """
     del history
     for broker_id, tp, replica in replicas(cluster):
         log = replica.log
@@ -224,7 +229,8 @@ def epochs_equal_the_log(cluster: Cluster, history: History, *, tail: int | None
         start = log.log_start_offset if tail is None else max(log.log_start_offset, log.leo - tail)
         for base, (last, epoch, _) in batches_between(log, start, log.leo).items():
             kept = log.epochs.epoch_for(max(base, log.log_start_offset))
-            if kept != epoch:
+            is_of_a_former = kept < 0 and tp.topic in cluster.deletable and epoch >= log.epochs.entries[0][0]
+            if kept != epoch and not is_of_a_former:
                 yield (
                     f"broker {broker_id} {tp}: offsets {base} to {last} have epoch {epoch}, the cache says {kept}: "
                     f"{log.epochs.entries}"
@@ -312,23 +318,34 @@ def nobody_waits_for_the_past(cluster: Cluster, _: History) -> Iterator[str]:
 def metadata_is_zookeepers(cluster: Cluster, history: History) -> Iterator[str]:
     """Each broker's metadata cache is what ZooKeeper says: brokers, partitions, leaders, ISRs, epochs, replicas.
 
-    A topic that is deleted while a broker is not registered stays in its cache in Kafka, too: UpdateMetadata adds.
-    Source: controller.md §7.5; broker.md §8.
+    A topic that is deleted while a broker is not registered, or has not answered before the office changes, stays in
+    its cache in Kafka, too: UpdateMetadata adds. Source: controller.md §7.5; broker.md §8.
     """
     partitions = set(cluster.partitions())
     for broker_id, broker in sorted(cluster.brokers.items()):
         has_been_away = len(history.broker_epochs[broker_id]) > 1
-        yield from _metadata_of(cluster, broker_id, broker, partitions, may_know_more=has_been_away)
+        yield from _metadata_of(cluster, history, broker_id, broker, partitions, may_know_more=has_been_away)
+
+
+def _was_not_told(cluster: Cluster, history: History, broker_id: int, tp: TopicPartition) -> bool:
+    """Whether the term ended in which this broker was to hear that this partition is deleted, before it did."""
+    return cluster.untold.get((broker_id, *tp), history.controller_epoch) < history.controller_epoch
 
 
 def _metadata_of(
-    cluster: Cluster, broker_id: int, broker: Broker, partitions: set[tuple[str, int]], *, may_know_more: bool
+    cluster: Cluster,
+    history: History,
+    broker_id: int,
+    broker: Broker,
+    partitions: set[tuple[str, int]],
+    *,
+    may_know_more: bool,
 ) -> Iterator[str]:
     metadata = broker.context.metadata
     alive = set(metadata.alive_brokers()) - set(cluster.controller_ids)
     if alive != cluster.registered():
         yield f"broker {broker_id} takes {sorted(alive)} for alive, registered are {sorted(cluster.registered())}"
-    common = set(metadata)
+    common = {tp for tp in metadata if tp in partitions or not _was_not_told(cluster, history, broker_id, tp)}
     if may_know_more:
         common &= partitions
     if common != partitions:

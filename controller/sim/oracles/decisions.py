@@ -25,8 +25,8 @@ BUSY_S: Final = 1.0
 
 
 class _Change(NamedTuple):
-    """A state that a controller writes in the place of another, written at the zxid `old_zxid`; `topic` is the content
-    of the topic's znode."""
+    """A state that a controller writes in the place of another, whose leader epoch was begun at the zxid `old_zxid`;
+    `topic` is the content of the topic's znode."""
 
     controller: Controller
     old: Mapping[str, Any]
@@ -42,7 +42,7 @@ class Decisions:
 
     def __init__(self, cluster: Cluster, history: History) -> None:
         self._cluster, self._history = cluster, history
-        #: path -> (czxid of the topic, content, zxid) as last written by anybody
+        #: path -> (czxid of the topic, content) as last written by anybody, and the zxid that began its leader epoch
         self._states: dict[str, tuple[int, dict[str, Any], int]] = {}
         #: topic -> (its czxid, content) as last written by anybody
         self._topics: dict[str, tuple[int, dict[str, Any]]] = {}
@@ -72,7 +72,13 @@ class Decisions:
         owner = self._cluster.world.zookeeper.tree.get(f"/brokers/topics/{topic}")
         incarnation = owner.czxid if owner is not None else -1
         before, written = self._states.get(op.path), self._cluster.world.zookeeper.tree.get(op.path)
-        self._states[op.path] = incarnation, content, written.mzxid if written is not None else -1
+        zxid = written.mzxid if written is not None else -1
+        if before is not None and (before[0], before[1].get("leader_epoch")) == (
+            incarnation,
+            content.get("leader_epoch"),
+        ):
+            zxid = before[2]
+        self._states[op.path] = incarnation, content, zxid
         controller = self._controller(machine)
         if controller is None or owner is None:
             return
@@ -86,8 +92,8 @@ class Decisions:
             self._first(controller, content, replicas, TopicPartition(topic, partition), name)
         elif before is not None and before[0] == incarnation:
             tp, of_topic = TopicPartition(topic, partition), parsed(owner.payload) or {}
-            _, old, zxid = before
-            self._next(_Change(controller, old, zxid, content, of_topic, tp, f"{name} after {old}"))
+            _, old, since = before
+            self._next(_Change(controller, old, since, content, of_topic, tp, f"{name} after {old}"))
 
     def _rests(self, path: str, name: str) -> None:
         """A controller that decides the same partition again and again without an end is busy with its own writes."""

@@ -109,6 +109,7 @@ class Requests:
                     self._check_leaders(request, name)
                 case UpdateMetadataRequest():
                     self._check_metadata(request, name)
+                    self._cluster.untold |= dict.fromkeys(_deletions(request), request.controller_epoch)
                 case StopReplicaRequest():
                     self._check_stops(request, name)
 
@@ -117,6 +118,8 @@ class Requests:
         supersedes may be left out, nothing comes late. Source: §7.6."""
         self.orders.delivered(number, request)
         self._answers[number, request.to] += 1
+        for each in _deletions(request):
+            self._cluster.untold.pop(each, None)
         for key, token in _tokens(number, request):
             queued, passed = self._queued.get(key, ([], [0]))
             try:
@@ -205,6 +208,14 @@ class Requests:
                 self.broken.append(f"{name} deletes {tp}, whose replicas are {replicas}, removing {removing}")
             if entry.leader_epoch == EPOCH_DURING_DELETE:
                 self.broken.append(f"{name} says that {tp} is being deleted; nobody asked for it")
+
+
+def _deletions(request: ControlRequest) -> Iterator[tuple[int, str, int]]:
+    """(broker, topic, partition) of which this says that it is being deleted."""
+    if isinstance(request, UpdateMetadataRequest):
+        for entry in request.partition_states:
+            if entry.being_deleted:
+                yield request.to, *entry.topic_partition
 
 
 def _tokens(

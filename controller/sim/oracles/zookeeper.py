@@ -86,7 +86,7 @@ class Writes:
                 folder, log = self._cluster.folder, f"{topic}-{partition}"
                 if (topic, int(partition), broker) in self._cluster.undeleted:
                     self.broken.append(f"{topic} went, though broker {broker} could not delete {log}")
-                if broker in self._cluster.disks_failed:
+                if self._cluster.has_had_a_failed_dir(broker):
                     continue
                 found = [path for path in (folder / name / log, *folder.glob(f"{name}-*/{log}")) if path.is_dir()]
                 if found and broker not in (adding.get(partition) or ()):

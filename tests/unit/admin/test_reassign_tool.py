@@ -128,6 +128,17 @@ def test_cancel_also_ends_what_only_adds_replicas(foo: Any, tool: Any, plan: Any
     assert foo.topics["foo"][0].replicas == (0, 1)
 
 
+def test_cancel_ends_only_what_is_named(foo: Any, tool: Any, plan: Any) -> None:
+    foo.topic("bar", (0,))
+    other = plan('{"partitions":[{"topic":"bar","partition":0,"replicas":[1]}]}')
+    tool(reassign, foo, ["--execute", *other])
+    tool(reassign, foo, ["--execute", "--additional", *plan()])
+    assert "for: foo-0\n" in tool(reassign, foo, ["--cancel", *plan()]).out
+    assert tool(reassign, foo, ["--list"]).out == (
+        "Current partition reassignments:\nbar-0: replicas: 1,0. adding: 1. removing: 0.\n"
+    )
+
+
 @pytest.mark.known_failure("A1")
 def test_additional_reassignments_and_plurals(foo: Any, tool: Any, plan: Any) -> None:
     foo.topic("bar", (0,))
@@ -259,7 +270,7 @@ def test_moves_between_log_dirs(foo: Any, tool: Any, plan: Any) -> None:
     )
     outcome = tool(reassign, foo, ["--cancel", *plan(text)])
     assert "moving log directory to /data for replica foo-0 with broker 1 \n" in outcome.out
-    assert not foo.futures
+    assert not foo.futures and not foo.configs[4, "1"]
     outcome = tool(reassign, foo, ["--verify", *plan(text)])
     assert "Partition foo-0 on broker 1 is not being moved from log dir /data to /ssd.\nClearing" in outcome.out
 
