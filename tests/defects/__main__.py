@@ -1,8 +1,10 @@
-"""`python -m tests.defects [--only WORD] [--workers 2] [--seeds A..B] [--every-layer]`: plants and looks who notices.
+"""`python -m tests.defects [--only WORD] [--workers 2] [--seeds A..B] [--every-layer | --named]`: who notices what.
 
 One defect after the other, each worker in a copy of the tree of its own. What was noticed is kept in
 `tests/defects/noticed.json` and drawn as docs/defects.md; a defect that was noticed before and did not change is left
 out unless `--again` asks for it. Without `--every-layer`, the layers after the first that notices are not run.
+`--named` plays, of each row that names a seed, that one world; where it does not notice any more, `--seeds` are asked,
+and the first of them that does is named instead.
 """
 
 from __future__ import annotations
@@ -10,11 +12,13 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Collection
+from functools import partial
 from typing import Any
 
-from tests.defects.catalogue import LAYERS, Defect, defects
+from tests.defects.catalogue import LAYERS, SIMULATION, Defect, defects
 from tests.defects.copies import Copy, each_in_a_copy
 from tests.defects.layers import layers_for
+from tests.defects.named import asked_again, named_seed
 from tests.defects.table import FILE, Noticed, document, has_run, is_noticed, load, store
 
 
@@ -27,6 +31,7 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=0.0, help="begin no further defect after this time")
     parser.add_argument("--layers", default=",".join(LAYERS), help="by comma, of %(default)s")
     parser.add_argument("--every-layer", action="store_true", help="go on after the first layer that notices")
+    parser.add_argument("--named", action="store_true", help="ask the seeds again that rows name, others where stale")
     parser.add_argument("--again", action="store_true", help="also those that were noticed before")
     asked = parser.parse_args()
     first, _, last = asked.seeds.partition("..")
@@ -37,17 +42,25 @@ def main() -> int:
     for gone in [defect for defect in real if not defect.applies]:
         print(f"{gone.key}: its text is not in {gone.file} any more", flush=True)
         real.remove(gone)
-    todo = [defect for defect in real if asked.again or not _is_done(noticed, defect, layers, asked.every_layer)]
+    if asked.named:
+        todo = [defect for defect in real if named_seed(noticed.get(defect.key, {})) is not None]
+    else:
+        todo = [defect for defect in real if asked.again or not _is_done(noticed, defect, layers, asked.every_layer)]
     deadline = time.monotonic() + asked.minutes * 60 if asked.minutes else float("inf")
 
     def plant(copy: Copy, defect: Defect) -> Noticed | None:
-        late = time.monotonic() > deadline
-        return None if late else copy.noticed(defect, seeds, layers, every_layer=asked.every_layer)
+        if time.monotonic() > deadline:
+            return None
+        if asked.named:
+            ask = partial(copy.noticed, defect, layers=(SIMULATION,), every_layer=False)
+            return asked_again(noticed[defect.key], seeds, ask)
+        return copy.noticed(defect, seeds, layers, every_layer=asked.every_layer)
 
     for defect, found in each_in_a_copy(todo, asked.workers, plant):
-        if found is not None:
+        if found:
             store(noticed, defect, found)
-            print(f"{defect.key}: {_line(found)}", flush=True)
+        if found is not None:
+            print(f"{defect.key}: {_line(found) or 'as it says'}", flush=True)
     FILE.write_text(document(noticed), encoding="utf-8")
     passed = [defect.key for defect in real if not is_noticed(noticed, defect)]
     print(f"{len(passed)} of {len(real)} pass: {' '.join(passed)}" if passed else "each is noticed")

@@ -9,7 +9,8 @@ import pytest
 
 from tests.defects.catalogue import LAYERS, PARTS, ROOT, Defect, defects
 from tests.defects.layers import UNIT, Layer, layers_for, who_noticed
-from tests.defects.table import FILE, document, load
+from tests.defects.named import asked_again, named_seed
+from tests.defects.table import FILE, Noticed, document, load
 
 EVERY = defects()
 
@@ -56,6 +57,30 @@ def test_a_command_that_is_not_understood_notices_nothing() -> None:
 
 def test_the_first_seed_that_notices_is_named() -> None:
     assert who_noticed(Layer("simulation", (), 60), 1, "seed 17 breaks high_watermarks") == "seed 17"
+
+
+@pytest.mark.parametrize(
+    ("row", "noticing", "expected"),
+    [
+        ({"simulation": "seed 7"}, {7, 3}, {}),
+        ({"simulation": "seed 7"}, {3}, {"simulation": "seed 3"}),
+        ({"simulation": "seed 7"}, set(), {"simulation": "", "seeds": "5"}),
+        ({"simulation": ""}, {3}, {"simulation": "seed 3"}),
+    ],
+)
+def test_another_seed_is_looked_for_where_the_named_one_is_stale(
+    row: dict[str, str], noticing: set[int], expected: Noticed
+) -> None:
+    def ask(seeds: range) -> Noticed:
+        first = min(noticing & set(seeds), default=None)
+        return {"simulation": "", "seeds": str(len(seeds))} if first is None else {"simulation": f"seed {first}"}
+
+    assert asked_again(row, range(5), ask) == expected
+
+
+def test_the_seed_of_a_row() -> None:
+    assert named_seed({"simulation": "seed 8202003"}) == 8202003
+    assert [named_seed(row) for row in ({}, {"simulation": ""}, {"simulation": "more than 260 s"})] == [None] * 3
 
 
 def test_layers_come_in_their_order() -> None:
