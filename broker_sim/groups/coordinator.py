@@ -283,16 +283,16 @@ class GroupCoordinator:
     def _append_tombstones(self, group_id: str, offsets: Iterable[TopicPartition], more: Sequence[bytes] = ()) -> None:
         keys = [*(encode_offset_key(OffsetKey(group_id, tp)) for tp in sorted(offsets)), *more]
         if keys:
-            pairs = [(key, None) for key in keys]
-            self._checked(group_id, self._group_log.append_own(self.partition_of(group_id), pairs))
+            error = self._group_log.append_own(self.partition_of(group_id), [(key, None) for key in keys])
+            self._checked(group_id, error, tombstones=len(keys))
 
     async def _append(self, group_id: str, pairs: Pairs) -> ErrorCode:
         """Returns the log's error. What timed out, or what too few replicas have, is in the log all the same."""
         return self._checked(group_id, await self._group_log.append(self.partition_of(group_id), pairs))
 
-    def _checked(self, group_id: str, error: ErrorCode) -> ErrorCode:
+    def _checked(self, group_id: str, error: ErrorCode, *, tombstones: int = 0) -> ErrorCode:
         if error is not ErrorCode.NONE:
-            self._log.info(ev.GROUP_WRITE_FAILED, group_id=group_id, error=error.name)
+            self._log.info(ev.GROUP_WRITE_FAILED, group_id=group_id, error=error.name, tombstones=tombstones)
         return error
 
     async def _expire_offsets(self) -> None:

@@ -148,7 +148,7 @@ class Watchers:
         broken += self.group_rules
         for one in (self.writes, self.requests, self.traced, self.decisions, self.transitions):
             broken += one.broken
-        for other in (self.inside, self.quotas, self.rates, self.replication, self.restarts):
+        for other in (self.inside, self.quotas, self.rates, self.replication, self.restarts, self.group_log):
             broken += other.broken
         return [*broken, *self._found(oracles)]
 

@@ -49,6 +49,22 @@ async def _begun(groups: GroupCoordinator, group_id: str, tp: TopicPartition, of
     return commit
 
 
+def _failed(group_id: str, error: str, *, tombstones: int = 0) -> dict[str, Any]:
+    return {"event": ev.GROUP_WRITE_FAILED, "group_id": group_id, "error": error, "tombstones": tombstones}
+
+
+def test_a_deletion_that_waits_for_replicas_is_found(tmp_path: Path) -> None:
+    def look(sound: Sound) -> None:
+        oracle = sound.play.watchers.group_log
+        oracle.event(_failed("g", "NOT_ENOUGH_REPLICAS"))
+        oracle.event(_failed("g", "NOT_LEADER_OR_FOLLOWER", tombstones=1))
+        assert not sound.play.watchers.so_far()
+        oracle.event(_failed("g", "NOT_ENOUGH_REPLICAS", tombstones=1))
+        assert "what group g deletes waits for replicas" in sound.play.watchers.so_far()[0]
+
+    at_rest(tmp_path, look)
+
+
 def test_a_group_that_is_not_what_its_log_says_is_found(tmp_path: Path) -> None:
     def look(sound: Sound) -> None:
         oracle = sound.play.watchers.group_log
@@ -69,7 +85,7 @@ def test_a_group_that_is_not_what_its_log_says_is_found(tmp_path: Path) -> None:
         with changed(entry, "group", group):
             registry.remove(group.group_id)
             assert f"group {group.group_id} is gone, in the log are" in seen()
-            oracle.event({"event": ev.GROUP_WRITE_FAILED, "group_id": group.group_id})
+            oracle.event(_failed(group.group_id, "NOT_ENOUGH_REPLICAS_AFTER_APPEND"))
             assert not seen(), "a write of it failed"
 
     at_rest(tmp_path, look, group_members=1)
@@ -130,7 +146,7 @@ def test_an_offset_of_a_partition_that_is_gone_is_found_after_a_while(tmp_path: 
             assert not list(oracle.forgets_what_is_deleted(cluster, history, within_s=ORPHANED_S))
             with changed(entry, "offsets", {TP: CommittedOffset(offset=5)}):
                 assert not list(oracle.forgets_what_is_deleted(cluster, history, within_s=-1)), "another commit"
-            oracle.event({"event": ev.GROUP_WRITE_FAILED, "group_id": entry.group.group_id})
+            oracle.event(_failed(entry.group.group_id, "KAFKA_STORAGE_ERROR", tombstones=1))
             late = list(oracle.forgets_what_is_deleted(cluster, history, within_s=-1))
             assert len(late) == 1, "also where it could not be written"
 

@@ -22,6 +22,7 @@ from controller.sim.history import History
 from controller.sim.oracles.brokers import replicas
 from controller.sim.oracles.groups import Silent, batches_of
 from controller.wire import log_events as ev
+from controller.wire.errors import ErrorCode
 from controller.wire.types import GROUP_METADATA_TOPIC, TopicPartition
 
 #: Seconds after which offsets of a partition that is gone are gone, too: longer than anybody stands still in a world.
@@ -58,6 +59,7 @@ class GroupsInTheLog:
         self._committing: dict[tuple[int, str], tuple[GroupEntry, int]] = {}
         #: offsets whose commit was under way when their group was deleted
         self._left: set[tuple[str, TopicPartition, CommittedOffset]] = set()
+        self.broken: list[str] = []
 
     @property
     def at_rest(self) -> tuple[Callable[[Cluster, History], Iterator[str]], ...]:
@@ -65,9 +67,11 @@ class GroupsInTheLog:
         return self.equals_the_groups, partial(self.forgets_what_is_deleted, within_s=0.0)
 
     def event(self, event: Mapping[str, Any]) -> None:
-        """What a program logged."""
+        """What a program logged. Tombstones wait for nobody. Source: `cleanupGroupMetadata`, `requiredAcks = 0`."""
         if event.get("event") == ev.GROUP_WRITE_FAILED:
             self._failed.add(event["group_id"])
+            if event["tombstones"] and event["error"] == ErrorCode.NOT_ENOUGH_REPLICAS.name:
+                self.broken.append(f"what group {event['group_id']} deletes waits for replicas: {dict(event)}")
 
     def commits(self, broker_id: int, group: Group) -> None:
         """A commit may go ahead: nothing of it is in the log yet."""
