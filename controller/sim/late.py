@@ -12,6 +12,7 @@ from typing import Final
 
 from controller.sim.combined import COMBINED
 from controller.sim.foreign import FOREIGN
+from controller.sim.held import HELD
 from controller.sim.log_troubles import LOG_TROUBLES
 from controller.sim.moments import CALM, CALM_S, MOMENTS
 from controller.sim.operations import OPERATIONS
@@ -22,7 +23,7 @@ from controller.sim.twists import TWISTS
 from controller.sim.winding import WINDING
 
 #: All kinds of steps that are drawn here.
-LATE: Final = {**LOG_TROUBLES, **WINDING, **TOOLS, **FOREIGN, **MOMENTS, **TWISTS, **CALM, **RUINED}
+LATE: Final = {**LOG_TROUBLES, **WINDING, **TOOLS, **FOREIGN, **MOMENTS, **TWISTS, **CALM, **RUINED, **HELD}
 #: Seconds before such a step.
 WAITS_S: Final = (0.2, 0.5, 1.0, 2.0, 4.0)
 #: Of all worlds, the share in which a kind of winding way, or the tool that moves replicas, is on.
@@ -39,6 +40,9 @@ TWISTED: Final = 0.3
 CALMED: Final = 0.6
 #: The share of worlds whose brokers start with files that are lost, torn or of yesterday, or go apart.
 RUINED_SHARE: Final = 0.35
+#: The share of worlds in which something is held back until what it belongs to is over; narrow ones have it at their
+#: end, too.
+HOLDING: Final = 0.25
 #: The share of worlds whose controllers wait 2 s for the answer to a request, not 30.
 IMPATIENT: Final = 0.2
 #: Steps that do nothing where brokers have one log dir.
@@ -89,7 +93,7 @@ def is_narrow(seed: int) -> bool:
 def narrow_kinds(seed: int) -> list[str]:
     """The kinds of step of a narrow world."""
     chance = random.Random(f"{seed}/narrow kinds")
-    late = [kind for kind in LATE if kind not in CALM and kind not in RUINED]
+    late = [kind for kind in LATE if kind not in (*CALM, *RUINED, *HELD)]
     return [*chance.sample(late, 2), *chance.sample([*OPERATIONS, *COMBINED], chance.choice((0, 1, 1)))]
 
 
@@ -98,6 +102,11 @@ def narrow_steps(seed: int) -> Iterator[tuple[float, str]]:
     chance, kinds = random.Random(f"{seed}/narrow steps"), narrow_kinds(seed)
     while True:
         yield chance.choice(NARROW_WAITS_S), chance.choice(kinds)
+
+
+def narrow_end(seed: int, count: int) -> list[tuple[int, float, str]]:
+    """(number, seconds to wait, kind) of what a narrow world has behind so many steps."""
+    return [(count + number, wait_s, kind) for number, (wait_s, kind) in enumerate(islice(_holding(seed), count), 1)]
 
 
 def _narrowed(seed: int, shape: Shape) -> Shape:
@@ -129,6 +138,7 @@ def steps_of(seed: int, count: int) -> list[tuple[int, int, float, str]]:
         *islice(_damaging(seed), count),
         *islice(_twisting(seed), count),
         *islice(_ruining(seed), count),
+        *islice(_holding(seed), count),
     ):
         found.append((count + len(found) + 1, count + len(found), wait_s, kind))
     if len(found) > before and random.Random(f"{seed}/calm").random() < CALMED:
@@ -173,3 +183,9 @@ def _ruining(seed: int) -> Iterator[tuple[float, str]]:
     chance = random.Random(f"{seed}/ruining")
     for _ in range(chance.choice((1, 2, 2)) if chance.random() < RUINED_SHARE else 0):
         yield chance.choice(WAITS_S), chance.choice(list(RUINED))
+
+
+def _holding(seed: int) -> Iterator[tuple[float, str]]:
+    chance = random.Random(f"{seed}/holding")
+    for _ in range(chance.choice((1, 2)) if chance.random() < HOLDING else 0):
+        yield chance.choice(WAITS_S), chance.choice(list(HELD))

@@ -97,7 +97,9 @@ def draw_plan(seed: int, kinds: Sequence[str], changes: Sequence[str] = ()) -> P
     pace = chance.choice((0.15, 0.4, 0.9))
     if late.is_narrow(seed):
         rows = enumerate(islice(late.narrow_steps(seed), shape.steps), 1)
-        return Plan(seed=seed, shape=shape, weights={}, steps=tuple(Step(number, *row) for number, row in rows))
+        own = [Step(number, *row) for number, row in rows]
+        end = [Step(*row) for row in late.narrow_end(seed, shape.steps)]
+        return Plan(seed=seed, shape=shape, weights={}, steps=(*own, *end))
     names = list(weights)
     picker = random.Random(f"{seed}/steps")
     steps = [

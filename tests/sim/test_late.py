@@ -13,12 +13,13 @@ import pytest
 
 from controller.sim.disk import SimulatedDisk
 from controller.sim.foreign import FOREIGN
+from controller.sim.held import HELD
 from controller.sim.late import LATE, NARROW_STEPS, NEED_DIRS, is_narrow, steps_of, troubles_of
 from controller.sim.load.replica_prober import ReplicaProber
 from controller.sim.log_troubles import LOG_TROUBLES
 from controller.sim.moments import CALM, MOMENTS
-from controller.sim.plan import draw_plan
-from controller.sim.play import KINDS, OPERATIONS
+from controller.sim.plan import draw_plan, plan_of
+from controller.sim.play import KINDS, OPERATIONS, play
 from controller.sim.ruins import RUINED
 from controller.sim.tooled import TOOLS
 from controller.sim.twists import TWISTS
@@ -50,7 +51,7 @@ def test_troubles_come_between_steps_that_stay_what_they_are() -> None:
 
 def test_each_twist_is_in_some_worlds_behind_all_that_came_before() -> None:
     plans = [draw_plan(seed, KINDS) for seed in range(400) if not is_narrow(seed)]
-    worlds = [[step.kind for step in plan.steps if step.kind not in RUINED] for plan in plans]
+    worlds = [[step.kind for step in plan.steps if step.kind not in {*RUINED, *HELD}] for plan in plans]
     assert {kind for kinds in worlds for kind in kinds} >= set(TWISTS)
     twisted = [[kind in TWISTS for kind in kinds] for kinds in worlds if set(kinds) & set(TWISTS)]
     assert 0.2 < len(twisted) / len(worlds) < 0.4
@@ -58,7 +59,7 @@ def test_each_twist_is_in_some_worlds_behind_all_that_came_before() -> None:
 
 
 def test_most_worlds_calm_down_before_what_needs_a_sound_cluster() -> None:
-    at_the_end = {*WINDING, *TOOLS, *FOREIGN, *MOMENTS, *TWISTS, *RUINED}
+    at_the_end = {*WINDING, *TOOLS, *FOREIGN, *MOMENTS, *TWISTS, *RUINED, *HELD}
     plans = [draw_plan(seed, KINDS) for seed in range(400) if not is_narrow(seed)]
     worlds = [kinds for plan in plans if set(kinds := [step.kind for step in plan.steps]) & at_the_end]
     calmed = [kinds for kinds in worlds if "calm_down" in kinds]
@@ -71,9 +72,10 @@ def test_most_worlds_calm_down_before_what_needs_a_sound_cluster() -> None:
 def test_narrow_worlds_take_few_kinds_of_steps_and_have_few_clients() -> None:
     narrow = [draw_plan(seed, KINDS) for seed in range(1000) if is_narrow(seed)]
     assert 0.15 < len(narrow) / 1000 < 0.25
-    kinds = [{step.kind for step in plan.steps} for plan in narrow]
-    assert set().union(*kinds) >= set(LATE) - set(CALM) - set(RUINED)
-    assert {len(plan.steps) for plan in narrow} == set(NARROW_STEPS)
+    own = [plan.steps[: plan.shape.steps] for plan in narrow]
+    kinds = [{step.kind for step in steps} for steps in own]
+    assert set().union(*kinds) & set(LATE) == set(LATE) - {*CALM, *RUINED, *HELD}
+    assert {len(steps) for steps in own} == set(NARROW_STEPS)
     for plan, each in zip(narrow, kinds, strict=True):
         shape = plan.shape
         assert len(each) <= 3 and each <= set(OPERATIONS)
@@ -81,17 +83,43 @@ def test_narrow_worlds_take_few_kinds_of_steps_and_have_few_clients() -> None:
         assert not shape.consumers + shape.group_members + shape.static_members + shape.crowd
         assert shape.log_dirs == 2 or not each & NEED_DIRS
         again = draw_plan(plan.seed, KINDS, ["steps=2"])
-        assert [(step.number, step.kind) for step in again.steps] == [(s.number, s.kind) for s in plan.steps[:2]]
+        assert [(step.number, step.kind) for step in again.steps[:2]] == [(s.number, s.kind) for s in plan.steps[:2]]
 
 
 def test_ruins_come_last_in_some_worlds_which_then_have_what_they_need() -> None:
     plans = [draw_plan(seed, KINDS) for seed in range(400) if not is_narrow(seed)]
-    ruined = [[step.kind in RUINED for step in plan.steps] for plan in plans]
+    ruined = [[step.kind in RUINED for step in plan.steps if step.kind not in HELD] for plan in plans]
     assert {step.kind for plan in plans for step in plan.steps} >= set(RUINED)
     assert 0.25 < sum(map(any, ruined)) / len(ruined) < 0.45
     assert all(each == sorted(each) and sum(each) <= 2 for each in ruined)
     for plan in plans:
         assert plan.shape.log_dirs == 2 or "start_without_a_dir" not in {step.kind for step in plan.steps}
+
+
+def test_what_is_held_back_is_in_some_worlds_behind_all_that_they_had() -> None:
+    plans = [draw_plan(seed, KINDS) for seed in range(1000)]
+    for narrow in (True, False):
+        held = [[step.kind in HELD for step in plan.steps] for plan in plans if is_narrow(plan.seed) is narrow]
+        assert 0.2 < sum(map(any, held)) / len(held) < 0.3
+        assert all(each == sorted(each) and sum(each) <= 2 for each in held)
+    assert {step.kind for plan in plans for step in plan.steps} >= set(HELD)
+    for plan in plans:
+        numbers = [step.number for step in plan.steps]
+        assert len(set(numbers)) == len(numbers)
+
+
+@pytest.mark.parametrize(
+    ("kind", "says"),
+    [
+        ("commit_while_it_goes", "groups deleted: ['answered', 'answered', 'answered']"),
+        ("answer_a_former_term", "epoch 0 is 1"),
+    ],
+)
+def test_what_is_held_back_comes_when_it_is_too_late(kind: str, says: str) -> None:
+    step = {"number": 1, "wait_s": 1.0, "kind": kind}
+    outcome = play(plan_of({"seed": 1, "world": {"idempotent_producers": "1"}, "steps": [step]}))
+    assert not outcome.broken
+    assert says in outcome.taken[0] and "no ISR was written" not in outcome.taken[0]
 
 
 def test_a_disk_fails_in_the_middle(tmp_path: Path) -> None:

@@ -66,6 +66,10 @@ class Server(Protocol):
         """Whether a process on that machine gets an answer."""
         ...
 
+    def holds_answers(self, machine: str) -> bool:
+        """Whether what it is sent waits."""
+        ...
+
     def lives(self, session: SimulatedSession) -> bool:
         """Whether the server takes the session for alive."""
         ...
@@ -288,17 +292,18 @@ class SimulatedSession:
         if lost:
             self.break_link()
         else:
-            self._flush()
+            self.flush()
 
     def fired(self, event: WatchEvent) -> None:
         """A watch fired. It goes before every later reply, and again over the next link if this one breaks."""
         self._untold.append(event)
         if self._link:
             self._to_client.append(event)
-            self._flush()
+            self.flush()
 
-    def _flush(self) -> None:
-        if self._link and self._to_client:
+    def flush(self) -> None:
+        """Sends what there is for the client, unless the server holds it back."""
+        if self._link and self._to_client and not self._server.holds_answers(self.machine):
             self._travel("client", self._deliver, self._link, self._to_client)
             self._to_client = []
 

@@ -52,6 +52,7 @@ class SimulatedZooKeeper:
         self._clients: dict[int, SimulatedSession] = {}  # those whose client has not seen their end yet
         self._ids = itertools.count(_FIRST_SESSION)
         self._cut: set[str] = set()
+        self._kept_waiting: set[str] = set()
         self._changed = asyncio.Event()
 
     def connector(
@@ -91,9 +92,23 @@ class SimulatedZooKeeper:
         self._cut.add(machine)
         self._break_links(machine)
 
+    def hold_answers(self, machine: str) -> None:
+        """What the machine asks for is done, and nothing reaches it: answers and watches wait, in their order. For
+        less than a client waits before it takes its link for broken, which is two thirds of its session timeout."""
+        self._kept_waiting.add(machine)
+
+    def let_answers_go(self, machine: str) -> None:
+        """What waited for the machine goes to it."""
+        self._kept_waiting.discard(machine)
+        for session in list(self._sessions.values()):
+            if session.machine == machine:
+                session.flush()
+
     def heal(self, machine: str | None = None) -> None:
         """Ends the partition of a machine, or all."""
         self._cut -= {machine} if machine else set(self._cut)
+        for name in sorted({machine} if machine else self._kept_waiting):
+            self.let_answers_go(name)
         self._notify()
 
     def kill(self, machine: str) -> None:
@@ -119,13 +134,18 @@ class SimulatedZooKeeper:
     @property
     def is_disturbed(self) -> bool:
         """Whether it is stopped, slow, lossy, or somebody is cut off from it."""
-        return not self.running or bool(self._cut or self.link_loss) or self._latency is not self._usual_latency
+        is_cut = bool(self._cut or self._kept_waiting or self.link_loss)
+        return not self.running or is_cut or self._latency is not self._usual_latency
 
     # For sessions (`zk_session.Server`).
 
     def reachable(self, machine: str) -> bool:
         """Whether a process on that machine gets an answer."""
         return self.running and machine not in self._cut
+
+    def holds_answers(self, machine: str) -> bool:
+        """Whether what it is sent waits."""
+        return machine in self._kept_waiting
 
     def _notify(self) -> None:
         self._changed.set()

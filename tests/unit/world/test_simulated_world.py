@@ -251,3 +251,28 @@ def test_one_seed_gives_one_run_and_another_seed_another() -> None:
     assert len(first) > 100
     assert first == again
     assert first != other
+
+
+def test_what_a_machine_is_answered_waits_though_it_is_done_and_comes_in_its_order() -> None:
+    async def scenario(world: World) -> None:
+        machine, seen = world.machine("m"), list[str]()
+        connector = machine.connector(session_timeout_ms=6_000)
+        session = await connector.connect(
+            on_watch=lambda event: seen.append(event.path), on_expired=lambda: seen.append("expired")
+        )
+        await session.perform([Create("/a"), Exists("/b", watch=True)])
+        world.zookeeper.hold_answers("m")
+        assert world.is_disturbed
+        write = asyncio.ensure_future(session.perform([SetData("/a", b"1", 0), Create("/b")]))
+        write.add_done_callback(lambda _: seen.append("answered"))
+        await world.sleep(3)
+        assert exists(world, "/b") and seen == []
+        world.zookeeper.let_answers_go("m")
+        assert not world.is_disturbed
+        await world.sleep(0.1)
+        assert seen == ["/b", "answered"] and [result.code for result in write.result()] == [ZkCode.OK, ZkCode.OK]
+        world.zookeeper.hold_answers("m")
+        world.heal()
+        assert (await session.perform([GetData("/a")]))[0].data == b"1"
+
+    run_world(4, scenario)
