@@ -58,9 +58,11 @@ class SimulatedDisk(Files):
     def append(self, path: Path, data: bytes) -> None:
         """See `Files.append`."""
         name = str(path)
-        if name not in self._synced:
-            self._synced[name] = path.stat().st_size if path.exists() else 0
+        before = self._synced.get(name)
+        if before is None:
+            before = path.stat().st_size if path.exists() else 0
         super().append(path, data)
+        self._synced[name] = before  # not of a file to which nothing could be added: it is as synced as it was
 
     def synced_bytes(self, path: Path) -> int | None:
         """How much of a file would survive; None for all."""

@@ -81,8 +81,10 @@ def test_a_failing_folder(tmp_path: Path) -> None:
     power = Power(tmp_path)
     power.disk.append(power.log, b"1")
     power.disk.failing[tmp_path] = errno.ENOSPC
+    power.disk.sync(power.log)
     with pytest.raises(OSError, match="No space left"):
         power.disk.append(power.log, b"2")
+    assert power.disk.synced_bytes(power.log) is None, "nothing was added to what is synced"
     assert power.disk.read(power.log, 1, 0) == b"1", "a full disk can be read"
     power.disk.failing[tmp_path] = errno.EIO
     with pytest.raises(OSError, match="Input/output error"):
