@@ -28,7 +28,7 @@ from controller.core.state_znodes import Failure, begun, bump_leader_epochs, rea
 from controller.core.transitions import PartitionState, ReplicaState
 from controller.wire import log_events as ev
 from controller.wire.types import BrokerId, PartitionReplica, ReplicaAssignment, TopicPartition, settled
-from controller.wire.zk_operations import GetData, SetData, ZkCode, ZkResult
+from controller.wire.zk_operations import GetData, SetData, ZkCode
 from controller.wire.znodes import TopicZNode
 
 Moves = Mapping[TopicPartition, ReplicaAssignment]
@@ -167,7 +167,11 @@ def _write_assignments(state: ClusterState, moves: Moves, failures: Failures) ->
     while remaining:
         read = yield from read_any([GetData(TopicZNode.path(topic)) for topic in remaining])
         results = dict(zip(remaining, read, strict=True))
-        sets = {topic: _over(state, topic, topics[topic], now) for topic, now in results.items() if now.ok}
+        sets = {
+            topic: _over(state, topic, topics[topic], now.data, now.stat.version)
+            for topic, now in results.items()
+            if now.stat is not None
+        }
         written = yield from write(tuple(sets.values()), state.epoch_zk_version)
         results |= zip(sets, written, strict=True)
         remaining = [topic for topic, result in results.items() if result.code is ZkCode.BAD_VERSION]
@@ -180,10 +184,11 @@ def _write_assignments(state: ClusterState, moves: Moves, failures: Failures) ->
                 failures.update((TopicPartition(topic, p), reason) for p in topics[topic])
 
 
-def _over(state: ClusterState, topic: str, changed: Mapping[int, ReplicaAssignment], now: ZkResult) -> SetData:
+def _over(
+    state: ClusterState, topic: str, changed: Mapping[int, ReplicaAssignment], now: bytes | None, version: int
+) -> SetData:
     content = state.topic_content(topic)
-    partitions = {**TopicZNode.decode(now.data).partitions, **content.partitions, **changed}
-    version = now.stat.version if now.stat is not None else -1
+    partitions = {**TopicZNode.decode(now).partitions, **content.partitions, **changed}
     return SetData(TopicZNode.path(topic), TopicZNode.encode(replace(content, partitions=partitions)), version)
 
 

@@ -179,8 +179,8 @@ def write_states(
     retry: list[TopicPartition] = []
     refused: list[TopicPartition] = []
     for (tp, new), result in zip(new_states.items(), results, strict=True):
-        if result.ok:
-            version = new.partition_epoch + 1 if result.stat is None else result.stat.version
+        if result.stat is not None:
+            version = result.stat.version
             written = states.get((new, version)) or states.setdefault(
                 (new, version), replace(new, partition_epoch=version)
             )

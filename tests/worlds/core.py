@@ -168,6 +168,8 @@ class World:
         return None
 
     def _read(self, op: Any) -> ZkResult:
+        if isinstance(op, GetData) and op.watch and (tp := TopicPartitionStateZNode.partition(op.path)) is not None:
+            assert tp in self.state.watched_states, f"{tp} does not move, and every change of its ISR would be an event"
         result = self.tree.read(op)
         if result.code in (ZkCode.OK, ZkCode.NO_NODE):  # what is refused arms nothing
             self.watches.arm(op, self.session, found=result.ok)

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+import pytest
+
 from controller.core import events
+from controller.core.state_znodes import LOGGED_SINGLY
 from controller.wire import log_events as ev
 from controller.wire.control import LeaderAndIsrRequest, StopReplicaRequest
 from controller.wire.errors import ErrorCode
@@ -15,9 +18,9 @@ from controller.wire.zk_operations import Delete
 MANY = [TopicPartition("t", p) for p in range(150)]
 
 
-def grown(world: Any) -> None:
+def grown(world: Any, partitions: int = len(MANY)) -> None:
     world.broker_starts(1, 2, 3)
-    world.topic("t", **{f"p{tp.partition}": (1, 2) for tp in MANY})
+    world.topic("t", **{f"p{p}": (1, 2) for p in range(partitions)})
     world.start()
     world.take_lines()
     world.sent.clear()
@@ -75,16 +78,22 @@ def test_a_replica_that_joined_unseen_leaves_the_isr_too(world: Any) -> None:
     assert world.leadership(MANY[3]).isr == (1,)
 
 
-def test_many_elections_are_one_line(world: Any) -> None:
-    grown(world)
+@pytest.mark.parametrize("partitions", [LOGGED_SINGLY, LOGGED_SINGLY + 1])
+def test_more_than_so_many_partitions_are_one_line(world: Any, partitions: int) -> None:
+    grown(world, partitions)
     world.logs.clear()
     world.broker_dies(1)
     world.run()
     said = Counter(log.event for log in world.logs)
-    assert said[ev.PARTITION_LEADERS_ELECTED] == 1
-    assert said[ev.PARTITION_LEADER_ELECTED] == 0
-    line = next(log for log in world.logs if log.event == ev.PARTITION_LEADERS_ELECTED)
-    assert line.fields == {"partitions": len(MANY), "leaders": {"2": len(MANY)}}
+    singles = {ev.PARTITION_LEADER_ELECTED: partitions, ev.PARTITION_ISR_REDUCED: partitions}
+    of_all = {ev.PARTITION_LEADERS_ELECTED: 1, ev.PARTITION_ISRS_REDUCED: 1}
+    is_many = partitions > LOGGED_SINGLY
+    assert said == {ev.BROKERS_CHANGED: 1, **(of_all if is_many else singles)}
+    assert [log.fields for log in world.logs if log.event in of_all] == (
+        [{"partitions": partitions, "leaders": {"2": partitions}}, {"replica": 1, "partitions": partitions}]
+        if is_many
+        else []
+    )
 
 
 def test_topics_are_deleted_level_by_level_and_markers_last(world: Any) -> None:
@@ -105,3 +114,16 @@ def test_topics_are_deleted_level_by_level_and_markers_last(world: Any) -> None:
         *(f"/config/topics/{t}" for t in "ab"),
         *(f"/admin/delete_topics/{t}" for t in "ab"),
     ]
+
+
+@pytest.mark.parametrize("others", [("x",), ("x/a", "x/b"), ("x/a/1/2", "x/b/1/3", "y/4"), ("partitions/0/z/1", "z")])
+def test_a_topic_goes_with_whatever_else_stands_below_it(world: Any, others: tuple[str, ...]) -> None:
+    world.broker_starts(1)
+    world.topic("t", p0=(1,))
+    world.start()
+    for path in others:
+        world.make(f"/brokers/topics/t/{path}")
+    world.make("/admin/delete_topics/t")
+    world.run()
+    assert world.tree.get("/brokers/topics/t") is None and world.tree.get("/admin/delete_topics/t") is None
+    assert world.timers == []

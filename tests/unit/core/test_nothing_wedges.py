@@ -89,6 +89,40 @@ def test_a_leader_that_a_move_drops_is_in_its_isr_whichever_writes_are_refused(r
     assert stage.leader()[0] == 1 and stage.leader()[2] == (1,)
 
 
+def test_a_move_that_drops_the_leader_lets_nobody_lead_who_lacks_records() -> None:
+    """3, which leads, has taken 1 back, which is dead; 2 is alive and not in sync. Such elections are allowed."""
+    stage = led_by_who_was_added()
+    stage.make("/config/topics/t", b'{"version":1,"config":{"unclean.leader.election.enable":"true"}}')
+    stage.broker_dies(1)
+    stage.run()
+    stage.leader_writes(TP, (3, 1))
+    stage.run()
+    move_to(stage, 1, 5, reply_to=2)
+    assert stage.leader()[::2] == (None, (1,)) and stage.state.unclean_elections == 0
+    stage.broker_starts(1)
+    stage.run()
+    assert stage.leader()[::2] == (1, (1,))
+
+
+def test_a_move_that_waits_and_is_replaced_in_vain_goes_on_waiting() -> None:
+    """Neither the state nor then the topic can be written: what was refused a moment ago is not asked for at once."""
+    stage = stage_with(1, 2, 3, 4, p0=(1, 2))
+    stage.tree.refusal = no_state_is_written
+    move_to(stage, 3, 2)
+    asked: list[str] = []
+
+    def refusal(op: Any) -> ZkCode | None:
+        asked.extend([op.path] if isinstance(op, SetData) else [])
+        return ZkCode.NO_AUTH if isinstance(op, SetData) else None
+
+    stage.tree.refusal = refusal
+    move_to(stage, 4, 2, reply_to=2)
+    assert set(asked) == {"/brokers/topics/t"} and stage.assigned().adding_replicas == (3,)
+    stage.tree.refusal = lambda _: None
+    waiting_ends(stage)
+    assert stage.assigned().adding_replicas == (3,) and stage.leader()[1] > 0
+
+
 @pytest.mark.parametrize("next_move", [None, (1, 4), (1, 2)], ids=["waited for", "replaced", "cancelled"])
 def test_a_leader_that_a_move_dropped_while_its_state_was_refused_is_replaced_later(
     next_move: tuple[int, ...] | None,

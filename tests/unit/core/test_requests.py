@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from random import Random
 from typing import Any
 
 import pytest
@@ -115,3 +116,17 @@ def test_a_batch_says_what_the_state_says_when_it_is_sent(state: ClusterState) -
     assert [[e.state.leader_epoch for e in m.partition_states] for m in metadata] == [[6], [6]]
     assert [e.leader_epoch for e in stop.partition_states] == [5], "a stop carries the epoch of when it was decided"
     assert sent(state, batch) == (leaders, *metadata, stop), "sending changes nothing"
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_many_partitions_of_a_broker_are_told_as_one_by_one(state: ClusterState, seed: int) -> None:
+    """In whatever order they come, and whichever of them are new."""
+    chance, many, single = Random(seed), RequestBatch(), RequestBatch()
+    for _ in range(6):
+        broker_id, is_new = BrokerId(chance.randrange(1, 4)), chance.random() < 0.5
+        partitions = chance.sample((TP, OTHER, TopicPartition("unknown", 0)), chance.randrange(1, 4))
+        many.add_leader_and_isr_of(broker_id, partitions, is_new=is_new)
+        for tp in partitions:
+            single.add_leader_and_isr((broker_id,), tp, is_new=is_new)
+    assert many.leader_and_isr == single.leader_and_isr
+    assert sent(state, many) == sent(state, single)
