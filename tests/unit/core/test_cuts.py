@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from controller.core import events
-from controller.wire.types import BrokerId, TopicPartition
+from controller.wire.types import BrokerId, ReplicaAssignment, TopicPartition
 from controller.wire.zk_operations import GetChildren, GetData
 from controller.wire.znodes import TopicZNode
 from tests.worlds.core import Cut
@@ -131,3 +131,24 @@ def test_a_second_death_is_no_worse(World: Any, cut_at: int) -> None:
         world.new_controller()
     world.start()
     after_reassignment(world)
+
+
+@pytest.mark.parametrize("target", [(1, 2, 3), (1,), (3, 1)], ids=["only adds", "only removes", "does both"])
+def test_a_successor_takes_up_a_move_that(World: Any, target: tuple[BrokerId, ...]) -> None:
+    """2 leads and is alone in sync, so no move is done at once."""
+    world = World()
+    world.broker_starts(1, 2, 3)
+    world.topic("t", p0=(1, 2))
+    world.start()
+    world.broker_dies(1)
+    world.run()
+    world.broker_starts(1)
+    world.run(events.ApiPartitionReassignment({TP: target}, 1))
+    for _ in range(2):
+        assert world.state.partitions_being_reassigned == {TP}
+        world.new_controller()
+        world.start()
+    world.leader_writes(TP, (2, *(r for r in target if r != 2)))
+    world.run()
+    assert topic_node(world).partitions[0] == ReplicaAssignment(replicas=target)
+    assert set(world.leadership(TP).isr) == set(target) and not world.state.partitions_being_reassigned
