@@ -142,6 +142,19 @@ EVENTS = st.lists(
 )
 
 
+def what_is_foretold_comes(p: LedPartition, now: int) -> None:
+    """Nobody must leave before the time that is named, and somebody must then; who must leave has nothing left."""
+    due = p.shrink_due_ms()
+    if due is None:
+        assert p.out_of_sync(now + 1_000_000) == ()
+    else:
+        assert p.out_of_sync(due) and not p.out_of_sync(due - 1)
+    headroom = dict(p.lag_headroom(now))
+    assert sorted(replica for replica, left in headroom.items() if left < 0) == list(p.out_of_sync(now))
+    for replica, left in headroom.items():
+        assert replica in p.out_of_sync(now + left + 1) and replica not in p.out_of_sync(now + left)
+
+
 @settings(max_examples=60, deadline=None)
 @given(events=EVENTS, profile=st.sampled_from(sorted(PROFILES)))
 def test_whatever_happens_the_leader_stays_in_and_the_high_watermark_never_falls(
@@ -160,7 +173,9 @@ def test_whatever_happens_the_leader_stays_in_and_the_high_watermark_never_falls
         else:
             change = p.tick(now)
         if change is not None:
+            assert p.shrink_due_ms() is None, "one write at a time"
             wrote(p, now)
+        what_is_foretold_comes(p, now)
         assert ONE in p.isr and set(p.isr) <= {ONE, TWO, THREE} and len(set(p.isr)) == len(p.isr)
         assert hw <= p.high_watermark <= p.log_end_offset
         assert not p.out_of_sync(now) or kind != "tick"
@@ -200,3 +215,23 @@ def test_who_joins_does_not_count_for_min_isr_before_it_is_written() -> None:
     assert p.is_under_min_isr
     wrote(p, 1_010)
     assert not p.is_under_min_isr
+
+
+def test_a_member_that_is_no_replica_must_leave_at_once() -> None:
+    p, nine = led("P37"), BrokerId(9)
+    p.lead(now_ms=5, epoch=1, log_end_offset=1000, isr=(ONE, nine, TWO), replicas=(ONE, TWO), partition_epoch=1)
+    assert (p.shrink_due_ms(), p.out_of_sync(5), list(p.lag_headroom(5))) == (0, (nine,), [(TWO, LAG_MS)])
+    change = p.tick(6)
+    assert change is not None and (change.isr, change.replicas, change.last_caught_up_time_ms) == (
+        (ONE, TWO),
+        (nine,),
+        (0,),
+    )
+
+
+def test_who_is_being_added_does_not_count_as_a_copy() -> None:
+    p = led("P37")
+    more = {"now_ms": 5, "epoch": 1, "log_end_offset": 1000, "isr": (ONE,), "partition_epoch": 1}
+    assert p.replication_factor == 3
+    p.lead(**more, replicas=(ONE, TWO, THREE), adding=(TWO, THREE), removing=(ONE,))
+    assert p.replication_factor == 1
