@@ -39,6 +39,7 @@ def test_the_worked_example_of_the_specification_step_by_step() -> None:
     p.fetch(TWO, 1100, 12_010)
     assert p.high_watermark == 1000, "3 is at 1000"
     assert p.tick(15_000) is None and p.tick(30_000) is None
+    assert (p.shrink_due_ms(), list(p.lag_headroom(30_000))) == (40_001, [(THREE, 10_000)])
     p.append(2000, 40_000)
     p.fetch(TWO, 2000, 40_010)
 
@@ -74,6 +75,32 @@ def test_a_silent_follower_at_the_end_stays_until_an_append() -> None:
     p.append(1001, 3_600_001)
     shrink = p.tick(3_600_002)
     assert shrink is not None and shrink.replicas == (TWO, THREE), "both in one write"
+
+
+def test_who_never_fetched_is_not_at_the_end_of_an_empty_log() -> None:
+    p = led(leo=0)
+    p.fetch(TWO, 0, 10)
+    assert p.tick(LAG_MS) is None and p.out_of_sync(LAG_MS + 1) == (THREE,)
+
+
+#: profile, whether it is in sync -> when its last fetch counts as, after its leader got a new epoch at 7
+BUMPS = [("P26", True, 7), ("P26", False, 7), ("P33", True, 7), ("P33", False, 0), ("P37", False, 0)]
+
+
+@pytest.mark.parametrize(("profile", "in_isr", "fetched_ms"), BUMPS)
+def test_a_new_epoch_of_a_sitting_leader_starts_its_followers_anew(profile: str, in_isr: bool, fetched_ms: int) -> None:
+    """Who reaches the end that the epoch began with counts as caught up since the fetch before: that time."""
+    p = led(profile, isr=(ONE, TWO))
+    p.append(1500, 3)
+    for follower in (TWO, THREE):
+        p.fetch(follower, 900, 5)
+    p.lead(now_ms=7, epoch=1, log_end_offset=1500, isr=p.isr, replicas=p.replicas, partition_epoch=1)
+    state = p.followers[TWO if in_isr else THREE]
+    assert (state.last_caught_up_time_ms, state.last_fetch_time_ms) == (7 if in_isr else 0, fetched_ms)
+    assert (state.log_end_offset, state.last_fetch_leader_log_end_offset) == (900, 1500)
+    p.append(1600, 8)
+    p.fetch(TWO if in_isr else THREE, 1500, 20)
+    assert state.last_caught_up_time_ms == fetched_ms
 
 
 def test_below_min_insync_replicas_the_high_watermark_stands_still_since_37() -> None:
