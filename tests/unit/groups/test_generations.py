@@ -132,6 +132,16 @@ def test_a_new_group_waits_for_more_members_as_long_as_they_come_but_not_for_eve
     assert (play.group.state, len(play.group.members)) == (COMPLETING, len(times))
 
 
+@pytest.mark.parametrize("timeout_ms", [2_000, 3_000])
+def test_a_new_group_waits_once_where_nobody_would_wait_for_longer(timeout_ms: int) -> None:
+    play = Play()
+    for at, member in enumerate(("A", "B")):
+        play.until(1_000 * at)
+        play.join_twice(member, rebalance_timeout_ms=timeout_ms)
+    play.until(3_000)
+    assert (play.group.state, play.group.generation) == (COMPLETING, 1)
+
+
 def test_the_session_of_who_waited_for_its_assignment_begins_when_it_has_it() -> None:
     play = Play()
     for member in ("A", "B"):
