@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from broker_sim.replicas.fetcher import fetcher_id, truncation_point
 from broker_sim.replicas.quota import ReplicationQuota, SimpleRate, parse_throttled_replicas
 from broker_sim.replicas.types import EpochEnd
-from controller.rules.hashing import java_hash
 from controller.wire.types import TopicPartition
 
 RATES = [
@@ -195,14 +194,6 @@ def test_exceeded_means_above_the_bound() -> None:
     quota.record(1, 0)
     assert quota.is_exceeded(0)
     assert not quota.is_exceeded(2_000)
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [("", 0), ("a", 97), ("hello", 99162322), ("polygenelubricants", -2147483648), ("\U0001f600", 1772899)],
-)
-def test_java_hash(text: Any, expected: Any) -> None:
-    assert java_hash(text) == expected
 
 
 def test_fetcher_id_is_never_negative() -> None:

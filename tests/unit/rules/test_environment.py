@@ -9,7 +9,16 @@ import pytest
 from controller.rules.configs.environment import NOT_SETTINGS, of_environment
 from controller.rules.configs.settings import SettingError, load
 
-GIVEN = {"KWOB_MIN_INSYNC_REPLICAS": " 2 ", "KWOB_ISR_PROFILE": "P26", "KWOB_NUM_PARTITIONS": "", "PATH": "/bin"}
+#: Those that are no settings stand before, between and after the others by their names.
+GIVEN = {
+    "HOME": "/",
+    "KWOB_BACKGROUND_THREADS": "",
+    "KWOB_ISR_PROFILE": "P26",
+    "KWOB_LISTENERS": " ",
+    "KWOB_MIN_INSYNC_REPLICAS": " 2 ",
+    "KWOB_NUM_PARTITIONS": "",
+    "PATH": "/bin",
+}
 
 
 def test_names_are_kafkas_and_ours_and_empty_ones_are_not_given() -> None:
