@@ -158,42 +158,69 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
         return self._now
 
     def _run_once(self) -> None:
-        """One round of what is ready. When nothing is, time jumps to the next timer: waiting is what moves it."""
-        ready, timers = self._ready, self._timers
-        if self._timers_cancelled > TIMERS_CANCELLED_MAX and 2 * self._timers_cancelled > len(timers):
+        """Rounds until the loop is told to stop: one of them hardly ever runs more than one callback, and asyncio would
+        ask for each what concerns the whole run only."""
+        ready, timers, gate_of = self._ready, self._timers, current_gate
+        while True:
+            if self._timers_cancelled > TIMERS_CANCELLED_MAX:
+                self._sweep_timers()
+            while timers and timers[0][2]._cancelled:
+                heapq.heappop(timers)
+                self._timers_cancelled -= 1
+            if not ready or self._steps_here > STEPS_PER_INSTANT_MAX:
+                self._move_on()
+            self._steps_here += 1
+            due = self._now + RESOLUTION_S
+            while timers and timers[0][0] < due:
+                timer = heapq.heappop(timers)[2]
+                timer._scheduled = False  # so that cancelling it is no longer counted
+                if timer._cancelled:
+                    self._timers_cancelled -= 1
+                else:
+                    ready.append(timer)
+            for _ in range(len(ready)):
+                handle = ready.popleft()
+                if handle._cancelled:
+                    continue
+                context: Context = handle._context  # type: ignore[attr-defined]  # ours, all of them
+                gate = context.get(gate_of)
+                if gate is not None and not gate.is_open:
+                    gate.hold(handle)
+                    continue
+                try:
+                    context.run(handle._callback, *handle._args)  # type: ignore[attr-defined]
+                except (SystemExit, KeyboardInterrupt):
+                    raise
+                except BaseException as error:
+                    self._failed(handle, error)
+            if self._stopping:
+                return
+
+    def _sweep_timers(self) -> None:
+        """Forgets those that are cancelled, once they are more than half."""
+        timers = self._timers
+        if 2 * self._timers_cancelled > len(timers):
             timers[:] = [row for row in timers if not row[2]._cancelled]
             heapq.heapify(timers)
             self._timers_cancelled = 0
-        while timers and timers[0][2]._cancelled:
-            heapq.heappop(timers)
-            self._timers_cancelled -= 1
-        if ready or self._stopping:
-            self._steps_here += 1
+
+    def _move_on(self) -> None:
+        """Time jumps to the next timer. Raises Deadlock when there is none, or when it stands still for ever."""
+        if self._ready or self._stopping:
             if self._steps_here > STEPS_PER_INSTANT_MAX:
                 self._steps_here = 0
                 raise Deadlock(f"{STEPS_PER_INSTANT_MAX} steps without time moving on" + self._who_waits())
-        elif timers:
-            self._now = max(self._now, timers[0][0])
-            self._steps_here = 0
+        elif self._timers:
+            if (at := self._timers[0][0]) > self._now:
+                self._now = at
+            self._steps_here = -1
         else:
             raise Deadlock("every task waits and no timer is left" + self._who_waits())
-        due = self._now + RESOLUTION_S
-        while timers and timers[0][0] < due:
-            timer = heapq.heappop(timers)[2]
-            timer._scheduled = False  # so that cancelling it is no longer counted
-            if timer._cancelled:
-                self._timers_cancelled -= 1
-            else:
-                ready.append(timer)
-        for _ in range(len(ready)):
-            handle = ready.popleft()
-            if handle._cancelled:
-                continue
-            gate = handle._context.get(current_gate)  # type: ignore[attr-defined]  # ours, all of them
-            if gate is None or gate.is_open:
-                handle._run()
-            else:
-                gate.hold(handle)
+
+    def _failed(self, handle: asyncio.Handle, error: BaseException) -> None:
+        """What a callback raised goes where asyncio sends it."""
+        context = {"message": f"Exception in callback {handle!r}", "exception": error, "handle": handle}
+        self.call_exception_handler(context)
 
     def _who_waits(self) -> str:
         lines = []
