@@ -12,7 +12,7 @@ import asyncio
 import struct
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
 
 from structlog.typing import FilteringBoundLogger
@@ -238,7 +238,8 @@ class _Channel:
 
     def gauges(self) -> ChannelGauges:
         """With the queue's size as it is now."""
-        return replace(self._gauges, queue_size=len(self._queue))
+        kept = self._gauges
+        return ChannelGauges(kept.queue, kept.requests, kept.failures, len(self._queue))
 
     def _merge(self) -> None:
         """Merges what waits; the request under way is not in the queue."""

@@ -105,14 +105,14 @@ def encode_row(*, seq: int, ts: int, broker: int, ev: TraceEvent, **columns: Any
     Put together by hand, since most values are numbers and a broker writes a row for each fetch.
     Raises: ValueError for a column that is not in `COLUMNS`.
     """
-    if unknown := columns.keys() - COLUMNS.keys():
-        raise ValueError(f"no such trace column: {sorted(unknown)}")
-    parts = [f'{{"seq":{seq},"ts":{ts},"broker":{broker},"ev":"{ev.value}"']
-    for name, value in columns.items():
-        if type(value) is int:
-            parts.append(f"{_KEYS[name]}{value}")
-        elif value is not None:
-            text = ("false", "true")[value] if type(value) is bool else _ENCODE(value)
-            parts.append(_KEYS[name] + text)
-    parts.append("}\n")
-    return "".join(parts)
+    line = f'{{"seq":{seq},"ts":{ts},"broker":{broker},"ev":"{ev.value}"'
+    try:
+        for name, value in columns.items():
+            key = _KEYS[name]
+            if type(value) is int:
+                line += f"{key}{value}"
+            elif value is not None:
+                line += key + (("false", "true")[value] if type(value) is bool else _ENCODE(value))
+    except KeyError:
+        raise ValueError(f"no such trace column: {sorted(columns.keys() - COLUMNS.keys())}") from None
+    return line + "}\n"
