@@ -18,6 +18,7 @@ from broker_sim.groups.coordinator import GroupCoordinator
 from broker_sim.groups.group import Group
 from broker_sim.groups.values import GroupSettings
 from broker_sim.identity import BrokerIdentity
+from broker_sim.metadata_decoding import MetadataDecoder
 from broker_sim.trace import TraceWriter
 from controller.node import config as controller_config
 from controller.node.process import Controller, Identity
@@ -57,6 +58,8 @@ class Programs:
         #: Those that are being stopped in order.
         self.stopping: dict[int, Broker | Controller] = {}
         self.disks: dict[int, SimulatedDisk] = {}
+        #: what all brokers are told alike is decoded once, as in a process that has several
+        self._decoder = MetadataDecoder()
         #: path of a znode -> what was in it when it was read last, as bytes and as what they say
         self._parsed: dict[str, tuple[bytes, Any]] = {}
         #: Machines whose program has stopped in order, and left a session that it keeps alive.
@@ -255,6 +258,7 @@ class Programs:
             chance=machine.chance,
             log=structlog.get_logger(),
             files=self.disks.get(number),
+            metadata_decoder=self._decoder,
             make_trace=self.make_trace,
             make_groups=partial(GroupCoordinator, make_group=partial(self.make_group, number)),
         )
