@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Final
 
-from broker_sim.log.files import Files
+from broker_sim.log.files import Files, write_whole
 from broker_sim.log.log_dir import parse_folder_name
 
 #: What was written so long ago has reached the disk by itself: the kernel writes back.
@@ -68,15 +68,22 @@ class SimulatedDisk(Files):
         """How much of a file would survive; None for all."""
         return self._synced.get(str(path))
 
-    def unsynced_folders(self) -> set[str]:
-        """The folders that have a file of which a part waits for a sync."""
-        return {name.rpartition("/")[0] for name in self._synced}
+    def unsynced_from(self) -> dict[str, int]:
+        """folder -> where the first of its segments begins of which a part waits for a sync."""
+        found: dict[str, int] = {}
+        for name in self._synced:
+            folder, _, file = name.rpartition("/")
+            base, _, kind = file.partition(".")
+            if kind == "log":
+                found[folder] = min(int(base), found.get(folder, int(base)))
+        return found
 
     def sync(self, path: Path) -> None:
         """See `Files.sync`; at once."""
         self._ask("sync", path)
-        self._synced.pop(str(path), None)
-        self._before.pop(str(path), None)
+        name = str(path)
+        self._synced.pop(name, None)
+        self._before.pop(name, None)
 
     def resize(self, path: Path, size: int) -> None:
         """See `Files.resize`; lasts at once."""
@@ -99,7 +106,7 @@ class SimulatedDisk(Files):
             self._before.pop(str(path), None)
         elif str(path) not in self._before or self._now_s() - self._before[str(path)][1] > WRITE_BACK_S:
             self._before[str(path)] = (path.read_bytes() if path.exists() else None, self._now_s())
-        path.write_bytes(content)
+        write_whole(path, content)
 
     def lose_power(self) -> None:
         """The machine is off: what was not synced is gone, or there in part. For a broker that does not run."""

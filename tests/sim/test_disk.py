@@ -121,3 +121,15 @@ def test_where_both_dirs_have_failed_the_log_in_the_first_of_them_goes(tmp_path:
         ["t-0"],
         ["t-1"],
     ]
+
+
+def test_what_waits_for_a_sync_is_known_by_the_first_segment_of_each_log(tmp_path: Path) -> None:
+    power, names = Power(tmp_path), [f"{base:020d}.log" for base in (0, 7, 12)]
+    for name in (*names[::-1], f"{3:020d}.index"):
+        power.disk.append(tmp_path / name, b"records")
+    assert power.disk.unsynced_from() == {str(tmp_path): 0}
+    power.disk.sync(tmp_path / names[0])
+    assert power.disk.unsynced_from() == {str(tmp_path): 7}
+    for name in names[1:]:
+        power.disk.sync(tmp_path / name)
+    assert power.disk.unsynced_from() == {}, "indexes are built anew"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from copy import copy
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -168,8 +169,11 @@ def test_what_is_deleted_was_committed_and_what_is_full_is_on_the_disk(tmp_path:
         assert ["up to 3, above its watermark 2" in line for line in deleting.broken] == [True]
         deleting.broken.clear()
         segment, loop = log.segments[0], sound.cluster.world.loop
-        full = SimpleNamespace(all=(segment, segment), active=segment)
-        with changed(log, "_segments", full), changed(sound.cluster.disks[2], "synced_bytes", lambda path: 1):
+        newest = copy(segment)
+        newest.base_offset = segment.next_offset
+        full = SimpleNamespace(all=(segment, newest), active=newest)
+        sound.cluster.disks[2].append(segment.log_path, b"")  # from now on a part of it waits for a sync
+        with changed(log, "_segments", full):
             deleting.look()
             assert deleting.broken == [], "it may have become full in this moment"
             with (

@@ -286,12 +286,13 @@ def recovery_points_are_synced(cluster: Cluster, _: History) -> Iterator[str]:
 
     Source: broker.md §10.2.
     """
-    waiting = {broker_id: disk.unsynced_folders() for broker_id, disk in cluster.disks.items()}
+    waiting = {broker_id: disk.unsynced_from() for broker_id, disk in cluster.disks.items()}
     for broker_id, tp, replica in replicas(cluster):
         log, disk = replica.log, cluster.disks.get(broker_id)
-        if log is None or disk is None or log.segments[0].base_offset >= log.recovery_point:
+        if log is None or disk is None or not waiting[broker_id]:
             continue
-        if str(log.folder) not in waiting[broker_id]:
+        first = waiting[broker_id].get(str(log.folder))
+        if first is None or first >= log.recovery_point:
             continue
         for segment in log.segments:
             if segment.base_offset >= log.recovery_point:

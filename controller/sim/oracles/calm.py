@@ -68,8 +68,8 @@ class Calm:
             return None
         if cluster.damaged or self._is_throttled():
             return None
-        running = set(cluster.brokers) & cluster.registered()
-        if running != cluster.registered() or set(cluster.brokers) != running:
+        running = cluster.registered()
+        if cluster.brokers.keys() != running:
             return None
         epochs = tuple(sorted((b, max(self._history.broker_epochs[b])) for b in running))
         topics = tuple(sorted((topic, czxid) for topic, (czxid, _) in self._history.topics.items()))

@@ -193,6 +193,7 @@ class Deleting:
         """Once more."""
         seen: dict[tuple[int, TopicPartition], tuple[Log, set[object], int, int, int]] = {}
         waiting: dict[object, float] = {}
+        unsynced = {broker_id: disk.unsynced_from() for broker_id, disk in self._cluster.disks.items()}
         for broker_id, tp, replica in replicas(self._cluster):
             log = replica.log
             if log is None or broker_id in self._cluster.paused:
@@ -202,9 +203,12 @@ class Deleting:
             active = before[1] if before is not None and is_same else set()
             if before is not None and is_same:
                 self._deleted(broker_id, tp, replica, log, before)
-            self._sealed(broker_id, log, active, waiting)
             newest, epoch = log.segments[-1], replica.leader_epoch
-            active = active if newest in active else active | {newest}
+            firsts = unsynced.get(broker_id)
+            if firsts and firsts.get(str(log.folder), newest.base_offset) < newest.base_offset:
+                self._sealed(broker_id, log, active, waiting)
+            if newest not in active:
+                active = {newest, *active.intersection(log.segments)}
             seen[broker_id, tp] = log, active, log.log_start_offset, replica.hw, epoch
         self._before, self._waiting = seen, waiting
 
@@ -230,12 +234,9 @@ class Deleting:
         Only what was seen being written to: what a kill left unsynced waits for the checkpoint, as in Kafka.
         Source: `UnifiedLog.roll`; §10.1.
         """
-        full = log.segments[:-1]
-        if not full:
-            return
         disk, now_s = self._cluster.disks.get(broker_id), self._cluster.world.loop.time()
         machine = self._cluster.machine(broker_id)
-        for segment in full:
+        for segment in log.segments[:-1]:
             if disk is None or segment not in active or disk.synced_bytes(segment.log_path) is None:
                 continue
             waiting[segment] = self._waiting.get(segment, now_s)

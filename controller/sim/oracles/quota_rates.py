@@ -188,8 +188,9 @@ class QuotaRates:
         return broker.replicas.table if broker is not None and broker.replicas is not None else None
 
     def _watch(self, number: int) -> None:
-        table, clock = self._table(number), self._cluster.machine(number).clock
+        table = self._table(number)
         if table is None or isinstance(table.leader_quota, WatchedQuota):
             return
+        clock = self._cluster.machine(number).clock
         table.leader_quota = WatchedQuota(table.leader_quota, f"the leader {number}", clock, self.broken)
         table.follower_quota = WatchedQuota(table.follower_quota, f"the follower {number}", clock, self.broken)

@@ -56,7 +56,7 @@ def lanes_contradict(lanes: Iterable[Replayed]) -> Iterator[str]:
             yield f"{name}: {what}"
         yield from (f"{name}: {what}" for what in _shown_otherwise(one.rows, one.broker))
         yield from (f"{name}: {what}" for what in _changed_by_idle_rows(one))
-        yield from (f"{name}, some of it lost: {what}" for what in _paired_wrongly_without_some(rows, one.broker))
+        yield from (f"{name}, some of it lost: {what}" for what in _paired_wrongly_without_some(one.rows, one.broker))
 
 
 def _outcomes(rows: Iterable[LaneRow], broker: BrokerId) -> list[Outcome]:
@@ -112,10 +112,11 @@ def _is_nearer(o: Outcome, other: Outcome) -> bool:
     return is_same and other.ts <= o.ts and 0 < o.ts - other.ts < error_ms
 
 
-def _paired_wrongly_without_some(rows: Sequence[Row], broker: BrokerId) -> Iterator[str]:
-    if any(row["ev"] in CHANGES for row in rows):
-        left = list(without_some_changes(rows))
-        yield from pairs_are_wrong(left, _outcomes(map(lane_row, left), broker))
+def _paired_wrongly_without_some(rows: Sequence[TracedRow], broker: BrokerId) -> Iterator[str]:
+    if any(row["ev"] in CHANGES for row, _ in rows):
+        left = list(without_some_changes([row for row, _ in rows]))
+        as_taken = {id(row): taken for row, taken in rows}  # those that stay what they were
+        yield from pairs_are_wrong(left, _outcomes([as_taken.get(id(row)) or lane_row(row) for row in left], broker))
 
 
 def without_some_changes(rows: Sequence[Row]) -> Iterator[Row]:
