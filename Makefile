@@ -83,7 +83,7 @@ docs: setup  ## draw again what is drawn: state machines, known failures, transc
 site: setup  ## the pages of docs as a site in build/site; ends with a broken link
 	@NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict -f .ci/mkdocs.yml
 
-defects: setup  ## plant defects one at a time and look which tests notice (an hour); ONLY=word WORKERS=2 ARGS="--every-layer"
+defects: setup  ## plant defects one at a time and look which tests notice (an hour); ONLY=word WORKERS=2 ARGS="--every-layer" or --named
 	@$(PY) -m tests.defects --only "$(ONLY)" --workers $(or $(WORKERS),2) $(ARGS)
 
 mutants: setup  ## small changes that a tool makes, COUNT of them, and which tests notice; ONLY=core/election SEED=7 WORKERS=2

@@ -21,8 +21,8 @@ Changes of the kind that good engineers make, planted one at a time (`make defec
 room, a script, a test of a known failure, or the simulation, at the seed that is named. A dash is a layer that ran and
 saw nothing; a blank one did not run, since one before it had noticed, or there is none. The simulation was asked with
 one seed after the other until one noticed, mostly from 0 on, some from where worlds have the steps that it needs; a
-dash there says how many did not. Seeds are of the worlds of their day: what worlds draw has grown since.
-`make mutants` draws changes that a tool makes.
+dash there says how many did not. What worlds draw grows, so a seed may notice no more what it noticed once:
+`make defects ARGS=--named` asks the named ones again. `make mutants` draws changes that a tool makes.
 """
 
 
