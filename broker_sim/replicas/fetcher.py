@@ -90,8 +90,9 @@ class ReplicaFetcher:
 
     @property
     def lags(self) -> Iterator[tuple[TopicPartition, int]]:
-        """How many records each partition lacks of its leader's high watermark, once it has fetched."""
-        return ((tp, state.lag) for tp, state in self._states.items() if state.lag is not None)
+        """How many records each partition lacks of its leader's high watermark, once it has fetched; of one that is out
+        of service nothing is known. Source: Kafka 3.9 `AbstractFetcherThread.markPartitionFailed`."""
+        return ((tp, s.lag) for tp, s in self._states.items() if s.lag is not None and not s.is_failed)
 
     @property
     def failed_partitions(self) -> int:

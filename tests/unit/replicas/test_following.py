@@ -22,6 +22,12 @@ def failed(cluster: Cluster, broker: int = 2) -> int:
     return sum(fetcher.failed_partitions for fetcher in cluster.nodes[broker].manager.fetchers.fetchers.values())
 
 
+def lagging(cluster: Cluster, broker: int = 2) -> list[TopicPartition]:
+    """Those of which ConsumerLag is told."""
+    fetchers = cluster.nodes[broker].manager.fetchers.fetchers.values()
+    return [tp for fetcher in fetchers for tp, _ in fetcher.lags]
+
+
 def counted(cluster: Cluster) -> list[Any]:
     """What broker 1 is asked from now on."""
     asked: list[Any] = []
@@ -97,6 +103,7 @@ def test_a_follower_that_is_behind_waits_for_the_controller_and_one_that_is_ahea
         asked = counted(cluster)
         await cluster.world.sleep(20)
         assert failed(cluster) == (0 if asks_again else 1)
+        assert asks_again or lagging(cluster) == []
         assert (15 <= len(asked) <= 25) if asks_again else asked == []
         cluster.resend(TP, BOTH, to=(1,) if asks_again else (2,))
         assert (await cluster.produce(TP, 1, acks=-1, timeout_ms=3_000)).error is ErrorCode.NONE
