@@ -18,13 +18,13 @@ import structlog
 from controller.core.effects import ControllerMoved
 from controller.wire import log_events as ev
 from controller.wire import znodes
-from controller.wire.zk_operations import Check, Create, Delete, Multi, SetData, ZkCode, ZkOp, ZkResult, ZkWriteOp
+from controller.wire.zk_operations import Check, Create, Delete, Multi, ZkCode, ZkOp, ZkResult, ZkWriteOp
+from controller.world.large_requests import bytes_of
 
 #: Operations of one fenced multi. Measured: 27k conditional sets/s at 500; smaller ones keep a refusal cheap.
 OPS_PER_MULTI: Final = 200
 #: Payload of one multi: ZooKeeper refuses requests above `jute.maxbuffer` (1 MiB by default).
 BYTES_PER_MULTI: Final = 256 * 1024
-_OP_OVERHEAD_BYTES: Final = 64
 _NOT_THE_CAUSE: Final = frozenset({ZkCode.OK, ZkCode.RUNTIME_INCONSISTENCY})
 
 log = structlog.get_logger(__name__)
@@ -87,7 +87,7 @@ def _waves(ops: Sequence[ZkWriteOp | Multi]) -> Iterator[list[_Chunk | tuple[int
             yield [(index, op)]
             wave, chunk, size, sent = [], _Chunk([], []), 0, _Paths()
             continue
-        weight = _OP_OVERHEAD_BYTES + len(op.path) + (len(op.data or b"") if isinstance(op, Create | SetData) else 0)
+        weight = bytes_of(op)
         if chunk.ops and (len(chunk.ops) >= OPS_PER_MULTI or size + weight > BYTES_PER_MULTI):
             wave.append(chunk)
             sent.add(chunk.ops)
