@@ -169,7 +169,8 @@ def _initialize(
             yield _failed(tp, f"its state znode cannot be created: {result.code.name}")
             continue
         state.lead(tp, new)
-        batch.add_leader_and_isr(state.assignment(tp).replicas if tp in existing else new.isr, tp, is_new=True)
+        recipients = state.assignment(tp).replicas if tp in existing else new.isr
+        batch.add_leader_and_isr(recipients, tp, is_new=tp not in existing)  # there may be logs, in dirs that failed
         online[tp] = new
         if state.settings.trace:
             yield from trace_election(state, tp, new)

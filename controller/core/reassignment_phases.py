@@ -212,7 +212,7 @@ def _bump_and_tell(
     state: ClusterState, lists: Moves, moves: Moves, failures: Failures
 ) -> Steps[Collection[TopicPartition]]:
     """`lists`: what the brokers hear; nobody is in sync who is none of the replicas of `moves`, or is not begun yet.
-    Returns those that may have a leader, which has not been told."""
+    Who is in sync is not new (docs/deviations.md). Returns those that may have a leader, which has not been told."""
     untold: set[TopicPartition] = set()
     if not lists:
         return untold
@@ -226,7 +226,9 @@ def _bump_and_tell(
             continue
         assignment = lists[tp]
         batch.add_leader_and_isr(assignment.origin_replicas, tp, is_new=False)
-        batch.add_leader_and_isr(assignment.adding_replicas, tp, is_new=True)
+        # Who is new makes its log, also where a dir of its broker has failed.
+        for replica in assignment.adding_replicas:
+            batch.add_leader_and_isr((replica,), tp, is_new=replica not in outcome.isr)
     yield from send(state, batch)
     return untold
 

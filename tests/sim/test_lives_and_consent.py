@@ -343,6 +343,10 @@ def test_calm_sees_an_office_that_nobody_holds(tmp_path: Path) -> None:
         idle = SimpleNamespace(state=SimpleNamespace(serving=False))
         with with_row(sound.cluster.controllers, sound.number, idle):
             assert any("which does not serve" in line for line in calm_after(sound, CALM_S + 60))
+            office = sound.tree.get("/controller")
+            again = changed(office, "czxid", office.czxid + 1)
+            assert calm_after(sound, CALM_S + 60, again.__enter__) == [], "the office was taken anew between two looks"
+            again.__exit__(None, None, None)
 
     at_rest(tmp_path, look)
 

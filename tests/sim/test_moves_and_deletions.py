@@ -11,7 +11,7 @@ from controller.core.deletion import MOVING
 from controller.core.transitions import ReplicaState
 from controller.sim.oracles.moves_and_deletions import MovesAndDeletions
 from controller.wire import log_events as ev
-from controller.wire.types import BrokerId, ReplicaAssignment, TopicPartition
+from controller.wire.types import BrokerId, PartitionReplica, ReplicaAssignment, TopicPartition
 
 pytestmark = pytest.mark.sim
 TP = TopicPartition("t", 0)
@@ -38,6 +38,9 @@ class Scene:
             topics_to_be_deleted={"x"},
             topics_ineligible_for_deletion={"x"},
             deletion_states=lambda topic: self.found,
+            replicas_in=lambda topic, state: [
+                PartitionReplica(TopicPartition(topic, 0), TWO) for each in self.found if each is state
+            ],
         )
         self.content: dict[str, Any] = {"adding_replicas": {"0": [3]}, "removing_replicas": {"0": [1]}}
         self.cluster: Any = SimpleNamespace(
@@ -118,6 +121,10 @@ def test_what_could_not_be_deleted_is_tried_again() -> None:
     assert scene.after(kind) == "", "nobody has answered"
     scene.logs(ev.REPLICAS_TRANSITIONED, **answer)
     assert "leaves replicas of x as those that cannot be deleted" in scene.after(kind)
+    scene.cluster.refused = {"/brokers/topics/x/partitions/0/state"}
+    scene.logs(ev.REPLICAS_TRANSITIONED, **answer)
+    assert scene.after(kind) == "", "it cannot leave the ISR"
+    scene.cluster.refused = set()
     for row in (answer, again):
         scene.logs(ev.REPLICAS_TRANSITIONED, **row)
     assert scene.after(kind) == "", "another attempt has just ended so"

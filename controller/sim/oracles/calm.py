@@ -16,6 +16,7 @@ from controller.sim.history import History
 from controller.sim.oracles import brokers
 from controller.sim.oracles.beliefs_of_moves import BeliefsOfMoves
 from controller.sim.oracles.zookeeper import admin_work_is_done
+from controller.wire.znodes import ControllerZNode
 
 #: Virtual seconds of calm after which all of it holds.
 CALM_S: Final = 9.0
@@ -74,7 +75,9 @@ class Calm:
         epochs = tuple(sorted((b, max(self._history.broker_epochs[b])) for b in running))
         topics = tuple(sorted((topic, czxid) for topic, (czxid, _) in self._history.topics.items()))
         sessions = tuple(sorted(world.zookeeper.sessions))
-        return epochs, topics, sessions, active, self._history.controller_epoch, world.suspensions
+        office = world.zookeeper.tree.get(ControllerZNode.path)
+        since = office and (office.czxid, office.version)
+        return epochs, topics, sessions, active, since, self._history.controller_epoch, world.suspensions
 
     def _is_throttled(self) -> bool:
         """A follower that is held back joins an ISR whenever it is there, and its leader takes seconds to tell."""

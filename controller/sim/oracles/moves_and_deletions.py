@@ -71,7 +71,7 @@ class MovesAndDeletions:
         if event["event_type"] == TopicDeletion.__name__:
             found += [f"lets {topic}, whose deletion has begun, wait for a move" for topic in sorted(waiting)]
         if event["event_type"] == TopicDeletionStopReplicaResponseReceived.__name__ and has_answered:
-            found += _tries_again(state, not_asked)
+            found += _tries_again(self._cluster, state, not_asked)
         self.broken += [f"controller {number} after {event['event_type']} {wrong}" for wrong in found]
 
     def _to_resume(self, state: ClusterView, brokers: set[int]) -> dict[TopicPartition, int]:
@@ -116,10 +116,12 @@ def _keeps_who_goes(state: ClusterView) -> Iterator[str]:
                 yield f"takes replica {replica} of {tp} for gone, which a move has yet to remove"
 
 
-def _tries_again(state: ClusterView, not_asked: Set[str]) -> Iterator[str]:
+def _tries_again(cluster: Cluster, state: ClusterView, not_asked: Set[str]) -> Iterator[str]:
     """When all who were asked have answered, what could not be deleted is no longer counted as such, unless that is how
-    another attempt has just ended: it is offline, and asked again as soon as it can be. §10.7."""
+    another attempt has just ended: it is offline, and asked again as soon as it can be. §10.7. Who cannot leave an ISR,
+    since ZooKeeper refuses its state, cannot go offline, as in Kafka."""
     for topic in sorted((state.topics_to_be_deleted & state.topics_ineligible_for_deletion) - not_asked):
-        found = state.deletion_states(topic)
-        if ReplicaState.DELETION_INELIGIBLE in found and ReplicaState.DELETION_STARTED not in found:
+        stuck = state.replicas_in(topic, ReplicaState.DELETION_INELIGIBLE)
+        left = [r for r in stuck if TopicPartitionStateZNode.path(r.topic_partition) not in cluster.refused]
+        if left and ReplicaState.DELETION_STARTED not in state.deletion_states(topic):
             yield f"leaves replicas of {topic} as those that cannot be deleted, though nobody is asked any more"

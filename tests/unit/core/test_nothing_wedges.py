@@ -414,6 +414,26 @@ def test_who_has_the_records_stays_in_the_isr_beside_one_whom_it_took_back() -> 
     assert stage.leader()[::2] == (1, (1,))
 
 
+def test_who_is_added_and_has_all_records_is_not_told_that_it_is_new() -> None:
+    """The move is taken up when 2 returns. Were its log in a dir that has failed, it would make another, and lead."""
+    stage = stage_with(1, 2, 3, p0=(1,))
+    move_to(stage, 2, 3)
+    assert {(to, is_new) for to, _, is_new in leaders_in(stage.take_sent())} >= {(2, True), (3, True)}
+    stage.leader_writes(TP, (1, 2))
+    stage.broker_dies(1)
+    stage.run()
+    stage.broker_dies(2)
+    stage.run()
+    assert stage.leader()[::2] == (None, (2,))
+    stage.take_sent()
+    stage.broker_starts(2)
+    stage.run()
+    assert stage.leader()[::2] == (2, (2,))
+    told = leaders_in(stage.take_sent())
+    assert told and not any(is_new for to, _, is_new in told if to == 2)
+    assert (3, True) in {(to, is_new) for to, _, is_new in told}
+
+
 def test_who_joins_before_its_move_has_begun_it_is_begun_all_the_same() -> None:
     """The leader is dropped by the next move; 5, which that adds, hears of the new one, and is in the ISR at once. That
     does not count, as nobody can tell it from one whose log is being deleted, until it joins again."""
@@ -1103,6 +1123,21 @@ def test_a_topic_of_which_nothing_can_be_read_is_deleted_on_each_broker() -> Non
     stage.topic("t", p0=(3,))
     stage.run()
     assert stage.leader()[0] == 3
+
+
+def test_brokers_of_a_topic_that_can_be_read_again_are_not_told_that_they_are_new() -> None:
+    """They have its logs, perhaps in a dir that has failed: who is new would make an empty one beside it."""
+    stage = stage_with(1, 2, p0=(1, 2))
+    topic = GetData("/brokers/topics/t", watch=True)
+    stage.tree.refusal = lambda op: ZkCode.NO_AUTH if op == topic else None
+    stage.new_controller()
+    stage.start()
+    assert stage.state.serving and stage.state.leadership(TP) is None
+    stage.tree.refusal = lambda _: None
+    stage.take_sent()
+    waiting_ends(stage)
+    told = leaders_in(stage.take_sent())
+    assert {to for to, _, _ in told} == {1, 2} and not any(is_new for _, _, is_new in told)
 
 
 def test_brokers_forget_a_topic_of_which_nothing_can_be_read_when_it_is_deleted() -> None:
