@@ -121,6 +121,11 @@ def _plan(options: argparse.Namespace) -> Plan:
     return plan if options.only is None else plan.only(options.only)
 
 
+def _again(options: argparse.Namespace, plan: Plan) -> str:
+    """The command that plays the plan again, which may be a part of what --plan names."""
+    return command_of(plan, options.plan and (options.plan, _written_plan(options.plan, options.seed)))
+
+
 def _written_plan(path: Path, seed: int) -> Plan:
     """The plan of this seed in a file: what `repeat --json` printed, or a list of such. Raises: ShapeError."""
     try:
@@ -139,9 +144,9 @@ def _repeat(options: argparse.Namespace, console: Console) -> int:
         print_world(plan, console)
     outcome = play(plan, keep_events=options.events)
     if options.json:
-        print(json.dumps(outcome_value(outcome)))
+        print(json.dumps(outcome_value(outcome, command=_again(options, plan))))
     elif outcome.broken:
-        print_failure(outcome, console, events=options.events)
+        print_failure(outcome, console, events=options.events, command=_again(options, plan))
     else:
         for line in outcome.taken:
             console.print(f"  {line}")
@@ -158,10 +163,11 @@ def _shrink(options: argparse.Namespace, console: Console) -> int:
         else:
             console.print(f"seed {options.seed} does not fail: there is nothing to shrink")
         return 0
+    again = _again(options, found.outcome.plan)
     if options.json:
-        print(json.dumps({**outcome_value(found.outcome), "plays": found.plays}))
+        print(json.dumps({**outcome_value(found.outcome, command=again), "plays": found.plays}))
     else:
-        print_failure(found.outcome, console)
+        print_failure(found.outcome, console, command=again)
     return 1
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, Final
 
 from rich.console import Console
@@ -14,12 +15,13 @@ from controller.sim.shape import Shape
 _SHOWN_EVENTS: Final = 25
 
 
-def command_of(plan: Plan) -> str:
-    """The one command that plays this plan again."""
-    drawn = dict(draw_plan(plan.seed, KINDS).shape.rows())
-    changes = [f"{name}={value}" for name, value in plan.shape.rows() if value != drawn[name]]
-    words = ["kwob sim repeat", str(plan.seed)]
-    if plan.steps != draw_plan(plan.seed, KINDS, changes).steps:
+def command_of(plan: Plan, written: tuple[Path, Plan] | None = None) -> str:
+    """The one command that plays this plan again: of its seed, or of the plan that a file has of it."""
+    file, whole = written or (None, draw_plan(plan.seed, KINDS))
+    usual = dict(whole.shape.rows())
+    changes = [f"{name}={value}" for name, value in plan.shape.rows() if value != usual[name]]
+    words = ["kwob sim repeat", str(plan.seed), *([] if file is None else [f"--plan {file}"])]
+    if plan.steps != (draw_plan(plan.seed, KINDS, changes) if file is None else whole).steps:
         words.append("--only " + (",".join(str(step.number) for step in plan.steps) or "none"))
     return " ".join([*words, *(f"--set {change}" for change in changes)])
 

@@ -122,6 +122,10 @@ def test_a_world_that_was_written_down(tmp_path: Path, capsys: pytest.CaptureFix
     assert command.main(["repeat", "3", "--json", "--plan", str(file)]) == 0
     again = json.loads(capsys.readouterr().out)
     assert again["world"] == first["world"] and again["steps"] == first["steps"][1:]
+    assert again["command"] == f"kwob sim repeat 3 --plan {file}"
+    assert command.main(["repeat", "3", "--json", "--plan", str(file), "--only", "none", "--set", "racks=2"]) == 0
+    part = json.loads(capsys.readouterr().out)
+    assert part["command"] == f"kwob sim repeat 3 --plan {file} --only none --set racks=2"
     assert command.main(["repeat", "5", "--plan", str(file)]) == 2
     assert "has no plan of seed 5" in capsys.readouterr().err
     file.write_text("{")
