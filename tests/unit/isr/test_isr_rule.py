@@ -77,6 +77,27 @@ def test_a_silent_follower_at_the_end_stays_until_an_append() -> None:
     assert shrink is not None and shrink.replicas == (TWO, THREE), "both in one write"
 
 
+def test_who_is_at_the_end_of_an_empty_log_lags_behind_nothing() -> None:
+    p = led(leo=0)
+    for follower in (TWO, THREE):
+        p.fetch(follower, 0, 1)
+    assert list(p.lag_headroom(60_000)) == [] and p.shrink_due_ms() is None and p.tick(60_000) is None
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_a_shrink_lets_the_high_watermark_go_on_once_it_is_written(profile: str) -> None:
+    p = led(profile)
+    for follower in (TWO, THREE):
+        p.fetch(follower, 1000, 1)
+    p.append(2000, 10_000)
+    p.fetch(TWO, 2000, 50_000)
+    assert p.tick(50_001) is not None and p.pending is not None
+    p.append(2100, 50_002)
+    p.fetch(TWO, 2100, 50_003)
+    assert p.high_watermark == 1000, "3 is in the ISR still"
+    assert wrote(p, 50_004) == (ONE, TWO) and p.high_watermark == 2100
+
+
 def test_who_never_fetched_is_not_at_the_end_of_an_empty_log() -> None:
     p = led(leo=0)
     p.fetch(TWO, 0, 10)

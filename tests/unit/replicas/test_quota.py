@@ -209,6 +209,7 @@ POINTS = [
     pytest.param((3, 70), 50, 90, (2, 40), (40, False), id="we know an older epoch only: cut, ask again"),
     pytest.param((3, 70), 50, 90, (3, 80), (70, True), id="the leader's epoch ends earlier"),
     pytest.param((3, 90), 50, 90, (3, 80), (80, True), id="ours ends earlier"),
+    pytest.param((3, 40), 50, 90, (3, 80), (40, True), id="the leader's epoch ends below the high watermark"),
 ]
 
 
