@@ -283,9 +283,9 @@ def administered(seed: int) -> list[str]:
     return play(Plan(seed=seed, shape=SHAPE, weights={}, steps=steps)).broken
 
 
-def is_complained_of(complaint: str, seeds: range = range(20)) -> bool:
-    """Whether one of these worlds says so."""
-    return any(complaint in line for seed in seeds for line in administered(seed))
+def is_complained_of(complaint: str) -> bool:
+    """Whether one of the first worlds says so, or the one that cancels one of several moves."""
+    return any(complaint in line for seed in (*range(8), 18) for line in administered(seed))
 
 
 def test_a_sound_tool_is_not_complained_of() -> None:
