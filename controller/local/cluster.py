@@ -268,8 +268,8 @@ class Cluster:
             require_free_port(broker.port, f"broker {broker.broker_id}", "--bootstrap-port")
         require_free_port(self.plan.zookeeper_port, "ZooKeeper", "--zookeeper-port")
         controllers = {*self.plan.controller_ids, *self._earlier_controllers()}
-        self.write_file()
         write_start(self.plan.data, self.start_row())
+        self.write_file()
         self.plan.fault_file.write_text("", encoding="utf-8")
         is_new = not (self.plan.data / "zookeeper" / "data").exists()
         self._zookeeper = EmbeddedZooKeeper(self.plan.data / "zookeeper", host=HOST, port=self.plan.zookeeper_port)

@@ -18,7 +18,7 @@ from rich.console import Console
 
 from controller.local.alike import add_like, bars, likeness_asked, make_alike, require_alone
 from controller.local.cluster import Cluster
-from controller.local.cluster_file import CLUSTER_FILE, ClusterError, ClusterRow, read_cluster, read_start
+from controller.local.cluster_file import CLUSTER_FILE, ClusterError, ClusterRow, StartRow, read_cluster, read_start
 from controller.local.control import serve_control, socket_path
 from controller.local.flags import EXIT_FAILED, EXIT_USAGE, add_data, count, make_parser, plural, reason
 from controller.local.like import Likeness
@@ -130,9 +130,9 @@ def cluster_plan(options: argparse.Namespace, like: Likeness | None = None) -> t
     """What to run, and what to remark on: what was not given is as the folder had it. Raises: ClusterError."""
     data: Path = options.data
     earlier = read_cluster(data) if (data / CLUSTER_FILE).exists() else None
-    if like is not None:
-        return _plan_like(options, like, earlier), list(like.remarks)
     start = read_start(data)
+    if like is not None:
+        return _plan_like(options, like, earlier, start), list(like.remarks)
     brokers = options.brokers or (len(earlier.brokers) if earlier else 3)
     ids = [b.id for b in earlier.brokers] if earlier is not None and brokers == len(earlier.brokers) else []
     log_dirs = options.log_dirs or (max(len(b.log_dirs) for b in earlier.brokers) if earlier else 1)
@@ -164,19 +164,19 @@ def cluster_plan(options: argparse.Namespace, like: Likeness | None = None) -> t
         log_dir_count=log_dirs,
         log_level=options.log_level,
         ids=ids,
-        **_ports(options, earlier, brokers),
+        **_ports(options, earlier, start, brokers),
     )
     return plan, remarks
 
 
-def _ports(options: argparse.Namespace, earlier: ClusterRow | None, brokers: int) -> dict[str, Any]:
+def _ports(options: argparse.Namespace, earlier: ClusterRow | None, start: StartRow, brokers: int) -> dict[str, Any]:
     """Those arguments of `plan_cluster` that are ports: as given, or as the folder had them."""
     before = [_port(b.listener) for b in earlier.brokers] if earlier else []
     first = options.bootstrap_port or (before[0] if before else _BOOTSTRAP_PORT)
     return {
         "ports": range(first, first + brokers),
         "zookeeper_port": options.zookeeper_port or (_port(earlier.zookeeper) if earlier else _ZOOKEEPER_PORT),
-        "metrics_port": options.metrics_port or read_start(options.data).metrics_port,
+        "metrics_port": options.metrics_port or start.metrics_port,
     }
 
 
@@ -184,7 +184,7 @@ def _port(address: str) -> int:
     return int(address.rpartition(":")[2])
 
 
-def _plan_like(options: argparse.Namespace, like: Likeness, earlier: ClusterRow | None) -> ClusterPlan:
+def _plan_like(options: argparse.Namespace, like: Likeness, earlier: ClusterRow | None, start: StartRow) -> ClusterPlan:
     count_of = len(like.brokers)
     racks = [rack for rack in like.brokers.values() if rack is not None]
     return plan_cluster(
@@ -193,11 +193,11 @@ def _plan_like(options: argparse.Namespace, like: Likeness, earlier: ClusterRow 
         controllers=options.controllers or 1,
         racks=racks,
         settings=[*like.settings, *options.override],
-        broker_processes=options.broker_processes or read_start(options.data).broker_processes,
+        broker_processes=options.broker_processes or start.broker_processes,
         log_dir_count=like.log_dirs,
         log_level=options.log_level,
         ids=list(like.brokers),
-        **_ports(options, earlier, count_of),
+        **_ports(options, earlier, start, count_of),
     )
 
 

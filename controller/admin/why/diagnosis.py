@@ -121,9 +121,7 @@ def _deletion(topic: TopicFacts, commands: Commands) -> Finding:
 
 
 def _offline(topic: TopicFacts, p: PartitionFacts, commands: Commands) -> Iterator[Finding]:
-    if p.leader is not None and _alive(topic, p.leader):
-        return
-    if p.damage is not None:
+    if p.damage is not None or (p.leader is not None and _alive(topic, p.leader)):
         return
     if not p.state_known:
         yield _never_created(topic, p, commands)

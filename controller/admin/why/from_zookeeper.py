@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -122,33 +122,35 @@ class ZkView:
             content = TopicZNode.parse(topic.data)
         except ZnodeError as error:
             damage = Damage(path=path, flaw=str(error))
-        assignment = content.partitions
         damages = {
             int(p): Damage(path=path, flaw=f"partition {p}: {reason}", is_assignment=True)
             for p, reason in content.refused.items()
             if p.isdecimal()
         }
-        numbers = sorted(assignment)
-        rows = await self._perform([GetData(TopicPartitionStateZNode.path(TopicPartition(name, n))) for n in numbers])
-        states: dict[int, LeaderAndIsr] = {}
-        for n, row in zip(numbers, rows, strict=True):
-            if not row.ok or row.stat is None:
-                continue
-            state = TopicPartitionStateZNode.decode(row.data, row.stat.version)
-            wrong = flaw(row.data, ValueError("it is no state of a partition")) if state is None else state.flaw
-            if state is not None and wrong is None:
-                states[n] = state
-            else:
-                damages[n] = Damage(path=TopicPartitionStateZNode.path(TopicPartition(name, n)), flaw=str(wrong))
+        states = await self._states(name, content.partitions)
+        damages |= {n: found for n, found in states.items() if isinstance(found, Damage)}
         return ZkTopic(
-            assignment=assignment,
-            states=states,
+            assignment=content.partitions,
+            states={n: found for n, found in states.items() if isinstance(found, LeaderAndIsr)},
             configs=ConfigEntityZNode.decode(config.data) if config.ok else {},
             is_deleting=deleting.ok,
             asked_targets=_asked(asked),
             damages=damages,
             damage=damage,
         )
+
+    async def _states(self, topic: str, partitions: Iterable[int]) -> dict[int, LeaderAndIsr | Damage]:
+        """The states of those that have a znode."""
+        paths = {n: TopicPartitionStateZNode.path(TopicPartition(topic, n)) for n in sorted(partitions)}
+        rows = await self._perform([GetData(path) for path in paths.values()])
+        found: dict[int, LeaderAndIsr | Damage] = {}
+        for (n, path), row in zip(paths.items(), rows, strict=True):
+            if not row.ok or row.stat is None:
+                continue
+            state = TopicPartitionStateZNode.decode(row.data, row.stat.version)
+            wrong = flaw(row.data, ValueError("it is no state of a partition")) if state is None else state.flaw
+            found[n] = Damage(path=path, flaw=wrong or "") if state is None or wrong is not None else state
+        return found
 
     async def topic_configs(self, names: Sequence[str]) -> dict[str, dict[str, str]]:
         """The own configs of topics. Raises ToolFailure."""

@@ -17,8 +17,10 @@ from controller.admin.why.command import add_arguments, explain
 from controller.admin.why.commands import Commands
 from controller.admin.why.diagnosis import diagnose, split_target
 from controller.admin.why.facts import BrokerFacts, Damage, Deletion, LogOn, PartitionFacts, TopicFacts
-from controller.admin.why.finding import Trouble
+from controller.admin.why.finding import Finding, Trouble
+from controller.admin.why.from_zookeeper import ZkView
 from controller.admin.why.look import Locally
+from controller.admin.why.look import facts as gather
 from controller.local.cluster_file import BrokerRow, ClusterRow
 from controller.local.fault_file import write_faults
 from controller.local.why_local import log_lines, look
@@ -26,6 +28,8 @@ from controller.wire.errors import ErrorCode
 from controller.wire.fault_rows import FAULT_FILE, PauseReplication, SlowDisk
 from controller.wire.protocol import ApiKey
 from controller.wire.types import BrokerId, ReplicaAssignment, TopicPartition
+from controller.wire.zk_operations import Create
+from controller.world.simulated.world import World, run_world
 
 T0 = TopicPartition("t", 0)
 HERE = Commands(bootstrap="b:1", local=True)
@@ -168,6 +172,50 @@ def test_what_a_target_names() -> None:
     assert split_target("a-2", topics) == TopicPartition("a", 2)
     assert split_target("a-1-0", topics) == TopicPartition("a-1", 0)
     assert split_target("c", topics) is None and split_target("b-x", topics) is None
+
+
+@pytest.mark.parametrize("leader", [1, None])
+def test_of_what_nobody_can_read_nothing_else_is_guessed(leader: int | None) -> None:
+    """Why members are missing, or nobody leads, is in the znode."""
+    lagging = partition(leader=leader, isr=(1,), damage=GARBAGE)
+    assert [f.trouble for f in diagnose(topic(lagging), HERE)] == [Trouble.DAMAGED]
+
+
+ZNODES = [
+    ("sound", b'{"version":2,"partitions":{"0":[1]}}',
+     b'{"controller_epoch":1,"leader":1,"leader_epoch":0,"isr":[1]}', ()),
+    ("no state yet", b'{"version":2,"partitions":{"0":[1]}}', None, ()),
+    ("a topic", b"{no", None, ("/brokers/topics/t: it holds no assignment: it is no JSON object: b'{no'",)),
+    ("an assignment", b'{"version":2,"partitions":{"0":["x"]}}', None,
+     ("/brokers/topics/t: partition 0: ['x'] does not hold integers alone",)),
+    ("a state", b'{"version":2,"partitions":{"0":[1]}}', b"x",
+     ("/brokers/topics/t/partitions/0/state: it is no JSON object: b'x'",)),
+    ("an empty state", b'{"version":2,"partitions":{"0":[1]}}', b"",
+     ("/brokers/topics/t/partitions/0/state: it is empty",)),
+    ("a state that lacks something", b'{"version":2,"partitions":{"0":[1]}}', b"{}",
+     ("/brokers/topics/t/partitions/0/state: it is no state of a partition; it holds b'{}'",)),
+    ("a state that cannot be", b'{"version":2,"partitions":{"0":[1]}}',
+     b'{"controller_epoch":1,"leader":2,"leader_epoch":0,"isr":[1]}',
+     ("/brokers/topics/t/partitions/0/state: its leader 2 is not in its ISR [1]",)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("content", "state", "because"), [z[1:] for z in ZNODES], ids=[z[0] for z in ZNODES])
+def test_what_is_damaged_in_zookeeper_is_found(content: bytes, state: bytes | None, because: tuple[str, ...]) -> None:
+    async def scenario(world: World) -> list[Finding]:
+        connector = world.machine("client").connector(session_timeout_ms=6000)
+        session = await connector.connect(on_watch=lambda event: None, on_expired=lambda: None)
+        await session.perform([Create("/brokers"), Create("/brokers/topics"), Create("/brokers/topics/t", content)])
+        for path in ("/brokers/topics/t/partitions", "/brokers/topics/t/partitions/0"):
+            await session.perform([Create(path)])
+        if state is not None:
+            await session.perform([Create("/brokers/topics/t/partitions/0/state", state)])
+        found = await ZkView(session).topic("t")
+        await session.close()
+        return diagnose(gather("t", None, None, found, Locally()), HERE)
+
+    damaged = [f for f in run_world(1, scenario) if f.trouble is Trouble.DAMAGED]
+    assert tuple(line for f in damaged for line in f.because) == because
 
 
 # -- through the tool --------------------------------------------------------------------------------------------------

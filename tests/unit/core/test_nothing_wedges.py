@@ -1125,6 +1125,18 @@ def test_a_topic_of_which_nothing_can_be_read_is_deleted_on_each_broker() -> Non
     assert stage.leader()[0] == 3
 
 
+def test_a_topic_that_waits_to_be_deleted_is_left_alone_when_its_leader_dies() -> None:
+    """Its partitions are gone for the controller, whose tables know no way back."""
+    stage = stage_with(1, 2, 3, p0=(1, 2))
+    stage.broker_dies(2)
+    stage.run()
+    stage.others_write(Create("/admin/delete_topics/t"))
+    stage.run()
+    stage.broker_dies(1)
+    stage.run()
+    assert stage.exists("/brokers/topics/t") and stage.logged(ev.TRANSITION_REFUSED) == []
+
+
 def test_brokers_of_a_topic_that_can_be_read_again_are_not_told_that_they_are_new() -> None:
     """They have its logs, perhaps in a dir that has failed: who is new would make an empty one beside it."""
     stage = stage_with(1, 2, p0=(1, 2))
