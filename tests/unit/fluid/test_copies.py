@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
-from broker_sim.fluid.copies import Copy, Stream
+from broker_sim.fluid.copies import ARRIVED_BYTES, Copy, Stream
 from controller.wire.types import BrokerId, TopicPartition
 
 TP = TopicPartition("t", 0)
@@ -27,6 +27,7 @@ def test_a_copy_is_never_beyond_its_leaders_end() -> None:
 
 
 @given(st.floats(0, 1e9), st.floats(0, 1e9), st.floats(0, 1e7), st.floats(0, 1e7), st.floats(0, 1000))
+@example(0.0, ARRIVED_BYTES, 0.0, 0.0, 0.0)
 def test_where_it_is_and_what_it_lacks_make_the_end(
     size: float, lacking: float, ingress: float, rate: float, at_s: float
 ) -> None:
@@ -34,5 +35,8 @@ def test_where_it_is_and_what_it_lacks_make_the_end(
     end = stream.end(at_s)
     assert copy.where(at_s) <= end
     assert abs(copy.where(at_s) + copy.backlog(at_s) - end) <= 1e-6 * max(1.0, end)
-    if (left := copy.catches_up_in(at_s)) != float("inf"):
+    left = copy.catches_up_in(at_s)
+    if copy.backlog(at_s) <= ARRIVED_BYTES:
+        assert left == (0.0 if rate >= ingress else float("inf")), "what it lacks is nothing"
+    elif left != float("inf"):
         assert copy.backlog(at_s + left + 1e-3) <= 1e-3 * max(1.0, rate)
