@@ -50,6 +50,8 @@ class History:
         self.unclean: set[Partition] = set()
         #: Partitions whose state somebody else damaged for a while: no promise holds for those, either.
         self.damaged: set[Partition] = set()
+        #: partition -> leader epochs whose leader may have lost records and gone on in the same epoch.
+        self.epochs_of_losers: defaultdict[Partition, set[int]] = defaultdict(set)
         #: (partition, member of its ISR) that its leader did not count: it may lack what is committed, and may lead.
         self.not_counted: set[tuple[Partition, int]] = set()
         #: Those of `unclean` that no setting allowed, with what was written.
@@ -137,9 +139,16 @@ class History:
         self._consents[path.rpartition("/")[2]].append((self._now_s(), allowed))
 
     def state_was_damaged(self, partition: Partition) -> None:
-        """Somebody is about to damage its state."""
+        """Somebody is about to damage its state, or has damaged the log of a replica."""
         self.damaged.add(partition)
         self.unclean.add(partition)
+        self.epochs_of_losers[partition] |= {written.leader_epoch for written in self.states[partition][-1:]}
+
+    def power_lost(self, broker: int) -> None:
+        """A broker is about to lose what it has not synced."""
+        for partition, rows in self.states.items():
+            if rows and rows[-1].leader == broker:
+                self.epochs_of_losers[partition].add(rows[-1].leader_epoch)
 
     def unclean_was_asked(self) -> None:
         """Somebody is about to ask for an unclean election by name."""

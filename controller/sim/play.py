@@ -145,6 +145,7 @@ class Play:
 
     def _power_lost(self, number: int) -> None:
         """What was not synced is not promised, wherever the broker has a log: also where it has not heard of it yet."""
+        self.history.power_lost(number)
         if self.plan.shape.flush_messages != 1:
             self.history.unclean |= {tp for broker, tp, _ in brokers.replicas(self.cluster) if broker == number}
             self.history.unclean |= {tp for tp in self.cluster.partitions() if number in self.cluster.assignment(*tp)}

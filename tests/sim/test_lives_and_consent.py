@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -21,6 +22,7 @@ from controller.sim.oracles.transitions import PARTITIONS, REPLICAS, Transitions
 from controller.wire import log_events as ev
 from controller.wire.control import LeaderAndIsrEntry, LeaderAndIsrRequest, StopReplicaEntry, StopReplicaRequest
 from controller.wire.errors import ErrorCode
+from controller.wire.records import batches
 from controller.wire.times import Times
 from controller.wire.types import BrokerId, LeaderAndIsr, ReplicaAssignment, TopicPartition
 from controller.wire.zk_operations import Create, SetData, WatchEvent, WatchKind
@@ -115,6 +117,22 @@ def test_a_log_with_a_gap_or_another_byte_is_not_whole(tmp_path: Path) -> None:
         with changed(log, "leo", log.leo + 5), changed(log.segments[0], "next_offset", log.leo + 5):
             (found,) = brokers.logs_are_whole(sound.cluster, sound.history)
             assert "nothing can be read from" in found
+
+    at_rest(tmp_path, look)
+
+
+def test_a_log_may_lack_what_its_leader_lost_and_wrote_anew_in_the_same_epoch(tmp_path: Path) -> None:
+    def look(sound: Sound) -> None:
+        path, written = sound.follower.log.segments[0].log_path, sound.history.states[TP][-1]
+        *_, (last, header) = batches(path.read_bytes())
+        looks = partial(brokers.logs_are_whole, sound.cluster, sound.history)
+        with another_byte(path, last + 7):  # its base offset, by one
+            assert any("are missing" in found for found in looks())
+            sound.history.power_lost(2)
+            assert any("are missing" in found for found in looks()), "broker 2 does not lead"
+            sound.history.power_lost(written.leader)
+            assert sound.history.epochs_of_losers[TP] == {header.partition_leader_epoch}
+            assert not any("are missing" in found for found in looks())
 
     at_rest(tmp_path, look)
 
