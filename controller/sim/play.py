@@ -74,6 +74,7 @@ class Play:
         tree = world.zookeeper.tree
         self.history = History(tree, world.loop.time, unclean_by_default=plan.shape.unclean_leader_election)
         self.cluster.on_unclean_asked = self.history.unclean_was_asked
+        self.cluster.invariants.on_former_leader = self.history.state_was_damaged
         self.cluster.on_power_lost, self.cluster.on_damaged = self._power_lost, self.history.state_was_damaged
         self.ledger = Ledger(unclean=self.history.unclean)
         self.watchers = Watchers(self.cluster, self.history, self.ledger)
