@@ -67,10 +67,10 @@ class Told:
     def head(self) -> dict[str, Any]:
         return {"to": BrokerId(2), "controller_id": BrokerId(1001), "controller_epoch": 1, "broker_epoch": 5}
 
-    def lead(self, epoch: int, *, is_new: bool = False) -> LeaderAndIsrRequest:
-        state = LeaderAndIsr(
-            leader=BrokerId(1), isr=REPLICAS, leader_epoch=epoch, partition_epoch=epoch, controller_epoch=1
-        )
+    def lead(self, epoch: int, *, is_new: bool = False, in_sync: bool | None = None) -> LeaderAndIsrRequest:
+        """It is in sync, unless it is new."""
+        isr = REPLICAS if (not is_new if in_sync is None else in_sync) else REPLICAS[:1]
+        state = LeaderAndIsr(leader=BrokerId(1), isr=isr, leader_epoch=epoch, partition_epoch=epoch, controller_epoch=1)
         entry = LeaderAndIsrEntry(TP, state, ReplicaAssignment(replicas=REPLICAS), is_new)
         return LeaderAndIsrRequest(**self.head(), partition_states=(entry,), live_leaders=())
 
@@ -116,6 +116,13 @@ def test_who_was_never_begun_is_announced_as_new() -> None:
     elected = Told(begun=False)
     elected.rows[-2] = replace(elected.rows[-2], leader=9, isr=(9, *elected.rows[-1].isr))
     assert "does not say that" in elected.queue(elected.lead(8))[0], "of another leader who is begun hears"
+
+
+@pytest.mark.parametrize(("epoch", "in_sync", "complains"), [(0, True, False), (8, True, True), (8, False, False)])
+def test_who_has_the_records_is_new_in_the_first_state_alone(epoch: int, in_sync: bool, complains: bool) -> None:
+    told = Told(begun=False)
+    broken = told.queue(told.lead(epoch, is_new=True, in_sync=in_sync))
+    assert ["and 2 in its ISR" in line for line in broken] == [True] * complains, broken
 
 
 @pytest.mark.parametrize(

@@ -54,6 +54,7 @@ class Orders:
         its leader: a move that drops one elects another before who is added is begun, who then does not hear of it. Of
         a smaller ISR all replicas hear, as in Kafka, those too that are begun right after it. §7.1, §8.5
         """
+        self._not_who_has_the_records(request, name)
         for key, epochs, is_new in _new_states(number, request):
             self._stopped[key] = False
             self._waiting.setdefault(key, deque()).append((epochs, is_new))
@@ -65,6 +66,13 @@ class Orders:
             state: ClusterView = controller.state
             if state.replica_state(PartitionReplica(key[-1], request.to)) is ReplicaState.NON_EXISTENT:
                 self.broken.append(f"{name} does not say that {key[-1]} is new, which {request.to} never had")
+
+    def _not_who_has_the_records(self, request: LeaderAndIsrRequest, name: str) -> None:
+        """Who is in sync is new in the first state alone: were its log in a dir that failed, it would make another
+        without the records, and could lead. §8.5; docs/deviations.md."""
+        for entry in request.partition_states:
+            if entry.is_new and entry.state.partition_epoch > 0 and request.to in entry.state.isr:
+                self.broken.append(f"{name} says that {entry.topic_partition} is new, and {request.to} in its ISR")
 
     def _is_announcement(self, tp: TopicPartition, epochs: tuple[int, int]) -> bool:
         before, now = ([None, None, *self._history.states[tp.topic, tp.partition]])[-2:]
