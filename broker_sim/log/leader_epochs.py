@@ -37,6 +37,13 @@ class LeaderEpochs:
         self.entries.append((epoch, start_offset))
         return True
 
+    def found(self, epoch: int, first: int, last: int) -> None:
+        """A log has batches of the epoch, which begin between these two: it starts at the first of them, unless it is
+        known to start earlier, and entries that contradict that go."""
+        lower = [(e, o) for e, o in self.entries if (o < first if e < epoch else e == epoch and o <= first)]
+        own = [] if lower and lower[-1][0] == epoch else [(epoch, first)]
+        self.entries = lower + own + [(e, o) for e, o in self.entries if e > epoch and o > last]
+
     def end_offset_for(self, epoch: int, *, leo: int) -> tuple[int, int]:
         """(largest epoch not above `epoch`, offset where the next one starts); (-1, -1) when that is not known."""
         if epoch == UNDEFINED or not self.entries:

@@ -179,17 +179,14 @@ class StoredLog:
             self.epochs, is_trusted = LeaderEpochs(), False
         before = list(self.epochs.entries)
         self._epochs_unsynced = not is_trusted and bool(before)
-        # A loss of power may have brought back what was cut: an epoch that begins before the end of an older one.
-        for epoch, end in last_batches.items():
-            self.epochs.entries = [(e, o) for e, o in self.epochs.entries if e <= epoch or o > end]
+        # A loss of power may have brought back what was cut: the batches that were read say what is so.
+        for epoch, start in rebuilt.entries:
+            self.epochs.found(epoch, start, last_batches[epoch])
         kept = self.epochs.entries
         if (first := kept[0][1] if kept else self.leo) > self.log_start_offset:
             # No file, or one of before; or a kill took the log start back to its checkpoint: what is older is there.
             older = self._epochs_below(first)
             self.epochs.entries = older.entries + [(e, o) for e, o in kept if e > older.latest]
-        for epoch, start in rebuilt.entries:
-            if epoch > self.epochs.latest:
-                self.epochs.assign(epoch, start)
         self.epochs.entries = [(e, o) for e, o in self.epochs.entries if o <= self.leo]
         self.epochs.truncate_from_start(self.log_start_offset)
         if self._segments.active.is_made and (not is_trusted or before != self.epochs.entries):

@@ -89,6 +89,13 @@ STEP = st.one_of(
 @example([*[("append", 4, 1)] * 2, ("wait", 6, 0), *[("append", 4, 1)] * 3, ("flush", False, 0), ("power", True, 0)], 3)
 @example([*[("append", 2, 1)] * 2, ("wait", 6, 0), ("cut", 0.5, 0), ("append", 2, 0), ("power", True, 0)], 16)
 @example([*[("append", 1, 1)] * 2, ("wait", 6, 0), ("cut", 0.0, 0), ("append", 1, 0), ("power", True, 0)], 16)
+@example(
+    [
+        *[("append", 2, higher) for higher in (0, 1, 2)],
+        *(("wait", 6, 0), ("cut", 0.34, 0), ("append", 2, 2), ("append", 2, 2), ("power", True, 0)),
+    ],
+    11,
+)
 def test_batches_and_epochs_agree_after_any_loss_of_power(steps: list[tuple[str, Any, int]], seed: int) -> None:
     """Whatever was not synced may be as it was before: what a cut took may be in the file of epochs again, and what was
     written may be missing there."""

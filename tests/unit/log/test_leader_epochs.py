@@ -52,6 +52,24 @@ def test_assign(entry: Any, expected: Any, changed: Any) -> None:
     assert epochs.entries == expected
 
 
+FOUND = [
+    pytest.param((2, 100, 170), EXAMPLE, id="as it is known"),
+    pytest.param((2, 120, 170), EXAMPLE, id="its first batch was not read"),
+    pytest.param((2, 90, 170), [(0, 0), (2, 90), (5, 180)], id="it starts earlier"),
+    pytest.param((2, 100, 190), [(0, 0), (2, 100)], id="a newer one began where its batches are"),
+    pytest.param((4, 100, 170), [(0, 0), (4, 100), (5, 180)], id="in place of an older one, below a newer"),
+    pytest.param((7, 150, 190), [(0, 0), (2, 100), (7, 150)], id="in place of the newest"),
+]
+
+
+@pytest.mark.parametrize(("batches", "expected"), FOUND)
+def test_what_is_found_in_batches_goes_before_what_was_known(batches: Any, expected: Any) -> None:
+    """A loss of power may have brought back a file of before a cut."""
+    epochs = LeaderEpochs(list(EXAMPLE))
+    epochs.found(*batches)
+    assert epochs.entries == expected
+
+
 @pytest.mark.parametrize(
     ("offset", "expected"), [(250, EXAMPLE), (180, [(0, 0), (2, 100)]), (101, [(0, 0), (2, 100)]), (0, [])]
 )
