@@ -154,10 +154,14 @@ class History:
         """Somebody is about to ask for an unclean election by name."""
         self.unclean_asked_s = self._now_s()
 
+    def was_unclean_asked(self) -> bool:
+        """Whether somebody has asked for an unclean election by name, of late."""
+        return self._now_s() - self.unclean_asked_s < CONSENT_LASTS_S
+
     def allows_unclean(self, topic: str) -> bool:
         """Whether it is allowed, or was while the controller may have read the setting."""
         now_s = self._now_s()
-        if now_s - self.unclean_asked_s < CONSENT_LASTS_S:
+        if self.was_unclean_asked():
             return True
         allowed = self._unclean_by_default
         for since_s, is_allowed in self._consents[topic]:

@@ -8,7 +8,12 @@ from typing import Any
 
 import pytest
 
-from controller.core.events import Reelect, TopicChange, TopicUncleanLeaderElectionEnable
+from controller.core.events import (
+    AutoPreferredReplicaLeaderElection,
+    Reelect,
+    TopicChange,
+    TopicUncleanLeaderElectionEnable,
+)
 from controller.core.transitions import PartitionState
 from controller.sim.oracles.beliefs import Beliefs
 from controller.wire import log_events as ev
@@ -40,6 +45,8 @@ class Scene:
             epoch=3,
             assignment=lambda tp: SimpleNamespace(replicas=self.replicas),
             session_id=7,
+            epoch_zk_version=1,
+            settings=SimpleNamespace(auto_leader_rebalance_enable=False),
             leaderships={TP: FIRST},
             leadership=lambda tp: self.state.leaderships.get(tp),
             live_brokers={ONE: SimpleNamespace(broker_epoch=registration.czxid)},
@@ -141,6 +148,32 @@ def test_a_stranger_whom_a_successor_leaves_in_an_isr() -> None:
     scene.state.epoch, scene.replicas = 4, (3, 4)
     assert scene.after() == ""  # nobody else has the records
     scene.state.epoch, scene.replicas, scene.cluster.refused = 5, (1, 3), {PATH}
+    assert scene.after() == ""
+
+
+def test_a_term_that_its_broken_fence_does_not_end() -> None:
+    scene = Scene()
+    scene.tree.write(Create("/controller_epoch", b"1"), session=1, now_ms=0)
+    session: Any = SimpleNamespace(machine="controller-1001")
+    write = Multi((Check("/controller_epoch", 1), SetData(PATH, b"", 5)))
+    for code, answers in ((ZkCode.BAD_VERSION, (ZkCode.BAD_VERSION,)), (ZkCode.NO_AUTH, (ZkCode.OK, ZkCode.NO_AUTH))):
+        for version in (0, 1):
+            scene.state.epoch_zk_version, is_fence = version, code is ZkCode.BAD_VERSION
+            scene.beliefs.operation(session, write, ZkResult(code, results=tuple(map(ZkResult, answers))))
+            assert ("its fence broke" in scene.after()) is (is_fence and version == 1), (code, version)
+            assert scene.after() == ""
+
+
+def test_leaders_that_nobody_will_balance_again() -> None:
+    scene = Scene()
+    scene.state.settings.auto_leader_rebalance_enable = True
+    assert "will not look again at who leads" in scene.after()
+    assert scene.after(failure="ZkSessionExpired") == ""
+    scene.loop.timers = [AutoPreferredReplicaLeaderElection()]
+    assert scene.after() == ""
+    scene.loop.timers, scene.loop.queued = [], [AutoPreferredReplicaLeaderElection()]
+    assert scene.after() == ""
+    scene.loop.queued, scene.state.serving = [], False
     assert scene.after() == ""
 
 

@@ -28,6 +28,7 @@ class Scene:
         self.deleted = "x"
         self.state: Any = SimpleNamespace(
             serving=True,
+            is_live=lambda broker: broker in (ONE, TWO),
             session_id=7,
             partitions_being_reassigned={TP},
             assignment=lambda tp: self.believed,
@@ -94,6 +95,22 @@ def test_who_must_go_still_is_not_gone() -> None:
     assert "takes replica 1 of t-0 for gone" in scene.after()
     scene.state.serving = False
     assert scene.after() == ""
+
+
+@pytest.mark.parametrize(
+    ("kind", "adding", "complaint"),
+    [
+        ("ApiPartitionReassignment", [2, 3], "add [3]"),
+        ("ApiPartitionReassignment", [2], ""),
+        ("ZkPartitionReassignment", [3], ""),
+    ],
+)
+def test_who_asks_by_request_adds_nobody_who_is_dead(kind: str, adding: list[int], complaint: str) -> None:
+    scene = Scene()
+    scene.logs(ev.REASSIGNMENT_STARTED, topic="t", partition=0, adding_replicas=adding)
+    found = scene.after(kind)
+    assert complaint in found if complaint else found == ""
+    assert scene.after(kind) == ""
 
 
 @pytest.mark.parametrize(

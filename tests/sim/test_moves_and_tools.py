@@ -54,6 +54,7 @@ class Told:
         view = SimpleNamespace(
             is_queued_for_deletion=lambda topic: in_deletion,
             replica_state=lambda replica: ReplicaState.ONLINE if begun else ReplicaState.NON_EXISTENT,
+            is_begun=lambda tp, broker: begun,
         )
         loop = SimpleNamespace(time=lambda: self.now_s)
         cluster: Any = SimpleNamespace(
@@ -92,11 +93,27 @@ def test_a_replica_is_stopped_right_before_it_is_deleted(orders: str) -> None:
     assert bool(broken) == (orders not in ("s d", "s d d")), broken
 
 
+def test_nobody_is_stopped_who_was_not_begun() -> None:
+    assert Told(begun=False).queue(Told().stop(delete=False)) == ["it stops t-0, which was not begun there"]
+
+
 @pytest.mark.parametrize("in_deletion", [True, False])
 @pytest.mark.parametrize("epoch", [EPOCH_DURING_DELETE, -1, 8])
 def test_in_a_deletion_alone_no_epoch_counts(in_deletion: bool, epoch: int) -> None:
     broken = Told(in_deletion=in_deletion).queue(Told().stop(delete=False, epoch=epoch))
     assert bool(broken) == (in_deletion is not (epoch == EPOCH_DURING_DELETE)), broken
+
+
+def test_who_was_told_to_stop_alone_has_deleted_nothing() -> None:
+    told = Told()
+    watching: Any = SimpleNamespace(undeleted=set(), untold={})
+    for delete in (False, True):
+        requests = Requests(watching, watching)
+        requests.delivered(1001, told.stop(delete=delete))
+        requests.answered(
+            1001, TopicDeletionStopReplicaResponseReceived(BrokerId(2), ErrorCode.NONE, {TP: ErrorCode.NONE})
+        )
+        assert any("for deleted by 2" in line for line in requests.broken) is not delete
 
 
 def test_who_was_never_begun_is_announced_as_new() -> None:
@@ -247,7 +264,8 @@ def test_a_topic_does_not_go_before_its_logs(tmp_path: Path, adding: str) -> Non
         assert not asked.broken, "who started without a directory does not know of the log"
         requests, answers = Requests(sound.cluster, sound.history), [ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NONE]
         for error in answers:
-            requests.answered(TopicDeletionStopReplicaResponseReceived(BrokerId(3), ErrorCode.NONE, {TP: error}))
+            answer = TopicDeletionStopReplicaResponseReceived(BrokerId(3), ErrorCode.NONE, {TP: error})
+            requests.answered(sound.number, answer)
             asked.operation(session, Delete(path), ZkResult(ZkCode.OK))
         assert asked.broken == [f"{TOPIC} went, though broker 3 could not delete t-0"], "it can, later"
 

@@ -471,6 +471,9 @@ def test_what_the_wrong_one_writes_is_seen(tmp_path: Path) -> None:
         emptied = b'{"version":3,"partitions":{"0":[]},"adding_replicas":{},"removing_replicas":{}}'
         moving = b'{"version":3,"partitions":{"0":[3,1,2]},"adding_replicas":{"0":[3]},"removing_replicas":{"0":[1]}}'
         moved = b'{"version":3,"partitions":{"0":[3,2]},"adding_replicas":{},"removing_replicas":{}}'
+        growing = b'{"version":3,"partitions":{"0":[1,2,3,4]},"adding_replicas":{"0":[4]},"removing_replicas":{}}'
+        grown = b'{"version":3,"partitions":{"0":[1,2,3,4]},"adding_replicas":{},"removing_replicas":{}}'
+        cancelled = b'{"version":3,"partitions":{"0":[1,2,3]},"adding_replicas":{},"removing_replicas":{}}'
         tree = cluster.world.zookeeper.tree
         tree.write(Create("/config/topics/x"), session=1, now_ms=0)
         settings = tree.get("/config/topics/x")
@@ -489,6 +492,8 @@ def test_what_the_wrong_one_writes_is_seen(tmp_path: Path) -> None:
             (active, [Delete("/admin/delete_topics/x")], ""),
             (active, [SetData(topic, emptied)], "has the replicas []"),
             (active, [SetData(topic, moving), SetData(topic, moved)], "ended with ISR [1, 2, 3]"),
+            (active, [SetData(topic, growing), SetData(topic, growing), SetData(topic, grown)], "its ISRs were [("),
+            (active, [SetData(topic, growing), SetData(topic, cancelled)], ""),
         ]
         for machine, ops, complaint in table:
             writes = zookeeper.Writes(cluster, history)

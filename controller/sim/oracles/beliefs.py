@@ -10,14 +10,20 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from controller.core.events import ControllerChange, Reelect, TopicUncleanLeaderElectionEnable
+from controller.core.events import (
+    AutoPreferredReplicaLeaderElection,
+    ControllerChange,
+    Reelect,
+    TopicUncleanLeaderElectionEnable,
+)
 from controller.core.transitions import PartitionState
 from controller.node.process import Controller
 from controller.sim.cluster import Cluster
 from controller.sim.history import STATE_PATH, History
 from controller.wire import log_events as ev
 from controller.wire.types import BrokerId, LeaderAndIsr, TopicPartition
-from controller.wire.zk_operations import Multi, SetData, ZkCode, ZkOp, ZkResult
+from controller.wire.zk_operations import Check, Multi, SetData, ZkCode, ZkOp, ZkResult
+from controller.wire.znodes import ControllerEpochZNode
 from controller.world.simulated.zk_session import SimulatedSession
 
 #: What a controller that does not serve may wait for: the next look at the office.
@@ -37,15 +43,20 @@ class Beliefs:
         self._lives: defaultdict[Controller, dict[BrokerId, int]] = defaultdict(dict)
         #: machine -> partition -> the version of the state that ZooKeeper refused to have written over, in this event
         self._refused: defaultdict[str, dict[TopicPartition, int]] = defaultdict(dict)
+        #: machines at whose write the fence broke, in this event
+        self._fenced: set[str] = set()
         #: controller -> the epoch in which it was seen to serve last
         self._terms: dict[Controller, int] = {}
         self.broken: list[str] = []
         self.judged = 0
 
     def operation(self, session: SimulatedSession, op: ZkOp, result: ZkResult) -> None:
-        """Remembers which states ZooKeeper refuses to a controller."""
+        """Remembers which states ZooKeeper refuses to a controller, and whose fence broke."""
         if result.ok or not session.machine.startswith("controller-") or not isinstance(op, Multi):
             return
+        is_fenced = isinstance(op.ops[0], Check) and op.ops[0].path == ControllerEpochZNode.path
+        if is_fenced and result.results and result.results[0].code is ZkCode.BAD_VERSION:
+            self._fenced.add(session.machine)
         for part, answer in zip(op.ops, result.results or [result] * len(op.ops), strict=False):
             match = STATE_PATH.fullmatch(part.path)
             znode = self._cluster.world.zookeeper.tree.get(part.path)
@@ -60,10 +71,14 @@ class Beliefs:
         if event.get("event") == ev.CONTROLLER_EVENT_PROCESSED:
             self.judged += 1
             name = f"controller {event['controller']} after {event['event_type']}"
-            refused = self._refused.pop(f"controller-{event['controller']}", {})
+            machine = f"controller-{event['controller']}"
+            refused, is_fenced = self._refused.pop(machine, {}), machine in self._fenced
+            self._fenced.discard(machine)
             for wrong in (
                 *_leaves_somebody_waiting(controller),
                 *_keeps_timers(controller),
+                *(self._serves_on(controller) if is_fenced else ()),
+                *(_looks_no_more(controller) if self._is_done(controller, event) else ()),
                 *self._new_lives(controller),
                 *self._believes(controller),
                 *(self._keeps_what_was_refused(controller, refused) if self._is_done(controller, event) else ()),
@@ -143,6 +158,12 @@ class Beliefs:
         if znode is not None and znode.owner == state.session_id and named == event["controller"]:
             yield "does not serve, and keeps /controller"
 
+    def _serves_on(self, controller: Controller) -> Iterable[str]:
+        """Whose fence broke will never write again in its term, which ends with that event. §2.4"""
+        state, znode = controller.state, self._cluster.world.zookeeper.tree.get(ControllerEpochZNode.path)
+        if state.serving and (znode is None or znode.version != state.epoch_zk_version):
+            yield f"serves on in epoch {state.epoch}, though its fence broke"
+
     def _inherits_strangers(self, controller: Controller) -> Iterable[str]:
         """Whoever takes office takes out of each ISR who is no replica, where somebody else is in it. §8.5."""
         state = controller.state
@@ -163,6 +184,15 @@ def _leaves_somebody_waiting(controller: Controller) -> Iterable[str]:
     left = loop.unanswered - {getattr(event, "reply_to", None) for event in loop.queued}
     if left:
         yield f"leaves {len(left)} callers without an answer, though nothing of theirs is queued"
+
+
+def _looks_no_more(controller: Controller) -> Iterable[str]:
+    """Whoever serves, where leaders are to be balanced, will look at them again, whatever it found last. §9.3"""
+    state, loop = controller.state, controller.loop
+    waiting = (*loop.queued, *loop.timers)
+    is_balanced = state.serving and state.settings.auto_leader_rebalance_enable
+    if is_balanced and not any(isinstance(event, AutoPreferredReplicaLeaderElection) for event in waiting):
+        yield "will not look again at who leads"
 
 
 def _keeps_timers(controller: Controller) -> Iterable[str]:

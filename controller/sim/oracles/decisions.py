@@ -151,9 +151,9 @@ class Decisions:
             [r for r in replicas if r in candidates - leaving],
             [r for r in replicas if r in candidates and r not in removing],
         ]
-        is_dropped = old["leader"] in old["isr"] and old["leader"] not in replicas
-        if is_unclean and is_dropped and state.is_registered_with_good_dir(BrokerId(old["leader"]), tp):
-            self.broken.append(f"a move that drops a leader which serves loses its records: {name}")
+        serves = old["leader"] in old["isr"] and state.is_registered_with_good_dir(BrokerId(old["leader"]), tp)
+        if is_unclean and serves and not self._history.was_unclean_asked():
+            self.broken.append(f"another is elected than a leader which serves, and loses its records: {name}")
         allowed = {order[0] for order in orders if order}
         if new["leader"] not in allowed:
             self.broken.append(f"the wrong one is elected, {sorted(allowed)} may be: {name}, live {sorted(live)}")

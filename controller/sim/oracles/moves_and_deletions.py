@@ -6,16 +6,20 @@ Source: Kafka 3.9 `KafkaController.onBrokerStartup`, `TopicDeletionManager.resum
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Any, Final
 
 from controller.core.deletion import MOVING
-from controller.core.events import TopicDeletion, TopicDeletionStopReplicaResponseReceived
+from controller.core.events import (
+    ApiPartitionReassignment,
+    TopicDeletion,
+    TopicDeletionStopReplicaResponseReceived,
+)
 from controller.core.transitions import ReplicaState
 from controller.core.view import ClusterView
 from controller.sim.cluster import Cluster
 from controller.wire import log_events as ev
-from controller.wire.types import PartitionReplica, TopicPartition
+from controller.wire.types import BrokerId, PartitionReplica, TopicPartition
 from controller.wire.znodes import TopicPartitionStateZNode
 
 #: A broker has answered for replicas that are to be deleted; they cannot be asked to.
@@ -36,6 +40,8 @@ class MovesAndDeletions:
         self._not_asked: defaultdict[int, set[str]] = defaultdict(set)
         #: controller -> topics that wait for a move from this event on, though their deletion had begun
         self._waiting: defaultdict[int, set[str]] = defaultdict(set)
+        #: controller -> partition -> whom the moves add that began in this event
+        self._added: defaultdict[int, dict[TopicPartition, list[int]]] = defaultdict(dict)
         self.broken: list[str] = []
         self.judged = 0
 
@@ -54,6 +60,8 @@ class MovesAndDeletions:
                     self._answered.add(number)
                 if NOT_ASKED in event["transitions"]:
                     self._not_asked[number] |= {*event["topics"]}
+            case ev.REASSIGNMENT_STARTED:
+                self._added[number][TopicPartition(event["topic"], event["partition"])] = event["adding_replicas"]
             case ev.TOPIC_DELETION_WAITED if event["reason"] == MOVING:
                 self._waiting[number] |= {event["topic"]} & state.topics_with_deletion_started
             case ev.CONTROLLER_EVENT_PROCESSED:
@@ -61,6 +69,7 @@ class MovesAndDeletions:
 
     def _processed(self, number: int, state: ClusterView, event: Mapping[str, Any]) -> None:
         resumed, waiting = self._resumed.pop(number, {}), self._waiting.pop(number, set())
+        added = self._added.pop(number, {})
         has_answered, not_asked = number in self._answered, self._not_asked.pop(number, set())
         self._answered.discard(number)
         lives = state.session_id in self._cluster.world.zookeeper.sessions
@@ -68,6 +77,8 @@ class MovesAndDeletions:
             return
         self.judged += 1
         found = [*self._goes_on(state, resumed), *_stays_known(self._cluster, state), *_keeps_who_goes(state)]
+        if event["event_type"] == ApiPartitionReassignment.__name__:
+            found += _adds_the_dead(state, added)
         if event["event_type"] == TopicDeletion.__name__:
             found += [f"lets {topic}, whose deletion has begun, wait for a move" for topic in sorted(waiting)]
         if event["event_type"] == TopicDeletionStopReplicaResponseReceived.__name__ and has_answered:
@@ -105,6 +116,13 @@ def _stays_known(cluster: Cluster, state: ClusterView) -> Iterator[str]:
         written = [(content[name] or {}).get(key) for name in ("adding_replicas", "removing_replicas")]
         if any(written) and not state.assignment(tp).is_being_reassigned:
             yield f"takes the move of {tp} for done, its znode says {written}"
+
+
+def _adds_the_dead(state: ClusterView, added: Mapping[TopicPartition, Sequence[int]]) -> Iterator[str]:
+    """Who asks by request adds nobody who is dead, or leaves. §8.3; Kafka 3.9 `validateReplicas`."""
+    for tp, brokers in sorted(added.items()):
+        if dead := [broker for broker in brokers if not state.is_live(BrokerId(broker))]:
+            yield f"lets a move of {tp} add {dead}, which are not there"
 
 
 def _keeps_who_goes(state: ClusterView) -> Iterator[str]:

@@ -84,7 +84,8 @@ class Orders:
         return (now.leader != before.leader or is_same) and now.leader_epoch > before.leader_epoch
 
     def _stop(self, number: int, request: StopReplicaRequest, controller: Controller | None, name: str) -> None:
-        """Nothing is deleted that was not stopped just before; in a deletion no epoch counts. §5.3, §7.2"""
+        """Nothing is stopped that was not begun, nor deleted that was not stopped just before; in a deletion no epoch
+        counts. §5.3, §7.2"""
         for entry in request.partition_states:
             key = _key(number, request, entry.topic_partition)
             self.judged += 1
@@ -94,7 +95,10 @@ class Orders:
             self._waiting.pop(key, None)
             if controller is None:
                 continue
-            is_queued = controller.state.is_queued_for_deletion(entry.topic_partition.topic)
+            view: ClusterView = controller.state
+            if not view.is_begun(entry.topic_partition, request.to):
+                self.broken.append(f"{name} stops {entry.topic_partition}, which was not begun there")
+            is_queued = view.is_queued_for_deletion(entry.topic_partition.topic)
             if is_queued is not (entry.leader_epoch == EPOCH_DURING_DELETE):
                 what = "is to be deleted" if is_queued else "stays"
                 self.broken.append(

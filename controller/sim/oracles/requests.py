@@ -37,6 +37,8 @@ class Requests:
         self._queued: dict[tuple[int, int, int, int, TopicPartition], tuple[list[tuple[object, ...]], list[int]]] = {}
         #: (controller, broker) -> how many requests were answered since that channel was opened
         self._answers: Counter[tuple[int, int]] = Counter()
+        #: (controller, broker) -> the partitions that it was to delete, of the last request that it answered
+        self._deleted: dict[tuple[int, int], set[TopicPartition]] = {}
         self.broken: list[str] = []
         self.orders = Orders(cluster, history, self.broken)
         self.seen = 0
@@ -67,13 +69,19 @@ class Requests:
 
         def heard(event: Event) -> None:
             if isinstance(event, TopicDeletionStopReplicaResponseReceived):
-                self.answered(event)
+                self.answered(number, event)
             emit(event)
 
         controller.channels._emit = heard  # an observer in the way of the answers
 
-    def answered(self, event: TopicDeletionStopReplicaResponseReceived) -> None:
-        """Which replicas of topics in deletion could not be deleted, as far as their brokers have answered last."""
+    def answered(self, number: int, event: TopicDeletionStopReplicaResponseReceived) -> None:
+        """Which replicas of topics in deletion could not be deleted, as far as their brokers have answered last. Who
+        was told to stop alone has deleted nothing. §7.7"""
+        deleted = self._deleted.get((number, event.broker_id), set())
+        if others := sorted(event.partition_errors.keys() - deleted):
+            self.broken.append(
+                f"controller {number} takes {others} for deleted by {event.broker_id}, which it is not told"
+            )
         for tp, error in event.partition_errors.items():
             replica = tp.topic, tp.partition, int(event.broker_id)
             if event.request_error is not ErrorCode.NONE or error is not ErrorCode.NONE:
@@ -118,6 +126,9 @@ class Requests:
         supersedes may be left out, nothing comes late. Source: §7.6."""
         self.orders.delivered(number, request)
         self._answers[number, request.to] += 1
+        if isinstance(request, StopReplicaRequest):
+            told = {entry.topic_partition for entry in request.partition_states if entry.delete_partition}
+            self._deleted[number, request.to] = told
         for each in _deletions(request):
             self._cluster.untold.pop(each, None)
         for key, token in _tokens(number, request):

@@ -22,6 +22,8 @@ class Writes:
         self._topics: dict[str, tuple[int, dict[str, object]]] = {}
         #: topic -> czxid of its last znode that was deleted: its settings are older, those of its successor are not
         self._gone: dict[str, int] = {}
+        #: (topic, partition) of moves -> (what its znode says of it, how many states were written before that)
+        self._moves: dict[tuple[str, str], tuple[object, int]] = {}
         self.broken: list[str] = []
 
     def operation(self, session: SimulatedSession, op: ZkOp, result: ZkResult) -> None:
@@ -118,6 +120,7 @@ class Writes:
             return
         before = self._topics.get(topic)
         self._topics[topic] = znode.czxid, content
+        self._targets_were_in_sync(topic, znode.czxid, content)
         adding_now = content.get("adding_replicas") or {}
         for number, replicas in content["partitions"].items():
             if not replicas or len(set(replicas)) != len(replicas):
@@ -131,6 +134,23 @@ class Writes:
             state = self._cluster.state(topic, int(number))
             if state is not None and not set(state["isr"]) <= set(replicas):
                 self.broken.append(f"the move of {topic}-{number} to {replicas} ended with ISR {state['isr']}")
+
+    def _targets_were_in_sync(self, topic: str, czxid: int, content: Mapping[str, Any]) -> None:
+        """A move ends when all its targets are in the ISR, or have been since it was asked for. Source: §8.5, §8.6."""
+        for number, replicas in content["partitions"].items():
+            key, states = (topic, number), self._history.states[topic, int(number)]
+            row = (
+                czxid,
+                replicas,
+                *((content.get(f"{name}_replicas") or {}).get(number) for name in ("adding", "removing")),
+            )
+            was, since = self._moves.pop(key, (None, 0))
+            if row[2] or row[3]:
+                self._moves[key] = row, since if row == was else len(states)
+            elif isinstance(was, tuple) and was[0] == czxid and set(replicas) == set(was[1]) - set(was[3] or ()):
+                seen = [each.isr for each in states[max(0, since - 1) :]]
+                if not any(set(replicas) <= set(isr) for isr in seen):
+                    self.broken.append(f"the move of {topic}-{number} to {replicas} ended, its ISRs were {seen}")
 
 
 def one_controller_serves_an_epoch(cluster: Cluster, history: History) -> Iterator[str]:
