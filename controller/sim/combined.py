@@ -37,7 +37,8 @@ THROTTLED: Final = ("leader.replication.throttled.replicas", "follower.replicati
 WAITS_S: Final = 6.0
 
 
-def _who_serves(turn: Turn) -> int:
+def who_serves(turn: Turn) -> int:
+    """Whoever is in office, and runs. Raises NothingThere."""
     active = turn.cluster.active_controller()
     if active is None or active not in turn.cluster.controllers or active in turn.cluster.paused:
         raise NothingThere
@@ -59,7 +60,7 @@ def lose(turn: Turn, number: int) -> None:
 
 async def unseen(turn: Turn) -> str:
     """Whoever is in office stands still while much happens, and then hears of all of it at once."""
-    cluster, number = turn.cluster, _who_serves(turn)
+    cluster, number = turn.cluster, who_serves(turn)
     cluster.machine(number).suspend()
     lag_s = int(cluster.settings["replica.lag.time.max.ms"]) / 1000
     what, asked = [], list[asyncio.Task[str]]()

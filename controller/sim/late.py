@@ -20,10 +20,14 @@ from controller.sim.ruins import RUINED
 from controller.sim.shape import Shape
 from controller.sim.tooled import TOOLS
 from controller.sim.twists import TWISTS
+from controller.sim.unheard import UNHEARD
 from controller.sim.winding import WINDING
 
 #: All kinds of steps that are drawn here.
-LATE: Final = {**LOG_TROUBLES, **WINDING, **TOOLS, **FOREIGN, **MOMENTS, **TWISTS, **CALM, **RUINED, **HELD}
+LATE: Final = {
+    **dict(**LOG_TROUBLES, **WINDING, **TOOLS, **FOREIGN, **MOMENTS, **TWISTS),
+    **dict(**CALM, **RUINED, **HELD, **UNHEARD),
+}
 #: Seconds before such a step.
 WAITS_S: Final = (0.2, 0.5, 1.0, 2.0, 4.0)
 #: Of all worlds, the share in which a kind of winding way, or the tool that moves replicas, is on.
@@ -43,6 +47,8 @@ RUINED_SHARE: Final = 0.35
 #: The share of worlds in which something is held back until what it belongs to is over; narrow ones have it at their
 #: end, too.
 HOLDING: Final = 0.25
+#: The share of worlds in which leaders hear late who their replicas are.
+UNHEARD_SHARE: Final = 0.15
 #: The share of worlds whose controllers wait 2 s for the answer to a request, not 30.
 IMPATIENT: Final = 0.2
 #: Steps that do nothing where brokers have one log dir.
@@ -93,7 +99,7 @@ def is_narrow(seed: int) -> bool:
 def narrow_kinds(seed: int) -> list[str]:
     """The kinds of step of a narrow world."""
     chance = random.Random(f"{seed}/narrow kinds")
-    late = [kind for kind in LATE if kind not in (*CALM, *RUINED, *HELD)]
+    late = [kind for kind in LATE if kind not in (*CALM, *RUINED, *HELD, *UNHEARD)]
     return [*chance.sample(late, 2), *chance.sample([*OPERATIONS, *COMBINED], chance.choice((0, 1, 1)))]
 
 
@@ -106,7 +112,8 @@ def narrow_steps(seed: int) -> Iterator[tuple[float, str]]:
 
 def narrow_end(seed: int, count: int) -> list[tuple[int, float, str]]:
     """(number, seconds to wait, kind) of what a narrow world has behind so many steps."""
-    return [(count + number, wait_s, kind) for number, (wait_s, kind) in enumerate(islice(_holding(seed), count), 1)]
+    steps = (*islice(_holding(seed), count), *islice(_unhearing(seed), count))
+    return [(count + number, wait_s, kind) for number, (wait_s, kind) in enumerate(steps, 1)]
 
 
 def _narrowed(seed: int, shape: Shape) -> Shape:
@@ -139,6 +146,7 @@ def steps_of(seed: int, count: int) -> list[tuple[int, int, float, str]]:
         *islice(_twisting(seed), count),
         *islice(_ruining(seed), count),
         *islice(_holding(seed), count),
+        *islice(_unhearing(seed), count),
     ):
         found.append((count + len(found) + 1, count + len(found), wait_s, kind))
     if len(found) > before and random.Random(f"{seed}/calm").random() < CALMED:
@@ -189,3 +197,9 @@ def _holding(seed: int) -> Iterator[tuple[float, str]]:
     chance = random.Random(f"{seed}/holding")
     for _ in range(chance.choice((1, 2)) if chance.random() < HOLDING else 0):
         yield chance.choice(WAITS_S), chance.choice(list(HELD))
+
+
+def _unhearing(seed: int) -> Iterator[tuple[float, str]]:
+    chance = random.Random(f"{seed}/unhearing")
+    for _ in range(chance.choice((1, 2)) if chance.random() < UNHEARD_SHARE else 0):
+        yield chance.choice(WAITS_S), chance.choice(list(UNHEARD))

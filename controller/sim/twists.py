@@ -31,7 +31,7 @@ def _office(turn: Turn) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class _HalfMoved:
+class HalfMoved:
     """A partition, its leader and replicas from before, a move whose first new replica is in the ISR, and whose other
     one, a follower of before, is dead."""
 
@@ -57,31 +57,31 @@ class _HalfMoved:
         return f"{self.topic}-{self.partition} {move}"
 
 
-def _free(turn: Turn, topic: str, partition: int) -> list[int]:
+def free_brokers(turn: Turn, topic: str, partition: int) -> list[int]:
     """Brokers that run and have no replica of it."""
     running = set(turn.cluster.brokers) - turn.cluster.paused
     return sorted(running - set(turn.cluster.assignment(topic, partition)))
 
 
-async def _half_moved(turn: Turn, free: int = 1) -> _HalfMoved:
+async def half_moved(turn: Turn, free: int = 1) -> HalfMoved:
     """Makes one, of a partition without so many brokers. Raises NothingThere."""
     cluster = turn.cluster
-    topic, partition = turn.one_of([tp for tp in cluster.movable() if len(_free(turn, *tp)) >= free])
+    topic, partition = turn.one_of([tp for tp in cluster.movable() if len(free_brokers(turn, *tp)) >= free])
     before, state = cluster.assignment(topic, partition), cluster.state(topic, partition)
     leader = state["leader"] if state is not None else -1
     if leader not in before:
         raise NothingThere
-    added = turn.one_of(_free(turn, topic, partition))
+    added = turn.one_of(free_brokers(turn, topic, partition))
     gone = turn.one_of([b for b in before if b in cluster.brokers and b not in cluster.paused and b != leader])
     lose(turn, gone)
     await cluster.world.sleep(0.3)
-    went = await _move(turn, topic, {"partition_index": partition, "replicas": [added, gone]})
-    half = _HalfMoved(topic, partition, leader, before, added, gone, went)
-    await _until_in_sync(turn, half, added)
+    went = await move(turn, topic, {"partition_index": partition, "replicas": [added, gone]})
+    half = HalfMoved(topic, partition, leader, before, added, gone, went)
+    await until_in_sync(turn, half, added)
     return half
 
 
-async def _until_in_sync(turn: Turn, half: _HalfMoved, broker: int) -> None:
+async def until_in_sync(turn: Turn, half: HalfMoved, broker: int) -> None:
     """Or for three seconds."""
     for _ in range(30):
         await turn.cluster.world.sleep(0.1)
@@ -93,9 +93,9 @@ async def cancel_and_die(turn: Turn) -> str:
     """A move is cancelled when one whom it added is in the ISR, and whoever is in office dies when it has written the
     replicas, not yet the ISR: its successor finds a stranger there, in an ISR that lacks others. controller.md §8.5."""
     cluster, active = turn.cluster, _office(turn)
-    half = await _half_moved(turn)
-    _die_when_cancelled(turn, active, half.topic, half.partition)
-    cancelled = await _move(turn, half.topic, half.row(None))
+    half = await half_moved(turn)
+    die_when_cancelled(turn, active, half.topic, half.partition)
+    cancelled = await move(turn, half.topic, half.row(None))
     await cluster.world.sleep(turn.chance.choice((1.0, 3.0)))
     cluster.start_one(active)
     await cluster.world.sleep(1.0)
@@ -106,9 +106,9 @@ async def cancel_and_die(turn: Turn) -> str:
 async def cancel_in_vain(turn: Turn) -> str:
     """A move is cancelled when one whom it added is in the ISR, and ZooKeeper refuses the state for a while: that one
     leaves the ISR when the move is tried again. controller.md §8.5."""
-    half = await _half_moved(turn)
+    half = await half_moved(turn)
     refuse_writes(turn, half.state_path, ZkCode.NO_AUTH, 0, for_s := turn.chance.choice((0.3, 0.8)))
-    cancelled = await _move(turn, half.topic, half.row(None))
+    cancelled = await move(turn, half.topic, half.row(None))
     await turn.cluster.world.sleep(2.0)
     turn.cluster.start_one(half.gone)
     return f"{half}, cancelled: {cancelled}, refused for {for_s} s"
@@ -118,7 +118,7 @@ async def drop_a_leader(turn: Turn) -> str:
     """Who leads was added by a move that another replaces, which adds somebody else: one in sync leads instead, and who
     is added hears of it when it is begun. controller.md §8.5; docs/deviations.md."""
     cluster = turn.cluster
-    half = await _half_moved(turn, free=2)
+    half = await half_moved(turn, free=2)
     state = cluster.state(half.topic, half.partition) or {"isr": []}
     others = [b for b in state["isr"] if b != half.added and b in cluster.running()]
     for other in others:
@@ -127,10 +127,12 @@ async def drop_a_leader(turn: Turn) -> str:
     for other in others:
         cluster.start_one(other)
     if half.leader in others:
-        await _until_in_sync(turn, half, half.leader)
-    free = [broker for broker in _free(turn, half.topic, half.partition) if broker not in (half.added, half.leader)]
+        await until_in_sync(turn, half, half.leader)
+    free = [
+        broker for broker in free_brokers(turn, half.topic, half.partition) if broker not in (half.added, half.leader)
+    ]
     target = [half.leader, *free[:1]]
-    replaced = await _move(turn, half.topic, half.row(target))
+    replaced = await move(turn, half.topic, half.row(target))
     await cluster.world.sleep(1.0)
     cluster.start_one(half.gone)
     return f"{half}, by then to {target}: {replaced}"
@@ -139,11 +141,11 @@ async def drop_a_leader(turn: Turn) -> str:
 async def end_in_vain(turn: Turn) -> str:
     """ZooKeeper refuses the last write of a move, and takes it later: until then it goes on. controller.md §8.5."""
     cluster = turn.cluster
-    topic, partition = turn.one_of([tp for tp in cluster.movable() if _free(turn, *tp)])
-    target = [turn.one_of(_free(turn, topic, partition)), *cluster.assignment(topic, partition)[:-1]]
+    topic, partition = turn.one_of([tp for tp in cluster.movable() if free_brokers(turn, *tp)])
+    target = [turn.one_of(free_brokers(turn, topic, partition)), *cluster.assignment(topic, partition)[:-1]]
     for_s = turn.chance.choice((1.5, 3.0))
     refuse_writes(turn, f"/brokers/topics/{topic}", turn.chance.choice((ZkCode.NO_AUTH, ZkCode.OTHER)), 1, for_s)
-    went = await _move(turn, topic, {"partition_index": partition, "replicas": target})
+    went = await move(turn, topic, {"partition_index": partition, "replicas": target})
     await cluster.world.sleep(for_s + 1.0)
     return f"{topic}-{partition} to {target}: {went}, refused for {for_s} s"
 
@@ -154,8 +156,8 @@ async def move_off_a_failed_dir(turn: Turn) -> str:
     cluster = turn.cluster
     topic, partition, broker, has_noticed = await _far_with_a_failed_dir(turn)
     stay = [replica for replica in cluster.assignment(topic, partition) if replica != broker]
-    target = [*stay, *_free(turn, topic, partition)[:1]] if turn.chance.random() < 0.3 else stay
-    went = await _move(turn, topic, {"partition_index": partition, "replicas": target})
+    target = [*stay, *free_brokers(turn, topic, partition)[:1]] if turn.chance.random() < 0.3 else stay
+    went = await move(turn, topic, {"partition_index": partition, "replicas": target})
     await cluster.world.sleep(4.0)
     cluster.world.network.set_latency(turn.name(broker), turn.name(_office(turn)), None)
     noticed = "" if has_noticed else "unnoticed "
@@ -215,12 +217,13 @@ def _dirs(turn: Turn, broker: int) -> list[Path]:
     )
 
 
-async def _move(turn: Turn, topic: str, row: dict[str, object]) -> str:
+async def move(turn: Turn, topic: str, row: dict[str, object]) -> str:
+    """Asks for the move of one partition; how that went, in a word."""
     body = {"timeout": 5_000, "topics": [{"name": topic, "partitions": [row]}]}
     return await turn.cluster.ask_once(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, body)
 
 
-def _die_when_cancelled(turn: Turn, number: int, topic: str, partition: int) -> None:
+def die_when_cancelled(turn: Turn, number: int, topic: str, partition: int) -> None:
     """This controller dies as soon as it has written that nobody is added to this partition."""
     server, name, path = turn.cluster.world.zookeeper, turn.name(number), f"/brokers/topics/{topic}"
 

@@ -218,8 +218,11 @@ async def hinder(way: _Way) -> str:
     return f"{path} refused with {code.name} after {passed} for {for_s} s"
 
 
-def refuse_writes(turn: Turn, path: str, code: ZkCode, passed: int, for_s: float) -> None:
-    """ZooKeeper refuses what a controller writes of this znode for a while, when so many writes of it have passed."""
+def refuse_writes(
+    turn: Turn, path: str, code: ZkCode, passed: int, for_s: float, count: int | None = None
+) -> Callable[[], None]:
+    """ZooKeeper refuses what a controller writes of this znode for a while, or so many of these writes, when some have
+    passed. What is returned ends that."""
     tree, parts, left = turn.cluster.world.zookeeper.tree, set[int](), [passed]
 
     def refusal(op: ZkOp | Check) -> ZkCode | None:
@@ -228,7 +231,7 @@ def refuse_writes(turn: Turn, path: str, code: ZkCode, passed: int, for_s: float
             parts.update(id(part) for part in op.ops if part.path == path and not isinstance(part, Check))
         elif id(op) in parts:
             left[0] -= 1
-            return code if left[0] < 0 else None
+            return code if left[0] < 0 and (count is None or left[0] >= -count) else None
         return None
 
     def end() -> None:
@@ -238,6 +241,7 @@ def refuse_writes(turn: Turn, path: str, code: ZkCode, passed: int, for_s: float
     tree.refusal = refusal
     turn.cluster.refused.add(path)
     turn.cluster.later(for_s, end)
+    return end
 
 
 async def _stand_still(way: _Way) -> str:

@@ -35,11 +35,12 @@ class Scene:
 
     def __init__(self, dead: set[int] | None = None, leaving: set[int] | None = None) -> None:
         down, going = dead or set(), leaving or set()
-        self.now_s, self.asked = 0.0, False
+        self.now_s, self.asked, self.begun = 0.0, False, set[int]()
         self.is_marked, self.moving, self.refused = False, set[TopicPartition](), set[str]()
         view = SimpleNamespace(
             is_registered_with_good_dir=lambda b, tp: b not in down,
             is_online=lambda b, tp: b not in down | going,
+            is_begun=lambda tp, b: b in self.begun,
             shutting_down=going,
             is_queued_for_deletion=lambda topic: self.is_marked,
             partitions_being_reassigned=self.moving,
@@ -82,6 +83,7 @@ CASES: list[tuple[str, set[int], set[int], State, State, str]] = [
     ("an epoch that leaps", {3}, set(), (1, 4, [1, 2, 3]), (1, 6, [1, 2]), "does not rise by one"),
     ("a stranger stays", set(), set(), (1, 4, [1, 9]), (1, 5, [1, 9]), "the ISR keeps [9]"),
     ("a stranger goes", set(), set(), (1, 4, [1, 9]), (1, 5, [1]), ""),
+    ("a stranger leads until another does", set(), set(), (9, 4, [9, 1]), (9, 5, [9, 1]), ""),
     ("a stranger is left alone", {1}, set(), (1, 4, [1, 9]), (-1, 5, [9]), "an ISR is left to [9]"),
     ("who is a replica is left", {1}, set(), (1, 4, [1, 9]), (-1, 5, [1]), ""),
     ("strangers alone have the records", set(), set(), (-1, 4, [9]), (-1, 5, [9]), ""),
@@ -191,6 +193,23 @@ def test_a_leader_that_serves_does_not_give_way_to_one_without_its_records(
     scene.write("operator", SetData(TOPIC, topic({"0": replicas})))
     broken = scene.after((1, 4, [1]), (2, 5, [2]))
     assert ["loses its records" in line for line in broken] == [True] * complains
+
+
+@pytest.mark.parametrize(
+    ("begun", "then", "complaint"),
+    [
+        (set(), (3, 5, [3]), ""),
+        (set(), (2, 5, [2, 3]), "wrong one is elected, [3] may be"),
+        (set(), (3, 5, [2, 3]), "leaves the dead [2]"),
+        ({2}, (2, 5, [2, 3]), ""),
+    ],
+)
+def test_who_is_added_and_has_not_begun_is_no_member(begun: set[int], then: State, complaint: str) -> None:
+    scene = Scene(dead={1})
+    scene.begun |= begun
+    scene.write("operator", SetData(TOPIC, topic({"0": [1, 2, 3]}, adding={"0": [2]})))
+    broken = scene.after((1, 4, [1, 2, 3]), then)
+    assert any(complaint in line for line in broken) if complaint else not broken, broken
 
 
 def test_what_brokers_write_is_theirs() -> None:

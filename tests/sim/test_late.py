@@ -23,6 +23,7 @@ from controller.sim.play import KINDS, OPERATIONS, play
 from controller.sim.ruins import RUINED
 from controller.sim.tooled import TOOLS
 from controller.sim.twists import TWISTS
+from controller.sim.unheard import UNHEARD
 from controller.sim.winding import WINDING
 from controller.wire.errors import ErrorCode
 
@@ -51,7 +52,7 @@ def test_troubles_come_between_steps_that_stay_what_they_are() -> None:
 
 def test_each_twist_is_in_some_worlds_behind_all_that_came_before() -> None:
     plans = [draw_plan(seed, KINDS) for seed in range(400) if not is_narrow(seed)]
-    worlds = [[step.kind for step in plan.steps if step.kind not in {*RUINED, *HELD}] for plan in plans]
+    worlds = [[step.kind for step in plan.steps if step.kind not in {*RUINED, *HELD, *UNHEARD}] for plan in plans]
     assert {kind for kinds in worlds for kind in kinds} >= set(TWISTS)
     twisted = [[kind in TWISTS for kind in kinds] for kinds in worlds if set(kinds) & set(TWISTS)]
     assert 0.2 < len(twisted) / len(worlds) < 0.4
@@ -59,7 +60,7 @@ def test_each_twist_is_in_some_worlds_behind_all_that_came_before() -> None:
 
 
 def test_most_worlds_calm_down_before_what_needs_a_sound_cluster() -> None:
-    at_the_end = {*WINDING, *TOOLS, *FOREIGN, *MOMENTS, *TWISTS, *RUINED, *HELD}
+    at_the_end = {*WINDING, *TOOLS, *FOREIGN, *MOMENTS, *TWISTS, *RUINED, *HELD, *UNHEARD}
     plans = [draw_plan(seed, KINDS) for seed in range(400) if not is_narrow(seed)]
     worlds = [kinds for plan in plans if set(kinds := [step.kind for step in plan.steps]) & at_the_end]
     calmed = [kinds for kinds in worlds if "calm_down" in kinds]
@@ -74,7 +75,7 @@ def test_narrow_worlds_take_few_kinds_of_steps_and_have_few_clients() -> None:
     assert 0.15 < len(narrow) / 1000 < 0.25
     own = [plan.steps[: plan.shape.steps] for plan in narrow]
     kinds = [{step.kind for step in steps} for steps in own]
-    assert set().union(*kinds) & set(LATE) == set(LATE) - {*CALM, *RUINED, *HELD}
+    assert set().union(*kinds) & set(LATE) == set(LATE) - {*CALM, *RUINED, *HELD, *UNHEARD}
     assert {len(steps) for steps in own} == set(NARROW_STEPS)
     for plan, each in zip(narrow, kinds, strict=True):
         shape = plan.shape
@@ -88,7 +89,7 @@ def test_narrow_worlds_take_few_kinds_of_steps_and_have_few_clients() -> None:
 
 def test_ruins_come_last_in_some_worlds_which_then_have_what_they_need() -> None:
     plans = [draw_plan(seed, KINDS) for seed in range(400) if not is_narrow(seed)]
-    ruined = [[step.kind in RUINED for step in plan.steps if step.kind not in HELD] for plan in plans]
+    ruined = [[s.kind in RUINED for s in plan.steps if s.kind not in {*HELD, *UNHEARD}] for plan in plans]
     assert {step.kind for plan in plans for step in plan.steps} >= set(RUINED)
     assert 0.25 < sum(map(any, ruined)) / len(ruined) < 0.45
     assert all(each == sorted(each) and sum(each) <= 2 for each in ruined)
@@ -99,10 +100,12 @@ def test_ruins_come_last_in_some_worlds_which_then_have_what_they_need() -> None
 def test_what_is_held_back_is_in_some_worlds_behind_all_that_they_had() -> None:
     plans = [draw_plan(seed, KINDS) for seed in range(1000)]
     for narrow in (True, False):
-        held = [[step.kind in HELD for step in plan.steps] for plan in plans if is_narrow(plan.seed) is narrow]
-        assert 0.2 < sum(map(any, held)) / len(held) < 0.3
-        assert all(each == sorted(each) and sum(each) <= 2 for each in held)
-    assert {step.kind for plan in plans for step in plan.steps} >= set(HELD)
+        for kinds, later, share in ((HELD, UNHEARD, 0.25), (UNHEARD, {}, 0.15)):
+            some = [plan.steps for plan in plans if is_narrow(plan.seed) is narrow]
+            held = [[step.kind in kinds for step in steps if step.kind not in later] for steps in some]
+            assert share - 0.05 < sum(map(any, held)) / len(held) < share + 0.05
+            assert all(each == sorted(each) and sum(each) <= 2 for each in held)
+    assert {step.kind for plan in plans for step in plan.steps} >= {*HELD, *UNHEARD}
     for plan in plans:
         numbers = [step.number for step in plan.steps]
         assert len(set(numbers)) == len(numbers)
@@ -120,6 +123,24 @@ def test_what_is_held_back_comes_when_it_is_too_late(kind: str, says: str) -> No
     outcome = play(plan_of({"seed": 1, "world": {"idempotent_producers": "1"}, "steps": [step]}))
     assert not outcome.broken
     assert says in outcome.taken[0] and "no ISR was written" not in outcome.taken[0]
+
+
+@pytest.mark.parametrize(
+    ("kind", "says"),
+    [
+        ("add_again", "'answered', 'answered'], in its ISR"),
+        ("drop_a_leader_in_vain", "answered, then to [1"),
+        ("drop_a_leader_unheard", "'answered', 'answered'], 4 is in its ISR"),
+        ("come_back_as_a_stranger", "'answered', 'Disconnected'], in its ISR"),
+        ("take_office_without_a_topic", "/brokers/topics/t refused for"),
+    ],
+)
+def test_leaders_hear_late_who_their_replicas_are(kind: str, says: str) -> None:
+    world = {"brokers": "5", "controllers": "2", "partitions": "1", "replication_factor": "2"}
+    step = {"number": 1, "wait_s": 2.0, "kind": kind}
+    outcome = play(plan_of({"seed": 1, "world": world | {"session_timeout_ms": "4000"}, "steps": [step]}))
+    assert not outcome.broken
+    assert says in outcome.taken[0], outcome.taken
 
 
 def test_a_disk_fails_in_the_middle(tmp_path: Path) -> None:

@@ -127,13 +127,13 @@ class Decisions:
             self._elected(change, is_unclean=is_unclean)
 
     def _strangers(self, change: _Change, leader: int, isr: Sequence[int]) -> None:
-        """Whom a move has dropped leaves the ISR when the leader is told of its replicas, and is never all that is left
-        of an ISR: its log is deleted. §8.5; docs/deviations.md."""
+        """Whom a move has dropped leaves the ISR when the leader is told of its replicas, unless it leads, and is never
+        all that is left of an ISR: its log is deleted. §8.5; docs/deviations.md."""
         before, after = set(change.old["isr"]), set(isr)
         replicas = set(change.topic["partitions"].get(str(change.topic_partition.partition), isr))
         if not before & replicas or not after - replicas:
             return
-        if (leader, after) == (change.old["leader"], before):
+        if (leader, after) == (change.old["leader"], before) and after - replicas - {leader}:
             self.broken.append(f"an epoch is raised, and the ISR keeps {sorted(after - replicas)}: {change.name}")
         if leader == NO_LEADER and not after & replicas:
             self.broken.append(f"an ISR is left to {sorted(after)}, who are no replicas: {change.name}")
@@ -143,7 +143,9 @@ class Decisions:
         state, partition = change.controller.state, str(tp.partition)
         replicas = change.topic["partitions"].get(partition, [])
         removing = (change.topic.get("removing_replicas") or {}).get(partition) or []
-        live = {r for r in replicas if state.is_registered_with_good_dir(BrokerId(r), tp)}
+        adding = (change.topic.get("adding_replicas") or {}).get(partition) or []
+        begun = {r for r in replicas if r not in adding or state.is_begun(tp, BrokerId(r))}
+        live = {r for r in begun if state.is_registered_with_good_dir(BrokerId(r), tp)}
         candidates = live if is_unclean else live & set(old["isr"])
         leaving = {int(b) for b in state.shutting_down}
         orders = [

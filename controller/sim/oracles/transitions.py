@@ -91,6 +91,7 @@ class Transitions:
 
         Only what it leads holds it up: where ZooKeeper refuses to take a follower out of an ISR, that is logged, and it
         may go all the same, as in Kafka (`doControlledShutdown` returns the partitions that the broker still leads).
+        Who is added and has not begun is no member, whatever the ISR says: it leaves when the leader hears of it. §8.5
         """
         self.judged += 1
         state: ClusterView = self._controllers[controller].state
@@ -100,7 +101,7 @@ class Transitions:
             self.broken.append(f"broker {broker} waits for {remaining}, which nobody else has")
         for tp in shared:
             leadership = state.leadership(tp)
-            kept = PartitionReplica(tp, broker) in self._kept[controller]
+            kept = PartitionReplica(tp, broker) in self._kept[controller] or not state.is_begun(tp, broker)
             if leadership is None or leadership.leader == broker or kept:
                 continue
             if broker in leadership.isr != (broker,):
