@@ -127,8 +127,8 @@ class Requests:
         self.orders.delivered(number, request)
         self._answers[number, request.to] += 1
         if isinstance(request, StopReplicaRequest):
-            told = {entry.topic_partition for entry in request.partition_states if entry.delete_partition}
-            self._deleted[number, request.to] = told
+            deleted = {entry.topic_partition for entry in request.partition_states if entry.delete_partition}
+            self._deleted[number, request.to] = deleted
         for each in _deletions(request):
             self._cluster.untold.pop(each, None)
         for key, token in _tokens(number, request):
