@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -34,6 +35,39 @@ def test_no_broker_has_a_partition_twice_whatever_the_racks(seed: int) -> None:
     factor = chance.randint(1, len(of))
     placed = assign_in_stripes(of, partitions=30, replication_factor=factor, chance=chance)
     assert all(len(set(replicas)) == factor for replicas in placed.values())
+
+
+class NoChance(Random):
+    """Shuffles nothing and counts how often it was to; draws the first."""
+
+    shuffled = 0
+
+    def shuffle(self, x: Any) -> None:
+        self.shuffled += 1
+
+    def randrange(self, *_: Any) -> int:
+        return 0
+
+
+#: racks, factor -> the replicas of one partition after the other; how often racks were shuffled
+BY_HAND = [
+    ("aaab", 2, [(0, 3), (3, 1), (2, 3), (3, 0), (1, 3), (3, 2)], 4),
+    ("aaab", 4, [(0, 3, 1, 2), (3, 1, 2, 0), (2, 3, 0, 1)], 2),
+    ("abc", 1, [(0,), (1,), (2,), (1,)], 6),
+    ("ab", 1, [(0,), (1,), (0,), (1,), (0,)], 2),
+    ("aa", 2, [(0, 1), (1, 0), (0, 1), (1, 0), (0, 1)], 1),
+]
+
+
+@pytest.mark.parametrize(("racks", "factor", "expected", "shuffled"), BY_HAND)
+def test_each_partition_begins_a_rack_further_and_in_each_rack_a_broker_further(
+    racks: str, factor: int, expected: list[tuple[int, ...]], shuffled: int
+) -> None:
+    placed = assign_in_stripes(
+        brokers(*racks), partitions=len(expected), replication_factor=factor, chance=(chance := NoChance())
+    )
+    assert list(placed.values()) == expected
+    assert chance.shuffled == shuffled, "each rack once, and again after as many partitions as there are brokers"
 
 
 REFUSED = [

@@ -1,0 +1,208 @@
+"""Rows of DescribeConfigs and of AlterConfigs: what is shown, where from, what is hidden, what may be changed.
+
+Source: Kafka 3.9 `ConfigHelper`, `DynamicBrokerConfig.brokerConfigSynonyms`, `ConfigAdminManager.preprocess`.
+"""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from controller.rules.configs.alterations import Alteration, alterations
+from controller.rules.configs.broker import documentation
+from controller.rules.configs.broker_names import BROKER_CONFIG_DEFAULTS, BROKER_CONFIG_TYPES
+from controller.rules.configs.edits import Edit, Operation, ResourceType, check_edits, edited, own_broker_id
+from controller.rules.configs.entries import broker_rows, topic_rows
+from controller.rules.configs.topic import TOPIC_CONFIGS, BrokerLevels
+from controller.rules.configs.values import ConfigSource, ConfigType, InvalidConfig
+from controller.wire.errors import ErrorCode, KafkaError
+from controller.wire.types import BrokerId
+
+OF_TOPIC, DYNAMIC, ALL, STATIC, DEFAULT = (ConfigSource(number) for number in range(1, 6))
+THREADS, HOURS, MINUTES, MS = "num.io.threads", "log.retention.hours", "log.retention.minutes", "log.retention.ms"
+
+
+def test_numbers_on_the_wire() -> None:
+    assert [each.name for each in sorted(ConfigType)] == (
+        ["UNKNOWN", "BOOLEAN", "STRING", "INT", "SHORT", "LONG", "DOUBLE", "LIST", "CLASS", "PASSWORD"]
+    )
+    assert [each.name for each in sorted(ConfigSource)] == [
+        "UNKNOWN", "TOPIC_CONFIG", "DYNAMIC_BROKER_CONFIG", "DYNAMIC_DEFAULT_BROKER_CONFIG", "STATIC_BROKER_CONFIG",
+        "DEFAULT_CONFIG", "DYNAMIC_BROKER_LOGGER_CONFIG",
+    ]  # fmt: skip
+    assert [*map(int, ConfigType)] == [*range(10)] and [*map(int, ConfigSource)] == [*range(7)]
+    assert {each.name: int(each) for each in ResourceType} == {"TOPIC": 2, "BROKER": 4, "BROKER_LOGGER": 8}
+    assert [each.name for each in sorted(Operation)] == ["SET", "DELETE", "APPEND", "SUBTRACT"]
+    assert [*map(int, Operation)] == [0, 1, 2, 3]
+
+
+def levels(**of: dict[str, str]) -> BrokerLevels:
+    return BrokerLevels(**{"dynamic": {}, "dynamic_default": {}, "static": {}, **of})
+
+
+def one(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    (row,) = rows
+    return row
+
+
+def synonyms(row: dict[str, Any]) -> list[tuple[str, str | None, ConfigSource]]:
+    return [(s["name"], s["value"], s["source"]) for s in row["synonyms"]]
+
+
+#: setting asked for, its levels -> value, source, synonyms
+BROKER_ROWS: list[tuple[str, dict[str, dict[str, str]], str | None, ConfigSource, list[Any]]] = [
+    (THREADS, {}, "8", DEFAULT, [(THREADS, "8", DEFAULT)]),
+    (
+        THREADS,
+        {"dynamic": {THREADS: "1"}, "dynamic_default": {THREADS: "2"}, "static": {THREADS: "3"}},
+        "1",
+        DYNAMIC,
+        [(THREADS, text, source) for text, source in (("1", DYNAMIC), ("2", ALL), ("3", STATIC), ("8", DEFAULT))],
+    ),
+    (THREADS, {"dynamic_default": {THREADS: "2"}}, "2", ALL,
+     [(THREADS, "2", ALL), (THREADS, "8", DEFAULT)]),
+    (MS, {"static": {HOURS: "5"}}, None, DEFAULT, []),
+    (MS, {"static": {HOURS: "5", MS: "7"}}, "7", STATIC,
+     [(MS, "7", STATIC), (HOURS, "5", STATIC), (HOURS, "168", DEFAULT)]),
+    (HOURS, {"dynamic": {MS: "7"}, "static": {MINUTES: "9"}}, "168", DEFAULT, [(HOURS, "168", DEFAULT)]),
+    ("ssl.key.password", {"static": {"ssl.key.password": "x"}}, None, STATIC, [("ssl.key.password", None, STATIC)]),
+    ("my.plugin.key", {"static": {"my.plugin.key": "x"}}, None, STATIC, [("my.plugin.key", None, STATIC)]),
+    ("broker.rack", {}, None, DEFAULT, []),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "of", "value", "source", "listed"), BROKER_ROWS)
+def test_a_row_of_one_broker(
+    name: str, of: dict[str, dict[str, str]], value: str | None, source: ConfigSource, listed: list[Any]
+) -> None:
+    row = one(broker_rows(levels(**of), of_one=True, names=[name, "no.such"]))
+    assert (row["name"], row["value"], row["config_source"], synonyms(row)) == (name, value, source, listed)
+    hidden = name in ("ssl.key.password", "my.plugin.key")
+    assert row["is_sensitive"] is hidden and row["read_only"] is (hidden or name in (HOURS, "broker.rack"))
+
+
+def test_all_rows_of_one_broker_and_those_that_count_for_all() -> None:
+    of = levels(dynamic={"a": "1"}, dynamic_default={THREADS: "9", "b": "2"}, static={"c": "3"})
+    rows = broker_rows(of, of_one=True)
+    assert [row["name"] for row in rows] == sorted({*BROKER_CONFIG_TYPES, "a", "b", "c", THREADS})
+    kinds = {row["name"]: row["config_type"] for row in rows}
+    assert {name: kinds[name] for name in BROKER_CONFIG_TYPES} == BROKER_CONFIG_TYPES
+    assert {
+        row["name"]: row["value"] for row in rows if row["config_source"] is DEFAULT and row["value"] is not None
+    } == {name: text for name, text in BROKER_CONFIG_DEFAULTS.items() if name != THREADS}
+    rows = broker_rows(of, of_one=False)
+    assert [(row["name"], row["value"], row["config_source"]) for row in rows] == [
+        ("b", None, ALL),
+        (THREADS, "9", ALL),
+    ]
+    assert [row["documentation"] is None for row in rows] == [True, False]
+    assert not broker_rows(of, of_one=False, names=["a", "c"])
+
+
+def test_rows_of_a_topic() -> None:
+    rows = topic_rows({"retention.ms": "1"}, levels(dynamic={MS: "2"}, dynamic_default={MS: "3"}, static={HOURS: "9"}))
+    assert [row["name"] for row in rows] == sorted(TOPIC_CONFIGS)
+    assert all((row["read_only"], row["is_sensitive"]) == (False, False) for row in rows)
+    assert [row["config_type"] for row in rows] == [TOPIC_CONFIGS[row["name"]].type for row in rows]
+    assert all(row["documentation"] == TOPIC_CONFIGS[row["name"]].doc for row in rows)
+    row = one(topic_rows({"retention.ms": "1"}, levels(dynamic={MS: "2"}, dynamic_default={MS: "3"}), ["retention.ms"]))
+    assert (row["value"], row["config_source"]) == ("1", OF_TOPIC)
+    assert synonyms(row) == [("retention.ms", "1", OF_TOPIC), (MS, "2", DYNAMIC), (MS, "3", ALL)]
+    row = one(topic_rows({}, levels(dynamic_default={MINUTES: "2"}, static={MS: "7", HOURS: "9"}), ["retention.ms"]))
+    assert (row["value"], row["config_source"], synonyms(row)) == (
+        "7",
+        STATIC,
+        [(MS, "7", STATIC), (HOURS, "9", STATIC)],
+    )
+    assert documentation("segment.bytes") is None and documentation("log.segment.bytes")
+
+
+# -- alterations ------------------------------------------------------------------------------------------------------
+
+SET, DELETE, APPEND, SUBTRACT = Operation
+TYPES = {"cleanup.policy": ConfigType.LIST, "retention.ms": ConfigType.LONG}
+
+
+def resource(kind: int, name: str, *configs: tuple[str, int, str | None]) -> Any:
+    rows = [SimpleNamespace(name=n, config_operation=operation, value=value) for n, operation, value in configs]
+    return SimpleNamespace(resource_type=kind, resource_name=name, configs=rows)
+
+
+#: type, name, whether it is AlterConfigs -> where the configs are, or why not
+RESOURCES = [
+    (2, "t", False, "topics/t"),
+    (4, "7", False, "brokers/7"),
+    (4, "", False, "brokers/<default>"),
+    (4, "-8", False, KafkaError(ErrorCode.INVALID_REQUEST, "Unexpected broker id, expected 7, but received -8")),
+    (4, "7x", False, KafkaError(ErrorCode.INVALID_REQUEST, "Node id must be an integer, but it is: 7x")),
+    (8, "7", False, KafkaError(ErrorCode.INVALID_REQUEST, "Unsupported resource type: BROKER_LOGGER")),
+    (8, "7", True, KafkaError(ErrorCode.INVALID_REQUEST, "Unknown resource type 8")),
+    (16, "c", False, KafkaError(ErrorCode.INVALID_REQUEST, "AlterConfigs is only supported for topics and brokers, but "
+                                "resource type is CLIENT_METRICS")),
+    (15, "c", False, KafkaError(ErrorCode.INVALID_REQUEST, "Unknown resource type 15")),
+    (2, "", False, KafkaError(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "name", "replace", "found"), RESOURCES)
+def test_what_a_resource_is(kind: int, name: str, replace: bool, found: str | KafkaError) -> None:
+    wanted = alterations(
+        [resource(kind, name, ("a", DELETE, None if not replace else "x"))], BrokerId(7), replace=replace
+    )
+    (alteration,) = wanted
+    assert (alteration.kind, alteration.name, alteration.is_topic) == (kind, name, kind == 2)
+    if isinstance(found, str):
+        assert (alteration.refusal, alteration.entity) == (None, found)
+        assert alteration.edits == (Edit(name="a", operation=DELETE, value=None),)
+        assert alteration.answer() == {
+            "error_code": 0,
+            "error_message": None,
+            "resource_type": kind,
+            "resource_name": name,
+        }
+    else:
+        refusal = alteration.refusal
+        assert refusal is not None and (refusal.code, str(refusal)) == (found.code, str(found))
+        row = alteration.answer(refusal)
+        assert (row["error_code"], row["error_message"]) == (found.code, refusal.own_text)
+
+
+def test_a_resource_that_is_named_twice_is_refused_each_time_and_others_are_not() -> None:
+    asked = [resource(2, "t"), resource(2, "u"), resource(4, "7"), resource(2, "t")]
+    told = [wanted.refusal is None for wanted in alterations(asked, BrokerId(7), replace=False)]
+    assert told == [False, True, True, False]
+    assert alterations([resource(2, "t", ("a", 3, "x"))], BrokerId(7), replace=True) == [
+        Alteration(kind=2, name="t", edits=(Edit(name="a", operation=SET, value="x"),), entity="topics/t")
+    ]
+
+
+def test_the_broker_that_is_described() -> None:
+    assert own_broker_id("7", BrokerId(7), describing=True) == 7 and own_broker_id("", BrokerId(7)) is None
+    with pytest.raises(KafkaError, match="expected 7 or empty string, but received 8"):
+        own_broker_id("8", BrokerId(7), describing=True)
+    with pytest.raises(KafkaError, match="Broker id must be an integer, but it is: x"):
+        own_broker_id("x", BrokerId(7), describing=True)
+
+
+def test_edits_one_after_another() -> None:
+    stored = {"cleanup.policy": "delete", "other": "1"}
+    edits = [
+        Edit(name="cleanup.policy", operation=APPEND, value="compact"),
+        Edit(name="retention.ms", operation=SET, value="5"),
+        Edit(name="other", operation=DELETE, value=None),
+        Edit(name="gone", operation=DELETE, value="x"),
+    ]
+    assert edited(stored, edits, TYPES, {}) == {"cleanup.policy": "delete,compact", "retention.ms": "5"}
+    assert stored == {"cleanup.policy": "delete", "other": "1"}, "what was stored is not touched"
+    empty = Edit(name="retention.ms", operation=SET, value=None)
+    assert edited({}, [empty], TYPES, {}) == {"retention.ms": ""}
+    for operation, verb in ((APPEND, "append"), (SUBTRACT, "subtract")):
+        with pytest.raises(InvalidConfig, match=f"Config value {verb} is not allowed for config key: retention.ms"):
+            edited({}, [Edit(name="retention.ms", operation=operation, value="1")], TYPES, {})
+    check_edits([Edit(name="a", operation=DELETE, value=None), Edit(name="b", operation=SET, value="")])
+    with pytest.raises(KafkaError, match="Null value not supported for : a, c"):
+        check_edits(
+            Edit(name=name, operation=at, value=None) for name, at in (("a", SET), ("b", DELETE), ("c", APPEND))
+        )
