@@ -83,7 +83,7 @@ async def add_again(turn: Turn) -> str:
 
 async def drop_a_leader_in_vain(turn: Turn) -> str:
     """Who leads was added by a move that another replaces, and ZooKeeper refuses the first writes of the state: the
-    leader stays in its ISR until another leads, and that is tried again."""
+    leader stays in its ISR until another leads, and that is tried again, though who is added stands still."""
     cluster, half = turn.cluster, await half_moved(turn, free=2)
     await _lead_alone(turn, half.topic, half.partition, half.added)
     await until_in_sync(turn, half, half.leader)
@@ -92,8 +92,13 @@ async def drop_a_leader_in_vain(turn: Turn) -> str:
     free = [b for b in free_brokers(turn, half.topic, half.partition) if b not in (half.added, half.leader)]
     target = turn.chance.choice(([half.leader], [half.leader, *free[:1]]))
     went = await move(turn, half.topic, half.row(target))
-    await cluster.world.sleep(3.0)
+    for late in target[1:]:
+        cluster.machine(late).suspend()
+    await cluster.world.sleep(0.3)
     end()
+    await cluster.world.sleep(5.0)
+    for late in [broker for broker in target[1:] if broker in cluster.running()]:
+        cluster.machine(late).go_on()
     cluster.start_one(half.gone)
     return f"{half}, then to {target}: {went}, {count} refused"
 

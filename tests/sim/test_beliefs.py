@@ -40,6 +40,7 @@ class Scene:
         self.written: Any = {"leader": 1, "isr": [1, 2], "leader_epoch": 2}
         self.offline: list[TopicPartition] = []
         self.replicas: tuple[int, ...] = (1, 2)
+        self.begun = {1, 2}
         self.state: Any = SimpleNamespace(
             serving=True,
             epoch=3,
@@ -52,6 +53,7 @@ class Scene:
             live_brokers={ONE: SimpleNamespace(broker_epoch=registration.czxid)},
             offline_dirs={},
             is_online=lambda broker, tp: broker == ONE,
+            is_begun=lambda tp, broker: broker in self.begun,
             is_queued_for_deletion=lambda topic: False,
             partitions_in=lambda *states: self.offline if PartitionState.OFFLINE in states else [],
         )
@@ -190,7 +192,9 @@ def test_a_partition_that_nobody_looks_at_any_more() -> None:
     assert scene.after() == ""  # who is in sync is dead
     scene.written, scene.replicas = {"leader": -1, "isr": [1, 2]}, (2,)
     assert scene.after() == ""  # who lives is none of its replicas
-    scene.replicas = (1, 2)
+    scene.replicas, scene.begun = (1, 2), {2}
+    assert scene.after() == ""  # a move adds who lives, and has not begun it
+    scene.begun = {1, 2}
     scene.sessions.clear()
     assert scene.after() == ""
 

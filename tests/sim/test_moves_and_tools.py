@@ -213,6 +213,11 @@ def test_beliefs_about_moves(tmp_path: Path) -> None:
                 assert lasting(sound, HEARD_S + 1) == [], "the clock tells when it is tried again"
             sound.cluster.refused.add(STATE)
             assert lasting(sound, HEARD_S + 1) == [], "who may not read cannot watch"
+            others = sound.active.assignment(TP).without(BrokerId(sound.history.states[TP][-1].leader))
+            with changed(sound.active, "_assignments", {TOPIC: {0: others}}):
+                assert any("which is none of its replicas" in line for line in lasting(sound, HEARD_S + 1))
+                with changed(sound.active, "_moves_that_wait", {TP}):
+                    assert not any("none of its replicas" in line for line in lasting(sound, HEARD_S + 1))
 
     at_rest(tmp_path, look)
 

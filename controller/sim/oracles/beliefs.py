@@ -143,8 +143,8 @@ class Beliefs:
             written = self._cluster.state(tp.topic, tp.partition)
             if written and written["leader"] in state.live_brokers:
                 continue  # it shuts down, and leads until it goes: then it is looked at again
-            replicas = set(state.assignment(tp).replicas)
-            able = [b for b in written["isr"] if b in replicas and state.is_online(BrokerId(b), tp)] if written else []
+            begun = {int(b) for b in state.assignment(tp).replicas if state.is_begun(tp, b)}
+            able = [b for b in written["isr"] if b in begun and state.is_online(BrokerId(b), tp)] if written else []
             if able:
                 yield f"leaves {tp} without a leader, though {able} of its ISR live, and looks no more: {written}"
 

@@ -37,6 +37,7 @@ class BeliefsOfMoves:
             self.looked += 1
             found += moving_states_are_watched(self._cluster, controller)
             found += assignments_are_believed(self._cluster, controller)
+            found += who_is_dropped_leads_no_more(self._cluster, controller)
             found += the_office_is_its_own(self._cluster, controller)
         self._since_s = {wrong: self._since_s.get(wrong, now_s) for wrong in found}
         for wrong, since_s in self._since_s.items():
@@ -71,6 +72,20 @@ def assignments_are_believed(cluster: Cluster, controller: Controller) -> Iterat
             believed = state.assignment(TopicPartition(topic, int(partition)))
             if _lists(believed) != written:
                 yield f"{topic}-{partition} is believed to have {_lists(believed)}, its znode says {written}"
+
+
+def who_is_dropped_leads_no_more(cluster: Cluster, controller: Controller) -> Iterator[str]:
+    """A partition that moves is led by one of its replicas, where one of them could, or the move is to be tried again:
+    a leader that it has dropped while no state could be written is replaced then. Source: §8.5; docs/deviations.md.
+    """
+    state = controller.state
+    for tp in sorted(state.partitions_being_reassigned - state.moves_that_wait):
+        believed, replicas = state.leadership(tp), state.assignment(tp).replicas
+        if believed is None or believed.leader in (None, *replicas) or state.is_queued_for_deletion(tp.topic):
+            continue
+        able = [r for r in replicas if r in believed.isr and state.is_begun(tp, r) and state.is_online(r, tp)]
+        if able and TopicPartitionStateZNode.path(tp) not in cluster.damaged:
+            yield f"{tp} is led by {believed.leader}, which is none of its replicas {replicas}, though others could"
 
 
 def the_office_is_its_own(cluster: Cluster, controller: Controller) -> Iterator[str]:
