@@ -13,6 +13,7 @@ from typing import Final
 from controller.sim.combined import COMBINED
 from controller.sim.foreign import FOREIGN
 from controller.sim.held import HELD
+from controller.sim.in_vain import IN_VAIN
 from controller.sim.log_troubles import LOG_TROUBLES
 from controller.sim.moments import CALM, CALM_S, MOMENTS
 from controller.sim.operations import OPERATIONS
@@ -26,7 +27,7 @@ from controller.sim.winding import WINDING
 #: All kinds of steps that are drawn here.
 LATE: Final = {
     **dict(**LOG_TROUBLES, **WINDING, **TOOLS, **FOREIGN, **MOMENTS, **TWISTS),
-    **dict(**CALM, **RUINED, **HELD, **UNHEARD),
+    **dict(**CALM, **RUINED, **HELD, **UNHEARD, **IN_VAIN),
 }
 #: Seconds before such a step.
 WAITS_S: Final = (0.2, 0.5, 1.0, 2.0, 4.0)
@@ -49,6 +50,8 @@ RUINED_SHARE: Final = 0.35
 HOLDING: Final = 0.25
 #: The share of worlds in which leaders hear late who their replicas are.
 UNHEARD_SHARE: Final = 0.15
+#: The share of worlds in which moves and deletions are held up, and leaders that are to leave.
+IN_VAIN_SHARE: Final = 0.1
 #: The share of worlds whose controllers wait 2 s for the answer to a request, not 30.
 IMPATIENT: Final = 0.2
 #: Steps that do nothing where brokers have one log dir.
@@ -99,7 +102,7 @@ def is_narrow(seed: int) -> bool:
 def narrow_kinds(seed: int) -> list[str]:
     """The kinds of step of a narrow world."""
     chance = random.Random(f"{seed}/narrow kinds")
-    late = [kind for kind in LATE if kind not in (*CALM, *RUINED, *HELD, *UNHEARD)]
+    late = [kind for kind in LATE if kind not in (*CALM, *RUINED, *HELD, *UNHEARD, *IN_VAIN)]
     return [*chance.sample(late, 2), *chance.sample([*OPERATIONS, *COMBINED], chance.choice((0, 1, 1)))]
 
 
@@ -112,7 +115,7 @@ def narrow_steps(seed: int) -> Iterator[tuple[float, str]]:
 
 def narrow_end(seed: int, count: int) -> list[tuple[int, float, str]]:
     """(number, seconds to wait, kind) of what a narrow world has behind so many steps."""
-    steps = (*islice(_holding(seed), count), *islice(_unhearing(seed), count))
+    steps = (*islice(_holding(seed), count), *islice(_last(seed), count))
     return [(count + number, wait_s, kind) for number, (wait_s, kind) in enumerate(steps, 1)]
 
 
@@ -146,7 +149,7 @@ def steps_of(seed: int, count: int) -> list[tuple[int, int, float, str]]:
         *islice(_twisting(seed), count),
         *islice(_ruining(seed), count),
         *islice(_holding(seed), count),
-        *islice(_unhearing(seed), count),
+        *islice(_last(seed), count),
     ):
         found.append((count + len(found) + 1, count + len(found), wait_s, kind))
     if len(found) > before and random.Random(f"{seed}/calm").random() < CALMED:
@@ -199,7 +202,8 @@ def _holding(seed: int) -> Iterator[tuple[float, str]]:
         yield chance.choice(WAITS_S), chance.choice(list(HELD))
 
 
-def _unhearing(seed: int) -> Iterator[tuple[float, str]]:
-    chance = random.Random(f"{seed}/unhearing")
-    for _ in range(chance.choice((1, 2)) if chance.random() < UNHEARD_SHARE else 0):
-        yield chance.choice(WAITS_S), chance.choice(list(UNHEARD))
+def _last(seed: int) -> Iterator[tuple[float, str]]:
+    for name, kinds, share in (("unhearing", UNHEARD, UNHEARD_SHARE), ("in vain", IN_VAIN, IN_VAIN_SHARE)):
+        chance = random.Random(f"{seed}/{name}")
+        for _ in range(chance.choice((1, 2)) if chance.random() < share else 0):
+            yield chance.choice(WAITS_S), chance.choice(list(kinds))

@@ -3,7 +3,7 @@ its ISR again, and it goes on while it is no replica itself. controller.md §8.5
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 from controller.sim.combined import lose, who_serves
@@ -18,7 +18,7 @@ from controller.world.simulated.net import Latency
 LOOKS_S: Final = 0.05
 
 
-def _led(turn: Turn) -> tuple[str, int, int, int]:
+def led_with_a_free_broker(turn: Turn) -> tuple[str, int, int, int]:
     """A partition, its leader, which runs, and a broker without it. Raises NothingThere."""
     cluster = turn.cluster
     topic, partition = turn.one_of([tp for tp in cluster.movable() if free_brokers(turn, *tp)])
@@ -35,13 +35,18 @@ def _slow_between(turn: Turn, one: int, other: int, for_s: float = FAR_S) -> Cal
     return lambda: network.set_latency(*names, None)
 
 
-async def _is_in(turn: Turn, topic: str, partition: int, brokers: Collection[int], within_s: float) -> bool:
-    """Whether one of these brokers is in the ISR in time."""
+async def in_time(turn: Turn, is_so: Callable[[], bool], within_s: float) -> bool:
+    """Whether it is so in time."""
     for _ in range(int(within_s / LOOKS_S)):
-        if set(brokers) & set((turn.cluster.state(topic, partition) or {"isr": []})["isr"]):
+        if is_so():
             return True
         await turn.cluster.world.sleep(LOOKS_S)
     return False
+
+
+async def _is_in(turn: Turn, topic: str, partition: int, broker: int, within_s: float) -> bool:
+    """Whether this broker is in the ISR in time."""
+    return await in_time(turn, lambda: broker in (turn.cluster.state(topic, partition) or {"isr": []})["isr"], within_s)
 
 
 async def add_again(turn: Turn) -> str:
@@ -49,7 +54,7 @@ async def add_again(turn: Turn) -> str:
     hear of it, and takes that one into the ISR before it deletes its log. Then a move adds it again, and perhaps the
     leader dies, or whoever is added leaves."""
     cluster, office = turn.cluster, who_serves(turn)
-    topic, partition, leader, added = _led(turn)
+    topic, partition, leader, added = led_with_a_free_broker(turn)
     before = cluster.assignment(topic, partition)
     near = _slow_between(turn, added, office)
     row = {
@@ -60,7 +65,7 @@ async def add_again(turn: Turn) -> str:
     end = refuse_writes(turn, f"/brokers/topics/{topic}/partitions/{partition}/state", ZkCode.NO_AUTH, 0, 3.5)
     try:
         went.append(await move(turn, topic, row | {"replicas": None}))
-        is_in = await _is_in(turn, topic, partition, [added], 2.5)
+        is_in = await _is_in(turn, topic, partition, added, 2.5)
         if turn.chance.random() < 0.5:
             end()
         went.append(await move(turn, topic, row))
@@ -85,7 +90,7 @@ async def drop_a_leader_in_vain(turn: Turn) -> str:
     """Who leads was added by a move that another replaces, and ZooKeeper refuses the first writes of the state: the
     leader stays in its ISR until another leads, and that is tried again, though who is added stands still."""
     cluster, half = turn.cluster, await half_moved(turn, free=2)
-    await _lead_alone(turn, half.topic, half.partition, half.added)
+    await lead_alone(turn, half.topic, half.partition, half.added)
     await until_in_sync(turn, half, half.leader)
     count = turn.chance.choice((1, 2, 3, 4))
     end = refuse_writes(turn, half.state_path, ZkCode.NO_AUTH, 0, 3.0, count)
@@ -103,7 +108,7 @@ async def drop_a_leader_in_vain(turn: Turn) -> str:
     return f"{half}, then to {target}: {went}, {count} refused"
 
 
-async def _lead_alone(turn: Turn, topic: str, partition: int, broker: int) -> None:
+async def lead_alone(turn: Turn, topic: str, partition: int, broker: int) -> None:
     """The others in the ISR die, and are back: this one leads."""
     isr = (turn.cluster.state(topic, partition) or {"isr": []})["isr"]
     others = [number for number in isr if number != broker and number in turn.cluster.running()]
@@ -118,18 +123,18 @@ async def drop_a_leader_unheard(turn: Turn) -> str:
     """As `drop_a_leader_in_vain`, of a leader that has taken whom the next move adds into its ISR, without having heard
     that it was dropped."""
     cluster, office = turn.cluster, who_serves(turn)
-    topic, partition, leader, added = _led(turn)
+    topic, partition, leader, added = led_with_a_free_broker(turn)
     late = turn.one_of([broker for broker in free_brokers(turn, topic, partition) if broker != added])
     path, near = f"/brokers/topics/{topic}/partitions/{partition}/state", _slow_between(turn, late, office, 0.25)
     row = {"partition_index": partition, "replicas": [added, late]}
     went = [await move(turn, topic, row)]
-    await _is_in(turn, topic, partition, [added], 0.5)
-    await _lead_alone(turn, topic, partition, added)
+    await _is_in(turn, topic, partition, added, 0.5)
+    await lead_alone(turn, topic, partition, added)
     end = refuse_writes(turn, path, ZkCode.NO_AUTH, 0, 6.0)
     try:
         went.append(await move(turn, topic, row | {"replicas": [added]}))
-        is_in = await _is_in(turn, topic, partition, [late], 4.0)
-        await _is_in(turn, topic, partition, [leader], 0.5)
+        is_in = await _is_in(turn, topic, partition, late, 4.0)
+        await _is_in(turn, topic, partition, leader, 0.5)
         await cluster.world.sleep(turn.chance.choice((0.0, 1.1)))  # what is refused is read, and believed
         end()
         went.append(await move(turn, topic, row | {"replicas": [late]}))
@@ -145,7 +150,7 @@ async def come_back_as_a_stranger(turn: Turn) -> str:
     """A move is cancelled before whom it adds is in sync, and whoever is in office dies when it has written that: the
     leader has heard of nothing, and takes it into the ISR under the next in office."""
     cluster, office = turn.cluster, who_serves(turn)
-    topic, partition, leader, added = _led(turn)
+    topic, partition, leader, added = led_with_a_free_broker(turn)
     if len(cluster.controllers) < 2:
         raise NothingThere
     near = _slow_between(turn, added, leader)
@@ -156,7 +161,7 @@ async def come_back_as_a_stranger(turn: Turn) -> str:
     went.append(await move(turn, topic, row | {"replicas": None}))
     await cluster.world.sleep(0.5)
     near()
-    is_in = await _is_in(turn, topic, partition, [added], 3.0)
+    is_in = await _is_in(turn, topic, partition, added, 3.0)
     await cluster.world.sleep(turn.chance.choice((1.0, 4.0)))
     cluster.start_one(office)
     return f"{topic}-{partition} of {leader} with {added}: {went}, {'in' if is_in else 'not in'} its ISR"

@@ -61,7 +61,7 @@ async def winding_move(turn: Turn) -> str:
 async def winding_deletion(turn: Turn) -> str:
     """Topics that are deleted while they are moved, refused, or lack a broker, one after the other."""
     way = _Way(turn, SIDE_TOPICS)
-    notes = [await _create(turn, topic) for topic in SIDE_TOPICS if not turn.cluster.topic_partitions(topic)]
+    notes = [await create(turn, topic) for topic in SIDE_TOPICS if not turn.cluster.topic_partitions(topic)]
     await turn.cluster.world.sleep(turn.chance.choice((0.3, 1.0)))
     first = turn.chance.choice(([_die], [hinder], [_fail_dir], [move_all], [_die, move_all], [_stand_still, move_all]))
     notes.append(await _wind(way, first, len(first), in_order=True))
@@ -89,7 +89,7 @@ async def unborn(turn: Turn) -> str:
     lose(turn, number)
     await cluster.world.sleep(0.4)
     way = _Way(turn, (topic,), [lambda: cluster.start_one(number)])
-    notes = await _create(turn, topic, [[number], [number]])
+    notes = await create(turn, topic, [[number], [number]])
     bends: list[_Bend] = [move_all, move_all, _delete, _die, hinder, _new_office, _cancel]
     return f"without {turn.name(number)} {notes}: {await _wind(way, [move_all, *turn.chance.sample(bends, 2)])}"
 
@@ -184,7 +184,8 @@ async def _soon(asked: Awaitable[str]) -> str:
         return "no answer yet"
 
 
-async def _create(turn: Turn, topic: str, assignments: Sequence[Sequence[int]] | None = None) -> str:
+async def create(turn: Turn, topic: str, assignments: Sequence[Sequence[int]] | None = None) -> str:
+    """Makes the topic, by request or by znode; how that went."""
     cluster = turn.cluster
     cluster.deletable.add(topic)
     count, factor = turn.chance.choice((1, 2)), turn.chance.choice((2, 3))

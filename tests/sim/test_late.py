@@ -14,6 +14,7 @@ import pytest
 from controller.sim.disk import SimulatedDisk
 from controller.sim.foreign import FOREIGN
 from controller.sim.held import HELD
+from controller.sim.in_vain import IN_VAIN
 from controller.sim.late import LATE, NARROW_STEPS, NEED_DIRS, is_narrow, steps_of, troubles_of
 from controller.sim.load.replica_prober import ReplicaProber
 from controller.sim.log_troubles import LOG_TROUBLES
@@ -28,6 +29,8 @@ from controller.sim.winding import WINDING
 from controller.wire.errors import ErrorCode
 
 SEEDS = range(200)
+#: What comes behind all that worlds had before.
+LAST = {*HELD, *UNHEARD, *IN_VAIN}
 
 
 def test_each_trouble_has_its_operation_and_is_in_some_worlds() -> None:
@@ -52,7 +55,7 @@ def test_troubles_come_between_steps_that_stay_what_they_are() -> None:
 
 def test_each_twist_is_in_some_worlds_behind_all_that_came_before() -> None:
     plans = [draw_plan(seed, KINDS) for seed in range(400) if not is_narrow(seed)]
-    worlds = [[step.kind for step in plan.steps if step.kind not in {*RUINED, *HELD, *UNHEARD}] for plan in plans]
+    worlds = [[step.kind for step in plan.steps if step.kind not in {*RUINED, *LAST}] for plan in plans]
     assert {kind for kinds in worlds for kind in kinds} >= set(TWISTS)
     twisted = [[kind in TWISTS for kind in kinds] for kinds in worlds if set(kinds) & set(TWISTS)]
     assert 0.2 < len(twisted) / len(worlds) < 0.4
@@ -60,7 +63,7 @@ def test_each_twist_is_in_some_worlds_behind_all_that_came_before() -> None:
 
 
 def test_most_worlds_calm_down_before_what_needs_a_sound_cluster() -> None:
-    at_the_end = {*WINDING, *TOOLS, *FOREIGN, *MOMENTS, *TWISTS, *RUINED, *HELD, *UNHEARD}
+    at_the_end = {*WINDING, *TOOLS, *FOREIGN, *MOMENTS, *TWISTS, *RUINED, *LAST}
     plans = [draw_plan(seed, KINDS) for seed in range(400) if not is_narrow(seed)]
     worlds = [kinds for plan in plans if set(kinds := [step.kind for step in plan.steps]) & at_the_end]
     calmed = [kinds for kinds in worlds if "calm_down" in kinds]
@@ -75,7 +78,7 @@ def test_narrow_worlds_take_few_kinds_of_steps_and_have_few_clients() -> None:
     assert 0.15 < len(narrow) / 1000 < 0.25
     own = [plan.steps[: plan.shape.steps] for plan in narrow]
     kinds = [{step.kind for step in steps} for steps in own]
-    assert set().union(*kinds) & set(LATE) == set(LATE) - {*CALM, *RUINED, *HELD, *UNHEARD}
+    assert set().union(*kinds) & set(LATE) == set(LATE) - {*CALM, *RUINED, *LAST}
     assert {len(steps) for steps in own} == set(NARROW_STEPS)
     for plan, each in zip(narrow, kinds, strict=True):
         shape = plan.shape
@@ -89,7 +92,7 @@ def test_narrow_worlds_take_few_kinds_of_steps_and_have_few_clients() -> None:
 
 def test_ruins_come_last_in_some_worlds_which_then_have_what_they_need() -> None:
     plans = [draw_plan(seed, KINDS) for seed in range(400) if not is_narrow(seed)]
-    ruined = [[s.kind in RUINED for s in plan.steps if s.kind not in {*HELD, *UNHEARD}] for plan in plans]
+    ruined = [[s.kind in RUINED for s in plan.steps if s.kind not in LAST] for plan in plans]
     assert {step.kind for plan in plans for step in plan.steps} >= set(RUINED)
     assert 0.25 < sum(map(any, ruined)) / len(ruined) < 0.45
     assert all(each == sorted(each) and sum(each) <= 2 for each in ruined)
@@ -100,12 +103,14 @@ def test_ruins_come_last_in_some_worlds_which_then_have_what_they_need() -> None
 def test_what_is_held_back_is_in_some_worlds_behind_all_that_they_had() -> None:
     plans = [draw_plan(seed, KINDS) for seed in range(1000)]
     for narrow in (True, False):
-        for kinds, later, share in ((HELD, UNHEARD, 0.25), (UNHEARD, {}, 0.15)):
+        for kinds, share in ((HELD, 0.25), (UNHEARD, 0.15), (IN_VAIN, 0.1)):
             some = [plan.steps for plan in plans if is_narrow(plan.seed) is narrow]
-            held = [[step.kind in kinds for step in steps if step.kind not in later] for steps in some]
+            held = [
+                [step.kind in kinds for step in steps if step.kind in kinds or step.kind not in LAST] for steps in some
+            ]
             assert share - 0.05 < sum(map(any, held)) / len(held) < share + 0.05
             assert all(each == sorted(each) and sum(each) <= 2 for each in held)
-    assert {step.kind for plan in plans for step in plan.steps} >= {*HELD, *UNHEARD}
+    assert {step.kind for plan in plans for step in plan.steps} >= LAST
     for plan in plans:
         numbers = [step.number for step in plan.steps]
         assert len(set(numbers)) == len(numbers)
@@ -133,9 +138,13 @@ def test_what_is_held_back_comes_when_it_is_too_late(kind: str, says: str) -> No
         ("drop_a_leader_unheard", "'answered', 'answered'], 4 is in its ISR"),
         ("come_back_as_a_stranger", "'answered', 'Disconnected'], in its ISR"),
         ("take_office_without_a_topic", "/brokers/topics/t refused for"),
+        ("stop_in_vain", "answered, refused after"),
+        ("delete_another_meanwhile", "answered', 'answered', 'answered']"),
+        ("move_while_it_leaves", "of 1, alone in sync, to [2, 1]: answered"),
+        ("drop_a_leader_that_leaves", "cancelled: answered, its ISR was [3, 1]"),
     ],
 )
-def test_leaders_hear_late_who_their_replicas_are(kind: str, says: str) -> None:
+def test_moves_of_which_leaders_hear_late_or_that_cannot_end(kind: str, says: str) -> None:
     world = {"brokers": "5", "controllers": "2", "partitions": "1", "replication_factor": "2"}
     step = {"number": 1, "wait_s": 2.0, "kind": kind}
     outcome = play(plan_of({"seed": 1, "world": world | {"session_timeout_ms": "4000"}, "steps": [step]}))
