@@ -32,7 +32,7 @@ from broker_sim.groups.records import (
     encode_offset_key,
     encode_offset_value,
 )
-from broker_sim.groups.registry import GroupEntry, GroupRegistry
+from broker_sim.groups.registry import GroupEntry, GroupRegistry, Offsets
 from broker_sim.groups.subscriptions import CONSUMER_PROTOCOL_TYPE, subscribed_topics
 from broker_sim.groups.values import (
     Effect,
@@ -233,11 +233,15 @@ class GroupCoordinator:
         try:
             error = await self._append(group_id, pairs)
         finally:
-            entry.commits_under_way = [commit for commit in entry.commits_under_way if commit is not staged]
+            older, later = _around(staged, entry.commits_under_way)
+            entry.commits_under_way = older + later
         if error is ErrorCode.NONE:
             entry.offsets.update(staged)
+            for tp, commit in itertools.product(staged, older):
+                commit.pop(tp, None)  # what is older and ends later counts no more
             if self.entry(group_id) is entry:
-                self._append_tombstones(group_id, offsets.keys() - staged.keys())
+                again = entry.offsets.keys() | set().union(*later)
+                self._append_tombstones(group_id, offsets.keys() - staged.keys() - again)
         return COMMIT_ERRORS.get(error, error)
 
     def delete_offsets(self, entry: GroupEntry, partitions: Collection[TopicPartition]) -> None:
@@ -362,6 +366,12 @@ class GroupCoordinator:
     def _remember(self, task: asyncio.Task[None]) -> None:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+def _around(commit: Offsets, commits: Sequence[Offsets]) -> tuple[list[Offsets], list[Offsets]]:
+    """Those before it, and those after it."""
+    at = next(n for n, each in enumerate(commits) if each is commit)
+    return list(commits[:at]), list(commits[at + 1 :])
 
 
 def may_die(entry: GroupEntry) -> bool:

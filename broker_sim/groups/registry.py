@@ -27,13 +27,17 @@ from controller.world.supervisor import Supervisor
 LOAD_BATCHES_PER_TURN: Final = 100
 
 
+Offsets = dict[TopicPartition, CommittedOffset]
+
+
 @dataclass(slots=True)
 class GroupEntry:
-    """A group, the offsets it committed, those of each commit that is being stored, and the timer that it asked for."""
+    """A group, the offsets it committed, those of each commit that is being stored (in the order of the log), and the
+    timer that it asked for."""
 
     group: Group
-    offsets: dict[TopicPartition, CommittedOffset] = field(default_factory=dict)
-    commits_under_way: list[dict[TopicPartition, CommittedOffset]] = field(default_factory=list)
+    offsets: Offsets = field(default_factory=dict)
+    commits_under_way: list[Offsets] = field(default_factory=list)
     timer: asyncio.TimerHandle | None = None
 
 

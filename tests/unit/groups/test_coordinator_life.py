@@ -1,0 +1,308 @@
+"""A coordinator from its start to its end: sessions on time, partitions that come and go, what their logs say."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from broker_sim.groups.records import (
+    CommittedOffset,
+    OffsetKey,
+    StoredGroup,
+    StoredMember,
+    encode_group_key,
+    encode_group_value,
+    encode_offset_key,
+    encode_offset_value,
+)
+from broker_sim.groups.registry import LOAD_BATCHES_PER_TURN
+from broker_sim.groups.values import GroupState
+from controller.wire.errors import ErrorCode
+from controller.wire.records import build_values
+from controller.wire.types import GROUP_METADATA_TOPIC, TopicPartition
+from controller.world.simulated.world import World, run_world
+from tests.worlds.group_logs import Coordinated
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+NONE, NOT_HERE, UNKNOWN = ErrorCode.NONE, ErrorCode.NOT_COORDINATOR, ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def play(scenario: Any) -> None:
+    run_world(1, scenario)
+
+
+# -- sessions ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_session_ends_on_time_and_whatever_a_member_does_begins_it_anew() -> None:
+    async def scenario(world: World) -> None:
+        at = await Coordinated(world).start()
+        began = world.clock.now_ms()
+        member = await at.member("a")
+        assert world.clock.now_ms() - began == 3_000, "the initial delay"
+        group = at.groups.entry("a").group
+        for does in (
+            lambda: at.beat("a", member),
+            lambda: at.commit("a", {T0: 1}, member=member, generation=1),
+            lambda: at.sync("a", member, 1),
+        ):
+            await world.sleep(9.999)
+            assert member in group.members
+            result: Any = does()
+            await asyncio.sleep(0)
+            if not isinstance(result, ErrorCode):
+                result = await result
+            assert getattr(result, "error", result) is NONE
+        await world.sleep(9.998)
+        assert member in group.members
+        await world.sleep(0.003)
+        assert (group.state, list(group.members), group.generation) == (GroupState.EMPTY, [], 2)
+        assert at.beat("a", member) is UNKNOWN
+        assert at.log.read(1).groups["a"].members == () and at.log.read(1).groups["a"].generation == 2
+
+    play(scenario)
+
+
+def test_who_was_given_an_id_and_does_not_use_it_is_forgotten() -> None:
+    async def scenario(world: World) -> None:
+        at = await Coordinated(world).start()
+        asked = await at.join("a", needs_known_member_id=True)
+        assert asked.error is ErrorCode.MEMBER_ID_REQUIRED and asked.member_id.startswith("c-")
+        group = at.groups.entry("a").group
+        await world.sleep(9.999)
+        assert group.has_members
+        await world.sleep(0.002)
+        assert not group.has_members and at.groups.entry("a").timer is None
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("timeout_ms", [99, 100, 200, 201])
+def test_sessions_are_within_bounds_and_an_unknown_member_makes_no_group(timeout_ms: int) -> None:
+    async def scenario(world: World) -> None:
+        bounds = {"group_min_session_timeout_ms": 100, "group_max_session_timeout_ms": 200}
+        at = await Coordinated(world, **bounds, group_initial_rebalance_delay_ms=0).start()
+        joined = await at.join("a", session_timeout_ms=timeout_ms)
+        is_fine = 100 <= timeout_ms <= 200
+        assert joined.error is (NONE if is_fine else ErrorCode.INVALID_SESSION_TIMEOUT)
+        assert (at.groups.entry("a") is not None) is is_fine
+        again = await at.join("b", "who", session_timeout_ms=150)
+        assert (again.error, again.member_id, at.groups.entry("b")) == (UNKNOWN, "who", None)
+        assert (await at.join("", session_timeout_ms=150)).error is ErrorCode.INVALID_GROUP_ID
+
+    play(scenario)
+
+
+def test_members_that_leave_are_told_of_one_by_one() -> None:
+    async def scenario(world: World) -> None:
+        at = await Coordinated(world).start()
+        one, other = await asyncio.gather(at.join("a"), at.join("a", group_instance_id="i"))
+        members = [("z", None), (one.member_id, None), ("", "i"), (other.member_id, "i")]
+        assert at.groups.leave("a", members) == (NONE, [UNKNOWN, NONE, NONE, UNKNOWN])
+        assert at.groups.entry("a").group.state is GroupState.EMPTY
+        assert at.groups.leave("b", members[:2]) == (NONE, [UNKNOWN, UNKNOWN]) and at.groups.entry("b") is None
+        at.follow(0)
+        assert at.groups.leave("b", members) == (NOT_HERE, [])
+
+    play(scenario)
+
+
+# -- partitions that come and go --------------------------------------------------------------------------------------
+
+
+def test_a_group_goes_on_where_its_log_is_read_with_sessions_that_begin_then() -> None:
+    async def scenario(world: World) -> None:
+        at = await Coordinated(world).start()
+        member = await at.member("a", group_instance_id="i", protocols=(("p", b"p"), ("range", b"r")))
+        other = await at.member("b")
+        changed_ms = at.groups.entry("a").group.state_changed_ms
+        stored = at.log.read(1).groups["a"]
+        assert replace(stored, state_changed_ms=0) == StoredGroup(
+            protocol_type="consumer", generation=1, protocol="p", leader=member, state_changed_ms=0,
+            members=(StoredMember(
+                member_id=member, group_instance_id="i", client_id="c", client_host="/h", rebalance_timeout_ms=20_000,
+                session_timeout_ms=10_000, subscription=b"p", assignment=b"x",
+            ),),
+        )  # fmt: skip
+        assert changed_ms - 100 < stored.state_changed_ms <= changed_ms, "it is written before it is stable"
+        await world.sleep(6)
+        assert at.beat("b", other) is NONE
+        rejoining = asyncio.ensure_future(at.join("a", member, group_instance_id="i", protocols=(("q", b""),)))
+        await asyncio.sleep(0)
+        at.follow(1)
+        assert (await rejoining).error in (NOT_HERE, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+        assert at.groups.entry("a") is None and at.groups.entry("b") is not None
+        assert at.beat("a", member) is NOT_HERE and at.beat("b", other) is NONE
+        assert (await at.join("a", member)).error is NOT_HERE
+        assert (await at.sync("a", member, 1)).error is NOT_HERE
+        await at.lead(1)
+        group = at.groups.entry("a").group
+        assert (group.state, group.generation, group.protocol_type, group.protocol_name, group.leader) == (
+            GroupState.STABLE, 1, "consumer", "p", member,
+        )  # fmt: skip
+        assert group.state_changed_ms == stored.state_changed_ms
+        assert group.members.assignments() == {member: b"x"}
+        (restored,) = group.members.values()
+        assert (restored.client_id, restored.client_host, restored.group_instance_id) == ("c", "/h", "i")
+        assert (restored.session_timeout_ms, restored.rebalance_timeout_ms) == (10_000, 20_000)
+        assert restored.protocols == (("p", b"p"),)
+        await world.sleep(9.99)
+        assert at.groups.heartbeat("a", member, "i", 1) is NONE
+        await world.sleep(10.01)
+        assert (group.state, group.generation) == (GroupState.EMPTY, 2)
+        at.follow(1)
+        await at.lead(1)
+        group = at.groups.entry("a").group
+        assert (group.state, group.generation, group.leader, list(group.members)) == (GroupState.EMPTY, 2, None, [])
+
+    play(scenario)
+
+
+def test_who_waits_is_told_to_look_elsewhere_when_the_partition_goes_and_when_all_ends() -> None:
+    async def scenario(world: World) -> None:
+        at = await Coordinated(world).start()
+        one = await at.join("b")
+        in_a = asyncio.ensure_future(at.join("a"))
+        two = asyncio.ensure_future(at.join("b"))
+        await asyncio.sleep(0)
+        at.follow(1)
+        assert (await in_a).error is NOT_HERE
+        assert not two.done()
+        timers = [entry.timer for entry in at.groups.entries()]
+        assert len(timers) == 1 and timers[0] is not None
+        await at.groups.stop()
+        assert (await two).error is NOT_HERE and timers[0].cancelled()
+        assert list(at.groups.entries()) == [] and at.supervisor.running == []
+        for error in (at.beat("b", one.member_id), await at.commit("b", {T0: 1}), at.groups.delete_group("b")):
+            assert error is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        await at.groups.stop()
+
+    play(scenario)
+
+
+def a_batch(*offsets: tuple[str, TopicPartition, int | None]) -> bytes:
+    pairs = [
+        (encode_offset_key(OffsetKey(group, tp)), None if n is None else encode_offset_value(CommittedOffset(offset=n)))
+        for group, tp, n in offsets
+    ]
+    return build_values(pairs, timestamp=1)
+
+
+def test_while_a_partition_is_read_others_have_their_turn_and_are_told_so() -> None:
+    async def scenario(world: World) -> None:
+        at = Coordinated(world)
+        assert at.groups.error_for("a") is ErrorCode.COORDINATOR_NOT_AVAILABLE, "before its start"
+        at.groups.start()
+        assert at.groups.error_for("a") is NOT_HERE
+        at.log.batches[1] = [a_batch(("a", T0, n)) for n in range(3 * LOAD_BATCHES_PER_TURN)]
+        in_one = TopicPartition(GROUP_METADATA_TOPIC, 1)
+        at.groups.leadership_changed([in_one, TopicPartition("t", 0)], [TopicPartition("t", 1)])
+        (task,) = at.groups.registry.loading.values()
+        turns = 0
+        while not task.done():
+            assert at.groups.is_loading
+            assert at.groups.error_for("a") is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+            assert at.groups.error_for("b") is NOT_HERE
+            assert at.beat("a", "m") is NONE, "it shall not join again for that"
+            assert (await at.sync("a", "m", 1)).error is ErrorCode.REBALANCE_IN_PROGRESS
+            assert (await at.join("a")).error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+            at.groups.leadership_changed([in_one], [])
+            assert list(at.groups.registry.loading.values()) == [task], "it is read once"
+            turns += 1
+            await asyncio.sleep(0)
+        assert turns == 4 and not at.groups.is_loading
+        assert at.offsets("a") == {T0: 3 * LOAD_BATCHES_PER_TURN - 1}
+        assert await at.commit("a", {T1: 1}) is NONE
+        entry = at.groups.entry("a")
+        await at.lead(1)
+        assert at.groups.entry("a") is entry, "it is led already"
+        at.follow(1)
+        at.groups.leadership_changed([in_one], ())
+        at.follow(1)
+        await world.sleep(1)
+        assert (at.groups.error_for("a"), at.groups.entry("a"), at.groups.is_loading) == (NOT_HERE, None, False)
+        at.log.unreadable.add(1)
+        at.groups.leadership_changed([in_one], ())
+        await world.sleep(1)
+        assert (at.groups.error_for("a"), at.groups.is_loading) == (NOT_HERE, False)
+        assert at.supervisor.failures["group-load"] == 1
+        at.log.unreadable.clear()
+        await at.lead(1)
+        assert at.offsets("a") == {T0: 3 * LOAD_BATCHES_PER_TURN - 1, T1: 1}
+
+    play(scenario)
+
+
+def test_what_a_log_leaves_of_groups() -> None:
+    """The last record of each key; what is of no use is left out, and a group of which nothing is left is none."""
+    member = StoredMember(
+        member_id="m", group_instance_id=None, client_id="c", client_host="h", rebalance_timeout_ms=1,
+        session_timeout_ms=10_000, subscription=b"s", assignment=b"x",
+    )  # fmt: skip
+    stored = StoredGroup(
+        protocol_type="consumer", generation=4, protocol="p", leader="m", state_changed_ms=7, members=(member,)
+    )
+    empty = replace(stored, members=(), protocol_type="", protocol=None, leader=None, generation=5)
+
+    async def scenario(world: World) -> None:
+        at = Coordinated(world)
+        groups = [("g1", stored), ("g2", stored), ("g2", empty), ("g3", stored), ("g3", None), ("g4", None)]
+        at.groups.start(1)
+        assert at.groups.partition_of("any") == 0, "there is one partition, whatever the setting says"
+        for name, content in groups:
+            value = None if content is None else encode_group_value(content)
+            at.log.batches[0].append(build_values([(encode_group_key(name), value)], timestamp=1))
+        at.log.batches[0] += [
+            a_batch(("g1", T0, 1), ("g1", T1, 2), ("g1", T0, 3)),
+            a_batch(("g5", T0, 1), ("g5", T0, None), ("g6", T0, 9)),
+            build_values([(b"\x00\x09", b"v"), (None, None)], timestamp=1),
+            build_values([(encode_group_key("g2"), b"\x00\x63"), (encode_group_key("g7"), b"")], timestamp=1),
+        ]
+        await at.lead(0)
+        found = {entry.group.group_id: entry for entry in at.groups.entries()}
+        assert list(found) == ["g1", "g2", "g6"]
+        assert [at.offsets(name) for name in found] == [{T0: 3, T1: 2}, {}, {T0: 9}]
+        group = found["g2"].group
+        assert (group.state, group.generation, group.protocol_type) == (GroupState.EMPTY, 5, None)
+        assert (found["g6"].group.state, found["g6"].group.generation) == (GroupState.EMPTY, 0)
+        assert found["g1"].group.state is GroupState.STABLE and found["g1"].timer is not None
+
+    play(scenario)
+
+
+# -- retention --------------------------------------------------------------------------------------------------------
+
+
+def test_what_nobody_uses_goes_after_its_time_and_a_group_with_its_last_offset() -> None:
+    """Of a group that had members, all counts from when it became empty; of others each offset from its commit."""
+
+    async def scenario(world: World) -> None:
+        minute = {"offsets_retention_minutes": 2, "offsets_retention_check_interval_ms": 10_000}
+        at = await Coordinated(world, **minute).start()
+        assert await at.commit("a", {T0: 1}) is NONE
+        subscribed = (("range", b"\x00\x01\x00\x00\x00\x01\x00\x01t"),)
+        kept = await at.member("b", session_timeout_ms=1_000_000, protocols=subscribed)
+        left = await at.member("c")
+        for group, member in (("b", kept), ("c", left)):
+            assert await at.commit(group, {T0: 1}, member=member, generation=1) is NONE
+        await world.sleep(60)
+        assert await at.commit("a", {T1: 2}) is NONE
+        assert at.groups.entry("c").group.state is GroupState.EMPTY, "its member has gone"
+        await world.sleep(67)
+        assert at.offsets("a") == at.logged("a") == {T1: 2}, "that is two minutes, and ten seconds more at most"
+        assert at.offsets("c") == {T0: 1}, "it has been empty for less"
+        at.log.is_slow = True
+        committing = asyncio.ensure_future(at.commit("a", {T0: 3}))
+        await world.sleep(73)
+        assert at.offsets("a") == {} and at.logged("a") == {T0: 3}, "that is being committed keeps the group"
+        at.log.answer()
+        assert await committing is NONE and at.offsets("a") == {T0: 3}
+        assert at.offsets("c") is None and at.logged("c") == {} and "c" not in at.log.read(1).groups
+        assert at.offsets("b") == {T0: 1} and at.groups.entry("b").group.state is GroupState.STABLE
+        await world.sleep(130)
+        assert at.offsets("a") is None and at.logged("a") == {}
+
+    play(scenario)
