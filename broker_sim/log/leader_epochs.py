@@ -38,7 +38,7 @@ class LeaderEpochs:
         return True
 
     def found(self, epoch: int, first: int, last: int) -> None:
-        """A log has batches of the epoch, which begin between these two: it starts at the first of them, unless it is
+        """A log has records of the epoch, from the first of these offsets to the last: it starts there, unless it is
         known to start earlier, and entries that contradict that go."""
         lower = [(e, o) for e, o in self.entries if (o < first if e < epoch else e == epoch and o <= first)]
         own = [] if lower and lower[-1][0] == epoch else [(epoch, first)]

@@ -127,11 +127,11 @@ class StoredLog:
     def _load(self, *, is_clean: bool, log_start_offset: int, recovery_point: int, now_ms: int) -> list[Repair]:
         repairs = tidy_up(self.folder, shape=self.shape, files=self.files)
         rebuilt = LeaderEpochs()
-        last_batches: dict[int, int] = {}
+        last_offsets: dict[int, int] = {}
 
         def note(header: BatchHeader) -> None:
             rebuilt.assign(header.partition_leader_epoch, header.base_offset)
-            last_batches[header.partition_leader_epoch] = header.base_offset
+            last_offsets[header.partition_leader_epoch] = header.last_offset
 
         names = names_in(self.folder)
         repairs += load_segments(
@@ -152,7 +152,7 @@ class StoredLog:
             self._segments.active.activate()
         self.leo = self._segments.active.next_offset
         self.log_start_offset = min(max(log_start_offset, self._segments.first.base_offset), self.leo)
-        repairs += self._load_epochs(rebuilt, last_batches, is_trusted=is_clean and not lost)
+        repairs += self._load_epochs(rebuilt, last_offsets, is_trusted=is_clean and not lost)
         self.recovery_point = self.leo if is_clean and not lost else min(recovery_point, self.leo)
         self._snapshots.found(names)
         self._snapshots.remove_strays(self._segments.bases)
@@ -168,9 +168,9 @@ class StoredLog:
         reason = f"the log ends below its start offset {log_start_offset}"
         return [Repair(path=self.folder, reason=reason, lost_bytes=lost)]
 
-    def _load_epochs(self, rebuilt: LeaderEpochs, last_batches: Mapping[int, int], *, is_trusted: bool) -> list[Repair]:
-        """The file may know an epoch without records; the batches know what a cut left. `last_batches`: epoch -> where
-        the last batch of it begins that was read."""
+    def _load_epochs(self, rebuilt: LeaderEpochs, last_offsets: Mapping[int, int], *, is_trusted: bool) -> list[Repair]:
+        """The file may know an epoch without records; the batches know what a cut left. `last_offsets`: epoch -> the
+        last offset of it in what was read."""
         repairs: list[Repair] = []
         try:
             self.epochs = self._epoch_file.read()
@@ -181,7 +181,7 @@ class StoredLog:
         self._epochs_unsynced = not is_trusted and bool(before)
         # A loss of power may have brought back what was cut: the batches that were read say what is so.
         for epoch, start in rebuilt.entries:
-            self.epochs.found(epoch, start, last_batches[epoch])
+            self.epochs.found(epoch, start, last_offsets[epoch])
         kept = self.epochs.entries
         if (first := kept[0][1] if kept else self.leo) > self.log_start_offset:
             # No file, or one of before; or a kill took the log start back to its checkpoint: what is older is there.

@@ -10,6 +10,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import Final
 
+from controller.sim.aftermath import AFTERMATH
 from controller.sim.combined import COMBINED
 from controller.sim.foreign import FOREIGN
 from controller.sim.held import HELD
@@ -27,7 +28,7 @@ from controller.sim.winding import WINDING
 #: All kinds of steps that are drawn here.
 LATE: Final = {
     **dict(**LOG_TROUBLES, **WINDING, **TOOLS, **FOREIGN, **MOMENTS, **TWISTS),
-    **dict(**CALM, **RUINED, **HELD, **UNHEARD, **IN_VAIN),
+    **dict(**CALM, **RUINED, **HELD, **UNHEARD, **IN_VAIN, **AFTERMATH),
 }
 #: Seconds before such a step.
 WAITS_S: Final = (0.2, 0.5, 1.0, 2.0, 4.0)
@@ -52,6 +53,8 @@ HOLDING: Final = 0.25
 UNHEARD_SHARE: Final = 0.15
 #: The share of worlds in which moves and deletions are held up, and leaders that are to leave.
 IN_VAIN_SHARE: Final = 0.1
+#: The share of worlds in which, last of all, brokers go on with what they had before.
+RETURNING: Final = 0.2
 #: The share of worlds whose controllers wait 2 s for the answer to a request, not 30.
 IMPATIENT: Final = 0.2
 #: Steps that do nothing where brokers have one log dir.
@@ -90,6 +93,8 @@ def shape_of(seed: int, shape: Shape) -> Shape:
         shape = replace(shape, log_dirs=2, fetch_bytes=SMALL_FETCH)  # so that a copy takes several steps
     if "start_without_a_dir" in (kind for _, kind in _ruining(seed)):
         shape = replace(shape, log_dirs=2)
+    if "cut_what_moves" in (kind for _, kind in _last(seed)):
+        shape = replace(shape, log_dirs=2, fetch_bytes=SMALL_FETCH)
     shape = replace(shape, keyed_producers=keyed, replica_probers=probed)
     return _narrowed(seed, shape) if is_narrow(seed) else shape
 
@@ -102,7 +107,7 @@ def is_narrow(seed: int) -> bool:
 def narrow_kinds(seed: int) -> list[str]:
     """The kinds of step of a narrow world."""
     chance = random.Random(f"{seed}/narrow kinds")
-    late = [kind for kind in LATE if kind not in (*CALM, *RUINED, *HELD, *UNHEARD, *IN_VAIN)]
+    late = [kind for kind in LATE if kind not in (*CALM, *RUINED, *HELD, *UNHEARD, *IN_VAIN, *AFTERMATH)]
     return [*chance.sample(late, 2), *chance.sample([*OPERATIONS, *COMBINED], chance.choice((0, 1, 1)))]
 
 
@@ -203,7 +208,10 @@ def _holding(seed: int) -> Iterator[tuple[float, str]]:
 
 
 def _last(seed: int) -> Iterator[tuple[float, str]]:
-    for name, kinds, share in (("unhearing", UNHEARD, UNHEARD_SHARE), ("in vain", IN_VAIN, IN_VAIN_SHARE)):
+    for name, kinds, share in (
+        *(("unhearing", UNHEARD, UNHEARD_SHARE), ("in vain", IN_VAIN, IN_VAIN_SHARE)),
+        ("returning", AFTERMATH, RETURNING),
+    ):
         chance = random.Random(f"{seed}/{name}")
         for _ in range(chance.choice((1, 2)) if chance.random() < share else 0):
             yield chance.choice(WAITS_S), chance.choice(list(kinds))

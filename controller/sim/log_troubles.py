@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Any, Final
 
 from controller.sim.combined import lose
@@ -30,7 +30,7 @@ def _running(turn: Turn) -> list[int]:
     return sorted(set(turn.cluster.brokers) - turn.cluster.paused)
 
 
-def _replicas(turn: Turn, topic: str) -> list[int]:
+def replicas_of(turn: Turn, topic: str) -> list[int]:
     """Of the first partition; nobody where the topic has gone meanwhile."""
     return turn.cluster.assignment(topic, 0) if (topic, 0) in turn.cluster.partitions() else []
 
@@ -74,31 +74,32 @@ async def move_dirs_in_trouble(turn: Turn) -> str:
     others = turn.chance.sample([other for other in cluster.broker_ids if other != number], 1)
     topic = await made(turn, turn.chance.choice(SIDE_TOPICS), [number, *others], PLAIN)
     await fill(turn, topic, 0, turn.chance.choice((2, 5)))
-    rates = [await _limit_moves(turn, number, turn.chance.choice(("1", "30", "30")))]
-    moved = await _move_dirs(turn, number)
+    rates = [await limit_moves(turn, number, turn.chance.choice(("1", "30", "30")))]
+    moved = await move_dirs(turn, number)
     await cluster.world.sleep(turn.chance.choice((0.5, 2.0)))
     trouble = turn.chance.choice((_alone, _alone, _bounced, _deprived, _deprived))
     went = await trouble(turn, number)
     for _ in range(30):
-        rates.append(await _limit_moves(turn, number, None))
+        rates.append(await limit_moves(turn, number, None))
         if rates[-1] == "answered":
             break
         await cluster.world.sleep(1.0)
     return f"{turn.name(number)} {moved}; {went}"
 
 
-async def _limit_moves(turn: Turn, number: int, rate: str | None) -> str:
+async def limit_moves(turn: Turn, number: int, rate: str | None) -> str:
+    """How fast replicas move between its dirs, bytes a second; None: as they may. How that went, in a word."""
     operation = 1 if rate is None else 0
     return await alter_configs(turn, 4, str(number), {DIR_RATE: rate or ""}, operation, to=number)
 
 
-async def _move_dirs(turn: Turn, number: int) -> str:
-    """All replicas of the broker, each to the other of its two dirs."""
+async def move_dirs(turn: Turn, number: int, only: Collection[tuple[str, int]] | None = None) -> str:
+    """All replicas of the broker, or these, each to the other of its two dirs."""
     cluster, dirs = turn.cluster, []
     names = turn.name(number), f"{turn.name(number)}-2"
     for here, there in (names, names[::-1]):
         topics: dict[str, list[int]] = {}
-        for topic, partition in cluster.partitions():
+        for topic, partition in cluster.partitions() if only is None else sorted(only):
             if (cluster.folder / here / f"{topic}-{partition}").is_dir():
                 topics.setdefault(topic, []).append(partition)
         rows = [{"name": topic, "partitions": partitions} for topic, partitions in topics.items()]
@@ -113,7 +114,7 @@ async def _alone(turn: Turn, number: int) -> str:
     for other in others:
         cluster.world.network.partition(turn.name(number), other)
     led = await _fill_all_led_by(turn, number)
-    await _limit_moves(turn, number, "150")  # so that some of it is copied, and not all
+    await limit_moves(turn, number, "150")  # so that some of it is copied, and not all
     for session, machine in sorted(cluster.world.zookeeper.sessions.items()):
         if machine == turn.name(number):
             cluster.world.zookeeper.expire_session(session)
@@ -161,8 +162,11 @@ async def _deprived(turn: Turn, number: int) -> str:
     return f"deprived of {topics}: {went}"
 
 
-async def fill(turn: Turn, topic: str, partition: int, batches: int, value: bytes = VALUE) -> str:
-    """Some batches with acks=1, to whoever leads. Nobody is promised anything of a side topic."""
+async def fill(
+    turn: Turn, topic: str, partition: int, batches: int, value: bytes = VALUE, sizes: Sequence[int] = (1, 3)
+) -> str:
+    """Some batches with acks=1, to whoever leads, each of one of these sizes. Nobody is promised anything of a side
+    topic."""
     cluster = turn.cluster
     went = "no leader"
     for _ in range(batches):
@@ -170,7 +174,7 @@ async def fill(turn: Turn, topic: str, partition: int, batches: int, value: byte
         if state is None or state["leader"] not in cluster.brokers:
             break
         now_ms = cluster.world.clock.now_ms()
-        batch = build_batch([Record(offset, now_ms, None, value) for offset in range(turn.chance.choice((1, 3)))])
+        batch = build_batch([Record(offset, now_ms, None, value) for offset in range(turn.chance.choice(sizes))])
         row = {"name": topic, "partition_data": [{"index": partition, "records": batch}]}
         body = {"transactional_id": None, "acks": 1, "timeout": 1_000, "topic_data": [row]}
         went = await cluster.ask_one(state["leader"], ApiKey.PRODUCE, 8, body)
@@ -214,7 +218,7 @@ async def deleted_and_back(turn: Turn) -> str:
     deleted = await cluster.ask_one(state["leader"], ApiKey.DELETE_RECORDS, 1, {"topics": rows, "timeout": 1_000})
     went.append(await fill(turn, topic, 0, 1))
     await cluster.world.sleep(turn.chance.choice((0.0, 1.0)))
-    doomed = [number for number in _replicas(turn, topic) if number in _running(turn)]
+    doomed = [number for number in replicas_of(turn, topic) if number in _running(turn)]
     for number in turn.chance.choice((doomed, doomed, doomed[:1])):
         cluster.kill(number)
         cluster.start_one(number)
@@ -236,7 +240,7 @@ async def starved(turn: Turn) -> str:
     """A partition has fewer replicas than it needs, its leader takes acks=1, and retention looks for old segments."""
     cluster, topic = turn.cluster, await _side_topic(turn, STARVED)
     leader = (cluster.state(topic, 0) or {"leader": -1})["leader"]
-    others = [number for number in _replicas(turn, topic) if number != leader and number in _running(turn)]
+    others = [number for number in replicas_of(turn, topic) if number != leader and number in _running(turn)]
     for number in others:
         lose(turn, number)
     await cluster.world.sleep(0.5)
@@ -264,7 +268,7 @@ async def disk_fails_midway(turn: Turn) -> str:
 async def reborn_at_once(turn: Turn) -> str:
     """A topic that was written to and checkpointed is deleted and made again, and its replicas die at once."""
     cluster, topic = turn.cluster, await _side_topic(turn, PLAIN)
-    went, replicas = await fill(turn, topic, 0, 8), _replicas(turn, topic)
+    went, replicas = await fill(turn, topic, 0, 8), replicas_of(turn, topic)
     await cluster.world.sleep(2.0)
     body = {"topic_names": [topic], "timeout": 100}
     deleted = await cluster.ask_once(ApiKey.DELETE_TOPICS, 3, body)
@@ -278,7 +282,7 @@ async def reborn_at_once(turn: Turn) -> str:
         return f"{topic} {went}, deleted: {deleted}"
     await fill(turn, topic, 0, turn.chance.choice((0, 1)))
     await asyncio.sleep(turn.chance.choice((0.0, 0.2)))
-    doomed = [number for number in _replicas(turn, topic) if number in _running(turn)]
+    doomed = [number for number in replicas_of(turn, topic) if number in _running(turn)]
     for number in doomed:
         cluster.kill(number)
         cluster.start_one(number)

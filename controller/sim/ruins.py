@@ -51,15 +51,15 @@ async def diverge(turn: Turn) -> str:
         if other in cluster.running():
             lose(turn, other)
         cluster.start_one(alone)
-        if await _leads(turn, topic, alone):
+        if await leads(turn, topic, alone):
             went.append(await fill(turn, topic, 0, turn.chance.choice((1, 2, 4))))
     for number in pair:
         cluster.start_one(number)
     return f"{topic} of {pair}: {went}"
 
 
-async def _leads(turn: Turn, topic: str, broker: int) -> bool:
-    """Waits for it."""
+async def leads(turn: Turn, topic: str, broker: int) -> bool:
+    """Waits for it, and until it knows."""
     for _ in range(int(LED_S / 0.2)):
         await turn.cluster.world.sleep(0.2)
         state = turn.cluster.state(topic, 0)
@@ -224,7 +224,7 @@ def _torn(turn: Turn, folder: Path) -> bool:
     tp = parse_folder_name(folder.name)
     if tp is None or tp.topic not in SIDE_TOPICS:
         return False
-    point = _recovery_point(folder.parent, tp)
+    point = recovery_point(folder.parent, tp)
     found = sorted(folder.glob("*.log"))
     above = [path for path, after in pairwise(found) if int(after.stem) > point] + found[-1:]
     path = turn.chance.choice(above) if above else None
@@ -234,14 +234,25 @@ def _torn(turn: Turn, folder: Path) -> bool:
         at = turn.chance.randrange(len(content))
         is_between = path != found[-1] and any(start == at for start, _ in batches(content))
         path.write_bytes(content[: at + is_between])
-    else:  # in the last byte of a batch, which its checksum is of
-        at = turn.chance.choice([start + header.size - 1 for start, header in batches(content)])
-        path.write_bytes(content[:at] + bytes([content[at] ^ 0x55]) + content[at + 1 :])
+    else:
+        flip(turn, path)
     turn.cluster.on_damaged((tp.topic, tp.partition))
     return True
 
 
-def _recovery_point(log_dir: Path, tp: TopicPartition) -> int:
+def flip(turn: Turn, path: Path, *, above: int = 0) -> int | None:
+    """In a file of batches the last byte of one, which its checksum is of, is another; where. None: it has none that
+    begins at this offset or later."""
+    content = path.read_bytes()
+    ends = [start + header.size - 1 for start, header in batches(content) if header.base_offset >= above]
+    at = turn.chance.choice(ends) if ends else None
+    if at is not None:
+        path.write_bytes(content[:at] + bytes([content[at] ^ 0x55]) + content[at + 1 :])
+    return at
+
+
+def recovery_point(log_dir: Path, tp: TopicPartition) -> int:
+    """What its checkpoint says, 0 where it says nothing."""
     try:
         return checkpoints.read_offsets(log_dir / checkpoints.RECOVERY_POINT_FILE).get(tp, 0)
     except checkpoints.CheckpointError:

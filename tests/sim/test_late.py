@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from controller.sim.aftermath import AFTERMATH
 from controller.sim.disk import SimulatedDisk
 from controller.sim.foreign import FOREIGN
 from controller.sim.held import HELD
@@ -30,7 +31,7 @@ from controller.wire.errors import ErrorCode
 
 SEEDS = range(200)
 #: What comes behind all that worlds had before.
-LAST = {*HELD, *UNHEARD, *IN_VAIN}
+LAST = {*HELD, *UNHEARD, *IN_VAIN, *AFTERMATH}
 
 
 def test_each_trouble_has_its_operation_and_is_in_some_worlds() -> None:
@@ -103,7 +104,7 @@ def test_ruins_come_last_in_some_worlds_which_then_have_what_they_need() -> None
 def test_what_is_held_back_is_in_some_worlds_behind_all_that_they_had() -> None:
     plans = [draw_plan(seed, KINDS) for seed in range(1000)]
     for narrow in (True, False):
-        for kinds, share in ((HELD, 0.25), (UNHEARD, 0.15), (IN_VAIN, 0.1)):
+        for kinds, share in ((HELD, 0.25), (UNHEARD, 0.15), (IN_VAIN, 0.1), (AFTERMATH, 0.2)):
             some = [plan.steps for plan in plans if is_narrow(plan.seed) is narrow]
             held = [
                 [step.kind in kinds for step in steps if step.kind in kinds or step.kind not in LAST] for steps in some
@@ -112,6 +113,7 @@ def test_what_is_held_back_is_in_some_worlds_behind_all_that_they_had() -> None:
             assert all(each == sorted(each) and sum(each) <= 2 for each in held)
     assert {step.kind for plan in plans for step in plan.steps} >= LAST
     for plan in plans:
+        assert plan.shape.log_dirs == 2 or "cut_what_moves" not in {step.kind for step in plan.steps}
         numbers = [step.number for step in plan.steps]
         assert len(set(numbers)) == len(numbers)
 

@@ -121,7 +121,8 @@ def test_two_changes_that_belong_together_are_paired(trace: TraceWriter, monkeyp
     assert any("are not paired" in wrong and OutcomeKind.SHRINK.value in wrong for wrong in found), found
 
 
-def test_of_what_was_written_some_is_lost_some_late_and_some_refused() -> None:
+def test_of_what_was_written_some_is_lost_some_late_and_some_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replayed_rules, "REFUSED_SHARE", 0.0)
     change = {"ev": TraceEvent.ISR_SHRINK.value, "replica": 2}
     rows = [{**change, "epoch": n, "ts": 1000 * n, "done": 1000 * n + 9} for n in range(40)]
     again = [{**change, "epoch": 99, "ts": 50_000 + n, "done": 50_000 + n} for n in range(2)]
@@ -149,3 +150,46 @@ def test_a_change_is_paired_with_the_nearest() -> None:
         "isr_expand of 2 at 9010 is paired 8010 ms away, not 9000"
     ]
     assert list(replayed_rules.pairs_are_wrong([], [*outcomes[:2], outcomes[2]._replace(error_ms=10)])) == []
+
+
+def test_a_fetch_that_shows_an_append_moves_the_watermark_of_who_is_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody else is in sync: with the append the watermark is at the end, before 2 has fetched up to there."""
+    monkeypatch.setattr(replayed_rules, "IDLE_SHARE", 1.0)
+    made = TraceWriter(BrokerId(1), tmp_path, start_ms=0)
+    made.start(0, settings={})
+    columns = {"epoch": 5, "leo": 10, "offset": 10, "hw": 10, "zk_version": 7}
+    made.row(TraceEvent.LEADER, 90_000, TP, **columns, isr=[1], replicas=[1, 2])
+    made.row(TraceEvent.FETCH, 90_100, TP, epoch=5, leo=10, err=0, replica=2, offset=4)
+    made.append_row(90_200, TP, offset=10, leo=11, hw=11, epoch=5, size_bytes=9, moves_hw=True)
+    assert list(lanes_contradict(replayed([made]))) == []
+    monkeypatch.setattr(Lane, "_append", lambda _, *about: _lengthen(*about))
+    found = list(lanes_contradict(replayed([made])))
+    assert any("the watermark is 10, not 11" in wrong for wrong in found), found
+
+
+def _lengthen(led: LedPartition, leo: int, ts: int, size: int | None) -> None:
+    """What a fetch shows, which tells no size, lengthens the log alone."""
+    if size is not None:
+        led.append(leo, ts)
+    led.log_end_offset = leo
+
+
+def test_what_was_refused_is_paired_in_its_epoch() -> None:
+    about = {"epoch": 4, "replica": BrokerId(2), "change": OutcomeKind.SHRINK.value}
+    derived = Outcome(kind=OutcomeKind.SHRINK.value, ts=1000, epoch=5, isr_old=[1, 2], isr=[1])
+    refused = Outcome(kind=OutcomeKind.REFUSED.value, ts=1010, error_ms=10, **about)
+    assert list(replayed_rules.pairs_are_wrong([], [derived, refused])) == [
+        "isr_shrink of 2 at 1010, refused in epoch 4, is paired with one of another"
+    ]
+    assert list(replayed_rules.pairs_are_wrong([], [derived._replace(epoch=4), refused])) == []
+
+
+def test_before_a_change_the_one_of_the_epoch_before_may_be_refused(
+    trace: TraceWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replayed_rules, "REFUSED_SHARE", 1.0)
+    row = {"ev": TraceEvent.ISR_SHRINK.value, "replica": 2, "epoch": 5, "ts": 1, "done": 2}
+    assert next(replayed_rules.without_some_changes([row])) == row | {"epoch": 4, "err": 95}
+    assert list(lanes_contradict(replayed([trace]))) == []

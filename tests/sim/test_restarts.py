@@ -96,7 +96,7 @@ def _wrong(name: str, value: object) -> Callable[[Log], None]:
         (_wrong("leo", 13), "goes from 0 to 13"),
         (_wrong("recovery_point", 12), "takes what is below 12 for synced, which is so below 3"),
         (_wrong("producers", ProducerStates()), "remembers None of producer 7"),
-        (lambda log: log.epochs.entries.pop(), "takes 10 for one of epoch 1, not 2"),
+        (lambda log: log.epochs.entries.pop(), "takes 10 for one of epoch [1], not 2"),
         (lambda log: log.epochs.entries.append((9, 13)), "knows an epoch above its end 12"),
     ],
 )

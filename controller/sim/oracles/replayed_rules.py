@@ -27,6 +27,8 @@ _ENDS_A_TERM: Final = frozenset(
 )
 #: The share of rows after which something is put that changes nothing.
 IDLE_SHARE: Final = 0.2
+#: The share of changes before which the same is told of the epoch before, and was refused.
+REFUSED_SHARE: Final = 0.3
 FAR: Final = 1_000_000
 #: No replica.
 NOBODY: Final = 999_999
@@ -73,21 +75,28 @@ def _outcomes(rows: Iterable[LaneRow], broker: BrokerId) -> list[Outcome]:
 
 def pairs_are_wrong(rows: Sequence[Row], outcomes: Sequence[Outcome]) -> Iterator[str]:
     """A change that was written is paired with the same change of the same replica; two of which each is without a twin
-    do not belong together; what was refused is not missing. §7."""
+    do not belong together; what was refused is not missing, and belongs to its leader epoch alone. §7."""
     written = [row for row in rows if row["ev"] in CHANGES]
     refused = {(row["ts"], row["replica"], row["ev"]) for row in written if row.get("err")}
     accepted = {(row["ts"], row["replica"], row["ev"]) for row in written if not row.get("err")}
     writes = [(row["ts"], row["done"]) for row in written if row.get("done") is not None]
     derived = {
-        (o.ts, o.kind, r) for o in outcomes if o.kind in CHANGES for r in {*(o.isr_old or ())} ^ {*(o.isr or ())}
+        (o.ts, o.kind, r, o.epoch)
+        for o in outcomes
+        if o.kind in CHANGES
+        for r in {*(o.isr_old or ())} ^ {*(o.isr or ())}
     }
+    of_any_epoch = {key[:3] for key in derived}
     spurious = [o for o in outcomes if o.kind == OutcomeKind.SPURIOUS.value]
     given_up = [o for o in outcomes if o.kind == OutcomeKind.REFUSED.value and o.error_ms is None]
-    alone = [*spurious, *(o for o in given_up if (o.ts, o.change, o.replica) in derived)]
+    alone = [*spurious, *(o for o in given_up if (o.ts, o.change, o.replica) in of_any_epoch)]
     for o in outcomes:
         if o.kind in (OutcomeKind.MATCHED.value, OutcomeKind.REFUSED.value) and o.error_ms is not None:
-            if (o.ts - o.error_ms, o.change, o.replica) not in derived:
+            twin = o.ts - o.error_ms, o.change, o.replica
+            if twin not in of_any_epoch:
                 yield f"{o.change} of {o.replica} at {o.ts} is paired with one that is not there: {o.error_ms} ms away"
+            elif o.kind == OutcomeKind.REFUSED.value and (*twin, o.epoch) not in derived:
+                yield f"{o.change} of {o.replica} at {o.ts}, refused in epoch {o.epoch}, is paired with one of another"
             if nearer := next((other for other in alone if _is_nearer(o, other)), None):
                 yield f"{o.change} of {o.replica} at {o.ts} is paired {o.error_ms} ms away, not {nearer.ts}"
         elif o.kind == OutcomeKind.MISSING.value:
@@ -121,8 +130,9 @@ def _paired_wrongly_without_some(rows: Sequence[TracedRow], broker: BrokerId) ->
 
 def without_some_changes(rows: Sequence[Row]) -> Iterator[Row]:
     """The rows; some changes that were written are not told (of several alike only the last one is), others were
-    written later, when a write that was on its way had returned; and some that nothing asks for were refused. §3.5."""
-    chance, later = random.Random(len(rows) + 1), list[Row]()
+    written later, when a write that was on its way had returned; and some that nothing asks for were refused, or those
+    of the epoch before, which is told late. §3.5."""
+    chance, of_before, later = random.Random(len(rows) + 1), random.Random(len(rows) + 2), list[Row]()
     written = Counter((row.get("epoch"), row.get("replica"), row["ev"]) for row in rows)
     for row in rows:
         while later and later[0]["ts"] <= row["ts"]:
@@ -130,6 +140,8 @@ def without_some_changes(rows: Sequence[Row]) -> Iterator[Row]:
         if row["ev"] not in CHANGES or row.get("done") is None:
             yield row
             continue
+        if of_before.random() < REFUSED_SHARE:
+            yield {**row, "epoch": row["epoch"] - 1, "err": 95}
         key = row.get("epoch"), row.get("replica"), row["ev"]
         written[key] -= 1
         match "lost" if written[key] else chance.choice(("lost", "late", "refused", "told")):
@@ -160,13 +172,24 @@ def _shown_otherwise(rows: Sequence[TracedRow], broker: BrokerId) -> Iterator[st
     with_all, without_some = with_fetches(rows)
     if len(with_all) == len(without_some):
         return  # nothing is left out
-    found = [
-        [o for o in _outcomes(rows, broker) if o.kind in CHANGES or o.kind == OutcomeKind.HW.value]
-        for rows in (with_all, without_some)
-    ]
-    if found[0] != found[1]:
-        pairs = zip(*found, strict=False)
-        yield f"a fetch does not show an append: {next((p for p in pairs if p[0] != p[1]), [len(o) for o in found])}"
+    (of_all, marks), (of_some, marks_shown) = (_followed(rows, broker) for rows in (with_all, without_some))
+    what = "a fetch does not show an append"
+    if of_all != of_some:
+        pairs = zip(of_all, of_some, strict=False)
+        yield f"{what}: {next((p for p in pairs if p[0] != p[1]), [len(of_all), len(of_some)])}"
+    if row := next((row for row in without_some if marks[id(row)] != marks_shown[id(row)]), None):
+        yield f"{what}: after {row} the watermark is {marks_shown[id(row)]}, not {marks[id(row)]}"
+
+
+def _followed(rows: Iterable[LaneRow], broker: BrokerId) -> tuple[list[Outcome], dict[int, int | None]]:
+    """Changes of the ISR, and what became of high watermarks; row (its id) -> the high watermark after it, None where
+    the broker does not lead."""
+    lane, marks = Lane(broker=broker), dict[int, int | None]()
+    for row in rows:
+        lane.feed(row)
+        marks[id(row)] = lane.led.high_watermark if lane.led is not None else None
+    lane.finish()
+    return [o for o in lane.outcomes if o.kind in CHANGES or o.kind == OutcomeKind.HW.value], marks
 
 
 def with_fetches(rows: Sequence[TracedRow]) -> tuple[list[LaneRow], list[LaneRow]]:

@@ -216,9 +216,9 @@ def _key(header: BatchHeader) -> _Batch:
 
 def _epochs_differ(found: Found, log: Log) -> Iterator[str]:
     for header in found.headers:
-        kept = log.epochs.epoch_for(max(header.base_offset, found.start))
-        if header.next_offset > found.start and kept != header.partition_leader_epoch:
-            yield f"takes {header.base_offset} for one of epoch {kept}, not {header.partition_leader_epoch}"
+        kept = {log.epochs.epoch_for(max(offset, found.start)) for offset in (header.base_offset, header.last_offset)}
+        if header.next_offset > found.start and kept != {header.partition_leader_epoch}:
+            yield f"takes {header.base_offset} for one of epoch {sorted(kept)}, not {header.partition_leader_epoch}"
             return
     if log.epochs.entries and log.epochs.entries[-1][1] > found.end:
         yield f"knows an epoch above its end {found.end}: {log.epochs.entries}"

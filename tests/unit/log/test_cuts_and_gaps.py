@@ -96,6 +96,13 @@ STEP = st.one_of(
     ],
     11,
 )
+@example(
+    [
+        *[("append", count, 2) for count in (2, 1, 2)],
+        *(("wait", 6, 0), ("cut", 0.4, 0), ("append", 3, 3), ("append", 2, 4), ("power", True, 0)),
+    ],
+    11,
+)
 def test_batches_and_epochs_agree_after_any_loss_of_power(steps: list[tuple[str, Any, int]], seed: int) -> None:
     """Whatever was not synced may be as it was before: what a cut took may be in the file of epochs again, and what was
     written may be missing there."""
@@ -127,7 +134,9 @@ def test_batches_and_epochs_agree_after_any_loss_of_power(steps: list[tuple[str,
                 log.load(is_clean=False, recovery_point=before.recovery_point)
             headers = [parse_header(batch) for batch in log.batches()]
             written = {header.base_offset: header.partition_leader_epoch for header in headers}
-            assert {base: log.epochs.epoch_for(base) for base in written} == written
+            for header in headers:
+                found = {log.epochs.epoch_for(offset) for offset in (header.base_offset, header.last_offset)}
+                assert found == {header.partition_leader_epoch}
 
 
 @pytest.mark.parametrize(("base", "count", "taken"), [(3, 5, True), (3, 2, False), (5, 2, True), (0, 20, True)])
