@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -212,6 +213,25 @@ def test_checkpoints_of_a_deleted_log_are_not_those_of_its_successor(tmp_path: P
         kept = again.get(tp)
         assert (kept.log_start_offset, kept.leo, again.checkpointed_high_watermark(kept)) == (7, 9, 8)
         assert again.cleaned_up_to(kept) == 6
+    closed(again)
+
+
+def test_the_next_checkpoint_names_no_log_that_is_not_there(tmp_path: Path) -> None:
+    dirs = opened(tmp_path, "a")
+    for partition in range(3):
+        dirs.create(TP._replace(partition=partition), LogConfig())
+    gone = dirs.get(TP._replace(partition=2))
+    dirs.create_future(TP, next(iter(dirs)))
+    checkpoint_high_watermarks(dirs, dict.fromkeys(dirs.dir_of(gone).logs, 0))
+    dirs.unlock()
+    shutil.rmtree(gone.folder)
+    again = opened(tmp_path, "a")
+    checkpoint_high_watermarks(again, {TP: 0})
+    found = checkpoints.read_offsets(tmp_path / "a" / checkpoints.HIGH_WATERMARK_FILE)
+    assert found == {TP: 0, TP._replace(partition=1): 0}
+    assert checkpoints.offsets_text(
+        {TopicPartition("b", 0): 1, TopicPartition("a", 10): 2, TopicPartition("a", 9): 3}
+    ) == ("0\n3\na 9 3\na 10 2\nb 0 1\n")
     closed(again)
 
 

@@ -1,0 +1,159 @@
+"""Idempotent producers: which batches are new, which are there already, which are refused, and what is forgotten.
+
+Source: spec clients.md §3.1; Kafka 3.9 `ProducerAppendInfo`, `ProducerStateEntry`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from broker_sim.log import snapshots
+from broker_sim.log.producers import Producer, ProducerStates
+from controller.wire.errors import ErrorCode, KafkaError
+from controller.wire.records import BatchHeader, Record, build_batch, parse_header, place
+
+WRAP = 1 << 31
+OUT_OF_ORDER, FENCED = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.INVALID_PRODUCER_EPOCH
+
+
+def header(base: int, count: int, sequence: int, *, producer: int = 7, epoch: int = 0, at: int = 1) -> BatchHeader:
+    records = [Record(n, at, None, b"v") for n in range(count)]
+    batch = build_batch(records, producer_id=producer, producer_epoch=epoch, base_sequence=sequence)
+    return parse_header(place(batch, base_offset=base, partition_leader_epoch=0))
+
+
+class Model:
+    """One producer in plain numbers: its epoch and (first sequence, last sequence, base offset) of each batch."""
+
+    def __init__(self) -> None:
+        self.epoch = -1
+        self.batches: list[tuple[int, int, int]] = []
+
+    def answer(self, epoch: int, first: int, last: int) -> int | ErrorCode | None:
+        if self.epoch == -1:
+            return None
+        if epoch < self.epoch:
+            return FENCED
+        if epoch > self.epoch:
+            return None if first == 0 else OUT_OF_ORDER
+        for known_first, known_last, base in self.batches[-5:]:
+            if (known_first, known_last) == (first, last):
+                return base
+        return None if first == (self.batches[-1][1] + 1) % WRAP else OUT_OF_ORDER
+
+    def take(self, epoch: int, batch: tuple[int, int, int]) -> None:
+        self.batches = [*(self.batches if epoch == self.epoch else []), batch]
+        self.epoch = epoch
+
+
+#: who, how its epoch differs, which sequence (the next; so many batches back; the next but one; zero), how many
+BATCHES = st.lists(
+    st.tuples(
+        st.sampled_from([7, 8]),
+        st.sampled_from([0, 0, 0, 0, -1, 1]),
+        st.sampled_from(["next", "next", "next", 1, 2, 4, 5, 6, "gap", "zero"]),
+        st.integers(1, 3),
+    ),
+    max_size=40,
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(BATCHES, st.sampled_from([0, WRAP - 1, WRAP - 2, WRAP - 5, 1000]))
+def test_a_batch_is_new_known_or_refused(sent: list[tuple[int, int, int | str, int]], first: int) -> None:
+    states, models, end = ProducerStates(), {7: Model(), 8: Model()}, 0
+    for producer, step, which, count in sent:
+        model = models[producer]
+        epoch = max(model.epoch, 0) + step
+        if epoch < 0:
+            continue
+        known = model.batches
+        upcoming = (known[-1][1] + 1) % WRAP if known else first
+        begin, size = {"next": upcoming, "gap": (upcoming + 1) % WRAP, "zero": 0}.get(str(which), upcoming), count
+        if isinstance(which, int) and which <= len(known):
+            begin = known[-which][0]
+            size = (known[-which][1] - begin) % WRAP + 1
+        batch = header(end, size, begin, producer=producer, epoch=epoch)
+        expected = model.answer(epoch, begin, (begin + size - 1) % WRAP)
+        if isinstance(expected, ErrorCode):
+            with pytest.raises(KafkaError) as refused:
+                states.duplicate_of(batch)
+            assert refused.value.code is expected
+            continue
+        assert states.duplicate_of(batch) == expected
+        if expected is None:
+            states.appended(batch)
+            model.take(epoch, (begin, (begin + size - 1) % WRAP, end))
+            end += size
+    assert len(states) == sum(model.epoch >= 0 for model in models.values())
+    assert states.last_offsets() == {
+        producer: model.batches[-1][2] + (model.batches[-1][1] - model.batches[-1][0]) % WRAP
+        for producer, model in models.items()
+        if model.batches
+    }
+    for producer, state in states:
+        kept = [(b.first_sequence, b.last_sequence, b.base_offset) for b in state.batches]
+        assert (state.epoch, kept) == (models[producer].epoch, models[producer].batches[-5:])
+
+
+def test_who_has_no_id_is_never_known() -> None:
+    states = ProducerStates()
+    for batch in (header(0, 1, -1, producer=-1), header(0, 1, -1)):
+        states.appended(batch)
+        assert states.duplicate_of(batch) is None and len(states) == 0
+
+
+@pytest.mark.parametrize("before_ms", [0, 4, 5, 6, 10, 11])
+def test_who_wrote_last_before_a_time_is_forgotten(before_ms: int) -> None:
+    states = ProducerStates()
+    for producer, first, last in ((1, 20, 5), (2, 5, 10), (3, 1, 4)):
+        for n, at in enumerate((first, last)):
+            states.appended(header(n, 1, n, producer=producer, at=at))
+    states.expire(before_ms)
+    assert [producer for producer, _ in states] == [p for p, last in ((1, 5), (2, 10), (3, 4)) if last >= before_ms]
+
+
+PRODUCERS = st.dictionaries(
+    st.integers(0, 2**40),
+    st.builds(
+        Producer,
+        epoch=st.integers(0, 2**15 - 1),
+        last_ms=st.integers(0, 100),
+        coordinator_epoch=st.integers(-1, 9),
+        current_txn_first_offset=st.sampled_from([-1, -1, 0, 5]),
+    ),
+    max_size=4,
+)
+
+
+@given(PRODUCERS, st.integers(0, 100), st.integers(0, 3), st.integers(0, WRAP - 1))
+def test_a_snapshot_keeps_the_last_batch_of_who_is_not_too_old(
+    producers: dict[int, Producer], oldest_ms: int, count: int, sequence: int
+) -> None:
+    states = ProducerStates()
+    for producer_id, producer in producers.items():
+        states.put(producer_id, producer)
+        for n in range(count):
+            batch = header(
+                10 * n, 3, (sequence + 3 * n) % WRAP, producer=producer_id, epoch=producer.epoch, at=producer.last_ms
+            )
+            states.appended(batch)
+    data = snapshots.encode(states)
+    kept = dict(iter(snapshots.decode(data, Path("x"), oldest_ms=oldest_ms)))
+    assert list(kept) == [
+        p for p, each in producers.items() if each.last_ms >= oldest_ms or each.current_txn_first_offset >= 0
+    ]
+    for producer_id, found in kept.items():
+        was = producers[producer_id]
+        assert (found.epoch, found.last_ms, found.coordinator_epoch) == (was.epoch, was.last_ms, was.coordinator_epoch)
+        assert found.current_txn_first_offset == was.current_txn_first_offset
+        assert list(found.batches) == list(was.batches)[-1:]
+    for at in range(0, len(data), 7):
+        damaged = data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
+        for torn in (damaged, data[:at], data + b"x"):
+            with pytest.raises(ValueError, match="x: "):
+                snapshots.decode(torn, Path("x"), oldest_ms=0)
