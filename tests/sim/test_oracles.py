@@ -28,6 +28,7 @@ from controller.wire.control import (
     UpdateMetadataEntry,
     UpdateMetadataRequest,
 )
+from controller.wire.records import Record, build_batch
 from controller.wire.types import BrokerId, LeaderAndIsr, ReplicaAssignment, TopicPartition
 from controller.wire.zk_operations import Create, Delete, SetData, ZkCode, ZkResult
 from controller.world.simulated.world import World, run_world
@@ -420,6 +421,25 @@ def test_epochs_of_a_former_topic_may_be_forgotten(tmp_path: Path, first: int, i
         with changed(sound.follower.log.epochs, "entries", [(first, sound.follower.log.leo)]):
             seen = list(brokers.epochs_equal_the_log(sound.cluster, sound.history))
         assert ["the cache says -1" in line for line in seen] == [True] * complains
+
+    at_rest(tmp_path, look)
+
+
+@pytest.mark.parametrize(("last", "is_again", "complains"), [(0, True, False), (0, False, True), (3, True, True)])
+def test_epochs_that_begin_again_are_those_of_a_later_topic(
+    tmp_path: Path, last: int, is_again: bool, complains: bool
+) -> None:
+    """A start has found the epochs of the former one."""
+
+    def look(sound: Sound) -> None:
+        sound.cluster.deletable |= {TOPIC} if is_again else set()
+        log = sound.follower.log
+        entries = [*log.epochs.entries, (2, log.leo)]
+        for epoch in (2, last):
+            log.append_as_leader(build_batch([Record(0, 1, None, b"again")]), leader_epoch=epoch, now_ms=1)
+        with changed(log.epochs, "entries", entries):
+            seen = list(brokers.epochs_equal_the_log(sound.cluster, sound.history))
+        assert [f"have epoch {last}, the cache says 2" in line for line in seen] == [True] * complains
 
     at_rest(tmp_path, look)
 

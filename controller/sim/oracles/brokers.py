@@ -214,12 +214,18 @@ def headers_between(log: Log, start: int, bound: int) -> list[records.BatchHeade
     return found
 
 
+def _begins_again(log: Log) -> bool:
+    """Whether a batch has a lower epoch than one before it: two topics wrote them."""
+    epochs = [epoch for _, (_, epoch, _) in sorted(batches_between(log, log.log_start_offset, log.leo).items())]
+    return any(later < former for former, later in pairwise(epochs))
+
+
 def epochs_equal_the_log(cluster: Cluster, history: History, *, tail: int | None = TAIL) -> Iterator[str]:
     """The epoch that the cache gives for an offset is the one in the batch that holds it.
 
     A log that a former topic of this name has left behind goes on under the new one, as in Kafka: the new epochs are no
-    higher, and with them the older ones leave the cache. Source: broker.md §14; Kafka 3.9
-    `LeaderEpochFileCache.maybeTruncateNonMonotonicEntries`.
+    higher, and with them the older ones leave the cache; a start finds those of the batches, and the new ones no more.
+    Source: broker.md §14; Kafka 3.9 `LeaderEpochFileCache.maybeTruncateNonMonotonicEntries`, `LogSegment.recover`.
     """
     del history
     for broker_id, tp, replica in replicas(cluster):
@@ -230,7 +236,7 @@ def epochs_equal_the_log(cluster: Cluster, history: History, *, tail: int | None
         for base, (last, epoch, _) in batches_between(log, start, log.leo).items():
             kept = log.epochs.epoch_for(max(base, log.log_start_offset))
             is_of_a_former = kept < 0 and tp.topic in cluster.deletable and epoch >= log.epochs.entries[0][0]
-            if kept != epoch and not is_of_a_former:
+            if kept != epoch and not is_of_a_former and not (tp.topic in cluster.deletable and _begins_again(log)):
                 yield (
                     f"broker {broker_id} {tp}: offsets {base} to {last} have epoch {epoch}, the cache says {kept}: "
                     f"{log.epochs.entries}"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
@@ -215,6 +216,12 @@ def _key(header: BatchHeader) -> _Batch:
 
 
 def _epochs_differ(found: Found, log: Log) -> Iterator[str]:
+    """Where epochs rise. Where a topic was deleted while a broker was away, that one leads a later topic of the name
+    with the log of the former, and begins with epoch 0 again: no cache of epochs can hold both, nor Kafka's
+    (`LeaderEpochFileCache.assign`)."""
+    epochs = [header.partition_leader_epoch for header in found.headers]
+    if any(later < former for former, later in pairwise(epochs)):
+        return
     for header in found.headers:
         kept = {log.epochs.epoch_for(max(offset, found.start)) for offset in (header.base_offset, header.last_offset)}
         if header.next_offset > found.start and kept != {header.partition_leader_epoch}:
