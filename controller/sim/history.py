@@ -170,6 +170,10 @@ class History:
             allowed = is_allowed
         return allowed
 
+    def is_unclean_allowed(self, topic: str) -> bool:
+        """Whether the setting of now allows it."""
+        return self._consents[topic][-1][1] if self._consents.get(topic) else self._unclean_by_default
+
     def operation(self, session: SimulatedSession, op: ZkOp, result: ZkResult) -> None:
         """After each operation."""
         if not result.ok or not isinstance(op, Multi | SetData | Create | Delete):

@@ -12,6 +12,7 @@ from typing import Final
 
 from controller.sim.aftermath import AFTERMATH
 from controller.sim.combined import COMBINED
+from controller.sim.corners import CORNERS
 from controller.sim.foreign import FOREIGN
 from controller.sim.held import HELD
 from controller.sim.in_vain import IN_VAIN
@@ -28,7 +29,7 @@ from controller.sim.winding import WINDING
 #: All kinds of steps that are drawn here.
 LATE: Final = {
     **dict(**LOG_TROUBLES, **WINDING, **TOOLS, **FOREIGN, **MOMENTS, **TWISTS),
-    **dict(**CALM, **RUINED, **HELD, **UNHEARD, **IN_VAIN, **AFTERMATH),
+    **dict(**CALM, **RUINED, **HELD, **UNHEARD, **IN_VAIN, **AFTERMATH, **CORNERS),
 }
 #: Seconds before such a step.
 WAITS_S: Final = (0.2, 0.5, 1.0, 2.0, 4.0)
@@ -55,6 +56,8 @@ UNHEARD_SHARE: Final = 0.15
 IN_VAIN_SHARE: Final = 0.1
 #: The share of worlds in which, last of all, brokers go on with what they had before.
 RETURNING: Final = 0.2
+#: The share of worlds in which a move or a deletion meets what hardly ever comes together.
+CORNERED: Final = 0.15
 #: The share of worlds whose controllers wait 2 s for the answer to a request, not 30.
 IMPATIENT: Final = 0.2
 #: Steps that do nothing where brokers have one log dir.
@@ -91,7 +94,8 @@ def shape_of(seed: int, shape: Shape) -> Shape:
         shape = replace(shape, log_dirs=2) if tools.random() < TOOLED_DIRS else shape
     if "move_dirs_in_trouble" in troubles:
         shape = replace(shape, log_dirs=2, fetch_bytes=SMALL_FETCH)  # so that a copy takes several steps
-    if "start_without_a_dir" in (kind for _, kind in _ruining(seed)):
+    at_the_end = {kind for _, kind in (*_ruining(seed), *_last(seed))}
+    if at_the_end & {"start_without_a_dir", "delete_off_a_failed_dir"}:
         shape = replace(shape, log_dirs=2)
     if "cut_what_moves" in (kind for _, kind in _last(seed)):
         shape = replace(shape, log_dirs=2, fetch_bytes=SMALL_FETCH)
@@ -107,7 +111,7 @@ def is_narrow(seed: int) -> bool:
 def narrow_kinds(seed: int) -> list[str]:
     """The kinds of step of a narrow world."""
     chance = random.Random(f"{seed}/narrow kinds")
-    late = [kind for kind in LATE if kind not in (*CALM, *RUINED, *HELD, *UNHEARD, *IN_VAIN, *AFTERMATH)]
+    late = [kind for kind in LATE if kind not in (*CALM, *RUINED, *HELD, *UNHEARD, *IN_VAIN, *AFTERMATH, *CORNERS)]
     return [*chance.sample(late, 2), *chance.sample([*OPERATIONS, *COMBINED], chance.choice((0, 1, 1)))]
 
 
@@ -210,7 +214,7 @@ def _holding(seed: int) -> Iterator[tuple[float, str]]:
 def _last(seed: int) -> Iterator[tuple[float, str]]:
     for name, kinds, share in (
         *(("unhearing", UNHEARD, UNHEARD_SHARE), ("in vain", IN_VAIN, IN_VAIN_SHARE)),
-        ("returning", AFTERMATH, RETURNING),
+        *(("returning", AFTERMATH, RETURNING), ("cornering", CORNERS, CORNERED)),
     ):
         chance = random.Random(f"{seed}/{name}")
         for _ in range(chance.choice((1, 2)) if chance.random() < share else 0):

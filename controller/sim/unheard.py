@@ -11,8 +11,9 @@ from controller.sim.shape import TOPIC
 from controller.sim.turn import NothingThere, Turn
 from controller.sim.twists import FAR_S, die_when_cancelled, free_brokers, half_moved, move, until_in_sync
 from controller.sim.winding import refuse_writes
-from controller.wire.zk_operations import Check, GetData, ZkCode, ZkOp
+from controller.wire.zk_operations import Check, GetData, Multi, SetData, ZkCode, ZkOp, ZkResult
 from controller.world.simulated.net import Latency
+from controller.world.simulated.zk_session import SimulatedSession
 
 #: Between two looks at what is waited for.
 LOOKS_S: Final = 0.05
@@ -144,6 +145,52 @@ async def drop_a_leader_unheard(turn: Turn) -> str:
         near()
     what = f"{topic}-{partition} of {leader} to {[added, late]}, {[added]}, {[late]}: {went}"
     return f"{what}, {late} is {'in' if is_in else 'not in'} its ISR"
+
+
+async def leave_to_who_has_not_begun(turn: Turn) -> str:
+    """As `drop_a_leader_unheard`, of a leader that is alone with whom it has taken back, and of a move to that one,
+    which has no records and has not begun: it is refused. Part of `corners`."""
+    cluster, office, half = turn.cluster, who_serves(turn), await half_moved(turn, free=2)
+    late = turn.one_of([broker for broker in free_brokers(turn, half.topic, half.partition) if broker != half.added])
+    others = [number for number in half.before if number in cluster.running()]
+    for other in others:
+        lose(turn, other)
+    await cluster.world.sleep(0.3)  # all have heard
+    near = _slow_between(turn, late, office)
+    try:
+        went = [await move(turn, half.topic, half.row([half.added, late]))]
+        end = refuse_writes(turn, half.state_path, ZkCode.NO_AUTH, 0, 5.0)
+        went.append(await move(turn, half.topic, half.row([half.added])))
+        is_in = await _is_in(turn, half.topic, half.partition, late, 3.0)
+        when_written(turn, office, f"/brokers/topics/{half.topic}", end)
+        went.append(await move(turn, half.topic, half.row([late])))
+        end()
+        await cluster.world.sleep(1.0)
+    finally:
+        near()
+        for number in (*others, half.gone):
+            cluster.start_one(number)
+    what = f"{half}, then to {[half.added, late]}, {[half.added]}, {[late]}: {went}"
+    return f"{what}, {late} is {'in' if is_in else 'not in'} its ISR"
+
+
+def when_written(turn: Turn, number: int, path: str, action: Callable[[], None]) -> None:
+    """Does it once, as soon as this controller has written that znode, if that is soon."""
+    server, name, left = turn.cluster.world.zookeeper, turn.name(number), [action]
+
+    def operation(session: SimulatedSession, op: ZkOp, result: ZkResult) -> None:
+        parts = op.ops if isinstance(op, Multi) and result.ok and session.machine == name else ()
+        if left and any(isinstance(part, SetData) and part.path == path for part in parts):
+            turn.cluster.later(0.0, left.pop())
+
+    def give_up() -> None:
+        left.clear()
+        if operation in server.on_operation:
+            server.on_operation.remove(operation)
+
+    server.on_operation.append(operation)
+    turn.cluster.armed.append(give_up)
+    turn.cluster.later(3.0, give_up)
 
 
 async def come_back_as_a_stranger(turn: Turn) -> str:

@@ -55,6 +55,7 @@ class Scene:
             is_online=lambda broker, tp: broker == ONE,
             is_begun=lambda tp, broker: broker in self.begun,
             is_queued_for_deletion=lambda topic: False,
+            partitions_being_reassigned=set(),
             partitions_in=lambda *states: self.offline if PartitionState.OFFLINE in states else [],
         )
         self.loop: Any = SimpleNamespace(queued=[], timers=[], unanswered=set())
@@ -151,6 +152,17 @@ def test_a_stranger_whom_a_successor_leaves_in_an_isr() -> None:
     assert scene.after() == ""  # nobody else has the records
     scene.state.epoch, scene.replicas, scene.cluster.refused = 5, (1, 3), {PATH}
     assert scene.after() == ""
+
+
+def test_a_stranger_in_an_isr_of_a_topic_that_is_read_late() -> None:
+    for moves in (False, True):
+        scene = Scene()
+        scene.state.leaderships = {}
+        assert scene.after() == ""
+        scene.state.leaderships, scene.replicas = {TP: FIRST}, (1, 3)
+        scene.state.partitions_being_reassigned = {TP} if moves else set()
+        assert ("learns of it late, and leaves (1, 2) as the ISR of t-0" in scene.after()) is not moves
+        assert scene.after() == ""
 
 
 def test_a_term_that_its_broken_fence_does_not_end() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from controller.core.events import ControllerState
 from controller.sim.oracles.decisions import BUSY_WRITES, Decisions
 from controller.wire.types import TopicPartition
 from controller.wire.zk_operations import Create, SetData, ZkCode, ZkResult
@@ -41,16 +42,17 @@ class Scene:
             is_registered_with_good_dir=lambda b, tp: b not in down,
             is_online=lambda b, tp: b not in down | going,
             is_begun=lambda tp, b: b in self.begun,
+            is_live=lambda b: b > 0 and b not in down | going,
             shutting_down=going,
             is_queued_for_deletion=lambda topic: self.is_marked,
             partitions_being_reassigned=self.moving,
         )
-        self.tree = ZnodeTree()
+        self.tree, self.gauges = ZnodeTree(), SimpleNamespace(state=ControllerState.IDLE)
         cluster: Any = SimpleNamespace(
             world=SimpleNamespace(
                 zookeeper=SimpleNamespace(tree=self.tree), loop=SimpleNamespace(time=lambda: self.now_s)
             ),
-            controllers={1001: SimpleNamespace(state=view)},
+            controllers={1001: SimpleNamespace(state=view, loop=SimpleNamespace(gauges=self.gauges))},
             refused=self.refused,
         )
         history: Any = SimpleNamespace(controller_epoch=3, was_unclean_asked=lambda: self.asked)
@@ -110,6 +112,24 @@ def test_the_next_state(case: Any) -> None:
     _, dead, leaving, before, after, complaint = case
     broken = Scene(dead, leaving).after(before, after)
     assert any(complaint in line for line in broken) if complaint else not broken, broken
+
+
+@pytest.mark.parametrize(
+    ("doing", "first", "after", "complains"),
+    [
+        (ControllerState.AUTO_LEADER_BALANCE, (2, 4, [2, 1]), (1, 5, [2, 1]), False),
+        (ControllerState.AUTO_LEADER_BALANCE, (2, 4, [2, 3]), (2, 5, [2, 3]), True),
+        (ControllerState.MANUAL_LEADER_BALANCE, (2, 4, [2, 3]), (2, 5, [2, 3]), True),
+        (ControllerState.MANUAL_LEADER_BALANCE, (-1, 4, [1]), (2, 5, [2]), False),
+        (ControllerState.BROKER_CHANGE, (2, 4, [2, 3]), (2, 5, [2, 3]), False),
+    ],
+)
+def test_leadership_is_given_back_to_the_first_replica(
+    doing: ControllerState, first: State, after: State, complains: bool
+) -> None:
+    scene = Scene({1} if first[0] < 0 else None)
+    scene.gauges.state = doing
+    assert ["given leadership back" in line for line in scene.after(first, after)] == [True] * complains
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from controller.sim.aftermath import AFTERMATH
+from controller.sim.corners import CORNERS
 from controller.sim.disk import SimulatedDisk
 from controller.sim.foreign import FOREIGN
 from controller.sim.held import HELD
@@ -31,7 +32,7 @@ from controller.wire.errors import ErrorCode
 
 SEEDS = range(200)
 #: What comes behind all that worlds had before.
-LAST = {*HELD, *UNHEARD, *IN_VAIN, *AFTERMATH}
+LAST = {*HELD, *UNHEARD, *IN_VAIN, *AFTERMATH, *CORNERS}
 
 
 def test_each_trouble_has_its_operation_and_is_in_some_worlds() -> None:
@@ -98,13 +99,14 @@ def test_ruins_come_last_in_some_worlds_which_then_have_what_they_need() -> None
     assert 0.25 < sum(map(any, ruined)) / len(ruined) < 0.45
     assert all(each == sorted(each) and sum(each) <= 2 for each in ruined)
     for plan in plans:
-        assert plan.shape.log_dirs == 2 or "start_without_a_dir" not in {step.kind for step in plan.steps}
+        needs_dirs = {"start_without_a_dir", "delete_off_a_failed_dir"} & {step.kind for step in plan.steps}
+        assert plan.shape.log_dirs == 2 or not needs_dirs
 
 
 def test_what_is_held_back_is_in_some_worlds_behind_all_that_they_had() -> None:
     plans = [draw_plan(seed, KINDS) for seed in range(1000)]
     for narrow in (True, False):
-        for kinds, share in ((HELD, 0.25), (UNHEARD, 0.15), (IN_VAIN, 0.1), (AFTERMATH, 0.2)):
+        for kinds, share in ((HELD, 0.25), (UNHEARD, 0.15), (IN_VAIN, 0.1), (AFTERMATH, 0.2), (CORNERS, 0.15)):
             some = [plan.steps for plan in plans if is_narrow(plan.seed) is narrow]
             held = [
                 [step.kind in kinds for step in steps if step.kind in kinds or step.kind not in LAST] for steps in some
@@ -208,3 +210,19 @@ def test_a_session_that_forgets_to_tell_is_found() -> None:
     assert (
         "broker 1 told a session that t-0 has OFFSET_OUT_OF_RANGE" in asked(probe, good, bad, fetched(), fetched())[0]
     )
+
+
+@pytest.mark.parametrize(
+    ("kind", "dirs", "says"),
+    [
+        ("move_to_who_died_in_sync", 1, ": answered"),
+        ("cancel_and_hide", 1, "cancelled: Disconnected, not to be read"),
+        ("delete_off_a_failed_dir", 2, "deleted: answered"),
+        ("leave_to_who_has_not_begun", 1, "is in its ISR"),
+    ],
+)
+def test_moves_and_deletions_meet_what_hardly_ever_comes_together(kind: str, dirs: int, says: str) -> None:
+    world = {"idempotent_producers": "1", "log_dirs": str(dirs), "brokers": "5"}
+    outcome = play(plan_of({"seed": 1, "world": world, "steps": [{"number": 1, "wait_s": 2.0, "kind": kind}]}))
+    assert not outcome.broken
+    assert says in outcome.taken[0], outcome.taken

@@ -261,6 +261,7 @@ def shutdown_world(leader: int, isr: tuple[int, ...]) -> Any:
         partitions_on=lambda broker: [TopicPartition(*tp) for tp in replicas],
         assignment=lambda tp: SimpleNamespace(replicas=replicas[tp]),
         leadership=lambda tp: SimpleNamespace(leader=leader, isr=isr) if tp.topic == "t" else None,
+        is_begun=lambda tp, broker: True,
         is_queued_for_deletion=lambda topic: topic == "goes",
         serving=False,
     )
@@ -354,6 +355,27 @@ def test_calm_sees_what_nobody_mends(tmp_path: Path) -> None:
             assert calm_after(sound, long_s) == [], "a broken disk is no calm"
 
     at_rest(tmp_path, look)
+
+
+def test_calm_sees_who_may_lead_where_any_replica_may(tmp_path: Path) -> None:
+    def look(sound: Sound) -> None:
+        def complains(allowed: str) -> bool:
+            config = sound.tree.get(f"/config/topics/{TP.topic}")
+            with changed(config, "payload", b'{"config":{"unclean.leader.election.enable":"%b"}}' % allowed.encode()):
+                sound.history.changed(f"/config/topics/{TP.topic}")
+            return any("who may lead" in line for line in calm_after(sound, CALM_S + 60))
+
+        found = sound.tree.get(STATE)
+        dead = found.payload.replace(b'"leader":1', b'"leader":-1').replace(b'"isr":[1,2,3]', b'"isr":[9]')
+        assert not complains("true")
+        with changed(found, "payload", dead):
+            assert not complains("false") and complains("true")
+            with changed(sound.cluster, "disks_failed", {1, 2, 3}):
+                assert not complains("true"), "their dirs have failed"
+
+    at_rest(tmp_path, look)
+    for default in (True, False):
+        assert History(ZnodeTree(), unclean_by_default=default).is_unclean_allowed(TP.topic) is default
 
 
 def test_calm_sees_an_office_that_nobody_holds(tmp_path: Path) -> None:

@@ -148,3 +148,13 @@ def test_what_could_not_be_deleted_is_tried_again() -> None:
     scene.found |= {ReplicaState.DELETION_STARTED}
     scene.logs(ev.REPLICAS_TRANSITIONED, **answer)
     assert scene.after(kind) == "", "somebody is asked still"
+
+
+def test_what_is_said_of_a_dir_is_no_answer_of_who_is_to_delete() -> None:
+    scene, said = Scene(), {"ReplicaDeletionStarted -> ReplicaDeletionIneligible": 1}
+    scene.logs(ev.REPLICAS_TRANSITIONED, topics=["x"], transitions=said)
+    assert "takes what is said of a dir" in scene.after("LeaderAndIsrResponseReceived")
+    scene.logs(ev.REPLICAS_TRANSITIONED, topics=["x"], transitions={"OnlineReplica -> OfflineReplica": 1})
+    assert scene.after("LeaderAndIsrResponseReceived") == ""
+    scene.logs(ev.REPLICAS_TRANSITIONED, topics=["x"], transitions=said)
+    assert scene.after() == "", "its broker is gone"

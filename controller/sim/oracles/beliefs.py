@@ -23,7 +23,7 @@ from controller.sim.history import STATE_PATH, History
 from controller.wire import log_events as ev
 from controller.wire.types import BrokerId, LeaderAndIsr, TopicPartition
 from controller.wire.zk_operations import Check, Multi, SetData, ZkCode, ZkOp, ZkResult
-from controller.wire.znodes import ControllerEpochZNode
+from controller.wire.znodes import ControllerEpochZNode, TopicPartitionStateZNode
 from controller.world.simulated.zk_session import SimulatedSession
 
 #: What a controller that does not serve may wait for: the next look at the office.
@@ -45,8 +45,8 @@ class Beliefs:
         self._refused: defaultdict[str, dict[TopicPartition, int]] = defaultdict(dict)
         #: machines at whose write the fence broke, in this event
         self._fenced: set[str] = set()
-        #: controller -> the epoch in which it was seen to serve last
-        self._terms: dict[Controller, int] = {}
+        #: controller -> the epoch in which it was seen to serve last, and the partitions that it knew then
+        self._terms: dict[Controller, tuple[int, frozenset[TopicPartition]]] = {}
         self.broken: list[str] = []
         self.judged = 0
 
@@ -165,17 +165,23 @@ class Beliefs:
             yield f"serves on in epoch {state.epoch}, though its fence broke"
 
     def _inherits_strangers(self, controller: Controller) -> Iterable[str]:
-        """Whoever takes office takes out of each ISR who is no replica, where somebody else is in it. §8.5."""
+        """Whoever takes office takes out of each ISR who is no replica, where somebody else is in it; and out of those
+        of a topic that could be read later only, where nothing moves. §8.5."""
         state = controller.state
-        if not state.serving or self._terms.get(controller) == state.epoch:
+        if not state.serving:
             return
-        self._terms[controller] = state.epoch
-        for tp, believed in state.leaderships.items():
-            path = f"/brokers/topics/{tp.topic}/partitions/{tp.partition}/state"
+        epoch, before = self._terms.get(controller, (0, frozenset()))
+        leaderships = state.leaderships
+        self._terms[controller] = state.epoch, frozenset(leaderships)
+        found, what = leaderships.keys() - before - state.partitions_being_reassigned, "learns of it late"
+        if epoch != state.epoch:
+            found, what = set(leaderships), "takes office"
+        for tp in sorted(found):
+            believed, path = leaderships[tp], TopicPartitionStateZNode.path(tp)
             members, replicas = set(believed.isr), set(state.assignment(tp).replicas)
             is_excused = path in self._cluster.refused or path in self._cluster.damaged
             if members & replicas and members - replicas and not is_excused:
-                yield f"takes office, and leaves {believed.isr} as the ISR of {tp}, whose replicas are {replicas}"
+                yield f"{what}, and leaves {believed.isr} as the ISR of {tp}, whose replicas are {replicas}"
 
 
 def _leaves_somebody_waiting(controller: Controller) -> Iterable[str]:

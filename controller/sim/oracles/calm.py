@@ -1,8 +1,9 @@
 """What must hold when nothing has changed for a while, though some brokers are down: liveness in named virtual times.
 
 Calm is: no cut, no slow link, no refusal, no throttle, nobody paused, the same brokers registered, the same
-controller in office, no admin work left. Then every partition with a live member in its ISR has a live leader, no dead
-broker is in an ISR beside a live one, and every live broker knows all of it.
+controller in office, no admin work left. Then every partition with a live member in its ISR has a live leader, as has
+one with any live replica where unclean elections are allowed; no dead broker is in an ISR beside a live one, and every
+live broker knows all of it.
 Source: Kafka's controller; spec controller.md §4, §5, §9; broker.md §8.
 """
 
@@ -106,10 +107,18 @@ class Calm:
             live = registered & set(state["isr"])
             if live and state["leader"] not in registered:
                 yield f"{topic}-{partition} is led by {state['leader']}, alive are {sorted(live)} of its ISR"
+            if not live and self._history.is_unclean_allowed(topic) and (able := self._able(topic, partition)):
+                yield f"{topic}-{partition} is led by nobody, alive are {able}, who may lead"
             if state["leader"] not in registered and state["leader"] != -1:
                 yield f"{topic}-{partition} is led by {state['leader']}, which is dead"
             if live and set(state["isr"]) - registered:
                 yield f"{topic}-{partition} has the dead in its ISR {state['isr']}, alive are {sorted(registered)}"
+
+    def _able(self, topic: str, partition: int) -> list[int]:
+        """Replicas that live, of brokers whose dirs are good: one of them leads where a setting allows any."""
+        cluster = self._cluster
+        alive = sorted(cluster.registered() & set(cluster.assignment(topic, partition)))
+        return [broker for broker in alive if not cluster.has_had_a_failed_dir(broker)]
 
     def _metadata(self) -> Iterator[str]:
         cluster = self._cluster

@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from controller.core.events import ControllerState
 from controller.node.process import Controller
 from controller.sim.cluster import Cluster
 from controller.sim.history import STATE_PATH, TOPIC_PATH, History, parsed
@@ -123,6 +124,7 @@ class Decisions:
         elif not set(isr) <= set(old["isr"]):
             self.broken.append(f"a controller lets replicas into an ISR: {name}")
         self._strangers(change, leader, isr)
+        self._given_back(change)
         if leader not in (NO_LEADER, old["leader"]):
             self._elected(change, is_unclean=is_unclean)
 
@@ -137,6 +139,17 @@ class Decisions:
             self.broken.append(f"an epoch is raised, and the ISR keeps {sorted(after - replicas)}: {change.name}")
         if leader == NO_LEADER and not after & replicas:
             self.broken.append(f"an ISR is left to {sorted(after)}, who are no replicas: {change.name}")
+
+    def _given_back(self, change: _Change) -> None:
+        """Where leadership is given back, by the balance or since somebody asks for it, the first replica leads, or
+        nothing is decided: of elections that are asked for only those of leaders that are gone may be unclean ones.
+        §6, §9."""
+        old, new, state = change.old["leader"], change.new["leader"], change.controller.state
+        replicas = change.topic["partitions"].get(str(change.topic_partition.partition), [])
+        doing = change.controller.loop.gauges.state
+        is_asked = doing is ControllerState.MANUAL_LEADER_BALANCE and state.is_live(BrokerId(old))
+        if (is_asked or doing is ControllerState.AUTO_LEADER_BALANCE) and new != next(iter(replicas), new):
+            self.broken.append(f"not the first replica is given leadership back: {change.name}, replicas {replicas}")
 
     def _elected(self, change: _Change, *, is_unclean: bool) -> None:
         old, new, tp, name = change.old, change.new, change.topic_partition, change.name

@@ -12,6 +12,7 @@ from typing import Any, Final
 from controller.core.deletion import MOVING
 from controller.core.events import (
     ApiPartitionReassignment,
+    LeaderAndIsrResponseReceived,
     TopicDeletion,
     TopicDeletionStopReplicaResponseReceived,
 )
@@ -83,6 +84,8 @@ class MovesAndDeletions:
             found += [f"lets {topic}, whose deletion has begun, wait for a move" for topic in sorted(waiting)]
         if event["event_type"] == TopicDeletionStopReplicaResponseReceived.__name__ and has_answered:
             found += _tries_again(self._cluster, state, not_asked)
+        if event["event_type"] == LeaderAndIsrResponseReceived.__name__ and has_answered:
+            found.append("takes what is said of a dir for an answer of who is to delete")
         self.broken += [f"controller {number} after {event['event_type']} {wrong}" for wrong in found]
 
     def _to_resume(self, state: ClusterView, brokers: set[int]) -> dict[TopicPartition, int]:

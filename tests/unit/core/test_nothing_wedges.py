@@ -1200,3 +1200,15 @@ def test_who_was_moved_away_says_nothing_of_its_directory_any_more() -> None:
     for late in (BrokerId(2), BrokerId(3)):
         stage.run(events.LeaderAndIsrResponseReceived(late, ErrorCode.NONE, {TP: ErrorCode.KAFKA_STORAGE_ERROR}))
     assert not stage.logged(ev.TRANSITION_REFUSED) and stage.leader()[2] == (1,)
+
+
+def test_who_is_being_deleted_says_nothing_of_its_directory_any_more() -> None:
+    """Its answer to what it was told before comes when it has been told to delete: what it says of that counts."""
+    stage = stage_with(1, 2, p0=(1, 2))
+    stage.silent.add(2)
+    stage.make("/admin/delete_topics/t")
+    stage.run()
+    stage.run(events.LeaderAndIsrResponseReceived(BrokerId(2), ErrorCode.NONE, {TP: ErrorCode.KAFKA_STORAGE_ERROR}))
+    stage.release(2)
+    assert not stage.logged(ev.TRANSITION_REFUSED) and not stage.logged(ev.TOPIC_DELETION_WAITED)
+    assert not stage.exists("/brokers/topics/t")
