@@ -37,7 +37,8 @@ def count_deletable(
 ) -> int:
     """How many segments from the oldest on are to go, by time, size and the log's start offset.
 
-    Only segments wholly below the high watermark go; the last one goes only when it is expired, for an empty one.
+    Only segments wholly below the high watermark go; the last one goes, for an empty one, when it is expired, or where
+    nothing at all is to be kept (`retention.bytes` 0). Source: Kafka 3.9 `UnifiedLog.deletableSegments`.
     """
     size = sum(s.size for s in segments)
     excess = size - config.retention_bytes if config.retention_bytes >= 0 else -1
@@ -48,7 +49,7 @@ def count_deletable(
         if end > high_watermark or (is_last and segment.size == 0):
             break
         is_expired = config.retention_ms >= 0 and 0 <= segment.max_timestamp < now_ms - config.retention_ms
-        is_excess = excess >= segment.size and not is_last
+        is_excess = excess >= segment.size
         is_below_start = end <= log_start and not is_last
         if not (is_below_start or (config.deletes and (is_expired or is_excess))):
             break

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from broker_sim.log.errors import OffsetOutOfRange
-from broker_sim.log.log import Appended
+from broker_sim.log.log import Appended, UnexpectedOffset
 from controller.wire.errors import ErrorCode, KafkaError
-from controller.wire.records import Record, build_batch, build_values
+from controller.wire.records import Record, build_batch, build_values, place
 from tests.worlds.logs import SMALL, append, new_log, reopened, values
 
 
@@ -81,3 +81,33 @@ def test_a_cut_below_at_or_above_the_start(tmp_path: Path, offset: int) -> None:
     assert (again.log_start_offset, again.leo, values(again)) == (start, offset + 1, values(log)) and not repairs
     with pytest.raises(OffsetOutOfRange):
         again.read(start - 1, max_bytes=1, bound=99)
+
+
+def test_a_log_that_is_emptied_begins_anew_and_knows_nobody(tmp_path: Path) -> None:
+    log = new_log(tmp_path)
+    for sequence in range(9):
+        append(log, producer=7, sequence=sequence)
+    log.flush()
+    assert log.epochs.entries == [(0, 0)] and list(log.folder.glob("*.snapshot"))
+    version = log.version
+    log.truncate_fully(50)
+    assert log.version > version and log.epochs.entries == [] and len(log.producers) == 0
+    assert not list(log.folder.glob("*.snapshot"))
+    assert (log.log_start_offset, log.leo, log.recovery_point, log.size_bytes) == (50, 50, 9, 0)
+    assert log.append_as_leader(idempotent(5), leader_epoch=3, now_ms=1).base_offset == 50, (
+        "a producer like any new one"
+    )
+    again, _ = reopened(log, log_start_offset=50)
+    assert (again.leo, again.log_start_offset, again.epochs.entries) == (52, 50, [(3, 50)])
+
+
+def test_a_follower_takes_several_batches_of_which_the_first_begins_before_its_start(tmp_path: Path) -> None:
+    log = new_log(tmp_path)
+    log.truncate_fully(5)
+    batches = [place(idempotent(2 * n), base_offset=at, partition_leader_epoch=1) for n, at in enumerate((4, 6, 8))]
+    assert log.append_as_follower(b"".join(batches) + b"torn", now_ms=1) == sum(map(len, batches))
+    assert (log.log_start_offset, log.leo, log.epochs.entries) == (4, 10, [(1, 4)])
+    with pytest.raises(UnexpectedOffset):
+        log.append_as_follower(batches[0], now_ms=1)
+    gap = place(idempotent(6), base_offset=20, partition_leader_epoch=1)
+    assert log.append_as_follower(gap, now_ms=1) == len(gap) and log.leo == 22, "what was compacted leaves gaps"

@@ -38,6 +38,8 @@ def test_end_offset_for_at_the_edges() -> None:
 ASSIGNMENTS = [
     pytest.param((5, 200), EXAMPLE, False, id="the newest epoch again, later: nothing"),
     pytest.param((5, 180), EXAMPLE, False, id="the newest epoch again: nothing"),
+    pytest.param((5, 170), [(0, 0), (2, 100), (5, 170)], True, id="the newest epoch again, earlier"),
+    pytest.param((5, 90), [(0, 0), (5, 90)], True, id="the newest epoch again, earlier than another"),
     pytest.param((6, 250), [*EXAMPLE, (6, 250)], True, id="a newer one"),
     pytest.param((6, 150), [(0, 0), (2, 100), (6, 150)], True, id="a newer one that starts earlier removes"),
     pytest.param((3, 190), [(0, 0), (2, 100), (3, 190)], True, id="an older one removes the newer"),

@@ -53,7 +53,7 @@ class Model:
 #: who, how its epoch differs, which sequence (the next; so many batches back; the next but one; zero), how many
 BATCHES = st.lists(
     st.tuples(
-        st.sampled_from([7, 8]),
+        st.sampled_from([0, 8]),
         st.sampled_from([0, 0, 0, 0, -1, 1]),
         st.sampled_from(["next", "next", "next", 1, 2, 4, 5, 6, "gap", "zero"]),
         st.integers(1, 3),
@@ -65,7 +65,7 @@ BATCHES = st.lists(
 @settings(max_examples=150, deadline=None)
 @given(BATCHES, st.sampled_from([0, WRAP - 1, WRAP - 2, WRAP - 5, 1000]))
 def test_a_batch_is_new_known_or_refused(sent: list[tuple[int, int, int | str, int]], first: int) -> None:
-    states, models, end = ProducerStates(), {7: Model(), 8: Model()}, 0
+    states, models, end = ProducerStates(), {0: Model(), 8: Model()}, 0
     for producer, step, which, count in sent:
         model = models[producer]
         epoch = max(model.epoch, 0) + step

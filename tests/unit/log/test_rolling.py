@@ -1,4 +1,4 @@
-"""When a log starts a new segment, row by row."""
+"""When a log starts a new segment, and which of its oldest go, row by row."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from broker_sim.log.config import LogConfig
-from broker_sim.log.rolling import must_roll
+from broker_sim.log.rolling import count_deletable, must_roll
 from controller.wire.records import Record, build_batch, parse_header
 
 CONFIG = LogConfig(segment_bytes=1_000, segment_ms=500)
@@ -43,3 +43,55 @@ def test_a_batch_goes_to_a_new_segment(_: Any, segment: Any, changes: Any, batch
     found = parse_header(build_batch([Record(offset, timestamp, None, b"v")]))
     header = found._replace(size=70)
     assert must_roll(SimpleNamespace(**active), header, replace(CONFIG, **changes), now_ms=now_ms) == why
+
+
+#: three segments: from 0, 10 and 20 on, of 100 bytes each, newest records of 1,000, 2,000 and 3,000; they end at 30
+#: what, settings, high watermark, log start, bytes of the last one, the broker's time -> how many go
+DELETED = [
+    ("none by default", {}, 30, 0, 100, 10**9, 0),
+    ("as old as it may get", {"retention_ms": 500}, 30, 0, 100, 1_500, 0),
+    ("older", {"retention_ms": 500}, 30, 0, 100, 1_501, 1),
+    ("the second too", {"retention_ms": 500}, 30, 0, 100, 2_501, 2),
+    ("the last too", {"retention_ms": 500}, 30, 0, 100, 3_501, 3),
+    ("not an empty one", {"retention_ms": 500}, 20, 0, 0, 3_501, 2),
+    ("nothing is kept for long", {"retention_ms": 0}, 30, 0, 100, 2_001, 2),
+    ("below the high watermark", {"retention_ms": 500}, 10, 0, 100, 3_501, 1),
+    ("not beside it", {"retention_ms": 500}, 9, 0, 100, 3_501, 0),
+    ("the last below it", {"retention_ms": 500}, 29, 0, 100, 3_501, 2),
+    ("all fit", {"retention_bytes": 300}, 30, 0, 100, 0, 0),
+    ("a byte too many", {"retention_bytes": 299}, 30, 0, 100, 0, 0),
+    ("a segment too many", {"retention_bytes": 200}, 30, 0, 100, 0, 1),
+    ("nearly two", {"retention_bytes": 101}, 30, 0, 100, 0, 1),
+    ("two", {"retention_bytes": 100}, 30, 0, 100, 0, 2),
+    ("the last stays", {"retention_bytes": 1}, 30, 0, 100, 0, 2),
+    ("but where nothing is to be kept", {"retention_bytes": 0}, 30, 0, 100, 0, 3),
+    ("and is committed", {"retention_bytes": 0}, 29, 0, 100, 0, 2),
+    ("and is there", {"retention_bytes": 0}, 30, 0, 0, 0, 2),
+    ("the first by age, no other by size then", {"retention_bytes": 290, "retention_ms": 500}, 30, 0, 100, 1_501, 1),
+    ("below the start", {}, 30, 10, 100, 0, 1),
+    ("not within", {}, 30, 19, 100, 0, 1),
+    ("the last one never", {}, 30, 30, 100, 0, 2),
+    ("also of a compacted topic", {"cleanup_policy": "compact", "retention_ms": 0}, 30, 20, 100, 10**9, 2),
+    ("which has no other reason", {"cleanup_policy": "compact", "retention_bytes": 0}, 30, 0, 100, 9_999, 0),
+    ("unless it deletes", {"cleanup_policy": "compact,delete", "retention_ms": 500}, 30, 0, 100, 1_501, 1),
+    ("the start first, then age", {"retention_ms": 500}, 30, 10, 100, 2_501, 2),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("_", "changes", "hw", "start", "last", "now_ms", "count"), DELETED, ids=[r[0] for r in DELETED]
+)
+def test_the_oldest_go(_: Any, changes: Any, hw: Any, start: Any, last: Any, now_ms: Any, count: int) -> None:
+    sizes = (100, 100, last)
+    segments = [
+        SimpleNamespace(base_offset=10 * n, size=size, max_timestamp=1_000 * (n + 1)) for n, size in enumerate(sizes)
+    ]
+    config = replace(LogConfig(), **{"retention_ms": -1, "retention_bytes": -1, **changes})
+    found = count_deletable(segments, config, now_ms=now_ms, high_watermark=hw, leo=30, log_start=start)
+    assert found == count
+
+
+def test_records_without_a_time_do_not_expire() -> None:
+    segments = [SimpleNamespace(base_offset=n, size=9, max_timestamp=-1) for n in range(2)]
+    config = replace(LogConfig(), retention_ms=0)
+    assert count_deletable(segments, config, now_ms=10**12, high_watermark=2, leo=2, log_start=0) == 0
