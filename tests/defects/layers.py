@@ -34,7 +34,11 @@ UNIT: Final[dict[str, tuple[str, ...]]] = {
 }
 #: Modules of the replay that a simulated world takes its traces through.
 _REPLAYED: Final = tuple(
-    f"broker_sim/replay/{name}.py" for name in ("compare", "rules/lane", "rules/process", "rules/settings")
+    f"broker_sim/replay/{name}.py"
+    for name in (
+        *("compare", "rules/lane", "rules/process", "rules/settings", "facts", "history", "open_spans"),
+        *("sql/facts", "sql/lanes"),
+    )
 )
 #: Modules of the tools that administrators of simulated worlds run.
 _TOOLS: Final = tuple(

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
@@ -80,9 +80,14 @@ class Replayed:
 
 def replayed(traces: Iterable[TraceWriter]) -> Iterator[Replayed]:
     """Each lane through the rules. `traces`: of all lives, oldest first."""
-    for broker, own in _rows_by_broker(traces).items():
-        for tp, rows in _by_partition(own):
-            yield _fed(broker, tp, rows)
+    return lanes_of(rows_by_broker(traces))
+
+
+def lanes_of(rows: Mapping[BrokerId, Sequence[Row]]) -> Iterator[Replayed]:
+    """As `replayed`, of rows from `rows_by_broker`."""
+    for broker, own in rows.items():
+        for tp, of_lane in _by_partition(own):
+            yield _fed(broker, tp, of_lane)
 
 
 def lane_row(row: Row) -> LaneRow:
@@ -91,8 +96,9 @@ def lane_row(row: Row) -> LaneRow:
     return LaneRow(of_topic=of_topic, **{name: value for name, value in row.items() if name in _FIELDS})
 
 
-def _rows_by_broker(traces: Iterable[TraceWriter]) -> dict[BrokerId, list[Row]]:
-    """All rows of each broker, in the order in which it wrote them; `run` counts its lives."""
+def rows_by_broker(traces: Iterable[TraceWriter]) -> dict[BrokerId, list[Row]]:
+    """All rows of each broker, in the order in which it wrote them; `run` counts its lives. `traces`: of all lives,
+    oldest first."""
     rows: defaultdict[BrokerId, list[Row]] = defaultdict(list)
     for life, trace in enumerate(traces):
         trace.flush_runs()

@@ -9,12 +9,23 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from importlib.util import find_spec
 from typing import Any, Final, NamedTuple
 
 from broker_sim.replay.rows import LaneRow, Outcome, OutcomeKind
 from broker_sim.replay.rules.lane import Lane
 from broker_sim.trace import TraceWriter
-from controller.sim.oracles.lanes import CHANGES, FETCH, LEADER, Replayed, Row, TracedRow, lane_row, replayed
+from controller.sim.oracles.lanes import (
+    CHANGES,
+    FETCH,
+    LEADER,
+    Replayed,
+    Row,
+    TracedRow,
+    lane_row,
+    lanes_of,
+    rows_by_broker,
+)
 from controller.sim.oracles.replayed import changes_do_not_follow
 from controller.wire.trace import TraceEvent
 from controller.wire.types import BrokerId
@@ -46,8 +57,14 @@ class _Change(NamedTuple):
 
 def unexplained(traces: Iterable[TraceWriter]) -> list[str]:
     """All that is wrong with what brokers traced. `traces`: of all lives, oldest first."""
-    lanes = list(replayed(traces))
-    return [*changes_do_not_follow(lanes), *lanes_contradict(lanes)]
+    rows = rows_by_broker(traces)
+    lanes = list(lanes_of(rows))
+    wrong = [*changes_do_not_follow(lanes), *lanes_contradict(lanes)]
+    if find_spec("duckdb") is not None:
+        from controller.sim.oracles.replayed_history import histories_contradict
+
+        wrong += histories_contradict(rows, lanes)
+    return wrong
 
 
 def lanes_contradict(lanes: Iterable[Replayed]) -> Iterator[str]:
