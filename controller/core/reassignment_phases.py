@@ -43,7 +43,7 @@ def move(state: ClusterState, moves: Moves, complete: Collection[TopicPartition]
     """
     failures: Failures = {}
     yield from mark_ineligible(state, {tp.topic for tp in moves}, MOVING)
-    without_leader = yield from _update_current(state, moves, failures)
+    unfinished, kept = yield from _update_current(state, moves, failures)
     moves = _left(moves, failures)
     if complete is None:
         complete = yield from complete_ones(state, moves)
@@ -51,8 +51,8 @@ def move(state: ClusterState, moves: Moves, complete: Collection[TopicPartition]
     yield from _announce(state, {tp: a for tp, a in moves.items() if tp not in complete}, failures)
     done = {tp: a for tp, a in moves.items() if tp in complete}
     if done:
-        yield from _finish(state, done, failures)
-    failures.update((tp, reason) for tp, reason in without_leader.items() if tp not in done)
+        yield from _finish(state, done, kept, failures)
+    failures.update((tp, reason) for tp, reason in unfinished.items() if tp not in done)
     for tp in sorted((moves.keys() - failures.keys()) & state.moves_that_wait):
         state.move_goes_on(tp)
         yield Enqueue(PartitionReassignmentIsrChange(tp))  # who looks arms the watch
@@ -88,9 +88,12 @@ def complete_ones(state: ClusterState, moves: Moves) -> Steps[set[TopicPartition
     return complete
 
 
-def _update_current(state: ClusterState, moves: Moves, failures: Failures) -> Steps[Failures]:
+def _update_current(
+    state: ClusterState, moves: Moves, failures: Failures
+) -> Steps[tuple[Failures, list[PartitionReplica]]]:
     """U1 to U4: assignments are written, believed, and replicas that they no longer need are stopped. Returns the
-    partitions which could not be given another leader: they go on, and are tried again."""
+    partitions which could not be given another leader, or with a replica that could not be stopped, which they go on
+    without, and are tried again; and these replicas."""
     before = {tp: state.assignment(tp) for tp in moves}
     changed = {tp: a for tp, a in moves.items() if before[tp] != a}
     dropped = {tp: [r for r in before[tp].replicas if r not in a.replicas] for tp, a in changed.items()}
@@ -112,10 +115,24 @@ def _update_current(state: ClusterState, moves: Moves, failures: Failures) -> St
             },
         )
     without_leader = yield from _lead_elsewhere(state, _left(moves, failures))
-    yield from _stop(state, [PartitionReplica(tp, r) for tp in changed for r in dropped[tp]])  # U3
+    going: list[PartitionReplica] = []
+    for tp in _left(moves, failures):
+        left_over = _left_over(state, tp) if tp in state.moves_that_wait else ()
+        going += [PartitionReplica(tp, r) for r in dict.fromkeys((*dropped.get(tp, ()), *left_over))]
+    kept = yield from _stop(state, going)  # U3
     for tp in _left(moves, failures):
         state.move_started(tp)  # U4
-    return without_leader
+    return {tp: _cannot_leave(replica) for tp, replica in kept} | without_leader, kept
+
+
+def _cannot_leave(replica: BrokerId) -> str:
+    return f"replica {replica} cannot be taken out of the ISR"
+
+
+def _left_over(state: ClusterState, tp: TopicPartition) -> list[BrokerId]:
+    """Whom a move that waits has dropped, and could not stop: those that are begun, and are none of its replicas."""
+    replicas = state.assignment(tp).replicas
+    return [broker for broker in sorted(state.live_brokers) if broker not in replicas and state.is_begun(tp, broker)]
 
 
 def _keep_who_has_the_records(
@@ -233,17 +250,19 @@ def _bump_and_tell(
     return untold
 
 
-def _finish(state: ClusterState, moves: Moves, failures: Failures) -> Steps[None]:
-    """Phase B. The topic znode is written last, because until then it is the only copy of where a move came from."""
+def _finish(state: ClusterState, moves: Moves, kept: Collection[PartitionReplica], failures: Failures) -> Steps[None]:
+    """Phase B. The topic znode is written last, because until then it is the only copy of where a move came from.
+    `kept`: who was dropped before, and could not be stopped then."""
     adding = [PartitionReplica(tp, r) for tp, a in moves.items() for r in a.adding_replicas]
     yield from change_replicas(state, adding, ReplicaState.ONLINE)  # B1
     completed: Moves = {tp: settled(a.target_replicas) for tp, a in moves.items()}
     for tp, assignment in completed.items():
         state.assign(tp, assignment)  # B2
     yield from _move_leaders(state, completed, moves, failures)  # B3
-    going = [PartitionReplica(tp, r) for tp in _left(completed, failures) for r in moves[tp].removing_replicas]
-    for tp, replica in (yield from _stop(state, going)):  # B4, B5
-        failures[tp] = f"replica {replica} cannot be taken out of the ISR"
+    left = _left(completed, failures)
+    going = [PartitionReplica(tp, r) for tp in left for r in moves[tp].removing_replicas]
+    for tp, replica in (yield from _stop(state, [*going, *(r for r in kept if r.topic_partition in left)])):  # B4, B5
+        failures[tp] = _cannot_leave(replica)
     completed = _without_failed(state, completed, moves, failures)  # B6 writes all of a topic
     yield from _write_assignments(state, completed, failures)  # B6
     completed = _without_failed(state, completed, moves, failures)

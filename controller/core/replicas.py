@@ -148,10 +148,15 @@ def _remove_from_isr(
     """Takes a broker out of the ISR of these partitions. Where it is not in the ISR nothing is written, yet that is
     success and what was read is believed. Partitions that are queued for deletion and have no state are left out.
 
-    That it is in the ISR is believed, since the write will tell; that it is not is read (known-failures.md R1).
+    That it is in the ISR is believed, since the write will tell; that it is not, or alone and no replica, is read
+    (known-failures.md R1). Who alone is in sync, and is to be deleted by a move, stays (docs/deviations.md).
     """
     outcomes: dict[TopicPartition, Outcome] = {}
-    found = {tp: was for tp in partitions if (was := state.leadership(tp)) and broker_id in was.isr}
+    found = {
+        tp: was
+        for tp in partitions
+        if (was := state.leadership(tp)) and broker_id in was.isr and not _is_alone(state, tp, was, broker_id)
+    }
     remaining = list(partitions)
     while remaining:
         unsure = [tp for tp in remaining if tp not in found]
@@ -165,7 +170,9 @@ def _remove_from_isr(
             was = found.get(tp)
             if was is None:
                 continue
-            if broker_id in was.isr:
+            if _is_alone(state, tp, was, broker_id):
+                outcomes[tp] = Failure(f"{broker_id} alone is in sync with {tp}, which a move takes away")
+            elif broker_id in was.isr:
                 reduced[tp] = without(state, tp, was, broker_id)
             else:
                 outcomes[tp] = _believe(state, tp, was)
@@ -174,6 +181,10 @@ def _remove_from_isr(
             written, remaining = yield from write_states(state, reduced)
             outcomes.update(written)
     return {tp: outcome for tp, outcome in outcomes.items() if not _went_with_its_topic(state, tp, outcome)}
+
+
+def _is_alone(state: ClusterState, tp: TopicPartition, was: LeaderAndIsr, broker_id: BrokerId) -> bool:
+    return was.isr == (broker_id,) and broker_id not in state.assignment(tp).replicas
 
 
 def _went_with_its_topic(state: ClusterState, tp: TopicPartition, outcome: Outcome) -> bool:
@@ -198,4 +209,4 @@ def without(state: ClusterState, tp: TopicPartition, found: LeaderAndIsr, broker
     leader = None if found.leader == broker_id else found.leader
     left, replicas = tuple(r for r in found.isr if r != broker_id), state.assignment(tp).replicas
     has_the_records = leader is None and broker_id in replicas and set(left).isdisjoint(replicas)
-    return decided(state, found, leader=leader, isr=(broker_id,) if has_the_records or not left else left)
+    return decided(state, found, leader=leader, isr=(broker_id,) if has_the_records else left)

@@ -25,10 +25,12 @@ class Scene:
         moving = ReplicaAssignment(replicas=(TWO, THREE, ONE), adding_replicas=(THREE,), removing_replicas=(ONE,))
         self.believed, self.leader_epoch = moving, 4
         self.replica, self.found = ReplicaState.ONLINE, {ReplicaState.DELETION_SUCCESSFUL}
-        self.deleted = "x"
+        self.deleted, self.begun = "x", {ONE, TWO, THREE}
         self.state: Any = SimpleNamespace(
             serving=True,
             is_live=lambda broker: broker in (ONE, TWO),
+            live_brokers={ONE: None, TWO: None},
+            is_begun=lambda tp, broker: broker in self.begun,
             session_id=7,
             partitions_being_reassigned={TP},
             assignment=lambda tp: self.believed,
@@ -74,6 +76,17 @@ def test_a_move_goes_on_when_its_target_comes() -> None:
         scene.logs(ev.BROKERS_CHANGED, new=new, bounced=[])
         scene.leader_epoch = epoch
         assert ("does not go on with the move of t-0" in scene.after()) is complains, (new, epoch)
+        assert scene.after() == ""
+
+
+def test_a_move_that_ends_leaves_nobody_behind() -> None:
+    scene = Scene()
+    scene.content = {"adding_replicas": None, "removing_replicas": None}
+    scene.believed, scene.state.partitions_being_reassigned = ReplicaAssignment(replicas=(TWO, THREE)), set()
+    for begun, complains in (({ONE, TWO, THREE}, True), ({TWO, THREE}, False)):
+        scene.begun = begun
+        scene.logs(ev.REASSIGNMENT_COMPLETED, topic="t", partition=0)
+        assert ("has not deleted it on [1]" in scene.after()) is complains
         assert scene.after() == ""
 
 

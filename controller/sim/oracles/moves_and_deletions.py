@@ -43,6 +43,8 @@ class MovesAndDeletions:
         self._waiting: defaultdict[int, set[str]] = defaultdict(set)
         #: controller -> partition -> whom the moves add that began in this event
         self._added: defaultdict[int, dict[TopicPartition, list[int]]] = defaultdict(dict)
+        #: controller -> the partitions whose move ended in this event
+        self._ended: defaultdict[int, set[TopicPartition]] = defaultdict(set)
         self.broken: list[str] = []
         self.judged = 0
 
@@ -63,6 +65,8 @@ class MovesAndDeletions:
                     self._not_asked[number] |= {*event["topics"]}
             case ev.REASSIGNMENT_STARTED:
                 self._added[number][TopicPartition(event["topic"], event["partition"])] = event["adding_replicas"]
+            case ev.REASSIGNMENT_COMPLETED:
+                self._ended[number].add(TopicPartition(event["topic"], event["partition"]))
             case ev.TOPIC_DELETION_WAITED if event["reason"] == MOVING:
                 self._waiting[number] |= {event["topic"]} & state.topics_with_deletion_started
             case ev.CONTROLLER_EVENT_PROCESSED:
@@ -70,7 +74,7 @@ class MovesAndDeletions:
 
     def _processed(self, number: int, state: ClusterView, event: Mapping[str, Any]) -> None:
         resumed, waiting = self._resumed.pop(number, {}), self._waiting.pop(number, set())
-        added = self._added.pop(number, {})
+        added, ended = self._added.pop(number, {}), self._ended.pop(number, set())
         has_answered, not_asked = number in self._answered, self._not_asked.pop(number, set())
         self._answered.discard(number)
         lives = state.session_id in self._cluster.world.zookeeper.sessions
@@ -78,6 +82,7 @@ class MovesAndDeletions:
             return
         self.judged += 1
         found = [*self._goes_on(state, resumed), *_stays_known(self._cluster, state), *_keeps_who_goes(state)]
+        found += _leaves_nobody_behind(state, ended)
         if event["event_type"] == ApiPartitionReassignment.__name__:
             found += _adds_the_dead(state, added)
         if event["event_type"] == TopicDeletion.__name__:
@@ -119,6 +124,17 @@ def _stays_known(cluster: Cluster, state: ClusterView) -> Iterator[str]:
         written = [(content[name] or {}).get(key) for name in ("adding_replicas", "removing_replicas")]
         if any(written) and not state.assignment(tp).is_being_reassigned:
             yield f"takes the move of {tp} for done, its znode says {written}"
+
+
+def _leaves_nobody_behind(state: ClusterView, ended: Set[TopicPartition]) -> Iterator[str]:
+    """When a move ends, whom it has dropped or removed is deleted, as far as it lives. §8.5; docs/deviations.md"""
+    for tp in sorted(ended):
+        replicas = state.assignment(tp).replicas
+        left = [
+            broker for broker in sorted(state.live_brokers) if broker not in replicas and state.is_begun(tp, broker)
+        ]
+        if left and tp not in state.partitions_being_reassigned and not state.is_queued_for_deletion(tp.topic):
+            yield f"ends the move of {tp}, and has not deleted it on {left}"
 
 
 def _adds_the_dead(state: ClusterView, added: Mapping[TopicPartition, Sequence[int]]) -> Iterator[str]:

@@ -256,6 +256,49 @@ def dropped_without_a_word() -> Stage:
     return stage
 
 
+@pytest.mark.parametrize("target", [(1, 2), (4,)], ids=["cancelled", "replaced"])
+def test_who_could_not_leave_the_isr_is_deleted_later(target: tuple[int, ...]) -> None:
+    """The first write of a state is refused: 3, which is in sync, is dropped and only told to stop."""
+    stage, refused = stage_with(1, 2, 3, 4, p0=(1, 2)), iter((True,))
+    move_to(stage, 3, 4)
+    stage.leader_writes(TP, (1, 2, 3))
+    stage.take_sent()
+    stage.tree.refusal = lambda op: ZkCode.NO_AUTH if no_state_is_written(op) and next(refused, False) else None
+    move_to(stage, *target, reply_to=2)
+    waiting_ends(stage)
+    assert 3 not in stage.assigned().replicas and stage.leader()[2] == (1, 2)
+    assert [delete for to, _, delete in stops_in(stage.take_sent()) if to == 3][-2:] == [False, True]
+
+
+def test_a_move_does_not_delete_who_is_alone_in_sync() -> None:
+    """1, which leads, takes 3 out of the ISR when the controller is about to have 3 lead."""
+    stage = stage_with(1, 2, 3, p0=(1,))
+    move_to(stage, 3)
+    stage.leader_writes(TP, (1, 3))
+    perform, lagging = stage.perform, iter((True,))
+
+    def racing(effect: Effect) -> Any:
+        is_state = any(isinstance(op, SetData) and op.path == STATE for op in getattr(effect, "ops", ()))
+        if is_state and next(lagging, False):
+            stage.leader_writes(TP, (1,))
+        return perform(effect)
+
+    stage.perform = racing
+    stage.run()
+    waiting_ends(stage)
+    leader, epoch, isr = stage.leader()
+    assert (leader, isr) == (1, (1,)) and stage.assigned().is_being_reassigned
+    sent = stage.take_sent()
+    assert not any(delete for _, _, delete in stops_in(sent))
+    assert (1, epoch) in {(to, told.leader_epoch) for to, told, _ in leaders_in(sent)}, (
+        "it was stopped, and leads again"
+    )
+    stage.leader_writes(TP, (1, 3))
+    stage.run()
+    assert stage.leader()[::2] == (3, (3,)) and stage.assigned().replicas == (3,)
+    assert (1, True) in {(to, delete) for to, _, delete in stops_in(stage.take_sent())}
+
+
 @pytest.mark.parametrize("begins", ["when it is asked for", "when it is tried again"])
 def test_who_is_added_again_is_in_sync_when_its_leader_has_heard_that_it_was_dropped(begins: str) -> None:
     stage = dropped_without_a_word()
