@@ -102,6 +102,27 @@ def test_configs_of_brokers_go_to_that_broker(cluster: Any, tool: Any) -> None:
     ]
 
 
+#: Where a config can be set, by its source, and the words that name that entity.
+LEVELS = {1: ["--topic", "t"], 2: ["--broker", "1"], 3: ["--broker-defaults"]}
+
+
+@pytest.mark.parametrize("source", [1, 2, 3, 4, 5])
+@pytest.mark.parametrize("level", LEVELS)
+def test_a_config_is_removed_where_it_is_set_and_nowhere_else(cluster: Any, tool: Any, level: int, source: int) -> None:
+    cluster.topic("t", (0,))
+
+    def shown(_: int, body: Any) -> dict[str, Any]:
+        (asked,) = body.resources
+        entry = {"name": "a", "value": "1", "config_source": source, "synonyms": []}
+        named = {"resource_type": asked.resource_type, "resource_name": asked.resource_name}
+        return {"results": [{**named, "configs": [entry]}]}
+
+    cluster.answers[ApiKey.DESCRIBE_CONFIGS] = shown
+    outcome = tool(configs, cluster, ["--alter", *LEVELS[level], "--delete-config", "a"])
+    assert bool(cluster.requests(ApiKey.INCREMENTAL_ALTER_CONFIGS)) == (outcome.code == 0) == (source == level)
+    assert ("Invalid config(s): a" in outcome.err) == (source != level)
+
+
 CONFIG_REFUSALS = [
     (["--alter"], "At least one entity type must be specified"),
     (

@@ -6,6 +6,7 @@ import io
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from rich.console import Console
 
 from controller.admin.cluster.queries import PartitionInfo
@@ -56,6 +57,24 @@ def test_other_things_to_wait_for() -> None:
     assert one(state(1, 1, 2), 1, 2, 3) == "foo-0 waits for broker 3 to begin"
     assert one(state(None), 1, 2, 3) == one(None, 1, 2, 3) == "foo-0 waits for a leader to copy from"
     assert one(state(1, 1, 2, 3), 1, 2, 3) == "foo-0 waits for the controller"
+
+
+#: sizes by broker at each look, where 1 leads and 3 is added: who does not answer is as large as it was -> bytes done
+LOOKS = [
+    [({1: 1000, 3: 200}, 200), ({1: 1000}, 200), ({1: 1000, 3: 300}, 300)],
+    [({1: 1000, 3: 200}, 200), ({3: 400}, 400), ({}, 400), ({1: 2000, 3: 1500}, 1500)],
+    [({3: 400}, 0), ({1: 1000}, 400)],
+]
+
+
+@pytest.mark.parametrize("looks", LOOKS)
+def test_a_broker_that_does_not_answer_has_what_it_had(looks: list[tuple[dict[int, int], int]]) -> None:
+    tally = Tally(frozenset({FOO_0}))
+    done = [
+        tally.see(at, {FOO_0: moving(3)}, {FOO_0: BrokerId(1)}, sizes(FOO_0, **{f"b{b}": n for b, n in known.items()}))
+        for at, (known, _) in enumerate(looks)
+    ]
+    assert [progress.bytes_done for progress in done] == [copied for _, copied in looks]
 
 
 HALF = Progress(

@@ -55,6 +55,61 @@ def test_what_of_a_cluster_is_in_the_file(cluster: Any, tool: Any) -> None:
     assert (other.adding_replicas, other.removing_replicas) == ((0,), (2,))
 
 
+#: the leader (-1: none), sizes by broker, size of a copy between dirs -> the size of the partition
+SIZES = [
+    (0, {0: 900, 1: 800}, 0, 900),
+    (0, {0: 800, 1: 900}, 0, 800),
+    (0, {0: 800, 1: 900}, 5000, 800),
+    (-1, {0: 800, 1: 900}, 0, 900),
+    (-1, {0: 800, 1: 900}, 5000, 900),
+]
+
+
+@pytest.mark.parametrize(("leader", "sizes", "copied", "size"), SIZES)
+def test_a_partition_is_as_large_as_its_leaders_log(
+    cluster: Any, tool: Any, leader: int, sizes: dict[int, int], copied: int, size: int
+) -> None:
+    cluster.topic("t", (0, 1))
+    cluster.topics["t"][0].leader = leader
+    cluster.sizes = {PartitionReplica(T0, BrokerId(b)): n for b, n in sizes.items()}
+    if copied:
+        for broker in sizes:
+            cluster.futures[PartitionReplica(T0, BrokerId(broker))] = "/other"
+            cluster.copied[PartitionReplica(T0, BrokerId(broker))] = copied
+    shape, _ = taken(cluster, tool)
+    assert shape.topics["t"].partitions[0].bytes == size
+
+
+#: what the files of two brokers say -> what counts for the cluster
+FILES = [
+    ("5", "5", "5"),
+    ("5", "6", None),
+    ("5", None, None),
+    (None, None, None),
+]
+
+
+@pytest.mark.parametrize(("first", "second", "counts"), FILES)
+def test_of_brokers_files_counts_what_all_say(
+    cluster: Any, tool: Any, first: str | None, second: str | None, counts: str | None
+) -> None:
+    cluster.brokers = {0: None, 1: None}
+    name, said_by = "replica.lag.time.max.ms", {"0": first, "1": second}
+
+    def of_broker(_: int, body: Any) -> dict[str, Any] | None:
+        (asked,) = body.resources
+        if asked.resource_type != 4:
+            return None
+        rows = {"num.network.threads": "3", name: said_by[asked.resource_name]}
+        listed = [{"name": n, "value": v, "config_source": 4, "synonyms": []} for n, v in rows.items() if v is not None]
+        named = {"resource_type": asked.resource_type, "resource_name": asked.resource_name}
+        return {"results": [{**named, "configs": listed}]}
+
+    cluster.answers[ApiKey.DESCRIBE_CONFIGS] = of_broker
+    shape, _ = taken(cluster, tool)
+    assert shape.configs == ({} if counts is None else {name: counts})
+
+
 def test_rates_come_from_two_looks(cluster: Any, tool: Any) -> None:
     cluster.topic("t", (0, 1))
     replica, looks = PartitionReplica(T0, BrokerId(0)), iter(range(100))

@@ -8,7 +8,10 @@ from typing import Any
 
 import pytest
 
+from controller.admin.cluster.queries import PartitionInfo
 from controller.admin.commands import topics
+from controller.admin.topics import options
+from controller.admin.topics.describe import DescribedPartition
 from controller.wire.errors import ErrorCode
 from controller.wire.protocol import ApiKey
 from controller.wire.types import ReplicaAssignment, TopicPartition
@@ -148,6 +151,41 @@ def test_reports_show_only_their_partitions(cluster: Any, tool: Any, argv: list[
     cluster.topics["foo"][2].isr = (2,)
     outcome = tool(topics, cluster, ["--describe", *argv])
     assert [int(line.split("\t")[2].removeprefix("Partition: ")) for line in outcome.out.splitlines()] == numbers
+
+
+UNDER, BELOW, AT, UNAVAILABLE = (
+    "under-replicated-partitions",
+    "under-min-isr-partitions",
+    "at-min-isr-partitions",
+    "unavailable-partitions",
+)
+#: what, leader, whether it is live, ISR, replicas, those being added, min.insync.replicas -> the reports that show it
+SHOWN = [
+    ("all is well", 1, True, (1, 2), (1, 2), (), 1, set()),
+    ("one is missing", 1, True, (1,), (1, 2), (), 1, {UNDER, AT}),
+    ("one that is being added is not missing", 1, True, (1, 2), (1, 2, 3), (3,), 1, set()),
+    ("nor does it make up for another", 1, True, (1, 3), (1, 2, 3, 4), (3, 4), 1, set()),
+    ("while one is being added another is missing", 1, True, (1,), (1, 2, 3), (3,), 1, {UNDER, AT}),
+    ("as many as must be", 1, True, (1, 2), (1, 2), (), 2, {AT}),
+    ("one less", 1, True, (1,), (1, 2), (), 2, {UNDER, BELOW}),
+    ("no leader, though enough are in sync", None, False, (1, 2), (1, 2), (), 1, {BELOW, UNAVAILABLE}),
+    ("no leader, as many in sync as must be", None, False, (1,), (1,), (), 1, {BELOW, AT, UNAVAILABLE}),
+    ("its leader is dead", 1, False, (1, 2), (1, 2), (), 1, {UNAVAILABLE}),
+]
+
+
+@pytest.mark.parametrize("row", SHOWN, ids=[row[0] for row in SHOWN])
+def test_which_reports_show_a_partition(row: Any) -> None:
+    _, leader, is_live, isr, replicas, adding, min_isr, reports = row
+    moving = ReplicaAssignment(replicas=replicas, adding_replicas=adding) if adding else None
+    partition = DescribedPartition(
+        topic="t",
+        info=PartitionInfo(partition=0, leader=leader, replicas=replicas, isr=isr),
+        reassignment=moving,
+        min_insync_replicas=min_isr,
+        leader_is_live=is_live,
+    )
+    assert {report for report in options.REPORTS if partition.is_in(report)} == reports
 
 
 def test_describe_overrides_and_missing_topics(cluster: Any, tool: Any) -> None:

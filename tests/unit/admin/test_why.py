@@ -150,6 +150,18 @@ def test_reasons(facts: TopicFacts, trouble: Trouble, because: str, then: str) -
     assert any(then in command for command in found[0].next), found[0]
 
 
+@pytest.mark.parametrize("dead", [(), (1,), (2,), (3,), (1, 2), (2, 3), (1, 2, 3)], ids=str)
+@pytest.mark.parametrize("isr", [(1,), (2,), (1, 2), (3, 2)], ids=str)
+def test_an_unclean_election_is_offered_where_nobody_in_sync_lives_and_somebody_else_does(
+    isr: tuple[int, ...], dead: tuple[int, ...]
+) -> None:
+    away = [broker(number, is_alive=False) for number in dead]
+    findings = diagnose(topic(partition(leader=None, isr=isr), *away), HERE)
+    (found,) = [f for f in findings if f.trouble is Trouble.OFFLINE]
+    offered = any("--election-type unclean" in command for command in found.next)
+    assert offered == (set(isr) <= set(dead) and set(dead) < {1, 2, 3})
+
+
 def test_a_healthy_partition_has_nothing_wrong() -> None:
     assert diagnose(topic(partition()), HERE) == []
 

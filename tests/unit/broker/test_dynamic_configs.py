@@ -10,10 +10,11 @@ from structlog.testing import capture_logs
 
 from controller.rules.configs.broker import ALTERABLE, check_broker_change, documentation, is_sensitive, synonyms_of
 from controller.wire import log_events as ev
+from controller.wire.control import StopReplicaEntry, UpdateMetadataEntry
 from controller.wire.errors import ErrorCode, KafkaError
 from controller.wire.protocol import ApiKey
 from controller.wire.records import build_values
-from controller.wire.types import TopicPartition
+from controller.wire.types import BrokerId, LeaderAndIsr, TopicPartition
 from controller.wire.zk_operations import Create, SetData
 from controller.wire.znodes import ConfigChangesZNode, ConfigEntityZNode
 
@@ -101,6 +102,32 @@ def test_a_topics_own_setting_counts_more_than_its_brokers(in_memory: Any) -> No
         await alter(cluster, 1, BROKER, "1", "message.max.bytes", None)
         produced = await cluster.call(1, ApiKey.PRODUCE, 8, produce_body())
         assert produced.responses[0].partition_responses[0].error_code == ErrorCode.NONE
+
+    in_memory(scenario)
+
+
+@pytest.mark.parametrize("after", [{}, {"max.message.bytes": "20"}], ids=["none", "another value"])
+def test_a_topic_that_comes_back_has_the_configs_of_then(in_memory: Any, after: dict[str, str]) -> None:
+    """No notice tells of configs that a topic is created with."""
+
+    async def scenario(cluster: Any) -> None:
+        broker = await cluster.start(1)
+        await cluster.create_topic("t", [(1,)])
+        seen, path = log_config("max_message_bytes"), ConfigEntityZNode.path("topics/t")
+        of_the_broker = seen(broker)
+        await alter(cluster, 1, TOPIC, "t", "max.message.bytes", "10")
+        assert seen(broker) == 10
+        state = LeaderAndIsr(leader=BrokerId(1), isr=(BrokerId(1),))
+        gone = UpdateMetadataEntry(
+            topic_partition=TopicPartition("t", 0), state=state, replicas=(BrokerId(1),), being_deleted=True
+        )
+        await cluster.update_metadata(1, [gone])
+        stop = StopReplicaEntry(topic_partition=TopicPartition("t", 0), leader_epoch=-2, delete_partition=True)
+        await cluster.stop_replica(1, [stop])
+        await cluster.in_broker(1, broker.zk.perform([SetData(path, ConfigEntityZNode.encode(after))]))
+        await cluster.world.sleep(1)
+        await cluster.create_topic("t", [(1,)])
+        assert seen(broker) == (20 if after else of_the_broker)
 
     in_memory(scenario)
 

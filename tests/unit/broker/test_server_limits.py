@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -300,6 +301,51 @@ def test_who_gives_up_when_its_slot_has_come_passes_it_on() -> None:
         await asyncio.gather(first, return_exceptions=True)
         await second
         assert await entered(made, "EX") == "waits", "the second has the one slot"
+
+    asyncio.run(play())
+
+
+#: Peers come (listener, host), the n-th of those that came goes, or the broker takes so many connections from now on.
+COMES = st.tuples(st.sampled_from(["EX", "IN", "OTHER"]), st.sampled_from("ab"))
+TAKES = st.integers(0, 4).map(lambda most: {"max_connections": most})
+QUOTA_STEPS = st.lists(COMES | st.integers(0, 5) | TAKES, max_size=40)
+
+
+@given(QUOTA_STEPS)
+def test_whatever_comes_and_goes_a_slot_is_held_by_each_that_is_in_and_by_nobody_else(steps: list[Any]) -> None:
+    async def play() -> None:
+        fixed: dict[str, Any] = {"listeners": TWO_EACH, "max_connections_per_ip": 2, "backlog": 2}
+        made, most = quotas(**fixed, max_connections=2), 2
+        peers: list[tuple[str, str, asyncio.Future[None]]] = []
+
+        def is_in(task: asyncio.Future[None]) -> bool:
+            return task.done() and not task.cancelled() and task.exception() is None
+
+        for step in steps:
+            match step:
+                case (listener, host):
+                    peers.append((listener, host, asyncio.ensure_future(made.enter(listener, host))))
+                case int() if step < len(peers):
+                    listener, host, task = peers.pop(step)
+                    # It gives up, be it at the moment at which its slot comes.
+                    if is_in(task):
+                        made.leave(listener, host)
+                    task.cancel()
+                case dict():
+                    most = step["max_connections"]
+                    made.change(ServerLimits(**fixed, **step))
+            for _ in range(4):
+                await asyncio.sleep(0)
+            inside = Counter(listener for listener, _, task in peers if is_in(task))
+            assert made.excess == max(0, inside.total() - most)
+            waiting = {listener for listener, _, task in peers if not task.done()}
+            room = {name for name in waiting if inside[name] < (2 if name in TWO_EACH else most)}
+            assert not {name for name in room if name == "IN" or inside.total() < most}, "who waits has no room"
+        made.change(ServerLimits(max_connections=0, backlog=0))
+        assert made.excess == sum(is_in(task) for *_, task in peers)
+        for *_, task in peers:
+            task.cancel()
+        await asyncio.gather(*(task for *_, task in peers), return_exceptions=True)
 
     asyncio.run(play())
 

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from controller.core import events
+from controller.wire import log_events as ev
+from controller.wire.types import TopicPartition
+from controller.wire.zk_operations import Create
 from tests.worlds.core import World
 
 LOOK = events.AutoPreferredReplicaLeaderElection()
@@ -20,3 +25,35 @@ def test_it_is_looked_at_again_after_the_interval_whatever_happens() -> None:
     world.timers.clear()
     world.run(events.ControlledShutdown(2, -1, 1), LOOK)
     assert [(timer.event, timer.after_ms) for timer in world.timers] == [(LOOK, 300_000)]
+
+
+#: what is so of 1, the first replica, while 2 leads -> whether the balance asks it to lead
+FIRST = [
+    ("it is in sync", True, True, True),
+    ("it is not yet in sync", True, False, False),
+    ("dead", False, False, False),
+]
+
+
+@pytest.mark.parametrize(("_", "lives", "in_sync", "leads"), FIRST, ids=[row[0] for row in FIRST])
+def test_it_asks_who_can_lead_and_nobody_else(_: str, lives: bool, in_sync: bool, leads: bool) -> None:
+    tp = TopicPartition("t", 0)
+    world = World(auto_leader_rebalance_enable=True)
+    world.broker_starts(1, 2)
+    world.topic("t", p0=(1, 2))
+    world.start()
+    world.broker_dies(1)
+    world.run()
+    if lives:
+        world.broker_starts(1)
+        world.run()
+    if in_sync:
+        world.leader_writes(tp, (2, 1))
+        notice = b'{"version":1,"partitions":[{"topic":"t","partition":0}]}'
+        world.others_write(Create("/isr_change_notification/isr_change_", notice, sequence=True))
+        world.run()
+    world.logs.clear()
+    world.run(LOOK)
+    assert world.leadership(tp).leader == (1 if leads else 2)
+    told = [log.event for log in world.logs]
+    assert (ev.LEADERS_BALANCED in told, ev.PARTITION_ELECTION_FAILED in told) == (leads, False)

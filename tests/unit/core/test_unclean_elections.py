@@ -95,6 +95,30 @@ def test_only_an_operator_who_asks_for_it_gets_an_unclean_election_against_the_c
     assert (world.leadership(TP).leader == 2) == leads
 
 
+@pytest.mark.parametrize("kind", [ElectionType.PREFERRED, ElectionType.UNCLEAN])
+def test_a_leader_that_is_dead_and_named_still_is_no_reason_to_hold_no_election(World: Any, kind: ElectionType) -> None:
+    """ZooKeeper refused to have it written that 1 is gone; nobody else is in sync."""
+    world = World()
+    world.broker_starts(1, 2)
+    world.topic("t", p0=(2, 1))
+    world.start()
+    world.broker_dies(2)
+    world.run()
+    world.leader_writes(TP, (1,))
+    world.broker_starts(2)
+    world.run()
+    world.tree.refusal = lambda op: ZkCode.NO_AUTH if isinstance(op, SetData) and op.path == STATE else None
+    world.broker_dies(1)
+    world.run()
+    assert world.state.leadership(TP).leader == 1
+    world.tree.refusal = lambda op: None
+    world.run(events.ReplicaLeaderElection(frozenset({TP}), kind, ElectionTrigger.ADMIN_CLIENT, 1))
+    (outcome,) = world.replies[1].partitions.values()
+    is_unclean = kind is ElectionType.UNCLEAN
+    error = ErrorCode.NONE if is_unclean else ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+    assert (outcome.error, world.leadership(TP).leader) == (error, 2 if is_unclean else 1)
+
+
 def stage_that_allows(*replicas: int) -> Stage:
     stage = Stage(unclean_leader_election_enable=True)
     stage.broker_starts(1, 2, 3, 4)

@@ -100,18 +100,25 @@ def test_of_a_leader_that_left_the_next_is_the_first_that_was_there() -> None:
     assert (play.group.state, play.answers[ticket].leader) == (COMPLETING, "B")
 
 
-@pytest.mark.parametrize("comes", [True, False])
-def test_who_was_given_an_id_is_waited_for_until_its_session_ends(comes: bool) -> None:
+@pytest.mark.parametrize("then", ["it comes", "it leaves", "it stays away"])
+def test_who_was_given_an_id_is_waited_for_until_its_session_ends_or_it_leaves(then: str) -> None:
     play = joined("A", "B")
     play.join(join_request("", "C"))
     tickets = rejoin(play, "A", "B")
     play.until(play.now + SESSION_MS - 1)
     assert (play.group.state, tickets["A"] in play.answers) == (PREPARING, False)
-    if comes:
-        play.join(join_request("C"))
-    play.until(play.now + 1)
+    match then:
+        case "it comes":
+            play.join(join_request("C"))
+        case "it leaves":
+            error, effects = play.group.leave("C", None, play.now)
+            play.perform(effects)
+            assert (error, play.group.state) == (ErrorCode.NONE, COMPLETING)
+        case _:
+            play.until(play.now + 1)
     assert play.group.state is COMPLETING
-    assert [m.member_id for m in play.answers[tickets["A"]].members] == ["A", "B", *("C" if comes else "")]
+    there = ["A", "B", *("C" if then == "it comes" else "")]
+    assert [m.member_id for m in play.answers[tickets["A"]].members] == there
 
 
 #: when members come, each of which puts the first generation off -> when it begins; none waits above 7 s

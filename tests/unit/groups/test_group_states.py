@@ -13,7 +13,7 @@ from broker_sim.groups.values import GroupState, Join, Store
 from controller.rules.hashing import group_partition
 from controller.wire.errors import ErrorCode
 from controller.wire.types import TopicPartition
-from tests.worlds.groups import Play, join_request, static
+from tests.worlds.groups import REBALANCE_MS, Play, join_request, static
 
 
 @pytest.mark.feature("004-12", "004-19", "004-21", "004-22")
@@ -209,6 +209,34 @@ def test_offsets_of_topics_that_nobody_subscribes_to_expire_in_a_stable_group() 
     assert expired_offsets(GroupEntry(play.group, offsets), 50) == set()
 
 
+#: the members' kind (None: it never had any), when the last one left -> which of the offsets committed at 1 and 9 s are
+#: expired, by what is too old to be kept
+UNUSED = [
+    ("it never had members", None, None, {999: set(), 1_000: {1}, 8_999: {1}, 9_000: {1, 9}}),
+    ("its last consumer left at 7 s", "consumer", 7_000, {6_999: set(), 7_000: {1, 9}}),
+    ("its last member of another kind left at 7 s", "connect", 7_000, {6_999: set(), 7_000: {1, 9}}),
+    ("it has a member of another kind", "connect", None, {9_000: set()}),
+]
+
+
+@pytest.mark.parametrize(("_", "kind", "left_ms", "expired"), UNUSED, ids=[row[0] for row in UNUSED])
+def test_offsets_of_a_group_age_from_when_it_had_no_members_any_more(
+    _: str, kind: str | None, left_ms: int | None, expired: dict[int, set[int]]
+) -> None:
+    play = Play()
+    if kind is not None:
+        play.join_twice("A", protocol_type=kind)
+        play.until(6_000)
+        play.sync("A", A=b"x")
+    if left_ms is not None:
+        play.until(left_ms)
+        play.perform(play.group.leave("A", None, play.now)[1])
+    assert play.group.state is (GroupState.STABLE if kind and left_ms is None else GroupState.EMPTY)
+    offsets = {TopicPartition("t", s): CommittedOffset(offset=1, commit_timestamp=1_000 * s) for s in (1, 9)}
+    entry = GroupEntry(play.group, offsets)
+    assert {ms: {tp.partition for tp in expired_offsets(entry, ms)} for ms in expired} == expired
+
+
 def test_the_new_id_of_a_returning_static_member_is_stored() -> None:
     play = Play()
     play.join(join_request("", "i-1", group_instance_id="i"))
@@ -233,6 +261,21 @@ def test_a_static_member_that_returns_before_the_assignment_fences_its_old_self(
     assert again not in play.answers, "it waits in the rebalance that its return began"
     assert play.group.state is GroupState.PREPARING_REBALANCE
     assert sorted(play.group.members) == ["A", "i-2"]
+
+
+def test_a_static_member_that_returned_under_another_id_is_awaited_for_its_assignment_as_before() -> None:
+    play = Play()
+    play.join_twice("A")
+    static(play, "i", 1)
+    play.until(6000)
+    play.sync("A", **{"A": b"x", "i-1": b"y"})
+    static(play, "i", 2)
+    assert play.group.state is GroupState.STABLE
+    for now_ms in range(20_000, 80_000, 20_000):
+        play.beat("A"), play.group.heartbeat("i-2", "i", play.group.generation, play.now)
+        play.until(now_ms)
+    play.until(6_000 + REBALANCE_MS)
+    assert "i-2" not in play.group.members
 
 
 def test_a_static_member_that_does_not_rejoin_stays_until_its_session_ends() -> None:

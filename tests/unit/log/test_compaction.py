@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from broker_sim.config import ReplicaSettings
 from broker_sim.log.cleaner_plan import group_segments, plan_cleaning
-from broker_sim.log.compaction import OffsetMap, Retention, compacted
+from broker_sim.log.compaction import ENTRY_BYTES, OffsetMap, Retention, compacted
 from broker_sim.log.config import LogConfig
 from broker_sim.log.dirs import LogDirs
 from broker_sim.log.errors import StorageFailure
@@ -38,13 +38,15 @@ COMPACT = LogConfig(
 class World:
     """One log in one dir, and the cleaner that would compact it."""
 
-    def __init__(self, folder: Path, config: LogConfig = COMPACT, files: Files | None = None) -> None:
+    def __init__(
+        self, folder: Path, config: LogConfig = COMPACT, files: Files | None = None, *, map_bytes: int = 1 << 27
+    ) -> None:
         self.now_ms, self.failed, self.events = NOW, [], []
         self.dirs = LogDirs((str(folder),), random.Random(1), files)
         self.dirs.open(broker_id=1, cluster_id="c", config_of=lambda topic: config, now_ms=NOW)
         self.log = self.dirs.get(TP) or self.dirs.create(TP, config)
         self.partition = SimpleNamespace(log=self.log, hw=0)
-        self.settings = ReplicaSettings(log_dirs=(str(folder),))
+        self.settings = ReplicaSettings(log_dirs=(str(folder),), log_cleaner_dedupe_buffer_size=map_bytes)
         table = SimpleNamespace(
             settings=self.settings,
             dirs=self.dirs,
@@ -139,6 +141,27 @@ def test_the_newest_record_of_each_key_stays_at_its_offset_and_no_key_is_twice_b
             assert world.records() == after
             assert {p: (s.epoch, s.batches[-1]) for p, s in world.log.producers} == producers
             assert world.dirs.cleaned_up_to(world.log) == (done or None)
+
+
+MANY_KEYS = st.sampled_from([bytes([letter]) for letter in b"abcdefghijklmnop"])
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    st.lists(st.lists(st.tuples(MANY_KEYS, st.binary(max_size=40)), min_size=1, max_size=4), min_size=12, max_size=40),
+    st.integers(5, 9),
+)
+def test_what_a_small_map_has_no_room_for_is_compacted_the_next_time(writes: Any, keys: int) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        world = World(Path(folder), map_bytes=ENTRY_BYTES * keys)
+        for pairs in writes:
+            world.write(*pairs)
+        before = world.records()
+        while world.clean():
+            assert newest(world.records()) == newest(before)
+        done = world.dirs.cleaned_up_to(world.log) or 0
+        old = [record.key for record in world.records() if record.offset < done]
+        assert len(old) == len(set(old))
 
 
 @settings(max_examples=15, deadline=None)

@@ -25,6 +25,12 @@ PATH = TopicPartitionStateZNode.path(TP)
 OLD = LeaderAndIsr(leader=1, isr=(1, 2), leader_epoch=3, controller_epoch=5)
 NEW = LeaderAndIsr(leader=1, isr=(1,), leader_epoch=3, controller_epoch=5)
 OTHER = LeaderAndIsr(leader=2, isr=(2,), leader_epoch=4, controller_epoch=5)
+#: each differs from the own write in one thing alone
+ALIKE = {
+    "of another leader": LeaderAndIsr(leader=2, isr=(1,), leader_epoch=3, controller_epoch=5),
+    "of a newer epoch": LeaderAndIsr(leader=1, isr=(1,), leader_epoch=4, controller_epoch=5),
+    "of another ISR": LeaderAndIsr(leader=1, isr=(1, 3), leader_epoch=3, controller_epoch=5),
+}
 WRITTEN, REFUSED, NO_NODE = IsrWriteOutcome.WRITTEN, IsrWriteOutcome.REFUSED, IsrWriteOutcome.NO_NODE
 
 #: what, states that were written one after another (none: no znode), version expected, outcome, version and state then
@@ -32,6 +38,7 @@ WRITES = [
     ("the version is the one expected", [OLD], 0, WRITTEN, 1, NEW),
     ("another hand has written", [OLD, OTHER], 0, REFUSED, 1, OTHER),
     ("our own write whose answer was lost", [OLD, NEW], 0, WRITTEN, 1, NEW),
+    *((f"a write {what}, no lost one of ours", [OLD, other], 0, REFUSED, 1, other) for what, other in ALIKE.items()),
     ("the topic is gone", [], 0, NO_NODE, None, None),
     ("an expected version above the znode's", [OLD], 7, REFUSED, 0, OLD),
 ]

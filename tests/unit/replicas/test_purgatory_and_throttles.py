@@ -58,6 +58,30 @@ def test_records_that_one_replica_keeps_let_their_deletion_time_out(cluster_of: 
     run(cluster_of, tmp_path, scenario)
 
 
+@pytest.mark.parametrize("dies_first", [True, False], ids=["died before", "dies meanwhile"])
+def test_a_deletion_waits_for_no_replica_that_is_dead(
+    cluster_of: type[Cluster], tmp_path: Path, dies_first: bool
+) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        cluster.appoint(TP, 1, ALL, ALL, is_new=True)
+        await cluster.produce(TP, 1, [b"a"], acks=-1)
+        cluster.nodes[3].paused.add(TP)
+        await cluster.world.sleep(1)
+        if dies_first:
+            cluster.set_alive((1, 2))
+        deletion = cluster.nodes[1].manager.offsets.delete_records({TP: 1}, timeout_ms=60_000)
+        waiting = asyncio.ensure_future(deletion)
+        await cluster.world.sleep(1)
+        assert waiting.done() == dies_first
+        cluster.set_alive((1, 2))
+        await cluster.world.sleep(0.1)
+        assert waiting.done()
+        done = (await waiting)[TP]
+        assert (done.error, done.low_watermark) == (ErrorCode.NONE, 1)
+
+    run(cluster_of, tmp_path, scenario)
+
+
 def test_a_deletion_that_waits_learns_that_leadership_moved(cluster_of: type[Cluster], tmp_path: Path) -> None:
     async def scenario(cluster: Cluster) -> None:
         cluster.appoint(TP, 1, ALL, ALL, is_new=True)

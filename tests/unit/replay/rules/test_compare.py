@@ -177,3 +177,25 @@ def test_what_was_decided_just_before_the_end_of_a_process_may_have_been_under_w
     comparison.process_ended(UNFINISHED_MS)
     comparison.finish(ts=END, epoch=0)
     assert told(comparison) == [("spurious", 0, 2, None), ("refused", 1, 3, None), ("missing", 1, 4, None)]
+
+
+#: high watermarks as they come, derived (+) and emitted (-) -> how many of those emitted were derived, of how many
+WATERMARKS = [
+    ([+5, -5], (1, 1)),
+    ([-5, +5], (1, 1)),
+    ([-5, +5, +5], (1, 1)),
+    ([-5, -5, +5], (1, 2)),
+    ([-5, +6], (0, 1)),
+    ([+5, +6, -6, -5], (2, 2)),
+    ([-6, -5, +5, +6, +5, +6], (2, 2)),
+]
+
+
+@pytest.mark.parametrize(("moves", "agree"), WATERMARKS)
+def test_each_emitted_high_watermark_agrees_once(moves: list[int], agree: tuple[int, int]) -> None:
+    comparison = Comparison(outcomes=[])
+    for hw in moves:
+        comparison.hw_derived(hw) if hw > 0 else comparison.hw_emitted(-hw)
+    comparison.finish(ts=END, epoch=0)
+    (outcome,) = comparison.outcomes
+    assert (outcome.amount, outcome.total) == agree

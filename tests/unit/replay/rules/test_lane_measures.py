@@ -49,6 +49,17 @@ def test_how_long_acks_all_had_to_wait() -> None:
     assert measured(outcomes, "ack_latency_ms") == [(None, 23, 2, 30)]
 
 
+def test_what_was_cut_is_not_waited_for_any_more() -> None:
+    """Of three appends the last two are cut; what is written in their place waits from when it was written."""
+    outcomes = said(
+        LAG, LEADS, fetch(11, 2, 0, 0), fetch(11, 3, 0, 0), append(20, 10), append(21, 20), append(22, 30),
+        append(600, 10), append(610, 30), fetch(620, 2, 30, 30), fetch(620, 3, 30, 30),
+    )  # fmt: skip
+    ((_, median, count, worst),) = measured(outcomes, "ack_latency_ms")
+    assert (count, worst) == (2, 600), "the first append, and the one that took the place of the others"
+    assert median is not None and median <= 12
+
+
 def test_a_high_watermark_that_stands_still() -> None:
     outcomes = said(
         LAG, LEADS, fetch(11, 2, 0, 0), fetch(11, 3, 0, 0), append(20, 1), fetch(21, 2, 1, 1), append(500, 2),

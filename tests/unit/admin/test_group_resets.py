@@ -1,0 +1,84 @@
+"""Where --reset-offsets moves a group to, by each scenario, and which groups it leaves alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from controller.admin.commands import consumer_groups as groups
+from controller.wire.protocol import ApiKey
+from controller.wire.types import TopicPartition
+from tests.worlds.scripted_brokers import FakeCluster
+
+EARLIEST, LATEST = -2, -1
+#: The log of each partition begins at 5 and ends at 100; 42 is the first record at or after 500 ms, and the last one.
+START, MIDDLE, END, NEWEST_MS = 5, 42, 100, 500
+COMMITTED = 40
+
+#: scenario -> what partition 0, which has a commit, and partition 1, which has none, are set to
+SCENARIOS = [
+    (["--to-current"], {0: COMMITTED, 1: END}),
+    (["--to-earliest"], {0: START, 1: START}),
+    (["--to-latest"], {0: END, 1: END}),
+    (["--to-offset", "3"], {0: START, 1: START}),
+    (["--to-offset", "50"], {0: 50, 1: 50}),
+    (["--to-offset", "101"], {0: END, 1: END}),
+    (["--to-datetime", "1970-01-01T00:00:00.500"], {0: MIDDLE, 1: MIDDLE}),
+    (["--to-datetime", "1970-01-01T00:00:00.501"], {0: END, 1: END}),
+    (["--shift-by", "10"], {0: COMMITTED + 10}),
+    (["--shift-by", "-36"], {0: START}),
+    (["--shift-by", "61"], {0: END}),
+]
+
+
+@pytest.fixture
+def group(cluster: FakeCluster) -> FakeCluster:
+    """An empty group that has committed an offset of one of two partitions."""
+
+    def listed(_: int, body: Any) -> dict[str, Any]:
+        def of(partition: Any) -> dict[str, Any]:
+            found = {EARLIEST: START, LATEST: END}.get(partition.timestamp)
+            if found is None:
+                found = MIDDLE if partition.timestamp <= NEWEST_MS else -1
+            return {"partition_index": partition.partition_index, "offset": found}
+
+        return {"topics": [{"name": t.name, "partitions": [of(p) for p in t.partitions]} for t in body.topics]}
+
+    def committed(_: int, body: Any) -> dict[str, Any]:
+        rows = [(t.name, [{"partition_index": p.partition_index} for p in t.partitions]) for t in body.topics]
+        return {"topics": [{"name": name, "partitions": partitions} for name, partitions in rows]}
+
+    cluster.topic("t", (0,), (1,))
+    cluster.groups["g"] = {"group_state": "Empty", "protocol_type": "consumer", "protocol_data": "", "members": []}
+    cluster.committed["g"] = {TopicPartition("t", 0): COMMITTED}
+    cluster.answers[ApiKey.LIST_OFFSETS] = listed
+    cluster.answers[ApiKey.OFFSET_COMMIT] = committed
+    return cluster
+
+
+def commits(cluster: FakeCluster) -> dict[int, int]:
+    bodies = cluster.requests(ApiKey.OFFSET_COMMIT)
+    rows = [p for body in bodies for t in body.topics for p in t.partitions]
+    return {p.partition_index: p.committed_offset for p in rows}
+
+
+@pytest.mark.parametrize(("scenario", "expected"), SCENARIOS, ids=[" ".join(row[0]) for row in SCENARIOS])
+def test_where_a_group_is_moved_to(
+    group: FakeCluster, tool: Any, scenario: list[str], expected: dict[int, int]
+) -> None:
+    scope = f"t:{','.join(map(str, expected))}"
+    argv = ["--reset-offsets", "--group", "g", "--topic", scope, *scenario]
+    shown = tool(groups, group, [*argv, "--dry-run"])
+    assert (shown.code, commits(group)) == (0, {})
+    outcome = tool(groups, group, [*argv, "--execute"])
+    assert (outcome.code, outcome.out, commits(group)) == (0, shown.out, expected)
+
+
+@pytest.mark.parametrize("state", ["Empty", "Dead", "Stable", "PreparingRebalance", "CompletingRebalance"])
+def test_a_group_with_members_is_left_alone(group: FakeCluster, tool: Any, state: str) -> None:
+    group.groups["g"]["group_state"] = state
+    argv = ["--reset-offsets", "--group", "g", "--topic", "t", "--to-earliest", "--execute"]
+    outcome = tool(groups, group, argv)
+    may = state in ("Empty", "Dead")
+    assert (bool(commits(group)), f"but the current state is {state}." in outcome.out) == (may, not may)

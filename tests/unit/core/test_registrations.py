@@ -1,0 +1,53 @@
+"""A broker writes its registration anew: who is told, and where the broker is reached from then on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from controller.core import events
+from controller.core.effects import AddBrokers
+from controller.wire.types import Broker, BrokerId, Endpoint
+from controller.wire.zk_operations import SetData
+from controller.wire.znodes import BrokerIdZNode
+from tests.worlds.core import World
+
+HERE, THERE = Endpoint(host="b2", port=9002), Endpoint(host="elsewhere", port=1)
+OUTSIDE = Endpoint(host="outside", port=2, listener="OUTSIDE")
+
+#: what is written -> whether requests go to where it says, and all brokers hear of it
+WRITTEN = [
+    ("another address", BrokerIdZNode.encode(Broker(broker_id=BrokerId(2), endpoints=(THERE,)), 0), True),
+    ("one listener more", BrokerIdZNode.encode(Broker(broker_id=BrokerId(2), endpoints=(HERE, OUTSIDE)), 0), True),
+    ("another rack alone", BrokerIdZNode.encode(Broker(broker_id=BrokerId(2), endpoints=(HERE,), rack="r"), 0), False),
+    ("the same", BrokerIdZNode.encode(Broker(broker_id=BrokerId(2), endpoints=(HERE,)), 0), False),
+    ("garbage", b"{", False),
+]
+
+
+@pytest.mark.parametrize(("_", "data", "counts"), WRITTEN, ids=[row[0] for row in WRITTEN])
+def test_another_registration(_: str, data: bytes, counts: bool) -> None:
+    world = World()
+    world.broker_starts(1, 2)
+    world.topic("t", p0=(1, 2))
+    world.start()
+    epoch = world.state.live_brokers[BrokerId(2)].broker_epoch
+    reached: list[Any] = []
+    perform = world.perform
+
+    def noted(effect: Any) -> Any:
+        if isinstance(effect, AddBrokers):
+            reached.extend(broker.endpoints for broker in effect.brokers)
+        return perform(effect)
+
+    world.perform = noted
+    world.sent.clear()
+    world.others_write(SetData(BrokerIdZNode.path(BrokerId(2)), data))
+    assert events.BrokerModifications(BrokerId(2)) in world.events
+    world.run()
+    now = world.state.live_brokers[BrokerId(2)]
+    assert now.broker_epoch == epoch
+    assert reached == ([now.endpoints] if counts else [])
+    assert [request.to for request in world.sent] == ([1, 2] if counts else [])
+    assert set(now.endpoints) == ({THERE} if THERE in now.endpoints else {HERE, *now.endpoints})
