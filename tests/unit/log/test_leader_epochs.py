@@ -153,3 +153,27 @@ def test_after_a_kill_the_cache_is_that_of_the_batches_whatever_log_start_was_kn
         }
         assert {(offset, again.epochs.epoch_for(offset)) for offset, _ in read} == read
         assert again.epochs.entries == sorted(set(again.epochs.entries))
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_epochs_that_a_kill_left_above_the_end_are_gone_and_the_file_is_synced_with_the_batches(
+    tmp_path: Path, is_clean: bool
+) -> None:
+    """After a kill nobody knows whether the file had reached the disk."""
+    log = Log(TP, tmp_path / "t-0", LogConfig())
+    log.create()
+    for epoch in (1, 2):
+        log.append_as_leader(build_values([(b"k", b"v")] * 3, timestamp=1), leader_epoch=epoch, now_ms=1)
+    log.flush()
+    file = EpochFile(log.folder / "leader-epoch-checkpoint")
+    file.write(LeaderEpochs([(1, 0), (2, 3), (4, 6), (7, 9)]))
+    again = Log(TP, log.folder, LogConfig())
+    again.load(is_clean=is_clean, recovery_point=3)
+    assert again.epochs.entries == file.read().entries == [(1, 0), (2, 3), (4, 6)]
+    again.append_as_leader(build_values([(b"k", b"v")], timestamp=1), leader_epoch=4, now_ms=1)
+    assert file.path in again.unflushed(include_active=True), "it was written"
+    again.flush()
+    third = Log(TP, log.folder, LogConfig())
+    third.load(is_clean=is_clean, recovery_point=3)
+    third.append_as_leader(build_values([(b"k", b"v")], timestamp=1), leader_epoch=4, now_ms=1)
+    assert (file.path in third.unflushed(include_active=True)) is not is_clean
