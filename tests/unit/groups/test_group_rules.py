@@ -262,6 +262,23 @@ def test_a_static_member_that_changes_the_protocol_begins_a_rebalance() -> None:
     assert (play.group.protocol_name, play.group.generation, play.answers[ticket].generation) == ("sticky", 2, 2)
 
 
+def test_a_new_member_that_waits_in_its_first_join_is_given_up_after_five_minutes_and_others_are_not() -> None:
+    play = new()
+    slow = {"rebalance_timeout_ms": 10**6, "session_timeout_ms": 10**6}
+    play.join_twice("A", **slow)
+    play.join_twice("B", **slow)
+    play.until(6_000)
+    for member in ("B", "A"):
+        play.sync(member)
+    began = play.now
+    again, first = play.join(join_request("B", protocols=OTHER, **slow)), play.join_twice("C", **slow)
+    play.until(began + 299_999)
+    assert list(play.group.members) == ["A", "B", "C"] and first not in play.answers
+    play.until(began + 300_000)
+    assert list(play.group.members) == ["A", "B"] and play.answers[first].error is UNKNOWN
+    assert again not in play.answers, "who was a member waits on"
+
+
 def test_who_leaves_before_it_has_joined_is_waited_for_no_more() -> None:
     play = preparing()
     asked = play.join(join_request("", "D"))
