@@ -62,6 +62,10 @@ class History:
         self.last_isr_s = 0.0
         #: topic -> (since when, whether unclean elections are allowed), oldest first
         self._consents: defaultdict[str, list[tuple[float, bool]]] = defaultdict(list)
+        #: topic -> what its own setting of unclean elections has said since it had one, oldest first
+        self.unclean_settings: defaultdict[str, list[str | None]] = defaultdict(list)
+        #: Whether notices of settings were taken away before all had read them.
+        self.has_lost_notices = False
         #: When an unclean election was last asked for by name: that needs no setting.
         self.unclean_asked_s = float("-inf")
         #: controller epoch -> machine that wrote it
@@ -85,6 +89,8 @@ class History:
                 self.changed(event.path)
             elif event.path.startswith("/config/topics/"):
                 self._consent(event.path, {})
+            elif event.path == "/config/changes" and event.kind is WatchKind.DELETED:
+                self.has_lost_notices = True
 
     def changed(self, path: str) -> None:
         """Looks at a znode that was created or written."""
@@ -135,6 +141,9 @@ class History:
 
     def _consent(self, path: str, config: Mapping[str, str]) -> None:
         text = config.get("unclean.leader.election.enable")
+        settings = self.unclean_settings[path.rpartition("/")[2]]
+        if text is not None or settings:
+            settings.append(text)
         allowed = self._unclean_by_default if text is None else text == "true"
         self._consents[path.rpartition("/")[2]].append((self._now_s(), allowed))
 
@@ -171,8 +180,11 @@ class History:
         return allowed
 
     def is_unclean_allowed(self, topic: str) -> bool:
-        """Whether the setting of now allows it."""
-        return self._consents[topic][-1][1] if self._consents.get(topic) else self._unclean_by_default
+        """Whether it is allowed now, and whoever is in office knows. Not where a topic's own setting has forbidden it
+        and is gone: that wakes no partition, as in Kafka (`TopicConfigHandler.processConfigChanges`)."""
+        if (config := self.unclean_settings[topic])[-1:] == ["true"]:
+            return not self.has_lost_notices
+        return self._unclean_by_default and not config
 
     def operation(self, session: SimulatedSession, op: ZkOp, result: ZkResult) -> None:
         """After each operation."""

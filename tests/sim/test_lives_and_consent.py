@@ -372,10 +372,17 @@ def test_calm_sees_who_may_lead_where_any_replica_may(tmp_path: Path) -> None:
             assert not complains("false") and complains("true")
             with changed(sound.cluster, "disks_failed", {1, 2, 3}):
                 assert not complains("true"), "their dirs have failed"
+            with changed(sound.cluster, "refused", {f"/config/topics/{TP.topic}"}):
+                assert not complains("true"), "nobody may have read it"
+            with changed(sound.history, "has_lost_notices", True):
+                assert not complains("true"), "nobody may have heard of it"
 
     at_rest(tmp_path, look)
     for default in (True, False):
-        assert History(ZnodeTree(), unclean_by_default=default).is_unclean_allowed(TP.topic) is default
+        history = History(ZnodeTree(), unclean_by_default=default)
+        assert history.is_unclean_allowed(TP.topic) is default
+        history.unclean_settings[TP.topic] += ["false", None]
+        assert not history.is_unclean_allowed(TP.topic), "what is taken back wakes nobody"
 
 
 def test_calm_sees_an_office_that_nobody_holds(tmp_path: Path) -> None:

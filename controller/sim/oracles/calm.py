@@ -115,8 +115,11 @@ class Calm:
                 yield f"{topic}-{partition} has the dead in its ISR {state['isr']}, alive are {sorted(registered)}"
 
     def _able(self, topic: str, partition: int) -> list[int]:
-        """Replicas that live, of brokers whose dirs are good: one of them leads where a setting allows any."""
+        """Replicas that live, of brokers whose dirs are good: one of them leads where a setting allows any, unless it
+        could not be read."""
         cluster = self._cluster
+        if f"/config/topics/{topic}" in cluster.refused:
+            return []
         alive = sorted(cluster.registered() & set(cluster.assignment(topic, partition)))
         return [broker for broker in alive if not cluster.has_had_a_failed_dir(broker)]
 
