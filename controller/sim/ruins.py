@@ -92,6 +92,8 @@ async def delete_within_a_batch(turn: Turn) -> str:
         rows = [{"name": topic, "partitions": [{"partition_index": 0, "offset": offset}]}]
         body = {"topics": rows, "timeout": 1_000}
         deleted.append((offset, await cluster.ask_one(state["leader"], ApiKey.DELETE_RECORDS, 1, body)))
+    if (topic, 0) not in cluster.partitions():
+        raise NothingThere  # somebody has deleted it meanwhile
     target = [*cluster.assignment(topic, 0), *(n for n in _running(turn) if n not in replicas)][: len(replicas) + 1]
     row = {"name": topic, "partitions": [{"partition_index": 0, "replicas": target}]}
     went = await cluster.ask_once(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, {"timeout": 5_000, "topics": [row]})
