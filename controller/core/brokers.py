@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 
 from controller.core.deletion import fail, resume_for
 from controller.core.effects import (
@@ -22,7 +23,7 @@ from controller.core.effects import (
     refused_znode,
 )
 from controller.core.events import BrokerChange, LeaderAndIsrResponseReceived
-from controller.core.partitions import change_partitions, trigger_online
+from controller.core.partitions import change_partitions, leaderless_go_offline, trigger_online
 from controller.core.reassignment import resume_all
 from controller.core.replicas import change_replicas_on
 from controller.core.request_batch import send_all_metadata, send_metadata, send_metadata_to_all
@@ -129,6 +130,7 @@ def replicas_became_offline(state: ClusterState, replicas: Replicas) -> Steps[No
     yield from change_partitions(state, state.partitions_with_offline_leader(), PartitionState.OFFLINE)
     elected = yield from trigger_online(state)
     all_know = yield from change_replicas_on(state, others, ReplicaState.OFFLINE)
+    yield from leaderless_go_offline(state, chain.from_iterable(others.values()))
     if in_deletion:
         yield from fail(state, in_deletion)
     if not all_know and all(isinstance(outcome, Failure) for outcome in elected.values()):
@@ -175,13 +177,17 @@ def _ready(
 
 
 def leader_and_isr_answered(state: ClusterState, event: LeaderAndIsrResponseReceived) -> Steps[None]:
-    """Learns from the answers which replicas are in failed log directories. Source: §11.6."""
+    """Learns from the answers which replicas are in failed log directories. One that is in a good one again, and whose
+    partition has no leader, is looked at (in Kafka by nobody; docs/deviations.md). Source: §11.6."""
     if event.request_error is not ErrorCode.NONE:
         yield _request_refused("LeaderAndIsr", event.broker_id, event.request_error)
         return
     offline = {tp for tp, error in event.partition_errors.items() if error is ErrorCode.KAFKA_STORAGE_ERROR}
     online = {tp for tp, error in event.partition_errors.items() if error is ErrorCode.NONE}
+    had_failed = state.offline_dirs.get(event.broker_id, set()) & online
     new = state.log_dirs_answered(event.broker_id, online=online, offline=offline)
+    if any(state.partition_state(tp) is PartitionState.OFFLINE for tp in had_failed):
+        yield from trigger_online(state)
     if here := _ready(state, event.broker_id, sorted(new), ReplicaState.OFFLINE):  # a move may have removed others
         yield from replicas_became_offline(state, {event.broker_id: here})
 

@@ -109,6 +109,13 @@ def _replace_dead_leaders(state: ClusterState, partitions: Sequence[TopicPartiti
         yield from change_partitions(state, dead, PartitionState.ONLINE, OfflineElection())
 
 
+def leaderless_go_offline(state: ClusterState, partitions: Iterable[TopicPartition]) -> Steps[None]:
+    """Those of these that count as online, and whose leader was taken from them with an ISR member."""
+    without = {tp for tp in partitions if (led := state.leadership(tp)) is not None and led.leader is None}
+    online = {tp for tp in without if state.partition_state(tp) is PartitionState.ONLINE}
+    yield from change_partitions(state, online, PartitionState.OFFLINE)
+
+
 def trigger_online(state: ClusterState, topic: str | None = None) -> Steps[Outcomes]:
     """Tries to bring every new and offline partition (of one topic, or all) online, those queued for deletion not."""
     waiting = [

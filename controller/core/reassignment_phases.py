@@ -18,7 +18,7 @@ from controller.core.deletion import MOVING, mark_ineligible, resume_for
 from controller.core.effects import Enqueue, Log, Steps, read_any, write
 from controller.core.events import PartitionReassignmentIsrChange
 from controller.core.leader_choice import OfflineElection, ReassignElection
-from controller.core.partitions import change_partitions
+from controller.core.partitions import change_partitions, leaderless_go_offline
 from controller.core.reassignment_znode import remove_from_znode
 from controller.core.replicas import change_replicas
 from controller.core.request_batch import RequestBatch, send, send_metadata_to_all
@@ -336,15 +336,8 @@ def _stop(state: ClusterState, replicas: Iterable[PartitionReplica]) -> Steps[li
     ):
         yield from change_replicas(state, stopped, target)
         stopped = [r for r in stopped if state.replica_state(r) is target]
-    leaderless = {r.topic_partition for r in asked if _lost_its_leader(state, r.topic_partition)}
-    yield from change_partitions(state, leaderless, PartitionState.OFFLINE)
+    yield from leaderless_go_offline(state, (r.topic_partition for r in asked))
     return [r for r in asked if r not in set(stopped)]
-
-
-def _lost_its_leader(state: ClusterState, tp: TopicPartition) -> bool:
-    leadership = state.leadership(tp)
-    is_online = state.partition_state(tp) is PartitionState.ONLINE
-    return is_online and leadership is not None and leadership.leader is None
 
 
 def _forget(state: ClusterState, completed: Moves) -> Steps[None]:

@@ -203,10 +203,10 @@ def _believe(state: ClusterState, tp: TopicPartition, read: LeaderAndIsr) -> Lea
 def without(state: ClusterState, tp: TopicPartition, found: LeaderAndIsr, broker_id: BrokerId) -> LeaderAndIsr:
     """What to write when `broker_id`, an ISR member, goes: the last member stays in the ISR, but no longer leads.
 
-    So does a leader that is the last member among the replicas: whom it took back, though a move had dropped that one,
-    has no records (docs/deviations.md).
+    So does the last one that is a replica. Whom it took back as a leader, though a move had dropped that one, has no
+    records; a leader that a move has dropped is stopped, and comes back for nobody (docs/deviations.md).
     """
-    leader = None if found.leader == broker_id else found.leader
     left, replicas = tuple(r for r in found.isr if r != broker_id), state.assignment(tp).replicas
-    has_the_records = leader is None and broker_id in replicas and set(left).isdisjoint(replicas)
+    has_the_records = broker_id in replicas and set(left).isdisjoint(replicas)
+    leader = None if has_the_records or found.leader == broker_id else found.leader
     return decided(state, found, leader=leader, isr=(broker_id,) if has_the_records else left)

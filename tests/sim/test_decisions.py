@@ -199,20 +199,21 @@ def test_who_decides_the_same_again_and_again_is_busy_with_its_own_writes(pause_
 
 
 @pytest.mark.parametrize(
-    ("dead", "replicas", "asked", "complains"),
+    ("dead", "leaving", "replicas", "asked", "complains"),
     [
-        *((set(), [2, 3], False, True), ({1}, [2, 3], False, False)),
-        *((set(), [1, 2, 3], False, True), ({1}, [1, 2, 3], False, False), (set(), [1, 2, 3], True, False)),
+        *((set(), {1}, [2, 3], False, True), ({1}, {1}, [2, 3], False, False)),
+        *((set(), set(), [1, 2, 3], False, True), (set(), {1}, [1, 2, 3], False, False)),
+        *(({1}, set(), [1, 2, 3], False, False), (set(), set(), [1, 2, 3], True, False)),
     ],
 )
 def test_a_leader_that_serves_does_not_give_way_to_one_without_its_records(
-    dead: set[int], replicas: list[int], asked: bool, complains: bool
+    dead: set[int], leaving: set[int], replicas: list[int], asked: bool, complains: bool
 ) -> None:
-    scene = Scene(dead=dead, leaving={1})
+    scene = Scene(dead=dead, leaving=leaving)
     scene.asked = asked
     scene.write("operator", SetData(TOPIC, topic({"0": replicas})))
     broken = scene.after((1, 4, [1]), (2, 5, [2]))
-    assert ["loses its records" in line for line in broken] == [True] * complains
+    assert any("loses its records" in line for line in broken) == complains
 
 
 @pytest.mark.parametrize(

@@ -166,7 +166,9 @@ class Decisions:
             [r for r in replicas if r in candidates - leaving],
             [r for r in replicas if r in candidates and r not in removing],
         ]
-        serves = old["leader"] in old["isr"] and state.is_registered_with_good_dir(BrokerId(old["leader"]), tp)
+        # Of who is about to leave, as of who is dead, whatever is looked at: `ControllerContext.isReplicaOnline`.
+        serves = old["leader"] in set(old["isr"]) - (leaving & set(replicas))
+        serves = serves and state.is_registered_with_good_dir(BrokerId(old["leader"]), tp)
         if is_unclean and serves and not self._history.was_unclean_asked():
             self.broken.append(f"another is elected than a leader which serves, and loses its records: {name}")
         allowed = {order[0] for order in orders if order}

@@ -65,12 +65,13 @@ def epoch_files_are_written(cluster: Cluster, _: History) -> Iterator[str]:
 
 
 def moving_logs_have_a_replica(cluster: Cluster, _: History) -> Iterator[str]:
-    """A log that is to replace another goes with its replica. Source: `ReplicaManager.stopPartitions`; §11.2."""
+    """A log that is to replace another goes with its replica, unless its dir had failed by then. Source:
+    `ReplicaManager.stopPartitions`; §11.2."""
     for broker_id, log_dir in log_dirs(cluster):
         hosting = cluster.brokers[broker_id].replicas
         assert hosting is not None
-        for tp in log_dir.futures:
-            if hosting.table.dirs.get(tp) is None and not hosting.table.dirs.any_offline:
+        for tp in log_dir.futures if not cluster.has_had_a_failed_dir(broker_id) else ():
+            if hosting.table.dirs.get(tp) is None:
                 yield f"broker {broker_id} moves {tp} to {log_dir.name}, but has no log of it"
 
 

@@ -137,12 +137,14 @@ def folds_are_wrong(facts: Iterable[FactRow]) -> Iterator[str]:
 @dataclass(slots=True)
 class _Fold:
     """A history, and beside it: the newest state that was told; how many replicas were missing, since when; each move,
-    and when its target was first in sync. It is what the newest state says, whatever comes late."""
+    and when its target was first in sync. It is what the newest state says, whatever comes late, and what the rules
+    derived from it: that a leader leads again in the same state does not tell that nothing was written since."""
 
     history: PartitionHistory = field(default_factory=PartitionHistory)
     ts: int = 0
     wrong: list[str] = field(default_factory=list)
     _newest: tuple[int, int, frozenset[int]] = (-1, -1, frozenset())
+    _is_derived: bool = False
     _lacks: list[tuple[int, int]] = field(default_factory=list)
     _moves: dict[int, tuple[OpenReassignment, int | None]] = field(default_factory=dict)
 
@@ -150,10 +152,12 @@ class _Fold:
         """The next one."""
         history, before, self.ts = self.history, self.history._reassignment, fact.ts
         history.feed(fact)
-        if fact.epoch is not None and fact.zk_version is not None and fact.isr is not None:
+        if fact.kind in ISR_CHANGES and fact.zk_version is None:
+            self._is_derived = True
+        elif fact.epoch is not None and fact.zk_version is not None and fact.isr is not None:
             if (fact.epoch, fact.zk_version) > self._newest[:2]:
-                self._newest = fact.epoch, fact.zk_version, frozenset(fact.isr)
-            if {*history._isr} != self._newest[2] and not history._is_deleted:
+                self._newest, self._is_derived = (fact.epoch, fact.zk_version, frozenset(fact.isr)), False
+            if {*history._isr} != self._newest[2] and not (history._is_deleted or self._is_derived):
                 newest = sorted(self._newest[2])
                 self.wrong.append(f"after {fact} the ISR is {history._isr}, the newest state has {newest}")
         self._lacks.append((self.ts, max(0, len(history._replicas) - len(history._adding) - len(history._isr))))

@@ -477,6 +477,28 @@ def test_who_is_added_and_has_all_records_is_not_told_that_it_is_new() -> None:
     assert (3, True) in {(to, is_new) for to, _, is_new in told}
 
 
+def test_the_last_replica_stays_in_the_isr_beside_a_leader_that_a_move_has_dropped() -> None:
+    """4, which a move adds, leads when the move is cancelled; its state cannot be written yet when 1 dies."""
+    stage = stage_with(1, 4, 5, p0=(1,))
+    move_to(stage, 1, 4, 5)
+    stage.leader_writes(TP, (1, 4))
+    stage.broker_dies(1)
+    stage.run()
+    stage.broker_starts(1)
+    stage.leader_writes(TP, (4, 1))
+    stage.run()
+    stage.tree.refusal = no_state_is_written
+    move_to(stage, 1)
+    stage.tree.refusal = lambda _: None
+    assert (stage.leader()[::2], stage.assigned().replicas) == ((4, (4, 1)), (1,))
+    stage.broker_dies(1)
+    stage.run()
+    assert stage.leader()[::2] == (None, (1,))
+    stage.broker_starts(1)
+    stage.run()
+    assert stage.leader()[::2] == (1, (1,))
+
+
 def test_who_joins_before_its_move_has_begun_it_is_begun_all_the_same() -> None:
     """The leader is dropped by the next move; 5, which that adds, hears of the new one, and is in the ISR at once. That
     does not count, as nobody can tell it from one whose log is being deleted, until it joins again."""
@@ -1231,6 +1253,14 @@ def test_what_a_dead_broker_said_of_its_directories_does_not_hold_for_its_next_l
     stage.broker_starts(1)
     stage.run()
     assert stage.leader()[0] == 1
+
+
+def test_who_is_in_a_good_directory_again_leads_again() -> None:
+    """The answer to an older request says that it failed, the next one that it did not."""
+    stage = stage_with(1, 2, p0=(1,))
+    for error, leader in ((ErrorCode.KAFKA_STORAGE_ERROR, None), (ErrorCode.NONE, 1)):
+        stage.run(events.LeaderAndIsrResponseReceived(BrokerId(1), ErrorCode.NONE, {TP: error}))
+        assert stage.leader()[::2] == (leader, (1,))
 
 
 def test_who_was_moved_away_says_nothing_of_its_directory_any_more() -> None:
