@@ -6,23 +6,23 @@ from collections.abc import Callable, Iterable, Sequence
 from importlib.util import find_spec
 from typing import Final
 
-from broker_sim.trace import TraceWriter
 from controller.sim.cluster import Cluster
 from controller.sim.load.consumer import check_committed, fetch_body, find_coordinator
 from controller.sim.load.group_probes import check_deleted
 from controller.sim.load.ledger import Ledger
 from controller.sim.load.links import CallFailed, Links
+from controller.sim.oracles.traced import WatchedTrace
 from controller.sim.shape import TOPIC
 from controller.wire.protocol import ApiKey
 from controller.wire.records import iterate
 
-Explain = Callable[[Iterable[TraceWriter]], list[str]]
+Explain = Callable[[Iterable[WatchedTrace]], list[str]]
 #: How often a client asks for a coordinator, twice a second, before it gives up.
 COORDINATOR_TRIES: Final = 60
 
 
 async def all_that_is_wrong(
-    cluster: Cluster, ledger: Ledger, traces: Sequence[TraceWriter], partitions: int
+    cluster: Cluster, ledger: Ledger, traces: Sequence[WatchedTrace], partitions: int
 ) -> list[str]:
     """Everything acknowledged or read is in the main topic, once, in order; commits have not gone back; the traces
     explain what was written. Else, what is not so. What clients find, `ledger` collects, too."""
@@ -61,7 +61,7 @@ def import_what_explains_traces() -> Explain | None:
     return unexplained
 
 
-def _unexplained(traces: Sequence[TraceWriter]) -> list[str]:
+def _unexplained(traces: Sequence[WatchedTrace]) -> list[str]:
     explain = import_what_explains_traces()
     return explain(traces) if explain is not None else []
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from broker_sim.trace import TraceWriter
 from controller.sim.oracles.lanes import replayed
 from controller.sim.oracles.replayed import changes_do_not_follow
+from controller.sim.oracles.traced import WatchedTrace
 from controller.wire.trace import TraceEvent
 from controller.wire.types import BrokerId, TopicPartition
 
@@ -22,7 +22,7 @@ class Life:
     """Broker 1 leads `t-0`, with 10 records and broker 2 as its follower, in one life of its process."""
 
     def __init__(self, folder: Path, start_ms: int = 0, replicas: Sequence[int] = (1, 2)) -> None:
-        self.trace = TraceWriter(BrokerId(1), folder, start_ms=start_ms)
+        self.trace = WatchedTrace(BrokerId(1), folder / str(start_ms), start_ms=start_ms, seen=(), opened=[])
         self.trace.start(start_ms, settings={"replica.lag.time.max.ms": str(LAG_MS)})
         columns = {"epoch": 5, "leo": 10, "offset": 10, "hw": 10, "zk_version": 7}
         self.trace.row(TraceEvent.LEADER, start_ms, TP, **columns, isr=list(replicas), replicas=list(replicas))

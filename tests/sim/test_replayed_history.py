@@ -11,10 +11,10 @@ import pytest
 from broker_sim.replay.facts import FactRow
 from broker_sim.replay.history import PartitionHistory
 from broker_sim.replay.open_spans import OpenReassignment, OpenWindow
-from broker_sim.trace import TraceWriter
 from controller.sim.oracles import replayed_history
 from controller.sim.oracles.lanes import lanes_of, rows_by_broker
 from controller.sim.oracles.replayed_history import histories_contradict
+from controller.sim.oracles.traced import WatchedTrace
 from controller.wire.trace import TraceEvent
 from controller.wire.types import BrokerId, TopicPartition
 
@@ -23,10 +23,10 @@ TP = TopicPartition("t", 0)
 
 
 @pytest.fixture
-def traces(tmp_path: Path) -> list[TraceWriter]:
+def traces(tmp_path: Path) -> list[WatchedTrace]:
     """Broker 1 leads `t-0` and drops 2, which a move is to remove; then 3 leads, and ends the move. The clock of 1 is
     ahead: what it wrote last, it seems to have written in the time of 3. Another change it writes, nobody asked for."""
-    first, second = (TraceWriter(BrokerId(number), tmp_path, start_ms=0) for number in (1, 3))
+    first, second = (WatchedTrace(BrokerId(number), tmp_path, start_ms=0, seen=(), opened=[]) for number in (1, 3))
     for made in (first, second):
         made.start(0, settings={"replica.lag.time.max.ms": "100"})
     columns = {"leo": 10, "offset": 10, "hw": 10}
@@ -46,12 +46,12 @@ def traces(tmp_path: Path) -> list[TraceWriter]:
     return [first, second]
 
 
-def complaints(traces: list[TraceWriter]) -> list[str]:
+def complaints(traces: list[WatchedTrace]) -> list[str]:
     rows = rows_by_broker(traces)
     return list(histories_contradict(rows, list(lanes_of(rows))))
 
 
-def test_what_follows_is_not_complained_of(traces: list[TraceWriter]) -> None:
+def test_what_follows_is_not_complained_of(traces: list[WatchedTrace]) -> None:
     assert complaints(traces) == []
 
 
@@ -95,7 +95,7 @@ def _asks(name: str, old: str, new: str) -> Callable[[pytest.MonkeyPatch], Any]:
     ],
 )
 def test_what_is_wrong_is_found(
-    traces: list[TraceWriter],
+    traces: list[WatchedTrace],
     damage: Callable[[pytest.MonkeyPatch], None],
     complaint: str,
     monkeypatch: pytest.MonkeyPatch,

@@ -12,10 +12,10 @@ from broker_sim.isr import LedPartition
 from broker_sim.replay.compare import Comparison
 from broker_sim.replay.rows import LaneRow, Outcome, OutcomeKind
 from broker_sim.replay.rules.lane import Lane
-from broker_sim.trace import TraceWriter
 from controller.sim.oracles import replayed_rules
 from controller.sim.oracles.lanes import replayed
 from controller.sim.oracles.replayed_rules import lanes_contradict
+from controller.sim.oracles.traced import WatchedTrace
 from controller.wire.trace import TraceEvent
 from controller.wire.types import BrokerId, TopicPartition
 
@@ -25,9 +25,9 @@ LAG_MS = 1000
 
 
 @pytest.fixture
-def trace(tmp_path: Path) -> TraceWriter:
+def trace(tmp_path: Path) -> WatchedTrace:
     """Broker 1 leads `t-0`; 2 and 3 copy; 2 falls behind, is removed, and comes back; 3's removal is refused."""
-    made = TraceWriter(BrokerId(1), tmp_path, start_ms=0)
+    made = WatchedTrace(BrokerId(1), tmp_path, start_ms=0, seen=(), opened=[])
     made.start(0, settings={"replica.lag.time.max.ms": str(LAG_MS)})
     columns = {"epoch": 5, "leo": 10, "offset": 10, "hw": 10, "zk_version": 7}
     made.row(TraceEvent.LEADER, 0, TP, **columns, isr=[1, 2, 3], replicas=[1, 2, 3])
@@ -48,7 +48,7 @@ def trace(tmp_path: Path) -> TraceWriter:
     return made
 
 
-def test_what_follows_from_a_trace_is_not_complained_of(trace: TraceWriter) -> None:
+def test_what_follows_from_a_trace_is_not_complained_of(trace: WatchedTrace) -> None:
     assert list(lanes_contradict(replayed([trace]))) == []
 
 
@@ -107,7 +107,7 @@ def _misses_what_was_refused(patch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_what_is_wrong_is_found(
-    trace: TraceWriter, damage: Callable[[pytest.MonkeyPatch], None], complaint: str, monkeypatch: pytest.MonkeyPatch
+    trace: WatchedTrace, damage: Callable[[pytest.MonkeyPatch], None], complaint: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(replayed_rules, "IDLE_SHARE", 1.0)
     damage(monkeypatch)
@@ -115,7 +115,7 @@ def test_what_is_wrong_is_found(
     assert any(complaint in wrong for wrong in found), found
 
 
-def test_two_changes_that_belong_together_are_paired(trace: TraceWriter, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_changes_that_belong_together_are_paired(trace: WatchedTrace, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Comparison, "_belong", lambda *_: False)
     found = list(lanes_contradict(replayed([trace])))
     assert any("are not paired" in wrong and OutcomeKind.SHRINK.value in wrong for wrong in found), found
@@ -157,7 +157,7 @@ def test_a_fetch_that_shows_an_append_moves_the_watermark_of_who_is_alone(
 ) -> None:
     """Nobody else is in sync: with the append the watermark is at the end, before 2 has fetched up to there."""
     monkeypatch.setattr(replayed_rules, "IDLE_SHARE", 1.0)
-    made = TraceWriter(BrokerId(1), tmp_path, start_ms=0)
+    made = WatchedTrace(BrokerId(1), tmp_path, start_ms=0, seen=(), opened=[])
     made.start(0, settings={})
     columns = {"epoch": 5, "leo": 10, "offset": 10, "hw": 10, "zk_version": 7}
     made.row(TraceEvent.LEADER, 90_000, TP, **columns, isr=[1], replicas=[1, 2])
@@ -187,7 +187,7 @@ def test_what_was_refused_is_paired_in_its_epoch() -> None:
 
 
 def test_before_a_change_the_one_of_the_epoch_before_may_be_refused(
-    trace: TraceWriter, monkeypatch: pytest.MonkeyPatch
+    trace: WatchedTrace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(replayed_rules, "REFUSED_SHARE", 1.0)
     row = {"ev": TraceEvent.ISR_SHRINK.value, "replica": 2, "epoch": 5, "ts": 1, "done": 2}

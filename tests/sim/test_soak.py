@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -11,7 +12,10 @@ from controller.sim import command, soak
 from controller.sim.census import Figures, figures_of, size_of
 from controller.sim.cluster import Cluster
 from controller.sim.curves import curve
+from controller.sim.oracles.traced import WatchedTrace
 from controller.sim.soak import Sample, drifts_of
+from controller.wire.trace import TraceEvent
+from controller.wire.types import BrokerId, TopicPartition
 
 pytestmark = pytest.mark.sim
 USUAL = Figures(
@@ -81,3 +85,18 @@ def test_wrong_hours_are_refused(hours: str, why: str, capsys: pytest.CaptureFix
     with pytest.raises(SystemExit):
         command.main(["soak", "--hours", hours])
     assert why in capsys.readouterr().err
+
+
+def test_what_was_told_of_former_rounds_is_gone_and_what_goes_on_is_told_of_no_more(tmp_path: Path) -> None:
+    trace = WatchedTrace(BrokerId(1), tmp_path, start_ms=0, seen=(), opened=[])
+    trace.start(0, settings={"replica.lag.time.max.ms": "1000"})
+    of_the_broker = trace.rows()
+    assert [row["ev"] for row in of_the_broker] == ["start", "config", "config"]
+    for ts in (1, 2):
+        for topic in ("t", "__consumer_offsets"):
+            trace.row(TraceEvent.FOLLOWER, ts, TopicPartition(topic, 0), epoch=ts)
+        trace.row(TraceEvent.TICK, ts)
+        (row,) = [row for row in trace.rows() if row.get("topic") == "t"]
+        assert (row["ts"], len(trace.rows())) == (ts, 6 if ts == 1 else 5), "the groups' topic is told of once"
+        trace.forget(["__consumer_offsets"])
+        assert trace.rows() == of_the_broker

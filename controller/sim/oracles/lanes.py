@@ -5,7 +5,6 @@ A lane is what one broker wrote about one partition, over all its lives. Source:
 
 from __future__ import annotations
 
-import json
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -14,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from broker_sim.replay.rows import LaneRow, OutcomeKind
 from broker_sim.replay.rules.lane import Lane
-from broker_sim.trace import TraceWriter
+from controller.sim.oracles.traced import WatchedTrace
 from controller.wire.trace import STOP_KEEP, TraceEvent
 from controller.wire.types import BrokerId, TopicPartition
 
@@ -78,7 +77,7 @@ class Replayed:
     wrong_starts: list[str] = field(default_factory=list)
 
 
-def replayed(traces: Iterable[TraceWriter]) -> Iterator[Replayed]:
+def replayed(traces: Iterable[WatchedTrace]) -> Iterator[Replayed]:
     """Each lane through the rules. `traces`: of all lives, oldest first."""
     return lanes_of(rows_by_broker(traces))
 
@@ -96,17 +95,12 @@ def lane_row(row: Row) -> LaneRow:
     return LaneRow(of_topic=of_topic, **{name: value for name, value in row.items() if name in _FIELDS})
 
 
-def rows_by_broker(traces: Iterable[TraceWriter]) -> dict[BrokerId, list[Row]]:
+def rows_by_broker(traces: Iterable[WatchedTrace]) -> dict[BrokerId, list[Row]]:
     """All rows of each broker, in the order in which it wrote them; `run` counts its lives. `traces`: of all lives,
     oldest first."""
     rows: defaultdict[BrokerId, list[Row]] = defaultdict(list)
     for life, trace in enumerate(traces):
-        trace.flush_runs()
-        if trace.path is not None:
-            lines = trace.path.read_text().rstrip()
-            for row in json.loads(f"[{lines.replace(chr(10), ',')}]"):
-                row["run"] = life
-                rows[trace.broker].append(row)
+        rows[trace.broker] += [row | {"run": life} for row in trace.rows()]
     return rows
 
 

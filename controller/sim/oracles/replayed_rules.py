@@ -14,7 +14,6 @@ from typing import Any, Final, NamedTuple
 
 from broker_sim.replay.rows import LaneRow, Outcome, OutcomeKind
 from broker_sim.replay.rules.lane import Lane
-from broker_sim.trace import TraceWriter
 from controller.sim.oracles.lanes import (
     CHANGES,
     FETCH,
@@ -27,6 +26,7 @@ from controller.sim.oracles.lanes import (
     rows_by_broker,
 )
 from controller.sim.oracles.replayed import changes_do_not_follow
+from controller.sim.oracles.traced import WatchedTrace
 from controller.wire.trace import TraceEvent
 from controller.wire.types import BrokerId
 
@@ -55,7 +55,7 @@ class _Change(NamedTuple):
     until: int = 0
 
 
-def unexplained(traces: Iterable[TraceWriter]) -> list[str]:
+def unexplained(traces: Iterable[WatchedTrace]) -> list[str]:
     """All that is wrong with what brokers traced. `traces`: of all lives, oldest first."""
     rows = rows_by_broker(traces)
     lanes = list(lanes_of(rows))

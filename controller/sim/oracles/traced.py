@@ -8,8 +8,9 @@ Source: Kafka 3.9 `Partition`, `ReplicaManager.maybeShrinkIsr`; spec isr-replay.
 
 from __future__ import annotations
 
+import json
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -42,7 +43,23 @@ class WatchedTrace(TraceWriter):
         own = trace_dir and trace_dir / str(len(opened))  # clocks jump: two lives may start in the same ms
         super().__init__(broker_id, own, start_ms=start_ms)
         self._seen = seen
+        self._apart: frozenset[str] = frozenset()
         opened.append(self)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """The rows so far, but for those of topics of which the beginning was forgotten."""
+        self.flush_runs()
+        lines = self.path.read_text().splitlines() if self.path is not None else []
+        return [row for row in json.loads(f"[{','.join(lines)}]") if row.get("topic") not in self._apart]
+
+    def forget(self, ongoing: Collection[str]) -> None:
+        """What was told of topics and of the moments of the broker is gone. Topics that go on are told of no more: what
+        follows could not be understood."""
+        self._apart |= set(ongoing)
+        kept = [row for row in self.rows() if "topic" not in row and row["ev"] != TraceEvent.TICK.value]
+        if self.path is not None:  # written to at its end, wherever that is
+            self.path.write_text("".join(f"{json.dumps(row)}\n" for row in kept))
+            self._written = self.path.stat().st_size
 
     def row(self, ev: TraceEvent, ts: int, topic_partition: TopicPartition | None = None, **columns: Any) -> None:
         """See `TraceWriter.row`."""
