@@ -162,6 +162,30 @@ def test_an_unclean_election_is_offered_where_nobody_in_sync_lives_and_somebody_
     assert offered == (set(isr) <= set(dead) and set(dead) < {1, 2, 3})
 
 
+SETS = [tuple(r for r in (1, 2, 3) if bits >> r & 1) for bits in range(0, 16, 2)]
+
+
+@pytest.mark.parametrize("adding", SETS)
+@pytest.mark.parametrize("removing", SETS)
+def test_who_is_missing(adding: tuple[int, ...], removing: tuple[int, ...]) -> None:
+    """Of a partition that moves: who was a replica before and is not in sync is missing; whom the move adds and who is
+    not in sync is waited for, and who is to stay as well."""
+    if set(adding) & set(removing) or len(adding) == 3:
+        return
+    for isr in SETS[1:]:
+        p = partition(adding_replicas=adding, removing_replicas=removing, isr=isr, leader=isr[0])
+        found = {f.trouble: f for f in diagnose(topic(p), HERE)}
+        missing = [r for r in (1, 2, 3) if r not in adding and r not in isr]
+        waits = [r for r in (1, 2, 3) if r not in removing and r not in isr]
+        named = found[Trouble.UNDER_REPLICATED].because if missing else ()
+        assert (Trouble.UNDER_REPLICATED in found) is bool(missing), p
+        assert [line.split()[1] for line in named] == [str(r) for r in missing], p
+        assert (Trouble.REASSIGNMENT in found) is bool(adding or removing), p
+        if adding or removing:
+            asked = found[Trouble.REASSIGNMENT].summary.rpartition("waits for ")[2]
+            assert asked == (",".join(map(str, waits)) or "the controller"), p
+
+
 def test_a_healthy_partition_has_nothing_wrong() -> None:
     assert diagnose(topic(partition()), HERE) == []
 

@@ -81,3 +81,35 @@ def test_an_election_of_an_epoch_that_was_told_changes_nothing(
 ) -> None:
     found = [row for row in woven(*facts) if row["ev"] == "elect"]
     assert [(row["ts"] // 1000, row["epoch"], row["replica"]) for row in found] == expected
+
+
+def test_an_attempt_without_an_answer_holds_up_the_rest_for_half_a_minute_and_no_longer() -> None:
+    """What is told, and as what, is the same whether the rows are drained on the way or at the end."""
+    tries = Fact(1, 0, What.SHRINKING, "t", 0, isr_old=[1, 2], isr=[1])
+    weave = Weave()
+    heard: list[int] = []
+    for second in range(60):
+        fact = [leads(3), tries][second] if second < 2 else Fact(1, 0, What.HW, "t", 0, hw=second)
+        weave.feed(fact._replace(at_us=second * SECOND))
+        heard.append(len(weave.rows))
+    assert set(heard[5:30]) == {1}, "the leadership; the attempt may have an answer yet"
+    assert heard[34] > 30 and heard[59] > 55
+    rows = [dict(zip(EMITTED, row, strict=True)) for row in weave.rows]
+    assert [(row["ev"], row["err"]) for row in rows[:2]] == [("leader", None), ("isr_shrink", 95)]
+
+
+@pytest.mark.parametrize("after", [1, 10, 29, 31, 50])
+def test_an_answer_counts_within_half_a_minute(after: int) -> None:
+    """A leader that lost ZooKeeper tries again once it has reconnected."""
+    weave = Weave()
+    told = [
+        (0, leads(3)),
+        (1, Fact(1, 0, What.SHRINKING, "t", 0, isr_old=[1, 2], isr=[1])),
+        *((1 + second, Fact(1, 0, What.HW, "t", 0, hw=second)) for second in range(1, after)),
+        (1 + after, Fact(1, 0, What.UPDATED, "t", 0, isr=[1], zk_version=7)),
+    ]
+    for second, fact in told:
+        weave.feed(fact._replace(at_us=second * SECOND))
+    weave.finish()
+    rows = [dict(zip(EMITTED, row, strict=True)) for row in weave.rows]
+    assert [row["err"] for row in rows if row["ev"] == "isr_shrink"] == [0 if after <= 29 + 2 else 95]

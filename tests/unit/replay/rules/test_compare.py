@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from broker_sim.replay.compare import PATIENCE_MS, TOLERANCE_MS, UNFINISHED_MS, Comparison
 from controller.wire.types import BrokerId
@@ -126,6 +128,11 @@ PAIRS = [
         [emitted(1, 2, done=9_000), derived(9_001, 3), emitted(9_002 + T, 3)],
         [("missing", 1, 2, None), ("spurious", 9_001, 3, None), ("missing", 9_002 + T, 3, None)],
     ),
+    (
+        "of two writes that were on their way at that moment the later to return counts",
+        [emitted(1, 2, done=5_000), emitted(5_000, 3, done=9_000), derived(5_000, 4), emitted(9_000 + T, 4)],
+        [("missing", 1, 2, None), ("missing", 5_000, 3, None), ("matched", 9_000 + T, 4, 4_000 + T)],
+    ),
     ("a refused attempt that the rules make, too", [derived(0, 2), emitted(1, 2, err=REFUSED)], [("refused", 1, 2, 1)]),
     ("a refused attempt alone changed nothing", [emitted(1, 2, err=REFUSED)], [("refused", 1, 2, None)]),
     ("a write alone did", [emitted(1, 2)], [("missing", 1, 2, None)]),
@@ -161,6 +168,24 @@ def test_what_belongs_together(
     comparison.finish(ts=END, epoch=0)
     assert told(comparison) == expected
     assert not comparison.waiting
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 50), st.integers(0, 50)), max_size=4),
+    st.integers(0, 80),
+    st.sampled_from((-T - 1, -T, 0, T, T + 1)),
+)
+def test_a_change_may_come_as_late_as_the_last_of_the_writes_that_it_waited_for(
+    writes: list[tuple[int, int]], ts: int, late: int
+) -> None:
+    """`late`: after the time from which on it could be written; before it, after it was derived."""
+    under_way = [start + takes for start, takes in writes if start <= ts <= start + takes]
+    comes = (max(under_way, default=ts) if late > 0 else ts) + late
+    told_first = [emitted(start, 2, done=start + takes) for start, takes in writes]
+    comparison = compared(*told_first, derived(ts, 3), emitted(comes, 3))
+    comparison.finish(ts=END, epoch=0)
+    found = {o.kind for o in comparison.outcomes if o.replica == 3}
+    assert found == ({"matched"} if -T <= late <= T else {"missing", "spurious"})
 
 
 def test_only_what_is_older_is_given_up() -> None:

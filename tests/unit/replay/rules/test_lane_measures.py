@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from controller.wire.types import BrokerId
 Told = tuple[int, str, dict[str, Any]]
 
 LAG: Told = (0, "config", {"key": "replica.lag.time.max.ms", "value": "1000"})
+MIN_ISR: Told = (0, "config", {"key": "min.insync.replicas", "value": "2"})
 LEADS: Told = (
     10,
     "leader",
@@ -139,3 +141,69 @@ def test_a_controllers_change_within_an_epoch_takes_a_member_out_until_it_is_bac
     back: Told = (900, "isr_expand", {"replica": 3, "epoch": 0, "isr": [1, 2, 3], "err": 0})
     (told,) = [o for o in said(LAG, LEADS, fenced, older, back, before=(off,)) if o.kind == "catch_up"]
     assert (told.replica, told.left_ms, told.left_by, told.joined_ms) == (3, 500, "controller", 900)
+
+
+def a_term(chance: random.Random, epoch: int, start: int, ends: str) -> list[Told]:
+    """A leadership, from when the broker hears of it to when it hears of its end."""
+    ts, leo = start, chance.randrange(50)
+    columns: dict[str, Any] = {"epoch": epoch, "offset": leo, "hw": chance.randint(0, leo), "zk_version": epoch}
+    isr = chance.choice(([1], [1, 2], [1, 2, 3]))
+    adding = chance.choice(([], [4]))
+    term: list[Told] = [(ts, "leader", {**columns, "isr": isr, "replicas": [1, 2, 3, *adding], "adding": adding})]
+    for _ in range(60):
+        ts += chance.choice((1, 5, 40, 400))
+        if (what := chance.random()) < 0.3:
+            leo += chance.randrange(1, 5)
+            term.append(append(ts, leo))
+        elif what < 0.8:
+            at, ev, fetched = fetch(ts, chance.choice((2, 2, 3, 4)), chance.randint(max(0, leo - 9), leo), leo)
+            term.append((at, ev, {**fetched, "epoch": epoch, "bytes": 7}))
+        else:
+            term.append((ts, "tick", {}))
+    return [*term, (ts + 1, ends, {"epoch": epoch})]
+
+
+@pytest.mark.parametrize("ends", ["follower", "stop"])
+@pytest.mark.parametrize("seed", range(25))
+def test_each_leadership_is_told_as_if_there_had_been_no_other(seed: int, ends: str) -> None:
+    chance = random.Random(seed)
+    first = a_term(chance, 3, 10, ends)
+    second = a_term(chance, chance.choice((4, 7)), first[-1][0] + 100_000, ends)
+    kinds = {"spurious", "refused", "hw"}  # a change is given up when a later row comes, if any does
+
+    def all_but(outcomes: list[Outcome]) -> list[str]:
+        return sorted(repr(o) for o in outcomes if o.kind not in kinds)
+
+    alone = [all_but(said(LAG, MIN_ISR, *term)) for term in (first, second)]
+    assert all_but(said(LAG, MIN_ISR, *first, *second)) == sorted([*alone[0], *alone[1]])
+    assert alone[1]
+
+
+#: what is heard while the broker leads in epoch 3 -> whether it leads still
+ENDS = [
+    ("follower", 2, True),
+    ("follower", 3, False),
+    ("follower", 4, False),
+    ("follower", None, False),
+    ("stop", 2, True),
+    ("stop", 3, False),
+    ("stop", 4, False),
+    ("stop", None, False),
+    ("leader", 2, True),
+    ("leader", 4, True),
+    ("down", None, False),
+    ("start", None, False),
+]
+
+
+@pytest.mark.parametrize(("ev", "epoch", "leads"), ENDS)
+def test_what_is_of_an_older_epoch_ends_no_leadership(ev: str, epoch: int | None, leads: bool) -> None:
+    lane = Lane(broker=BrokerId(1))
+    told: tuple[Told, ...] = (
+        (10, "leader", {**LEADS[2], "epoch": 3}),
+        (20, ev, {"epoch": epoch, "isr": [1], "replicas": [1, 2, 3], "offset": 0}),
+    )
+    for seq, (ts, name, columns) in enumerate(told):
+        lane.feed(LaneRow(run=5, seq=seq, ts=ts, ev=name, **columns))
+    assert (lane.led is not None) is leads
+    assert lane.led is None or lane.led.epoch == max(3, epoch or 0)
