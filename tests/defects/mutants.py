@@ -3,7 +3,7 @@
 A second source of defects beside the planted ones: cosmic-ray's operators turn comparisons, numbers, conditions and
 loops of the modules in `MODULES` around, one at a time. `--count` of them are drawn; each goes through the unit tests
 and scripts of its room. Who survives is printed with its change; the share is that of the draw. What changes nothing
-but annotations or docstrings is not counted.
+but annotations, docstrings, or whether a dataclass has slots and takes its values by name, is not counted.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import ast
 import difflib
+import itertools
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -29,10 +30,19 @@ MODULES: Final = (
     "broker_sim/log",
     "controller/rules/configs",
 )
+#: Comparisons that are taken for each other; identity for equality would change nothing of most values here.
+_COMPARISONS: Final = (
+    *(f"{one}_{other}" for one, other in itertools.permutations(("Eq", "NotEq", "Lt", "LtE", "Gt", "GtE"), 2)),
+    "Is_IsNot",
+    "IsNot_Is",
+)
 #: Kinds of changes that are looked at. Others make text that does not run, or what nobody would write.
-KINDS: Final = ("ComparisonOperator", "Boolean", "ReplaceTrue", "ReplaceFalse", "ReplaceAnd", "ReplaceOr", "AddNot",
-                "NumberReplacer", "ZeroIteration", "ReplaceBreak", "ReplaceContinue", "ReplaceUnaryOperator",
-                "ReplaceBinaryOperator_Add", "ReplaceBinaryOperator_Sub")  # fmt: skip
+KINDS: Final = (
+    *(f"ReplaceComparisonOperator_{each}" for each in _COMPARISONS),
+    *("ReplaceTrue", "ReplaceFalse", "ReplaceAnd", "ReplaceOr", "AddNot", "NumberReplacer", "ZeroIteration"),
+    *("ReplaceBreak", "ReplaceContinue", "ReplaceUnaryOperator"),
+    *("ReplaceBinaryOperator_Add", "ReplaceBinaryOperator_Sub"),
+)
 LAYERS: Final = ("unit", "script")
 
 
@@ -61,22 +71,31 @@ class Mutant:
         return "\n".join(f"    {line}" for line in lines if line[:1] in "+-" and line[:3] not in ("+++", "---"))
 
 
-def mutants(file: str) -> Iterator[Mutant]:
-    """All changes of a module that change what it does."""
-    text = (ROOT / file).read_text(encoding="utf-8")
-    tree, sound = parso.parse(text), _meaning(text)
-    for operator in sorted(operator_names()):
-        if not operator.rpartition("/")[2].startswith(KINDS) or get_operator(operator).arguments():
-            continue
-        places = sum(1 for node in ast_nodes(tree) for _ in get_operator(operator)().mutation_positions(node))
-        for occurrence in range(places):
-            mutant = Mutant(file, operator, occurrence)
-            if _meaning(mutant.planted(text)) not in (sound, ""):
-                yield mutant
+def places(file: str) -> Iterator[Mutant]:
+    """Each place of a module with each change that could be made there; some mean nothing."""
+    tree = parso.parse((ROOT / file).read_text(encoding="utf-8"))
+    nodes = list(ast_nodes(tree))
+    for name in sorted(operator_names()):
+        if name.rpartition("/")[2].startswith(KINDS) and not get_operator(name).arguments():
+            operator = get_operator(name)()
+            for occurrence in range(sum(1 for node in nodes for _ in operator.mutation_positions(node))):
+                yield Mutant(file, name, occurrence)
+
+
+def changes(mutant: Mutant) -> bool:
+    """Whether the module, changed, still parses and does something else."""
+    text = (ROOT / mutant.file).read_text(encoding="utf-8")
+    return _meaning(mutant.planted(text)) not in (_meaning(text), "")
 
 
 class _Bare(ast.NodeTransformer):
-    """Without annotations and docstrings."""
+    """Without annotations, docstrings, and what only the checker of types would miss of dataclasses."""
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
+        for call in node.decorator_list:
+            if isinstance(call, ast.Call):
+                call.keywords = [each for each in call.keywords if each.arg not in ("slots", "kw_only")]
+        return self.generic_visit(node)
 
     def visit_arg(self, node: ast.arg) -> ast.AST:
         node.annotation = None
@@ -107,14 +126,15 @@ def _meaning(text: str) -> str:
 
 
 def drawn(only: str, count: int, seed: int) -> tuple[list[Mutant], int]:
-    """So many mutants of the modules whose path contains `only`, and how many there are."""
+    """So many mutants of the modules whose path contains `only`, and how many places there are to draw from."""
     files = sorted(
         path.relative_to(ROOT).as_posix()
         for module in MODULES
         for path in ([ROOT / module] if module.endswith(".py") else (ROOT / module).glob("*.py"))
     )
-    every = [mutant for file in files if only in file for mutant in mutants(file)]
-    return random.Random(seed).sample(every, min(count, len(every))), len(every)
+    every = [mutant for file in files if only in file for mutant in places(file)]
+    random.Random(seed).shuffle(every)
+    return list(itertools.islice(filter(changes, every), count)), len(every)
 
 
 def main() -> int:
@@ -127,7 +147,7 @@ def main() -> int:
     asked = parser.parse_args()
     todo, every = drawn(asked.only, asked.count, asked.seed)
     survivors = []
-    print(f"{len(todo)} of {every} changes, drawn with seed {asked.seed}", flush=True)
+    print(f"{len(todo)} of {every} places, drawn with seed {asked.seed}", flush=True)
 
     def plant(copy: Copy, mutant: Mutant) -> str:
         found = copy.noticed(mutant, range(1), LAYERS, every_layer=False)
