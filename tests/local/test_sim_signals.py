@@ -20,7 +20,8 @@ LIMIT_S = 120.0
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL], ids=lambda number: number.name)
 def test_a_run_that_is_ended_leaves_nobody(number: signal.Signals, tmp_path: Path) -> None:
     log = tmp_path / "log"
-    argv = [sys.executable, "-m", "controller.cli", "sim", "run", "--seeds", "0..99999", "--workers", "2"]
+    command = "sim run --set steps=1 --workers 2 --seeds 0..99999"
+    argv = [sys.executable, "-m", "controller.cli", *command.split()]
     with log.open("wb") as output:
         process = subprocess.Popen(argv, stdout=output, stderr=output, start_new_session=True)
     try:

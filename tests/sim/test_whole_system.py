@@ -51,7 +51,7 @@ def test_one_seed_gives_the_same_output_twice(tmp_path: Path) -> None:
 #: Worlds that found something, each with its story. They are plans, so they stay what they are when seeds draw more.
 STORIES = json.loads((Path(__file__).parent / "stories.json").read_text(encoding="utf-8"))
 #: Always played, as drawn.
-FIXED = (0, 1, 2)
+FIXED = (0, 1, 3)
 #: Other seeds at each run: their number is the day's. A failure names its seed; its plan then belongs to the stories.
 FRESH = tuple(date.today().toordinal() * 1000 + number for number in range(4))
 SEEDS = (*FIXED, *FRESH)
