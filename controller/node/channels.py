@@ -197,6 +197,8 @@ class _Channel:
         self._merge_above = self._merge_at = merge_above
         self._wake = asyncio.Event()
         self._connection: BrokerConnection | None = None
+        #: the limit of what connects now, which a move of the broker ends
+        self._connecting: asyncio.Timeout | None = None
         self._gauges = ChannelGauges(queue=Times(QUEUE_TIMES_KEPT))
         #: Requests queued, and those of them that are answered or superseded, since the channel was opened.
         self.queued = 0
@@ -228,6 +230,8 @@ class _Channel:
         """From now on the broker is reached where this registration says; what waits for it goes there."""
         if broker.endpoints != self._broker.endpoints:
             self._disconnect()
+            if self._connecting is not None:
+                self._connecting.reschedule(asyncio.get_running_loop().time())
         self._broker = broker
 
     def close(self) -> None:
@@ -304,16 +308,25 @@ class _Channel:
         return await connection.call(api_key, version, body, timeout_s=self._settings.request_timeout_ms / 1000)
 
     async def _connect(self) -> BrokerConnection:
-        endpoint = self._broker.endpoint(self._settings.listener)
+        """Raises: OSError, TimeoutError; one of them, too, when the broker moves meanwhile."""
+        endpoints, endpoint = self._broker.endpoints, self._broker.endpoint(self._settings.listener)
         if endpoint is None:
             raise OSError(f"broker {self._broker.broker_id} has no listener {self._settings.listener}")
-        return await BrokerConnection.open(
-            self._network,
-            endpoint.host,
-            endpoint.port,
-            client_id=self._client_id,
-            timeout_s=self._settings.connect_timeout_ms / 1000,
-        )
+        try:
+            async with asyncio.timeout(None) as self._connecting:
+                connection = await BrokerConnection.open(
+                    self._network,
+                    endpoint.host,
+                    endpoint.port,
+                    client_id=self._client_id,
+                    timeout_s=self._settings.connect_timeout_ms / 1000,
+                )
+        finally:
+            self._connecting = None
+        if endpoints != self._broker.endpoints:
+            connection.close()
+            raise OSError(f"broker {self._broker.broker_id} has moved")
+        return connection
 
     def _disconnect(self) -> None:
         connection, self._connection = self._connection, None

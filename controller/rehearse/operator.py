@@ -12,10 +12,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, assert_never
 
+from broker_sim.fluid.limits import Limits
 from controller.admin.reassignment import throttles
 from controller.admin.reassignment.minimal_moves import minimal
 from controller.admin.reassignment.proposal import propose
 from controller.rehearse import scenario as events
+from controller.rehearse.lasting import Factors, narrowest
 from controller.rehearse.ledger import Trouble
 from controller.rehearse.stage import Stage
 from controller.rehearse.tools import Tools
@@ -48,6 +50,10 @@ class Operator:
         self.refused: list[str] = []
         self._tasks: dict[asyncio.Task[None], events.AnyEvent] = {}
         self._is_cancelled = False
+        #: what machines let through by themselves, and the events that slow them down now
+        self._machines: dict[BrokerId, Limits] = {}
+        self._slow_ones: list[tuple[events.Slow, list[BrokerId]]] = []
+        self._factors = Factors(list(stage.scenario.cluster.topics), stage.clients.scale)
         self._waiting = 0
         self.batches_left = 0
 
@@ -188,17 +194,24 @@ class Operator:
         return for_ms is not None
 
     async def _slow(self, event: events.Slow) -> None:
-        stage, brokers = self._stage, self._brokers(event)
-        before = {broker: stage.machine_limits[broker] for broker in brokers}
-        for broker in brokers:
-            limits = before[broker]
-            stage.set_machine(broker, link=event.link or limits.link, disk=event.disk or limits.disk)
+        brokers = self._brokers(event)
+        slow = (event, brokers)
+        self._slow_ones.append(slow)
+        self._slow_down(brokers)
         self._say(f"{_names(brokers)} slow", event)
         if event.for_ is not None:
             await asyncio.sleep(event.for_ / 1000)
-            for broker in brokers:
-                stage.set_machine(broker, link=before[broker].link, disk=before[broker].disk)
+            self._slow_ones.remove(slow)
+            self._slow_down(brokers)
             self._say(f"{_names(brokers)} as fast as before", event)
+
+    def _slow_down(self, brokers: Sequence[BrokerId]) -> None:
+        """Their machines let through what those in force leave of it."""
+        for broker in brokers:
+            machine = self._machines.setdefault(broker, self._stage.machine_limits[broker])
+            by = [event for event, slowed in self._slow_ones if broker in slowed]
+            link = narrowest(machine.link, *(event.link for event in by))
+            self._stage.set_machine(broker, link=link, disk=narrowest(machine.disk, *(event.disk for event in by)))
 
     async def _expire(self, event: events.ExpireSession) -> None:
         brokers = self._brokers(event)
@@ -344,18 +357,19 @@ class Operator:
     # -- clients ---------------------------------------------------------------------------------------------------
 
     async def _rates(self, event: events.Rates) -> None:
-        self._stage.clients.scale(event.factor, event.topics)
+        mark = object()  # two that are alike are two
+        self._factors.begin(mark, event.factor, event.topics)
         self._say(f"rates × {event.factor:g}", event)
         if event.for_ is not None:
             await asyncio.sleep(event.for_ / 1000)
-            self._stage.clients.scale(1.0, event.topics)
+            self._factors.end(mark)
             self._say("rates as before", event)
 
     async def _curve(self, event: events.Curve) -> None:
-        step_s = event.period / 1000 / len(event.factors)
+        mark, step_s = object(), event.period / 1000 / len(event.factors)
         while True:
             for factor in event.factors:
-                self._stage.clients.scale(factor, event.topics)
+                self._factors.begin(mark, factor, event.topics)
                 await asyncio.sleep(step_s)
 
 

@@ -111,7 +111,10 @@ class ClusterLooks:
         """The log directories of each broker that answers, and how fast they grow from whom."""
         brokers = list(await self._admin.brokers())
         await asyncio.gather(*(self._disks_of(broker_id) for broker_id in brokers))
-        for broker_id in brokers:
+        gone = self._flows.brokers - set(brokers)  # in order: there was no look that they did not answer
+        for broker_id in gone:
+            self._flows.forget(broker_id)
+        for broker_id in (*brokers, *gone):
             self._board.put(f"flows:{broker_id}", self._flows.of(broker_id))
         self._board.put("throttles", await self._throttles(brokers) if self._running else None)
 

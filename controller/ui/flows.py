@@ -74,6 +74,11 @@ class Flows:
         while copied[0].until_s <= at_s - MOVED_WINDOW_S:
             copied.popleft()
 
+    @property
+    def brokers(self) -> frozenset[BrokerId]:
+        """Those that were looked at and are not forgotten."""
+        return frozenset(self._seen)
+
     def forget(self, broker_id: BrokerId) -> None:
         """Of a broker that did not answer nothing is known."""
         self._seen.pop(broker_id, None)

@@ -21,6 +21,7 @@ UNIT: Final[dict[str, tuple[str, ...]]] = {
     "controller/admin": ("admin",),
     "controller/local": ("local", "faults"),
     "controller/demo": ("demo",),
+    "controller/rehearse": ("rehearse",),
     "broker_sim": ("broker",),
     "broker_sim/isr": ("isr", "replicas", "replay/rules"),
     "broker_sim/log": ("log", "replicas"),
@@ -70,7 +71,7 @@ def layers_for(file: str, seeds: Sequence[int], hints: str = "") -> list[Layer]:
     found = [Layer("unit", unit, 300)]
     if file.startswith(("controller/core", "controller/node", "controller/wire")):
         found.append(Layer("script", (*_PYTEST, _SCRIPTS), 60))
-    elsewhere = ("broker_sim/replay", "controller/admin", "controller/local", "controller/demo")
+    elsewhere = ("broker_sim/replay", *(f"controller/{room}" for room in ("admin", "local", "demo", "rehearse")))
     if file in (*_REPLAYED, *_TOOLS):
         found.append(_simulation(seeds))
     elif not file.startswith(elsewhere):

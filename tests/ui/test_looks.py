@@ -14,6 +14,7 @@ from controller.admin.cluster.failures import ToolFailure
 from controller.embedded.handles import KafkaCluster
 from controller.ui.board import Board
 from controller.ui.cluster_looks import ClusterLooks
+from controller.wire.types import BrokerId
 from controller.world.real.net import TcpNetwork
 
 QUICK = Timeouts(request_s=2.0, call_s=3.0, bootstrap_s=2.0)
@@ -151,6 +152,34 @@ def test_bytes_between_brokers_are_those_that_followers_logs_grew_by(cluster: Ka
     assert set(board.get("flows:2")["from"]) == {"1"} and board.get("flows:2")["from"]["1"] > 0
     assert board.get("flows:1")["to"] == {"2": board.get("flows:2")["from"]["1"]}
     assert board.get("flows:3") == {"from": {}, "to": {}, "clients": 0}
+
+
+def test_a_broker_that_has_left_fetches_nothing_any_more(cluster: KafkaCluster) -> None:
+    """It went in order, between two looks: there was none that it did not answer."""
+    cluster.create_topic("left", replicas={0: [1, 2]})
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "acks": "all"})
+
+    async def work() -> None:
+        board = Board()
+        async with AdminClient(TcpNetwork(), cluster.bootstrap_servers, timeouts=QUICK) as admin:
+            looks = ClusterLooks(admin, board)
+            await looks.topics()
+            async with asyncio.timeout(20):
+                while "2" not in (board.get("flows:1") or {"to": {}})["to"]:
+                    producer.produce("left", b"x" * 10_000, partition=0)
+                    producer.flush(10)
+                    await looks.disks()
+                await asyncio.to_thread(cluster.stop_broker, 2)
+                while BrokerId(2) in await admin.brokers():  # noqa: ASYNC110 - Metadata wakes nobody
+                    await asyncio.sleep(0.02)
+                await looks.disks()
+        assert board.get("flows:2") is None and board.get("flows:1")["to"] == {}
+
+    try:
+        asyncio.run(work())
+    finally:
+        cluster.heal()
+        cluster.wait_for_full_isr()
 
 
 def test_groups_of_the_brokers_that_answer_are_shown_and_who_is_silent_is_told(cluster: KafkaCluster) -> None:

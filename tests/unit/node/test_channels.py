@@ -366,6 +366,41 @@ def test_a_broker_that_moves_is_reached_where_it_is(
     play(scenario)
 
 
+@pytest.mark.parametrize("pause_ms", [0, 0.1, 0.3, 0.5, 0.8, 1, 2, 3, 5, 8, 10, 20, 50])
+def test_a_broker_that_moves_while_it_is_connected_to_is_reached_where_it_is(pause_ms: float) -> None:
+    async def scenario(bench: Bench) -> None:
+        old, new = await bench.start(1, StubBroker()), StubBroker()
+        await bench.network.view("broker-1").listen("broker-1", 9999, new.serve)
+        bench.channels.add([broker(1)])
+        bench.channels.send([metadata(1, epoch=1)])
+        await asyncio.sleep(pause_ms / 1000)
+        moved = Endpoint(host="broker-1", port=9999)
+        bench.channels.add([Broker(broker_id=BrokerId(1), endpoints=(moved,))])
+        bench.channels.send([metadata(1, epoch=2)])
+        await asyncio.sleep(3)
+        assert new.epochs[-1:] == [2] and set(old.epochs) <= {1}
+
+    play(scenario)
+
+
+def test_an_address_that_does_not_answer_is_given_up_when_the_broker_moves() -> None:
+    """Long before a connection to it would have taken too long."""
+
+    async def scenario(bench: Bench) -> None:
+        new = await bench.start(1, StubBroker())
+        await bench.start(9, StubBroker())
+        bench.network.partition("controller", "broker-9")
+        gone = Endpoint(host="broker-9", port=9092)
+        bench.channels.add([Broker(broker_id=BrokerId(1), endpoints=(gone,))])
+        bench.channels.send([metadata(1, epoch=1)])
+        await asyncio.sleep(0.2)
+        bench.channels.add([broker(1)])
+        await asyncio.sleep(0.3)
+        assert new.epochs == [1]
+
+    play(scenario)
+
+
 @pytest.mark.parametrize(
     ("host", "port"),
     [("broker-1", 99_999), ("broker-1", -1), ("broker-1", 0), ("a..b", 9092), ("x" * 70, 9092), ("\0", 9092)],
