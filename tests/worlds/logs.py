@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import struct
 from pathlib import Path
 from typing import Any
+
+import crc32c
 
 from broker_sim.log.config import LogConfig
 from broker_sim.log.log import Log
@@ -39,3 +42,12 @@ def values(log: Log) -> dict[int, bytes | None]:
 
 def names(log: Log) -> list[str]:
     return sorted(path.name for path in log.folder.iterdir())
+
+
+def patched(data: bytes, *changes: tuple[int, str, int]) -> bytes:
+    """(offset, form, value) each; the checksum is right again."""
+    batch = bytearray(data)
+    for offset, form, value in changes:
+        struct.pack_into(form, batch, offset, value)
+    struct.pack_into(">I", batch, 17, crc32c.crc32c(bytes(batch[21:])))
+    return bytes(batch)
