@@ -80,11 +80,11 @@ class Generations:
         expired = [m.member_id for m in self.members.values() if m.may_expire and m.expires_at_ms <= now_ms]
         if self._sync_deadline_ms is not None and self._sync_deadline_ms <= now_ms:
             self._sync_deadline_ms = None
-            expired += [m for m in sorted(self._pending_sync) if m in self.members and m not in expired]
+            expired += sorted(self._pending_sync.difference(expired))
         for member_id in expired:
             self._remove_member(member_id, ErrorCode.UNKNOWN_MEMBER_ID)
         if expired:
-            self._after_removal(now_ms)
+            self._maybe_prepare_rebalance(now_ms)
         if self._rebalance is not None and self._rebalance.deadline_ms <= now_ms:
             self._rebalance_wait_over(self._rebalance, now_ms)
         return self._flush()
@@ -110,7 +110,7 @@ class Generations:
     def _maybe_prepare_rebalance(self, now_ms: int) -> None:
         if self.state is GroupState.PREPARING_REBALANCE:
             self._try_complete_join(now_ms)
-        elif self.state in GROUP_TRANSITIONS[GroupState.PREPARING_REBALANCE]:
+        else:
             self._prepare_rebalance(now_ms)
 
     def _prepare_rebalance(self, now_ms: int) -> None:
@@ -171,10 +171,6 @@ class Generations:
         if self.leader == member_id:
             self.leader = next(iter(self.members), None)
 
-    def _after_removal(self, now_ms: int) -> None:
-        if self.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE, GroupState.PREPARING_REBALANCE):
-            self._maybe_prepare_rebalance(now_ms)
-
     # -- answers -------------------------------------------------------------------------------------------------
 
     def _has_synced(self, member_id: str) -> None:
@@ -210,7 +206,8 @@ class Generations:
 
     def _answer_parked(self, member: Member, error: ErrorCode) -> None:
         if member.join is not None:
-            self._reply_join(member.join, JoinAnswer(error=error))
+            is_unknown = error is ErrorCode.UNKNOWN_MEMBER_ID
+            self._reply_join(member.join, JoinAnswer(error=error, member_id="" if is_unknown else member.member_id))
         if member.sync is not None:
             self._reply_sync(member.sync, SyncAnswer(error=error))
         member.join = member.sync = None

@@ -7,7 +7,7 @@ later effect; each ticket is answered exactly once. What happens between request
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from broker_sim.groups.generations import Generations
@@ -15,6 +15,7 @@ from broker_sim.groups.members import Member, Members
 from broker_sim.groups.values import (
     NEW_MEMBER_JOIN_TIMEOUT_MS,
     NO_GENERATION,
+    NO_MEMBER,
     Effect,
     GroupState,
     Join,
@@ -43,19 +44,27 @@ class Group(Generations):
         state_changed_ms: int,
         now_ms: int,
     ) -> None:
-        """The group as its log has it: Stable with its members, whose sessions start now, or Empty."""
+        """The group as its log has it: Stable with its members, whose sessions start now, or Empty.
+
+        Where it has more members than may be now, they join again, and the last find no place. Source: `onGroupLoaded`.
+        """
         self.generation, self.protocol_type, self.protocol_name = generation, protocol_type, protocol_name
         self.leader, self.state_changed_ms = leader, state_changed_ms
         self.state = GroupState.STABLE if members else GroupState.EMPTY
         self.members = Members((member.member_id, member) for member in members)
         for member in members:
             member.beat(now_ms)
+        if len(members) > self._settings.max_size:
+            self._prepare_rebalance(now_ms)
 
     # -- requests ------------------------------------------------------------------------------------------------
 
     def join(self, request: Join, ticket: Ticket, now_ms: int) -> list[Effect]:
         """A JoinGroup whose group exists (created by the caller for an empty member id)."""
         error = self._join_error(request)
+        if error is ErrorCode.GROUP_MAX_SIZE_REACHED:
+            self._turn_away(request.member_id, ticket, now_ms)
+            return self._flush()
         if error is not None:
             return self._refuse_join(ticket, request, error)
         if request.member_id:
@@ -74,8 +83,8 @@ class Group(Generations):
         error = self._member_error(request.member_id, request.group_instance_id, request.generation)
         if error is None and self._protocol_differs(request):
             error = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-        if error is None:
-            error = _SYNC_REFUSED.get(self.state)
+        if error is None and self.state is GroupState.PREPARING_REBALANCE:
+            error = ErrorCode.REBALANCE_IN_PROGRESS
         if error is not None:
             self._reply_sync(ticket, SyncAnswer(error=error))
             return self._flush()
@@ -114,8 +123,6 @@ class Group(Generations):
         error = self._member_error(member_id, group_instance_id, generation)
         if error is not None:
             return error
-        if self.state is GroupState.EMPTY:
-            return ErrorCode.UNKNOWN_MEMBER_ID
         self.members[member_id].beat(now_ms)
         return ErrorCode.REBALANCE_IN_PROGRESS if self.state is GroupState.PREPARING_REBALANCE else ErrorCode.NONE
 
@@ -123,21 +130,16 @@ class Group(Generations):
         """One member leaves (a static one may be named by its instance alone)."""
         if self.state is GroupState.DEAD:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE, []
-        if group_instance_id is not None:
-            static_member_id = self.members.static_id(group_instance_id)
-            if static_member_id is None:
-                return ErrorCode.UNKNOWN_MEMBER_ID, []
-            if member_id and member_id != static_member_id:
-                return ErrorCode.FENCED_INSTANCE_ID, []
-            member_id = static_member_id
         if member_id in self._pending:
             del self._pending[member_id]
             self._try_complete_join(now_ms)
             return ErrorCode.NONE, self._flush()
-        if member_id not in self.members:
-            return ErrorCode.UNKNOWN_MEMBER_ID, []
+        member_id = member_id or self.members.static_id(group_instance_id) or NO_MEMBER
+        error = self._identity_error(member_id, group_instance_id)
+        if error is not None:
+            return error, []
         self._remove_member(member_id, ErrorCode.UNKNOWN_MEMBER_ID)
-        self._after_removal(now_ms)
+        self._maybe_prepare_rebalance(now_ms)
         return ErrorCode.NONE, self._flush()
 
     def commit_error(self, member_id: str, group_instance_id: str | None, generation: int, now_ms: int) -> ErrorCode:
@@ -151,8 +153,6 @@ class Group(Generations):
             return error
         if self.state is GroupState.COMPLETING_REBALANCE:
             return ErrorCode.REBALANCE_IN_PROGRESS
-        if self.state is GroupState.EMPTY:
-            return ErrorCode.UNKNOWN_MEMBER_ID
         self.members[member_id].beat(now_ms)
         return ErrorCode.NONE
 
@@ -176,34 +176,29 @@ class Group(Generations):
             return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
         if not request.member_id or request.member_id in self._pending:
             return None
-        if request.group_instance_id is not None:
-            static_member_id = self.members.static_id(request.group_instance_id)
-            if static_member_id is None:
-                return ErrorCode.UNKNOWN_MEMBER_ID
-            if static_member_id != request.member_id:
-                return ErrorCode.FENCED_INSTANCE_ID
-        if request.member_id not in self.members or self.state is GroupState.EMPTY:
-            return ErrorCode.UNKNOWN_MEMBER_ID
-        return None
+        return self._identity_error(request.member_id, request.group_instance_id)
 
     def _is_full(self, request: Join) -> bool:
         """Kafka's `acceptJoiningMember`: those that wait in JoinGroup have places, then the others as they come."""
-        if self.state in (GroupState.EMPTY, GroupState.DEAD):
-            return False
-        is_member = request.member_id in self.members or self.members.static_id(request.group_instance_id) is not None
-        if self.state is GroupState.PREPARING_REBALANCE:
-            awaiting = sum(m.join is not None for m in self.members.values())
-            is_awaiting = (
-                is_member and request.member_id in self.members and (self.members[request.member_id].join is not None)
-            )
-            return not is_awaiting and awaiting >= self._settings.max_size
-        return not is_member and len(self.members) >= self._settings.max_size
+        member = self.members.get(request.member_id)
+        if self.state is not GroupState.PREPARING_REBALANCE:
+            return member is None and len(self.members) >= self._settings.max_size
+        awaiting = sum(each.join is not None for each in self.members.values())
+        return (member is None or member.join is None) and awaiting >= self._settings.max_size
+
+    def _turn_away(self, member_id: str, ticket: Ticket, now_ms: int) -> None:
+        """Who finds no place is no member any more, and nobody waits for it. Source: `handleJoinGroup`."""
+        self._pending.pop(member_id, None)
+        if member_id in self.members:
+            self._remove_member(member_id, ErrorCode.GROUP_MAX_SIZE_REACHED)
+        self._reply_join(ticket, JoinAnswer(error=ErrorCode.GROUP_MAX_SIZE_REACHED))
+        self._try_complete_join(now_ms)
 
     def _supports(self, request: Join) -> bool:
         names = {name for name, _ in request.protocols}
         if not request.protocol_type or not names:
             return False
-        if self.state is GroupState.EMPTY or not self.members:
+        if not self.members:
             return True
         return request.protocol_type == self.protocol_type and bool(names & self.members.common_protocols())
 
@@ -214,10 +209,8 @@ class Group(Generations):
         member = self.members[request.member_id]
         unchanged = member.protocols == request.protocols
         if self.state is GroupState.COMPLETING_REBALANCE and unchanged:
-            member.beat(now_ms)
             self._reply_join(ticket, self._current_generation(member))
         elif self.state is GroupState.STABLE and unchanged and member.member_id != self.leader:
-            member.beat(now_ms)
             self._reply_join(ticket, replace(self._current_generation(member), members=()))
         else:
             self._update_member(member, request, ticket)
@@ -254,10 +247,14 @@ class Group(Generations):
         member.rebalance_timeout_ms = request.rebalance_timeout_ms
 
     def _rejoin_static(self, request: Join, ticket: Ticket, now_ms: int) -> None:
-        """A static member came back without its id: a new id takes the place of the old one."""
+        """A static member came back without its id: a new id takes the place of the old one, whose session it begins.
+
+        Source: `updateStaticMemberAndRebalance`, where that session is as long as the old self had asked for.
+        """
         old_id, old_leader = self.members.static_id(request.group_instance_id), self.leader
         assert old_id is not None
         member = self._replace(self.members[old_id], request.new_member_id)
+        member.beat(now_ms)
         if self.state is GroupState.STABLE:
             self._update_member(member, request, ticket)
             if self.members.selected_protocol() != self.protocol_name:
@@ -265,7 +262,6 @@ class Group(Generations):
                 return
             self._effects.append(Store(self.generation, self.members.assignments()))
             member.join = None
-            member.beat(now_ms)
             answer = replace(self._current_generation(member), leader=old_leader or "", members=())
             self._reply_join(ticket, answer)
             return
@@ -291,15 +287,17 @@ class Group(Generations):
     def _member_error(self, member_id: str, group_instance_id: str | None, generation: int) -> ErrorCode | None:
         if self.state is GroupState.DEAD:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
-        if group_instance_id is not None:
-            static_member_id = self.members.static_id(group_instance_id)
-            if static_member_id is None:
-                return ErrorCode.UNKNOWN_MEMBER_ID
-            if static_member_id != member_id:
-                return ErrorCode.FENCED_INSTANCE_ID
-        if member_id not in self.members:
+        error = self._identity_error(member_id, group_instance_id)
+        return ErrorCode.ILLEGAL_GENERATION if error is None and generation != self.generation else error
+
+    def _identity_error(self, member_id: str, group_instance_id: str | None) -> ErrorCode | None:
+        """Kafka's `validateCurrentMember`."""
+        owner = self.members.static_id(group_instance_id)
+        if owner is not None and owner != member_id:
+            return ErrorCode.FENCED_INSTANCE_ID
+        if member_id not in self.members or (group_instance_id is not None and owner is None):
             return ErrorCode.UNKNOWN_MEMBER_ID
-        return ErrorCode.ILLEGAL_GENERATION if generation != self.generation else None
+        return None
 
     def _protocol_differs(self, request: Sync) -> bool:
         type_, name = request.protocol_type, request.protocol_name
@@ -308,10 +306,3 @@ class Group(Generations):
     def _refuse_join(self, ticket: Ticket, request: Join, error: ErrorCode) -> list[Effect]:
         self._reply_join(ticket, JoinAnswer(error=error, member_id=request.member_id, generation=NO_GENERATION))
         return self._flush()
-
-
-#: What a SyncGroup gets in states without an assignment.
-_SYNC_REFUSED: Mapping[GroupState, ErrorCode] = {
-    GroupState.EMPTY: ErrorCode.UNKNOWN_MEMBER_ID,
-    GroupState.PREPARING_REBALANCE: ErrorCode.REBALANCE_IN_PROGRESS,
-}

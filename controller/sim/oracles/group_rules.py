@@ -133,7 +133,6 @@ class GroupJudge:
             elif effect.answer.error is ErrorCode.NONE:
                 if isinstance(effect.answer, JoinAnswer):
                     joins[effect.answer.member_id] = effect.answer
-                    self.beats[effect.answer.member_id] = now_ms
                 else:
                     self.beats[who] = now_ms
                     self._assigned(who, effect.answer)
@@ -252,15 +251,17 @@ class WatchedGroup(Group):
         judge.waiting[ticket] = request.member_id or request.new_member_id
         former = before.static_id(request.group_instance_id) if not request.member_id else None
         effects = super().join(request, ticket, now_ms)
+        own = next((e.answer.error for e in effects if isinstance(e, Reply) and e.ticket == ticket), None)
+        turned_away = request.member_id if own is ErrorCode.GROUP_MAX_SIZE_REACHED else None
         if former is not None and former not in self.members:
             for stored in judge.stored:
                 stored[request.new_member_id] = stored.get(former, b"")
             if former in judge.synced:
                 judge.synced.add(request.new_member_id)
-            judge.beats.setdefault(request.new_member_id, judge.beats.get(former, now_ms))
+            judge.sessions[request.new_member_id] = before.seats[former].session_ms
+            judge.beat(request.new_member_id, now_ms)
         if request.member_id and request.member_id not in before.pending:
             refused = before.refusal(request.member_id, request.group_instance_id, before.generation)
-            own = next((e.answer.error for e in effects if isinstance(e, Reply) and e.ticket == ticket), None)
             too_much = {ErrorCode.GROUP_MAX_SIZE_REACHED, ErrorCode.INCONSISTENT_GROUP_PROTOCOL}
             if refused is not None and own not in (refused, *too_much):
                 judge.wrong(f"a JoinGroup of {request.member_id} is answered {own}, not {refused.name}")
@@ -268,7 +269,7 @@ class WatchedGroup(Group):
         if asks not in before.seats:
             judge.beats.setdefault(asks, now_ms)
             judge.seen[asks] = now_ms
-        self._judged(before, effects, now_ms, left=(former,), asks=asks)
+        self._judged(before, effects, now_ms, left=(former, turned_away), asks=asks)
         return effects
 
     def sync(self, request: Sync, ticket: Ticket, now_ms: int) -> list[Effect]:

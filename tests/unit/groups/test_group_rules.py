@@ -200,16 +200,17 @@ def test_who_joins_again_begins_a_rebalance_where_something_is_new_or_it_leads(
     state: Callable[..., Play], member: str, changes: dict[str, Any], at_once: bool, members: list[str]
 ) -> None:
     play = state()
+    found = play.group.members[member]
+    over_ms = found.expires_at_ms
     play.now += 100
     ticket = play.join(join_request(member, session_timeout_ms=7, rebalance_timeout_ms=9, **changes))
     assert (ticket in play.answers) is at_once
-    found = play.group.members[member]
     if at_once:
         answer = play.answers[ticket]
         assert isinstance(answer, JoinAnswer)
         assert (answer.generation, answer.leader, answer.member_id) == (1, "A", member)
         assert [each.member_id for each in answer.members] == members
-        assert found.expires_at_ms == play.now + SESSION_MS
+        assert (found.expires_at_ms, found.session_timeout_ms) == (over_ms, SESSION_MS), "its session goes on"
     else:
         assert play.group.state is GroupState.PREPARING_REBALANCE
         assert (found.session_timeout_ms, found.rebalance_timeout_ms, found.join) == (7, 9, ticket)
@@ -219,18 +220,52 @@ def test_who_joins_again_begins_a_rebalance_where_something_is_new_or_it_leads(
 
 
 def test_places_are_for_those_that_wait_then_for_others_as_they_come() -> None:
-    """Source: Kafka 3.9 `GroupCoordinator.acceptJoiningMember`."""
+    """Source: Kafka 3.9 `GroupCoordinator.acceptJoiningMember`, `handleJoinGroup`."""
     play = stable(max_size=2)
     assert play.answers[play.join(join_request("", "C"))].error is FULL
-    assert play.join(join_request("", "i-2", group_instance_id="i")) and "i-2" in play.group.members, "it has its place"
+    back = play.join(join_request("", "i-2", group_instance_id="i"))
+    assert play.answers[back].error is FULL and "i-1" in play.group.members, "without its id it is one more"
     waiting = play.join(join_request("A"))
     assert play.group.state is GroupState.PREPARING_REBALANCE and waiting not in play.answers
     assert play.answers[play.join(join_request("", "C"))].error is ErrorCode.MEMBER_ID_REQUIRED, "one of two waits"
     play.join(join_request("C"))
     assert play.answers[play.join(join_request("", "D"))].error is FULL
-    assert play.answers[play.join(join_request("i-2"))].error is FULL, "two wait: it has come too late"
     again = play.join(join_request("A"))
     assert play.answers[waiting].error is REBALANCING and again not in play.answers, "who waits has a place"
+    late = play.join(join_request("i-1", group_instance_id="i"))
+    assert play.answers[late] == JoinAnswer(error=FULL), "two wait: it has come too late"
+    assert (play.group.state, list(play.group.members)) == (GroupState.COMPLETING_REBALANCE, ["A", "C"])
+    assert play.answers[again].error is NONE, "nobody else is waited for"
+
+
+def test_who_was_given_an_id_and_finds_no_place_is_waited_for_no_more() -> None:
+    play = stable(max_size=3)
+    for member in ("C", "D"):
+        assert play.answers[play.join(join_request("", member))].error is ErrorCode.MEMBER_ID_REQUIRED
+    play.join(join_request("C"))
+    for member in ("A", "i-1"):
+        play.join(join_request(member))
+    assert play.group.state is GroupState.PREPARING_REBALANCE
+    assert play.answers[play.join(join_request("D"))].error is FULL
+    assert (play.group.state, list(play.group.members)) == (GroupState.COMPLETING_REBALANCE, ["A", "i-1", "C"])
+
+
+@pytest.mark.parametrize(("size", "state"), [(1, GroupState.PREPARING_REBALANCE), (2, GroupState.STABLE)])
+def test_a_group_that_is_read_with_more_members_than_may_be_sheds_the_last_that_come(
+    size: int, state: GroupState
+) -> None:
+    """Source: Kafka 3.9 `GroupCoordinator.onGroupLoaded`."""
+    members, play = list(stable().group.members.values()), new(max_size=size)
+    play.now = 100
+    play.group.restore(
+        generation=1, protocol_type="consumer", protocol_name="range", leader="A", members=members,
+        state_changed_ms=7, now_ms=play.now,
+    )  # fmt: skip
+    assert (play.group.state, play.beat("A")) == (state, NONE if size > 1 else REBALANCING)
+    if size == 1:
+        joins = [play.join(join_request(member)) for member in ("i-1", "A")]
+        assert [play.answers[ticket].error for ticket in joins] == [NONE, FULL]
+        assert (list(play.group.members), play.group.leader) == (["i-1"], "i-1")
 
 
 def test_a_static_member_comes_back_with_what_it_says_now() -> None:
@@ -238,7 +273,8 @@ def test_a_static_member_comes_back_with_what_it_says_now() -> None:
     ticket = play.join(join_request("", "i-2", group_instance_id="i", session_timeout_ms=7, rebalance_timeout_ms=9))
     member = play.group.members["i-2"]
     assert play.answers[ticket].error is NONE and (member.session_timeout_ms, member.rebalance_timeout_ms) == (7, 9)
-    assert (member.expires_at_ms, member.join, member.assignment) == (play.now + 7, None, b"i")
+    over_ms = play.now + SESSION_MS
+    assert (member.expires_at_ms, member.join, member.assignment) == (over_ms, None, b"i"), "as its old self had asked"
     ticket = play.join(join_request("", "i-3", group_instance_id="i", protocols=(("x", b""), ("range", b"r"))))
     assert play.answers[ticket].error is NONE, "the protocol stays"
     play = preparing()
@@ -290,6 +326,8 @@ def test_who_leaves_before_it_has_joined_is_waited_for_no_more() -> None:
     play.perform(effects)
     assert (error, play.group.state) == (NONE, GroupState.COMPLETING_REBALANCE)
     assert play.group.leave("D", None, play.now) == (UNKNOWN, [])
+    play.join(join_request("", "E"))
+    assert play.group.leave("E", "i", play.now) == (NONE, []), "whatever instance it names"
     assert dead().group.leave("A", None, 0) == (GONE, [])
 
 
