@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import broker_sim.replicas
-from broker_sim.replicas import fetcher, first_fetches, isr_updates, offsets, produce_and_fetch, types
+from broker_sim.replicas import fetcher, first_fetches, isr_updates, produce_and_fetch, types
 from broker_sim.replicas.fetch_session import FetchSessionCache
 from broker_sim.replicas.offsets import OffsetQuestion
 from broker_sim.replicas.partition import Waiters
@@ -85,8 +85,6 @@ class Twins:
         asked = {tp: FetchPartition(chance.randint(0, 3), 100) for tp in named}
         forgotten = chance.sample(PARTITIONS, chance.choice([0, 0, 1, 4]))
         known = self.plain.sessions.get(session_id)
-        if known is not None and chance.random() < 0.1:
-            known.epoch = self.cache._sessions[session_id].epoch = LAST
         epoch = chance.choice([-1, 0, 0, *[known.epoch if known else 1] * 6, 2])
         context = self.cache.open(
             session_id=session_id, session_epoch=epoch, partitions=asked, forgotten=forgotten,
@@ -137,7 +135,7 @@ class Twins:
             del self.plain.sessions[number]
             assert answer == (ErrorCode.NONE, 0, {})
             return
-        session.epoch, session.used_ms = (1 if epoch == LAST else epoch + 1), self.now_ms
+        session.epoch, session.used_ms = epoch + 1, self.now_ms
         self.plain.sessions[number] = self.plain.sessions.pop(number)
         changed = {tp: result for tp, result in results.items() if session.takes(tp, result)}
         assert (answer.error, answer.session_id) == (ErrorCode.NONE, number)
@@ -335,4 +333,4 @@ def test_numbers_that_are_kafkas() -> None:
     assert (fetcher.FIRST_WAIT_MS, fetcher.GIVE_UP_S, first_fetches.SOON_MS) == (500, 3.0, 500)
     quiet = isr_updates.PROPAGATION_INTERVAL_MS, isr_updates.PROPAGATION_QUIET_MS, isr_updates.PROPAGATION_LIMIT_MS
     assert (isr_updates.MAX_WRITES, *quiet) == (500, 2_500, 5_000, 60_000)
-    assert (produce_and_fetch.ACKS_ALL, offsets._TO_HIGH_WATERMARK) == (-1, -1)
+    assert produce_and_fetch.ACKS_ALL == -1
