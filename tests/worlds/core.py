@@ -148,8 +148,10 @@ class World:
                 self.channels.update(b.broker_id for b in brokers)
             case RemoveBrokers(None):
                 self.channels.clear()
-            case RemoveBrokers(ids):
+                self.kept.clear()
+            case RemoveBrokers(tuple() as ids):
                 self.channels.difference_update(ids)
+                self.kept = [request for request in self.kept if request.to not in ids]
             case Enqueue(event, 0):
                 self.events.append(event)
             case Enqueue(event):

@@ -57,3 +57,26 @@ def test_it_asks_who_can_lead_and_nobody_else(_: str, lives: bool, in_sync: bool
     assert world.leadership(tp).leader == (1 if leads else 2)
     told = [log.event for log in world.logs]
     assert (ev.LEADERS_BALANCED in told, ev.PARTITION_ELECTION_FAILED in told) == (leads, False)
+
+
+def test_a_topic_that_waits_to_be_deleted_is_left_alone() -> None:
+    """Of two that are alike one is to be deleted, which waits for a broker that is not there."""
+    world = World(auto_leader_rebalance_enable=True)
+    world.broker_starts(1, 2)
+    world.topic("doomed", p0=(1, 2), p1=(5,))
+    world.topic("t", p0=(1, 2))
+    world.start()
+    world.broker_dies(1)
+    world.run()
+    world.broker_starts(1)
+    world.run()
+    stays, goes = TopicPartition("t", 0), TopicPartition("doomed", 0)
+    for tp in (stays, goes):
+        world.leader_writes(tp, (2, 1))
+    world.make("/admin/delete_topics/doomed")
+    world.new_controller()
+    world.start()
+    assert world.state.topics_ineligible_for_deletion == {"doomed"}
+    before = world.leadership(goes)
+    world.run(LOOK)
+    assert world.leadership(stays).leader == 1 and world.leadership(goes) == before

@@ -147,6 +147,22 @@ def test_timers_end_with_the_office(World: Any, how: str) -> None:
     assert not world.state.serving and world.timers == []
 
 
+def test_who_has_lost_the_office_names_who_has_it_and_nobody_without_a_session(world: Any) -> None:
+    started(world)
+    assert world.state.active_controller_id == 100
+    another_takes_over(world)
+    world.run()
+    assert (world.state.serving, world.state.active_controller_id) == (False, 99)
+    world.run(events.Expire())
+    assert (world.state.session_id, world.state.active_controller_id) == (None, None)
+    world.others_write(Delete("/controller"))
+    world.events.clear()
+    world.run(events.RegisterBrokerAndReelect(world.session))
+    assert (world.state.serving, world.state.active_controller_id) == (True, 100)
+    world.run(events.Expire())
+    assert (world.state.serving, world.state.active_controller_id) == (False, None)
+
+
 def test_an_office_in_the_name_of_this_controller_by_another_session_is_not_its_own(world: Any) -> None:
     """A second process with its id, or a session that this one does not know any more."""
     started(world)

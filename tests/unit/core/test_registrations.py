@@ -1,4 +1,4 @@
-"""A broker writes its registration anew: who is told, and where the broker is reached from then on."""
+"""A broker writes its registration anew, or comes back: who is told, where it is reached, and of what."""
 
 from __future__ import annotations
 
@@ -51,3 +51,27 @@ def test_another_registration(_: str, data: bytes, counts: bool) -> None:
     assert reached == ([now.endpoints] if counts else [])
     assert [request.to for request in world.sent] == ([1, 2] if counts else [])
     assert set(now.endpoints) == ({THERE} if THERE in now.endpoints else {HERE, *now.endpoints})
+
+
+@pytest.mark.parametrize("sees_it_go", [True, False])
+def test_what_waits_for_a_broker_is_for_its_present_life(sees_it_go: bool) -> None:
+    """2 answers nothing while a topic is deleted. What its former life has not taken, the next one would refuse, and
+    the deletion would wait for it."""
+    world = World()
+    world.broker_starts(1, 2)
+    world.topic("t", p0=(1, 2))
+    world.topic("u", p0=(2, 1))
+    world.start()
+    world.silent.add(2)
+    world.make("/admin/delete_topics/t")
+    world.run()
+    assert world.kept
+    world.broker_dies(2)
+    if sees_it_go:
+        world.run()
+    world.broker_starts(2)
+    world.run()
+    lives = world.state.live_brokers[BrokerId(2)].broker_epoch
+    assert {request.broker_epoch for request in world.kept} == {lives}
+    world.release(2)
+    assert not world.state.topics_to_be_deleted and world.tree.get("/brokers/topics/t") is None

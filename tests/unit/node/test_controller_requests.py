@@ -16,7 +16,7 @@ from controller.rules.placement import MIXED_RACKS_ENFORCED
 from controller.wire import log_events as ev
 from controller.wire.errors import ErrorCode
 from controller.wire.protocol import ApiKey
-from controller.wire.zk_operations import Create, Delete, Multi, SetData
+from controller.wire.zk_operations import Create, Delete, Multi, SetData, WatchKind
 
 Play = Callable[..., list[Any]]
 
@@ -100,6 +100,24 @@ def test_a_topic_is_answered_with_what_was_created(play: Play) -> None:
         assert await cluster.read("/brokers/topics/x") is None
         metadata = await cluster.ask(ApiKey.METADATA, 9, {"topics": [{"name": "t"}]})
         assert [p["error_code"] for p in metadata["topics"][0]["partitions"]] == [0] * 4
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("by", ["a request", "metadata"])
+def test_whoever_sees_a_topic_sees_its_configs(play: Play, by: str) -> None:
+    async def scenario(cluster: Any) -> None:
+        made: list[str] = []
+
+        def look(events: Any) -> None:
+            made.extend(e.path for e in events if e.kind is WatchKind.CREATED and e.path.endswith("/topics/new"))
+
+        cluster.world.zookeeper.on_commit.append(look)
+        if by == "metadata":
+            await cluster.ask(ApiKey.METADATA, 3, {"topics": [{"name": "new"}]})
+        else:
+            await create(cluster, topic("new", **configs(retention_ms="7")))
+        assert made == ["/config/topics/new", "/brokers/topics/new"]
 
     play(scenario)
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 import structlog
 
-from controller.wire.zk_operations import Create, Delete, WatchEvent, ZkCode
+from controller.wire.zk_operations import Create, Delete, WatchEvent, ZkCode, ZkSessionExpired
 from controller.wire.znodes import ConfigChangesZNode
 from controller.world.config_notices import RETRY_S, ConfigNotices
 from controller.world.ports import ZkSession
@@ -21,8 +21,9 @@ PATH = ConfigChangesZNode.path
 Scenario = Callable[[ZkSession, SimulatedZooKeeper, list[str]], Awaitable[None]]
 
 
-def with_follower(scenario: Scenario) -> None:
-    """`scenario(zk, server, changed)`: somebody follows; `changed` are the entities that it was called for."""
+def with_follower(scenario: Scenario, failing: Sequence[str] = ()) -> None:
+    """`scenario(zk, server, changed)`: somebody follows; `changed` are the entities that it was called for. Of those
+    that are `failing` the session ends when they are taken first."""
 
     async def whole() -> None:
         loop = asyncio.get_running_loop()
@@ -33,6 +34,8 @@ def with_follower(scenario: Scenario) -> None:
 
         async def on_change(entity_path: str) -> None:
             changed.append(entity_path)
+            if entity_path in failing and changed.count(entity_path) == 1:
+                raise ZkSessionExpired("it ended")
 
         def on_watch(event: WatchEvent) -> None:
             if event.path == PATH:
@@ -87,6 +90,18 @@ def test_a_list_that_is_gone_is_looked_for_until_it_is_there_again() -> None:
         assert changed == ["topics/a"]
 
     with_follower(scenario)
+
+
+def test_a_notice_counts_as_taken_when_it_has_been_acted_upon() -> None:
+    """A session that ends in the middle of one loses neither it nor those behind it, and none is taken twice."""
+
+    async def scenario(zk: ZkSession, server: SimulatedZooKeeper, changed: list[str]) -> None:
+        await notify(zk, "topics/a", "topics/b", "topics/c")
+        await notify(zk, "topics/d")  # by which it is looked again, as by the next session
+        await notify(zk, "topics/e")
+        assert changed == [f"topics/{name}" for name in "abbcdde"]
+
+    with_follower(scenario, failing=("topics/b", "topics/d"))
 
 
 def test_a_list_that_is_refused_hides_no_notice() -> None:

@@ -1,0 +1,111 @@
+"""What happens while an office is taken, before whichever of its reads and writes, is known when it has been taken."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from controller.core.effects import Read, Write
+from controller.wire.types import TopicPartition
+from controller.wire.zk_operations import Create, GetData, SetData
+from controller.wire.znodes import (
+    IsrChangeNotificationZNode,
+    LogDirEventNotificationZNode,
+    PreferredReplicaElectionZNode,
+    ReassignPartitionsZNode,
+    encode_partitions,
+)
+from tests.worlds.stage import TP, Stage
+
+LISTS = (IsrChangeNotificationZNode.path, LogDirEventNotificationZNode.path, "/admin/delete_topics")
+WISHES = (ReassignPartitionsZNode.path, PreferredReplicaElectionZNode.path)
+
+
+def an_isr_shrinks(stage: Stage) -> None:
+    stage.leader_writes(TP, (1,))
+    stage.others_write(Create(IsrChangeNotificationZNode.sequence_path, encode_partitions([TP]), sequence=True))
+
+
+def a_broker_comes_back(stage: Stage) -> None:
+    stage.broker_dies(1)
+    stage.broker_starts(1)
+
+
+def a_topic_grows(stage: Stage) -> None:
+    found = json.loads(stage.tree.read(GetData("/brokers/topics/t")).data or b"")
+    found["partitions"]["1"] = [2, 1]
+    stage.others_write(SetData("/brokers/topics/t", json.dumps(found).encode()))
+
+
+def a_dir_fails(stage: Stage) -> None:
+    stage.failed_dirs[1] = {TP}
+    path, event = f"{LogDirEventNotificationZNode.path}/log_dir_event_", b'{"version":1,"broker":1,"event":1}'
+    stage.others_write(Create(path, event, sequence=True))
+
+
+HAPPENINGS: dict[str, Callable[[Stage], None]] = {
+    "an ISR shrinks": an_isr_shrinks,
+    "its leader dies": lambda stage: stage.broker_dies(1),
+    "a follower dies": lambda stage: stage.broker_dies(2),
+    "a broker starts": lambda stage: stage.broker_starts(3),
+    "a broker comes back": a_broker_comes_back,
+    "a topic is made": lambda stage: stage.topic("u", p0=(2, 1), p1=(1,)),
+    "a topic grows": a_topic_grows,
+    "a topic is to be deleted": lambda stage: stage.make("/admin/delete_topics/t"),
+    "a move is asked for": lambda stage: stage.make(WISHES[0], ReassignPartitionsZNode.encode({TP: (2, 1)})),
+    "an election is asked for": lambda stage: stage.make(WISHES[1], encode_partitions([TP])),
+    "a dir fails": a_dir_fails,
+}
+
+
+def check(stage: Stage) -> None:
+    """What is believed is what ZooKeeper says, whoever can lead leads, and nothing that is asked for is left."""
+    state = stage.state
+    assert state.serving
+    assert sorted(state.live_brokers) == [int(name) for name in stage.children("/brokers/ids")]
+    assert sorted(state.topics) == stage.children("/brokers/topics")
+    for topic in state.topics:
+        assert state.topic_assignment(topic) == stage.topic_node(topic)
+        for partition in stage.topic_node(topic):
+            tp = TopicPartition(topic, partition)
+            found = stage.leadership(tp)
+            assert state.leadership(tp) == found, tp
+            assert found.leader is not None and state.is_online(found.leader, tp) and found.leader in found.isr, tp
+    assert [path for path in LISTS if stage.children(path)] == []
+    assert [path for path in WISHES if stage.exists(path)] == []
+    broken = {tp for dirs in stage.failed_dirs.values() for tp in dirs}
+    assert {tp for dirs in state.offline_dirs.values() for tp in dirs} == broken
+
+
+@pytest.mark.parametrize("what", HAPPENINGS)
+def test_what_happens_while_an_office_is_taken_is_known(what: str) -> None:
+    for at_step in itertools.count(1):
+        stage, steps = Stage(), 0
+        stage.broker_starts(1, 2)
+        stage.topic("t", p0=(1, 2))
+        stage.start()
+        stage.new_controller()
+        perform = stage.perform
+
+        def happening(effect: Any, perform: Any = perform, stage: Stage = stage, at_step: int = at_step) -> Any:
+            nonlocal steps
+            if isinstance(effect, Read | Write):
+                steps += 1
+                if steps == at_step:
+                    HAPPENINGS[what](stage)
+            return perform(effect)
+
+        stage.perform = happening
+        stage.start()
+        if steps < at_step:
+            break
+        try:
+            check(stage)
+        except AssertionError as error:
+            error.add_note(f"{what} before step {at_step}")
+            raise
+    assert at_step > 15
