@@ -1,0 +1,396 @@
+"""When periodic work is done, to the millisecond: ticks, notices, checkpoints, retention, removals, compaction."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import structlog
+
+from broker_sim.config import ReplicaSettings
+from broker_sim.isr import IsrChange, IsrChangeKind, LedPartition
+from broker_sim.log import checkpoints
+from broker_sim.log.config import LogConfig
+from broker_sim.log.dirs import LogDirs
+from broker_sim.replicas.housekeeping import Housekeeping
+from broker_sim.replicas.isr_updates import IsrUpdates
+from broker_sim.replicas.log_cleaner import LogCleaner
+from broker_sim.replicas.types import IsrWriteOutcome, IsrWriteResult
+from controller.wire.records import Record, build_batch
+from controller.wire.types import TopicPartition
+from controller.world.simulated.loop import run
+from controller.world.supervisor import Supervisor
+
+TP = TopicPartition("t", 0)
+
+
+def table(folder: Path, config: LogConfig | None = None, **settings: Any) -> Any:
+    """What periodic work asks of a broker: one dir, no partitions yet; its time is the loop's."""
+    config = config or LogConfig()
+    log = structlog.get_logger()
+    dirs = LogDirs((str(folder),), random.Random(1))
+    dirs.open(broker_id=1, cluster_id="c", config_of=lambda topic: config, now_ms=0)
+    events: list[tuple[str, Any]] = []
+
+    async def at_once(work: Callable[[], None]) -> None:
+        work()
+
+    def told(event: str, **keys: Any) -> None:
+        events.append((event, keys))
+
+    return SimpleNamespace(
+        settings=ReplicaSettings(log_dirs=(str(folder),), **settings), dirs=dirs, partitions={}, events=events,
+        supervisor=Supervisor(log), off_loop=at_once, on_storage_failure=events.append,
+        now_ms=lambda: round(asyncio.get_running_loop().time() * 1000),
+        log=SimpleNamespace(info=told, error=told, warning=told),
+        trace=SimpleNamespace(row=lambda *columns, **more: None),
+    )  # fmt: skip
+
+
+def written(broker: Any, tp: TopicPartition, count: int, *, size: int = 10, keys: int = 1, **changes: Any) -> Any:
+    """A partition whose log has so many batches of one record."""
+    log = broker.dirs.create(tp, LogConfig(**changes))
+    for number in range(count):
+        data = build_batch([Record(0, 1, b"%d" % (number % keys), b"x" * size)])
+        log.append_as_leader(data, leader_epoch=0, now_ms=1)
+    broker.partitions[tp] = SimpleNamespace(
+        topic_partition=tp, log=log, hw=log.leo, future_log=None, future_hw=0
+    )  # fmt: skip
+    return broker.partitions[tp]
+
+
+def renamed(folder: Path) -> int:
+    return len(list(folder.glob("*-delete")))
+
+
+# -- timers of the disk -----------------------------------------------------------------------------------------------
+
+#: the setting, what runs, and when it runs first; the interval is 7,001 ms, or one of those beside it
+TIMERS = [
+    ("log_retention_check_interval_ms", "delete_old_segments", 3_003),
+    ("log_flush_scheduler_interval_ms", "flush_due", 3_003),
+    ("log_flush_offset_checkpoint_interval_ms", "checkpoint_recovery_points", 3_003),
+    ("replica_high_watermark_checkpoint_interval_ms", "checkpoint_watermarks", 7_001),
+]
+
+
+@pytest.mark.parametrize(("setting", "name", "first"), TIMERS)
+def test_timers(tmp_path: Path, setting: str, name: str, first: int) -> None:
+    async def main() -> None:
+        never = {other: (1 << 53) + 1 for other, _, _ in TIMERS}
+        broker = table(tmp_path, **{**never, setting: 7_001, "log_initial_task_delay_ms": 3_003})
+        housekeeping, times = Housekeeping(broker), list[int]()
+        setattr(housekeeping, name, lambda: times.append(broker.now_ms()))
+        housekeeping.start()
+        for _ in range(2):
+            housekeeping.start_watermarks()
+        await asyncio.sleep(25)
+        assert times == list(range(first, 25_000, 7_001))
+        await housekeeping.stop()
+        await asyncio.sleep(25)
+        assert times[-1] < 25_000 and broker.supervisor.running == []
+
+    run(main())
+
+
+@pytest.mark.parametrize(("interval_ms", "runs"), [((1 << 53) - 1, True), (1 << 53, False)])
+def test_an_interval_that_is_too_long_for_a_timer_is_never(tmp_path: Path, interval_ms: int, runs: bool) -> None:
+    async def main() -> None:
+        broker = table(tmp_path, log_flush_scheduler_interval_ms=interval_ms, log_initial_task_delay_ms=5)
+        housekeeping, times = Housekeeping(broker), list[int]()
+        housekeeping.flush_due = lambda: times.append(broker.now_ms())
+        housekeeping.start()
+        await asyncio.sleep(1)
+        assert times == ([5] if runs else [])
+        await housekeeping.stop()
+
+    run(main())
+
+
+def test_what_was_renamed_away_goes_after_its_time_and_not_before(tmp_path: Path) -> None:
+    async def main() -> None:
+        broker = table(tmp_path)
+        housekeeping = Housekeeping(broker)
+        first = written(broker, TP, 3, file_delete_delay_ms=40_000).log
+        second = written(broker, TopicPartition("t", 1), 3, file_delete_delay_ms=90_000).log
+        housekeeping.delete_later(first)
+        housekeeping.delete_later(second)
+        for at, left in ((39.99, 2), (40.01, 1), (89.99, 1)):
+            await asyncio.sleep(at - asyncio.get_running_loop().time())
+            assert renamed(tmp_path) == left
+        await housekeeping.stop()
+        await asyncio.sleep(1)
+        assert renamed(tmp_path) == 1, "the next start removes it"
+        assert [keys["partition"] for event, keys in broker.events if event == "log.deleted"] == [0, 1]
+
+    run(main())
+
+
+def test_flushes_are_due_and_producers_are_forgotten_to_the_millisecond(tmp_path: Path) -> None:
+    async def main() -> None:
+        broker = table(tmp_path, producer_id_expiration_ms=500)
+        housekeeping = Housekeeping(broker)
+        partition = written(broker, TP, 2, flush_ms=700)
+        log = partition.log
+        producers = {7: 501, 8: 500}
+        for producer, at in producers.items():
+            data = build_batch([Record(0, at, b"k", b"v")], producer_id=producer, producer_epoch=0, base_sequence=0)
+            log.append_as_leader(data, leader_epoch=0, now_ms=1)
+        for second, points, known in ((0.699, 0, {7, 8}), (0.7, 4, {7, 8}), (1.0, 4, {7}), (1.001, 4, set())):
+            await asyncio.sleep(second - asyncio.get_running_loop().time())
+            housekeeping.flush_due()
+            housekeeping.delete_old_segments()
+            assert (log.recovery_point, {producer for producer, _ in log.producers}) == (points, known)
+        assert log.flushed_ms == 700
+        partition.log = None
+        housekeeping.delete_old_segments()
+        await housekeeping.checkpoint_watermarks()
+        assert (housekeeping.watermarks(), housekeeping.future_watermarks()) == ({}, {})
+        partition.log, partition.future_log, partition.future_hw = log, log, 1
+        assert (housekeeping.watermarks(), housekeeping.future_watermarks()) == ({TP: 2}, {TP: 1})
+        await housekeeping.checkpoint_watermarks()
+        assert checkpoints.read_offsets(tmp_path / checkpoints.HIGH_WATERMARK_FILE) == {TP: 2}
+
+    run(main())
+
+
+# -- the ISR ----------------------------------------------------------------------------------------------------------
+
+
+class Writer:
+    """ZooKeeper takes each write, or refuses it."""
+
+    def __init__(self) -> None:
+        self.outcome, self.takes_s = IsrWriteOutcome.WRITTEN, 0.0
+        self.told: list[tuple[int, list[TopicPartition]]] = []
+        self.broker: Any = None
+
+    async def write_isr(self, *asked: Any) -> IsrWriteResult:
+        await asyncio.sleep(self.takes_s)
+        return IsrWriteResult(outcome=self.outcome, partition_epoch=7)
+
+    async def propagate(self, partitions: Any) -> None:
+        self.told.append((self.broker.now_ms(), list(partitions)))
+
+
+def isr_updates(folder: Path, **settings: Any) -> tuple[Any, Writer, IsrUpdates]:
+    broker, writer = table(folder, **settings), Writer()
+    writer.broker, broker.led = broker, lambda: broker.partitions.values()
+    return broker, writer, IsrUpdates(broker, writer)
+
+
+@pytest.mark.parametrize(("lag_ms", "period_ms"), [(30_000, 15_000), (2_001, 1_000), (3, 1), (1, 1)])
+def test_ticks_keep_their_times(tmp_path: Path, lag_ms: int, period_ms: int) -> None:
+    async def main() -> None:
+        broker, _, updates = isr_updates(tmp_path, replica_lag_time_max_ms=lag_ms)
+        times: list[float] = []
+        broker.led = lambda: times.append(asyncio.get_running_loop().time()) or []
+        updates.start()
+        await asyncio.sleep(4.5 * period_ms / 1000)
+        assert times == pytest.approx([n * period_ms / 1000 for n in range(5)])
+        await updates.stop()
+        assert broker.supervisor.running == []
+
+    run(main())
+
+
+def change(kind: IsrChangeKind = IsrChangeKind.SHRINK) -> IsrChange:
+    return IsrChange(kind=kind, isr_old=(1, 2), isr=(1,), replicas=(2,), last_caught_up_time_ms=(0,))
+
+
+def partition_of(number: int) -> Any:
+    led = LedPartition(leader=1)
+    led.lead(now_ms=0, epoch=3, log_end_offset=0, isr=(1, 2), replicas=(1, 2), partition_epoch=4)
+    waiters = SimpleNamespace(woken=0)
+    waiters.wake = lambda: setattr(waiters, "woken", waiters.woken + 1)
+    return SimpleNamespace(
+        topic_partition=TopicPartition("t", number), controller_epoch=5, led=led, higher_watermark=waiters
+    )  # fmt: skip
+
+
+#: milliseconds at which changes are written -> when they are told of, how many at a time. Looks are every 2,500 ms.
+NOTICES = [
+    ([70_000], [(72_500, 1)]),
+    ([70_001], [(72_500, 1)]),
+    ([1_000], [(7_500, 1)]),
+    ([2_499], [(7_500, 1)]),
+    ([2_500], [(10_000, 1)]),
+    ([2_501], [(10_000, 1)]),
+    ([5_000, 9_999], [(15_000, 2)]),
+    ([5_000, 10_000], [(17_500, 2)]),
+    (list(range(1_000, 62_000, 2_000)), [(62_500, 31)]),
+    ([70_000, *range(71_000, 134_000, 2_000)], [(72_500, 2), (135_000, 31)]),
+]
+
+
+@pytest.mark.parametrize(("times", "expected"), NOTICES)
+def test_notices_keep_their_times(tmp_path: Path, times: list[int], expected: list[tuple[int, int]]) -> None:
+    async def main() -> None:
+        broker, writer, updates = isr_updates(tmp_path)
+        updates.start()
+        for number, at in enumerate(times):
+            await asyncio.sleep(at / 1000 - asyncio.get_running_loop().time())
+            updates.write(partition_of(number), change(), decided_ms=broker.now_ms())
+        await asyncio.sleep(30)
+        assert [(at, len(partitions)) for at, partitions in writer.told] == expected
+        partitions = [partition for _, told in writer.told for partition in told]
+        assert partitions == [TopicPartition("t", number) for number in range(len(times))]
+        await updates.stop()
+
+    run(main())
+
+
+@pytest.mark.parametrize("outcome", IsrWriteOutcome)
+def test_writes_are_counted_by_what_became_of_them(tmp_path: Path, outcome: IsrWriteOutcome) -> None:
+    async def main() -> None:
+        _, writer, updates = isr_updates(tmp_path)
+        writer.outcome = outcome
+        assert (updates.written, updates.refused) == (dict.fromkeys(IsrChangeKind, 0), 0)
+        for kind in (IsrChangeKind.SHRINK, IsrChangeKind.SHRINK, IsrChangeKind.EXPAND):
+            updates.write(partition_of(0), change(kind), decided_ms=1)
+        await asyncio.sleep(1)
+        is_written = outcome is IsrWriteOutcome.WRITTEN
+        assert updates.written == {IsrChangeKind.SHRINK: 2 * is_written, IsrChangeKind.EXPAND: 1 * is_written}
+        assert updates.refused == 3 * (not is_written)
+
+    run(main())
+
+
+@pytest.mark.parametrize("length", [0, 3])
+@pytest.mark.parametrize("is_current", [True, False])
+def test_who_waits_is_woken_where_a_write_moves_the_watermark(tmp_path: Path, length: int, is_current: bool) -> None:
+    async def main() -> None:
+        _, writer, updates = isr_updates(tmp_path)
+        partition, writer.takes_s = partition_of(0), 1.0
+        led = partition.led
+        led.append(length, 1)
+        await asyncio.sleep(31)
+        led.pending = change()
+        updates.write(partition, led.pending, decided_ms=1)
+        await asyncio.sleep(0.5)
+        if not is_current:
+            led.epoch += 1
+        await asyncio.sleep(1)
+        assert partition.higher_watermark.woken == (is_current and length > 0)
+        assert (led.isr, led.partition_epoch) == (((1,), 7) if is_current else ((1, 2), 4))
+
+    run(main())
+
+
+# -- compaction -------------------------------------------------------------------------------------------------------
+
+COMPACT: dict[str, Any] = {"cleanup_policy": "compact", "min_cleanable_dirty_ratio": 0.01}
+
+
+def cleaned(broker: Any) -> list[tuple[int, int, int]]:
+    """(partition, first offset that was dirty, where it ended) of each compaction that was done."""
+    done = [keys for event, keys in broker.events if event == "log.cleaned"]
+    return [(keys["partition"], keys["first_dirty"], keys["offset"]) for keys in done]
+
+
+def test_the_dirtiest_is_compacted_first_and_others_are_passed_over(tmp_path: Path) -> None:
+    async def main() -> None:
+        broker = table(tmp_path)
+        cleaner = LogCleaner(broker)
+        tps = [TopicPartition("t", number) for number in range(7)]
+        for tp, count in zip(tps, (9, 9, 9, 9, 15, 30, 20), strict=True):
+            policy = {**COMPACT, **({"cleanup_policy": "delete"} if tp.partition == 1 else {})}
+            written(broker, tp, count, segment_bytes=300, **policy)
+        broker.partitions[tps[0]].log = None
+        broker.dirs.create_future(tps[2], next(iter(broker.dirs)))
+        broker.partitions[tps[3]].hw = 0
+        for tp, offset in ((tps[4], 9), (tps[5], 3), (tps[6], 9)):
+            broker.dirs.set_cleaned_up_to(broker.partitions[tp].log, offset)
+        bases = {tp.partition: broker.partitions[tp].log.segments[-1].base_offset for tp in tps[4:]}
+        while await cleaner.clean_one():
+            assert len(cleaned(broker)) < 9
+        assert cleaned(broker) == [(5, 3, bases[5]), (6, 9, bases[6]), (4, 9, bases[4])]
+        assert [broker.dirs.cleaned_up_to(broker.partitions[tp].log) for tp in tps[4:]] == list(bases.values())
+        for event, keys in broker.events:
+            assert keys["bytes_after"] < keys["bytes_before"], event
+
+    run(main())
+
+
+def test_a_log_that_cannot_be_compacted_keeps_no_other_from_it(tmp_path: Path) -> None:
+    async def main() -> None:
+        broker = table(tmp_path, log_cleaner_dedupe_buffer_size=24 * 5, log_cleaner_io_buffer_load_factor=1.0)
+        cleaner = LogCleaner(broker)
+        log = broker.dirs.create(TP, LogConfig(**COMPACT, segment_bytes=400))
+        for keys in (6, 6, 6):
+            records = [Record(n, 1, b"%d" % n, b"x" * 30) for n in range(keys)]
+            log.append_as_leader(build_batch(records), leader_epoch=0, now_ms=1)
+        broker.partitions[TP] = SimpleNamespace(topic_partition=TP, log=log, hw=log.leo)
+        written(broker, TopicPartition("t", 1), 9, segment_bytes=300, **COMPACT)
+        while await cleaner.clean_one():
+            assert len(broker.events) < 5
+        assert [event for event, _ in broker.events] == ["log.cleaning_aborted", "log.cleaned"]
+        assert "too small" in broker.events[0][1]["reason"] and log.leo == 18
+
+    run(main())
+
+
+#: threads, load factor, keys that fit: the buffer has room for 24
+ROOMS = [(1, 1.0, 24), (2, 1.0, 12), (3, 0.5, 4), (0, 0.26, 6)]
+
+
+@pytest.mark.parametrize(("threads", "load", "room"), ROOMS)
+def test_each_thread_has_its_part_of_the_buffer(tmp_path: Path, threads: int, load: float, room: int) -> None:
+    async def main() -> None:
+        broker = table(
+            tmp_path, log_cleaner_threads=threads, log_cleaner_io_buffer_load_factor=load,
+            log_cleaner_dedupe_buffer_size=24 * 24,
+        )  # fmt: skip
+        written(broker, TP, 60, keys=60, segment_bytes=300, **COMPACT)
+        cleaner = LogCleaner(broker)
+        assert await cleaner.clean_one()
+        assert cleaned(broker) == [(0, 0, room)]
+        cleaner.start()
+        assert len(broker.supervisor.running) == threads
+        await cleaner.stop()
+
+    run(main())
+
+
+@pytest.mark.parametrize("rate", [50_000.0, 1_000.0, 0.5])
+def test_compaction_keeps_to_its_rate_and_the_time_of_what_it_rewrites(tmp_path: Path, rate: float) -> None:
+    """It pauses after each 64 KiB that it has read of a segment, twice: for the keys, and to rewrite it."""
+
+    async def main() -> None:
+        broker = table(tmp_path, log_cleaner_io_max_bytes_per_second=rate)
+        log = written(broker, TP, 47, size=9_000, segment_bytes=300_000, segment_index_bytes=1_000, **COMPACT).log
+        first, last = log.segments
+        first.set_last_modified(1_234.0)
+        paused, since = 0, 0
+        for _, header in first.headers():
+            since += header.size
+            if since >= 1 << 16:
+                paused, since = paused + since, 0
+        assert await LogCleaner(broker).clean_one()
+        assert asyncio.get_running_loop().time() == pytest.approx(2 * paused / max(rate, 1.0))
+        assert log.segments[0].last_modified_s() == 1_234.0 and log.segments[-1] is last
+        assert log.segments[0].size < first.size or first.size == 0
+
+    run(main())
+
+
+def test_the_cleaner_looks_again_after_its_backoff(tmp_path: Path) -> None:
+    async def main() -> None:
+        broker = table(tmp_path, log_cleaner_backoff_ms=15_000)
+        cleaner, times = LogCleaner(broker), list[int]()
+        broker.now_ms = lambda: times.append(round(asyncio.get_running_loop().time() * 1000)) or 0
+        cleaner.start()
+        await asyncio.sleep(50)
+        assert times == [0, 15_000, 30_000, 45_000]
+        await cleaner.stop()
+        broker.settings = ReplicaSettings(log_dirs=(), log_cleaner_enable=False)
+        other = LogCleaner(broker)
+        other.start()
+        assert broker.supervisor.running == []
+
+    run(main())
