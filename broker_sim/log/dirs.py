@@ -327,16 +327,6 @@ class LogDirs:
         """What writes `replication-offset-checkpoint`, for each online dir; may be called in another thread."""
         return [log_dir.high_watermarks_writer(current, future) for log_dir in self._online()]
 
-    def checkpoint_recovery_points(self) -> None:
-        """Writes `recovery-point-offset-checkpoint` of each online dir. Raises StorageFailure."""
-        for log_dir in self._online():
-            log_dir.write_recovery_points()
-
-    def checkpoint_log_starts(self) -> None:
-        """Writes `log-start-offset-checkpoint` of each online dir. Raises StorageFailure."""
-        for log_dir in self._online():
-            log_dir.write_log_starts()
-
     def cleaned_up_to(self, log: Log) -> int | None:
         """The offset below which a log is compacted, None while it never was."""
         return self.dir_of(log).cleaned.get(log.topic_partition)

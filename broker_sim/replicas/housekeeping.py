@@ -14,6 +14,7 @@ from typing import Final
 
 from broker_sim.log.errors import StorageFailure, storage_failures
 from broker_sim.log.log import Log
+from broker_sim.log.log_dir import LogDir
 from broker_sim.log.stored_log import StoredLog
 from broker_sim.replicas.log_cleaner import LogCleaner
 from broker_sim.replicas.table import ReplicaTable
@@ -42,13 +43,12 @@ class Housekeeping:
         """Starts what runs from the broker's start on."""
         settings = self._table.settings
         delay_ms = settings.log_initial_task_delay_ms
-        dirs = self._table.dirs
         self._every("log-retention", settings.log_retention_check_interval_ms, self.delete_old_segments, delay_ms)
         self._every("log-flusher", settings.log_flush_scheduler_interval_ms, self.flush_due, delay_ms)
         points_ms = settings.log_flush_offset_checkpoint_interval_ms
         self._every("recovery-point-checkpoint", points_ms, self.checkpoint_recovery_points, delay_ms)
         starts_ms = settings.log_flush_start_offset_checkpoint_interval_ms
-        self._every("log-start-offset-checkpoint", starts_ms, dirs.checkpoint_log_starts, delay_ms)
+        self._every("log-start-offset-checkpoint", starts_ms, self.checkpoint_log_starts, delay_ms)
         self.cleaner.start()
 
     def start_watermarks(self) -> None:
@@ -103,17 +103,24 @@ class Housekeeping:
     async def checkpoint_watermarks(self) -> None:
         """Writes `replication-offset-checkpoint`, beside the event loop: a disk takes milliseconds to sync it."""
         for write in self._table.dirs.high_watermark_writers(self.watermarks(), self.future_watermarks()):
-            try:
-                await self._table.off_loop(write)
-            except StorageFailure as failure:
-                self._table.on_storage_failure(failure)
+            await self._guarded(partial(self._table.off_loop, write))
 
     async def checkpoint_recovery_points(self) -> None:
         """Brings the segments that are no longer written to onto the disk, then writes the recovery points."""
         for log in list(self._table.dirs.all_logs()):
             if log.unflushed():
-                await self._flush_sealed(log)
-        self._table.dirs.checkpoint_recovery_points()
+                await self._guarded(partial(self._flush_sealed, log))
+        await self._in_each_dir(LogDir.write_recovery_points)
+
+    async def checkpoint_log_starts(self) -> None:
+        """Writes where logs start that start above their first segment."""
+        await self._in_each_dir(LogDir.write_log_starts)
+
+    async def _in_each_dir(self, write: Callable[[LogDir], None]) -> None:
+        """A dir that fails keeps no other from it. Source: Kafka 3.9 `LogManager.checkpointRecoveryOffsetsInDir`."""
+        for log_dir in self._table.dirs:
+            if log_dir.is_online:
+                await self._guarded(partial(write, log_dir))
 
     def _flush_soon(self, log: StoredLog) -> None:
         """A segment is full. No loss of power shall take what lies between two segments (`UnifiedLog.roll`)."""

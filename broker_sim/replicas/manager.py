@@ -178,7 +178,8 @@ class ReplicaManager:
         """
         self._housekeeping.start_watermarks()
         changes = self._roles.leader_and_isr(entries)
-        self.moves.resume((*changes.became_leader, *changes.became_follower))
+        # Also where the leader is unavailable: who copies needs no leader.
+        self.moves.resume(tp for tp, error in changes.errors.items() if error is ErrorCode.NONE)
         return self._apply(changes)
 
     def stop_replica(self, entries: Sequence[StopReplicaEntry]) -> dict[TopicPartition, ErrorCode]:

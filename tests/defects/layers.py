@@ -26,6 +26,7 @@ UNIT: Final[dict[str, tuple[str, ...]]] = {
     "broker_sim/isr": ("isr", "replicas", "replay/rules"),
     "broker_sim/log": ("log", "replicas"),
     "broker_sim/replicas": ("replicas", "broker"),
+    "broker_sim/replicas/log_cleaner": ("log", "replicas"),
     "broker_sim/groups": ("groups", "broker"),
     "broker_sim/faults": ("faults",),
     "broker_sim/replay": ("replay",),

@@ -145,10 +145,12 @@ def test_the_own_old_registration_is_replaced_and_never_vanishes(server: Server)
         before = await mine.register()
         old = client.session
         assert old is not None
+        await client.perform_one(Create("/of_s1", None, ephemeral=True))
         client.on_new_session(mine.register_again)
         client._expired(old)
         await until(lambda: mine.broker_epoch > before)
         assert await owner(other) == client.session_id != old.session_id
+        assert (await other.perform_one(GetData("/of_s1"))).ok, "the end of s1 is not waited for"
         await server.expire(old)
         await asyncio.sleep(0.2)
         assert await owner(other) == client.session_id, "the end of s1 does not take it along"

@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import json
 import random
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -316,9 +316,12 @@ class Cluster:
     async def produce(
         self, tp: TopicPartition, broker: int, values: Any = (b"v",), *, acks: Any = 1, timeout_ms: Any = 30_000
     ) -> Any:
-        batch = build_values([(None, value) for value in values], timestamp=self.world.clock.now_ms())
-        results = await self.nodes[broker].manager.producing.produce({tp: batch}, acks=acks, timeout_ms=timeout_ms)
-        return results[tp]
+        produce = self.nodes[broker].manager.producing.produce
+        return (await produce({tp: self.batch(values)}, acks=acks, timeout_ms=timeout_ms))[tp]
+
+    def batch(self, values: Iterable[bytes]) -> bytes:
+        """Of now, without keys."""
+        return build_values([(None, value) for value in values], timestamp=self.world.clock.now_ms())
 
     def isr(self, tp: TopicPartition) -> tuple[int, ...]:
         return self.zk.states[tp][0].isr

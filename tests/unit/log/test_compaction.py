@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import random
 import tempfile
 from dataclasses import replace
 from pathlib import Path
@@ -14,88 +12,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker_sim.config import ReplicaSettings
 from broker_sim.log.cleaner_plan import group_segments, plan_cleaning
 from broker_sim.log.compaction import ENTRY_BYTES, OffsetMap, Retention, compacted
-from broker_sim.log.config import LogConfig
-from broker_sim.log.dirs import LogDirs
 from broker_sim.log.errors import StorageFailure
 from broker_sim.log.files import Files
 from broker_sim.log.log import Log
-from broker_sim.replicas.log_cleaner import LogCleaner
 from controller.wire.compression import Codec
-from controller.wire.records import Record, build_batch, iterate, parse_header, records_of
-from controller.wire.types import TopicPartition
-
-TP = TopicPartition("t", 0)
-NOW = 1_000_000
-COMPACT = LogConfig(
-    cleanup_policy="compact", segment_bytes=400, segment_index_bytes=1_000, index_interval_bytes=100,
-    min_cleanable_dirty_ratio=0.01, delete_retention_ms=1_000,
-)  # fmt: skip
-
-
-class World:
-    """One log in one dir, and the cleaner that would compact it."""
-
-    def __init__(
-        self, folder: Path, config: LogConfig = COMPACT, files: Files | None = None, *, map_bytes: int = 1 << 27
-    ) -> None:
-        self.now_ms, self.failed, self.events = NOW, [], []
-        self.dirs = LogDirs((str(folder),), random.Random(1), files)
-        self.dirs.open(broker_id=1, cluster_id="c", config_of=lambda topic: config, now_ms=NOW)
-        self.log = self.dirs.get(TP) or self.dirs.create(TP, config)
-        self.partition = SimpleNamespace(log=self.log, hw=0)
-        self.settings = ReplicaSettings(log_dirs=(str(folder),), log_cleaner_dedupe_buffer_size=map_bytes)
-        table = SimpleNamespace(
-            settings=self.settings,
-            dirs=self.dirs,
-            partitions={TP: self.partition},
-            now_ms=lambda: self.now_ms,
-            off_loop=self._at_once,
-            on_storage_failure=self.failed.append,
-            log=SimpleNamespace(
-                info=lambda event, **keys: self.events.append((event, keys)),
-                error=lambda event, **keys: self.events.append((event, keys)),
-            ),
-        )
-        self.cleaner = LogCleaner(table)
-
-    @staticmethod
-    async def _at_once(work: Any) -> None:
-        work()
-
-    def write(
-        self, *pairs: Any, producer: int = -1, sequence: int = -1, codec: Codec = Codec.NONE, at: int = NOW
-    ) -> None:
-        found = [Record(n, at, key, value) for n, (key, value) in enumerate(pairs)]
-        epoch = 0 if producer >= 0 else -1
-        batch = build_batch(found, codec=codec, producer_id=producer, producer_epoch=epoch, base_sequence=sequence)
-        self.log.append_as_leader(batch, leader_epoch=0, now_ms=self.now_ms)
-        self.partition.hw = self.log.leo
-
-    def clean(self) -> bool:
-        return asyncio.run(self.cleaner.clean_one())
-
-    def records(self) -> list[Record]:
-        return list(iterate(b"".join(self.log.batches())))
-
-    def table(self) -> dict[bytes, bytes]:
-        return newest(self.records())
-
-    def reopened(self, *, clean: bool = False) -> World:
-        self.dirs.close(clean=clean, broker_epoch=1, high_watermarks={TP: self.partition.hw})
-        again = World(Path(self.settings.log_dirs[0]), self.log.config)
-        again.partition.hw = self.partition.hw
-        return again
-
-
-def newest(records: Any) -> dict[bytes, bytes]:
-    found = {}
-    for record in records:
-        found[record.key] = record.value
-    return {key: value for key, value in found.items() if value is not None}
-
+from controller.wire.records import Record, build_batch, parse_header, records_of
+from tests.worlds.compactions import COMPACT, NOW, World, newest
 
 KEYS = st.sampled_from([b"a", b"b", b"c", b"d"])
 WRITES = st.lists(
@@ -141,6 +65,49 @@ def test_the_newest_record_of_each_key_stays_at_its_offset_and_no_key_is_twice_b
             assert world.records() == after
             assert {p: (s.epoch, s.batches[-1]) for p, s in world.log.producers} == producers
             assert world.dirs.cleaned_up_to(world.log) == (done or None)
+
+
+@settings(max_examples=25, deadline=None)
+@given(WRITES, WRITES, st.floats(0, 1), st.sampled_from(["goes on", "is killed", "is stopped"]))
+def test_what_is_written_after_a_cut_is_dirty(writes: Any, more: Any, part: float, then: str) -> None:
+    """A log that was compacted is cut, anywhere, and written to: it is compacted again from there, restart or not."""
+    with tempfile.TemporaryDirectory() as folder:
+        world = filled(Path(folder), writes)
+        while world.clean():
+            pass
+        world.log.truncate(round(part * world.log.leo))
+        for pairs, codec, _ in more:
+            world.write(*pairs, codec=codec)
+        if then != "goes on":
+            world = world.reopened(clean=then == "is stopped")
+        before = world.records()
+        while world.clean():
+            pass
+        assert newest(world.records()) == newest(before)
+        done = world.dirs.cleaned_up_to(world.log) or 0
+        old = [record.key for record in world.records() if record.offset < done]
+        assert len(old) == len(set(old))
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)), min_size=2, max_size=5))
+def test_of_several_logs_the_one_with_the_largest_dirty_part_is_compacted_first(counts: Any) -> None:
+    """Whether it has more bytes than others or not."""
+    with tempfile.TemporaryDirectory() as folder:
+        world = World(Path(folder))
+        for number, (clean, dirty) in enumerate(counts, start=1):
+            world.beside(number)
+            for count in (clean, dirty):
+                world.dirs.set_cleaned_up_to(world.log, world.log.leo)
+                for _ in range(count):
+                    world.write((b"a", b"x" * 60))
+        for _ in range(20):
+            plans = {tp.partition: world.plan(partition) for tp, partition in world.partitions.items()}
+            due = {number: plan.dirty_ratio for number, plan in plans.items() if plan.is_due(COMPACT)}
+            assert world.clean() == bool(due)
+            if not due:
+                return
+            assert due[world.events[-1][1]["partition"]] == max(due.values())
 
 
 MANY_KEYS = st.sampled_from([bytes([letter]) for letter in b"abcdefghijklmnop"])

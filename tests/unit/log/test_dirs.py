@@ -107,8 +107,9 @@ def test_logs_and_checkpoints_come_back(tmp_path: Path, clean: Any) -> None:
     log.append_as_leader(build_values([(None, b"v")] * 5, timestamp=1), leader_epoch=0, now_ms=1)
     log.raise_log_start(2)
     checkpoint_high_watermarks(dirs, {TP: 4})
-    dirs.checkpoint_recovery_points()
-    dirs.checkpoint_log_starts()
+    for log_dir in dirs:
+        log_dir.write_recovery_points()
+        log_dir.write_log_starts()
     closed(dirs, clean=clean, t=4)
     assert (tmp_path / "a" / ".kafka_cleanshutdown").exists() is clean
     assert (tmp_path / "a" / "replication-offset-checkpoint").read_text() == "0\n1\nt 0 4\n"
@@ -196,8 +197,9 @@ def test_checkpoints_of_a_deleted_log_are_not_those_of_its_successor(tmp_path: P
         dirs.dir_of(log).cleaned[tp] = 6
     dirs.dir_of(log).write_cleaned()
     checkpoint_high_watermarks(dirs, dict.fromkeys((TP, *others), 8))
-    dirs.checkpoint_recovery_points()
-    dirs.checkpoint_log_starts()
+    for log_dir in dirs:
+        log_dir.write_recovery_points()
+        log_dir.write_log_starts()
     dirs.purge(dirs.delete(dirs.get(TP)))
     if meanwhile != "nothing":
         dirs.unlock()

@@ -121,7 +121,7 @@ def test_a_flush_raises_the_recovery_point_and_a_cut_lowers_it_on_disk_too(tmp_p
     assert {p.suffix or p.name for p in log.unflushed()} == {".log", ".index", ".timeindex", FILE_NAME}
     log.flushed(log.segments[-1].base_offset)
     assert log.unflushed() == []
-    dirs.checkpoint_recovery_points()
+    dirs.dir_of(log).write_recovery_points()
     path = tmp_path / checkpoints.RECOVERY_POINT_FILE
     assert checkpoints.read_offsets(path) == {TP: log.segments[-1].base_offset}
     log.truncate(2)

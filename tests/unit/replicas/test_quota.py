@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from broker_sim.replicas.fetcher import fetcher_id, truncation_point
 from broker_sim.replicas.quota import ReplicationQuota, SimpleRate, parse_throttled_replicas
 from broker_sim.replicas.types import EpochEnd
 from controller.wire.types import TopicPartition
+from tests.worlds.replicas import Cluster
 
 RATES = [
     pytest.param([(0, 1000)], 0, 1000.0, id="one window is the least divisor"),
@@ -217,3 +219,24 @@ POINTS = [
 def test_truncation_point(end: Any, offset: Any, leo: Any, local: Any, expected: Any) -> None:
     answer = EpochEnd(leader_epoch=end[0], end_offset=end[1])
     assert truncation_point(answer, initial_offset=offset, leo=leo, local=local) == expected
+
+
+@pytest.mark.parametrize("side", [0, 1], ids=["the leader's", "the follower's"])
+@pytest.mark.parametrize("bad", ["0", "0:1,", "a:b"])
+def test_of_two_lists_neither_is_taken_where_one_is_refused(
+    cluster_of: type[Cluster], tmp_path: Path, side: int, bad: str
+) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        configs, table = cluster.nodes[1].manager.configs, cluster.nodes[1].manager.table
+        configs.set_throttled_replicas("t", "3:1", "4:1")
+        lists = ["5:1", "6:1"]
+        lists[side] = bad
+        with pytest.raises(ValueError, match="partition:broker"):
+            configs.set_throttled_replicas("t", *lists)
+        throttled = [
+            [number for number in range(9) if quota.is_throttled(TopicPartition("t", number))]
+            for quota in (table.leader_quota, table.follower_quota)
+        ]
+        assert throttled == [[3], [4]]
+
+    cluster_of.run(tmp_path, scenario, brokers=(1,))
