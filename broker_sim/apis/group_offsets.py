@@ -110,7 +110,7 @@ def _fetched(index: int, offset: CommittedOffset | None, error: ErrorCode) -> di
 
 
 async def handle_offset_delete(context: BrokerContext, call: Call) -> Answer:
-    """Refuses topics that a member still subscribes to."""
+    """Refuses topics that a member still subscribes to, or may: where some subscription cannot be read."""
     body = call.body
     entry = context.groups.entry(body.group_id)
     error = context.groups.error_for(body.group_id)
@@ -126,7 +126,8 @@ async def handle_offset_delete(context: BrokerContext, call: Call) -> Answer:
     return {"topics": _partitions(body, lambda tp: {"error_code": errors[tp]})}
 
 
-def _delete_error(context: BrokerContext, tp: TopicPartition, subscribed: frozenset[str]) -> ErrorCode:
+def _delete_error(context: BrokerContext, tp: TopicPartition, subscribed: frozenset[str] | None) -> ErrorCode:
     if not context.metadata.knows(tp):
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    return ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if tp.topic in subscribed else ErrorCode.NONE
+    is_subscribed = subscribed is None or tp.topic in subscribed
+    return ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if is_subscribed else ErrorCode.NONE

@@ -264,8 +264,7 @@ class GroupCoordinator:
     def partitions_deleted(self, partitions: Collection[TopicPartition]) -> None:
         """Topics are gone: so are the offsets committed for them."""
         for entry in self.entries():
-            if any(tp in entry.offsets or any(tp in commit for commit in entry.commits_under_way) for tp in partitions):
-                self.delete_offsets(entry, partitions)
+            self.delete_offsets(entry, partitions)
 
     def delete_group(self, group_id: str) -> ErrorCode:
         """Deletes an empty group with its offsets."""
@@ -273,7 +272,7 @@ class GroupCoordinator:
         entry = self.entry(group_id)
         if error is not None or entry is None:
             return error or ErrorCode.GROUP_ID_NOT_FOUND
-        if entry.group.has_members or entry.group.state is not GroupState.EMPTY:
+        if entry.group.state is not GroupState.EMPTY:
             return ErrorCode.NON_EMPTY_GROUP
         self._delete(entry)
         return ErrorCode.NONE
@@ -375,22 +374,27 @@ def _around(commit: Offsets, commits: Sequence[Offsets]) -> tuple[list[Offsets],
 
 
 def may_die(entry: GroupEntry) -> bool:
-    """Whether nothing but stored offsets keeps the group: no member, and no offset that is being stored."""
-    group = entry.group
-    return group.state is GroupState.EMPTY and not group.has_members and not entry.commits_under_way
+    """Whether nothing but stored offsets keeps the group. Who was only told its id does not: it is unknown then."""
+    return entry.group.state is GroupState.EMPTY and not entry.commits_under_way
 
 
 def expired_offsets(entry: GroupEntry, before_ms: int) -> set[TopicPartition]:
     """Offsets that retention drops: of an empty group when it has been empty since before, of a group that never had
-    members when they were committed before; of a stable group of consumers those of topics that nobody subscribes to.
-    """
+    members when they were committed before; of a stable group of consumers those of topics to which certainly nobody
+    subscribes. What is being committed again stays. Source: `removeExpiredOffsets`."""
     group = entry.group
     if group.state is GroupState.STABLE and group.protocol_type == CONSUMER_PROTOCOL_TYPE:
         topics = subscribed_topics(member.metadata(group.protocol_name) for member in group.members.values())
-        unsubscribed = {tp: offset for tp, offset in entry.offsets.items() if tp.topic not in topics}
-        return {tp for tp, offset in unsubscribed.items() if offset.commit_timestamp <= before_ms}
-    if group.has_members or group.state is not GroupState.EMPTY:
+    else:
+        topics = frozenset() if group.state is GroupState.EMPTY else None
+    if topics is None:
         return set()
-    if group.protocol_type is not None and group.state_changed_ms >= 0:
-        return set(entry.offsets) if group.state_changed_ms <= before_ms else set()
-    return {tp for tp, offset in entry.offsets.items() if offset.commit_timestamp <= before_ms}
+    is_left = group.state is GroupState.EMPTY and group.protocol_type is not None and group.state_changed_ms >= 0
+    under_way = set().union(*entry.commits_under_way)
+    return {
+        tp
+        for tp, offset in entry.offsets.items()
+        if (group.state_changed_ms if is_left else offset.commit_timestamp) <= before_ms
+        and tp.topic not in topics
+        and tp not in under_way
+    }

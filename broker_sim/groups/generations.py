@@ -65,11 +65,6 @@ class Generations:
             deadlines.append(self._rebalance.deadline_ms)
         return min(deadlines, default=None)
 
-    @property
-    def has_members(self) -> bool:
-        """Whether anybody belongs to it, or is about to."""
-        return bool(self.members or self._pending)
-
     # -- time ----------------------------------------------------------------------------------------------------
 
     def tick(self, now_ms: int) -> list[Effect]:

@@ -76,7 +76,7 @@ class Members(dict[str, Member]):
         """Each member votes for the first of its protocols that all support; ties go to the first voted for."""
         common = self.common_protocols()
         votes = Counter(next(name for name in member.protocol_names if name in common) for member in self.values())
-        return votes.most_common(1)[0][0]
+        return max(votes, key=votes.__getitem__)
 
     def assignments(self) -> dict[str, bytes]:
         """What each member was assigned."""

@@ -224,14 +224,14 @@ def _read_member(reader: _Reader, version: int) -> StoredMember:
     member_id = reader.word()
     group_instance_id = reader.text() if version >= 3 else None
     client_id, client_host = reader.word(), reader.word()
-    rebalance_timeout_ms = reader.i32() if version >= 1 else -1
+    rebalance_timeout_ms = reader.i32() if version >= 1 else None
     session_timeout_ms = reader.i32()
     return StoredMember(
         member_id=member_id,
         group_instance_id=group_instance_id,
         client_id=client_id,
         client_host=client_host,
-        rebalance_timeout_ms=rebalance_timeout_ms if version >= 1 else session_timeout_ms,
+        rebalance_timeout_ms=session_timeout_ms if rebalance_timeout_ms is None else rebalance_timeout_ms,
         session_timeout_ms=session_timeout_ms,
         subscription=reader.data(),
         assignment=reader.data(),

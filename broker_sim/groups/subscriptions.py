@@ -14,15 +14,15 @@ CONSUMER_PROTOCOL_TYPE: Final = "consumer"
 _I16, _I32 = struct.Struct(">h"), struct.Struct(">i")
 
 
-def subscribed_topics(subscriptions: Iterable[bytes]) -> frozenset[str]:
-    """All topics named; bytes that are no subscription name none."""
-    found: set[str] = set()
-    for data in subscriptions:
-        try:
-            found.update(_topics(data))
-        except (struct.error, UnicodeDecodeError):
-            continue
-    return frozenset(found)
+def subscribed_topics(subscriptions: Iterable[bytes]) -> frozenset[str] | None:
+    """All topics named; None where some bytes are no subscription, so that nobody knows.
+
+    Source: Kafka 3.9 `GroupMetadata.computeSubscribedTopics`.
+    """
+    try:
+        return frozenset(topic for data in subscriptions for topic in _topics(data))
+    except (struct.error, UnicodeDecodeError):
+        return None
 
 
 def _topics(data: bytes) -> list[str]:
@@ -30,6 +30,7 @@ def _topics(data: bytes) -> list[str]:
     at, topics = 6, []
     for _ in range(count):
         (size,) = _I16.unpack_from(data, at)
-        topics.append(data[at + 2 : at + 2 + size].decode())
+        (name,) = struct.unpack_from(f"{size}s", data, at + 2)
+        topics.append(name.decode())
         at += 2 + size
     return topics

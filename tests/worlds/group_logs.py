@@ -84,12 +84,12 @@ class Coordinated:
 
     def __init__(self, world: World, **settings: Any) -> None:
         self.world, self.log = world, OffsetsLog()
-        self.supervisor = Supervisor(structlog.get_logger())
+        self.supervisor, self.chance = Supervisor(structlog.get_logger()), world.stream("groups")
         self.groups = GroupCoordinator(
             BrokerSettings(**{"offsets_topic_num_partitions": 2, **settings}),
             self.log,
             clock=world.clock,
-            chance=world.stream("groups"),
+            chance=self.chance,
             supervisor=self.supervisor,
             log=structlog.get_logger(),
         )

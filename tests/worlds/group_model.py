@@ -378,7 +378,6 @@ class GroupModel:
             "state": (self.state, self.generation, self.changed_ms),
             "protocol": (self.kind, self.protocol, self.leader),
             "due": min(due, default=None),
-            "has members": bool(self.seats or self.pending),
             "members": [
                 (m, s.came.group_instance_id, s.came.client_id, s.came.client_host, s.given, s.is_new, s.join, s.sync)
                 for m, s in self.seats.items()
@@ -401,7 +400,6 @@ def picture_of(group: Group) -> dict[str, Any]:
         "state": (group.state, group.generation, group.state_changed_ms),
         "protocol": (group.protocol_type, group.protocol_name, group.leader),
         "due": group.next_deadline_ms,
-        "has members": group.has_members,
         "members": [
             (id_, m.group_instance_id, m.client_id, m.client_host, m.assignment, m.is_new, m.join, m.sync)
             for id_, m in group.members.items()

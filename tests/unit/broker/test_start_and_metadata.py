@@ -176,14 +176,14 @@ async def delete_offsets(cluster: Any, group: str = "g") -> tuple[int, dict[tupl
     return answer.error_code, codes
 
 
-async def join(cluster: Any, protocol_type: str) -> None:
+async def join(cluster: Any, protocol_type: str, subscription: bytes = SUBSCRIBED_TO_T) -> None:
     body = {
         "group_id": "g",
         "session_timeout": 10_000,
         "rebalance_timeout": 10_000,
         "member_id": "",
         "protocol_type": protocol_type,
-        "protocols": [{"name": "range", "metadata": SUBSCRIBED_TO_T}],
+        "protocols": [{"name": "range", "metadata": subscription}],
     }
     joined = await cluster.call(1, ApiKey.JOIN_GROUP, 3, body)
     member = {"group_id": "g", "generation_id": joined.generation_id, "member_id": joined.member_id}
@@ -205,6 +205,23 @@ def test_offsets_of_topics_that_members_subscribe_to_are_not_deleted(in_memory: 
             },
         )
         assert await committed(cluster) == {"t": 5}
+
+    in_memory(scenario)
+
+
+def test_where_nobody_knows_to_what_a_member_subscribes_no_offset_is_deleted(in_memory: Any) -> None:
+    """Source: Kafka 3.9 `GroupMetadata.isSubscribedToTopic`."""
+
+    async def scenario(cluster: Any) -> None:
+        await with_group(cluster)
+        await join(cluster, "consumer", b"?")
+        subscribed = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+        unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert await delete_offsets(cluster) == (
+            ErrorCode.NONE,
+            {("t", 0): subscribed, ("u", 0): subscribed, ("u", 7): unknown},
+        )
+        assert await committed(cluster) == {"t": 5, "u": 6}
 
     in_memory(scenario)
 

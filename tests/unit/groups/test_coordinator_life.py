@@ -21,7 +21,7 @@ from broker_sim.groups.records import (
 from broker_sim.groups.registry import LOAD_BATCHES_PER_TURN
 from broker_sim.groups.values import GroupState
 from controller.wire.errors import ErrorCode
-from controller.wire.records import build_values
+from controller.wire.records import build_values, iterate
 from controller.wire.types import GROUP_METADATA_TOPIC, TopicPartition
 from controller.world.simulated.world import World, run_world
 from tests.worlds.group_logs import Coordinated
@@ -73,9 +73,45 @@ def test_who_was_given_an_id_and_does_not_use_it_is_forgotten() -> None:
         assert asked.error is ErrorCode.MEMBER_ID_REQUIRED and asked.member_id.startswith("c-")
         group = at.groups.entry("a").group
         await world.sleep(9.999)
-        assert group.has_members
+        assert group.next_deadline_ms is not None
         await world.sleep(0.002)
-        assert not group.has_members and at.groups.entry("a").timer is None
+        assert group.next_deadline_ms is None and at.groups.entry("a").timer is None
+
+    play(scenario)
+
+
+def test_an_id_has_a_word_and_all_the_bits_of_a_uuid(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(world: World) -> None:
+        at = await Coordinated(world).start()
+        monkeypatch.setattr(at.chance, "getrandbits", lambda bits: (1 << bits) - 1)
+        assert at.groups.new_member_id("c") == "c-ffffffff-ffff-4fff-bfff-ffffffffffff"
+        assert at.groups.error_for("") is ErrorCode.INVALID_GROUP_ID
+        assert at.groups.error_for("", may_be_empty=True) is None
+
+    play(scenario)
+
+
+def test_a_timer_is_set_for_when_the_next_thing_is_due_and_no_sooner_than_in_a_millisecond() -> None:
+    async def scenario(world: World) -> None:
+        at, loop = await Coordinated(world).start(), asyncio.get_running_loop()
+
+        def waits_ms() -> float:
+            timer = at.groups.entry("a").timer
+            assert timer is not None
+            return round((timer.when() - loop.time()) * 1000, 6)
+
+        joining = asyncio.ensure_future(at.join("a"))
+        await asyncio.sleep(0)
+        assert waits_ms() == 3_000, "the initial delay"
+        first = (await joining).member_id
+        assert waits_ms() == 10_000, "its session"
+        await world.sleep(0.25)
+        assert waits_ms() == 9_750
+        group = at.groups.entry("a").group
+        group.members["late"] = replace(group.members[first], member_id="late", expires_at_ms=1)
+        assert at.beat("a", first) is NONE and waits_ms() == 1, "that is overdue"
+        await world.sleep(0.001)
+        assert list(group.members) == [first] and waits_ms() == 9_999
 
     play(scenario)
 
@@ -273,6 +309,19 @@ def test_what_a_log_leaves_of_groups() -> None:
     play(scenario)
 
 
+@pytest.mark.parametrize("generation", [0, 1, 2])
+def test_a_group_that_had_a_generation_is_deleted_from_its_log_and_another_was_never_there(generation: int) -> None:
+    async def scenario(world: World) -> None:
+        at = await Coordinated(world).start()
+        assert await at.commit("a", {T0: 1}) is NONE
+        at.groups.entry("a").group.generation = generation
+        assert at.groups.delete_group("a") is NONE
+        keys = [record.key for record in iterate(at.log.batches[1][-1])]
+        assert keys == [encode_offset_key(OffsetKey("a", T0)), *[encode_group_key("a")] * (generation > 0)]
+
+    play(scenario)
+
+
 # -- retention --------------------------------------------------------------------------------------------------------
 
 
@@ -304,5 +353,56 @@ def test_what_nobody_uses_goes_after_its_time_and_a_group_with_its_last_offset()
         assert at.offsets("b") == {T0: 1} and at.groups.entry("b").group.state is GroupState.STABLE
         await world.sleep(130)
         assert at.offsets("a") is None and at.logged("a") == {}
+
+    play(scenario)
+
+
+def test_retention_is_counted_and_looked_at_to_the_millisecond() -> None:
+    async def scenario(world: World) -> None:
+        at = await Coordinated(world, offsets_retention_minutes=1, offsets_retention_check_interval_ms=7_000).start()
+        for wait_s, group in ((2.999, "a"), (0.001, "b"), (0.001, "c")):
+            await world.sleep(wait_s)
+            assert await at.commit(group, {T0: 1}) is NONE
+        await world.sleep(7 * 9 - 3.002)
+        assert [entry.group.group_id for entry in at.groups.entries()] == ["a", "b", "c"], "nobody has looked"
+        await world.sleep(0.002)
+        assert [entry.group.group_id for entry in at.groups.entries()] == ["c"], "a minute, and a bit less"
+
+    play(scenario)
+
+
+def test_what_is_committed_while_its_last_commit_grows_too_old_stays() -> None:
+    """Source: Kafka 3.9 `GroupMetadata.removeExpiredOffsets`, which passes over what is being committed."""
+
+    async def scenario(world: World) -> None:
+        at = await Coordinated(world, offsets_retention_minutes=1, offsets_retention_check_interval_ms=7_000).start()
+        assert await at.commit("a", {T0: 1, T1: 1}) is NONE
+        await world.sleep(62)
+        at.log.is_slow = True
+        committing = asyncio.ensure_future(at.commit("a", {T0: 2}))
+        await world.sleep(2)
+        assert at.offsets("a") == {T0: 1}
+        at.log.answer()
+        assert await committing is NONE and at.offsets("a") == at.logged("a") == {T0: 2}
+
+    play(scenario)
+
+
+def test_a_group_without_offsets_goes_with_any_topic_and_one_with_members_does_not() -> None:
+    """Source: Kafka 3.9 `GroupCoordinator.handleDeletedPartitions`, which looks at all groups."""
+
+    async def scenario(world: World) -> None:
+        at = await Coordinated(world).start()
+        member = await at.member("a")
+        asked = await at.join("b", needs_known_member_id=True)
+        assert await at.commit("c", {T0: 1}) is NONE
+        at.groups.partitions_deleted([T1])
+        assert [entry.group.group_id for entry in at.groups.entries()] == ["a", "c"]
+        assert (await at.join("b", asked.member_id)).error is UNKNOWN
+        assert at.groups.leave("a", [(member, None)]) == (NONE, [NONE])
+        at.groups.partitions_deleted([])
+        assert at.groups.entry("a") is not None
+        at.groups.partitions_deleted([T1])
+        assert [entry.group.group_id for entry in at.groups.entries()] == ["c"] and at.log.read(1).groups == {}
 
     play(scenario)

@@ -344,7 +344,7 @@ def test_all_that_wait_are_told_when_it_dies(state: Callable[..., Play]) -> None
     )
     assert set(play.answers) >= set(range(1, play.ticket + 1))
     assert (play.group.state, play.group.state_changed_ms) == (GroupState.DEAD, changed_ms)
-    assert (play.group.next_deadline_ms, play.group.has_members) == (None, False)
+    assert (play.group.next_deadline_ms, list(play.group.members)) == (None, [])
     assert play.group.tick(10**9) == []
 
 

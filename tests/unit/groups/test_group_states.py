@@ -6,13 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker_sim.groups.coordinator import expired_offsets
-from broker_sim.groups.records import CommittedOffset
-from broker_sim.groups.registry import GroupEntry
 from broker_sim.groups.values import GroupState, Join, Store
 from controller.rules.hashing import group_partition
 from controller.wire.errors import ErrorCode
-from controller.wire.types import TopicPartition
 from tests.worlds.groups import REBALANCE_MS, Play, join_request, static
 
 
@@ -191,50 +187,6 @@ def test_whatever_happens_every_request_is_answered_once_in_the_end(steps: list[
             assert play.group.leader in play.group.members
     play.until(play.now + 10 * 600_000)
     assert set(play.answers) == set(range(1, play.ticket + 1))
-
-
-def test_offsets_of_topics_that_nobody_subscribes_to_expire_in_a_stable_group() -> None:
-    play = Play()
-    subscription = b"\x00\x00\x00\x00\x00\x01\x00\x04kept\xff\xff\xff\xff"
-    play.join_twice("A", protocols=(("range", subscription),))
-    play.until(6000)
-    play.sync("A", A=b"x")
-    offsets = {
-        TopicPartition(topic, 0): CommittedOffset(offset=1, commit_timestamp=at)
-        for topic, at in (("kept", 0), ("dropped", 0), ("fresh", 99))
-    }
-    assert expired_offsets(GroupEntry(play.group, offsets), 50) == {TopicPartition("dropped", 0)}
-    play.join_twice("B", protocols=(("range", subscription),))
-    assert play.group.state is GroupState.PREPARING_REBALANCE
-    assert expired_offsets(GroupEntry(play.group, offsets), 50) == set()
-
-
-#: the members' kind (None: it never had any), when the last one left -> which of the offsets committed at 1 and 9 s are
-#: expired, by what is too old to be kept
-UNUSED = [
-    ("it never had members", None, None, {999: set(), 1_000: {1}, 8_999: {1}, 9_000: {1, 9}}),
-    ("its last consumer left at 7 s", "consumer", 7_000, {6_999: set(), 7_000: {1, 9}}),
-    ("its last member of another kind left at 7 s", "connect", 7_000, {6_999: set(), 7_000: {1, 9}}),
-    ("it has a member of another kind", "connect", None, {9_000: set()}),
-]
-
-
-@pytest.mark.parametrize(("_", "kind", "left_ms", "expired"), UNUSED, ids=[row[0] for row in UNUSED])
-def test_offsets_of_a_group_age_from_when_it_had_no_members_any_more(
-    _: str, kind: str | None, left_ms: int | None, expired: dict[int, set[int]]
-) -> None:
-    play = Play()
-    if kind is not None:
-        play.join_twice("A", protocol_type=kind)
-        play.until(6_000)
-        play.sync("A", A=b"x")
-    if left_ms is not None:
-        play.until(left_ms)
-        play.perform(play.group.leave("A", None, play.now)[1])
-    assert play.group.state is (GroupState.STABLE if kind and left_ms is None else GroupState.EMPTY)
-    offsets = {TopicPartition("t", s): CommittedOffset(offset=1, commit_timestamp=1_000 * s) for s in (1, 9)}
-    entry = GroupEntry(play.group, offsets)
-    assert {ms: {tp.partition for tp in expired_offsets(entry, ms)} for ms in expired} == expired
 
 
 def test_the_new_id_of_a_returning_static_member_is_stored() -> None:
