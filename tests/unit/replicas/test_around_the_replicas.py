@@ -187,3 +187,25 @@ def test_a_life_ends_once(tmp_path: Path, how: str) -> None:
         assert len(downs) == (how in ("by default", "clean"))
 
     run(tmp_path, scenario)
+
+
+# -- settings of topics -----------------------------------------------------------------------------------------------
+
+
+def test_topics_without_settings_of_their_own_share_one_value(tmp_path: Path) -> None:
+    """Thousands of topics: neither memory nor time for each of them."""
+
+    async def scenario(cluster: Cluster) -> None:
+        manager = cluster.nodes[1].manager
+        config_of, shared = manager.table.config_of, manager.table.config_of("t")
+        assert config_of("u") is config_of("t") is shared and shared.segment_bytes == 1 << 30
+        manager.configs.set_topic_config("u", {"segment.bytes": "5000"})
+        assert (config_of("u").segment_bytes, config_of("t") is shared) == (5_000, True)
+        manager.configs.set_broker_config({"log.segment.bytes": "7000"})
+        assert (config_of("u").segment_bytes, config_of("t").segment_bytes) == (5_000, 7_000)
+        assert config_of("v") is config_of("t") is not shared
+        manager.configs.set_topic_config("u", {})
+        assert config_of("u") is config_of("t")
+        assert {log.config.segment_bytes for log in manager.table.dirs.all_logs()} == {7_000}
+
+    run(tmp_path, scenario)

@@ -199,6 +199,31 @@ def test_ticks_keep_their_times(tmp_path: Path, lag_ms: int, period_ms: int) -> 
     run(main())
 
 
+def test_a_tick_judges_those_of_whom_nothing_is_being_written(tmp_path: Path) -> None:
+    async def main() -> None:
+        broker, writer, updates = isr_updates(tmp_path)
+        rows: list[tuple[str, int]] = []
+        broker.trace.row = lambda ev, ts, *columns, **more: rows.append((ev.value, ts))
+        pending, idle, follower = (partition_of(number) for number in range(3))
+        pending.led.pending, follower.led = change(), None
+        broker.partitions = {0: pending, 1: follower}
+        await asyncio.sleep(40)
+        updates.tick()
+        assert rows == [], "nobody is judged"
+        for partition in (pending, idle):
+            partition.led.append(3, 1)
+        broker.partitions = {0: pending, 1: follower, 2: idle}
+        updates.tick()
+        assert rows == [("tick", 40_000)] and idle.led.pending.isr == (1,)
+        writer.takes_s = 5.0
+        await asyncio.sleep(6)
+        assert idle.led.pending is None and pending.led.pending == change()
+        assert rows == [("tick", 40_000), ("isr_shrink", 40_000)]
+        await updates.stop()
+
+    run(main())
+
+
 def change(kind: IsrChangeKind = IsrChangeKind.SHRINK) -> IsrChange:
     return IsrChange(kind=kind, isr_old=(1, 2), isr=(1,), replicas=(2,), last_caught_up_time_ms=(0,))
 
