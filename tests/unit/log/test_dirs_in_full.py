@@ -128,8 +128,9 @@ def test_each_log_comes_back_with_what_was_said_of_it(tmp_path: Path, is_clean: 
     watermarks, future_watermarks = {A: 7, B: 5, C: 99, TopicPartition("gone", 0): 5}, {B: 3, A: 1}
     for write in dirs.high_watermark_writers(watermarks, future_watermarks):
         write()
-    dirs.checkpoint_recovery_points()
-    dirs.checkpoint_log_starts()
+    for log_dir in dirs:
+        log_dir.write_recovery_points()
+        log_dir.write_log_starts()
     for name in ("lost+found", f"a-0.{HEX}-delete", f"b-0.{HEX}-stray", "0"):
         (tmp_path / "x" / name).mkdir()
     (tmp_path / "x" / "e-0").write_text("no folder")
@@ -193,7 +194,7 @@ def test_a_cut_takes_back_what_checkpoints_say_and_nothing_else(tmp_path: Path) 
     for each in (log, other):
         each.flush()
         dirs.set_cleaned_up_to(each, 6)
-    dirs.checkpoint_recovery_points()
+    dirs.dir_of(log).write_recovery_points()
     for end, points, cleaned, files_written in (
         (9, 9, 6, []),
         (8, 8, 6, [checkpoints.RECOVERY_POINT_FILE]),

@@ -134,8 +134,8 @@ def test_what_must_outlive_a_loss_of_power_is_synced_and_its_folder_too(
     log.append_as_leader(build_values([(b"k", b"v")] * 2, timestamp=1), leader_epoch=0, now_ms=1)
     log.raise_log_start(1)
     for write, name in (
-        (dirs.checkpoint_recovery_points, checkpoints.RECOVERY_POINT_FILE),
-        (dirs.checkpoint_log_starts, checkpoints.LOG_START_FILE),
+        (dirs.dir_of(log).write_recovery_points, checkpoints.RECOVERY_POINT_FILE),
+        (dirs.dir_of(log).write_log_starts, checkpoints.LOG_START_FILE),
         (dirs.high_watermark_writers({TP: 0}, {})[0], checkpoints.HIGH_WATERMARK_FILE),
         (lambda: dirs.set_cleaned_up_to(log, 1), checkpoints.CLEANER_FILE),
     ):
