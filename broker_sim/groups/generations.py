@@ -28,8 +28,7 @@ class Rebalance:
     """A rebalance being prepared: until when, and, for a group that was empty, how much longer it may be put off."""
 
     deadline_ms: int
-    is_initial: bool = False
-    remaining_ms: int = 0
+    remaining_ms: int | None = None
     member_added: bool = False
 
 
@@ -92,7 +91,7 @@ class Generations:
             self._try_complete_join(now_ms)
 
     def _rebalance_wait_over(self, rebalance: Rebalance, now_ms: int) -> None:
-        if rebalance.is_initial and rebalance.member_added and rebalance.remaining_ms > 0:
+        if rebalance.member_added and rebalance.remaining_ms:
             delay_ms = min(self._settings.initial_rebalance_delay_ms, rebalance.remaining_ms)
             rebalance.member_added = False
             rebalance.remaining_ms -= delay_ms
@@ -119,7 +118,6 @@ class Generations:
             delay_ms = self._settings.initial_rebalance_delay_ms
             self._rebalance = Rebalance(
                 deadline_ms=now_ms + delay_ms,
-                is_initial=True,
                 remaining_ms=max(self.members.rebalance_timeout_ms() - delay_ms, 0),
             )
         else:
@@ -127,7 +125,7 @@ class Generations:
             self._try_complete_join(now_ms)
 
     def _try_complete_join(self, now_ms: int) -> None:
-        if self._rebalance is None or self._rebalance.is_initial or self._pending:
+        if self._rebalance is None or self._rebalance.remaining_ms is not None or self._pending:
             return
         if all(member.join is not None for member in self.members.values()):
             self._complete_join(now_ms)

@@ -132,6 +132,19 @@ def test_sessions_are_within_bounds_and_an_unknown_member_makes_no_group(timeout
     play(scenario)
 
 
+def test_of_a_group_that_is_not_there_nobody_is_a_member() -> None:
+    async def scenario(world: World) -> None:
+        at = await Coordinated(world).start()
+        assert (await at.sync("a", "m", 1)).error is UNKNOWN and at.beat("a", "m") is UNKNOWN
+        assert at.groups.leave("a", [("m", None), ("", "i")]) == (NONE, [UNKNOWN, UNKNOWN])
+        assert await at.commit("a", {T0: 1}, member="m", generation=0) is ErrorCode.ILLEGAL_GENERATION
+        assert at.groups.delete_group("a") is ErrorCode.GROUP_ID_NOT_FOUND
+        assert (await at.join("a", "m")).error is UNKNOWN
+        assert list(at.groups.entries()) == [] and not any(at.log.batches.values())
+
+    play(scenario)
+
+
 def test_members_that_leave_are_told_of_one_by_one() -> None:
     async def scenario(world: World) -> None:
         at = await Coordinated(world).start()

@@ -141,12 +141,14 @@ def test_by_hand_numbers_and_order_do_not_count() -> None:
 def test_counts_at_their_edges() -> None:
     assert assign_naively(FOUR, partitions=2, replication_factor=4) == {0: (10, 13, 16, 19), 1: (13, 16, 19, 10)}
     for place in (assign_naively, lambda *a, **k: assign_replicas(*a, **k, start=fixed_start(0))):
-        with pytest.raises(InvalidPartitions):
-            place(FOUR, partitions=0, replication_factor=1)
-        with pytest.raises(InvalidReplicationFactor, match="larger than 0"):
-            place(FOUR, partitions=1, replication_factor=0)
-        with pytest.raises(InvalidReplicationFactor, match="available brokers: 4"):
-            place(FOUR, partitions=1, replication_factor=5)
+        for none in (0, -1, -2):
+            with pytest.raises(InvalidPartitions):
+                place(FOUR, partitions=none, replication_factor=1)
+            with pytest.raises(InvalidReplicationFactor, match="larger than 0"):
+                place(FOUR, partitions=1, replication_factor=none)
+        for many in (5, 6):
+            with pytest.raises(InvalidReplicationFactor, match="available brokers: 4"):
+                place(FOUR, partitions=1, replication_factor=many)
         assert len(place(FOUR, partitions=1, replication_factor=4)[0]) == 4
     below = assign_replicas(FOUR, partitions=2, replication_factor=1, start=fixed_start(0), first_partition=-5)
     assert below == {0: (10,), 1: (13,)}

@@ -90,6 +90,7 @@ REFUSED: list[tuple[str | None, str, int, str]] = [
     ("a:x", "", 1, "allowed: host:port or NAME://host:port"),
     ("a:70000", "", 1, "is no address"),
     ("a:1,b:2", "", 3, "give 1 or 3"),
+    ("a:1,b:2,c:3", "", 2, "3 addresses for 2 brokers; give 1 or 2"),
     ("a:65535", "", 2, "go above 65535"),
     (None, "listeners=:9092", 1, "each address needs a name"),
     (None, "listeners=PLAINTEXT://a:1,PLAINTEXT://b:2", 1, "Each listener must have a different name"),

@@ -73,6 +73,7 @@ def test_each_partition_begins_a_rack_further_and_in_each_rack_a_broker_further(
 REFUSED = [
     (0, 1, "All brokers are currently fenced."),
     (2, 3, "The target replication factor of 3 cannot be reached because only 2 broker(s) are registered."),
+    (2, -1, "Invalid replication factor -1: the replication factor must be positive."),
     (2, 0, "Invalid replication factor 0: the replication factor must be positive."),
 ]
 
