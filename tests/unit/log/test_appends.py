@@ -101,9 +101,12 @@ def test_a_log_that_is_emptied_begins_anew_and_knows_nobody(tmp_path: Path) -> N
     assert (again.leo, again.log_start_offset, again.epochs.entries) == (52, 50, [(3, 50)])
 
 
-def test_a_follower_takes_several_batches_of_which_the_first_begins_before_its_start(tmp_path: Path) -> None:
+@pytest.mark.parametrize("start", [5, 6, 7, 9])
+def test_a_follower_takes_several_batches_of_which_the_first_begins_before_its_start(
+    tmp_path: Path, start: int
+) -> None:
     log = new_log(tmp_path)
-    log.truncate_fully(5)
+    log.truncate_fully(start)
     batches = [place(idempotent(2 * n), base_offset=at, partition_leader_epoch=1) for n, at in enumerate((4, 6, 8))]
     assert log.append_as_follower(b"".join(batches) + b"torn", now_ms=1) == sum(map(len, batches))
     assert (log.log_start_offset, log.leo, log.epochs.entries) == (4, 10, [(1, 4)])

@@ -177,6 +177,28 @@ def test_the_length_of_a_record_has_up_to_five_bytes() -> None:
     assert scan_records(padded, header).sizes == [(1, 1)]
 
 
+def long_form(value: int, extra: int) -> bytes:
+    """A zig-zag number with so many bytes more than it needs."""
+    raw, found = (2 * value if value >= 0 else -2 * value - 1), b""
+    while raw > 0x7F or extra > 0:
+        extra -= raw <= 0x7F
+        found, raw = found + bytes([raw % 0x80 | 0x80]), raw >> 7
+    return found + bytes([raw])
+
+
+@pytest.mark.parametrize("extra", range(4))
+def test_numbers_may_be_longer_than_they_need_to_be(extra: int) -> None:
+    header = parse_header(build_batch(SAMPLES["plain"][:1]))
+    values = {"time": (0, 1, -1, 64, -65, 9_000), "offset": (0, 1, -1), "key": (-1, 0, 1, 70), "value": (-1, 0, 2, 70)}
+    for time, offset, key, value in itertools.product(*values.values()):
+        for count, name in ((0, 0), (1, 0), (2, 1), (1, 64), (-1, 0), (1, -1), (70, 0)):
+            pair = long_form(name, extra) + b"n" * max(name, 0) + long_form(-1, extra)
+            fields = [long_form(number, extra) for number in (time, offset, key, value, count)]
+            record = b"\0" + fields[0] + fields[1] + fields[2] + b"k" * max(key, 0) + fields[3] + b"v" * max(value, 0)
+            record += fields[4] + pair * min(max(count, 0), 2)
+            assert_alike(long_form(len(record), extra) + record, header)
+
+
 def test_many_records() -> None:
     chance, batch = random.Random(1), build_batch([Record(n, NOW - n * n, b"k", None) for n in range(70)])
     header, body = parse_header(batch), batch[HEADER_BYTES:]

@@ -154,6 +154,38 @@ def test_a_move_is_not_taken_up_for_a_replica_that_is_not_served(tmp_path: Path)
     run(tmp_path, scenario)
 
 
+def test_a_throttled_move_looks_again_after_its_backoff(tmp_path: Path) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        manager, tp = cluster.nodes[1].manager, PARTITIONS[0]
+        partition, quota = manager.table.partitions[tp], manager.table.alter_log_dirs_quota
+        quota.bound = 0
+        quota.record(1, cluster.world.clock.now_ms())
+        assert manager.moves.alter({tp: str(tmp_path / "1-b")}) == {tp: ErrorCode.NONE}
+        for waits, is_there in ((0.9995, False), (0.001, True)):
+            await cluster.world.sleep(waits)
+            assert (partition.log.log_dir.name == "1-b") is is_there
+            quota.bound = None
+
+    run(tmp_path, scenario)
+
+
+def test_a_leader_lags_behind_nobody_and_a_fetcher_that_ends_is_named_after_its_leader(tmp_path: Path) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        manager, (tp, other) = cluster.nodes[1].manager, PARTITIONS[:2]
+        cluster.appoint(tp, 1, (1, 2), (1, 2))
+        await cluster.produce(tp, 1)
+        partition = manager.table.partitions[tp]
+        assert (partition.hw, partition.log.leo) == (3, 4)
+        assert [r.offset_lag for d in manager.describe_log_dirs([tp]) for r in d.replicas] == [0]
+        cluster.set_alive({1, 7})
+        cluster.appoint(other, 7, (7,), (1, 7))
+        await cluster.world.sleep(1)
+        cluster.appoint(other, 1, (1,), (1, 7))
+        assert "fetcher-7-stop" in manager.table.supervisor.running
+
+    run(tmp_path, scenario)
+
+
 # -- the end of a life ------------------------------------------------------------------------------------------------
 
 

@@ -212,6 +212,44 @@ def test_a_consumer_waits_for_enough_bytes(tmp_path: Path, min_bytes: int, wait_
     run(tmp_path, scenario)
 
 
+def test_a_consumer_is_answered_when_all_that_came_is_enough(tmp_path: Path) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        manager, one = cluster.nodes[1].manager, batch()
+        how = {"max_wait_ms": 9_000, "min_bytes": 2 * len(one)}
+        waiting = asyncio.ensure_future(fetched(cluster, wanted(a=0, b=0), **how))
+        for tp in (A, B):
+            await cluster.world.sleep(0.5)
+            await manager.producing.produce({tp: one}, acks=1, timeout_ms=9)
+        results, took = await waiting
+        assert took == pytest.approx(1.0) and [len(result.records) for result in results.values()] == [len(one)] * 2
+
+    run(tmp_path, scenario)
+
+
+def test_what_came_while_a_follower_waited_is_told_with_its_next_fetch(tmp_path: Path) -> None:
+    """Of each partition by itself; what was there at once is told at once."""
+
+    async def scenario(cluster: Cluster) -> None:
+        manager, one = cluster.nodes[1].manager, batch()
+        for tp in (A, B, OTHER):
+            cluster.appoint(tp, 1, (1,), (1, 3))
+        await manager.producing.produce({OTHER: one}, acks=1, timeout_ms=9)
+        position = {tp: FetchPartition(0, 1 << 20, 1) for tp in (A, OTHER, B)}
+        how = {"replica_id": 3, "max_wait_ms": 9_000, "min_bytes": 2 * len(one)}
+        waiting = asyncio.ensure_future(fetched(cluster, position, **how))
+        await cluster.world.sleep(0.5)
+        await manager.producing.produce({B: one}, acks=1, timeout_ms=9)
+        assert (await waiting)[1] == pytest.approx(0.5)
+        await fetched(cluster, {tp: FetchPartition(1, 100, 1) for tp in (B, OTHER)}, replica_id=3)
+        await cluster.stop(1)
+        rows = [row for row in cluster.rows(1) if row["ev"] == "fetch"]
+        told = [(row["topic"], row["partition"], row["offset"], row["bytes"]) for row in rows]
+        size = len(one)
+        assert sorted(told) == [("t", 0, 0, 0), ("t", 1, 0, 0), ("t", 1, 1, size), ("u", 0, 0, size), ("u", 0, 1, 0)]
+
+    run(tmp_path, scenario)
+
+
 def test_what_followers_are_given_is_counted_and_what_a_reassignment_adds_beside_it(tmp_path: Path) -> None:
     async def scenario(cluster: Cluster) -> None:
         await cluster.nodes[1].manager.producing.produce({A: batch(2), B: batch(3)}, acks=1, timeout_ms=9)
