@@ -303,6 +303,7 @@ class Log(StoredLog):
         A broker that dies in the middle finds either the old segments or a `.swap` segment that replaces them.
         """
         with storage_failures(self.log_dir):
+            self.version += 1
             cleaned.rename(SWAP_SUFFIX)
             self._segments.replace(cleaned, old)
             for segment in old:

@@ -56,7 +56,7 @@ class LogHooks:
 class StoredLog:
     """`leo` is the next offset to be written; offsets below `log_start_offset` are not readable.
 
-    `version` rises whenever something is cut off or moved: a compaction that began before is void.
+    `version` rises whenever something is cut off, moved or compacted: what was begun before with its files is void.
     """
 
     def __init__(

@@ -136,7 +136,7 @@ class Housekeeping:
             await self._guarded(partial(self._flush_sealed, log))
 
     async def _flush_sealed(self, log: StoredLog) -> None:
-        """Everything below the active segment reaches the disk, unless the log is cut meanwhile."""
+        """Everything below the active segment reaches the disk, unless the log is cut or compacted meanwhile."""
         paths, version, end = log.unflushed(), log.version, log.segments[-1].base_offset
 
         def sync() -> None:
@@ -148,7 +148,7 @@ class Housekeeping:
             await self._table.off_loop(sync)
         except StorageFailure as failure:
             # A file that was renamed away meanwhile is no failure of the disk.
-            if log.version == version or not isinstance(failure.__cause__, FileNotFoundError):
+            if log.version == version or not failure.is_missing_file:
                 raise
         else:
             if log.version == version:

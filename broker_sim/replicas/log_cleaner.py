@@ -144,7 +144,7 @@ class LogCleaner:
             end=plan.first_uncleanable,
         )
         for group in groups:
-            await self._rewrite(log, group, retention, version)
+            version = await self._rewrite(log, group, retention, version)
         if partition.log is not log or log.version != version:
             raise _Aborted
         self._table.dirs.set_cleaned_up_to(log, end)
@@ -169,8 +169,8 @@ class LogCleaner:
         newest.latest_offset = max(newest.latest_offset, plan.first_uncleanable - 1)
         return newest
 
-    async def _rewrite(self, log: Log, group: Sequence[Segment], retention: Retention, version: int) -> None:
-        """Makes one segment of a group of them and swaps it in."""
+    async def _rewrite(self, log: Log, group: Sequence[Segment], retention: Retention, version: int) -> int:
+        """Makes one segment of a group of them and swaps it in; returns the log's version then."""
         with storage_failures(log.log_dir):
             cleaned = log.new_cleaned_segment(group[0].base_offset, CLEANED_SUFFIX)
         try:
@@ -182,7 +182,7 @@ class LogCleaner:
             with storage_failures(log.log_dir):
                 modified = group[-1].last_modified_s()
                 cleaned.seal()
-            await self._sync(log, cleaned)
+            await self._sync(log, cleaned, version)
             if log.version != version:
                 raise _Aborted
         except BaseException:
@@ -193,13 +193,19 @@ class LogCleaner:
         with storage_failures(log.log_dir):
             cleaned.set_last_modified(modified)
         log.swap_in(cleaned, group)
+        return log.version
 
-    async def _sync(self, log: Log, segment: Segment) -> None:
+    async def _sync(self, log: Log, segment: Segment, version: int) -> None:
         def sync() -> None:
             with storage_failures(log.log_dir):
                 segment.sync()
 
-        await self._table.off_loop(sync)
+        try:
+            await self._table.off_loop(sync)
+        except StorageFailure as failure:
+            if log.version == version or not failure.is_missing_file:
+                raise
+            raise _Aborted from failure
 
     async def _batches(
         self, log: Log, segment: Segment, version: int, *, start: int | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -33,6 +34,8 @@ class World:
         self, folder: Path, config: LogConfig = COMPACT, files: Files | None = None, *, map_bytes: int = 1 << 27
     ) -> None:
         self.now_ms, self.failed, self.events = NOW, [], []
+        #: what happens while the disk is waited for
+        self.meanwhile: Callable[[], object] = lambda: None
         self.dirs = LogDirs((str(folder),), random.Random(1), files)
         self.dirs.open(broker_id=1, cluster_id="c", config_of=lambda topic: config, now_ms=NOW)
         self.log = self.dirs.get(TP) or self.dirs.create(TP, config)
@@ -44,7 +47,7 @@ class World:
             dirs=self.dirs,
             partitions=self.partitions,
             now_ms=lambda: self.now_ms,
-            off_loop=self._at_once,
+            off_loop=self._off_loop,
             on_storage_failure=self.failed.append,
             log=SimpleNamespace(
                 info=lambda event, **keys: self.events.append((event, keys)),
@@ -53,8 +56,8 @@ class World:
         )
         self.cleaner = LogCleaner(table)
 
-    @staticmethod
-    async def _at_once(work: Any) -> None:
+    async def _off_loop(self, work: Any) -> None:
+        self.meanwhile()
         work()
 
     def write(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -220,6 +221,30 @@ def test_a_log_that_is_cut_under_the_cleaner_stays_as_it_is(tmp_path: Path) -> N
     )  # fmt: skip
     assert [r.offset for r in world.records()] == list(range(7))
     assert world.reopened().log.leo == 7
+
+
+#: what happens to a log while the cleaner waits for the disk
+MEANWHILE: dict[str, Callable[[World], object]] = {
+    "it is cut": lambda world: world.log.truncate(7),
+    "it begins anew": lambda world: world.log.truncate_fully(50),
+    "it is deleted": lambda world: world.dirs.delete(world.log),
+    "its oldest segments go": lambda world: world.log.delete_old_segments(now_ms=NOW, high_watermark=world.log.leo),
+}
+
+
+@pytest.mark.parametrize("what", MEANWHILE)
+def test_what_happens_to_a_log_while_its_cleaner_waits_for_the_disk_is_no_failure_of_that(
+    tmp_path: Path, what: str
+) -> None:
+    world = World(tmp_path)
+    for _ in range(12):
+        world.write((b"a", b"x" * 60))
+    world.log.raise_log_start(5)
+    world.meanwhile = lambda: MEANWHILE[what](world)
+    assert world.clean()
+    assert not world.failed
+    assert world.events[-1][0] == "log.cleaning_aborted"
+    assert world.dirs.cleaned_up_to(world.log) is None
 
 
 def segments_of(*sizes_and_times: tuple[int, int]) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -39,14 +40,23 @@ class Disk:
                 assert self.synced.get(segment.log_path, 0) >= segment.size, f"{segment.log_path.name} {where}"
 
 
+async def compact(cluster: Cluster) -> None:
+    manager = cluster.nodes[1].manager
+    larger = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01", "segment.bytes": "20000"}
+    manager.configs.set_topic_config("t", larger)
+    assert await manager._housekeeping.cleaner.clean_one()
+    manager.configs.set_topic_config("t", {})
+
+
 #: what happens to the log while a disk is waited for
-MEANWHILE: dict[str, Callable[[Log, Callable[[int], None]], object]] = {
-    "nothing": lambda log, append: None,
-    "it grows": lambda log, append: append(1),
-    "it is rolled": lambda log, append: append(3),
-    "it is cut": lambda log, append: log.truncate(log.leo - 2),
-    "it is cut below what is flushed, and grows": lambda log, append: (log.truncate(3), append(6)),
-    "it begins anew": lambda log, append: (log.truncate_fully(log.leo), append(3)),
+MEANWHILE: dict[str, Callable[[Cluster, Log, Callable[[int], None]], object]] = {
+    "nothing": lambda cluster, log, append: None,
+    "it grows": lambda cluster, log, append: append(1),
+    "it is rolled": lambda cluster, log, append: append(3),
+    "it is cut": lambda cluster, log, append: log.truncate(log.leo - 2),
+    "it is cut below what is flushed, and grows": lambda cluster, log, append: (log.truncate(3), append(6)),
+    "it begins anew": lambda cluster, log, append: (log.truncate_fully(log.leo), append(3)),
+    "it is compacted": lambda cluster, log, append: compact(cluster),
 }
 
 
@@ -69,12 +79,15 @@ def test_the_recovery_point_never_passes_what_is_on_the_disk(
 
         async def slowly(work: Callable[[], None]) -> None:
             happens = todo.pop() if todo else MEANWHILE["nothing"]
+            if what == "it is compacted" and len(todo) < 2:
+                happens = MEANWHILE["nothing"]  # a compaction waits for the disk itself
             await cluster.world.sleep(0.1)
-            if when == "before the sync":
-                happens(log, append)
-            work()
             if when == "after it":
-                happens(log, append)
+                work()
+            if inspect.isawaitable(done := happens(cluster, log, append)):
+                await done
+            if when == "before the sync":
+                work()
             await cluster.world.sleep(0.1)
 
         table.off_loop = slowly
@@ -84,6 +97,7 @@ def test_the_recovery_point_never_passes_what_is_on_the_disk(
             await cluster.world.sleep(0.05)
         await cluster.world.until(lambda: not log.unflushed(), within_s=10, what="all that is full is flushed")
         disk.check(log, "at the end")
+        assert not cluster.nodes[1].failed_dirs
 
     cluster_of.run(tmp_path, scenario, brokers=(1,), **SMALL)
 
