@@ -1,67 +1,25 @@
-"""When periodic work is done, to the millisecond: ticks, notices, checkpoints, retention, removals, compaction."""
+"""When periodic work is done, to the millisecond: ticks, notices, checkpoints, retention, removals."""
 
 from __future__ import annotations
 
 import asyncio
-import random
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import structlog
 
-from broker_sim.config import ReplicaSettings
 from broker_sim.isr import IsrChange, IsrChangeKind, LedPartition
 from broker_sim.log import checkpoints
-from broker_sim.log.config import LogConfig
-from broker_sim.log.dirs import LogDirs
 from broker_sim.replicas.housekeeping import Housekeeping
 from broker_sim.replicas.isr_updates import IsrUpdates
-from broker_sim.replicas.log_cleaner import LogCleaner
 from broker_sim.replicas.types import IsrWriteOutcome, IsrWriteResult
 from controller.wire.records import Record, build_batch
 from controller.wire.types import TopicPartition
 from controller.world.simulated.loop import run
-from controller.world.supervisor import Supervisor
+from tests.worlds.chores import table, written
 
 TP = TopicPartition("t", 0)
-
-
-def table(folder: Path, config: LogConfig | None = None, **settings: Any) -> Any:
-    """What periodic work asks of a broker: one dir, no partitions yet; its time is the loop's."""
-    config = config or LogConfig()
-    log = structlog.get_logger()
-    dirs = LogDirs((str(folder),), random.Random(1))
-    dirs.open(broker_id=1, cluster_id="c", config_of=lambda topic: config, now_ms=0)
-    events: list[tuple[str, Any]] = []
-
-    async def at_once(work: Callable[[], None]) -> None:
-        work()
-
-    def told(event: str, **keys: Any) -> None:
-        events.append((event, keys))
-
-    return SimpleNamespace(
-        settings=ReplicaSettings(log_dirs=(str(folder),), **settings), dirs=dirs, partitions={}, events=events,
-        supervisor=Supervisor(log), off_loop=at_once, on_storage_failure=events.append,
-        now_ms=lambda: round(asyncio.get_running_loop().time() * 1000),
-        log=SimpleNamespace(info=told, error=told, warning=told),
-        trace=SimpleNamespace(row=lambda *columns, **more: None),
-    )  # fmt: skip
-
-
-def written(broker: Any, tp: TopicPartition, count: int, *, size: int = 10, keys: int = 1, **changes: Any) -> Any:
-    """A partition whose log has so many batches of one record."""
-    log = broker.dirs.create(tp, LogConfig(**changes))
-    for number in range(count):
-        data = build_batch([Record(0, 1, b"%d" % (number % keys), b"x" * size)])
-        log.append_as_leader(data, leader_epoch=0, now_ms=1)
-    broker.partitions[tp] = SimpleNamespace(
-        topic_partition=tp, log=log, hw=log.leo, future_log=None, future_hw=0
-    )  # fmt: skip
-    return broker.partitions[tp]
 
 
 def renamed(folder: Path) -> int:
@@ -70,7 +28,7 @@ def renamed(folder: Path) -> int:
 
 # -- timers of the disk -----------------------------------------------------------------------------------------------
 
-#: the setting, what runs, and when it runs first; the interval is 7,001 ms, or one of those beside it
+#: the setting, what runs, and when it runs first; the interval is 7,001 ms
 TIMERS = [
     ("log_retention_check_interval_ms", "delete_old_segments", 3_003),
     ("log_flush_scheduler_interval_ms", "flush_due", 3_003),
@@ -304,119 +262,5 @@ def test_who_waits_is_woken_where_a_write_moves_the_watermark(tmp_path: Path, le
         await asyncio.sleep(1)
         assert partition.higher_watermark.woken == (is_current and length > 0)
         assert (led.isr, led.partition_epoch) == (((1,), 7) if is_current else ((1, 2), 4))
-
-    run(main())
-
-
-# -- compaction -------------------------------------------------------------------------------------------------------
-
-COMPACT: dict[str, Any] = {"cleanup_policy": "compact", "min_cleanable_dirty_ratio": 0.01}
-
-
-def cleaned(broker: Any) -> list[tuple[int, int, int]]:
-    """(partition, first offset that was dirty, where it ended) of each compaction that was done."""
-    done = [keys for event, keys in broker.events if event == "log.cleaned"]
-    return [(keys["partition"], keys["first_dirty"], keys["offset"]) for keys in done]
-
-
-def test_the_dirtiest_is_compacted_first_and_others_are_passed_over(tmp_path: Path) -> None:
-    async def main() -> None:
-        broker = table(tmp_path)
-        cleaner = LogCleaner(broker)
-        tps = [TopicPartition("t", number) for number in range(7)]
-        for tp, count in zip(tps, (9, 9, 9, 9, 15, 30, 20), strict=True):
-            policy = {**COMPACT, **({"cleanup_policy": "delete"} if tp.partition == 1 else {})}
-            written(broker, tp, count, segment_bytes=300, **policy)
-        broker.partitions[tps[0]].log = None
-        broker.dirs.create_future(tps[2], next(iter(broker.dirs)))
-        broker.partitions[tps[3]].hw = 0
-        for tp, offset in ((tps[4], 9), (tps[5], 3), (tps[6], 9)):
-            broker.dirs.set_cleaned_up_to(broker.partitions[tp].log, offset)
-        bases = {tp.partition: broker.partitions[tp].log.segments[-1].base_offset for tp in tps[4:]}
-        while await cleaner.clean_one():
-            assert len(cleaned(broker)) < 9
-        assert cleaned(broker) == [(5, 3, bases[5]), (6, 9, bases[6]), (4, 9, bases[4])]
-        assert [broker.dirs.cleaned_up_to(broker.partitions[tp].log) for tp in tps[4:]] == list(bases.values())
-        for event, keys in broker.events:
-            assert keys["bytes_after"] < keys["bytes_before"], event
-
-    run(main())
-
-
-def test_a_log_that_cannot_be_compacted_keeps_no_other_from_it(tmp_path: Path) -> None:
-    async def main() -> None:
-        broker = table(tmp_path, log_cleaner_dedupe_buffer_size=24 * 5, log_cleaner_io_buffer_load_factor=1.0)
-        cleaner = LogCleaner(broker)
-        log = broker.dirs.create(TP, LogConfig(**COMPACT, segment_bytes=400))
-        for keys in (6, 6, 6):
-            records = [Record(n, 1, b"%d" % n, b"x" * 30) for n in range(keys)]
-            log.append_as_leader(build_batch(records), leader_epoch=0, now_ms=1)
-        broker.partitions[TP] = SimpleNamespace(topic_partition=TP, log=log, hw=log.leo)
-        written(broker, TopicPartition("t", 1), 9, segment_bytes=300, **COMPACT)
-        while await cleaner.clean_one():
-            assert len(broker.events) < 5
-        assert [event for event, _ in broker.events] == ["log.cleaning_aborted", "log.cleaned"]
-        assert "too small" in broker.events[0][1]["reason"] and log.leo == 18
-
-    run(main())
-
-
-#: threads, load factor, keys that fit: the buffer has room for 24
-ROOMS = [(1, 1.0, 24), (2, 1.0, 12), (3, 0.5, 4), (0, 0.26, 6)]
-
-
-@pytest.mark.parametrize(("threads", "load", "room"), ROOMS)
-def test_each_thread_has_its_part_of_the_buffer(tmp_path: Path, threads: int, load: float, room: int) -> None:
-    async def main() -> None:
-        broker = table(
-            tmp_path, log_cleaner_threads=threads, log_cleaner_io_buffer_load_factor=load,
-            log_cleaner_dedupe_buffer_size=24 * 24,
-        )  # fmt: skip
-        written(broker, TP, 60, keys=60, segment_bytes=300, **COMPACT)
-        cleaner = LogCleaner(broker)
-        assert await cleaner.clean_one()
-        assert cleaned(broker) == [(0, 0, room)]
-        cleaner.start()
-        assert len(broker.supervisor.running) == threads
-        await cleaner.stop()
-
-    run(main())
-
-
-@pytest.mark.parametrize("rate", [50_000.0, 1_000.0, 0.5])
-def test_compaction_keeps_to_its_rate_and_the_time_of_what_it_rewrites(tmp_path: Path, rate: float) -> None:
-    """It pauses after each 64 KiB that it has read of a segment, twice: for the keys, and to rewrite it."""
-
-    async def main() -> None:
-        broker = table(tmp_path, log_cleaner_io_max_bytes_per_second=rate)
-        log = written(broker, TP, 47, size=9_000, segment_bytes=300_000, segment_index_bytes=1_000, **COMPACT).log
-        first, last = log.segments
-        first.set_last_modified(1_234.0)
-        paused, since = 0, 0
-        for _, header in first.headers():
-            since += header.size
-            if since >= 1 << 16:
-                paused, since = paused + since, 0
-        assert await LogCleaner(broker).clean_one()
-        assert asyncio.get_running_loop().time() == pytest.approx(2 * paused / max(rate, 1.0))
-        assert log.segments[0].last_modified_s() == 1_234.0 and log.segments[-1] is last
-        assert log.segments[0].size < first.size or first.size == 0
-
-    run(main())
-
-
-def test_the_cleaner_looks_again_after_its_backoff(tmp_path: Path) -> None:
-    async def main() -> None:
-        broker = table(tmp_path, log_cleaner_backoff_ms=15_000)
-        cleaner, times = LogCleaner(broker), list[int]()
-        broker.now_ms = lambda: times.append(round(asyncio.get_running_loop().time() * 1000)) or 0
-        cleaner.start()
-        await asyncio.sleep(50)
-        assert times == [0, 15_000, 30_000, 45_000]
-        await cleaner.stop()
-        broker.settings = ReplicaSettings(log_dirs=(), log_cleaner_enable=False)
-        other = LogCleaner(broker)
-        other.start()
-        assert broker.supervisor.running == []
 
     run(main())
