@@ -68,9 +68,8 @@ class Members(dict[str, Member]):
         return max((member.rebalance_timeout_ms for member in self.values()), default=0)
 
     def common_protocols(self) -> set[str]:
-        """Protocols that every member supports."""
-        supported = Counter(name for member in self.values() for name in set(member.protocol_names))
-        return {name for name, count in supported.items() if count == len(self)}
+        """Protocols that every member supports; there is one at least."""
+        return set.intersection(*(set(member.protocol_names) for member in self.values()))
 
     def selected_protocol(self) -> str:
         """Each member votes for the first of its protocols that all support; ties go to the first voted for."""

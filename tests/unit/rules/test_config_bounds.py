@@ -18,7 +18,7 @@ from controller.rules.configs.broker import (
     split_listener_config,
     synonyms_of,
 )
-from controller.rules.configs.broker_names import BROKER_CONFIG_DEFAULTS
+from controller.rules.configs.broker_names import BROKER_CONFIG_DEFAULTS, BROKER_CONFIG_TYPES
 from controller.rules.configs.topic import TOPIC_CONFIGS, check_value, defaults_from, parse, validate
 from controller.rules.configs.values import ConfigType, InvalidConfig
 from controller.wire.errors import ErrorCode, KafkaError
@@ -69,7 +69,7 @@ ROWS = {line.split()[0]: line.split()[1:] for line in TOPICS.strip().splitlines(
 def edges(kind: str, allowed: str) -> tuple[list[str], list[str]]:
     """The last values that are allowed, and the first that are not."""
     if allowed == "replicas":
-        return ["", "*", "0:1", "0:1,12:34"], ["1", "x", "1:", ":1", "*,1:2", "1:2;3:4"]
+        return ["", "*", "0:1", "0:1,12:34"], ["1", "x", "1:", ":1", "*,1:2", "1:2;3:4", "!", "**"]
     if allowed == "-":
         return ["anything"], []
     if ".." not in allowed:
@@ -228,6 +228,9 @@ CLEANER = [
     ({"broker.id": "1"}, {}, r"Cannot update these configs dynamically: Set\(broker.id\)"),
     (dict.fromkeys(("broker.id", "log.dirs", "listeners", "num.partitions", "node.id"), "1"), {},
      r"dynamically: HashSet\(broker.id, listeners, log.dirs, node.id, num.partitions\)"),
+    (dict.fromkeys(("broker.id", "log.dirs", "node.id", "num.partitions"), "1"), {},
+     r"dynamically: Set\(broker.id, log.dirs, node.id, num.partitions\)"),
+    ({"background.threads": "0"}, {}, "for configuration background.threads: Value must be at least 1"),
     ({"no.such.setting": "1"}, {}, None),
     ({"max.connections.per.ip.overrides": "h:1,[::1]:2, 10.0.0.1:0,"}, {}, None),
     ({"max.connections.per.ip.overrides": "h:1,h"}, {}, "'h' is not of the form host:count"),
@@ -258,7 +261,7 @@ def test_settings_of_a_listener() -> None:
     assert (synonyms_of(name), broker_config_type(name)) == ((name, "max.connections"), ConfigType.INT)
     for text in ("1", str(INT)):
         check_listener_configs({name: text, "max.connections": "x"})
-    for text in ("0", "-1", "x", str(INT + 1), ""):
+    for text in ("0", "-1", "x", str(INT + 1), str(INT + 2), ""):
         with pytest.raises(ValueError, match="allowed are 1 to 2147483647"):
             check_listener_configs({name: text})
 
@@ -274,7 +277,10 @@ def test_settings_of_a_listener() -> None:
 def test_the_strongest_of_a_family_comes_first(family: tuple[str, ...]) -> None:
     assert {synonyms_of(name) for name in family} == {family}
     assert synonyms_of("log.flush.interval.ms") == ("log.flush.interval.ms", "log.flush.scheduler.interval.ms")
-    assert synonyms_of("log.flush.scheduler.interval.ms") == ("log.flush.scheduler.interval.ms",)
+    stronger = {"log.flush.interval.ms", *family, "log.roll.ms", "log.roll.hours", "log.roll.jitter.ms"}
+    stronger |= {name for name in BROKER_CONFIG_TYPES if name.startswith(("log.roll.", "log.retention."))}
+    for name in BROKER_CONFIG_TYPES.keys() - stronger:
+        assert synonyms_of(name) == (name,)
 
 
 #: facts that operators rely on, by hand

@@ -141,6 +141,7 @@ RESOURCES = [
     (8, "7", True, KafkaError(ErrorCode.INVALID_REQUEST, "Unknown resource type 8")),
     (16, "c", False, KafkaError(ErrorCode.INVALID_REQUEST, "AlterConfigs is only supported for topics and brokers, but "
                                 "resource type is CLIENT_METRICS")),
+    (1, "c", False, KafkaError(ErrorCode.INVALID_REQUEST, "Unknown resource type 1")),
     (15, "c", False, KafkaError(ErrorCode.INVALID_REQUEST, "Unknown resource type 15")),
     (2, "", False, KafkaError(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")),
 ]  # fmt: skip

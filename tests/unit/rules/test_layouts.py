@@ -112,6 +112,8 @@ def test_racks_count_where_all_or_none_have_one(racks: list[str | None]) -> None
 def test_racks_take_turns_in_whichever_order_they_come() -> None:
     racks = {1: "b", 9: "a", 4: "a", 2: "b", 3: "a"}
     assert alternate_racks({BrokerId(i): rack for i, rack in racks.items()}) == [3, 1, 4, 2, 9]
+    uneven = {BrokerId(i): "a" if i < 4 else "b" for i in range(5)}
+    assert alternate_racks(uneven) == [0, 4, 1, 2, 3]
     assert alternate_racks({}) == []
 
 
@@ -131,6 +133,8 @@ def test_by_hand_numbers_and_order_do_not_count() -> None:
     lists = [[10, 13], [16, 19]]
     told = add_partitions("t", {0: [BrokerId(10), BrokerId(13)]}, FOUR, total=3, manual=lists)
     assert told == {1: (10, 13), 2: (16, 19)}
+    everywhere = [b.broker_id for b in FOUR]
+    assert add_partitions("t", {0: everywhere}, FOUR, total=2, manual=[everywhere]) == {1: (10, 13, 16, 19)}
     check_manual({1: [BrokerId(1)], 0: [BrokerId(2)]})
     with pytest.raises(InvalidReplicaAssignment, match="consecutive"):
         check_manual({1: [BrokerId(1)], 2: [BrokerId(2)]})

@@ -71,6 +71,15 @@ TOLD: list[tuple[str, str | None, str, list[tuple[str, str, int, str, int | None
 ]
 
 
+def test_an_address_of_ipv6_may_come_first_of_two_with_one_port_and_no_third_may_have_it() -> None:
+    map_ = "listener.security.protocol.map=A:PLAINTEXT,B:PLAINTEXT,C:PLAINTEXT;inter.broker.listener.name=A"
+    (listeners,) = plan("A://[::1]:9,B://127.0.0.1:9", map_).nodes
+    assert [(each.host, each.port) for each in listeners] == [("::1", 9), ("127.0.0.1", 9)]
+    for argument in ("A://[::1]:9,B://127.0.0.1:9,C://[::2]:9", "A://:9,B://[::1]:9", "A://[::1]:9,B://:9"):
+        with pytest.raises(ListenerError, match="Each listener must have a different port"):
+            plan(argument, map_)
+
+
 @pytest.mark.parametrize(("_", "argument", "properties", "expected"), TOLD, ids=[row[0] for row in TOLD])
 def test_what_is_bound_and_told(_: str, argument: str | None, properties: str, expected: list[Any]) -> None:
     (listeners,) = plan(argument, properties).nodes

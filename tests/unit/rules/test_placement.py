@@ -134,6 +134,9 @@ ADD_REFUSED = [
     ("no increase", {0: [0], 1: [1]}, 2, None, ErrorCode.INVALID_PARTITIONS,
      "The number of partitions for a topic can only be increased. Topic t currently has 2 partitions, "
      "2 would not be an increase."),
+    ("fewer", {0: [0], 1: [1]}, 1, None, ErrorCode.INVALID_PARTITIONS,
+     "The number of partitions for a topic can only be increased. Topic t currently has 2 partitions, "
+     "1 would not be an increase."),
     ("an empty list", {0: [0]}, 2, [[]], ErrorCode.INVALID_REPLICA_ASSIGNMENT,
      "Cannot have replication factor of 0 for partition id 1."),
     ("a broker twice", {0: [0, 1]}, 2, [[1, 1]], ErrorCode.INVALID_REPLICA_ASSIGNMENT,

@@ -33,6 +33,8 @@ FORMAT = [
     ("two backslashes do not continue", "a=x\\\\\nb=1", {"a": "x\\", "b": "1"}),
     ("escapes", "a=\\t|\\n|\\u0041|\\q", {"a": "|\n|A|q"}),
     ("escaped separators belong to the name", "a\\=b\\:c\\ d=1", {"a=b:c d": "1"}),
+    ("any other letter after a backslash is itself", "a=\\z\\U0041", {"a": "zU0041"}),
+    ("only a backslash escapes a sign", "A1=2\nb.:3", {"A1": "2", "b.": "3"}),
     ("a name without a value", "a", {"a": ""}),
     ("the last of a name counts", "a=1\na=2", {"a": "2"}),
     ("all kinds of line ends", "a=1\r\nb=2\rc=3\n", {"a": "1", "b": "2", "c": "3"}),
@@ -84,6 +86,8 @@ REFUSED = [
     ("other digits than ASCII", "num.partitions=\N{ARABIC-INDIC DIGIT THREE}", ["num.partitions"]),
     ("neither true nor false", "auto.leader.rebalance.enable=yes", ["'yes'", "true or false"]),
     ("not one of the choices", "log.cleanup.policy=compact,drop", ["'compact,drop'", "one of compact, delete"]),
+    ("a slip in a list, with what lists may be", "log.dir.s=1", ["(value '1')", "log.dirs (any text)"]),
+    ("a slip in another list", "metric.reporter=x", ["metric.reporters (a comma-separated list)"]),
     ("not a double", "log.cleaner.min.cleanable.ratio=half", ["'half'", "a number"]),
 ]
 

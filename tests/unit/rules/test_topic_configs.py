@@ -93,7 +93,19 @@ def test_a_value_shows_where_it_comes_from() -> None:
     ]
 
 
-def test_a_value_of_another_name_shows_as_a_default() -> None:
-    levels = BrokerLevels(dynamic={}, dynamic_default={}, static={"log.retention.hours": "2"})
-    entry = describe({}, levels, ["retention.ms"])[0]
-    assert (entry.value, entry.source, entry.synonyms) == ("7200000", ConfigSource.DEFAULT_CONFIG, ())
+#: setting of a broker that is not the first of its config, and what the config is then
+OTHER_NAMES = [
+    ("log.retention.hours", "2", "retention.ms", "7200000"),
+    ("log.retention.minutes", "3", "retention.ms", "180000"),
+    ("log.flush.scheduler.interval.ms", "5", "flush.ms", "5"),
+    ("log.roll.hours", "1", "segment.ms", "3600000"),
+    ("log.roll.jitter.hours", "0", "segment.jitter.ms", "0"),
+]
+
+
+@pytest.mark.parametrize(("setting", "text", "name", "value"), OTHER_NAMES)
+def test_a_value_of_another_name_shows_as_a_default(setting: str, text: str, name: str, value: str) -> None:
+    for level in ("dynamic", "dynamic_default", "static"):
+        levels = BrokerLevels(**{"dynamic": {}, "dynamic_default": {}, "static": {}, level: {setting: text}})
+        entry = describe({}, levels, [name])[0]
+        assert (entry.value, entry.source, entry.synonyms) == (value, ConfigSource.DEFAULT_CONFIG, ())
