@@ -52,6 +52,8 @@ class Scene:
             leadership=lambda tp: self.state.leaderships.get(tp),
             live_brokers={ONE: SimpleNamespace(broker_epoch=registration.czxid)},
             offline_dirs={},
+            shutting_down=set(),
+            active_controller_id=1001,
             is_online=lambda broker, tp: broker == ONE,
             is_begun=lambda tp, broker: broker in self.begun,
             is_queued_for_deletion=lambda topic: False,
@@ -216,6 +218,23 @@ def test_a_new_life_with_failed_dirs() -> None:
     scene.state.offline_dirs = {ONE: {TP}}
     assert "takes dirs of broker 1 for failed, which is new" in scene.after()
     assert scene.after() == ""  # it has said so since
+
+
+def test_a_new_life_that_leaves_like_the_one_before() -> None:
+    scene = Scene()
+    scene.state.shutting_down = {ONE}
+    assert "takes broker 1 for leaving, which is new" in scene.after()
+    assert scene.after() == ""  # in this life it may have asked to
+    scene.state.live_brokers[ONE].broker_epoch += 1
+    assert "takes broker 1 for leaving, which is new" in scene.after()
+
+
+def test_an_office_that_is_named_without_a_session() -> None:
+    scene = Scene()
+    scene.state.session_id, scene.state.serving = None, False
+    assert "has no session, and names 1001" in scene.after()
+    scene.state.active_controller_id = None
+    assert scene.after() == ""
 
 
 def test_a_refused_state_that_is_not_read() -> None:

@@ -79,6 +79,7 @@ class Beliefs:
                 *_keeps_timers(controller),
                 *(self._serves_on(controller) if is_fenced else ()),
                 *(_looks_no_more(controller) if self._is_done(controller, event) else ()),
+                *_names_somebody_unseen(controller),
                 *self._new_lives(controller),
                 *self._believes(controller),
                 *(self._keeps_what_was_refused(controller, refused) if self._is_done(controller, event) else ()),
@@ -103,11 +104,16 @@ class Beliefs:
                 self.broken.append(f"controller {event['controller']} takes broker {number} for dead, which is there")
 
     def _new_lives(self, controller: Controller) -> Iterable[str]:
-        """Of a broker's new life nothing is believed that its former life said: its log dirs are good. §11.6."""
+        """Of a broker's new life nothing is believed that its former life said: its log dirs are good, and it has not
+        asked to leave. §11.5, §11.6."""
         state, lives = controller.state, self._lives[controller]
         for broker_id, broker in state.live_brokers.items():
-            if lives.get(broker_id) != broker.broker_epoch and state.offline_dirs.get(broker_id):
+            if lives.get(broker_id) == broker.broker_epoch:
+                continue
+            if state.offline_dirs.get(broker_id):
                 yield f"takes dirs of broker {broker_id} for failed, which is new: {state.offline_dirs[broker_id]}"
+            if broker_id in state.shutting_down:
+                yield f"takes broker {broker_id} for leaving, which is new"
             lives[broker_id] = broker.broker_epoch
 
     def _believes(self, controller: Controller) -> Iterable[str]:
@@ -190,6 +196,13 @@ def _leaves_somebody_waiting(controller: Controller) -> Iterable[str]:
     left = loop.unanswered - {getattr(event, "reply_to", None) for event in loop.queued}
     if left:
         yield f"leaves {len(left)} callers without an answer, though nothing of theirs is queued"
+
+
+def _names_somebody_unseen(controller: Controller) -> Iterable[str]:
+    """Who has no session cannot know who holds the office: clients would be sent to who may have lost it. §2.6"""
+    state = controller.state
+    if state.session_id is None and state.active_controller_id is not None:
+        yield f"has no session, and names {state.active_controller_id}"
 
 
 def _looks_no_more(controller: Controller) -> Iterable[str]:

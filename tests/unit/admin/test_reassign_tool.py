@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+from controller.admin.cluster.log_dirs import ReplicaPlace
 from controller.admin.commands import reassign_partitions as reassign
 from controller.admin.reassignment.command import format_running
+from controller.admin.reassignment.verify import replica_line
 from controller.wire.errors import ErrorCode
 from controller.wire.protocol import ApiKey
 from controller.wire.types import BrokerId, PartitionReplica, ReplicaAssignment, TopicPartition
@@ -273,6 +275,28 @@ def test_moves_between_log_dirs(foo: Any, tool: Any, plan: Any) -> None:
     assert not foo.futures and not foo.configs[4, "1"]
     outcome = tool(reassign, foo, ["--verify", *plan(text)])
     assert "Partition foo-0 on broker 1 is not being moved from log dir /data to /ssd.\nClearing" in outcome.out
+
+
+#: where a replica is, and where a copy of it is made, that is to be in /b -> what is said of it, and whether it is over
+PLACES = [
+    (None, None, "is not found in any live log dir on broker 1", False),
+    ("/a", None, "is not being moved from log dir /a to /b.", True),
+    ("/b", None, "completed successfully.", True),
+    ("/a", "/b", "is still in progress.", False),
+    (None, "/b", "is still in progress.", False),
+    ("/a", "/c", "is being moved to log dir /c instead of /b.", False),
+    ("/b", "/c", "is being moved to log dir /c instead of /b.", False),
+    (None, "/c", "is being moved to log dir /c instead of /b.", False),
+]
+
+
+@pytest.mark.parametrize(("current", "future", "said", "is_over"), PLACES)
+def test_a_replica_is_where_it_goes_when_no_copy_is_made_any_more(
+    current: str | None, future: str | None, said: str, is_over: bool
+) -> None:
+    replica = PartitionReplica(TopicPartition("t", 0), BrokerId(1))
+    line, over = replica_line(replica, ReplicaPlace(current=current, future=future), "/b")
+    assert (said in line, over) == (True, is_over)
 
 
 @pytest.mark.feature("002-17")

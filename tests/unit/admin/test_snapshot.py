@@ -55,6 +55,20 @@ def test_what_of_a_cluster_is_in_the_file(cluster: Any, tool: Any) -> None:
     assert (other.adding_replicas, other.removing_replicas) == ((0,), (2,))
 
 
+@pytest.mark.parametrize("leader", [-1, 0, 1, 2])
+@pytest.mark.parametrize("isr", [(0, 1, 2), (0,), (1, 2), (2, 1), ()])
+def test_who_leads_is_told_whoever_it_is(cluster: Any, tool: Any, leader: int, isr: tuple[int, ...]) -> None:
+    """Also that nobody does, and who leads though another would be the usual one."""
+    if leader >= 0 and leader not in isr:
+        return
+    cluster.topic("t", (0, 1, 2))
+    cluster.topics["t"][0].leader, cluster.topics["t"][0].isr = leader, isr
+    shape, _ = taken(cluster, tool)
+    partition = shape.topics["t"].partitions[0]
+    assert partition.leader_id == (None if leader < 0 else leader)
+    assert set(partition.in_sync) == set(isr)
+
+
 #: the leader (-1: none), sizes by broker, size of a copy between dirs -> the size of the partition
 SIZES = [
     (0, {0: 900, 1: 800}, 0, 900),

@@ -12,14 +12,15 @@ from typing import Any, cast
 
 import pytest
 
+from controller.admin.cluster.queries import PartitionInfo, TopicInfo
 from controller.admin.toolkit.machine import Machine
 from controller.admin.why.command import add_arguments, explain
 from controller.admin.why.commands import Commands
 from controller.admin.why.diagnosis import diagnose, split_target
 from controller.admin.why.facts import BrokerFacts, Damage, Deletion, LogOn, PartitionFacts, TopicFacts
 from controller.admin.why.finding import Finding, Trouble
-from controller.admin.why.from_zookeeper import ZkView
-from controller.admin.why.look import Locally
+from controller.admin.why.from_zookeeper import ZkCluster, ZkTopic, ZkView
+from controller.admin.why.look import BrokerView, Locally
 from controller.admin.why.look import facts as gather
 from controller.local.cluster_file import BrokerRow, ClusterRow
 from controller.local.fault_file import write_faults
@@ -252,6 +253,35 @@ def test_what_is_damaged_in_zookeeper_is_found(content: bytes, state: bytes | No
 
     damaged = [f for f in run_world(1, scenario) if f.trouble is Trouble.DAMAGED]
     assert tuple(line for f in damaged for line in f.because) == because
+
+
+@pytest.mark.parametrize("live", [None, (), (1,), (1, 2)], ids=["brokers: silent", "none", "1", "1, 2"])
+@pytest.mark.parametrize("registered", [None, (), (1,), (1, 2)], ids=["ZooKeeper: silent", "none", "1", "1, 2"])
+def test_who_is_alive_is_who_is_registered_where_zookeeper_tells(
+    live: tuple[int, ...] | None, registered: tuple[int, ...] | None
+) -> None:
+    """Brokers repeat it, and may not have heard yet."""
+    if live is None and registered is None:
+        return
+    one, two = BrokerId(1), BrokerId(2)
+    info = TopicInfo(
+        name="t", topic_id=None, is_internal=False,
+        partitions=(PartitionInfo(partition=0, leader=one, replicas=(one, two), isr=(one,)),),
+    )  # fmt: skip
+    brokers = None if live is None else BrokerView(
+        topic=info, live=frozenset(map(BrokerId, live)), controller=None, moving={}, configs={}, answers={}, earlier={},
+        sampled_s=0.0,
+    )  # fmt: skip
+    cluster = None if registered is None else ZkCluster(
+        topics=frozenset({"t"}), registered=frozenset(map(BrokerId, registered)), controller=None, broker_configs={}
+    )  # fmt: skip
+    topic = None if registered is None else ZkTopic(
+        assignment={0: ReplicaAssignment(replicas=(one, two))}, states={}, configs={}, is_deleting=False,
+        asked_targets={}, damages={}, damage=None,
+    )  # fmt: skip
+    found = gather("t", brokers, cluster, topic, Locally())
+    alive = {broker for broker, facts in found.brokers.items() if facts.is_alive}
+    assert alive == set(registered if registered is not None else live or ())
 
 
 # -- through the tool --------------------------------------------------------------------------------------------------

@@ -66,6 +66,14 @@ def test_the_leaders_line_tells_how_far_the_replica_was_and_the_metadata_log_whe
     assert (row["cu"], row["offset"], row["leo"], row["hw"]) == (15_000, 7, 9, 7)
 
 
+def test_of_several_lines_that_tell_the_same_the_first_counts() -> None:
+    one = history()
+    again = SHRINK | {"ts": 20_010, "cu": 16_000, "offset": 8, "leo": None, "hw": 9}
+    assert notes(one, SHRINK | {"hw": None}, again) == [Note.AGREES] * 2
+    (row,) = [r for r in one.rows if r["ev"] == "isr_shrink"]
+    assert (row["cu"], row["offset"], row["leo"], row["hw"]) == (15_000, 7, 9, 9)
+
+
 def test_a_leaders_first_line_tells_where_its_log_ends() -> None:
     one = history()
     led = line("leader", 10_050, epoch=0, zk_version=0, isr=[1, 2, 3], offset=4, leo=4, hw=3)

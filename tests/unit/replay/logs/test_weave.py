@@ -113,3 +113,55 @@ def test_an_answer_counts_within_half_a_minute(after: int) -> None:
     weave.finish()
     rows = [dict(zip(EMITTED, row, strict=True)) for row in weave.rows]
     assert [row["err"] for row in rows if row["ev"] == "isr_shrink"] == [0 if after <= 29 + 2 else 95]
+
+
+#: what ends an attempt that has no answer
+ENDS: dict[str, Fact] = {
+    "it follows": follows(4),
+    "it leads anew": leads(4),
+    "it tries something else": Fact(1, 0, What.EXPANDING, "t", 0, isr_old=[1, 2], isr=[1, 2, 3]),
+    "it is refused": Fact(1, 0, What.REFUSED, "t", 0),
+}
+
+
+@pytest.mark.parametrize("end", ENDS.values(), ids=ENDS)
+def test_an_attempt_that_is_over_holds_nothing_up_and_waits_for_no_answer(end: Fact) -> None:
+    """An answer that comes to the broker later is to something else."""
+    weave = Weave()
+    tries = Fact(1, 0, What.SHRINKING, "t", 0, isr_old=[1, 2], isr=[1])
+    late = Fact(1, 0, What.UPDATED, "t", 0, isr=[1], zk_version=7)
+    told = [leads(3), tries, end, *(Fact(1, 0, What.HW, "t", 0, hw=second) for second in range(3, 8)), late]
+    for second, fact in enumerate(told):
+        weave.feed(fact._replace(at_us=second * SECOND))
+        if second == 7:
+            heard = [row[EMITTED.index("ev")] for row in weave.rows]
+            assert "isr_shrink" in heard, "others are told behind it, too, unless they wait themselves"
+    weave.finish()
+    rows = [dict(zip(EMITTED, row, strict=True)) for row in weave.rows]
+    assert [row["err"] for row in rows if row["ev"] == "isr_shrink" and row["ts"] == 1000] == [95]
+
+
+#: what is heard of broker 2, second by second -> when it died, of each end of its session
+DEATHS: list[tuple[str, dict[int, str], list[int | None]]] = [
+    ("once", {1: "lost", 8: "down"}, [1000]),
+    ("again and again", {1: "lost", 4: "lost", 8: "down"}, [1000]),
+    ("of the first death alone", {1: "lost", 8: "down", 20: "up", 40: "down"}, [1000, None]),
+    ("of both", {1: "lost", 8: "down", 20: "up", 35: "lost", 40: "down"}, [1000, 35_000]),
+    ("and it was back before its session ended", {1: "lost", 5: "up", 40: "down"}, [None]),
+    ("never", {8: "down", 20: "up", 40: "down"}, [None, None]),
+]
+
+
+@pytest.mark.parametrize(("_", "heard", "died"), DEATHS, ids=[row[0] for row in DEATHS])
+def test_connections_that_were_lost_tell_of_one_death(_: str, heard: dict[int, str], died: list[int | None]) -> None:
+    kinds = {
+        "lost": Fact(-1, 0, What.LOST, replica=2),
+        "down": Fact(-1, 0, What.BROKER_DOWN, replica=2),
+        "up": Fact(-1, 0, What.BROKER_UP, replica=2),
+    }
+    weave = Weave()
+    for second, what in heard.items():
+        weave.feed(kinds[what]._replace(at_us=second * SECOND))
+    weave.finish()
+    rows = [dict(zip(EMITTED, row, strict=True)) for row in weave.rows]
+    assert [row["done"] for row in rows if row["ev"] == "broker_down"] == died

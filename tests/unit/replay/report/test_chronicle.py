@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from broker_sim.replay.chronicle import (
+    SAME_INCIDENT_MS,
     Incident,
     IncidentKind,
     absences,
@@ -85,6 +89,25 @@ def test_removals_that_follow_each_other_are_one_incident() -> None:
     rows = [dropped(2, 1_000, 5_000), dropped(2, 14_000, 16_000, 3), dropped(2, 60_000, None), dropped(3, 1_000, 2_000)]
     found = [(i.who, i.from_ts, i.to_ts, i.partitions) for i in fallen_behind(rows)]
     assert found == [(2, 1_000, 16_000, 5), (3, 1_000, 2_000, 2), (2, 60_000, None, 2)]
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 60), st.integers(0, 60) | st.none()), min_size=1, max_size=6).map(
+        lambda pieces: [(at * 1_000, None if takes is None else (at + takes) * 1_000) for at, takes in pieces]
+    )
+)
+def test_an_incident_lasts_from_the_first_of_its_pieces_to_the_last_that_ends(
+    pieces: list[tuple[int, int | None]],
+) -> None:
+    found = fallen_behind([dropped(2, from_ts, to_ts) for from_ts, to_ts in pieces])
+    assert sum(one.partitions for one in found) == 2 * len(pieces)
+    for one in found:
+        own = [(a, b) for a, b in pieces if one.from_ts <= a and (one.to_ts is None or a <= one.to_ts)]
+        ends = [b for _, b in own]
+        assert one.from_ts == min(a for a, _ in own)
+        assert one.to_ts == (None if None in ends else max(b for b in ends if b is not None))
+    for before, after in pairwise(found):
+        assert before.to_ts is not None and after.from_ts > before.to_ts + SAME_INCIDENT_MS
 
 
 def test_leaders_that_drop_a_broker_which_is_away_tell_nothing_of_their_own() -> None:

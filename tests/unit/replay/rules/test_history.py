@@ -146,19 +146,31 @@ def test_flaps(fact: FactRow, flaps: int) -> None:
     assert sum(r.table == "flaps" for r in fold(LEADER, fact)) == flaps
 
 
+BOTH = {"replicas": [4, 2, 3, 1], "adding": [4], "removing": [1]}
+COPIED = FactRow(ts=3100, kind="copied", epoch=1, amount=4200)
+MOVE = [
+    LEADER,
+    FactRow(ts=1000, kind="assign", **BOTH),
+    FactRow(ts=1010, kind="leader", leader=1, epoch=1, zk_version=1, isr=[1, 2, 3], **BOTH),
+    change(2000, [1, 2, 3], [1, 3], 2, epoch=1),
+    change(2500, [1, 3], [1, 3, 2], 3, epoch=1),
+    change(3000, [1, 3, 2], [1, 3, 2, 4], 4, epoch=1),
+    FactRow(ts=3100, kind="elect", epoch=2, zk_version=5, replica=4, isr=[4, 2, 3]),
+    COPIED,
+    FactRow(ts=3110, kind="assign", replicas=[4, 2, 3]),
+]
+
+
+@pytest.mark.parametrize("later", range(len(MOVE)))
+@pytest.mark.parametrize("again", [n for n, fact in enumerate(MOVE) if fact.zk_version is not None and n])
+def test_a_version_that_is_told_again_changes_nothing(again: int, later: int) -> None:
+    """At once, or when others have been written since: several files tell the same."""
+    if later >= again:
+        assert fold(*MOVE[: later + 1], MOVE[again], *MOVE[later + 1 :]) == fold(*MOVE)
+
+
 def test_a_reassignment_from_start_to_finish() -> None:
-    both = {"replicas": [4, 2, 3, 1], "adding": [4], "removing": [1]}
-    said = fold(
-        LEADER,
-        FactRow(ts=1000, kind="assign", **both),
-        FactRow(ts=1010, kind="leader", leader=1, epoch=1, zk_version=1, isr=[1, 2, 3], **both),
-        change(2000, [1, 2, 3], [1, 3], 2, epoch=1),
-        change(2500, [1, 3], [1, 3, 2], 3, epoch=1),
-        change(3000, [1, 3, 2], [1, 3, 2, 4], 4, epoch=1),
-        FactRow(ts=3100, kind="elect", epoch=2, zk_version=5, replica=4, isr=[4, 2, 3]),
-        FactRow(ts=3100, kind="copied", epoch=1, amount=4200),
-        FactRow(ts=3110, kind="assign", replicas=[4, 2, 3]),
-    )
+    said = fold(*MOVE)
     (row,) = [r for r in said if r.table == "reassignments"]
     assert (row.from_ts, row.condition_ts, row.to_ts, row.is_open) == (1000, 3000, 3110, False)
     assert (row.copied_bytes, row.bytes_per_second, row.original_shrinks) == (4200, 4200 * 1000 / 2110, 1)

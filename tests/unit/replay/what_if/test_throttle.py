@@ -154,6 +154,17 @@ def test_only_copies_that_meet_share(later_ms: int, smallest: int, eta: int | No
     assert (rows_of("all", told)[1].eta_ms == 10_000) == (eta is not None)
 
 
+@pytest.mark.parametrize(("long_ms", "meet"), [(9_000, 2), (30_000, 2), (40_000, 3), (200_000, 3), (None, 3)], ids=str)
+def test_who_copies_long_is_met_by_all_that_come_meanwhile(long_ms: int | None, meet: int) -> None:
+    """A second that is done soon, and a third 100 s after the first: it meets whoever is not done for a minute."""
+    first = ROW._replace(recorded_ms=long_ms)
+    second = ROW._replace(partition=4, start_ts=ROW.start_ts + 1_000, recorded_ms=1_000)
+    third = ROW._replace(partition=5, start_ts=ROW.start_ts + 100_000, recorded_ms=1_000)
+    for rows in ([first, second, third], [third, second, first]):
+        told = list(etas(rows, [Change(THROTTLE, 14 * MB)]))
+        assert rows_of("all", told)[1].smallest_rate == meet * 4 * MB + 1
+
+
 def test_a_copy_of_unknown_size_has_no_answer_and_is_no_never() -> None:
     unknown = ROW._replace(backlog_bytes=None, copied_bytes=None, partition=4)
     told = [r for r in etas([ROW, unknown], [Change(THROTTLE, 14 * MB)]) if r.value is not None]
