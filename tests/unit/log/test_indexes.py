@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import random
 import struct
 from dataclasses import replace
@@ -150,9 +151,12 @@ def test_when_they_are_full_and_how_long_their_files_are(tmp_path: Path, max_byt
 # -- batches, far into a file -----------------------------------------------------------------------------------------
 
 
-def long_log(folder: Path, sizes: list[int]) -> tuple[Log, list[tuple[int, BatchHeader]]]:
-    """Batches of two records, of values that long; one segment without an index entry."""
-    log = new_log(folder, LogConfig(index_interval_bytes=1 << 30, max_message_bytes=1 << 23, segment_bytes=1 << 24))
+def long_log(
+    folder: Path, sizes: list[int], *, index_interval_bytes: int = 1 << 30
+) -> tuple[Log, list[tuple[int, BatchHeader]]]:
+    """Batches of two records, of values that long; one segment, without an index entry unless asked for."""
+    limits = {"max_message_bytes": 1 << 23, "segment_bytes": 1 << 24}
+    log = new_log(folder, LogConfig(index_interval_bytes=index_interval_bytes, **limits))
     expected, position = [], 0
     for number, size in enumerate(sizes):
         found = [Record(0, 1_000 + number, None, b""), Record(1, 1_000 + number, None, b"x" * size)]
@@ -198,21 +202,82 @@ def test_batches_are_found_wherever_they_lie(tmp_path: Path, name: str) -> None:
             assert data == segment.read(expected[number][0], most)
 
 
-def test_the_last_batches_are_found_without_a_look_into_the_file(tmp_path: Path) -> None:
-    """A reader at the end of a log, of which there are many, costs the disk nothing."""
-    log, expected = long_log(tmp_path, [9] * 33)
+Reads = list[tuple[int, int]]
+
+
+@pytest.fixture
+def reads(monkeypatch: pytest.MonkeyPatch) -> Reads:
+    """(length, position) of each read of a file."""
+    found: Reads = []
+    pread = os.pread
+
+    def count(handle: int, length: int, position: int) -> bytes:
+        found.append((length, position))
+        return pread(handle, length, position)
+
+    monkeypatch.setattr(os, "pread", count)
+    return found
+
+
+def pieces(batches: list[tuple[int, BatchHeader]], end: int, piece: int, *, whole: bool) -> Reads:
+    """What is read where a piece is read as soon as a header, or (`whole`) its batch, is not in the last one."""
+    found, known = Reads(), 0
+    for position, header in batches:
+        if position + 61 > known:
+            found.append((min(piece, end - position), position))
+            known = position + min(piece, end - position)
+        if whole and position + header.size > known:
+            found.append((max(piece, header.size), position))
+            known = min(end, position + max(piece, header.size))
+    return found
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_a_log_is_read_in_pieces(tmp_path: Path, reads: Reads, name: str) -> None:
+    """Of 1 MiB by who reads all of it, of 8 KiB by who looks for a place; no piece twice."""
+    log, expected = long_log(tmp_path, LONG[name])
+    log.close()
+    end, again = log.size_bytes, Log(TopicPartition("t", 0), log.folder, log.config)
+    reads.clear()
+    again.load(is_clean=False, recovery_point=0)
+    assert reads == pieces(expected, end, 1 << 20, whole=True)
+    again.close()
+    again = Log(TopicPartition("t", 0), log.folder, log.config)
+    again.load(is_clean=True)
+    (segment,) = again.segments
+    reads.clear()
+    assert len(list(segment.headers())) == len(expected)
+    assert reads == pieces(expected, end, 1 << 20, whole=False)
+    reads.clear()
+    assert segment.first_timestamp == 1_000 and reads == [(min(1 << 13, end), 0)]
+    for number in (0, len(expected) // 2, len(expected) - 1):
+        reads.clear()
+        assert segment.find(2 * number) == expected[number]
+        assert reads == pieces(expected[: number + 1], end, 1 << 13, whole=False)
+    reads.clear()
+    assert sum(len(batch) for batch in again.batches()) == end
+    assert all(length <= max(1 << 20, *(header.size for _, header in expected)) for length, _ in reads)
+    taken = [length for length, _ in reads if length > 1 << 13]
+    assert all(before + after > 1 << 20 for before, after in itertools.pairwise(taken))
+
+
+@pytest.mark.parametrize("count", range(2, 42))
+def test_the_last_batches_are_found_without_a_look_into_the_file(tmp_path: Path, reads: Reads, count: int) -> None:
+    """Eight at least, twice as many at most: a reader at the end of a log, of which there are many, costs nothing."""
+    log, expected = long_log(tmp_path, [9] * count, index_interval_bytes=0)
     (segment,) = log.segments
-    end = log.size_bytes
-    assert log.read(2 * 27, max_bytes=1, bound=log.leo, min_one=True), "as far as this it has read"
-    segment.log_path.unlink()
-    for number in range(28, 33):
+    kept = count if count <= 16 else 9 + (count - 17) % 8
+    for number in range(count):
         for offset in (2 * number, 2 * number + 1):
+            reads.clear()
             assert segment.find(offset) == expected[number]
-    for number in range(28, 33):
-        found = segment.end_of_whole_batches(expected[number][0], max_bytes=1 << 20, bound=log.leo, min_one=False)
-        assert found == end
-    with pytest.raises(FileNotFoundError):
-        segment.find(2 * 9)
+            starts_at = number if offset % 2 else max(number - 1, 0)
+            assert (reads == []) is (starts_at >= count - kept or number == count - 1)
+    for number in range(max(1, count - kept + 1), count):
+        reads.clear()
+        start = expected[number][0]
+        assert segment.end_of_whole_batches(start, max_bytes=1 << 20, bound=log.leo, min_one=False) == log.size_bytes
+        assert reads == []
 
 
 # -- the life of a segment --------------------------------------------------------------------------------------------
