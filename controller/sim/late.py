@@ -64,6 +64,10 @@ IMPATIENT: Final = 0.2
 NEED_DIRS: Final = frozenset({"move_dirs_in_trouble", "move_off_a_failed_dir", "die_with_a_failed_dir"})
 #: Shares of the worlds whose logs get into trouble, with a producer of a compacted topic, with a prober of replicas.
 IN_TROUBLE, KEYED, PROBED = 0.45, 0.3, 0.3
+#: The share of worlds in which somebody asks for offsets.
+ASKED: Final = 0.25
+#: The share of worlds with a crowd in which somebody hesitates.
+HESITATES: Final = 0.5
 #: The share of worlds with a crowd, and how many it has.
 CROWDED: Final = 0.4
 CROWDS: Final = (3, 4, 6)
@@ -99,7 +103,10 @@ def shape_of(seed: int, shape: Shape) -> Shape:
         shape = replace(shape, log_dirs=2)
     if "cut_what_moves" in (kind for _, kind in _last(seed)):
         shape = replace(shape, log_dirs=2, fetch_bytes=SMALL_FETCH)
-    shape = replace(shape, keyed_producers=keyed, replica_probers=probed)
+    asked = int(random.Random(f"{seed}/asks for offsets").random() < ASKED)
+    shape = replace(shape, keyed_producers=keyed, replica_probers=probed, offset_probers=asked)
+    if shape.crowd:
+        shape = replace(shape, hesitant=int(random.Random(f"{seed}/hesitates").random() < HESITATES))
     return _narrowed(seed, shape) if is_narrow(seed) else shape
 
 
@@ -134,6 +141,7 @@ def _narrowed(seed: int, shape: Shape) -> Shape:
     shape = replace(shape, steps=chance.choice(NARROW_STEPS), side_producers=chance.choice((0, 1)))
     shape = replace(shape, producers=chance.choice((0, 1)), idempotent_producers=1, acks_one_producers=0, consumers=0)
     shape = replace(shape, group_members=0, static_members=0, probers=0, crowd=0, keyed_producers=0, replica_probers=0)
+    shape = replace(shape, hesitant=0)
     if kinds & {*TOOLS, "move_dirs_in_trouble"}:
         shape = replace(shape, fetch_bytes=SMALL_FETCH, log_dirs=chance.choice((1, 2, 2)))
     return replace(shape, log_dirs=2) if kinds & NEED_DIRS else shape

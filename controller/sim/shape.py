@@ -89,6 +89,10 @@ class Shape:
     #: Clients that came later: producers of a compacted topic, and those that ask what brokers must refuse or tell.
     keyed_producers: int = 0
     replica_probers: int = 0
+    #: Clients that ask for offsets.
+    offset_probers: int = 0
+    #: Clients that begin to join the crowd's groups, and think better of it.
+    hesitant: int = 0
 
     def settings(self) -> dict[str, str]:
         """As Kafka's properties, for brokers and controllers alike."""

@@ -9,7 +9,7 @@ import pytest
 
 from broker_sim.groups.generations import Generations
 from broker_sim.groups.group import Group
-from broker_sim.groups.members import Member
+from broker_sim.groups.members import Member, Members
 from broker_sim.groups.values import Effect, GroupSettings, Join, JoinAnswer, Reply, Store, Sync, SyncAnswer
 from controller.sim.oracles.group_rules import WatchedGroup
 from controller.wire.errors import ErrorCode
@@ -195,6 +195,22 @@ def _lets_a_stranger_leave(scene: Scene, patch: pytest.MonkeyPatch) -> None:
     scene.group.leave("stranger", None, scene.now_ms)
 
 
+def _waits_for_nobody(scene: Scene, patch: pytest.MonkeyPatch) -> None:
+    scene.stable()
+    patch.setattr(Generations, "_try_complete_join", lambda *_: None)
+    scene.join("", new_id="e")
+    scene.join("d")
+    scene.join("s", instance="one")
+
+
+def _forgets_who_has_yet_to_sync(scene: Scene, patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Members, "rebalance_timeout_ms", lambda _: 1 << 40)
+    scene.joined()
+    scene.sync("s", s=b"1")
+    scene.group.members["d"].expires_at_ms = 1 << 60
+    scene.later(REBALANCE_MS + 1)
+
+
 @pytest.mark.parametrize(
     ("damage", "complaint"),
     [
@@ -210,6 +226,8 @@ def _lets_a_stranger_leave(scene: Scene, patch: pytest.MonkeyPatch) -> None:
         (_lets_one_commit_for_another, "a commit of d is answered NONE, not FENCED_INSTANCE_ID"),
         (_stores_something_else, "what s assigned is stored as"),
         (_takes_a_stranger, "a JoinGroup of stranger is answered"),
+        (_waits_for_nobody, "all 3 members have joined, and generation 1 goes on"),
+        (_forgets_who_has_yet_to_sync, "d stays at 6401, and has not synced since 1400"),
         (_lets_a_stranger_leave, "the LeaveGroup of stranger is answered NONE, not UNKNOWN_MEMBER_ID"),
     ],
 )

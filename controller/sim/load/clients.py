@@ -5,17 +5,30 @@ from __future__ import annotations
 from controller.sim.cluster import Cluster
 from controller.sim.load.consumer import Consumer
 from controller.sim.load.crowd import Person
+from controller.sim.load.hesitant import Hesitant
 from controller.sim.load.keyed import KeyedProducer
 from controller.sim.load.ledger import Ledger
 from controller.sim.load.links import Links
 from controller.sim.load.member import Member
+from controller.sim.load.offset_prober import OffsetProber
 from controller.sim.load.prober import Prober
 from controller.sim.load.producer import Producer
 from controller.sim.load.replica_prober import ReplicaProber
 from controller.sim.load.side import SideProducer
 from controller.sim.shape import Shape
 
-Client = Producer | Consumer | Member | Person | Prober | SideProducer | KeyedProducer | ReplicaProber
+Client = (
+    Producer
+    | Consumer
+    | Member
+    | Person
+    | Prober
+    | SideProducer
+    | KeyedProducer
+    | ReplicaProber
+    | OffsetProber
+    | Hesitant
+)
 
 
 def clients_of(cluster: Cluster, ledger: Ledger, shape: Shape, prefix: str) -> list[Client]:
@@ -36,4 +49,6 @@ def clients_of(cluster: Cluster, ledger: Ledger, shape: Shape, prefix: str) -> l
         *(Person(cluster, name) for name in names("person", shape.crowd)),
         *(KeyedProducer(cluster, name) for name in names("keyed", shape.keyed_producers)),
         *(ReplicaProber(cluster, ledger, Links(cluster, name)) for name in names("late", shape.replica_probers)),
+        *(OffsetProber(cluster, Links(cluster, name)) for name in names("asker", shape.offset_probers)),
+        *(Hesitant(cluster, name) for name in names("hesitant", shape.hesitant)),
     ]

@@ -7,7 +7,7 @@ Source: Kafka 3.9 `GroupCoordinator`, `GroupMetadata`; KIP-345; spec clients.md 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -99,6 +99,8 @@ class GroupJudge:
     #: since when a rebalance is prepared, and whether of a group that had no members
     preparing: tuple[int, bool] = (0, False)
     completed_ms: int = 0
+    #: until when members of this generation may take to sync
+    sync_by_ms: int = 0
     #: members that sent a SyncGroup in this generation
     synced: set[str] = field(default_factory=set)
     #: assignments of this generation that are stored
@@ -180,11 +182,21 @@ class GroupJudge:
         return member_id not in self.synced and now_ms - self.completed_ms >= before.rebalance_ms
 
     def stays(self, group: Group, now_ms: int) -> None:
-        """After a tick nobody is a member whose session is over."""
+        """After a tick nobody is a member whose session is over, or who did not sync in time."""
+        is_over = group.state in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE) and now_ms > self.sync_by_ms
         for member_id, member in group.members.items():
             since_ms = max(self.beats.get(member_id, now_ms), self.seen.get(member_id, 0))
             if _session_is_over(_seat(member), since_ms, now_ms):
                 self.wrong(f"{member_id} stays at {now_ms}, it was last heard of at {since_ms}")
+            if is_over and member_id not in self.synced:
+                self.wrong(f"{member_id} stays at {now_ms}, and has not synced since {self.completed_ms}")
+
+    def waits(self, group: Group, pending: Collection[str]) -> None:
+        """A rebalance goes on when all have joined and nobody was given an id who has yet to join with it; that of a
+        group which had no members waits for others in any case."""
+        is_prepared = group.state is GroupState.PREPARING_REBALANCE and not self.preparing[1] and group.members
+        if is_prepared and not pending and all(member.join is not None for member in group.members.values()):
+            self.wrong(f"all {len(group.members)} members have joined, and generation {group.generation} goes on")
 
     # -- generations -----------------------------------------------------------------------------------------------
 
@@ -203,6 +215,7 @@ class GroupJudge:
         self.stored.clear()
         self.hasty.clear()
         self.completed_ms = now_ms
+        self.sync_by_ms = now_ms + max((member.rebalance_timeout_ms for member in group.members.values()), default=0)
         if group.generation != before.generation + 1:
             self.wrong(f"generation {before.generation} becomes {group.generation}")
         since_ms, was_empty = self.preparing
@@ -364,6 +377,7 @@ class WatchedGroup(Group):
         else:
             joins = self._judge.answered(effects, self, now_ms)
         self._judge.moved(before, self, now_ms, joins, gone=gone, asks=asks)
+        self._judge.waits(self, self._pending)
 
 
 def _session_is_over(seat: Seat, since_ms: int, now_ms: int) -> bool:

@@ -10,6 +10,7 @@ from controller.sim.history import History
 from controller.sim.oracles import disks
 from controller.sim.oracles.answers import Answers
 from controller.sim.oracles.notices import Notices
+from controller.sim.oracles.offsets import OffsetAnswers
 from controller.sim.oracles.remembered import Remembered
 from controller.sim.oracles.terms import Terms
 from controller.wire.trace import TraceEvent
@@ -26,7 +27,7 @@ class Replication:
         self.terms, self.cuts = Terms(cluster, history), disks.Cuts(cluster)
         self.deleting, self.notices = disks.Deleting(cluster), Notices(cluster)
         self.remembered = Remembered()
-        self.answers = Answers(cluster, history, self.terms)
+        self.answers, self.offsets = Answers(cluster, history, self.terms), OffsetAnswers(cluster)
         cluster.on_event += [self.terms.event, self.cuts.event, self.remembered.event]
         cluster.world.zookeeper.on_operation.append(self.notices.operation)
         on_ack.append(self.answers.acknowledged)
@@ -41,11 +42,18 @@ class Replication:
         """Now and then."""
         self.deleting.look()
         self.answers.look()
+        self.offsets.look()
 
     @property
     def broken(self) -> list[str]:
         """What was found so far."""
-        return [*self.terms.broken, *self.cuts.broken, *self.deleting.broken, *self.answers.broken]
+        return [
+            *self.terms.broken,
+            *self.cuts.broken,
+            *self.deleting.broken,
+            *self.answers.broken,
+            *self.offsets.broken,
+        ]
 
     def nobody_is_owed_a_notice(self, cluster: Cluster, history: History) -> Iterator[str]:
         """At rest each ISR that was written has been told of. See `notices`."""
