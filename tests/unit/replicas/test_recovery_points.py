@@ -11,6 +11,7 @@ import pytest
 
 from broker_sim.log import checkpoints
 from broker_sim.log.log import Log
+from broker_sim.replicas.log_cleaner import LogCleaner
 from controller.wire.types import TopicPartition
 from tests.worlds.replicas import Cluster
 
@@ -44,7 +45,7 @@ async def compact(cluster: Cluster) -> None:
     manager = cluster.nodes[1].manager
     larger = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01", "segment.bytes": "20000"}
     manager.configs.set_topic_config("t", larger)
-    assert await manager._housekeeping.cleaner.clean_one()
+    assert await LogCleaner(manager.table).clean_one()
     manager.configs.set_topic_config("t", {})
 
 
