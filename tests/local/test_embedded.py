@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import subprocess
 import sys
@@ -12,8 +13,12 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from controller.embedded.backends import looker
+from controller.embedded.cluster import EmbeddedCluster, EmbeddedPlan
 from controller.embedded.handles import KafkaCluster
 from controller.local.cluster_file import ClusterError
+from controller.wire.fault_rows import Kill
+from controller.wire.zk_operations import GetData
 
 #: Seconds of a start on an idle machine: 0.1.
 START_MAX_S = 0.5
@@ -49,6 +54,39 @@ def test_it_leaves_nothing_where_a_broker_is_just_ending(fault: str) -> None:
         servers = cluster.bootstrap_servers
         getattr(cluster, fault)(2)
     assert nobody_listens(servers)
+
+
+@pytest.mark.parametrize("what", ["controller", "broker"])
+def test_who_is_killed_is_in_zookeeper_until_its_session_has_timed_out(what: str, tmp_path: Path) -> None:
+    """As by SIGKILL: it takes leave of nobody."""
+
+    async def work() -> None:
+        cluster = EmbeddedCluster(EmbeddedPlan(folder=tmp_path, brokers=2, controllers=2))
+        await cluster.start()
+        try:
+            session = await looker(cluster.zookeeper())
+            active = cluster.active_controller
+            assert active is not None
+            path = "/controller" if what == "controller" else "/brokers/ids/1"
+            (before,) = await session.perform([GetData(path)])
+            if what == "controller":
+                await cluster.kill_controller(active)
+            else:
+                cluster.set_faults([Kill(id="k", broker=1)])
+                await cluster.until(lambda: 1 not in cluster.brokers, "broker 1 to be dead", 10)
+            (found,) = await session.perform([GetData(path)])
+            assert found.ok and found.data == before.data
+            loop = asyncio.get_running_loop()
+            async with asyncio.timeout_at(loop.time() + 20):
+                while (await session.perform([GetData(path)]))[0].data == before.data:  # noqa: ASYNC110 - time ends it
+                    await asyncio.sleep(0.05)
+            if what == "controller":
+                await cluster.until(lambda: cluster.active_controller not in (None, active), "another to serve", 10)
+            await session.close()
+        finally:
+            await cluster.stop()
+
+    asyncio.run(work())
 
 
 def test_a_program_that_ends_without_stopping_it_ends() -> None:

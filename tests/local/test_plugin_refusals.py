@@ -82,6 +82,23 @@ def test_a_handle_refuses_what_there_is_not(
     assert cluster.leader("there") in (1, 2), "nothing is broken"
 
 
+def test_a_heal_that_is_refused_ends_nothing(cluster: KafkaCluster) -> None:
+    """Whichever of its names is the wrong one."""
+    one, two = cluster.pause_replication(1), cluster.slow_link(2, delay_ms=1)
+
+    def ended() -> set[object]:
+        cluster.heal(cluster.slow_link(1, delay_ms=1))  # by which all that are wanted are put in force again
+        return {event["id"] for event in cluster.events() if event["event"] == "fault.ended"} & {one, two}
+
+    for names in ((one, "nosuch"), ("nosuch", one), (one, two, "nosuch")):
+        with pytest.raises(ValueError, match="no fault was called 'nosuch'"):
+            cluster.heal(*names)
+        assert ended() == set()
+    cluster.heal(one)
+    assert ended() == {one}
+    cluster.heal()
+
+
 USER: Final = """
 import pytest
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +59,9 @@ def test_the_worst_moment_is_that_of_counting_anew(changes: list[tuple[int, Topi
         each = tolls[Loss(found.rack, found.broker)]
         assert (found.offline, found.under_min_isr) == max(each)
         assert {each[at_ms] for at_ms in range(found.from_ms, found.to_ms)} == {max(each)}
+        runs = [(toll, len(list(run))) for toll, run in groupby(each)]
+        longest = max(length for toll, length in runs if toll == max(each))
+        assert found.to_ms - found.from_ms == longest, "of equal ones the longest"
         assert found.from_ms <= found.at_ms <= found.to_ms
 
 

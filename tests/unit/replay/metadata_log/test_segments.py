@@ -19,6 +19,21 @@ def test_whole_batches_are_one_piece_with_its_offsets_and_times() -> None:
     assert walk(LOG) == segments.Walked((segments.Piece(0, len(LOG), 0, 4, 1000, 1005),), ())
 
 
+@given(st.lists(st.tuples(st.sampled_from((0, 0, 1, 7)), st.integers(1, 3)), min_size=1, max_size=6))
+def test_pieces_have_the_offsets_of_their_batches_and_no_others(batches: list[tuple[int, int]]) -> None:
+    """Offsets that a file skips are in no piece, though no byte is missing."""
+    data, offset, held = b"", 0, set[int]()
+    for skipped, records in batches:
+        offset += skipped
+        data += batch(offset, 1000 + offset, *(topic(n, f"t{n}") for n in range(records)))
+        held |= set(range(offset, offset + records))
+        offset += records
+    walked = walk(data)
+    assert not walked.problems
+    told = [n for piece in walked.pieces for n in range(piece.first_offset, piece.next_offset)]
+    assert (sorted(held), len(held)) == (told, len(told))
+
+
 def test_records_have_their_place_and_who_leads_is_one_of_them() -> None:
     found = [one for one in found_in(LOG) if isinstance(one, Found)]
     assert [(f.offset, f.ts, f.epoch, f.record.name) for f in found] == [

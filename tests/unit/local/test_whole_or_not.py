@@ -1,0 +1,98 @@
+"""What fails in its middle, or is refused, leaves the data folder of a cluster as it was."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from controller.local import cluster_file
+from controller.local.cluster import Cluster
+from controller.local.cluster_file import ClusterError, ClusterRow, StartRow
+from controller.local.fault_file import edit_faults, read_faults, write_faults
+from controller.local.leftovers import write_processes
+from controller.local.plan import plan_cluster
+from controller.wire.fault_rows import FAULT_FILE, Fault, Kill, PauseReplication
+
+
+def shared(folder: Path) -> Cluster:
+    """Three brokers in racks a, b, a, in one process."""
+    plan = plan_cluster(
+        data=folder, brokers=3, controllers=1, racks=["a", "b"], ports=[1, 2, 3], zookeeper_port=4, broker_processes=1
+    )
+    return Cluster(plan)
+
+
+def row(folder: Path, pid: int) -> ClusterRow:
+    return shared(folder).row().model_copy(update={"bootstrap": f"b:{pid}"})
+
+
+#: file -> how it is written, with one thing or another
+WRITERS: dict[str, Callable[[Path, int], object]] = {
+    "cluster.json": lambda folder, number: cluster_file.write_cluster(folder, row(folder, number)),
+    "start.json": lambda folder, number: cluster_file.write_start(folder, StartRow(metrics_port=number)),
+    "processes.json": lambda folder, number: write_processes(folder, {"broker-1": 1000 + number}),
+    FAULT_FILE: lambda folder, number: write_faults(folder / FAULT_FILE, [Kill(id=f"k{number}", broker=1)]),
+}
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_a_write_that_ends_in_its_middle_leaves_the_file_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    WRITERS[name](tmp_path, 1)
+    before = (tmp_path / name).read_bytes()
+    write_text = Path.write_text
+
+    def torn(self: Path, data: str, *args: Any, **options: Any) -> int:
+        write_text(self, data[: len(data) // 2], *args, **options)
+        raise OSError(errno.ENOSPC, "no space")
+
+    with monkeypatch.context() as full:
+        full.setattr(Path, "write_text", torn)
+        with pytest.raises(OSError, match="no space"):
+            WRITERS[name](tmp_path, 2)
+    assert (tmp_path / name).read_bytes() == before
+    WRITERS[name](tmp_path, 2)
+    assert (tmp_path / name).read_bytes() != before
+
+
+#: faults in force -> those that are left when broker 1 is started again; None: that is refused
+PAUSE = PauseReplication(id="p", broker=1)
+STARTS: list[tuple[str, list[Fault], list[Fault] | None]] = [
+    ("its own", [Kill(id="k", broker=1), PAUSE], [PAUSE]),
+    ("its own, as one of a list", [Kill(id="k", broker=(1,))], []),
+    (
+        "two of its own",
+        [Kill(id="k", broker=1), Kill(id="l", broker=1), Kill(id="m", broker=2)],
+        [Kill(id="m", broker=2)],
+    ),
+    ("one of several brokers", [Kill(id="k", broker=(1, 2)), PAUSE], None),
+    ("one of a rack, beside its own", [Kill(id="k", broker=1), Kill(id="r", rack="a")], None),
+    ("none", [PAUSE, Kill(id="r", rack="b")], None),
+]
+
+
+async def _at_once(*_: object, **__: object) -> None:
+    return None
+
+
+@pytest.mark.parametrize(("_", "faults", "left"), STARTS, ids=[row[0] for row in STARTS])
+def test_a_start_ends_the_faults_of_its_broker_alone_or_is_refused_and_ends_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, _: str, faults: list[Fault], left: list[Fault] | None
+) -> None:
+    runs = SimpleNamespace(is_alive=True, log_end=lambda: 0, wait_for_rows=_at_once)
+    monkeypatch.setattr(Cluster, "broker", lambda self, broker_id: runs)
+    edit_faults(tmp_path / FAULT_FILE, lambda present: faults)
+    cluster = shared(tmp_path)
+    if left is None:
+        with pytest.raises(ClusterError):
+            asyncio.run(cluster.start_broker(1))
+    else:
+        asyncio.run(cluster.start_broker(1))
+    assert list(read_faults(tmp_path / FAULT_FILE)) == (faults if left is None else left)

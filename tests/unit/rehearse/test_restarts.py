@@ -1,0 +1,28 @@
+"""A rolling restart takes one broker at a time: the next goes when the one before is back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.worlds.rehearsals import brokers, play, topic
+
+
+@pytest.mark.parametrize("replicas", [[3], [1, 2], [1, 2, 3]], ids=str)
+@pytest.mark.parametrize("wait", ["full_isr", "none"])
+def test_the_next_broker_goes_when_the_one_before_is_back(tmp_path: Path, wait: str, replicas: list[int]) -> None:
+    """Whether or not it has replicas whose return could be waited for. A process takes 40 s to start."""
+    outcome = play(
+        tmp_path,
+        cluster={"brokers": brokers(3), "topics": {"t": topic(replicas, bytes=0, in_bytes_per_s=1000)}},
+        events=[{"do": "rolling_restart", "at": 10, "down": 5, "pause": 1, "wait": wait}],
+        broker_start="40s",
+        end=600,
+    )
+    asked = {h.what.split()[1]: h.at_ms for h in outcome.story if h.what.endswith("asked to shut down")}
+    started = {h.what.split()[1]: h.at_ms for h in outcome.story if h.what.endswith("started")}
+    assert list(asked) == ["1", "2", "3"]
+    for before, after in (("1", "2"), ("2", "3")):
+        waits_ms = asked[after] - started[before]
+        assert waits_ms >= 41_000 if wait == "full_isr" else waits_ms == 1_000
