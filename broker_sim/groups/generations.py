@@ -47,6 +47,8 @@ class Generations:
         self.state_changed_ms = -1
         self._pending: dict[str, int] = {}
         self._pending_sync: set[str] = set()
+        #: tickets of static members that came back, until their new ids are stored -> their old selves, who led then
+        self._rejoins: dict[Ticket, tuple[Member, str | None]] = {}
         self._sync_deadline_ms: int | None = None
         self._rebalance: Rebalance | None = None
         self._effects: list[Effect] = []

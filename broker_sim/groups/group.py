@@ -104,6 +104,9 @@ class Group(Generations):
 
     def stored(self, store: Store, error: ErrorCode, now_ms: int) -> list[Effect]:
         """The write that a `Store` asked for is done, or failed. One that the group has moved past means nothing."""
+        if store.ticket is not None:
+            self._rejoin_stored(store.ticket, error, now_ms)
+            return self._flush()
         if store.assignments is None or store.generation != self.generation:
             return []
         if self.state is not GroupState.COMPLETING_REBALANCE:
@@ -162,6 +165,7 @@ class Group(Generations):
         for member_id in list(self.members):
             self._remove_member(member_id, ErrorCode.NOT_COORDINATOR)
         self._pending.clear()
+        self._rejoins.clear()
         self._rebalance, self._sync_deadline_ms = None, None
         return self._flush()
 
@@ -253,23 +257,30 @@ class Group(Generations):
         """
         old_id, old_leader = self.members.static_id(request.group_instance_id), self.leader
         assert old_id is not None
+        before = replace(self.members[old_id])
         member = self._replace(self.members[old_id], request.new_member_id)
         member.beat(now_ms)
-        if self.state is GroupState.STABLE:
-            self._update_member(member, request, ticket)
-            if self.members.selected_protocol() != self.protocol_name:
-                self._maybe_prepare_rebalance(now_ms)
-                return
-            self._effects.append(Store(self.generation, self.members.assignments()))
-            member.join = None
-            answer = replace(self._current_generation(member), leader=old_leader or "", members=())
-            self._reply_join(ticket, answer)
-            return
         self._update_member(member, request, ticket)
-        if self.state is GroupState.PREPARING_REBALANCE:
-            self._try_complete_join(now_ms)
+        if self.state is GroupState.STABLE and self.members.selected_protocol() == self.protocol_name:
+            self._rejoins[ticket] = before, old_leader
+            self._effects.append(Store(self.generation, self.members.assignments(), ticket))
         else:
             self._maybe_prepare_rebalance(now_ms)
+
+    def _rejoin_stored(self, ticket: Ticket, error: ErrorCode, now_ms: int) -> None:
+        """Who still waits is told of its new id; or has its old one again, and its old timeouts."""
+        before, leader = self._rejoins.pop(ticket, (None, None))
+        member = next((each for each in self.members.values() if each.join == ticket), None)
+        if before is None or member is None:
+            return
+        member.join = None
+        answer = replace(self._current_generation(member), leader=leader or "", members=())
+        if error is not ErrorCode.NONE:
+            answer = replace(answer, error=error, member_id=NO_MEMBER)
+            member.session_timeout_ms = before.session_timeout_ms
+            member.rebalance_timeout_ms = before.rebalance_timeout_ms
+            self._replace(member, before.member_id).beat(now_ms)
+        self._reply_join(ticket, answer)
 
     def _replace(self, member: Member, new_id: str) -> Member:
         old_id = member.member_id

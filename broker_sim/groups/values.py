@@ -122,10 +122,12 @@ class Store:
     """Write the group's metadata to its log, then report to `Group.stored` with this generation.
 
     `assignments` are those that the leader sent and that are not the members' yet; None for a group that became empty.
+    `ticket` is that of a static member that came back, where it is its new id that is written.
     """
 
     generation: int
     assignments: Mapping[str, bytes] | None
+    ticket: Ticket | None = None
 
 
 Effect = Reply | Store

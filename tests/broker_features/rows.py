@@ -535,7 +535,7 @@ ROWS: Final[dict[str, Row]] = {
         f"{_GROUPS}::test_a_static_member_that_returns_before_the_assignment_fences_its_old_self",
         f"{_GROUPS}::test_a_static_member_that_does_not_rejoin_stays_until_its_session_ends",
         f"{_GROUPS}::test_a_static_member_leaves",
-        f"{_GROUPS}::test_the_new_id_of_a_returning_static_member_is_stored",
+        f"{_GROUPS}::test_a_returning_static_member_is_told_of_its_new_id_once_that_is_stored",
         "broker/test_client_groups.py::test_a_static_member_comes_back_to_its_partitions_without_a_rebalance",
     ),
     "D4i": _row(

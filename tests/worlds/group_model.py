@@ -64,6 +64,8 @@ class GroupModel:
         #: of the first wait of a group that was empty: how much longer it may become; None: another wait
         self.rest_ms: int | None = None
         self.grew = False
+        #: static members whose new ids are not stored yet, by ticket: their old ids, what they had said, who led then
+        self.came_back: dict[int, tuple[str, Join, str | None]] = {}
         self.out: list[Effect] = []
 
     def restore(self, seats: dict[str, Seat], leader: str, now_ms: int) -> None:
@@ -175,6 +177,9 @@ class GroupModel:
             self.out.append(Store(self.generation, {m: asks.assignments.get(m, b"") for m in self.seats}))
 
     def stored(self, store: Store, error: ErrorCode, now_ms: int) -> None:
+        if store.ticket is not None:
+            self.new_id_stored(store.ticket, error, now_ms)
+            return
         if store.assignments is None or (self.state, self.generation) != (COMPLETING, store.generation):
             return
         if error is not NONE:
@@ -257,20 +262,36 @@ class GroupModel:
         self.rebalance(now_ms)
 
     def come_back(self, old: str, asks: Join, ticket: int, now_ms: int) -> None:
-        new, leader = asks.new_member_id, self.leader
+        new, leader, before = asks.new_member_id, self.leader, self.seats[old].said
         self.fail(old, ErrorCode.FENCED_INSTANCE_ID)
-        self.seats[new] = self.seats.pop(old)
-        self.unsynced = {new if member == old else member for member in self.unsynced}
-        self.leader = new if leader == old else leader
+        self.rename(old, new)
         self.begin_session(new, now_ms)
         self.say(new, asks, ticket)
         if self.state is STABLE and self.vote() == self.protocol:
-            self.out.append(Store(self.generation, {member: seat.given for member, seat in self.seats.items()}))
-            self.seats[new].join = None
-            told = self.told(new, with_members=False)
-            self.out.append(Reply(ticket, replace(told, leader=leader or "")))
+            self.came_back[ticket] = old, before, leader
+            self.out.append(Store(self.generation, {m: seat.given for m, seat in self.seats.items()}, ticket))
         else:
             self.rebalance(now_ms)
+
+    def new_id_stored(self, ticket: int, error: ErrorCode, now_ms: int) -> None:
+        member = next((m for m, seat in self.seats.items() if seat.join == ticket), None)
+        if self.state is DEAD or member is None:
+            return
+        old, before, leader = self.came_back[ticket]
+        told = replace(self.told(member, with_members=False), leader=leader or "")
+        seat = self.seats[member]
+        seat.join = None
+        if error is not NONE:
+            told = replace(told, error=error, member_id="")
+            seat.said = replace(before, protocols=seat.said.protocols)
+            self.rename(member, old)
+            self.begin_session(old, now_ms)
+        self.out.append(Reply(ticket, told))
+
+    def rename(self, member: str, new: str) -> None:
+        self.seats[new] = self.seats.pop(member)
+        self.unsynced = {new if each == member else each for each in self.unsynced}
+        self.leader = new if self.leader == member else self.leader
 
     def say(self, member: str, asks: Join, ticket: int) -> None:
         seat = self.seats[member]

@@ -267,12 +267,7 @@ class WatchedGroup(Group):
         own = next((e.answer.error for e in effects if isinstance(e, Reply) and e.ticket == ticket), None)
         turned_away = request.member_id if own is ErrorCode.GROUP_MAX_SIZE_REACHED else None
         if former is not None and former not in self.members:
-            for stored in judge.stored:
-                stored[request.new_member_id] = stored.get(former, b"")
-            if former in judge.synced:
-                judge.synced.add(request.new_member_id)
-            judge.sessions[request.new_member_id] = before.seats[former].session_ms
-            judge.beat(request.new_member_id, now_ms)
+            self._renamed(before, former, request.new_member_id, now_ms)
         if request.member_id and request.member_id not in before.pending:
             refused = before.refusal(request.member_id, request.group_instance_id, before.generation)
             too_much = {ErrorCode.GROUP_MAX_SIZE_REACHED, ErrorCode.INCONSISTENT_GROUP_PROTOCOL}
@@ -310,7 +305,12 @@ class WatchedGroup(Group):
         if error is ErrorCode.NONE and store.generation == self.generation and store.assignments is not None:
             self._judge.stored.append(dict(store.assignments))
         effects = super().stored(store, error, now_ms)
-        self._judged(before, effects, now_ms)
+        back, gone = self.members.keys() - before.seats.keys(), before.seats.keys() - self.members.keys()
+        if back and (store.ticket is None or error is ErrorCode.NONE):
+            self._judge.wrong(f"{back} are members because of {store}, {error.name}")
+        for new, old in zip(gone, back, strict=False):
+            self._renamed(before, new, old, now_ms)
+        self._judged(before, effects, now_ms, left=[*gone] if back else ())
         return effects
 
     def heartbeat(self, member_id: str, group_instance_id: str | None, generation: int, now_ms: int) -> ErrorCode:
@@ -361,6 +361,14 @@ class WatchedGroup(Group):
         if self.on_death is not None:
             self.on_death(self)
         return effects
+
+    def _renamed(self, before: Before, from_id: str, to_id: str, now_ms: int) -> None:
+        """A static member has another id, and what its former one had."""
+        for stored in self._judge.stored:
+            stored[to_id] = stored.get(from_id, b"")
+        self._judge.synced |= {to_id} if from_id in self._judge.synced else set()
+        self._judge.sessions[to_id] = before.seats[from_id].session_ms
+        self._judge.beat(to_id, now_ms)
 
     def _before(self) -> Before:
         seats = {member_id: _seat(member) for member_id, member in self.members.items()}

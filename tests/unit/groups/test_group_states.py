@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker_sim.groups.values import GroupState, Join, Store
+from broker_sim.groups.values import GroupState, Join, JoinAnswer, Store
 from controller.rules.hashing import group_partition
 from controller.wire.errors import ErrorCode
-from tests.worlds.groups import REBALANCE_MS, Play, join_request, static
+from tests.worlds.groups import REBALANCE_MS, SESSION_MS, Play, join_request, static
 
 
 @pytest.mark.feature("004-12", "004-19", "004-21", "004-22")
@@ -182,20 +182,58 @@ def test_whatever_happens_every_request_is_answered_once_in_the_end(steps: list[
                 play.beat(member)
             case "wait":
                 play.until(play.now + 1000 * (number + 1))
-        assert (play.group.state is GroupState.EMPTY) == (not play.group.members and play.group._rebalance is None)
+        assert play.group.state is not GroupState.EMPTY or not play.group.members
         if play.group.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
             assert play.group.leader in play.group.members
     play.until(play.now + 10 * 600_000)
     assert set(play.answers) == set(range(1, play.ticket + 1))
 
 
-def test_the_new_id_of_a_returning_static_member_is_stored() -> None:
+@pytest.mark.parametrize("error", [ErrorCode.NONE, ErrorCode.NOT_COORDINATOR])
+def test_a_returning_static_member_is_told_of_its_new_id_once_that_is_stored(error: ErrorCode) -> None:
+    """Else it has its old id, and its old timeouts. Source: Kafka 3.9 `updateStaticMemberAndRebalance`."""
     play = Play()
     play.join(join_request("", "i-1", group_instance_id="i"))
     play.until(6000)
     play.sync("i-1", **{"i-1": b"x"})
-    play.join(join_request("", "i-2", group_instance_id="i"))
-    assert play.stores[-1] == Store(1, {"i-2": b"x"})
+    play.log_is_slow = True
+    back = play.join(join_request("", "i-2", group_instance_id="i", session_timeout_ms=7, rebalance_timeout_ms=9))
+    assert (play.stores[-1], back in play.answers) == (Store(1, {"i-2": b"x"}, back), False)
+    play.now += 100
+    play.answer_store(play.stores[-1], error)
+    is_stored = error is ErrorCode.NONE
+    answer, (member,) = play.answers[back], play.group.members.values()
+    assert isinstance(answer, JoinAnswer)
+    assert (answer.error, answer.member_id, answer.generation) == (error, "i-2" if is_stored else "", 1)
+    assert (answer.leader, answer.members, play.group.state) == ("i-1", (), GroupState.STABLE)
+    assert member.member_id == play.group.leader == ("i-2" if is_stored else "i-1")
+    assert (member.session_timeout_ms, member.rebalance_timeout_ms) == (
+        (7, 9) if is_stored else (SESSION_MS, REBALANCE_MS)
+    )
+    assert member.expires_at_ms == 6_000 + SESSION_MS + (0 if is_stored else 100)
+    play.answer_store(play.stores[-1], error)
+    assert list(play.group.members) == [member.member_id], "once is enough"
+
+
+@pytest.mark.parametrize("then", ["it leaves", "it comes again", "the group dies"])
+def test_who_waits_for_its_new_id_no_more_is_told_nothing_of_it(then: str) -> None:
+    play = Play()
+    play.join(join_request("", "i-1", group_instance_id="i"))
+    play.until(6000)
+    play.sync("i-1", **{"i-1": b"x"})
+    play.log_is_slow = True
+    back = play.join(join_request("", "i-2", group_instance_id="i"))
+    match then:
+        case "it leaves":
+            play.perform(play.group.leave("", "i", play.now)[1])
+        case "it comes again":
+            static(play, "i", 3)
+        case _:
+            play.perform(play.group.die())
+    told, members = dict(play.answers), list(play.group.members)
+    assert back in told
+    play.answer_store(next(store for store in play.stores if store.ticket == back), ErrorCode.NOT_COORDINATOR)
+    assert (play.answers, list(play.group.members)) == (told, members)
 
 
 # -- static members ---------------------------------------------------------------------------------------------------
