@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import re
 import subprocess
 from collections.abc import Collection, Mapping
 from pathlib import Path
@@ -62,8 +63,10 @@ def _read(data: Path) -> dict[str, int]:
 
 
 def _is_of(group: int, data: Path) -> bool:
-    """Whether one that lives in this process group was started with this folder."""
-    return any(str(data) in _command_line(pid) for pid in living_members(group))
+    """Whether one that lives in this process group was started with this folder, not with one whose name goes on, or
+    that ends like it."""
+    named = re.compile(rf"(?<![^\s=,:]){re.escape(str(data))}(?![^\s/,:])")
+    return any(named.search(_command_line(pid)) for pid in living_members(group))
 
 
 def _command_line(pid: int) -> str:

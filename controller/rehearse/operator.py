@@ -49,7 +49,7 @@ class Operator:
         self.story: list[Happening] = []
         self.refused: list[str] = []
         self._tasks: dict[asyncio.Task[None], events.AnyEvent] = {}
-        self._is_cancelled = False
+        self._cancels = 0
         #: what machines let through by themselves, and the events that slow them down now
         self._machines: dict[BrokerId, Limits] = {}
         self._slow_ones: list[tuple[events.Slow, list[BrokerId]]] = []
@@ -277,7 +277,7 @@ class Operator:
         throttle: float | None,
         batch: int | None,
     ) -> None:
-        self._is_cancelled = False
+        began = self._cancels  # what is cancelled stays so, though another begins meanwhile
         current = {tp: self._stage.ledger.partition(tp)[1].target_replicas for tp in targets}
         moving = {tp: tuple(map(BrokerId, target)) for tp, target in targets.items() if target != current[tp]}
         moves = throttles.move_map({}, moving, current)
@@ -286,14 +286,14 @@ class Operator:
             await self._set_throttles(moves, throttle)
         waiting = sorted(moving)
         size = batch or len(waiting) or 1
-        while waiting and not self._is_cancelled:
+        while waiting and self._cancels == began:
             now, waiting = waiting[:size], waiting[size:]
             self.batches_left = -(-len(waiting) // size)
             await self._alter({tp: moving[tp] for tp in now}, event)
             await self._until(partial(self._arrived, list(now)))
         if throttle is not None:
             await self._lift_throttles(moves)
-        self._say("reassignment cancelled" if self._is_cancelled else "reassignment complete", event)
+        self._say("reassignment complete" if self._cancels == began else "reassignment cancelled", event)
 
     def _arrived(self, moving: list[TopicPartition]) -> bool:
         """Whether none of these moves any more; those that do not are taken off the end of the list."""
@@ -331,7 +331,7 @@ class Operator:
         )
 
     async def _cancel(self, event: events.Cancel) -> None:
-        self._is_cancelled = True
+        self._cancels += 1
         moving = self._stage.ledger.troubled(Trouble.MOVING)
         self._say(f"{len(moving)} moves cancelled", event)
         if moving:

@@ -56,6 +56,33 @@ def test_what_ends_leaves_the_rates_to_what_goes_on(tmp_path: Path, events: list
     assert outcome.refused_bytes == pytest.approx(factor * 40_000)
 
 
+@pytest.mark.parametrize("after_s", [0, 0.5, 5], ids=str)
+def test_what_is_cancelled_stays_so_when_the_next_move_begins(tmp_path: Path, after_s: float) -> None:
+    """Of four partitions of t two have begun to move when that is cancelled; then u moves."""
+    move = {"do": "reassign", "batch": 2}
+    first = {
+        "at": 10,
+        "throttle": "1MB",
+        "partitions": [{"topic": "t", "partition": n, "replicas": [3, 2]} for n in range(4)],
+    }
+    outcome = play(
+        tmp_path,
+        cluster={
+            "brokers": brokers(3),
+            "topics": {"t": topic(*[[1, 2]] * 4, bytes=100_000_000), "u": topic([1, 2], bytes=1000)},
+        },
+        events=[
+            {**move, **first},
+            {"do": "cancel", "at": 20},
+            {**move, "at": 20 + after_s, "partitions": [{"topic": "u", "partition": 0, "replicas": [3, 2]}]},
+        ],
+        end=400,
+    )
+    assert {(one.topic, one.partition) for one in outcome.moves} == {("t", 0), ("t", 1), ("u", 0)}
+    told = [happening.what for happening in outcome.story]
+    assert (told.count("reassignment cancelled"), told.count("reassignment complete")) == (1, 1)
+
+
 @pytest.mark.parametrize("order", list(permutations("abc")))
 def test_in_whatever_order_they_end(order: tuple[str, ...]) -> None:
     rates: dict[str, float] = {}
