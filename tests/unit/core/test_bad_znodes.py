@@ -568,3 +568,18 @@ def test_any_json_anywhere_and_the_next_event_works(path: str, value: Any) -> No
     world.make(path, json.dumps(value).encode())
     world.run()
     works(world)
+
+
+def test_a_state_that_nobody_can_read_keeps_a_dead_broker_in_no_other_isr() -> None:
+    """It comes first, and the controller believes that the broker is not in that ISR, which it would have to read."""
+    world = World()
+    world.broker_starts(1, 2)
+    world.topic("t", p0=(2, 1), p1=(2, 1), p2=(2, 1))
+    world.start()
+    world.leader_writes(TP, (2,))
+    world.new_controller()
+    world.start()
+    world.make(STATE, b"{")
+    world.broker_dies(1)
+    world.run()
+    assert [world.leadership(TopicPartition("t", n)).isr for n in (1, 2)] == [(2,), (2,)]

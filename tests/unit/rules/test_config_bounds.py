@@ -232,6 +232,7 @@ CLEANER = [
      r"dynamically: Set\(broker.id, log.dirs, node.id, num.partitions\)"),
     ({"background.threads": "0"}, {}, "for configuration background.threads: Value must be at least 1"),
     ({"no.such.setting": "1"}, {}, None),
+    ({"metric.reporters": "a.B, c"}, {}, None),
     ({"max.connections.per.ip.overrides": "h:1,[::1]:2, 10.0.0.1:0,"}, {}, None),
     ({"max.connections.per.ip.overrides": "h:1,h"}, {}, "'h' is not of the form host:count"),
     ({"max.connections.per.ip.overrides": ":1"}, {}, "':1' is not of the form host:count"),

@@ -1,0 +1,42 @@
+"""Numbers that Kafka has for what a controller does, and that what goes in and out of the core never changes."""
+
+from __future__ import annotations
+
+import dataclasses
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from controller.core import effects, events
+from controller.core.events import ControllerState, ElectionType
+
+#: Source: Kafka 3.9 `ControllerState`.
+DOING = (
+    "IDLE CONTROLLER_CHANGE BROKER_CHANGE TOPIC_CHANGE TOPIC_DELETION ALTER_PARTITION_REASSIGNMENT AUTO_LEADER_BALANCE "
+    "MANUAL_LEADER_BALANCE CONTROLLED_SHUTDOWN ISR_CHANGE LEADER_AND_ISR_RESPONSE_RECEIVED LOG_DIR_CHANGE "
+    "CONTROLLER_SHUTDOWN UNCLEAN_LEADER_ELECTION_ENABLE TOPIC_UNCLEAN_LEADER_ELECTION_ENABLE "
+    "LIST_PARTITION_REASSIGNMENT UPDATE_METADATA_RESPONSE_RECEIVED"
+)
+
+
+def test_what_the_controller_does_has_kafkas_numbers() -> None:
+    assert {each.name: each.value for each in ControllerState} == {name: n for n, name in enumerate(DOING.split())}
+    assert {each.name: each.value for each in ElectionType} == {"PREFERRED": 0, "UNCLEAN": 1}
+
+
+def values_of(module: ModuleType) -> list[type[Any]]:
+    return [
+        each
+        for each in vars(module).values()
+        if isinstance(each, type) and dataclasses.is_dataclass(each) and each.__module__ == module.__name__
+    ]
+
+
+@pytest.mark.parametrize("value", [*values_of(events), *values_of(effects)], ids=lambda value: value.__name__)
+def test_events_and_effects_are_values(value: type[Any]) -> None:
+    """As such they are compared by what they say, and never change."""
+    assert value.__hash__ not in (None, object.__hash__), "dataclasses have a hash where nothing of them changes"
+    for field in dataclasses.fields(value):
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            setattr(object.__new__(value), field.name, None)
