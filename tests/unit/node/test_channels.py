@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -381,6 +382,59 @@ def test_a_broker_that_moves_while_it_is_connected_to_is_reached_where_it_is(pau
         assert new.epochs[-1:] == [2] and set(old.epochs) <= {1}
 
     play(scenario)
+
+
+#: what becomes of broker 1, which answers nothing, and of 2, which answers -> whether one of them is waited for still
+ENDS: dict[str, tuple[Callable[[Channels], object], bool]] = {
+    "nothing": (lambda channels: None, True),
+    "1 is gone": (lambda channels: channels.remove([BrokerId(1)]), False),
+    "2 is gone": (lambda channels: channels.remove([BrokerId(2)]), True),
+    "both are": (lambda channels: channels.remove([BrokerId(1), BrokerId(2)]), False),
+    "1 came back": (lambda channels: (channels.remove([BrokerId(1)]), channels.add([broker(1)])), False),
+    "the office ends": (lambda channels: channels.close(), False),
+    "something else is sent": (lambda channels: channels.send([metadata(2, epoch=9)]), True),
+}
+
+
+@pytest.mark.parametrize("what", ENDS)
+def test_who_is_gone_is_not_waited_for(what: str) -> None:
+    async def scenario(bench: Bench) -> None:
+        await bench.start(1, StubBroker(lambda count, request: None))
+        await bench.start(2, StubBroker())
+        bench.channels.add([broker(1), broker(2)])
+        bench.channels.send([metadata(1), metadata(2)])
+        pending = bench.channels.pending([BrokerId(1), BrokerId(2), BrokerId(3)])
+        assert pending()
+        await asyncio.sleep(0.5)
+        assert pending(), "1 has not answered"
+        happens, is_left = ENDS[what]
+        happens(bench.channels)
+        assert pending() is is_left
+        await asyncio.sleep(0.2)
+        assert pending() is is_left
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_merged_request_says_where_each_leader_is_as_was_said_last(seed: int) -> None:
+    chance = random.Random(seed)
+    queued: list[ControlRequest] = []
+    where: dict[BrokerId, Broker] = {}
+    for _ in range(chance.randrange(2, 8)):
+        tp, leader = chance.choice((T0, T1)), BrokerId(chance.randrange(1, 4))
+        at = Broker(broker_id=leader, endpoints=(Endpoint(host="h", port=chance.randrange(1, 99)),))
+        request = leaders(9, tp, len(queued))
+        (entry,) = request.partition_states
+        state = replace(entry.state, leader=leader, isr=(leader,))
+        queued.append(replace(request, partition_states=(entry._replace(state=state),), live_leaders=(at,)))
+        where[leader] = at
+    (left,) = merged(queued)
+    assert isinstance(left, LeaderAndIsrRequest)
+    said = {each.broker_id: each for each in left.live_leaders}
+    for entry in left.partition_states:
+        assert entry.state.leader is not None
+        assert said[entry.state.leader] == where[entry.state.leader]
 
 
 def test_an_address_that_does_not_answer_is_given_up_when_the_broker_moves() -> None:
