@@ -52,7 +52,10 @@ class Pause:
 
 @dataclass(slots=True)
 class Pauses:
-    """The longest stretch without an acknowledgement of each partition, the one before its first among them."""
+    """The longest stretch without an acknowledgement of each partition that was sent to, from begin to end of the load.
+
+    A partition that neither acknowledged a record nor failed one has none: perhaps nothing was meant for it.
+    """
 
     _last_s: dict[TopicPartition, float] = field(default_factory=dict)
     _longest: dict[TopicPartition, Pause] = field(default_factory=dict)
@@ -64,6 +67,16 @@ class Pauses:
         if partition not in self._longest or pause > self._longest[partition]:
             self._longest[partition] = pause
         self._last_s[partition] = at_s
+
+    def failed(self, partition: TopicPartition) -> None:
+        """A record that was meant for that partition was given up on."""
+        self._last_s.setdefault(partition, 0.0)
+
+    def ended(self, at_s: float) -> None:
+        """No record was made from that time on: who has acknowledged none since its last one has paused until then."""
+        for partition, last_s in list(self._last_s.items()):
+            if last_s < at_s:
+                self.acknowledged(partition, at_s)
 
     def longest(self, least_s: float = PAUSE_S) -> list[Pause]:
         """One pause per partition, those of at least that length, the longest first."""

@@ -78,6 +78,13 @@ class Tally:
         self._recent.add(latency_ms)
         self.pauses.acknowledged(partition, at_s)
 
+    def gave_up(self, message: Message, error: KafkaError) -> None:
+        """A record was not acknowledged, and is not sent again."""
+        self.failed += 1
+        self.errors[error.name()] += 1
+        if (partition := message.partition()) is not None and partition >= 0:
+            self.pauses.failed(TopicPartition(str(message.topic()), partition))
+
 
 class Load:
     """Threads of a plan. `start`, look at `tally`, then `stop` (no new records) and `join`."""
@@ -89,7 +96,7 @@ class Load:
         self.tally = Tally()
         self._lock = threading.Lock()
         self._stopping, self._ending = threading.Event(), threading.Event()
-        self._started_s = 0.0
+        self._started_s, self._stopped_s = 0.0, 0.0
         self._senders = [threading.Thread(target=self._produce, args=(n,), daemon=True) for n in range(plan.producers)]
         self._groups = [f"kwob-load-{self.run_id}-{number + 1}" for number in range(plan.groups)]
         self._readers = [
@@ -109,6 +116,8 @@ class Load:
 
     def stop(self) -> None:
         """No new records from now on. Returns at once."""
+        if not self._stopping.is_set():
+            self._stopped_s = time.monotonic() - self._started_s
         self._stopping.set()
 
     def join(self) -> None:
@@ -116,6 +125,8 @@ class Load:
         self.stop()
         for thread in self._senders:
             thread.join()
+        with self._lock:
+            self.tally.pauses.ended(self._stopped_s)
         limit_s = time.monotonic() + _CATCH_UP_S
         while time.monotonic() < limit_s and self._is_behind():
             time.sleep(_POLL_S)
@@ -165,8 +176,7 @@ class Load:
                 if error is None:
                     self.tally.delivered(message, number, at_s)
                 else:
-                    self.tally.failed += 1
-                    self.tally.errors[error.name()] += 1
+                    self.tally.gave_up(message, error)
 
         return settle
 

@@ -25,6 +25,7 @@ import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from controller.admin.checks.conditions import Condition
+from controller.local.load.measure import PAUSE_S
 from controller.wire import fault_scenario
 from controller.wire.fault_rows import FaultError
 
@@ -172,8 +173,8 @@ class Expect(_Row):
 
     #: Acknowledged records that cannot be read back, at most, of all loads.
     missing: int | None = 0
-    #: The longest time for which a partition acknowledged nothing, at most.
-    pause: Time | None = None
+    #: The longest time for which a partition acknowledged nothing, at most. Shorter ones than a second are not told.
+    pause: Annotated[Time, Field(ge=round(PAUSE_S * 1000))] | None = None
     #: 99 of 100 records are acknowledged within this.
     latency_p99: Time | None = None
     #: Records that producers gave up on, at most.

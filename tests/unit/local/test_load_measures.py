@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import random
+import time
+from itertools import pairwise
 from typing import Any
 
 import pytest
+from confluent_kafka import KafkaError
+from hypothesis import given
+from hypothesis import strategies as st
 
-from controller.local.load import command
+from controller.local.load import client, command
 from controller.local.load.flags import properties
 from controller.local.load.measure import Latencies, Pauses, missing
-from controller.local.load.run import LoadPlan, Tally
+from controller.local.load.run import Load, LoadPlan, Tally
 from controller.wire.types import TopicPartition
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -39,6 +44,77 @@ def test_the_longest_pause_of_each_partition() -> None:
             pauses.acknowledged(partition, at_s)
     assert [(p.partition, p.length_s, p.began_s) for p in pauses.longest()] == [(T0, 3.0, 0.5)]
     assert [p.partition for p in pauses.longest(least_s=0.5)] == [T0, T1]
+
+
+TIMES = st.lists(st.floats(0, 20, allow_subnormal=False), max_size=8).map(sorted)
+
+
+@given(times=st.dictionaries(st.integers(0, 3), TIMES), failed=st.sets(st.integers(0, 3)), end_s=st.floats(0, 20))
+def test_the_longest_pause_lies_between_acknowledgements_the_begin_and_the_end(
+    times: dict[int, list[float]], failed: set[int], end_s: float
+) -> None:
+    """Whoever dies and stays dead has paused until the end, and who never came through from the begin to the end."""
+    pauses = Pauses()
+    for at_s, number in sorted((at_s, number) for number, each in times.items() for at_s in each):
+        pauses.acknowledged(TopicPartition("t", number), at_s)
+    for number in failed:
+        pauses.failed(TopicPartition("t", number))
+    pauses.ended(end_s)
+    expected = {}
+    for number in {*failed, *(number for number, each in times.items() if each)}:
+        marks = [0.0, *times.get(number, [])]
+        gaps = [after - before for before, after in pairwise([*marks, max(marks[-1], end_s)])]
+        expected[number] = max(gaps)
+    told = {p.partition.partition: p.length_s for p in pauses.longest(least_s=1e-9)}
+    assert told == pytest.approx({number: gap for number, gap in expected.items() if gap >= 1e-9})
+
+
+class Record:
+    """What the library says of a record."""
+
+    def __init__(self, partition: int | None) -> None:
+        self._partition = partition
+
+    def topic(self) -> str:
+        return "t"
+
+    def partition(self) -> int | None:
+        return self._partition
+
+    def latency(self) -> float:
+        return 0.001
+
+
+class Sending:
+    """A library whose partition 0 acknowledges one record, and whose partition 1 is sent to and never answers."""
+
+    def __init__(self) -> None:
+        self._sent = 0
+
+    def produce(self, *args: Any, on_delivery: Any, **more: Any) -> None:
+        self._sent += 1
+        if self._sent == 1:
+            on_delivery(None, Record(0))
+        elif self._sent in (2, 3):
+            on_delivery(KafkaError(KafkaError._MSG_TIMED_OUT), Record({2: 1, 3: -1}[self._sent]))
+
+    def poll(self, timeout: float = 0.0) -> int:
+        time.sleep(0.001)
+        return 0
+
+    def flush(self, timeout: float) -> int:
+        return 0
+
+
+def test_a_load_tells_pauses_up_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A partition that was lost for good acknowledged nothing until nobody sent any more."""
+    monkeypatch.setattr(client, "producer", lambda *args, **more: Sending())
+    running = Load(LoadPlan(bootstrap="b:1", topics=("t",), rate=0, groups=0), {})
+    running.start()
+    time.sleep(1.2)
+    running.join()
+    assert [p.partition for p in running.tally.pauses.longest(least_s=1.1)] == [T1, T0]
+    assert running.tally.failed == 2
 
 
 def test_missing_is_what_was_acknowledged_by_a_partition_and_is_not_there() -> None:

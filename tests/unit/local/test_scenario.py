@@ -75,6 +75,7 @@ REFUSED = [
     ("a wrong fault", "topics: []\nfaults:\n  - {fault: melt}", "line 3, fault 1: fault:"),
     ("an open quote", 'steps:\n  - {do: run, command: "topics \'x"}', "command: No closing quotation"),
     ("a load of no length", "load:\n  - {topic: t}", "a load begins at 0 ms and ends at once"),
+    ("a pause that loads do not tell", "expect:\n  pause: 900ms", "expect pause: Input should be greater than or"),
     ("no YAML", "a: [", "line 1: not YAML"),
 ]
 
@@ -193,7 +194,7 @@ JUDGED = [
     ("nothing could be read back", {}, [load(missing=None, not_checked="no broker")], False),
     ("a pause that is allowed", {"pause": "3s"}, [load()], True),
     ("a pause that is not", {"pause": "2s"}, [load(), load(pauses=[])], False),
-    ("no pause at all", {"pause": "0s"}, [load(pauses=[])], True),
+    ("no pause at all", {"pause": "1s"}, [load(pauses=[])], True),
     ("quick enough", {"latency_p99": "40ms"}, [load()], True),
     ("one load is too slow", {"latency_p99": "40ms"}, [load(), load(latency_ms={"p99": 41.0})], False),
     ("producers gave up", {"failed": 2}, [load(failed=2), load(failed=1)], False),
