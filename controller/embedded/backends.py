@@ -147,13 +147,19 @@ class InThisProcess:
     async def start(self) -> None:
         """Returns once every broker knows every other."""
         await self._cluster.start()
-        self._zookeeper = await looker(self._cluster.zookeeper())
+        try:
+            self._zookeeper = await looker(self._cluster.zookeeper())
+        except BaseException:
+            await self.stop()
+            raise
 
     async def stop(self) -> None:
         """Ends all of it."""
-        if self._zookeeper is not None:
-            await self._zookeeper.close()
-        await self._cluster.stop()
+        try:
+            if self._zookeeper is not None:
+                await self._zookeeper.close()
+        finally:
+            await self._cluster.stop()
 
     async def set_faults(self, rows: Sequence[Fault]) -> None:
         """Has these faults in force, and no others."""

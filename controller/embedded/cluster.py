@@ -225,14 +225,20 @@ class EmbeddedCluster:
     # -- controllers ---------------------------------------------------------------------------------------------------
 
     async def start_controller(self, controller_id: int) -> None:
-        """Starts it, or starts it again; nothing when it runs."""
+        """Starts it, or starts it again; nothing when it runs. Who cannot start, its page included, does not run."""
         if controller_id not in self._controllers:
             controller = self._controller(controller_id)
             self._controllers[controller_id] = controller
-            await controller.start()
-            if self._plan.metrics:
-                page = self._pages[controller_id] = MetricsServer(controller)
-                await page.listen(self._network, self._page_host, self._page_ports[controller_id])
+            try:
+                await controller.start()
+                if self._plan.metrics:
+                    page = self._pages[controller_id] = MetricsServer(controller)
+                    await page.listen(self._network, self._page_host, self._page_ports[controller_id])
+            except BaseException:
+                del self._controllers[controller_id]
+                await self._end_page(controller_id)
+                await controller.stop()
+                raise
 
     async def kill_controller(self, controller_id: int) -> None:
         """As by SIGKILL: ZooKeeper takes it for alive until its session has timed out. Nothing when it is dead."""

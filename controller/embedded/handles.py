@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
@@ -51,6 +52,7 @@ class KafkaCluster(Handles):
         if mode not in get_args(Mode):
             raise ValueError(f"mode is {mode!r}; there are {' and '.join(get_args(Mode))}")
         self._resources = ExitStack()
+        self._is_temporary = folder is None
         place = folder or Path(self._resources.enter_context(tempfile.TemporaryDirectory(prefix="kwob-")))
         try:
             plan, self._like = planned(
@@ -66,7 +68,10 @@ class KafkaCluster(Handles):
     # -- start and end -------------------------------------------------------------------------------------------------
 
     def start(self) -> Self:
-        """Returns once every broker serves and knows every other."""
+        """Returns once every broker serves and knows every other. No fault of a former run is in force."""
+        self._faults.clear()
+        if self._is_temporary and not self.folder.exists():  # a former run has removed it
+            self._resources.callback(shutil.rmtree, self.folder, ignore_errors=True)
         self._loop = LoopThread("kwob-cluster")
         try:
             self._backend = self._run(self._started())

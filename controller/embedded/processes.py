@@ -75,18 +75,23 @@ class InProcesses:
         except BaseException:
             self._resources.close()
             raise
-        missing = await wait_until_whole(self.bootstrap, [BrokerId(b.broker_id) for b in self._plan.brokers])
-        if missing is not None:
+        try:
+            missing = await wait_until_whole(self.bootstrap, [BrokerId(b.broker_id) for b in self._plan.brokers])
+            if missing is not None:
+                raise TimeoutError(missing)
+            self._zookeeper = await looker(KazooConnector(self._plan.zookeeper))
+        except BaseException:
             await self.stop()
-            raise TimeoutError(missing)
-        self._zookeeper = await looker(KazooConnector(self._plan.zookeeper))
+            raise
 
     async def stop(self) -> None:
         """Ends all of it."""
-        if self._zookeeper is not None:
-            await self._zookeeper.close()
-        await self._cluster.__aexit__()
-        self._resources.close()
+        try:
+            if self._zookeeper is not None:
+                await self._zookeeper.close()
+        finally:
+            await self._cluster.__aexit__()
+            self._resources.close()
 
     async def set_faults(self, rows: Sequence[Fault]) -> None:
         """Has these faults in force, and no others."""

@@ -8,11 +8,13 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any, ClassVar
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from controller.embedded import backends, processes
 from controller.embedded.backends import looker
 from controller.embedded.cluster import EmbeddedCluster, EmbeddedPlan
 from controller.embedded.handles import KafkaCluster
@@ -46,6 +48,108 @@ def nobody_listens(servers: str) -> bool:
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection((host, int(port))).close()
     return True
+
+
+def test_a_cluster_that_starts_again_knows_nothing_of_its_former_run() -> None:
+    """Its faults ended with it: the next fault does not bring them back. Its folder goes again, too."""
+    cluster = KafkaCluster(brokers=2)
+    with cluster:
+        cluster.kill_broker(1)
+        name = cluster.slow_link(2, delay_ms=1)
+    with cluster:
+        with pytest.raises(ValueError, match="broker 1 is not down"):
+            cluster.start_broker(1)
+        other = cluster.pause_replication(2)
+        assert other != name
+        cluster.heal(name)
+        cluster.create_topic("t", replicas={0: [1, 2]})
+        folder = cluster.folder
+        assert folder.exists()
+    assert not folder.exists()
+
+
+def refuse(*args: Any, **more: Any) -> Any:
+    raise OSError("as many files are open as may be")
+
+
+def test_what_cannot_be_looked_at_ends_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backends, "looker", refuse)
+    started: list[str] = []
+    start = EmbeddedCluster.start
+
+    async def noted(cluster: EmbeddedCluster) -> None:
+        await start(cluster)
+        started.append(cluster.bootstrap)
+
+    monkeypatch.setattr(EmbeddedCluster, "start", noted)
+    with pytest.raises(OSError, match="as many files"):
+        KafkaCluster().start()
+    assert nobody_listens(started[0])
+
+
+class Processes:
+    """Stands for those of a plan."""
+
+    def __init__(self, plan: Any) -> None:
+        self.ended = 0
+        self.seen.append(self)
+
+    seen: ClassVar[list[Processes]] = []
+
+    async def __aenter__(self) -> Processes:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        self.ended += 1
+
+
+async def whole(*args: Any) -> str | None:
+    return None
+
+
+async def not_whole(*args: Any) -> str | None:
+    return "broker 2 does not answer"
+
+
+async def interrupted(*args: Any) -> str | None:
+    raise asyncio.CancelledError
+
+
+@pytest.mark.parametrize(
+    ("waited", "raised"), [(whole, OSError), (not_whole, TimeoutError), (interrupted, asyncio.CancelledError)]
+)
+def test_processes_end_where_a_start_does_not(
+    waited: Any, raised: type[BaseException], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where somebody interrupts it while the brokers come up. The folder is free again."""
+    monkeypatch.setattr(processes, "Cluster", Processes)
+    monkeypatch.setattr(processes, "wait_until_whole", waited)
+    monkeypatch.setattr(processes, "looker", refuse)
+    for _ in range(2):
+        with pytest.raises(raised):
+            asyncio.run(processes.InProcesses(EmbeddedPlan(folder=tmp_path / "c")).start())
+    assert [each.ended for each in Processes.seen[-2:]] == [1, 1]
+
+
+def test_a_controller_that_cannot_start_may_start_later(tmp_path: Path) -> None:
+    """Its page's port was taken: it has left nothing, and is not taken for one that runs."""
+
+    async def work() -> None:
+        cluster = EmbeddedCluster(EmbeddedPlan(folder=tmp_path, brokers=1, controllers=2, metrics=True))
+        await cluster.start()
+        try:
+            number = next(n for n in (901, 902) if n != cluster.active_controller)
+            host, port = cluster.metrics[f"controller-{number}"].split(":")
+            await cluster.kill_controller(number)
+            with socket.create_server((host, int(port))), pytest.raises(OSError, match="in use"):
+                await cluster.start_controller(number)
+            assert f"controller-{number}" not in cluster.metrics
+            await cluster.start_controller(number)
+            assert cluster.metrics[f"controller-{number}"] == f"{host}:{port}"
+        finally:
+            await cluster.stop()
+
+    asyncio.run(work())
 
 
 @pytest.mark.parametrize("fault", ["stop_broker", "kill_broker"])
