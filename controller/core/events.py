@@ -171,7 +171,7 @@ class AutoPreferredReplicaLeaderElection:
 class UncleanLeaderElectionEnable:
     """The cluster's default of `unclean.leader.election.enable` has another value."""
 
-    enabled: bool = True
+    enabled: bool
 
 
 @dataclass(frozen=True, slots=True)

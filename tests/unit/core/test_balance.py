@@ -6,8 +6,9 @@ import pytest
 
 from controller.core import events
 from controller.wire import log_events as ev
-from controller.wire.types import TopicPartition
+from controller.wire.types import BrokerId, LeaderAndIsr, TopicPartition
 from controller.wire.zk_operations import Create
+from controller.wire.znodes import TopicPartitionStateZNode
 from tests.worlds.core import World
 
 LOOK = events.AutoPreferredReplicaLeaderElection()
@@ -80,3 +81,34 @@ def test_a_topic_that_waits_to_be_deleted_is_left_alone() -> None:
     before = world.leadership(goes)
     world.run(LOOK)
     assert world.leadership(stays).leader == 1 and world.leadership(goes) == before
+
+
+#: partitions whose first replica is 1, how many of them 2 leads, permitted per cent -> whether that is too many
+SHARES = [
+    (10, 1, 10, False),
+    (10, 2, 10, True),
+    (10, 1, 9, True),
+    (2, 1, 50, False),
+    (2, 1, 49, True),
+    (1, 1, 100, False),
+    (1, 1, 99, True),
+    (3, 1, 0, True),
+    (3, 0, 0, False),
+]
+
+
+@pytest.mark.parametrize(("partitions", "away", "percentage", "is_too_many"), SHARES)
+def test_more_than_the_permitted_share_comes_back(
+    partitions: int, away: int, percentage: int, is_too_many: bool
+) -> None:
+    world = World(auto_leader_rebalance_enable=True, leader_imbalance_per_broker_percentage=percentage)
+    world.broker_starts(1, 2)
+    world.topic("t", **{f"p{n}": (1, 2) for n in range(partitions)})
+    one, two = BrokerId(1), BrokerId(2)
+    for n in range(partitions):
+        led = LeaderAndIsr(leader=two if n < away else one, isr=(one, two))
+        world.make(TopicPartitionStateZNode.path(TopicPartition("t", n)), TopicPartitionStateZNode.encode(led))
+    world.start()
+    world.run(LOOK)
+    leaders = [world.leadership(TopicPartition("t", n)).leader for n in range(partitions)]
+    assert leaders == [two if n < away and not is_too_many else one for n in range(partitions)]
