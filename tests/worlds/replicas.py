@@ -79,6 +79,8 @@ class Node:
         self.machine = cluster.world.machine(f"broker-{broker_id}")
         self.paused: set[TopicPartition] = set()
         self.failed_dirs: list[str] = []
+        #: what the coordinator was told to let go of
+        self.no_longer_led: list[TopicPartition] = []
         #: connections of followers so far
         self.accepted = 0
         self.manager: ReplicaManager
@@ -97,7 +99,11 @@ class Node:
             isr_writer=self.cluster.zk,
             metadata=self.cluster.metadata,
             trace=trace,
-            hooks=ReplicaHooks(on_log_dir_failure=self.failed_dirs.append, is_paused=self.paused.__contains__),
+            hooks=ReplicaHooks(
+                on_log_dir_failure=self.failed_dirs.append,
+                on_leadership_change=lambda led, followed: self.no_longer_led.extend(followed),
+                is_paused=self.paused.__contains__,
+            ),
         )
         self.manager.load_logs(cluster_id="test")
         self.manager.startup()

@@ -67,6 +67,21 @@ def test_a_lowered_limit_closes_those_that_were_silent_longest(in_memory: Any) -
     in_memory(scenario)
 
 
+def test_no_more_connections_are_closed_than_are_too_many_however_often_limits_change(in_memory: Any) -> None:
+    async def scenario(cluster: Any) -> None:
+        await cluster.start(1)
+        connections = [await connect(cluster) for _ in range(6)]
+        for one in connections:
+            assert await is_served(one)
+        for _ in range(3):  # in one moment: those that are being closed are still there
+            cluster.brokers[1].server.reconfigure({"max.connections": "4"})
+        await cluster.world.sleep(1)
+        assert [await is_served(one) for one in connections[2:]] == [True] * 4
+        assert not await connections[0].recv() and not await connections[1].recv()
+
+    in_memory(scenario)
+
+
 async def alter(cluster: Any, name: str, value: str) -> None:
     configs = [{"name": name, "config_operation": 0, "value": value}]
     body = {"resources": [{"resource_type": 4, "resource_name": "", "configs": configs}]}
@@ -182,6 +197,23 @@ def test_memory_is_never_above_its_limit_but_for_one_request_and_all_is_given_ba
                     held.add(number)
         assert memory.used == 0
         assert all(task.done() for task in tasks)
+
+    asyncio.run(play())
+
+
+def test_who_gives_up_waiting_for_memory_when_its_turn_has_come_passes_it_on() -> None:
+    async def play() -> None:
+        memory = RequestMemory(1)
+        held = memory.take_at_once(1)
+        waiting = [asyncio.ensure_future(memory.take(1)) for _ in range(3)]
+        await asyncio.sleep(0)
+        memory.give(held)
+        waiting[0].cancel()
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert [task.done() for task in waiting] == [True, True, False] and memory.used == 1
+        memory.give(1)
+        assert await waiting[2] == 1
 
     asyncio.run(play())
 

@@ -68,6 +68,21 @@ def test_a_replica_that_was_moved_away_without_a_word_is_put_aside(in_memory: An
     in_memory(scenario)
 
 
+def test_a_replica_that_was_foreign_for_one_look_alone_stays(in_memory: Any) -> None:
+    """Whatever ZooKeeper said just then: an assignment that is written over and back is a move that is cancelled."""
+
+    async def scenario(cluster: Any) -> None:
+        await with_records(cluster)
+        await assign(cluster, (1,), isr=(1,), leader=1)
+        await cluster.world.sleep(LOOK_S)
+        assert [path.name for path in folders(cluster, 2)] == ["t-0"]
+        await assign(cluster, (1, 2), isr=(1,), leader=1)
+        await cluster.world.sleep(LOOKS_S)
+        assert [path.name for path in folders(cluster, 2)] == ["t-0"]
+
+    in_memory(scenario)
+
+
 def test_a_replica_of_a_topic_that_was_deleted_while_its_broker_was_away_is_put_aside(in_memory: Any) -> None:
     async def scenario(cluster: Any) -> None:
         await with_records(cluster)

@@ -63,3 +63,37 @@ def test_who_waits_when_it_is_closed_holds_up_nobody(how: str, monkeypatch: pyte
 
     run(whole())
     assert calls <= CALLS_MAX
+
+
+def test_a_session_ends_once_whoever_notices_and_however_late() -> None:
+    """Of two requests in the same session one learns of its end when the next session is there already."""
+
+    async def whole() -> None:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualTimeLoop)
+        server = SimulatedZooKeeper(random.Random(1), SimulatedClock(loop))
+        client = ZkClient(server.connector("a", chroot="", session_timeout_ms=6000), log=structlog.get_logger())
+        await client.open()
+        first = client.session
+        assert first is not None
+
+        async def after(seconds: float) -> list[ZkResult]:
+            await asyncio.sleep(seconds)
+            raise ZkSessionExpired
+
+        waits = iter((0.0, 10.0))
+        first.perform = lambda ops: after(next(waits))
+        renewed = []
+
+        async def note() -> None:
+            renewed.append(client.session_id)
+
+        client.on_new_session(note)
+        asked = [asyncio.create_task(client.perform_one(Exists("/t"))) for _ in range(2)]
+        await asyncio.gather(*asked)
+        await asyncio.sleep(10)
+        assert (client.expirations, renewed) == (1, [client.session_id])
+        assert client.previous_session_id == first.session_id != client.session_id
+        await client.close()
+
+    run(whole())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from dataclasses import replace
 from typing import Any
 
@@ -19,7 +20,7 @@ from broker_sim.groups.records import (
     encode_offset_value,
 )
 from broker_sim.groups.registry import LOAD_BATCHES_PER_TURN
-from broker_sim.groups.values import GroupState
+from broker_sim.groups.values import GroupState, JoinAnswer
 from controller.wire.errors import ErrorCode
 from controller.wire.records import build_values, iterate
 from controller.wire.types import GROUP_METADATA_TOPIC, TopicPartition
@@ -285,6 +286,30 @@ def test_while_a_partition_is_read_others_have_their_turn_and_are_told_so() -> N
     play(scenario)
 
 
+@pytest.mark.parametrize("turns", range(4))
+def test_a_partition_that_is_led_again_is_read_again_whatever_was_being_read(turns: int) -> None:
+    async def scenario(world: World) -> None:
+        at = Coordinated(world)
+        at.groups.start()
+        at.log.batches[1] = [a_batch(("a", T0, n)) for n in range(3 * LOAD_BATCHES_PER_TURN)]
+        in_one = TopicPartition(GROUP_METADATA_TOPIC, 1)
+        at.groups.leadership_changed([in_one], ())
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        at.follow(1)
+        at.log.batches[1].append(a_batch(("a", T0, 7)))
+        at.groups.leadership_changed([in_one], ())
+        (task,) = at.groups.registry.loading.values()
+        while not task.done():
+            assert at.groups.error_for("a") is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+            await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert (at.groups.error_for("a"), at.offsets("a")) == (None, {T0: 7})
+        assert not at.supervisor.failures and not at.groups.is_loading
+
+    play(scenario)
+
+
 def test_what_a_log_leaves_of_groups() -> None:
     """The last record of each key; what is of no use is left out, and a group of which nothing is left is none."""
     member = StoredMember(
@@ -331,6 +356,40 @@ def test_a_group_that_had_a_generation_is_deleted_from_its_log_and_another_was_n
         assert at.groups.delete_group("a") is NONE
         keys = [record.key for record in iterate(at.log.batches[1][-1])]
         assert keys == [encode_offset_key(OffsetKey("a", T0)), *[encode_group_key("a")] * (generation > 0)]
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("rejoins", range(3))
+def test_a_deleted_group_leaves_nothing_in_its_log_however_short_it_lived(rejoins: int) -> None:
+    """One whose only member left while it was waited for has a first generation without members."""
+
+    async def scenario(world: World) -> None:
+        at = await Coordinated(world).start()
+        for _ in range(rejoins):
+            at.groups.leave("a", [(await at.member("a"), None)])
+            await world.sleep(1)
+        joining = asyncio.ensure_future(at.join("a"))
+        await asyncio.sleep(0)
+        (member,) = at.groups.entry("a").group.members
+        assert at.groups.leave("a", [(member, None)]) == (NONE, [NONE])
+        await world.sleep(10)
+        assert (await joining).error is UNKNOWN
+        assert at.log.read(1).groups["a"].generation == 2 * rejoins + 1
+        assert at.groups.delete_group("a") is NONE
+        assert "a" not in at.log.read(1).groups
+
+    play(scenario)
+
+
+def test_what_was_answered_is_kept_by_nobody() -> None:
+    async def scenario(world: World) -> None:
+        at = await Coordinated(world).start()
+        await at.member("a")
+        for _ in range(50):
+            assert (await at.join("a", "nobody")).error is UNKNOWN
+        gc.collect()
+        assert sum(isinstance(each, JoinAnswer) for each in gc.get_objects()) < 10
 
     play(scenario)
 

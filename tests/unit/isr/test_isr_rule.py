@@ -283,3 +283,35 @@ def test_who_is_being_added_does_not_count_as_a_copy() -> None:
     assert p.replication_factor == 3
     p.lead(**more, replicas=(ONE, TWO, THREE), adding=(TWO, THREE), removing=(ONE,))
     assert p.replication_factor == 1
+
+
+@pytest.mark.parametrize("adding", [(), (THREE,), (TWO, THREE)])
+@pytest.mark.parametrize(("min_isr", "before_37", "since"), [(2, 2, 2), (3, 3, 3), (4, 4, 3)])
+def test_min_isr_is_at_most_all_that_are_assigned_also_who_is_being_added(
+    adding: tuple[BrokerId, ...], min_isr: int, before_37: int, since: int
+) -> None:
+    for profile, expected in (("P36", before_37), ("P37", since)):
+        p = led(profile, min_isr=min_isr)
+        p.adding = adding
+        assert p.effective_min_isr == expected
+
+
+@pytest.mark.parametrize("change", ["shrink", "expand"])
+@pytest.mark.parametrize("profile", PROFILES)
+def test_a_new_epoch_forgets_the_write_that_was_under_way(profile: str, change: str) -> None:
+    """Its answer comes for nobody: the ISR is that of the request, and the next change is wanted again."""
+    p = led(profile, isr=(ONE, TWO, THREE) if change == "shrink" else (ONE, TWO))
+    p.fetch(TWO, 1000, 10)
+    if change == "shrink":
+        p.append(1001, 20)
+        p.fetch(TWO, 1001, 30)
+        assert p.tick(LAG_MS + 10) is not None
+    else:
+        assert p.fetch(THREE, 1000, 20) is not None
+    p.lead(
+        now_ms=LAG_MS + 20, epoch=1, log_end_offset=p.log_end_offset, isr=(ONE, TWO), replicas=(ONE, TWO, THREE),
+        partition_epoch=1,
+    )  # fmt: skip
+    assert (p.pending, p.maximal_isr) == (None, (ONE, TWO))
+    joins = p.fetch(THREE, p.log_end_offset, LAG_MS + 30)
+    assert joins is not None and joins.isr == (ONE, TWO, THREE)

@@ -72,6 +72,34 @@ def test_a_new_log_goes_where_the_fewest_are(tmp_path: Path) -> None:
     closed(dirs)
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_where_new_logs_go_as_logs_come_and_go(tmp_path: Path, seed: int) -> None:
+    """To the dir that was wished for, which counts for the next log alone; else to the first with the fewest."""
+    dirs, chance, names = opened(tmp_path, *"abc"), random.Random(seed), [str(tmp_path / name) for name in "abc"]
+    wishes: dict[TopicPartition, str] = {}
+    for _ in range(80):
+        tp, name = TopicPartition("t", chance.randrange(6)), chance.choice(names)
+        log, future = dirs.get(tp), dirs.future(tp)
+        held = [str(each.log_dir) for each in dirs.all_logs()]
+        match chance.randrange(4):
+            case 0:
+                dirs.prefer(tp, name)
+                if name not in {str(each.log_dir) for each in (log, future) if each is not None}:
+                    wishes[tp] = name
+            case 1 if log is None:
+                expected = wishes.pop(tp, min(names, key=held.count))
+                assert str(dirs.create(tp, LogConfig()).log_dir) == expected
+            case 2 if log is not None and future is None and str(log.log_dir) != name:
+                target = dirs.by_name(name)
+                assert target is not None and str(dirs.create_future(tp, target).log_dir) == name
+                wishes.pop(tp, None)
+            case 3:
+                for each in (log, future):
+                    if each is not None:
+                        dirs.delete(each)
+    closed(dirs)
+
+
 def test_a_future_log_counts_where_it_lies_and_takes_the_place_of_the_other(tmp_path: Path) -> None:
     dirs = opened(tmp_path)
     log = dirs.create(TP, LogConfig())

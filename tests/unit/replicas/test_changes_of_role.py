@@ -172,3 +172,18 @@ def test_the_answer_to_a_write_of_one_that_no_longer_leads_changes_nothing(tmp_p
         assert (leader.led.isr, follower.led, follower.hw) == (ALL, None, 1)
 
     Cluster.run(tmp_path, scenario, brokers=ALL)
+
+
+@pytest.mark.parametrize("leader", [1, 2], ids=["it leads on in a newer epoch", "another leads"])
+def test_the_controller_hears_of_a_write_that_counted_whatever_became_of_its_term(tmp_path: Path, leader: int) -> None:
+    """It wrote its newer epoch over a state that it may not have read since."""
+
+    async def scenario(cluster: Cluster) -> None:
+        writes = await removing_3(cluster)
+        await writes.let_in(0)
+        cluster.appoint(TP, leader, (1, 2), ALL)
+        await writes.answer(0)
+        await cluster.world.sleep(10)
+        assert [partitions for _, partitions in cluster.zk.propagated] == [(TP,)]
+
+    Cluster.run(tmp_path, scenario, brokers=ALL)

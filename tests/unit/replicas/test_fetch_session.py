@@ -147,3 +147,25 @@ def test_a_request_that_waits_reads_what_was_asked_for_when_it_came() -> None:
     ask(sessions, session_id, 2, partitions=[C], forgotten=[A]).answer({B: NEWER})
     assert list(waiting.partitions) == [A, B]
     assert list(ask(sessions, session_id, 3).partitions) == [C, B]
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_who_asks_knows_what_is_so_after_each_answer(seed: int) -> None:
+    """However partitions come, go and come back within a session, and fail and recover: what an answer leaves out is as
+    it was when it was told last."""
+    chance, sessions = random.Random(seed), cache()
+    so = dict.fromkeys((A, B, C), QUIET)
+    before: set[TopicPartition] = set()
+    known: dict[TopicPartition, FetchResult] = {}
+    session_id = 0
+    for epoch in range(200):
+        changed = FetchResult(high_watermark=chance.randint(0, 2), log_start_offset=chance.randint(0, 1))
+        so[chance.choice((A, B, C))] = chance.choice((changed, FetchResult(error=ErrorCode.NOT_LEADER_OR_FOLLOWER)))
+        asked = set(chance.sample((A, B, C), chance.randint(1, 3)))
+        named = {tp for tp in asked if tp not in before or chance.random() < 0.3}
+        context = ask(sessions, session_id, epoch, named, before - asked)
+        assert (context.error, set(context.partitions)) == (ErrorCode.NONE, asked)
+        answer = context.answer({tp: so[tp] for tp in context.partitions})
+        known = {tp: known[tp] for tp in before & asked} | dict(answer.partitions)
+        assert known == {tp: so[tp] for tp in asked}
+        session_id, before = answer.session_id, asked

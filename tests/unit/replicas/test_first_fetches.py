@@ -8,7 +8,7 @@ import pytest
 
 from broker_sim.replicas.fetcher import GIVE_UP_S
 from controller.wire.errors import ErrorCode
-from controller.wire.types import TopicPartition
+from controller.wire.types import BrokerId, Endpoint, TopicPartition
 from tests.worlds.replicas import Cluster
 
 ONE, TWO = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -27,7 +27,8 @@ def test_over_the_same_connection(tmp_path: Path, order: tuple[int, int]) -> Non
         began = cluster.world.loop.time()
         assert (await cluster.produce(TWO, 1, acks=-1)).error is ErrorCode.NONE
         assert cluster.world.loop.time() - began < 1
-        assert cluster.nodes[1].accepted == before
+        await cluster.world.sleep(2 * GIVE_UP_S)
+        assert cluster.nodes[1].accepted == before, "what was answered is not given up"
 
     Cluster.run(tmp_path, scenario, brokers=(1, 2), **SETTINGS)
 
@@ -43,5 +44,26 @@ def test_from_a_leader_that_does_not_answer_early_over_a_new_one(tmp_path: Path)
         assert (await cluster.produce(TWO, 1, acks=-1)).error is ErrorCode.NONE
         assert cluster.world.loop.time() - began < GIVE_UP_S + 1
         assert cluster.nodes[1].accepted == before + 1
+
+    Cluster.run(tmp_path, scenario, brokers=(1, 2), **SETTINGS)
+
+
+def test_who_gave_a_fetch_up_once_rests_between_its_attempts_as_before(tmp_path: Path) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        cluster.appoint(ONE, 1, (1, 2), (1, 2), is_new=True)
+        await cluster.world.sleep(100)
+        cluster.nodes[1].manager.table.first_fetches.expect = lambda partition, followers: None
+        cluster.appoint(TWO, 1, (1, 2), (1, 2), is_new=True)
+        await cluster.world.sleep(2 * GIVE_UP_S)
+        known, asked = cluster.metadata.endpoint, []
+
+        def unknown(broker_id: BrokerId) -> Endpoint | None:
+            asked.append(broker_id)
+            return None if len(asked) < 100 else known(broker_id)
+
+        cluster.metadata.endpoint = unknown
+        cluster.world.network.kill("broker-1")
+        await cluster.world.sleep(10)
+        assert 3 < len(asked) < 15
 
     Cluster.run(tmp_path, scenario, brokers=(1, 2), **SETTINGS)

@@ -200,3 +200,26 @@ def test_another_partition_does_not_end_a_run(tmp_path: Path) -> None:
         append(trace, 100 + n, n, tp=OTHER)
     trace.close()
     assert [row[5] for row in written(trace)] == [None, None, 2, 2]
+
+
+@pytest.mark.parametrize(("leaders", "expected"), [([], 500), ([1], 500), ([2, 1], 0)])
+def test_what_a_waiting_fetch_brought_is_told_with_the_next_one_of_the_same_leadership(
+    cluster_of: Any, tmp_path: Path, leaders: list[int], expected: int
+) -> None:
+    async def scenario(cluster: Any) -> None:
+        cluster.appoint(TP, 1, (1, 2), (1, 2), is_new=True)
+        await cluster.world.sleep(1)
+        cluster.nodes[2].paused.add(TP)
+        await cluster.world.sleep(1)
+        await cluster.produce(TP, 1)
+        cluster.nodes[1].partition(TP).answered_late(2, 500)
+        for leader in leaders:
+            cluster.appoint(TP, leader, (1, 2), (1, 2))
+        before = len(cluster.rows(1))
+        cluster.nodes[2].paused.clear()
+        await cluster.world.sleep(10)
+        await cluster.stop(1)
+        fetches = [row for row in cluster.rows(1)[before:] if row["ev"] == "fetch"]
+        assert fetches and sum(row["bytes"] for row in fetches) == len(cluster.batch([b"v"])) + expected
+
+    cluster_of.run(tmp_path, scenario, brokers=(1, 2))
