@@ -132,6 +132,17 @@ def test_who_may_shut_down(world: Any, broker: int, epoch: int, error: ErrorCode
     assert world.replies[3].error is error
 
 
+@pytest.mark.parametrize(
+    ("later", "error"), [(-1, ErrorCode.STALE_BROKER_EPOCH), (0, ErrorCode.NONE), (1, ErrorCode.NONE)]
+)
+def test_who_is_of_an_older_life_may_not_shut_the_newer_one_down(world: Any, later: int, error: ErrorCode) -> None:
+    world.broker_starts(1, 2)
+    world.start()
+    epoch = world.state.live_brokers[BrokerId(1)].broker_epoch
+    world.run(events.ControlledShutdown(BrokerId(1), epoch + later, 3))
+    assert world.replies[3].error is error
+
+
 def test_a_new_partition_whose_state_exists_is_taken_over(world: Any) -> None:
     world.broker_starts(1)
     world.start()
