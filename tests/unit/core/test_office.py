@@ -268,3 +268,20 @@ def test_after_resigning_nothing_is_sent_or_written(world: Any) -> None:
     world.broker_starts(3)
     world.run(events.TopicChange(), events.IsrChangeNotification(), events.AutoPreferredReplicaLeaderElection())
     assert world.sent == [] and world.take_lines() == [] and world.timers == []
+
+
+@pytest.mark.parametrize("what", ["written", "gone", "made anew"])
+def test_a_term_ends_whose_epoch_others_wrote_and_the_next_one_goes_on(world: Any, what: str) -> None:
+    """Nothing of that term could be written any more; `/controller` names this process all the while."""
+    started(world)
+    if what == "written":
+        world.others_write(SetData("/controller_epoch", b"7"))
+    else:
+        world.others_write(Delete("/controller_epoch"))
+    if what == "made anew":
+        world.others_write(Create("/controller_epoch", b"1"))
+    world.topic("u", p0=(2,))
+    world.run()
+    for timer in list(world.timers):
+        world.run(timer.event)
+    assert world.state.serving and world.leadership(TopicPartition("u", 0)).leader == 2

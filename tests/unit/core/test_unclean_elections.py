@@ -30,6 +30,8 @@ TOPIC_CONFIGS: dict[str, tuple[bytes | None, tuple[bool, bool]]] = {
     "allowed": (b'{"version":1,"config":{"%s":"true"}}' % KEY.encode(), (True, True)),
     "allowed, in capitals": (b'{"version":1,"config":{"%s":" TRUE "}}' % KEY.encode(), (True, True)),
     "forbidden": (b'{"version":1,"config":{"%s":"false"}}' % KEY.encode(), (False, False)),
+    "another word": (b'{"version":1,"config":{"%s":"yes"}}' % KEY.encode(), (False, False)),
+    "nearly": (b'{"version":1,"config":{"%s":"tru"}}' % KEY.encode(), (False, False)),
     "garbage": (b'{"version":1,"conf', (False, False)),
     "not to be read": (b'{"version":1,"config":{"%s":"true"}}' % KEY.encode(), (False, False)),
 }
