@@ -71,10 +71,6 @@ class Segments:
         """The one that `offset` belongs to, and all after it."""
         return tuple(self._all[max(bisect_right(self._bases, offset) - 1, 0) :])
 
-    def up_to(self, offset: int) -> tuple[Segment, ...]:
-        """Those with a base offset below `offset`."""
-        return tuple(s for s in self._all if s.base_offset < offset)
-
     # -- looking up ------------------------------------------------------------------------------------------------
 
     def locate(self, offset: int, *, max_bytes: int, bound: int, min_one: bool) -> tuple[Segment, int, int] | None:

@@ -164,7 +164,6 @@ class StoredLog:
         lost = self.size_bytes
         for segment in self._segments:
             self._remove(segment)
-        self.epochs = LeaderEpochs()
         reason = f"the log ends below its start offset {log_start_offset}"
         return [Repair(path=self.folder, reason=reason, lost_bytes=lost)]
 
