@@ -202,8 +202,8 @@ class LogDir:
             self.write_cleaned()
 
     def begins_anew(self, topic_partition: TopicPartition) -> None:
-        """A log of that name is about to be created: what checkpoints on disk say of one before it must not be taken
-        for it after a kill. One write serves all logs that are gone. Raises: StorageFailure.
+        """A log of that name is about to be created: what checkpoints on disk say of one before it, or are about to,
+        must not be taken for it after a kill. One write serves all logs that are gone. Raises: StorageFailure.
         """
         self.high_watermarks.pop(topic_partition, None)
         self.cleaned.pop(topic_partition, None)
@@ -214,7 +214,7 @@ class LogDir:
             checkpoints.HIGH_WATERMARK_FILE: partial(self.write_high_watermarks, {}, {}),
         }
         for name, write in writers.items():
-            if topic_partition in self.written.get(name, {}):
+            if any(topic_partition in content.get(name, {}) for content in (self.written, self.newest)):
                 write()
 
     def _write(self, name: str, offsets: dict[TopicPartition, int]) -> None:

@@ -212,7 +212,7 @@ def test_a_deleted_log_is_renamed_then_removed_at_the_latest_by_the_next_start(t
     assert not left.exists()
 
 
-@pytest.mark.parametrize("meanwhile", ["nothing", "the broker starts again"])
+@pytest.mark.parametrize("meanwhile", ["nothing", "the broker starts again", "the first checkpoint is being written"])
 def test_checkpoints_of_a_deleted_log_are_not_those_of_its_successor(tmp_path: Path, meanwhile: str) -> None:
     """Else a kill before the next checkpoint would take the new log for one that begins, and is synced, far above."""
     others = [TopicPartition("other", partition) for partition in range(3)]
@@ -224,16 +224,20 @@ def test_checkpoints_of_a_deleted_log_are_not_those_of_its_successor(tmp_path: P
         log.raise_log_start(7)
         dirs.dir_of(log).cleaned[tp] = 6
     dirs.dir_of(log).write_cleaned()
-    checkpoint_high_watermarks(dirs, dict.fromkeys((TP, *others), 8))
+    late = dirs.high_watermark_writers(dict.fromkeys((TP, *others), 8), {})
+    if meanwhile != "the first checkpoint is being written":
+        late.pop()()
     for log_dir in dirs:
         log_dir.write_recovery_points()
         log_dir.write_log_starts()
     dirs.purge(dirs.delete(dirs.get(TP)))
-    if meanwhile != "nothing":
+    if meanwhile == "the broker starts again":
         dirs.unlock()
         dirs = opened(tmp_path, "a")
     new = dirs.create(TP, LogConfig())
     new.append_as_leader(build_values([(None, b"v")] * 8, timestamp=1), leader_epoch=0, now_ms=1)
+    for write in late:
+        write()
     dirs.unlock()
     again = opened(tmp_path, "a")
     found = again.get(TP)
