@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from controller.core import effects, events
+from controller.core import effects, events, leader_choice, partitions, settings, state_znodes, transitions
 from controller.core.events import ControllerState, ElectionType
 
 #: Source: Kafka 3.9 `ControllerState`.
@@ -33,8 +33,11 @@ def values_of(module: ModuleType) -> list[type[Any]]:
     ]
 
 
-@pytest.mark.parametrize("value", [*values_of(events), *values_of(effects)], ids=lambda value: value.__name__)
-def test_events_and_effects_are_values(value: type[Any]) -> None:
+MODULES = (events, effects, leader_choice, partitions, settings, state_znodes, transitions)
+
+
+@pytest.mark.parametrize("value", [v for each in MODULES for v in values_of(each)], ids=lambda value: value.__name__)
+def test_events_effects_and_what_is_decided_are_values(value: type[Any]) -> None:
     """As such they are compared by what they say, and never change."""
     assert value.__hash__ not in (None, object.__hash__), "dataclasses have a hash where nothing of them changes"
     for field in dataclasses.fields(value):
