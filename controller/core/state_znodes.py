@@ -34,7 +34,7 @@ class FailureKind(Enum):
 @dataclass(frozen=True, slots=True)
 class Failure:
     """A partition did not change. `missing`: it has no readable state znode. `refused`: it has one, but what that says
-    is not believed, or must not be read."""
+    is not believed."""
 
     reason: str
     kind: FailureKind = FailureKind.STATE_CHANGE_FAILED
@@ -144,7 +144,7 @@ def _judge(state: ClusterState, tp: TopicPartition, result: ZkResult, found: Lea
     if result.code is ZkCode.NO_NODE:
         return Failure(f"{tp} has no state znode", missing=True)
     reason = f"the state znode of {tp} cannot be read: {result.code.name}"
-    return Failure(reason, FailureKind.ZOOKEEPER, refused=result.code is ZkCode.NO_AUTH)
+    return Failure(reason, FailureKind.ZOOKEEPER)
 
 
 def _flaw(state: ClusterState, tp: TopicPartition, found: LeaderAndIsr) -> str | None:

@@ -583,3 +583,20 @@ def test_a_state_that_nobody_can_read_keeps_a_dead_broker_in_no_other_isr() -> N
     world.broker_dies(1)
     world.run()
     assert [world.leadership(TopicPartition("t", n)).isr for n in (1, 2)] == [(2,), (2,)]
+
+
+def test_what_is_read_of_an_isr_that_a_dead_broker_is_not_in_is_believed() -> None:
+    """The leader took another one in meanwhile, and its notice has not come yet."""
+    world = World()
+    world.broker_starts(1, 2, 3)
+    world.topic("t", p0=(2, 1, 3))
+    world.start()
+    world.leader_writes(TP, (2,))
+    notice = b'{"version":1,"partitions":[{"topic":"t","partition":0}]}'
+    world.others_write(Create("/isr_change_notification/isr_change_", notice, sequence=True))
+    world.run()
+    assert world.state.leadership(TP).isr == (2,)
+    world.leader_writes(TP, (2, 3))
+    world.broker_dies(1)
+    world.run()
+    assert world.state.leadership(TP) == world.leadership(TP) and world.leadership(TP).isr == (2, 3)

@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 
 from controller.core import events
-from controller.core.state_znodes import LOGGED_SINGLY
+from controller.core.effects import Log
+from controller.core.state_znodes import LOGGED_SINGLY, log_elected
 from controller.wire import log_events as ev
 from controller.wire.control import LeaderAndIsrRequest, StopReplicaRequest
 from controller.wire.errors import ErrorCode
-from controller.wire.types import BrokerId, TopicPartition
+from controller.wire.types import BrokerId, LeaderAndIsr, TopicPartition
 from controller.wire.zk_operations import Delete
 
 MANY = [TopicPartition("t", p) for p in range(150)]
@@ -127,3 +128,14 @@ def test_a_topic_goes_with_whatever_else_stands_below_it(world: Any, others: tup
     world.run()
     assert world.tree.get("/brokers/topics/t") is None and world.tree.get("/admin/delete_topics/t") is None
     assert world.timers == []
+
+
+def test_of_many_new_leaders_those_from_outside_of_the_isr_have_a_line_each() -> None:
+    tps = [TopicPartition("t", n) for n in range(LOGGED_SINGLY + 1)]
+    elected = {tp: LeaderAndIsr(leader=BrokerId(1 + tp.partition % 2), isr=(BrokerId(1),)) for tp in tps}
+    unclean = {tps[50], tps[-1]}
+    *single, of_all = [log for log in log_elected(elected, frozenset(unclean)) if isinstance(log, Log)]
+    assert [(log.fields["partition"], log.fields["unclean"]) for log in single] == [(50, True), (LOGGED_SINGLY, True)]
+    assert of_all.fields == {"partitions": 101, "leaders": {"1": 51, "2": 50}}
+    few = list(log_elected(dict.fromkeys(tps[:2], elected[tps[0]]), frozenset({tps[1]})))
+    assert [log.fields["unclean"] for log in few if isinstance(log, Log)] == [False, True]

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from controller.core import events, step
-from controller.core.effects import Effect, ElectionAnswer, ListingAnswer, Reply, ShutdownAnswer
+from controller.core.effects import Effect, ElectionAnswer, ListingAnswer, Read, Reply, ShutdownAnswer
 from controller.core.events import ElectionTrigger, ElectionType
 from controller.core.settings import RETRY_MS
 from controller.wire import log_events as ev
 from controller.wire.errors import ErrorCode
 from controller.wire.types import BrokerId, TopicPartition
-from controller.wire.zk_operations import Create, Delete, GetData, Multi, SetData, ZkCode, ZkResult
+from controller.wire.zk_operations import Create, Delete, Exists, GetData, Multi, SetData, ZkCode, ZkResult
 from tests.worlds.core import drive_now
 
 TP = TopicPartition("t", 0)
@@ -285,3 +285,22 @@ def test_a_term_ends_whose_epoch_others_wrote_and_the_next_one_goes_on(world: An
     for timer in list(world.timers):
         world.run(timer.event)
     assert world.state.serving and world.leadership(TopicPartition("u", 0)).leader == 2
+
+
+def test_an_office_that_is_lost_before_it_is_watched_is_run_for_again(world: Any) -> None:
+    """Nobody would tell of a `/controller` that went before anybody looked at it."""
+    world.broker_starts(1, 2)
+    perform, lost = world.perform, []
+
+    def losing(effect: Effect) -> Any:
+        if isinstance(effect, Read) and effect.ops == (Exists("/controller", watch=True),) and not lost:
+            lost.append(named(world))
+            world.others_write(Delete("/controller"))
+        return perform(effect)
+
+    world.perform = losing
+    world.start()
+    for timer in list(world.timers):
+        world.run(timer.event)
+    assert len(lost) == 1 and named(world) == lost[0] and world.state.serving
+    assert world.state.epoch == 2
