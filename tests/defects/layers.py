@@ -11,7 +11,7 @@ from typing import Final
 
 from tests.defects.catalogue import ROOT, SIMULATION
 
-#: folder of the product -> the unit tests of that room; the longest prefix counts.
+#: folder of the product -> the unit tests of that room, or files of tests elsewhere; the longest prefix counts.
 UNIT: Final[dict[str, tuple[str, ...]]] = {
     "controller/core": ("core",),
     "controller/node": ("node", "core"),
@@ -21,6 +21,8 @@ UNIT: Final[dict[str, tuple[str, ...]]] = {
     "controller/admin": ("admin",),
     "controller/local": ("local", "faults"),
     "controller/demo": ("demo",),
+    "controller/embedded": ("tests/local/test_embedded.py", "tests/local/test_handles.py"),
+    "controller/ui": ("tests/ui/test_flows.py", "tests/ui/test_looks.py", "tests/ui/test_who_may_ask.py"),
     "controller/rehearse": ("rehearse",),
     "broker_sim": ("broker",),
     "broker_sim/isr": ("isr", "replicas", "replay/rules"),
@@ -46,6 +48,11 @@ _REPLAYED: Final = tuple(
 _TOOLS: Final = tuple(
     f"controller/admin/reassignment/{name}.py" for name in ("execute", "verify", "throttles", "forgotten_throttles")
 )
+#: Rooms that no simulated world runs.
+_NOT_SIMULATED: Final = (
+    *("broker_sim/replay", "controller/admin", "controller/local", "controller/demo", "controller/rehearse"),
+    *("controller/embedded", "controller/ui"),
+)
 #: Real sockets, processes and a real ZooKeeper: simulated worlds have others in their place.
 _REAL: Final = "controller/world/real/"
 _OPTIONS: Final = ("-q", "-x", "--timeout=600", "-p", "no:cacheprovider", "-m", "not zk and not spark and not slow")
@@ -67,19 +74,23 @@ class Layer:
 def layers_for(file: str, seeds: Sequence[int], hints: str = "") -> list[Layer]:
     """The layers for a defect in this module. Test files that share a word with it, or with the hints, come first."""
     row = max((prefix for prefix in UNIT if file.startswith(prefix)), key=len)
-    folders = [f"tests/unit/{folder}" for folder in UNIT[row]]
+    folders = paths_of(row)
     unit = (*_PYTEST, f"--deselect={_SCRIPTS}", *_in_order(folders, f"{Path(file).stem} {hints}"), *folders)
     found = [Layer("unit", unit, 300)]
     if file.startswith(("controller/core", "controller/node", "controller/wire")):
         found.append(Layer("script", (*_PYTEST, _SCRIPTS), 60))
-    elsewhere = ("broker_sim/replay", *(f"controller/{room}" for room in ("admin", "local", "demo", "rehearse")))
     if file in (*_REPLAYED, *_TOOLS):
         found.append(_simulation(seeds))
-    elif not file.startswith(elsewhere):
+    elif not file.startswith(_NOT_SIMULATED):
         found.append(Layer("known failure", (*_PYTEST, "tests/known_failures"), 240))
         if not file.startswith(_REAL):
             found.append(_simulation(seeds))
     return found
+
+
+def paths_of(row: str) -> list[str]:
+    """Of a row of `UNIT`."""
+    return [name if name.endswith(".py") else f"tests/unit/{name}" for name in UNIT[row]]
 
 
 def _in_order(folders: Iterable[str], words: str) -> list[str]:

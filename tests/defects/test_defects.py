@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from tests.defects.catalogue import LAYERS, PARTS, ROOT, Defect, defects
-from tests.defects.layers import UNIT, Layer, layers_for, who_noticed
+from tests.defects.layers import UNIT, Layer, layers_for, paths_of, who_noticed
 from tests.defects.named import asked_again, named_seed
 from tests.defects.table import FILE, Noticed, document, load
 
@@ -33,8 +33,8 @@ def test_the_table_is_that_of_the_defects() -> None:
 
 
 def test_the_unit_tests_of_each_room_are_there() -> None:
-    named = {folder for folders in UNIT.values() for folder in folders}
-    assert {folder for folder in named if not (ROOT / "tests/unit" / folder).is_dir()} == set()
+    named = {path for row in UNIT for path in paths_of(row)}
+    assert {path for path in named if not (ROOT / path).exists()} == set()
 
 
 @pytest.mark.parametrize(
