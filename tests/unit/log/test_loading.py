@@ -77,13 +77,31 @@ def test_of_a_segment_that_begins_within_another_the_first_counts(tmp_path: Path
 # -- rewritten segments -----------------------------------------------------------------------------------------------
 
 
-def rewrite(log: Log, numbers: list[int], suffix: str) -> None:
+def rewrite(log: Log, numbers: list[int], suffix: str) -> Segment:
     """As compaction leaves it: of these segments only the last batch is kept, in one that begins with the first."""
     made = log.new_cleaned_segment(log.segments[numbers[0]].base_offset, suffix)
     last = log.segments[numbers[-1]]
     position, header = list(last.headers())[-1]
     made.append(last.read(position, header.size), header)
     made.seal()
+    return made
+
+
+@pytest.mark.parametrize("numbers", [[0], [0, 1], [1, 2], [2], [0, 1, 2]])
+def test_a_swap_takes_along_the_snapshots_within_what_it_replaces(tmp_path: Path, numbers: list[int]) -> None:
+    """The one where it begins stays: the producers as they were there. Both lookups know the new segment."""
+    log = filled(tmp_path)
+    bases, whole = [segment.base_offset for segment in log.segments], values(log)
+    last = log.segments[numbers[-1]].next_offset - 1
+    log.swap_in(rewrite(log, numbers, ".cleaned"), [log.segments[number] for number in numbers])
+    left = [base for number, base in enumerate(bases) if number not in numbers[1:]]
+    assert [segment.base_offset for segment in log.segments] == left
+    logs, snapshots = ([int(n[:20]) for n in names(log) if n.endswith(kind)] for kind in (".log", ".snapshot"))
+    assert (logs, snapshots) == (left, left[1:])
+    dropped = {offset for n in numbers for offset in range(bases[n], [*bases, log.leo][n + 1])} - {last}
+    assert values(log) == {offset: value for offset, value in whole.items() if offset not in dropped}
+    log.truncate(bases[3])
+    assert reopened(log)[0].leo == bases[3]
 
 
 #: what, the segments that were rewritten and under which suffix, files without a log -> segments of which the rewritten
