@@ -139,3 +139,17 @@ def test_of_many_new_leaders_those_from_outside_of_the_isr_have_a_line_each() ->
     assert of_all.fields == {"partitions": 101, "leaders": {"1": 51, "2": 50}}
     few = list(log_elected(dict.fromkeys(tps[:2], elected[tps[0]]), frozenset({tps[1]})))
     assert [log.fields["unclean"] for log in few if isinstance(log, Log)] == [False, True]
+
+
+def test_a_deletion_that_waits_for_a_broker_keeps_no_other_topic_waiting(world: Any) -> None:
+    world.broker_starts(1, 2)
+    for topic in ("a", "b", "c"):
+        world.topic(topic, p0=(1, 2))
+    world.start()
+    world.silent.add(1)
+    for topic in ("a", "b", "c"):
+        world.make(f"/admin/delete_topics/{topic}")
+        world.run()
+    stops = [request for request in world.sent if isinstance(request, StopReplicaRequest)]
+    asked = {(r.to, e.topic_partition.topic) for r in stops for e in r.partition_states if e.delete_partition}
+    assert asked == {(broker, topic) for broker in (1, 2) for topic in ("a", "b", "c")}
