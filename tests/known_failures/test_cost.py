@@ -180,7 +180,7 @@ IDLE: list[tuple[str, Callable[[], events.Event]]] = [
     ("no marker", events.TopicDeletion),
     ("an answer without an error", lambda: events.LeaderAndIsrResponseReceived(BrokerId(1), ErrorCode.NONE, {})),
     ("an answer to metadata", lambda: events.UpdateMetadataResponseReceived(BrokerId(1), ErrorCode.NONE)),
-    ("no unclean leader wanted", events.UncleanLeaderElectionEnable),
+    ("no unclean leader wanted", lambda: events.UncleanLeaderElectionEnable(enabled=True)),
     ("a state of no move", lambda: events.PartitionReassignmentIsrChange(TopicPartition("t", 0))),
     ("the office as it was", events.ControllerChange),
     ("a topic as it was", lambda: events.PartitionModifications("u")),

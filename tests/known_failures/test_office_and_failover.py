@@ -208,6 +208,7 @@ def example(event_type: type[Any]) -> Any:
         events.BrokerModifications: (BrokerId(1),),
         events.PartitionModifications: ("t",),
         events.TopicUncleanLeaderElectionEnable: ("t",),
+        events.UncleanLeaderElectionEnable: (True,),
         events.TopicDeletionStopReplicaResponseReceived: (BrokerId(1), ErrorCode.NONE, {TP: ErrorCode.NONE}),
         events.ApiPartitionReassignment: ({TP: (BrokerId(2),)}, 1),
         events.PartitionReassignmentIsrChange: (TP,),

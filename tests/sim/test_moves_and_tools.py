@@ -106,7 +106,7 @@ def test_in_a_deletion_alone_no_epoch_counts(in_deletion: bool, epoch: int) -> N
 
 def test_who_was_told_to_stop_alone_has_deleted_nothing() -> None:
     told = Told()
-    watching: Any = SimpleNamespace(undeleted=set(), untold={})
+    watching: Any = SimpleNamespace(undeleted=set(), untold={}, controllers={})
     for delete in (False, True):
         requests = Requests(watching, watching)
         requests.delivered(1001, told.stop(delete=delete))

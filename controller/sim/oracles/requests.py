@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from controller.core.events import Event, TopicDeletionStopReplicaResponseReceived
+from controller.core.events import ControllerState, Event, TopicDeletionStopReplicaResponseReceived
 from controller.node.process import Controller
 from controller.sim.cluster import Cluster
 from controller.sim.history import History
@@ -143,9 +143,12 @@ class Requests:
                 )
 
     def _check_life(self, number: int, request: ControlRequest) -> None:
-        """What a broker has answered is for the life that is believed in: with another its channel is another."""
+        """What a broker has answered is for the life that is believed in: with another its channel is another. In the
+        event that tells of a new life the former one may still answer, until its channel is closed."""
         controller = self._cluster.controllers.get(number)
-        believed = None if controller is None else controller.state.live_brokers.get(request.to)
+        if controller is None or controller.loop.gauges.state is not ControllerState.IDLE:
+            return
+        believed = controller.state.live_brokers.get(request.to)
         if believed is not None and believed.broker_epoch > request.broker_epoch:
             self.broken.append(
                 f"controller {number}, {type(request).__name__} to {request.to} is for its life "
