@@ -89,20 +89,6 @@ def test_what_was_queued_first_does_not_come_last(tmp_path: Path) -> None:
     at_rest(tmp_path, look)
 
 
-def test_what_was_queued_for_a_former_life_does_not_reach_the_next(tmp_path: Path) -> None:
-    def look(sound: Sound) -> None:
-        life = sound.cluster.controllers[sound.number].state.live_brokers[BrokerId(1)].broker_epoch
-        for broker_epoch, is_former in ((life, False), (life - 1, True), (life + 1, False)):
-            requests = Requests(sound.cluster, sound.history)
-            requests.check(sound.number, [to_stop(sound, broker_epoch)])
-            requests.broken.clear()
-            requests.delivered(sound.number, to_stop(sound, broker_epoch))
-            assert bool(requests.broken) is is_former, requests.broken
-            assert not is_former or f"and came in {life}" in requests.broken[0]
-
-    at_rest(tmp_path, look)
-
-
 def test_no_channel_gives_up_a_request(tmp_path: Path) -> None:
     def look(sound: Sound) -> None:
         requests, channels = Requests(sound.cluster, sound.history), sound.cluster.controllers[sound.number].channels

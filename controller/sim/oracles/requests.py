@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from controller.core.events import ControllerState, Event, TopicDeletionStopReplicaResponseReceived
+from controller.core.events import Event, TopicDeletionStopReplicaResponseReceived
 from controller.node.process import Controller
 from controller.sim.cluster import Cluster
 from controller.sim.history import History
@@ -123,9 +123,8 @@ class Requests:
 
     def delivered(self, number: int, request: ControlRequest) -> None:
         """What is about one replica reaches its broker in the order in which it was queued; what a later one
-        supersedes may be left out, nothing comes late, nor what was queued for a former life. Source: §7.6, §11.1."""
+        supersedes may be left out, nothing comes late. Source: §7.6, §11.1."""
         self.orders.delivered(number, request)
-        self._check_life(number, request)
         self._answers[number, request.to] += 1
         if isinstance(request, StopReplicaRequest):
             deleted = {entry.topic_partition for entry in request.partition_states if entry.delete_partition}
@@ -141,19 +140,6 @@ class Requests:
                     f"controller {number}, {type(request).__name__} to {request.to}: {key[-1]} {token} comes after "
                     f"{queued[max(0, passed[0] - 3) : passed[0]]}, which were queued later"
                 )
-
-    def _check_life(self, number: int, request: ControlRequest) -> None:
-        """What a broker has answered is for the life that is believed in: with another its channel is another. In the
-        event that tells of a new life the former one may still answer, until its channel is closed."""
-        controller = self._cluster.controllers.get(number)
-        if controller is None or controller.loop.gauges.state is not ControllerState.IDLE:
-            return
-        believed = controller.state.live_brokers.get(request.to)
-        if believed is not None and believed.broker_epoch > request.broker_epoch:
-            self.broken.append(
-                f"controller {number}, {type(request).__name__} to {request.to} is for its life "
-                f"{request.broker_epoch}, and came in {believed.broker_epoch}"
-            )
 
     def _check_office(self, number: int, request: ControlRequest, name: str) -> None:
         """The epoch is one that this controller won, the broker epoch one that the addressee had. §2.4, §7.2."""

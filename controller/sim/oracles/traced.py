@@ -20,7 +20,7 @@ from controller.sim.cluster import Cluster
 from controller.sim.history import History, StateWritten
 from controller.wire import log_events as ev
 from controller.wire.errors import ErrorCode
-from controller.wire.trace import TraceEvent
+from controller.wire.trace import STOP_KEEP, TraceEvent
 from controller.wire.types import BrokerId, TopicPartition
 
 Seen = Callable[[BrokerId, TraceEvent, int, TopicPartition | None, Mapping[str, Any]], None]
@@ -121,6 +121,8 @@ class Traced:
     def __init__(self, cluster: Cluster, history: History) -> None:
         self._cluster, self._history = cluster, history
         self._led: dict[tuple[int, TopicPartition], Led] = {}
+        #: what led when it was stopped, and not deleted: where it leads again, it goes on with what it knew of followers
+        self._stopped: dict[tuple[int, TopicPartition], Led] = {}
         #: brokers whose last tick found somebody who must leave
         self._found_late: set[int] = set()
         #: (broker, partition) -> (the broker's life, the high watermark when it was last looked at)
@@ -140,15 +142,20 @@ class Traced:
             if event is TraceEvent.TICK:
                 self._tick(broker, ts)
             elif event is TraceEvent.START:
-                for key in [key for key in self._led if key[0] == broker]:
-                    del self._led[key]
+                for lives in (self._led, self._stopped):
+                    for key in [key for key in lives if key[0] == broker]:
+                        del lives[key]
             return
         led = self._led.get((broker, tp))
         match event:
             case TraceEvent.LEADER:
-                self._led[broker, tp] = self._leader(broker, tp, ts, columns, led)
+                before = self._stopped.pop((broker, tp), led)
+                self._led[broker, tp] = self._leader(broker, tp, ts, columns, before)
+            case TraceEvent.STOP if columns["value"] == STOP_KEEP and led is not None:
+                self._stopped[broker, tp] = self._led.pop((broker, tp))
             case TraceEvent.FOLLOWER | TraceEvent.STOP | TraceEvent.DOWN:
                 self._led.pop((broker, tp), None)
+                self._stopped.pop((broker, tp), None)
             case TraceEvent.APPEND if led is not None:
                 led.end_times.append(ts)
                 led.ends.append(columns["leo"])
