@@ -76,6 +76,7 @@ async def delete_off_a_failed_dir(turn: Turn) -> str:
     cluster, office = turn.cluster, who_serves(turn)
     topic = await made(turn, turn.chance.choice(SIDE_TOPICS), turn.replicas(2), PLAIN)
     await cluster.world.sleep(0.5)
+    turn.one_of([tp for tp in cluster.partitions() if tp == (topic, 0)])  # nobody has deleted it meanwhile
     found = [
         (broker, folder)
         for broker in cluster.assignment(topic, 0)

@@ -66,6 +66,8 @@ class _Desk:
     asked: _Targets = field(default_factory=dict)
     #: file -> the partitions in it
     files: dict[str, set[_Partition]] = field(default_factory=dict)
+    #: who was registered when the tool last began
+    there: frozenset[int] = frozenset()
 
     @property
     def cluster(self) -> Cluster:
@@ -75,6 +77,7 @@ class _Desk:
         """(exit code, result) of the tool; None when it took too long."""
         cluster, out = self.cluster, io.StringIO()
         servers = ",".join(f"{self.turn.name(number)}:{BROKER_PORT}" for number in cluster.broker_ids)
+        self.there = frozenset(cluster.registered())
         desk = cluster.world.machine("administrator")
         machine = Machine(network=desk.network, clock=desk.clock, chance=self.turn.chance, out=out, err=io.StringIO())
         words = [*argv, "--json", "--bootstrap-server", servers]
@@ -317,11 +320,12 @@ def _nothing_changed(desk: _Desk, limits: Mapping[str, Mapping[str, str]], topic
 
 
 def _nothing_left(desk: _Desk, plan: str, why: str) -> None:
-    """No list of a topic of the plan, no rate of a broker."""
+    """No list of a topic of the plan, no rate of a broker; who came while the tool ran is not known to it."""
     cluster = desk.cluster
     if left := {topic: lists for topic, lists in topic_throttles(cluster).items() if topic in _topics(desk, plan)}:
         desk.wrong(f"{why}, and throttles are left: {left}")
-    if not cluster.rates_of_others and (rates := rates_left(cluster)):
+    rates = {broker: limits for broker, limits in rates_left(cluster).items() if broker in desk.there}
+    if not cluster.rates_of_others and rates:
         desk.wrong(f"{why}, and rates are left: {rates}")
 
 

@@ -121,7 +121,7 @@ class Traced:
     def __init__(self, cluster: Cluster, history: History) -> None:
         self._cluster, self._history = cluster, history
         self._led: dict[tuple[int, TopicPartition], Led] = {}
-        #: what led when it was stopped, and not deleted: where it leads again, it goes on with what it knew of followers
+        #: what led when it was stopped, and not deleted: where it leads again, it knows its followers still
         self._stopped: dict[tuple[int, TopicPartition], Led] = {}
         #: brokers whose last tick found somebody who must leave
         self._found_late: set[int] = set()
