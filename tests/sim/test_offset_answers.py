@@ -96,4 +96,4 @@ def test_a_wrong_answer_is_seen(
     monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, damage: Callable[..., Any], complaint: str
 ) -> None:
     monkeypatch.setattr(owner, name, damage(vars(owner)[name]))
-    assert any(complaint in line for seed in (4, 5, 6) for line in asked(seed))
+    assert any(complaint in line for seed in range(4, 10) for line in asked(seed))

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
 from controller.sim.cluster import Cluster
+from controller.sim.load.group_probes import FAR
 from controller.sim.load.links import Links
 from controller.sim.load.probing import keep_asking
 from controller.sim.operations import SIDE_TOPICS
@@ -62,13 +63,14 @@ class OffsetProber:
         await self._ask(topic, partition, ApiKey.OFFSET_FOR_LEADER_EPOCH, 3, body)
 
     async def delete_records(self) -> None:
-        """The oldest records of a side topic: all that are committed, or up to an offset that may not be."""
+        """The oldest records of a side topic: all that are committed, or more than there are. An offset within a batch
+        would strand, as in Kafka, a follower that has other records below it: what it is sent begins before its end."""
         chance = self._links.chance
         there = [(topic, partition) for topic, partition in sorted(self._cluster.partitions()) if topic in SIDE_TOPICS]
         if not there:
             return
         topic, partition = chance.choice(there)
-        row = {"partition_index": partition, "offset": chance.choice((ALL, ALL, chance.randint(0, 100)))}
+        row = {"partition_index": partition, "offset": chance.choice((ALL, ALL, FAR))}
         body = {"topics": [{"name": topic, "partitions": [row]}], "timeout": chance.choice((500, 2_000))}
         await self._ask(topic, partition, ApiKey.DELETE_RECORDS, 1, body)
 
