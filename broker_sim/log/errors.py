@@ -20,11 +20,6 @@ class StorageFailure(KafkaError):
         super().__init__(ErrorCode.KAFKA_STORAGE_ERROR, f"{log_dir}: {error}")
         self.log_dir = log_dir
 
-    @property
-    def is_missing_file(self) -> bool:
-        """Whether a file was not there: where logs are renamed meanwhile, that says nothing of the disk."""
-        return isinstance(self.__cause__, FileNotFoundError)
-
 
 class OffsetOutOfRange(KafkaError):
     """An offset below the log's start or above its end."""

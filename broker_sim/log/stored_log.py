@@ -14,7 +14,7 @@ from pathlib import Path
 
 from broker_sim.log.checkpoints import CheckpointError
 from broker_sim.log.config import LogConfig
-from broker_sim.log.errors import storage_failures
+from broker_sim.log.errors import StorageFailure, storage_failures
 from broker_sim.log.files import Files
 from broker_sim.log.leader_epochs import FILE_NAME as EPOCH_FILE_NAME
 from broker_sim.log.leader_epochs import EpochFile, LeaderEpochs
@@ -251,6 +251,11 @@ class StoredLog:
     def flushed(self, offset: int) -> None:
         """Everything below `offset` is on the disk."""
         self.recovery_point = max(self.recovery_point, min(offset, self.leo))
+
+    def has_moved_on(self, version: int, failure: StorageFailure) -> bool:
+        """Whether work that began at that version failed for files that were renamed or deleted meanwhile, which says
+        nothing of the disk."""
+        return self.version != version and isinstance(failure.__cause__, FileNotFoundError)
 
     def move(self, folder: Path) -> None:
         """The log's folder is renamed. Raises StorageFailure."""

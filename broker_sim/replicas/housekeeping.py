@@ -147,8 +147,7 @@ class Housekeeping:
         try:
             await self._table.off_loop(sync)
         except StorageFailure as failure:
-            # A file that was renamed away meanwhile is no failure of the disk.
-            if log.version == version or not failure.is_missing_file:
+            if not log.has_moved_on(version, failure):
                 raise
         else:
             if log.version == version:

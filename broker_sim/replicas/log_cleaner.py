@@ -203,7 +203,7 @@ class LogCleaner:
         try:
             await self._table.off_loop(sync)
         except StorageFailure as failure:
-            if log.version == version or not failure.is_missing_file:
+            if not log.has_moved_on(version, failure):
                 raise
             raise _Aborted from failure
 

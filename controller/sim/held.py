@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from controller.rules.hashing import group_partition
 from controller.sim.combined import lose
+from controller.sim.load.consumer import join_body
 from controller.sim.log_troubles import fill, made
 from controller.sim.moments import CALM_S
 from controller.sim.operations import SIDE_TOPICS
@@ -103,15 +104,7 @@ class _Coordinator:
     async def left(self) -> str:
         """A group whose only member has left: it has a generation, and nobody. Raises NothingThere."""
         group = self.group()
-        body = {
-            "group_id": group,
-            "session_timeout": 3_000,
-            "rebalance_timeout": 2_000,
-            "member_id": "",
-            "group_instance_id": None,
-            "protocol_type": "consumer",
-            "protocols": [{"name": "range", "metadata": b""}],
-        }
+        body = join_body(group, "", None, session_ms=3_000, rebalance_ms=2_000)
         joined = await self.ask(ApiKey.JOIN_GROUP, 5, body)
         joined = await self.ask(ApiKey.JOIN_GROUP, 5, body | {"member_id": joined.member_id})
         who = {"group_id": group, "generation_id": joined.generation_id, "member_id": joined.member_id}

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
 from .cluster import LIMIT_S, Cluster, Node, run_tool, until
 from .records import read_all
@@ -50,11 +50,23 @@ def write(cluster: Cluster, topic: str, stage: str, *, count: int = 300) -> list
 
 
 def commit(cluster: Cluster, topic: str, offset: int, *, bootstrap: str | None = None) -> int | None:
-    """Commits an offset for a group; what was committed before."""
+    """Commits an offset for a group; what was committed before.
+
+    Whoever names the coordinator may know it before the broker itself does; this client gives up where Kafka's own asks
+    again."""
     servers = bootstrap or cluster.bootstrap
     consumer = Consumer({"bootstrap.servers": servers, "group.id": "files", "enable.auto.commit": False})
+
+    def found() -> list[TopicPartition] | None:
+        try:
+            return list(consumer.committed([TopicPartition(topic, 0)], timeout=LIMIT_S))
+        except KafkaException as error:
+            if error.args[0].code() not in (KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_LOAD_IN_PROGRESS):
+                raise
+            return None
+
     try:
-        (before,) = consumer.committed([TopicPartition(topic, 0)], timeout=LIMIT_S)
+        (before,) = until("the coordinator knows that it is one", found)
         consumer.commit(offsets=[TopicPartition(topic, 0, offset)], asynchronous=False)
         return before.offset if before.offset >= 0 else None
     finally:

@@ -146,6 +146,21 @@ async def find_coordinator(links: Links, group: str) -> int | None:
     return int(answer.node_id) if answer.error_code == 0 else None
 
 
+def join_body(
+    group: str, member_id: str, instance: str | None, *, session_ms: int, rebalance_ms: int, metadata: bytes = b""
+) -> dict[str, Any]:
+    """A JoinGroup, version 5, that offers the protocol `range`."""
+    return {
+        "group_id": group,
+        "session_timeout": session_ms,
+        "rebalance_timeout": rebalance_ms,
+        "member_id": member_id,
+        "group_instance_id": instance,
+        "protocol_type": "consumer",
+        "protocols": [{"name": "range", "metadata": metadata}],
+    }
+
+
 def fetch_body(topic: str, partition: int, offset: int, *, epoch: int = -1) -> dict[str, Any]:
     """A consumer's fetch of one partition, version 11, outside of any session."""
     row = {

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
 from controller.sim.cluster import Cluster
-from controller.sim.load.consumer import find_coordinator
+from controller.sim.load.consumer import find_coordinator, join_body
 from controller.sim.load.links import ANSWER_S, CallFailed, Links
 from controller.sim.operations import SIDE_TOPICS
 from controller.sim.shape import TOPIC
@@ -86,15 +86,14 @@ class Person:
         if self._chance.random() < 0.1:
             self._member_id, self._instance = "", self._chance.choice(INSTANCES)
         is_static = self._instance is not None
-        body = {
-            "group_id": self._group,
-            "session_timeout": STATIC_SESSION_MS if is_static else self._chance.choice(SESSIONS_MS),
-            "rebalance_timeout": self._chance.choice(REBALANCES_MS),
-            "member_id": self._member_id,
-            "group_instance_id": self._instance,
-            "protocol_type": "consumer",
-            "protocols": [{"name": "range", "metadata": self._chance.choice((b"", b"", b"other"))}],
-        }
+        body = join_body(
+            self._group,
+            self._member_id,
+            self._instance,
+            session_ms=STATIC_SESSION_MS if is_static else self._chance.choice(SESSIONS_MS),
+            rebalance_ms=self._chance.choice(REBALANCES_MS),
+            metadata=self._chance.choice((b"", b"", b"other")),
+        )
         joined = await self._ask(ApiKey.JOIN_GROUP, 5, body, within_s=self._chance.choice(PATIENCE_S))
         if joined.error_code == ErrorCode.MEMBER_ID_REQUIRED:
             self._member_id = body["member_id"] = joined.member_id

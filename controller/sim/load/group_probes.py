@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Final
+from typing import Final
 
 from controller.sim.cluster import Cluster
-from controller.sim.load.consumer import find_coordinator
+from controller.sim.load.consumer import find_coordinator, join_body
 from controller.sim.load.ledger import Ledger
 from controller.sim.load.links import ANSWER_S, Links
 from controller.sim.shape import TOPIC
@@ -123,10 +123,11 @@ class GroupProbes:
             return
         self._number += 1
         life, began_s = self._cluster.brokers.get(coordinator), world.loop.time()
-        first = asyncio.ensure_future(self._links.call(coordinator, ApiKey.JOIN_GROUP, 5, _static_join(group)))
+        body = join_body(group, "", "one", session_ms=3_000, rebalance_ms=3_000)
+        first = asyncio.ensure_future(self._links.call(coordinator, ApiKey.JOIN_GROUP, 5, body))
         await asyncio.sleep(0.05)
         try:
-            second = await self._others.call(coordinator, ApiKey.JOIN_GROUP, 5, _static_join(group))
+            second = await self._others.call(coordinator, ApiKey.JOIN_GROUP, 5, body)
             done, _ = await asyncio.wait({first}, timeout=REPLACED_WITHIN_S)
         finally:
             first.cancel()
@@ -147,15 +148,3 @@ async def check_deleted(links: Links, ledger: Ledger, group: str) -> None:
     is_lost = ledger.groups_are_lost
     if answer.error_code == 0 and row is not None and row.error_code == 0 and row.committed_offset >= 0 and not is_lost:
         ledger.broken.append(f"group {group} was deleted and has committed {row.committed_offset}")
-
-
-def _static_join(group: str) -> dict[str, Any]:
-    return {
-        "group_id": group,
-        "session_timeout": 3_000,
-        "rebalance_timeout": 3_000,
-        "member_id": "",
-        "group_instance_id": "one",
-        "protocol_type": "consumer",
-        "protocols": [{"name": "range", "metadata": b""}],
-    }

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from controller.sim.cluster import Cluster
-from controller.sim.load.consumer import find_coordinator
+from controller.sim.load.consumer import find_coordinator, join_body
 from controller.sim.load.crowd import GROUPS, REBALANCES_MS, SESSIONS_MS, STATIC_SESSION_MS
 from controller.sim.load.links import ANSWER_S, CallFailed, Links
 from controller.sim.load.probing import keep_asking
@@ -63,15 +63,8 @@ class Hesitant:
             await asyncio.sleep(REBALANCES_MS[-1] / 1000)
 
     async def _join(self, group: str, member_id: str, instance: str | None) -> Any:
-        body = {
-            "group_id": group,
-            "session_timeout": SESSIONS_MS[-1] if instance is None else STATIC_SESSION_MS,
-            "rebalance_timeout": REBALANCES_MS[0],
-            "member_id": member_id,
-            "group_instance_id": instance,
-            "protocol_type": "consumer",
-            "protocols": [{"name": "range", "metadata": b""}],
-        }
+        session_ms = SESSIONS_MS[-1] if instance is None else STATIC_SESSION_MS
+        body = join_body(group, member_id, instance, session_ms=session_ms, rebalance_ms=REBALANCES_MS[0])
         return await self._ask(ApiKey.JOIN_GROUP, 5, body)
 
     async def _ask(self, api_key: ApiKey, version: int, body: dict[str, Any]) -> Any:

@@ -11,7 +11,7 @@ import struct
 from typing import Any, Final
 
 from controller.sim.cluster import Cluster
-from controller.sim.load.consumer import fetch_body, find_coordinator
+from controller.sim.load.consumer import fetch_body, find_coordinator, join_body
 from controller.sim.load.ledger import Ledger
 from controller.sim.load.links import CallFailed, Links
 from controller.sim.shape import TOPIC
@@ -69,15 +69,8 @@ class Member:
 
     async def _join(self) -> bool:
         """Joins and syncs; whether it is a member now. Raises: CallFailed."""
-        body = {
-            "group_id": GROUP,
-            "session_timeout": SESSION_MS,
-            "rebalance_timeout": REBALANCE_MS,
-            "member_id": self._member_id,
-            "group_instance_id": self._instance,
-            "protocol_type": "consumer",
-            "protocols": [{"name": "range", "metadata": SUBSCRIPTION}],
-        }
+        limits = {"session_ms": SESSION_MS, "rebalance_ms": REBALANCE_MS}
+        body = join_body(GROUP, self._member_id, self._instance, **limits, metadata=SUBSCRIPTION)
         joined = await self._ask(ApiKey.JOIN_GROUP, 5, body)
         if joined.error_code == ErrorCode.MEMBER_ID_REQUIRED:
             self._member_id = body["member_id"] = joined.member_id

@@ -6,7 +6,7 @@ Source: spec clients.md §5; broker.md §14.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Container, Mapping
 from typing import Final
 
 from controller.sim.cluster import Cluster
@@ -20,7 +20,7 @@ PAUSE_S: Final = 0.5
 EARLIEST, LATEST = -2, -1
 #: Delete up to the high watermark.
 ALL: Final = -1
-#: How far back a time lies that is asked for, at most, and in how many of the cases it has not come yet.
+#: How far back a time that is asked for lies at most, and how far ahead.
 BACK_MS, AHEAD_MS = 20_000, 5_000
 VERSIONS: Final = (3, 4, 5)
 
@@ -40,10 +40,9 @@ class OffsetProber:
 
     async def ask_for_an_offset(self) -> None:
         """ListOffsets of whoever leads, or of anybody."""
-        chance, there = self._links.chance, sorted(self._cluster.partitions())
-        if not there:
+        if (found := self._some_partition()) is None:
             return
-        topic, partition = chance.choice(there)
+        chance, (topic, partition) = self._links.chance, found
         time_ms = self._cluster.world.clock.now_ms() + chance.randint(-BACK_MS, AHEAD_MS)
         row = {"partition_index": partition, "timestamp": chance.choice((EARLIEST, LATEST, LATEST, time_ms, time_ms))}
         row |= {"current_leader_epoch": chance.choice((-1, -1, -1, self._epoch(topic, partition)))}
@@ -53,10 +52,9 @@ class OffsetProber:
 
     async def ask_where_an_epoch_ends(self) -> None:
         """OffsetForLeaderEpoch of whoever leads, or of anybody: of an epoch that is, was, or is to come."""
-        chance, there = self._links.chance, sorted(self._cluster.partitions())
-        if not there:
+        if (found := self._some_partition()) is None:
             return
-        topic, partition = chance.choice(there)
+        chance, (topic, partition) = self._links.chance, found
         asked = chance.randint(0, self._epoch(topic, partition) + 1)
         rows = [{"partition": partition, "current_leader_epoch": -1, "leader_epoch": asked}]
         body = {"replica_id": -1, "topics": [{"topic": topic, "partitions": rows}]}
@@ -65,14 +63,17 @@ class OffsetProber:
     async def delete_records(self) -> None:
         """The oldest records of a side topic: all that are committed, or more than there are. An offset within a batch
         would strand, as in Kafka, a follower that has other records below it: what it is sent begins before its end."""
-        chance = self._links.chance
-        there = [(topic, partition) for topic, partition in sorted(self._cluster.partitions()) if topic in SIDE_TOPICS]
-        if not there:
+        if (found := self._some_partition(SIDE_TOPICS)) is None:
             return
-        topic, partition = chance.choice(there)
+        chance, (topic, partition) = self._links.chance, found
         row = {"partition_index": partition, "offset": chance.choice((ALL, ALL, FAR))}
         body = {"topics": [{"name": topic, "partitions": [row]}], "timeout": chance.choice((500, 2_000))}
         await self._ask(topic, partition, ApiKey.DELETE_RECORDS, 1, body)
+
+    def _some_partition(self, topics: Container[str] | None = None) -> tuple[str, int] | None:
+        """One that is there, of these topics or of any; None where there is none."""
+        there = [at for at in sorted(self._cluster.partitions()) if topics is None or at[0] in topics]
+        return self._links.chance.choice(there) if there else None
 
     def _epoch(self, topic: str, partition: int) -> int:
         state = self._cluster.state(topic, partition)

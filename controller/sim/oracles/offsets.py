@@ -40,19 +40,17 @@ class OffsetAnswers:
 
 
 class WatchedOffsets(Offsets):
-    """The answers of one broker, each judged in its moment. `judged` counts those of ListOffsets with an offset."""
+    """The answers of one broker, each judged in its moment."""
 
     def __init__(self, inner: Offsets, name: str, broken: list[str]) -> None:
         super().__init__(inner._table)
         self._name, self._broken = name, broken
-        self.judged = 0
 
     def list_offset(self, topic_partition: TopicPartition, question: OffsetQuestion) -> ListedOffset:
         """See `Offsets.list_offset`."""
         found = super().list_offset(topic_partition, question)
         if found.error is not ErrorCode.KAFKA_STORAGE_ERROR and question.timestamp >= EARLIEST_TIMESTAMP:
             expected = self._listed(topic_partition, question)
-            self.judged += found.offset >= 0
             if found != expected:
                 asked = f"{question.timestamp} in epoch {question.current_leader_epoch} (v{question.version})"
                 self._broken.append(f"{self._name}, asked for {asked} of {topic_partition}: {found}, not {expected}")
@@ -124,7 +122,7 @@ class WatchedOffsets(Offsets):
         """As the leader has heard it from those who live as far as it knows."""
         alive = set(self._table.metadata.alive_brokers())
         replicas = {*partition.assignment.replicas} - {self._table.broker_id}
-        return min(log.log_start_offset, *(partition.follower_log_starts.get(r, -1) for r in replicas & alive), 1 << 62)
+        return min([log.log_start_offset, *(partition.follower_log_starts.get(r, -1) for r in replicas & alive)])
 
 
 def first_since(log: Log, timestamp: int, bound: int) -> ListedOffset | None:

@@ -123,7 +123,7 @@ class Requests:
 
     def delivered(self, number: int, request: ControlRequest) -> None:
         """What is about one replica reaches its broker in the order in which it was queued; what a later one
-        supersedes may be left out, nothing comes late. Source: §7.6, §11.1."""
+        supersedes may be left out, nothing comes late. Source: §7.6."""
         self.orders.delivered(number, request)
         self._answers[number, request.to] += 1
         if isinstance(request, StopReplicaRequest):
