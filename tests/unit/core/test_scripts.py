@@ -1,15 +1,18 @@
 """Scripts: a command, `----`, and everything that came out. `KWOB_REWRITE=1 pytest tests/unit/core/test_scripts.py`
 writes the output anew; commit that only if the reason for each changed line is known.
 
-What was said meanwhile, log lines and rows of the trace with all their fields, is in a file of its own for each.
+What was asked for besides, in order, is in a file of its own for each (`said/`; `tests.worlds.asked` has the words):
+what was read and is watched, log lines, rows of the trace, timers, channels, and requests with all their fields.
 
 Several commands may stand before one `----`; they happen in one go. `quietly` drops their output.
 """
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +21,16 @@ import pytest
 from controller.core import events
 from controller.core.effects import PartitionOutcome
 from controller.core.events import ElectionTrigger, ElectionType
+from controller.wire.errors import ErrorCode
 from controller.wire.types import BrokerId, TopicPartition
-from controller.wire.zk_operations import Create, Delete, SetData
+from controller.wire.zk_operations import Create, Delete, Exists, GetChildren, GetData, SetData, ZkCode
 from controller.wire.znodes import (
     IsrChangeNotificationZNode,
     LogDirEventNotificationZNode,
     ReassignPartitionsZNode,
     encode_partitions,
 )
+from tests.worlds.asked import Recorded
 
 SCRIPTS = Path(__file__).parents[2] / "scripts"
 SAID = SCRIPTS / "said"
@@ -95,19 +100,59 @@ def command(world: Any, line: str) -> None:
         case "balance":
             world.events.append(events.AutoPreferredReplicaLeaderElection())
         case "shutdown":
-            world.events.append(events.ControlledShutdown(BrokerId(numbers[0]), -1, 1))
+            number, epoch = [*numbers, -1][:2]
+            world.events.append(events.ControlledShutdown(BrokerId(number), epoch, 1))
         case "unclean-enabled":
             world.events.append(events.TopicUncleanLeaderElectionEnable(words[0]))
         case "silence":
             world.silent.update(numbers)
         case "release":
             world.release(numbers[0])
+        case "make":
+            world.make(words[0], words[1].encode() if words[1:] else None)
+        case "refuse":
+            world.refused.append((OPERATIONS[words[0]], words[1], ZkCode[words[2]] if words[2:] else ZkCode.NO_AUTH))
+        case "allow":
+            world.refused.clear()
+        case "time-passes":
+            waiting, world.timers = world.timers, []
+            world.now_ms += max((timer.after_ms for timer in waiting), default=0)
+            world.events.extend(timer.event for timer in waiting)
+        case "session-expires":
+            world.end_session(world.session)
+            world.events.append(events.Expire())
+        case "session-begins":
+            world.new_session()
+            world.events.append(events.RegisterBrokerAndReelect(world.session))
+        case "rival":
+            world.rival_wins(*numbers)
+        case "answer":
+            world.events.append(answer(BrokerId(int(words[1])), words[0], words[2:]))
+        case "default-of-unclean":
+            world.events.append(events.UncleanLeaderElectionEnable(words[0] == "true"))
+        case "with":
+            world.settings = replace(
+                world.settings, **{name: json.loads(value) for name, value in pairs(words).items()}
+            )
+            world.new_controller()
         case _:
             raise ValueError(f"no such command: {line}")
 
 
 MOVES = ("reassign", "reassign-by-znode")
-NUMBERS = ("brokers-start", "brokers-die", "shutdown", "silence", "release")
+NUMBERS = ("brokers-start", "brokers-die", "shutdown", "silence", "release", "rival")
+OPERATIONS = {"get": GetData, "exists": Exists, "list": GetChildren, "create": Create, "set": SetData, "delete": Delete}
+
+
+def answer(broker: BrokerId, request: str, words: list[str]) -> events.Event:
+    """`answer LeaderAndIsr 1 NONE t-0=KAFKA_STORAGE_ERROR`: what a broker says of a request, and of partitions."""
+    error, errors = ErrorCode[words[0]], {partition(k): ErrorCode[v] for k, v in pairs(words[1:]).items()}
+    match request:
+        case "LeaderAndIsr":
+            return events.LeaderAndIsrResponseReceived(broker, error, errors)
+        case "StopReplica":
+            return events.TopicDeletionStopReplicaResponseReceived(broker, error, errors)
+    return events.UpdateMetadataResponseReceived(broker, error)
 
 
 def reply_text(reply: Any) -> list[str]:
@@ -125,7 +170,7 @@ def reply_text(reply: Any) -> list[str]:
 
 
 def play(world: Any, commands: list[str]) -> tuple[list[str], list[str]]:
-    """What came out of these commands, and what was said meanwhile."""
+    """What came out of these commands, and what was asked for besides."""
     for line in commands:
         command(world, line.removeprefix("quietly "))
         if line.startswith("quietly "):
@@ -135,21 +180,7 @@ def play(world: Any, commands: list[str]) -> tuple[list[str], list[str]]:
     world.run()
     lines = [*world.take_lines(), *(text for reply in world.replies.values() for text in reply_text(reply))]
     world.replies.clear()
-    return lines, said(world)
-
-
-def said(world: Any) -> list[str]:
-    """Log lines and rows of the trace since the last call."""
-    lines = [f"{log.level} {log.event} {columns(log.fields)}" for log in world.logs]
-    lines += [f"trace {row.ev} {columns(row.columns)}" for row in world.traces]
-    world.logs.clear()
-    world.traces.clear()
-    return lines
-
-
-def columns(fields: Mapping[str, Any]) -> str:
-    """In the order in which they are given."""
-    return " ".join(f"{name}={value}" for name, value in fields.items())
+    return lines, world.take_asked()
 
 
 def blocks(text: str) -> list[tuple[str, list[str], list[str]]]:
@@ -170,8 +201,8 @@ def written(played: Iterable[tuple[str, list[str], list[str]]]) -> str:
 
 
 @pytest.mark.parametrize("script", sorted(SCRIPTS.glob("*.txt")), ids=lambda path: path.stem)
-def test_script(script: Path, World: Any) -> None:
-    world = World()
+def test_script(script: Path) -> None:
+    world = Recorded()
     todo = blocks(script.read_text())
     played = [(comment, commands, *play(world, commands)) for comment, commands, _ in todo]
     came_out = [(comment, commands, lines) for comment, commands, lines, _ in played]
