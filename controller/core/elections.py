@@ -36,7 +36,7 @@ from controller.core.transitions import PartitionState
 from controller.wire import log_events as ev
 from controller.wire.errors import ErrorCode
 from controller.wire.types import BrokerId, TopicPartition
-from controller.wire.zk_operations import Delete, Exists, GetData, ZkCode
+from controller.wire.zk_operations import Delete, Exists, GetData, ZkCode, ZkResult
 from controller.wire.znodes import PreferredReplicaElectionZNode, ZnodeError, parse_partitions
 
 #: What the next round of the election by znode is: it arms the watch again.
@@ -71,7 +71,8 @@ def by_request(state: ClusterState, event: ReplicaLeaderElection) -> Steps[None]
     partitions = event.partitions
     if event.trigger is ElectionTrigger.ZK:
         (exists,) = yield from read_any((Exists(PreferredReplicaElectionZNode.path, watch=True),))
-        if exists.code is ZkCode.NO_NODE:
+        if not exists.ok:
+            yield from _look_later(exists)
             return
     if partitions is None:
         partitions = yield from _read_znode()
@@ -135,14 +136,20 @@ def _read_znode() -> Steps[frozenset[TopicPartition] | None]:
     if result.code is ZkCode.NO_NODE:
         return frozenset()
     if not result.ok:
-        yield refused_znode(PreferredReplicaElectionZNode.path, result.code.name)
-        yield Enqueue(_LOOK_AGAIN, RETRY_MS)
+        yield from _look_later(result)
         return None
     try:
         return parse_partitions(result.data)
     except ZnodeError as error:
         yield refused_znode(PreferredReplicaElectionZNode.path, error)
         return frozenset()
+
+
+def _look_later(result: ZkResult) -> Steps[None]:
+    """Looks at the znode again after a while where this says that it cannot be read; not where it is not there."""
+    if result.code is not ZkCode.NO_NODE:
+        yield refused_znode(PreferredReplicaElectionZNode.path, result.code.name)
+        yield Enqueue(_LOOK_AGAIN, RETRY_MS)
 
 
 def pending(state: ClusterState) -> Steps[list[TopicPartition] | None]:

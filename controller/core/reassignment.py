@@ -23,12 +23,12 @@ from controller.core.effects import (
 )
 from controller.core.events import ApiPartitionReassignment, ListPartitionReassignments
 from controller.core.reassignment_phases import complete_ones, move
-from controller.core.reassignment_znode import read_znode, remove_from_znode
+from controller.core.reassignment_znode import look_later, read_znode, remove_from_znode
 from controller.core.state import ClusterState
 from controller.wire import log_events as ev
 from controller.wire.errors import ErrorCode
 from controller.wire.types import BrokerId, ReplicaAssignment, TopicPartition, flaw_of_replicas
-from controller.wire.zk_operations import Exists, ZkCode
+from controller.wire.zk_operations import Exists
 from controller.wire.znodes import ReassignPartitionsZNode
 
 Results = dict[TopicPartition, PartitionOutcome]
@@ -93,7 +93,8 @@ def by_znode(state: ClusterState) -> Steps[frozenset[TopicPartition]]:
     their move is done. They may name brokers that are dead. Returns the partitions that were accepted. Source: §8.4.
     """
     (exists,) = yield from read_any((Exists(ReassignPartitionsZNode.path, watch=True),))
-    if exists.code is ZkCode.NO_NODE:
+    if not exists.ok:
+        yield from look_later(exists)
         return frozenset()
     targets = yield from read_znode()
     if targets is None:

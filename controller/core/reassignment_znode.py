@@ -14,7 +14,7 @@ from controller.core.settings import RETRY_MS
 from controller.core.state import ClusterState
 from controller.wire import log_events as ev
 from controller.wire.types import BrokerId, TopicPartition
-from controller.wire.zk_operations import Create, Exists, GetData, SetData, ZkCode
+from controller.wire.zk_operations import Create, Exists, GetData, SetData, ZkCode, ZkResult
 from controller.wire.znodes import ReassignPartitionsZNode, ZnodeError
 
 
@@ -26,14 +26,20 @@ def read_znode() -> Steps[dict[TopicPartition, tuple[BrokerId, ...]] | None]:
     if result.code is ZkCode.NO_NODE:
         return {}
     if not result.ok:
-        yield refused_znode(path, result.code.name)
-        yield Enqueue(ZkPartitionReassignment(), RETRY_MS)
+        yield from look_later(result)
         return None
     try:
         return ReassignPartitionsZNode.decode(result.data)
     except ZnodeError as error:
         yield refused_znode(path, error)
         return {}
+
+
+def look_later(result: ZkResult) -> Steps[None]:
+    """Looks at the znode again after a while where this says that it cannot be read; not where it is not there."""
+    if result.code is not ZkCode.NO_NODE:
+        yield refused_znode(ReassignPartitionsZNode.path, result.code.name)
+        yield Enqueue(ZkPartitionReassignment(), RETRY_MS)
 
 
 def remove_from_znode(

@@ -75,7 +75,7 @@ def layers_for(file: str, seeds: Sequence[int], hints: str = "") -> list[Layer]:
     """The layers for a defect in this module. Test files that share a word with it, or with the hints, come first."""
     row = max((prefix for prefix in UNIT if file.startswith(prefix)), key=len)
     folders = paths_of(row)
-    unit = (*_PYTEST, f"--deselect={_SCRIPTS}", *_in_order(folders, f"{Path(file).stem} {hints}"), *folders)
+    unit = (*_PYTEST, f"--deselect={_SCRIPTS}", *_in_order(folders, f"{Path(file).stem} {hints}"))
     found = [Layer("unit", unit, 300)]
     if file.startswith(("controller/core", "controller/node", "controller/wire")):
         found.append(Layer("script", (*_PYTEST, _SCRIPTS), 60))
@@ -94,12 +94,16 @@ def paths_of(row: str) -> list[str]:
 
 
 def _in_order(folders: Iterable[str], words: str) -> list[str]:
-    """The test files that share a word of five letters (its beginning, that is) with these, most words first."""
+    """The test files, those first that share a word of five letters (its beginning, that is) with these, most words
+    first. Each by name: of a file and its folder pytest takes the folder alone, in its own order."""
     wanted = {word[:5] for word in re.findall(r"[a-z]{5,}", words)}
-    files = [path for folder in folders for path in sorted((ROOT / folder).rglob("test_*.py"))]
+    files = [path for folder in folders for path in _test_files(ROOT / folder)]
     shared = {path: len(wanted & {word[:5] for word in re.findall(r"[a-z]{5,}", path.stem)}) for path in files}
-    first = sorted((path for path in files if shared[path]), key=lambda path: -shared[path])
-    return [path.relative_to(ROOT).as_posix() for path in first]
+    return [path.relative_to(ROOT).as_posix() for path in sorted(shared, key=lambda path: -shared[path])]
+
+
+def _test_files(place: Path) -> list[Path]:
+    return [place] if place.is_file() else sorted(place.rglob("test_*.py"))
 
 
 def _simulation(seeds: Sequence[int]) -> Layer:

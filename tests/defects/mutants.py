@@ -3,7 +3,8 @@
 A second source of defects beside the planted ones: cosmic-ray's operators turn comparisons, numbers, conditions and
 loops of the modules in `MODULES` around, one at a time. `--count` of them are drawn; each goes through the unit tests
 and scripts of its room. Who survives is printed with its change; the share is that of the draw. What changes nothing
-but annotations, docstrings, or whether a dataclass has slots and takes its values by name, is not counted.
+but annotations, docstrings, whether a dataclass has slots and takes its values by name, or whether `zip` checks that
+what it joins is equally long, is not counted.
 """
 
 from __future__ import annotations
@@ -89,7 +90,8 @@ def changes(mutant: Mutant) -> bool:
 
 
 class _Bare(ast.NodeTransformer):
-    """Without annotations, docstrings, and what only the checker of types would miss of dataclasses."""
+    """Without annotations, docstrings, and what only the checker of types would miss of dataclasses; and without the
+    check of `zip`, which fails where there is a defect already."""
 
     def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
         for call in node.decorator_list:
@@ -111,6 +113,11 @@ class _Bare(ast.NodeTransformer):
 
     def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> ast.AST:
         node.returns = None
+        return self.generic_visit(node)
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        if isinstance(node.func, ast.Name) and node.func.id == "zip":
+            node.keywords = [each for each in node.keywords if each.arg != "strict"]
         return self.generic_visit(node)
 
     def visit_Expr(self, node: ast.Expr) -> ast.AST:

@@ -38,6 +38,23 @@ def test_the_unit_tests_of_each_room_are_there() -> None:
 
 
 @pytest.mark.parametrize(
+    ("file", "hints", "first"),
+    [
+        ("controller/core/reassignment_znode.py", "", "core/test_reassignment_znode.py"),
+        ("controller/core/view.py", "a balance of leaders", "core/test_balance.py"),
+        ("broker_sim/replicas/log_cleaner.py", "", "replicas/test_cleaner.py"),
+    ],
+)
+def test_all_files_of_a_room_run_and_those_first_that_share_a_word(file: str, hints: str, first: str) -> None:
+    unit = layers_for(file, range(1), hints)[0]
+    files = [word for word in unit.arguments if word.startswith("tests/")]
+    row = max((prefix for prefix in UNIT if file.startswith(prefix)), key=len)
+    room = [path for name in paths_of(row) for path in (ROOT / name).rglob("test_*.py")]
+    assert sorted(files) == sorted(path.relative_to(ROOT).as_posix() for path in room)
+    assert files[0] == f"tests/unit/{first}"
+
+
+@pytest.mark.parametrize(
     ("code", "output", "expected"),
     [
         (0, "", ""),

@@ -56,6 +56,9 @@ class Recorded(World):
         self.effects.append(effect)
         return super().perform(effect)
 
+    def _send(self, requests: tuple[ControlRequest, ...]) -> None:
+        super()._send(tuple(request for request in requests if request.to in self.channels))  # as the shell
+
     def new_session(self) -> None:
         """The process gets another session."""
         self._sessions += 1
@@ -78,8 +81,8 @@ def lines_of(effect: Effect) -> Iterator[str]:
     """An effect as text."""
     match effect:
         case Read(ops):
-            each = [f"{_READS[type(op)]} {op.path}{' watch' if op.watch else ''}" for op in ops]
-            yield f"read {', '.join(each) or 'nothing'}"
+            asked = [f"{_READS[type(op)]} {op.path}{' watch' if op.watch else ''}" for op in ops]
+            yield f"read {', '.join(asked) or 'nothing'}"
         case Write(ops, fence):
             unfenced = " unfenced" if fence is None else ""
             yield f"write {len(ops)}{unfenced}"

@@ -19,7 +19,18 @@ from controller.wire import log_events as ev
 from controller.wire.control import LeaderAndIsrRequest, UpdateMetadataRequest
 from controller.wire.errors import ErrorCode
 from controller.wire.types import BrokerId, TopicPartition
-from controller.wire.zk_operations import Check, Create, Delete, GetChildren, GetData, Multi, SetData, ZkCode, ZkOp
+from controller.wire.zk_operations import (
+    Check,
+    Create,
+    Delete,
+    Exists,
+    GetChildren,
+    GetData,
+    Multi,
+    SetData,
+    ZkCode,
+    ZkOp,
+)
 from tests.worlds.core import World
 from tests.worlds.stage import leaders_in
 
@@ -391,3 +402,36 @@ def test_a_child_that_is_no_broker_id_is_nobody(name: str) -> None:
     world.run()
     assert set(world.state.live_brokers) == {1, 2, 3}
     assert world.leadership(TopicPartition("n", 0)).leader == 2
+
+
+WISHES = [
+    ("/admin/reassign_partitions", events.ZkPartitionReassignment()),
+    (
+        "/admin/preferred_replica_election",
+        events.ReplicaLeaderElection(None, ElectionType.PREFERRED, ElectionTrigger.ZK),
+    ),
+]
+
+
+@pytest.mark.parametrize(("path", "event"), WISHES, ids=[path for path, _ in WISHES])
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_wish_that_cannot_be_looked_for_does_not_keep_the_controller_busy(
+    path: str, event: events.Event, is_there: bool
+) -> None:
+    """It is looked for again after a while, and watched then."""
+    world = in_office()
+    refuse(world, Exists, path=path)
+    if is_there:
+        world.make(path, b'{"version":1,"partitions":[]}')
+    world.events.append(event)
+    for _ in range(5):
+        if world.events:
+            world.process(world.events.popleft())
+    assert not world.events and world.timers == [Enqueue(event, RETRY_MS)]
+    assert ev.ZK_DATA_REFUSED in [line.event for line in world.logs]
+    allow(world)
+    assert world.tree.get(path) is None and not world.timers
+    world.logs.clear()
+    world.make(path, b"nonsense")
+    world.run()
+    assert {line.event for line in world.logs} == {ev.ZK_DATA_REFUSED}, "it is watched"

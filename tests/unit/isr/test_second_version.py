@@ -42,7 +42,7 @@ class Plain:
         self.removing: list[int] = []
         self.f: dict[int, dict[str, int]] = {}
         self.wanted: tuple[str, list[int]] | None = None
-        self.alive: set[int] | None = None
+        self.alive: set[BrokerId] | None = None
 
     def has(self, rule: str) -> bool:
         return self.profile in HAVE[rule]
@@ -246,7 +246,7 @@ def walk(chance: random.Random, profile: str, events: int) -> None:
             zk += 1
             one, other = plain.written(zk, now), led.write_succeeded(zk, now)
         elif kind == "refused":
-            one, other = plain.refused(), led.write_refused()  # type: ignore[func-returns-value]
+            one, other = plain.refused(), led.write_refused()
         elif kind == "alive":
             alive = chance.choice((None, set(chance.sample(BROKERS, 3)), set(chance.sample(BROKERS, 4)), set(BROKERS)))
             plain.alive, led.alive = alive, alive
