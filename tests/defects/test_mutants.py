@@ -31,9 +31,10 @@ def test_a_draw_is_repeated_by_its_seed_and_says_how_many_there_are() -> None:
 
 def test_that_nobody_checks_how_long_what_is_zipped_is_counts_as_no_change() -> None:
     text = (ROOT / ZIPS).read_text(encoding="utf-8")
-    every = [mutant.planted(text) for mutant in places(ZIPS)]
-    changed = [mutant.planted(text) for mutant in places(ZIPS) if changes(mutant)]
-    assert any("strict=False" in each for each in every) and not any("strict=False" in each for each in changed)
+    switched_off = [
+        mutant for mutant in places(ZIPS) if "True" in mutant.name and "strict=False" in mutant.planted(text)
+    ]
+    assert switched_off and not any(map(changes, switched_off))
 
 
 def test_a_change_is_shown_as_the_lines_that_differ() -> None:
