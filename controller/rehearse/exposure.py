@@ -46,24 +46,32 @@ class Exposed:
 
 @dataclass(slots=True)
 class _Stretch:
-    """What a loss takes now, since when, and the worst of what it took before."""
+    """What a loss takes now, what it took before the moment of its last change, and the worst until then."""
 
     now: _Toll = _NOTHING
-    since_ms: int = 0
+    changed_ms: int = 0
+    before: tuple[_Toll, int] = (_NOTHING, 0)  # what, since when
     worst: tuple[_Toll, int, int] = (_NOTHING, 0, 0)  # what, how long, since when
 
     def take(self, toll: _Toll, at_ms: int) -> None:
-        if at_ms > self.since_ms:
-            self.worst = self.until(at_ms)
-            self.since_ms = at_ms
+        if at_ms > self.changed_ms:
+            self.worst, self.before = self.until(at_ms), (self.now, self._since_ms())
+            self.changed_ms = at_ms
         self.now = (self.now[0] + toll[0], self.now[1] + toll[1])
 
+    def _since_ms(self) -> int:
+        """Changes of one moment that outweigh each other end nothing."""
+        toll, since_ms = self.before
+        return since_ms if toll == self.now else self.changed_ms
+
     def until(self, at_ms: int) -> tuple[_Toll, int, int]:
-        """The worst, what is so now included. Stretches of one toll that follow each other count as one."""
-        toll, length_ms, since_ms = self.worst
-        if toll == self.now and since_ms + length_ms == self.since_ms:
-            return toll, at_ms - since_ms, since_ms
-        return max(self.worst, (self.now, at_ms - self.since_ms, self.since_ms), key=lambda row: row[:2])
+        """The worst, what is so now included."""
+        since_ms = self._since_ms()
+        return max(self.worst, (self.now, at_ms - since_ms, since_ms), key=lambda row: row[:2])
+
+    def begin(self) -> None:
+        """What was so before does not count; time is 0 now."""
+        self.changed_ms, self.before, self.worst = 0, (self.now, 0), (_NOTHING, 0, 0)
 
 
 @dataclass(slots=True)
@@ -112,7 +120,7 @@ class Exposure:
     def begin(self) -> None:
         """What was so before does not count; time is 0 now."""
         for stretch in self._stretches.values():
-            stretch.since_ms, stretch.worst = 0, (_NOTHING, 0, 0)
+            stretch.begin()
 
     def worst(self, end_ms: int) -> tuple[Exposed, ...]:
         """Of each loss the worst moment, in a rehearsal that ended then; racks first, by name."""

@@ -7,7 +7,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from controller.rehearse.exposure import Exposure, Loss
@@ -40,6 +40,8 @@ def takes(loss: Loss, isr: tuple[int, ...], min_isr: int) -> tuple[int, int]:
         max_size=30,
     )
 )
+@example([(0, PARTITIONS[0], [1]), (1, PARTITIONS[0], []), (2, PARTITIONS[0], [1]), (3, PARTITIONS[0], [1, 2])])
+@example([(2, PARTITIONS[0], [1]), (5, PARTITIONS[0], []), (5, PARTITIONS[1], [1]), (7, PARTITIONS[1], [])])
 def test_the_worst_moment_is_that_of_counting_anew(changes: list[tuple[int, TopicPartition, list[int]]]) -> None:
     exposure, isrs = Exposure(RACKS), dict.fromkeys(PARTITIONS, ())
     by_ms: dict[int, dict[TopicPartition, tuple[int, ...]]] = {}
