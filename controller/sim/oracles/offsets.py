@@ -89,9 +89,10 @@ class WatchedOffsets(Offsets):
         """See `Offsets.epoch_end`. Where compaction removes batches, no batch tells where an epoch began."""
         found = super().epoch_end(topic_partition, leader_epoch=leader_epoch, current_leader_epoch=current_leader_epoch)
         partition = self._table.partitions.get(topic_partition)
-        log = None if partition is None else partition.log
-        if found.error is ErrorCode.NONE and found.end_offset >= 0 and log is not None and log.config.deletes:
-            end = end_of(log, leader_epoch)
+        if partition is None or (log := partition.log) is None or not log.config.deletes:
+            return found
+        if found.error is ErrorCode.NONE and found.end_offset >= 0:
+            end = end_of(log, leader_epoch) if leader_epoch < partition.leader_epoch else log.leo
             if found.end_offset != end or found.leader_epoch > leader_epoch:
                 self._broken.append(
                     f"{self._name}, asked for the end of epoch {leader_epoch} of {topic_partition}: {found}, not {end}"
@@ -151,7 +152,9 @@ def epoch_at_start(log: Log) -> int:
 
 
 def end_of(log: Log, epoch: int) -> int:
-    """Where the first batch of a later epoch begins, the log's end where there is none."""
-    headers = headers_between(log, log.log_start_offset, log.leo)
-    later = (header.base_offset for header in headers if header.partition_leader_epoch > epoch)
-    return max(log.log_start_offset, next(later, log.leo))
+    """Where the batches of later epochs begin, the log's end where there is none. A topic that is made anew begins at
+    epoch 0, and a log of its name that was kept goes on: what an earlier epoch follows is not of a later one."""
+    end = log.leo
+    for header in headers_between(log, log.log_start_offset, log.leo):
+        end = log.leo if header.partition_leader_epoch <= epoch else min(end, header.base_offset)
+    return max(log.log_start_offset, end)
