@@ -26,7 +26,7 @@ FUZZES := tests/unit/core/test_fuzz.py tests/unit/broker/test_fuzz.py tests/unit
 	tests/unit/node/test_damaged_znodes.py tests/sim/test_znode_damage.py
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-docker test-wheel test-kafka test-conformance sim soak fuzz lint format lock image docs site defects mutants bench bench-broker bench-replay bench-rehearse clean
+.PHONY: help setup demo test test-pages test-docker test-wheel test-kafka test-conformance sim soak fuzz lint format lock image docs site defects mutants bench bench-broker bench-replay bench-rehearse clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -37,8 +37,11 @@ setup:  ## .venv with the locked packages; redone only when the lock file change
 demo: setup  ## run a cluster, break it, heal it, replay its trace; ARGS="--out DIR --seed N"
 	@.venv/bin/kwob demo --overwrite $(ARGS)
 
-test: setup  ## all tests that need neither Docker nor a real Kafka; ARGS="-k word" WORKERS=3
+test: setup  ## all tests that need neither Docker nor a real Kafka, but test-pages; ARGS="-k word" WORKERS=3
 	@$(PY) -m pytest -n $(or $(WORKERS),$(if $(ARGS),0,$(shell expr $(CORES) + 1))) --maxprocesses=4 $(ARGS)
+
+test-pages: setup  ## type what README and the pages of docs show, as a reader would; ARGS="-k faults"
+	@$(PY) -m pytest -m pages -n $(if $(ARGS),0,$(CORES)) --maxprocesses=4 $(ARGS) tests
 
 fuzz: setup  ## many fresh examples of damaged znodes and requests; EXAMPLES=20000 ARGS=tests/unit/core/test_fuzz.py
 	@KWOB_FUZZ_EXAMPLES=$(EXAMPLES) $(PY) -m pytest -m slow -k for_long $(or $(ARGS),$(FUZZES))

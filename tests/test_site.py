@@ -65,6 +65,7 @@ def test_the_workflow_is_one_and_the_page_shows_its_steps() -> None:
     assert [step["run"] for step in job["steps"] if "run" in step] == commands
 
 
+@pytest.mark.pages
 def test_what_the_workflow_types_passes_in_a_folder_of_its_own(tmp_path: Path) -> None:
     project = tmp_path / "service"
     shutil.copytree(EXAMPLE, project)

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "test-your-service.md"
 README = PAGE.parents[1] / "README.md"
 
@@ -27,6 +29,7 @@ def pytest_run(folder: Path, *more: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([*words, *more], cwd=folder, capture_output=True, text=True, timeout=200, check=False)
 
 
+@pytest.mark.pages
 def test_every_recipe_passes(tmp_path: Path) -> None:
     blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text() + README.read_text(), re.DOTALL)
     for number, block in enumerate(blocks):

@@ -161,6 +161,7 @@ def rehearsal_files(folder: Path) -> None:
     (folder / "plan.json").write_text(moved)
 
 
+@pytest.mark.pages
 @pytest.mark.parametrize("page", ON_A_CLUSTER)
 def test_what_a_page_shows_of_a_cluster(reader: Typist, page: str) -> None:
     if page == "ui.md":
@@ -176,6 +177,7 @@ def test_what_a_page_shows_of_a_cluster(reader: Typist, page: str) -> None:
     type_all(reader, ON_A_CLUSTER[page])
 
 
+@pytest.mark.pages
 def test_what_a_page_shows_of_rehearsals(tmp_path: Path) -> None:
     rehearsal_files(tmp_path)
     typist = Typist(tmp_path)
@@ -189,10 +191,12 @@ def test_what_a_page_shows_of_rehearsals(tmp_path: Path) -> None:
     type_all(typist, REHEARSED["rehearse.md"])
 
 
+@pytest.mark.pages
 def test_what_a_page_shows_of_simulated_worlds(tmp_path: Path) -> None:
     type_all(Typist(tmp_path), SIMULATED["simulation.md"])
 
 
+@pytest.mark.pages
 def test_what_a_page_shows_of_metrics(tmp_path: Path) -> None:
     port, _, _, other, metrics, _, _, _ = free_ports(8)
     put = {"{port}": str(port), "{other}": str(other), "{metrics}": str(metrics)}
