@@ -136,7 +136,10 @@ class Housekeeping:
             await self._guarded(partial(self._flush_sealed, log))
 
     async def _flush_sealed(self, log: StoredLog) -> None:
-        """Everything below the active segment reaches the disk, unless the log is cut or compacted meanwhile."""
+        """Everything below the active segment reaches the disk, unless the log is cut or compacted meanwhile, or was
+        deleted before its turn came: its files may be removed while they are synced."""
+        if not self._table.dirs.dir_of(log).holds(log):
+            return
         paths, version, end = log.unflushed(), log.version, log.segments[-1].base_offset
 
         def sync() -> None:

@@ -103,6 +103,32 @@ def test_the_recovery_point_never_passes_what_is_on_the_disk(
     cluster_of.run(tmp_path, scenario, brokers=(1,), **SMALL)
 
 
+def test_a_log_that_goes_before_its_turn_is_no_failure_of_the_disk(cluster_of: type[Cluster], tmp_path: Path) -> None:
+    """Its files may be removed while the disk is waited for: nobody can move a log that is gone."""
+
+    async def scenario(cluster: Cluster) -> None:
+        for tp in (TP, OTHER):
+            cluster.appoint(tp, 1, (1,), (1,), is_new=True)
+        table = cluster.nodes[1].manager.table
+        gone = table.partitions[TP].log
+        assert gone is not None
+
+        async def slowly(work: Callable[[], None]) -> None:
+            await cluster.world.sleep(1.0)
+            work()
+
+        table.off_loop = slowly
+        for tp in (OTHER, TP):  # both have full segments; the second waits for its turn
+            for _ in range(6):
+                await cluster.produce(tp, 1, [b"x" * 900])
+        cluster.stop_replica(TP, 1, delete=True)
+        await cluster.world.sleep(8)
+        assert not cluster.nodes[1].failed_dirs and not gone.folder.exists()
+
+    later = {"log_initial_task_delay_ms": 3_600_000, "log_segment_delete_delay_ms": 500}
+    cluster_of.run(tmp_path, scenario, brokers=(1,), **{**SMALL, **later})
+
+
 @pytest.mark.parametrize("failing", ["a", "b"])
 @pytest.mark.parametrize(
     "name", [checkpoints.HIGH_WATERMARK_FILE, checkpoints.RECOVERY_POINT_FILE, checkpoints.LOG_START_FILE]
